@@ -1,0 +1,219 @@
+#include "base/text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+struct lh_uuid lh_uuid_random(void)
+{
+    struct lh_uuid uuid;
+    if (getrandom(uuid.bytes, sizeof(uuid.bytes), 0) != (ssize_t)sizeof(uuid.bytes)) {
+        lh_err("getrandom failed; stopping, for a lease key that can be guessed is no credential");
+        abort();
+    }
+    uuid.bytes[6] = (uint8_t)((uuid.bytes[6] & 0x0f) | 0x40);
+    uuid.bytes[8] = (uint8_t)((uuid.bytes[8] & 0x3f) | 0x80);
+    return uuid;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+bool lh_uuid_parse(const char *text, struct lh_uuid *uuid)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof(uuid->bytes); i++) {
+        int high, low;
+        if (i == 4 || i == 6 || i == 8 || i == 10) {
+            if (text[at++] != '-')
+                return false;
+        }
+        high = hex_digit(text[at]);
+        if (high < 0)
+            return false;
+        low = hex_digit(text[at + 1]);
+        if (low < 0)
+            return false;
+        uuid->bytes[i] = (uint8_t)(high << 4 | low);
+        at += 2;
+    }
+    return text[at] == '\0';
+}
+
+void lh_uuid_format(const struct lh_uuid *uuid, char text[LH_UUID_TEXT_BYTES])
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < sizeof(uuid->bytes); i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *text++ = '-';
+        *text++ = digits[uuid->bytes[i] >> 4];
+        *text++ = digits[uuid->bytes[i] & 0x0f];
+    }
+    *text = '\0';
+}
+
+bool lh_uuid_equal(const struct lh_uuid *a, const struct lh_uuid *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
+}
+
+bool lh_uuid_is_zero(const struct lh_uuid *uuid)
+{
+    static const struct lh_uuid zero;
+    return lh_uuid_equal(uuid, &zero);
+}
+
+/* Bytes in the well-formed sequence at `s`, or 0. */
+static size_t utf8_sequence(const unsigned char *s, size_t left)
+{
+    size_t size;
+    unsigned char low = 0x80, high = 0xbf;
+
+    if (s[0] < 0x80)
+        return s[0] != 0;
+    if (s[0] >= 0xc2 && s[0] <= 0xdf)
+        size = 2;
+    else if (s[0] >= 0xe0 && s[0] <= 0xef)
+        size = 3;
+    else if (s[0] >= 0xf0 && s[0] <= 0xf4)
+        size = 4;
+    else
+        return 0;
+    if (s[0] == 0xe0)
+        low = 0xa0;
+    else if (s[0] == 0xed)
+        high = 0x9f;
+    else if (s[0] == 0xf0)
+        low = 0x90;
+    else if (s[0] == 0xf4)
+        high = 0x8f;
+    if (left < size || s[1] < low || s[1] > high)
+        return 0;
+    for (size_t i = 2; i < size; i++)
+        if (s[i] < 0x80 || s[i] > 0xbf)
+            return 0;
+    return size;
+}
+
+bool lh_utf8_is_valid(const char *text, size_t size)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    while (size > 0) {
+        size_t step = utf8_sequence(s, size);
+        if (step == 0)
+            return false;
+        s += step;
+        size -= step;
+    }
+    return true;
+}
+
+bool lh_utf8_has_control(const char *text, size_t size)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    for (size_t i = 0; i < size; i++) {
+        if (s[i] < 0x20 || s[i] == 0x7f)
+            return true;
+        if (s[i] == 0xc2 && i + 1 < size && s[i + 1] < 0xa0)
+            return true;
+    }
+    return false;
+}
+
+size_t lh_utf8_cut(const char *text, size_t size, size_t limit)
+{
+    if (size <= limit)
+        return size;
+    while (limit > 0 && ((unsigned char)text[limit] & 0xc0) == 0x80)
+        limit--;
+    return limit;
+}
+
+static bool unit_to_us(const char *unit, size_t size, int64_t *unit_us)
+{
+    static const struct {
+        const char *name;
+        int64_t us;
+    } units[] = {
+        {"us", 1},
+        {"ms", LH_US_PER_MS},
+        {"s", LH_US_PER_S},
+        {"m", 60 * LH_US_PER_S},
+        {"min", 60 * LH_US_PER_S},
+        {"h", 3600 * LH_US_PER_S},
+        {"d", 86400 * LH_US_PER_S},
+    };
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        if (strlen(units[i].name) == size && memcmp(units[i].name, unit, size) == 0) {
+            *unit_us = units[i].us;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool lh_duration_parse(const char *text, int64_t *duration_us)
+{
+    static const double longest_us = 100.0 * 365 * 86400 * 1e6;
+    double total_us = 0;
+
+    if (*text == '\0')
+        return false;
+    while (*text != '\0') {
+        size_t digits = strspn(text, "0123456789.");
+        size_t letters = strspn(text + digits, "abcdefghijklmnopqrstuvwxyz");
+        int64_t unit_us = LH_US_PER_S;
+        char number[24];
+        char *end;
+
+        if (digits == 0 || digits >= sizeof(number) || !isdigit((unsigned char)*text))
+            return false;
+        memcpy(number, text, digits);
+        number[digits] = '\0';
+        if (letters == 0 && (text[digits] != '\0' || total_us > 0))
+            return false;
+        if (letters > 0 && !unit_to_us(text + digits, letters, &unit_us))
+            return false;
+        total_us += strtod(number, &end) * (double)unit_us;
+        if (*end != '\0' || total_us > longest_us)
+            return false;
+        text += digits + letters;
+    }
+    *duration_us = (int64_t)(total_us + 0.5);
+    return true;
+}
+
+void lh_duration_format(int64_t duration_us, char text[LH_DURATION_TEXT_BYTES])
+{
+    long long us = duration_us < 0 ? -duration_us : duration_us;
+    const char *sign = duration_us < 0 ? "-" : "";
+    long long s = us / LH_US_PER_S;
+
+    if (us < LH_US_PER_MS)
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%s%lld us", sign, us);
+    else if (s == 0)
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%s%lld ms", sign, us / LH_US_PER_MS);
+    else if (s < 10)
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%s%lld.%lld s", sign, s, us % LH_US_PER_S / 100000);
+    else if (s < 120)
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%s%lld s", sign, s);
+    else if (s < 7200)
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%s%lld min %lld s", sign, s / 60, s % 60);
+    else if (s < 2 * 86400)
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%s%lld h %lld min", sign, s / 3600, s % 3600 / 60);
+    else
+        snprintf(text, LH_DURATION_TEXT_BYTES, "%s%lld d %lld h", sign, s / 86400, s % 86400 / 3600);
+}

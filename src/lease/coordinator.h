@@ -1,0 +1,171 @@
+/*
+ * The coordinator: who waits where, when to ask the store again, and what to answer. It makes no system call; store,
+ * clock and timer are handed in, so a test can run it on a virtual clock.
+ *
+ *     request->on_done = on_acquired;
+ *     status = lh_coordinator_acquire(coordinator, request);   refused: on_done never fires
+ *
+ * The story of an acquire: it joins its scope's line in order of arrival; the next free lane takes it along in a batch;
+ * granted, it is answered; queued, it sleeps without timer, connection or write of its own until a wake-up, the
+ * holder's expiry, or the slow poll asks for the first of its scope again; busy, the first of the scope is retried
+ * after 1 ms doubling to 50 ms and the rest ride along. A wait that has passed, a cancel or a shutdown takes it out of
+ * the queue in the database first and is answered then. Each request gets exactly one answer.
+ */
+#ifndef LH_LEASE_COORDINATOR_H
+#define LH_LEASE_COORDINATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/status.h"
+#include "base/table.h"
+#include "lease/store.h"
+#include "lease/types.h"
+
+struct lh_coordinator;
+
+/* What the coordinator needs of the world outside. */
+struct lh_coordinator_port {
+    int64_t (*now_us)(void *arg);                /* never steps; CLOCK_BOOTTIME */
+    void (*set_timer)(void *arg, int64_t at_us); /* call lh_coordinator_on_timer then (or soon after); replaces the
+                                                    one before; LH_FOREVER: none */
+    uint32_t (*random)(void *arg);               /* for jitter */
+    void *arg;
+};
+
+struct lh_coordinator_options {
+    int64_t max_block_us;     /* waits longer than this are answered BLOCKING_TIMEOUT; 0: none. Default 20 s */
+    int64_t busy_limit_us;    /* a busy row is retried that long; default 1 s */
+    int64_t reap_interval_us; /* default 1 s; 0: no reaper tick */
+    size_t max_waiters;       /* in this coordinator; more are refused OVERLOADED; default 200,000 */
+    size_t max_pending;       /* items accepted and not answered, without waiters; default 200,000 */
+    size_t batch_max;         /* default LH_BATCH_MAX */
+};
+
+void lh_coordinator_options_init(struct lh_coordinator_options *options);
+
+struct lh_coordinator *lh_coordinator_create(struct lh_store *store, const struct lh_coordinator_port *port,
+                                             const struct lh_coordinator_options *options);
+void lh_coordinator_start(struct lh_coordinator *coordinator); /* starts the store too */
+/* Waiters are answered SHUTTING_DOWN (their places kept for 10 s), batches in flight finish, the store stops; then
+ * on_done. */
+void lh_coordinator_stop(struct lh_coordinator *coordinator, void (*on_done)(void *arg), void *arg);
+void lh_coordinator_destroy(struct lh_coordinator *coordinator); /* after on_done of stop */
+void lh_coordinator_on_timer(struct lh_coordinator *coordinator);
+/* Takes effect for calls from now on. */
+void lh_coordinator_set_max_block(struct lh_coordinator *coordinator, int64_t max_block_us);
+
+enum lh_wait {
+    LH_WAIT_NONE,
+    LH_WAIT_TIME,          /* wait_us */
+    LH_WAIT_UNTIL_GRANTED, /* until granted, cancelled, or max_block */
+    LH_WAIT_WHILE_ALIVE,   /* as long as the holder is ALIVE; wait_us counts only from when it is not */
+};
+
+/* Strings live until on_done returns. */
+struct lh_acquire_result {
+    enum lh_status status; /* LH_OK: `lease`. LEASE_HELD, WAIT_TIMEOUT, BLOCKING_TIMEOUT: `contention` where known */
+    const struct lh_lease *lease;
+    bool is_renewal;
+    int64_t waited_us; /* from arrival to just before the granting statement was sent */
+    const struct lh_contention *contention;
+    const char *message; /* the database's or a hook's words, or NULL */
+    const char *field;   /* INVALID_ARGUMENT */
+    const char *bound;
+};
+
+struct lh_acquire;
+typedef void lh_acquire_cb(struct lh_acquire *acquire, const struct lh_acquire_result *result);
+
+/* The caller's; with everything it points to it stays in place until on_done is called, and is the caller's again then.
+ */
+struct lh_acquire {
+    const char *ns;
+    const char *key;
+    struct lh_uuid lease_key;
+    const char *owner;
+    const char *labels;
+    int64_t duration_us;
+    enum lh_wait wait;
+    int64_t wait_us;
+    lh_acquire_cb *on_done;
+    void *arg;
+
+    struct { /* the coordinator's */
+        struct lh_link link;
+        struct lh_waiter *waiter;
+        int64_t arrived_us;
+        int64_t until_us;
+    } own;
+};
+
+enum lh_status lh_coordinator_acquire(struct lh_coordinator *coordinator, struct lh_acquire *acquire);
+
+/* The caller is gone. on_done fires later with LH_CANCELED, unless it is on its way already; a lease granted meanwhile
+   is released again. */
+void lh_coordinator_cancel(struct lh_coordinator *coordinator, struct lh_acquire *acquire);
+
+/* Heartbeats and releases. A request is answered when all its items are; a busy or lost batch ends as RETRY. */
+struct lh_heartbeat_request;
+struct lh_release_request;
+
+struct lh_heartbeat_request {
+    struct lh_heartbeat {
+        struct lh_heartbeat_item item; /* ns, key, lease_key in; outcome and so on out. item.message is malloc'ed and
+                                          freed by the coordinator after on_done, or NULL */
+        bool skip;                     /* decided by the caller already (INVALID): left alone */
+        struct lh_op_own {
+            struct lh_link link;
+            void *request;
+            int64_t arrived_us;
+            uint32_t flags;
+        } own;
+    } * items;
+    size_t count;
+    size_t open; /* the coordinator's: items not answered yet */
+    void (*on_done)(struct lh_heartbeat_request *request);
+    void *arg;
+};
+
+struct lh_release_request {
+    struct lh_release {
+        struct lh_release_item item;
+        bool skip;
+        struct lh_op_own own;
+    } * items;
+    size_t count;
+    size_t open;
+    void (*on_done)(struct lh_release_request *request);
+    void *arg;
+};
+
+/* The requests stay in place until on_done. With no open item on_done still fires, later. Refused: OVERLOADED,
+   SHUTTING_DOWN. */
+enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, struct lh_heartbeat_request *request);
+enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct lh_release_request *request);
+
+/* Counts for GetStatus, health and metrics. */
+struct lh_coordinator_stats {
+    size_t waiters;
+    size_t pending;
+    uint64_t grants;
+    uint64_t renewals;
+    uint64_t heartbeats;
+    uint64_t losses[6]; /* by enum lh_end_reason */
+    uint64_t releases;
+    uint64_t reaped;
+    uint64_t reap_failures;
+    uint64_t batches[4]; /* acquire, heartbeat, release, leave */
+    uint64_t batch_items[4];
+    uint64_t busy;
+    uint64_t wakes;
+    uint64_t refused;        /* at a bound */
+    int64_t clock_offset_us; /* database clock - our clock, at the last tick */
+    int64_t last_tick_us;    /* our clock at the last answered tick; 0: none yet */
+};
+void lh_coordinator_stats(const struct lh_coordinator *coordinator, struct lh_coordinator_stats *stats);
+struct lh_store *lh_coordinator_store(struct lh_coordinator *coordinator);
+
+#endif

@@ -1,0 +1,297 @@
+/*
+ * The port behind which the leases live: src/store implements it on PostgreSQL, the tests with a fake. The coordinator
+ * never sees SQL. Nothing here blocks.
+ *
+ * Batches travel on lanes: a lane takes one batch at a time, answers it with exactly one call of `on_done` (never
+ * before the call that sent it returned), and is then free for the next. Control calls travel beside them on a lane of
+ * their own, in order, each answered exactly once.
+ *
+ * status of an answer:
+ *   LH_OK                    every item has its outcome
+ *   LH_DATABASE_UNAVAILABLE  the connection was lost: whether the batch was committed is unknown
+ *   LH_CANCELED              the store is stopping
+ *   anything else            nothing was committed; `error` has the words
+ * A batch that fails for one item's data is split by the store: the culprit gets its INVALID outcome, the others
+ * theirs.
+ */
+#ifndef LH_LEASE_STORE_H
+#define LH_LEASE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "lease/types.h"
+
+struct lh_store;
+
+#define LH_FOREVER INT64_C(-1) /* in a field of microseconds: never */
+
+enum lh_acquire_outcome {
+    LH_ACQUIRE_GRANTED,
+    LH_ACQUIRE_RENEWED, /* the lease key held it already */
+    LH_ACQUIRE_QUEUED,  /* `queue` was asked for: there is a waiter row with `ticket` */
+    LH_ACQUIRE_HELD,    /* held or queued for, and `queue` was not asked for */
+    LH_ACQUIRE_BUSY,    /* another session has the row: nothing was done */
+    LH_ACQUIRE_FROZEN,
+    LH_ACQUIRE_QUOTA,    /* max_leases, or max_waiters */
+    LH_ACQUIRE_ENDED,    /* the lease key has ended */
+    LH_ACQUIRE_INVALID,  /* `field`, `bound` say why */
+    LH_ACQUIRE_REJECTED, /* a hook refused: `message` */
+};
+
+/* Strings that are asked with must stay until on_done; those of an answer live until on_done returns. */
+struct lh_acquire_item {
+    const char *ns;
+    const char *key;
+    struct lh_uuid lease_key;
+    const char *owner;
+    const char *labels; /* a JSON object of strings */
+    int64_t duration_us;
+    bool queue;      /* join the queue where it is not granted */
+    int64_t wait_us; /* how long at most, from now; LH_FOREVER */
+    int64_t ticket;  /* 0, or the place it had: kept when the row was lost */
+
+    enum lh_acquire_outcome outcome;
+    int64_t new_ticket; /* QUEUED */
+    bool has_lease;     /* GRANTED, RENEWED: this lease; QUEUED, HELD: the holder's, if any */
+    struct lh_lease lease;
+    int32_t waiters_ahead;   /* HELD; QUEUED too */
+    int64_t expires_in_us;   /* QUEUED: when to ask again; LH_FOREVER: only an administrator ends it */
+    int64_t suspected_in_us; /* QUEUED: when the holder, if silent, stops being ALIVE; 0: it is not now */
+    const char *message;     /* or NULL */
+    const char *field;       /* INVALID: the field's name as in the proto, or NULL */
+    const char *bound;       /* INVALID, QUOTA: the limit in words, or NULL */
+};
+
+struct lh_heartbeat_item {
+    const char *ns;
+    const char *key;
+    struct lh_uuid lease_key;
+
+    bool is_busy;            /* another session has the row: nothing was done, `outcome` is unset */
+    enum lh_outcome outcome; /* OK, LOST, REJECTED */
+    int64_t remaining_us;
+    int64_t deadline_us;
+    int64_t heartbeats;
+    enum lh_end_reason end_reason; /* LOST */
+    const char *message;           /* or NULL */
+};
+
+struct lh_release_item {
+    const char *ns;
+    const char *key;
+    struct lh_uuid lease_key;
+    bool is_failure; /* `value` is the error's text, else the result as JSON, or NULL for none */
+    const char *value;
+
+    bool is_busy;
+    enum lh_outcome outcome;       /* OK, LOST, REJECTED, INVALID */
+    enum lh_end_reason end_reason; /* LOST */
+    const char *message;
+    bool wake; /* the scope is free and the first live waiter is this coordinator's: ask for it now */
+};
+
+enum lh_leave_mode {
+    LH_LEAVE_GONE, /* the caller went away or its wait has passed: the place is given up, and a lease granted in the
+                      same instant is released again */
+    LH_LEAVE_AWAY, /* the place is kept for 10 s, skipped if its turn comes; a lease that was granted is returned */
+};
+
+struct lh_leave_item {
+    const char *ns;
+    const char *key;
+    struct lh_uuid lease_key;
+    enum lh_leave_mode mode;
+
+    bool is_busy;
+    bool was_granted; /* AWAY: it holds the lease, see `lease` */
+    bool has_lease;   /* the holder's lease, if any */
+    struct lh_lease lease;
+    int32_t waiters_ahead; /* that were ahead of it */
+    bool wake;
+};
+
+/* The scope that a wake-up is about; ns NULL: look at every scope with waiters again. */
+struct lh_wake {
+    const char *ns;
+    const char *key;
+};
+
+/* What the store tells its coordinator, at any time between start and stop, never from within a call to the store. */
+struct lh_store_events {
+    void (*on_lane_up)(void *arg, unsigned lane);
+    void (*on_lane_down)(void *arg, unsigned lane); /* after the batch in flight was answered */
+    void (*on_control_up)(void *arg);               /* connected (again): register, look everything up again */
+    void (*on_control_down)(void *arg);
+    void (*on_listener_up)(void *arg); /* notifications may have been missed before */
+    void (*on_wake)(void *arg, const struct lh_wake *wake);
+};
+
+typedef void lh_store_cb(void *arg, enum lh_status status, const struct lh_error *error);
+
+/* --- control answers; strings live until the callback returns --- */
+
+struct lh_tick_answer {
+    int64_t database_now_us;
+    bool is_registered; /* false: somebody took this coordinator for dead and cleaned up: register again */
+    const struct lh_wake *wakes;
+    size_t wake_count;
+};
+
+struct lh_reap_answer {
+    struct lh_reaped {
+        struct lh_lease lease;
+        bool is_failure;
+        const char *error; /* is_failure */
+        int32_t reap_failures;
+        int64_t next_try_at_us;
+        bool wake;
+    } const *leases;
+    size_t lease_count;
+    const struct lh_wake *wakes; /* free scopes whose first live waiter is ours */
+    size_t wake_count;
+    bool has_more; /* `max` was reached */
+};
+
+struct lh_scope_answer {
+    bool is_held;
+    struct lh_lease lease;
+    int32_t waiters;
+    bool has_last;
+    struct lh_last_hold {
+        int64_t token;
+        const char *owner;
+        enum lh_end_reason end_reason;
+        const char *result; /* JSON, or "" */
+        const char *error;
+        int64_t ended_at_us;
+    } last;
+};
+
+struct lh_list_request {
+    const char *ns; /* "" for all */
+    bool include_children;
+    int32_t page_size;
+    const char *after_ns; /* NULL, or the last scope of the page before */
+    const char *after_key;
+    const char *owner; /* NULL or "" for any */
+};
+
+struct lh_list_answer {
+    const struct lh_lease *leases;
+    size_t lease_count;
+    bool has_more;
+};
+
+/* A policy; presence in `set`, one bit for each enum lh_policy_field. */
+enum lh_policy_field {
+    LH_POLICY_MIN_DURATION,
+    LH_POLICY_MAX_DURATION,
+    LH_POLICY_GRACE,
+    LH_POLICY_MAX_HOLD,
+    LH_POLICY_DEAD_AFTER,
+    LH_POLICY_EXPIRY,
+    LH_POLICY_REAPER,
+    LH_POLICY_FROZEN,
+    LH_POLICY_MAX_LEASES,
+    LH_POLICY_MAX_WAITERS,
+    LH_POLICY_HISTORY,
+    LH_POLICY_MAX_REAP_FAILURES,
+    LH_POLICY_HOOK_TIMEOUT,
+    LH_POLICY_FREE_RETENTION,
+    LH_POLICY_HISTORY_RETENTION,
+    LH_POLICY_FIELD_COUNT
+};
+
+struct lh_policy_value {
+    int64_t number;   /* microseconds for durations, 0 or 1 for booleans, counts */
+    const char *text; /* expiry ("takeover", "reap", "manual") and reaper ("auto", "external"), else NULL */
+};
+
+struct lh_policy {
+    const char *ns; /* "" is the root */
+    uint32_t set;
+    struct lh_policy_value values[LH_POLICY_FIELD_COUNT];
+    const char
+        *sources[LH_POLICY_FIELD_COUNT]; /* effective policies: the prefix each comes from ("" root), else NULL */
+};
+
+/* The column's name, which is also the proto field's: "min_duration" ... */
+const char *lh_policy_field_name(enum lh_policy_field field);
+
+struct lh_policy_answer {
+    const struct lh_policy *policies; /* get: own, effective; set: effective; list: own ones */
+    size_t policy_count;
+    bool has_more;
+};
+
+typedef void lh_tick_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                        const struct lh_tick_answer *answer);
+typedef void lh_reap_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                        const struct lh_reap_answer *answer);
+typedef void lh_scope_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                         const struct lh_scope_answer *answer);
+typedef void lh_list_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                        const struct lh_list_answer *answer);
+typedef void lh_policy_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                          const struct lh_policy_answer *answer);
+
+/*
+ * `clock_us` is what the caller believes the database's clock to show now (0: no belief). Where the database's own is
+ * over 1 s ahead of it, nothing counts as expired in that call (promise 9: a clock that stepped forward).
+ */
+struct lh_store_ops {
+    unsigned (*lane_count)(struct lh_store *store);
+    void (*start)(struct lh_store *store, const struct lh_store_events *events, void *arg);
+    /* Finish what is in flight, unregister, close; then on_done, after which no event comes. */
+    void (*stop)(struct lh_store *store, lh_store_cb *on_done, void *arg);
+
+    /* Batches: n is 1..LH_BATCH_MAX; `items` and the items stay until on_done. Refused (not LH_OK) when the lane is
+     * down. */
+    enum lh_status (*acquire)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
+                              size_t n, lh_store_cb *on_done, void *arg);
+    enum lh_status (*heartbeat)(struct lh_store *store, unsigned lane, struct lh_heartbeat_item **items, size_t n,
+                                lh_store_cb *on_done, void *arg);
+    enum lh_status (*release)(struct lh_store *store, unsigned lane, struct lh_release_item **items, size_t n,
+                              lh_store_cb *on_done, void *arg);
+    enum lh_status (*leave)(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
+                            lh_store_cb *on_done, void *arg);
+
+    /* Control. Arguments are copied. Refused with LH_DATABASE_UNAVAILABLE when not connected, LH_OVERLOADED when the
+       bounded queue is full; then on_done never fires. */
+    enum lh_status (*enroll)(struct lh_store *store, lh_tick_cb *on_done, void *arg); /* register this coordinator */
+    enum lh_status (*tick)(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
+    enum lh_status (*pass_on)(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
+    enum lh_status (*reap)(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
+                           size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
+                           lh_reap_cb *on_done, void *arg);
+    enum lh_status (*get)(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
+    enum lh_status (*list)(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
+                           void *arg);
+    /* The answer is the lease that was ended; LH_NOT_HELD otherwise; LH_SCOPE_BUSY names the sessions in `error`. */
+    enum lh_status (*force_release)(struct lh_store *store, const char *ns, const char *key, const char *reason,
+                                    int64_t token, lh_scope_cb *on_done, void *arg);
+    /* For each field in `mask`: set it where policy->set has it, else inherit again. */
+    enum lh_status (*set_policy)(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
+                                 lh_policy_cb *on_done, void *arg);
+    enum lh_status (*get_policy)(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);
+    enum lh_status (*list_policies)(struct lh_store *store, int32_t page_size, const char *after_ns,
+                                    lh_policy_cb *on_done, void *arg);
+
+    /* What GetStatus and health need; no round trip. */
+    int64_t (*timeline)(struct lh_store *store); /* WAL timeline, 0 before the first connection */
+    int32_t (*schema_version)(struct lh_store *store);
+    bool (*is_connected)(struct lh_store *store);
+};
+
+#define LH_BATCH_MAX 500
+
+/* Implementations put this first. */
+struct lh_store {
+    const struct lh_store_ops *ops;
+    struct lh_uuid coordinator; /* this daemon's id */
+};
+
+#endif

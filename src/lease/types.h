@@ -1,0 +1,79 @@
+/*
+ * The nouns that coordinator, store and service share. Durations and times are microseconds; wall-clock times count
+ * from the Unix epoch and are the database's. Namespaces are dotted strings. Strings end in NUL and hold no NUL.
+ */
+#ifndef LH_LEASE_TYPES_H
+#define LH_LEASE_TYPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/text.h"
+
+#define LH_NAMESPACE_MAX_BYTES 255
+#define LH_NAMESPACE_MAX_SEGMENTS 16
+#define LH_SEGMENT_MAX_BYTES 63
+#define LH_KEY_MAX_BYTES 1024
+#define LH_OWNER_MAX_BYTES 255
+#define LH_LABELS_MAX 16
+#define LH_LABEL_NAME_MAX_BYTES 63
+#define LH_LABEL_VALUE_MAX_BYTES 255
+#define LH_RESULT_MAX_BYTES 8192
+#define LH_ITEMS_MAX 10000
+
+/* The numbers are those of leasehold.v1. */
+enum lh_liveness {
+    LH_LIVENESS_UNSPECIFIED = 0,
+    LH_LIVENESS_ALIVE = 1,
+    LH_LIVENESS_SUSPECTED_DEAD = 2,
+    LH_LIVENESS_OVERDUE = 3, /* held longer than max_hold */
+    LH_LIVENESS_EXPIRED = 4,
+};
+
+enum lh_end_reason {
+    LH_END_UNSPECIFIED = 0,
+    LH_END_RELEASED = 1,
+    LH_END_FAILED = 2,
+    LH_END_EXPIRED = 3,
+    LH_END_FORCED = 4,
+    LH_END_UNKNOWN = 5,
+};
+
+enum lh_outcome {
+    LH_OUTCOME_UNSPECIFIED = 0,
+    LH_OUTCOME_OK = 1,
+    LH_OUTCOME_LOST = 2,
+    LH_OUTCOME_REJECTED = 3,
+    LH_OUTCOME_RETRY = 4,
+    LH_OUTCOME_INVALID = 5,
+};
+
+/* A lease as the database told it. Whoever hands one out says how long its strings live. */
+struct lh_lease {
+    const char *ns;
+    const char *key;
+    struct lh_uuid lease_key; /* zero unless the receiver is its holder or an administrator */
+    int64_t token;
+    const char *owner;  /* "" when unknown */
+    const char *labels; /* a JSON object of strings */
+    int64_t duration_us;
+    int64_t grace_us;
+    int64_t remaining_us; /* to the deadline, when the database answered; negative when it has passed */
+    int64_t deadline_us;
+    int64_t acquired_at_us;
+    int64_t heartbeat_at_us; /* of the last renewal; acquired_at_us when there was none */
+    int64_t held_us;         /* since acquired_at, when the database answered */
+    int64_t silent_us;       /* since heartbeat_at, when the database answered */
+    int64_t heartbeats;
+    enum lh_liveness liveness;
+    bool is_manual; /* expiry = manual: it never ends by itself */
+};
+
+/* Who stands in the way of an acquire. */
+struct lh_contention {
+    bool has_holder; /* false: free, but queued for */
+    struct lh_lease holder;
+    int32_t waiters_ahead;
+};
+
+#endif
