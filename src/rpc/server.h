@@ -1,0 +1,154 @@
+/*
+ * A gRPC server on one event loop: HTTP/2, framing, deadlines and cancellation; messages are opaque bytes.
+ *
+ *     static const struct lh_rpc_method methods[] = {
+ *         {.path = "/leasehold.v1.LeaseService/Acquire", .kind = LH_RPC_UNARY, .on_message = on_acquire, .on_end =
+ * on_end},
+ *     };
+ *     lh_rpc_server_options_init(&options);
+ *     server = lh_rpc_server_create(loop, &options, methods, 1, service);
+ *     status = lh_rpc_server_listen(server, "127.0.0.1:7420", false, &error);
+ *
+ * The story of a unary call: its headers are checked (method, content-type, sizes) and its deadline starts to run; its
+ * one message is put together; at the end of the client's half of the stream on_message is called, once. The handler
+ * answers there or at any later time with lh_rpc_call_reply or lh_rpc_call_finish. on_end is the last one hears of a
+ * call, whatever ended it: answered, cancelled, disconnected, too late. The reason tells which.
+ */
+#ifndef LH_RPC_SERVER_H
+#define LH_RPC_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "rpc/grpc.h"
+
+struct lh_loop;
+struct lh_rpc_server;
+struct lh_rpc_call;
+
+enum lh_rpc_kind {
+    LH_RPC_UNARY,         /* exactly one message, handed over when the client has closed its half */
+    LH_RPC_SERVER_STREAM, /* the same, answered by any number of messages */
+    LH_RPC_BIDI,          /* messages are handed over as they arrive (client streaming too) */
+};
+
+enum lh_rpc_end {
+    LH_RPC_END_FINISHED,     /* answered; the last byte of it was handed to HTTP/2 */
+    LH_RPC_END_CANCELED,     /* the client reset the stream */
+    LH_RPC_END_DISCONNECTED, /* the connection is gone */
+    LH_RPC_END_DEADLINE,     /* grpc-timeout has passed: the server answered DEADLINE_EXCEEDED itself */
+    LH_RPC_END_REFUSED,      /* the server ended it for bytes that were no valid message */
+    LH_RPC_END_SHUTDOWN,     /* the server is being destroyed */
+};
+
+/*
+ * The methods, with everything they point to, stay in place as long as the server. Each callback may be NULL. on_start:
+ * the headers are there. on_writable: less than half of `stream_mark_bytes` waits to be sent, after lh_rpc_call_send
+ * said there was more than the mark. on_end: exactly once for each call of which any other callback told; lh_rpc_call_*
+ * getters still work in it, afterwards the pointer is dead. It never fires inside lh_rpc_call_send, reply or finish.
+ */
+struct lh_rpc_method {
+    const char *path;
+    enum lh_rpc_kind kind;
+    void (*on_start)(struct lh_rpc_call *call);
+    void (*on_message)(struct lh_rpc_call *call, const void *data,
+                       size_t size);                 /* bytes are valid during the callback */
+    void (*on_half_close)(struct lh_rpc_call *call); /* for LH_RPC_BIDI only */
+    void (*on_writable)(struct lh_rpc_call *call);
+    void (*on_end)(struct lh_rpc_call *call, enum lh_rpc_end reason);
+    void *arg;
+};
+
+struct lh_rpc_server_options {
+    size_t max_message_bytes;   /* default 4 MiB */
+    size_t max_connections;     /* default 10,000; more are closed at once */
+    uint32_t max_streams;       /* at once on a connection; default 1000 */
+    size_t max_header_bytes;    /* of one request, as RFC 9113 counts (32 for each field on top); default 16 KiB */
+    size_t max_buffered_bytes;  /* of requests that are not complete, on the whole server; default 256 MiB. More are
+                                   refused OVERLOADED */
+    size_t output_mark_bytes;   /* of a connection: above it nothing more is taken from HTTP/2; default 256 KiB */
+    size_t stream_mark_bytes;   /* of a call: see lh_rpc_call_send; default 64 KiB */
+    size_t max_stream_bytes;    /* of a call: unsent bytes above which lh_rpc_call_send refuses; default 8 MiB */
+    int64_t preface_timeout_us; /* a connection that has not sent its HTTP/2 preface is closed; default 10 s. The bound
+                                   of a TLS handshake too */
+    int64_t idle_timeout_us;    /* a connection without calls and without bytes from the client is sent away; default
+                                   1 h; 0: never */
+    int64_t stall_timeout_us;   /* a connection whose client takes none of the bytes that wait; default 60 s */
+    uint64_t reset_burst;       /* streams a client may reset at once (client deadlines are resets) */
+    uint64_t reset_rate;        /* and how many a second on top; default 100,000 and 50,000 */
+    int64_t drain_notice_us;    /* between the shutdown notice and the final GOAWAY; default 500 ms */
+    int64_t drain_limit_us;     /* from the final GOAWAY until what is left is cut; default 10 s */
+
+    /* Appends the serialized google.rpc.Status of an error that the transport itself found (MESSAGE_TOO_LARGE,
+       OVERLOADED, UNIMPLEMENTED). NULL: such errors go without details. */
+    void (*encode_error)(void *arg, enum lh_status status, const char *message, struct lh_buffer *details);
+};
+
+void lh_rpc_server_options_init(struct lh_rpc_server_options *options);
+
+/* `arg` is what lh_rpc_call_arg returns and encode_error gets. */
+struct lh_rpc_server *lh_rpc_server_create(struct lh_loop *loop, const struct lh_rpc_server_options *options,
+                                           const struct lh_rpc_method *methods, size_t method_count, void *arg);
+
+/*
+ * Numeric "127.0.0.1:7420" or "[::1]:7420" (port 0 picks one), or "unix:/path" (a socket that nobody answers on is
+ * replaced). May be called several times. Not LH_OK: `error` says why.
+ */
+enum lh_status lh_rpc_server_listen(struct lh_rpc_server *server, const char *address, bool reuse_port,
+                                    struct lh_error *error);
+int lh_rpc_server_port(const struct lh_rpc_server *server); /* of the first TCP address; 0: none */
+
+/* Tell clients to go, take no more of them, and let calls end. on_idle fires once, later, when no connection is left.
+ */
+void lh_rpc_server_drain(struct lh_rpc_server *server, void (*on_idle)(void *arg), void *arg);
+/* At any time outside of the server's callbacks; calls end with LH_RPC_END_SHUTDOWN. */
+void lh_rpc_server_destroy(struct lh_rpc_server *server);
+
+struct lh_rpc_server_stats {
+    size_t connections;
+    size_t calls;
+    size_t buffered_bytes;
+    uint64_t connections_total;
+    uint64_t calls_total;
+    uint64_t connections_refused;
+    uint64_t calls_ended[6]; /* by enum lh_rpc_end */
+};
+void lh_rpc_server_stats(const struct lh_rpc_server *server, struct lh_rpc_server_stats *stats);
+
+/* A call, from its first callback until on_end. */
+void *lh_rpc_call_arg(const struct lh_rpc_call *call);
+const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call);
+void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data); /* the handler's own; NULL at first */
+void *lh_rpc_call_data(const struct lh_rpc_call *call);
+const char *lh_rpc_call_peer(const struct lh_rpc_call *call);    /* "127.0.0.1:53412" or "unix:" */
+int64_t lh_rpc_call_arrived_us(const struct lh_rpc_call *call);  /* when its headers came, on lh_clock_us() */
+int64_t lh_rpc_call_deadline_us(const struct lh_rpc_call *call); /* or LH_RPC_FOREVER */
+/* The first value of a request header (lower case), or NULL. Those of gRPC itself and user-agent are not kept. Values
+   of names in -bin are base64. */
+const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name);
+
+/*
+ * Send one message (copied). LH_OK; LH_OVERLOADED when more than max_stream_bytes already wait: nothing was taken;
+ * LH_CANCELED when the call is finished or over (then on_end is on its way). Output leaves at the end of the loop turn.
+ */
+enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size_t size);
+size_t lh_rpc_call_unsent(const struct lh_rpc_call *call); /* bytes; over stream_mark_bytes a sender should pause */
+
+/* Stop reading messages of a LH_RPC_BIDI call (flow control then stops the client), and go on. */
+void lh_rpc_call_pause(struct lh_rpc_call *call);
+void lh_rpc_call_resume(struct lh_rpc_call *call);
+
+/*
+ * End the call after what was sent. `message` may be NULL; `details` is a serialized google.rpc.Status, whose code and
+ * message must equal these, or NULL. What would make the trailers longer than 6 KiB is left out: details first, then
+ * the end of the message. A second finish does nothing. on_end fires later.
+ */
+void lh_rpc_call_finish(struct lh_rpc_call *call, enum lh_grpc_code code, const char *message, const void *details,
+                        size_t details_size);
+/* One message and OK. */
+void lh_rpc_call_reply(struct lh_rpc_call *call, const void *data, size_t size);
+
+#endif
