@@ -36,6 +36,8 @@ enum lh_status lh_error_set(struct lh_error *error, enum lh_status status, const
         va_list arguments;
         error->status = status;
         error->sqlstate[0] = '\0';
+        error->field[0] = '\0';
+        error->bound[0] = '\0';
         va_start(arguments, format);
         vsnprintf(error->message, sizeof(error->message), format, arguments);
         va_end(arguments);

@@ -47,6 +47,8 @@ struct lh_error {
     enum lh_status status;
     char sqlstate[6];  /* of PostgreSQL, or "" */
     char message[512]; /* one sentence, without a final full stop or newline */
+    char field[64];    /* LH_INVALID_ARGUMENT: the field's name as in the proto, or "" */
+    char bound[128];   /* LH_INVALID_ARGUMENT: the limit in words, or "" */
 };
 
 /* The reason as it travels in ErrorInfo, e.g. "LEASE_HELD". */
