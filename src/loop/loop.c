@@ -1,0 +1,166 @@
+/*
+ * libevent waits; everything that is not a descriptor is ours. Its timers are on CLOCK_MONOTONIC, which stands still
+ * during suspend, so ours are kept in a heap of our own and a timerfd on CLOCK_BOOTTIME wakes the loop for the
+ * earliest. The timerfd is moved only to an earlier time: a later one is set when it goes off for nothing, which spares
+ * a system call for each call that comes and goes with its deadline.
+ */
+#include "loop/loop.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "loop/internal.h"
+
+/* Deferred work that defers more work: so often in one turn, then descriptors get their chance. */
+#define DEFERRED_ROUNDS 16
+
+static void on_clock(void *arg, unsigned ready)
+{
+    struct lh_loop *loop = arg;
+    uint64_t expirations;
+    if (read(loop->clock_watch.fd, &expirations, sizeof(expirations)) < 0)
+        return;
+    loop->clock_at_us = LH_NEVER_US;
+}
+
+struct lh_loop *lh_loop_create(void)
+{
+    struct lh_loop *loop = lh_alloc_zero(1, sizeof(*loop));
+    int clock_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+
+    lh_list_init(&loop->deferred);
+    loop->clock_at_us = LH_NEVER_US;
+    if (clock_fd < 0)
+        goto failed;
+    loop->base = event_base_new();
+    if (loop->base == NULL)
+        goto failed;
+    signal(SIGPIPE, SIG_IGN);
+    lh_watch_init(&loop->clock_watch, loop, clock_fd, on_clock, loop);
+    lh_watch_want(&loop->clock_watch, LH_WATCH_READ);
+    return loop;
+
+failed:
+    lh_err("no event loop: %s", strerror(errno));
+    if (clock_fd >= 0)
+        close(clock_fd);
+    free(loop);
+    return NULL;
+}
+
+static void run_deferred(struct lh_loop *loop)
+{
+    for (int round = 0; round < DEFERRED_ROUNDS && !lh_list_is_empty(&loop->deferred); round++) {
+        struct lh_link now;
+        lh_list_init(&now);
+        lh_list_splice(&now, &loop->deferred);
+        while (!lh_list_is_empty(&now)) {
+            struct lh_deferred *deferred = LH_LIST_FIRST(struct lh_deferred, &now, link);
+            lh_list_remove(&deferred->link);
+            deferred->run(deferred->arg);
+        }
+    }
+}
+
+void lh_loop_destroy(struct lh_loop *loop)
+{
+    int clock_fd;
+
+    if (loop == NULL)
+        return;
+    run_deferred(loop);
+    clock_fd = loop->clock_watch.fd;
+    lh_watch_finish(&loop->clock_watch);
+    close(clock_fd);
+    event_base_free(loop->base);
+    free(loop->timers.slots);
+    free(loop);
+}
+
+/* May this turn wait? If so, wake it for the next timer. */
+static bool prepare_to_wait(struct lh_loop *loop)
+{
+    int64_t next_us = lh_timers_next_us(loop);
+
+    if (!lh_list_is_empty(&loop->deferred))
+        return false;
+    if (next_us == LH_NEVER_US)
+        return true;
+    if (next_us <= lh_clock_us())
+        return false;
+    if (next_us < loop->clock_at_us) {
+        struct itimerspec at = {.it_value = {.tv_sec = next_us / LH_US_PER_S, .tv_nsec = next_us % LH_US_PER_S * 1000}};
+        if (timerfd_settime(loop->clock_watch.fd, TFD_TIMER_ABSTIME, &at, NULL) == 0)
+            loop->clock_at_us = next_us;
+    }
+    return true;
+}
+
+static void turn(struct lh_loop *loop, bool may_wait)
+{
+    int flags = EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY;
+    if (!prepare_to_wait(loop) || !may_wait)
+        flags |= EVLOOP_NONBLOCK;
+    event_base_loop(loop->base, flags);
+    lh_timers_run(loop);
+    run_deferred(loop);
+}
+
+void lh_loop_run(struct lh_loop *loop)
+{
+    loop->is_stopping = false;
+    while (!loop->is_stopping)
+        turn(loop, true);
+}
+
+void lh_loop_stop(struct lh_loop *loop)
+{
+    loop->is_stopping = true;
+    event_base_loopbreak(loop->base);
+}
+
+static void on_waited(void *arg)
+{
+}
+
+void lh_loop_run_once(struct lh_loop *loop, int64_t wait_us)
+{
+    struct lh_timer limit;
+
+    lh_timer_init(&limit, loop, on_waited, NULL);
+    if (wait_us > 0)
+        lh_timer_arm_at_us(&limit, lh_clock_us() + wait_us);
+    turn(loop, wait_us != 0);
+    lh_timer_finish(&limit);
+}
+
+struct event_base *lh_loop_base(struct lh_loop *loop)
+{
+    return loop->base;
+}
+
+void lh_deferred_init(struct lh_deferred *deferred, void (*run)(void *arg), void *arg)
+{
+    memset(deferred, 0, sizeof(*deferred));
+    deferred->run = run;
+    deferred->arg = arg;
+}
+
+void lh_defer(struct lh_loop *loop, struct lh_deferred *deferred)
+{
+    if (!lh_link_is_linked(&deferred->link))
+        lh_list_append(&loop->deferred, &deferred->link);
+}
+
+void lh_deferred_cancel(struct lh_deferred *deferred)
+{
+    lh_list_remove(&deferred->link);
+}
