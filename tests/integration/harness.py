@@ -1,0 +1,360 @@
+"""What the tests with real programs stand on: a PostgreSQL cluster, daemons, and stubs of the stock Python client.
+
+    LEASEHOLD_TEST_BUILD   the meson build directory (default: build, beside this tree's meson.build)
+
+Everything lives in temporary directories and is stopped at exit. PostgreSQL refuses to run as root, so as root it runs as
+the user postgres.
+"""
+import atexit
+import contextlib
+import glob
+import os
+import pathlib
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("LEASEHOLD_TEST_BUILD", ROOT / "build")).resolve()
+DAEMON = BUILD / "src/daemon/leaseholdd"
+CLI = BUILD / "src/cli/leasehold"
+
+
+def wait_until(condition, seconds=30, what="the condition"):
+    """Poll until `condition()` is true; its value. A bound, not a measurement."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come true within {seconds} s")
+        time.sleep(0.01)
+
+
+def _pg_bin():
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[4]))
+    if not found:
+        raise RuntimeError("no PostgreSQL server programs under /usr/lib/postgresql: install postgresql-15")
+    return found[-1]
+
+
+def _as_postgres():
+    if os.geteuid() != 0:
+        return {}
+    user = pwd.getpwnam("postgres")
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [user.pw_gid]}
+
+
+class Cluster:
+    """A private PostgreSQL on a unix socket."""
+
+    def __init__(self, settings=()):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
+        self.dir.chmod(0o755)
+        self.data = self.dir / "data"
+        self.sockets = self.dir / "s"
+        for path in (self.data, self.sockets):
+            path.mkdir()
+            if os.geteuid() == 0:
+                user = pwd.getpwnam("postgres")
+                os.chown(path, user.pw_uid, user.pw_gid)
+        self.sockets.chmod(0o755)
+        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        with open(self.data / "postgresql.conf", "a") as conf:
+            conf.write(
+                f"listen_addresses = ''\nunix_socket_directories = '{self.sockets}'\nmax_connections = 200\n"
+                "shared_buffers = 64MB\nfsync = off\nlog_min_messages = warning\n"
+            )
+            for line in settings:
+                conf.write(line + "\n")
+        atexit.register(self.destroy)
+        self.start()
+
+    def _run(self, program, *args, check=True):
+        return subprocess.run(
+            [os.path.join(_pg_bin(), program), *map(str, args)],
+            cwd="/",
+            check=check,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "LC_ALL": "C"},
+            **_as_postgres(),
+        )
+
+    def start(self):
+        self._run("pg_ctl", "-D", self.data, "-l", self.dir / "data" / "log", "-w", "-t", "60", "start")
+
+    def stop(self, mode="fast"):
+        self._run("pg_ctl", "-D", self.data, "-w", "-m", mode, "stop")
+
+    def destroy(self):
+        with contextlib.suppress(Exception):
+            self._run("pg_ctl", "-D", self.data, "-w", "-m", "immediate", "stop", check=False)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def create_database(self):
+        name = "t" + uuid.uuid4().hex[:12]
+        self.psql(f"create database {name}", database="postgres")
+        return name
+
+    def url(self, database, user="postgres"):
+        return f"host={self.sockets} dbname={database} user={user}"
+
+    def psql(self, sql, database, check=True, user="postgres"):
+        """Run statements; unaligned rows joined by '|', one a line."""
+        done = subprocess.run(
+            ["psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.url(database, user)],
+            input=sql,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"psql: {done.stderr}\n{sql}")
+        return done.stdout.strip() if check else done
+
+    def session(self, database):
+        return Session(self, database)
+
+
+class Session:
+    """A psql that stays open, for transactions left open on purpose."""
+
+    def __init__(self, cluster, database):
+        self.process = subprocess.Popen(
+            ["psql", "-X", "-A", "-t", "-q", "-d", cluster.url(database)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
+        )
+
+    def run(self, sql):
+        mark = "done-" + uuid.uuid4().hex
+        self.process.stdin.write(f"{sql};\n\\echo {mark}\n")
+        self.process.stdin.flush()
+        lines = []
+        for line in self.process.stdout:
+            if line.strip() == mark:
+                return "\n".join(lines)
+            lines.append(line.rstrip("\n"))
+        raise AssertionError("psql went away: " + "\n".join(lines))
+
+    def close(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait(30)
+
+
+class Daemon:
+    """A leaseholdd with ports of its own."""
+
+    def __init__(self, *args, database=None, embedded=None, wait=True):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-d-"))
+        self.dir.chmod(0o755)
+        self.args = [str(DAEMON), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", *args]
+        self.args += ["--database", database] if database else ["--embedded", str(embedded)]
+        self.log_path = self.dir / "log"
+        self.process = None
+        self.port = None
+        self.starts = 0
+        atexit.register(self.destroy)
+        self.start(wait)
+
+    def start(self, wait=True):
+        self.starts += 1
+        port_file = self.dir / f"port-{self.starts}"
+        args = list(self.args)
+        if self.port is not None:
+            args[2] = f"127.0.0.1:{self.port}"
+        with open(self.log_path, "a") as log:
+            self.process = subprocess.Popen(
+                [*args, "--port-file", str(port_file)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd="/"
+            )
+        if not wait:
+            return
+
+        def ports():
+            if self.process.poll() is not None:
+                raise AssertionError(f"leaseholdd exited with {self.process.returncode}:\n{self.log()}")
+            return port_file.exists() and len(port_file.read_text().splitlines()) >= 2 and port_file.read_text().splitlines()
+
+        lines = wait_until(ports, 60, "leaseholdd serving")
+        self.port = int(lines[0].rsplit(":", 1)[1])
+        self.admin_port = int(lines[1].rsplit(":", 1)[1])
+
+    @property
+    def target(self):
+        return f"127.0.0.1:{self.port}"
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(30)
+
+    def stop(self, seconds=30):
+        """A clean stop; its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        return self.process.wait(seconds)
+
+    def destroy(self):
+        with contextlib.suppress(Exception):
+            self.stop(15)
+        with contextlib.suppress(Exception):
+            self.kill()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def memory_kib(self):
+        """Resident memory of the daemon process itself."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1))
+
+
+def _generate_stubs():
+    """Stock stubs by protoc with grpc_python_plugin. Health and reflection are compiled flat: a directory named grpc would
+    hide the grpc package."""
+    out = pathlib.Path(tempfile.mkdtemp(prefix="lh-stubs-"))
+    atexit.register(shutil.rmtree, out, ignore_errors=True)
+    plugin = shutil.which("grpc_python_plugin")
+    if plugin is None:
+        raise RuntimeError("grpc_python_plugin is missing: install protobuf-compiler-grpc")
+    proto = ROOT / "proto"
+
+    def protoc(include, *files):
+        subprocess.run(
+            ["protoc", f"-I{include}", "-I/usr/include", f"--python_out={out}", f"--grpc_python_out={out}",
+             f"--plugin=protoc-gen-grpc_python={plugin}", *files],
+            check=True,
+        )
+
+    protoc(proto, "leasehold/v1/leasehold.proto", "google/rpc/status.proto", "google/rpc/error_details.proto")
+    health = next(proto.rglob("health.proto"))
+    protoc(health.parent, "health.proto")
+    for reflection in proto.rglob("reflection.proto"):
+        if "v1alpha" not in str(reflection):
+            protoc(reflection.parent, "reflection.proto")
+    return out
+
+
+sys.path.insert(0, str(_generate_stubs()))
+# google.rpc must be found beside Debian's google package.
+import google  # noqa: E402
+
+google.__path__.append(str(pathlib.Path(sys.path[0]) / "google"))
+
+import grpc  # noqa: E402
+from google.protobuf.duration_pb2 import Duration  # noqa: E402
+from google.rpc import error_details_pb2, status_pb2  # noqa: E402
+from leasehold.v1 import leasehold_pb2 as pb  # noqa: E402
+from leasehold.v1 import leasehold_pb2_grpc as pb_grpc  # noqa: E402
+
+
+def duration(seconds):
+    value = Duration()
+    value.FromNanoseconds(round(seconds * 1e9))
+    return value
+
+
+def scope(namespace, key):
+    return pb.Scope(namespace=namespace.split("."), key=key)
+
+
+def acquire_request(namespace, key, seconds=30, wait=None, **fields):
+    request = pb.AcquireRequest(scope=scope(namespace, key), duration=duration(seconds), **fields)
+    if wait is not None:
+        request.wait.CopyFrom(duration(wait))
+    return request
+
+
+def lease_ref(lease):
+    return pb.LeaseRef(scope=lease.scope, lease_key=lease.lease_key)
+
+
+def release_request(*leases, success=None, failure=None):
+    items = []
+    for lease in leases:
+        item = pb.ReleaseItem(lease=lease_ref(lease))
+        if success is not None:
+            item.success = success
+        if failure is not None:
+            item.failure = failure
+        items.append(item)
+    return pb.ReleaseRequest(items=items)
+
+
+class Failure:
+    """What an RpcError carries: code, message, and the details of grpc-status-details-bin by type."""
+
+    def __init__(self, error):
+        self.code = error.code()
+        self.message = error.details()
+        self.reason = None
+        self.metadata = {}
+        self.contention = self.retry = self.bad_request = None
+        for key, value in error.trailing_metadata() or ():
+            if key == "grpc-status-details-bin":
+                status = status_pb2.Status.FromString(value)
+                assert status.code == self.code.value[0] and status.message == self.message
+                for detail in status.details:
+                    self._take(detail)
+
+    def _take(self, detail):
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info):
+            assert info.domain == "leasehold"
+            self.reason, self.metadata = info.reason, dict(info.metadata)
+        for name, message in (
+            ("contention", pb.Contention()),
+            ("retry", error_details_pb2.RetryInfo()),
+            ("bad_request", error_details_pb2.BadRequest()),
+        ):
+            if detail.Unpack(message):
+                setattr(self, name, message)
+
+
+@contextlib.contextmanager
+def fails():
+    """`with fails() as failure:` the body must end in an RpcError; failure.value then tells which."""
+
+    class Holder:
+        value = None
+
+    holder = Holder()
+    try:
+        yield holder
+    except grpc.RpcError as error:
+        holder.value = Failure(error)
+        return
+    raise AssertionError("the call should have failed")
+
+
+class Client:
+    """A channel of its own, with both stubs."""
+
+    def __init__(self, target):
+        self.channel = grpc.insecure_channel(
+            target,
+            options=[("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0),
+                     ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)],
+        )
+        self.lease = pb_grpc.LeaseServiceStub(self.channel)
+        self.admin = pb_grpc.AdminServiceStub(self.channel)
+
+    def close(self):
+        self.channel.close()
