@@ -1,0 +1,334 @@
+/*
+ * Where settings come from. The command line is read first, for it may name the file; then the file, the environment
+ * and the command line are applied in that order, so that the later one wins. Everything wrong is collected, so that
+ * one run tells all.
+ */
+#include <errno.h>
+#include <ini.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "config/address.h"
+#include "config/table.h"
+
+#define SECTION "leasehold"
+#define LINE_MAX_BYTES 4096
+#define ARGUMENTS_MAX 200
+
+struct flag {
+    const struct lh_setting *setting;
+    const char *value;
+};
+
+struct file {
+    struct lh_settings *settings;
+    struct lh_config_errors *errors;
+    const char *path;
+    FILE *stream;
+    int line;
+    bool is_continuation; /* the line begins with white space: more of the value above */
+};
+
+/* One value from one place; `line` is 0 outside of a file. */
+struct origin {
+    enum lh_config_rank rank;
+    const char *where;
+    int line;
+};
+
+static void apply(struct lh_settings *settings, const struct lh_setting *setting, const char *text,
+                  const struct origin *origin, struct lh_config_errors *errors)
+{
+    size_t i = (size_t)(setting - lh_settings_table);
+    bool extend = settings->ranks[i] == origin->rank && settings->ranks[i] != LH_RANK_DEFAULT;
+    char why[160];
+
+    if (lh_setting_set(settings, setting, text, extend, why, sizeof(why))) {
+        settings->ranks[i] = origin->rank;
+        settings->lines[i] = origin->line;
+        return;
+    }
+    if ((setting->flags & LH_SETTING_SECRET) != 0)
+        text = "...";
+    if (origin->line > 0)
+        lh_config_error(errors, "%s:%d: %s = %s: %s", origin->where, origin->line, setting->name, text, why);
+    else
+        lh_config_error(errors, "%s: %s = %s: %s", origin->where, setting->name, text, why);
+}
+
+static bool takes_value(const struct lh_setting *setting, const char *next)
+{
+    static const char *const words[] = {"yes", "no", "on", "off", "true", "false", "0", "1"};
+
+    if (setting->type != LH_TYPE_BOOL)
+        return true;
+    for (size_t i = 0; next != NULL && i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcmp(next, words[i]) == 0)
+            return true;
+    }
+    return false; /* --insecure alone means yes */
+}
+
+static bool is_action(const char *argument, enum lh_config_action *action)
+{
+    static const struct {
+        const char *name;
+        enum lh_config_action action;
+    } actions[] = {{"--help", LH_CONFIG_HELP},
+                   {"-h", LH_CONFIG_HELP},
+                   {"--version", LH_CONFIG_VERSION},
+                   {"--check-config", LH_CONFIG_CHECK},
+                   {"--print-config", LH_CONFIG_PRINT}};
+
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
+        if (strcmp(argument, actions[i].name) == 0) {
+            *action = actions[i].action;
+            return true;
+        }
+    }
+    return false;
+}
+
+static size_t read_flags(int argc, char **argv, enum lh_config_action *action, struct flag *flags,
+                         struct lh_config_errors *errors)
+{
+    size_t count = 0;
+
+    for (int i = 1; i < argc && count < ARGUMENTS_MAX; i++) {
+        const char *argument = argv[i];
+        const char *value = strchr(argument, '=');
+        const struct lh_setting *setting = NULL;
+        if (is_action(argument, action))
+            continue;
+        if (strncmp(argument, "--", 2) == 0)
+            setting =
+                lh_setting_find(argument + 2, value != NULL ? (size_t)(value - argument) - 2 : strlen(argument) - 2);
+        if (setting == NULL) {
+            lh_config_error(errors, "command line: %s: unknown option; --help lists them", argument);
+            continue;
+        }
+        if (value != NULL) {
+            value++;
+        } else if (!takes_value(setting, argv[i + 1])) {
+            value = "yes";
+        } else if (argv[i + 1] == NULL) {
+            lh_config_error(errors, "command line: %s: a value is missing", argument);
+            continue;
+        } else {
+            value = argv[++i];
+        }
+        flags[count].setting = setting;
+        flags[count++].value = value;
+    }
+    if (count == ARGUMENTS_MAX)
+        lh_config_error(errors, "command line: more than %d options", ARGUMENTS_MAX);
+    return count;
+}
+
+/* inih cuts what does not fit without a word, so lines are measured here. */
+static char *read_line(char *to, int size, void *arg)
+{
+    struct file *file = arg;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length = getline(&line, &capacity, file->stream);
+
+    if (length < 0) {
+        free(line);
+        return NULL;
+    }
+    file->line++;
+    file->is_continuation = line[0] == ' ' || line[0] == '\t';
+    if (length >= size || strlen(line) != (size_t)length) {
+        lh_config_error(file->errors, "%s:%d: %s", file->path, file->line,
+                        length >= size ? "the line is too long: 4094 bytes are allowed" : "a NUL byte");
+        length = 0;
+    }
+    memcpy(to, line, (size_t)length);
+    to[length] = '\0';
+    free(line);
+    return to;
+}
+
+static void continue_value(struct file *file, const struct lh_setting *setting, const char *value,
+                           const struct origin *origin)
+{
+    char *begin = lh_setting_format(file->settings, setting);
+    char *whole = lh_format("%s %s", begin, value);
+
+    apply(file->settings, setting, whole, origin, file->errors);
+    free(begin);
+    free(whole);
+}
+
+static int on_line(void *arg, const char *section, const char *name, const char *value)
+{
+    struct file *file = arg;
+    struct origin origin = {LH_RANK_FILE, file->path, file->line};
+    const struct lh_setting *setting = lh_setting_find(name, strlen(name));
+    size_t i;
+
+    if (strcmp(section, SECTION) != 0) {
+        lh_config_error(file->errors, "%s:%d: %s stands in section [%s]; settings belong in [" SECTION "]", file->path,
+                        file->line, name, section);
+        return 1;
+    }
+    if (setting == NULL || (setting->flags & LH_SETTING_FLAG_ONLY) != 0) {
+        lh_config_error(file->errors, "%s:%d: %s: %s", file->path, file->line, name,
+                        setting == NULL ? "unknown setting; leaseholdd --print-config lists them"
+                                        : "belongs on the command line");
+        return 1;
+    }
+    i = (size_t)(setting - lh_settings_table);
+    if (file->settings->ranks[i] == LH_RANK_DEFAULT || setting->type == LH_TYPE_ADDRESSES)
+        apply(file->settings, setting, value, &origin, file->errors);
+    else if (file->is_continuation && setting->type == LH_TYPE_STRING)
+        continue_value(file, setting, value, &origin);
+    else
+        lh_config_error(file->errors, "%s:%d: %s: set in line %d already", file->path, file->line, name,
+                        file->settings->lines[i]);
+    return 1;
+}
+
+static void read_file(struct lh_settings *settings, struct lh_config_errors *errors)
+{
+    struct file file = {settings, errors, settings->config, fopen(settings->config, "re"), 0, false};
+    size_t size_before = errors->size;
+    int bad_line;
+
+    if (file.stream == NULL) {
+        lh_config_error(errors, "%s: cannot be opened: %s", file.path, strerror(errno));
+        return;
+    }
+    ini_max_line = LINE_MAX_BYTES;
+    bad_line = ini_parse_stream(read_line, &file, on_line, &file);
+    if (bad_line > 0 && size_before == errors->size)
+        lh_config_error(errors, "%s:%d: neither a [section], nor a # comment, nor name = value", file.path, bad_line);
+    fclose(file.stream);
+}
+
+static void read_environment(struct lh_settings *settings, struct lh_config_errors *errors)
+{
+    for (size_t i = 0; i < lh_settings_count; i++) {
+        const struct lh_setting *setting = &lh_settings_table[i];
+        const char *value = setting->environment == NULL ? NULL : getenv(setting->environment);
+        char where[64];
+        struct origin origin = {LH_RANK_ENVIRONMENT, where, 0};
+        if (value == NULL || *value == '\0' || (setting->flags & LH_SETTING_FLAG_ONLY) != 0)
+            continue;
+        snprintf(where, sizeof(where), "environment, %s", setting->environment);
+        apply(settings, setting, value, &origin, errors);
+    }
+}
+
+static char *default_directory(void)
+{
+    const char *state = getenv("XDG_STATE_HOME");
+    const char *home = getenv("HOME");
+
+    if (geteuid() == 0)
+        return lh_strdup("/var/lib/leasehold");
+    if (state != NULL && *state == '/')
+        return lh_format("%s/leasehold", state);
+    if (home != NULL && *home == '/')
+        return lh_format("%s/.local/state/leasehold", home);
+    return NULL;
+}
+
+/* Exactly one of the two: the one that was set at the higher place, else embedded with its default. */
+static void choose_database(struct lh_settings *settings, struct lh_config_errors *errors)
+{
+    const struct lh_setting *database = lh_setting_find("database", strlen("database"));
+    const struct lh_setting *embedded = lh_setting_find("embedded", strlen("embedded"));
+    enum lh_config_rank database_rank = settings->ranks[database - lh_settings_table];
+    enum lh_config_rank embedded_rank = settings->ranks[embedded - lh_settings_table];
+
+    if (database_rank != LH_RANK_DEFAULT && database_rank == embedded_rank)
+        lh_config_error(errors, "database and embedded exclude each other: set one of them");
+    else if (database_rank > embedded_rank)
+        lh_setting_clear(settings, embedded);
+    else
+        lh_setting_clear(settings, database);
+    if (settings->database == NULL && settings->embedded == NULL)
+        settings->embedded = default_directory();
+    if (settings->database == NULL && settings->embedded == NULL)
+        lh_config_error(errors, "embedded: HOME is not set: say where the data goes, or set database");
+    if (settings->embedded != NULL && settings->embedded[0] != '/') {
+        char *here = getcwd(NULL, 0);
+        char *whole = lh_format("%s/%s", here == NULL ? "" : here, settings->embedded);
+        free(here);
+        free(settings->embedded);
+        settings->embedded = whole;
+    }
+}
+
+static void check_reach(const char *name, const char *text, struct lh_config_errors *errors)
+{
+    struct lh_address address;
+    char why[160];
+
+    if (lh_address_parse(text, &address, why, sizeof(why)) && !lh_address_is_local(&address))
+        lh_config_error(errors,
+                        "%s = %s: other machines could reach it, without encryption or authentication: use a loopback "
+                        "address or a unix socket, or say insecure = yes",
+                        name, text);
+}
+
+bool lh_settings_load(struct lh_settings *settings, int argc, char **argv, struct lh_config_errors *errors)
+{
+    struct flag flags[ARGUMENTS_MAX];
+    size_t count = read_flags(argc, argv, &settings->action, flags, errors);
+    struct origin origin = {LH_RANK_FLAG, "command line", 0};
+    const char *file = getenv("LEASEHOLD_CONFIG");
+
+    if (settings->action == LH_CONFIG_HELP || settings->action == LH_CONFIG_VERSION ||
+        settings->action == LH_CONFIG_PRINT)
+        return errors->size == 0;
+    for (size_t i = 0; i < count; i++) {
+        if ((flags[i].setting->flags & LH_SETTING_FLAG_ONLY) != 0)
+            file = flags[i].value;
+    }
+    if (file != NULL && *file != '\0') {
+        free(settings->config);
+        settings->config = lh_strdup(file);
+        read_file(settings, errors);
+    }
+    read_environment(settings, errors);
+    for (size_t i = 0; i < count; i++) {
+        if ((flags[i].setting->flags & LH_SETTING_FLAG_ONLY) == 0)
+            apply(settings, flags[i].setting, flags[i].value, &origin, errors);
+    }
+    choose_database(settings, errors);
+    for (size_t i = 0; !settings->insecure && i < settings->listen.count; i++)
+        check_reach("listen", settings->listen.items[i], errors);
+    if (!settings->insecure && settings->admin != NULL)
+        check_reach("admin", settings->admin, errors);
+    return errors->size == 0;
+}
+
+void lh_settings_adopt(struct lh_settings *settings, const struct lh_settings *fresh,
+                       void (*told)(void *arg, const char *sentence), void *arg)
+{
+    for (size_t i = 0; i < lh_settings_count; i++) {
+        const struct lh_setting *setting = &lh_settings_table[i];
+        char *was = lh_setting_format(settings, setting);
+        char *is = lh_setting_format(fresh, setting);
+        bool differs = (was == NULL) != (is == NULL) || (was != NULL && strcmp(was, is) != 0);
+        bool is_secret = (setting->flags & LH_SETTING_SECRET) != 0;
+        char why[160];
+        if (differs) {
+            bool changes = (setting->flags & LH_SETTING_RELOADABLE) != 0 && is != NULL &&
+                           lh_setting_set(settings, setting, is, false, why, sizeof(why));
+            char *sentence = lh_format("%s %s%s%s%s%s", setting->name, changes ? "is now " : "differs",
+                                       !changes && !is_secret ? ": " : "", is_secret || is == NULL ? "" : is,
+                                       changes ? ", it was " : " in the file; it takes effect at the next start",
+                                       changes && was != NULL ? was : "");
+            told(arg, sentence);
+            free(sentence);
+        }
+        free(was);
+        free(is);
+    }
+}

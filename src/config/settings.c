@@ -1,0 +1,145 @@
+#include "config/settings.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "config/address.h"
+#include "config/table.h"
+
+#define AT(member) offsetof(struct lh_settings, member)
+#define SECONDS(n) (INT64_C(n) * LH_US_PER_S)
+#define RELOADABLE LH_SETTING_RELOADABLE
+
+/* clang-format off */
+const struct lh_setting lh_settings_table[] = {
+    {"config", LH_TYPE_STRING, AT(config), NULL, 0, 0, LH_SETTING_FLAG_ONLY, NULL, "LEASEHOLD_CONFIG", NULL,
+     "Read settings from this file: a section [leasehold] with lines of the form name = value."},
+
+    {"listen", LH_TYPE_ADDRESSES, AT(listen), "127.0.0.1:7420", 0, 0, 0, NULL, "LEASEHOLD_LISTEN", "Network",
+     "Where gRPC is served: ADDRESS:PORT or unix:/PATH, several separated by commas. Port 0 takes a free one."},
+    {"insecure", LH_TYPE_BOOL, AT(insecure), "no", 0, 0, 0, NULL, NULL, NULL,
+     "Allow addresses that other machines can reach, without encryption and without authentication."},
+    {"admin", LH_TYPE_ADDRESS, AT(admin), "127.0.0.1:7421", 0, 0, 0, NULL, "LEASEHOLD_ADMIN", NULL,
+     "Where /healthz and /readyz are served over HTTP; none: nowhere."},
+    {"idle_timeout", LH_TYPE_DURATION, AT(idle_timeout_us), "0", SECONDS(1), SECONDS(86400), LH_SETTING_OR_ZERO, NULL, NULL, NULL,
+     "Close a connection on which no call was open for that long; 0: never."},
+    {"max_connections", LH_TYPE_INT, AT(max_connections), "10000", 1, 1000000, 0, NULL, NULL, NULL,
+     "How many clients may be connected; more are closed at once."},
+    {"max_streams", LH_TYPE_INT, AT(max_streams), "10000", 1, 1000000, 0, NULL, NULL, NULL,
+     "How many calls one connection may have open; clients wait with more."},
+    {"port_file", LH_TYPE_STRING, AT(port_file), NULL, 0, 0, 0, NULL, NULL, NULL,
+     "Once it serves, write the gRPC address to line 1 of this file and the admin address to line 2."},
+    {"pid_file", LH_TYPE_STRING, AT(pid_file), NULL, 0, 0, 0, NULL, NULL, NULL,
+     "Write the process id to this file; another daemon with the same file refuses to start."},
+
+    {"database", LH_TYPE_STRING, AT(database), NULL, 0, 0, LH_SETTING_SECRET, NULL, "LEASEHOLD_DATABASE", "Database",
+     "The PostgreSQL to use: postgresql://USER@HOST:PORT/NAME or host=... dbname=... Excludes embedded."},
+    {"embedded", LH_TYPE_STRING, AT(embedded), NULL, 0, 0, 0, NULL, "LEASEHOLD_EMBEDDED", NULL,
+     "Run a private PostgreSQL with its data in this directory. The default, where database is not set: "
+     "/var/lib/leasehold for root, else ~/.local/state/leasehold."},
+    {"migrate", LH_TYPE_BOOL, AT(migrate), "yes", 0, 0, 0, NULL, NULL, NULL,
+     "Bring the schema up to date at start. With no, leasehold migrate does it."},
+    {"lanes", LH_TYPE_INT, AT(lanes), "2", 1, 16, 0, NULL, NULL, NULL,
+     "How many database connections carry batches; two more serve control and notifications."},
+
+    {"max_block", LH_TYPE_DURATION, AT(max_block_us), "20s", 100 * LH_US_PER_MS, SECONDS(86400), RELOADABLE | LH_SETTING_OR_ZERO, NULL, NULL, "Leases",
+     "Answer a call that still waits after that long with BLOCKING_TIMEOUT, its place in the queue kept; 0: never."},
+    {"busy_limit", LH_TYPE_DURATION, AT(busy_limit_us), "1s", LH_US_PER_MS, SECONDS(60), 0, NULL, NULL, NULL,
+     "Try again that long where another transaction has the row of a lease locked."},
+    {"reap_interval", LH_TYPE_DURATION, AT(reap_interval_us), "1s", 100 * LH_US_PER_MS, SECONDS(3600), LH_SETTING_OR_ZERO, NULL, NULL, NULL,
+     "Look for expired leases that often; 0: leave that to other daemons, cron, or leasehold reap."},
+    {"max_waiters", LH_TYPE_INT, AT(max_waiters), "200000", 1, 10000000, 0, NULL, NULL, NULL,
+     "How many calls may wait for a lease; more are refused with OVERLOADED."},
+    {"max_pending", LH_TYPE_INT, AT(max_pending), "200000", 1, 10000000, 0, NULL, NULL, NULL,
+     "How many items may be under way to the database; more are refused with OVERLOADED."},
+
+    {"log_level", LH_TYPE_CHOICE, AT(log_level), "info", 0, 3, RELOADABLE, "debug|info|warn|error", NULL, "Process",
+     "The lowest level that is logged, to stderr: debug, info, warn or error."},
+    {"shutdown_timeout", LH_TYPE_DURATION, AT(shutdown_timeout_us), "10s", SECONDS(1), SECONDS(3600), RELOADABLE, NULL, NULL, NULL,
+     "At a shutdown, close what is still open after that long."},
+};
+/* clang-format on */
+
+const size_t lh_settings_count = sizeof(lh_settings_table) / sizeof(lh_settings_table[0]);
+_Static_assert(sizeof(lh_settings_table) / sizeof(lh_settings_table[0]) <= LH_SETTINGS_MAX, "enlarge LH_SETTINGS_MAX");
+
+const struct lh_setting *lh_setting_find(const char *name, size_t size)
+{
+    for (size_t i = 0; i < lh_settings_count; i++) {
+        const char *known = lh_settings_table[i].name;
+        size_t n = 0;
+        while (n < size && known[n] != '\0' && (name[n] == known[n] || (name[n] == '-' && known[n] == '_')))
+            n++;
+        if (n == size && known[n] == '\0')
+            return &lh_settings_table[i];
+    }
+    return NULL;
+}
+
+void lh_config_error(struct lh_config_errors *errors, const char *format, ...)
+{
+    struct lh_buffer buffer = {(unsigned char *)errors->text, errors->size,
+                               errors->text == NULL ? 0 : errors->size + 1};
+    va_list arguments;
+    char *line;
+
+    va_start(arguments, format);
+    if (vasprintf(&line, format, arguments) < 0)
+        line = lh_strdup("out of memory");
+    va_end(arguments);
+    lh_buffer_append(&buffer, line, strlen(line));
+    lh_buffer_append(&buffer, "\n", 2);
+    errors->text = (char *)buffer.data;
+    errors->size = buffer.size - 1;
+    free(line);
+}
+
+void lh_config_errors_finish(struct lh_config_errors *errors)
+{
+    free(errors->text);
+    memset(errors, 0, sizeof(*errors));
+}
+
+static void clear_strings(struct lh_strings *strings)
+{
+    for (size_t i = 0; i < strings->count; i++)
+        free(strings->items[i]);
+    free(strings->items);
+    memset(strings, 0, sizeof(*strings));
+}
+
+void lh_setting_clear(struct lh_settings *settings, const struct lh_setting *setting)
+{
+    char **string = lh_setting_place(settings, setting);
+
+    if (setting->type == LH_TYPE_ADDRESSES) {
+        clear_strings(lh_setting_place(settings, setting));
+    } else if (setting->type == LH_TYPE_STRING || setting->type == LH_TYPE_ADDRESS) {
+        free(*string);
+        *string = NULL;
+    }
+}
+
+void lh_settings_init(struct lh_settings *settings)
+{
+    char why[160];
+
+    memset(settings, 0, sizeof(*settings));
+    for (size_t i = 0; i < lh_settings_count; i++) {
+        const struct lh_setting *setting = &lh_settings_table[i];
+        if (setting->standard == NULL)
+            continue;
+        if (!lh_setting_set(settings, setting, setting->standard, false, why, sizeof(why)))
+            abort(); /* a default out of its own bounds */
+    }
+}
+
+void lh_settings_finish(struct lh_settings *settings)
+{
+    for (size_t i = 0; i < lh_settings_count; i++)
+        lh_setting_clear(settings, &lh_settings_table[i]);
+}

@@ -1,0 +1,97 @@
+/*
+ * The daemon's settings. One table (settings.c) holds for each its name, type, default, bounds, whether a reload
+ * changes it, and its help; the same table reads the file, the environment and the command line, and prints the help,
+ * the effective values and a documented example file.
+ *
+ *     lh_settings_init(&settings);
+ *     if (!lh_settings_load(&settings, argc, argv, &errors))
+ *         fputs(errors.text, stderr), exit 2
+ *
+ * The command line wins over the environment, that over the file, and that over the defaults.
+ */
+#ifndef LH_CONFIG_SETTINGS_H
+#define LH_CONFIG_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define LH_SETTINGS_MAX 40
+
+struct lh_strings {
+    char **items;
+    size_t count;
+};
+
+/* What the command line asks for instead of serving. */
+enum lh_config_action {
+    LH_CONFIG_SERVE,
+    LH_CONFIG_HELP,
+    LH_CONFIG_VERSION,
+    LH_CONFIG_CHECK, /* print the effective values */
+    LH_CONFIG_PRINT, /* print an example file */
+};
+
+enum lh_config_rank { LH_RANK_DEFAULT, LH_RANK_FILE, LH_RANK_ENVIRONMENT, LH_RANK_FLAG };
+
+struct lh_settings {
+    enum lh_config_action action;
+
+    char *config; /* every string: NULL where there is none */
+    struct lh_strings listen;
+    bool insecure;
+    char *admin; /* NULL: no admin port */
+    char *port_file;
+    char *pid_file;
+
+    char *database;
+    char *embedded; /* the directory; set exactly when `database` is not */
+    bool migrate;
+    int64_t lanes;
+
+    int64_t max_block_us;
+    int64_t busy_limit_us;
+    int64_t reap_interval_us;
+    int64_t idle_timeout_us;
+    int64_t max_connections;
+    int64_t max_streams;
+    int64_t max_waiters;
+    int64_t max_pending;
+
+    int64_t log_level; /* enum lh_log_level */
+    int64_t shutdown_timeout_us;
+
+    /* For each row of the table: who set it, for a file in which line. */
+    enum lh_config_rank ranks[LH_SETTINGS_MAX];
+    int lines[LH_SETTINGS_MAX];
+};
+
+/* All that is wrong, one line each. Zero-initialised it is empty. */
+struct lh_config_errors {
+    char *text;
+    size_t size;
+};
+
+void lh_settings_init(struct lh_settings *settings); /* the defaults */
+void lh_settings_finish(struct lh_settings *settings);
+void lh_config_errors_finish(struct lh_config_errors *errors);
+
+/* From argv, the environment and the file they name. `settings` must be fresh from init. False: see `errors`. */
+bool lh_settings_load(struct lh_settings *settings, int argc, char **argv, struct lh_config_errors *errors);
+
+/*
+ * After a reload: copy from `fresh` what may change while the daemon runs, and call `told` with a sentence for each
+ * setting that differs.
+ */
+void lh_settings_adopt(struct lh_settings *settings, const struct lh_settings *fresh,
+                       void (*told)(void *arg, const char *sentence), void *arg);
+
+void lh_settings_print_help(FILE *out);
+void lh_settings_print_effective(const struct lh_settings *settings, FILE *out);
+void lh_settings_print_example(FILE *out);
+
+/* A connection string or URL without its password, for logs; free() it. */
+char *lh_database_redact(const char *database);
+
+#endif

@@ -1,0 +1,59 @@
+/* Inside src/config only: the table of settings and what one row can do. */
+#ifndef LH_CONFIG_TABLE_H
+#define LH_CONFIG_TABLE_H
+
+#include "config/settings.h"
+
+enum lh_setting_type {
+    LH_TYPE_STRING,    /* char * */
+    LH_TYPE_ADDRESS,   /* char *, checked; "none" is NULL */
+    LH_TYPE_ADDRESSES, /* struct lh_strings, separated by commas, or given several times */
+    LH_TYPE_INT,       /* int64_t */
+    LH_TYPE_DURATION,  /* int64_t, microseconds */
+    LH_TYPE_BOOL,      /* bool */
+    LH_TYPE_CHOICE,    /* int64_t, the place in `choices` */
+};
+
+enum {
+    LH_SETTING_RELOADABLE = 1,
+    LH_SETTING_FLAG_ONLY = 2, /* means nothing inside the file */
+    LH_SETTING_SECRET = 4,    /* may hold a password */
+    LH_SETTING_OR_ZERO = 8,   /* 0 is allowed besides min..max */
+};
+
+struct lh_setting {
+    const char *name; /* in the file; --name-with-dashes on the command line */
+    enum lh_setting_type type;
+    size_t offset;        /* in struct lh_settings */
+    const char *standard; /* the default, as one would write it; NULL: none */
+    int64_t min;
+    int64_t max;
+    unsigned flags;
+    const char *choices;     /* CHOICE: words separated by | */
+    const char *environment; /* the variable that sets it too, or NULL */
+    const char *heading;     /* of the group that begins here, or NULL */
+    const char *help;
+};
+
+extern const struct lh_setting lh_settings_table[];
+extern const size_t lh_settings_count;
+
+/* Where its value is: a pointer to the type that enum lh_setting_type names. */
+static inline void *lh_setting_place(const struct lh_settings *settings, const struct lh_setting *setting)
+{
+    return (char *)(uintptr_t)settings + setting->offset;
+}
+
+/* NULL where there is none. Dashes count as underscores. */
+const struct lh_setting *lh_setting_find(const char *name, size_t size);
+
+/* False: `why` says what is wrong with `text`. For ADDRESSES `extend` adds to what is there. */
+bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setting, const char *text, bool extend,
+                    char *why, size_t why_bytes);
+/* The value as one would write it, or NULL for none; free() it. */
+char *lh_setting_format(const struct lh_settings *settings, const struct lh_setting *setting);
+void lh_setting_clear(struct lh_settings *settings, const struct lh_setting *setting);
+
+void lh_config_error(struct lh_config_errors *errors, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,231 @@
+/* One setting's value: from text and back. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "config/address.h"
+#include "config/table.h"
+
+/* 20000000 is "20s": the largest unit that divides it. */
+static char *format_duration(int64_t duration_us)
+{
+    static const struct {
+        const char *name;
+        int64_t us;
+    } units[] = {{"d", 86400 * LH_US_PER_S}, {"h", 3600 * LH_US_PER_S}, {"m", 60 * LH_US_PER_S},
+                 {"s", LH_US_PER_S},         {"ms", LH_US_PER_MS},      {"us", 1}};
+    size_t i = 0;
+
+    if (duration_us == 0)
+        return lh_strdup("0");
+    while (duration_us % units[i].us != 0)
+        i++;
+    return lh_format("%lld%s", (long long)(duration_us / units[i].us), units[i].name);
+}
+
+static char *format_number(const struct lh_setting *setting, int64_t value)
+{
+    if (setting->type == LH_TYPE_DURATION)
+        return format_duration(value);
+    return lh_format("%lld", (long long)value);
+}
+
+static bool refuse_bound(const struct lh_setting *setting, int64_t value, char *why, size_t why_bytes)
+{
+    char *min = format_number(setting, setting->min);
+    char *max = format_number(setting, setting->max);
+
+    snprintf(why, why_bytes, "%s: allowed is %s%s to %s", value < setting->min ? "too small" : "too large",
+             (setting->flags & LH_SETTING_OR_ZERO) != 0 ? "0, or " : "", min, max);
+    free(min);
+    free(max);
+    return false;
+}
+
+static bool set_number(void *to, const struct lh_setting *setting, const char *text, char *why, size_t why_bytes)
+{
+    int64_t value;
+    char *end;
+
+    if (setting->type == LH_TYPE_DURATION) {
+        if (!lh_duration_parse(text, &value)) {
+            snprintf(why, why_bytes, "expected a duration such as 500ms, 20s, 5m or 1h30m");
+            return false;
+        }
+    } else {
+        errno = 0;
+        value = strtoll(text, &end, 10);
+        if (end == text || *end != '\0' || isspace((unsigned char)*text) || (errno != 0 && errno != ERANGE)) {
+            snprintf(why, why_bytes, "expected a whole number");
+            return false;
+        }
+    }
+    if ((value < setting->min || value > setting->max) && !(value == 0 && (setting->flags & LH_SETTING_OR_ZERO) != 0))
+        return refuse_bound(setting, value, why, why_bytes);
+    memcpy(to, &value, sizeof(value));
+    return true;
+}
+
+static bool set_bool(bool *to, const char *text, char *why, size_t why_bytes)
+{
+    static const char *const words[] = {"no", "yes", "off", "on", "false", "true", "0", "1"};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcasecmp(text, words[i]) == 0) {
+            *to = i % 2 == 1;
+            return true;
+        }
+    }
+    snprintf(why, why_bytes, "expected yes or no");
+    return false;
+}
+
+static bool set_choice(int64_t *to, const struct lh_setting *setting, const char *text, char *why, size_t why_bytes)
+{
+    const char *word = setting->choices;
+
+    for (int64_t place_in_list = 0;; place_in_list++) {
+        size_t size = strcspn(word, "|");
+        if (strlen(text) == size && strncasecmp(text, word, size) == 0) {
+            *to = place_in_list;
+            return true;
+        }
+        if (word[size] == '\0')
+            break;
+        word += size + 1;
+    }
+    snprintf(why, why_bytes, "expected one of %s", setting->choices);
+    return false;
+}
+
+static char *format_choice(const struct lh_setting *setting, int64_t value)
+{
+    const char *word = setting->choices;
+
+    while (value-- > 0)
+        word += strcspn(word, "|") + 1;
+    return lh_format("%.*s", (int)strcspn(word, "|"), word);
+}
+
+static bool set_address(char **to, const char *text, char *why, size_t why_bytes)
+{
+    struct lh_address address;
+
+    if (strcmp(text, "none") == 0) {
+        free(*to);
+        *to = NULL;
+        return true;
+    }
+    if (!lh_address_parse(text, &address, why, why_bytes))
+        return false;
+    free(*to);
+    *to = lh_strdup(text);
+    return true;
+}
+
+static void append_string(struct lh_strings *strings, const char *text)
+{
+    strings->items = lh_realloc(strings->items, strings->count + 1, sizeof(char *));
+    strings->items[strings->count++] = lh_strdup(text);
+}
+
+static bool set_addresses(struct lh_strings *to, const char *text, char *why, size_t why_bytes)
+{
+    char *list = lh_strdup(text);
+    char *rest = list;
+    bool is_valid = true;
+
+    for (char *word; is_valid && (word = strsep(&rest, ",")) != NULL;) {
+        struct lh_address address;
+        word += strspn(word, " \t");
+        word[strcspn(word, " \t")] = '\0';
+        if (*word == '\0')
+            continue;
+        is_valid = lh_address_parse(word, &address, why, why_bytes);
+        if (is_valid)
+            append_string(to, word);
+    }
+    free(list);
+    if (is_valid && to->count == 0) {
+        snprintf(why, why_bytes, "must not be empty");
+        return false;
+    }
+    return is_valid;
+}
+
+bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setting, const char *text, bool extend,
+                    char *why, size_t why_bytes)
+{
+    void *to = lh_setting_place(settings, setting);
+
+    switch (setting->type) {
+    case LH_TYPE_STRING: {
+        char **string = to;
+        if (*text == '\0') {
+            snprintf(why, why_bytes, "must not be empty");
+            return false;
+        }
+        free(*string);
+        *string = lh_strdup(text);
+        return true;
+    }
+    case LH_TYPE_ADDRESS:
+        return set_address(to, text, why, why_bytes);
+    case LH_TYPE_ADDRESSES:
+        if (!extend)
+            lh_setting_clear(settings, setting);
+        return set_addresses(to, text, why, why_bytes);
+    case LH_TYPE_INT:
+    case LH_TYPE_DURATION:
+        return set_number(to, setting, text, why, why_bytes);
+    case LH_TYPE_BOOL:
+        return set_bool(to, text, why, why_bytes);
+    case LH_TYPE_CHOICE:
+        return set_choice(to, setting, text, why, why_bytes);
+    }
+    abort();
+}
+
+static char *join(const struct lh_strings *strings)
+{
+    struct lh_buffer text = {0};
+
+    for (size_t i = 0; i < strings->count; i++) {
+        if (i > 0)
+            lh_buffer_append(&text, ", ", 2);
+        lh_buffer_append(&text, strings->items[i], strlen(strings->items[i]));
+    }
+    lh_buffer_append(&text, "", 1);
+    return (char *)text.data;
+}
+
+char *lh_setting_format(const struct lh_settings *settings, const struct lh_setting *setting)
+{
+    const void *from = lh_setting_place(settings, setting);
+
+    switch (setting->type) {
+    case LH_TYPE_STRING: {
+        const char *text = *(char *const *)from;
+        return text == NULL ? NULL : lh_strdup(text);
+    }
+    case LH_TYPE_ADDRESS: {
+        const char *text = *(char *const *)from;
+        return lh_strdup(text == NULL ? "none" : text);
+    }
+    case LH_TYPE_ADDRESSES:
+        return join(from);
+    case LH_TYPE_INT:
+    case LH_TYPE_DURATION:
+        return format_number(setting, *(const int64_t *)from);
+    case LH_TYPE_BOOL:
+        return lh_strdup(*(const bool *)from ? "yes" : "no");
+    case LH_TYPE_CHOICE:
+        return format_choice(setting, *(const int64_t *)from);
+    }
+    abort();
+}
