@@ -1,0 +1,105 @@
+"""Write the migrations and functions beside this file as a C source that defines `lh_migrations` (src/pg/migrate.h).
+
+usage: embed.py DIRECTORY OUTPUT DEPFILE
+
+A migration is NNNN_topic.sql; a line `-- oldest daemon: 1.2.0` in it names the oldest version that may run once it is
+applied. Functions are functions/<name>.sql, applied in the order of functions/order.txt, which has to name each once.
+"""
+
+import hashlib
+import pathlib
+import re
+import sys
+
+
+def fail(words):
+    sys.exit(f"embed.py: {words}")
+
+
+def read_migrations(directory):
+    found = []
+    for path in sorted(directory.glob("*.sql")):
+        match = re.fullmatch(r"(\d{4})_[a-z0-9_]+", path.stem)
+        if not match:
+            fail(f"{path.name}: a migration is called NNNN_topic.sql")
+        if found and found[-1][0] == int(match[1]):
+            fail(f"{path.name}: number {match[1]} is used twice")
+        found.append((int(match[1]), path))
+    return found
+
+
+def read_functions(directory):
+    order_file = directory / "order.txt"
+    there = {path.stem: path for path in directory.glob("*.sql")}
+    order = []
+    if order_file.exists():
+        for line in order_file.read_text(encoding="utf-8").splitlines():
+            name = line.partition("#")[0].strip().removesuffix(".sql")
+            if name:
+                order.append(name)
+    for name in order:
+        if name not in there:
+            fail(f"{order_file}: there is no {name}.sql")
+        if order.count(name) > 1:
+            fail(f"{order_file}: {name} is named twice")
+    for name in sorted(there):
+        if name not in order:
+            fail(f"{order_file}: {name}.sql is not named")
+    return [(0, there[name]) for name in order]
+
+
+def literal(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def byte_rows(data):
+    """Escapes of 16 bytes a line: a string literal would be longer than ISO C allows."""
+    for at in range(0, len(data), 16):
+        yield "    " + " ".join(f"'\\{byte:03o}'," for byte in data[at : at + 16])
+
+
+def write_entries(out, kind, entries):
+    """The texts, then the table over them. Returns the checksum of all."""
+    rows = []
+    whole = hashlib.sha256()
+    for index, (number, path) in enumerate(entries):
+        data = path.read_bytes()
+        if b"\0" in data:
+            fail(f"{path}: holds a NUL")
+        checksum = hashlib.sha256(data).hexdigest()
+        whole.update(f"{path.stem} {checksum}\n".encode())
+        oldest = re.search(r"^-- oldest daemon: (\d+(?:\.\d+)*)\s*$", data.decode("utf-8"), re.MULTILINE)
+        out.append(f"static const char {kind}_{index}[] = {{")
+        out.extend(byte_rows(data + b"\0"))
+        out.append("};")
+        rows.append(
+            f"    {{{number}, {literal(path.stem)}, {literal(checksum)}, "
+            f"{literal(oldest[1] if oldest else '')}, {kind}_{index}}},"
+        )
+    # One more, for C has no empty arrays.
+    out.append(f"static const struct lh_migration {kind}s[] = {{")
+    out.extend(rows)
+    out.append("    {0, 0, 0, 0, 0},")
+    out.append("};")
+    return whole.hexdigest()
+
+
+def main():
+    directory, output, depfile = (pathlib.Path(argument) for argument in sys.argv[1:])
+    migrations = read_migrations(directory)
+    functions = read_functions(directory / "functions")
+    out = ["/* Made by migrations/embed.py. */", '#include "pg/migrate.h"', ""]
+    write_entries(out, "migration", migrations)
+    checksum = write_entries(out, "function", functions)
+    out.append("const struct lh_migration_set lh_migrations = {")
+    out.append(f"    migrations, {len(migrations)}, functions, {len(functions)}, {literal(checksum)},")
+    out.append("};")
+    output.write_text("\n".join(out) + "\n", encoding="utf-8")
+    # The directories too: their times change when a file comes or goes.
+    needs = [directory, directory / "functions", directory / "functions" / "order.txt"]
+    needs += [path for _, path in migrations + functions]
+    names = " ".join(str(path).replace(" ", "\\ ") for path in needs if path.exists())
+    depfile.write_text(f"{output}: {names}\n", encoding="utf-8")
+
+
+main()

@@ -1,0 +1,280 @@
+/*
+ * The life of a connection. Start: libpq shakes hands while the loop watches whatever socket it uses at the moment,
+ * under one timer. Then the session's settings travel as the first query; their answer makes it up. Whatever goes
+ * wrong (refused, timed out, closed by the server, no answer in time, a fatal error) leads to one place,
+ * lh_pg_conn_lose: queries in flight are answered, on_down is told if on_up was, and after a pause that doubles from
+ * 50 ms to 2 s it starts again. Close may come at any time, from inside of any callback: the state says so at once, and
+ * the memory goes at the end of the turn.
+ */
+#include "pg/conn.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "pg/conn_internal.h"
+#include "pg/error.h"
+
+#define FIRST_PAUSE_US (50 * LH_US_PER_MS)
+#define LONGEST_PAUSE_US (2 * LH_US_PER_S)
+#define STEADY_US (5 * LH_US_PER_S) /* up for that long: the next pause is the first one again */
+
+static const char *const state_names[] = {"new", "connecting", "setting", "up", "pausing", "closing"};
+
+static void set_state(struct lh_pg_conn *conn, enum lh_pg_state state)
+{
+    lh_debug("database connection %s goes from %s to %s", conn->name, state_names[conn->state], state_names[state]);
+    conn->state = state;
+}
+
+void lh_pg_conn_options_init(struct lh_pg_conn_options *options)
+{
+    *options = (struct lh_pg_conn_options){
+        .statement_timeout_us = 30 * LH_US_PER_S,
+        .lock_timeout_us = 5 * LH_US_PER_S,
+        .answer_slack_us = 5 * LH_US_PER_S,
+        .connect_timeout_us = 15 * LH_US_PER_S,
+        .max_in_flight = 1024,
+    };
+}
+
+static void start_connecting(struct lh_pg_conn *conn);
+
+static int64_t pause_us(struct lh_pg_conn *conn)
+{
+    unsigned doublings = conn->failures < 6 ? conn->failures : 6;
+    int64_t longest_us = FIRST_PAUSE_US << doublings;
+    uint32_t jitter = 0;
+
+    if (longest_us > LONGEST_PAUSE_US)
+        longest_us = LONGEST_PAUSE_US;
+    if (getrandom(&jitter, sizeof(jitter), GRND_NONBLOCK) < 0)
+        jitter = 0;
+    /* Between a half and the whole: several daemons that lost one server do not come back in step. */
+    return longest_us / 2 + (int64_t)(jitter % (uint32_t)(longest_us / 2 + 1));
+}
+
+static void log_loss(struct lh_pg_conn *conn, bool was_up)
+{
+    if (was_up)
+        lh_warn("database connection %s was lost: %s", conn->name, conn->error.message);
+    else if (conn->failures == 0)
+        lh_warn("database connection %s cannot be made: %s", conn->name, conn->error.message);
+    else
+        lh_debug("database connection %s still cannot be made: %s", conn->name, conn->error.message);
+}
+
+void lh_pg_conn_lose(struct lh_pg_conn *conn)
+{
+    struct lh_error error = conn->error;
+    bool was_up = conn->state == LH_PG_UP;
+    int64_t now_us = lh_clock_us();
+
+    error.status = LH_DATABASE_UNAVAILABLE;
+    if (was_up) {
+        conn->down_since_us = now_us;
+        if (now_us - conn->up_since_us > STEADY_US)
+            conn->failures = 0;
+    }
+    log_loss(conn, was_up);
+    set_state(conn, LH_PG_PAUSING);
+    lh_deferred_cancel(&conn->broken);
+    lh_watch_finish(&conn->watch);
+    PQfinish(conn->pg);
+    conn->pg = NULL;
+    conn->prepared_count = 0;
+    lh_timer_arm_at_us(&conn->timer, now_us + pause_us(conn));
+    conn->failures++;
+    lh_pg_pipeline_answer_all(conn, &error);
+    if (was_up && conn->state == LH_PG_PAUSING && conn->events.on_down != NULL)
+        conn->events.on_down(conn->arg, &error);
+}
+
+void lh_pg_conn_drop(struct lh_pg_conn *conn, const char *reason)
+{
+    if (conn->pg == NULL || conn->state == LH_PG_CLOSING)
+        return;
+    lh_error_set(&conn->error, LH_DATABASE_UNAVAILABLE, "%s", reason);
+    lh_defer(conn->loop, &conn->broken);
+}
+
+static void on_broken(void *arg)
+{
+    struct lh_pg_conn *conn = arg;
+    if (conn->pg != NULL && conn->state != LH_PG_CLOSING)
+        lh_pg_conn_lose(conn);
+}
+
+/* The settings were answered. */
+void lh_pg_conn_on_settled(struct lh_pg_conn *conn)
+{
+    conn->up_since_us = lh_clock_us();
+    if (conn->down_since_us != 0)
+        lh_info("database connection %s is back after %lld ms", conn->name,
+                (long long)((conn->up_since_us - conn->down_since_us) / LH_US_PER_MS));
+    else if (conn->failures > 0)
+        lh_info("database connection %s is made", conn->name);
+    conn->down_since_us = 0;
+    lh_timer_cancel(&conn->timer);
+    set_state(conn, LH_PG_UP);
+    if (conn->events.on_up != NULL)
+        conn->events.on_up(conn->arg);
+}
+
+static void on_ready(void *arg, unsigned ready);
+
+/* libpq may close its socket and open another at any step: the watch never outlives one. */
+static void continue_connecting(struct lh_pg_conn *conn)
+{
+    PostgresPollingStatusType poll;
+
+    lh_watch_finish(&conn->watch);
+    poll = PQconnectPoll(conn->pg);
+    if (poll == PGRES_POLLING_FAILED) {
+        lh_pg_error_of_conn(conn->pg, &conn->error);
+        lh_pg_conn_lose(conn);
+        return;
+    }
+    lh_watch_init(&conn->watch, conn->loop, PQsocket(conn->pg), on_ready, conn);
+    if (poll == PGRES_POLLING_OK) {
+        set_state(conn, LH_PG_SETTING);
+        lh_pg_pipeline_send_settings(conn);
+    } else {
+        lh_watch_want(&conn->watch, poll == PGRES_POLLING_READING ? LH_WATCH_READ : LH_WATCH_WRITE);
+    }
+}
+
+static void on_ready(void *arg, unsigned ready)
+{
+    struct lh_pg_conn *conn = arg;
+    if (conn->state == LH_PG_CONNECTING)
+        continue_connecting(conn);
+    else
+        lh_pg_pipeline_on_ready(conn, ready);
+}
+
+static void on_due(void *arg)
+{
+    struct lh_pg_conn *conn = arg;
+
+    switch (conn->state) {
+    case LH_PG_PAUSING:
+        start_connecting(conn);
+        break;
+    case LH_PG_CONNECTING:
+    case LH_PG_SETTING:
+        lh_error_set(&conn->error, LH_DATABASE_UNAVAILABLE, "no connection within %lld s",
+                     (long long)(conn->options.connect_timeout_us / LH_US_PER_S));
+        lh_pg_conn_lose(conn);
+        break;
+    case LH_PG_UP:
+        lh_error_set(&conn->error, LH_DATABASE_UNAVAILABLE, "no answer within %lld ms",
+                     (long long)((conn->options.statement_timeout_us + conn->options.answer_slack_us) / LH_US_PER_MS));
+        lh_pg_conn_lose(conn);
+        break;
+    case LH_PG_NEW:
+    case LH_PG_CLOSING:
+        break;
+    }
+}
+
+/*
+ * What comes before `dbname` may be overridden in conninfo, what comes after may not. A peer that vanished is noticed
+ * within 10 s by its silence to data (tcp_user_timeout, also while connecting, so that the next host gets its turn) or
+ * to probes; unix sockets ignore both.
+ */
+static void start_connecting(struct lh_pg_conn *conn)
+{
+    static const char *const names[] = {
+        "application_name", "target_session_attrs", "keepalives", "keepalives_idle", "keepalives_interval",
+        "keepalives_count", "tcp_user_timeout",     "dbname",     "client_encoding", NULL,
+    };
+    const char *values[] = {"leaseholdd", "read-write", "1", "4", "2", "3", "10000", conn->conninfo, "UTF8", NULL};
+
+    set_state(conn, LH_PG_CONNECTING);
+    lh_timer_arm_at_us(&conn->timer, lh_clock_us() + conn->options.connect_timeout_us);
+    conn->pg = PQconnectStartParams(names, values, 1);
+    if (conn->pg == NULL || PQstatus(conn->pg) == CONNECTION_BAD) {
+        lh_pg_error_of_conn(conn->pg, &conn->error);
+        lh_pg_conn_lose(conn);
+        return;
+    }
+    /* As the manual says: act as if PQconnectPoll had returned PGRES_POLLING_WRITING. */
+    lh_watch_init(&conn->watch, conn->loop, PQsocket(conn->pg), on_ready, conn);
+    lh_watch_want(&conn->watch, LH_WATCH_WRITE);
+}
+
+static void on_close(void *arg)
+{
+    struct lh_pg_conn *conn = arg;
+    struct lh_error error;
+
+    lh_error_set(&error, LH_CANCELED, "the connection was closed");
+    lh_watch_finish(&conn->watch);
+    PQfinish(conn->pg);
+    conn->pg = NULL;
+    lh_pg_pipeline_answer_all(conn, &error);
+    lh_timer_finish(&conn->timer);
+    if (conn->on_closed != NULL)
+        conn->on_closed(conn->on_closed_arg);
+    free(conn->conninfo);
+    free(conn->name);
+    free(conn);
+}
+
+struct lh_pg_conn *lh_pg_conn_create(struct lh_loop *loop, const struct lh_pg_conn_options *options,
+                                     const struct lh_pg_conn_events *events, void *arg)
+{
+    struct lh_pg_conn *conn = lh_alloc_zero(1, sizeof(*conn));
+
+    conn->loop = loop;
+    conn->options = *options;
+    conn->conninfo = lh_strdup(options->conninfo);
+    conn->name = lh_strdup(options->name == NULL ? "" : options->name);
+    conn->options.conninfo = conn->conninfo;
+    conn->options.name = conn->name;
+    conn->events = *events;
+    conn->arg = arg;
+    lh_list_init(&conn->queries);
+    lh_timer_init(&conn->timer, loop, on_due, conn);
+    lh_deferred_init(&conn->broken, on_broken, conn);
+    lh_deferred_init(&conn->closed, on_close, conn);
+    return conn;
+}
+
+void lh_pg_conn_start(struct lh_pg_conn *conn)
+{
+    if (conn->state == LH_PG_NEW)
+        start_connecting(conn);
+}
+
+void lh_pg_conn_close(struct lh_pg_conn *conn, void (*on_closed)(void *arg), void *arg)
+{
+    if (conn->state == LH_PG_CLOSING)
+        return;
+    set_state(conn, LH_PG_CLOSING);
+    conn->on_closed = on_closed;
+    conn->on_closed_arg = arg;
+    lh_timer_cancel(&conn->timer);
+    lh_watch_finish(&conn->watch);
+    lh_deferred_cancel(&conn->broken);
+    lh_defer(conn->loop, &conn->closed);
+}
+
+bool lh_pg_conn_is_up(const struct lh_pg_conn *conn)
+{
+    return conn->state == LH_PG_UP;
+}
+
+size_t lh_pg_conn_in_flight(const struct lh_pg_conn *conn)
+{
+    return conn->in_flight;
+}
+
+int lh_pg_conn_backend_pid(const struct lh_pg_conn *conn)
+{
+    return conn->state == LH_PG_UP ? PQbackendPID(conn->pg) : 0;
+}

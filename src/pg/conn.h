@@ -1,0 +1,86 @@
+/*
+ * One connection to PostgreSQL that never blocks and never gives up: it connects, runs queries in pipeline mode, and
+ * connects again when it is lost.
+ *
+ *     static const struct lh_pg_statement get = {"get", "select f($1)", 1, {LH_PG_TEXT}};
+ *
+ *     conn = lh_pg_conn_create(loop, &options, &events, arg);
+ *     lh_pg_conn_start(conn);                                            ... on_up(arg)
+ *     status = lh_pg_query(conn, &get, &params, on_answer, request);     ... on_answer(request, LH_OK, result, NULL)
+ *
+ * Each query is a transaction of its own (a Sync follows it) and is answered when that has committed. Queries are sent
+ * at once, one behind the other, and answered in order. A query in flight when the connection is lost is answered
+ * LH_DATABASE_UNAVAILABLE: nobody knows whether it was committed.
+ *
+ * One thing does block: a host *name* is looked up by getaddrinfo inside PQconnectStart. Unix sockets and numeric
+ * addresses (or `hostaddr` beside `host`) do not.
+ */
+#ifndef LH_PG_CONN_H
+#define LH_PG_CONN_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "pg/params.h"
+
+struct lh_loop;
+struct lh_pg_conn;
+
+/* Prepared at its first use on each connection, under its name. Stays in place as long as the connection does. */
+struct lh_pg_statement {
+    const char *name;
+    const char *sql;
+    int param_count;
+    Oid param_types[LH_PG_PARAMS_MAX];
+};
+
+struct lh_pg_conn_options {
+    const char *conninfo;         /* as libpq takes it; copied */
+    const char *name;             /* for logs: "lane 0"; copied */
+    int64_t statement_timeout_us; /* the server ends a longer statement; default 30 s */
+    int64_t lock_timeout_us;      /* and one that waits for a lock longer than this; 0: none. Default 5 s */
+    int64_t answer_slack_us;      /* no answer that long after statement_timeout: the connection is dead. Default 5 s */
+    int64_t connect_timeout_us;   /* from the first packet to the first answer; default 15 s */
+    size_t max_in_flight;         /* more queries are refused; default 1024 */
+};
+
+void lh_pg_conn_options_init(struct lh_pg_conn_options *options);
+
+/* Never called from within a call to the connection. Any may be NULL. */
+struct lh_pg_conn_events {
+    void (*on_up)(void *arg);
+    void (*on_down)(void *arg, const struct lh_error *error); /* after the queries in flight were answered */
+    void (*on_notify)(void *arg, const char *channel, const char *payload);
+};
+
+struct lh_pg_conn *lh_pg_conn_create(struct lh_loop *loop, const struct lh_pg_conn_options *options,
+                                     const struct lh_pg_conn_events *events, void *arg);
+void lh_pg_conn_start(struct lh_pg_conn *conn);
+
+/* Queries in flight are answered LH_CANCELED, then on_closed (may be NULL) comes, later; the connection is freed. */
+void lh_pg_conn_close(struct lh_pg_conn *conn, void (*on_closed)(void *arg), void *arg);
+
+/*
+ * Exactly once, later: LH_OK with `result` (PGRES_TUPLES_OK or PGRES_COMMAND_OK, binary), or a status with `error`;
+ * nothing was committed, but with LH_DATABASE_UNAVAILABLE that is unknown. Both live until the callback returns.
+ */
+typedef void lh_pg_query_cb(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error);
+
+/*
+ * `params` (NULL: none) is copied. Refused, and on_done never fires: LH_DATABASE_UNAVAILABLE when it is not up,
+ * LH_OVERLOADED at max_in_flight.
+ */
+enum lh_status lh_pg_query(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
+                           const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg);
+
+/* Give this connection up and make a new one; `reason` is for the log and for the queries in flight. */
+void lh_pg_conn_drop(struct lh_pg_conn *conn, const char *reason);
+
+bool lh_pg_conn_is_up(const struct lh_pg_conn *conn);
+size_t lh_pg_conn_in_flight(const struct lh_pg_conn *conn);
+int lh_pg_conn_backend_pid(const struct lh_pg_conn *conn); /* 0 when it is not up */
+
+#endif

@@ -1,0 +1,69 @@
+/* What conn.c (the life of a connection) and pipeline.c (its queries) share. */
+#ifndef LH_PG_CONN_INTERNAL_H
+#define LH_PG_CONN_INTERNAL_H
+
+#include "base/list.h"
+#include "loop/loop.h"
+#include "pg/conn.h"
+
+#define LH_PG_STATEMENTS_MAX 64
+
+enum lh_pg_state {
+    LH_PG_NEW,        /* -> CONNECTING, CLOSING */
+    LH_PG_CONNECTING, /* libpq shakes hands: -> SETTING, PAUSING, CLOSING */
+    LH_PG_SETTING,    /* the session's settings are on their way: -> UP, PAUSING, CLOSING */
+    LH_PG_UP,         /* takes queries: -> PAUSING, CLOSING */
+    LH_PG_PAUSING,    /* before the next attempt: -> CONNECTING, CLOSING */
+    LH_PG_CLOSING,    /* freed at the end of the turn */
+};
+
+/* libpq answers a pipelined query in these steps; each of the first two ends with a NULL result. */
+enum lh_pg_stage { LH_PG_PREPARING, LH_PG_RUNNING, LH_PG_SYNCING };
+
+struct lh_pg_query {
+    struct lh_link link;
+    const struct lh_pg_statement *statement;
+    enum lh_pg_stage stage;
+    PGresult *result; /* the first error, or else the answer */
+    lh_pg_query_cb *on_done;
+    void *arg;
+};
+
+struct lh_pg_conn {
+    struct lh_loop *loop;
+    struct lh_pg_conn_options options;
+    char *conninfo;
+    char *name;
+    struct lh_pg_conn_events events;
+    void *arg;
+
+    enum lh_pg_state state;
+    PGconn *pg;
+    struct lh_watch watch;
+    struct lh_timer timer;     /* CONNECTING, SETTING: the connect timeout; UP: for the next answer; PAUSING */
+    struct lh_deferred broken; /* a send failed: drop at the end of the turn */
+    struct lh_deferred closed;
+    unsigned failures; /* in a row */
+    int64_t up_since_us;
+    int64_t down_since_us;
+
+    struct lh_link queries; /* struct lh_pg_query, oldest first */
+    size_t in_flight;
+    const struct lh_pg_statement *prepared[LH_PG_STATEMENTS_MAX];
+    size_t prepared_count;
+    struct lh_error error; /* for whoever is answered now */
+
+    void (*on_closed)(void *arg);
+    void *on_closed_arg;
+};
+
+/* conn.c */
+void lh_pg_conn_lose(struct lh_pg_conn *conn); /* conn->error says why */
+void lh_pg_conn_on_settled(struct lh_pg_conn *conn);
+
+/* pipeline.c */
+void lh_pg_pipeline_send_settings(struct lh_pg_conn *conn);
+void lh_pg_pipeline_on_ready(struct lh_pg_conn *conn, unsigned ready);
+void lh_pg_pipeline_answer_all(struct lh_pg_conn *conn, const struct lh_error *error);
+
+#endif

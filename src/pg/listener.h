@@ -1,0 +1,44 @@
+/*
+ * A connection that listens to one channel and does nothing else. It never has a transaction open, so it holds up
+ * nobody, and asks every 10 s whether it still listens: silence alone cannot tell a quiet channel from a dead one.
+ *
+ * Notifications are hints. Whatever was sent while it was not listening is lost, so on_up says: look everything up.
+ */
+#ifndef LH_PG_LISTENER_H
+#define LH_PG_LISTENER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct lh_loop;
+struct lh_pg_listener;
+
+struct lh_pg_listener_options {
+    const char *conninfo;      /* copied */
+    const char *channel;       /* copied */
+    int64_t check_interval_us; /* default 10 s */
+    int64_t answer_timeout_us; /* no answer to LISTEN or a check within that: a new connection. Default 10 s */
+};
+
+void lh_pg_listener_options_init(struct lh_pg_listener_options *options);
+
+/* Never called from within a call to the listener. Any may be NULL. */
+struct lh_pg_listener_events {
+    void (*on_up)(void *arg); /* after each LISTEN */
+    void (*on_down)(void *arg, const struct lh_error *error);
+    void (*on_notify)(void *arg, const char *payload);
+};
+
+struct lh_pg_listener *lh_pg_listener_create(struct lh_loop *loop, const struct lh_pg_listener_options *options,
+                                             const struct lh_pg_listener_events *events, void *arg);
+void lh_pg_listener_start(struct lh_pg_listener *listener);
+
+/* on_closed (may be NULL) comes later; the listener is freed. */
+void lh_pg_listener_close(struct lh_pg_listener *listener, void (*on_closed)(void *arg), void *arg);
+
+bool lh_pg_listener_is_up(const struct lh_pg_listener *listener);
+int lh_pg_listener_backend_pid(const struct lh_pg_listener *listener); /* 0 when it is not connected */
+
+#endif

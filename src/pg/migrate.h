@@ -1,0 +1,68 @@
+/*
+ * The migration runner: brings the schema `leasehold` to the state this program was built with. It blocks, for it runs
+ * before anything is served, or in the command line.
+ *
+ *     status = lh_migrate(conninfo, LH_MIGRATE_RUN, &lh_migrations, LH_VERSION, &output, &error);
+ *
+ * Under a session advisory lock, which it polls for (a session that sleeps in a lock keeps a snapshot, and that holds
+ * up the very index builds it may wait for), each migration runs once, in one transaction with its row in
+ * leasehold.migration. A table lock that cannot be had within a second is given up and tried again, so that nobody
+ * queues behind a migration that itself queues. The functions are one more row, number 0: they are applied again,
+ * all together, when their checksum differs and this program is at least as new as the one that applied them last.
+ *
+ * A migration that was changed after it was applied, and a database that asks for a newer program, are refused before
+ * anything is written. With nothing to do nothing is locked and nothing is written: a role that can only read is
+ * enough.
+ */
+#ifndef LH_PG_MIGRATE_H
+#define LH_PG_MIGRATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+struct lh_migration {
+    int number;                /* 0 for a function */
+    const char *name;          /* "0001_schema" */
+    const char *checksum;      /* SHA-256 of the file, in hexadecimal */
+    const char *oldest_daemon; /* the oldest version that may run on it, or "" */
+    const char *sql;
+};
+
+/* What migrations/embed.py makes of the SQL files; both lists in the order of their application. */
+struct lh_migration_set {
+    const struct lh_migration *migrations;
+    size_t migration_count;
+    const struct lh_migration *functions;
+    size_t function_count;
+    const char *functions_checksum;
+};
+
+/* The set that is compiled in (library `migrations`). */
+extern const struct lh_migration_set lh_migrations;
+
+enum lh_migrate_mode {
+    LH_MIGRATE_RUN,    /* do it; each line says what was done or is waited for */
+    LH_MIGRATE_STATUS, /* a line for each migration: applied when and by which version, or pending */
+    LH_MIGRATE_PRINT,  /* the SQL that is pending, as a script for psql; all of it when conninfo is NULL */
+};
+
+struct lh_migrate_output {
+    void (*on_line)(void *arg, const char *line); /* without newline; may be NULL */
+    bool (*is_stopped)(void *arg);                /* asked while it waits: true gives up (LH_CANCELED); may be NULL */
+    void *arg;
+    size_t pending_count; /* out, modes STATUS and PRINT: how many steps are pending, the functions being one */
+};
+
+/*
+ * LH_DATABASE_UNAVAILABLE: no connection, or it broke. LH_ACCESS_DENIED: the role may not. LH_INTERNAL: refused, or
+ * the SQL failed; `error` says what to do.
+ */
+enum lh_status lh_migrate(const char *conninfo, enum lh_migrate_mode mode, const struct lh_migration_set *set,
+                          const char *version, struct lh_migrate_output *output, struct lh_error *error);
+
+/* Numbers compared one by one, "0.10" after "0.9"; what follows the numbers is ignored. <0, 0, >0. */
+int lh_version_compare(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,254 @@
+#include "pg/migrate_plan.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char lh_migration_table_sql[] =
+    "begin;\n"
+    "create schema if not exists leasehold;\n"
+    "create table if not exists leasehold.migration (\n"
+    "  number integer primary key,\n"
+    "  name text not null,\n"
+    "  checksum text not null,\n"
+    "  oldest_daemon text not null default '',\n"
+    "  version text not null,\n"
+    "  applied_at timestamptz not null default pg_catalog.clock_timestamp()\n"
+    ");\n"
+    "comment on table leasehold.migration is\n"
+    "  'What was applied to this schema, by which version; number 0 stands for the functions as a whole.';\n"
+    "comment on column leasehold.migration.checksum is 'SHA-256 of the file that was applied.';\n"
+    "comment on column leasehold.migration.oldest_daemon is 'The oldest version that may run on it, or empty.';\n"
+    "comment on column leasehold.migration.version is 'The version of the program that applied it.';\n"
+    "commit;\n";
+
+int lh_version_compare(const char *a, const char *b)
+{
+    for (;;) {
+        unsigned long x = isdigit((unsigned char)*a) ? strtoul(a, (char **)&a, 10) : 0;
+        unsigned long y = isdigit((unsigned char)*b) ? strtoul(b, (char **)&b, 10) : 0;
+        bool a_goes_on, b_goes_on;
+
+        if (x != y)
+            return x < y ? -1 : 1;
+        a_goes_on = a[0] == '.' && isdigit((unsigned char)a[1]);
+        b_goes_on = b[0] == '.' && isdigit((unsigned char)b[1]);
+        if (!a_goes_on && !b_goes_on)
+            return 0;
+        /* "0.1" and "0.1.0" are the same: what is missing counts as 0. */
+        a = a_goes_on ? a + 1 : "";
+        b = b_goes_on ? b + 1 : "";
+    }
+}
+
+void lh_applied_list_fill(struct lh_applied_list *applied, const PGresult *result)
+{
+    applied->count = (size_t)PQntuples(result);
+    applied->rows = lh_alloc_zero(applied->count + 1, sizeof(applied->rows[0]));
+    for (size_t i = 0; i < applied->count; i++) {
+        struct lh_applied *row = &applied->rows[i];
+        row->number = atoi(PQgetvalue(result, (int)i, 0));
+        row->name = lh_strdup(PQgetvalue(result, (int)i, 1));
+        row->checksum = lh_strdup(PQgetvalue(result, (int)i, 2));
+        row->oldest_daemon = lh_strdup(PQgetvalue(result, (int)i, 3));
+        row->version = lh_strdup(PQgetvalue(result, (int)i, 4));
+        row->applied_at = lh_strdup(PQgetvalue(result, (int)i, 5));
+    }
+}
+
+void lh_applied_list_clear(struct lh_applied_list *applied)
+{
+    for (size_t i = 0; i < applied->count; i++) {
+        free(applied->rows[i].name);
+        free(applied->rows[i].checksum);
+        free(applied->rows[i].oldest_daemon);
+        free(applied->rows[i].version);
+        free(applied->rows[i].applied_at);
+    }
+    free(applied->rows);
+    memset(applied, 0, sizeof(*applied));
+}
+
+static const struct lh_applied *find_applied(const struct lh_applied_list *applied, int number)
+{
+    for (size_t i = 0; i < applied->count; i++)
+        if (applied->rows[i].number == number)
+            return &applied->rows[i];
+    return NULL;
+}
+
+/* Does the database ask for a newer program? The most demanding of its migrations is named. */
+static enum lh_status check_oldest_daemon(const char *version, const struct lh_applied_list *applied,
+                                          struct lh_error *error)
+{
+    const struct lh_applied *most = NULL;
+    for (size_t i = 0; i < applied->count; i++) {
+        const struct lh_applied *row = &applied->rows[i];
+        if (lh_version_compare(row->oldest_daemon, most == NULL ? version : most->oldest_daemon) > 0)
+            most = row;
+    }
+    if (most == NULL)
+        return LH_OK;
+    return lh_error_set(error, LH_INTERNAL,
+                        "the database needs version %s or later (since migration %s); this is version %s: upgrade "
+                        "this program",
+                        most->oldest_daemon, most->name, version);
+}
+
+static enum lh_status check_unchanged(const struct lh_migration *migration, const struct lh_applied *row,
+                                      struct lh_error *error)
+{
+    if (strcmp(row->name, migration->name) == 0 && strcmp(row->checksum, migration->checksum) == 0)
+        return LH_OK;
+    return lh_error_set(
+        error, LH_INTERNAL,
+        "migration %s differs from the %s that was applied at %s by version %s: a released migration "
+        "is never edited; use a program with the original file, and put the change into a new migration",
+        migration->name, row->name, row->applied_at, row->version);
+}
+
+static void add_step(struct lh_plan *plan, const struct lh_step *step)
+{
+    plan->steps[plan->step_count++] = *step;
+}
+
+static void plan_functions(struct lh_plan *plan, const struct lh_migration_set *set, const char *version,
+                           const struct lh_applied *row)
+{
+    struct lh_step step = {.name = LH_FUNCTIONS_NAME,
+                           .checksum = set->functions_checksum,
+                           .oldest_daemon = "",
+                           .files = set->functions,
+                           .file_count = set->function_count};
+
+    if (set->function_count == 0)
+        return;
+    if (row != NULL && strcmp(row->checksum, set->functions_checksum) == 0)
+        return;
+    if (row != NULL && lh_version_compare(version, row->version) < 0)
+        plan->newer_functions = row->version;
+    else
+        add_step(plan, &step);
+}
+
+enum lh_status lh_plan_make(struct lh_plan *plan, const struct lh_migration_set *set, const char *version,
+                            const struct lh_applied_list *applied, struct lh_error *error)
+{
+    int newest = applied->count == 0 ? 0 : applied->rows[applied->count - 1].number;
+    enum lh_status status = check_oldest_daemon(version, applied, error);
+
+    lh_plan_finish(plan);
+    plan->steps = lh_alloc_zero(set->migration_count + 1, sizeof(plan->steps[0]));
+    for (size_t i = 0; status == LH_OK && i < set->migration_count; i++) {
+        const struct lh_migration *migration = &set->migrations[i];
+        const struct lh_applied *row = find_applied(applied, migration->number);
+        struct lh_step step = {migration->number,        migration->name, migration->checksum,
+                               migration->oldest_daemon, migration,       1};
+        if (row != NULL)
+            status = check_unchanged(migration, row, error);
+        else if (migration->number < newest)
+            status = lh_error_set(error, LH_INTERNAL,
+                                  "migration %s was never applied, but number %d was: migrations go forward only; "
+                                  "give it the next number",
+                                  migration->name, newest);
+        else
+            add_step(plan, &step);
+    }
+    if (status == LH_OK)
+        plan_functions(plan, set, version, find_applied(applied, 0));
+    return status;
+}
+
+void lh_plan_finish(struct lh_plan *plan)
+{
+    free(plan->steps);
+    memset(plan, 0, sizeof(*plan));
+}
+
+static void append_text(struct lh_buffer *sql, const char *text)
+{
+    lh_buffer_append(sql, text, strlen(text));
+}
+
+/* As a standard-conforming string literal. */
+static void append_literal(struct lh_buffer *sql, const char *text)
+{
+    append_text(sql, "'");
+    for (; *text != '\0'; text++)
+        lh_buffer_append(sql, *text == '\'' ? "''" : text, *text == '\'' ? 2 : 1);
+    append_text(sql, "'");
+}
+
+void lh_step_record_sql(const struct lh_step *step, const char *version, struct lh_buffer *sql)
+{
+    const char *const columns[] = {step->name, step->checksum, step->oldest_daemon, version};
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", step->number);
+    append_text(sql, "insert into leasehold.migration as m (number, name, checksum, oldest_daemon, version)\nvalues (");
+    append_text(sql, number);
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+        append_text(sql, ", ");
+        append_literal(sql, columns[i]);
+    }
+    append_text(sql, ")\n"
+                     "on conflict (number) do update set checksum = excluded.checksum, version = excluded.version,\n"
+                     "  applied_at = pg_catalog.clock_timestamp() where m.number = 0;\n");
+    lh_buffer_append(sql, "", 1);
+}
+
+static bool is_pending(const struct lh_plan *plan, int number)
+{
+    for (size_t i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].number == number)
+            return true;
+    return false;
+}
+
+static void say_row(const char *name, bool pending, const struct lh_applied *row, struct lh_migrate_output *output)
+{
+    char line[256];
+    if (row == NULL)
+        snprintf(line, sizeof(line), "%s: pending", name);
+    else
+        snprintf(line, sizeof(line), "%s: applied %s by version %s%s", name, row->applied_at, row->version,
+                 pending ? "; changed since, pending" : "");
+    output->on_line(output->arg, line);
+}
+
+void lh_plan_say_status(const struct lh_plan *plan, const struct lh_migration_set *set,
+                        const struct lh_applied_list *applied, struct lh_migrate_output *output)
+{
+    int newest = set->migration_count == 0 ? 0 : set->migrations[set->migration_count - 1].number;
+
+    for (size_t i = 0; i < set->migration_count; i++)
+        say_row(set->migrations[i].name, false, find_applied(applied, set->migrations[i].number), output);
+    for (size_t i = 0; i < applied->count; i++)
+        if (applied->rows[i].number > newest)
+            say_row(applied->rows[i].name, false, &applied->rows[i], output);
+    if (set->function_count > 0)
+        say_row(LH_FUNCTIONS_NAME, is_pending(plan, 0), find_applied(applied, 0), output);
+    if (plan->newer_functions != NULL)
+        output->on_line(output->arg, "functions are a newer version's and are left alone");
+}
+
+void lh_plan_say_script(const struct lh_plan *plan, const char *version, const struct lh_applied_list *applied,
+                        struct lh_migrate_output *output)
+{
+    if (plan->step_count == 0)
+        return;
+    output->on_line(output->arg, "set search_path = pg_catalog, pg_temp;");
+    if (!applied->is_table_there)
+        output->on_line(output->arg, lh_migration_table_sql);
+    for (size_t i = 0; i < plan->step_count; i++) {
+        struct lh_buffer sql = {0};
+        output->on_line(output->arg, "begin;");
+        for (size_t f = 0; f < plan->steps[i].file_count; f++)
+            output->on_line(output->arg, plan->steps[i].files[f].sql);
+        lh_step_record_sql(&plan->steps[i], version, &sql);
+        output->on_line(output->arg, (const char *)sql.data);
+        output->on_line(output->arg, "commit;");
+        lh_buffer_finish(&sql);
+    }
+}

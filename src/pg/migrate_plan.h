@@ -1,0 +1,65 @@
+/* What is applied, what is pending, and what must be refused: the part of the migration runner that asks nobody. */
+#ifndef LH_PG_MIGRATE_PLAN_H
+#define LH_PG_MIGRATE_PLAN_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "pg/migrate.h"
+
+#define LH_FUNCTIONS_NAME "functions"
+
+/* The rows of leasehold.migration. Zero-initialised it is empty. */
+struct lh_applied_list {
+    bool is_table_there;
+    struct lh_applied {
+        int number;
+        char *name;
+        char *checksum;
+        char *oldest_daemon;
+        char *version;
+        char *applied_at; /* for people */
+    } * rows;
+    size_t count;
+};
+
+/* The columns in the order of struct lh_applied, as text. */
+void lh_applied_list_fill(struct lh_applied_list *applied, const PGresult *result);
+void lh_applied_list_clear(struct lh_applied_list *applied);
+
+/* One transaction to come. Everything is the set's. */
+struct lh_step {
+    int number;
+    const char *name;
+    const char *checksum;
+    const char *oldest_daemon;
+    const struct lh_migration *files;
+    size_t file_count;
+};
+
+struct lh_plan {
+    struct lh_step *steps;
+    size_t step_count;
+    const char *newer_functions; /* the version whose functions are left alone, or NULL */
+};
+
+/* Replaces what was in `plan`. LH_INTERNAL: refused; `error` says what to do. */
+enum lh_status lh_plan_make(struct lh_plan *plan, const struct lh_migration_set *set, const char *version,
+                            const struct lh_applied_list *applied, struct lh_error *error);
+void lh_plan_finish(struct lh_plan *plan);
+
+/* The schema and its migration table; the runner's own, for everything else is recorded in it. */
+extern const char lh_migration_table_sql[];
+
+/* The statement that records the step, ending in NUL. */
+void lh_step_record_sql(const struct lh_step *step, const char *version, struct lh_buffer *sql);
+
+void lh_plan_say_status(const struct lh_plan *plan, const struct lh_migration_set *set,
+                        const struct lh_applied_list *applied, struct lh_migrate_output *output);
+void lh_plan_say_script(const struct lh_plan *plan, const char *version, const struct lh_applied_list *applied,
+                        struct lh_migrate_output *output);
+
+#endif

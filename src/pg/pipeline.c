@@ -1,0 +1,311 @@
+/*
+ * The queries of a connection, in libpq's pipeline mode
+ * (https://www.postgresql.org/docs/current/libpq-pipeline-mode.html). A query goes out as [Parse] Bind Execute Sync,
+ * all at once. libpq then answers, in order: a result and a NULL for the Parse, a result and a NULL for the Execute,
+ * and a PGRES_PIPELINE_SYNC for the Sync, which is when the transaction has committed; so that is when the callback
+ * fires. An error in between skips to the Sync and is remembered.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "pg/conn_internal.h"
+#include "pg/error.h"
+
+/*
+ * jit: compiling costs more than any statement here runs. idle_in_transaction: there never is one; if ever, the server
+ * shall end it. Time zone: results are binary, but messages are not.
+ */
+static const struct lh_pg_statement settings_statement = {
+    "lh_settings",
+    "select pg_catalog.set_config('statement_timeout', $1::text, false),"
+    " pg_catalog.set_config('lock_timeout', $2::text, false),"
+    " pg_catalog.set_config('idle_in_transaction_session_timeout', '10s', false),"
+    " pg_catalog.set_config('jit', 'off', false),"
+    " pg_catalog.set_config('client_min_messages', 'warning', false),"
+    " pg_catalog.set_config('timezone', 'UTC', false)",
+    2,
+    {LH_PG_TEXT, LH_PG_TEXT},
+};
+
+static void on_notice(void *arg, const PGresult *result)
+{
+    struct lh_pg_conn *conn = arg;
+    struct lh_error words;
+    lh_pg_error_of_result(result, &words);
+    lh_info("database connection %s: the server says: %s", conn->name, words.message);
+}
+
+static void forget_statement(struct lh_pg_conn *conn, const struct lh_pg_statement *statement)
+{
+    for (size_t i = 0; i < conn->prepared_count; i++)
+        if (conn->prepared[i] == statement)
+            conn->prepared[i] = conn->prepared[--conn->prepared_count];
+}
+
+static bool is_prepared(const struct lh_pg_conn *conn, const struct lh_pg_statement *statement)
+{
+    for (size_t i = 0; i < conn->prepared_count; i++)
+        if (conn->prepared[i] == statement)
+            return true;
+    return false;
+}
+
+static int send_execute(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
+                        const struct lh_pg_params *params)
+{
+    const char *values[LH_PG_PARAMS_MAX];
+    int lengths[LH_PG_PARAMS_MAX];
+    int formats[LH_PG_PARAMS_MAX];
+    int count = params == NULL ? 0 : params->count;
+
+    for (int i = 0; i < count; i++) {
+        int length = params->values[i].length;
+        /* Of an empty value too the address must not be NULL: that would be a NULL. */
+        values[i] = length < 0 ? NULL : length == 0 ? "" : (const char *)params->bytes.data + params->values[i].offset;
+        lengths[i] = length < 0 ? 0 : length;
+        formats[i] = 1;
+    }
+    return PQsendQueryPrepared(conn->pg, statement->name, count, values, lengths, formats, 1);
+}
+
+/* More output than the socket took: wait until it takes more. Only then, or the loop would spin. */
+static bool flush(struct lh_pg_conn *conn)
+{
+    int left = PQflush(conn->pg);
+    if (left < 0)
+        return false;
+    lh_watch_want(&conn->watch, left == 0 ? LH_WATCH_READ : LH_WATCH_READ | LH_WATCH_WRITE);
+    return true;
+}
+
+static void arm_answer_timer(struct lh_pg_conn *conn)
+{
+    if (conn->state != LH_PG_UP)
+        return; /* SETTING: the connect timeout is running */
+    if (conn->in_flight == 0)
+        lh_timer_cancel(&conn->timer);
+    else
+        lh_timer_arm_at_us(&conn->timer,
+                           lh_clock_us() + conn->options.statement_timeout_us + conn->options.answer_slack_us);
+}
+
+static bool send_query(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
+                       const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg)
+{
+    struct lh_pg_query *query = lh_alloc_zero(1, sizeof(*query));
+
+    *query = (struct lh_pg_query){.statement = statement, .stage = LH_PG_RUNNING, .on_done = on_done, .arg = arg};
+    if (!is_prepared(conn, statement)) {
+        query->stage = LH_PG_PREPARING;
+        if (!PQsendPrepare(conn->pg, statement->name, statement->sql, statement->param_count, statement->param_types))
+            goto fail;
+        if (conn->prepared_count < LH_PG_STATEMENTS_MAX)
+            conn->prepared[conn->prepared_count++] = statement;
+    }
+    if (!send_execute(conn, statement, params) || !PQpipelineSync(conn->pg) || !flush(conn))
+        goto fail;
+    lh_list_append(&conn->queries, &query->link);
+    if (conn->in_flight++ == 0)
+        arm_answer_timer(conn);
+    return true;
+fail:
+    lh_pg_error_of_conn(conn->pg, &conn->error);
+    lh_defer(conn->loop, &conn->broken);
+    free(query);
+    return false;
+}
+
+enum lh_status lh_pg_query(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
+                           const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg)
+{
+    if (conn->state != LH_PG_UP || lh_link_is_linked(&conn->broken.link))
+        return LH_DATABASE_UNAVAILABLE;
+    if (conn->in_flight >= conn->options.max_in_flight)
+        return LH_OVERLOADED;
+    return send_query(conn, statement, params, on_done, arg) ? LH_OK : LH_DATABASE_UNAVAILABLE;
+}
+
+static void on_settings_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    struct lh_pg_conn *conn = arg;
+    if (conn->state != LH_PG_SETTING)
+        return;
+    if (status == LH_OK) {
+        lh_pg_conn_on_settled(conn);
+        return;
+    }
+    conn->error = *error;
+    lh_pg_conn_lose(conn);
+}
+
+static char *milliseconds(int64_t us)
+{
+    return lh_format("%lld", (long long)((us + LH_US_PER_MS - 1) / LH_US_PER_MS));
+}
+
+void lh_pg_pipeline_send_settings(struct lh_pg_conn *conn)
+{
+    char *statement_timeout = milliseconds(conn->options.statement_timeout_us);
+    char *lock_timeout = milliseconds(conn->options.lock_timeout_us);
+    struct lh_pg_params params = {0};
+
+    PQsetNoticeReceiver(conn->pg, on_notice, conn);
+    lh_pg_add_text(&params, statement_timeout);
+    lh_pg_add_text(&params, lock_timeout);
+    if (PQsetnonblocking(conn->pg, 1) != 0 || !PQenterPipelineMode(conn->pg)) {
+        lh_pg_error_of_conn(conn->pg, &conn->error);
+        lh_defer(conn->loop, &conn->broken);
+    } else {
+        send_query(conn, &settings_statement, &params, on_settings_answer, conn);
+    }
+    lh_pg_params_finish(&params);
+    free(statement_timeout);
+    free(lock_timeout);
+}
+
+/* The oldest query's Sync was answered. The callback may do anything, closing the connection included. */
+static void answer_first(struct lh_pg_conn *conn)
+{
+    struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
+    ExecStatusType kind = PQresultStatus(query->result);
+    struct lh_error error;
+    enum lh_status status = LH_OK;
+
+    lh_list_remove(&query->link);
+    conn->in_flight--;
+    arm_answer_timer(conn);
+    if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK) {
+        status = lh_pg_error_of_result(query->result, &error);
+        /* Not prepared here: failed to, or somebody deallocated it. The next use prepares it again. */
+        if (query->stage == LH_PG_PREPARING || strcmp(error.sqlstate, "26000") == 0)
+            forget_statement(conn, query->statement);
+        if (lh_pg_is_fatal(error.sqlstate)) {
+            conn->error = error;
+            lh_defer(conn->loop, &conn->broken);
+        }
+    } else {
+        conn->failures = 0;
+    }
+    query->on_done(query->arg, status, status == LH_OK ? query->result : NULL, status == LH_OK ? NULL : &error);
+    PQclear(query->result);
+    free(query);
+}
+
+static bool is_error(const PGresult *result)
+{
+    return PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK;
+}
+
+/* The first error counts; what follows it is only PGRES_PIPELINE_ABORTED. */
+static void keep_result(struct lh_pg_query *query, PGresult *result)
+{
+    if (query->result != NULL && is_error(query->result)) {
+        PQclear(result);
+        return;
+    }
+    PQclear(query->result);
+    query->result = result;
+}
+
+/* False: libpq and we disagree about what comes next. */
+static bool take_result(struct lh_pg_conn *conn, struct lh_pg_query *query, PGresult *result)
+{
+    if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+        PQclear(result);
+        if (query->stage != LH_PG_SYNCING || query->result == NULL)
+            return false;
+        answer_first(conn);
+        return true;
+    }
+    if (result != NULL) {
+        if (query->stage == LH_PG_PREPARING && is_error(result))
+            forget_statement(conn, query->statement);
+        keep_result(query, result);
+        return true;
+    }
+    if (query->stage == LH_PG_SYNCING)
+        return false;
+    query->stage++;
+    return true;
+}
+
+/* Made up by libpq because the connection broke; what the server says has an SQLSTATE. */
+static bool is_end_of_connection(PGconn *pg, const PGresult *result)
+{
+    return PQstatus(pg) == CONNECTION_BAD &&
+           (result == NULL || (is_error(result) && PQresultStatus(result) != PGRES_PIPELINE_SYNC &&
+                               PQresultErrorField(result, PG_DIAG_SQLSTATE) == NULL));
+}
+
+static void read_results(struct lh_pg_conn *conn)
+{
+    PGconn *pg = conn->pg;
+    while (conn->pg == pg && conn->state != LH_PG_CLOSING && !lh_list_is_empty(&conn->queries) && !PQisBusy(pg)) {
+        struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
+        PGresult *result = PQgetResult(pg);
+        if (query->stage == LH_PG_SYNCING && is_end_of_connection(pg, result)) {
+            PQclear(result);
+            return;
+        }
+        if (!take_result(conn, query, result)) {
+            lh_pg_conn_drop(conn, "libpq answered out of order");
+            return;
+        }
+    }
+}
+
+static void read_notifications(struct lh_pg_conn *conn)
+{
+    PGconn *pg = conn->pg;
+    PGnotify *notify;
+    while (conn->pg == pg && conn->state == LH_PG_UP && (notify = PQnotifies(pg)) != NULL) {
+        if (conn->events.on_notify != NULL)
+            conn->events.on_notify(conn->arg, notify->relname, notify->extra);
+        PQfreemem(notify);
+    }
+}
+
+/* Why: the server's last words if there are any (it was told to shut down, say), else libpq's. */
+static void lose(struct lh_pg_conn *conn)
+{
+    struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
+    if (query != NULL && query->result != NULL && is_error(query->result))
+        lh_pg_error_of_result(query->result, &conn->error);
+    else
+        lh_pg_error_of_conn(conn->pg, &conn->error);
+    lh_pg_conn_lose(conn);
+}
+
+void lh_pg_pipeline_on_ready(struct lh_pg_conn *conn, unsigned ready)
+{
+    PGconn *pg = conn->pg;
+    bool is_alive = true;
+
+    if ((ready & LH_WATCH_READ) != 0)
+        is_alive = PQconsumeInput(pg) == 1;
+    if (is_alive && (conn->watch.wanted & LH_WATCH_WRITE) != 0)
+        is_alive = flush(conn);
+    /* What arrived before the end is an answer still. */
+    read_results(conn);
+    if (conn->pg == pg && conn->state != LH_PG_CLOSING)
+        read_notifications(conn);
+    if (conn->pg != pg || conn->state == LH_PG_CLOSING)
+        return;
+    if (!is_alive || PQstatus(pg) == CONNECTION_BAD)
+        lose(conn);
+}
+
+void lh_pg_pipeline_answer_all(struct lh_pg_conn *conn, const struct lh_error *error)
+{
+    while (!lh_list_is_empty(&conn->queries)) {
+        struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
+        lh_list_remove(&query->link);
+        conn->in_flight--;
+        PQclear(query->result);
+        query->on_done(query->arg, error->status, NULL, error);
+        free(query);
+    }
+}

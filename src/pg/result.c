@@ -1,0 +1,120 @@
+#include "pg/result.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "pg/params.h"
+
+bool lh_pg_result_columns(const PGresult *result, const char *const *names, int *columns, size_t count)
+{
+    bool is_complete = true;
+    for (size_t i = 0; i < count; i++) {
+        columns[i] = PQfnumber(result, names[i]);
+        is_complete = is_complete && columns[i] >= 0;
+    }
+    return is_complete;
+}
+
+/* The value's bytes when it has exactly `size` of them. */
+static const char *value_of(const PGresult *result, int row, int column, int size)
+{
+    if (column < 0 || PQgetisnull(result, row, column) || PQgetlength(result, row, column) != size)
+        return NULL;
+    return PQgetvalue(result, row, column);
+}
+
+static uint32_t read_u32(const char *bytes)
+{
+    uint32_t bits;
+    memcpy(&bits, bytes, sizeof(bits));
+    return be32toh(bits);
+}
+
+static uint64_t read_u64(const char *bytes)
+{
+    uint64_t bits;
+    memcpy(&bits, bytes, sizeof(bits));
+    return be64toh(bits);
+}
+
+bool lh_pg_is_null(const PGresult *result, int row, int column)
+{
+    return column < 0 || PQgetisnull(result, row, column);
+}
+
+bool lh_pg_bool(const PGresult *result, int row, int column)
+{
+    const char *bytes = value_of(result, row, column, 1);
+    return bytes != NULL && *bytes != 0;
+}
+
+int32_t lh_pg_int4(const PGresult *result, int row, int column)
+{
+    const char *bytes = value_of(result, row, column, 4);
+    return bytes == NULL ? 0 : (int32_t)read_u32(bytes);
+}
+
+int64_t lh_pg_int8(const PGresult *result, int row, int column)
+{
+    const char *bytes = value_of(result, row, column, 8);
+    return bytes == NULL ? 0 : (int64_t)read_u64(bytes);
+}
+
+int64_t lh_pg_timestamptz(const PGresult *result, int row, int column)
+{
+    const char *bytes = value_of(result, row, column, 8);
+    int64_t pg_us;
+
+    if (bytes == NULL)
+        return 0;
+    pg_us = (int64_t)read_u64(bytes);
+    if (pg_us == INT64_MAX || pg_us == INT64_MIN)
+        return pg_us;
+    return pg_us + LH_PG_EPOCH_US;
+}
+
+const char *lh_pg_text(const PGresult *result, int row, int column)
+{
+    return lh_pg_is_null(result, row, column) ? NULL : PQgetvalue(result, row, column);
+}
+
+struct lh_uuid lh_pg_uuid(const PGresult *result, int row, int column)
+{
+    struct lh_uuid uuid = {{0}};
+    const char *bytes = value_of(result, row, column, (int)sizeof(uuid.bytes));
+    if (bytes != NULL)
+        memcpy(uuid.bytes, bytes, sizeof(uuid.bytes));
+    return uuid;
+}
+
+size_t lh_pg_text_array(const PGresult *result, int row, int column, struct lh_arena *arena, const char **elements,
+                        size_t max)
+{
+    const char *bytes, *end;
+    size_t count, i;
+
+    if (lh_pg_is_null(result, row, column) || PQgetlength(result, row, column) < 20)
+        return 0;
+    bytes = PQgetvalue(result, row, column);
+    end = bytes + PQgetlength(result, row, column);
+    if (read_u32(bytes) != 1)
+        return 0;
+    count = read_u32(bytes + 12);
+    bytes += 20;
+    for (i = 0; i < count && i < max && end - bytes >= 4; i++) {
+        int32_t size = (int32_t)read_u32(bytes);
+        bytes += 4;
+        elements[i] = NULL;
+        if (size < 0)
+            continue;
+        if (size > end - bytes)
+            break;
+        char *copy = lh_arena_alloc(arena, (size_t)size + 1);
+        memcpy(copy, bytes, (size_t)size);
+        copy[size] = '\0';
+        elements[i] = copy;
+        bytes += size;
+    }
+    return i;
+}
