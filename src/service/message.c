@@ -1,0 +1,119 @@
+#include "service/message.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "service/json.h"
+
+Google__Protobuf__Duration *lh_message_duration(int64_t duration_us, struct lh_arena *arena)
+{
+    Google__Protobuf__Duration *duration = lh_arena_alloc(arena, sizeof(*duration));
+
+    google__protobuf__duration__init(duration);
+    /* C rounds towards zero, so that both have the same sign, as Duration wants it. */
+    duration->seconds = duration_us / LH_US_PER_S;
+    duration->nanos = (int32_t)(duration_us % LH_US_PER_S * 1000);
+    return duration;
+}
+
+Google__Protobuf__Timestamp *lh_message_timestamp(int64_t time_us, struct lh_arena *arena)
+{
+    Google__Protobuf__Timestamp *timestamp = lh_arena_alloc(arena, sizeof(*timestamp));
+    int64_t rest_us = time_us % LH_US_PER_S;
+
+    google__protobuf__timestamp__init(timestamp);
+    timestamp->seconds = time_us / LH_US_PER_S - (rest_us < 0);
+    /* Nanos count forward, before 1970 too. */
+    timestamp->nanos = (int32_t)((rest_us < 0 ? rest_us + LH_US_PER_S : rest_us) * 1000);
+    return timestamp;
+}
+
+static size_t split(const char *ns, struct lh_arena *arena, char ***segments)
+{
+    size_t count = 1;
+    char *copy;
+
+    *segments = NULL;
+    if (ns[0] == '\0')
+        return 0;
+    for (const char *dot = strchr(ns, '.'); dot != NULL; dot = strchr(dot + 1, '.'))
+        count++;
+    copy = lh_arena_strdup(arena, ns);
+    *segments = lh_arena_alloc(arena, count * sizeof(**segments));
+    for (size_t i = 0; i < count; i++) {
+        char *dot = strchr(copy, '.');
+        (*segments)[i] = copy;
+        if (dot != NULL) {
+            *dot = '\0';
+            copy = dot + 1;
+        }
+    }
+    return count;
+}
+
+Leasehold__V1__Namespace *lh_message_namespace(const char *ns, struct lh_arena *arena)
+{
+    Leasehold__V1__Namespace *message = lh_arena_alloc(arena, sizeof(*message));
+
+    leasehold__v1__namespace__init(message);
+    message->n_segments = split(ns, arena, &message->segments);
+    return message;
+}
+
+static Leasehold__V1__Scope *new_scope(const struct lh_lease *lease, struct lh_arena *arena)
+{
+    Leasehold__V1__Scope *scope = lh_arena_alloc(arena, sizeof(*scope));
+
+    leasehold__v1__scope__init(scope);
+    scope->n_namespace_ = split(lease->ns, arena, &scope->namespace_);
+    scope->key = (char *)lease->key;
+    return scope;
+}
+
+Leasehold__V1__Lease *lh_message_lease(const struct lh_lease *lease, unsigned parts, struct lh_arena *arena)
+{
+    Leasehold__V1__Lease *message = lh_arena_alloc(arena, sizeof(*message));
+
+    leasehold__v1__lease__init(message);
+    message->scope = new_scope(lease, arena);
+    if ((parts & LH_LEASE_WITH_KEY) != 0) {
+        message->lease_key = lh_arena_alloc(arena, LH_UUID_TEXT_BYTES);
+        lh_uuid_format(&lease->lease_key, message->lease_key);
+    }
+    message->token = lease->token;
+    if (lease->owner != NULL)
+        message->owner = (char *)lease->owner;
+    message->duration = lh_message_duration(lease->duration_us, arena);
+    message->remaining = lh_message_duration(lease->remaining_us, arena);
+    message->deadline = lh_message_timestamp(lease->deadline_us, arena);
+    message->acquired_at = lh_message_timestamp(lease->acquired_at_us, arena);
+    message->heartbeats = lease->heartbeats;
+    message->heartbeat_at = lh_message_timestamp(lease->heartbeat_at_us, arena);
+    if ((parts & LH_LEASE_WITHOUT_LABELS) == 0)
+        message->n_labels = lh_json_to_labels(lease->labels, arena, &message->labels);
+    message->liveness = (Leasehold__V1__Liveness)lease->liveness;
+    message->grace = lh_message_duration(lease->grace_us, arena);
+    return message;
+}
+
+Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *contention, struct lh_arena *arena)
+{
+    Leasehold__V1__Contention *message = lh_arena_alloc(arena, sizeof(*message));
+
+    leasehold__v1__contention__init(message);
+    if (contention->has_holder) {
+        message->holder = lh_message_lease(&contention->holder, LH_LEASE_WITHOUT_LABELS, arena);
+        message->liveness = message->holder->liveness;
+    }
+    message->waiters_ahead = contention->waiters_ahead;
+    return message;
+}
+
+size_t lh_message_pack(const ProtobufCMessage *message, struct lh_arena *arena, const void **data)
+{
+    size_t size = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = lh_arena_alloc(arena, size + 1);
+
+    *data = bytes;
+    return protobuf_c_message_pack(message, bytes);
+}

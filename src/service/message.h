@@ -1,0 +1,29 @@
+/* What the coordinator and the store know, as messages in an arena. Strings are borrowed: they must live until the
+   message is packed. */
+#ifndef LH_SERVICE_MESSAGE_H
+#define LH_SERVICE_MESSAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+#include "lease/types.h"
+#include "leasehold/v1/leasehold.pb-c.h"
+
+/* Which parts of a lease are told. */
+enum lh_lease_parts {
+    LH_LEASE_PUBLIC = 0,
+    LH_LEASE_WITH_KEY = 1,       /* the receiver is its holder */
+    LH_LEASE_WITHOUT_LABELS = 2, /* in the details of an error */
+};
+
+Google__Protobuf__Duration *lh_message_duration(int64_t duration_us, struct lh_arena *arena);
+Google__Protobuf__Timestamp *lh_message_timestamp(int64_t time_us, struct lh_arena *arena);
+Leasehold__V1__Namespace *lh_message_namespace(const char *ns, struct lh_arena *arena);
+Leasehold__V1__Lease *lh_message_lease(const struct lh_lease *lease, unsigned parts, struct lh_arena *arena);
+Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *contention, struct lh_arena *arena);
+
+/* Pack into the arena; the size is returned. */
+size_t lh_message_pack(const ProtobufCMessage *message, struct lh_arena *arena, const void **data);
+
+#endif

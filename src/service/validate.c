@@ -1,0 +1,328 @@
+#include "service/validate.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "service/json.h"
+
+#define PATH_BYTES LH_VIOLATION_FIELD_BYTES
+
+static const char *join(char path[PATH_BYTES], const char *field, const char *member)
+{
+    snprintf(path, PATH_BYTES, "%s.%s", field, member);
+    return path;
+}
+
+static const char *nth(char path[PATH_BYTES], const char *field, size_t index)
+{
+    snprintf(path, PATH_BYTES, "%s[%zu]", field, index);
+    return path;
+}
+
+/* `text` has `least`..`most` bytes. */
+static bool check_size(struct lh_validator *v, const char *text, size_t least, size_t most, const char *field)
+{
+    size_t size = strlen(text);
+
+    if (size >= least && size <= most)
+        return true;
+    if (least > 0)
+        lh_violations_add(v->violations, field, "must be %zu to %zu bytes, has %zu", least, most, size);
+    else
+        lh_violations_add(v->violations, field, "must be at most %zu bytes, has %zu", most, size);
+    return false;
+}
+
+static bool check_segment(struct lh_validator *v, const char *segment, const char *field)
+{
+    if (!check_size(v, segment, 1, LH_SEGMENT_MAX_BYTES, field))
+        return false;
+    if (strchr(segment, '.') != NULL) {
+        lh_violations_add(v->violations, field, "must not contain a dot: write one segment for each level");
+        return false;
+    }
+    if (lh_utf8_has_control(segment, strlen(segment))) {
+        lh_violations_add(v->violations, field, "must not contain control characters");
+        return false;
+    }
+    return true;
+}
+
+bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t count, bool may_be_empty,
+                           const char *field, const char **ns)
+{
+    char *joined, *end;
+    size_t size = 0;
+    bool is_valid = true;
+
+    *ns = "";
+    if (count == 0 && may_be_empty)
+        return true;
+    if (count == 0 || count > LH_NAMESPACE_MAX_SEGMENTS) {
+        lh_violations_add(v->violations, field, "must have 1 to %d segments, has %zu", LH_NAMESPACE_MAX_SEGMENTS,
+                          count);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char path[PATH_BYTES];
+        is_valid &= check_segment(v, segments[i], nth(path, field, i));
+        size += strlen(segments[i]) + 1;
+    }
+    if (is_valid && size - 1 > LH_NAMESPACE_MAX_BYTES) {
+        lh_violations_add(v->violations, field, "must be at most %d bytes with the dots between segments, has %zu",
+                          LH_NAMESPACE_MAX_BYTES, size - 1);
+        is_valid = false;
+    }
+    if (!is_valid)
+        return false;
+    joined = end = lh_arena_alloc(v->arena, size);
+    for (size_t i = 0; i < count; i++) {
+        end = stpcpy(end, segments[i]);
+        *end++ = '.';
+    }
+    end[-1] = '\0';
+    *ns = joined;
+    return true;
+}
+
+bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope, const char *field, const char **ns,
+                       const char **key)
+{
+    char path[PATH_BYTES];
+    bool is_valid;
+
+    if (scope == NULL) {
+        lh_violations_add(v->violations, field, "must be given");
+        return false;
+    }
+    is_valid =
+        lh_validate_namespace(v, scope->namespace_, scope->n_namespace_, false, join(path, field, "namespace"), ns);
+    *key = scope->key;
+    if (!check_size(v, scope->key, 1, LH_KEY_MAX_BYTES, join(path, field, "key")))
+        return false;
+    if (lh_utf8_has_control(scope->key, strlen(scope->key))) {
+        lh_violations_add(v->violations, path, "must not contain control characters");
+        return false;
+    }
+    return is_valid;
+}
+
+bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
+                          const char *field, int64_t *duration_us)
+{
+    const int64_t most_s = INT64_C(315576000000); /* of google.protobuf.Duration, either way */
+    char least[LH_DURATION_TEXT_BYTES];
+    bool is_negative = duration->seconds < 0 || (duration->seconds == 0 && duration->nanos < 0);
+
+    if (duration->seconds > most_s || duration->seconds < -most_s || duration->nanos > 999999999 ||
+        duration->nanos < -999999999 || (duration->seconds > 0 && duration->nanos < 0) ||
+        (duration->seconds < 0 && duration->nanos > 0)) {
+        lh_violations_add(v->violations, field,
+                          "must be a valid google.protobuf.Duration: nanos below a second, of the sign of seconds");
+        return false;
+    }
+    if (is_negative) {
+        lh_violations_add(v->violations, field, "must not be negative");
+        return false;
+    }
+    *duration_us = duration->seconds * LH_US_PER_S + duration->nanos / 1000;
+    if (*duration_us > LH_DURATION_MAX_US) {
+        lh_violations_add(v->violations, field, "must be at most 100 years");
+        return false;
+    }
+    if (*duration_us < least_us) {
+        lh_duration_format(least_us, least);
+        lh_violations_add(v->violations, field, "must be at least %s", least);
+        return false;
+    }
+    return true;
+}
+
+bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char *field, int32_t *result)
+{
+    *result = page_size == 0 ? LH_PAGE_SIZE_DEFAULT : page_size;
+    if (page_size >= 0 && page_size <= LH_PAGE_SIZE_MAX)
+        return true;
+    lh_violations_add(v->violations, field, "must be 0 (which is %d) to %d, is %d", LH_PAGE_SIZE_DEFAULT,
+                      LH_PAGE_SIZE_MAX, page_size);
+    return false;
+}
+
+static bool check_labels(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request)
+{
+    Leasehold__V1__AcquireRequest__LabelsEntry *const *labels = request->labels;
+    bool is_valid = true;
+
+    if (request->n_labels > LH_LABELS_MAX) {
+        lh_violations_add(v->violations, "labels", "must be at most %d, are %zu", LH_LABELS_MAX, request->n_labels);
+        return false;
+    }
+    for (size_t i = 0; i < request->n_labels; i++) {
+        char path[PATH_BYTES];
+        snprintf(path, sizeof(path), "labels[%zu].key", i);
+        is_valid &= check_size(v, labels[i]->key, 1, LH_LABEL_NAME_MAX_BYTES, path);
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(labels[i]->key, labels[j]->key) == 0) {
+                lh_violations_add(v->violations, path, "must be unique: labels[%zu] has the same name", j);
+                is_valid = false;
+                break;
+            }
+        }
+        snprintf(path, sizeof(path), "labels[%zu].value", i);
+        is_valid &= check_size(v, labels[i]->value, 0, LH_LABEL_VALUE_MAX_BYTES, path);
+    }
+    return is_valid;
+}
+
+static bool validate_wait(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                          struct lh_acquire *acquire)
+{
+    acquire->wait_us = 0;
+    if (request->wait != NULL && !lh_validate_duration(v, request->wait, 0, "wait", &acquire->wait_us))
+        return false;
+    if (request->wait_forever && acquire->wait_us > 0) {
+        lh_violations_add(v->violations, "wait", "must not be given together with wait_forever");
+        return false;
+    }
+    if (request->wait_forever && request->wait_while_alive) {
+        lh_violations_add(v->violations, "wait_while_alive", "must not be given together with wait_forever");
+        return false;
+    }
+    if (request->wait_forever)
+        acquire->wait = LH_WAIT_UNTIL_GRANTED;
+    else if (request->wait_while_alive)
+        acquire->wait = LH_WAIT_WHILE_ALIVE;
+    else
+        acquire->wait = acquire->wait_us > 0 ? LH_WAIT_TIME : LH_WAIT_NONE;
+    return true;
+}
+
+static bool validate_lease_key(struct lh_validator *v, const char *text, const char *field, struct lh_uuid *lease_key)
+{
+    if (lh_uuid_parse(text, lease_key) && !lh_uuid_is_zero(lease_key))
+        return true;
+    lh_violations_add(v->violations, field, "must be a UUID of 8-4-4-4-12 hexadecimal digits, and not all zero");
+    return false;
+}
+
+bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                         struct lh_acquire *acquire)
+{
+    bool is_valid = lh_validate_scope(v, request->scope, "scope", &acquire->ns, &acquire->key);
+
+    if (request->duration == NULL) {
+        lh_violations_add(v->violations, "duration", "must be given");
+        is_valid = false;
+    } else {
+        is_valid &= lh_validate_duration(v, request->duration, 1, "duration", &acquire->duration_us);
+    }
+    is_valid &= validate_wait(v, request, acquire);
+    is_valid &= check_size(v, request->owner, 0, LH_OWNER_MAX_BYTES, "owner");
+    acquire->owner = request->owner;
+    if (request->lease_key[0] == '\0')
+        acquire->lease_key = lh_uuid_random();
+    else
+        is_valid &= validate_lease_key(v, request->lease_key, "lease_key", &acquire->lease_key);
+    is_valid &= check_labels(v, request);
+    if (is_valid)
+        acquire->labels = lh_json_from_labels(request->labels, request->n_labels, v->arena);
+    return is_valid;
+}
+
+bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef *ref, const char *field,
+                           const char **ns, const char **key, struct lh_uuid *lease_key)
+{
+    char path[PATH_BYTES];
+    bool is_valid;
+
+    if (ref == NULL) {
+        lh_violations_add(v->violations, field, "must be given");
+        return false;
+    }
+    is_valid = lh_validate_scope(v, ref->scope, join(path, field, "scope"), ns, key);
+    return validate_lease_key(v, ref->lease_key, join(path, field, "lease_key"), lease_key) && is_valid;
+}
+
+bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__ReleaseItem *request, const char *field,
+                              struct lh_release_item *item)
+{
+    char path[PATH_BYTES];
+    const char *problem;
+    bool is_valid =
+        lh_validate_lease_ref(v, request->lease, join(path, field, "lease"), &item->ns, &item->key, &item->lease_key);
+
+    item->is_failure = request->result_case == LEASEHOLD__V1__RELEASE_ITEM__RESULT_FAILURE;
+    item->value = NULL;
+    if (item->is_failure) {
+        item->value = request->failure;
+        return check_size(v, request->failure, 0, LH_RESULT_MAX_BYTES, join(path, field, "failure")) && is_valid;
+    }
+    if (request->result_case == LEASEHOLD__V1__RELEASE_ITEM__RESULT__NOT_SET || request->success[0] == '\0')
+        return is_valid;
+    item->value = request->success;
+    if (!check_size(v, request->success, 0, LH_RESULT_MAX_BYTES, join(path, field, "success")))
+        return false;
+    problem = lh_json_problem(request->success, v->arena);
+    if (problem != NULL) {
+        lh_violations_add(v->violations, path, "must be JSON that PostgreSQL takes: %s", problem);
+        return false;
+    }
+    return is_valid;
+}
+
+bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesRequest *request,
+                      struct lh_list_request *list)
+{
+    bool is_valid = lh_validate_namespace(v, request->namespace_, request->n_namespace_, true, "namespace", &list->ns);
+
+    list->include_children = request->include_children;
+    list->owner = request->owner;
+    is_valid &= lh_validate_page_size(v, request->page_size, "page_size", &list->page_size);
+    return check_size(v, request->owner, 0, LH_OWNER_MAX_BYTES, "owner") && is_valid;
+}
+
+bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *request,
+                      struct lh_reap_arguments *arguments)
+{
+    bool is_valid = true;
+
+    arguments->include_children = request->include_children;
+    arguments->max = request->max == 0 ? LH_REAP_DEFAULT : request->max;
+    if (request->max < 0 || request->max > LH_REAP_MAX) {
+        lh_violations_add(v->violations, "max", "must be 0 (which is %d) to %d, is %d", LH_REAP_DEFAULT, LH_REAP_MAX,
+                          request->max);
+        is_valid = false;
+    }
+    if (request->n_namespaces > LH_REAP_NAMESPACES_MAX) {
+        lh_violations_add(v->violations, "namespaces", "must be at most %d, are %zu", LH_REAP_NAMESPACES_MAX,
+                          request->n_namespaces);
+        return false;
+    }
+    arguments->namespace_count = request->n_namespaces;
+    arguments->namespaces = lh_arena_alloc(v->arena, (request->n_namespaces + 1) * sizeof(char *));
+    for (size_t i = 0; i < request->n_namespaces; i++) {
+        const Leasehold__V1__Namespace *ns = request->namespaces[i];
+        char path[PATH_BYTES];
+        snprintf(path, sizeof(path), "namespaces[%zu].segments", i);
+        is_valid &= lh_validate_namespace(v, ns->segments, ns->n_segments, false, path, &arguments->namespaces[i]);
+    }
+    return is_valid;
+}
+
+bool lh_validate_force(struct lh_validator *v, const Leasehold__V1__ForceReleaseRequest *request)
+{
+    bool is_valid = check_size(v, request->reason, 1, LH_RESULT_MAX_BYTES, "reason");
+
+    if (is_valid && strspn(request->reason, " \t\r\n") == strlen(request->reason)) {
+        lh_violations_add(v->violations, "reason", "must say why, for whoever reads the history");
+        is_valid = false;
+    }
+    if (request->token < 0) {
+        lh_violations_add(v->violations, "token", "must be 0 (whoever holds it) or a token, is %lld",
+                          (long long)request->token);
+        is_valid = false;
+    }
+    return is_valid;
+}
