@@ -1,0 +1,235 @@
+"""A private PostgreSQL for tests: one cluster, one template with the schema, one cloned database for each test.
+
+    with pgtest.Cluster() as cluster:
+        database = cluster.clone('acquire')
+        print(cluster.psql(database, 'select count(*) from leasehold.scope'))
+
+The server listens on a unix socket in a temporary directory only. As root it runs as the user postgres, which need not
+be able to enter this checkout: every SQL file is read here and fed through psql's stdin. The server ends with the
+process that started it, however that ends. Whatever is missing is an error with a sentence, never a skip.
+"""
+import glob
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MIGRATIONS = os.path.join(ROOT, 'migrations')
+TEMPLATE = 'leasehold_template'
+START_LIMIT_S = 60
+
+SETTINGS = {
+    'listen_addresses': "''",
+    'fsync': 'off',
+    'max_connections': '150',
+    'shared_buffers': '64MB',
+    'max_wal_size': '256MB',
+    'log_min_messages': 'warning',
+    'log_line_prefix': "'%m [%p] %d '",
+    'deadlock_timeout': "'200ms'",
+    'timezone': "'UTC'",
+    'lc_messages': "'C'",
+}
+
+
+class Failure(Exception):
+    """Something that a person has to put right: said in one sentence, without a traceback."""
+
+
+def postgres_bin():
+    """The directory with initdb, postgres and psql: LEASEHOLD_PGBIN, or Debian's newest."""
+    chosen = os.environ.get('LEASEHOLD_PGBIN')
+    found = [chosen] if chosen else sorted(
+        glob.glob('/usr/lib/postgresql/*/bin'), key=lambda path: int(re.sub(r'\D', '', path) or 0), reverse=True)
+    for directory in found:
+        if all(os.access(os.path.join(directory, tool), os.X_OK) for tool in ('initdb', 'postgres', 'psql')):
+            return directory
+    raise Failure('PostgreSQL is not installed (looked for initdb, postgres and psql in %s): apt-get install '
+                  'postgresql-15' % (', '.join(found) or '/usr/lib/postgresql/*/bin'))
+
+
+def tool(name, package):
+    path = shutil.which(name)
+    if path is None:
+        raise Failure('%s is not installed: apt-get install %s' % (name, package))
+    return path
+
+
+def schema_files():
+    """Migrations by number, then the functions in their order."""
+    migrations = sorted(glob.glob(os.path.join(MIGRATIONS, '[0-9][0-9][0-9][0-9]_*.sql')))
+    functions = os.path.join(os.environ.get('LEASEHOLD_FUNCTIONS', os.path.join(MIGRATIONS, 'functions')))
+    order = os.path.join(functions, 'order.txt')
+    if not migrations or not os.path.exists(order):
+        raise Failure('no schema to test: %s has no NNNN_topic.sql, or there is no %s' % (MIGRATIONS, order))
+    with open(order, encoding='utf-8') as file:
+        names = [line.split('#')[0].strip() for line in file]
+    names = [name if name.endswith('.sql') else name + '.sql' for name in names if name]
+    return migrations + [os.path.join(functions, name) for name in names]
+
+
+class Cluster:
+    def __init__(self, schema=True, settings=None):
+        self.bin = postgres_bin()
+        self.schema = schema
+        self.settings = dict(SETTINGS, **(settings or {}))
+        self.server = None
+        self.clones = 0
+        self.directory = None
+
+    def __enter__(self):
+        self.directory = tempfile.mkdtemp(prefix='leasehold-test-', dir='/tmp')
+        self.data = os.path.join(self.directory, 'data')
+        self.socket = self.directory
+        self.log = os.path.join(self.directory, 'log')
+        try:
+            if os.geteuid() == 0:
+                try:
+                    account = pwd.getpwnam('postgres')
+                except KeyError:
+                    raise Failure('PostgreSQL refuses to run as root, and there is no user postgres') from None
+                os.chown(self.directory, account.pw_uid, account.pw_gid)
+            os.chmod(self.directory, 0o755)
+            self._run_as_server(['initdb', '--pgdata', self.data, '--username', 'postgres', '--auth', 'trust',
+                                 '--encoding', 'UTF8', '--locale', 'C', '--no-sync'])
+            self.start()
+            if self.schema:
+                self.create_database(TEMPLATE)
+                self.load_schema(TEMPLATE)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *unused):
+        self.stop('immediate')
+        if self.directory and os.environ.get('LEASEHOLD_KEEP'):
+            print('# kept: %s' % self.directory, file=sys.stderr)
+        elif self.directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- the server ---
+
+    def _as_server(self, command):
+        """The command as the account that the server runs under; it dies with us."""
+        switch = ['setpriv', '--pdeathsig', 'INT']
+        if os.geteuid() == 0:
+            switch += ['--reuid', 'postgres', '--regid', 'postgres', '--init-groups']
+        return switch + [os.path.join(self.bin, command[0])] + command[1:]
+
+    def _run_as_server(self, command):
+        done = subprocess.run(self._as_server(command), cwd='/', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, universal_newlines=True, check=False)
+        if done.returncode != 0:
+            raise Failure('%s failed:\n%s' % (command[0], done.stdout))
+
+    def start(self):
+        options = []
+        for name, value in self.settings.items():
+            options += ['-c', '%s=%s' % (name, value.strip("'"))]
+        with open(self.log, 'ab') as log:
+            self.server = subprocess.Popen(
+                self._as_server(['postgres', '-D', self.data, '-k', self.socket] + options),
+                cwd='/', stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        limit = time.monotonic() + START_LIMIT_S
+        ready = [os.path.join(self.bin, 'pg_isready'), '-q', '-h', self.socket]
+        while subprocess.run(ready, check=False).returncode != 0:
+            if self.server.poll() is not None or time.monotonic() > limit:
+                raise Failure('PostgreSQL did not start:\n%s' % self.log_text())
+            time.sleep(0.02)
+
+    def stop(self, mode='fast'):
+        if self.server is None:
+            return
+        if self.server.poll() is None:
+            subprocess.run(self._as_server(['pg_ctl', 'stop', '-D', self.data, '-m', mode, '-w', '-t', '30']), cwd='/',
+                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        try:
+            self.server.wait(30)
+        except subprocess.TimeoutExpired:
+            self.server.kill()
+            self.server.wait()
+        self.server = None
+
+    def promote_to_new_timeline(self):
+        """Restart as a standby and promote: what a failover does to the WAL timeline."""
+        self.stop()
+        signal = os.path.join(self.data, 'standby.signal')
+        with open(signal, 'w', encoding='ascii'):
+            pass
+        if os.geteuid() == 0:
+            account = pwd.getpwnam('postgres')
+            os.chown(signal, account.pw_uid, account.pw_gid)
+        self.start()
+        self._run_as_server(['pg_ctl', 'promote', '-D', self.data, '-w', '-t', '30'])
+
+    def log_text(self):
+        try:
+            with open(self.log, encoding='utf-8', errors='replace') as file:
+                return file.read()
+        except OSError:
+            return ''
+
+    # --- databases ---
+
+    def environment(self, database='postgres', user='postgres'):
+        kept = {name: value for name, value in os.environ.items() if not name.startswith('PG')}
+        kept.update(PGHOST=self.socket, PGUSER=user, PGDATABASE=database, PGAPPNAME='leasehold-test',
+                    PGOPTIONS='-c client_min_messages=warning')
+        kept['PATH'] = self.bin + ':' + kept.get('PATH', '/usr/bin:/bin')
+        return kept
+
+    def psql_command(self, *options):
+        return [os.path.join(self.bin, 'psql'), '-X', '-q', '-A', '-t', '-v', 'ON_ERROR_STOP=1'] + list(options)
+
+    def psql(self, database, sql, *options, user='postgres'):
+        """Run SQL; return what it printed. An error of the SQL is a Failure with psql's words."""
+        done = subprocess.run(self.psql_command(*options), env=self.environment(database, user), input=sql,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)
+        if done.returncode != 0:
+            raise Failure(done.stderr.strip() or 'psql failed')
+        return done.stdout.strip()
+
+    def psql_file(self, database, path, *options):
+        with open(path, encoding='utf-8') as file:
+            sql = file.read()
+        try:
+            return self.psql(database, sql, *options)
+        except Failure as failure:
+            raise Failure('%s: %s' % (os.path.relpath(path, ROOT), failure)) from None
+
+    def session(self, database, user='postgres'):
+        """A psql that goes on: write SQL to its stdin, read its stdout, close."""
+        return subprocess.Popen(self.psql_command(), env=self.environment(database, user), stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, bufsize=1)
+
+    def create_database(self, name, template='template0'):
+        self.psql('postgres', 'create database "%s" template "%s"' % (name, template))
+        return name
+
+    def clone(self, name='test', template=TEMPLATE):
+        self.clones += 1
+        return self.create_database('%s_%d' % (re.sub(r'\W', '_', name)[:50], self.clones), template)
+
+    def drop(self, name):
+        self.psql('postgres', 'drop database if exists "%s" with (force)' % name)
+
+    def load_schema(self, database):
+        for path in schema_files():
+            self.psql_file(database, path, '--single-transaction')
+
+
+def main_guard(main):
+    """Run a test runner's main: its failures are sentences, its exit status counts."""
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        print('FAILED: %s' % failure, file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

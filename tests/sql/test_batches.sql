@@ -1,0 +1,93 @@
+-- heartbeat_batch, release_batch, leave_batch, pass_on: one row for each item, and who is woken.
+select no_plan();
+select '11111111-1111-4111-8111-111111111111' as c1, '22222222-2222-4222-8222-222222222222' as c2 \gset
+select t.enroll(:'c1'), t.enroll(:'c2');
+create function pg_temp.ask(p_coordinator uuid, p_key text, p_lease integer, p_queue boolean default true) returns text language sql as $$
+  select outcome from leasehold.acquire_batch(p_coordinator, null, array['b'], array[p_key], array[t.key(p_lease)], array['w' || p_lease], array['{}'],
+                                              array[30000000::bigint], array[p_queue], array[null::bigint], array[0::bigint])
+$$;
+create function pg_temp.leave(p_coordinator uuid, p_key text, p_lease integer, p_away boolean) returns text language sql as $$
+  select outcome || ' ' || wake from leasehold.leave_batch(p_coordinator, array['b'], array[p_key], array[t.key(p_lease)], array[p_away])
+$$;
+create function pg_temp.release(p_coordinator uuid, p_key text, p_lease integer) returns text language sql as $$
+  select outcome || ' ' || wake from leasehold.release_batch(p_coordinator, array['b'], array[p_key], array[t.key(p_lease)], array[false], array[null::text])
+$$;
+
+-- heartbeats
+select pg_temp.ask(:'c1', k, 1) from unnest(array['a', 'b', 'c']) k;
+create temp table h as select * from leasehold.heartbeat_batch(array['b', 'b', 'x', 'b'], array['c', 'a', 'a', 'b'], array[t.key(1), t.key(1), t.key(1), t.key(2)]);
+select is((select array_agg(outcome order by n) from h), array['ok', 'ok', 'lost', 'lost'], 'heartbeats: each item has its outcome');
+select is((select array_agg(end_reason order by n) from h), array[null, null, 'unknown', 'unknown'], 'a stranger''s key ended nobody knows how');
+select is((select deadline from h where n = 1), (select deadline from leasehold.scope where key = 'c'), 'the deadline is the row''s');
+select ok((select bool_and(remaining_us between 25000000 and 30000000) from h where outcome = 'ok'), 'with what remains');
+select is((select heartbeats from h where n = 2), 1::bigint, 'and the count');
+select is((select array_agg(outcome order by n) from leasehold.heartbeat_batch(array['b', 'b'], array['a', 'a'], array[t.key(1), t.key(1)])), array['ok', 'ok'], 'the same lease twice in a batch gets two answers');
+select t.age('b', 'c', '1 hour');
+select is((select outcome || ' ' || end_reason from leasehold.heartbeat_batch(array['b'], array['c'], array[t.key(1)])), 'lost expired', 'past its expiry: lost, because expired');
+select t.age('b', 'c', '-2 hours');
+select is((select outcome || ' ' || end_reason from leasehold.heartbeat_batch(array['b'], array['c'], array[t.key(1)])), 'lost expired', 'and it stays so');
+
+-- releases
+create temp table r as select * from leasehold.release_batch(:'c1', array['b', 'b', 'b', 'x'], array['b', 'a', 'a', 'a'], array[t.key(1), t.key(9), t.key(1), t.key(1)],
+  array[true, false, false, false], array['out of disk', null, '{"n": 1}', null]);
+select is((select array_agg(outcome order by n) from r), array['ok', 'lost', 'ok', 'lost'], 'releases: each item has its outcome');
+select is((select row(last_outcome, last_error, last_result)::text from leasehold.scope where key = 'b'), row('failed', 'out of disk', null::jsonb)::text, 'a failure with its words');
+select is((select row(last_outcome, last_error, last_result)::text from leasehold.scope where namespace = 'b' and key = 'a'), row('ok', null::text, '{"n": 1}'::jsonb)::text, 'a success with its result');
+select is((select bool_or(wake) from r), false, 'nobody waits, nobody is woken');
+select is((select outcome || ' ' || end_reason from leasehold.release_batch(:'c1', array['b'], array['a'], array[t.key(1)], array[false], array[null::text])), 'lost released', 'a repeated release is lost, because released');
+select is((select outcome || ' ' || end_reason from leasehold.release_batch(:'c1', array['b'], array['b'], array[t.key(1)], array[false], array[null::text])), 'lost failed', 'or failed');
+select is(t.error_of(format('select leasehold.release_batch(%L, array[%L], array[%L], array[%L]::uuid[], array[false], array[%L])', :'c1', 'b', 'z', t.key(1), '1e200000')) ~ '^22', true,
+          'JSON that PostgreSQL refuses is an error of class 22');
+
+-- whom a release wakes
+select pg_temp.ask(:'c1', 'q', 10), pg_temp.ask(:'c1', 'q', 11), pg_temp.ask(:'c2', 'q', 12);
+select is(pg_temp.release(:'c1', 'q', 10), 'ok true', 'the head is this coordinator''s own: it is told in the answer');
+select is(pg_temp.ask(:'c1', 'q', 11), 'granted', 'and is granted');
+select is(pg_temp.release(:'c1', 'q', 11), 'ok false', 'the head is another''s: nothing to do here');
+select is(leasehold.pass_on(:'c1', 'b', 'q'), false, 'a wake-up that went astray is passed on to the other''s head');
+select is(leasehold.pass_on(:'c2', 'b', 'q'), true, 'the head''s own coordinator is told so');
+select is(leasehold.pass_on(:'c2', 'b', 'nobody'), false, 'no scope, nobody to wake');
+select is(pg_temp.ask(:'c2', 'q', 12), 'granted', 'the second is granted');
+select is(leasehold.pass_on(:'c2', 'b', 'q'), false, 'a held scope wakes nobody');
+
+-- leaving for good
+select pg_temp.ask(:'c1', 'q', 13), pg_temp.ask(:'c1', 'q', 14);
+select is(pg_temp.leave(:'c1', 'q', 13, false), 'ok false', 'a waiter leaves; it is held, so nobody is woken');
+select is((select array_agg(lease_key) from leasehold.waiter where key = 'q'), array[t.key(14)], 'its row is gone');
+select pg_temp.ask(:'c1', 'q', 15);
+select pg_temp.release(:'c2', 'q', 12);
+select is(pg_temp.leave(:'c1', 'q', 14, false), 'ok true', 'the head leaves a free scope: the next is woken');
+select is(pg_temp.ask(:'c1', 'q', 15), 'granted', 'and granted');
+select pg_temp.ask(:'c1', 'q', 16);
+select is(pg_temp.leave(:'c1', 'q', 15, false), 'ok true', 'one that was granted meanwhile gives the lease back, and the next is woken');
+select is((select state || ' ' || last_outcome from leasehold.scope where key = 'q'), 'free ok', 'the lease ended as released');
+select is(pg_temp.leave(:'c1', 'q', 15, false), 'ok true', 'leaving again does no harm');
+select is(pg_temp.leave(:'c1', 'unknown', 15, false), 'ok false', 'nor of an unknown scope');
+select is((select count(*) from leasehold.scope where key = 'unknown'), 0::bigint, 'which gets no row');
+select is(pg_temp.ask(:'c1', 'q', 16), 'granted', 'the next is granted');
+
+-- leaving for a while
+select pg_temp.ask(:'c1', 'q', 17), pg_temp.ask(:'c1', 'q', 18);
+select ticket as ticket17 from leasehold.waiter where lease_key = t.key(17) \gset
+select is(pg_temp.leave(:'c1', 'q', 17, true), 'ok false', 'a waiter goes away for a while');
+select t.is_near((select away_until from leasehold.waiter where lease_key = t.key(17)), clock_timestamp() + interval '10 s', 'its place is kept for 10 s', '3 s');
+select results_eq($$select position::bigint, away from leasehold.queue where key = 'q' order by position$$, $$values (1::bigint, true), (2::bigint, false)$$, 'and listed');
+select is(pg_temp.release(:'c1', 'q', 16), 'ok true', 'a release wakes the one behind it');
+select is(pg_temp.ask(:'c1', 'q', 18), 'granted', 'which is granted, for the first is away');
+select is(pg_temp.ask(:'c1', 'q', 17), 'queued', 'the one that was away comes back');
+select is((select ticket from leasehold.waiter where lease_key = t.key(17)), :ticket17::bigint, 'to its old place');
+select is((select away_until from leasehold.waiter where lease_key = t.key(17)), null, 'and is away no longer');
+select pg_temp.ask(:'c1', 'q', 19);
+select pg_temp.leave(:'c1', 'q', 17, true);
+update leasehold.waiter set away_until = clock_timestamp() - interval '1 s' where lease_key = t.key(17);
+select is(pg_temp.release(:'c1', 'q', 18), 'ok true', 'after 10 s its place is gone');
+select is(pg_temp.ask(:'c1', 'q', 19), 'granted', 'the one behind is granted');
+select is((select outcome || ' ' || token || ' ' || owner from leasehold.leave_batch(:'c1', array['b'], array['q'], array[t.key(19)], array[true])),
+          (select 'granted ' || token || ' ' || 'w19' from leasehold.scope where key = 'q'), 'one that was granted before it could go away is told its lease');
+
+-- a coordinator that is dead is skipped
+select pg_temp.ask(:'c2', 'd', 20), pg_temp.ask(:'c1', 'd', 21), pg_temp.ask(:'c2', 'd', 22);
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '6 s' where id = :'c1';
+select pg_temp.release(:'c2', 'd', 20);
+select is(pg_temp.ask(:'c2', 'd', 22), 'granted', 'a waiter of a coordinator not seen for 5 s is skipped');
+select * from finish();

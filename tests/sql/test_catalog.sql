@@ -1,0 +1,57 @@
+-- The schema itself: what exists under which name, and that it is documented and closed.
+select no_plan();
+select has_table('leasehold', name, 'table ' || name) from unnest(array['scope', 'waiter', 'coordinator', 'policy', 'incarnation', 'migration']) name;
+select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'effective_policy']) name;
+select has_function('leasehold', name, 'function ' || name)
+  from unnest(array['acquire', 'heartbeat', 'release_ok', 'release_fail', 'guard', 'join_queue', 'leave_queue', 'explain', 'reap', 'force_release', 'set_policy',
+                    'reset_policy', 'bump_epoch', 'acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
+                    'coordinator_unregister', 'reap_batch', 'get_scope', 'list_leases', 'force_release_one', 'policy_update', 'policy_get', 'policy_list']) name;
+select has_role(name, 'role ' || name) from unnest(array['leasehold_client', 'leasehold_reader', 'leasehold_coordinator', 'leasehold_admin']) name;
+select col_is_pk('leasehold', 'scope', array['namespace', 'key'], 'a scope is namespace and key');
+select has_column('leasehold', 'scope', name, 'scope.' || name)
+  from unnest(array['namespace', 'key', 'state', 'lease_key', 'token', 'owner', 'labels', 'duration', 'grace', 'acquired_at', 'heartbeats', 'heartbeat_at', 'deadline',
+                    'last_outcome', 'last_result', 'last_error', 'ended_at', 'ended_keys', 'reap_failures', 'incarnation', 'check_at', 'lapsed']) name;
+select has_column('leasehold', 'waiter', name, 'waiter.' || name)
+  from unnest(array['namespace', 'key', 'ticket', 'lease_key', 'coordinator', 'owner', 'duration', 'enqueued_at', 'wait_until', 'away_until']) name;
+select has_column('leasehold', 'coordinator', name, 'coordinator.' || name) from unnest(array['id', 'host', 'pid', 'version', 'started_at', 'seen_at']) name;
+select has_column('leasehold', 'policy', name, 'policy.' || name)
+  from unnest(array['namespace', 'min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'expiry', 'reaper', 'frozen', 'max_leases', 'max_waiters', 'max_reap_failures',
+                    'hook_timeout', 'free_retention', 'history', 'history_retention']) name;
+select has_column('leasehold', 'lease', name, 'lease.' || name)
+  from unnest(array['namespace', 'key', 'lease_key', 'token', 'owner', 'labels', 'duration', 'acquired_at', 'deadline', 'remaining', 'liveness']) name;
+select has_column('leasehold', 'queue', name, 'queue.' || name) from unnest(array['namespace', 'key', 'position', 'owner', 'waiting', 'away']) name;
+select is((select collname::text from pg_attribute a join pg_collation c on c.oid = a.attcollation where attrelid = 'leasehold.scope'::regclass and attname = name), 'C', name || ' compares by bytes')
+  from unnest(array['namespace', 'key']) name;
+select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signature::regprocedure), names, signature || ' has its parameter names')
+  from (values ('leasehold.acquire(text, text, interval, text, uuid, jsonb)', array['namespace', 'key', 'duration', 'owner', 'lease_key', 'labels']),
+               ('leasehold.heartbeat(text, text, uuid)', array['namespace', 'key', 'lease_key']),
+               ('leasehold.release_ok(text, text, uuid, jsonb)', array['namespace', 'key', 'lease_key', 'result']),
+               ('leasehold.release_fail(text, text, uuid, text)', array['namespace', 'key', 'lease_key', 'error']),
+               ('leasehold.guard(text, text, bigint)', array['namespace', 'key', 'token']),
+               ('leasehold.join_queue(text, text, uuid, interval)', array['namespace', 'key', 'lease_key', 'ttl']),
+               ('leasehold.leave_queue(text, text, uuid)', array['namespace', 'key', 'lease_key']),
+               ('leasehold.explain(text, text)', array['namespace', 'key']),
+               ('leasehold.reap(text[], boolean, integer)', array['namespaces', 'include_children', 'max']),
+               ('leasehold.force_release(text, text, text, bigint)', array['namespace', 'key', 'reason', 'token']),
+               ('leasehold.reset_policy(text, text)', array['namespace', 'column_name'])) as f (signature, names);
+
+-- every function that runs with its owner's rights pins its search_path
+select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace and p.prosecdef
+              and not exists (select 1 from unnest(p.proconfig) c where c like 'search_path=%')), null, 'security definer functions pin their search_path');
+select is((select array_agg(c.relname::text) from pg_class c where c.relnamespace = 'leasehold'::regnamespace and c.relkind in ('r', 'v', 'S') and obj_description(c.oid, 'pg_class') is null), null,
+          'every table, view and sequence is commented');
+select is((select array_agg(a.attrelid::regclass || '.' || a.attname) from pg_attribute a join pg_class c on c.oid = a.attrelid
+            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'waiter', 'coordinator', 'policy', 'lease', 'queue') and c.relkind in ('r', 'v')
+              and a.attnum > 0 and not a.attisdropped and col_description(c.oid, a.attnum) is null), null, 'every column that people read is commented');
+select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace and obj_description(p.oid, 'pg_proc') is null
+              and p.proname in ('acquire', 'heartbeat', 'release_ok', 'release_fail', 'guard', 'join_queue', 'leave_queue', 'explain', 'reap', 'force_release', 'set_policy', 'reset_policy', 'bump_epoch')),
+          null, 'every function of the API is commented');
+
+-- tokens
+select is((select count(*) from pg_sequence s join pg_class c on c.oid = s.seqrelid where c.relnamespace = 'leasehold'::regnamespace and s.seqcache <> 1), 0::bigint, 'no sequence hands out numbers in advance');
+select is((select count(*) from pg_attrdef d where d.adrelid = 'leasehold.scope'::regclass and pg_get_expr(d.adbin, d.adrelid) like '%nextval%'), 0::bigint, 'no token is a default of an INSERT');
+select is((select count(*) from pg_class where relnamespace = 'leasehold'::regnamespace and relpersistence = 'u' and relkind = 'r'), 1::bigint, 'there is one UNLOGGED marker');
+select is((select relpersistence::text from pg_class where oid = 'leasehold.waiter'::regclass), 'p', 'the queue survives a crash');
+select ok((select reloptions::text like '%vacuum_truncate=%' from pg_class where oid = 'leasehold.scope'::regclass), 'the hot table is never truncated by vacuum');
+select ok((select reloptions::text like '%fillfactor=%' from pg_class where oid = 'leasehold.scope'::regclass), 'and leaves room for HOT updates');
+select * from finish();

@@ -1,0 +1,53 @@
+-- A lease key names one acquisition: the scope remembers its last eight, and how they ended.
+select no_plan();
+select leasehold.reap();
+
+create function pg_temp.hold(p_number integer) returns boolean language sql as $$
+  select leasehold.release_ok('e', 'a', (leasehold.acquire('e', 'a', '30 s', lease_key => t.key(p_number))).lease_key)
+$$;
+create function pg_temp.again(p_number integer) returns text language sql as
+  $$ select t.error_of(format('select leasehold.acquire(%L, %L, %L, lease_key => %L)', 'e', 'a', '30 s', t.key(p_number))) $$;
+
+select is(pg_temp.hold(1), true, 'held and released');
+select is(pg_temp.again(1), 'LH006 lease_ended', 'a released lease key is refused');
+select is((select state from leasehold.scope where key = 'a'), 'free', 'and leaves nobody holding');
+select is(bool_and(pg_temp.hold(n)), true, 'eight more') from generate_series(2, 9) n;
+select is(array_agg(pg_temp.again(n)), array_fill('LH006 lease_ended'::text, array[8]), 'the last eight are refused')
+  from generate_series(2, 9) n;
+select is(pg_temp.again(1), '', 'the ninth from the end is forgotten');
+select is(leasehold.release_ok('e', 'a', t.key(1)), true, 'and so was granted again');
+
+-- however it ended, and also while somebody else holds the scope
+select leasehold.acquire('e', 'ways', '30 s', lease_key => t.key(11));
+select leasehold.release_ok('e', 'ways', t.key(11));
+select leasehold.acquire('e', 'ways', '30 s', lease_key => t.key(12));
+select leasehold.release_fail('e', 'ways', t.key(12), 'no');
+select leasehold.acquire('e', 'ways', '30 s', lease_key => t.key(13));
+select t.age('e', 'ways', '1 hour');
+select count(*) from leasehold.reap();
+select leasehold.acquire('e', 'ways', '30 s', lease_key => t.key(14));
+select count(*) from leasehold.force_release('e', 'ways', 'maintenance');
+select leasehold.acquire('e', 'ways', '30 s', lease_key => t.key(15));
+select t.age('e', 'ways', '1 hour');
+select leasehold.acquire('e', 'ways', '30 s', lease_key => t.key(16));
+select is(t.error_of(format('select leasehold.acquire(%L, %L, %L, lease_key => %L)', 'e', 'ways', '30 s', t.key(n))),
+          'LH006 lease_ended', how || ' lease key is refused')
+  from (values (11, 'a released'), (12, 'a failed'), (13, 'a reaped'), (14, 'a forced'), (15, 'a taken over')) as way (n, how);
+select is((select array_agg(end_reason order by n) from leasehold.heartbeat_batch(array_fill('e'::text, array[6]), array_fill('ways'::text, array[6]),
+             array[t.key(11), t.key(12), t.key(13), t.key(14), t.key(15), t.key(99)])),
+          array['released', 'failed', 'expired', 'forced', 'expired', 'unknown'], 'each is told how it ended');
+select is((select array_agg(outcome order by n) from leasehold.release_batch(null, array_fill('e'::text, array[5]), array_fill('ways'::text, array[5]),
+             array[t.key(11), t.key(12), t.key(13), t.key(14), t.key(15)], array_fill(false, array[5]), array_fill(null::text, array[5]))),
+          array_fill('lost'::text, array[5]), 'a repeated release is lost');
+select is((select array_agg(end_reason order by n) from leasehold.release_batch(null, array_fill('e'::text, array[2]), array_fill('ways'::text, array[2]),
+             array[t.key(11), t.key(14)], array_fill(false, array[2]), array_fill(null::text, array[2]))),
+          array['released', 'forced'], 'with how it ended');
+select is((select lease_key from leasehold.scope where key = 'ways'), t.key(16), 'nobody disturbed the holder');
+select is(t.message_of(format('select leasehold.acquire(%L, %L, %L, lease_key => %L)', 'e', 'ways', '30 s', t.key(11))) like 'lease\_ended%', true,
+          'the message begins with the condition');
+
+-- a queued acquire with an ended lease key is refused too
+select is((select outcome from leasehold.acquire_batch(null, null, array['e'], array['ways'], array[t.key(12)], array['o'], array['{}'],
+             array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])), 'ended', 'in a batch it is the outcome ended');
+select is((select count(*) from leasehold.waiter), 0::bigint, 'and nobody is queued under it');
+select * from finish();

@@ -1,0 +1,88 @@
+-- The four roles: who may call what, who sees what, and that nobody writes tables.
+select no_plan();
+select leasehold.reap();
+create role plain login;
+create role a_client login in role leasehold_client;
+create role a_reader login in role leasehold_reader;
+create role a_daemon login in role leasehold_coordinator;
+create role an_admin login in role leasehold_admin;
+grant select on all tables in schema pg_temp to public;
+select leasehold.acquire('p', 'a', '30 s', owner => 'w', lease_key => t.key(1));
+select leasehold.join_queue('p', 'a', t.key(2));
+
+create function pg_temp.denied(p_role text, p_sql text) returns boolean language plpgsql as $$
+begin
+  execute format('set local role %I', p_role);
+  execute p_sql;
+  reset role;
+  return false;
+exception when insufficient_privilege then
+  reset role;
+  return true;
+end $$;
+
+create temp table client_call (sql text);
+insert into client_call values
+  ($$select leasehold.acquire('p', 'b', '30 s')$$), ($$select leasehold.heartbeat('p', 'a', t.key(1))$$), ($$select leasehold.release_ok('p', 'z', t.key(1))$$),
+  ($$select leasehold.release_fail('p', 'z', t.key(1), 'no')$$), ($$select leasehold.join_queue('p', 'a', t.key(3))$$), ($$select leasehold.leave_queue('p', 'a', t.key(3))$$),
+  ($$select leasehold.explain('p', 'a')$$);
+create temp table admin_call (sql text);
+insert into admin_call values
+  ($$select leasehold.reap()$$), ($$select leasehold.force_release('p', 'zz', 'why')$$), ($$select leasehold.set_policy('p', grace => '1 s')$$),
+  ($$select leasehold.reset_policy('p')$$), ($$select leasehold.bump_epoch()$$);
+create temp table daemon_call (sql text);
+insert into daemon_call values
+  ($$select leasehold.coordinator_register('11111111-1111-4111-8111-111111111111', 'h', 1, '0.1.0')$$), ($$select leasehold.coordinator_tick('11111111-1111-4111-8111-111111111111', null)$$),
+  ($$select leasehold.acquire_batch('11111111-1111-4111-8111-111111111111', null, array['p'], array['c'], array[t.key(9)], array['o'], array['{}'], array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])$$),
+  ($$select leasehold.heartbeat_batch(array['p'], array['c'], array[t.key(9)])$$),
+  ($$select leasehold.leave_batch('11111111-1111-4111-8111-111111111111', array['p'], array['c'], array[t.key(9)], array[false])$$),
+  ($$select leasehold.release_batch('11111111-1111-4111-8111-111111111111', array['p'], array['c'], array[t.key(9)], array[false], array[null::text])$$),
+  ($$select leasehold.pass_on('11111111-1111-4111-8111-111111111111', 'p', 'c')$$), ($$select leasehold.reap_batch('11111111-1111-4111-8111-111111111111', null, null, true, 10, true)$$),
+  ($$select leasehold.get_scope('p', 'a')$$), ($$select leasehold.list_leases('', true, 10, null, null, null)$$), ($$select leasehold.force_release_one('p', 'zz', 'why', 0)$$),
+  ($$select leasehold.policy_get('p')$$), ($$select leasehold.policy_list(10, null)$$), ($$select leasehold.policy_update('p', array['grace'], array['1000000'])$$),
+  ($$select leasehold.coordinator_unregister('11111111-1111-4111-8111-111111111111')$$);
+create temp table reader_view (name text);
+insert into reader_view values ('lease'), ('queue'), ('effective_policy'), ('coordinator'), ('policy');
+
+select is(pg_temp.denied('a_client', sql), false, 'a client may: ' || sql) from client_call;
+select token from leasehold.acquire('p', 'mine', '30 s') \gset
+select is(pg_temp.denied('a_client', format('select leasehold.guard(%L, %L, %s)', 'p', 'mine', :token)), false, 'a client may guard');
+select is(pg_temp.denied('plain', sql), true, 'a stranger may not: ' || sql) from client_call;
+select is(pg_temp.denied('plain', $$select leasehold.guard('p', 'a', 1)$$), true, 'a stranger may not guard');
+select is(pg_temp.denied('a_client', sql), true, 'a client may not: ' || sql) from admin_call union all select is(pg_temp.denied('a_client', sql), true, 'a client may not: ' || sql) from daemon_call;
+select is(pg_temp.denied('a_reader', sql), true, 'a reader may not: ' || sql) from admin_call union all select is(pg_temp.denied('a_reader', sql), true, 'a reader may not: ' || sql) from daemon_call;
+select is(pg_temp.denied('a_reader', sql), true, 'a reader may not: ' || sql) from client_call where sql !~ 'explain';
+select is(pg_temp.denied('a_reader', 'select * from leasehold.' || name), false, 'a reader sees ' || name) from reader_view;
+select is(pg_temp.denied('plain', 'select * from leasehold.' || name), true, 'a stranger does not see ' || name) from reader_view;
+select is(pg_temp.denied('a_daemon', sql), false, 'a daemon may: ' || sql) from daemon_call;
+select is(pg_temp.denied('an_admin', sql), false, 'an administrator may: ' || sql) from client_call union all select is(pg_temp.denied('an_admin', sql), false, 'an administrator may: ' || sql) from admin_call;
+select is(pg_temp.denied('an_admin', 'select * from leasehold.' || name), false, 'an administrator sees ' || name) from reader_view;
+
+-- lease keys are credentials
+set role a_reader;
+select count(*) filter (where lease_key is not null) as shown from leasehold.lease \gset
+reset role;
+select is(:shown, 0, 'a reader sees no lease key');
+select is(pg_temp.denied('a_reader', 'select lease_key from leasehold.scope'), true, 'not in the table either');
+select is(pg_temp.denied('a_reader', 'select lease_key from leasehold.waiter'), true, 'nor in the queue');
+select is(pg_temp.denied('a_client', 'select lease_key from leasehold.scope'), true, 'nor does a client');
+select hasnt_column('leasehold', 'queue', 'lease_key', 'the view queue has none');
+set role an_admin;
+select count(*) filter (where lease_key is not null) as shown from leasehold.lease where namespace = 'p' and key = 'a' \gset
+reset role;
+select is(:shown, 1, 'an administrator sees them');
+set role a_client;
+select count(*) as granted from leasehold.acquire('p', 'own', '30 s') where lease_key is not null \gset
+reset role;
+select is(:granted, 1, 'a client is told its own');
+
+-- nobody writes tables
+select is(has_table_privilege(role, c.oid, privilege), false, format('%s may not %s %s', role, lower(privilege), c.relname))
+  from pg_class c, unnest(array['a_client', 'a_reader', 'a_daemon', 'an_admin', 'plain']) role, unnest(array['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']) privilege
+ where c.relnamespace = 'leasehold'::regnamespace and c.relkind in ('r', 'v', 'p')
+ order by c.relname, role, privilege;
+select is((select count(*) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace and has_function_privilege('plain', p.oid, 'execute')), 0::bigint,
+          'no function is for everybody');
+select is(has_schema_privilege('plain', 'leasehold', 'create'), false, 'nobody creates in the schema');
+select is(has_schema_privilege('a_client', 'leasehold', 'create'), false, 'not even clients');
+select * from finish();
