@@ -1,0 +1,108 @@
+#include "rpc/address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#define HOST_MAX_BYTES 256
+#define UNIX_PREFIX "unix:"
+
+static enum lh_status parse_unix(const char *path, struct rpc_address *address, struct lh_error *error)
+{
+    struct sockaddr_un *to = (struct sockaddr_un *)(void *)&address->storage;
+    size_t size = strlen(path);
+
+    if (size == 0 || size >= sizeof(to->sun_path))
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "a unix socket's path has 1 to %zu bytes: %s",
+                            sizeof(to->sun_path) - 1, path);
+    to->sun_family = AF_UNIX;
+    memcpy(to->sun_path, path, size + 1);
+    address->size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size + 1);
+    return LH_OK;
+}
+
+/* "host:port" or "[host]:port" into its two halves. */
+static bool split(const char *text, char host[HOST_MAX_BYTES], const char **port)
+{
+    const char *colon = strrchr(text, ':');
+    const char *begin = text, *end = colon;
+
+    if (colon == NULL || colon[1] == '\0' || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+        strlen(colon + 1) > 5 || atoi(colon + 1) > 65535)
+        return false;
+    if (*text == '[') {
+        begin = text + 1;
+        end = colon - 1;
+        if (end <= begin || *end != ']')
+            return false;
+    }
+    if (end <= begin || end - begin >= HOST_MAX_BYTES || (*text != '[' && memchr(begin, ':', (size_t)(end - begin))))
+        return false;
+    memcpy(host, begin, (size_t)(end - begin));
+    host[end - begin] = '\0';
+    *port = colon + 1;
+    return true;
+}
+
+static size_t look_up(const char *text, int flags, struct rpc_address *addresses, size_t room, struct lh_error *error)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char host[HOST_MAX_BYTES];
+    const char *port;
+    size_t count = 0;
+    int failure;
+
+    if (strncmp(text, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0) {
+        memset(&addresses[0], 0, sizeof(addresses[0]));
+        return parse_unix(text + strlen(UNIX_PREFIX), &addresses[0], error) == LH_OK ? 1 : 0;
+    }
+    if (!split(text, host, &port)) {
+        lh_error_set(error, LH_INVALID_ARGUMENT, "an address is HOST:PORT, [IPv6]:PORT or unix:/path, not %s", text);
+        return 0;
+    }
+    failure = getaddrinfo(host, port, &hints, &found);
+    if (failure != 0) {
+        lh_error_set(error, LH_INVALID_ARGUMENT, "no such address %s: %s", text, gai_strerror(failure));
+        return 0;
+    }
+    for (struct addrinfo *each = found; each != NULL && count < room; each = each->ai_next, count++) {
+        memset(&addresses[count], 0, sizeof(addresses[count]));
+        memcpy(&addresses[count].storage, each->ai_addr, each->ai_addrlen);
+        addresses[count].size = each->ai_addrlen;
+    }
+    freeaddrinfo(found);
+    return count;
+}
+
+enum lh_status rpc_address_parse(const char *text, struct rpc_address *address, struct lh_error *error)
+{
+    return look_up(text, AI_NUMERICHOST | AI_PASSIVE, address, 1, error) == 1 ? LH_OK : LH_INVALID_ARGUMENT;
+}
+
+size_t rpc_address_resolve(const char *text, struct rpc_address *addresses, size_t room, struct lh_error *error)
+{
+    return look_up(text, AI_ADDRCONFIG, addresses, room, error);
+}
+
+void rpc_address_format(const struct rpc_address *address, char text[RPC_ADDRESS_TEXT_BYTES])
+{
+    const void *storage = &address->storage;
+    char host[INET6_ADDRSTRLEN] = "?";
+
+    if (address->storage.ss_family == AF_INET) {
+        const struct sockaddr_in *in = storage;
+        inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+        snprintf(text, RPC_ADDRESS_TEXT_BYTES, "%s:%u", host, ntohs(in->sin_port));
+    } else if (address->storage.ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = storage;
+        inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
+        snprintf(text, RPC_ADDRESS_TEXT_BYTES, "[%s]:%u", host, ntohs(in6->sin6_port));
+    } else {
+        snprintf(text, RPC_ADDRESS_TEXT_BYTES, "unix:");
+    }
+}

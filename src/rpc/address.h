@@ -1,0 +1,27 @@
+/* Addresses as people write them: "127.0.0.1:7420", "[::1]:7420", "unix:/path". */
+#ifndef LH_RPC_ADDRESS_H
+#define LH_RPC_ADDRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "base/status.h"
+
+struct rpc_address {
+    struct sockaddr_storage storage;
+    socklen_t size;
+};
+
+#define RPC_ADDRESS_TEXT_BYTES 64
+
+/* One numeric address or unix path. */
+enum lh_status rpc_address_parse(const char *text, struct rpc_address *address, struct lh_error *error);
+
+/* The same, or a host name, which getaddrinfo looks up and blocks for. Returns how many were found, 0: `error` says. */
+size_t rpc_address_resolve(const char *text, struct rpc_address *addresses, size_t room, struct lh_error *error);
+
+/* For people; a unix peer has no name: "unix:". */
+void rpc_address_format(const struct rpc_address *address, char text[RPC_ADDRESS_TEXT_BYTES]);
+
+#endif

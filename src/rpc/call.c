@@ -1,0 +1,334 @@
+/*
+ * What a handler does with a call, and how a call ends. Output waits in the outbox until nghttp2 asks for it; when it
+ * has taken everything of a finished call it gets the trailers, inside of that same callback, as nghttp2 wants it. A
+ * call that ends before it sent anything is one HEADERS frame (Trailers-Only).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "rpc/server_internal.h"
+
+/* Python's gRPC refuses trailers over 8 KiB; with each field's 32 bytes we stay below 6. */
+#define TRAILERS_MAX_BYTES (6 * 1024)
+#define TRAILERS_FIXED_BYTES 256 /* the other fields and what each costs on top */
+#define FREE_CALLS_MAX 1024
+#define STATUS_FIELDS_MAX 6
+
+static nghttp2_nv status_field(int code)
+{
+    static const char *const texts[] = {"0", "1",  "2",  "3",  "4",  "5",  "6",  "7", "8",
+                                        "9", "10", "11", "12", "13", "14", "15", "16"};
+    return rpc_header_static("grpc-status", texts[code]);
+}
+
+static void on_deadline(void *arg);
+
+struct lh_rpc_call *call_create(struct server_connection *connection, int32_t stream_id)
+{
+    struct lh_rpc_server *server = connection->server;
+    struct lh_rpc_call *call = server->free_calls;
+
+    if (call != NULL) {
+        server->free_calls = call->data;
+        server->free_call_count--;
+    } else {
+        call = lh_alloc(sizeof(*call));
+    }
+    memset(call, 0, sizeof(*call));
+    call->connection = connection;
+    call->stream_id = stream_id;
+    call->arrived_us = lh_clock_us();
+    call->deadline_us = LH_RPC_FOREVER;
+    lh_timer_init(&call->deadline, server->loop, on_deadline, call);
+    lh_list_append(&connection->calls, &call->in_connection);
+    connection->call_count++;
+    server->stats.calls++;
+    server->stats.calls_total++;
+    return call;
+}
+
+void call_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    if (call->is_over)
+        return;
+    call->is_over = true;
+    call->connection->server->stats.calls_ended[reason]++;
+    if (call->is_told && call->method->on_end != NULL)
+        call->method->on_end(call, reason);
+}
+
+void call_free(struct lh_rpc_call *call)
+{
+    struct server_connection *connection = call->connection;
+    struct lh_rpc_server *server = connection->server;
+
+    call_drop_input(call);
+    rpc_outbox_finish(&call->outbox, &server->pool);
+    rpc_pool_give(&server->pool, &call->metadata);
+    free(call->status);
+    lh_timer_finish(&call->deadline);
+    lh_list_remove(&call->in_connection);
+    connection->call_count--;
+    server->stats.calls--;
+    if (server->free_call_count == FREE_CALLS_MAX) {
+        free(call);
+        return;
+    }
+    call->data = server->free_calls;
+    server->free_calls = call;
+    server->free_call_count++;
+}
+
+static size_t add_status_fields(const struct lh_rpc_call *call, nghttp2_nv *fields, size_t count)
+{
+    const struct call_status *status = call->status;
+
+    fields[count++] = status_field(call->code);
+    if (status != NULL && status->message_size > 0)
+        fields[count++] = rpc_header("grpc-message", status->text, status->message_size);
+    if (status != NULL && status->details_size > 0)
+        fields[count++] =
+            rpc_header("grpc-status-details-bin", status->text + status->message_size, status->details_size);
+    if (call->names_encodings)
+        fields[count++] = rpc_header_static("grpc-accept-encoding", "identity");
+    return count;
+}
+
+static size_t add_response_fields(nghttp2_nv *fields)
+{
+    fields[0] = rpc_header_static(":status", "200");
+    fields[1] = rpc_header_static("content-type", "application/grpc");
+    return 2;
+}
+
+static void tell_writable(struct lh_rpc_call *call)
+{
+    const struct lh_rpc_server *server = call->connection->server;
+
+    if (!call->was_over_mark || rpc_outbox_unsent(&call->outbox) >= server->options.stream_mark_bytes / 2)
+        return;
+    call->was_over_mark = false;
+    if (!call->is_over && call->state == CALL_OPEN && call->method->on_writable != NULL)
+        call->method->on_writable(call);
+}
+
+/* nghttp2 asks for the next bytes of a response. */
+static ssize_t on_read_output(nghttp2_session *session, int32_t stream_id, uint8_t *to, size_t room, uint32_t *flags,
+                              nghttp2_data_source *source, void *user_data)
+{
+    struct lh_rpc_call *call = source->ptr;
+    size_t taken = rpc_outbox_take(&call->outbox, &call->connection->server->pool, to, room);
+
+    tell_writable(call);
+    if (rpc_outbox_unsent(&call->outbox) > 0)
+        return (ssize_t)taken;
+    if (call->state == CALL_FINISHING) {
+        nghttp2_nv fields[STATUS_FIELDS_MAX];
+        *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        if (nghttp2_submit_trailer(session, stream_id, fields, add_status_fields(call, fields, 0)) != 0)
+            return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+        return (ssize_t)taken;
+    }
+    if (taken > 0)
+        return (ssize_t)taken;
+    call->is_deferred = true;
+    return NGHTTP2_ERR_DEFERRED;
+}
+
+static void wake_output(struct lh_rpc_call *call)
+{
+    struct rpc_connection *io = &call->connection->io;
+
+    if (!call->has_response) {
+        nghttp2_nv fields[STATUS_FIELDS_MAX];
+        nghttp2_data_provider output = {.source = {.ptr = call}, .read_callback = on_read_output};
+        call->has_response = true;
+        nghttp2_submit_response(io->session, call->stream_id, fields, add_response_fields(fields), &output);
+    } else if (call->is_deferred) {
+        call->is_deferred = false;
+        nghttp2_session_resume_data(io->session, call->stream_id);
+    }
+    rpc_connection_touch(io);
+}
+
+enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    const struct lh_rpc_server *server = call->connection->server;
+    size_t unsent = rpc_outbox_unsent(&call->outbox);
+
+    if (call->is_over || call->state != CALL_OPEN)
+        return LH_CANCELED;
+    if (unsent > server->options.max_stream_bytes || size > UINT32_MAX)
+        return LH_OVERLOADED;
+    rpc_outbox_put(&call->outbox, &call->connection->server->pool, data, size);
+    if (unsent + size > server->options.stream_mark_bytes)
+        call->was_over_mark = true;
+    wake_output(call);
+    return LH_OK;
+}
+
+/* Words for the trailers within their bound: without details rather than cut ones, then as much of the message as fits.
+ */
+static struct call_status *encode_status(const char *message, const void *details, size_t details_size)
+{
+    size_t room = TRAILERS_MAX_BYTES - TRAILERS_FIXED_BYTES;
+    size_t size = message == NULL ? 0 : strlen(message);
+    struct lh_buffer text = {0};
+    struct call_status *status;
+    size_t message_size;
+
+    if (size == 0 && details_size == 0)
+        return NULL;
+    if (size > room)
+        size = lh_utf8_cut(message, size, room);
+    lh_grpc_percent_encode(&text, message, size);
+    while (text.size > room) {
+        size = lh_utf8_cut(message, size, size - (text.size - room + 2) / 3);
+        text.size = 0;
+        lh_grpc_percent_encode(&text, message, size);
+    }
+    message_size = text.size;
+    if ((details_size + 2) / 3 * 4 <= room - message_size)
+        lh_base64_encode(&text, details, details_size);
+    status = lh_alloc(sizeof(*status) + text.size);
+    status->message_size = message_size;
+    status->details_size = text.size - message_size;
+    memcpy(status->text, text.data, text.size);
+    lh_buffer_finish(&text);
+    return status;
+}
+
+static void finish(struct lh_rpc_call *call, enum lh_grpc_code code, const char *message, const void *details,
+                   size_t details_size)
+{
+    struct rpc_connection *io = &call->connection->io;
+
+    call->code = (uint8_t)(code > LH_GRPC_UNAUTHENTICATED ? LH_GRPC_UNKNOWN : code);
+    call->status = encode_status(message, details, details_size);
+    call->state = CALL_FINISHING;
+    if (!call->has_response) {
+        nghttp2_nv fields[STATUS_FIELDS_MAX];
+        size_t count = add_response_fields(fields);
+        call->has_response = true;
+        nghttp2_submit_response(io->session, call->stream_id, fields, add_status_fields(call, fields, count), NULL);
+        rpc_connection_touch(io);
+        return;
+    }
+    wake_output(call);
+}
+
+void lh_rpc_call_finish(struct lh_rpc_call *call, enum lh_grpc_code code, const char *message, const void *details,
+                        size_t details_size)
+{
+    if (!call->is_over && call->state == CALL_OPEN)
+        finish(call, code, message, details, details_size);
+}
+
+void lh_rpc_call_reply(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    enum lh_status status = lh_rpc_call_send(call, data, size);
+    if (status == LH_OK)
+        lh_rpc_call_finish(call, LH_GRPC_OK, NULL, NULL, 0);
+    else if (status == LH_OVERLOADED)
+        lh_rpc_call_finish(call, LH_GRPC_RESOURCE_EXHAUSTED, "the reply is too large", NULL, 0);
+}
+
+void call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_code code, const char *message)
+{
+    const struct lh_rpc_server *server = call->connection->server;
+    struct lh_buffer details = {0};
+
+    if (call->state == CALL_FINISHING)
+        return;
+    if (server->options.encode_error != NULL)
+        server->options.encode_error(server->arg, status, message, &details);
+    call_drop_input(call);
+    finish(call, code, message, details.data, details.size);
+    lh_buffer_finish(&details);
+    call_end(call, LH_RPC_END_REFUSED);
+}
+
+void call_refuse_http(struct lh_rpc_call *call, const char *http_status)
+{
+    struct rpc_connection *io = &call->connection->io;
+    nghttp2_nv field = rpc_header_static(":status", http_status);
+
+    call->state = CALL_FINISHING;
+    call->has_response = true;
+    nghttp2_submit_response(io->session, call->stream_id, &field, 1, NULL);
+    rpc_connection_touch(io);
+    call_end(call, LH_RPC_END_REFUSED);
+}
+
+/* The client does not wait any longer, and neither do we for it to read what was sent. */
+static void on_deadline(void *arg)
+{
+    struct lh_rpc_call *call = arg;
+    struct rpc_connection *io = &call->connection->io;
+
+    if (call->state == CALL_FINISHING) {
+        nghttp2_submit_rst_stream(io->session, NGHTTP2_FLAG_NONE, call->stream_id, NGHTTP2_CANCEL);
+        rpc_connection_touch(io);
+    } else {
+        rpc_outbox_finish(&call->outbox, &call->connection->server->pool);
+        call_drop_input(call);
+        finish(call, LH_GRPC_DEADLINE_EXCEEDED, "the deadline of the call has passed", NULL, 0);
+    }
+    call_end(call, LH_RPC_END_DEADLINE);
+}
+
+void *lh_rpc_call_arg(const struct lh_rpc_call *call)
+{
+    return call->connection->server->arg;
+}
+
+const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call)
+{
+    return call->method;
+}
+
+void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data)
+{
+    call->data = data;
+}
+
+void *lh_rpc_call_data(const struct lh_rpc_call *call)
+{
+    return call->data;
+}
+
+const char *lh_rpc_call_peer(const struct lh_rpc_call *call)
+{
+    return call->connection->peer;
+}
+
+int64_t lh_rpc_call_arrived_us(const struct lh_rpc_call *call)
+{
+    return call->arrived_us;
+}
+
+int64_t lh_rpc_call_deadline_us(const struct lh_rpc_call *call)
+{
+    return call->deadline_us;
+}
+
+const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name)
+{
+    const char *at = (const char *)call->metadata.data;
+    const char *end = at + call->metadata.size;
+
+    while (at < end) {
+        const char *value = at + strlen(at) + 1;
+        if (strcmp(at, name) == 0)
+            return value;
+        at = value + strlen(value) + 1;
+    }
+    return NULL;
+}
+
+size_t lh_rpc_call_unsent(const struct lh_rpc_call *call)
+{
+    return rpc_outbox_unsent(&call->outbox);
+}

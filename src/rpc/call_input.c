@@ -1,0 +1,329 @@
+/*
+ * What a client sends: headers, then messages cut into DATA frames anywhere, then the end of its half. Every byte is
+ * given back to flow control as soon as it is looked at; what a paused call has not looked at stays in its window, so
+ * the client stops by itself.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "rpc/server_internal.h"
+
+#define UNKNOWN_PATH_MAX_BYTES 128
+
+static bool is_name(const char *name, size_t size, const char *wanted)
+{
+    return size == strlen(wanted) && memcmp(name, wanted, size) == 0;
+}
+
+static bool is_grpc_content(const char *value, size_t size)
+{
+    static const char wanted[] = "application/grpc";
+    size_t length = sizeof(wanted) - 1;
+    if (size < length || memcmp(value, wanted, length) != 0)
+        return false;
+    return size == length || value[length] == '+' || value[length] == ';';
+}
+
+static const struct lh_rpc_method *find_method(const struct lh_rpc_server *server, const char *path, size_t size)
+{
+    for (size_t i = 0; i < server->method_count; i++)
+        if (server->path_sizes[i] == size && memcmp(server->methods[i].path, path, size) == 0)
+            return &server->methods[i];
+    return NULL;
+}
+
+static void keep_metadata(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value,
+                          size_t value_size)
+{
+    rpc_pool_take(&call->connection->server->pool, &call->metadata);
+    lh_buffer_append(&call->metadata, name, name_size);
+    lh_buffer_append(&call->metadata, "", 1);
+    lh_buffer_append(&call->metadata, value, value_size);
+    lh_buffer_append(&call->metadata, "", 1);
+}
+
+static void read_timeout(struct lh_rpc_call *call, const char *value, size_t size)
+{
+    int64_t timeout_us;
+    if (lh_grpc_timeout_parse(value, size, &timeout_us))
+        call->deadline_us = call->arrived_us + timeout_us;
+    else
+        call->has_bad_timeout = true;
+}
+
+/* Of no use to a handler, and in every call. */
+static bool is_transport_header(const char *name, size_t size)
+{
+    return is_name(name, size, "te") || is_name(name, size, "user-agent") || is_name(name, size, "accept-encoding") ||
+           (size > 5 && memcmp(name, "grpc-", 5) == 0);
+}
+
+void call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value, size_t value_size)
+{
+    const struct lh_rpc_server *server = call->connection->server;
+
+    /* nghttp2 does not enforce SETTINGS_MAX_HEADER_LIST_SIZE; the 32 are RFC 9113, section 6.5.2. */
+    call->header_bytes += name_size + value_size + 32;
+    if (call->header_bytes > server->options.max_header_bytes || call->state != CALL_HEADERS)
+        return;
+    if (is_name(name, name_size, ":path")) {
+        call->method = find_method(server, value, value_size);
+        if (call->method == NULL)
+            keep_metadata(call, name, name_size, value, value_size);
+    } else if (is_name(name, name_size, ":method")) {
+        call->is_post = is_name(value, value_size, "POST");
+    } else if (is_name(name, name_size, "content-type")) {
+        call->is_grpc = is_grpc_content(value, value_size);
+    } else if (is_name(name, name_size, "grpc-timeout")) {
+        read_timeout(call, value, value_size);
+    } else if (name[0] != ':' && !is_transport_header(name, name_size)) {
+        keep_metadata(call, name, name_size, value, value_size);
+    }
+}
+
+static void refuse_unknown(struct lh_rpc_call *call)
+{
+    const char *path = lh_rpc_call_metadata(call, ":path");
+    char message[UNKNOWN_PATH_MAX_BYTES + 64];
+
+    snprintf(message, sizeof(message), "there is no method %.*s", UNKNOWN_PATH_MAX_BYTES, path == NULL ? "" : path);
+    call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, message);
+}
+
+void call_on_headers(struct lh_rpc_call *call)
+{
+    const struct lh_rpc_server *server = call->connection->server;
+
+    if (call->state != CALL_HEADERS)
+        return;
+    call->state = CALL_OPEN;
+    if (call->header_bytes > server->options.max_header_bytes) {
+        call_refuse(call, LH_MESSAGE_TOO_LARGE, LH_GRPC_RESOURCE_EXHAUSTED, "the headers of the call are too large");
+    } else if (!call->is_post) {
+        call_refuse_http(call, "405");
+    } else if (!call->is_grpc) {
+        call_refuse_http(call, "415");
+    } else if (call->method == NULL) {
+        refuse_unknown(call);
+    } else if (call->has_bad_timeout) {
+        call_refuse(call, LH_INVALID_ARGUMENT, LH_GRPC_INVALID_ARGUMENT,
+                    "grpc-timeout is not 1 to 8 digits and a unit");
+    } else {
+        if (call->deadline_us != LH_RPC_FOREVER)
+            lh_timer_arm_at_us(&call->deadline, call->deadline_us);
+        if (call->method->on_start != NULL) {
+            call->is_told = true;
+            call->method->on_start(call);
+        }
+    }
+}
+
+static bool takes_input(const struct lh_rpc_call *call)
+{
+    return call->state == CALL_OPEN && !call->is_over;
+}
+
+/* Keep the books of bytes that wait for the rest of their message, and say whether there are too many. */
+static bool count_buffered(struct lh_rpc_call *call)
+{
+    struct server_connection *connection = call->connection;
+    struct lh_rpc_server *server = connection->server;
+    size_t now = call->inbox.partial.capacity + call->held.capacity;
+
+    server->stats.buffered_bytes += now - call->buffered;
+    connection->buffered += now - call->buffered;
+    call->buffered = now;
+    return server->stats.buffered_bytes > server->options.max_buffered_bytes ||
+           connection->buffered > server->options.max_buffered_bytes / 4;
+}
+
+void call_drop_input(struct lh_rpc_call *call)
+{
+    struct rpc_pool *pool = &call->connection->server->pool;
+
+    rpc_inbox_finish(&call->inbox, pool);
+    rpc_pool_give(pool, &call->held);
+    lh_list_remove(&call->in_queue);
+    call->borrowed = NULL;
+    count_buffered(call);
+}
+
+/* A unary call's message waits for the end of the client's half, in the input if it lasts until then. */
+static void hold_message(struct lh_rpc_call *call, const unsigned char *message, size_t size)
+{
+    if (call->has_message) {
+        call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, "a second message in a unary call");
+        return;
+    }
+    call->has_message = true;
+    if (call->inbox.is_handed_over) {
+        call->held = call->inbox.partial;
+        memset(&call->inbox.partial, 0, sizeof(call->inbox.partial));
+        call->inbox.is_handed_over = false;
+        return;
+    }
+    call->borrowed = message;
+    call->borrowed_size = size;
+    lh_list_append(&call->connection->borrowing, &call->in_queue);
+}
+
+void call_keep_borrowed(struct lh_rpc_call *call)
+{
+    lh_list_remove(&call->in_queue);
+    rpc_pool_take(&call->connection->server->pool, &call->held);
+    lh_buffer_append(&call->held, call->borrowed, call->borrowed_size);
+    call->borrowed = NULL;
+    if (count_buffered(call))
+        call_refuse(call, LH_OVERLOADED, LH_GRPC_RESOURCE_EXHAUSTED, "too many requests wait for the rest of them");
+}
+
+static void hand_over(struct lh_rpc_call *call, const void *message, size_t size)
+{
+    call->is_told = true;
+    if (call->method->on_message != NULL)
+        call->method->on_message(call, message, size);
+}
+
+static void refuse_message(struct lh_rpc_call *call, enum rpc_inbox_result why)
+{
+    char message[96];
+
+    if (why == RPC_INBOX_COMPRESSED) {
+        call->names_encodings = true;
+        call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, "compressed messages are not supported");
+        return;
+    }
+    snprintf(message, sizeof(message), "the message has %u bytes, the limit is %zu", call->inbox.message_bytes,
+             call->connection->server->options.max_message_bytes);
+    call_refuse(call, LH_MESSAGE_TOO_LARGE, LH_GRPC_RESOURCE_EXHAUSTED, message);
+}
+
+/* Look at the bytes until they are used up, or the call does not want more. Returns how many it looked at. */
+static size_t take_input(struct lh_rpc_call *call, const unsigned char *data, size_t size)
+{
+    struct lh_rpc_server *server = call->connection->server;
+    size_t left = size;
+
+    while (takes_input(call) && !call->is_paused) {
+        const unsigned char *message;
+        size_t message_size;
+        enum rpc_inbox_result result = rpc_inbox_next(&call->inbox, &server->pool, server->options.max_message_bytes,
+                                                      &data, &left, &message, &message_size);
+        if (result == RPC_INBOX_MORE)
+            break;
+        if (result != RPC_INBOX_MESSAGE)
+            refuse_message(call, result);
+        else if (call->method->kind == LH_RPC_BIDI)
+            hand_over(call, message, message_size);
+        else
+            hold_message(call, message, message_size);
+    }
+    if (!takes_input(call))
+        return size;
+    if (count_buffered(call))
+        call_refuse(call, LH_OVERLOADED, LH_GRPC_RESOURCE_EXHAUSTED, "too many requests wait for the rest of them");
+    return size - left;
+}
+
+void call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t size)
+{
+    nghttp2_session *session = call->connection->io.session;
+    size_t looked_at = 0;
+
+    /* The connection's window is never held back: one paused call must not stop the others. */
+    nghttp2_session_consume_connection(session, size);
+    if (call->held.size == 0 || call->method == NULL || call->method->kind != LH_RPC_BIDI)
+        looked_at = take_input(call, data, size);
+    if (looked_at > 0)
+        nghttp2_session_consume_stream(session, call->stream_id, looked_at);
+    if (looked_at < size) {
+        rpc_pool_take(&call->connection->server->pool, &call->held);
+        lh_buffer_append(&call->held, data + looked_at, size - looked_at);
+        if (count_buffered(call))
+            call_refuse(call, LH_OVERLOADED, LH_GRPC_RESOURCE_EXHAUSTED, "too many requests wait for the rest of them");
+    }
+}
+
+static void end_unary(struct lh_rpc_call *call)
+{
+    if (!call->has_message) {
+        if (rpc_inbox_is_between(&call->inbox))
+            call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, "a unary call without a message");
+        else
+            call_refuse(call, LH_INVALID_ARGUMENT, LH_GRPC_INVALID_ARGUMENT, "the call ends inside of a message");
+        return;
+    }
+    if (call->borrowed != NULL)
+        hand_over(call, call->borrowed, call->borrowed_size);
+    else
+        hand_over(call, call->held.data, call->held.size);
+    call_drop_input(call);
+}
+
+static void end_stream(struct lh_rpc_call *call)
+{
+    if (!rpc_inbox_is_between(&call->inbox)) {
+        call_refuse(call, LH_INVALID_ARGUMENT, LH_GRPC_INVALID_ARGUMENT, "the call ends inside of a message");
+        return;
+    }
+    call_drop_input(call);
+    call->is_told = true;
+    if (call->method->on_half_close != NULL)
+        call->method->on_half_close(call);
+}
+
+void call_on_half_close(struct lh_rpc_call *call)
+{
+    if (call->has_half_close)
+        return;
+    call->has_half_close = true;
+    if (!takes_input(call))
+        return;
+    if (call->method->kind != LH_RPC_BIDI)
+        end_unary(call);
+    else if (!call->is_paused && call->held.size == 0)
+        end_stream(call);
+}
+
+void lh_rpc_call_pause(struct lh_rpc_call *call)
+{
+    call->is_paused = call->method->kind == LH_RPC_BIDI;
+}
+
+void lh_rpc_call_resume(struct lh_rpc_call *call)
+{
+    struct server_connection *connection = call->connection;
+
+    if (!call->is_paused || call->is_over)
+        return;
+    call->is_paused = false;
+    if (!lh_link_is_linked(&call->in_queue))
+        lh_list_append(&connection->resuming, &call->in_queue);
+    lh_defer(connection->server->loop, &connection->resume);
+}
+
+/* At the end of the turn, so that a handler is never called from inside of its own resume. */
+void call_on_resume(struct lh_rpc_call *call)
+{
+    struct rpc_connection *io = &call->connection->io;
+    struct rpc_pool *pool = &call->connection->server->pool;
+    struct lh_buffer held = call->held;
+    size_t looked_at;
+
+    if (call->is_paused || !takes_input(call))
+        return;
+    memset(&call->held, 0, sizeof(call->held));
+    looked_at = take_input(call, held.data, held.size);
+    if (looked_at > 0)
+        nghttp2_session_consume_stream(io->session, call->stream_id, looked_at);
+    if (looked_at < held.size) {
+        rpc_pool_take(pool, &call->held);
+        lh_buffer_append(&call->held, held.data + looked_at, held.size - looked_at);
+    }
+    rpc_pool_give(pool, &held);
+    count_buffered(call);
+    if (takes_input(call) && !call->is_paused && call->held.size == 0 && call->has_half_close)
+        end_stream(call);
+    rpc_connection_touch(io);
+}

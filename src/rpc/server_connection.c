@@ -1,0 +1,263 @@
+/*
+ * A connection of the server: nghttp2's callbacks find the call of a stream and pass on what came; the timer sends away
+ * who never speaks, who is idle, and who does not take what it asked for.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rpc/server_internal.h"
+
+/* As much of one stream may be on its way; a larger message needs a round trip for each such part. */
+#define STREAM_WINDOW_BYTES (256 * 1024)
+#define CONNECTION_WINDOW_BYTES (1024 * 1024)
+
+/* How long the peer may take to close after we did. */
+#define ENDING_LIMIT_US (2 * LH_US_PER_S)
+
+static struct lh_rpc_call *call_of(nghttp2_session *session, int32_t stream_id)
+{
+    return nghttp2_session_get_stream_user_data(session, stream_id);
+}
+
+static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+        nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call_create(arg, frame->hd.stream_id));
+    return 0;
+}
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_size,
+                     const uint8_t *value, size_t value_size, uint8_t flags, void *arg)
+{
+    struct lh_rpc_call *call = call_of(session, frame->hd.stream_id);
+    if (call != NULL)
+        call_on_header(call, (const char *)name, name_size, (const char *)value, value_size);
+    return 0;
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    struct server_connection *connection = arg;
+    struct lh_rpc_call *call;
+
+    if (frame->hd.type == NGHTTP2_SETTINGS)
+        connection->has_preface = true;
+    if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
+        return 0;
+    call = call_of(session, frame->hd.stream_id);
+    if (call == NULL)
+        return 0;
+    if (frame->hd.type == NGHTTP2_HEADERS)
+        call_on_headers(call);
+    if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+        call_on_half_close(call);
+    return 0;
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, const uint8_t *data, size_t size,
+                   void *arg)
+{
+    struct lh_rpc_call *call = call_of(session, stream_id);
+    if (call != NULL)
+        call_on_data(call, data, size);
+    else
+        nghttp2_session_consume(session, stream_id, size);
+    return 0;
+}
+
+/* Answered while the client still sends: it may stop (RFC 9113, section 8.1). */
+static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    struct lh_rpc_call *call;
+
+    if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+        return 0;
+    call = call_of(session, frame->hd.stream_id);
+    if (call == NULL)
+        return 0;
+    call->has_ended = true;
+    if (!call->has_half_close)
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t error, void *arg)
+{
+    struct lh_rpc_call *call = call_of(session, stream_id);
+    if (call == NULL)
+        return 0;
+    call_end(call, call->has_ended ? LH_RPC_END_FINISHED : LH_RPC_END_CANCELED);
+    call_free(call);
+    return 0;
+}
+
+nghttp2_session_callbacks *server_callbacks_create(void)
+{
+    nghttp2_session_callbacks *callbacks;
+
+    if (nghttp2_session_callbacks_new(&callbacks) != 0)
+        return NULL;
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+    return callbacks;
+}
+
+nghttp2_option *server_session_options_create(const struct lh_rpc_server_options *options)
+{
+    nghttp2_option *option;
+
+    if (nghttp2_option_new(&option) != 0)
+        return NULL;
+    nghttp2_option_set_no_auto_window_update(option, 1);
+    nghttp2_option_set_no_closed_streams(option, 1);
+    /* A client's deadline is a reset: nghttp2's default of 33 a second would close honest connections. */
+    nghttp2_option_set_stream_reset_rate_limit(option, options->reset_burst, options->reset_rate);
+    return option;
+}
+
+void server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why)
+{
+    struct lh_rpc_server *server = connection->server;
+
+    lh_debug("connection closed peer=%s calls=%zu: %s", connection->peer, connection->call_count, why);
+    lh_deferred_cancel(&connection->resume);
+    lh_timer_finish(&connection->timer);
+    while (!lh_list_is_empty(&connection->calls)) {
+        struct lh_rpc_call *call = LH_LIST_FIRST(struct lh_rpc_call, &connection->calls, in_connection);
+        call_end(call, call->has_ended ? LH_RPC_END_FINISHED : reason);
+        call_free(call);
+    }
+    rpc_connection_finish(&connection->io);
+    lh_deferred_cancel(&connection->resume);
+    lh_list_remove(&connection->in_server);
+    server->stats.connections--;
+    free(connection);
+    server_check_idle(server);
+}
+
+static void on_closed(void *arg, const char *reason)
+{
+    server_connection_free(arg, LH_RPC_END_DISCONNECTED, reason);
+}
+
+static void on_input_done(void *arg)
+{
+    struct server_connection *connection = arg;
+    while (!lh_list_is_empty(&connection->borrowing))
+        call_keep_borrowed(LH_LIST_FIRST(struct lh_rpc_call, &connection->borrowing, in_queue));
+}
+
+static void on_resume(void *arg)
+{
+    struct server_connection *connection = arg;
+    while (!lh_list_is_empty(&connection->resuming)) {
+        struct lh_rpc_call *call = LH_LIST_FIRST(struct lh_rpc_call, &connection->resuming, in_queue);
+        lh_list_remove(&call->in_queue);
+        call_on_resume(call);
+    }
+}
+
+static void on_ending(void *arg)
+{
+    struct server_connection *connection = arg;
+    lh_timer_arm_at_us(&connection->timer, lh_clock_us() + ENDING_LIMIT_US);
+}
+
+static void on_timer(void *arg)
+{
+    struct server_connection *connection = arg;
+    const struct lh_rpc_server_options *options = &connection->server->options;
+    int64_t now_us = lh_clock_us();
+    int64_t next_us = now_us + options->stall_timeout_us / 2;
+
+    if (connection->io.is_ending) {
+        rpc_connection_break(&connection->io, "the peer did not close in time");
+        return;
+    }
+    if (!connection->has_preface) {
+        rpc_connection_break(&connection->io, "no HTTP/2 preface in time");
+        return;
+    }
+    if (rpc_connection_unsent(&connection->io) > 0 &&
+        now_us - connection->io.written_at_us >= options->stall_timeout_us) {
+        rpc_connection_break(&connection->io, "the peer does not take what is sent");
+        return;
+    }
+    if (options->idle_timeout_us > 0 && connection->call_count == 0) {
+        int64_t idle_at_us = connection->io.received_at_us + options->idle_timeout_us;
+        if (idle_at_us <= now_us)
+            server_connection_goaway(connection);
+        else if (idle_at_us < next_us)
+            next_us = idle_at_us;
+    }
+    lh_timer_arm_at_us(&connection->timer, next_us);
+}
+
+static bool start_session(struct server_connection *connection)
+{
+    struct lh_rpc_server *server = connection->server;
+    nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, server->options.max_streams},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW_BYTES},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)server->options.max_header_bytes},
+        {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
+    };
+    nghttp2_session *session;
+
+    if (nghttp2_session_server_new2(&session, server->callbacks, connection, server->session_options) != 0)
+        return false;
+    connection->io.session = session;
+    return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, sizeof(settings) / sizeof(settings[0])) == 0 &&
+           nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW_BYTES) == 0;
+}
+
+void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer)
+{
+    struct server_connection *connection = lh_alloc_zero(1, sizeof(*connection));
+
+    connection->server = server;
+    lh_list_init(&connection->calls);
+    lh_list_init(&connection->borrowing);
+    lh_list_init(&connection->resuming);
+    lh_deferred_init(&connection->resume, on_resume, connection);
+    lh_list_append(&server->connections, &connection->in_server);
+    rpc_address_format(peer, connection->peer);
+    rpc_connection_init(&connection->io, server->loop, &server->pool, fd, server->options.output_mark_bytes, on_closed,
+                        connection);
+    connection->io.on_input_done = on_input_done;
+    connection->io.on_ending = on_ending;
+    lh_timer_init(&connection->timer, server->loop, on_timer, connection);
+    lh_timer_arm_at_us(&connection->timer, lh_clock_us() + server->options.preface_timeout_us);
+    server->stats.connections++;
+    server->stats.connections_total++;
+    if (!start_session(connection)) {
+        server_connection_free(connection, LH_RPC_END_DISCONNECTED, "no HTTP/2 session");
+        return;
+    }
+    rpc_connection_touch(&connection->io);
+}
+
+void server_connection_notice(struct server_connection *connection)
+{
+    nghttp2_submit_shutdown_notice(connection->io.session);
+    rpc_connection_touch(&connection->io);
+}
+
+void server_connection_goaway(struct server_connection *connection)
+{
+    nghttp2_session *session = connection->io.session;
+
+    if (connection->is_going)
+        return;
+    connection->is_going = true;
+    nghttp2_submit_goaway(session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session),
+                          NGHTTP2_NO_ERROR, NULL, 0);
+    rpc_connection_touch(&connection->io);
+}
