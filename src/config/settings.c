@@ -25,7 +25,7 @@ const struct lh_setting lh_settings_table[] = {
      "Allow addresses that other machines can reach, without encryption and without authentication."},
     {"admin", LH_TYPE_ADDRESS, AT(admin), "127.0.0.1:7421", 0, 0, 0, NULL, "LEASEHOLD_ADMIN", NULL,
      "Where /healthz and /readyz are served over HTTP; none: nowhere."},
-    {"idle_timeout", LH_TYPE_DURATION, AT(idle_timeout_us), "0", SECONDS(1), SECONDS(86400), LH_SETTING_OR_ZERO, NULL, NULL, NULL,
+    {"idle_timeout", LH_TYPE_DURATION, AT(idle_timeout_us), "1h", SECONDS(1), SECONDS(86400), LH_SETTING_OR_ZERO, NULL, NULL, NULL,
      "Close a connection on which no call was open for that long; 0: never."},
     {"max_connections", LH_TYPE_INT, AT(max_connections), "10000", 1, 1000000, 0, NULL, NULL, NULL,
      "How many clients may be connected; more are closed at once."},

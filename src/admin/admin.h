@@ -1,0 +1,25 @@
+/*
+ * The daemon's HTTP port, for probes and people: plain HTTP/1.1 on the daemon's own loop, beside gRPC.
+ *
+ *     GET /healthz   200 as long as this process turns its loop
+ *     GET /readyz    200 when the database answered and knew this coordinator within the last 5 s, else 503 and why
+ *
+ * It works from the first moment on, before there is a database, and while one is lost.
+ */
+#ifndef LH_ADMIN_ADMIN_H
+#define LH_ADMIN_ADMIN_H
+
+struct lh_admin;
+struct lh_coordinator;
+struct lh_loop;
+
+/* `fd` is a listening, non-blocking socket; it is closed by destroy. NULL when the system refuses (logged). */
+struct lh_admin *lh_admin_create(struct lh_loop *loop, int fd);
+void lh_admin_destroy(struct lh_admin *admin);
+
+/* What to say at /readyz as long as it is not ready for another reason than the database's: "starting", "draining". A
+   literal, or NULL: ask the coordinator. */
+void lh_admin_set_phase(struct lh_admin *admin, const char *phase);
+void lh_admin_set_coordinator(struct lh_admin *admin, struct lh_coordinator *coordinator); /* NULL: none (any more) */
+
+#endif
