@@ -244,8 +244,10 @@ void lh_plan_say_script(const struct lh_plan *plan, const char *version, const s
     for (size_t i = 0; i < plan->step_count; i++) {
         struct lh_buffer sql = {0};
         output->on_line(output->arg, "begin;");
-        for (size_t f = 0; f < plan->steps[i].file_count; f++)
+        for (size_t f = 0; f < plan->steps[i].file_count; f++) {
             output->on_line(output->arg, plan->steps[i].files[f].sql);
+            output->on_line(output->arg, ";"); /* a file need not end in one */
+        }
         lh_step_record_sql(&plan->steps[i], version, &sql);
         output->on_line(output->arg, (const char *)sql.data);
         output->on_line(output->arg, "commit;");

@@ -1,0 +1,12 @@
+/* The suites of test_pg. */
+#ifndef LH_TEST_PG_H
+#define LH_TEST_PG_H
+
+#include <check.h>
+
+TCase *test_pg_values(void);
+TCase *test_pg_conn(void);
+TCase *test_pg_listener(void);
+TCase *test_pg_migrate(void);
+
+#endif
