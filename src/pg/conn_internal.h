@@ -17,8 +17,11 @@ enum lh_pg_state {
     LH_PG_CLOSING,    /* freed at the end of the turn */
 };
 
-/* libpq answers a pipelined query in these steps; each of the first two ends with a NULL result. */
-enum lh_pg_stage { LH_PG_PREPARING, LH_PG_RUNNING, LH_PG_SYNCING };
+/*
+ * libpq answers a pipelined query in these steps. The first two end with a NULL result; so does an error from the
+ * commit itself, and then the Sync is answered all the same.
+ */
+enum lh_pg_stage { LH_PG_PREPARING, LH_PG_RUNNING, LH_PG_SYNCING, LH_PG_COMMIT_FAILED };
 
 struct lh_pg_query {
     struct lh_link link;

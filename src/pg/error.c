@@ -17,6 +17,8 @@ static enum lh_status status_of(const char *sqlstate)
     } map[] = {
         {"LH002", LH_INVALID_ARGUMENT},     {"LH003", LH_NAMESPACE_FROZEN}, {"LH004", LH_QUOTA_EXCEEDED},
         {"LH005", LH_HOOK_REJECTED},        {"LH006", LH_LEASE_ENDED},      {"42501", LH_ACCESS_DENIED},
+        {"55P03", LH_SCOPE_BUSY},           {"40001", LH_SCOPE_BUSY},       {"40P01", LH_SCOPE_BUSY},
+        {"57014", LH_OVERLOADED},           {"53100", LH_OVERLOADED},       {"53200", LH_OVERLOADED},
         {"53300", LH_DATABASE_UNAVAILABLE}, /* too many connections */
     };
     for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)

@@ -16,13 +16,14 @@
 
 /*
  * jit: compiling costs more than any statement here runs. idle_in_transaction: there never is one; if ever, the server
- * shall end it. Time zone: results are binary, but messages are not.
+ * shall end it. Isolation: a server may have another default. Time zone: results are binary, but messages are not.
  */
 static const struct lh_pg_statement settings_statement = {
     "lh_settings",
     "select pg_catalog.set_config('statement_timeout', $1::text, false),"
     " pg_catalog.set_config('lock_timeout', $2::text, false),"
     " pg_catalog.set_config('idle_in_transaction_session_timeout', '10s', false),"
+    " pg_catalog.set_config('default_transaction_isolation', 'read committed', false),"
     " pg_catalog.set_config('jit', 'off', false),"
     " pg_catalog.set_config('client_min_messages', 'warning', false),"
     " pg_catalog.set_config('timezone', 'UTC', false)",
@@ -179,8 +180,8 @@ static void answer_first(struct lh_pg_conn *conn)
     arm_answer_timer(conn);
     if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK) {
         status = lh_pg_error_of_result(query->result, &error);
-        /* Not prepared here: failed to, or somebody deallocated it. The next use prepares it again. */
-        if (query->stage == LH_PG_PREPARING || strcmp(error.sqlstate, "26000") == 0)
+        /* It is not prepared here any more: somebody deallocated it. The next use prepares it again. */
+        if (strcmp(error.sqlstate, "26000") == 0)
             forget_statement(conn, query->statement);
         if (lh_pg_is_fatal(error.sqlstate)) {
             conn->error = error;
@@ -199,6 +200,12 @@ static bool is_error(const PGresult *result)
     return PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK;
 }
 
+static bool is_duplicate_statement(const PGresult *result)
+{
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    return sqlstate != NULL && strcmp(sqlstate, "42P05") == 0;
+}
+
 /* The first error counts; what follows it is only PGRES_PIPELINE_ABORTED. */
 static void keep_result(struct lh_pg_query *query, PGresult *result)
 {
@@ -215,18 +222,18 @@ static bool take_result(struct lh_pg_conn *conn, struct lh_pg_query *query, PGre
 {
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
         PQclear(result);
-        if (query->stage != LH_PG_SYNCING || query->result == NULL)
+        if (query->stage < LH_PG_SYNCING || query->result == NULL)
             return false;
         answer_first(conn);
         return true;
     }
     if (result != NULL) {
-        if (query->stage == LH_PG_PREPARING && is_error(result))
+        if (query->stage == LH_PG_PREPARING && is_error(result) && !is_duplicate_statement(result))
             forget_statement(conn, query->statement);
         keep_result(query, result);
         return true;
     }
-    if (query->stage == LH_PG_SYNCING)
+    if (query->stage == LH_PG_COMMIT_FAILED || (query->stage == LH_PG_SYNCING && !is_error(query->result)))
         return false;
     query->stage++;
     return true;
@@ -246,7 +253,7 @@ static void read_results(struct lh_pg_conn *conn)
     while (conn->pg == pg && conn->state != LH_PG_CLOSING && !lh_list_is_empty(&conn->queries) && !PQisBusy(pg)) {
         struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
         PGresult *result = PQgetResult(pg);
-        if (query->stage == LH_PG_SYNCING && is_end_of_connection(pg, result)) {
+        if (query->stage >= LH_PG_SYNCING && is_end_of_connection(pg, result)) {
             PQclear(result);
             return;
         }
