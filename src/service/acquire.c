@@ -1,0 +1,230 @@
+/*
+ * Acquire. The request is unpacked into scratch memory and what is worth keeping goes into one allocation, for a waiter
+ * may stay for hours and there may be many.
+ *
+ *     WAITING --- on_done: answered, not granted -------------------------> gone
+ *        |   `--- on_done: granted, replied ---> TOLD --- on_end ---------> gone; not delivered: released again
+ *        `------- on_end: the client is gone --> ABANDONED --- on_done ---> gone
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "service/call.h"
+#include "service/message.h"
+#include "service/words.h"
+
+struct acquire_call {
+    struct lh_acquire acquire;
+    struct lh_service *service;
+    struct lh_rpc_call *call; /* NULL: ABANDONED */
+    bool is_told;             /* TOLD: a new lease, whose reply is on its way */
+    char strings[];
+};
+
+/* --- a lease nobody heard of is given back --- */
+
+struct give_back {
+    struct lh_release_request request;
+    struct lh_release item;
+    struct acquire_call *acquire; /* keeps the strings */
+};
+
+static void on_given_back(struct lh_release_request *request)
+{
+    struct give_back *back = request->arg;
+
+    if (back->item.item.outcome != LH_OUTCOME_OK)
+        lh_info("lease of an ended call was not released, it ends by its deadline scope=%s/%s",
+                back->acquire->acquire.ns, back->acquire->acquire.key);
+    free(back->acquire);
+    free(back);
+}
+
+static void give_back(struct acquire_call *acquire)
+{
+    struct give_back *back = lh_alloc_zero(1, sizeof(*back));
+
+    back->acquire = acquire;
+    back->item.item.ns = acquire->acquire.ns;
+    back->item.item.key = acquire->acquire.key;
+    back->item.item.lease_key = acquire->acquire.lease_key;
+    back->request.items = &back->item;
+    back->request.count = 1;
+    back->request.on_done = on_given_back;
+    back->request.arg = back;
+    if (lh_coordinator_release(acquire->service->coordinator, &back->request) != LH_OK)
+        on_given_back(&back->request);
+}
+
+/* --- answers --- */
+
+static void reply_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
+{
+    struct lh_arena *arena = &acquire->service->scratch;
+    Leasehold__V1__AcquireResponse response;
+    struct lh_lease lease = *result->lease;
+
+    lease.ns = acquire->acquire.ns;
+    lease.key = acquire->acquire.key;
+    lease.lease_key = acquire->acquire.lease_key;
+    leasehold__v1__acquire_response__init(&response);
+    response.lease = lh_message_lease(&lease, LH_LEASE_WITH_KEY, arena);
+    response.waited = lh_message_duration(result->waited_us, arena);
+    lh_call_reply(acquire->call, &response.base, arena);
+    lh_arena_reset(arena);
+}
+
+static void refuse_invalid(struct lh_rpc_call *call, const struct lh_acquire_result *result)
+{
+    struct lh_violations violations = {0};
+    char path[LH_VIOLATION_FIELD_BYTES];
+
+    lh_violations_add(&violations, lh_call_field(result->field == NULL ? "message" : result->field, path), "%s",
+                      result->bound != NULL     ? result->bound
+                      : result->message != NULL ? result->message
+                                                : "is out of bounds");
+    lh_call_refuse(call, &violations);
+}
+
+static void fail(struct acquire_call *acquire, const struct lh_acquire_result *result)
+{
+    const struct lh_acquire *request = &acquire->acquire;
+    struct lh_contention contention = {0};
+    char words[LH_WORDS_BYTES];
+    struct lh_failure failure = {
+        .status = result->status, .message = words, .ns = request->ns, .key = request->key, .limit = result->bound};
+
+    if (result->contention != NULL) {
+        contention = *result->contention;
+        contention.holder.ns = request->ns;
+        contention.holder.key = request->key;
+        failure.contention = &contention;
+    }
+    switch (result->status) {
+    case LH_LEASE_HELD:
+        lh_words_held(request->ns, request->key, failure.contention, words);
+        break;
+    case LH_WAIT_TIMEOUT:
+        lh_words_wait_timeout(request->ns, request->key, request->wait_us, failure.contention, words);
+        break;
+    case LH_BLOCKING_TIMEOUT:
+        lh_words_blocking_timeout(request->ns, request->key, acquire->service->max_block_us, failure.contention, words);
+        break;
+    case LH_INVALID_ARGUMENT:
+        refuse_invalid(acquire->call, result);
+        return;
+    case LH_INTERNAL:
+    case LH_OK:
+        lh_failure_send_internal(acquire->call, result->message);
+        return;
+    case LH_CANCELED: /* not by us: the coordinator is going */
+        failure.status = LH_SHUTTING_DOWN;
+        failure.message = NULL;
+        break;
+    case LH_DATABASE_UNAVAILABLE:
+        failure.message = "the database is unavailable: nothing is known to be lost, call again with the same lease "
+                          "key";
+        break;
+    default:
+        failure.message = result->message;
+        break;
+    }
+    lh_failure_send(acquire->call, &failure);
+}
+
+static void on_done(struct lh_acquire *request, const struct lh_acquire_result *result)
+{
+    struct acquire_call *acquire = request->arg;
+
+    if (acquire->call != NULL && result->status == LH_OK) {
+        reply_granted(acquire, result);
+        /* A renewal is not ours to take back: its holder has it, whatever becomes of this reply. */
+        acquire->is_told = !result->is_renewal;
+        if (acquire->is_told)
+            return;
+    } else if (acquire->call != NULL) {
+        fail(acquire, result);
+    } else if (result->status == LH_OK && !result->is_renewal) {
+        /* Granted in the instant of the cancel, and on its way to us before the coordinator heard of it. */
+        give_back(acquire);
+        return;
+    }
+    if (acquire->call != NULL)
+        lh_rpc_call_set_data(acquire->call, NULL);
+    free(acquire);
+}
+
+/* --- the call --- */
+
+static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc_call *call)
+{
+    const char *const sources[] = {acquire->ns, acquire->key, acquire->owner, acquire->labels};
+    struct acquire_call *kept;
+    size_t size = 0;
+    char *at;
+
+    for (size_t i = 0; i < 4; i++)
+        size += strlen(sources[i]) + 1;
+    kept = lh_alloc(sizeof(*kept) + size);
+    memset(kept, 0, sizeof(*kept));
+    kept->acquire = *acquire;
+    kept->service = lh_call_service(call);
+    kept->call = call;
+    at = kept->strings;
+    kept->acquire.ns = at;
+    kept->acquire.key = at = stpcpy(at, sources[0]) + 1;
+    kept->acquire.owner = at = stpcpy(at, sources[1]) + 1;
+    kept->acquire.labels = at = stpcpy(at, sources[2]) + 1;
+    stpcpy(at, sources[3]);
+    kept->acquire.on_done = on_done;
+    kept->acquire.arg = kept;
+    return kept;
+}
+
+static void start(struct lh_rpc_call *call, const struct lh_acquire *request)
+{
+    struct acquire_call *acquire = keep(request, call);
+    enum lh_status status;
+
+    lh_rpc_call_set_data(call, acquire);
+    status = lh_coordinator_acquire(acquire->service->coordinator, &acquire->acquire);
+    if (status == LH_OK)
+        return;
+    lh_rpc_call_set_data(call, NULL);
+    lh_call_fail(call, status, NULL, acquire->acquire.ns, acquire->acquire.key);
+    free(acquire);
+}
+
+void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_arena *arena = &lh_call_service(call)->scratch;
+    struct lh_violations violations = {0};
+    struct lh_validator v = {.arena = arena, .violations = &violations};
+    struct lh_acquire acquire = {0};
+    Leasehold__V1__AcquireRequest *request =
+        lh_call_unpack(call, &leasehold__v1__acquire_request__descriptor, data, size, arena);
+
+    if (request != NULL) {
+        if (lh_validate_acquire(&v, request, &acquire))
+            start(call, &acquire);
+        else
+            lh_call_refuse(call, &violations);
+    }
+    lh_arena_reset(arena);
+}
+
+void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    struct acquire_call *acquire = lh_rpc_call_data(call);
+
+    if (acquire == NULL)
+        return;
+    acquire->call = NULL;
+    if (!acquire->is_told)
+        lh_coordinator_cancel(acquire->service->coordinator, &acquire->acquire);
+    else if (reason == LH_RPC_END_FINISHED)
+        free(acquire);
+    else
+        give_back(acquire);
+}

@@ -1,0 +1,183 @@
+/* AdminService: Reap, ForceRelease, GetStatus. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "service/call.h"
+#include "service/message.h"
+#include "service/words.h"
+
+/* What a hook said, within a reply that may have thousands of them. */
+#define REAP_ERROR_MAX_BYTES 1024
+
+/* --- Reap --- */
+
+static Leasehold__V1__ReapFailure *new_failure(const struct lh_reaped *reaped, struct lh_arena *arena)
+{
+    Leasehold__V1__ReapFailure *failure = lh_arena_alloc(arena, sizeof(*failure));
+
+    leasehold__v1__reap_failure__init(failure);
+    failure->lease = lh_message_lease(&reaped->lease, LH_LEASE_PUBLIC, arena);
+    if (reaped->error != NULL) {
+        failure->error = lh_arena_strdup(arena, reaped->error);
+        failure->error[lh_utf8_cut(failure->error, strlen(failure->error), REAP_ERROR_MAX_BYTES)] = '\0';
+    }
+    failure->reap_failures = reaped->reap_failures;
+    failure->next_try_at = lh_message_timestamp(reaped->next_try_at_us, arena);
+    return failure;
+}
+
+static void on_reap(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_reap_answer *answer)
+{
+    struct lh_control *control = arg;
+    struct lh_arena *arena = &control->service->scratch;
+    Leasehold__V1__ReapResponse response;
+    size_t bytes = 0;
+
+    if (!lh_control_is_answered(control, status, error)) {
+        lh_control_destroy(control);
+        return;
+    }
+    leasehold__v1__reap_response__init(&response);
+    response.failures = lh_arena_alloc(arena, (answer->lease_count + 1) * sizeof(*response.failures));
+    for (size_t i = 0; i < answer->lease_count; i++) {
+        Leasehold__V1__ReapFailure *failure;
+        if (!answer->leases[i].is_failure) {
+            response.reaped++;
+        } else if (bytes < LH_REPLY_MAX_BYTES) {
+            failure = new_failure(&answer->leases[i], arena);
+            bytes += protobuf_c_message_get_packed_size(&failure->base);
+            response.failures[response.n_failures++] = failure;
+        }
+    }
+    response.more = answer->has_more;
+    lh_call_reply(control->call, &response.base, arena);
+    lh_arena_reset(arena);
+    lh_control_destroy(control);
+}
+
+/* What we believe the database's clock to show; 0 while no tick was answered. */
+static int64_t database_clock_us(const struct lh_service *service)
+{
+    struct lh_coordinator_stats stats;
+
+    lh_coordinator_stats(service->coordinator, &stats);
+    return stats.last_tick_us == 0 ? 0 : lh_clock_us() + stats.clock_offset_us;
+}
+
+void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_service *service = lh_call_service(call);
+    struct lh_store *store = service->store;
+    struct lh_violations violations = {0};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    struct lh_reap_arguments reap;
+    Leasehold__V1__ReapRequest *request =
+        lh_call_unpack(call, &leasehold__v1__reap_request__descriptor, data, size, v.arena);
+
+    if (request != NULL && !lh_validate_reap(&v, request, &reap)) {
+        lh_call_refuse(call, &violations);
+    } else if (request != NULL) {
+        struct lh_control *control = lh_control_create(call, NULL, NULL);
+        lh_control_check(control,
+                         store->ops->reap(store, database_clock_us(service),
+                                          reap.namespace_count == 0 ? NULL : reap.namespaces, reap.namespace_count,
+                                          reap.include_children, reap.max, false, on_reap, control));
+    }
+    lh_arena_reset(&service->scratch);
+}
+
+/* --- ForceRelease --- */
+
+static void fail_force(const struct lh_control *control)
+{
+    char name[LH_WORDS_NAME_BYTES];
+    struct lh_failure failure = {.status = LH_NOT_HELD, .ns = control->ns, .key = control->key};
+    char *words;
+
+    lh_words_name(control->key, name);
+    if (control->token != 0)
+        words = lh_format("lease %s/%s is not held with token %lld", control->ns, name, (long long)control->token);
+    else
+        words = lh_format("lease %s/%s is not held", control->ns, name);
+    failure.message = words;
+    lh_failure_send(control->call, &failure);
+    free(words);
+}
+
+static void on_forced(void *arg, enum lh_status status, const struct lh_error *error,
+                      const struct lh_scope_answer *answer)
+{
+    struct lh_control *control = arg;
+
+    if (status == LH_OK)
+        lh_info("lease released by an administrator scope=%s/%s token=%lld", control->ns, control->key,
+                (long long)answer->lease.token);
+    if (control->call != NULL && status == LH_NOT_HELD) {
+        fail_force(control);
+    } else if (lh_control_is_answered(control, status, error)) {
+        struct lh_arena *arena = &control->service->scratch;
+        struct lh_lease lease = answer->lease;
+        Leasehold__V1__ForceReleaseResponse response;
+
+        lease.ns = control->ns;
+        lease.key = control->key;
+        leasehold__v1__force_release_response__init(&response);
+        response.lease = lh_message_lease(&lease, LH_LEASE_PUBLIC, arena);
+        lh_call_reply(control->call, &response.base, arena);
+        lh_arena_reset(arena);
+    }
+    lh_control_destroy(control);
+}
+
+void lh_force_release_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_service *service = lh_call_service(call);
+    struct lh_store *store = service->store;
+    struct lh_violations violations = {0};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    Leasehold__V1__ForceReleaseRequest *request =
+        lh_call_unpack(call, &leasehold__v1__force_release_request__descriptor, data, size, v.arena);
+    const char *ns, *key;
+
+    if (request != NULL) {
+        bool is_valid = lh_validate_scope(&v, request->scope, "scope", &ns, &key);
+        is_valid &= lh_validate_force(&v, request);
+        if (is_valid) {
+            struct lh_control *control = lh_control_create(call, ns, key);
+            control->token = request->token;
+            lh_control_check(control, store->ops->force_release(store, control->ns, control->key, request->reason,
+                                                                request->token, on_forced, control));
+        } else {
+            lh_call_refuse(call, &violations);
+        }
+    }
+    lh_arena_reset(&service->scratch);
+}
+
+/* --- GetStatus --- */
+
+void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_service *service = lh_call_service(call);
+    struct lh_store *store = service->store;
+    struct lh_arena *arena = &service->scratch;
+    char coordinator[LH_UUID_TEXT_BYTES];
+    struct lh_coordinator_stats stats;
+    Leasehold__V1__GetStatusResponse response;
+
+    if (lh_call_unpack(call, &leasehold__v1__get_status_request__descriptor, data, size, arena) != NULL) {
+        lh_coordinator_stats(service->coordinator, &stats);
+        lh_uuid_format(&store->coordinator, coordinator);
+        leasehold__v1__get_status_response__init(&response);
+        response.version = service->version;
+        response.schema_version = store->ops->schema_version(store);
+        response.coordinator_id = coordinator;
+        response.timeline = store->ops->timeline(store);
+        response.max_block = lh_message_duration(service->max_block_us, arena);
+        response.waiters = (int64_t)stats.waiters;
+        lh_call_reply(call, &response.base, arena);
+    }
+    lh_arena_reset(arena);
+}

@@ -1,0 +1,310 @@
+/*
+ * Heartbeat and Release: any number of leases in one call. An item that is out of bounds, be it on the wire already or
+ * by its content, is answered OUTCOME_INVALID and skipped; the others do not notice. The request stays unpacked in the
+ * call's own arena until all items are answered; if the call has ended by then, the answer is dropped.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/call.h"
+#include "service/message.h"
+
+struct batch {
+    struct lh_rpc_call *call; /* NULL once it has ended */
+    struct lh_service *service;
+    struct lh_arena arena;
+    const char **problems; /* of each item: why it is invalid, or NULL */
+    union {
+        Leasehold__V1__HeartbeatRequest *heartbeat;
+        Leasehold__V1__ReleaseRequest *release;
+    } message;
+    union {
+        struct lh_heartbeat_request heartbeat;
+        struct lh_release_request release;
+    } request;
+};
+
+static struct batch *create(struct lh_rpc_call *call)
+{
+    struct batch *batch = lh_alloc_zero(1, sizeof(*batch));
+    batch->call = call;
+    batch->service = lh_call_service(call);
+    lh_rpc_call_set_data(call, batch);
+    return batch;
+}
+
+static void destroy(struct batch *batch)
+{
+    if (batch->call != NULL)
+        lh_rpc_call_set_data(batch->call, NULL);
+    lh_arena_finish(&batch->arena);
+    free(batch);
+}
+
+void lh_batch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    struct batch *batch = lh_rpc_call_data(call);
+    if (batch != NULL)
+        batch->call = NULL;
+}
+
+/* --- items that are bad on the wire --- */
+
+struct finding {
+    struct finding *next;
+    int64_t item;
+    const char *problem;
+};
+
+struct findings {
+    struct lh_arena *arena;
+    struct finding *items;
+    struct lh_violations violations; /* of the request itself */
+};
+
+static char *describe(struct lh_arena *arena, const char *field, const char *text)
+{
+    size_t size = strlen(field) + strlen(text) + 2;
+    char *problem = lh_arena_alloc(arena, size);
+    snprintf(problem, size, "%s %s", field, text);
+    return problem;
+}
+
+static void on_finding(void *arg, const struct lh_wire_finding *finding)
+{
+    struct findings *findings = arg;
+    struct finding *item;
+
+    if (finding->item < 0 || finding->is_fatal) {
+        lh_violations_add(&findings->violations, finding->field[0] == '\0' ? "message" : finding->field, "%s",
+                          finding->text);
+        return;
+    }
+    item = lh_arena_alloc(findings->arena, sizeof(*item));
+    item->next = findings->items;
+    item->item = finding->item;
+    item->problem = describe(findings->arena, finding->field, finding->text);
+    findings->items = item;
+}
+
+/* False: the call was refused. */
+static bool unpack(struct batch *batch, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
+                   struct findings *findings, ProtobufCMessage **message)
+{
+    *message = NULL;
+    findings->arena = &batch->arena;
+    if (lh_wire_check(type, data, size, on_finding, findings) && findings->violations.count == 0) {
+        *message = lh_wire_unpack(type, data, size, &batch->arena);
+        if (*message == NULL)
+            lh_violations_add(&findings->violations, "message", "is not a well-formed protobuf message");
+    }
+    if (*message == NULL)
+        lh_call_refuse(batch->call, &findings->violations);
+    return *message != NULL;
+}
+
+static void note_findings(struct batch *batch, const struct findings *findings, size_t count)
+{
+    batch->problems = lh_arena_alloc(&batch->arena, (count + 1) * sizeof(*batch->problems));
+    memset(batch->problems, 0, (count + 1) * sizeof(*batch->problems));
+    for (const struct finding *item = findings->items; item != NULL; item = item->next)
+        if ((size_t)item->item < count)
+            batch->problems[item->item] = item->problem;
+}
+
+static const char *violations_problem(struct batch *batch, const struct lh_violations *violations)
+{
+    char sentence[LH_ITEM_MESSAGE_MAX_BYTES];
+    lh_violations_sentence(violations, sentence, sizeof(sentence));
+    return lh_arena_strdup(&batch->arena, sentence);
+}
+
+/* --- answers --- */
+
+static char *cut_message(struct batch *batch, const char *message)
+{
+    size_t size, kept;
+    char *copy;
+
+    if (message == NULL)
+        return NULL;
+    size = strlen(message);
+    kept = lh_utf8_cut(message, size, LH_ITEM_MESSAGE_MAX_BYTES);
+    copy = lh_arena_alloc(&batch->arena, kept + 1);
+    memcpy(copy, message, kept);
+    copy[kept] = '\0';
+    return copy;
+}
+
+/* What the caller sent, unless that may not be sent back: it is text of unknown length and encoding when invalid. */
+static char *echo_lease_key(const Leasehold__V1__LeaseRef *ref)
+{
+    struct lh_uuid ignored;
+    return ref != NULL && lh_uuid_parse(ref->lease_key, &ignored) ? ref->lease_key : (char *)protobuf_c_empty_string;
+}
+
+static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, size_t i)
+{
+    const struct lh_heartbeat_item *item = &batch->request.heartbeat.items[i].item;
+    Leasehold__V1__HeartbeatResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
+
+    leasehold__v1__heartbeat_result__init(result);
+    result->lease_key = echo_lease_key(batch->message.heartbeat->leases[i]);
+    result->outcome =
+        batch->problems[i] != NULL ? LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID : (Leasehold__V1__Outcome)item->outcome;
+    if (result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_OK) {
+        result->remaining = lh_message_duration(item->remaining_us, &batch->arena);
+        result->deadline = lh_message_timestamp(item->deadline_us, &batch->arena);
+        result->heartbeats = item->heartbeats;
+    } else {
+        const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;
+        char *message = cut_message(batch, words);
+        if (message != NULL)
+            result->message = message;
+    }
+    if (result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_LOST)
+        result->end_reason = (Leasehold__V1__EndReason)item->end_reason;
+    return result;
+}
+
+static void on_heartbeat_done(struct lh_heartbeat_request *request)
+{
+    struct batch *batch = request->arg;
+
+    if (batch->call != NULL) {
+        Leasehold__V1__HeartbeatResponse response;
+        leasehold__v1__heartbeat_response__init(&response);
+        response.n_results = request->count;
+        response.results = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*response.results));
+        for (size_t i = 0; i < request->count; i++)
+            response.results[i] = heartbeat_result(batch, i);
+        lh_call_reply(batch->call, &response.base, &batch->arena);
+    }
+    destroy(batch);
+}
+
+static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t i)
+{
+    const struct lh_release_item *item = &batch->request.release.items[i].item;
+    Leasehold__V1__ReleaseResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
+    const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;
+    char *message = cut_message(batch, words);
+
+    leasehold__v1__release_result__init(result);
+    result->lease_key = echo_lease_key(batch->message.release->items[i]->lease);
+    result->outcome =
+        batch->problems[i] != NULL ? LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID : (Leasehold__V1__Outcome)item->outcome;
+    if (message != NULL && result->outcome != LEASEHOLD__V1__OUTCOME__OUTCOME_OK)
+        result->message = message;
+    if (result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_LOST)
+        result->end_reason = (Leasehold__V1__EndReason)item->end_reason;
+    return result;
+}
+
+static void on_release_done(struct lh_release_request *request)
+{
+    struct batch *batch = request->arg;
+
+    if (batch->call != NULL) {
+        Leasehold__V1__ReleaseResponse response;
+        leasehold__v1__release_response__init(&response);
+        response.n_results = request->count;
+        response.results = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*response.results));
+        for (size_t i = 0; i < request->count; i++)
+            response.results[i] = release_result(batch, i);
+        lh_call_reply(batch->call, &response.base, &batch->arena);
+    }
+    destroy(batch);
+}
+
+/* --- calls --- */
+
+static void fill_heartbeats(struct batch *batch)
+{
+    struct lh_heartbeat_request *request = &batch->request.heartbeat;
+
+    for (size_t i = 0; i < request->count; i++) {
+        struct lh_violations violations = {0};
+        struct lh_validator v = {.arena = &batch->arena, .violations = &violations};
+        struct lh_heartbeat_item *item = &request->items[i].item;
+        char field[LH_VIOLATION_FIELD_BYTES];
+
+        snprintf(field, sizeof(field), "leases[%zu]", i);
+        if (batch->problems[i] == NULL && !lh_validate_lease_ref(&v, batch->message.heartbeat->leases[i], field,
+                                                                 &item->ns, &item->key, &item->lease_key))
+            batch->problems[i] = violations_problem(batch, &violations);
+        request->items[i].skip = batch->problems[i] != NULL;
+    }
+}
+
+void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct batch *batch = create(call);
+    struct lh_heartbeat_request *request = &batch->request.heartbeat;
+    struct findings findings = {0};
+    ProtobufCMessage *message;
+    enum lh_status status;
+
+    if (!unpack(batch, &leasehold__v1__heartbeat_request__descriptor, data, size, &findings, &message)) {
+        destroy(batch);
+        return;
+    }
+    batch->message.heartbeat = (Leasehold__V1__HeartbeatRequest *)message;
+    request->count = batch->message.heartbeat->n_leases;
+    request->items = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*request->items));
+    memset(request->items, 0, (request->count + 1) * sizeof(*request->items));
+    request->on_done = on_heartbeat_done;
+    request->arg = batch;
+    note_findings(batch, &findings, request->count);
+    fill_heartbeats(batch);
+    status = lh_coordinator_heartbeat(batch->service->coordinator, request);
+    if (status != LH_OK) {
+        lh_call_fail(call, status, NULL, NULL, NULL);
+        destroy(batch);
+    }
+}
+
+static void fill_releases(struct batch *batch)
+{
+    struct lh_release_request *request = &batch->request.release;
+
+    for (size_t i = 0; i < request->count; i++) {
+        struct lh_violations violations = {0};
+        struct lh_validator v = {.arena = &batch->arena, .violations = &violations};
+        char field[LH_VIOLATION_FIELD_BYTES];
+
+        snprintf(field, sizeof(field), "items[%zu]", i);
+        if (batch->problems[i] == NULL &&
+            !lh_validate_release_item(&v, batch->message.release->items[i], field, &request->items[i].item))
+            batch->problems[i] = violations_problem(batch, &violations);
+        request->items[i].skip = batch->problems[i] != NULL;
+    }
+}
+
+void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct batch *batch = create(call);
+    struct lh_release_request *request = &batch->request.release;
+    struct findings findings = {0};
+    ProtobufCMessage *message;
+    enum lh_status status;
+
+    if (!unpack(batch, &leasehold__v1__release_request__descriptor, data, size, &findings, &message)) {
+        destroy(batch);
+        return;
+    }
+    batch->message.release = (Leasehold__V1__ReleaseRequest *)message;
+    request->count = batch->message.release->n_items;
+    request->items = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*request->items));
+    memset(request->items, 0, (request->count + 1) * sizeof(*request->items));
+    request->on_done = on_release_done;
+    request->arg = batch;
+    note_findings(batch, &findings, request->count);
+    fill_releases(batch);
+    status = lh_coordinator_release(batch->service->coordinator, request);
+    if (status != LH_OK) {
+        lh_call_fail(call, status, NULL, NULL, NULL);
+        destroy(batch);
+    }
+}

@@ -1,0 +1,155 @@
+#include "service/call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/message.h"
+
+struct lh_service *lh_call_service(const struct lh_rpc_call *call)
+{
+    return lh_rpc_call_arg(call);
+}
+
+static void on_finding(void *arg, const struct lh_wire_finding *finding)
+{
+    lh_violations_add(arg, finding->field[0] == '\0' ? "message" : finding->field, "%s", finding->text);
+}
+
+void *lh_call_unpack(struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
+                     struct lh_arena *arena)
+{
+    struct lh_violations violations = {0};
+    ProtobufCMessage *message = NULL;
+
+    if (lh_wire_check(type, data, size, on_finding, &violations) && violations.count == 0) {
+        message = lh_wire_unpack(type, data, size, arena);
+        if (message == NULL)
+            lh_violations_add(&violations, "message", "is not a well-formed protobuf message");
+    }
+    if (message == NULL)
+        lh_call_refuse(call, &violations);
+    return message;
+}
+
+void lh_call_reply(struct lh_rpc_call *call, const ProtobufCMessage *message, struct lh_arena *arena)
+{
+    const void *data;
+    size_t size = lh_message_pack(message, arena, &data);
+    lh_rpc_call_reply(call, data, size);
+}
+
+void lh_call_refuse(struct lh_rpc_call *call, const struct lh_violations *violations)
+{
+    char sentence[512];
+    struct lh_failure failure = {.status = LH_INVALID_ARGUMENT, .message = sentence, .violations = violations};
+
+    lh_violations_sentence(violations, sentence, sizeof(sentence));
+    lh_failure_send(call, &failure);
+}
+
+const char *lh_call_field(const char *field, char path[LH_VIOLATION_FIELD_BYTES])
+{
+    if (strcmp(field, "namespace") == 0 || strcmp(field, "key") == 0) {
+        snprintf(path, LH_VIOLATION_FIELD_BYTES, "scope.%s", field);
+        return path;
+    }
+    for (unsigned i = 0; i < LH_POLICY_FIELD_COUNT; i++) {
+        if (strcmp(field, lh_policy_field_name((enum lh_policy_field)i)) == 0) {
+            snprintf(path, LH_VIOLATION_FIELD_BYTES, "policy.%s", field);
+            return path;
+        }
+    }
+    return field;
+}
+
+static void refuse_with_error(struct lh_rpc_call *call, const struct lh_error *error)
+{
+    struct lh_violations violations = {0};
+    char path[LH_VIOLATION_FIELD_BYTES];
+
+    if (error->bound[0] != '\0')
+        lh_violations_add(&violations, lh_call_field(error->field, path), "%s", error->bound);
+    else
+        lh_violations_add(&violations, lh_call_field(error->field, path), "is refused: %s", error->message);
+    lh_call_refuse(call, &violations);
+}
+
+void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct lh_error *error, const char *ns,
+                  const char *key)
+{
+    struct lh_failure failure = {.status = status, .ns = ns, .key = key};
+
+    switch (status) {
+    case LH_INTERNAL:
+    case LH_OK:
+        lh_failure_send_internal(call, error != NULL ? error->message : NULL);
+        return;
+    case LH_CANCELED: /* the store is stopping */
+        failure.status = LH_SHUTTING_DOWN;
+        break;
+    case LH_DATABASE_UNAVAILABLE: /* its words speak of hosts and roles: they are for the log */
+        failure.message = "the database is unavailable: nothing is known to be lost, call again";
+        break;
+    case LH_INVALID_ARGUMENT:
+        if (error != NULL && error->field[0] != '\0') {
+            refuse_with_error(call, error);
+            return;
+        }
+        /* fall through */
+    default:
+        if (error != NULL && error->message[0] != '\0')
+            failure.message = error->message;
+        break;
+    }
+    lh_failure_send(call, &failure);
+}
+
+struct lh_control *lh_control_create(struct lh_rpc_call *call, const char *ns, const char *key)
+{
+    size_t ns_size = ns == NULL ? 0 : strlen(ns) + 1, key_size = key == NULL ? 0 : strlen(key) + 1;
+    struct lh_control *control = lh_alloc(sizeof(*control) + ns_size + key_size);
+    char *strings = (char *)(control + 1);
+
+    memset(control, 0, sizeof(*control));
+    control->call = call;
+    control->service = lh_call_service(call);
+    if (ns != NULL)
+        control->ns = memcpy(strings, ns, ns_size);
+    if (key != NULL)
+        control->key = memcpy(strings + ns_size, key, key_size);
+    lh_rpc_call_set_data(call, control);
+    return control;
+}
+
+void lh_control_destroy(struct lh_control *control)
+{
+    if (control->call != NULL)
+        lh_rpc_call_set_data(control->call, NULL);
+    free(control);
+}
+
+void lh_control_check(struct lh_control *control, enum lh_status status)
+{
+    if (status == LH_OK)
+        return;
+    lh_call_fail(control->call, status, NULL, control->ns, control->key);
+    lh_control_destroy(control);
+}
+
+bool lh_control_is_answered(struct lh_control *control, enum lh_status status, const struct lh_error *error)
+{
+    if (control->call == NULL)
+        return false;
+    if (status == LH_OK)
+        return true;
+    lh_call_fail(control->call, status, error, control->ns, control->key);
+    return false;
+}
+
+void lh_control_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    struct lh_control *control = lh_rpc_call_data(call);
+    if (control != NULL)
+        control->call = NULL;
+}

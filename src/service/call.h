@@ -1,0 +1,109 @@
+/* What the methods share. For src/service alone. */
+#ifndef LH_SERVICE_CALL_H
+#define LH_SERVICE_CALL_H
+
+#include "base/list.h"
+#include "lease/coordinator.h"
+#include "rpc/server.h"
+#include "service/failure.h"
+#include "service/service.h"
+#include "service/validate.h"
+#include "service/wire.h"
+
+/* A reply stays well below the 4 MiB that clients take by default: lists end their page there. */
+#define LH_REPLY_MAX_BYTES ((size_t)3 * 1024 * 1024)
+/* Words of the database or a hook within an item of a batch. */
+#define LH_ITEM_MESSAGE_MAX_BYTES 256
+
+struct lh_reflection;
+
+struct lh_service {
+    struct lh_coordinator *coordinator;
+    struct lh_store *store;
+    char *version;
+    int64_t max_block_us;
+    int64_t health_patience_us;
+    size_t max_health_watchers;
+    struct lh_arena scratch; /* of the callback that runs now */
+
+    bool is_draining;
+    bool was_serving;         /* what the watchers were told last */
+    int64_t last_database_us; /* when the database was last seen connected */
+    struct lh_link health_watchers;
+    size_t health_watcher_count;
+
+    struct lh_reflection *reflection;
+};
+
+struct lh_service *lh_call_service(const struct lh_rpc_call *call);
+
+/* The checked and unpacked request, or NULL: then the call was answered. */
+void *lh_call_unpack(struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
+                     struct lh_arena *arena);
+
+void lh_call_reply(struct lh_rpc_call *call, const ProtobufCMessage *message, struct lh_arena *arena);
+
+/* INVALID_ARGUMENT with these. */
+void lh_call_refuse(struct lh_rpc_call *call, const struct lh_violations *violations);
+
+/* What coordinator or store said; `ns` and `key` may be NULL, `error` too. */
+void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct lh_error *error, const char *ns,
+                  const char *key);
+
+/* A field of the database's functions as the request's path: "key" -> "scope.key", "grace" -> "policy.grace". */
+const char *lh_call_field(const char *field, char path[LH_VIOLATION_FIELD_BYTES]);
+
+/*
+ * A control call: asked of the store, answered later, by when its RPC call may have ended.
+ *
+ *     control = lh_control_create(call, ns, key);
+ *     lh_control_check(control, store->ops->get(store, control->ns, control->key, on_scope, control));
+ *
+ *     on_scope: if (lh_control_is_answered(control, status, error)) reply to control->call ...;
+ *               lh_control_destroy(control);
+ */
+struct lh_control {
+    struct lh_rpc_call *call; /* NULL once it has ended */
+    struct lh_service *service;
+    const char *ns;
+    const char *key;
+    uint64_t filter;
+    int64_t token;
+};
+
+/* Copies the strings, which may be NULL. */
+struct lh_control *lh_control_create(struct lh_rpc_call *call, const char *ns, const char *key);
+void lh_control_destroy(struct lh_control *control);
+/* The store refused to take it: answers and destroys. */
+void lh_control_check(struct lh_control *control, enum lh_status status);
+/* True: there is an answer and somebody to tell it to. Otherwise the call, if it is still there, is failed. */
+bool lh_control_is_answered(struct lh_control *control, enum lh_status status, const struct lh_error *error);
+void lh_control_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+
+/* The methods. */
+void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_batch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_force_release_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_set_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_get_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_list_policies_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_health_check_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_health_watch_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_health_watch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+void lh_reflection_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_reflection_on_half_close(struct lh_rpc_call *call);
+
+/* The services there are, in the order in which reflection lists them; NULL ends them. */
+extern const char *const lh_service_names[];
+
+struct lh_reflection *lh_reflection_create(void);
+void lh_reflection_destroy(struct lh_reflection *reflection);
+
+#endif

@@ -1,0 +1,139 @@
+/*
+ * grpc.health.v1: https://github.com/grpc/grpc/blob/master/doc/health-checking.md. All services here stand and fall
+ * together: with the database, and until shutdown. A short outage is no reason to send clients away: their waits
+ * outlive it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "grpc/health/v1/health.pb-c.h"
+#include "service/call.h"
+#include "service/message.h"
+
+typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
+#define STATUS(name) GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__##name
+
+struct watcher {
+    struct lh_link link; /* in lh_service.health_watchers */
+    struct lh_service *service;
+    struct lh_rpc_call *call;
+    bool is_known; /* of an unknown service SERVICE_UNKNOWN is told once, it never changes */
+};
+
+static bool is_known(const char *name)
+{
+    if (name[0] == '\0')
+        return true;
+    for (size_t i = 0; lh_service_names[i] != NULL; i++)
+        if (strcmp(lh_service_names[i], name) == 0)
+            return true;
+    return false;
+}
+
+bool lh_service_is_serving(const struct lh_service *service)
+{
+    if (service->is_draining)
+        return false;
+    return service->store->ops->is_connected(service->store) ||
+           lh_clock_us() - service->last_database_us < service->health_patience_us;
+}
+
+static serving_status status_now(const struct lh_service *service)
+{
+    return lh_service_is_serving(service) ? STATUS(SERVING) : STATUS(NOT_SERVING);
+}
+
+void lh_health_check_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_service *service = lh_call_service(call);
+    struct lh_arena *arena = &service->scratch;
+    Grpc__Health__V1__HealthCheckRequest *request =
+        lh_call_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, size, arena);
+
+    if (request != NULL && !is_known(request->service)) {
+        /* Not one of our reasons: the protocol knows the code alone. */
+        lh_rpc_call_finish(call, LH_GRPC_NOT_FOUND, "no such service here", NULL, 0);
+    } else if (request != NULL) {
+        Grpc__Health__V1__HealthCheckResponse response;
+        grpc__health__v1__health_check_response__init(&response);
+        response.status = status_now(service);
+        lh_call_reply(call, &response.base, arena);
+    }
+    lh_arena_reset(arena);
+}
+
+static void tell(struct watcher *watcher, serving_status status)
+{
+    struct lh_arena *arena = &watcher->service->scratch;
+    Grpc__Health__V1__HealthCheckResponse response;
+    const void *data;
+    size_t size;
+
+    grpc__health__v1__health_check_response__init(&response);
+    response.status = status;
+    size = lh_message_pack(&response.base, arena, &data);
+    if (lh_rpc_call_send(watcher->call, data, size) == LH_OVERLOADED)
+        lh_rpc_call_finish(watcher->call, LH_GRPC_RESOURCE_EXHAUSTED, "this watcher does not read", NULL, 0);
+    lh_arena_reset(arena);
+}
+
+void lh_health_watch_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_service *service = lh_call_service(call);
+    struct lh_failure overloaded = {.status = LH_OVERLOADED, .message = "too many health watchers"};
+    Grpc__Health__V1__HealthCheckRequest *request =
+        lh_call_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, size, &service->scratch);
+    char limit[24];
+
+    if (request != NULL && service->health_watcher_count >= service->max_health_watchers) {
+        snprintf(limit, sizeof(limit), "%zu", service->max_health_watchers);
+        overloaded.limit = limit;
+        lh_failure_send(call, &overloaded);
+    } else if (request != NULL) {
+        struct watcher *watcher = lh_alloc_zero(1, sizeof(*watcher));
+        watcher->service = service;
+        watcher->call = call;
+        watcher->is_known = is_known(request->service);
+        lh_list_append(&service->health_watchers, &watcher->link);
+        service->health_watcher_count++;
+        lh_rpc_call_set_data(call, watcher);
+        tell(watcher, watcher->is_known ? status_now(service) : STATUS(SERVICE_UNKNOWN));
+    }
+    lh_arena_reset(&service->scratch);
+}
+
+void lh_health_watch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    struct watcher *watcher = lh_rpc_call_data(call);
+
+    if (watcher == NULL)
+        return;
+    lh_list_remove(&watcher->link);
+    watcher->service->health_watcher_count--;
+    free(watcher);
+}
+
+void lh_service_tick(struct lh_service *service)
+{
+    bool is_serving;
+
+    if (service->store->ops->is_connected(service->store))
+        service->last_database_us = lh_clock_us();
+    is_serving = lh_service_is_serving(service);
+    if (is_serving == service->was_serving)
+        return;
+    service->was_serving = is_serving;
+    lh_info("health is %s now", is_serving ? "SERVING" : "NOT_SERVING");
+    LH_LIST_EACH(struct watcher, watcher, &service->health_watchers, link)
+        if (watcher->is_known)
+            tell(watcher, is_serving ? STATUS(SERVING) : STATUS(NOT_SERVING));
+}
+
+void lh_service_drain(struct lh_service *service)
+{
+    service->is_draining = true;
+    lh_service_tick(service);
+}

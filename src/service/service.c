@@ -1,0 +1,124 @@
+#include "service/service.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "service/call.h"
+
+#define HEALTH_PATIENCE_US (5 * LH_US_PER_S)
+#define HEALTH_WATCHERS_MAX 1000
+
+const char *const lh_service_names[] = {
+    "grpc.health.v1.Health",     "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
+    "leasehold.v1.AdminService", "leasehold.v1.LeaseService",           NULL,
+};
+
+/* --- methods that do not exist yet --- */
+
+static void refuse_unimplemented(struct lh_rpc_call *call)
+{
+    struct lh_failure failure = {.status = LH_UNIMPLEMENTED, .message = lh_rpc_call_method(call)->arg};
+    lh_failure_send(call, &failure);
+}
+
+#define UNIMPLEMENTED(name, words)                                                                                     \
+    {                                                                                                                  \
+        .path = "/leasehold.v1.LeaseService/" name, .kind = LH_RPC_BIDI, .on_start = refuse_unimplemented,             \
+        .arg = (char *)(name " is not there yet: " words)                                                              \
+    }
+
+#define LEASE(name, message, end)                                                                                      \
+    {                                                                                                                  \
+        .path = "/leasehold.v1.LeaseService/" name, .kind = LH_RPC_UNARY, .on_message = message, .on_end = end         \
+    }
+
+#define ADMIN(name, message)                                                                                           \
+    {                                                                                                                  \
+        .path = "/leasehold.v1.AdminService/" name, .kind = LH_RPC_UNARY, .on_message = message,                       \
+        .on_end = lh_control_on_end                                                                                    \
+    }
+
+#define REFLECTION(version)                                                                                            \
+    {                                                                                                                  \
+        .path = "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo", .kind = LH_RPC_BIDI,             \
+        .on_message = lh_reflection_on_message, .on_half_close = lh_reflection_on_half_close                           \
+    }
+
+static const struct lh_rpc_method methods[] = {
+    LEASE("Acquire", lh_acquire_on_message, lh_acquire_on_end),
+    LEASE("Heartbeat", lh_heartbeat_on_message, lh_batch_on_end),
+    LEASE("Release", lh_release_on_message, lh_batch_on_end),
+    LEASE("GetLease", lh_get_lease_on_message, lh_control_on_end),
+    LEASE("ListLeases", lh_list_leases_on_message, lh_control_on_end),
+    UNIMPLEMENTED("AcquireStream", "call Acquire, and again with the same lease key after each BLOCKING_TIMEOUT"),
+    UNIMPLEMENTED("Hold", "call Acquire, Heartbeat every third of the duration, and Release"),
+    UNIMPLEMENTED("KeepAlive", "call Heartbeat with all leases every third of their duration"),
+    UNIMPLEMENTED("WatchLeases", "call ListLeases"),
+    ADMIN("Reap", lh_reap_on_message),
+    ADMIN("ForceRelease", lh_force_release_on_message),
+    ADMIN("SetPolicy", lh_set_policy_on_message),
+    ADMIN("GetPolicy", lh_get_policy_on_message),
+    ADMIN("ListPolicies", lh_list_policies_on_message),
+    ADMIN("GetStatus", lh_get_status_on_message),
+    {.path = "/grpc.health.v1.Health/Check", .kind = LH_RPC_UNARY, .on_message = lh_health_check_on_message},
+    {.path = "/grpc.health.v1.Health/Watch",
+     .kind = LH_RPC_SERVER_STREAM,
+     .on_message = lh_health_watch_on_message,
+     .on_end = lh_health_watch_on_end},
+    REFLECTION("v1"),
+    REFLECTION("v1alpha"),
+};
+
+const struct lh_rpc_method *lh_service_methods(size_t *count)
+{
+    *count = sizeof(methods) / sizeof(methods[0]);
+    return methods;
+}
+
+void lh_service_encode_error(void *arg, enum lh_status status, const char *message, struct lh_buffer *details)
+{
+    lh_failure_encode_transport(arg, status, message, details);
+}
+
+void lh_service_options_init(struct lh_service_options *options)
+{
+    *options = (struct lh_service_options){
+        .version = LH_VERSION,
+        .max_block_us = 20 * LH_US_PER_S,
+        .health_patience_us = HEALTH_PATIENCE_US,
+        .max_health_watchers = HEALTH_WATCHERS_MAX,
+    };
+}
+
+struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const struct lh_service_options *options)
+{
+    struct lh_service *service = lh_alloc_zero(1, sizeof(*service));
+
+    service->coordinator = coordinator;
+    service->store = lh_coordinator_store(coordinator);
+    service->version = lh_strdup(options->version);
+    service->max_block_us = options->max_block_us;
+    service->health_patience_us = options->health_patience_us;
+    service->max_health_watchers = options->max_health_watchers;
+    lh_list_init(&service->health_watchers);
+    /* Before the first connection nothing is served, and patience starts with it. */
+    service->last_database_us = lh_clock_us() - options->health_patience_us;
+    service->reflection = lh_reflection_create();
+    return service;
+}
+
+void lh_service_destroy(struct lh_service *service)
+{
+    if (service == NULL)
+        return;
+    lh_reflection_destroy(service->reflection);
+    lh_arena_finish(&service->scratch);
+    free(service->version);
+    free(service);
+}
+
+void lh_service_set_max_block(struct lh_service *service, int64_t max_block_us)
+{
+    service->max_block_us = max_block_us;
+}

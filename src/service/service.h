@@ -1,0 +1,63 @@
+/*
+ * The gRPC services on top of a coordinator: leasehold.v1.LeaseService and AdminService, grpc.health.v1.Health, and
+ * grpc.reflection.v1 and v1alpha. Wiring them up is the daemon's:
+ *
+ *     service = lh_service_create(coordinator, &options);
+ *     methods = lh_service_methods(&count);
+ *     lh_rpc_server_options_init(&rpc);
+ *     rpc.encode_error = lh_service_encode_error;
+ *     server = lh_rpc_server_create(loop, &rpc, methods, count, service);      the service is the server's arg
+ *     a timer, every 250 ms or so: lh_service_tick(service);                   health, and nothing else
+ *
+ * and shutting down: lh_service_drain (health says NOT_SERVING), lh_rpc_server_drain, lh_coordinator_stop (waiters are
+ * answered SHUTTING_DOWN), then when both are done lh_rpc_server_destroy, lh_service_destroy, lh_coordinator_destroy.
+ *
+ * The story of a call: its bytes are checked on the wire, unpacked, checked against every bound, and handed to the
+ * coordinator or the store as an object that outlives the call if it must. Ends the call first (cancelled, reset, too
+ * late, connection closed), the object forgets the call; a waiter is cancelled in the coordinator, and a lease that was
+ * granted but could not be told is released again.
+ */
+#ifndef LH_SERVICE_SERVICE_H
+#define LH_SERVICE_SERVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+struct lh_coordinator;
+struct lh_rpc_method;
+struct lh_service;
+
+struct lh_service_options {
+    const char *version;        /* of this program; default LH_VERSION */
+    int64_t max_block_us;       /* as the coordinator has it: for GetStatus and for words */
+    int64_t health_patience_us; /* without database for that long is NOT_SERVING; default 5 s */
+    size_t max_health_watchers; /* default 1000 */
+};
+
+void lh_service_options_init(struct lh_service_options *options);
+
+/* Options are copied; the coordinator is borrowed. */
+struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const struct lh_service_options *options);
+/* After the RPC server was destroyed and the coordinator has stopped: both may still call in before. */
+void lh_service_destroy(struct lh_service *service);
+
+/* The method table for lh_rpc_server_create, whose `arg` must be the service. */
+const struct lh_rpc_method *lh_service_methods(size_t *count);
+
+/* lh_rpc_server_options.encode_error. */
+void lh_service_encode_error(void *arg, enum lh_status status, const char *message, struct lh_buffer *details);
+
+/* Look whether the database is there, and tell those who watch the health. */
+void lh_service_tick(struct lh_service *service);
+/* From now on NOT_SERVING. */
+void lh_service_drain(struct lh_service *service);
+/* What health says: for /readyz too. */
+bool lh_service_is_serving(const struct lh_service *service);
+/* After lh_coordinator_set_max_block. */
+void lh_service_set_max_block(struct lh_service *service, int64_t max_block_us);
+
+#endif
