@@ -30,13 +30,13 @@ static Leasehold__V1__ReapFailure *new_failure(const struct lh_reaped *reaped, s
 
 static void on_reap(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_reap_answer *answer)
 {
-    struct lh_control *control = arg;
-    struct lh_arena *arena = &control->service->scratch;
+    struct lh_store_call *store_call = arg;
+    struct lh_arena *arena = &store_call->service->scratch;
     Leasehold__V1__ReapResponse response;
     size_t bytes = 0;
 
-    if (!lh_control_is_answered(control, status, error)) {
-        lh_control_destroy(control);
+    if (!lh_store_call_is_answered(store_call, status, error)) {
+        lh_store_call_destroy(store_call);
         return;
     }
     leasehold__v1__reap_response__init(&response);
@@ -52,9 +52,9 @@ static void on_reap(void *arg, enum lh_status status, const struct lh_error *err
         }
     }
     response.more = answer->has_more;
-    lh_call_reply(control->call, &response.base, arena);
+    lh_call_reply(store_call->call, &response.base, arena);
     lh_arena_reset(arena);
-    lh_control_destroy(control);
+    lh_store_call_destroy(store_call);
 }
 
 /* What we believe the database's clock to show; 0 while no tick was answered. */
@@ -79,56 +79,57 @@ void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size)
     if (request != NULL && !lh_validate_reap(&v, request, &reap)) {
         lh_call_refuse(call, &violations);
     } else if (request != NULL) {
-        struct lh_control *control = lh_control_create(call, NULL, NULL);
-        lh_control_check(control,
-                         store->ops->reap(store, database_clock_us(service),
-                                          reap.namespace_count == 0 ? NULL : reap.namespaces, reap.namespace_count,
-                                          reap.include_children, reap.max, false, on_reap, control));
+        struct lh_store_call *store_call = lh_store_call_create(call, NULL, NULL);
+        lh_store_call_check(store_call,
+                            store->ops->reap(store, database_clock_us(service),
+                                             reap.namespace_count == 0 ? NULL : reap.namespaces, reap.namespace_count,
+                                             reap.include_children, reap.max, false, on_reap, store_call));
     }
     lh_arena_reset(&service->scratch);
 }
 
 /* --- ForceRelease --- */
 
-static void fail_force(const struct lh_control *control)
+static void fail_force(const struct lh_store_call *store_call)
 {
     char name[LH_WORDS_NAME_BYTES];
-    struct lh_failure failure = {.status = LH_NOT_HELD, .ns = control->ns, .key = control->key};
+    struct lh_failure failure = {.status = LH_NOT_HELD, .ns = store_call->ns, .key = store_call->key};
     char *words;
 
-    lh_words_name(control->key, name);
-    if (control->token != 0)
-        words = lh_format("lease %s/%s is not held with token %lld", control->ns, name, (long long)control->token);
+    lh_words_name(store_call->key, name);
+    if (store_call->token != 0)
+        words =
+            lh_format("lease %s/%s is not held with token %lld", store_call->ns, name, (long long)store_call->token);
     else
-        words = lh_format("lease %s/%s is not held", control->ns, name);
+        words = lh_format("lease %s/%s is not held", store_call->ns, name);
     failure.message = words;
-    lh_failure_send(control->call, &failure);
+    lh_failure_send(store_call->call, &failure);
     free(words);
 }
 
 static void on_forced(void *arg, enum lh_status status, const struct lh_error *error,
                       const struct lh_scope_answer *answer)
 {
-    struct lh_control *control = arg;
+    struct lh_store_call *store_call = arg;
 
     if (status == LH_OK)
-        lh_info("lease released by an administrator scope=%s/%s token=%lld", control->ns, control->key,
+        lh_info("lease released by an administrator scope=%s/%s token=%lld", store_call->ns, store_call->key,
                 (long long)answer->lease.token);
-    if (control->call != NULL && status == LH_NOT_HELD) {
-        fail_force(control);
-    } else if (lh_control_is_answered(control, status, error)) {
-        struct lh_arena *arena = &control->service->scratch;
+    if (store_call->call != NULL && status == LH_NOT_HELD) {
+        fail_force(store_call);
+    } else if (lh_store_call_is_answered(store_call, status, error)) {
+        struct lh_arena *arena = &store_call->service->scratch;
         struct lh_lease lease = answer->lease;
         Leasehold__V1__ForceReleaseResponse response;
 
-        lease.ns = control->ns;
-        lease.key = control->key;
+        lease.ns = store_call->ns;
+        lease.key = store_call->key;
         leasehold__v1__force_release_response__init(&response);
         response.lease = lh_message_lease(&lease, LH_LEASE_PUBLIC, arena);
-        lh_call_reply(control->call, &response.base, arena);
+        lh_call_reply(store_call->call, &response.base, arena);
         lh_arena_reset(arena);
     }
-    lh_control_destroy(control);
+    lh_store_call_destroy(store_call);
 }
 
 void lh_force_release_on_message(struct lh_rpc_call *call, const void *data, size_t size)
@@ -145,10 +146,11 @@ void lh_force_release_on_message(struct lh_rpc_call *call, const void *data, siz
         bool is_valid = lh_validate_scope(&v, request->scope, "scope", &ns, &key);
         is_valid &= lh_validate_force(&v, request);
         if (is_valid) {
-            struct lh_control *control = lh_control_create(call, ns, key);
-            control->token = request->token;
-            lh_control_check(control, store->ops->force_release(store, control->ns, control->key, request->reason,
-                                                                request->token, on_forced, control));
+            struct lh_store_call *store_call = lh_store_call_create(call, ns, key);
+            store_call->token = request->token;
+            lh_store_call_check(store_call,
+                                store->ops->force_release(store, store_call->ns, store_call->key, request->reason,
+                                                          request->token, on_forced, store_call));
         } else {
             lh_call_refuse(call, &violations);
         }

@@ -105,51 +105,51 @@ void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct 
     lh_failure_send(call, &failure);
 }
 
-struct lh_control *lh_control_create(struct lh_rpc_call *call, const char *ns, const char *key)
+struct lh_store_call *lh_store_call_create(struct lh_rpc_call *call, const char *ns, const char *key)
 {
     size_t ns_size = ns == NULL ? 0 : strlen(ns) + 1, key_size = key == NULL ? 0 : strlen(key) + 1;
-    struct lh_control *control = lh_alloc(sizeof(*control) + ns_size + key_size);
-    char *strings = (char *)(control + 1);
+    struct lh_store_call *store_call = lh_alloc(sizeof(*store_call) + ns_size + key_size);
+    char *strings = (char *)(store_call + 1);
 
-    memset(control, 0, sizeof(*control));
-    control->call = call;
-    control->service = lh_call_service(call);
+    memset(store_call, 0, sizeof(*store_call));
+    store_call->call = call;
+    store_call->service = lh_call_service(call);
     if (ns != NULL)
-        control->ns = memcpy(strings, ns, ns_size);
+        store_call->ns = memcpy(strings, ns, ns_size);
     if (key != NULL)
-        control->key = memcpy(strings + ns_size, key, key_size);
-    lh_rpc_call_set_data(call, control);
-    return control;
+        store_call->key = memcpy(strings + ns_size, key, key_size);
+    lh_rpc_call_set_data(call, store_call);
+    return store_call;
 }
 
-void lh_control_destroy(struct lh_control *control)
+void lh_store_call_destroy(struct lh_store_call *store_call)
 {
-    if (control->call != NULL)
-        lh_rpc_call_set_data(control->call, NULL);
-    free(control);
+    if (store_call->call != NULL)
+        lh_rpc_call_set_data(store_call->call, NULL);
+    free(store_call);
 }
 
-void lh_control_check(struct lh_control *control, enum lh_status status)
+void lh_store_call_check(struct lh_store_call *store_call, enum lh_status status)
 {
     if (status == LH_OK)
         return;
-    lh_call_fail(control->call, status, NULL, control->ns, control->key);
-    lh_control_destroy(control);
+    lh_call_fail(store_call->call, status, NULL, store_call->ns, store_call->key);
+    lh_store_call_destroy(store_call);
 }
 
-bool lh_control_is_answered(struct lh_control *control, enum lh_status status, const struct lh_error *error)
+bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status status, const struct lh_error *error)
 {
-    if (control->call == NULL)
+    if (store_call->call == NULL)
         return false;
     if (status == LH_OK)
         return true;
-    lh_call_fail(control->call, status, error, control->ns, control->key);
+    lh_call_fail(store_call->call, status, error, store_call->ns, store_call->key);
     return false;
 }
 
-void lh_control_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+void lh_store_call_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 {
-    struct lh_control *control = lh_rpc_call_data(call);
-    if (control != NULL)
-        control->call = NULL;
+    struct lh_store_call *store_call = lh_rpc_call_data(call);
+    if (store_call != NULL)
+        store_call->call = NULL;
 }

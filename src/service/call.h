@@ -54,15 +54,15 @@ void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct 
 const char *lh_call_field(const char *field, char path[LH_VIOLATION_FIELD_BYTES]);
 
 /*
- * A control call: asked of the store, answered later, by when its RPC call may have ended.
+ * What is asked of the store: it is answered later, by when its RPC call may have ended.
  *
- *     control = lh_control_create(call, ns, key);
- *     lh_control_check(control, store->ops->get(store, control->ns, control->key, on_scope, control));
+ *     store_call = lh_store_call_create(call, ns, key);
+ *     lh_store_call_check(store_call, store->ops->get(store, store_call->ns, store_call->key, on_scope, store_call));
  *
- *     on_scope: if (lh_control_is_answered(control, status, error)) reply to control->call ...;
- *               lh_control_destroy(control);
+ *     on_scope: if (lh_store_call_is_answered(store_call, status, error)) reply to store_call->call ...;
+ *               lh_store_call_destroy(store_call);
  */
-struct lh_control {
+struct lh_store_call {
     struct lh_rpc_call *call; /* NULL once it has ended */
     struct lh_service *service;
     const char *ns;
@@ -72,13 +72,13 @@ struct lh_control {
 };
 
 /* Copies the strings, which may be NULL. */
-struct lh_control *lh_control_create(struct lh_rpc_call *call, const char *ns, const char *key);
-void lh_control_destroy(struct lh_control *control);
+struct lh_store_call *lh_store_call_create(struct lh_rpc_call *call, const char *ns, const char *key);
+void lh_store_call_destroy(struct lh_store_call *store_call);
 /* The store refused to take it: answers and destroys. */
-void lh_control_check(struct lh_control *control, enum lh_status status);
+void lh_store_call_check(struct lh_store_call *store_call, enum lh_status status);
 /* True: there is an answer and somebody to tell it to. Otherwise the call, if it is still there, is failed. */
-bool lh_control_is_answered(struct lh_control *control, enum lh_status status, const struct lh_error *error);
-void lh_control_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status status, const struct lh_error *error);
+void lh_store_call_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 
 /* The methods. */
 void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size);

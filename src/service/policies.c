@@ -12,18 +12,18 @@ static const struct lh_policy *policy_at(const struct lh_policy_answer *answer, 
 static void on_set(void *arg, enum lh_status status, const struct lh_error *error,
                    const struct lh_policy_answer *answer)
 {
-    struct lh_control *control = arg;
+    struct lh_store_call *store_call = arg;
 
-    if (lh_control_is_answered(control, status, error)) {
-        struct lh_arena *arena = &control->service->scratch;
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        struct lh_arena *arena = &store_call->service->scratch;
         Leasehold__V1__SetPolicyResponse response;
 
         leasehold__v1__set_policy_response__init(&response);
         response.effective = lh_policy_to_message(policy_at(answer, 0), arena);
-        lh_call_reply(control->call, &response.base, arena);
+        lh_call_reply(store_call->call, &response.base, arena);
         lh_arena_reset(arena);
     }
-    lh_control_destroy(control);
+    lh_store_call_destroy(store_call);
 }
 
 void lh_set_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size)
@@ -39,8 +39,9 @@ void lh_set_policy_on_message(struct lh_rpc_call *call, const void *data, size_t
     if (request != NULL && !lh_policy_from_request(&v, request, &policy, &mask)) {
         lh_call_refuse(call, &violations);
     } else if (request != NULL) {
-        struct lh_control *control = lh_control_create(call, NULL, NULL);
-        lh_control_check(control, service->store->ops->set_policy(service->store, &policy, mask, on_set, control));
+        struct lh_store_call *store_call = lh_store_call_create(call, NULL, NULL);
+        lh_store_call_check(store_call,
+                            service->store->ops->set_policy(service->store, &policy, mask, on_set, store_call));
     }
     lh_arena_reset(&service->scratch);
 }
@@ -48,20 +49,20 @@ void lh_set_policy_on_message(struct lh_rpc_call *call, const void *data, size_t
 static void on_get(void *arg, enum lh_status status, const struct lh_error *error,
                    const struct lh_policy_answer *answer)
 {
-    struct lh_control *control = arg;
+    struct lh_store_call *store_call = arg;
 
-    if (lh_control_is_answered(control, status, error)) {
-        struct lh_arena *arena = &control->service->scratch;
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        struct lh_arena *arena = &store_call->service->scratch;
         Leasehold__V1__GetPolicyResponse response;
 
         leasehold__v1__get_policy_response__init(&response);
         response.own = lh_policy_to_message(policy_at(answer, 0), arena);
         response.effective = lh_policy_to_message(policy_at(answer, 1), arena);
         response.n_source = lh_policy_sources(policy_at(answer, 1), arena, &response.source);
-        lh_call_reply(control->call, &response.base, arena);
+        lh_call_reply(store_call->call, &response.base, arena);
         lh_arena_reset(arena);
     }
-    lh_control_destroy(control);
+    lh_store_call_destroy(store_call);
 }
 
 void lh_get_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size)
@@ -78,8 +79,9 @@ void lh_get_policy_on_message(struct lh_rpc_call *call, const void *data, size_t
                                "namespace.segments", &ns)) {
         lh_call_refuse(call, &violations);
     } else if (request != NULL) {
-        struct lh_control *control = lh_control_create(call, ns, NULL);
-        lh_control_check(control, service->store->ops->get_policy(service->store, control->ns, on_get, control));
+        struct lh_store_call *store_call = lh_store_call_create(call, ns, NULL);
+        lh_store_call_check(store_call,
+                            service->store->ops->get_policy(service->store, store_call->ns, on_get, store_call));
     }
     lh_arena_reset(&service->scratch);
 }
@@ -87,10 +89,10 @@ void lh_get_policy_on_message(struct lh_rpc_call *call, const void *data, size_t
 static void on_list(void *arg, enum lh_status status, const struct lh_error *error,
                     const struct lh_policy_answer *answer)
 {
-    struct lh_control *control = arg;
+    struct lh_store_call *store_call = arg;
 
-    if (lh_control_is_answered(control, status, error)) {
-        struct lh_arena *arena = &control->service->scratch;
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        struct lh_arena *arena = &store_call->service->scratch;
         Leasehold__V1__ListPoliciesResponse response;
 
         leasehold__v1__list_policies_response__init(&response);
@@ -100,10 +102,10 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
         if (answer->has_more && answer->policy_count > 0)
             response.next_page_token =
                 lh_page_token_make(LH_PAGE_POLICIES, 0, answer->policies[answer->policy_count - 1].ns, "", arena);
-        lh_call_reply(control->call, &response.base, arena);
+        lh_call_reply(store_call->call, &response.base, arena);
         lh_arena_reset(arena);
     }
-    lh_control_destroy(control);
+    lh_store_call_destroy(store_call);
 }
 
 void lh_list_policies_on_message(struct lh_rpc_call *call, const void *data, size_t size)
@@ -125,9 +127,9 @@ void lh_list_policies_on_message(struct lh_rpc_call *call, const void *data, siz
             is_valid = false;
         }
         if (is_valid) {
-            struct lh_control *control = lh_control_create(call, NULL, NULL);
-            lh_control_check(control,
-                             service->store->ops->list_policies(service->store, page_size, after, on_list, control));
+            struct lh_store_call *store_call = lh_store_call_create(call, NULL, NULL);
+            lh_store_call_check(
+                store_call, service->store->ops->list_policies(service->store, page_size, after, on_list, store_call));
         } else {
             lh_call_refuse(call, &violations);
         }

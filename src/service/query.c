@@ -25,51 +25,51 @@ static Leasehold__V1__LastHold *new_last_hold(const struct lh_last_hold *last, s
     return message;
 }
 
-static void fail_not_held(const struct lh_control *control)
+static void fail_not_held(const struct lh_store_call *store_call)
 {
     char name[LH_WORDS_NAME_BYTES];
-    char *words = lh_format("lease %s/%s is not held", control->ns, lh_words_name(control->key, name));
-    struct lh_failure failure = {.status = LH_NOT_HELD, .message = words, .ns = control->ns, .key = control->key};
+    char *words = lh_format("lease %s/%s is not held", store_call->ns, lh_words_name(store_call->key, name));
+    struct lh_failure failure = {.status = LH_NOT_HELD, .message = words, .ns = store_call->ns, .key = store_call->key};
 
-    lh_failure_send(control->call, &failure);
+    lh_failure_send(store_call->call, &failure);
     free(words);
 }
 
-static void reply_scope(struct lh_control *control, const struct lh_scope_answer *answer)
+static void reply_scope(struct lh_store_call *store_call, const struct lh_scope_answer *answer)
 {
-    struct lh_arena *arena = &control->service->scratch;
+    struct lh_arena *arena = &store_call->service->scratch;
     Leasehold__V1__GetLeaseResponse response;
     struct lh_contention contention = {.has_holder = answer->is_held, .waiters_ahead = answer->waiters};
 
     leasehold__v1__get_lease_response__init(&response);
     if (answer->is_held) {
         contention.holder = answer->lease;
-        contention.holder.ns = control->ns;
-        contention.holder.key = control->key;
+        contention.holder.ns = store_call->ns;
+        contention.holder.key = store_call->key;
         response.lease = lh_message_lease(&contention.holder, LH_LEASE_PUBLIC, arena);
     }
     if (answer->is_held || answer->waiters > 0)
         response.contention = lh_message_contention(&contention, arena);
     if (answer->has_last)
         response.last = new_last_hold(&answer->last, arena);
-    lh_call_reply(control->call, &response.base, arena);
+    lh_call_reply(store_call->call, &response.base, arena);
     lh_arena_reset(arena);
 }
 
 static void on_scope(void *arg, enum lh_status status, const struct lh_error *error,
                      const struct lh_scope_answer *answer)
 {
-    struct lh_control *control = arg;
+    struct lh_store_call *store_call = arg;
 
-    if (control->call != NULL && status == LH_NOT_HELD)
-        fail_not_held(control);
-    else if (lh_control_is_answered(control, status, error)) {
+    if (store_call->call != NULL && status == LH_NOT_HELD)
+        fail_not_held(store_call);
+    else if (lh_store_call_is_answered(store_call, status, error)) {
         if (answer->is_held || answer->has_last || answer->waiters > 0)
-            reply_scope(control, answer);
+            reply_scope(store_call, answer);
         else
-            fail_not_held(control);
+            fail_not_held(store_call);
     }
-    lh_control_destroy(control);
+    lh_store_call_destroy(store_call);
 }
 
 void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t size)
@@ -84,9 +84,9 @@ void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t 
     if (request != NULL && !lh_validate_scope(&v, request->scope, "scope", &ns, &key)) {
         lh_call_refuse(call, &violations);
     } else if (request != NULL) {
-        struct lh_control *control = lh_control_create(call, ns, key);
-        lh_control_check(control,
-                         service->store->ops->get(service->store, control->ns, control->key, on_scope, control));
+        struct lh_store_call *store_call = lh_store_call_create(call, ns, key);
+        lh_store_call_check(store_call, service->store->ops->get(service->store, store_call->ns, store_call->key,
+                                                                 on_scope, store_call));
     }
     lh_arena_reset(&service->scratch);
 }
@@ -95,13 +95,13 @@ void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t 
 
 static void on_list(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_list_answer *answer)
 {
-    struct lh_control *control = arg;
-    struct lh_arena *arena = &control->service->scratch;
+    struct lh_store_call *store_call = arg;
+    struct lh_arena *arena = &store_call->service->scratch;
     Leasehold__V1__ListLeasesResponse response;
     size_t bytes = 0;
 
-    if (!lh_control_is_answered(control, status, error)) {
-        lh_control_destroy(control);
+    if (!lh_store_call_is_answered(store_call, status, error)) {
+        lh_store_call_destroy(store_call);
         return;
     }
     leasehold__v1__list_leases_response__init(&response);
@@ -113,11 +113,11 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
     }
     if (response.n_leases > 0 && (answer->has_more || response.n_leases < answer->lease_count)) {
         const struct lh_lease *last = &answer->leases[response.n_leases - 1];
-        response.next_page_token = lh_page_token_make(LH_PAGE_LEASES, control->filter, last->ns, last->key, arena);
+        response.next_page_token = lh_page_token_make(LH_PAGE_LEASES, store_call->filter, last->ns, last->key, arena);
     }
-    lh_call_reply(control->call, &response.base, arena);
+    lh_call_reply(store_call->call, &response.base, arena);
     lh_arena_reset(arena);
-    lh_control_destroy(control);
+    lh_store_call_destroy(store_call);
 }
 
 static bool read_list(struct lh_validator *v, const Leasehold__V1__ListLeasesRequest *request,
@@ -148,9 +148,9 @@ void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_
     if (request != NULL && !read_list(&v, request, &list, &filter)) {
         lh_call_refuse(call, &violations);
     } else if (request != NULL) {
-        struct lh_control *control = lh_control_create(call, NULL, NULL);
-        control->filter = filter;
-        lh_control_check(control, service->store->ops->list(service->store, &list, on_list, control));
+        struct lh_store_call *store_call = lh_store_call_create(call, NULL, NULL);
+        store_call->filter = filter;
+        lh_store_call_check(store_call, service->store->ops->list(service->store, &list, on_list, store_call));
     }
     lh_arena_reset(&service->scratch);
 }

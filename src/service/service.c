@@ -36,7 +36,7 @@ static void refuse_unimplemented(struct lh_rpc_call *call)
 #define ADMIN(name, message)                                                                                           \
     {                                                                                                                  \
         .path = "/leasehold.v1.AdminService/" name, .kind = LH_RPC_UNARY, .on_message = message,                       \
-        .on_end = lh_control_on_end                                                                                    \
+        .on_end = lh_store_call_on_end                                                                                 \
     }
 
 #define REFLECTION(version)                                                                                            \
@@ -49,8 +49,8 @@ static const struct lh_rpc_method methods[] = {
     LEASE("Acquire", lh_acquire_on_message, lh_acquire_on_end),
     LEASE("Heartbeat", lh_heartbeat_on_message, lh_batch_on_end),
     LEASE("Release", lh_release_on_message, lh_batch_on_end),
-    LEASE("GetLease", lh_get_lease_on_message, lh_control_on_end),
-    LEASE("ListLeases", lh_list_leases_on_message, lh_control_on_end),
+    LEASE("GetLease", lh_get_lease_on_message, lh_store_call_on_end),
+    LEASE("ListLeases", lh_list_leases_on_message, lh_store_call_on_end),
     UNIMPLEMENTED("AcquireStream", "call Acquire, and again with the same lease key after each BLOCKING_TIMEOUT"),
     UNIMPLEMENTED("Hold", "call Acquire, Heartbeat every third of the duration, and Release"),
     UNIMPLEMENTED("KeepAlive", "call Heartbeat with all leases every third of their duration"),
