@@ -50,6 +50,7 @@ enum lh_rpc_channel_state {
 
 struct lh_rpc_channel_options {
     size_t max_message_bytes;   /* of a reply; default 16 MiB */
+    size_t max_calls;           /* open at once, the waiting ones too; default 65,536. More are refused with NULL */
     int64_t connect_timeout_us; /* for each address; default 5 s */
     int64_t keepalive_us;    /* with calls open and silence from the server for that long, send a PING; no answer for as
                                 long again: the connection is dead; default 20 s; 0: never */
@@ -74,7 +75,7 @@ void lh_rpc_channel_connect(struct lh_rpc_channel *channel); /* without waiting 
 
 /*
  * `request` is copied. `deadline_us` on lh_clock_us(), or LH_RPC_FOREVER; it goes out as grpc-timeout, and when it has
- * passed here the call is answered DEADLINE_EXCEEDED and reset.
+ * passed here the call is answered DEADLINE_EXCEEDED and reset. NULL: max_calls are open, on_done never fires.
  */
 struct lh_rpc_client_call *lh_rpc_call_unary(struct lh_rpc_channel *channel, const char *path, const void *request,
                                              size_t size, int64_t deadline_us, lh_rpc_done_cb *on_done, void *arg);

@@ -1,0 +1,291 @@
+/*
+ * A call of the client, from its request to its answer. It lies in exactly one list: of those that wait for a
+ * connection, of its connection's, or of those that are answered; the last one is emptied at the end of the loop turn,
+ * so on_done is never called from inside of a function that the caller called.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "rpc/client_internal.h"
+
+#define MARK_BYTES (64 * 1024)
+#define UNSENT_MAX_BYTES (8 * 1024 * 1024)
+#define METADATA_MAX 32
+#define REQUEST_FIELDS 8
+
+void client_call_deliver(struct lh_rpc_client_call *call)
+{
+    struct lh_rpc_channel *channel = call->channel;
+    struct lh_rpc_result result = {
+        .code = call->code,
+        .message = call->message.size > 0 ? (const char *)call->message.data : "",
+        .delivery = call->delivery,
+        .details = call->details.size > 0 ? call->details.data : NULL,
+        .details_size = call->details.size,
+    };
+
+    if (call->code == LH_GRPC_OK && call->is_unary) {
+        result.reply = call->reply.data != NULL ? call->reply.data : (const unsigned char *)"";
+        result.reply_size = call->reply.size;
+    }
+    lh_list_remove(&call->link);
+    call->callbacks.on_done(call->arg, &result);
+    channel->call_count--;
+    rpc_inbox_finish(&call->inbox, &channel->pool);
+    rpc_outbox_finish(&call->outbox, &channel->pool);
+    rpc_pool_give(&channel->pool, &call->reply);
+    rpc_pool_give(&channel->pool, &call->metadata);
+    rpc_pool_give(&channel->pool, &call->message);
+    rpc_pool_give(&channel->pool, &call->details);
+    free(call->path);
+    free(call);
+}
+
+static void set_message(struct lh_rpc_client_call *call, const char *message)
+{
+    call->message.size = 0;
+    rpc_pool_take(&call->channel->pool, &call->message);
+    lh_buffer_append(&call->message, message, strlen(message) + 1);
+}
+
+static void leave_connection(struct lh_rpc_client_call *call, bool must_reset)
+{
+    struct client_connection *connection = call->connection;
+
+    call->connection = NULL;
+    if (connection == NULL || call->stream_id == 0)
+        return;
+    nghttp2_session_set_stream_user_data(connection->io.session, call->stream_id, NULL);
+    if (!must_reset)
+        return;
+    nghttp2_submit_rst_stream(connection->io.session, NGHTTP2_FLAG_NONE, call->stream_id, NGHTTP2_CANCEL);
+    rpc_connection_touch(&connection->io);
+}
+
+static void move_to_answered(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery)
+{
+    call->is_over = true;
+    call->code = code;
+    call->delivery = delivery;
+    lh_timer_finish(&call->deadline);
+    lh_list_remove(&call->link);
+    lh_list_append(&call->channel->answered, &call->link);
+    lh_defer(call->channel->loop, &call->channel->answer);
+}
+
+void client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery,
+                        const char *message)
+{
+    if (call->is_over)
+        return;
+    leave_connection(call, true);
+    set_message(call, message);
+    call->details.size = 0;
+    move_to_answered(call, code, delivery);
+}
+
+void client_call_accept(struct lh_rpc_client_call *call)
+{
+    if (call->is_over)
+        return;
+    leave_connection(call, false);
+    move_to_answered(call, (enum lh_grpc_code)call->grpc_status, LH_RPC_ANSWERED);
+}
+
+static enum lh_rpc_delivery unanswered(const struct lh_rpc_client_call *call)
+{
+    return call->is_sent ? LH_RPC_IN_FLIGHT : LH_RPC_NOT_SENT;
+}
+
+static void on_deadline(void *arg)
+{
+    struct lh_rpc_client_call *call = arg;
+    client_call_answer(call, LH_GRPC_DEADLINE_EXCEEDED, unanswered(call), "the deadline of the call has passed");
+}
+
+void lh_rpc_client_call_cancel(struct lh_rpc_client_call *call)
+{
+    client_call_answer(call, LH_GRPC_CANCELLED, unanswered(call), "the call was cancelled");
+}
+
+static void tell_writable(struct lh_rpc_client_call *call)
+{
+    if (!call->was_over_mark || rpc_outbox_unsent(&call->outbox) >= MARK_BYTES / 2)
+        return;
+    call->was_over_mark = false;
+    if (call->callbacks.on_writable != NULL)
+        call->callbacks.on_writable(call->arg);
+}
+
+static ssize_t read_output(nghttp2_session *session, int32_t stream_id, uint8_t *to, size_t room, uint32_t *flags,
+                           nghttp2_data_source *source, void *arg)
+{
+    struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, stream_id);
+    size_t taken;
+
+    if (call == NULL) /* answered already: its reset is on the way */
+        return NGHTTP2_ERR_DEFERRED;
+    taken = rpc_outbox_take(&call->outbox, &call->channel->pool, to, room);
+    tell_writable(call);
+    if (call->is_over)
+        return NGHTTP2_ERR_DEFERRED;
+    if (rpc_outbox_unsent(&call->outbox) == 0 && call->is_half_closed)
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    else if (taken == 0) {
+        call->is_deferred = true;
+        return NGHTTP2_ERR_DEFERRED;
+    }
+    return (ssize_t)taken;
+}
+
+static size_t add_metadata(const struct lh_rpc_client_call *call, nghttp2_nv *fields, size_t count)
+{
+    const char *at = (const char *)call->metadata.data;
+    const char *end = at + call->metadata.size;
+
+    while (at < end) {
+        const char *value = at + strlen(at) + 1;
+        fields[count] = rpc_header(at, value, strlen(value));
+        /* The call may be gone before nghttp2 has sent it. */
+        fields[count++].flags = NGHTTP2_NV_FLAG_NO_INDEX;
+        at = value + strlen(value) + 1;
+    }
+    return count;
+}
+
+void client_call_submit(struct lh_rpc_client_call *call, struct client_connection *connection)
+{
+    struct lh_rpc_channel *channel = call->channel;
+    nghttp2_data_provider output = {.read_callback = read_output};
+    nghttp2_nv fields[REQUEST_FIELDS + METADATA_MAX];
+    char timeout[LH_GRPC_TIMEOUT_TEXT_BYTES];
+    size_t count = 0;
+
+    fields[count++] = rpc_header_static(":method", "POST");
+    fields[count++] = rpc_header_static(":scheme", "http");
+    fields[count++] = rpc_header_static(":path", call->path);
+    fields[count - 1].flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
+    fields[count++] = rpc_header_static(":authority", channel->authority);
+    fields[count++] = rpc_header_static("content-type", "application/grpc");
+    fields[count++] = rpc_header_static("te", "trailers");
+    fields[count++] = rpc_header_static("user-agent", channel->user_agent);
+    if (call->deadline_us != LH_RPC_FOREVER) {
+        lh_grpc_timeout_format(call->deadline_us - lh_clock_us(), timeout);
+        fields[count++] = rpc_header("grpc-timeout", timeout, strlen(timeout));
+    }
+    count = add_metadata(call, fields, count);
+    lh_list_remove(&call->link);
+    lh_list_append(&connection->calls, &call->link);
+    call->connection = connection;
+    call->stream_id = nghttp2_submit_request(connection->io.session, NULL, fields, count, &output, call);
+    if (call->stream_id < 0) {
+        call->stream_id = 0;
+        client_call_answer(call, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT, "the connection takes no more calls");
+        return;
+    }
+    client_connection_watch_silence(connection);
+    rpc_connection_touch(&connection->io);
+}
+
+static struct lh_rpc_client_call *start(struct lh_rpc_channel *channel, const char *path, int64_t deadline_us,
+                                        const struct lh_rpc_stream_callbacks *callbacks, void *arg)
+{
+    struct lh_rpc_client_call *call;
+
+    if (channel->call_count >= channel->options.max_calls || channel->is_closing)
+        return NULL;
+    call = lh_alloc_zero(1, sizeof(*call));
+    channel->call_count++;
+    call->channel = channel;
+    call->callbacks = *callbacks;
+    call->arg = arg;
+    call->path = lh_strdup(path);
+    call->grpc_status = -1;
+    call->deadline_us = deadline_us;
+    lh_timer_init(&call->deadline, channel->loop, on_deadline, call);
+    if (deadline_us != LH_RPC_FOREVER)
+        lh_timer_arm_at_us(&call->deadline, deadline_us);
+    lh_list_append(&channel->waiting, &call->link);
+    return call;
+}
+
+static void dispatch(struct lh_rpc_client_call *call)
+{
+    struct client_connection *connection = channel_usable(call->channel);
+    if (connection != NULL)
+        client_call_submit(call, connection);
+    else
+        channel_want_connection(call->channel);
+}
+
+struct lh_rpc_client_call *lh_rpc_call_unary(struct lh_rpc_channel *channel, const char *path, const void *request,
+                                             size_t size, int64_t deadline_us, lh_rpc_done_cb *on_done, void *arg)
+{
+    struct lh_rpc_stream_callbacks callbacks = {.on_done = on_done};
+    struct lh_rpc_client_call *call = start(channel, path, deadline_us, &callbacks, arg);
+
+    if (call == NULL)
+        return NULL;
+    call->is_unary = true;
+    call->is_half_closed = true;
+    rpc_outbox_put(&call->outbox, &channel->pool, request, size);
+    dispatch(call);
+    return call;
+}
+
+struct lh_rpc_client_call *lh_rpc_call_start(struct lh_rpc_channel *channel, const char *path, int64_t deadline_us,
+                                             const struct lh_rpc_metadata *metadata, size_t metadata_count,
+                                             const struct lh_rpc_stream_callbacks *callbacks, void *arg)
+{
+    struct lh_rpc_client_call *call = start(channel, path, deadline_us, callbacks, arg);
+
+    if (call == NULL)
+        return NULL;
+    for (size_t i = 0; i < metadata_count && i < METADATA_MAX; i++) {
+        lh_buffer_append(&call->metadata, metadata[i].name, strlen(metadata[i].name) + 1);
+        lh_buffer_append(&call->metadata, metadata[i].value, strlen(metadata[i].value) + 1);
+    }
+    dispatch(call);
+    return call;
+}
+
+static void wake_output(struct lh_rpc_client_call *call)
+{
+    if (call->connection == NULL)
+        return;
+    if (call->is_deferred) {
+        call->is_deferred = false;
+        nghttp2_session_resume_data(call->connection->io.session, call->stream_id);
+    }
+    rpc_connection_touch(&call->connection->io);
+}
+
+enum lh_status lh_rpc_client_call_send(struct lh_rpc_client_call *call, const void *data, size_t size)
+{
+    size_t unsent = rpc_outbox_unsent(&call->outbox);
+
+    if (call->is_over || call->is_half_closed)
+        return LH_CANCELED;
+    if (unsent > UNSENT_MAX_BYTES || size > UINT32_MAX)
+        return LH_OVERLOADED;
+    rpc_outbox_put(&call->outbox, &call->channel->pool, data, size);
+    if (unsent + size > MARK_BYTES)
+        call->was_over_mark = true;
+    wake_output(call);
+    return LH_OK;
+}
+
+size_t lh_rpc_client_call_unsent(const struct lh_rpc_client_call *call)
+{
+    return rpc_outbox_unsent(&call->outbox);
+}
+
+void lh_rpc_client_call_half_close(struct lh_rpc_client_call *call)
+{
+    if (call->is_over || call->is_half_closed)
+        return;
+    call->is_half_closed = true;
+    wake_output(call);
+}

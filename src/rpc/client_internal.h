@@ -1,0 +1,102 @@
+/* What the files of the client share. */
+#ifndef LH_RPC_CLIENT_INTERNAL_H
+#define LH_RPC_CLIENT_INTERNAL_H
+
+#include "base/list.h"
+#include "loop/loop.h"
+#include "rpc/address.h"
+#include "rpc/client.h"
+#include "rpc/connection.h"
+#include "rpc/frame.h"
+
+#define ADDRESSES_MAX 16
+
+struct lh_rpc_channel {
+    struct lh_loop *loop;
+    struct lh_rpc_channel_options options;
+    char *user_agent;
+    char *authority;
+    struct rpc_pool pool;
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_option *session_options;
+    struct rpc_address addresses[ADDRESSES_MAX];
+    size_t address_count;
+    enum lh_rpc_channel_state state;
+    size_t call_count;
+    bool is_closing;
+
+    /* The attempt that is going on: from the first address to the last. */
+    size_t address_at;
+    int connect_fd; /* -1: none */
+    struct lh_watch connect_watch;
+    struct lh_timer connect_timer;
+    struct lh_deferred connect_next;
+    char connect_failure[128];
+
+    struct client_connection *current; /* where new calls go; NULL: there is none */
+    struct lh_link connections;        /* with those that are draining */
+    struct lh_link waiting;            /* calls, for a connection */
+    struct lh_link answered;           /* calls, for their on_done */
+    struct lh_deferred answer;
+};
+
+struct client_connection {
+    struct rpc_connection io;
+    struct lh_rpc_channel *channel;
+    struct lh_link in_channel;
+    struct lh_link calls;
+    struct lh_timer keepalive;
+    int64_t pinged_at_us; /* 0: no PING is on its way */
+};
+
+struct lh_rpc_client_call {
+    struct lh_link link; /* in one of: waiting, a connection's calls, answered */
+    struct lh_rpc_channel *channel;
+    struct client_connection *connection; /* NULL: none yet, or none any more */
+    struct lh_rpc_stream_callbacks callbacks;
+    void *arg;
+    char *path;
+    struct lh_buffer metadata; /* name, NUL, value, NUL, and so on */
+    struct lh_timer deadline;
+    int64_t deadline_us;
+    struct rpc_inbox inbox;
+    struct rpc_outbox outbox;
+    struct lh_buffer reply;   /* of a unary call */
+    struct lh_buffer message; /* as it came, then decoded, with a final NUL */
+    struct lh_buffer details; /* the same */
+    size_t header_bytes;
+    int32_t stream_id;
+    int http_status;
+    int grpc_status; /* -1: none came */
+    enum lh_grpc_code code;
+    enum lh_rpc_delivery delivery;
+    bool is_unary;
+    bool is_over; /* waits for its on_done */
+    bool is_sent; /* its HEADERS were handed to the connection's output */
+    bool is_half_closed;
+    bool is_deferred; /* nghttp2 waits until there is more to send */
+    bool was_over_mark;
+    bool has_reply;
+};
+
+/* channel.c */
+struct client_connection *channel_usable(struct lh_rpc_channel *channel); /* NULL: none takes new calls */
+void channel_want_connection(struct lh_rpc_channel *channel);
+void client_connection_watch_silence(struct client_connection *connection);
+
+/* client_call.c */
+void client_call_submit(struct lh_rpc_client_call *call, struct client_connection *connection);
+/* Takes the call out of its connection (resetting its stream if that is still open) and has on_done called, once. */
+void client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery,
+                        const char *message);
+/* The same with what the server said. */
+void client_call_accept(struct lh_rpc_client_call *call);
+void client_call_deliver(struct lh_rpc_client_call *call); /* calls on_done and frees the call */
+
+/* client_answer.c */
+void client_call_on_header(struct lh_rpc_client_call *call, const char *name, size_t name_size, const char *value,
+                           size_t value_size);
+void client_call_on_data(struct lh_rpc_client_call *call, const unsigned char *data, size_t size);
+void client_call_on_close(struct lh_rpc_client_call *call, uint32_t error);
+
+#endif
