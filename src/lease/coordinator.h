@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "lease/store.h"
+#include "lease/timer.h"
 #include "lease/types.h"
 
 struct lh_coordinator;
@@ -52,7 +53,8 @@ void lh_coordinator_start(struct lh_coordinator *coordinator); /* starts the sto
 /* Waiters are answered SHUTTING_DOWN (their places kept for 10 s), batches in flight finish, the store stops; then
  * on_done. */
 void lh_coordinator_stop(struct lh_coordinator *coordinator, void (*on_done)(void *arg), void *arg);
-void lh_coordinator_destroy(struct lh_coordinator *coordinator); /* after on_done of stop */
+/* After on_done of stop, also from within it. Without a stop (after a crash in a test) nobody is answered. */
+void lh_coordinator_destroy(struct lh_coordinator *coordinator);
 void lh_coordinator_on_timer(struct lh_coordinator *coordinator);
 /* Takes effect for calls from now on. */
 void lh_coordinator_set_max_block(struct lh_coordinator *coordinator, int64_t max_block_us);
@@ -95,9 +97,16 @@ struct lh_acquire {
 
     struct { /* the coordinator's */
         struct lh_link link;
+        struct lh_heap_timer timer;
         struct lh_waiter *waiter;
+        struct lh_entry *entry; /* of the batch that answers it, or NULL */
+        const char *message;
         int64_t arrived_us;
-        int64_t until_us;
+        int64_t wait_until_us;
+        int64_t block_until_us;
+        enum lh_status verdict; /* what it is answered unless it is granted; LH_OK: it goes on waiting */
+        bool is_answering;
+        bool is_fresh; /* came while its waiter was leaving: asked when that is done */
     } own;
 };
 
@@ -118,13 +127,15 @@ struct lh_heartbeat_request {
         bool skip;                     /* decided by the caller already (INVALID): left alone */
         struct lh_op_own {
             struct lh_link link;
+            struct lh_scope *scope;
             void *request;
             int64_t arrived_us;
-            uint32_t flags;
+            bool is_unknown; /* an earlier reply was lost */
         } own;
     } * items;
     size_t count;
-    size_t open; /* the coordinator's: items not answered yet */
+    size_t open;         /* the coordinator's: items not answered yet */
+    struct lh_link link; /* the coordinator's */
     void (*on_done)(struct lh_heartbeat_request *request);
     void *arg;
 };
@@ -137,6 +148,7 @@ struct lh_release_request {
     } * items;
     size_t count;
     size_t open;
+    struct lh_link link;
     void (*on_done)(struct lh_release_request *request);
     void *arg;
 };
@@ -145,6 +157,9 @@ struct lh_release_request {
    SHUTTING_DOWN. */
 enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, struct lh_heartbeat_request *request);
 enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct lh_release_request *request);
+
+/* Somebody here ended this lease beside the coordinator (an administrator's reap): look who waits for it. */
+void lh_coordinator_wake(struct lh_coordinator *coordinator, const char *ns, const char *key);
 
 /* Counts for GetStatus, health and metrics. */
 struct lh_coordinator_stats {

@@ -1,0 +1,213 @@
+/*
+ * Batches of acquires: what is asked, and what the answers mean.
+ *
+ * A request is answered by a batch only when it came before the batch was sent: its caller counts the deadline from
+ * when it sent the request, so a statement older than that would tell it more time than it has. Who came later is asked
+ * for again.
+ */
+#include "base/log.h"
+#include "lease/lane.h"
+
+static void ask(struct lh_lane *lane, struct lh_waiter *waiter)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_entry *entry = &lane->entries[lane->n];
+    struct lh_acquire_item *item = &lane->acquires[lane->n];
+    /* Of several callers with one lease key the newest most likely still listens: its words hold. */
+    const struct lh_acquire *newest = LH_CONTAINER(struct lh_acquire, own.link, waiter->requests.prev);
+
+    lh_waiter_set_state(c, waiter, LH_WAITER_ASKED, "a batch takes it");
+    *item = (struct lh_acquire_item){
+        .ns = lh_arena_strdup(&lane->strings, waiter->scope->ns),
+        .key = lh_arena_strdup(&lane->strings, waiter->scope->key),
+        .lease_key = waiter->lease_key,
+        .owner = lh_arena_strdup(&lane->strings, newest->owner != NULL ? newest->owner : ""),
+        .labels = lh_arena_strdup(&lane->strings, newest->labels != NULL ? newest->labels : "{}"),
+        .duration_us = newest->duration_us,
+        .queue = lh_waiter_wants(waiter),
+        .ticket = waiter->ticket,
+    };
+    item->wait_us = item->queue ? lh_waiter_wait_us(c, waiter) : 0;
+    *entry = (struct lh_entry){.waiter = waiter, .acquire = item, .sent_us = lane->sent_us};
+    lane->items[lane->n++] = item;
+    waiter->scope->in_flight++;
+}
+
+void lh_asking_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+{
+    while (room > 0) {
+        struct lh_waiter *waiter = LH_LIST_FIRST(struct lh_waiter, &scope->again, link);
+        if (waiter == NULL)
+            waiter = LH_LIST_FIRST(struct lh_waiter, &scope->line, link);
+        if (waiter == NULL)
+            break;
+        ask(lane, waiter);
+        room--;
+    }
+}
+
+void lh_contention_of_acquire(const struct lh_acquire_item *item, struct lh_contention *contention)
+{
+    contention->has_holder = item->has_lease;
+    contention->holder = item->lease;
+    contention->waiters_ahead = item->waiters_ahead;
+}
+
+static bool is_covered(const struct lh_acquire *request, const struct lh_entry *entry)
+{
+    return request->own.arrived_us <= entry->sent_us;
+}
+
+static void ask_again_or_go(struct lh_coordinator *c, struct lh_waiter *waiter, const char *reason)
+{
+    if (!lh_list_is_empty(&waiter->requests)) {
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, reason);
+        lh_waiter_review(c, waiter);
+    } else if (lh_waiter_may_be_in_database(waiter)) {
+        lh_waiter_leave(c, waiter, reason);
+    } else {
+        lh_waiter_free(c, waiter);
+    }
+}
+
+static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_waiter *waiter = entry->waiter;
+    bool is_renewal = entry->acquire->outcome == LH_ACQUIRE_RENEWED && !waiter->is_unknown;
+
+    /* A renewal whose caller went is not given back: the lease has an owner from before. */
+    entry->is_grant = !is_renewal;
+    entry->is_renewal = is_renewal;
+    if (is_renewal)
+        c->stats.renewals++;
+    else
+        c->stats.grants++;
+    lh_scope_learn_grant(c, waiter->scope, &entry->acquire->lease);
+    waiter->is_unknown = false;
+    waiter->ticket = 0;
+    LH_REQUEST_EACH(request, waiter)
+    {
+        if (is_covered(request, entry))
+            lh_request_answer(c, request, LH_OK, entry);
+    }
+    ask_again_or_go(c, waiter, "a request came after the grant was sent for");
+}
+
+static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_waiter *waiter = entry->waiter;
+    bool wants = lh_waiter_wants(waiter);
+    bool has_late = false;
+
+    waiter->ticket = entry->acquire->new_ticket;
+    waiter->is_unknown = false;
+    lh_scope_learn_queued(c, waiter->scope, entry->acquire);
+    LH_REQUEST_EACH(request, waiter)
+    {
+        lh_request_on_liveness(c, request, waiter->scope->is_dead);
+        bool is_due = request->own.verdict != LH_OK;
+        if (is_due && !is_covered(request, entry))
+            has_late = true;
+        else if (is_due && (wants || request->own.verdict == LH_LEASE_HELD))
+            lh_request_answer(c, request, request->own.verdict, entry); /* the place is still needed */
+    }
+    if (has_late)
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "a request came after this was asked");
+    else if (wants)
+        lh_waiter_set_state(c, waiter, LH_WAITER_QUEUED, "its turn will come");
+    else
+        lh_waiter_leave(c, waiter, "its requests ended meanwhile");
+}
+
+static void on_held(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_waiter *waiter = entry->waiter;
+    LH_REQUEST_EACH(request, waiter)
+    {
+        if (request->own.verdict != LH_OK && is_covered(request, entry))
+            lh_request_answer(c, request, request->own.verdict, entry);
+    }
+    if (entry->acquire->queue)
+        waiter->scope->saw_busy = true; /* it should have been queued: do not ask in a hurry */
+    ask_again_or_go(c, waiter, "it was held, and nobody here waits any more");
+}
+
+static void on_refused(struct lh_coordinator *c, struct lh_entry *entry, enum lh_status status)
+{
+    struct lh_waiter *waiter = entry->waiter;
+    LH_REQUEST_EACH(request, waiter)
+    {
+        if (is_covered(request, entry))
+            lh_request_answer(c, request, status, entry);
+    }
+    ask_again_or_go(c, waiter, "it was refused");
+}
+
+static void on_answer(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    switch (entry->acquire->outcome) {
+    case LH_ACQUIRE_GRANTED:
+    case LH_ACQUIRE_RENEWED:
+        on_granted(c, entry);
+        break;
+    case LH_ACQUIRE_QUEUED:
+        on_queued(c, entry);
+        break;
+    case LH_ACQUIRE_HELD:
+        on_held(c, entry);
+        break;
+    case LH_ACQUIRE_BUSY:
+        c->stats.busy++;
+        entry->waiter->scope->saw_busy = true;
+        ask_again_or_go(c, entry->waiter, "its row was busy");
+        break;
+    case LH_ACQUIRE_FROZEN:
+        on_refused(c, entry, LH_NAMESPACE_FROZEN);
+        break;
+    case LH_ACQUIRE_QUOTA:
+        on_refused(c, entry, LH_QUOTA_EXCEEDED);
+        break;
+    case LH_ACQUIRE_ENDED:
+        on_refused(c, entry, LH_LEASE_ENDED);
+        break;
+    case LH_ACQUIRE_INVALID:
+        on_refused(c, entry, LH_INVALID_ARGUMENT);
+        break;
+    case LH_ACQUIRE_REJECTED:
+        on_refused(c, entry, LH_HOOK_REJECTED);
+        break;
+    }
+}
+
+static void on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_status status, const struct lh_error *error)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_waiter *waiter = entry->waiter;
+    if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
+        waiter->is_unknown = waiter->is_unknown || lane->is_sent;
+    } else {
+        waiter->scope->saw_error = true;
+        LH_REQUEST_EACH(request, waiter)
+        {
+            if (request->own.verdict == LH_OK)
+                continue; /* a bad minute of the database does not throw a waiter out */
+            request->own.message = error != NULL ? error->message : NULL;
+            lh_request_answer(c, request, LH_INTERNAL, NULL);
+        }
+    }
+    ask_again_or_go(c, waiter, "its batch failed");
+}
+
+void lh_asking_on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    for (size_t i = 0; i < lane->n; i++) {
+        struct lh_entry *entry = &lane->entries[i];
+        struct lh_scope *scope = entry->waiter->scope;
+        if (status == LH_OK)
+            on_answer(c, entry);
+        else
+            on_error(lane, entry, status, error);
+        lh_scope_item_done(c, scope, LH_KIND_ACQUIRE);
+    }
+}

@@ -1,0 +1,107 @@
+/*
+ * The coordinator's own state, for the files of this directory only.
+ *
+ * Every entry from outside is a turn. A call of the API (acquire, cancel, heartbeat, release) only changes state and
+ * sets the timer to now; a call from the store or of the timer then, at its end, delivers answers, gives back grants
+ * that nobody took, and fills the free lanes. So no callback runs inside a call, and no lane is refilled while answers
+ * still point into its batch.
+ */
+#ifndef LH_LEASE_CORE_H
+#define LH_LEASE_CORE_H
+
+#include "lease/coordinator.h"
+
+enum lh_kind { LH_KIND_ACQUIRE, LH_KIND_HEARTBEAT, LH_KIND_RELEASE, LH_KIND_LEAVE, LH_KIND_COUNT };
+
+enum lh_timer_kind { LH_TIMER_REQUEST, LH_TIMER_SCOPE, LH_TIMER_TICK, LH_TIMER_REAP, LH_TIMER_STOP };
+
+enum lh_core_state {
+    LH_CORE_CREATED,
+    LH_CORE_RUNNING,
+    LH_CORE_STOPPING, /* nothing new; what is accepted is answered */
+    LH_CORE_CLOSING,  /* the store is stopping; no more batches */
+    LH_CORE_STOPPED,
+};
+
+/* What is believed of the database's clock. */
+struct lh_belief {
+    bool is_known;
+    int64_t offset_us; /* database - ours */
+    int64_t rtt_us;    /* of the answer it comes from, aged: an old one is replaced in time */
+};
+
+struct lh_control {
+    bool is_up;
+    bool is_enrolling;
+    bool is_enrolled; /* acquires wait for this, so that nobody is queued for an unknown coordinator */
+    bool is_ticking;
+    bool is_reaping;
+    int64_t sent_us; /* of the enrolment or tick that is out */
+    int64_t reap_sent_us;
+};
+
+struct lh_coordinator {
+    struct lh_store *store;
+    struct lh_coordinator_port port;
+    struct lh_coordinator_options options;
+    enum lh_core_state state;
+
+    int64_t now_us; /* of this turn */
+    int turn_depth;
+    struct lh_heap timers;
+    int64_t armed_us; /* what the port's timer is set to */
+
+    struct lh_table scopes;
+    struct lh_table waiters;             /* by scope and lease key */
+    struct lh_link ready[LH_KIND_COUNT]; /* scopes with something for a lane, longest ready first */
+    struct lh_link answers;              /* acquires to be delivered */
+    struct lh_link heartbeats_done;      /* requests to be delivered */
+    struct lh_link releases_done;
+    struct lh_scope *spare_scopes;
+    size_t spare_count;
+    uint64_t next_seq;
+
+    struct lh_lane *lanes;
+    unsigned lane_count;
+    unsigned lanes_up;
+    unsigned lanes_busy;
+    struct lh_lane *answered_lane; /* its batch is being delivered in this turn */
+
+    struct lh_control control;
+    struct lh_belief belief;
+    struct lh_heap_timer tick_timer;
+    struct lh_heap_timer reap_timer;
+    struct lh_heap_timer stop_timer;
+
+    size_t waiting; /* acquires that wait */
+    size_t orphans; /* waiters whose requests have gone, until they are out of the queue */
+    size_t pending; /* everything else that is accepted and not answered */
+    void (*on_stopped)(void *arg);
+    void *on_stopped_arg;
+    struct lh_coordinator_stats stats;
+};
+
+/* coordinator.c */
+void lh_turn_begin(struct lh_coordinator *c);
+void lh_turn_end_call(struct lh_coordinator *c);  /* of an API call: nothing is delivered */
+void lh_turn_end_event(struct lh_coordinator *c); /* the coordinator may be gone afterwards */
+bool lh_core_can_ask(const struct lh_coordinator *c);
+bool lh_core_can_send(const struct lh_coordinator *c, enum lh_kind kind);
+int64_t lh_core_jitter(struct lh_coordinator *c, int64_t value_us, int percent);
+void lh_core_reschedule(struct lh_coordinator *c); /* every scope, after lanes or control came or went */
+void lh_core_ask_all(struct lh_coordinator *c);    /* for every waiter again */
+void lh_core_drop_all(struct lh_coordinator *c);   /* answer whatever is not in flight: SHUTTING_DOWN, RETRY */
+int64_t lh_time_add(int64_t a_us, int64_t b_us);   /* stops at LH_NEVER */
+
+/* control.c */
+void lh_control_start(struct lh_coordinator *c);
+void lh_control_stop(struct lh_coordinator *c);
+void lh_control_on_tick(struct lh_coordinator *c);
+void lh_control_on_reap(struct lh_coordinator *c);
+void lh_control_on_up(void *arg);
+void lh_control_on_down(void *arg);
+void lh_control_pass_on(struct lh_coordinator *c, const char *ns, const char *key);
+int64_t lh_control_database_us(const struct lh_coordinator *c); /* 0: no belief */
+void lh_control_wake(struct lh_coordinator *c, const struct lh_wake *wake);
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * What is known of a scope's holder, from answers that pass through here: when its lease expires, whether it is alive.
+ * It says when to ask again without any notification. Clocks are only ever compared by what is left, counted from now.
+ */
+#include "base/clock.h"
+#include "lease/waiter.h"
+
+#define MARGIN_US (1 * LH_US_PER_MS)
+#define OVERDUE_FIRST_US (10 * LH_US_PER_MS)
+#define OVERDUE_LAST_US (1 * LH_US_PER_S)
+#define DEAD_POLL_US (1 * LH_US_PER_S)
+
+static void set_dead(struct lh_coordinator *c, struct lh_scope *scope, bool is_dead)
+{
+    if (scope->is_dead == is_dead)
+        return;
+    scope->is_dead = is_dead;
+    if (scope->alive_requests == 0)
+        return;
+    struct lh_link *lists[] = {&scope->again, &scope->line, &scope->queue};
+    for (int i = 0; i < 3; i++) {
+        LH_LIST_EACH(struct lh_waiter, waiter, lists[i], link) {
+            LH_REQUEST_EACH(request, waiter)
+            lh_request_on_liveness(c, request, is_dead);
+        }
+    }
+}
+
+/* An expired lease that is not taken over (an earlier waiter's turn, a reaper's) is looked at ever more rarely. */
+static int64_t next_overdue_us(struct lh_scope *scope)
+{
+    int32_t delay_us = scope->overdue_us == 0 ? (int32_t)OVERDUE_FIRST_US : scope->overdue_us * 2;
+    scope->overdue_us = delay_us > OVERDUE_LAST_US ? (int32_t)OVERDUE_LAST_US : delay_us;
+    return scope->overdue_us;
+}
+
+static void set_dead_after(struct lh_scope *scope, int64_t dead_after_us)
+{
+    scope->dead_after_us = dead_after_us > INT32_MAX ? INT32_MAX : (int32_t)dead_after_us;
+}
+
+void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item)
+{
+    bool is_alive = !item->has_lease || item->lease.liveness == LH_LIVENESS_ALIVE ||
+                    item->lease.liveness == LH_LIVENESS_UNSPECIFIED;
+
+    scope->grace_us = item->has_lease ? item->lease.grace_us : 0;
+    scope->expires_us = LH_NEVER;
+    if (item->expires_in_us == LH_FOREVER) {
+        scope->overdue_us = 0;
+    } else if (item->expires_in_us <= 0) {
+        scope->expires_us = c->now_us + next_overdue_us(scope);
+    } else {
+        scope->overdue_us = 0;
+        scope->expires_us = lh_time_add(c->now_us, lh_time_add(item->expires_in_us, MARGIN_US));
+    }
+
+    scope->suspect_us = LH_NEVER;
+    if (!is_alive) {
+        scope->suspect_us = c->now_us + DEAD_POLL_US; /* it may come back to life */
+    } else if (item->has_lease && item->suspected_in_us > 0) {
+        set_dead_after(scope, lh_time_add(item->suspected_in_us, item->lease.silent_us));
+        scope->suspect_us = lh_time_add(c->now_us, lh_time_add(item->suspected_in_us, MARGIN_US));
+    }
+    set_dead(c, scope, !is_alive);
+}
+
+void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_lease *lease)
+{
+    int64_t left_us = lease->remaining_us + lease->grace_us;
+
+    scope->grace_us = lease->grace_us;
+    scope->overdue_us = 0;
+    scope->expires_us = lease->is_manual ? LH_NEVER : lh_time_add(c->now_us, lh_time_add(left_us, MARGIN_US));
+    /* The policy's dead_after is not told here; its default will do, for whoever asks then is told. */
+    set_dead_after(scope, lease->duration_us / 3 * 2);
+    scope->suspect_us = lh_time_add(c->now_us, lh_time_add(scope->dead_after_us, MARGIN_US));
+    set_dead(c, scope, false);
+}
+
+void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us)
+{
+    scope->overdue_us = 0;
+    if (scope->expires_us != LH_NEVER)
+        scope->expires_us = lh_time_add(c->now_us, lh_time_add(remaining_us, scope->grace_us + MARGIN_US));
+    if (scope->dead_after_us > 0)
+        scope->suspect_us = lh_time_add(c->now_us, lh_time_add(scope->dead_after_us, MARGIN_US));
+    set_dead(c, scope, false);
+}

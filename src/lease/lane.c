@@ -1,0 +1,246 @@
+/*
+ * A lane's life: down until the store says it is up; idle; busy with one batch until the store answers it. A batch that
+ * the store refuses was never sent: its items go back to their places and the lane is taken for down.
+ */
+#include "lease/lane.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static const char *const kind_names[] = {"acquire", "heartbeat", "release", "leave"};
+
+static void set_state(struct lh_coordinator *c, struct lh_lane *lane, enum lh_lane_state state)
+{
+    /* Each may follow each but: only an idle lane gets busy. */
+    assert(state != LH_LANE_BUSY || lane->state == LH_LANE_IDLE);
+    c->lanes_up += (state != LH_LANE_DOWN) - (lane->state != LH_LANE_DOWN);
+    c->lanes_busy += (state == LH_LANE_BUSY) - (lane->state == LH_LANE_BUSY);
+    lane->state = state;
+}
+
+void lh_lanes_create(struct lh_coordinator *c)
+{
+    size_t batch_max = c->options.batch_max;
+    c->lane_count = c->store->ops->lane_count(c->store);
+    c->lanes = lh_alloc_zero(c->lane_count, sizeof(c->lanes[0]));
+    for (unsigned i = 0; i < c->lane_count; i++) {
+        struct lh_lane *lane = &c->lanes[i];
+        lane->coordinator = c;
+        lane->index = i;
+        lane->items = lh_alloc_zero(batch_max, sizeof(lane->items[0]));
+        lane->entries = lh_alloc_zero(batch_max, sizeof(lane->entries[0]));
+        lane->acquires = lh_alloc_zero(batch_max, sizeof(lane->acquires[0]));
+        lane->leaves = lh_alloc_zero(batch_max, sizeof(lane->leaves[0]));
+    }
+}
+
+void lh_lanes_destroy(struct lh_coordinator *c)
+{
+    for (unsigned i = 0; i < c->lane_count; i++) {
+        struct lh_lane *lane = &c->lanes[i];
+        free(lane->items);
+        free(lane->entries);
+        free(lane->acquires);
+        free(lane->leaves);
+        lh_arena_finish(&lane->strings);
+    }
+    free(c->lanes);
+}
+
+static void on_batch_done(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    struct lh_lane *lane = arg;
+    struct lh_coordinator *c = lane->coordinator;
+
+    lh_turn_begin(c);
+    if (status != LH_OK)
+        lh_debug("batch failed lane=%u kind=%s items=%zu status=%s", lane->index, kind_names[lane->kind], lane->n,
+                 lh_status_name(status));
+    switch (lane->kind) {
+    case LH_KIND_ACQUIRE:
+        lh_asking_on_done(lane, status, error);
+        break;
+    case LH_KIND_HEARTBEAT:
+        lh_heartbeats_on_done(lane, status, error);
+        break;
+    case LH_KIND_RELEASE:
+        lh_releases_on_done(lane, status, error);
+        break;
+    default:
+        lh_leaving_on_done(lane, status, error);
+        break;
+    }
+    c->answered_lane = lane;
+    lh_turn_end_event(c);
+}
+
+/* The grants that nobody took: their callers went in the same instant. They leave, and the leave ends the lease. */
+static void give_back(struct lh_coordinator *c, const struct lh_entry *entry)
+{
+    const char *ns = entry->acquire != NULL ? entry->acquire->ns : entry->leave->ns;
+    const char *key = entry->acquire != NULL ? entry->acquire->key : entry->leave->key;
+    const struct lh_uuid *lease_key = entry->acquire != NULL ? &entry->acquire->lease_key : &entry->leave->lease_key;
+
+    struct lh_scope *scope = lh_scope_get(c, ns, key);
+    struct lh_waiter *waiter = lh_waiter_find(c, scope, lease_key);
+    if (waiter != NULL) {
+        waiter->is_unknown = true; /* who came meanwhile takes it over, or gives it back */
+    } else {
+        waiter = lh_waiter_create(c, scope, lease_key);
+        lh_waiter_leave(c, waiter, "nobody takes its grant any more");
+    }
+    lh_scope_settle(c, scope);
+}
+
+void lh_lane_settle(struct lh_coordinator *c, struct lh_lane *lane)
+{
+    if (lane->kind == LH_KIND_ACQUIRE || lane->kind == LH_KIND_LEAVE) {
+        for (size_t i = 0; i < lane->n; i++) {
+            if (lane->entries[i].is_grant && !lane->entries[i].is_taken)
+                give_back(c, &lane->entries[i]);
+        }
+    }
+    lane->n = 0;
+    if (lane->state == LH_LANE_BUSY)
+        set_state(c, lane, LH_LANE_IDLE);
+}
+
+static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+{
+    /* While it is busy or failing, the first one finds out for all. */
+    if (scope->delay_us[lane->kind] > 0)
+        room = 1;
+    switch (lane->kind) {
+    case LH_KIND_ACQUIRE:
+        lh_asking_take(lane, scope, room);
+        break;
+    case LH_KIND_LEAVE:
+        lh_leaving_take(lane, scope, room);
+        break;
+    default:
+        lh_direct_take(lane, scope, room);
+        break;
+    }
+}
+
+static enum lh_status send(struct lh_coordinator *c, struct lh_lane *lane)
+{
+    const struct lh_store_ops *ops = c->store->ops;
+    switch (lane->kind) {
+    case LH_KIND_ACQUIRE:
+        return ops->acquire(c->store, lane->index, lh_control_database_us(c), (struct lh_acquire_item **)lane->items,
+                            lane->n, on_batch_done, lane);
+    case LH_KIND_HEARTBEAT:
+        return ops->heartbeat(c->store, lane->index, (struct lh_heartbeat_item **)lane->items, lane->n, on_batch_done,
+                              lane);
+    case LH_KIND_RELEASE:
+        return ops->release(c->store, lane->index, (struct lh_release_item **)lane->items, lane->n, on_batch_done,
+                            lane);
+    default:
+        return ops->leave(c->store, lane->index, (struct lh_leave_item **)lane->items, lane->n, on_batch_done, lane);
+    }
+}
+
+/* The kind whose first scope has waited longest, or -1. */
+static int oldest_kind(const struct lh_coordinator *c)
+{
+    int best = -1;
+    int64_t best_us = LH_NEVER;
+    for (int kind = 0; kind < LH_KIND_COUNT; kind++) {
+        const struct lh_scope *scope = LH_LIST_FIRST(struct lh_scope, &c->ready[kind], ready);
+        if (scope != NULL && scope->ready_us < best_us) {
+            best = kind;
+            best_us = scope->ready_us;
+        }
+    }
+    return best;
+}
+
+static void fill(struct lh_coordinator *c, struct lh_lane *lane, enum lh_kind kind)
+{
+    lane->kind = kind;
+    lane->n = 0;
+    lane->is_sent = true;
+    lane->sent_us = c->now_us;
+    lh_arena_reset(&lane->strings);
+    while (lane->n < c->options.batch_max && !lh_list_is_empty(&c->ready[kind])) {
+        struct lh_scope *scope = LH_LIST_FIRST(struct lh_scope, &c->ready[kind], ready);
+        lh_list_remove(&scope->ready);
+        take(lane, scope, c->options.batch_max - lane->n);
+        assert(scope->in_flight > 0);
+        lh_heap_set(&c->timers, &scope->timer, LH_NEVER);
+    }
+}
+
+/* Nothing was sent: as if the reply were lost, but the outcome is known. */
+static void put_back(struct lh_coordinator *c, struct lh_lane *lane)
+{
+    set_state(c, lane, LH_LANE_DOWN);
+    lane->is_sent = false;
+    switch (lane->kind) {
+    case LH_KIND_ACQUIRE:
+        lh_asking_on_done(lane, LH_DATABASE_UNAVAILABLE, NULL);
+        break;
+    case LH_KIND_LEAVE:
+        lh_leaving_on_done(lane, LH_DATABASE_UNAVAILABLE, NULL);
+        break;
+    case LH_KIND_HEARTBEAT:
+        lh_heartbeats_on_done(lane, LH_DATABASE_UNAVAILABLE, NULL);
+        break;
+    default:
+        lh_releases_on_done(lane, LH_DATABASE_UNAVAILABLE, NULL);
+        break;
+    }
+    lane->n = 0;
+}
+
+static struct lh_lane *idle_lane(const struct lh_coordinator *c)
+{
+    for (unsigned i = 0; i < c->lane_count; i++) {
+        if (c->lanes[i].state == LH_LANE_IDLE)
+            return &c->lanes[i];
+    }
+    return NULL;
+}
+
+bool lh_lanes_could_dispatch(const struct lh_coordinator *c)
+{
+    return c->state != LH_CORE_CLOSING && idle_lane(c) != NULL && oldest_kind(c) >= 0;
+}
+
+void lh_lanes_dispatch(struct lh_coordinator *c)
+{
+    struct lh_lane *lane;
+    int kind;
+    while (c->state != LH_CORE_CLOSING && (lane = idle_lane(c)) != NULL && (kind = oldest_kind(c)) >= 0) {
+        fill(c, lane, (enum lh_kind)kind);
+        if (send(c, lane) != LH_OK) {
+            put_back(c, lane);
+            continue;
+        }
+        set_state(c, lane, LH_LANE_BUSY);
+        c->stats.batches[kind]++;
+        c->stats.batch_items[kind] += lane->n;
+    }
+}
+
+void lh_lane_on_up(void *arg, unsigned index)
+{
+    struct lh_coordinator *c = arg;
+    lh_turn_begin(c);
+    set_state(c, &c->lanes[index], LH_LANE_IDLE);
+    lh_turn_end_event(c);
+}
+
+void lh_lane_on_down(void *arg, unsigned index)
+{
+    struct lh_coordinator *c = arg;
+    lh_turn_begin(c);
+    set_state(c, &c->lanes[index], LH_LANE_DOWN);
+    if (c->lanes_up == 0)
+        lh_core_reschedule(c);
+    lh_turn_end_event(c);
+}

@@ -1,0 +1,235 @@
+/*
+ * The requests of a waiter. Each carries its own limits and a verdict: what it is answered when it is not granted. A
+ * request that does not wait has its verdict from the start; one that waits gets it when its time has passed. It is
+ * then answered with the contention that the next answer of the database tells of: of the leave when it is the last of
+ * its waiter, else of an acquire. Where that cannot come (the row is busy, the database down) it is answered without.
+ */
+#include <assert.h>
+
+#include "lease/lane.h"
+#include "lease/waiter.h"
+
+static void attach(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_acquire *request)
+{
+    if (lh_list_is_empty(&waiter->requests))
+        c->orphans--;
+    lh_list_append(&waiter->requests, &request->own.link);
+    request->own.waiter = waiter;
+    if (request->wait == LH_WAIT_WHILE_ALIVE)
+        waiter->scope->alive_requests++;
+    if (request->wait == LH_WAIT_NONE)
+        c->pending++;
+    else
+        c->waiting++;
+}
+
+static void detach(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    struct lh_waiter *waiter = request->own.waiter;
+    lh_list_remove(&request->own.link);
+    lh_heap_remove(&c->timers, &request->own.timer);
+    request->own.waiter = NULL;
+    if (request->wait == LH_WAIT_WHILE_ALIVE)
+        waiter->scope->alive_requests--;
+    if (request->wait == LH_WAIT_NONE)
+        c->pending--;
+    else
+        c->waiting--;
+    if (lh_list_is_empty(&waiter->requests))
+        c->orphans++;
+}
+
+static void arm(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    int64_t at_us = request->own.wait_until_us;
+    if (request->own.verdict != LH_OK)
+        at_us = lh_time_add(c->now_us, c->options.busy_limit_us); /* when to look again why there is no answer */
+    else if (request->own.block_until_us < at_us)
+        at_us = request->own.block_until_us;
+    lh_heap_set(&c->timers, &request->own.timer, at_us);
+}
+
+static void begin(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    request->own = (__typeof__(request->own)){0};
+    request->own.timer.kind = LH_TIMER_REQUEST;
+    request->own.arrived_us = c->now_us;
+    request->own.wait_until_us = LH_NEVER;
+    request->own.block_until_us = LH_NEVER;
+    if (request->wait == LH_WAIT_NONE)
+        request->own.verdict = LH_LEASE_HELD;
+    if (request->wait == LH_WAIT_TIME)
+        request->own.wait_until_us = lh_time_add(c->now_us, request->wait_us);
+    if (c->options.max_block_us > 0)
+        request->own.block_until_us = lh_time_add(c->now_us, c->options.max_block_us);
+}
+
+/* Are all its requests of the kind that came while it was leaving? */
+static bool has_only_fresh(const struct lh_waiter *waiter)
+{
+    LH_REQUEST_EACH(request, waiter)
+    {
+        if (!request->own.is_fresh)
+            return false;
+    }
+    return true;
+}
+
+static void join(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_acquire *request)
+{
+    waiter->keeps_place = false;
+    switch (waiter->state) {
+    case LH_WAITER_NEW:
+    case LH_WAITER_QUEUED:
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "a request came");
+        break;
+    case LH_WAITER_LEAVING:
+        if (has_only_fresh(waiter))
+            lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it came back before it had left");
+        else
+            request->own.is_fresh = true;
+        break;
+    case LH_WAITER_LEFT:
+        request->own.is_fresh = true;
+        break;
+    default:
+        break;
+    }
+    attach(c, waiter, request);
+    arm(c, request);
+    if (waiter->scope->is_dead)
+        lh_request_on_liveness(c, request, true);
+}
+
+enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    if (c->state != LH_CORE_RUNNING)
+        return LH_SHUTTING_DOWN;
+    bool is_full = request->wait == LH_WAIT_NONE ? c->pending >= c->options.max_pending
+                                                 : c->waiting + c->orphans >= c->options.max_waiters;
+    if (is_full) {
+        c->stats.refused++;
+        return LH_OVERLOADED;
+    }
+
+    lh_turn_begin(c);
+    begin(c, request);
+    struct lh_scope *scope = lh_scope_get(c, request->ns, request->key);
+    struct lh_waiter *waiter = lh_waiter_find(c, scope, &request->lease_key);
+    if (waiter == NULL)
+        waiter = lh_waiter_create(c, scope, &request->lease_key);
+    join(c, waiter, request);
+    lh_scope_settle(c, scope);
+    lh_turn_end_call(c);
+    return LH_OK;
+}
+
+void lh_request_answer(struct lh_coordinator *c, struct lh_acquire *request, enum lh_status status,
+                       struct lh_entry *entry)
+{
+    assert(!request->own.is_answering);
+    if (status == LH_DATABASE_UNAVAILABLE || status == LH_BLOCKING_TIMEOUT || status == LH_SHUTTING_DOWN)
+        request->own.waiter->keeps_place = true;
+    detach(c, request);
+    request->own.is_answering = true;
+    request->own.verdict = status;
+    request->own.entry = entry;
+    lh_list_append(&c->answers, &request->own.link);
+}
+
+void lh_request_answer_all(struct lh_coordinator *c, struct lh_waiter *waiter, enum lh_status status,
+                           const char *message)
+{
+    LH_REQUEST_EACH(request, waiter)
+    {
+        request->own.message = message;
+        lh_request_answer(c, request, status, NULL);
+    }
+}
+
+void lh_coordinator_cancel(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    if (request->own.is_answering) {
+        /* Granted in this very turn and not told yet: it is given back when nobody takes it. */
+        if (request->own.verdict == LH_OK)
+            request->own.verdict = LH_CANCELED;
+        return;
+    }
+    struct lh_waiter *waiter = request->own.waiter;
+    if (waiter == NULL)
+        return;
+
+    lh_turn_begin(c);
+    struct lh_scope *scope = waiter->scope;
+    lh_request_answer(c, request, LH_CANCELED, NULL);
+    if (lh_list_is_empty(&waiter->requests)) {
+        waiter->keeps_place = false;
+        waiter->gone_wanted = waiter->state == LH_WAITER_LEFT;
+    }
+    lh_waiter_review(c, waiter);
+    lh_scope_settle(c, scope);
+    lh_turn_end_call(c);
+}
+
+void lh_request_on_liveness(struct lh_coordinator *c, struct lh_acquire *request, bool is_dead)
+{
+    if (request->wait != LH_WAIT_WHILE_ALIVE || request->own.verdict != LH_OK)
+        return;
+    if (is_dead == (request->own.wait_until_us != LH_NEVER))
+        return; /* it counts already, or does not */
+    request->own.wait_until_us = is_dead ? lh_time_add(c->now_us, request->wait_us) : LH_NEVER;
+    arm(c, request);
+}
+
+/* What to say now to a request whose verdict is due, or LH_OK: an answer of the database is on its way. */
+static enum lh_status overdue_status(const struct lh_coordinator *c, const struct lh_acquire *request, bool is_first)
+{
+    const struct lh_waiter *waiter = request->own.waiter;
+    const struct lh_scope *scope = waiter->scope;
+
+    switch ((enum lh_waiter_state)waiter->state) {
+    case LH_WAITER_LINED:
+        if (!lh_core_can_ask(c))
+            return LH_DATABASE_UNAVAILABLE;
+        if (scope->delay_us[LH_KIND_ACQUIRE] == 0)
+            return LH_OK;
+        if (request->wait != LH_WAIT_NONE)
+            return request->own.verdict;
+        return scope->fails > 0 ? LH_INTERNAL : LH_SCOPE_BUSY;
+    case LH_WAITER_QUEUED:
+        return c->lanes_up == 0 ? LH_DATABASE_UNAVAILABLE : LH_OK;
+    case LH_WAITER_LEAVING:
+        if (c->lanes_up == 0)
+            return LH_DATABASE_UNAVAILABLE;
+        if (is_first || scope->delay_us[LH_KIND_LEAVE] == 0)
+            return LH_OK;
+        return request->wait == LH_WAIT_NONE ? LH_SCOPE_BUSY : request->own.verdict;
+    default:
+        return LH_OK;
+    }
+}
+
+void lh_request_set_verdict(struct lh_coordinator *c, struct lh_acquire *request, enum lh_status verdict)
+{
+    request->own.verdict = verdict;
+    arm(c, request);
+}
+
+void lh_request_on_timer(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    struct lh_waiter *waiter = request->own.waiter;
+    struct lh_scope *scope = waiter->scope;
+    bool is_first = request->own.verdict == LH_OK;
+
+    if (is_first) {
+        bool is_wait = request->own.wait_until_us <= request->own.block_until_us;
+        request->own.verdict = is_wait ? LH_WAIT_TIMEOUT : LH_BLOCKING_TIMEOUT;
+    }
+    enum lh_status status = overdue_status(c, request, is_first);
+    if (status != LH_OK)
+        lh_request_answer(c, request, status, NULL);
+    else
+        arm(c, request);
+    lh_waiter_review(c, waiter);
+    lh_scope_settle(c, scope);
+}

@@ -1,0 +1,293 @@
+/*
+ * A scope's life: found or created by the first thing to be done for it; ready while it has an item that may go and no
+ * batch in flight; asleep on its timer while its waiters sleep or its items are in backoff; gone when nothing is left.
+ */
+#include "lease/scope.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "lease/lane.h"
+#include "lease/waiter.h"
+
+/* Scopes come and go with every heartbeat: keep some, with room for most names. */
+#define SPARE_MAX 4096
+#define SPARE_NAME_BYTES 96
+
+struct name {
+    const char *ns;
+    const char *key;
+};
+
+static bool is_named(const struct lh_table_entry *entry, const void *key)
+{
+    const struct lh_scope *scope = LH_CONTAINER(const struct lh_scope, entry, entry);
+    const struct name *name = key;
+    return strcmp(scope->key, name->key) == 0 && strcmp(scope->ns, name->ns) == 0;
+}
+
+static uint64_t hash_of(const char *ns, const char *key)
+{
+    return lh_hash(key, strlen(key), lh_hash(ns, strlen(ns), 0));
+}
+
+void lh_scope_table_init(struct lh_coordinator *c)
+{
+    lh_table_init(&c->scopes, is_named);
+}
+
+void lh_scope_table_finish(struct lh_coordinator *c)
+{
+    while (c->spare_scopes != NULL) {
+        struct lh_scope *scope = c->spare_scopes;
+        c->spare_scopes = (struct lh_scope *)(void *)scope->entry.next;
+        free(scope);
+    }
+    lh_table_finish(&c->scopes);
+}
+
+static struct lh_scope *allocate(struct lh_coordinator *c, size_t name_bytes)
+{
+    struct lh_scope *scope = c->spare_scopes;
+    if (scope != NULL && name_bytes <= SPARE_NAME_BYTES) {
+        c->spare_scopes = (struct lh_scope *)(void *)scope->entry.next;
+        c->spare_count--;
+        memset(scope, 0, sizeof(*scope));
+        scope->name_capacity = SPARE_NAME_BYTES;
+        return scope;
+    }
+    size_t capacity = name_bytes <= SPARE_NAME_BYTES ? SPARE_NAME_BYTES : name_bytes;
+    scope = lh_alloc_zero(1, sizeof(*scope) + capacity);
+    scope->name_capacity = (uint16_t)capacity;
+    return scope;
+}
+
+struct lh_scope *lh_scope_find(struct lh_coordinator *c, const char *ns, const char *key)
+{
+    struct name name = {ns, key};
+    struct lh_table_entry *entry = lh_table_find(&c->scopes, hash_of(ns, key), &name);
+    return entry == NULL ? NULL : LH_CONTAINER(struct lh_scope, entry, entry);
+}
+
+struct lh_scope *lh_scope_get(struct lh_coordinator *c, const char *ns, const char *key)
+{
+    struct lh_scope *scope = lh_scope_find(c, ns, key);
+    if (scope != NULL)
+        return scope;
+
+    size_t ns_bytes = strlen(ns) + 1;
+    size_t key_bytes = strlen(key) + 1;
+    scope = allocate(c, ns_bytes + key_bytes);
+    memcpy(scope->name, ns, ns_bytes);
+    memcpy(scope->name + ns_bytes, key, key_bytes);
+    scope->ns = scope->name;
+    scope->key = scope->name + ns_bytes;
+    scope->timer.kind = LH_TIMER_SCOPE;
+    scope->expires_us = LH_NEVER;
+    scope->suspect_us = LH_NEVER;
+    lh_list_init(&scope->again);
+    lh_list_init(&scope->line);
+    lh_list_init(&scope->queue);
+    lh_list_init(&scope->leaves);
+    lh_list_init(&scope->heartbeats);
+    lh_list_init(&scope->releases);
+    lh_table_insert(&c->scopes, &scope->entry, hash_of(ns, key));
+    return scope;
+}
+
+void lh_scope_free(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    lh_heap_remove(&c->timers, &scope->timer);
+    lh_list_remove(&scope->ready);
+    lh_table_remove(&c->scopes, &scope->entry);
+    if (scope->name_capacity != SPARE_NAME_BYTES || c->spare_count >= SPARE_MAX) {
+        free(scope);
+        return;
+    }
+    scope->entry.next = (struct lh_table_entry *)(void *)c->spare_scopes;
+    c->spare_scopes = scope;
+    c->spare_count++;
+}
+
+/* When the oldest item of a kind came, or LH_NEVER. */
+static int64_t oldest_us(const struct lh_scope *scope, enum lh_kind kind)
+{
+    const struct lh_waiter *waiter;
+    switch (kind) {
+    case LH_KIND_ACQUIRE:
+        waiter = LH_LIST_FIRST(struct lh_waiter, &scope->again, link);
+        if (waiter == NULL)
+            waiter = LH_LIST_FIRST(struct lh_waiter, &scope->line, link);
+        return waiter == NULL ? LH_NEVER : waiter->since_us;
+    case LH_KIND_LEAVE:
+        waiter = LH_LIST_FIRST(struct lh_waiter, &scope->leaves, link);
+        return waiter == NULL ? LH_NEVER : waiter->since_us;
+    case LH_KIND_HEARTBEAT:
+        return lh_direct_oldest_us(&scope->heartbeats, kind);
+    default:
+        return lh_direct_oldest_us(&scope->releases, kind);
+    }
+}
+
+static int64_t wake_us(const struct lh_scope *scope)
+{
+    if (lh_list_is_empty(&scope->queue) || scope->in_flight > 0)
+        return LH_NEVER;
+    if (scope->alive_requests > 0 && scope->suspect_us < scope->expires_us)
+        return scope->suspect_us;
+    return scope->expires_us;
+}
+
+static void join_ready(struct lh_coordinator *c, struct lh_scope *scope, int kind, int64_t since_us)
+{
+    if (lh_link_is_linked(&scope->ready) && scope->ready_kind == kind)
+        return;
+    lh_list_remove(&scope->ready);
+    if (kind < 0)
+        return;
+    scope->ready_kind = (uint8_t)kind;
+    scope->ready_us = since_us;
+    lh_list_append(&c->ready[kind], &scope->ready);
+}
+
+/* Which kind may go now, the oldest first, and when to look again. */
+static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    int best = -1;
+    int64_t best_us = LH_NEVER;
+    int64_t at_us = wake_us(scope);
+
+    for (int kind = 0; kind < LH_KIND_COUNT; kind++) {
+        int64_t since_us = oldest_us(scope, kind);
+        if (since_us == LH_NEVER) {
+            scope->delay_us[kind] = 0;
+            continue;
+        }
+        bool is_direct = kind == LH_KIND_HEARTBEAT || kind == LH_KIND_RELEASE;
+        if (is_direct && (scope->delay_us[kind] > 0 || c->lanes_up == 0)) {
+            int64_t limit_us = lh_time_add(since_us, c->options.busy_limit_us);
+            at_us = limit_us < at_us ? limit_us : at_us;
+        }
+        if (scope->delay_us[kind] > 0 && scope->retry_us[kind] > c->now_us) {
+            at_us = scope->retry_us[kind] < at_us ? scope->retry_us[kind] : at_us;
+        } else if (lh_core_can_send(c, kind) && since_us < best_us) {
+            best = kind;
+            best_us = since_us;
+        }
+    }
+    if (scope->in_flight > 0)
+        best = -1;
+    else if (best >= 0 && lh_link_is_linked(&scope->ready) && oldest_us(scope, scope->ready_kind) != LH_NEVER &&
+             scope->delay_us[scope->ready_kind] == 0 && lh_core_can_send(c, scope->ready_kind))
+        best = scope->ready_kind; /* it keeps its place */
+    join_ready(c, scope, best, best_us);
+    lh_heap_set(&c->timers, &scope->timer, at_us);
+}
+
+void lh_scope_settle(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    if (scope->in_flight == 0 && scope->ask_all_again) {
+        scope->ask_all_again = false;
+        lh_scope_ask_all(c, scope);
+    }
+    if (scope->in_flight == 0 && scope->wake_again) {
+        scope->wake_again = false;
+        lh_scope_wake(c, scope);
+    }
+    schedule(c, scope);
+    if (scope->in_flight == 0 && lh_list_is_empty(&scope->again) && lh_list_is_empty(&scope->line) &&
+        lh_list_is_empty(&scope->queue) && lh_list_is_empty(&scope->leaves) && lh_list_is_empty(&scope->heartbeats) &&
+        lh_list_is_empty(&scope->releases))
+        lh_scope_free(c, scope);
+}
+
+static void back_off(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind)
+{
+    int64_t first_us = scope->saw_error ? LH_FAIL_FIRST_US : LH_BUSY_FIRST_US;
+    int64_t last_us = scope->saw_error ? LH_FAIL_LAST_US : LH_BUSY_LAST_US;
+    int64_t delay_us = (int64_t)scope->delay_us[kind] * 2;
+    if (delay_us < first_us)
+        delay_us = first_us;
+    if (delay_us > last_us)
+        delay_us = last_us;
+    scope->delay_us[kind] = (int32_t)delay_us;
+    scope->retry_us[kind] = c->now_us + lh_core_jitter(c, delay_us, 20);
+}
+
+/* Ten errors in a row are no bad minute any more: whoever waits here is told. */
+static void give_up(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    scope->fails = 0;
+    lh_warn("acquires fail again and again scope=%s/%s", scope->ns, scope->key);
+    struct lh_link *lists[] = {&scope->again, &scope->line};
+    for (int i = 0; i < 2; i++) {
+        LH_LIST_EACH(struct lh_waiter, waiter, lists[i], link) {
+            lh_request_answer_all(c, waiter, LH_INTERNAL, "the database refuses this request again and again");
+            lh_waiter_review(c, waiter);
+        }
+    }
+}
+
+void lh_scope_item_done(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind)
+{
+    if (--scope->in_flight > 0)
+        return;
+    if (scope->saw_busy || scope->saw_error)
+        back_off(c, scope, kind);
+    else
+        scope->delay_us[kind] = 0;
+    if (kind == LH_KIND_ACQUIRE) {
+        scope->fails = scope->saw_error ? scope->fails + 1 : 0;
+        if (scope->fails >= LH_FAILS_MAX)
+            give_up(c, scope);
+    }
+    scope->saw_busy = false;
+    scope->saw_error = false;
+    lh_scope_settle(c, scope);
+}
+
+/* Nobody but the first: whoever is behind it can not be granted. */
+void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+    struct lh_waiter *lined = LH_LIST_FIRST(struct lh_waiter, &scope->again, link);
+    if (first != NULL && (lined == NULL || first->ticket < lined->ticket))
+        lh_waiter_set_state(c, first, LH_WAITER_LINED, "its turn may have come");
+}
+
+/* From the last to the first, so that each goes to the front. */
+void lh_scope_ask_all(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    if (scope->in_flight > 0)
+        scope->ask_all_again = true;
+    while (!lh_list_is_empty(&scope->queue))
+        lh_waiter_set_state(c, LH_CONTAINER(struct lh_waiter, link, scope->queue.prev), LH_WAITER_LINED,
+                            "the coordinator has registered again");
+}
+
+void lh_scope_wake(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    c->stats.wakes++;
+    if (scope->in_flight > 0) {
+        scope->wake_again = true; /* what is in flight may have looked before this happened */
+        return;
+    }
+    if (!lh_list_is_empty(&scope->queue))
+        lh_scope_ask_first(c, scope);
+    else if (lh_list_is_empty(&scope->again) && lh_list_is_empty(&scope->line))
+        lh_control_pass_on(c, scope->ns, scope->key);
+}
+
+void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    if (wake_us(scope) <= c->now_us) {
+        scope->expires_us = LH_NEVER;
+        scope->suspect_us = LH_NEVER;
+        lh_scope_ask_first(c, scope);
+    }
+    lh_direct_expire(c, scope);
+    lh_scope_settle(c, scope);
+}
