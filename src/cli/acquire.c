@@ -1,0 +1,403 @@
+/*
+ * acquire: one lease key, and as many calls with it as the wait takes.
+ *
+ * A call may come back before the wait has passed: the server waits for max_block at most (BLOCKING_TIMEOUT), it may
+ * be stopping, its database may be away, the connection may break. Each time the same lease key asks again for what is
+ * left of the wait, and finds its place in the queue or the lease that it was granted meanwhile. Without --wait that
+ * goes on for --timeout, and a server that nobody ever reached is reported at once.
+ *
+ * Ctrl-C cancels the call, which leaves the queue. A lease that was granted in that instant is released again, unless
+ * the caller chose the lease key: then it may be one that was held before.
+ */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "cli/bounds.h"
+#include "cli/complain.h"
+#include "cli/json.h"
+#include "cli/lease_text.h"
+#include "cli/message.h"
+#include "cli/print.h"
+#include "cli/server.h"
+
+#define SERVICE (&leasehold__v1__lease_service__descriptor)
+#define BLOCKED_US LH_US_PER_S /* a server that blocked for so long may be asked again at once */
+
+enum wait {
+    WAIT_NONE,
+    WAIT_TIME,
+    WAIT_FOREVER,
+    WAIT_ALIVE,
+};
+
+struct acquire {
+    struct lh_cli *cli;
+    struct lh_server server;
+    struct lh_scope scope;
+    char lease_key[LH_UUID_TEXT_BYTES];
+    bool is_own_key; /* we made it: nobody else knows it */
+    char owner[256];
+    int64_t duration_us;
+    enum wait wait;
+    int64_t wait_us;
+    Leasehold__V1__AcquireRequest__LabelsEntry labels[LH_BOUND_LABELS];
+    Leasehold__V1__AcquireRequest__LabelsEntry *label_list[LH_BOUND_LABELS];
+    size_t label_count;
+
+    int64_t give_up_at_us; /* LH_RPC_FOREVER: never */
+    int64_t wait_until_us; /* WAIT_TIME */
+    int64_t sent_at_us;    /* the last attempt */
+    bool may_be_granted;   /* an attempt went out and was not answered */
+    bool has_told;         /* that the server is away and we go on */
+};
+
+/* --- what was asked for --- */
+
+static enum lh_status take_wait(struct acquire *acquire, struct lh_error *error)
+{
+    const char *text = lh_args_value(&acquire->cli->args, "wait");
+
+    acquire->wait = WAIT_NONE;
+    if (text == NULL)
+        return LH_OK;
+    if (strcmp(text, "forever") == 0) {
+        acquire->wait = WAIT_FOREVER;
+    } else if (strcmp(text, "alive") == 0) {
+        acquire->wait = WAIT_ALIVE;
+    } else {
+        if (lh_check_duration("wait", text, 0, &acquire->wait_us, error) != LH_OK)
+            return lh_error_set(error, LH_INVALID_ARGUMENT,
+                                "wait '%.64s' is neither a duration, such as 5s, nor forever nor alive", text);
+        acquire->wait = acquire->wait_us > 0 ? WAIT_TIME : WAIT_NONE;
+    }
+    return LH_OK;
+}
+
+static enum lh_status take_label(struct acquire *acquire, const char *text, struct lh_error *error)
+{
+    Leasehold__V1__AcquireRequest__LabelsEntry *label = &acquire->labels[acquire->label_count];
+    size_t name_size;
+
+    if (lh_check_label(text, &name_size, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (acquire->label_count == LH_BOUND_LABELS)
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "label: there are too many; a lease may have %d",
+                            LH_BOUND_LABELS);
+    for (size_t i = 0; i < acquire->label_count; i++)
+        if (strlen(acquire->labels[i].key) == name_size && memcmp(acquire->labels[i].key, text, name_size) == 0)
+            return lh_error_set(error, LH_INVALID_ARGUMENT, "label %s is given twice; each may be given once",
+                                acquire->labels[i].key);
+    leasehold__v1__acquire_request__labels_entry__init(label);
+    label->key = lh_strdup(text);
+    label->key[name_size] = '\0';
+    label->value = label->key + name_size + 1;
+    acquire->label_list[acquire->label_count++] = label;
+    return LH_OK;
+}
+
+static enum lh_status take_labels(struct acquire *acquire, struct lh_error *error)
+{
+    const char *text;
+    size_t at = 0;
+
+    while ((text = lh_args_next_value(&acquire->cli->args, "label", &at)) != NULL)
+        if (take_label(acquire, text, error) != LH_OK)
+            return LH_INVALID_ARGUMENT;
+    return LH_OK;
+}
+
+static enum lh_status take_lease_key(struct acquire *acquire, struct lh_error *error)
+{
+    const char *text = lh_args_value(&acquire->cli->args, "lease-key");
+    struct lh_uuid uuid;
+
+    acquire->is_own_key = text == NULL;
+    if (text == NULL)
+        uuid = lh_uuid_random();
+    else if (lh_check_lease_key(text, &uuid, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    lh_uuid_format(&uuid, acquire->lease_key);
+    return LH_OK;
+}
+
+/* "user@host" unless told: a shell's process number would mean nothing a moment later. */
+static enum lh_status take_owner(struct acquire *acquire, struct lh_error *error)
+{
+    const char *text = lh_args_value(&acquire->cli->args, "owner");
+    const char *user = getenv("USER") != NULL ? getenv("USER") : getenv("LOGNAME");
+    char host[128] = "localhost";
+
+    if (text == NULL) {
+        if (gethostname(host, sizeof(host)) == 0)
+            host[sizeof(host) - 1] = '\0';
+        if (user != NULL && user[0] != '\0')
+            snprintf(acquire->owner, sizeof(acquire->owner), "%.100s@%s", user, host);
+        else
+            snprintf(acquire->owner, sizeof(acquire->owner), "%s", host);
+        text = acquire->owner;
+    } else if (strlen(text) < sizeof(acquire->owner)) {
+        strcpy(acquire->owner, text);
+    }
+    return lh_check_owner(text, error);
+}
+
+static enum lh_status take_words(struct acquire *acquire, struct lh_error *error)
+{
+    const struct lh_args *args = &acquire->cli->args;
+    const char *duration = lh_args_value(args, "duration");
+
+    acquire->duration_us = 30 * LH_US_PER_S;
+    if (duration != NULL &&
+        lh_check_duration("duration", duration, LH_BOUND_DURATION_MIN_US, &acquire->duration_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (take_wait(acquire, error) != LH_OK || take_lease_key(acquire, error) != LH_OK ||
+        take_owner(acquire, error) != LH_OK || take_labels(acquire, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    return lh_scope_init(&acquire->scope, args->words[0], args->words[1], error) ? LH_OK : LH_INVALID_ARGUMENT;
+}
+
+/* --- asking --- */
+
+static int64_t later(int64_t now_us, int64_t by_us)
+{
+    return now_us > LH_RPC_FOREVER - by_us ? LH_RPC_FOREVER : now_us + by_us;
+}
+
+static void attempt(struct acquire *acquire, struct lh_reply *reply)
+{
+    Leasehold__V1__AcquireRequest request = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
+    Google__Protobuf__Duration duration = lh_duration_message(acquire->duration_us);
+    Google__Protobuf__Duration wait;
+    int64_t now_us = lh_clock_us();
+
+    request.scope = &acquire->scope.message;
+    request.duration = &duration;
+    request.owner = acquire->owner;
+    request.lease_key = acquire->lease_key;
+    request.labels = acquire->label_list;
+    request.n_labels = acquire->label_count;
+    request.wait_forever = acquire->wait == WAIT_FOREVER;
+    request.wait_while_alive = acquire->wait == WAIT_ALIVE;
+    if (acquire->wait == WAIT_TIME && acquire->wait_until_us > now_us) {
+        wait = lh_duration_message(acquire->wait_until_us - now_us);
+        request.wait = &wait;
+    }
+    acquire->sent_at_us = now_us;
+    lh_caller_call(acquire->server.caller, SERVICE, "Acquire", &request.base, acquire->give_up_at_us, reply);
+    if (reply->code != LH_GRPC_OK && reply->delivery == LH_RPC_IN_FLIGHT)
+        acquire->may_be_granted = true;
+}
+
+/* How long until the next attempt; negative: this answer is the last. */
+static int64_t next_attempt_in_us(const struct acquire *acquire, const struct lh_reply *reply, unsigned failures)
+{
+    bool is_waiting = acquire->wait != WAIT_NONE;
+
+    if (reply->has_reason && reply->reason == LH_BLOCKING_TIMEOUT && is_waiting)
+        return lh_clock_us() - acquire->sent_at_us >= BLOCKED_US ? 0 : lh_backoff_us(failures, reply);
+    if (lh_reply_is_passing(reply) || (is_waiting && !reply->has_reason && reply->code == LH_GRPC_UNAVAILABLE))
+        return lh_backoff_us(failures, reply);
+    return -1;
+}
+
+static void tell_that_we_go_on(struct acquire *acquire, const struct lh_reply *reply)
+{
+    if (acquire->has_told || acquire->wait == WAIT_NONE)
+        return;
+    if (reply->has_reason && reply->reason == LH_BLOCKING_TIMEOUT)
+        return;
+    acquire->has_told = true;
+    lh_complain("%s: %s; the wait goes on", acquire->cli->server, reply->words);
+}
+
+static void ask(struct acquire *acquire, struct lh_reply *reply)
+{
+    unsigned failures = 0;
+
+    for (;;) {
+        int64_t pause_us;
+
+        attempt(acquire, reply);
+        if (reply->code == LH_GRPC_OK || reply->code == LH_GRPC_CANCELLED)
+            return;
+        pause_us = next_attempt_in_us(acquire, reply, failures);
+        if (pause_us < 0 || lh_clock_us() >= acquire->give_up_at_us - pause_us)
+            return;
+        failures = pause_us == 0 ? 0 : failures + 1;
+        tell_that_we_go_on(acquire, reply);
+        lh_reply_finish(reply);
+        lh_caller_sleep(acquire->server.caller, pause_us);
+    }
+}
+
+/* --- what came of it --- */
+
+static void print_env(const struct acquire *acquire, const Leasehold__V1__Lease *lease)
+{
+    char token[24];
+    const char *const lines[][2] = {
+        {"NAMESPACE", acquire->cli->args.words[0]},
+        {"KEY", acquire->cli->args.words[1]},
+        {"LEASE_KEY", lease->lease_key},
+        {"TOKEN", token},
+        {"OWNER", lease->owner},
+    };
+
+    snprintf(token, sizeof(token), "%" PRId64, lease->token);
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        char *quoted = lh_shell_quote(lines[i][1]);
+        printf("LEASEHOLD_%s=%s\n", lines[i][0], quoted);
+        free(quoted);
+    }
+}
+
+static void print_text(const Leasehold__V1__Lease *lease, int64_t waited_us)
+{
+    struct lh_grid card = {.columns = 2};
+
+    lh_add_lease_rows(&card, lease);
+    if (waited_us >= LH_US_PER_MS) {
+        char waited[LH_DURATION_TEXT_BYTES];
+        lh_duration_format(waited_us, waited);
+        lh_grid_add(&card, "waited");
+        lh_grid_add(&card, "%s", waited);
+    }
+    lh_grid_print(&card, stdout);
+    lh_grid_finish(&card);
+}
+
+/* Take back what nobody will ever use. Best effort: if it fails, the lease ends by its deadline. */
+static void give_back(struct acquire *acquire)
+{
+    Leasehold__V1__ReleaseRequest request = LEASEHOLD__V1__RELEASE_REQUEST__INIT;
+    Leasehold__V1__ReleaseItem item = LEASEHOLD__V1__RELEASE_ITEM__INIT, *items[] = {&item};
+    Leasehold__V1__LeaseRef ref = LEASEHOLD__V1__LEASE_REF__INIT;
+    struct lh_reply reply;
+
+    if (!acquire->is_own_key)
+        return;
+    ref.scope = &acquire->scope.message;
+    ref.lease_key = acquire->lease_key;
+    item.lease = &ref;
+    request.items = items;
+    request.n_items = 1;
+    lh_caller_call(acquire->server.caller, SERVICE, "Release", &request.base, lh_clock_us() + LH_US_PER_S, &reply);
+    lh_reply_finish(&reply);
+}
+
+static enum lh_exit on_granted(struct acquire *acquire, const Leasehold__V1__AcquireResponse *response)
+{
+    const Leasehold__V1__Lease *lease = response->lease;
+    int64_t waited_us = response->waited != NULL ? lh_duration_us(response->waited) : 0;
+    enum lh_exit status;
+
+    if (lease == NULL) {
+        lh_complain("the server answered without a lease: it is no leaseholdd, or it is broken");
+        return LH_EXIT_FAILED;
+    }
+    if (acquire->cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &lease->base);
+    else if (acquire->cli->output == LH_OUTPUT_ENV)
+        print_env(acquire, lease);
+    else
+        print_text(lease, waited_us);
+    status = lh_flush(LH_EXIT_DONE);
+    if (status != LH_EXIT_DONE)
+        give_back(acquire);
+    return status;
+}
+
+static enum lh_exit on_refused(struct acquire *acquire, const struct lh_reply *reply)
+{
+    enum lh_exit status = lh_complain_reply(acquire->cli, reply);
+
+    if (acquire->may_be_granted && status == LH_EXIT_UNAVAILABLE)
+        lh_complain("the lease may have been granted: acquire again with --lease-key %s to learn it",
+                    acquire->lease_key);
+    return status;
+}
+
+static enum lh_exit take(struct acquire *acquire)
+{
+    int64_t now_us = lh_clock_us();
+    enum lh_exit status;
+    struct lh_reply reply;
+    int number;
+
+    acquire->wait_until_us = later(now_us, acquire->wait_us);
+    acquire->give_up_at_us = later(acquire->wait_until_us, acquire->cli->timeout_us);
+    if (acquire->wait == WAIT_FOREVER || acquire->wait == WAIT_ALIVE)
+        acquire->give_up_at_us = LH_RPC_FOREVER;
+    lh_caller_catch_signals(acquire->server.caller);
+    ask(acquire, &reply);
+    number = lh_caller_take_signal(acquire->server.caller);
+    if (number != 0) {
+        give_back(acquire);
+        lh_complain("interrupted; it left the queue");
+        status = (enum lh_exit)(LH_EXIT_SIGNAL + number);
+    } else if (reply.code == LH_GRPC_OK) {
+        status = on_granted(acquire, (Leasehold__V1__AcquireResponse *)reply.message);
+    } else {
+        status = on_refused(acquire, &reply);
+    }
+    lh_reply_finish(&reply);
+    return status;
+}
+
+static enum lh_exit run(struct lh_cli *cli)
+{
+    struct acquire acquire = {.cli = cli};
+    struct lh_error error = {0};
+    enum lh_exit status;
+
+    if (take_words(&acquire, &error) != LH_OK) {
+        status = lh_complain_value(cli, &error);
+    } else {
+        status = lh_server_open(&acquire.server, cli);
+        if (status == LH_EXIT_DONE)
+            status = take(&acquire);
+        lh_server_close(&acquire.server);
+        lh_scope_finish(&acquire.scope);
+    }
+    for (size_t i = 0; i < acquire.label_count; i++)
+        free(acquire.labels[i].key);
+    return status;
+}
+
+static const struct lh_option options[] = {
+    {"duration", 'd', "DURATION", "How long it lives without a heartbeat; 30s unless told."},
+    {"wait", 'w', "DURATION",
+     "How long to queue for it; forever: until it is granted; alive: as long as the holder gives signs of life."},
+    {"owner", 0, "TEXT", "Who holds it, for people; user@host unless told."},
+    {"lease-key", 0, "UUID",
+     "The lease's name and credential; made here unless told. Again with the same one renews the lease, or finds the "
+     "old place in the queue."},
+    {"label", 'l', "NAME=VALUE", "Kept with the lease; up to 16 times."},
+    {0},
+};
+
+const struct lh_command lh_command_acquire = {
+    .name = "acquire",
+    .summary = "take a lease, waiting for it if told to",
+    .usage = (const char *const[]){"acquire NAMESPACE KEY [--duration 30s] [--wait 5s|forever|alive]", NULL},
+    .description = "Takes the lease of a namespace and key for one holder, and prints it. Renew it with\n"
+                   "heartbeat before its deadline, give it back with release; both ask for the lease\n"
+                   "key that is printed. Pass the token on to whatever must refuse a late holder: it\n"
+                   "grows with every grant.\n"
+                   "\n"
+                   "Without --wait a lease that is held is refused at once (exit status 3). Waiters\n"
+                   "are served in order of their arrival; Ctrl-C leaves the queue.\n",
+    .options = options,
+    .examples = "  leasehold acquire payments invoice-42 --duration 1m --wait 10s\n"
+                "  eval \"$(leasehold acquire payments invoice-42 -o env)\" &&\n"
+                "    echo \"token $LEASEHOLD_TOKEN, lease key $LEASEHOLD_LEASE_KEY\"\n",
+    .words_min = 2,
+    .words_max = 2,
+    .run = run,
+};

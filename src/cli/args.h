@@ -1,0 +1,57 @@
+/*
+ * The words of a command line, taken apart.
+ *
+ * Options may stand before or after the command, as --name value, --name=value, -n value or -nvalue; "--" ends them.
+ * Which options are known depends on the command; those of `global` are known everywhere. An option given twice has
+ * its last value, unless it says that it repeats.
+ *
+ *     if (!lh_args_parse(&args, argc, argv, global, options_of, &error))
+ *         complain(error.message);
+ *     const char *owner = lh_args_value(&args, "owner");
+ */
+#ifndef LH_CLI_ARGS_H
+#define LH_CLI_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+struct lh_option {
+    const char *name;  /* without the dashes */
+    char letter;       /* 0: none */
+    const char *value; /* what help calls its value; NULL: a switch, which takes none */
+    const char *help;  /* one sentence or two; help wraps it */
+};
+
+struct lh_args {
+    const char *command; /* the first word that is no option; NULL: there is none */
+    const char **words;  /* the words after the command that are no options */
+    size_t word_count;
+    struct lh_given {
+        const struct lh_option *option;
+        const char *value; /* NULL for a switch */
+    } * given;
+    size_t given_count;
+};
+
+/* The options of a command, ending in a row without name; false: there is no such command. */
+typedef bool lh_args_options_of(const char *command, const struct lh_option **options);
+
+/* `args` borrows from argv and from the tables. On false it is to be finished too, and holds what was understood. */
+bool lh_args_parse(struct lh_args *args, int argc, char **argv, const struct lh_option *global,
+                   lh_args_options_of *options_of, struct lh_error *error);
+void lh_args_finish(struct lh_args *args);
+
+bool lh_args_has(const struct lh_args *args, const char *name);
+
+/* The last value given, or NULL. */
+const char *lh_args_value(const struct lh_args *args, const char *name);
+
+/* All values given, in order: start with *at = 0; NULL ends. */
+const char *lh_args_next_value(const struct lh_args *args, const char *name, size_t *at);
+
+/* The entry of `names` (ending in NULL) that `word` was most likely meant to be, or NULL when none is near. */
+const char *lh_nearest(const char *word, const char *const *names);
+
+#endif

@@ -1,0 +1,180 @@
+#include "cli/complain.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/lease_text.h"
+#include "cli/print.h"
+
+static void complain_list(const char *format, va_list arguments)
+{
+    char *text, *clean;
+
+    if (vasprintf(&text, format, arguments) < 0)
+        abort();
+    clean = lh_clean(text);
+    fprintf(stderr, "leasehold: %s\n", clean);
+    free(clean);
+    free(text);
+}
+
+void lh_complain(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain_list(format, arguments);
+    va_end(arguments);
+}
+
+enum lh_exit lh_complain_usage(const struct lh_command *command, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    complain_list(format, arguments);
+    va_end(arguments);
+    if (command != NULL)
+        fprintf(stderr, "See: leasehold %s --help\n", command->name);
+    else
+        fprintf(stderr, "See: leasehold --help\n");
+    return LH_EXIT_USAGE;
+}
+
+enum lh_exit lh_complain_value(const struct lh_cli *cli, const struct lh_error *error)
+{
+    return lh_complain_usage(cli->command, "%s", error->message);
+}
+
+static enum lh_exit exit_of_reason(enum lh_status reason)
+{
+    switch (reason) {
+    case LH_OK:
+        return LH_EXIT_DONE;
+    case LH_INVALID_ARGUMENT:
+    case LH_MESSAGE_TOO_LARGE:
+        return LH_EXIT_USAGE;
+    case LH_LEASE_HELD:
+    case LH_WAIT_TIMEOUT:
+    case LH_BLOCKING_TIMEOUT:
+    case LH_SCOPE_BUSY:
+        return LH_EXIT_HELD;
+    case LH_NOT_HELD:
+    case LH_LEASE_ENDED:
+        return LH_EXIT_LOST;
+    case LH_DATABASE_UNAVAILABLE:
+    case LH_SHUTTING_DOWN:
+    case LH_OVERLOADED:
+        return LH_EXIT_UNAVAILABLE;
+    default:
+        return LH_EXIT_FAILED;
+    }
+}
+
+enum lh_exit lh_exit_of_reply(const struct lh_reply *reply)
+{
+    if (reply->has_reason)
+        return exit_of_reason(reply->reason);
+    switch (reply->code) {
+    case LH_GRPC_OK:
+        return LH_EXIT_DONE;
+    case LH_GRPC_INVALID_ARGUMENT:
+        return LH_EXIT_USAGE;
+    case LH_GRPC_NOT_FOUND:
+        return LH_EXIT_LOST;
+    case LH_GRPC_UNAVAILABLE:
+    case LH_GRPC_DEADLINE_EXCEEDED:
+        return LH_EXIT_UNAVAILABLE;
+    default:
+        return LH_EXIT_FAILED;
+    }
+}
+
+/* What to do about it; NULL: the sentence says enough. */
+static const char *advice(const struct lh_reply *reply)
+{
+    if (!reply->has_reason)
+        return reply->code == LH_GRPC_UNIMPLEMENTED ? "the server is older than this command" : NULL;
+    switch (reply->reason) {
+    case LH_LEASE_HELD:
+        return "--wait 30s would queue for it";
+    case LH_SCOPE_BUSY:
+        return "somebody's transaction is open on it: try again, or find it in pg_stat_activity";
+    case LH_LEASE_ENDED:
+        return "a lease key names one acquisition: acquire with a new one, or with none";
+    case LH_NAMESPACE_FROZEN:
+        return "an administrator opens it again with: leasehold policy set NS frozen=false";
+    case LH_QUOTA_EXCEEDED:
+        return "leasehold policy show NS tells the limits";
+    case LH_DATABASE_UNAVAILABLE:
+    case LH_SHUTTING_DOWN:
+    case LH_OVERLOADED:
+        return "nothing is known to be lost; try again";
+    default:
+        return NULL;
+    }
+}
+
+/* Nobody answered: say whom we asked. */
+static enum lh_exit complain_silence(const struct lh_cli *cli, const struct lh_reply *reply)
+{
+    if (reply->code == LH_GRPC_DEADLINE_EXCEEDED)
+        lh_complain("no answer from %s in time; --timeout makes it longer", cli->server);
+    else if (reply->delivery == LH_RPC_NOT_SENT)
+        lh_complain("cannot reach leaseholdd at %s: %s; is it running there? --server names another", cli->server,
+                    reply->words);
+    else
+        lh_complain("the connection to %s broke before the answer came: %s", cli->server, reply->words);
+    return lh_exit_of_reply(reply);
+}
+
+enum lh_exit lh_complain_reply(const struct lh_cli *cli, const struct lh_reply *reply)
+{
+    const char *what_next = advice(reply);
+
+    if (reply->code == LH_GRPC_OK) {
+        lh_complain("the answer of %s is not what was asked for: it is no leaseholdd, or it is broken", cli->server);
+        return LH_EXIT_FAILED;
+    }
+    if (reply->delivery != LH_RPC_ANSWERED && reply->code != LH_GRPC_INTERNAL)
+        return complain_silence(cli, reply);
+    lh_complain("%s%s%s", reply->words[0] != '\0' ? reply->words : lh_grpc_code_name((int)reply->code),
+                what_next != NULL ? "; " : "", what_next != NULL ? what_next : "");
+    if (reply->contention != NULL)
+        lh_print_contention(stderr, reply->contention);
+    return lh_exit_of_reply(reply);
+}
+
+enum lh_exit lh_complain_database(const struct lh_cli *cli, const struct lh_error *error)
+{
+    enum lh_exit status = exit_of_reason(error->status);
+    const char *code = error->sqlstate;
+
+    if (strcmp(code, "3F000") == 0 || strcmp(code, "42P01") == 0 || strcmp(code, "42883") == 0 ||
+        strcmp(code, "42703") == 0)
+        lh_complain("this database has no schema leasehold, or an old one (%s): run leasehold migrate first",
+                    error->message);
+    else if (error->status == LH_ACCESS_DENIED)
+        lh_complain("%s; the role needs to be a member of leasehold_admin", error->message);
+    else if (error->status == LH_CANCELED)
+        lh_complain("%s; --timeout makes it longer", error->message);
+    else if (error->status == LH_DATABASE_UNAVAILABLE)
+        lh_complain("the database is unavailable: %s", error->message);
+    else if (error->bound[0] != '\0')
+        lh_complain("%s (%s)", error->message, error->bound);
+    else
+        lh_complain("%s%s%s%s", error->message, code[0] != '\0' ? " (SQLSTATE " : "", code, code[0] != '\0' ? ")" : "");
+    if (error->status == LH_CANCELED)
+        status = LH_EXIT_UNAVAILABLE;
+    return status;
+}
+
+enum lh_exit lh_flush(enum lh_exit status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    lh_complain("cannot write the output: %s", strerror(errno));
+    return status == LH_EXIT_DONE ? LH_EXIT_FAILED : status;
+}

@@ -1,0 +1,161 @@
+#include "cli/database.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/bounds.h"
+#include "cli/complain.h"
+#include "cli/message.h"
+
+static void on_notice(void *arg, const char *line)
+{
+    const struct lh_cli *cli = arg;
+    if (lh_args_has(&cli->args, "verbose"))
+        lh_complain("the database says: %s", line);
+}
+
+enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *cli)
+{
+    struct lh_error error = {0};
+
+    *session = lh_session_open(cli->database, cli->timeout_us, &error);
+    if (*session == NULL && error.status == LH_INVALID_ARGUMENT)
+        return lh_complain_usage(cli->command, "--database: %s", error.message);
+    if (*session == NULL)
+        return lh_complain_database(cli, &error);
+    lh_session_on_notice(*session, on_notice, (void *)(uintptr_t)cli);
+    if (lh_session_set_timeout(*session, cli->timeout_us, &error) != LH_OK) {
+        lh_session_close(*session);
+        *session = NULL;
+        return lh_complain_database(cli, &error);
+    }
+    return LH_EXIT_DONE;
+}
+
+PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli, const char *sql,
+                            const char *const *values, size_t value_count, enum lh_exit *status)
+{
+    struct lh_error error = {0};
+    PGresult *result = lh_session_query(session, sql, values, value_count, &error);
+
+    *status = result != NULL ? LH_EXIT_DONE : lh_complain_database(cli, &error);
+    return result;
+}
+
+const char *lh_row_text(const PGresult *result, int row, const char *column)
+{
+    int number = PQfnumber(result, column);
+    return number < 0 || PQgetisnull(result, row, number) ? NULL : PQgetvalue(result, row, number);
+}
+
+int64_t lh_row_number(const PGresult *result, int row, const char *column, int64_t otherwise)
+{
+    const char *text = lh_row_text(result, row, column);
+    return text != NULL ? strtoll(text, NULL, 10) : otherwise;
+}
+
+Google__Protobuf__Duration *lh_row_duration(struct lh_arena *arena, const PGresult *result, int row,
+                                            const char *column_us)
+{
+    Google__Protobuf__Duration *duration;
+
+    if (lh_row_text(result, row, column_us) == NULL)
+        return NULL;
+    duration = lh_arena_alloc(arena, sizeof(*duration));
+    *duration = lh_duration_message(lh_row_number(result, row, column_us, 0));
+    return duration;
+}
+
+Google__Protobuf__Timestamp *lh_row_timestamp(struct lh_arena *arena, const PGresult *result, int row,
+                                              const char *column_us)
+{
+    Google__Protobuf__Timestamp *timestamp;
+    int64_t us = lh_row_number(result, row, column_us, 0);
+    int64_t fraction_us = (us % LH_US_PER_S + LH_US_PER_S) % LH_US_PER_S; /* nanos are never negative here */
+
+    if (lh_row_text(result, row, column_us) == NULL)
+        return NULL;
+    timestamp = lh_arena_alloc(arena, sizeof(*timestamp));
+    google__protobuf__timestamp__init(timestamp);
+    timestamp->seconds = (us - fraction_us) / LH_US_PER_S;
+    timestamp->nanos = (int32_t)fraction_us * 1000;
+    return timestamp;
+}
+
+char **lh_segments_in_arena(struct lh_arena *arena, const char *ns, size_t *count)
+{
+    char **list = lh_arena_alloc(arena, (LH_BOUND_SEGMENTS + 1) * sizeof(*list));
+    char *rest = NULL;
+
+    *count = 0;
+    for (char *segment = strtok_r(lh_arena_strdup(arena, ns), ".", &rest);
+         segment != NULL && *count < LH_BOUND_SEGMENTS; segment = strtok_r(NULL, ".", &rest))
+        list[(*count)++] = segment;
+    return list;
+}
+
+const char lh_lease_columns[] = " l.namespace, l.key, l.token, l.owner, l.labels, l.heartbeats, l.liveness,"
+                                " (extract(epoch from l.duration) * 1000000)::bigint as duration_us,"
+                                " (extract(epoch from l.grace) * 1000000)::bigint as grace_us,"
+                                " (extract(epoch from l.remaining) * 1000000)::bigint as remaining_us,"
+                                " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_us,"
+                                " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
+                                " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us ";
+
+static Leasehold__V1__Liveness liveness_from_text(const char *text)
+{
+    static const char *const names[] = {"", "alive", "suspected_dead", "overdue", "expired"};
+    for (int i = 1; text != NULL && i <= 4; i++)
+        if (strcmp(text, names[i]) == 0)
+            return (Leasehold__V1__Liveness)i;
+    return LEASEHOLD__V1__LIVENESS__LIVENESS_UNSPECIFIED;
+}
+
+static void add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text)
+{
+    json_t *labels = text != NULL ? json_loads(text, 0, NULL) : NULL;
+    const char *name;
+    json_t *value;
+
+    if (json_object_size(labels) > 0)
+        lease->labels = lh_arena_alloc(arena, json_object_size(labels) * sizeof(*lease->labels));
+    json_object_foreach(labels, name, value)
+    {
+        Leasehold__V1__Lease__LabelsEntry *entry = lh_arena_alloc(arena, sizeof(*entry));
+        leasehold__v1__lease__labels_entry__init(entry);
+        entry->key = lh_arena_strdup(arena, name);
+        entry->value = lh_arena_strdup(arena, json_is_string(value) ? json_string_value(value) : "");
+        lease->labels[lease->n_labels++] = entry;
+    }
+    json_decref(labels);
+}
+
+Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *result, int row)
+{
+    Leasehold__V1__Lease *lease = lh_arena_alloc(arena, sizeof(*lease));
+    const char *ns = lh_row_text(result, row, "namespace");
+    const char *key = lh_row_text(result, row, "key");
+    const char *owner = lh_row_text(result, row, "owner");
+
+    leasehold__v1__lease__init(lease);
+    lease->scope = lh_arena_alloc(arena, sizeof(*lease->scope));
+    leasehold__v1__scope__init(lease->scope);
+    lease->scope->namespace_ = lh_segments_in_arena(arena, ns != NULL ? ns : "", &lease->scope->n_namespace_);
+    if (key != NULL)
+        lease->scope->key = lh_arena_strdup(arena, key);
+    if (owner != NULL)
+        lease->owner = lh_arena_strdup(arena, owner);
+    lease->token = lh_row_number(result, row, "token", 0);
+    lease->heartbeats = lh_row_number(result, row, "heartbeats", 0);
+    lease->liveness = liveness_from_text(lh_row_text(result, row, "liveness"));
+    lease->duration = lh_row_duration(arena, result, row, "duration_us");
+    lease->grace = lh_row_duration(arena, result, row, "grace_us");
+    lease->remaining = lh_row_duration(arena, result, row, "remaining_us");
+    lease->deadline = lh_row_timestamp(arena, result, row, "deadline_us");
+    lease->acquired_at = lh_row_timestamp(arena, result, row, "acquired_at_us");
+    lease->heartbeat_at = lh_row_timestamp(arena, result, row, "heartbeat_at_us");
+    add_labels(arena, lease, lh_row_text(result, row, "labels"));
+    return lease;
+}

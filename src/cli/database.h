@@ -1,0 +1,39 @@
+/*
+ * The database as the other end of a command: what a daemon would answer, made from rows into the same messages, so
+ * that one printer serves both. Messages live in an arena.
+ */
+#ifndef LH_CLI_DATABASE_H
+#define LH_CLI_DATABASE_H
+
+#include <libpq-fe.h>
+
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "embed/session.h"
+#include "leasehold/v1/leasehold.pb-c.h"
+
+/* Statements end after --timeout. Not DONE: complained about. */
+enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *cli);
+
+/* NULL: complained about, and `status` says how it ends. The caller clears the result. */
+PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli, const char *sql,
+                            const char *const *values, size_t value_count, enum lh_exit *status);
+
+/* What to select for lh_lease_from_row, of a row of leasehold.lease called l. */
+extern const char lh_lease_columns[];
+
+/* Columns are found by name; one that is missing or null leaves its field as it is by default. */
+Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *result, int row);
+
+/* NULL for null and for a column that is not there. */
+const char *lh_row_text(const PGresult *result, int row, const char *column);
+int64_t lh_row_number(const PGresult *result, int row, const char *column, int64_t otherwise);
+Google__Protobuf__Duration *lh_row_duration(struct lh_arena *arena, const PGresult *result, int row,
+                                            const char *column_us);
+Google__Protobuf__Timestamp *lh_row_timestamp(struct lh_arena *arena, const PGresult *result, int row,
+                                              const char *column_us);
+
+/* The segments of a dotted namespace. */
+char **lh_segments_in_arena(struct lh_arena *arena, const char *ns, size_t *count);
+
+#endif

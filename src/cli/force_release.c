@@ -1,0 +1,128 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/bounds.h"
+#include "cli/complain.h"
+#include "cli/database.h"
+#include "cli/json.h"
+#include "cli/lease_text.h"
+#include "cli/message.h"
+#include "cli/server.h"
+
+#define SERVICE (&leasehold__v1__admin_service__descriptor)
+
+static void print_ended(const struct lh_cli *cli, Leasehold__V1__Lease *lease)
+{
+    Leasehold__V1__ForceReleaseResponse response = LEASEHOLD__V1__FORCE_RELEASE_RESPONSE__INIT;
+
+    if (cli->output == LH_OUTPUT_JSON) {
+        response.lease = lease;
+        lh_json_print(stdout, &response.base);
+    } else {
+        char *owner = lh_clean(lease->owner[0] != '\0' ? lease->owner : "an owner not told");
+        printf("ended the lease %s/%s of %s, token %" PRId64 "\n", cli->args.words[0], cli->args.words[1], owner,
+               lease->token);
+        free(owner);
+    }
+}
+
+static enum lh_exit by_database(const struct lh_cli *cli, const char *reason, const char *token)
+{
+    char *sql = lh_format("select %s from leasehold.force_release(namespace => $1, key => $2, reason => $3, "
+                          "token => $4::bigint) l",
+                          lh_lease_columns);
+    const char *const values[] = {cli->args.words[0], cli->args.words[1], reason, token};
+    struct lh_session *session;
+    struct lh_arena arena = {0};
+    PGresult *result = NULL;
+    enum lh_exit status = lh_database_open(&session, cli);
+
+    if (status == LH_EXIT_DONE)
+        result = lh_database_query(session, cli, sql, values, 4, &status);
+    if (result != NULL && PQntuples(result) == 0) {
+        lh_complain("nobody holds %s/%s%s", cli->args.words[0], cli->args.words[1],
+                    token != NULL ? " with this token" : "");
+        status = LH_EXIT_LOST;
+    } else if (result != NULL) {
+        print_ended(cli, lh_lease_from_row(&arena, result, 0));
+    }
+    PQclear(result);
+    lh_session_close(session);
+    lh_arena_finish(&arena);
+    free(sql);
+    return status;
+}
+
+/* With a token a repetition can only end the lease that was meant; without one it might end the next. */
+static enum lh_exit by_server(const struct lh_cli *cli, struct lh_scope *scope, const char *reason, int64_t token)
+{
+    Leasehold__V1__ForceReleaseRequest request = LEASEHOLD__V1__FORCE_RELEASE_REQUEST__INIT;
+    const Leasehold__V1__ForceReleaseResponse *response;
+    struct lh_server server;
+    struct lh_reply reply;
+    enum lh_exit status = lh_server_open(&server, cli);
+
+    request.scope = &scope->message;
+    request.reason = (char *)(uintptr_t)reason;
+    request.token = token;
+    if (status == LH_EXIT_DONE) {
+        status = lh_server_call(&server, SERVICE, "ForceRelease", &request.base, token != 0 ? LH_REPEAT : LH_NO_REPEAT,
+                                &reply);
+        response = (const Leasehold__V1__ForceReleaseResponse *)reply.message;
+        if (response != NULL && response->lease != NULL)
+            print_ended(cli, response->lease);
+        lh_reply_finish(&reply);
+    }
+    lh_server_close(&server);
+    return status;
+}
+
+static enum lh_exit run(struct lh_cli *cli)
+{
+    const char *reason = lh_args_value(&cli->args, "reason");
+    const char *token_text = lh_args_value(&cli->args, "token");
+    struct lh_error error = {0};
+    struct lh_scope scope;
+    enum lh_exit status;
+    int64_t token = 0;
+
+    if (reason == NULL)
+        return lh_complain_usage(cli->command, "force-release needs --reason TEXT: the holder and the history get it");
+    if (lh_check_words("reason", reason, &error) != LH_OK ||
+        (token_text != NULL && lh_check_number("token", token_text, 1, INT64_MAX, &token, &error) != LH_OK) ||
+        !lh_scope_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+        return lh_complain_value(cli, &error);
+    if (cli->uses_database)
+        status = by_database(cli, reason, token_text);
+    else
+        status = by_server(cli, &scope, reason, token);
+    lh_scope_finish(&scope);
+    if (status == LH_EXIT_HELD) /* busy: nobody refused us the lease, we could not end it */
+        status = LH_EXIT_FAILED;
+    return status;
+}
+
+static const struct lh_option options[] = {
+    {"reason", 0, "TEXT", "Why; mandatory. Kept with the lease's end."},
+    {"token", 0, "N", "Only if it is still held with this token, as list shows it."},
+    {0},
+};
+
+const struct lh_command lh_command_force_release = {
+    .name = "force-release",
+    .summary = "end somebody else's lease, as an administrator",
+    .usage = (const char *const[]){"force-release NAMESPACE KEY --reason TEXT [--token N]", NULL},
+    .description = "Ends a lease whatever its holder does. The holder hears of it at its next\n"
+                   "heartbeat; until then it may go on working, so be sure that it is dead, or that\n"
+                   "what it writes to refuses its token. Give the --token that you looked at, and a\n"
+                   "new holder is never hit by mistake.\n",
+    .options = options,
+    .examples = "  leasehold force-release payments invoice-42 --reason 'worker-3 is gone' --token 41\n"
+                "  leasehold force-release payments invoice-42 --reason 'no daemon runs' \\\n"
+                "    --database postgresql:///leasehold\n",
+    .words_min = 2,
+    .words_max = 2,
+    .takes_database = true,
+    .run = run,
+};

@@ -1,0 +1,185 @@
+#include "cli/lease_text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "cli/message.h"
+
+char *lh_namespace_text(char *const *segments, size_t count)
+{
+    struct lh_buffer text = {0};
+
+    if (count == 0)
+        return lh_strdup("(root)");
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            lh_buffer_append(&text, ".", 1);
+        lh_buffer_append(&text, segments[i], strlen(segments[i]));
+    }
+    lh_buffer_append(&text, "", 1);
+    return (char *)text.data;
+}
+
+const char *lh_liveness_text(Leasehold__V1__Liveness liveness)
+{
+    switch (liveness) {
+    case LEASEHOLD__V1__LIVENESS__LIVENESS_ALIVE:
+        return "alive";
+    case LEASEHOLD__V1__LIVENESS__LIVENESS_SUSPECTED_DEAD:
+        return "suspected dead";
+    case LEASEHOLD__V1__LIVENESS__LIVENESS_OVERDUE:
+        return "overdue";
+    case LEASEHOLD__V1__LIVENESS__LIVENESS_EXPIRED:
+        return "expired";
+    default:
+        return "unknown";
+    }
+}
+
+const char *lh_end_reason_text(Leasehold__V1__EndReason reason)
+{
+    switch (reason) {
+    case LEASEHOLD__V1__END_REASON__END_REASON_RELEASED:
+        return "released";
+    case LEASEHOLD__V1__END_REASON__END_REASON_FAILED:
+        return "failed";
+    case LEASEHOLD__V1__END_REASON__END_REASON_EXPIRED:
+        return "expired";
+    case LEASEHOLD__V1__END_REASON__END_REASON_FORCED:
+        return "forced";
+    default:
+        return "unknown";
+    }
+}
+
+/* The database's time when it answered, or `otherwise`. */
+static int64_t answered_at_us(const Leasehold__V1__Lease *lease, int64_t otherwise)
+{
+    if (lease->deadline == NULL || lease->remaining == NULL)
+        return otherwise;
+    return lh_timestamp_us(lease->deadline) - lh_duration_us(lease->remaining);
+}
+
+/* How long before the answer that was: "35 s". */
+static void ago(const Leasehold__V1__Lease *lease, const Google__Protobuf__Timestamp *when,
+                char text[LH_DURATION_TEXT_BYTES])
+{
+    int64_t since_us = answered_at_us(lease, lh_timestamp_us(when)) - lh_timestamp_us(when);
+    lh_duration_format(since_us > 0 ? since_us : 0, text);
+}
+
+static void add_labels(struct lh_grid *card, const Leasehold__V1__Lease *lease)
+{
+    for (size_t i = 0; i < lease->n_labels; i++) {
+        lh_grid_add(card, "%s", i == 0 ? "labels" : "");
+        lh_grid_add(card, "%s=%s", lease->labels[i]->key, lease->labels[i]->value);
+    }
+}
+
+static void add_times(struct lh_grid *card, const Leasehold__V1__Lease *lease)
+{
+    char length[LH_DURATION_TEXT_BYTES], when[LH_TIME_TEXT_BYTES];
+
+    if (lease->acquired_at != NULL) {
+        ago(lease, lease->acquired_at, length);
+        lh_time_format(lease->acquired_at->seconds, when);
+        lh_grid_add(card, "held");
+        lh_grid_add(card, "for %s, since %s", length, when);
+    }
+    if (lease->heartbeat_at != NULL) {
+        ago(lease, lease->heartbeat_at, length);
+        lh_grid_add(card, "heartbeats");
+        if (lease->heartbeats > 0)
+            lh_grid_add(card, "%" PRId64 ", the last %s ago", lease->heartbeats, length);
+        else
+            lh_grid_add(card, "none yet");
+    }
+    if (lease->duration != NULL) {
+        lh_duration_format(lh_duration_us(lease->duration), length);
+        lh_grid_add(card, "duration");
+        lh_grid_add(card, "%s", length);
+    }
+    if (lease->deadline != NULL && lease->remaining != NULL) {
+        int64_t remaining_us = lh_duration_us(lease->remaining);
+        lh_duration_format(remaining_us < 0 ? -remaining_us : remaining_us, length);
+        lh_time_format(lease->deadline->seconds, when);
+        lh_grid_add(card, "deadline");
+        lh_grid_add(card, remaining_us < 0 ? "%s ago, %s" : "in %s, %s", length, when);
+    }
+}
+
+void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
+{
+    if (lease->scope != NULL) {
+        char *ns = lh_namespace_text(lease->scope->namespace_, lease->scope->n_namespace_);
+        lh_grid_add(card, "lease");
+        lh_grid_add(card, "%s/%s", ns, lease->scope->key);
+        free(ns);
+    }
+    if (lease->lease_key[0] != '\0') {
+        lh_grid_add(card, "lease key");
+        lh_grid_add(card, "%s", lease->lease_key);
+    }
+    lh_grid_add(card, "token");
+    lh_grid_add(card, "%" PRId64, lease->token);
+    lh_grid_add(card, "owner");
+    lh_grid_add(card, "%s", lease->owner[0] != '\0' ? lease->owner : "(not told)");
+    if (lease->liveness != LEASEHOLD__V1__LIVENESS__LIVENESS_UNSPECIFIED) {
+        lh_grid_add(card, "state");
+        lh_grid_add(card, "%s", lh_liveness_text(lease->liveness));
+    }
+    add_times(card, lease);
+    add_labels(card, lease);
+}
+
+void lh_add_lease_table_header(struct lh_grid *table)
+{
+    static const char *const names[LH_LEASE_TABLE_COLUMNS] = {"NAMESPACE", "KEY",   "STATE", "HELD",
+                                                              "REMAINING", "TOKEN", "OWNER", "HEARTBEATS"};
+    for (size_t i = 0; i < LH_LEASE_TABLE_COLUMNS; i++)
+        lh_grid_add(table, "%s", names[i]);
+}
+
+void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *lease)
+{
+    char *ns = lh_namespace_text(lease->scope != NULL ? lease->scope->namespace_ : NULL,
+                                 lease->scope != NULL ? lease->scope->n_namespace_ : 0);
+    char held[LH_DURATION_TEXT_BYTES] = "", remaining[LH_DURATION_TEXT_BYTES] = "";
+
+    if (lease->acquired_at != NULL)
+        ago(lease, lease->acquired_at, held);
+    if (lease->remaining != NULL)
+        lh_duration_format(lh_duration_us(lease->remaining), remaining);
+    lh_grid_add(table, "%s", ns);
+    lh_grid_add(table, "%s", lease->scope != NULL ? lease->scope->key : "");
+    lh_grid_add(table, "%s", lh_liveness_text(lease->liveness));
+    lh_grid_add(table, "%s", held);
+    lh_grid_add(table, "%s", remaining);
+    lh_grid_add(table, "%" PRId64, lease->token);
+    lh_grid_add(table, "%s", lease->owner);
+    lh_grid_add(table, "%" PRId64, lease->heartbeats);
+    free(ns);
+}
+
+void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention)
+{
+    struct lh_grid card = {.columns = 2, .indent = "  "};
+    const Leasehold__V1__Lease *holder = contention->holder;
+
+    if (holder != NULL) {
+        lh_grid_add(&card, "holder");
+        lh_grid_add(&card, "%s, %s, token %" PRId64, holder->owner[0] != '\0' ? holder->owner : "(not told)",
+                    lh_liveness_text(contention->liveness), holder->token);
+        add_times(&card, holder);
+    } else {
+        lh_grid_add(&card, "holder");
+        lh_grid_add(&card, "nobody: it is the turn of somebody who waits");
+    }
+    lh_grid_add(&card, "waiters");
+    lh_grid_add(&card, "%" PRId32 " ahead", contention->waiters_ahead);
+    lh_grid_print(&card, out);
+    lh_grid_finish(&card);
+}

@@ -1,0 +1,36 @@
+/* Between what the command line has and what messages want: durations, times, scopes, namespaces. */
+#ifndef LH_CLI_MESSAGE_H
+#define LH_CLI_MESSAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "leasehold/v1/leasehold.pb-c.h"
+
+/* Clamped to what fits. */
+int64_t lh_duration_us(const Google__Protobuf__Duration *duration);
+int64_t lh_timestamp_us(const Google__Protobuf__Timestamp *timestamp);
+
+Google__Protobuf__Duration lh_duration_message(int64_t duration_us);
+
+/* A dotted namespace, taken apart. Zero-initialised it is the root; the segments are its own. */
+struct lh_segments {
+    char *list[17];
+    size_t count;
+    char *text;
+};
+
+/* Checks nothing: see cli/bounds.h. "" and "." are the root. */
+void lh_segments_split(struct lh_segments *segments, const char *ns);
+void lh_segments_finish(struct lh_segments *segments);
+
+/* Both words checked; on false there is nothing to finish. `key` is borrowed. */
+struct lh_scope {
+    struct lh_segments segments;
+    Leasehold__V1__Scope message;
+};
+bool lh_scope_init(struct lh_scope *scope, const char *ns, const char *key, struct lh_error *error);
+void lh_scope_finish(struct lh_scope *scope);
+
+#endif

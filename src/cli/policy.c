@@ -1,0 +1,361 @@
+/*
+ * policy show, set, reset. All three end as one message of the AdminService, asked of the server or made from the
+ * database, and are printed from there.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bounds.h"
+#include "cli/complain.h"
+#include "cli/json.h"
+#include "cli/lease_text.h"
+#include "cli/message.h"
+#include "cli/policy_database.h"
+#include "cli/policy_fields.h"
+#include "cli/server.h"
+
+#define SERVICE (&leasehold__v1__admin_service__descriptor)
+#define PAGE_SIZE 1000
+
+struct policy_command {
+    struct lh_cli *cli;
+    const char *ns; /* "" is the root */
+    struct lh_segments segments;
+    Leasehold__V1__Namespace name;
+    struct lh_arena arena;
+};
+
+/* --- printing --- */
+
+static const char *source_of(const Leasehold__V1__GetPolicyResponse *response, const char *field)
+{
+    for (size_t i = 0; i < response->n_source; i++)
+        if (strcmp(response->source[i]->key, field) == 0)
+            return response->source[i]->value[0] != '\0' ? response->source[i]->value : "(root)";
+    return "(default)";
+}
+
+/* What a setting means that nobody made. */
+static const char *unset_text(const char *field)
+{
+    if (strcmp(field, "dead_after") == 0)
+        return "2/3 of the duration";
+    if (strncmp(field, "max_", 4) == 0)
+        return "no limit";
+    return "not set";
+}
+
+static void print_effective(const Leasehold__V1__GetPolicyResponse *response)
+{
+    const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
+    size_t count = lh_policy_fields(fields);
+    struct lh_grid table = {.columns = 3};
+
+    lh_grid_add(&table, "SETTING");
+    lh_grid_add(&table, "VALUE");
+    lh_grid_add(&table, "FROM");
+    for (size_t i = 0; i < count; i++) {
+        char *value = lh_policy_text(response->effective, fields[i]);
+        lh_grid_add(&table, "%s", fields[i]->name);
+        lh_grid_add(&table, "%s", value != NULL ? value : unset_text(fields[i]->name));
+        lh_grid_add(&table, "%s", value != NULL ? source_of(response, fields[i]->name) : "(default)");
+        free(value);
+    }
+    lh_grid_print(&table, stdout);
+    lh_grid_finish(&table);
+}
+
+/* "grace=5 s, frozen=true" */
+static void print_policies(const Leasehold__V1__ListPoliciesResponse *response)
+{
+    const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
+    size_t count = lh_policy_fields(fields);
+    struct lh_grid table = {.columns = 3};
+
+    lh_grid_add(&table, "NAMESPACE");
+    lh_grid_add(&table, "SETTING");
+    lh_grid_add(&table, "VALUE");
+    for (size_t i = 0; i < response->n_policies; i++) {
+        const Leasehold__V1__Policy *policy = response->policies[i];
+        char *ns = lh_namespace_text(policy->namespace_ != NULL ? policy->namespace_->segments : NULL,
+                                     policy->namespace_ != NULL ? policy->namespace_->n_segments : 0);
+        for (size_t j = 0; j < count; j++) {
+            char *value = lh_policy_text(policy, fields[j]);
+            if (value != NULL) {
+                lh_grid_add(&table, "%s", ns);
+                lh_grid_add(&table, "%s", fields[j]->name);
+                lh_grid_add(&table, "%s", value);
+            }
+            free(value);
+        }
+        free(ns);
+    }
+    lh_grid_print(&table, stdout);
+    lh_grid_finish(&table);
+}
+
+/* --- show --- */
+
+static void print_get(const struct lh_cli *cli, const Leasehold__V1__GetPolicyResponse *response)
+{
+    if (cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &response->base);
+    else if (response->effective != NULL)
+        print_effective(response);
+}
+
+static enum lh_exit show(struct policy_command *command)
+{
+    Leasehold__V1__GetPolicyRequest request = LEASEHOLD__V1__GET_POLICY_REQUEST__INIT;
+    Leasehold__V1__GetPolicyResponse response;
+    struct lh_server server;
+    struct lh_reply reply;
+    enum lh_exit status;
+
+    if (command->cli->uses_database) {
+        status = lh_policy_database_get(command->cli, command->ns, &command->arena, &response);
+        if (status == LH_EXIT_DONE)
+            print_get(command->cli, &response);
+        return status;
+    }
+    status = lh_server_open(&server, command->cli);
+    if (status == LH_EXIT_DONE) {
+        request.namespace_ = &command->name;
+        status = lh_server_call(&server, SERVICE, "GetPolicy", &request.base, LH_REPEAT, &reply);
+        if (status == LH_EXIT_DONE)
+            print_get(command->cli, (const Leasehold__V1__GetPolicyResponse *)reply.message);
+        lh_reply_finish(&reply);
+    }
+    lh_server_close(&server);
+    return status;
+}
+
+/* --- show, without a namespace: all that is configured --- */
+
+static void print_list(const struct lh_cli *cli, const Leasehold__V1__ListPoliciesResponse *response)
+{
+    if (cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &response->base);
+    else
+        print_policies(response);
+}
+
+static enum lh_exit list_by_server(struct policy_command *command)
+{
+    Leasehold__V1__ListPoliciesRequest request = LEASEHOLD__V1__LIST_POLICIES_REQUEST__INIT;
+    Leasehold__V1__ListPoliciesResponse all = LEASEHOLD__V1__LIST_POLICIES_RESPONSE__INIT;
+    struct lh_reply *pages = NULL;
+    struct lh_server server;
+    size_t page_count = 0;
+    enum lh_exit status = lh_server_open(&server, command->cli);
+
+    request.page_size = PAGE_SIZE;
+    while (status == LH_EXIT_DONE) {
+        const Leasehold__V1__ListPoliciesResponse *page;
+
+        pages = lh_realloc(pages, page_count + 1, sizeof(*pages));
+        status = lh_server_call(&server, SERVICE, "ListPolicies", &request.base, LH_REPEAT, &pages[page_count++]);
+        page = (const Leasehold__V1__ListPoliciesResponse *)pages[page_count - 1].message;
+        if (page == NULL)
+            break;
+        all.policies = lh_realloc(all.policies, all.n_policies + page->n_policies + 1, sizeof(*all.policies));
+        for (size_t i = 0; i < page->n_policies; i++)
+            all.policies[all.n_policies++] = page->policies[i];
+        request.page_token = page->next_page_token;
+        if (request.page_token[0] == '\0')
+            break;
+    }
+    if (status == LH_EXIT_DONE)
+        print_list(command->cli, &all);
+    free(all.policies);
+    for (size_t i = 0; i < page_count; i++)
+        lh_reply_finish(&pages[i]);
+    free(pages);
+    lh_server_close(&server);
+    return status;
+}
+
+static enum lh_exit list(struct policy_command *command)
+{
+    Leasehold__V1__ListPoliciesResponse response;
+    enum lh_exit status;
+
+    if (!command->cli->uses_database)
+        return list_by_server(command);
+    status = lh_policy_database_list(command->cli, &command->arena, &response);
+    if (status == LH_EXIT_DONE)
+        print_list(command->cli, &response);
+    return status;
+}
+
+/* --- set and reset --- */
+
+static void print_set(const struct policy_command *command, const Leasehold__V1__SetPolicyResponse *response,
+                      const Google__Protobuf__FieldMask *mask)
+{
+    if (command->cli->output == LH_OUTPUT_JSON) {
+        lh_json_print(stdout, &response->base);
+        return;
+    }
+    for (size_t i = 0; i < mask->n_paths && response->effective != NULL; i++) {
+        const ProtobufCFieldDescriptor *field = lh_policy_field(mask->paths[i], NULL);
+        char *value = field != NULL ? lh_policy_text(response->effective, field) : NULL;
+        printf("%s: %s is now %s\n", command->ns[0] != '\0' ? command->ns : "(root)", mask->paths[i],
+               value != NULL ? value : unset_text(mask->paths[i]));
+        free(value);
+    }
+}
+
+static enum lh_exit change(struct policy_command *command, Leasehold__V1__Policy *policy,
+                           Google__Protobuf__FieldMask *mask)
+{
+    Leasehold__V1__SetPolicyRequest request = LEASEHOLD__V1__SET_POLICY_REQUEST__INIT;
+    Leasehold__V1__SetPolicyResponse response;
+    struct lh_server server;
+    struct lh_reply reply;
+    enum lh_exit status;
+
+    if (command->cli->uses_database) {
+        status = lh_policy_database_set(command->cli, command->ns, policy, mask, &command->arena, &response);
+        if (status == LH_EXIT_DONE)
+            print_set(command, &response, mask);
+        return status;
+    }
+    status = lh_server_open(&server, command->cli);
+    if (status == LH_EXIT_DONE) {
+        policy->namespace_ = &command->name;
+        request.policy = policy;
+        request.update_mask = mask;
+        status = lh_server_call(&server, SERVICE, "SetPolicy", &request.base, LH_REPEAT, &reply);
+        if (status == LH_EXIT_DONE)
+            print_set(command, (const Leasehold__V1__SetPolicyResponse *)reply.message, mask);
+        lh_reply_finish(&reply);
+    }
+    lh_server_close(&server);
+    return status;
+}
+
+/* "name=value" each. */
+static enum lh_exit set(struct policy_command *command, size_t count, const char **words)
+{
+    Leasehold__V1__Policy policy = LEASEHOLD__V1__POLICY__INIT;
+    Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
+    struct lh_error error = {0};
+
+    if (count == 0)
+        return lh_complain_usage(command->cli->command, "policy set needs settings: name=value ...");
+    mask.paths = lh_arena_alloc(&command->arena, count * sizeof(*mask.paths));
+    for (size_t i = 0; i < count; i++) {
+        const ProtobufCFieldDescriptor *field;
+        char *name = lh_arena_strdup(&command->arena, words[i]);
+        char *equals = strchr(name, '=');
+
+        if (equals == NULL)
+            return lh_complain_usage(command->cli->command, "'%s' is no name=value", words[i]);
+        *equals = '\0';
+        field = lh_policy_field(name, &error);
+        if (field == NULL || lh_policy_parse(&command->arena, &policy, field, equals + 1, &error) != LH_OK)
+            return lh_complain_value(command->cli, &error);
+        mask.paths[mask.n_paths++] = name;
+    }
+    return change(command, &policy, &mask);
+}
+
+/* The names given, or all. */
+static enum lh_exit reset(struct policy_command *command, size_t count, const char **words)
+{
+    const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
+    size_t field_count = lh_policy_fields(fields);
+    Leasehold__V1__Policy policy = LEASEHOLD__V1__POLICY__INIT;
+    Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
+    struct lh_error error = {0};
+
+    mask.paths = lh_arena_alloc(&command->arena, (count + field_count) * sizeof(*mask.paths));
+    for (size_t i = 0; i < count; i++) {
+        const ProtobufCFieldDescriptor *field = lh_policy_field(words[i], &error);
+        if (field == NULL)
+            return lh_complain_value(command->cli, &error);
+        mask.paths[mask.n_paths++] = (char *)(uintptr_t)field->name;
+    }
+    for (size_t i = 0; count == 0 && i < field_count; i++)
+        mask.paths[mask.n_paths++] = (char *)(uintptr_t)fields[i]->name;
+    return change(command, &policy, &mask);
+}
+
+static enum lh_exit run_verb(struct policy_command *command, const char *verb, size_t count, const char **words)
+{
+    if (strcmp(verb, "show") == 0 && count > 0)
+        return lh_complain_usage(command->cli->command, "there is a word too many: %s", words[0]);
+    if (strcmp(verb, "show") == 0)
+        return show(command);
+    if (strcmp(verb, "set") == 0)
+        return set(command, count, words);
+    return reset(command, count, words);
+}
+
+static enum lh_exit run(struct lh_cli *cli)
+{
+    struct policy_command command = {.cli = cli};
+    const char *verb = cli->args.words[0];
+    struct lh_error error = {0};
+    enum lh_exit status;
+
+    if (strcmp(verb, "show") != 0 && strcmp(verb, "set") != 0 && strcmp(verb, "reset") != 0)
+        return lh_complain_usage(cli->command, "policy %s: there are show, set and reset", verb);
+    if (cli->args.word_count == 1) {
+        if (strcmp(verb, "show") != 0)
+            return lh_complain_usage(cli->command, "policy %s needs a namespace; . is the root", verb);
+        status = list(&command);
+        lh_arena_finish(&command.arena);
+        return status;
+    }
+    command.ns = cli->args.words[1];
+    if (lh_check_namespace_or_root(command.ns, &error) != LH_OK)
+        return lh_complain_value(cli, &error);
+    if (strcmp(command.ns, ".") == 0)
+        command.ns = "";
+    lh_segments_split(&command.segments, command.ns);
+    leasehold__v1__namespace__init(&command.name);
+    command.name.segments = command.segments.list;
+    command.name.n_segments = command.segments.count;
+    status = run_verb(&command, verb, cli->args.word_count - 2, cli->args.words + 2);
+    lh_segments_finish(&command.segments);
+    lh_arena_finish(&command.arena);
+    return status;
+}
+
+const struct lh_command lh_command_policy = {
+    .name = "policy",
+    .summary = "the settings of namespaces",
+    .usage = (const char *const[]){"policy show [NAMESPACE]", "policy set NAMESPACE NAME=VALUE...",
+                                   "policy reset NAMESPACE [NAME...]", NULL},
+    .description = "What is set for a namespace holds for those below it too, unless they have\n"
+                   "their own; . is the root. show tells what is in force and which namespace it\n"
+                   "comes from, or, without a namespace, everything that is set. reset lets settings\n"
+                   "be inherited again, all of them where none is named. A change acts on every\n"
+                   "daemon within a second.\n"
+                   "\n"
+                   "Settings\n"
+                   "  min_duration, max_duration  bounds of a lease's duration\n"
+                   "  grace                       how long after its deadline a lease is left alone\n"
+                   "  max_hold                    holding longer is reported, never ended\n"
+                   "  dead_after                  a holder silent for longer is suspected dead\n"
+                   "  expiry                      takeover (reaper or next acquirer), reap (reaper\n"
+                   "                              only), or manual (an administrator only)\n"
+                   "  reaper                      auto, or external (only a reap that names it)\n"
+                   "  frozen                      true: nothing is granted\n"
+                   "  max_leases, max_waiters     how many at once\n"
+                   "  history, history_retention  keep every hold in leasehold.history, and for how\n"
+                   "                              long\n"
+                   "  max_reap_failures           after so many a lease is left to people\n"
+                   "  hook_timeout                for the callbacks of one lease\n"
+                   "  free_retention              how long a free lease is remembered\n",
+    .examples = "  leasehold policy set payments grace=5s max_duration=1h\n"
+                "  leasehold policy show payments.invoices\n"
+                "  leasehold policy reset payments grace\n",
+    .words_min = 1,
+    .words_max = -1,
+    .takes_database = true,
+    .run = run,
+};

@@ -1,0 +1,43 @@
+/*
+ * Text for people and for shells.
+ *
+ *     struct lh_grid grid = {.columns = 2};
+ *     lh_grid_add(&grid, "TOKEN");
+ *     ...
+ *     lh_grid_print(&grid, stdout);
+ *     lh_grid_finish(&grid);
+ */
+#ifndef LH_CLI_PRINT_H
+#define LH_CLI_PRINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* A new string in which control characters, and bytes that are no UTF-8, have become \xNN: safe for a terminal. */
+char *lh_clean(const char *text);
+
+/* One word of a POSIX shell that means `text`; quoted only where that is needed. A new string. */
+char *lh_shell_quote(const char *text);
+
+/* Cells in rows of `columns`, as wide as their widest; the last of a row ends it. Zero-initialise the rest. */
+struct lh_grid {
+    size_t columns;
+    unsigned right;     /* bit i: column i has numbers and stands to the right */
+    const char *indent; /* before each row; NULL: nothing */
+    char **cells;
+    size_t cell_count;
+};
+
+void lh_grid_add(struct lh_grid *grid, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void lh_grid_print(const struct lh_grid *grid, FILE *out);
+void lh_grid_finish(struct lh_grid *grid);
+
+/* `text` broken at spaces so that no line is longer than `width`, each but the first behind `indent` spaces. */
+void lh_print_wrapped(FILE *out, const char *text, size_t indent, size_t width);
+
+/* "2026-11-20 18:28:57 UTC", in the time zone of whoever reads. */
+#define LH_TIME_TEXT_BYTES 64
+void lh_time_format(int64_t seconds, char text[LH_TIME_TEXT_BYTES]);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * Calls to the server named on the command line, with what is safe to repeat repeated within --timeout.
+ *
+ *     status = lh_server_open(&server, cli);
+ *     if (status == LH_EXIT_DONE)
+ *         status = lh_server_call(&server, &leasehold__v1__lease_service__descriptor, "ListLeases", &request.base,
+ *                                 LH_REPEAT, &reply);
+ *     ...
+ *     lh_reply_finish(&reply);
+ *     lh_server_close(&server);
+ */
+#ifndef LH_CLI_SERVER_H
+#define LH_CLI_SERVER_H
+
+#include "cli/cli.h"
+#include "client/caller.h"
+
+struct lh_server {
+    const struct lh_cli *cli;
+    struct lh_caller *caller;
+};
+
+enum lh_repeat {
+    LH_NO_REPEAT, /* once: a second time might do more than was asked */
+    LH_REPEAT,    /* what changes nothing, or says by its lease key that it is the same request */
+};
+
+/* Not DONE: complained about. */
+enum lh_exit lh_server_open(struct lh_server *server, const struct lh_cli *cli);
+void lh_server_close(struct lh_server *server);
+
+/* Not DONE: complained about. `reply` is to be finished either way. */
+enum lh_exit lh_server_call(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
+                            const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply);
+
+/* The same without complaints, until `deadline_us`; the last reply is the one that counts. */
+void lh_server_try(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
+                   const ProtobufCMessage *request, enum lh_repeat repeat, int64_t deadline_us, struct lh_reply *reply);
+
+/* Can the same request have a better answer in a moment? A server that nobody ever reached cannot. */
+bool lh_reply_is_passing(const struct lh_reply *reply);
+
+/* 50 ms doubling to 1 s, or what the server asked for if that is longer. `attempt` counts from 0. */
+int64_t lh_backoff_us(unsigned attempt, const struct lh_reply *reply);
+
+#endif

@@ -1,0 +1,96 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/complain.h"
+#include "cli/json.h"
+#include "cli/lease_text.h"
+#include "cli/message.h"
+#include "cli/server.h"
+
+#define SERVICE (&leasehold__v1__lease_service__descriptor)
+
+static void add_last_hold(struct lh_grid *card, const Leasehold__V1__LastHold *last)
+{
+    char when[LH_TIME_TEXT_BYTES] = "at an unknown time";
+
+    if (last->ended_at != NULL)
+        lh_time_format(last->ended_at->seconds, when);
+    lh_grid_add(card, "last hold");
+    lh_grid_add(card, "%s, token %" PRId64 ", %s, %s", last->owner[0] != '\0' ? last->owner : "(owner not told)",
+                last->token, lh_end_reason_text(last->end_reason), when);
+    if (last->result[0] != '\0') {
+        lh_grid_add(card, "result");
+        lh_grid_add(card, "%s", last->result);
+    }
+    if (last->error[0] != '\0') {
+        lh_grid_add(card, "error");
+        lh_grid_add(card, "%s", last->error);
+    }
+}
+
+static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetLeaseResponse *response)
+{
+    struct lh_grid card = {.columns = 2};
+
+    if (response->lease != NULL) {
+        lh_add_lease_rows(&card, response->lease);
+    } else {
+        lh_grid_add(&card, "lease");
+        lh_grid_add(&card, "%s/%s", cli->args.words[0], cli->args.words[1]);
+        lh_grid_add(&card, "state");
+        lh_grid_add(&card, "free");
+    }
+    if (response->contention != NULL) {
+        lh_grid_add(&card, "waiters");
+        lh_grid_add(&card, "%" PRId32, response->contention->waiters_ahead);
+    }
+    if (response->last != NULL)
+        add_last_hold(&card, response->last);
+    lh_grid_print(&card, stdout);
+    lh_grid_finish(&card);
+}
+
+static enum lh_exit run(struct lh_cli *cli)
+{
+    Leasehold__V1__GetLeaseRequest request = LEASEHOLD__V1__GET_LEASE_REQUEST__INIT;
+    const Leasehold__V1__GetLeaseResponse *response;
+    struct lh_error error = {0};
+    struct lh_server server;
+    struct lh_scope scope;
+    struct lh_reply reply;
+    enum lh_exit status;
+
+    if (!lh_scope_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+        return lh_complain_value(cli, &error);
+    request.scope = &scope.message;
+    status = lh_server_open(&server, cli);
+    if (status == LH_EXIT_DONE) {
+        status = lh_server_call(&server, SERVICE, "GetLease", &request.base, LH_REPEAT, &reply);
+        response = (const Leasehold__V1__GetLeaseResponse *)reply.message;
+        if (response != NULL) {
+            if (cli->output == LH_OUTPUT_JSON)
+                lh_json_print(stdout, &response->base);
+            else
+                print_text(cli, response);
+            status = response->lease != NULL ? LH_EXIT_DONE : LH_EXIT_LOST;
+        }
+        lh_reply_finish(&reply);
+    }
+    lh_server_close(&server);
+    lh_scope_finish(&scope);
+    return status;
+}
+
+const struct lh_command lh_command_show = {
+    .name = "show",
+    .summary = "one lease: holder, waiters, and how the last hold ended",
+    .usage = (const char *const[]){"show NAMESPACE KEY", NULL},
+    .description = "The holder of a lease, how it is doing and how many wait for it. A lease that\n"
+                   "was given back lately shows how its last hold ended, with result or error. Exit\n"
+                   "status 4 says that nobody holds it.\n",
+    .examples = "  leasehold show payments invoice-42\n"
+                "  leasehold show payments invoice-42 >/dev/null 2>&1 && echo held\n",
+    .words_min = 2,
+    .words_max = 2,
+    .run = run,
+};

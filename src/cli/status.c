@@ -1,0 +1,71 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/text.h"
+#include "cli/complain.h"
+#include "cli/json.h"
+#include "cli/message.h"
+#include "cli/print.h"
+#include "cli/server.h"
+#include "leasehold/v1/leasehold.pb-c.h"
+
+#define SERVICE (&leasehold__v1__admin_service__descriptor)
+
+static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusResponse *response)
+{
+    struct lh_grid card = {.columns = 2};
+    char max_block[LH_DURATION_TEXT_BYTES] = "none";
+
+    if (response->max_block != NULL && lh_duration_us(response->max_block) > 0)
+        lh_duration_format(lh_duration_us(response->max_block), max_block);
+    lh_grid_add(&card, "server");
+    lh_grid_add(&card, "%s", cli->server);
+    lh_grid_add(&card, "version");
+    lh_grid_add(&card, "%s", response->version);
+    lh_grid_add(&card, "schema");
+    lh_grid_add(&card, "%" PRId32, response->schema_version);
+    lh_grid_add(&card, "coordinator");
+    lh_grid_add(&card, "%s", response->coordinator_id);
+    lh_grid_add(&card, "timeline");
+    if (response->timeline > 0)
+        lh_grid_add(&card, "%" PRId64, response->timeline);
+    else
+        lh_grid_add(&card, "unknown: the database was not reached yet");
+    lh_grid_add(&card, "longest wait of a call");
+    lh_grid_add(&card, "%s", max_block);
+    lh_grid_add(&card, "waiters here");
+    lh_grid_add(&card, "%" PRId64, response->waiters);
+    lh_grid_print(&card, stdout);
+    lh_grid_finish(&card);
+}
+
+static enum lh_exit run(struct lh_cli *cli)
+{
+    Leasehold__V1__GetStatusRequest request = LEASEHOLD__V1__GET_STATUS_REQUEST__INIT;
+    struct lh_server server;
+    struct lh_reply reply;
+    enum lh_exit status = lh_server_open(&server, cli);
+
+    if (status == LH_EXIT_DONE) {
+        status = lh_server_call(&server, SERVICE, "GetStatus", &request.base, LH_REPEAT, &reply);
+        if (reply.message != NULL && cli->output == LH_OUTPUT_JSON)
+            lh_json_print(stdout, reply.message);
+        else if (reply.message != NULL)
+            print_text(cli, (const Leasehold__V1__GetStatusResponse *)reply.message);
+        lh_reply_finish(&reply);
+    }
+    lh_server_close(&server);
+    return status;
+}
+
+const struct lh_command lh_command_status = {
+    .name = "status",
+    .summary = "the daemon that answers: its version, its database, its waiters",
+    .usage = (const char *const[]){"status", NULL},
+    .description = "Asks the daemon about itself. Exit status 5 says that none answers.\n",
+    .examples = "  leasehold status\n"
+                "  leasehold status --server unix:/run/leasehold/leaseholdd.sock -o json\n",
+    .words_min = 0,
+    .words_max = 0,
+    .run = run,
+};

@@ -1,0 +1,146 @@
+/*
+ * A call: pack the request, start it on the channel, run the loop until its answer is there. A caught signal cancels
+ * the call and the answer is CANCELLED; the loop then stays as it is, for the reset that takes a waiter out of its
+ * queue leaves with the next turns, at the latest when the connection closes.
+ */
+#include "client/caller.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "loop/loop.h"
+
+struct lh_caller {
+    struct lh_loop *loop;
+    struct lh_rpc_channel *channel;
+    struct lh_timer nap;
+
+    struct lh_rpc_client_call *call; /* the one going on, or NULL */
+    const ProtobufCMessageDescriptor *output;
+    struct lh_reply *reply;
+
+    bool catches_signals;
+    struct lh_signal interrupt;
+    struct lh_signal terminate;
+    int signal; /* caught and not taken yet */
+};
+
+static void on_nap_over(void *arg)
+{
+    struct lh_caller *caller = arg;
+    lh_loop_stop(caller->loop);
+}
+
+struct lh_caller *lh_caller_create(const char *target, struct lh_error *error)
+{
+    struct lh_caller *caller = lh_alloc_zero(1, sizeof(*caller));
+
+    caller->loop = lh_loop_create();
+    if (caller->loop == NULL) {
+        lh_error_set(error, LH_INTERNAL, "no event loop: too many files are open");
+        free(caller);
+        return NULL;
+    }
+    lh_timer_init(&caller->nap, caller->loop, on_nap_over, caller);
+    caller->channel = lh_rpc_channel_create(caller->loop, target, NULL, error);
+    if (caller->channel == NULL) {
+        lh_caller_destroy(caller);
+        return NULL;
+    }
+    return caller;
+}
+
+void lh_caller_destroy(struct lh_caller *caller)
+{
+    if (caller == NULL)
+        return;
+    if (caller->channel != NULL)
+        lh_rpc_channel_destroy(caller->channel);
+    if (caller->catches_signals) {
+        lh_signal_finish(&caller->interrupt);
+        lh_signal_finish(&caller->terminate);
+    }
+    lh_timer_finish(&caller->nap);
+    lh_loop_destroy(caller->loop);
+    free(caller);
+}
+
+static void on_signal(void *arg, int number)
+{
+    struct lh_caller *caller = arg;
+
+    caller->signal = number;
+    if (caller->call != NULL)
+        lh_rpc_client_call_cancel(caller->call);
+    else
+        lh_loop_stop(caller->loop);
+}
+
+void lh_caller_catch_signals(struct lh_caller *caller)
+{
+    if (caller->catches_signals)
+        return;
+    caller->catches_signals = true;
+    lh_signal_init(&caller->interrupt, caller->loop, SIGINT, on_signal, caller);
+    lh_signal_init(&caller->terminate, caller->loop, SIGTERM, on_signal, caller);
+}
+
+int lh_caller_take_signal(struct lh_caller *caller)
+{
+    int number = caller->signal;
+    caller->signal = 0;
+    return number;
+}
+
+static void on_done(void *arg, const struct lh_rpc_result *result)
+{
+    struct lh_caller *caller = arg;
+
+    caller->call = NULL;
+    lh_reply_fill(caller->reply, result, caller->output);
+    lh_loop_stop(caller->loop);
+}
+
+static void start(struct lh_caller *caller, const char *path, const ProtobufCMessage *request, int64_t deadline_us)
+{
+    size_t size = protobuf_c_message_get_packed_size(request);
+    uint8_t *packed = lh_alloc(size + 1);
+
+    protobuf_c_message_pack(request, packed);
+    caller->call = lh_rpc_call_unary(caller->channel, path, packed, size, deadline_us, on_done, caller);
+    free(packed);
+}
+
+void lh_caller_call(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
+                    const ProtobufCMessage *request, int64_t deadline_us, struct lh_reply *reply)
+{
+    static const struct lh_rpc_result cancelled = {
+        .code = LH_GRPC_CANCELLED, .message = "interrupted", .delivery = LH_RPC_NOT_SENT};
+    const ProtobufCMethodDescriptor *described = protobuf_c_service_descriptor_get_method_by_name(service, method);
+    char *path = lh_format("/%s/%s", service->name, method);
+
+    *reply = (struct lh_reply){0};
+    caller->output = described->output;
+    caller->reply = reply;
+    if (caller->signal != 0) {
+        lh_reply_fill(reply, &cancelled, described->output);
+    } else {
+        start(caller, path, request, deadline_us);
+        while (caller->call != NULL)
+            lh_loop_run(caller->loop);
+    }
+    free(path);
+}
+
+void lh_caller_sleep(struct lh_caller *caller, int64_t duration_us)
+{
+    if (caller->signal != 0 || duration_us <= 0)
+        return;
+    lh_timer_arm_at_us(&caller->nap, lh_clock_us() + duration_us);
+    while (caller->signal == 0 && lh_timer_is_armed(&caller->nap))
+        lh_loop_run(caller->loop);
+    lh_timer_cancel(&caller->nap);
+}

@@ -1,0 +1,45 @@
+/*
+ * Blocking calls to a Leasehold server, one at a time, for programs that do nothing else meanwhile.
+ *
+ *     caller = lh_caller_create("127.0.0.1:7420", &error);
+ *     lh_caller_call(caller, &leasehold__v1__admin_service__descriptor, "GetStatus", &request.base, deadline_us,
+ * &reply); if (reply.code == LH_GRPC_OK) print((Leasehold__V1__GetStatusResponse *)reply.message);
+ *     lh_reply_finish(&reply);
+ *
+ * It does not retry: `delivery` and `reason` say what a repetition would mean.
+ */
+#ifndef LH_CLIENT_CALLER_H
+#define LH_CLIENT_CALLER_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "client/reply.h"
+#include "rpc/client.h"
+
+struct lh_caller;
+
+/* `target` as lh_rpc_channel_create has it. Nothing is connected yet. NULL: `error` says why. */
+struct lh_caller *lh_caller_create(const char *target, struct lh_error *error);
+void lh_caller_destroy(struct lh_caller *caller);
+
+/*
+ * From now on SIGINT and SIGTERM cancel the call that is going on, which is then answered CANCELLED, and all that
+ * follow, until lh_caller_take_signal has told the signal's number (0: none came).
+ */
+void lh_caller_catch_signals(struct lh_caller *caller);
+int lh_caller_take_signal(struct lh_caller *caller);
+
+/*
+ * `deadline_us` on lh_clock_us(), or LH_RPC_FOREVER. `method` must be one of `service`, `request` of its input.
+ * `reply` is filled in every case, and is to be finished.
+ */
+void lh_caller_call(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
+                    const ProtobufCMessage *request, int64_t deadline_us, struct lh_reply *reply);
+
+/* Returns early when a signal was caught. */
+void lh_caller_sleep(struct lh_caller *caller, int64_t duration_us);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * A blocking session with PostgreSQL, over a connection of its own.
+ *
+ *     session = lh_session_open("postgresql:///leasehold", 5 * LH_US_PER_S, &error);
+ *     result = lh_session_query(session, "select leasehold.bump_epoch()", NULL, 0, &error);
+ *     if (result == NULL)
+ *         complain(error.sqlstate, error.message);
+ *     PQclear(result);
+ */
+#ifndef LH_EMBED_SESSION_H
+#define LH_EMBED_SESSION_H
+
+#include <libpq-fe.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct lh_session;
+
+/*
+ * `conninfo` is a URL or "name=value" pairs, with libpq's environment behind it. The timeout holds for each address,
+ * in whole seconds, and only where conninfo names none. NULL: `error` says why (LH_DATABASE_UNAVAILABLE, or
+ * LH_INVALID_ARGUMENT for a conninfo that cannot be read).
+ */
+struct lh_session *lh_session_open(const char *conninfo, int64_t timeout_us, struct lh_error *error);
+void lh_session_close(struct lh_session *session);
+
+/* What RAISE NOTICE and the like say, one line each without newline; by default nobody hears it. */
+typedef void lh_session_notice_cb(void *arg, const char *line);
+void lh_session_on_notice(struct lh_session *session, lh_session_notice_cb *on_notice, void *arg);
+
+/* For each statement from now on; 0: none. */
+enum lh_status lh_session_set_timeout(struct lh_session *session, int64_t timeout_us, struct lh_error *error);
+
+/*
+ * One statement with text parameters ($1 ...; NULL is null), answered as text. The caller clears the result. NULL:
+ * `error` has the SQLSTATE, the sentence and, for LH002, field and bound. Its status is LH_DATABASE_UNAVAILABLE where
+ * the connection broke or the server is stopping: then the outcome is unknown.
+ */
+PGresult *lh_session_query(struct lh_session *session, const char *sql, const char *const *values, size_t value_count,
+                           struct lh_error *error);
+
+#endif
