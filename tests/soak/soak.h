@@ -1,0 +1,62 @@
+/*
+ * The soak: sessions that acquire, wait, guard, release and die on two hot scopes, all through SQL.
+ *
+ * Each actor is a thread with a connection of its own. What happened is written by soak.sql, in the transaction in
+ * which it happened; these files only decide what to do next, from a seed. A calm run has no kills, no reaper and no
+ * polling: a waiter asks again only when it is told to, so that one lost wake-up stops everything and is seen. A rough
+ * run has all of that, and dying coordinators.
+ */
+#ifndef LH_SOAK_H
+#define LH_SOAK_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SCOPES 2
+#define UUID_SIZE 37
+
+struct soak {
+    bool is_calm;
+    uint64_t seed;
+    volatile bool is_stopping; /* no new requests; what waits is served */
+    volatile bool has_failed;
+    volatile uint64_t progress; /* grants and goodbyes: when it stands still for long, somebody was forgotten */
+    volatile int running;
+};
+
+enum outcome {
+    DONE,
+    AGAIN,    /* a serialization failure or a cancelled statement: rolled back */
+    LOST,     /* LH001 */
+    BROKEN,   /* the connection is gone, and with it everything this actor knew */
+    SOAK_BUG, /* anything else: said on stderr, and the soak has failed */
+};
+
+struct actor {
+    struct soak *soak;
+    int number;
+    uint64_t random;
+    PGconn *conn;
+    PGresult *result;         /* of the last statement */
+    volatile int backend_pid; /* whom the killer may end; 0: nobody */
+    uint64_t grants, waits, gave_up, retries;
+};
+
+extern const char *const scope_names[SCOPES];
+
+uint64_t dice(struct actor *actor, uint64_t sides);
+void make_uuid(struct actor *actor, char uuid[UUID_SIZE]);
+int64_t now_ms(void);
+void sleep_ms(int64_t ms);
+
+bool actor_connect(struct actor *actor);
+enum outcome run(struct actor *actor, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool answer_is(const struct actor *actor, const char *text);
+/* Wait for a notification; true when there was one. Its payload goes to `payload` (size bytes). */
+bool wait_for_notify(struct actor *actor, int64_t ms, char *payload, size_t size);
+
+void *user_main(void *actor);        /* user.c: a SQL user with acquire, join_queue, guard */
+void *coordinator_main(void *actor); /* coordinator.c: a daemon's batches */
+
+#endif

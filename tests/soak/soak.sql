@@ -1,0 +1,173 @@
+-- The calls of the soak, each with its line of history in the same transaction. The order of the lines of one scope is
+-- the order of its changes: a number is drawn after the call has taken the scope's row and before the commit gives it up.
+create schema soak;
+create sequence soak.number;
+create table soak.event (
+  number bigint not null default nextval('soak.number'),
+  at timestamptz not null,        -- when the database decided, as near as it tells
+  kind text not null,
+  scope text,
+  lease uuid,
+  token bigint,
+  until timestamptz,              -- grant, renew: the expiry; queue: the end of the place, or null while its coordinator lives
+  actor text not null
+);
+create index on soak.event (lease);
+create table soak.setting (duration interval not null, is_calm boolean not null);
+
+create function soak.acquire(p_scope text, p_lease uuid, p_actor text) returns boolean language plpgsql as $$
+declare
+  v_lease record;
+begin
+  select l.* into v_lease from soak.setting s, leasehold.acquire('soak', p_scope, s.duration, p_actor, p_lease) l;
+  if not found then
+    return false;
+  end if;
+  insert into soak.event (at, kind, scope, lease, token, until, actor)
+  select s.acquired_at, 'grant', p_scope, p_lease, s.token, s.deadline + s.grace, p_actor
+    from leasehold.scope s where s.namespace = 'soak' and s.key = p_scope;
+  return true;
+end $$;
+
+create function soak.heartbeat(p_scope text, p_lease uuid, p_actor text) returns boolean language plpgsql as $$
+begin
+  if leasehold.heartbeat('soak', p_scope, p_lease) is null then
+    return false;
+  end if;
+  insert into soak.event (at, kind, scope, lease, token, until, actor)
+  select s.heartbeat_at, 'renew', p_scope, p_lease, s.token, s.deadline + s.grace, p_actor
+    from leasehold.scope s where s.namespace = 'soak' and s.key = p_scope;
+  return true;
+end $$;
+
+create function soak.release(p_scope text, p_lease uuid, p_actor text) returns boolean language plpgsql as $$
+begin
+  if not leasehold.release_ok('soak', p_scope, p_lease) then
+    return false;
+  end if;
+  insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'end', p_scope, p_lease, p_actor);
+  return true;
+end $$;
+
+create function soak.join_queue(p_scope text, p_lease uuid, p_actor text, p_ttl interval) returns text language plpgsql as $$
+declare
+  v_channel text;
+begin
+  select j.channel into v_channel from leasehold.join_queue('soak', p_scope, p_lease, p_ttl) j;
+  insert into soak.event (at, kind, scope, lease, until, actor)
+  select w.enqueued_at, 'queue', p_scope, p_lease, w.wait_until, p_actor
+    from leasehold.waiter w where w.namespace = 'soak' and w.key = p_scope and w.lease_key = p_lease;
+  return v_channel;
+end $$;
+
+create function soak.leave_queue(p_scope text, p_lease uuid, p_actor text) returns void language plpgsql as $$
+begin
+  perform leasehold.leave_queue('soak', p_scope, p_lease);
+  insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'leave', p_scope, p_lease, p_actor);
+end $$;
+
+create function soak.guard(p_scope text, p_lease uuid, p_actor text) returns void language plpgsql as $$
+declare
+  v_token bigint;
+begin
+  select max(e.token) into v_token from soak.event e where e.lease = p_lease;
+  perform leasehold.guard('soak', p_scope, v_token);
+  insert into soak.event (at, kind, scope, lease, token, actor) values (clock_timestamp(), 'guard', p_scope, p_lease, v_token, p_actor);
+end $$;
+
+create function soak.unguard(p_scope text, p_lease uuid, p_actor text) returns void language sql as $$
+  insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'unguard', p_scope, p_lease, p_actor)
+$$;
+
+-- Reaped leases by their token; free rows go, for their retention is 0.
+create function soak.reap(p_actor text) returns void language sql as $$
+  insert into soak.event (at, kind, scope, token, actor)
+  select clock_timestamp(), 'reap', r.key, r.token, p_actor from leasehold.reap() r
+$$;
+
+-- --- a coordinator's calls ---
+
+create function soak.alive(p_coordinator uuid) returns table (scope text) language plpgsql as $$
+begin
+  if not exists (select from leasehold.coordinator c where c.id = p_coordinator) then
+    perform leasehold.coordinator_register(p_coordinator, 'soak', 1, '0.1.0');
+  end if;
+  insert into soak.event (at, kind, actor) values (clock_timestamp(), 'alive', p_coordinator::text);
+  return query select t.key from leasehold.coordinator_tick(p_coordinator, null) t where t.namespace = 'soak';
+  update leasehold.coordinator c set seen_at = clock_timestamp() + interval '1 day' from soak.setting s
+   where s.is_calm and c.id = p_coordinator;
+end $$;
+
+create function soak.ask(p_coordinator uuid, p_scopes text[], p_leases uuid[]) returns table (n integer, outcome text) language plpgsql as $$
+declare
+  v_one record;
+  v_items integer := cardinality(p_scopes);
+  v_us bigint;
+begin
+  select extract(epoch from s.duration) * 1000000 into v_us from soak.setting s;
+  for v_one in
+    select * from leasehold.acquire_batch(p_coordinator, null, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
+      array_fill('batch'::text, array[v_items]), array_fill('{}'::text, array[v_items]), array_fill(v_us, array[v_items]),
+      array_fill(true, array[v_items]), array_fill(null::bigint, array[v_items]), array_fill(0::bigint, array[v_items])) b
+     order by b.n
+  loop
+    n := v_one.n;
+    outcome := v_one.outcome;
+    if outcome = 'granted' then
+      insert into soak.event (at, kind, scope, lease, token, until, actor)
+      values (v_one.acquired_at, 'grant', p_scopes[n], p_leases[n], v_one.token,
+              v_one.deadline + v_one.grace_us * interval '1 us', p_coordinator);
+    elsif outcome = 'queued' and not exists (select from soak.event e where e.lease = p_leases[n] and e.kind = 'queue') then
+      insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'queue', p_scopes[n], p_leases[n], p_coordinator);
+    end if;
+    return next;
+  end loop;
+end $$;
+
+create function soak.give(p_coordinator uuid, p_scopes text[], p_leases uuid[]) returns table (n integer, outcome text, wake boolean) language plpgsql as $$
+declare
+  v_items integer := cardinality(p_scopes);
+begin
+  for n, outcome, wake in
+    select b.n, b.outcome, b.wake
+      from leasehold.release_batch(p_coordinator, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
+             array_fill(false, array[v_items]), array_fill(null::text, array[v_items])) b
+  loop
+    if outcome = 'ok' then
+      insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'end', p_scopes[n], p_leases[n], p_coordinator);
+    end if;
+    return next;
+  end loop;
+end $$;
+
+-- Leaving for good; a lease that was granted in the same instant ends.
+create function soak.go(p_coordinator uuid, p_scopes text[], p_leases uuid[]) returns table (n integer, outcome text, wake boolean) language plpgsql as $$
+declare
+  v_items integer := cardinality(p_scopes);
+begin
+  for n, outcome, wake in
+    select b.n, b.outcome, b.wake
+      from leasehold.leave_batch(p_coordinator, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
+             array_fill(false, array[v_items])) b
+  loop
+    if outcome = 'ok' then
+      insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'leave', p_scopes[n], p_leases[n], p_coordinator);
+    end if;
+    return next;
+  end loop;
+end $$;
+
+create function soak.sweep(p_coordinator uuid) returns table (scope text) language plpgsql as $$
+declare
+  v_one record;
+begin
+  for v_one in select * from leasehold.reap_batch(p_coordinator, null, null, true, 100, true) loop
+    if v_one.kind = 'reaped' then
+      insert into soak.event (at, kind, scope, token, actor) values (clock_timestamp(), 'reap', v_one.key, v_one.token, p_coordinator);
+    end if;
+    if v_one.wake or v_one.kind = 'wake' then
+      scope := v_one.key;
+      return next;
+    end if;
+  end loop;
+end $$;

@@ -1,0 +1,198 @@
+#!/usr/bin/python3
+"""The checker's own test: good histories pass, and each kind of broken one is found for what it is."""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import check_history  # noqa: E402
+
+
+def history(text):
+    """Lines of `at kind scope lease token until actor` become a history; missing fields at the end are `-`."""
+    lines = []
+    for number, line in enumerate(text.strip().splitlines(), 1):
+        fields = line.split()
+        lines.append('\t'.join([str(number)] + fields + ['-'] * (7 - len(fields))))
+    return lines
+
+
+GOOD = {
+    'a hold after another': '''
+        1 grant k A 10 31
+        2 renew k A 10 32
+        3 end k A
+        3 grant k B 11 33
+        4 end k B''',
+    'a takeover after the expiry': '''
+        1 grant k A 10 31
+        31.001 grant k B 11 60''',
+    'a reap after the expiry': '''
+        1 grant k A 10 31
+        31.5 reap k - 10
+        32 grant k B 11 60''',
+    'waiters in their order': '''
+        1 grant k A 10 31
+        2 queue k B - 60
+        3 queue k C - 60
+        4 end k A
+        4 grant k B 11 60
+        5 end k B
+        5 grant k C 12 60''',
+    'a waiter that left is not overtaken': '''
+        1 grant k A 10 31
+        2 queue k B - 60
+        3 leave k B
+        4 end k A
+        4 grant k C 11 60''',
+    'a waiter whose time has passed is not overtaken': '''
+        1 grant k A 10 31
+        2 queue k B - 5
+        6 end k A
+        6 grant k C 11 60''',
+    'a waiter of a dead coordinator is not overtaken': '''
+        1 alive - - - - c1
+        1 grant k A 10 31
+        2 queue k B - - c1
+        6.5 end k A
+        6.5 grant k C 11 60''',
+    'a guard beside renewals': '''
+        1 grant k A 10 31
+        2 guard k A 10 - w
+        3 renew k A 10 33
+        4 unguard k A
+        5 end k A''',
+    'two scopes do not mind each other': '''
+        1 grant k A 10 31
+        2 grant l B 9 31
+        3 end k A
+        4 end l B''',
+    'a lease granted while its waiter was leaving': '''
+        1 queue k A - 60
+        2 grant k A 10 31
+        3 leave k A
+        4 grant k B 11 31''',
+    'everybody served at the end': '''
+        1 grant k A 10 31
+        2 queue k B - 60
+        3 end k A
+        3 grant k B 11 60
+        4 end k B
+        5 stop - - - - -''',
+}
+
+BROKEN = {
+    'a second holder': ('double holder', '''
+        1 grant k A 10 31
+        30.9 grant k B 11 60'''),
+    'a second holder after a renewal': ('double holder', '''
+        1 grant k A 10 31
+        20 renew k A 10 50
+        31.5 grant k B 11 60'''),
+    'a token that goes back': ('token', '''
+        1 grant k A 10 31
+        2 end k A
+        2 grant k B 9 60'''),
+    'a token used twice': ('token', '''
+        1 grant k A 10 31
+        2 end k A
+        2 grant k B 10 60'''),
+    'a renewal with another token': ('token', '''
+        1 grant k A 10 31
+        2 renew k A 11 32'''),
+    'a newcomer that overtakes a waiter': ('overtaking', '''
+        1 grant k A 10 31
+        2 queue k B - 60
+        3 end k A
+        3 grant k C 11 60'''),
+    'a later waiter that overtakes an earlier one': ('overtaking', '''
+        1 grant k A 10 31
+        2 queue k B - 60
+        3 queue k C - 60
+        4 end k A
+        4 grant k C 11 60'''),
+    'an overtaken waiter of a live coordinator': ('overtaking', '''
+        1 grant k A 10 31
+        2 queue k B - - c1
+        5 alive - - - - c1
+        9 end k A
+        9 grant k C 11 60'''),
+    'a takeover that overtakes a waiter': ('overtaking', '''
+        1 grant k A 10 31
+        2 queue k B - 60
+        32 grant k C 11 60'''),
+    'a wake-up that was lost': ('stall', '''
+        1 grant k A 10 31
+        2 queue k B - 60
+        3 end k A
+        20 grant k B 11 60'''),
+    'a waiter nobody ever served': ('stall', '''
+        1 grant k A 10 31
+        2 queue k B - 60
+        3 end k A
+        9 stop'''),
+    'a renewal after the expiry': ('renewal', '''
+        1 grant k A 10 31
+        32 renew k A 10 60'''),
+    'a renewal by a stranger': ('renewal', '''
+        1 grant k A 10 31
+        2 renew k B 10 60'''),
+    'a release by a stranger': ('release', '''
+        1 grant k A 10 31
+        2 end k B'''),
+    'a reap before the expiry': ('reap', '''
+        1 grant k A 10 31
+        30 reap k - 10'''),
+    'a reap of a hold that was over': ('reap', '''
+        1 grant k A 10 31
+        2 end k A
+        33 reap k - 10'''),
+    'a stale guard': ('guard', '''
+        1 grant k A 10 31
+        2 end k A
+        2 grant k B 11 31
+        3 guard k A 10 - w'''),
+    'a lease that ended under a guard': ('guard', '''
+        1 grant k A 10 31
+        2 guard k A 10 - w
+        3 end k A
+        4 unguard k A'''),
+    'a takeover under a guard': ('guard', '''
+        1 grant k A 10 31
+        2 guard k A 10 - w
+        32 grant k B 11 60
+        33 unguard k A'''),
+    'a lease key granted twice': ('granted twice', '''
+        1 grant k A 10 31
+        2 end k A
+        3 grant k A 11 31'''),
+    'an event of no known kind': ('unknown', '''
+        1 borrow k A 10 31'''),
+}
+
+
+def main():
+    passed = failed = 0
+    cases = [(name, None, text) for name, text in GOOD.items()]
+    cases += [(name, fault, text) for name, (fault, text) in BROKEN.items()]
+    for name, wanted, text in cases:
+        faults = check_history.check(history(text)).faults
+        kinds = {fault.split(':')[0] for fault in faults}
+        if kinds == ({wanted} if wanted else set()):
+            passed += 1
+        else:
+            failed += 1
+            print('FAILED: %s: wanted %s, found %s' % (name, wanted or 'no fault', faults or 'no fault'))
+    shuffled = history(GOOD['a hold after another'])
+    shuffled[1], shuffled[2] = shuffled[2], shuffled[1]
+    if any(fault.startswith('order:') for fault in check_history.check(shuffled).faults):
+        passed += 1
+    else:
+        failed += 1
+        print('FAILED: a history out of order was accepted')
+    print('soak checker: %d passed, %d failed' % (passed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
