@@ -23,6 +23,8 @@ const struct lh_setting lh_settings_table[] = {
      "Where gRPC is served: ADDRESS:PORT or unix:/PATH, several separated by commas. Port 0 takes a free one."},
     {"insecure", LH_TYPE_BOOL, AT(insecure), "no", 0, 0, 0, NULL, NULL, NULL,
      "Allow addresses that other machines can reach, without encryption and without authentication."},
+    {"reuse_port", LH_TYPE_BOOL, AT(reuse_port), "no", 0, 0, 0, NULL, NULL, NULL,
+     "Share the TCP addresses with other daemons of this machine (SO_REUSEPORT); the kernel spreads the connections."},
     {"admin", LH_TYPE_ADDRESS, AT(admin), "127.0.0.1:7421", 0, 0, 0, NULL, "LEASEHOLD_ADMIN", NULL,
      "Where /healthz and /readyz are served over HTTP; none: nowhere."},
     {"idle_timeout", LH_TYPE_DURATION, AT(idle_timeout_us), "1h", SECONDS(1), SECONDS(86400), LH_SETTING_OR_ZERO, NULL, NULL, NULL,

@@ -41,6 +41,7 @@ struct lh_settings {
     char *config; /* every string: NULL where there is none */
     struct lh_strings listen;
     bool insecure;
+    bool reuse_port;
     char *admin; /* NULL: no admin port */
     char *port_file;
     char *pid_file;

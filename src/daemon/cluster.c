@@ -20,6 +20,7 @@
 
 #define SOCKET_NAME "/.s.PGSQL.5432"
 #define TAIL_BYTES 1200
+#define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-"
 
 /* As root: the owner of the data that is there, else postgres. Otherwise who we are. */
 static enum lh_status choose_user(struct lh_cluster *cluster, struct lh_error *error)
@@ -171,6 +172,8 @@ void lh_cluster_close(struct lh_cluster *cluster)
 {
     if (cluster->directory != NULL && cluster->lock_fd >= 0)
         close(cluster->lock_fd);
+    if (cluster->run != NULL && strncmp(cluster->run, cluster->directory, strlen(cluster->directory)) != 0)
+        rmdir(cluster->run); /* the short one elsewhere; stays while PostgreSQL's socket is in it */
     free(cluster->directory);
     free(cluster->data);
     free(cluster->log);
@@ -255,7 +258,9 @@ char *lh_cluster_conninfo(const struct lh_cluster *cluster)
 
 char *lh_cluster_psql(const struct lh_cluster *cluster)
 {
-    return lh_format("psql -h '%s' -U leasehold leasehold", cluster->run);
+    const char *quote = cluster->run[strspn(cluster->run, PLAIN)] == '\0' ? "" : "'";
+
+    return lh_format("psql -h %s%s%s -U leasehold leasehold", quote, cluster->run, quote);
 }
 
 void lh_cluster_log_tail(const struct lh_cluster *cluster, const char *file)

@@ -1,0 +1,56 @@
+/* leaseholdd: settings, then the daemon. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "config/settings.h"
+#include "daemon/daemon.h"
+
+#define EXIT_USAGE 2
+
+static int serve(struct lh_settings *settings, int argc, char **argv)
+{
+    struct lh_daemon *daemon = lh_daemon_create(settings, argc, argv);
+    int status = EXIT_FAILURE;
+
+    if (daemon != NULL)
+        status = lh_daemon_run(daemon);
+    lh_daemon_destroy(daemon);
+    return status;
+}
+
+static int act(struct lh_settings *settings, int argc, char **argv)
+{
+    switch (settings->action) {
+    case LH_CONFIG_HELP:
+        lh_settings_print_help(stdout);
+        return EXIT_SUCCESS;
+    case LH_CONFIG_VERSION:
+        puts("leaseholdd " LH_VERSION);
+        return EXIT_SUCCESS;
+    case LH_CONFIG_CHECK:
+        lh_settings_print_effective(settings, stdout);
+        return EXIT_SUCCESS;
+    case LH_CONFIG_PRINT:
+        lh_settings_print_example(stdout);
+        return EXIT_SUCCESS;
+    case LH_CONFIG_SERVE:
+        break;
+    }
+    return serve(settings, argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+    struct lh_config_errors errors = {0};
+    struct lh_settings settings;
+    int status = EXIT_USAGE;
+
+    lh_settings_init(&settings);
+    if (lh_settings_load(&settings, argc, argv, &errors))
+        status = act(&settings, argc, argv);
+    else
+        fprintf(stderr, "%s", errors.text);
+    lh_config_errors_finish(&errors);
+    lh_settings_finish(&settings);
+    return status;
+}

@@ -1,0 +1,125 @@
+#include "daemon/migration.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "daemon/child.h"
+#include "loop/loop.h"
+#include "pg/migrate.h"
+
+#define FIRST_REST_US (250 * LH_US_PER_MS)
+#define LONGEST_REST_US (5 * LH_US_PER_S)
+
+enum { EXIT_DONE, EXIT_REFUSED, EXIT_TRY_AGAIN };
+
+struct lh_migration_run {
+    struct lh_loop *loop;
+    struct lh_children *children;
+    struct lh_child child;
+    struct lh_timer timer;
+    int64_t rest_us;
+    bool is_stopping;
+    const char *conninfo;
+    void (*on_done)(void *arg, bool is_done);
+    void *arg;
+};
+
+static void on_line(void *arg, const char *line)
+{
+    lh_info("migration: %s", line);
+}
+
+static int migrate(void *arg)
+{
+    const struct lh_migration_run *run = arg;
+    struct lh_migrate_output output = {.on_line = on_line};
+    struct lh_error error = {0};
+
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    switch (lh_migrate(run->conninfo, LH_MIGRATE_RUN, &lh_migrations, LH_VERSION, &output, &error)) {
+    case LH_OK:
+        return EXIT_DONE;
+    case LH_DATABASE_UNAVAILABLE:
+        lh_warn("the database is not there yet: %s", error.message);
+        return EXIT_TRY_AGAIN;
+    default:
+        lh_err("migration: %s", error.message);
+        return EXIT_REFUSED;
+    }
+}
+
+static void finish(struct lh_migration_run *run, bool is_done)
+{
+    lh_timer_cancel(&run->timer);
+    run->on_done(run->arg, is_done);
+}
+
+static void on_exit_of_child(void *arg, int wait_status)
+{
+    struct lh_migration_run *run = arg;
+    char how[LH_CHILD_END_BYTES];
+
+    if (run->is_stopping || (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) != EXIT_TRY_AGAIN)) {
+        finish(run, wait_status == 0);
+        return;
+    }
+    if (WIFSIGNALED(wait_status)) {
+        lh_child_describe_end(wait_status, how);
+        lh_warn("the migration ended with %s; trying again", how);
+    }
+    lh_timer_arm_at_us(&run->timer, lh_clock_us() + run->rest_us);
+    run->rest_us = run->rest_us * 2 > LONGEST_REST_US ? LONGEST_REST_US : run->rest_us * 2;
+}
+
+static void attempt(void *arg)
+{
+    struct lh_migration_run *run = arg;
+
+    if (run->is_stopping) {
+        finish(run, false);
+    } else if (!lh_child_start(run->children, &run->child, migrate, run, on_exit_of_child, run)) {
+        lh_warn("no process for the migration: %s", strerror(errno));
+        lh_timer_arm_at_us(&run->timer, lh_clock_us() + LONGEST_REST_US);
+    }
+}
+
+struct lh_migration_run *lh_migration_run_create(struct lh_loop *loop, struct lh_children *children,
+                                                 const char *conninfo, void (*on_done)(void *arg, bool is_done),
+                                                 void *arg)
+{
+    struct lh_migration_run *run = lh_alloc_zero(1, sizeof(*run));
+
+    run->loop = loop;
+    run->children = children;
+    run->conninfo = conninfo;
+    run->rest_us = FIRST_REST_US;
+    run->on_done = on_done;
+    run->arg = arg;
+    lh_timer_init(&run->timer, loop, attempt, run);
+    lh_timer_arm_at_us(&run->timer, lh_clock_us());
+    return run;
+}
+
+void lh_migration_run_stop(struct lh_migration_run *run)
+{
+    run->is_stopping = true;
+    if (run->child.pid != 0)
+        lh_child_signal(&run->child, SIGTERM);
+    else
+        lh_timer_arm_at_us(&run->timer, lh_clock_us());
+}
+
+void lh_migration_run_destroy(struct lh_migration_run *run)
+{
+    if (run == NULL)
+        return;
+    lh_timer_finish(&run->timer);
+    free(run);
+}
