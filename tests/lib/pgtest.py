@@ -73,6 +73,16 @@ def schema_files():
     return migrations + [os.path.join(functions, name) for name in names]
 
 
+def migration_table():
+    """The SQL with which the migration runner begins: the string in its source, for there should be only one."""
+    path = os.path.join(ROOT, 'src', 'pg', 'migrate_plan.c')
+    with open(path, encoding='utf-8') as file:
+        found = re.search(r'lh_migration_table_sql\[\] =(.*?)";\n', file.read(), re.S)
+    if found is None:
+        raise Failure('no lh_migration_table_sql in %s' % path)
+    return '\n'.join(re.findall(r'^\s*"(.*?)(?:\\n)?"?$', found.group(1), re.M))
+
+
 class Cluster:
     def __init__(self, schema=True, settings=None):
         self.bin = postgres_bin()
@@ -220,8 +230,14 @@ class Cluster:
         self.psql('postgres', 'drop database if exists "%s" with (force)' % name)
 
     def load_schema(self, database):
+        """What the daemon's migration runner does (src/pg/migrate_plan.c), with psql."""
+        self.psql(database, migration_table())
         for path in schema_files():
             self.psql_file(database, path, '--single-transaction')
+            number = re.match(r'(\d{4})_', os.path.basename(path))
+            if number:
+                self.psql(database, "insert into leasehold.migration (number, name, checksum, version) values (%d, '%s', 'tests', '0')" % (
+                    int(number.group(1)), os.path.basename(path)[5:-4]))
 
 
 def main_guard(main):

@@ -1,0 +1,138 @@
+-- Promise 9: after a restart, a crash, a failover, a clock that stepped, or a time without any coordinator, nothing is reaped or
+-- taken over before its holder has had one whole duration and grace to renew. Each life is forged by changing what was noted of the last.
+select no_plan();
+select leasehold.reap();
+create function pg_temp.taken(p_key text) returns boolean language sql as
+  $$ select t.rows_of(format('select * from leasehold.acquire(%L, %L, %L)', 'n', p_key, '30 s')) = 1 $$;
+create function pg_temp.reaped() returns bigint language sql as $$ select count(*) from leasehold.reap() $$;
+create function pg_temp.id() returns bigint language sql as $$ select id from leasehold.incarnation $$;
+
+-- An expired lease, then a new life, noticed by nobody yet: nothing counts as expired. Noticed: from then on one duration and grace.
+create function pg_temp.forge(p_what text) returns text language plpgsql as $$
+begin
+  execute case p_what
+    when 'another system' then 'update leasehold.incarnation set system_identifier = system_identifier - 1'
+    when 'another table' then 'update leasehold.incarnation set table_oid = (table_oid::bigint - 1)::oid'
+    when 'another timeline' then 'update leasehold.incarnation set timeline = timeline - 1'
+    when 'a restart' then $u$update leasehold.incarnation set postmaster_start = postmaster_start - interval '1 hour'$u$
+    when 'a crash' then 'delete from leasehold.incarnation_marker'
+  end;
+  return p_what;
+end $$;
+create function pg_temp.story(p_what text) returns setof text language plpgsql as $$
+declare
+  v_key text := replace(p_what, ' ', '_');
+  v_id bigint;
+begin
+  perform leasehold.acquire('n', v_key, '30 s', lease_key => t.key(1)), leasehold.acquire('n', v_key || '2', '30 s', lease_key => t.key(2));
+  perform t.age('n', v_key, '1 hour'), t.age('n', v_key || '2', '1 hour');
+  v_id := pg_temp.id();
+  perform pg_temp.forge(p_what);
+  return next is(pg_temp.taken(v_key), false, p_what || ': not noticed yet, nothing is taken over');
+  return next is(pg_temp.reaped(), 0::bigint, p_what || ': the reap that notices it ends nothing');
+  return next isnt(pg_temp.id(), v_id, p_what || ': but writes down the new life');
+  return next is(pg_temp.reaped(), 0::bigint, p_what || ': nor does the next reap');
+  return next is(pg_temp.taken(v_key), false, p_what || ': nothing is taken over');
+  return next isnt(leasehold.heartbeat('n', v_key, t.key(1)), null, p_what || ': its holder renews');
+  return next is((select count(*) from leasehold.scope where key = v_key || '2' and check_at < clock_timestamp() - interval '1 s'), 0::bigint,
+                 p_what || ': and the reaper does not turn around it');
+  -- thirty seconds and the grace later
+  update leasehold.incarnation set started_at = started_at - interval '29 s';
+  update leasehold.scope set check_at = check_at - interval '29 s' where key = v_key || '2';
+  return next is(pg_temp.taken(v_key || '2'), false, p_what || ': 29 s later it is not over');
+  update leasehold.incarnation set started_at = started_at - interval '3 s';
+  update leasehold.scope set check_at = check_at - interval '3 s' where key = v_key || '2';
+  return next is(pg_temp.reaped(), 1::bigint, p_what || ': after one whole duration and grace the silent one is reaped');
+  return next is(leasehold.heartbeat('n', v_key || '2', t.key(2)), null, p_what || ': and lost');
+  return next is((select lease_key from leasehold.scope where key = v_key), t.key(1), p_what || ': the one that renewed stays');
+  return next is(leasehold.release_ok('n', v_key, t.key(1)), true, p_what || ': until it releases');
+end $$;
+select pg_temp.story(what) from unnest(array['a restart', 'a crash']) what;
+
+-- A new system, table or timeline is a jump of the tokens, too.
+create function pg_temp.epoch(p_token bigint) returns bigint language sql immutable as $$ select p_token / (2 ^ 36)::bigint $$;
+create function pg_temp.token() returns bigint language sql as $$ select (leasehold.acquire('n', gen_random_uuid()::text, '30 s')).token $$;
+select pg_temp.token() as before \gset
+select is(pg_temp.epoch(pg_temp.token()), pg_temp.epoch(:before), 'restarts and crashes are no new epoch');
+select leasehold.bump_epoch();
+select pg_temp.token() as after \gset
+select cmp_ok(pg_temp.epoch(:after), '>=', pg_temp.epoch(:before) + 2, 'bump_epoch jumps by two epochs at least');
+select cmp_ok(pg_temp.epoch(:after), '<=', greatest(pg_temp.epoch(:before) + 2, (extract(epoch from clock_timestamp() - timestamptz '2025-01-01 00:00:00Z') / 60)::bigint + 1),
+              'or to the minutes since 2025');
+select leasehold.bump_epoch();
+select pg_temp.token() as third \gset
+select cmp_ok(pg_temp.epoch(:third), '>=', pg_temp.epoch(:after) + 2, 'twice is twice');
+select is(pg_temp.epoch(pg_temp.token()), pg_temp.epoch(:third), 'and no more by itself');
+select leasehold.acquire('n', 'ticket', '30 s', lease_key => t.key(50)), leasehold.join_queue('n', 'ticket', t.key(51));
+select leasehold.bump_epoch();
+select leasehold.join_queue('n', 'ticket', t.key(52));
+select cmp_ok((select pg_temp.epoch(ticket) from leasehold.waiter where lease_key = t.key(52)), '>=', (select pg_temp.epoch(ticket) + 2 from leasehold.waiter where lease_key = t.key(51)),
+              'tickets jump with the tokens, so the order of the queue stays');
+
+-- Told LOST is lost, in a new life too.
+select leasehold.acquire('n', 'told', '30 s', lease_key => t.key(60));
+select t.age('n', 'told', '1 hour');
+select is(leasehold.heartbeat('n', 'told', t.key(60)), null, 'told that it is lost');
+select pg_temp.forge('a restart');
+select is(leasehold.heartbeat('n', 'told', t.key(60)), null, 'a restart does not revive it');
+select is(t.error_of($$select leasehold.acquire('n', 'told', '30 s', lease_key => t.key(60))$$), 'LH006 lease_ended', 'nor an acquire with its lease key');
+select leasehold.reap();
+
+-- A guard believes the same.
+select token as guarded from leasehold.acquire('n', 'guarded', '30 s', lease_key => t.key(61)) \gset
+select t.age('n', 'guarded', '1 hour');
+select is(t.error_of(format('select leasehold.guard(%L, %L, %s)', 'n', 'guarded', :guarded)), 'LH001 lease_lost', 'expired, so a guard fails');
+select pg_temp.forge('a restart');
+select is(t.error_of(format('select leasehold.guard(%L, %L, %s)', 'n', 'guarded', :guarded)), '', 'after a restart nothing counts as expired, so it passes');
+select leasehold.reap();
+
+-- Coordinators registered and none live: nothing expires, for five minutes at most.
+select '11111111-1111-4111-8111-111111111111' as c1 \gset
+select leasehold.coordinator_register(:'c1', 'host1', 1, '0.1.0');
+select pg_temp.id() as with_coordinator \gset
+select leasehold.acquire('n', 'hold', '30 s', lease_key => t.key(70)), leasehold.acquire('n', 'hold2', '30 s', lease_key => t.key(71));
+select t.age('n', 'hold', '1 hour'), t.age('n', 'hold2', '1 hour');
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '4 min';
+select is(pg_temp.taken('hold'), false, 'while every coordinator is down nothing is taken over');
+select is(pg_temp.reaped(), 0::bigint, 'nor reaped');
+select isnt(leasehold.heartbeat('n', 'hold', t.key(70)), null, 'a holder may renew');
+select t.age('n', 'hold', '1 hour');
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '301 s';
+select is(pg_temp.taken('hold'), true, 'after five minutes the hold is over');
+select is(leasehold.heartbeat('n', 'hold', t.key(70)), null, 'and its holder has lost');
+-- The first coordinator after that time begins a new life.
+select leasehold.coordinator_register('22222222-2222-4222-8222-222222222222', 'host2', 2, '0.1.0');
+select isnt(pg_temp.id(), :with_coordinator::bigint, 'the first coordinator after a time with none begins a new life');
+select is(pg_temp.reaped(), 0::bigint, 'so what was expired has a whole duration again');
+select isnt(leasehold.heartbeat('n', 'hold2', t.key(71)), null, 'and its holder renews');
+select pg_temp.id() as second \gset
+select leasehold.coordinator_register('33333333-3333-4333-8333-333333333333', 'host3', 3, '0.1.0');
+select is(pg_temp.id(), :second::bigint, 'a second coordinator beside a live one begins none');
+
+-- A site with cron alone is not held up by daemons that went cleanly.
+select leasehold.coordinator_unregister(id) from leasehold.coordinator;
+select t.age('n', 'hold2', '1 hour');
+select is(pg_temp.taken('hold2'), true, 'after the last coordinator went cleanly leases expire');
+
+-- A clock that stepped forward is seen by the tick.
+select t.enroll(:'c1');
+select pg_temp.id() as stepped \gset
+select leasehold.acquire('n', 'step', '30 s', lease_key => t.key(80));
+select t.age('n', 'step', '1 hour');
+select leasehold.coordinator_tick(:'c1', clock_timestamp() - interval '500 ms');
+select is(pg_temp.id(), :stepped::bigint, 'half a second is no step');
+select leasehold.coordinator_tick(:'c1', clock_timestamp() - interval '1 hour');
+select isnt(pg_temp.id(), :stepped::bigint, 'a clock that went ahead by an hour begins a new life');
+select is(pg_temp.reaped(), 0::bigint, 'and nothing is reaped');
+select isnt(leasehold.heartbeat('n', 'step', t.key(80)), null, 'the holder renews');
+select pg_temp.id() as steady \gset
+select leasehold.coordinator_tick(:'c1', clock_timestamp() + interval '1 hour');
+select is(pg_temp.id(), :steady::bigint, 'a clock that went back expires nothing, and is no new life');
+select leasehold.coordinator_tick(:'c1', null);
+select is(pg_temp.id(), :steady::bigint, 'nor is a daemon without a belief');
+-- Facts that differ are written by a tick, too.
+select pg_temp.forge('a crash');
+select leasehold.coordinator_tick(:'c1', clock_timestamp());
+select isnt(pg_temp.id(), :steady::bigint, 'a tick after a crash begins a new life');
+select is((select count(*) from leasehold.incarnation_marker), 1::bigint, 'and sets the marker again');
+select * from finish();
