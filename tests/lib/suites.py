@@ -1,0 +1,196 @@
+"""Every suite of this tree, one after the other, and the sum. Started by tests/run.
+
+A suite counts what its runner counted. One that ends badly without a counted failure, that runs nothing, that skips
+something or that takes too long has failed once more: nothing is silently left out.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, 'build')
+SANITIZED = os.path.join(ROOT, 'build-sanitized')
+
+
+class Suite:
+    def __init__(self, name, run, limit_s):
+        self.name = name
+        self.run = run
+        self.limit_s = limit_s
+
+
+def execute(command, limit_s, environment=None):
+    """(output, status). The output is shown while it comes; too late, the whole group of processes is ended."""
+    process = subprocess.Popen(command, cwd=ROOT, env=dict(os.environ, **(environment or {})), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    late = []
+
+    def give_up(*unused):
+        late.append(True)
+        os.killpg(process.pid, signal.SIGTERM)
+        signal.signal(signal.SIGALRM, lambda *more: os.killpg(process.pid, signal.SIGKILL))
+        signal.alarm(20)
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(limit_s)
+    lines = []
+    try:
+        for raw in process.stdout:
+            line = raw.decode('utf-8', 'replace')
+            lines.append(line)
+            sys.stdout.write('  ' + line)
+            sys.stdout.flush()
+        process.wait()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGTERM)
+        raise
+    finally:
+        signal.alarm(0)
+    if late:
+        print('  took longer than %d s' % limit_s)
+    return ''.join(lines), -1 if late else process.returncode
+
+
+def settle(passed, failed, status):
+    return passed, failed if failed or (status == 0 and passed) else 1
+
+
+def script(*command):
+    """A runner that ends with `<suite>: N passed, N failed`."""
+    def run(suite, options):
+        output, status = execute([part.format(soak=options.soak) for part in command], suite.limit_s)
+        found = re.findall(r'^\S+: (\d+) passed, (\d+) failed', output, re.M)
+        passed, failed = map(int, found[-1]) if found else (0, 0)
+        return settle(passed, failed, status)
+    return run
+
+
+def one(*command):
+    """A program that is one test."""
+    def run(suite, options):
+        status = execute(list(command), suite.limit_s)[1]
+        return settle(int(status == 0), 0, status)
+    return run
+
+
+def build(directory, *options):
+    def run(suite, unused):
+        status = execute([os.path.join(ROOT, 'deploy/build'), directory, '-Dwerror=true', *options], suite.limit_s)[1]
+        return settle(int(status == 0), 0, status)
+    return run
+
+
+def meson(directory, environment=None):
+    """Each check inside of a libcheck program counts; a program of another kind is one."""
+    def run(suite, options):
+        shutil.rmtree(os.path.join(directory, 'meson-logs'), ignore_errors=True)
+        status = execute(['meson', 'test', '-C', directory, '--no-rebuild', '--print-errorlogs', '--timeout-multiplier', '3'],
+                         suite.limit_s, environment)[1]
+        passed = failed = 0
+        log = os.path.join(directory, 'meson-logs', 'testlog.json')
+        for line in open(log, encoding='utf-8') if os.path.exists(log) else ():
+            test = json.loads(line)
+            counts = re.findall(r'^\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)', test.get('stdout') or '', re.M)
+            bad = sum(int(count[1]) + int(count[2]) for count in counts)
+            good = sum(int(count[0]) for count in counts) - bad
+            if test['result'] == 'OK':
+                passed += good or 1
+            else:
+                passed += good
+                failed += bad or 1
+        return settle(passed, failed, status)
+    return run
+
+
+def pytest(directory):
+    def run(suite, options):
+        with tempfile.TemporaryDirectory() as scratch:
+            report = os.path.join(scratch, 'report.xml')
+            status = execute([sys.executable, '-B', '-m', 'pytest', '-v', '-p', 'no:cacheprovider', '--junitxml', report, directory],
+                             suite.limit_s, {'LEASEHOLD_TEST_BUILD': BUILD})[1]
+            if not os.path.exists(report):
+                return settle(0, 0, status)
+            passed = failed = 0
+            for case in ElementTree.parse(report).iter('testcase'):
+                # A test that was skipped did not show what it is there for.
+                is_bad = any(case.find(word) is not None for word in ('failure', 'error', 'skipped'))
+                passed += not is_bad
+                failed += is_bad
+        return settle(passed, failed, status)
+    return run
+
+
+SANITIZER = {
+    'ASAN_OPTIONS': 'detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1',
+    'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1',
+}
+
+# The order is that of growing patience; what is built comes before what runs it.
+SUITES = (
+    Suite('layers', script('tests/check_layers'), 60),
+    Suite('format', script('tests/check_format'), 120),
+    Suite('build', build(BUILD), 1200),
+    Suite('unit', meson(BUILD), 900),
+    Suite('sql', script('tests/sql/run'), 900),
+    Suite('isolation', script('tests/isolation/run'), 900),
+    Suite('soak', script('tests/soak/run', '--seconds', '{soak}'), 7200),
+    Suite('integration', pytest('tests/integration'), 1200),
+    Suite('interop', pytest('tests/interop'), 900),
+    Suite('fault', pytest('tests/fault'), 1200),
+    Suite('build-sanitized', build(SANITIZED, '-Db_sanitize=address,undefined', '-Db_lundef=false'), 1800),
+    Suite('unit-sanitized', meson(SANITIZED, SANITIZER), 1800),
+    Suite('quickstart', one('deploy/quickstart', '--check'), 900),
+)
+NEEDS = {'unit': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'unit-sanitized': 'build-sanitized'}
+
+
+def choose(names):
+    """The suites that were asked for, and the builds that they need."""
+    if not names:
+        return SUITES
+    known = {suite.name for suite in SUITES}
+    for name in names:
+        if name not in known:
+            sys.exit('tests/run: no suite %s; there are %s' % (name, ', '.join(suite.name for suite in SUITES)))
+    wanted = set(names) | {NEEDS[name] for name in names if name in NEEDS}
+    return [suite for suite in SUITES if suite.name in wanted]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog='tests/run')
+    parser.add_argument('--only', action='append', metavar='SUITE', help='this suite; may be repeated')
+    parser.add_argument('--list', action='store_true', help='name the suites and end')
+    parser.add_argument('--soak', type=int, default=6, metavar='SECONDS', help='of each soak run; default 6')
+    options = parser.parse_args()
+    if options.list:
+        print('\n'.join(suite.name for suite in SUITES))
+        return 0
+    results = {}
+    for suite in choose(options.only):
+        needs = NEEDS.get(suite.name)
+        print('== %s' % suite.name, flush=True)
+        begun = time.monotonic()
+        if needs and results.get(needs, (1, 0))[1]:
+            print('  cannot run: %s has failed' % needs)
+            results[suite.name] = (0, 1)
+        else:
+            results[suite.name] = suite.run(suite, options)
+        print('== %s: %d passed, %d failed, %d s' % (suite.name, *results[suite.name], time.monotonic() - begun), flush=True)
+    print()
+    for name, (passed, failed) in results.items():
+        print('%-16s %5d passed %5d failed' % (name, passed, failed))
+    failed = sum(result[1] for result in results.values())
+    print('%d passed, %d failed' % (sum(result[0] for result in results.values()), failed))
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
