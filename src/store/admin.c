@@ -1,0 +1,187 @@
+/* Control calls for people: look at a scope, list, force a release. */
+#include <string.h>
+
+#include "pg/result.h"
+#include "store/internal.h"
+#include "store/lease_row.h"
+
+/* --- get --- */
+
+static void last_hold_read(struct lh_scope_answer *answer, const PGresult *result, struct lh_arena *arena)
+{
+    static const char *const names[] = {"last_token",  "last_owner", "last_end_reason",
+                                        "last_result", "last_error", "last_ended_at"};
+    struct lh_last_hold *last = &answer->last;
+    int at[6];
+
+    lh_pg_result_columns(result, names, at, 6);
+    if (lh_pg_is_null(result, 0, at[0]))
+        return;
+    answer->has_last = true;
+    last->token = lh_pg_int8(result, 0, at[0]);
+    last->owner = text_read(result, 0, at[1], arena);
+    last->end_reason = end_reason_read(result, 0, at[2]);
+    last->result = text_read(result, 0, at[3], arena);
+    last->error = text_read(result, 0, at[4], arena);
+    last->ended_at_us = lh_pg_timestamptz(result, 0, at[5]);
+    if (last->owner == NULL)
+        last->owner = "";
+    if (last->result == NULL)
+        last->result = "";
+    if (last->error == NULL)
+        last->error = "";
+}
+
+static void read_get(struct control_call *call, enum lh_status status, const PGresult *result,
+                     const struct lh_error *error)
+{
+    static const char *const names[] = {"is_held", "waiters"};
+    lh_scope_cb *on_done = (lh_scope_cb *)call->on_done;
+    struct lh_arena *arena = &call->store->arena;
+    struct lh_scope_answer answer = {0};
+    struct lease_columns lease_at;
+    int at[2];
+
+    if (status != LH_OK) {
+        on_done(call->arg, status, error, NULL);
+        return;
+    }
+    if (PQntuples(result) > 0) {
+        lh_pg_result_columns(result, names, at, 2);
+        lease_columns_find(result, &lease_at);
+        answer.is_held = lh_pg_bool(result, 0, at[0]);
+        answer.waiters = lh_pg_int4(result, 0, at[1]);
+        lease_read(result, 0, &lease_at, arena, &answer.lease);
+        last_hold_read(&answer, result, arena);
+    }
+    answer.lease.ns = call->ns;
+    answer.lease.key = call->key;
+    on_done(call->arg, LH_OK, NULL, &answer);
+}
+
+enum lh_status pg_store_get(struct lh_store *base, const char *ns, const char *key, lh_scope_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "get_scope",
+        "select * from leasehold.get_scope($1, $2)",
+        2,
+        {LH_PG_TEXT, LH_PG_TEXT},
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_get, (void (*)(void))on_done, arg);
+
+    call->ns = lh_strdup(ns);
+    call->key = lh_strdup(key);
+    lh_pg_add_text(&store->params, ns);
+    lh_pg_add_text(&store->params, key);
+    return control_call_send(call, &statement);
+}
+
+/* --- list: one more than the page tells whether there is another --- */
+
+static void read_list(struct control_call *call, enum lh_status status, const PGresult *result,
+                      const struct lh_error *error)
+{
+    static const char *const names[] = {"namespace", "key"};
+    lh_list_cb *on_done = (lh_list_cb *)call->on_done;
+    struct lh_arena *arena = &call->store->arena;
+    struct lh_list_answer answer = {0};
+    struct lease_columns lease_at;
+    struct lh_lease *leases;
+    int at[2];
+
+    if (status != LH_OK) {
+        on_done(call->arg, status, error, NULL);
+        return;
+    }
+    lh_pg_result_columns(result, names, at, 2);
+    lease_columns_find(result, &lease_at);
+    answer.has_more = PQntuples(result) > call->page_size;
+    answer.lease_count = (size_t)(answer.has_more ? call->page_size : PQntuples(result));
+    leases = lh_arena_alloc(arena, answer.lease_count * sizeof(*leases));
+    for (size_t i = 0; i < answer.lease_count; i++) {
+        lease_read(result, (int)i, &lease_at, arena, &leases[i]);
+        leases[i].ns = text_read(result, (int)i, at[0], arena);
+        leases[i].key = text_read(result, (int)i, at[1], arena);
+    }
+    answer.leases = leases;
+    on_done(call->arg, LH_OK, NULL, &answer);
+}
+
+enum lh_status pg_store_list(struct lh_store *base, const struct lh_list_request *request, lh_list_cb *on_done,
+                             void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "list_leases",
+        "select * from leasehold.list_leases($1, $2, $3, $4, $5, $6)",
+        6,
+        {LH_PG_TEXT, LH_PG_BOOL, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT},
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_list, (void (*)(void))on_done, arg);
+    bool is_any_owner = request->owner == NULL || *request->owner == '\0';
+
+    call->page_size = request->page_size;
+    lh_pg_add_text(&store->params, request->ns == NULL ? "" : request->ns);
+    lh_pg_add_bool(&store->params, request->include_children);
+    lh_pg_add_int4(&store->params, request->page_size + 1);
+    lh_pg_add_text(&store->params, request->after_ns);
+    lh_pg_add_text(&store->params, request->after_key);
+    lh_pg_add_text(&store->params, is_any_owner ? NULL : request->owner);
+    return control_call_send(call, &statement);
+}
+
+/* --- force_release --- */
+
+static void read_force_release(struct control_call *call, enum lh_status status, const PGresult *result,
+                               const struct lh_error *error)
+{
+    static const char *const names[] = {"outcome", "message", "lease_key"};
+    lh_scope_cb *on_done = (lh_scope_cb *)call->on_done;
+    struct lh_scope_answer answer = {0};
+    struct lease_columns lease_at;
+    struct lh_error refusal;
+    const char *outcome, *message;
+    int at[3];
+
+    if (status != LH_OK) {
+        on_done(call->arg, status, error, NULL);
+        return;
+    }
+    lh_pg_result_columns(result, names, at, 3);
+    lease_columns_find(result, &lease_at);
+    outcome = PQntuples(result) == 0 ? "not_held" : lh_pg_text(result, 0, at[0]);
+    message = PQntuples(result) == 0 ? NULL : lh_pg_text(result, 0, at[1]);
+    if (outcome != NULL && strcmp(outcome, "ended") == 0) {
+        answer.is_held = lease_read(result, 0, &lease_at, &call->store->arena, &answer.lease);
+        answer.lease.ns = call->ns;
+        answer.lease.key = call->key;
+        answer.lease.lease_key = lh_pg_uuid(result, 0, at[2]);
+        on_done(call->arg, LH_OK, NULL, &answer);
+        return;
+    }
+    status = outcome != NULL && strcmp(outcome, "busy") == 0 ? LH_SCOPE_BUSY : LH_NOT_HELD;
+    lh_error_set(&refusal, status, "%s", message != NULL ? message : lh_status_text(status));
+    on_done(call->arg, status, &refusal, NULL);
+}
+
+enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, const char *key, const char *reason,
+                                      int64_t token, lh_scope_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "force_release_one",
+        "select * from leasehold.force_release_one($1, $2, $3, $4)",
+        4,
+        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_force_release, (void (*)(void))on_done, arg);
+
+    call->ns = lh_strdup(ns);
+    call->key = lh_strdup(key);
+    lh_pg_add_text(&store->params, ns);
+    lh_pg_add_text(&store->params, key);
+    lh_pg_add_text(&store->params, reason);
+    lh_pg_add_int8(&store->params, token);
+    return control_call_send(call, &statement);
+}

@@ -1,0 +1,68 @@
+/*
+ * A lane: a connection that carries one batch at a time.
+ *
+ * The story of a batch: it is sent as one statement and answered as one result. When the data of an item make the
+ * whole statement fail, the batch is halved, and the halves are sent one after the other, in order, until the culprit
+ * is alone and gets its own bad outcome. When the server has no room in its lock table, the batch is halved too, but a
+ * single item is then busy. A serialization failure or a deadlock is repeated a few times, and ends as busy, which the
+ * coordinator repeats with its own patience; so does a statement that timed out. A lost connection ends all of it.
+ */
+#ifndef LH_STORE_BATCH_H
+#define LH_STORE_BATCH_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/memory.h"
+#include "lease/store.h"
+#include "pg/conn.h"
+
+struct pg_store;
+struct lane;
+
+/* How one kind of batch is written, read, and given up. `items` is an array of pointers to that kind's items. */
+struct batch_kind {
+    const char *name;
+    const struct lh_pg_statement *statement;
+    void (*write)(struct lane *lane, const void *items, size_t n);
+    void (*read)(struct lane *lane, const void *items, size_t n, const PGresult *result);
+    void (*set_busy)(const void *items, size_t n);
+    void (*set_invalid)(struct lane *lane, const void *items, const struct lh_error *error); /* the first one */
+    const void *(*skip)(const void *items, size_t n); /* the items behind the first n */
+};
+
+extern const struct batch_kind acquire_kind, heartbeat_kind, release_kind, leave_kind;
+
+/* A part of the batch that is still to be sent. Halving adds one at a time: at most log2(LH_BATCH_MAX) + 1 of them. */
+#define PARTS_MAX 12
+
+struct part {
+    size_t first;
+    size_t count;
+};
+
+struct lane {
+    struct pg_store *store;
+    unsigned number;
+    struct lh_pg_conn *conn;
+    struct lh_pg_params params;
+    struct lh_arena arena; /* what the items of the batch point to... */
+    bool is_arena_stale;   /* ...of the batch before, still */
+
+    const struct batch_kind *kind; /* NULL: idle */
+    const void *items;
+    int64_t clock_us;             /* what the caller believed the database's clock to be... */
+    int64_t sent_us;              /* ...then; 0 in the first: no belief */
+    struct part parts[PARTS_MAX]; /* a stack; the last is in flight */
+    size_t part_count;
+    unsigned attempts; /* of the part in flight */
+    bool is_partly_done;
+    lh_store_cb *on_done;
+    void *arg;
+};
+
+enum lh_status lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
+                         size_t n, lh_store_cb *on_done, void *arg);
+
+#endif

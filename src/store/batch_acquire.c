@@ -1,0 +1,168 @@
+/* Acquire batches: leasehold.acquire_batch. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "pg/result.h"
+#include "store/internal.h"
+#include "store/lease_row.h"
+
+static const struct lh_pg_statement statement = {
+    "acquire_batch",
+    "select * from leasehold.acquire_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    11,
+    {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY,
+     LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY},
+};
+
+static void write_items(struct lane *lane, const void *all, size_t n)
+{
+    struct lh_acquire_item *const *items = all;
+    struct lh_pg_params *params = &lane->params;
+
+    lh_pg_add_uuid(params, &lane->store->base.coordinator);
+    pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
+    lh_pg_array_begin(params, LH_PG_TEXT);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_text(params, items[i]->ns);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_TEXT);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_text(params, items[i]->key);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_UUID);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_uuid(params, &items[i]->lease_key);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_TEXT);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_text(params, items[i]->owner);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_TEXT);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_text(params, items[i]->labels == NULL ? "{}" : items[i]->labels);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_INT8);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_int8(params, items[i]->duration_us);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_BOOL);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_bool(params, items[i]->queue);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_INT8);
+    for (size_t i = 0; i < n; i++) {
+        if (items[i]->wait_us == LH_FOREVER)
+            lh_pg_array_add_null(params);
+        else
+            lh_pg_array_add_int8(params, items[i]->wait_us);
+    }
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_INT8);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_int8(params, items[i]->ticket);
+    lh_pg_array_end(params);
+}
+
+static bool outcome_of(const char *text, enum lh_acquire_outcome *outcome)
+{
+    static const struct {
+        const char *text;
+        enum lh_acquire_outcome outcome;
+    } map[] = {
+        {"granted", LH_ACQUIRE_GRANTED},   {"renewed", LH_ACQUIRE_RENEWED}, {"queued", LH_ACQUIRE_QUEUED},
+        {"held", LH_ACQUIRE_HELD},         {"busy", LH_ACQUIRE_BUSY},       {"frozen", LH_ACQUIRE_FROZEN},
+        {"quota", LH_ACQUIRE_QUOTA},       {"ended", LH_ACQUIRE_ENDED},     {"invalid", LH_ACQUIRE_INVALID},
+        {"rejected", LH_ACQUIRE_REJECTED},
+    };
+    for (size_t i = 0; text != NULL && i < sizeof(map) / sizeof(map[0]); i++) {
+        if (strcmp(map[i].text, text) == 0) {
+            *outcome = map[i].outcome;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum { N, OUTCOME, TICKET, WAITERS_AHEAD, EXPIRES_IN, SUSPECTED_IN, MESSAGE, FIELD, BOUND, COLUMN_COUNT };
+
+static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGresult *result, int row, const int *at,
+                      const struct lease_columns *lease_at)
+{
+    if (!outcome_of(lh_pg_text(result, row, at[OUTCOME]), &item->outcome)) {
+        lh_err("acquire_batch answered with an unknown outcome");
+        return;
+    }
+    item->new_ticket = lh_pg_int8(result, row, at[TICKET]);
+    item->waiters_ahead = lh_pg_int4(result, row, at[WAITERS_AHEAD]);
+    item->expires_in_us = lh_pg_int8(result, row, at[EXPIRES_IN]);
+    if (lh_pg_is_null(result, row, at[EXPIRES_IN]))
+        item->expires_in_us = LH_FOREVER;
+    else if (item->expires_in_us < 0)
+        item->expires_in_us = 0;
+    item->suspected_in_us = lh_pg_int8(result, row, at[SUSPECTED_IN]);
+    item->message = text_read(result, row, at[MESSAGE], &lane->arena);
+    item->field = text_read(result, row, at[FIELD], &lane->arena);
+    item->bound = text_read(result, row, at[BOUND], &lane->arena);
+    item->has_lease = lease_read(result, row, lease_at, &lane->arena, &item->lease);
+    item->lease.ns = item->ns;
+    item->lease.key = item->key;
+    if (item->outcome == LH_ACQUIRE_GRANTED || item->outcome == LH_ACQUIRE_RENEWED)
+        item->lease.lease_key = item->lease_key;
+}
+
+static void read_items(struct lane *lane, const void *all, size_t n, const PGresult *result)
+{
+    static const char *const names[COLUMN_COUNT] = {
+        "n", "outcome", "ticket", "waiters_ahead", "expires_in_us", "suspected_in_us", "message", "field", "bound",
+    };
+    struct lh_acquire_item *const *items = all;
+    struct lease_columns lease_at;
+    int at[COLUMN_COUNT];
+
+    lh_pg_result_columns(result, names, at, COLUMN_COUNT);
+    lease_columns_find(result, &lease_at);
+    for (int row = 0; row < PQntuples(result); row++) {
+        int32_t number = lh_pg_int4(result, row, at[N]);
+        if (number >= 1 && (size_t)number <= n)
+            read_item(lane, items[number - 1], result, row, at, &lease_at);
+    }
+}
+
+static void set_busy(const void *all, size_t n)
+{
+    struct lh_acquire_item *const *items = all;
+    for (size_t i = 0; i < n; i++) {
+        items[i]->outcome = LH_ACQUIRE_BUSY;
+        items[i]->new_ticket = 0;
+        items[i]->has_lease = false;
+        items[i]->waiters_ahead = 0;
+        items[i]->expires_in_us = LH_FOREVER;
+        items[i]->suspected_in_us = 0;
+        items[i]->message = items[i]->field = items[i]->bound = NULL;
+    }
+}
+
+/* Beside what the functions judge themselves, only two fields are more to PostgreSQL than bytes. */
+static void set_invalid(struct lane *lane, const void *all, const struct lh_error *error)
+{
+    struct lh_acquire_item *const *items = all;
+    bool is_overflow = strcmp(error->sqlstate, "22008") == 0 || strcmp(error->sqlstate, "22003") == 0;
+
+    set_busy(all, 1);
+    items[0]->outcome = LH_ACQUIRE_INVALID;
+    items[0]->message = lh_arena_strdup(&lane->arena, error->message);
+    if (error->field[0] != '\0')
+        items[0]->field = lh_arena_strdup(&lane->arena, error->field);
+    else
+        items[0]->field = is_overflow ? "duration" : "labels";
+    if (error->bound[0] != '\0')
+        items[0]->bound = lh_arena_strdup(&lane->arena, error->bound);
+}
+
+static const void *skip(const void *all, size_t n)
+{
+    return (struct lh_acquire_item *const *)all + n;
+}
+
+const struct batch_kind acquire_kind = {"acquire", &statement, write_items, read_items, set_busy, set_invalid, skip};

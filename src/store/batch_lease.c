@@ -1,0 +1,285 @@
+/* Batches about a lease that somebody has or waits for: heartbeats, releases, leaving the queue. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "pg/result.h"
+#include "store/internal.h"
+#include "store/lease_row.h"
+
+/* The three arrays that every batch has. One walk an array, for an array is one run of bytes. */
+#define WRITE_REFS(params, items, n)                                                                                   \
+    do {                                                                                                               \
+        lh_pg_array_begin(params, LH_PG_TEXT);                                                                         \
+        for (size_t i = 0; i < (n); i++)                                                                               \
+            lh_pg_array_add_text(params, (items)[i]->ns);                                                              \
+        lh_pg_array_end(params);                                                                                       \
+        lh_pg_array_begin(params, LH_PG_TEXT);                                                                         \
+        for (size_t i = 0; i < (n); i++)                                                                               \
+            lh_pg_array_add_text(params, (items)[i]->key);                                                             \
+        lh_pg_array_end(params);                                                                                       \
+        lh_pg_array_begin(params, LH_PG_UUID);                                                                         \
+        for (size_t i = 0; i < (n); i++)                                                                               \
+            lh_pg_array_add_uuid(params, &(items)[i]->lease_key);                                                      \
+        lh_pg_array_end(params);                                                                                       \
+    } while (0)
+
+static bool is_text(const PGresult *result, int row, int column, const char *text)
+{
+    const char *value = lh_pg_text(result, row, column);
+    return value != NULL && strcmp(value, text) == 0;
+}
+
+/* Busy stays LH_OUTCOME_UNSPECIFIED; anything unknown too, and is asked again. */
+static enum lh_outcome outcome_read(const PGresult *result, int row, int column)
+{
+    static const struct {
+        const char *text;
+        enum lh_outcome outcome;
+    } map[] = {
+        {"ok", LH_OUTCOME_OK},
+        {"lost", LH_OUTCOME_LOST},
+        {"rejected", LH_OUTCOME_REJECTED},
+        {"invalid", LH_OUTCOME_INVALID},
+    };
+    for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)
+        if (is_text(result, row, column, map[i].text))
+            return map[i].outcome;
+    if (!is_text(result, row, column, "busy"))
+        lh_err("a batch answered with an unknown outcome");
+    return LH_OUTCOME_UNSPECIFIED;
+}
+
+/* --- heartbeat --- */
+
+static const struct lh_pg_statement heartbeat_statement = {
+    "heartbeat_batch",
+    "select * from leasehold.heartbeat_batch($1, $2, $3)",
+    3,
+    {LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY},
+};
+
+static void heartbeat_write(struct lane *lane, const void *all, size_t n)
+{
+    struct lh_heartbeat_item *const *items = all;
+    WRITE_REFS(&lane->params, items, n);
+}
+
+static void heartbeat_read(struct lane *lane, const void *all, size_t n, const PGresult *result)
+{
+    enum { N, OUTCOME, REMAINING, DEADLINE, HEARTBEATS, END_REASON, MESSAGE, COLUMN_COUNT };
+    static const char *const names[COLUMN_COUNT] = {"n",          "outcome",    "remaining_us", "deadline",
+                                                    "heartbeats", "end_reason", "message"};
+    struct lh_heartbeat_item *const *items = all;
+    int at[COLUMN_COUNT];
+
+    lh_pg_result_columns(result, names, at, COLUMN_COUNT);
+    for (int row = 0; row < PQntuples(result); row++) {
+        int32_t number = lh_pg_int4(result, row, at[N]);
+        struct lh_heartbeat_item *item;
+        if (number < 1 || (size_t)number > n)
+            continue;
+        item = items[number - 1];
+        item->outcome = outcome_read(result, row, at[OUTCOME]);
+        item->is_busy = item->outcome == LH_OUTCOME_UNSPECIFIED;
+        item->remaining_us = lh_pg_int8(result, row, at[REMAINING]);
+        item->deadline_us = lh_pg_timestamptz(result, row, at[DEADLINE]);
+        item->heartbeats = lh_pg_int8(result, row, at[HEARTBEATS]);
+        item->end_reason = end_reason_read(result, row, at[END_REASON]);
+        item->message = text_read(result, row, at[MESSAGE], &lane->arena);
+    }
+}
+
+static void heartbeat_set_busy(const void *all, size_t n)
+{
+    struct lh_heartbeat_item *const *items = all;
+    for (size_t i = 0; i < n; i++) {
+        items[i]->is_busy = true;
+        items[i]->outcome = LH_OUTCOME_UNSPECIFIED;
+        items[i]->message = NULL;
+    }
+}
+
+static void heartbeat_set_invalid(struct lane *lane, const void *all, const struct lh_error *error)
+{
+    struct lh_heartbeat_item *const *items = all;
+    items[0]->is_busy = false;
+    items[0]->outcome = LH_OUTCOME_INVALID;
+    items[0]->message = lh_arena_strdup(&lane->arena, error->message);
+}
+
+static const void *heartbeat_skip(const void *all, size_t n)
+{
+    return (struct lh_heartbeat_item *const *)all + n;
+}
+
+const struct batch_kind heartbeat_kind = {
+    "heartbeat",        &heartbeat_statement,  heartbeat_write, heartbeat_read,
+    heartbeat_set_busy, heartbeat_set_invalid, heartbeat_skip,
+};
+
+/* --- release --- */
+
+static const struct lh_pg_statement release_statement = {
+    "release_batch",
+    "select * from leasehold.release_batch($1, $2, $3, $4, $5, $6)",
+    6,
+    {LH_PG_UUID, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_TEXT_ARRAY},
+};
+
+static void release_write(struct lane *lane, const void *all, size_t n)
+{
+    struct lh_release_item *const *items = all;
+    struct lh_pg_params *params = &lane->params;
+
+    lh_pg_add_uuid(params, &lane->store->base.coordinator);
+    WRITE_REFS(params, items, n);
+    lh_pg_array_begin(params, LH_PG_BOOL);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_bool(params, items[i]->is_failure);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_TEXT);
+    for (size_t i = 0; i < n; i++) {
+        const char *value = items[i]->value;
+        bool is_no_result = value != NULL && *value == '\0' && !items[i]->is_failure;
+        lh_pg_array_add_text(params, is_no_result ? NULL : value);
+    }
+    lh_pg_array_end(params);
+}
+
+static void release_read(struct lane *lane, const void *all, size_t n, const PGresult *result)
+{
+    enum { N, OUTCOME, END_REASON, MESSAGE, WAKE, COLUMN_COUNT };
+    static const char *const names[COLUMN_COUNT] = {"n", "outcome", "end_reason", "message", "wake"};
+    struct lh_release_item *const *items = all;
+    int at[COLUMN_COUNT];
+
+    lh_pg_result_columns(result, names, at, COLUMN_COUNT);
+    for (int row = 0; row < PQntuples(result); row++) {
+        int32_t number = lh_pg_int4(result, row, at[N]);
+        struct lh_release_item *item;
+        if (number < 1 || (size_t)number > n)
+            continue;
+        item = items[number - 1];
+        item->outcome = outcome_read(result, row, at[OUTCOME]);
+        item->is_busy = item->outcome == LH_OUTCOME_UNSPECIFIED;
+        item->end_reason = end_reason_read(result, row, at[END_REASON]);
+        item->message = text_read(result, row, at[MESSAGE], &lane->arena);
+        item->wake = lh_pg_bool(result, row, at[WAKE]);
+    }
+}
+
+static void release_set_busy(const void *all, size_t n)
+{
+    struct lh_release_item *const *items = all;
+    for (size_t i = 0; i < n; i++) {
+        items[i]->is_busy = true;
+        items[i]->outcome = LH_OUTCOME_UNSPECIFIED;
+        items[i]->message = NULL;
+        items[i]->wake = false;
+    }
+}
+
+/* Only the result is data that the database judges: it is JSON to us, and more than that to PostgreSQL. */
+static void release_set_invalid(struct lane *lane, const void *all, const struct lh_error *error)
+{
+    struct lh_release_item *const *items = all;
+    const char *field = items[0]->is_failure ? "failure" : "success";
+    char message[sizeof(error->message) + 16];
+
+    snprintf(message, sizeof(message), "%s: %s", field, error->message);
+    items[0]->is_busy = false;
+    items[0]->outcome = LH_OUTCOME_INVALID;
+    items[0]->message = lh_arena_strdup(&lane->arena, message);
+    items[0]->wake = false;
+}
+
+static const void *release_skip(const void *all, size_t n)
+{
+    return (struct lh_release_item *const *)all + n;
+}
+
+const struct batch_kind release_kind = {
+    "release", &release_statement, release_write, release_read, release_set_busy, release_set_invalid, release_skip,
+};
+
+/* --- leave --- */
+
+static const struct lh_pg_statement leave_statement = {
+    "leave_batch",
+    "select * from leasehold.leave_batch($1, $2, $3, $4, $5)",
+    5,
+    {LH_PG_UUID, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY},
+};
+
+static void leave_write(struct lane *lane, const void *all, size_t n)
+{
+    struct lh_leave_item *const *items = all;
+    struct lh_pg_params *params = &lane->params;
+
+    lh_pg_add_uuid(params, &lane->store->base.coordinator);
+    WRITE_REFS(params, items, n);
+    lh_pg_array_begin(params, LH_PG_BOOL);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_bool(params, items[i]->mode == LH_LEAVE_AWAY);
+    lh_pg_array_end(params);
+}
+
+static void leave_read_item(struct lane *lane, struct lh_leave_item *item, const PGresult *result, int row,
+                            int outcome_at, const struct lease_columns *lease_at)
+{
+    item->was_granted = is_text(result, row, outcome_at, "granted");
+    item->is_busy = !item->was_granted && !is_text(result, row, outcome_at, "ok");
+    item->has_lease = lease_read(result, row, lease_at, &lane->arena, &item->lease);
+    item->lease.ns = item->ns;
+    item->lease.key = item->key;
+    if (item->was_granted)
+        item->lease.lease_key = item->lease_key;
+}
+
+static void leave_read(struct lane *lane, const void *all, size_t n, const PGresult *result)
+{
+    enum { N, OUTCOME, WAKE, WAITERS_AHEAD, COLUMN_COUNT };
+    static const char *const names[COLUMN_COUNT] = {"n", "outcome", "wake", "waiters_ahead"};
+    struct lh_leave_item *const *items = all;
+    struct lease_columns lease_at;
+    int at[COLUMN_COUNT];
+
+    lh_pg_result_columns(result, names, at, COLUMN_COUNT);
+    lease_columns_find(result, &lease_at);
+    for (int row = 0; row < PQntuples(result); row++) {
+        int32_t number = lh_pg_int4(result, row, at[N]);
+        if (number < 1 || (size_t)number > n)
+            continue;
+        items[number - 1]->wake = lh_pg_bool(result, row, at[WAKE]);
+        items[number - 1]->waiters_ahead = lh_pg_int4(result, row, at[WAITERS_AHEAD]);
+        leave_read_item(lane, items[number - 1], result, row, at[OUTCOME], &lease_at);
+    }
+}
+
+static void leave_set_busy(const void *all, size_t n)
+{
+    struct lh_leave_item *const *items = all;
+    for (size_t i = 0; i < n; i++) {
+        items[i]->is_busy = true;
+        items[i]->was_granted = items[i]->has_lease = items[i]->wake = false;
+        items[i]->waiters_ahead = 0;
+    }
+}
+
+/* What the database cannot even read has no place in a queue: it has left. */
+static void leave_set_invalid(struct lane *lane, const void *all, const struct lh_error *error)
+{
+    struct lh_leave_item *const *items = all;
+    leave_set_busy(all, 1);
+    items[0]->is_busy = false;
+}
+
+static const void *leave_skip(const void *all, size_t n)
+{
+    return (struct lh_leave_item *const *)all + n;
+}
+
+const struct batch_kind leave_kind = {
+    "leave", &leave_statement, leave_write, leave_read, leave_set_busy, leave_set_invalid, leave_skip,
+};

@@ -1,0 +1,291 @@
+/* Control calls: one statement each on the control connection, answered in order. Here those of the coordinator itself.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "pg/result.h"
+#include "store/internal.h"
+#include "store/lease_row.h"
+
+struct control_call *control_call_begin(struct pg_store *store,
+                                        void (*read)(struct control_call *, enum lh_status, const PGresult *,
+                                                     const struct lh_error *),
+                                        void (*on_done)(void), void *arg)
+{
+    struct control_call *call = lh_alloc_zero(1, sizeof(*call));
+    call->store = store;
+    call->read = read;
+    call->on_done = on_done;
+    call->arg = arg;
+    lh_pg_params_reset(&store->params);
+    return call;
+}
+
+static void free_call(struct control_call *call)
+{
+    free(call->ns);
+    free(call->key);
+    free(call);
+}
+
+static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    struct control_call *call = arg;
+    struct pg_store *store = call->store;
+
+    if (status == LH_INTERNAL)
+        lh_err("a control call failed: %s (%s)", error->message, error->sqlstate);
+    call->read(call, status, result, error);
+    free_call(call);
+    lh_arena_reset(&store->arena);
+}
+
+enum lh_status control_call_send(struct control_call *call, const struct lh_pg_statement *statement)
+{
+    struct pg_store *store = call->store;
+    enum lh_status status = LH_DATABASE_UNAVAILABLE;
+
+    if (store->state == STORE_RUNNING || store->state == STORE_UNREGISTERING)
+        status = lh_pg_query(store->control, statement, &store->params, on_answer, call);
+    if (status != LH_OK)
+        free_call(call);
+    return status;
+}
+
+void pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us)
+{
+    if (clock_us == 0)
+        lh_pg_add_null(params);
+    else
+        lh_pg_add_timestamptz(params, clock_us);
+}
+
+/* --- enroll and tick --- */
+
+static void read_enroll(struct control_call *call, enum lh_status status, const PGresult *result,
+                        const struct lh_error *error)
+{
+    static const char *const names[] = {"database_now", "timeline", "schema_version"};
+    lh_tick_cb *on_done = (lh_tick_cb *)call->on_done;
+    struct lh_tick_answer answer = {.is_registered = true};
+    int at[3];
+
+    if (status != LH_OK) {
+        on_done(call->arg, status, error, NULL);
+        return;
+    }
+    lh_pg_result_columns(result, names, at, 3);
+    answer.database_now_us = lh_pg_timestamptz(result, 0, at[0]);
+    call->store->timeline = lh_pg_int8(result, 0, at[1]);
+    call->store->schema_version = lh_pg_int4(result, 0, at[2]);
+    on_done(call->arg, LH_OK, NULL, &answer);
+}
+
+enum lh_status pg_store_enroll(struct lh_store *base, lh_tick_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "coordinator_register",
+        "select * from leasehold.coordinator_register($1, $2, $3, $4)",
+        4,
+        {LH_PG_UUID, LH_PG_TEXT, LH_PG_INT4, LH_PG_TEXT},
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_enroll, (void (*)(void))on_done, arg);
+
+    lh_pg_add_uuid(&store->params, &base->coordinator);
+    lh_pg_add_text(&store->params, store->host);
+    lh_pg_add_int4(&store->params, (int32_t)getpid());
+    lh_pg_add_text(&store->params, store->version);
+    return control_call_send(call, &statement);
+}
+
+static struct lh_wake wake_read(const PGresult *result, int row, int ns_at, int key_at, struct lh_arena *arena)
+{
+    return (struct lh_wake){text_read(result, row, ns_at, arena), text_read(result, row, key_at, arena)};
+}
+
+static void read_tick(struct control_call *call, enum lh_status status, const PGresult *result,
+                      const struct lh_error *error)
+{
+    static const char *const names[] = {"database_now", "is_registered", "namespace", "key"};
+    lh_tick_cb *on_done = (lh_tick_cb *)call->on_done;
+    struct lh_arena *arena = &call->store->arena;
+    struct lh_tick_answer answer = {0};
+    struct lh_wake *wakes;
+    int at[4];
+
+    if (status != LH_OK) {
+        on_done(call->arg, status, error, NULL);
+        return;
+    }
+    lh_pg_result_columns(result, names, at, 4);
+    wakes = lh_arena_alloc(arena, (size_t)PQntuples(result) * sizeof(*wakes));
+    for (int row = 0; row < PQntuples(result); row++) {
+        if (lh_pg_is_null(result, row, at[2])) {
+            answer.database_now_us = lh_pg_timestamptz(result, row, at[0]);
+            answer.is_registered = lh_pg_bool(result, row, at[1]);
+        } else {
+            wakes[answer.wake_count++] = wake_read(result, row, at[2], at[3], arena);
+        }
+    }
+    answer.wakes = wakes;
+    on_done(call->arg, LH_OK, NULL, &answer);
+}
+
+enum lh_status pg_store_tick(struct lh_store *base, int64_t clock_us, lh_tick_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "coordinator_tick",
+        "select * from leasehold.coordinator_tick($1, $2)",
+        2,
+        {LH_PG_UUID, LH_PG_TIMESTAMPTZ},
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_tick, (void (*)(void))on_done, arg);
+
+    lh_pg_add_uuid(&store->params, &base->coordinator);
+    pg_store_add_clock(&store->params, clock_us);
+    return control_call_send(call, &statement);
+}
+
+/* --- pass_on and unregister --- */
+
+static void read_done(struct control_call *call, enum lh_status status, const PGresult *result,
+                      const struct lh_error *error)
+{
+    if (call->on_done != NULL)
+        ((lh_store_cb *)call->on_done)(call->arg, status, error);
+}
+
+/* True: the first live waiter is our own after all, so it is as if it had been told to us. */
+static void read_pass_on(struct control_call *call, enum lh_status status, const PGresult *result,
+                         const struct lh_error *error)
+{
+    bool is_ours = status == LH_OK && PQntuples(result) == 1 && lh_pg_bool(result, 0, 0);
+    struct lh_wake wake = {call->ns, call->key};
+
+    read_done(call, status, result, error);
+    if (is_ours && call->store->state == STORE_RUNNING)
+        call->store->events->on_wake(call->store->arg, &wake);
+}
+
+enum lh_status pg_store_pass_on(struct lh_store *base, const struct lh_wake *wake, lh_store_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "pass_on",
+        "select leasehold.pass_on($1, $2, $3)",
+        3,
+        {LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT},
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_pass_on, (void (*)(void))on_done, arg);
+
+    call->ns = lh_strdup(wake->ns);
+    call->key = lh_strdup(wake->key);
+    lh_pg_add_uuid(&store->params, &base->coordinator);
+    lh_pg_add_text(&store->params, wake->ns);
+    lh_pg_add_text(&store->params, wake->key);
+    return control_call_send(call, &statement);
+}
+
+enum lh_status pg_store_unregister(struct pg_store *store, lh_store_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "coordinator_unregister",
+        "select leasehold.coordinator_unregister($1)",
+        1,
+        {LH_PG_UUID},
+    };
+    struct control_call *call = control_call_begin(store, read_done, (void (*)(void))on_done, arg);
+
+    lh_pg_add_uuid(&store->params, &store->base.coordinator);
+    return control_call_send(call, &statement);
+}
+
+/* --- reap --- */
+
+enum { KIND, NAMESPACE, KEY, ERROR, REAP_FAILURES, NEXT_TRY_AT, WAKE, LEASE_KEY, REAP_COLUMN_COUNT };
+
+static void reaped_read(struct lh_reaped *reaped, const PGresult *result, int row, const int *at,
+                        const struct lease_columns *lease_at, struct lh_arena *arena)
+{
+    memset(reaped, 0, sizeof(*reaped));
+    lease_read(result, row, lease_at, arena, &reaped->lease);
+    reaped->lease.ns = text_read(result, row, at[NAMESPACE], arena);
+    reaped->lease.key = text_read(result, row, at[KEY], arena);
+    reaped->lease.lease_key = lh_pg_uuid(result, row, at[LEASE_KEY]);
+    reaped->is_failure = strcmp(lh_pg_text(result, row, at[KIND]), "failed") == 0;
+    reaped->error = text_read(result, row, at[ERROR], arena);
+    reaped->reap_failures = lh_pg_int4(result, row, at[REAP_FAILURES]);
+    reaped->next_try_at_us = lh_pg_timestamptz(result, row, at[NEXT_TRY_AT]);
+    reaped->wake = lh_pg_bool(result, row, at[WAKE]);
+}
+
+static void read_reap(struct control_call *call, enum lh_status status, const PGresult *result,
+                      const struct lh_error *error)
+{
+    static const char *const names[REAP_COLUMN_COUNT] = {"kind",          "namespace",   "key",  "error",
+                                                         "reap_failures", "next_try_at", "wake", "lease_key"};
+    lh_reap_cb *on_done = (lh_reap_cb *)call->on_done;
+    struct lh_arena *arena = &call->store->arena;
+    struct lh_reap_answer answer = {0};
+    struct lease_columns lease_at;
+    struct lh_reaped *leases;
+    struct lh_wake *wakes;
+    int at[REAP_COLUMN_COUNT];
+
+    if (status != LH_OK) {
+        on_done(call->arg, status, error, NULL);
+        return;
+    }
+    lh_pg_result_columns(result, names, at, REAP_COLUMN_COUNT);
+    lease_columns_find(result, &lease_at);
+    leases = lh_arena_alloc(arena, (size_t)PQntuples(result) * sizeof(*leases));
+    wakes = lh_arena_alloc(arena, (size_t)PQntuples(result) * sizeof(*wakes));
+    for (int row = 0; row < PQntuples(result); row++) {
+        const char *kind = lh_pg_text(result, row, at[KIND]);
+        if (kind == NULL)
+            continue;
+        if (strcmp(kind, "more") == 0)
+            answer.has_more = true;
+        else if (strcmp(kind, "wake") == 0)
+            wakes[answer.wake_count++] = wake_read(result, row, at[NAMESPACE], at[KEY], arena);
+        else
+            reaped_read(&leases[answer.lease_count++], result, row, at, &lease_at, arena);
+    }
+    answer.leases = leases;
+    answer.wakes = wakes;
+    on_done(call->arg, LH_OK, NULL, &answer);
+}
+
+enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char *const *namespaces,
+                             size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
+                             lh_reap_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "reap_batch",
+        "select * from leasehold.reap_batch($1, $2, $3, $4, $5, $6)",
+        6,
+        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL},
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_reap, (void (*)(void))on_done, arg);
+    struct lh_pg_params *params = &store->params;
+
+    lh_pg_add_uuid(params, &base->coordinator);
+    pg_store_add_clock(params, clock_us);
+    if (namespace_count == 0) {
+        lh_pg_add_null(params);
+    } else {
+        lh_pg_array_begin(params, LH_PG_TEXT);
+        for (size_t i = 0; i < namespace_count; i++)
+            lh_pg_array_add_text(params, namespaces[i]);
+        lh_pg_array_end(params);
+    }
+    lh_pg_add_bool(params, include_children);
+    lh_pg_add_int4(params, max);
+    lh_pg_add_bool(params, is_automatic);
+    return control_call_send(call, &statement);
+}

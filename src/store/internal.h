@@ -1,0 +1,98 @@
+/* What the files of the store share. */
+#ifndef LH_STORE_INTERNAL_H
+#define LH_STORE_INTERNAL_H
+
+#include <libpq-fe.h>
+
+#include "base/memory.h"
+#include "loop/loop.h"
+#include "pg/conn.h"
+#include "pg/listener.h"
+#include "store/batch.h"
+#include "store/store.h"
+
+enum pg_store_state {
+    STORE_NEW,           /* -> RUNNING */
+    STORE_RUNNING,       /* -> FINISHING */
+    STORE_FINISHING,     /* batches in flight are waited for: -> UNREGISTERING */
+    STORE_UNREGISTERING, /* -> CLOSING */
+    STORE_CLOSING,       /* connections are closed: -> STOPPED */
+    STORE_STOPPED,
+};
+
+struct pg_store {
+    struct lh_store base; /* first */
+    struct lh_loop *loop;
+    struct lh_store_options options;
+    char *conninfo;
+    char *host;
+    char *version;
+    const struct lh_store_events *events;
+    void *arg;
+
+    enum pg_store_state state;
+    struct lane lanes[LH_STORE_LANES_MAX];
+    struct lh_pg_conn *control;
+    struct lh_pg_listener *listener;
+    struct lh_pg_params params; /* of the control call that is being made */
+    struct lh_arena arena;      /* of the control answer that is being read */
+    int64_t timeline;
+    int32_t schema_version;
+
+    struct lh_timer stop_timer;
+    struct lh_deferred advance; /* look how far the stop has come */
+    unsigned open_count;        /* connections that are not closed */
+    lh_store_cb *on_stopped;
+    void *on_stopped_arg;
+};
+
+static inline struct pg_store *pg_store_of(struct lh_store *store)
+{
+    return (struct pg_store *)(void *)store;
+}
+
+/* control.c, admin.c, policy.c */
+enum lh_status pg_store_enroll(struct lh_store *store, lh_tick_cb *on_done, void *arg);
+enum lh_status pg_store_tick(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
+enum lh_status pg_store_pass_on(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
+enum lh_status pg_store_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
+                             size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
+                             lh_reap_cb *on_done, void *arg);
+enum lh_status pg_store_unregister(struct pg_store *store, lh_store_cb *on_done, void *arg);
+enum lh_status pg_store_get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
+enum lh_status pg_store_list(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
+                             void *arg);
+enum lh_status pg_store_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
+                                      int64_t token, lh_scope_cb *on_done, void *arg);
+enum lh_status pg_store_set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
+                                   lh_policy_cb *on_done, void *arg);
+enum lh_status pg_store_get_policy(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);
+enum lh_status pg_store_list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
+                                      lh_policy_cb *on_done, void *arg);
+
+/*
+ * A control call on its way. `read` is called with a result or an error and ends with the caller's callback; the arena
+ * is the answer's and is reset afterwards.
+ */
+struct control_call {
+    struct pg_store *store;
+    void (*read)(struct control_call *call, enum lh_status status, const PGresult *result,
+                 const struct lh_error *error);
+    void (*on_done)(void); /* cast back by `read` */
+    void *arg;
+    char *ns; /* where the answer needs it again, else NULL */
+    char *key;
+    int32_t page_size;
+};
+
+/* A call whose parameters are written into store->params next; then send it. */
+struct control_call *control_call_begin(struct pg_store *store,
+                                        void (*read)(struct control_call *, enum lh_status, const PGresult *,
+                                                     const struct lh_error *),
+                                        void (*on_done)(void), void *arg);
+/* Refused: the call is freed. */
+enum lh_status control_call_send(struct control_call *call, const struct lh_pg_statement *statement);
+
+void pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us);
+
+#endif

@@ -1,0 +1,108 @@
+#include "store/lease_row.h"
+
+#include <string.h>
+
+#include "pg/result.h"
+
+enum {
+    TOKEN,
+    OWNER,
+    LABELS,
+    DURATION,
+    GRACE,
+    ACQUIRED_AT,
+    DEADLINE,
+    REMAINING,
+    HELD,
+    SILENT,
+    HEARTBEATS,
+    HEARTBEAT_AT,
+    LIVENESS,
+    IS_MANUAL
+};
+
+void lease_columns_find(const PGresult *result, struct lease_columns *columns)
+{
+    static const char *const names[LEASE_COLUMNS] = {
+        "token",        "owner",   "labels",    "duration_us", "grace_us",     "acquired_at", "deadline",
+        "remaining_us", "held_us", "silent_us", "heartbeats",  "heartbeat_at", "liveness",    "is_manual",
+    };
+    lh_pg_result_columns(result, names, columns->at, LEASE_COLUMNS);
+}
+
+const char *text_read(const PGresult *result, int row, int column, struct lh_arena *arena)
+{
+    const char *text = lh_pg_text(result, row, column);
+    if (text == NULL)
+        return NULL;
+    return *text == '\0' ? "" : lh_arena_strdup(arena, text);
+}
+
+static enum lh_liveness liveness_of(const char *text)
+{
+    static const struct {
+        const char *text;
+        enum lh_liveness liveness;
+    } map[] = {
+        {"alive", LH_LIVENESS_ALIVE},
+        {"suspected_dead", LH_LIVENESS_SUSPECTED_DEAD},
+        {"overdue", LH_LIVENESS_OVERDUE},
+        {"expired", LH_LIVENESS_EXPIRED},
+    };
+    for (size_t i = 0; text != NULL && i < sizeof(map) / sizeof(map[0]); i++)
+        if (strcmp(map[i].text, text) == 0)
+            return map[i].liveness;
+    return LH_LIVENESS_UNSPECIFIED;
+}
+
+enum lh_end_reason end_reason_read(const PGresult *result, int row, int column)
+{
+    static const struct {
+        const char *text;
+        enum lh_end_reason reason;
+    } map[] = {
+        {"released", LH_END_RELEASED}, {"failed", LH_END_FAILED},   {"expired", LH_END_EXPIRED},
+        {"forced", LH_END_FORCED},     {"unknown", LH_END_UNKNOWN},
+    };
+    const char *text = lh_pg_text(result, row, column);
+    if (text == NULL)
+        return LH_END_UNSPECIFIED;
+    for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)
+        if (strcmp(map[i].text, text) == 0)
+            return map[i].reason;
+    return LH_END_UNKNOWN;
+}
+
+bool lease_read(const PGresult *result, int row, const struct lease_columns *columns, struct lh_arena *arena,
+                struct lh_lease *lease)
+{
+    const int *at = columns->at;
+    const char *owner, *labels;
+
+    memset(lease, 0, sizeof(*lease));
+    lease->owner = "";
+    lease->labels = "{}";
+    if (lh_pg_is_null(result, row, at[TOKEN]))
+        return false;
+    owner = text_read(result, row, at[OWNER], arena);
+    labels = lh_pg_text(result, row, at[LABELS]);
+    if (owner != NULL)
+        lease->owner = owner;
+    if (labels != NULL && strcmp(labels, "{}") != 0)
+        lease->labels = lh_arena_strdup(arena, labels);
+    lease->token = lh_pg_int8(result, row, at[TOKEN]);
+    lease->duration_us = lh_pg_int8(result, row, at[DURATION]);
+    lease->grace_us = lh_pg_int8(result, row, at[GRACE]);
+    lease->acquired_at_us = lh_pg_timestamptz(result, row, at[ACQUIRED_AT]);
+    lease->deadline_us = lh_pg_timestamptz(result, row, at[DEADLINE]);
+    lease->remaining_us = lh_pg_int8(result, row, at[REMAINING]);
+    lease->held_us = lh_pg_int8(result, row, at[HELD]);
+    lease->silent_us = lh_pg_int8(result, row, at[SILENT]);
+    lease->heartbeats = lh_pg_int8(result, row, at[HEARTBEATS]);
+    lease->heartbeat_at_us = lh_pg_is_null(result, row, at[HEARTBEAT_AT])
+                                 ? lease->acquired_at_us
+                                 : lh_pg_timestamptz(result, row, at[HEARTBEAT_AT]);
+    lease->liveness = liveness_of(lh_pg_text(result, row, at[LIVENESS]));
+    lease->is_manual = lh_pg_bool(result, row, at[IS_MANUAL]);
+    return true;
+}

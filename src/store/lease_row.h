@@ -1,0 +1,30 @@
+/* The columns token..is_manual, which the functions of the schema return in one form, as a struct lh_lease. */
+#ifndef LH_STORE_LEASE_ROW_H
+#define LH_STORE_LEASE_ROW_H
+
+#include <libpq-fe.h>
+
+#include "base/memory.h"
+#include "lease/types.h"
+
+#define LEASE_COLUMNS 14
+
+struct lease_columns {
+    int at[LEASE_COLUMNS];
+};
+
+void lease_columns_find(const PGresult *result, struct lease_columns *columns);
+
+/*
+ * False, and `lease` is cleared, when there is none (token is NULL). The strings are copied into the arena; ns, key and
+ * lease_key are the caller's to fill.
+ */
+bool lease_read(const PGresult *result, int row, const struct lease_columns *columns, struct lh_arena *arena,
+                struct lh_lease *lease);
+
+/* A copy in the arena; NULL for NULL. */
+const char *text_read(const PGresult *result, int row, int column, struct lh_arena *arena);
+
+enum lh_end_reason end_reason_read(const PGresult *result, int row, int column);
+
+#endif

@@ -1,0 +1,383 @@
+/*
+ * The life of the store. Start: lanes, control and listener connect, each on its own, and tell the coordinator when
+ * they are there. Stop: nothing new is taken; batches in flight are waited for, for what they grant must be known
+ * before this coordinator unregisters; then the connections close. A stop that takes too long closes them at once.
+ */
+#include "store/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "pg/error.h"
+#include "store/internal.h"
+
+#define CHANNEL_BYTES (sizeof("leasehold_") + 32)
+
+static const char *const state_names[] = {"new", "running", "finishing", "unregistering", "closing", "stopped"};
+
+static void set_state(struct pg_store *store, enum pg_store_state state)
+{
+    lh_debug("store goes from %s to %s", state_names[store->state], state_names[state]);
+    store->state = state;
+}
+
+void lh_store_options_init(struct lh_store_options *options)
+{
+    *options = (struct lh_store_options){
+        .lanes = 2,
+        .version = LH_VERSION,
+        .statement_timeout_us = 30 * LH_US_PER_S,
+        .stop_timeout_us = 10 * LH_US_PER_S,
+        .max_control = 1024,
+    };
+}
+
+/* --- events of the connections; none is passed on once the store is stopping --- */
+
+static bool is_running(const struct pg_store *store)
+{
+    return store->state == STORE_RUNNING;
+}
+
+static void on_lane_up(void *arg)
+{
+    struct lane *lane = arg;
+    if (is_running(lane->store))
+        lane->store->events->on_lane_up(lane->store->arg, lane->number);
+}
+
+static void on_lane_down(void *arg, const struct lh_error *error)
+{
+    struct lane *lane = arg;
+    if (is_running(lane->store))
+        lane->store->events->on_lane_down(lane->store->arg, lane->number);
+}
+
+static void on_control_up(void *arg)
+{
+    struct pg_store *store = arg;
+    if (is_running(store))
+        store->events->on_control_up(store->arg);
+}
+
+static void on_control_down(void *arg, const struct lh_error *error)
+{
+    struct pg_store *store = arg;
+    if (is_running(store))
+        store->events->on_control_down(store->arg);
+}
+
+static void on_listener_up(void *arg)
+{
+    struct pg_store *store = arg;
+    if (is_running(store))
+        store->events->on_listener_up(store->arg);
+}
+
+/* Namespace, newline, key; anything else means: look at everything. */
+static void on_notify(void *arg, const char *payload)
+{
+    struct pg_store *store = arg;
+    const char *newline = strchr(payload, '\n');
+    struct lh_wake wake = {NULL, NULL};
+    char *ns = NULL;
+
+    if (!is_running(store))
+        return;
+    if (newline != NULL) {
+        ns = lh_strdup(payload);
+        ns[newline - payload] = '\0';
+        wake.ns = ns;
+        wake.key = newline + 1;
+    }
+    store->events->on_wake(store->arg, &wake);
+    free(ns);
+}
+
+/* --- start and stop --- */
+
+static unsigned lane_count(struct lh_store *store)
+{
+    return pg_store_of(store)->options.lanes;
+}
+
+static void start(struct lh_store *base, const struct lh_store_events *events, void *arg)
+{
+    struct pg_store *store = pg_store_of(base);
+
+    store->events = events;
+    store->arg = arg;
+    set_state(store, STORE_RUNNING);
+    lh_pg_conn_start(store->control);
+    lh_pg_listener_start(store->listener);
+    for (unsigned i = 0; i < store->options.lanes; i++)
+        lh_pg_conn_start(store->lanes[i].conn);
+}
+
+static void on_one_closed(void *arg)
+{
+    struct pg_store *store = arg;
+    if (--store->open_count == 0)
+        lh_defer(store->loop, &store->advance);
+}
+
+static void close_all(struct pg_store *store)
+{
+    set_state(store, STORE_CLOSING);
+    lh_timer_cancel(&store->stop_timer);
+    store->open_count = store->options.lanes + 2;
+    for (unsigned i = 0; i < store->options.lanes; i++)
+        lh_pg_conn_close(store->lanes[i].conn, on_one_closed, store);
+    lh_pg_conn_close(store->control, on_one_closed, store);
+    lh_pg_listener_close(store->listener, on_one_closed, store);
+}
+
+static void on_unregistered(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    struct pg_store *store = arg;
+    if (store->state != STORE_UNREGISTERING)
+        return;
+    if (status != LH_OK)
+        lh_warn("this coordinator could not unregister: %s", error->message);
+    close_all(store);
+}
+
+static bool is_idle(const struct pg_store *store)
+{
+    for (unsigned i = 0; i < store->options.lanes; i++)
+        if (store->lanes[i].kind != NULL)
+            return false;
+    return true;
+}
+
+static void advance_stop(void *arg)
+{
+    struct pg_store *store = arg;
+
+    if (store->state == STORE_FINISHING && is_idle(store)) {
+        set_state(store, STORE_UNREGISTERING);
+        if (pg_store_unregister(store, on_unregistered, store) != LH_OK)
+            close_all(store);
+    } else if (store->state == STORE_CLOSING && store->open_count == 0) {
+        set_state(store, STORE_STOPPED);
+        store->on_stopped(store->on_stopped_arg, LH_OK, NULL);
+    }
+}
+
+static void on_stop_due(void *arg)
+{
+    struct pg_store *store = arg;
+    lh_warn("the database does not answer; closing its connections with work in flight");
+    close_all(store);
+}
+
+static void stop(struct lh_store *base, lh_store_cb *on_done, void *arg)
+{
+    struct pg_store *store = pg_store_of(base);
+
+    store->on_stopped = on_done;
+    store->on_stopped_arg = arg;
+    set_state(store, STORE_FINISHING);
+    lh_timer_arm_at_us(&store->stop_timer, lh_clock_us() + store->options.stop_timeout_us);
+    lh_defer(store->loop, &store->advance);
+}
+
+/* --- batches --- */
+
+static enum lh_status acquire(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
+                              size_t n, lh_store_cb *on_done, void *arg)
+{
+    return lane_send(&pg_store_of(store)->lanes[lane], &acquire_kind, clock_us, items, n, on_done, arg);
+}
+
+static enum lh_status heartbeat(struct lh_store *store, unsigned lane, struct lh_heartbeat_item **items, size_t n,
+                                lh_store_cb *on_done, void *arg)
+{
+    return lane_send(&pg_store_of(store)->lanes[lane], &heartbeat_kind, 0, items, n, on_done, arg);
+}
+
+static enum lh_status release(struct lh_store *store, unsigned lane, struct lh_release_item **items, size_t n,
+                              lh_store_cb *on_done, void *arg)
+{
+    return lane_send(&pg_store_of(store)->lanes[lane], &release_kind, 0, items, n, on_done, arg);
+}
+
+static enum lh_status leave(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
+                            lh_store_cb *on_done, void *arg)
+{
+    return lane_send(&pg_store_of(store)->lanes[lane], &leave_kind, 0, items, n, on_done, arg);
+}
+
+/* --- what needs no round trip --- */
+
+static int64_t timeline(struct lh_store *store)
+{
+    return pg_store_of(store)->timeline;
+}
+
+static int32_t schema_version(struct lh_store *store)
+{
+    return pg_store_of(store)->schema_version;
+}
+
+static bool is_connected(struct lh_store *base)
+{
+    struct pg_store *store = pg_store_of(base);
+    if (!is_running(store) || !lh_pg_conn_is_up(store->control))
+        return false;
+    for (unsigned i = 0; i < store->options.lanes; i++)
+        if (lh_pg_conn_is_up(store->lanes[i].conn))
+            return true;
+    return false;
+}
+
+static const struct lh_store_ops ops = {
+    .lane_count = lane_count,
+    .start = start,
+    .stop = stop,
+    .acquire = acquire,
+    .heartbeat = heartbeat,
+    .release = release,
+    .leave = leave,
+    .enroll = pg_store_enroll,
+    .tick = pg_store_tick,
+    .pass_on = pg_store_pass_on,
+    .reap = pg_store_reap,
+    .get = pg_store_get,
+    .list = pg_store_list,
+    .force_release = pg_store_force_release,
+    .set_policy = pg_store_set_policy,
+    .get_policy = pg_store_get_policy,
+    .list_policies = pg_store_list_policies,
+    .timeline = timeline,
+    .schema_version = schema_version,
+    .is_connected = is_connected,
+};
+
+/* --- create and destroy --- */
+
+static void create_lane(struct pg_store *store, unsigned number)
+{
+    static const struct lh_pg_conn_events events = {on_lane_up, on_lane_down, NULL};
+    struct lane *lane = &store->lanes[number];
+    struct lh_pg_conn_options options;
+    char name[24];
+
+    snprintf(name, sizeof(name), "lane %u", number);
+    lh_pg_conn_options_init(&options);
+    options.conninfo = store->conninfo;
+    options.name = name;
+    options.statement_timeout_us = store->options.statement_timeout_us;
+    lane->store = store;
+    lane->number = number;
+    lane->conn = lh_pg_conn_create(store->loop, &options, &events, lane);
+}
+
+static void create_control(struct pg_store *store)
+{
+    static const struct lh_pg_conn_events events = {on_control_up, on_control_down, NULL};
+    struct lh_pg_conn_options options;
+
+    lh_pg_conn_options_init(&options);
+    options.conninfo = store->conninfo;
+    options.name = "control";
+    options.statement_timeout_us = store->options.statement_timeout_us;
+    options.max_in_flight = store->options.max_control;
+    store->control = lh_pg_conn_create(store->loop, &options, &events, store);
+}
+
+static void create_listener(struct pg_store *store)
+{
+    static const struct lh_pg_listener_events events = {on_listener_up, NULL, on_notify};
+    struct lh_pg_listener_options options;
+    char uuid[LH_UUID_TEXT_BYTES];
+    char channel[CHANNEL_BYTES] = "leasehold_";
+    size_t used = strlen(channel);
+
+    lh_uuid_format(&store->base.coordinator, uuid);
+    for (const char *c = uuid; *c != '\0'; c++)
+        if (*c != '-')
+            channel[used++] = *c;
+    channel[used] = '\0';
+    lh_pg_listener_options_init(&options);
+    options.conninfo = store->conninfo;
+    options.channel = channel;
+    store->listener = lh_pg_listener_create(store->loop, &options, &events, store);
+}
+
+static char *host_name(const char *wanted)
+{
+    char name[256];
+    if (wanted != NULL)
+        return lh_strdup(wanted);
+    if (gethostname(name, sizeof(name)) != 0)
+        return lh_strdup("unknown");
+    name[sizeof(name) - 1] = '\0';
+    return lh_strdup(name);
+}
+
+struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_options *options)
+{
+    struct pg_store *store = lh_alloc_zero(1, sizeof(*store));
+
+    store->base.ops = &ops;
+    store->base.coordinator = lh_uuid_random();
+    store->loop = loop;
+    store->options = *options;
+    if (store->options.lanes == 0)
+        store->options.lanes = 1;
+    if (store->options.lanes > LH_STORE_LANES_MAX)
+        store->options.lanes = LH_STORE_LANES_MAX;
+    store->conninfo = lh_strdup(options->conninfo);
+    store->host = host_name(options->host);
+    store->version = lh_strdup(options->version == NULL ? LH_VERSION : options->version);
+    lh_timer_init(&store->stop_timer, loop, on_stop_due, store);
+    lh_deferred_init(&store->advance, advance_stop, store);
+    for (unsigned i = 0; i < store->options.lanes; i++)
+        create_lane(store, i);
+    create_control(store);
+    create_listener(store);
+    return &store->base;
+}
+
+/* After the connections are gone. */
+static void free_store(struct pg_store *store)
+{
+    for (unsigned i = 0; i < store->options.lanes; i++) {
+        lh_pg_params_finish(&store->lanes[i].params);
+        lh_arena_finish(&store->lanes[i].arena);
+    }
+    lh_pg_params_finish(&store->params);
+    lh_arena_finish(&store->arena);
+    lh_deferred_cancel(&store->advance);
+    lh_timer_finish(&store->stop_timer);
+    free(store->conninfo);
+    free(store->host);
+    free(store->version);
+    free(store);
+}
+
+static void on_unused_closed(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    free_store(arg);
+}
+
+void lh_store_destroy(struct lh_store *base)
+{
+    struct pg_store *store;
+
+    if (base == NULL)
+        return;
+    store = pg_store_of(base);
+    if (store->state == STORE_STOPPED) {
+        free_store(store);
+        return;
+    }
+    /* Never started: its connections, that were never made, go at the end of the turn, and the store with them. */
+    store->on_stopped = on_unused_closed;
+    store->on_stopped_arg = store;
+    close_all(store);
+}

@@ -1,0 +1,40 @@
+/*
+ * lease/store.h on PostgreSQL: the batch functions of the schema, over lane connections that carry one batch each at a
+ * time, a control connection, and a listener.
+ *
+ *     store = lh_store_create(loop, &options);
+ *     coordinator = lh_coordinator_create(store, ...);     which starts and stops it
+ *     lh_store_destroy(store);                              after the coordinator has stopped
+ *
+ * The schema must be there already (pg/migrate.h). Each store is a coordinator of its own: its id is made here.
+ */
+#ifndef LH_STORE_STORE_H
+#define LH_STORE_STORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lease/store.h"
+
+struct lh_loop;
+
+#define LH_STORE_LANES_MAX 16
+
+struct lh_store_options {
+    const char *conninfo;         /* copied, as the other strings are */
+    unsigned lanes;               /* connections that carry batches; default 2, at most LH_STORE_LANES_MAX */
+    const char *host;             /* as people will see this coordinator; default: the machine's name */
+    const char *version;          /* of this daemon */
+    int64_t statement_timeout_us; /* no batch may take longer; default 30 s */
+    int64_t stop_timeout_us;      /* what is in flight then is given up; default 10 s */
+    size_t max_control;           /* control calls in flight; more are refused; default 1024 */
+};
+
+void lh_store_options_init(struct lh_store_options *options);
+
+struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_options *options);
+
+/* Never started, or after on_done of stop. NULL does nothing. */
+void lh_store_destroy(struct lh_store *store);
+
+#endif
