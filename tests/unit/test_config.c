@@ -1,0 +1,503 @@
+/* Settings from file, environment and command line; what is refused, and in which words. */
+#include <check.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "config/address.h"
+#include "config/settings.h"
+
+static struct lh_settings settings;
+static struct lh_config_errors errors;
+static char path[64];
+static char program[] = "leaseholdd";
+static char config_flag[] = "--config";
+
+static void begin(void)
+{
+    clearenv();
+    setenv("HOME", "/home/somebody", 1);
+    memset(&errors, 0, sizeof(errors));
+    snprintf(path, sizeof(path), "/tmp/leasehold-config-XXXXXX");
+    close(mkstemp(path));
+    lh_settings_init(&settings);
+}
+
+static void end(void)
+{
+    lh_settings_finish(&settings);
+    lh_config_errors_finish(&errors);
+    unlink(path);
+}
+
+static void write_config(const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    fputs(text, file);
+    fclose(file);
+}
+
+static bool load(int argc, ...)
+{
+    char *argv[20] = {program};
+    va_list arguments;
+
+    va_start(arguments, argc);
+    for (int i = 1; i <= argc; i++)
+        argv[i] = va_arg(arguments, char *);
+    va_end(arguments);
+    return lh_settings_load(&settings, argc + 1, argv, &errors);
+}
+
+static bool load_file(const char *text)
+{
+    write_config(text);
+    return load(2, "--config", path);
+}
+
+/* Exactly one error, about line `line` of the file (0: not about the file), that contains `words`. */
+static void expect_error(int line, const char *words)
+{
+    char where[80];
+
+    ck_assert_uint_gt(errors.size, 0);
+    ck_assert_msg(strstr(errors.text, words) != NULL, "%s", errors.text);
+    ck_assert_msg(strchr(errors.text, '\n') == errors.text + errors.size - 1, "%s", errors.text);
+    if (line > 0) {
+        snprintf(where, sizeof(where), "%s:%d: ", path, line);
+        ck_assert_msg(strncmp(errors.text, where, strlen(where)) == 0, "%s", errors.text);
+    }
+}
+
+START_TEST(defaults_need_no_file)
+{
+    ck_assert(load(0));
+    ck_assert_uint_eq(settings.listen.count, 1);
+    ck_assert_str_eq(settings.listen.items[0], "127.0.0.1:7420");
+    ck_assert_str_eq(settings.admin, "127.0.0.1:7421");
+    ck_assert_int_eq(settings.lanes, 2);
+    ck_assert_int_eq(settings.max_block_us, 20 * LH_US_PER_S);
+    ck_assert(settings.migrate);
+    ck_assert(!settings.insecure);
+    ck_assert_ptr_null(settings.database);
+    ck_assert_str_eq(settings.embedded,
+                     geteuid() == 0 ? "/var/lib/leasehold" : "/home/somebody/.local/state/leasehold");
+    ck_assert_int_eq(settings.log_level, LH_LOG_INFO);
+}
+END_TEST
+
+START_TEST(a_file_sets_every_type)
+{
+    ck_assert_msg(load_file("# a comment\n[leasehold]\nlisten = 127.0.0.1:1, [::1]:2,\n  unix:/run/l.sock\n"
+                            "admin = none\nlanes = 7 ; seven\nmax_block = 1m30s\nmigrate = off\nlog_level = DEBUG\n"
+                            "database = host=db\n  user=me\n"),
+                  "%s", errors.text);
+    ck_assert_uint_eq(settings.listen.count, 3);
+    ck_assert_str_eq(settings.listen.items[2], "unix:/run/l.sock");
+    ck_assert_ptr_null(settings.admin);
+    ck_assert_int_eq(settings.lanes, 7);
+    ck_assert_int_eq(settings.max_block_us, 90 * LH_US_PER_S);
+    ck_assert(!settings.migrate);
+    ck_assert_int_eq(settings.log_level, LH_LOG_DEBUG);
+    ck_assert_str_eq(settings.database, "host=db user=me");
+    ck_assert_ptr_null(settings.embedded);
+}
+END_TEST
+
+START_TEST(the_command_line_wins_over_the_environment_and_that_over_the_file)
+{
+    write_config("[leasehold]\nlisten = 127.0.0.1:1\nadmin = 127.0.0.1:2\nlanes = 3\n");
+    setenv("LEASEHOLD_LISTEN", "127.0.0.1:11", 1);
+    setenv("LEASEHOLD_ADMIN", "127.0.0.1:12", 1);
+    ck_assert(load(4, "--listen=127.0.0.1:21", "--config", path, "--listen=127.0.0.1:22"));
+    ck_assert_uint_eq(settings.listen.count, 2);
+    ck_assert_str_eq(settings.listen.items[0], "127.0.0.1:21");
+    ck_assert_str_eq(settings.listen.items[1], "127.0.0.1:22");
+    ck_assert_str_eq(settings.admin, "127.0.0.1:12");
+    ck_assert_int_eq(settings.lanes, 3);
+}
+END_TEST
+
+START_TEST(flags_are_written_with_dashes_or_underscores)
+{
+    ck_assert(load(6, "--max-block", "1s", "--log_level=warn", "--insecure", "--migrate", "no"));
+    ck_assert_int_eq(settings.max_block_us, LH_US_PER_S);
+    ck_assert_int_eq(settings.log_level, LH_LOG_WARN);
+    ck_assert(settings.insecure);
+    ck_assert(!settings.migrate);
+}
+END_TEST
+
+START_TEST(an_unknown_setting_is_refused)
+{
+    ck_assert(!load_file("[leasehold]\n\nmax_blok = 3s\n"));
+    expect_error(3, "max_blok: unknown setting");
+}
+END_TEST
+
+START_TEST(an_unknown_option_is_refused)
+{
+    ck_assert(!load(1, "--max-blok=3s"));
+    expect_error(0, "--max-blok=3s: unknown option");
+}
+END_TEST
+
+START_TEST(a_missing_value_is_refused)
+{
+    ck_assert(!load(1, "--lanes"));
+    expect_error(0, "--lanes: a value is missing");
+}
+END_TEST
+
+START_TEST(a_number_out_of_bounds_names_setting_value_and_limit)
+{
+    ck_assert(!load_file("[leasehold]\nlanes = 17\n"));
+    expect_error(2, "lanes = 17: too large: allowed is 1 to 16");
+}
+END_TEST
+
+START_TEST(a_number_beyond_64_bits_is_out_of_bounds)
+{
+    ck_assert(!load(1, "--max-waiters=99999999999999999999"));
+    expect_error(0, "max_waiters = 99999999999999999999: too large");
+}
+END_TEST
+
+START_TEST(a_duration_out_of_bounds_names_the_limit_as_one_writes_it)
+{
+    ck_assert(!load_file("[leasehold]\nmax_block = 2d\n"));
+    expect_error(2, "max_block = 2d: too large: allowed is 0, or 100ms to 1d");
+}
+END_TEST
+
+START_TEST(zero_is_allowed_where_it_means_never)
+{
+    ck_assert(load(2, "--max-block=0", "--reap-interval=0"));
+    ck_assert_int_eq(settings.max_block_us, 0);
+    ck_assert_int_eq(settings.reap_interval_us, 0);
+}
+END_TEST
+
+static const struct {
+    const char *line;
+    const char *words;
+} bad_lines[] = {
+    {"lanes = many", "expected a whole number"},
+    {"lanes = 2 3", "expected a whole number"},
+    {"lanes =", "expected a whole number"},
+    {"lanes = -1", "too small"},
+    {"max_block = soon", "expected a duration"},
+    {"max_block = -1s", "expected a duration"},
+    {"max_block = 1ms", "too small"},
+    {"busy_limit = 0", "too small"},
+    {"migrate = perhaps", "expected yes or no"},
+    {"log_level = loud", "expected one of debug|info|warn|error"},
+    {"listen = 127.0.0.1", "expected ADDRESS:PORT"},
+    {"listen = 127.0.0.1:70000", "expected ADDRESS:PORT"},
+    {"listen = example.org:7420", "not an IPv4 address"},
+    {"listen = [::1:7420", "not an IPv4 address"},
+    {"listen = unix:run/l.sock", "begins with /"},
+    {"listen = ,", "must not be empty"},
+    {"admin = nowhere", "expected ADDRESS:PORT"},
+    {"database =", "must not be empty"},
+    {"config = other.ini", "belongs on the command line"},
+};
+
+START_TEST(a_bad_value_is_refused_with_its_line)
+{
+    char text[256];
+
+    snprintf(text, sizeof(text), "[leasehold]\n%s\n", bad_lines[_i].line);
+    ck_assert(!load_file(text));
+    expect_error(2, bad_lines[_i].words);
+}
+END_TEST
+
+START_TEST(every_error_is_told_at_once)
+{
+    ck_assert(!load_file("[leasehold]\nlanes = 0\nnonsense = 1\nmax_block = x\n"));
+    ck_assert_ptr_nonnull(strstr(errors.text, "lanes"));
+    ck_assert_ptr_nonnull(strstr(errors.text, "nonsense"));
+    ck_assert_ptr_nonnull(strstr(errors.text, "max_block"));
+}
+END_TEST
+
+START_TEST(a_setting_given_twice_is_refused)
+{
+    ck_assert(!load_file("[leasehold]\nlanes = 2\nlanes = 3\n"));
+    expect_error(3, "lanes: set in line 2 already");
+}
+END_TEST
+
+START_TEST(a_setting_outside_of_the_section_is_refused)
+{
+    ck_assert(!load_file("[pgbouncer]\nlanes = 2\n"));
+    expect_error(2, "stands in section [pgbouncer]");
+}
+END_TEST
+
+START_TEST(a_line_that_is_none_is_refused)
+{
+    ck_assert(!load_file("[leasehold]\nlanes = 2\nwhat is this\n"));
+    expect_error(3, "neither a [section]");
+}
+END_TEST
+
+START_TEST(a_line_that_is_too_long_is_refused_not_cut)
+{
+    char *text = malloc(6000);
+
+    memset(text, 'x', 5999);
+    memcpy(text, "[leasehold]\nport_file = /", 25);
+    strcpy(text + 5990, "\n");
+    ck_assert(!load_file(text));
+    expect_error(2, "too long");
+    free(text);
+}
+END_TEST
+
+START_TEST(a_long_line_is_read_whole)
+{
+    char *text = calloc(1, 4000);
+
+    strcpy(text, "[leasehold]\nport_file = /");
+    memset(text + strlen(text), 'x', 3000);
+    ck_assert_msg(load_file(text), "%s", errors.text);
+    ck_assert_uint_eq(strlen(settings.port_file), 3001);
+    free(text);
+}
+END_TEST
+
+START_TEST(a_file_that_is_not_there_is_an_error)
+{
+    ck_assert(!load(2, "--config", "/nonexistent/leasehold.ini"));
+    expect_error(0, "cannot be opened: No such file");
+}
+END_TEST
+
+START_TEST(database_and_embedded_exclude_each_other)
+{
+    ck_assert(!load(2, "--database=host=db", "--embedded=/data"));
+    expect_error(0, "exclude each other");
+}
+END_TEST
+
+START_TEST(a_flag_overrules_the_other_kind_of_database_in_the_file)
+{
+    write_config("[leasehold]\ndatabase = host=db\n");
+    ck_assert(load(3, "--config", path, "--embedded=/data"));
+    ck_assert_str_eq(settings.embedded, "/data");
+    ck_assert_ptr_null(settings.database);
+}
+END_TEST
+
+START_TEST(other_machines_need_insecure)
+{
+    ck_assert(!load(1, "--listen=0.0.0.0:7420"));
+    expect_error(0, "insecure = yes");
+    lh_config_errors_finish(&errors);
+    lh_settings_finish(&settings);
+    lh_settings_init(&settings);
+    ck_assert(!load(1, "--admin=[::]:7421"));
+    expect_error(0, "insecure = yes");
+    lh_config_errors_finish(&errors);
+    lh_settings_finish(&settings);
+    lh_settings_init(&settings);
+    ck_assert(load(2, "--listen=0.0.0.0:7420", "--insecure"));
+}
+END_TEST
+
+START_TEST(this_machine_does_not)
+{
+    ck_assert(load(4, "--listen=127.3.2.1:1", "--listen=[::1]:2", "--listen=unix:/run/x", "--listen=localhost:3"));
+    ck_assert_uint_eq(settings.listen.count, 4);
+}
+END_TEST
+
+static char told[1024];
+
+static void on_told(void *arg, const char *sentence)
+{
+    strncat(told, sentence, sizeof(told) - strlen(told) - 2);
+    strcat(told, "\n");
+}
+
+START_TEST(a_reload_changes_what_may_change_and_tells_the_rest)
+{
+    struct lh_settings fresh = settings;
+
+    ck_assert(load_file("[leasehold]\nmax_block = 20s\nlanes = 2\ndatabase = host=a password=b\n"));
+    write_config("[leasehold]\nmax_block = 5s\nlanes = 3\ndatabase = host=a password=c\n");
+    lh_settings_init(&fresh);
+    ck_assert(lh_settings_load(&fresh, 3, (char *[]){program, config_flag, path, NULL}, &errors));
+    told[0] = '\0';
+    lh_settings_adopt(&settings, &fresh, on_told, NULL);
+    ck_assert_int_eq(settings.max_block_us, 5 * LH_US_PER_S);
+    ck_assert_int_eq(settings.lanes, 2);
+    ck_assert_ptr_nonnull(strstr(told, "max_block is now 5s, it was 20s"));
+    ck_assert_ptr_nonnull(strstr(told, "lanes differs: 3 in the file; it takes effect at the next start"));
+    ck_assert_ptr_nonnull(strstr(told, "database differs"));
+    ck_assert_ptr_null(strstr(told, "password"));
+    lh_settings_finish(&fresh);
+}
+END_TEST
+
+static char *print(void (*printer)(const struct lh_settings *printed, FILE *out))
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    printer(&settings, out);
+    fclose(out);
+    return text;
+}
+
+static void print_example(const struct lh_settings *unused, FILE *out)
+{
+    lh_settings_print_example(out);
+}
+
+START_TEST(what_check_prints_reads_back_as_the_same)
+{
+    char *first, *second;
+
+    ck_assert(load(4, "--listen=127.0.0.1:1", "--listen=[::1]:2", "--max-block=1500ms", "--database=host=db"));
+    first = print(lh_settings_print_effective);
+    lh_settings_finish(&settings);
+    lh_settings_init(&settings);
+    ck_assert_msg(load_file(first), "%s", errors.text);
+    ck_assert_int_eq(settings.max_block_us, 1500 * LH_US_PER_MS);
+    ck_assert_uint_eq(settings.listen.count, 2);
+    second = print(lh_settings_print_effective);
+    ck_assert_ptr_nonnull(strstr(second, "max_block = 1500ms"));
+    free(first);
+    free(second);
+}
+END_TEST
+
+/* Every ";name = value" becomes a line; those without a default stay comments. */
+static void uncomment_defaults(char *example)
+{
+    for (char *line = example; (line = strstr(line, "\n;")) != NULL; line++) {
+        size_t size = strcspn(line + 1, "\n");
+        if (line[size] != ' ')
+            memmove(line + 1, line + 2, strlen(line + 2) + 1);
+    }
+}
+
+START_TEST(the_example_file_is_valid_and_changes_nothing)
+{
+    char *example = print(print_example);
+
+    ck_assert_msg(load_file(example), "%s", errors.text);
+    ck_assert_int_eq(settings.lanes, 2);
+    lh_settings_finish(&settings);
+    lh_settings_init(&settings);
+    uncomment_defaults(example);
+    ck_assert_msg(load_file(example), "%s", errors.text);
+    ck_assert_int_eq(settings.max_block_us, 20 * LH_US_PER_S);
+    free(example);
+}
+END_TEST
+
+START_TEST(passwords_are_not_shown)
+{
+    static const struct {
+        const char *database;
+        const char *shown;
+    } cases[] = {
+        {"postgresql://me:se:cr@et@db:5432/x", "postgresql://me:***@db:5432/x"},
+        {"postgresql://me@db/x?password=secret&sslmode=require", "postgresql://me@db/x?password=***&sslmode=require"},
+        {"postgresql://db/x", "postgresql://db/x"},
+        {"host=db password=secret user=me", "host=db password=*** user=me"},
+        {"host=db password='se cr\\'et' user=me", "host=db password=*** user=me"},
+        {"host=db", "host=db"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *shown = lh_database_redact(cases[i].database);
+        ck_assert_str_eq(shown, cases[i].shown);
+        free(shown);
+    }
+}
+END_TEST
+
+START_TEST(addresses_are_written_as_they_are_read)
+{
+    static const char *const texts[] = {"127.0.0.1:7420", "[::1]:7420", "[2001:db8::2]:1", "unix:/run/leasehold.sock"};
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct lh_address address;
+        char why[160], text[LH_ADDRESS_TEXT_BYTES];
+        ck_assert(lh_address_parse(texts[i], &address, why, sizeof(why)));
+        lh_address_format(&address, text);
+        ck_assert_str_eq(text, texts[i]);
+    }
+}
+END_TEST
+
+static TCase *cases_of_values(void)
+{
+    TCase *values = tcase_create("values");
+
+    tcase_add_checked_fixture(values, begin, end);
+    tcase_add_test(values, an_unknown_setting_is_refused);
+    tcase_add_test(values, an_unknown_option_is_refused);
+    tcase_add_test(values, a_missing_value_is_refused);
+    tcase_add_test(values, a_number_out_of_bounds_names_setting_value_and_limit);
+    tcase_add_test(values, a_number_beyond_64_bits_is_out_of_bounds);
+    tcase_add_test(values, a_duration_out_of_bounds_names_the_limit_as_one_writes_it);
+    tcase_add_test(values, zero_is_allowed_where_it_means_never);
+    tcase_add_loop_test(values, a_bad_value_is_refused_with_its_line, 0,
+                        (int)(sizeof(bad_lines) / sizeof(bad_lines[0])));
+    tcase_add_test(values, every_error_is_told_at_once);
+    tcase_add_test(values, a_setting_given_twice_is_refused);
+    tcase_add_test(values, a_setting_outside_of_the_section_is_refused);
+    tcase_add_test(values, a_line_that_is_none_is_refused);
+    tcase_add_test(values, a_line_that_is_too_long_is_refused_not_cut);
+    tcase_add_test(values, a_long_line_is_read_whole);
+    tcase_add_test(values, a_file_that_is_not_there_is_an_error);
+    tcase_add_test(values, addresses_are_written_as_they_are_read);
+    return values;
+}
+
+static TCase *cases_of_sources(void)
+{
+    TCase *sources = tcase_create("sources");
+
+    tcase_add_checked_fixture(sources, begin, end);
+    tcase_add_test(sources, defaults_need_no_file);
+    tcase_add_test(sources, a_file_sets_every_type);
+    tcase_add_test(sources, the_command_line_wins_over_the_environment_and_that_over_the_file);
+    tcase_add_test(sources, flags_are_written_with_dashes_or_underscores);
+    tcase_add_test(sources, database_and_embedded_exclude_each_other);
+    tcase_add_test(sources, a_flag_overrules_the_other_kind_of_database_in_the_file);
+    tcase_add_test(sources, other_machines_need_insecure);
+    tcase_add_test(sources, this_machine_does_not);
+    tcase_add_test(sources, a_reload_changes_what_may_change_and_tells_the_rest);
+    tcase_add_test(sources, what_check_prints_reads_back_as_the_same);
+    tcase_add_test(sources, the_example_file_is_valid_and_changes_nothing);
+    tcase_add_test(sources, passwords_are_not_shown);
+    return sources;
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("config");
+    SRunner *runner;
+    int failed;
+
+    suite_add_tcase(suite, cases_of_values());
+    suite_add_tcase(suite, cases_of_sources());
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
