@@ -198,13 +198,20 @@ const char *pg_fixture_create_database(const char *name)
     return conninfo_of(name);
 }
 
+static void ignore_notice(void *arg, const PGresult *result)
+{
+}
+
 const char *pg_fixture_value(const char *conninfo, const char *sql)
 {
     static char value[4096];
     PGconn *conn = PQconnectdb(conninfo);
-    PGresult *result = PQexec(conn, sql);
-    ExecStatusType status = PQresultStatus(result);
+    PGresult *result;
+    ExecStatusType status;
 
+    PQsetNoticeReceiver(conn, ignore_notice, NULL);
+    result = PQexec(conn, sql);
+    status = PQresultStatus(result);
     value[0] = '\0';
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
         ck_abort_msg("%s: %s", sql, PQerrorMessage(conn));

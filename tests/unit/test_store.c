@@ -1,0 +1,106 @@
+#include "test_store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+struct lh_loop *test_loop;
+
+static void on_lane_up(void *arg, unsigned lane)
+{
+    ((struct test_store *)arg)->lanes_up++;
+}
+
+static void on_lane_down(void *arg, unsigned lane)
+{
+    ((struct test_store *)arg)->lanes_down++;
+}
+
+static void on_control_up(void *arg)
+{
+    ((struct test_store *)arg)->control_up++;
+}
+
+static void on_control_down(void *arg)
+{
+    ((struct test_store *)arg)->control_down++;
+}
+
+static void on_listener_up(void *arg)
+{
+    ((struct test_store *)arg)->listener_up++;
+}
+
+static void on_wake(void *arg, const struct lh_wake *wake)
+{
+    struct test_store *test = arg;
+    test->wakes++;
+    snprintf(test->wake_ns, sizeof(test->wake_ns), "%s", wake->ns == NULL ? "*" : wake->ns);
+    snprintf(test->wake_key, sizeof(test->wake_key), "%s", wake->key == NULL ? "*" : wake->key);
+}
+
+static void on_stopped(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    ck_assert_int_eq(status, LH_OK);
+    ((struct test_store *)arg)->is_stopped = true;
+}
+
+void test_store_start(struct test_store *test, const char *conninfo, unsigned lanes)
+{
+    static const struct lh_store_events events = {on_lane_up,      on_lane_down,   on_control_up,
+                                                  on_control_down, on_listener_up, on_wake};
+    struct lh_store_options options;
+
+    memset(test, 0, sizeof(*test));
+    lh_store_options_init(&options);
+    options.conninfo = conninfo;
+    options.lanes = lanes;
+    test->store = lh_store_create(test_loop, &options);
+    test->store->ops->start(test->store, &events, test);
+    WAIT_FOR(test_loop, test->lanes_up == lanes && test->control_up == 1 && test->listener_up == 1);
+    ck_assert(test->store->ops->is_connected(test->store));
+}
+
+void test_store_stop(struct test_store *test)
+{
+    test->store->ops->stop(test->store, on_stopped, test);
+    WAIT_FOR(test_loop, test->is_stopped);
+    lh_store_destroy(test->store);
+    test->store = NULL;
+}
+
+void test_on_answer(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    struct test_answer *answer = arg;
+    answer->count++;
+    answer->status = status;
+    memset(&answer->error, 0, sizeof(answer->error));
+    if (error != NULL)
+        answer->error = *error;
+}
+
+void test_wait_for(struct test_answer *answer)
+{
+    WAIT_FOR(test_loop, answer->count > 0);
+    ck_assert_uint_eq(answer->count, 1);
+    answer->count = 0;
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("store");
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    lh_log_set_level(LH_LOG_ERROR + 1);
+    pg_fixture_conninfo();
+    test_loop = lh_loop_create();
+    suite_add_tcase(suite, test_store_batches());
+    srunner_set_fork_status(runner, CK_NOFORK);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    lh_loop_destroy(test_loop);
+    return failed == 0 ? 0 : 1;
+}

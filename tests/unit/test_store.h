@@ -1,0 +1,39 @@
+/* What the suites of test_store share: a store with its events counted, and batches that are waited for. */
+#ifndef LH_TEST_STORE_H
+#define LH_TEST_STORE_H
+
+#include <check.h>
+
+#include "lease/store.h"
+#include "pg_fixture.h"
+#include "store/store.h"
+
+struct test_store {
+    struct lh_store *store;
+    unsigned lanes_up, lanes_down, control_up, control_down, listener_up, wakes;
+    char wake_ns[256]; /* of the last wake; "*" for everything */
+    char wake_key[1025];
+    bool is_stopped;
+};
+
+extern struct lh_loop *test_loop;
+
+/* Started, and everything up. */
+void test_store_start(struct test_store *test, const char *conninfo, unsigned lanes);
+void test_store_stop(struct test_store *test); /* and destroy */
+
+/* What a call of lh_store_cb said. */
+struct test_answer {
+    unsigned count;
+    enum lh_status status;
+    struct lh_error error;
+};
+
+void test_on_answer(void *arg, enum lh_status status, const struct lh_error *error);
+void test_wait_for(struct test_answer *answer); /* until count is 1, and clears that */
+
+TCase *test_store_batches(void);
+TCase *test_store_leases(void);
+TCase *test_store_control(void);
+
+#endif

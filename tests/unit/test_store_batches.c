@@ -1,0 +1,359 @@
+/*
+ * What a lane does when a batch fails. The functions here are stand-ins with the signatures of the real ones, for they
+ * can be told, by the keys of a batch, how to fail.
+ */
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "test_store.h"
+
+static const char stand_ins[] =
+    "create schema leasehold;"
+    "create sequence leasehold.calls; create sequence leasehold.deadlocks;"
+    "create table leasehold.said (at serial, what text);"
+    "create function leasehold.behave(p_key text[]) returns void language plpgsql as $$ begin"
+    "  perform nextval('leasehold.calls');"
+    "  if 'deadlocks twice' = any (p_key) and nextval('leasehold.deadlocks') <= 2 then"
+    "    raise exception 'dead' using errcode = '40P01'; end if;"
+    "  if 'deadlocks' = any (p_key) then raise exception 'dead' using errcode = '40P01'; end if;"
+    "  if 'full' = any (p_key) and cardinality(p_key) > 10 then raise exception 'no room' using errcode = '53200';"
+    "  end if;"
+    "  if 'full alone' = any (p_key) then raise exception 'no room' using errcode = '53200'; end if;"
+    "  if 'locked' = any (p_key) then raise exception 'locked' using errcode = '55P03'; end if;"
+    "  if 'broken' = any (p_key) then raise exception 'our own fault' using errcode = 'XX000'; end if;"
+    "  if 'broken when few' = any (p_key) and cardinality(p_key) <= 2 then"
+    "    raise exception 'our own fault' using errcode = 'XX000'; end if;"
+    "  if 'slow' = any (p_key) then perform pg_sleep(0.3); end if;"
+    "  if 'very slow' = any (p_key) then perform pg_sleep(60); end if;"
+    "end $$;"
+    "create function leasehold.release_batch(uuid, p_namespace text[], p_key text[], uuid[], boolean[], p_value text[])"
+    " returns table (n integer, outcome text, end_reason text, message text, wake boolean) language plpgsql as $$"
+    " begin"
+    "  perform leasehold.behave(p_key);"
+    "  insert into leasehold.said (what) select 'released ' || k from unnest(p_key) as k;"
+    "  return query select i, 'ok', null::text, p_key[i], p_value[i]::jsonb is not null"
+    "   from generate_series(1, cardinality(p_key)) as i where p_key[i] <> 'forgotten' order by i desc;"
+    " end $$;"
+    "create function leasehold.heartbeat_batch(p_namespace text[], p_key text[], uuid[])"
+    " returns table (n integer, outcome text) language plpgsql as $$ begin"
+    "  perform leasehold.behave(p_key); return query select i, 'ok' from generate_series(1, cardinality(p_key)) as i;"
+    " end $$;"
+    "create function leasehold.acquire_batch(uuid, timestamptz, text[], p_key text[], uuid[], text[], p_labels text[],"
+    " bigint[], boolean[], bigint[], bigint[]) returns table (n integer, outcome text, token bigint)"
+    " language plpgsql as $$ begin"
+    "  perform leasehold.behave(p_key);"
+    "  return query select i, 'granted', (p_labels[i]::jsonb ->> 'token')::bigint"
+    "   from generate_series(1, cardinality(p_key)) as i;"
+    " end $$;"
+    "create function leasehold.coordinator_unregister(uuid) returns void language sql as"
+    " $$ insert into leasehold.said (what) values ('unregistered') $$;";
+
+#define ITEMS_MAX LH_BATCH_MAX
+
+static const char *conninfo;
+static struct test_store test;
+static struct test_answer answer;
+static struct lh_release_item items[ITEMS_MAX];
+static struct lh_release_item *pointers[ITEMS_MAX];
+static char keys[ITEMS_MAX][24];
+
+static void setup(void)
+{
+    conninfo = pg_fixture_create_database("stand_ins");
+    pg_fixture_execute(conninfo, stand_ins);
+    test_store_start(&test, conninfo, 1);
+    memset(&answer, 0, sizeof(answer));
+    for (size_t i = 0; i < ITEMS_MAX; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "key %zu", i);
+        items[i] = (struct lh_release_item){.ns = "payments", .key = keys[i], .value = "{\"a\": 1}"};
+        pointers[i] = &items[i];
+    }
+}
+
+static void teardown(void)
+{
+    if (test.store != NULL)
+        test_store_stop(&test);
+}
+
+static void release(size_t n)
+{
+    ck_assert_int_eq(test.store->ops->release(test.store, 0, pointers, n, test_on_answer, &answer), LH_OK);
+    ck_assert_uint_eq(answer.count, 0);
+}
+
+static void release_and_wait(size_t n)
+{
+    release(n);
+    test_wait_for(&answer);
+}
+
+static int calls(void)
+{
+    return atoi(pg_fixture_value(conninfo, "select last_value from leasehold.calls"));
+}
+
+static void ck_released(size_t i)
+{
+    ck_assert_msg(!items[i].is_busy && items[i].outcome == LH_OUTCOME_OK, "item %zu", i);
+}
+
+START_TEST(each_item_gets_its_own_row_in_any_order)
+{
+    items[3].value = NULL;
+    items[4].value = "";
+    release(ITEMS_MAX);
+    test_wait_for(&answer);
+    ck_assert_int_eq(answer.status, LH_OK);
+    for (size_t i = 0; i < ITEMS_MAX; i++) {
+        ck_released(i);
+        ck_assert_int_eq(items[i].wake, i != 3 && i != 4);
+    }
+    ck_assert_int_eq(calls(), 1);
+}
+END_TEST
+
+static void on_done_send_next(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    /* The answers of this batch are still there while the next is on its way. */
+    ck_assert_int_eq(test.store->ops->release(test.store, 0, pointers + 1, 1, test_on_answer, &answer), LH_OK);
+    ck_assert_str_eq(items[0].message, "key 0");
+    ck_assert_str_eq(items[0].key, "key 0");
+}
+
+START_TEST(the_next_batch_may_be_sent_from_inside_the_answer)
+{
+    ck_assert_int_eq(test.store->ops->release(test.store, 0, pointers, 1, on_done_send_next, NULL), LH_OK);
+    test_wait_for(&answer);
+    ck_released(0);
+    ck_released(1);
+}
+END_TEST
+
+START_TEST(bad_json_is_invalid_and_spoils_no_other_item)
+{
+    items[137].value = "\"\\u0000\"";
+    items[138].value = "{";
+    items[499].value = "1e400000";
+    items[400].is_failure = true;
+    release_and_wait(ITEMS_MAX);
+    ck_assert_int_eq(answer.status, LH_OK);
+    for (size_t i = 0; i < ITEMS_MAX; i++) {
+        if (i == 137 || i == 138 || i == 499) {
+            ck_assert_int_eq(items[i].outcome, LH_OUTCOME_INVALID);
+            ck_assert(!items[i].is_busy);
+            ck_assert_ptr_nonnull(strstr(items[i].message, "success: "));
+        } else {
+            ck_released(i);
+        }
+    }
+    /* Halving, not one by one. */
+    ck_assert_int_lt(calls(), 80);
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select count(*) from leasehold.said"), "497");
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select bool_and(what = 'released key ' || (at_number - 1 +"
+                                                " (at_number > 137)::integer * 2)) from (select what,"
+                                                " row_number() over (order by at) as at_number from leasehold.said) s"),
+                     "t");
+}
+END_TEST
+
+START_TEST(every_item_may_be_bad)
+{
+    for (size_t i = 0; i < 40; i++)
+        items[i].value = "{";
+    release_and_wait(40);
+    ck_assert_int_eq(answer.status, LH_OK);
+    for (size_t i = 0; i < 40; i++)
+        ck_assert_int_eq(items[i].outcome, LH_OUTCOME_INVALID);
+}
+END_TEST
+
+START_TEST(a_full_lock_table_makes_smaller_batches)
+{
+    for (size_t i = 0; i < 100; i++)
+        items[i].key = "full";
+    release_and_wait(100);
+    ck_assert_int_eq(answer.status, LH_OK);
+    for (size_t i = 0; i < 100; i++)
+        ck_released(i);
+    items[50].key = "full alone";
+    release_and_wait(100);
+    ck_assert_int_eq(answer.status, LH_OK);
+    for (size_t i = 0; i < 100; i++)
+        ck_assert_int_eq(items[i].is_busy, i == 50);
+}
+END_TEST
+
+START_TEST(a_deadlock_is_tried_again_some_times)
+{
+    items[2].key = "deadlocks twice";
+    release_and_wait(5);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_released(2);
+    ck_assert_int_eq(calls(), 3);
+    items[2].key = "deadlocks";
+    release_and_wait(5);
+    ck_assert_int_eq(answer.status, LH_OK);
+    for (size_t i = 0; i < 5; i++)
+        ck_assert(items[i].is_busy);
+    ck_assert_int_eq(calls(), 7);
+}
+END_TEST
+
+START_TEST(a_lock_timeout_and_a_missing_row_are_busy)
+{
+    items[1].key = "locked";
+    release_and_wait(3);
+    ck_assert_int_eq(answer.status, LH_OK);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert(items[i].is_busy);
+    items[1].key = "forgotten";
+    release_and_wait(3);
+    ck_released(0);
+    ck_assert(items[1].is_busy);
+    ck_released(2);
+}
+END_TEST
+
+START_TEST(our_own_fault_is_told_with_its_words)
+{
+    items[1].key = "broken";
+    release_and_wait(3);
+    ck_assert_int_eq(answer.status, LH_INTERNAL);
+    ck_assert_str_eq(answer.error.sqlstate, "XX000");
+    ck_assert_str_eq(answer.error.message, "our own fault");
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select count(*) from leasehold.said"), "0");
+    /* Once a part is committed, the rest is busy: "nothing was committed" would be a lie. */
+    items[0].value = "{";
+    items[3].key = "broken when few";
+    items[1].key = keys[1];
+    release_and_wait(4);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_assert_int_eq(items[0].outcome, LH_OUTCOME_INVALID);
+    ck_released(1);
+    ck_assert(items[2].is_busy);
+    ck_assert(items[3].is_busy);
+}
+END_TEST
+
+START_TEST(bad_labels_name_their_field)
+{
+    struct lh_acquire_item asked[3];
+    struct lh_acquire_item *asking[3] = {&asked[0], &asked[1], &asked[2]};
+
+    for (size_t i = 0; i < 3; i++)
+        asked[i] = (struct lh_acquire_item){.ns = "payments",
+                                            .key = "one",
+                                            .owner = "me",
+                                            .labels = i == 1 ? "{\"a\": \"\\u0000\"}" : "{\"token\": \"7\"}",
+                                            .duration_us = 1000000,
+                                            .wait_us = LH_FOREVER};
+    ck_assert_int_eq(test.store->ops->acquire(test.store, 0, 0, asking, 3, test_on_answer, &answer), LH_OK);
+    test_wait_for(&answer);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_assert_int_eq(asked[0].outcome, LH_ACQUIRE_GRANTED);
+    ck_assert_int_eq(asked[1].outcome, LH_ACQUIRE_INVALID);
+    ck_assert_str_eq(asked[1].field, "labels");
+    ck_assert_int_eq(asked[2].outcome, LH_ACQUIRE_GRANTED);
+    ck_assert_int_eq(asked[2].lease.token, 7);
+    ck_assert_str_eq(asked[2].lease.key, "one");
+}
+END_TEST
+
+static void terminate_other_sessions(void)
+{
+    pg_fixture_execute(conninfo, "select pg_terminate_backend(pid) from pg_stat_activity"
+                                 " where datname = 'stand_ins' and pid <> pg_backend_pid()");
+}
+
+static unsigned lanes_down_then;
+
+static void on_done_look(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    lanes_down_then = test.lanes_down;
+    test_on_answer(&answer, status, error);
+}
+
+START_TEST(a_lost_connection_answers_the_batch_before_the_lane_is_down)
+{
+    items[0].key = "very slow";
+    ck_assert_int_eq(test.store->ops->release(test.store, 0, pointers, 2, on_done_look, NULL), LH_OK);
+    WAIT_FOR(test_loop, strcmp(pg_fixture_value(conninfo, "select count(*) from pg_stat_activity where wait_event ="
+                                                          " 'PgSleep'"),
+                               "1") == 0);
+    terminate_other_sessions();
+    test_wait_for(&answer);
+    ck_assert_uint_eq(lanes_down_then, 0);
+    ck_assert_int_eq(answer.status, LH_DATABASE_UNAVAILABLE);
+    WAIT_FOR(test_loop, test.lanes_down == 1 && test.control_down == 1);
+    WAIT_FOR(test_loop, test.lanes_up == 2 && test.control_up == 2 && test.listener_up == 2);
+    items[0].key = keys[0];
+    release_and_wait(2);
+    ck_assert_int_eq(answer.status, LH_OK);
+}
+END_TEST
+
+START_TEST(a_lane_that_is_down_refuses)
+{
+    pg_fixture_stop();
+    WAIT_FOR(test_loop, test.lanes_down == 1 && test.control_down == 1);
+    ck_assert_int_eq(test.store->ops->release(test.store, 0, pointers, 1, test_on_answer, &answer),
+                     LH_DATABASE_UNAVAILABLE);
+    ck_assert(!test.store->ops->is_connected(test.store));
+    pg_fixture_start();
+    WAIT_FOR(test_loop, test.lanes_up == 2 && test.control_up == 2 && test.listener_up == 2);
+    release_and_wait(1);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_assert_uint_eq(answer.count, 0);
+}
+END_TEST
+
+START_TEST(stop_finishes_the_batch_and_unregisters_after_it)
+{
+    items[0].key = "slow";
+    release(1);
+    test_store_stop(&test);
+    test_wait_for(&answer);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_released(0);
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select string_agg(what, ', ' order by at) from leasehold.said"),
+                     "released slow, unregistered");
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select count(*) from pg_stat_activity where application_name ="
+                                                " 'leaseholdd' and state = 'active'"),
+                     "0");
+}
+END_TEST
+
+START_TEST(a_store_that_was_never_started_can_be_destroyed)
+{
+    struct lh_store_options options;
+    lh_store_options_init(&options);
+    options.conninfo = "host=/nonexistent";
+    lh_store_destroy(lh_store_create(test_loop, &options));
+    lh_loop_run_once(test_loop, 0);
+}
+END_TEST
+
+TCase *test_store_batches(void)
+{
+    TCase *tcase = tcase_create("batches");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, each_item_gets_its_own_row_in_any_order);
+    tcase_add_test(tcase, the_next_batch_may_be_sent_from_inside_the_answer);
+    tcase_add_test(tcase, bad_json_is_invalid_and_spoils_no_other_item);
+    tcase_add_test(tcase, every_item_may_be_bad);
+    tcase_add_test(tcase, a_full_lock_table_makes_smaller_batches);
+    tcase_add_test(tcase, a_deadlock_is_tried_again_some_times);
+    tcase_add_test(tcase, a_lock_timeout_and_a_missing_row_are_busy);
+    tcase_add_test(tcase, our_own_fault_is_told_with_its_words);
+    tcase_add_test(tcase, bad_labels_name_their_field);
+    tcase_add_test(tcase, a_lost_connection_answers_the_batch_before_the_lane_is_down);
+    tcase_add_test(tcase, a_lane_that_is_down_refuses);
+    tcase_add_test(tcase, stop_finishes_the_batch_and_unregisters_after_it);
+    tcase_add_test(tcase, a_store_that_was_never_started_can_be_destroyed);
+    return tcase;
+}
