@@ -129,7 +129,8 @@ void lh_settings_print_example(FILE *out)
         fputc('\n', out);
         print_wrapped(out, "# ", setting->help);
         print_wrapped(out, "# ", more);
-        fprintf(out, ";%s = %s\n", setting->name, setting->standard == NULL ? "" : setting->standard);
+        fprintf(out, ";%s =%s%s\n", setting->name, setting->standard == NULL ? "" : " ",
+                setting->standard == NULL ? "" : setting->standard);
         free(more);
     }
 }

@@ -386,7 +386,7 @@ static void uncomment_defaults(char *example)
 {
     for (char *line = example; (line = strstr(line, "\n;")) != NULL; line++) {
         size_t size = strcspn(line + 1, "\n");
-        if (line[size] != ' ')
+        if (line[size] != '=')
             memmove(line + 1, line + 2, strlen(line + 2) + 1);
     }
 }
