@@ -386,10 +386,10 @@ const struct lh_command lh_command_acquire = {
     .name = "acquire",
     .summary = "take a lease, waiting for it if told to",
     .usage = (const char *const[]){"acquire NAMESPACE KEY [--duration 30s] [--wait 5s|forever|alive]", NULL},
-    .description = "Takes the lease of a namespace and key for one holder, and prints it. Renew it with\n"
-                   "heartbeat before its deadline, give it back with release; both ask for the lease\n"
-                   "key that is printed. Pass the token on to whatever must refuse a late holder: it\n"
-                   "grows with every grant.\n"
+    .description = "Takes the lease of a namespace and key for one holder, and prints it. Renew it\n"
+                   "with heartbeat before its deadline, give it back with release; both ask for the\n"
+                   "lease key that is printed. Pass the token on to whatever must refuse a holder\n"
+                   "that is late: it grows with every grant.\n"
                    "\n"
                    "Without --wait a lease that is held is refused at once (exit status 3). Waiters\n"
                    "are served in order of their arrival; Ctrl-C leaves the queue.\n",

@@ -29,7 +29,7 @@ static enum lh_status refuse(struct lh_error *error, const char *field, const ch
     va_start(arguments, format);
     vsnprintf(what, sizeof(what), format, arguments);
     va_end(arguments);
-    lh_error_set(error, LH_INVALID_ARGUMENT, "%s %s; it may have %s", field, what, bound);
+    lh_error_set(error, LH_INVALID_ARGUMENT, "%s %s; it takes %s", field, what, bound);
     snprintf(error->field, sizeof(error->field), "%s", field);
     snprintf(error->bound, sizeof(error->bound), "%s", bound);
     return LH_INVALID_ARGUMENT;
@@ -95,8 +95,8 @@ enum lh_status lh_check_owner(const char *text, struct lh_error *error)
 enum lh_status lh_check_lease_key(const char *text, struct lh_uuid *uuid, struct lh_error *error)
 {
     if (!lh_uuid_parse(text, uuid) || lh_uuid_is_zero(uuid))
-        return refuse(error, "lease_key", "the form of a UUID, such as 6f2c1f0e-5d0b-4b57-9a35-0c8f6c2e7a11",
-                      "'%.64s' is not one", text);
+        return refuse(error, "lease_key", "one such as 6f2c1f0e-5d0b-4b57-9a35-0c8f6c2e7a11", "'%.64s' is no UUID",
+                      text);
     return LH_OK;
 }
 

@@ -123,8 +123,7 @@ static enum lh_exit complain_silence(const struct lh_cli *cli, const struct lh_r
     if (reply->code == LH_GRPC_DEADLINE_EXCEEDED)
         lh_complain("no answer from %s in time; --timeout makes it longer", cli->server);
     else if (reply->delivery == LH_RPC_NOT_SENT)
-        lh_complain("cannot reach leaseholdd at %s: %s; is it running there? --server names another", cli->server,
-                    reply->words);
+        lh_complain("%s; does leaseholdd listen there? --server names another place", reply->words);
     else
         lh_complain("the connection to %s broke before the answer came: %s", cli->server, reply->words);
     return lh_exit_of_reply(reply);

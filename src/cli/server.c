@@ -1,5 +1,7 @@
 #include "cli/server.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "cli/complain.h"
 
@@ -7,17 +9,28 @@
 #define BACKOFF_MAX_US LH_US_PER_S
 #define RETRY_AFTER_MAX_US (10 * LH_US_PER_S)
 
+/* Could this be an address at all? What it resolves to is another question, whose answer may differ in a moment. */
+static bool looks_like_address(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+
+    if (strncmp(text, "unix:", 5) == 0)
+        return text[5] != '\0';
+    return colon != NULL && colon != text && colon[1] != '\0' && colon[1 + strspn(colon + 1, "0123456789")] == '\0';
+}
+
 enum lh_exit lh_server_open(struct lh_server *server, const struct lh_cli *cli)
 {
     struct lh_error error = {0};
 
     server->cli = cli;
+    server->caller = NULL;
+    if (!looks_like_address(cli->server))
+        return lh_complain_usage(cli->command, "'%s' is no address of a server: HOST:PORT or unix:PATH", cli->server);
     server->caller = lh_caller_create(cli->server, &error);
     if (server->caller != NULL)
         return LH_EXIT_DONE;
-    if (error.status == LH_INVALID_ARGUMENT)
-        return lh_complain_usage(cli->command, "--server %s: %s", cli->server, error.message);
-    lh_complain("cannot reach a server at %s: %s", cli->server, error.message);
+    lh_complain("cannot reach a server: %s", error.message);
     return LH_EXIT_UNAVAILABLE;
 }
 

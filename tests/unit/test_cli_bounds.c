@@ -1,0 +1,243 @@
+#include "test_cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "cli/bounds.h"
+#include "cli/message.h"
+#include "cli/policy_fields.h"
+
+/* `count` times `text`, in a buffer that the next call overwrites. */
+static const char *times(size_t count, const char *text)
+{
+    static char buffer[20000];
+
+    buffer[0] = '\0';
+    for (size_t i = 0; i < count; i++)
+        strcat(buffer, text);
+    return buffer;
+}
+
+START_TEST(namespaces_have_bounds)
+{
+    struct lh_error error = {0};
+
+    ck_assert_int_eq(lh_check_namespace("payments.invoices", &error), LH_OK);
+    ck_assert_int_eq(lh_check_namespace("zahlungen.für-später", &error), LH_OK);
+    ck_assert_int_eq(lh_check_namespace(times(63, "a"), &error), LH_OK);
+    ck_assert_int_eq(lh_check_namespace(times(64, "a"), &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_namespace("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p", &error), LH_OK);
+    ck_assert_int_eq(lh_check_namespace("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q", &error), LH_INVALID_ARGUMENT);
+    /* 4 * 63 + 3 dots = 255 */
+    ck_assert_int_eq(lh_check_namespace("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."
+                                        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."
+                                        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."
+                                        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                                        &error),
+                     LH_OK);
+    ck_assert_int_eq(lh_check_namespace(times(86, "a."), &error), LH_INVALID_ARGUMENT);
+}
+END_TEST
+
+static const char *const bad_namespaces[] = {"", ".", "a..b", ".a", "a.", "a\nb", "a\x7f", "a\xff", "a\xc2\x85"};
+
+START_TEST(bad_namespaces_name_field_and_limit)
+{
+    struct lh_error error = {0};
+
+    ck_assert_int_eq(lh_check_namespace(bad_namespaces[_i], &error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.field, "namespace");
+    ck_assert_ptr_nonnull(strstr(error.message, "namespace"));
+    ck_assert_ptr_nonnull(strstr(error.message, "1 to 16 segments"));
+}
+END_TEST
+
+START_TEST(the_root_is_a_namespace_only_where_it_may_be)
+{
+    struct lh_error error = {0};
+    struct lh_segments segments;
+
+    ck_assert_int_eq(lh_check_namespace_or_root("", &error), LH_OK);
+    ck_assert_int_eq(lh_check_namespace_or_root(".", &error), LH_OK);
+    ck_assert_int_eq(lh_check_namespace_or_root("..", &error), LH_INVALID_ARGUMENT);
+    lh_segments_split(&segments, ".");
+    ck_assert_uint_eq(segments.count, 0);
+    lh_segments_finish(&segments);
+    lh_segments_split(&segments, "a.bc.d");
+    ck_assert_uint_eq(segments.count, 3);
+    ck_assert_str_eq(segments.list[1], "bc");
+    lh_segments_finish(&segments);
+}
+END_TEST
+
+START_TEST(keys_owners_and_words_have_bounds)
+{
+    struct lh_error error = {0};
+    struct lh_uuid uuid;
+
+    ck_assert_int_eq(lh_check_key(times(1024, "k"), &error), LH_OK);
+    ck_assert_int_eq(lh_check_key(times(1025, "k"), &error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.field, "key");
+    ck_assert_int_eq(lh_check_key("", &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_key("tab\there", &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_key("\xc3", &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_key("any/thing with. dots", &error), LH_OK);
+
+    ck_assert_int_eq(lh_check_owner("", &error), LH_OK);
+    ck_assert_int_eq(lh_check_owner(times(255, "o"), &error), LH_OK);
+    ck_assert_int_eq(lh_check_owner(times(256, "o"), &error), LH_INVALID_ARGUMENT);
+
+    ck_assert_int_eq(lh_check_words("reason", times(8192, "r"), &error), LH_OK);
+    ck_assert_int_eq(lh_check_words("reason", times(8193, "r"), &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_words("reason", "", &error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.field, "reason");
+
+    ck_assert_int_eq(lh_check_lease_key("6F2c1f0e-5d0b-4b57-9a35-0c8f6c2e7a11", &uuid, &error), LH_OK);
+    ck_assert_int_eq(lh_check_lease_key("6f2c1f0e5d0b4b579a350c8f6c2e7a11", &uuid, &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_lease_key("", &uuid, &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_lease_key("00000000-0000-0000-0000-000000000000", &uuid, &error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.field, "lease_key");
+}
+END_TEST
+
+START_TEST(durations_and_numbers_have_bounds)
+{
+    struct lh_error error = {0};
+    int64_t value;
+
+    ck_assert_int_eq(lh_check_duration("duration", "1m30s", LH_BOUND_DURATION_MIN_US, &value, &error), LH_OK);
+    ck_assert_int_eq(value, 90 * LH_US_PER_S);
+    ck_assert_int_eq(lh_check_duration("duration", "100ms", LH_BOUND_DURATION_MIN_US, &value, &error), LH_OK);
+    ck_assert_int_eq(lh_check_duration("duration", "99ms", LH_BOUND_DURATION_MIN_US, &value, &error),
+                     LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.message, "duration 99ms is too short; it takes 100 ms or more");
+    ck_assert_int_eq(lh_check_duration("duration", "-1s", 0, &value, &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_duration("duration", "soon", 0, &value, &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_duration("duration", "", 0, &value, &error), LH_INVALID_ARGUMENT);
+
+    ck_assert_int_eq(lh_check_number("max", "10", 1, 10, &value, &error), LH_OK);
+    ck_assert_int_eq(value, 10);
+    ck_assert_int_eq(lh_check_number("max", "11", 1, 10, &value, &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_number("max", "0", 1, 10, &value, &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_number("max", "1x", 1, 10, &value, &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_number("max", "", 1, 10, &value, &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_number("token", "99999999999999999999", 1, INT64_MAX, &value, &error),
+                     LH_INVALID_ARGUMENT);
+}
+END_TEST
+
+START_TEST(labels_and_results_have_bounds)
+{
+    struct lh_error error = {0};
+    size_t name_size;
+
+    ck_assert_int_eq(lh_check_label("team=red=green", &name_size, &error), LH_OK);
+    ck_assert_uint_eq(name_size, 4);
+    ck_assert_int_eq(lh_check_label("team=", &name_size, &error), LH_OK);
+    ck_assert_int_eq(lh_check_label("team", &name_size, &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_label("=red", &name_size, &error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.field, "label");
+
+    ck_assert_int_eq(lh_check_result("{\"rows\": 12}", &error), LH_OK);
+    ck_assert_int_eq(lh_check_result("null", &error), LH_OK);
+    ck_assert_int_eq(lh_check_result("\"text\"", &error), LH_OK);
+    ck_assert_int_eq(lh_check_result("123456789012345678901234567890", &error), LH_OK);
+    ck_assert_int_eq(lh_check_result("text", &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_result("{\"a\": }", &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_result("\"\\u0000\"", &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_result("", &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_check_result(times(8193, "1"), &error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.field, "result");
+}
+END_TEST
+
+/* --- the settings of policies --- */
+
+static const struct {
+    const char *name;
+    const char *value;
+    const char *text;
+    const char *sql;
+    const char *type;
+} settings[] = {
+    {"grace", "1500ms", "1.5 s", "1500000 microseconds", "interval"},
+    {"max_duration", "1h", "60 min 0 s", "3600000000 microseconds", "interval"},
+    {"expiry", "manual", "manual", "manual", "text"},
+    {"reaper", "external", "external", "external", "text"},
+    {"frozen", "yes", "true", "true", "boolean"},
+    {"history", "off", "false", "false", "boolean"},
+    {"max_leases", "0", "0", "0", "bigint"},
+    {"max_reap_failures", "7", "7", "7", "integer"},
+};
+
+START_TEST(settings_go_from_words_to_messages_and_back)
+{
+    Leasehold__V1__Policy policy = LEASEHOLD__V1__POLICY__INIT;
+    struct lh_arena arena = {0};
+    struct lh_error error = {0};
+    const ProtobufCFieldDescriptor *field = lh_policy_field(settings[_i].name, &error);
+    const char *type;
+    char *text;
+
+    ck_assert_ptr_nonnull(field);
+    ck_assert(!lh_policy_has(&policy, field));
+    ck_assert_ptr_null(lh_policy_text(&policy, field));
+    ck_assert_int_eq(lh_policy_parse(&arena, &policy, field, settings[_i].value, &error), LH_OK);
+    ck_assert(lh_policy_has(&policy, field));
+    text = lh_policy_text(&policy, field);
+    ck_assert_str_eq(text, settings[_i].text);
+    free(text);
+    text = lh_policy_sql(&policy, field, &type);
+    ck_assert_str_eq(text, settings[_i].sql);
+    ck_assert_str_eq(type, settings[_i].type);
+    free(text);
+    lh_arena_finish(&arena);
+}
+END_TEST
+
+static const char *const bad_settings[][2] = {
+    {"grace", "long"}, {"grace", "-1s"},       {"expiry", "never"},  {"expiry", "unspecified"},
+    {"frozen", "ice"}, {"max_leases", "many"}, {"max_leases", "-1"}, {"max_reap_failures", "99999999999"},
+};
+
+START_TEST(bad_settings_are_refused)
+{
+    Leasehold__V1__Policy policy = LEASEHOLD__V1__POLICY__INIT;
+    struct lh_arena arena = {0};
+    struct lh_error error = {0};
+    const ProtobufCFieldDescriptor *field = lh_policy_field(bad_settings[_i][0], &error);
+
+    ck_assert_int_eq(lh_policy_parse(&arena, &policy, field, bad_settings[_i][1], &error), LH_INVALID_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(error.message, bad_settings[_i][0]));
+    ck_assert(!lh_policy_has(&policy, field));
+    lh_arena_finish(&arena);
+}
+END_TEST
+
+START_TEST(an_unknown_setting_names_its_neighbour)
+{
+    struct lh_error error = {0};
+
+    ck_assert_ptr_null(lh_policy_field("grase", &error));
+    ck_assert_str_eq(error.message, "a policy has no setting 'grase'; did you mean grace?");
+    ck_assert_ptr_null(lh_policy_field("namespace", &error));
+}
+END_TEST
+
+TCase *test_cli_bounds(void)
+{
+    TCase *tests = tcase_create("bounds");
+    tcase_add_test(tests, namespaces_have_bounds);
+    tcase_add_loop_test(tests, bad_namespaces_name_field_and_limit, 0,
+                        sizeof(bad_namespaces) / sizeof(bad_namespaces[0]));
+    tcase_add_test(tests, the_root_is_a_namespace_only_where_it_may_be);
+    tcase_add_test(tests, keys_owners_and_words_have_bounds);
+    tcase_add_test(tests, durations_and_numbers_have_bounds);
+    tcase_add_test(tests, labels_and_results_have_bounds);
+    tcase_add_loop_test(tests, settings_go_from_words_to_messages_and_back, 0, sizeof(settings) / sizeof(settings[0]));
+    tcase_add_loop_test(tests, bad_settings_are_refused, 0, sizeof(bad_settings) / sizeof(bad_settings[0]));
+    tcase_add_test(tests, an_unknown_setting_names_its_neighbour);
+    return tests;
+}
