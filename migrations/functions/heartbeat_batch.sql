@@ -1,0 +1,122 @@
+-- Renew many leases at once. Each item gets one row: ok with the new deadline, lost with how it ended, or busy.
+-- Locks each scope's row FOR NO KEY UPDATE, in (namespace, key) order, skipping what another session has. A guard's
+-- FOR KEY SHARE does not conflict.
+create or replace function leasehold.heartbeat_batch(p_namespace text[], p_key text[], p_lease_key uuid[])
+returns table (
+  n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_work leasehold.item_work[];
+  v_life leasehold.life_now;
+  v_now timestamptz;
+begin
+  v_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, null, s.scope,
+               case when s.scope is null then 'missing' else 'locked' end, null, null, null, null, null)::leasehold.item_work
+      from (select u.n::integer as n, u.namespace, u.key, u.lease_key
+              from unnest(p_namespace, p_key, p_lease_key) with ordinality as u (namespace, key, lease_key, n)
+             order by u.namespace, u.key, u.n) w
+      left join lateral (
+        select x as scope
+          from leasehold.scope x
+         where x.namespace = w.namespace and x.key = w.key
+           for no key update skip locked) s on true);
+  v_work := leasehold.mark_busy(v_work);
+  v_life := leasehold.life(null);
+  v_now := clock_timestamp();
+  v_work := leasehold.mark_lost(v_work, v_life, v_now);
+
+  -- Nothing that is set here is indexed: the update stays HOT.
+  update leasehold.scope s
+     set heartbeat_at = v_now,
+         heartbeats = s.heartbeats + 1,
+         deadline = v_now + s.duration,
+         incarnation = v_life.id
+    from (select distinct u.namespace, u.key from unnest(v_work) u where u.outcome = 'ok') w
+   where s.namespace = w.namespace and s.key = w.key;
+
+  return query
+    select w.n, w.outcome,
+           case when w.outcome = 'ok' then leasehold.to_us((w.scope).duration) end,
+           case when w.outcome = 'ok' then v_now + (w.scope).duration end,
+           case when w.outcome = 'ok' then (w.scope).heartbeats + 1 end,
+           w.end_reason, null::text
+      from unnest(v_work) w
+     order by w.n;
+end
+$$;
+comment on function leasehold.heartbeat_batch is 'Renew many leases at once, by a coordinator';
+
+-- Items whose row could not be taken: 'busy' where there is one, 'unknown' where there is none. Locks nothing.
+create or replace function leasehold.mark_busy(p_work leasehold.item_work[]) returns leasehold.item_work[]
+language plpgsql
+as $$
+begin
+  if not exists (select 1 from unnest(p_work) w where w.hold = 'missing') then
+    return p_work;
+  end if;
+  return array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope,
+               case when w.hold <> 'missing' then w.hold when e.is_there then 'busy' else 'unknown' end,
+               null, null, null, null, null)::leasehold.item_work
+      from unnest(p_work) w
+      left join lateral (
+        select true as is_there
+          from leasehold.scope x
+         where x.namespace = w.namespace and x.key = w.key and w.hold = 'missing') e on true);
+end
+$$;
+
+-- Whether each item's lease key still holds its scope: ok, lost (with the reason) or busy. An expired lease is marked
+-- lapsed here, for its holder is about to be told, and must never revive. The caller has the rows locked.
+create or replace function leasehold.mark_lost(
+  p_work leasehold.item_work[], p_life leasehold.life_now, p_now timestamptz)
+returns leasehold.item_work[]
+language plpgsql
+as $$
+declare
+  v_rules leasehold.rules[] := '{}';
+begin
+  -- The policy matters only to what would have expired without one.
+  if exists (select 1 from unnest(p_work) w where leasehold.is_expired(w.scope, p_life, 'takeover', p_now)) then
+    v_rules := array(
+      select r from leasehold.policies_of(array(
+        select distinct w.namespace from unnest(p_work) w
+         where leasehold.is_expired(w.scope, p_life, 'takeover', p_now))) r);
+    perform leasehold.pin_incarnation();
+    update leasehold.scope s
+       set lapsed = true
+      from unnest(p_work) w
+     where (w.scope).lease_key = w.lease_key and not (w.scope).lapsed
+       and leasehold.is_expired(
+             w.scope, p_life, (select r.expiry from unnest(v_rules) r where r.namespace = w.namespace), p_now)
+       and s.namespace = w.namespace and s.key = w.key;
+  end if;
+  return array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,
+               case when w.hold = 'busy' then 'busy' when h.is_mine and not h.is_over then 'ok' else 'lost' end,
+               case when w.hold = 'busy' or (h.is_mine and not h.is_over) then null
+                    when h.is_mine then 'expired'
+                    else coalesce(leasehold.end_reason((w.scope).ended_keys, w.lease_key), 'unknown') end,
+               null, null, null)::leasehold.item_work
+      from unnest(p_work) w
+     cross join lateral (
+       select coalesce((w.scope).state = 'held' and (w.scope).lease_key = w.lease_key, false) as is_mine,
+              coalesce((w.scope).lapsed, false)
+              or leasehold.is_expired(
+                   w.scope, p_life,
+                   coalesce((select r.expiry from unnest(v_rules) r where r.namespace = w.namespace), 'takeover'), p_now)
+                as is_over) h);
+end
+$$;
+
+revoke execute on function leasehold.heartbeat_batch(text[], text[], uuid[]), leasehold.mark_busy(leasehold.item_work[]),
+  leasehold.mark_lost(leasehold.item_work[], leasehold.life_now, timestamptz) from public;
+grant execute on function leasehold.heartbeat_batch(text[], text[], uuid[]) to leasehold_coordinator, leasehold_admin;

@@ -1,0 +1,25 @@
+-- A held scope as people and programs are told of it; no row when it is free. Locks nothing.
+create or replace function leasehold.lease_facts(
+  p_scope leasehold.scope, p_rules leasehold.rules, p_life leasehold.life_now, p_now timestamptz)
+returns setof leasehold.lease_facts
+language sql stable
+as $$
+  select s.token, s.owner, s.labels::text, leasehold.to_us(s.duration), leasehold.to_us(s.grace), s.acquired_at, s.deadline,
+         leasehold.to_us(s.deadline - p_now), leasehold.to_us(p_now - s.acquired_at),
+         leasehold.to_us(p_now - s.heartbeat_at), s.heartbeats, s.heartbeat_at,
+         case
+           when leasehold.is_expired(p_scope, p_life, (p_rules).expiry, p_now) then 'expired'
+           when p_now >= d.suspected_at then 'suspected_dead'
+           when p_now >= s.acquired_at + (p_rules).max_hold then 'overdue'
+           else 'alive'
+         end,
+         (p_rules).expiry = 'manual',
+         case when s.lapsed and (p_rules).expiry <> 'manual' then 0
+              else leasehold.to_us(leasehold.expires_at(p_scope, p_life, (p_rules).expiry) - p_now) end,
+         greatest(0, leasehold.to_us(least(d.suspected_at, s.acquired_at + (p_rules).max_hold) - p_now))
+    from (select (p_scope).*) s,
+         lateral (select s.heartbeat_at + coalesce((p_rules).dead_after, s.duration * 2 / 3) as suspected_at) d
+   where s.state = 'held'
+$$;
+
+revoke execute on function leasehold.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz) from public;

@@ -1,0 +1,142 @@
+-- Callers that no longer wait: `p_away` false gives the place up for good, true keeps it for 10 s, passed over. Only this
+-- coordinator's own places and grants are touched: the caller may have come back by another one. A lease that was granted in
+-- the same instant is ended again (released), or with `p_away` returned: outcome granted, with its lease. Else ok, with the
+-- holder's lease and how many live waiters were ahead, or busy.
+-- Locks each scope's row FOR NO KEY UPDATE in (namespace, key) order; FOR UPDATE where a lease is ended. Where the scope is
+-- not held the next live waiter is woken: `wake` is true where that is `p_coordinator`'s own.
+create or replace function leasehold.leave_batch(
+  p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_away boolean[])
+returns table (
+  n integer, outcome text, wake boolean, waiters_ahead integer, token bigint, owner text, labels text, duration_us bigint,
+  grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint,
+  heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_work leasehold.item_work[];
+  v_rules leasehold.rules[];
+  v_life leasehold.life_now;
+  v_live uuid[];
+  v_now timestamptz;
+begin
+  v_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, null, null, null, s.scope,
+               case when s.scope is null then 'missing' else 'locked' end, null, null, null, null, null)::leasehold.item_work
+      from (select u.n::integer as n, u.namespace, u.key, u.lease_key, coalesce(u.away, false) as is_away
+              from unnest(p_namespace, p_key, p_lease_key, p_away) with ordinality as u (namespace, key, lease_key, away, n)
+             order by u.namespace, u.key, u.n) w
+      left join lateral (
+        select x as scope
+          from leasehold.scope x
+         where x.namespace = w.namespace and x.key = w.key
+           for no key update skip locked) s on true);
+  v_work := leasehold.mark_busy(v_work);
+  v_life := leasehold.life(null);
+  v_now := clock_timestamp();
+  v_live := leasehold.live_coordinators(v_now);
+  v_rules := array(
+    select r from leasehold.policies_of(array(select distinct w.namespace from unnest(v_work) w where w.hold = 'locked')) r);
+
+  -- A lease that this coordinator granted and nobody got: end it, FOR UPDATE, unless somebody guards it.
+  if exists (select 1 from unnest(v_work) w
+              where (w.scope).lease_key = w.lease_key and (w.scope).granted_by = p_coordinator) then
+    v_work := array(
+      select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, null, null, null, w.scope,
+                 case when not o.is_own then w.hold when w.is_away then 'granted' when e.is_mine then 'end' else 'busy' end,
+                 null, null, null, null, null)::leasehold.item_work
+        from (select u.* from unnest(v_work) u order by u.namespace, u.key, u.n) w
+       cross join lateral (
+         select coalesce((w.scope).lease_key = w.lease_key and (w.scope).granted_by = p_coordinator
+                         and not (w.scope).lapsed, false) as is_own) o
+        left join lateral (
+          select true as is_mine
+            from leasehold.scope x
+           where x.namespace = w.namespace and x.key = w.key and o.is_own and not w.is_away
+             for update skip locked) e on true);
+  end if;
+
+  -- How many were ahead, counted before anybody leaves, once for each scope.
+  v_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, null, null, null, w.scope, w.hold, null, null, null, null,
+               leasehold.tickets_ahead(w.tickets, coalesce(o.ticket, 0)))::leasehold.item_work
+      from (select u.*, first_value(t.tickets) over (partition by u.namespace, u.key order by u.n) as tickets
+              from (select v.*, row_number() over (partition by v.namespace, v.key order by v.n) as nth
+                      from unnest(v_work) v) u
+              left join lateral (
+                select leasehold.live_tickets(u.namespace, u.key, v_live, v_now) as tickets
+                 where u.nth = 1 and u.hold <> 'unknown') t on true) w
+      left join lateral (
+        select q.ticket
+          from leasehold.waiter q
+         where q.namespace = w.namespace and q.key = w.key and q.lease_key = w.lease_key) o on true);
+
+  delete from leasehold.waiter q
+   using unnest(v_work) w
+   where w.hold in ('locked', 'end') and not w.is_away
+     and q.namespace = w.namespace and q.key = w.key and q.lease_key = w.lease_key and q.coordinator = p_coordinator;
+  update leasehold.waiter q
+     set away_until = v_now + interval '10 s'
+    from unnest(v_work) w
+   where w.hold = 'locked' and w.is_away
+     and q.namespace = w.namespace and q.key = w.key and q.lease_key = w.lease_key and q.coordinator = p_coordinator;
+
+  -- Who is next, where nobody holds it. 'ok' is what end_leases and tell_heads look at.
+  v_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, false, null, null, w.scope, w.hold,
+               case when w.hold = 'end' or (w.hold = 'locked' and (w.scope).state = 'free') then 'ok' end,
+               null, h.coordinator, h.lease_key, w.waiters_ahead)::leasehold.item_work
+      from unnest(v_work) w
+      left join lateral leasehold.live_head(w.namespace, w.key, v_live, v_now) h
+        on w.hold = 'end' or (w.hold = 'locked' and (w.scope).state = 'free'));
+  if exists (select 1 from unnest(v_work) w where w.hold = 'end') then
+    perform leasehold.end_leases(array(
+      select row(w.namespace, w.key, 'ok', null, null, w.head_lease_key is not null or leasehold.is_blind(),
+                 null)::leasehold.lease_end
+        from unnest(v_work) w
+       where w.hold = 'end'), v_now);
+  end if;
+  perform leasehold.tell_heads(p_coordinator, v_work, v_now);
+
+  return query
+    select w.n, case w.hold when 'busy' then 'busy' when 'granted' then 'granted' else 'ok' end,
+           coalesce(w.outcome = 'ok' and w.head_coordinator = p_coordinator, false), coalesce(w.waiters_ahead, 0),
+           f.token, f.owner, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
+           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
+      from unnest(v_work) w
+      left join lateral (select r as rules from unnest(v_rules) r where r.namespace = w.namespace) r on true
+      left join lateral leasehold.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('locked', 'granted')
+     order by w.n;
+end
+$$;
+comment on function leasehold.leave_batch is 'Waiters that leave the queue, or keep their place for 10 s, by a coordinator';
+
+-- A wake-up reached a coordinator that has no waiter there: tell the current head of a scope that is not held. Returns true
+-- where that is `p_coordinator`'s own. Locks the scope's row FOR NO KEY UPDATE; where another session has it, that one wakes.
+create or replace function leasehold.pass_on(p_coordinator uuid, p_namespace text, p_key text) returns boolean
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform 1
+     from leasehold.scope s
+    where s.namespace = p_namespace and s.key = p_key and s.state = 'free'
+      for no key update skip locked;
+  if not found then
+    return false;
+  end if;
+  return leasehold.wake_head(p_coordinator, p_namespace, p_key);
+end
+$$;
+comment on function leasehold.pass_on is 'Pass a wake-up on to the current head of the queue, by a coordinator';
+
+revoke execute on function leasehold.leave_batch(uuid, text[], text[], uuid[], boolean[]),
+  leasehold.pass_on(uuid, text, text) from public;
+grant execute on function leasehold.leave_batch(uuid, text[], text[], uuid[], boolean[]),
+  leasehold.pass_on(uuid, text, text) to leasehold_coordinator, leasehold_admin;

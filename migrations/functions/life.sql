@@ -1,0 +1,127 @@
+-- The facts that make up this life of this database. Reads the control file; locks nothing.
+create or replace function leasehold.incarnation_facts(
+  out system_identifier bigint, out table_oid oid, out timeline bigint, out postmaster_start timestamptz)
+language sql volatile
+as $$
+  select (select c.system_identifier from pg_catalog.pg_control_system() c),
+         'leasehold.incarnation'::regclass::oid,
+         ('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::bigint,
+         pg_catalog.pg_postmaster_start_time()
+$$;
+
+-- Does the incarnation that is written down still describe the facts? Locks nothing.
+create or replace function leasehold.incarnation_is_current() returns boolean
+language sql volatile
+as $$
+  select i.system_identifier is not distinct from f.system_identifier
+         and i.table_oid is not distinct from f.table_oid
+         and i.timeline is not distinct from f.timeline
+         and i.postmaster_start is not distinct from f.postmaster_start
+         and exists (select 1 from leasehold.incarnation_marker)
+    from leasehold.incarnation i, leasehold.incarnation_facts() f
+$$;
+
+-- The incarnation, and whether anything may be taken for expired: not while the facts differ from it, not while the
+-- database's clock runs over 1 s ahead of what the caller believes (`p_clock`, null: no belief), and not while
+-- coordinators are registered and none is live, for at most 5 minutes (outage_hold). Locks nothing.
+create or replace function leasehold.life(p_clock timestamptz) returns leasehold.life_now
+language sql volatile
+as $$
+  select i.id,
+         i.started_at,
+         leasehold.incarnation_is_current()
+         and (p_clock is null or clock_timestamp() <= p_clock + interval '1 s')
+         and not coalesce((select max(c.seen_at) between clock_timestamp() - interval '5 min'
+                                                     and clock_timestamp() - interval '5 s'
+                             from leasehold.coordinator c), false)
+    from leasehold.incarnation i
+$$;
+
+-- Write down a new incarnation: from now on every lease has one whole duration + grace. Called only where nothing is ended.
+-- Returns whether it was written; false when another session is at it. Locks the one row, without waiting.
+create or replace function leasehold.renew_incarnation(p_reason text) returns boolean
+language plpgsql
+as $$
+begin
+  perform 1 from leasehold.incarnation for update skip locked;
+  if not found then
+    return false;
+  end if;
+  update leasehold.incarnation i
+     set id = i.id + 1,
+         started_at = clock_timestamp(),
+         system_identifier = f.system_identifier,
+         table_oid = f.table_oid,
+         timeline = f.timeline,
+         postmaster_start = f.postmaster_start,
+         reason = p_reason
+    from leasehold.incarnation_facts() f;
+  insert into leasehold.incarnation_marker default values on conflict do nothing;
+  return true;
+end
+$$;
+
+-- The same where the facts differ. Returns whether they did, that is, whether nothing may be ended in this call.
+create or replace function leasehold.notice_incarnation() returns boolean
+language plpgsql
+as $$
+begin
+  if leasehold.incarnation_is_current() then
+    return false;
+  end if;
+  perform leasehold.renew_incarnation('the database started, recovered, failed over or was restored');
+  return true;
+end
+$$;
+
+-- In REPEATABLE READ and SERIALIZABLE the incarnation was read from an old snapshot: lock its row, so that a newer one is
+-- a serialization failure. Called before an expired lease is ended. Locks the incarnation FOR SHARE, in those levels only.
+create or replace function leasehold.pin_incarnation() returns void
+language plpgsql
+as $$
+begin
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    perform 1 from leasehold.incarnation for share;
+  end if;
+end
+$$;
+
+-- When the lease in `p_scope` expires; null: never by itself. Locks nothing.
+create or replace function leasehold.expires_at(p_scope leasehold.scope, p_life leasehold.life_now, p_expiry text)
+returns timestamptz
+language sql immutable
+as $$
+  select case
+    when p_expiry = 'manual' then null
+    when (p_scope).incarnation = (p_life).id then (p_scope).deadline + (p_scope).grace
+    else (p_life).started_at + (p_scope).duration + (p_scope).grace
+  end
+$$;
+
+-- Is the lease in `p_scope` expired? A lapsed one is, for its holder was told so. Locks nothing.
+create or replace function leasehold.is_expired(
+  p_scope leasehold.scope, p_life leasehold.life_now, p_expiry text, p_now timestamptz)
+returns boolean
+language sql immutable
+as $$
+  select (p_scope).state = 'held' and p_expiry <> 'manual'
+         and ((p_scope).lapsed
+              or ((p_life).is_settled and p_now >= leasehold.expires_at(p_scope, p_life, p_expiry)))
+$$;
+
+-- What grants or ends a lease is committed durably, whatever the caller's setting: at least to this machine's disk.
+create or replace function leasehold.be_durable() returns void
+language plpgsql
+as $$
+begin
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'local', true);
+  end if;
+end
+$$;
+
+revoke execute on function leasehold.incarnation_facts(), leasehold.incarnation_is_current(), leasehold.life(timestamptz),
+  leasehold.renew_incarnation(text), leasehold.notice_incarnation(), leasehold.pin_incarnation(),
+  leasehold.expires_at(leasehold.scope, leasehold.life_now, text),
+  leasehold.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold.be_durable()
+  from public;

@@ -1,0 +1,37 @@
+-- {'', a, a.b, a.b.c} of a.b.c. Locks nothing.
+create or replace function leasehold.prefixes(p_namespace text) returns text[]
+language sql immutable parallel safe
+as $$
+  select array(select array_to_string(s.segments[1:i.i], '.')
+                 from (select string_to_array(p_namespace, '.') as segments) s,
+                      generate_series(0, cardinality(s.segments)) as i (i))
+$$;
+
+-- The rules in force for each of the given (valid, distinct) namespaces: every column from the longest prefix that sets
+-- it. Returns one row for each. Locks nothing.
+create or replace function leasehold.policies_of(p_namespaces text[]) returns setof leasehold.rules
+language sql stable
+as $$
+  select n.namespace,
+         (array_agg(p.min_duration order by length(p.namespace) desc) filter (where p.min_duration is not null))[1],
+         (array_agg(p.max_duration order by length(p.namespace) desc) filter (where p.max_duration is not null))[1],
+         (array_agg(p.grace order by length(p.namespace) desc) filter (where p.grace is not null))[1],
+         (array_agg(p.max_hold order by length(p.namespace) desc) filter (where p.max_hold is not null))[1],
+         (array_agg(p.dead_after order by length(p.namespace) desc) filter (where p.dead_after is not null))[1],
+         (array_agg(p.expiry order by length(p.namespace) desc) filter (where p.expiry is not null))[1],
+         (array_agg(p.reaper order by length(p.namespace) desc) filter (where p.reaper is not null))[1],
+         (array_agg(p.frozen order by length(p.namespace) desc) filter (where p.frozen is not null))[1],
+         (array_agg(p.max_leases order by length(p.namespace) desc) filter (where p.max_leases is not null))[1],
+         (array_agg(p.namespace order by length(p.namespace) desc) filter (where p.max_leases is not null))[1],
+         (array_agg(p.max_waiters order by length(p.namespace) desc) filter (where p.max_waiters is not null))[1],
+         (array_agg(p.free_retention order by length(p.namespace) desc) filter (where p.free_retention is not null))[1],
+         (array_agg(p.max_reap_failures order by length(p.namespace) desc)
+            filter (where p.max_reap_failures is not null))[1],
+         (array_agg(p.hook_timeout order by length(p.namespace) desc) filter (where p.hook_timeout is not null))[1]
+    from unnest(p_namespaces) as n (namespace)
+    join leasehold.policy p
+      on p.namespace = any (leasehold.prefixes(n.namespace))
+   group by n.namespace
+$$;
+
+revoke execute on function leasehold.policies_of(text[]), leasehold.prefixes(text) from public;

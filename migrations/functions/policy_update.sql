@@ -1,0 +1,100 @@
+-- Change settings of one namespace: `p_values` are texts, durations in microseconds; null inherits again, at the root it is
+-- the default. Returns nothing; a bad name or value is LH002 with the setting in DETAIL, and nothing is written.
+-- Locks the policy table against other changes of policies, never against its readers; then, skipping what others have, the
+-- rows of held scopes that the reaper had put aside, so that it looks at them again.
+create or replace function leasehold.change_policy(p_namespace text, p_columns text[], p_values text[]) returns void
+language plpgsql
+as $$
+declare
+  v_change record;
+  v_set text;
+  v_problem text;
+begin
+  perform leasehold.check_policy_namespace(p_namespace);
+  for v_change in
+    select c.name, c.value from unnest(p_columns, p_values) with ordinality as c (name, value, place) order by c.place
+  loop
+    if v_change.name is null or v_change.name <> all (leasehold.policy_columns()) then
+      perform leasehold.refuse('column_name', 'one of ' || array_to_string(leasehold.policy_columns(), ', '));
+    end if;
+    if v_change.value is not null and leasehold.policy_literal(v_change.name, v_change.value) is null then
+      perform leasehold.refuse(v_change.name, leasehold.policy_bound(v_change.name));
+    end if;
+  end loop;
+
+  select string_agg(format('%I = %s', c.name, coalesce(leasehold.policy_literal(c.name, c.value),
+                                                       case when p_namespace = '' then 'default' else 'null' end)), ', ')
+    into v_set
+    from (select distinct on (u.name) u.name, u.value
+            from unnest(p_columns, p_values) with ordinality as u (name, value, place)
+           order by u.name, u.place desc) c;
+  if v_set is null then
+    return;
+  end if;
+
+  lock table leasehold.policy in share row exclusive mode;
+  insert into leasehold.policy
+  select (jsonb_populate_record(null::leasehold.policy, jsonb_build_object('namespace', p_namespace))).*
+      on conflict (namespace) do nothing;
+  begin
+    execute format('update leasehold.policy set %s where namespace = $1', v_set) using p_namespace;
+  exception when check_violation then
+    v_problem := 'min_duration not above max_duration';
+  end;
+  delete from leasehold.policy p
+   where p.namespace = p_namespace and p.namespace <> ''
+     and jsonb_strip_nulls(to_jsonb(p)) = jsonb_build_object('namespace', p.namespace);
+
+  -- A namespace below may set one of the two durations and inherit the other.
+  v_problem := coalesce(v_problem, (
+    select case when r.namespace = p_namespace then 'min_duration not above max_duration'
+                else 'min_duration not above max_duration in ' || r.namespace end
+      from leasehold.policies_of(array(select p_namespace
+                                        union
+                                       select p.namespace from leasehold.policy p
+                                        where leasehold.is_in_subtree(p.namespace, p_namespace))) r
+     where r.min_duration > r.max_duration
+     order by r.namespace
+     limit 1));
+  if v_problem is not null then
+    perform leasehold.refuse(case when 'min_duration' = any (p_columns) then 'min_duration' else 'max_duration' end, v_problem);
+  end if;
+
+  update leasehold.scope s
+     set check_at = clock_timestamp()
+    from (select x.namespace, x.key
+            from leasehold.scope x
+           where x.check_at = 'infinity' and x.state = 'held' and leasehold.is_in_subtree(x.namespace, p_namespace)
+           order by x.namespace, x.key
+             for no key update skip locked) a
+   where s.namespace = a.namespace and s.key = a.key;
+end
+$$;
+
+-- Is this namespace the prefix, or below it? Everything is below the root. Locks nothing.
+create or replace function leasehold.is_in_subtree(p_namespace text, p_prefix text) returns boolean
+language sql immutable parallel safe
+as $$
+  select p_prefix = '' or p_namespace = p_prefix or starts_with(p_namespace, p_prefix || '.')
+$$;
+
+-- The same for programs. Returns what policy_get does after it.
+create or replace function leasehold.policy_update(p_namespace text, p_columns text[], p_values text[])
+returns table (
+  namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
+  expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
+  max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint, sources text[])
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform leasehold.change_policy(p_namespace, p_columns, p_values);
+  return query select g.* from leasehold.policy_get(p_namespace) g;
+end
+$$;
+comment on function leasehold.policy_update is 'Change settings of a namespace, as programs do';
+
+revoke execute on function leasehold.change_policy(text, text[], text[]), leasehold.is_in_subtree(text, text),
+  leasehold.policy_update(text, text[], text[]) from public;
+grant execute on function leasehold.policy_update(text, text[], text[]) to leasehold_coordinator, leasehold_admin;

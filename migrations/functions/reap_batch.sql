@@ -1,0 +1,232 @@
+-- Visit what is due: end expired leases, delete free rows past their retention, wake the heads of free scopes, and move
+-- check_at of everything else on. `p_namespaces` null visits by check_at; names look at every expired lease there, those of
+-- `reaper = external` too. Returns a row for each lease reaped (kind reaped), for each free scope whose head is
+-- `p_coordinator`'s own (wake), and one (more) where `p_max` was reached. Where the facts of the database differ from the
+-- incarnation it writes a new one and ends nothing.
+-- Locks the rows FOR UPDATE SKIP LOCKED, and guarded ones FOR NO KEY UPDATE to look again in a second.
+create or replace function leasehold.reap_batch(
+  p_coordinator uuid, p_clock timestamptz, p_namespaces text[], p_include_children boolean, p_max integer,
+  p_automatic boolean)
+returns table (
+  kind text, namespace text, key text, error text, reap_failures integer, next_try_at timestamptz, wake boolean,
+  token bigint, owner text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
+  deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean, lease_key uuid)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_work leasehold.item_work[];
+  v_rules leasehold.rules[];
+  v_life leasehold.life_now;
+  v_live uuid[];
+  v_now timestamptz;
+begin
+  if leasehold.notice_incarnation() then
+    return;
+  end if;
+  perform leasehold.be_durable();
+  v_life := leasehold.life(p_clock);
+  v_now := clock_timestamp();
+  if p_namespaces is null then
+    v_work := leasehold.take_due(p_max, v_now);
+  else
+    v_work := leasehold.take_expired(p_namespaces, p_include_children, p_max, v_life, v_now);
+  end if;
+  v_now := clock_timestamp();
+  v_live := leasehold.live_coordinators(v_now);
+  v_rules := array(select r from leasehold.policies_of(array(select distinct w.namespace from unnest(v_work) w)) r);
+  -- What is to be done with each row, and who is next there. The queue is read here, after the locks.
+  v_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, null, w.scope,
+               case
+                 when leasehold.is_expired(w.scope, v_life, (r.rules).expiry, v_now)
+                      and (p_namespaces is not null or (r.rules).reaper = 'auto') then 'end'
+                 when (w.scope).state = 'free' and not q.has_any
+                      and coalesce((w.scope).ended_at + (r.rules).free_retention <= v_now, true) then 'delete'
+                 else 'later'
+               end,
+               case when (w.scope).state = 'free' then 'ok' end, null, h.coordinator, h.lease_key, null)::leasehold.item_work
+      from unnest(v_work) w
+      left join lateral (select x as rules from unnest(v_rules) x where x.namespace = w.namespace) r on true
+     cross join lateral (
+       select exists (select 1 from leasehold.waiter q where q.namespace = w.namespace and q.key = w.key) as has_any) q
+      left join lateral leasehold.live_head(w.namespace, w.key, v_live, v_now) h on q.has_any);
+
+  if exists (select 1 from unnest(v_work) w where w.hold = 'end') then
+    perform leasehold.pin_incarnation();
+    perform leasehold.end_leases(array(
+      select row(w.namespace, w.key, 'expired', null, null, w.head_lease_key is not null,
+                 v_now + case when w.head_lease_key is not null or leasehold.is_blind() then interval '1 s'
+                              else greatest(r.free_retention, interval '100 ms') end)::leasehold.lease_end
+        from unnest(v_work) w
+       cross join lateral (select x.free_retention from unnest(v_rules) x where x.namespace = w.namespace) r
+       where w.hold = 'end'), v_now);
+  end if;
+  delete from leasehold.scope s
+   using unnest(v_work) w
+   where w.hold = 'delete' and s.namespace = w.namespace and s.key = w.key;
+  update leasehold.scope s
+     set check_at = case
+           when s.state = 'free' then
+             case when exists (select 1 from leasehold.waiter q where q.namespace = s.namespace and q.key = s.key)
+                  then v_now + interval '1 s'
+                  else greatest(coalesce(s.ended_at, v_now) + r.free_retention, v_now + interval '100 ms') end
+           when r.expiry = 'manual' or (r.reaper = 'external' and p_namespaces is null) then 'infinity'
+           else greatest(leasehold.expires_at(w.scope, v_life, r.expiry),
+                         v_now + case when v_life.is_settled then interval '100 ms' else interval '1 s' end)
+         end
+    from unnest(v_work) w
+   cross join lateral (select x.* from unnest(v_rules) x where x.namespace = w.namespace) r
+   where w.hold = 'later' and s.namespace = w.namespace and s.key = w.key;
+  -- Guarded rows hide from FOR UPDATE, not from this: look again in a second, so that they never hide others.
+  if p_namespaces is null and cardinality(v_work) < p_max then
+    update leasehold.scope s
+       set check_at = v_now + interval '1 s'
+      from (select g.namespace, g.key
+              from leasehold.scope g
+             where g.check_at <= v_now
+             order by g.check_at
+             limit p_max
+               for no key update skip locked) d
+     where s.namespace = d.namespace and s.key = d.key;
+  end if;
+  -- 'ok' is what tell_heads looks at.
+  v_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, null, w.scope, w.hold,
+               case when w.hold = 'end' or (w.hold = 'later' and (w.scope).state = 'free') then 'ok' end, null,
+               w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
+      from unnest(v_work) w);
+  perform leasehold.tell_heads(p_coordinator, v_work, v_now);
+
+  return query
+    select case w.hold when 'end' then 'reaped' else 'wake' end, w.namespace, w.key, null::text, null::integer, null::timestamptz,
+           coalesce(w.head_coordinator = p_coordinator, false), f.token, f.owner, f.labels, f.duration_us, f.grace_us,
+           f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,
+           f.is_manual, w.lease_key
+      from unnest(v_work) w
+      left join lateral (select x as rules from unnest(v_rules) x where x.namespace = w.namespace) r on true
+      left join lateral leasehold.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold = 'end'
+     where w.hold = 'end' or (w.outcome = 'ok' and w.head_coordinator = p_coordinator);
+  if cardinality(v_work) >= p_max then
+    return query select 'more', null::text, null::text, null::text, null::integer, null::timestamptz, false, null::bigint, null::text,
+                        null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
+                        null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid;
+  end if;
+  if p_automatic then
+    return query
+      select 'wake', k.namespace, k.key, null::text, null::integer, null::timestamptz, true, null::bigint, null::text,
+             null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
+             null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid
+        from leasehold.sweep_waiters(p_coordinator) k;
+  end if;
+end
+$$;
+comment on function leasehold.reap_batch is 'Visit what is due: end expired leases, delete old free rows, by a coordinator or reap()';
+
+-- The rows whose check_at has come, oldest first. Locks them FOR UPDATE, skipping what is taken or guarded.
+create or replace function leasehold.take_due(p_max integer, p_now timestamptz) returns leasehold.item_work[]
+language sql volatile
+as $$
+  select array(
+    select row(0, (d.scope).namespace, (d.scope).key, (d.scope).lease_key, null, null, null, null, d.scope, 'locked', null, null, null,
+               null, null)::leasehold.item_work
+      from (select s as scope
+              from leasehold.scope s
+             where s.check_at <= p_now
+             order by s.check_at
+             limit p_max
+               for update skip locked) d)
+$$;
+
+-- The expired leases of these namespaces, by their primary key, whatever their check_at. Locks them FOR UPDATE, skipping
+-- what is taken or guarded.
+create or replace function leasehold.take_expired(
+  p_namespaces text[], p_include_children boolean, p_max integer, p_life leasehold.life_now, p_now timestamptz)
+returns leasehold.item_work[]
+language plpgsql
+as $$
+declare
+  v_rules leasehold.rules[];
+begin
+  v_rules := array(
+    select r
+      from leasehold.policies_of(array(
+        select distinct s.namespace
+          from unnest(p_namespaces) as n (namespace)
+          join leasehold.scope s
+            on s.namespace = n.namespace
+            or (p_include_children and s.namespace > n.namespace || '.' and s.namespace < n.namespace || '/')
+         where s.state = 'held' and (s.lapsed or s.deadline <= p_now))) r);
+  return array(
+    select row(0, (d.scope).namespace, (d.scope).key, (d.scope).lease_key, null, null, null, null, d.scope, 'locked', null, null, null,
+               null, null)::leasehold.item_work
+      from (select s as scope
+              from unnest(v_rules) r
+              join leasehold.scope s on s.namespace = r.namespace
+             where s.state = 'held' and leasehold.is_expired(s, p_life, r.expiry, p_now)
+             order by s.namespace, s.key
+             limit p_max
+               for update of s skip locked) d);
+end
+$$;
+
+-- Remove waiters that nobody waits for: of coordinators not seen for 15 s (together, with the coordinator's row), places kept
+-- longer than their 10 s, SQL users whose ttl has passed. Returns the scopes whose next head is `p_coordinator`'s own; other
+-- heads are notified. Locks each scope's row FOR NO KEY UPDATE SKIP LOCKED, as every removal does.
+create or replace function leasehold.sweep_waiters(p_coordinator uuid) returns table (namespace text, key text)
+language plpgsql
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_dead uuid[];
+  v_work leasehold.item_work[];
+begin
+  v_dead := array(
+    select c.id from leasehold.coordinator c where c.seen_at < v_now - interval '15 s' order by c.id for update skip locked);
+  v_work := array(
+    select row(0, w.namespace, w.key, null, null, null, null, null, s.scope, 'locked', null, null, null, null, null)::leasehold.item_work
+      from (select distinct g.namespace, g.key
+              from (select q.namespace, q.key from leasehold.waiter q where q.coordinator = any (v_dead)
+                    union all
+                    select q.namespace, q.key from leasehold.waiter q where q.away_until <= v_now
+                    union all
+                    select q.namespace, q.key from leasehold.waiter q where q.coordinator is null and q.wait_until <= v_now
+                    limit 10000) g
+             order by g.namespace, g.key
+             limit 1000) w
+     cross join lateral (
+       select x as scope
+         from leasehold.scope x
+        where x.namespace = w.namespace and x.key = w.key
+          for no key update skip locked) s);
+  if cardinality(v_work) > 0 then
+    delete from leasehold.waiter q
+     using unnest(v_work) w
+     where q.namespace = w.namespace and q.key = w.key
+       and (q.coordinator = any (v_dead) or q.away_until <= v_now or (q.coordinator is null and q.wait_until <= v_now));
+  end if;
+  delete from leasehold.coordinator c
+   where c.id = any (v_dead) and not exists (select 1 from leasehold.waiter q where q.coordinator = c.id);
+  return query
+    select w.namespace, w.key
+      from unnest(v_work) w
+     where (w.scope).state = 'free' and leasehold.wake_head(p_coordinator, w.namespace, w.key);
+end
+$$;
+
+revoke execute on function leasehold.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean),
+  leasehold.take_due(integer, timestamptz),
+  leasehold.take_expired(text[], boolean, integer, leasehold.life_now, timestamptz), leasehold.sweep_waiters(uuid)
+  from public;
+grant execute on function leasehold.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean)
+  to leasehold_coordinator, leasehold_admin;

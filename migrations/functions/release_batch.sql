@@ -1,0 +1,93 @@
+-- Release many leases at once. Each item gets one row: ok, lost with how it ended, or busy. `p_value` is the result as JSON
+-- (what PostgreSQL refuses is an error of class 22 for the whole batch), or the error's text where `p_failed`.
+-- Locks each scope's row FOR UPDATE, in (namespace, key) order, skipping what another session has or guards; then wakes the
+-- first live waiter of each: `wake` is true where that is `p_coordinator`'s own.
+create or replace function leasehold.release_batch(
+  p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[])
+returns table (n integer, outcome text, end_reason text, message text, wake boolean)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_work leasehold.item_work[];
+  v_life leasehold.life_now;
+  v_now timestamptz;
+begin
+  v_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, null, w.is_failure, w.result, w.error, s.scope,
+               case when s.scope is null then 'missing' else 'locked' end, null, null, null, null, null)::leasehold.item_work
+      from (select u.n::integer as n, u.namespace, u.key, u.lease_key, coalesce(u.failed, false) as is_failure,
+                   case when not coalesce(u.failed, false) then u.value::jsonb end as result,
+                   case when u.failed then u.value end as error
+              from unnest(p_namespace, p_key, p_lease_key, p_failed, p_value)
+                   with ordinality as u (namespace, key, lease_key, failed, value, n)
+             order by u.namespace, u.key, u.n) w
+      left join lateral (
+        select x as scope
+          from leasehold.scope x
+         where x.namespace = w.namespace and x.key = w.key
+           for update skip locked) s on true);
+  v_work := leasehold.mark_busy(v_work);
+  v_life := leasehold.life(null);
+  v_now := clock_timestamp();
+  v_work := leasehold.mark_lost(v_work, v_life, v_now);
+  -- The same lease twice in a batch is released once.
+  v_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,
+               case when w.outcome = 'ok' and w.nth > 1 then 'lost' else w.outcome end,
+               case when w.outcome = 'ok' and w.nth > 1
+                    then case when w.first_is_failure then 'failed' else 'released' end
+                    else w.end_reason end,
+               h.coordinator, h.lease_key, null)::leasehold.item_work
+      from (select u.*,
+                   row_number() over (partition by u.namespace, u.key, u.outcome order by u.n) as nth,
+                   first_value(u.is_failure) over (partition by u.namespace, u.key, u.outcome order by u.n)
+                     as first_is_failure
+              from unnest(v_work) u) w
+      -- The queue is read here, after the locks.
+      left join lateral leasehold.live_head(w.namespace, w.key, leasehold.live_coordinators(v_now), v_now) h
+        on w.outcome = 'ok'
+     order by w.n);
+
+  perform leasehold.end_leases(array(
+      select row(w.namespace, w.key, case when w.is_failure then 'failed' else 'ok' end, w.result, w.error,
+                 w.head_lease_key is not null or leasehold.is_blind(), null)::leasehold.lease_end
+        from unnest(v_work) w
+       where w.outcome = 'ok'), v_now);
+  perform leasehold.tell_heads(p_coordinator, v_work, v_now);
+
+  return query
+    select w.n, w.outcome, w.end_reason, null::text, coalesce(w.outcome = 'ok' and w.head_coordinator = p_coordinator, false)
+      from unnest(v_work) w
+     order by w.n;
+end
+$$;
+comment on function leasehold.release_batch is 'Release many leases at once, by a coordinator';
+
+-- NOTIFY the heads of the scopes whose leases were ended (outcome ok), where they are not `p_coordinator`'s own. One
+-- notification for each scope, to the one coordinator concerned; to all of them where the queue cannot be seen.
+create or replace function leasehold.tell_heads(p_coordinator uuid, p_work leasehold.item_work[], p_now timestamptz)
+returns void
+language plpgsql
+as $$
+begin
+  perform pg_notify(leasehold.channel_of(w.head_coordinator, w.head_lease_key), w.namespace || chr(10) || w.key)
+     from unnest(p_work) w
+    where w.outcome = 'ok' and w.head_lease_key is not null and w.head_coordinator is distinct from p_coordinator;
+  if leasehold.is_blind() then
+    perform leasehold.wake_everybody(w.namespace, w.key, leasehold.live_coordinators(p_now))
+       from unnest(p_work) w
+      where w.outcome = 'ok';
+  end if;
+end
+$$;
+
+revoke execute on function leasehold.release_batch(uuid, text[], text[], uuid[], boolean[], text[]),
+  leasehold.tell_heads(uuid, leasehold.item_work[], timestamptz) from public;
+grant execute on function leasehold.release_batch(uuid, text[], text[], uuid[], boolean[], text[])
+  to leasehold_coordinator, leasehold_admin;
