@@ -1,0 +1,296 @@
+#include "test_service_fakes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "google/rpc/error_details.pb-c.h"
+#include "google/rpc/status.pb-c.h"
+#include "service/service.h"
+#include "service/wire.h"
+
+/* --- RPC calls --- */
+
+struct lh_rpc_call *fake_call(struct lh_service *service, const char *path)
+{
+    struct lh_rpc_call *call = lh_alloc_zero(1, sizeof(*call));
+    size_t count;
+    const struct lh_rpc_method *methods = lh_service_methods(&count);
+
+    call->arg = service;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(methods[i].path, path) == 0)
+            call->method = &methods[i];
+    ck_assert_msg(call->method != NULL, "no method %s", path);
+    if (call->method->on_start != NULL)
+        call->method->on_start(call);
+    return call;
+}
+
+void fake_call_bytes(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    /* A copy of its own: ASan sees who reads it later. */
+    void *copy = malloc(size + 1);
+    memcpy(copy, data, size);
+    call->method->on_message(call, copy, size);
+    free(copy);
+}
+
+void fake_call_message(struct lh_rpc_call *call, const ProtobufCMessage *message)
+{
+    struct packed packed = to_bytes(message);
+    fake_call_bytes(call, packed.data, packed.size);
+}
+
+void fake_call_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    if (call->method->on_end != NULL)
+        call->method->on_end(call, reason);
+    lh_buffer_finish(&call->details);
+    lh_buffer_finish(&call->sent);
+    free(call);
+}
+
+static void *find_detail(const struct lh_rpc_call *call, const char *type_url, const ProtobufCMessageDescriptor *type)
+{
+    Google__Rpc__Status *status = (Google__Rpc__Status *)lh_wire_unpack(
+        &google__rpc__status__descriptor, call->details.data, call->details.size, &test_arena);
+
+    ck_assert_int_eq(status->code, call->code);
+    ck_assert_str_eq(status->message, call->message);
+    for (size_t i = 0; i < status->n_details; i++)
+        if (strcmp(status->details[i]->type_url, type_url) == 0)
+            return lh_wire_unpack(type, status->details[i]->value.data, status->details[i]->value.len, &test_arena);
+    return NULL;
+}
+
+const char *fake_call_reason(const struct lh_rpc_call *call)
+{
+    Google__Rpc__ErrorInfo *info =
+        find_detail(call, "type.googleapis.com/google.rpc.ErrorInfo", &google__rpc__error_info__descriptor);
+    return info == NULL ? "" : info->reason;
+}
+
+const char *fake_call_field(const struct lh_rpc_call *call)
+{
+    Google__Rpc__BadRequest *request =
+        find_detail(call, "type.googleapis.com/google.rpc.BadRequest", &google__rpc__bad_request__descriptor);
+    return request == NULL ? "" : request->field_violations[0]->field;
+}
+
+void *fake_call_reply(const struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type)
+{
+    void *message;
+
+    ck_assert_msg(call->sent_count > 0, "no reply, but code %d: %s", call->code, call->message);
+    message = lh_wire_unpack(type, call->sent.data, call->sent.size, &test_arena);
+    ck_assert_ptr_nonnull(message);
+    return message;
+}
+
+void *lh_rpc_call_arg(const struct lh_rpc_call *call)
+{
+    return call->arg;
+}
+
+const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call)
+{
+    return call->method;
+}
+
+void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data)
+{
+    call->data = data;
+}
+
+void *lh_rpc_call_data(const struct lh_rpc_call *call)
+{
+    return call->data;
+}
+
+enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    if (call->is_finished)
+        return LH_CANCELED;
+    call->sent.size = 0;
+    lh_buffer_append(&call->sent, data, size);
+    call->sent_count++;
+    return LH_OK;
+}
+
+void lh_rpc_call_finish(struct lh_rpc_call *call, enum lh_grpc_code code, const char *message, const void *details,
+                        size_t details_size)
+{
+    ck_assert_msg(!call->is_finished, "finished twice");
+    call->is_finished = true;
+    call->code = (int)code;
+    snprintf(call->message, sizeof(call->message), "%s", message == NULL ? "" : message);
+    lh_buffer_append(&call->details, details, details_size);
+}
+
+void lh_rpc_call_reply(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    lh_rpc_call_send(call, data, size);
+    lh_rpc_call_finish(call, LH_GRPC_OK, NULL, NULL, 0);
+}
+
+/* --- coordinator --- */
+
+enum lh_status lh_coordinator_acquire(struct lh_coordinator *coordinator, struct lh_acquire *acquire)
+{
+    if (coordinator->refuse == LH_OK)
+        coordinator->acquire = acquire;
+    return coordinator->refuse;
+}
+
+void lh_coordinator_cancel(struct lh_coordinator *coordinator, struct lh_acquire *acquire)
+{
+    coordinator->canceled = acquire;
+}
+
+enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, struct lh_heartbeat_request *request)
+{
+    if (coordinator->refuse == LH_OK)
+        coordinator->heartbeat = request;
+    return coordinator->refuse;
+}
+
+enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct lh_release_request *request)
+{
+    if (coordinator->refuse == LH_OK)
+        coordinator->release = request;
+    return coordinator->refuse;
+}
+
+void lh_coordinator_stats(const struct lh_coordinator *coordinator, struct lh_coordinator_stats *stats)
+{
+    *stats = coordinator->stats;
+}
+
+struct lh_store *lh_coordinator_store(struct lh_coordinator *coordinator)
+{
+    return coordinator->store;
+}
+
+/* --- store --- */
+
+static enum lh_status take(struct lh_store *store, void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    if (fake->refuse == LH_OK)
+        fake->arg = arg;
+    return fake->refuse;
+}
+
+static void note(char *to, size_t size, const char *text)
+{
+    snprintf(to, size, "%s", text == NULL ? "" : text);
+}
+
+static enum lh_status fake_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
+                                size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
+                                lh_reap_cb *on_done, void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    ck_assert(!is_automatic);
+    note(fake->ns, sizeof(fake->ns), namespace_count > 0 ? namespaces[0] : NULL);
+    fake->namespace_count = namespace_count;
+    fake->max = max;
+    fake->clock_us = clock_us;
+    fake->on_reap = on_done;
+    return take(store, arg);
+}
+
+static enum lh_status fake_get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    note(fake->ns, sizeof(fake->ns), ns);
+    note(fake->key, sizeof(fake->key), key);
+    fake->on_scope = on_done;
+    return take(store, arg);
+}
+
+static enum lh_status fake_list(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
+                                void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    note(fake->ns, sizeof(fake->ns), request->ns);
+    note(fake->after_ns, sizeof(fake->after_ns), request->after_ns);
+    note(fake->after_key, sizeof(fake->after_key), request->after_key);
+    fake->page_size = request->page_size;
+    fake->on_list = on_done;
+    return take(store, arg);
+}
+
+static enum lh_status fake_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
+                                         int64_t token, lh_scope_cb *on_done, void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    note(fake->reason, sizeof(fake->reason), reason);
+    fake->token = token;
+    return fake_get(store, ns, key, on_done, arg);
+}
+
+static enum lh_status fake_set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
+                                      lh_policy_cb *on_done, void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    fake->policy = *policy;
+    note(fake->ns, sizeof(fake->ns), policy->ns);
+    fake->mask = mask;
+    fake->on_policy = on_done;
+    return take(store, arg);
+}
+
+static enum lh_status fake_get_policy(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    note(fake->ns, sizeof(fake->ns), ns);
+    fake->on_policy = on_done;
+    return take(store, arg);
+}
+
+static enum lh_status fake_list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
+                                         lh_policy_cb *on_done, void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    note(fake->after_ns, sizeof(fake->after_ns), after_ns);
+    fake->page_size = page_size;
+    fake->on_policy = on_done;
+    return take(store, arg);
+}
+
+static int64_t fake_timeline(struct lh_store *store)
+{
+    return 3;
+}
+
+static int32_t fake_schema_version(struct lh_store *store)
+{
+    return 12;
+}
+
+static bool fake_is_connected(struct lh_store *store)
+{
+    return ((struct fake_store *)store)->is_connected;
+}
+
+void fake_store_init(struct fake_store *store)
+{
+    static const struct lh_store_ops ops = {
+        .reap = fake_reap,
+        .get = fake_get,
+        .list = fake_list,
+        .force_release = fake_force_release,
+        .set_policy = fake_set_policy,
+        .get_policy = fake_get_policy,
+        .list_policies = fake_list_policies,
+        .timeline = fake_timeline,
+        .schema_version = fake_schema_version,
+        .is_connected = fake_is_connected,
+    };
+    memset(store, 0, sizeof(*store));
+    store->base.ops = &ops;
+    lh_uuid_parse(LEASE_KEY, &store->base.coordinator);
+    store->is_connected = true;
+}

@@ -1,0 +1,76 @@
+/*
+ * What surrounds the methods, by hand: RPC calls that remember what was answered, a coordinator that keeps requests
+ * until the test answers them, a store that remembers what it was asked. They take the place of the real symbols.
+ */
+#ifndef LH_TEST_SERVICE_FAKES_H
+#define LH_TEST_SERVICE_FAKES_H
+
+#include <stdbool.h>
+
+#include "lease/coordinator.h"
+#include "rpc/server.h"
+#include "test_service.h"
+
+struct lh_service;
+
+struct lh_rpc_call {
+    void *arg;
+    const struct lh_rpc_method *method;
+    void *data;
+    bool is_finished;
+    int code;
+    char message[2048];
+    struct lh_buffer details;
+    struct lh_buffer sent; /* the last message */
+    unsigned sent_count;
+};
+
+/* A call of this method, its headers there. */
+struct lh_rpc_call *fake_call(struct lh_service *service, const char *path);
+void fake_call_message(struct lh_rpc_call *call, const ProtobufCMessage *message);
+void fake_call_bytes(struct lh_rpc_call *call, const void *data, size_t size);
+/* on_end; the call is gone then, as in the real server. */
+void fake_call_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+/* The reason in its ErrorInfo, or "". In the test's arena. */
+const char *fake_call_reason(const struct lh_rpc_call *call);
+/* The field of the first violation in its BadRequest, or "". */
+const char *fake_call_field(const struct lh_rpc_call *call);
+/* Its reply, unpacked into the test's arena. */
+void *fake_call_reply(const struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type);
+
+struct lh_coordinator {
+    struct lh_store *store;
+    enum lh_status refuse; /* what acquire, heartbeat and release return; LH_OK: they take it */
+    struct lh_acquire *acquire;
+    struct lh_acquire *canceled;
+    struct lh_heartbeat_request *heartbeat;
+    struct lh_release_request *release;
+    struct lh_coordinator_stats stats;
+};
+
+struct fake_store {
+    struct lh_store base;
+    enum lh_status refuse;
+    bool is_connected;
+    void *arg; /* of the call that waits for its answer */
+    lh_scope_cb *on_scope;
+    lh_list_cb *on_list;
+    lh_reap_cb *on_reap;
+    lh_policy_cb *on_policy;
+    char ns[256];
+    char key[1100];
+    char reason[64];
+    int64_t token;
+    int32_t max;
+    size_t namespace_count;
+    int64_t clock_us;
+    char after_ns[256];
+    char after_key[1100];
+    int32_t page_size;
+    struct lh_policy policy;
+    uint32_t mask;
+};
+
+void fake_store_init(struct fake_store *store);
+
+#endif
