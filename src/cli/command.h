@@ -16,7 +16,7 @@ struct lh_command {
     const char *name;
     const char *summary;             /* one line of the list of commands, no full stop */
     const char *const *usage;        /* what follows "leasehold ", one line each, ends in NULL */
-    const char *description;         /* paragraphs, wrapped by hand at 78 columns */
+    const char *description;         /* paragraphs, which help wraps; lines that begin with a space it leaves alone */
     const struct lh_option *options; /* ends in a row without name; NULL: none of its own */
     const char *examples;            /* lines as they would be typed, indented by two */
     int words_min;                   /* how many words follow the command */

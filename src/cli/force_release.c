@@ -118,7 +118,8 @@ const struct lh_command lh_command_force_release = {
                    "what it writes to refuses its token. Give the --token that you looked at, and a\n"
                    "new holder is never hit by mistake.\n",
     .options = options,
-    .examples = "  leasehold force-release payments invoice-42 --reason 'worker-3 is gone' --token 41\n"
+    .examples = "  leasehold force-release payments invoice-42 --token 41 \\\n"
+                "    --reason 'worker-3 is gone'\n"
                 "  leasehold force-release payments invoice-42 --reason 'no daemon runs' \\\n"
                 "    --database postgresql:///leasehold\n",
     .words_min = 2,

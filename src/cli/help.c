@@ -1,11 +1,10 @@
 #include "cli/help.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "cli/print.h"
-
-#include <stdlib.h>
 
 #define WIDTH 79
 #define OPTION_COLUMN 26
@@ -35,6 +34,29 @@ static void print_options(FILE *out, const char *title, const struct lh_option *
     fprintf(out, "\n%s\n", title);
     for (; options->name != NULL; options++)
         print_option(out, options);
+}
+
+/* Paragraphs are wrapped; lines that begin with a space, and empty ones, are left as they are. */
+static void print_description(FILE *out, const char *text)
+{
+    struct lh_buffer paragraph = {0};
+
+    while (*text != '\0') {
+        size_t size = strcspn(text, "\n");
+        if (text[0] == ' ' || size == 0) {
+            fprintf(out, "%.*s\n", (int)size, text);
+        } else {
+            lh_buffer_append(&paragraph, text, size);
+            lh_buffer_append(&paragraph, " ", 1);
+        }
+        text += size + (text[size] == '\n');
+        if (paragraph.size > 0 && (*text == '\0' || *text == '\n' || *text == ' ')) {
+            lh_buffer_append(&paragraph, "", 1);
+            lh_print_wrapped(out, (const char *)paragraph.data, 0, WIDTH);
+            paragraph.size = 0;
+        }
+    }
+    lh_buffer_finish(&paragraph);
 }
 
 static const char exit_statuses[] = "\nExit status\n"
@@ -74,7 +96,8 @@ void lh_help_print_command(FILE *out, const struct lh_command *command)
     fprintf(out, "leasehold %s: %s\n\nUsage\n", command->name, command->summary);
     for (size_t i = 0; command->usage[i] != NULL; i++)
         fprintf(out, "  leasehold %s\n", command->usage[i]);
-    fprintf(out, "\n%s", command->description);
+    fputc('\n', out);
+    print_description(out, command->description);
     if (command->options != NULL)
         print_options(out, "Options", command->options);
     print_options(out, "Options of every command", lh_global_options);

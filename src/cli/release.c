@@ -30,15 +30,15 @@ static const Leasehold__V1__ReleaseResult *ask(struct lh_server *server, Leaseho
 
         lh_caller_call(server->caller, SERVICE, "Release", &request.base, deadline_us, reply);
         response = (const Leasehold__V1__ReleaseResponse *)reply->message;
-        may_be_done = response == NULL && reply->code != LH_GRPC_OK && reply->delivery != LH_RPC_NOT_SENT;
+        may_be_done = response == NULL && reply->delivery != LH_RPC_NOT_SENT;
         pause_us = lh_backoff_us(attempt, reply);
-        if (response != NULL && response->n_results == 1 &&
-            response->results[0]->outcome != LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY)
-            return response->results[0];
-        if (response == NULL && !lh_reply_is_passing(reply))
+        if (response != NULL && response->n_results != 1)
             return NULL;
-        if (lh_clock_us() + pause_us >= deadline_us)
-            return response != NULL && response->n_results == 1 ? response->results[0] : NULL;
+        if (response != NULL && (response->results[0]->outcome != LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY ||
+                                 lh_clock_us() + pause_us >= deadline_us))
+            return response->results[0];
+        if (response == NULL && (!lh_reply_is_passing(reply) || lh_clock_us() + pause_us >= deadline_us))
+            return NULL;
         *was_repeated |= may_be_done;
         lh_reply_finish(reply);
         lh_caller_sleep(server->caller, pause_us);
@@ -159,8 +159,11 @@ const struct lh_command lh_command_release = {
                    "Result or error stay readable (leasehold show) until the next grant. Exit status\n"
                    "4 says that it was not held any more.\n",
     .options = options,
-    .examples = "  leasehold release payments invoice-42 \"$LEASEHOLD_LEASE_KEY\" --result '{\"rows\": 12}'\n"
-                "  leasehold release payments invoice-42 \"$LEASEHOLD_LEASE_KEY\" --fail 'bank is closed'\n",
+    .examples = "  leasehold release payments invoice-42 \"$LEASEHOLD_LEASE_KEY\"\n"
+                "  leasehold release payments invoice-42 \"$LEASEHOLD_LEASE_KEY\" \\\n"
+                "    --result '{\"rows\": 12}'\n"
+                "  leasehold release payments invoice-42 \"$LEASEHOLD_LEASE_KEY\" \\\n"
+                "    --fail 'the bank is closed'\n",
     .words_min = 3,
     .words_max = 3,
     .run = run,
