@@ -28,6 +28,17 @@ static Leasehold__V1__ReapFailure *new_failure(const struct lh_reaped *reaped, s
     return failure;
 }
 
+/* Also when nobody is there any more to hear of it. */
+static void wake_waiters(struct lh_coordinator *coordinator, const struct lh_reap_answer *answer)
+{
+    for (size_t i = 0; i < answer->lease_count; i++)
+        if (answer->leases[i].wake)
+            lh_coordinator_wake(coordinator, answer->leases[i].lease.ns, answer->leases[i].lease.key);
+    for (size_t i = 0; i < answer->wake_count; i++)
+        if (answer->wakes[i].ns != NULL)
+            lh_coordinator_wake(coordinator, answer->wakes[i].ns, answer->wakes[i].key);
+}
+
 static void on_reap(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_reap_answer *answer)
 {
     struct lh_store_call *store_call = arg;
@@ -35,6 +46,8 @@ static void on_reap(void *arg, enum lh_status status, const struct lh_error *err
     Leasehold__V1__ReapResponse response;
     size_t bytes = 0;
 
+    if (status == LH_OK)
+        wake_waiters(store_call->service->coordinator, answer);
     if (!lh_store_call_is_answered(store_call, status, error)) {
         lh_store_call_destroy(store_call);
         return;
@@ -112,9 +125,11 @@ static void on_forced(void *arg, enum lh_status status, const struct lh_error *e
 {
     struct lh_store_call *store_call = arg;
 
-    if (status == LH_OK)
+    if (status == LH_OK) {
         lh_info("lease released by an administrator scope=%s/%s token=%lld", store_call->ns, store_call->key,
                 (long long)answer->lease.token);
+        lh_coordinator_wake(store_call->service->coordinator, store_call->ns, store_call->key);
+    }
     if (store_call->call != NULL && status == LH_NOT_HELD) {
         fail_force(store_call);
     } else if (lh_store_call_is_answered(store_call, status, error)) {

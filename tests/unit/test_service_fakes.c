@@ -162,6 +162,12 @@ enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct
     return coordinator->refuse;
 }
 
+void lh_coordinator_wake(struct lh_coordinator *coordinator, const char *ns, const char *key)
+{
+    coordinator->wake_count++;
+    snprintf(coordinator->woken, sizeof(coordinator->woken), "%s", key);
+}
+
 void lh_coordinator_stats(const struct lh_coordinator *coordinator, struct lh_coordinator_stats *stats)
 {
     *stats = coordinator->stats;

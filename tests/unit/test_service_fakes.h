@@ -45,6 +45,8 @@ struct lh_coordinator {
     struct lh_acquire *canceled;
     struct lh_heartbeat_request *heartbeat;
     struct lh_release_request *release;
+    unsigned wake_count;
+    char woken[64]; /* the last key */
     struct lh_coordinator_stats stats;
 };
 

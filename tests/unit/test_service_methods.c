@@ -599,7 +599,7 @@ START_TEST(reap_counts_and_tells_failures)
     struct lh_reaped reaped[] = {
         {.lease = new_lease("a")},
         {.lease = new_lease("b"), .is_failure = true, .error = repeated("e", 5000), .reap_failures = 2},
-        {.lease = new_lease("c")},
+        {.lease = new_lease("c"), .wake = true},
     };
     struct lh_reap_answer answer = {.leases = reaped, .lease_count = 3, .has_more = true};
     struct lh_rpc_call *call = fake_call(service, ADMIN "Reap");
@@ -627,7 +627,15 @@ START_TEST(reap_counts_and_tells_failures)
     ck_assert_uint_eq(strlen(response->failures[0]->error), 1024);
     ck_assert_int_eq(response->failures[0]->reap_failures, 2);
     ck_assert(response->more);
+    ck_assert_uint_eq(coordinator.wake_count, 1);
+    ck_assert_str_eq(coordinator.woken, "c");
     fake_call_end(call, LH_RPC_END_FINISHED);
+
+    call = fake_call(service, ADMIN "Reap");
+    fake_call_message(call, &request.base);
+    fake_call_end(call, LH_RPC_END_CANCELED);
+    store.on_reap(store.arg, LH_OK, NULL, &answer); /* too late to be told, but waiters are woken */
+    ck_assert_uint_eq(coordinator.wake_count, 2);
 }
 END_TEST
 
@@ -655,6 +663,7 @@ START_TEST(force_release_returns_the_lease_it_ended)
     response = fake_call_reply(call, &leasehold__v1__force_release_response__descriptor);
     ck_assert_int_eq(response->lease->token, 42);
     ck_assert_str_eq(response->lease->lease_key, "");
+    ck_assert_str_eq(coordinator.woken, "invoice-42");
     fake_call_end(call, LH_RPC_END_FINISHED);
 
     call = fake_call(service, ADMIN "ForceRelease");
