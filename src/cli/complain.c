@@ -146,6 +146,16 @@ enum lh_exit lh_complain_reply(const struct lh_cli *cli, const struct lh_reply *
     return lh_exit_of_reply(reply);
 }
 
+/* Leasehold's own errors begin with the condition's name, for psql hides SQLSTATEs; a sentence needs none. */
+static const char *without_condition(const struct lh_error *error)
+{
+    size_t size = strspn(error->message, "abcdefghijklmnopqrstuvwxyz_");
+
+    if (strncmp(error->sqlstate, "LH", 2) == 0 && strncmp(error->message + size, ": ", 2) == 0)
+        return error->message + size + 2;
+    return error->message;
+}
+
 enum lh_exit lh_complain_database(const struct lh_cli *cli, const struct lh_error *error)
 {
     enum lh_exit status = exit_of_reason(error->status);
@@ -161,8 +171,8 @@ enum lh_exit lh_complain_database(const struct lh_cli *cli, const struct lh_erro
         lh_complain("%s; --timeout makes it longer", error->message);
     else if (error->status == LH_DATABASE_UNAVAILABLE)
         lh_complain("the database is unavailable: %s", error->message);
-    else if (error->bound[0] != '\0')
-        lh_complain("%s (%s)", error->message, error->bound);
+    else if (strncmp(code, "LH", 2) == 0)
+        lh_complain("%s", without_condition(error));
     else
         lh_complain("%s%s%s%s", error->message, code[0] != '\0' ? " (SQLSTATE " : "", code, code[0] != '\0' ? ")" : "");
     if (error->status == LH_CANCELED)

@@ -1,12 +1,18 @@
 #include "cli/policy_database.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/policy_fields.h"
 
-#define PAGE_SIZE 1000
+/* Both are given away. */
+static char *extend(char *text, char *more)
+{
+    char *extended = lh_format("%s%s", text, more);
+    free(text);
+    free(more);
+    return extended;
+}
 
 /* A row of policy_get or policy_list. */
 static Leasehold__V1__Policy *policy_from_row(struct lh_arena *arena, const PGresult *result, int row)
@@ -54,39 +60,33 @@ static void add_sources(struct lh_arena *arena, const PGresult *result, int row,
     }
 }
 
-/* "select p.*, p.sources[1] as source_0, ...": an array is easier taken apart there than here. */
-static char *get_sql(void)
+/*
+ * policy_get and policy_update answer alike: the namespace's own row, then what is in force. Sources come one by one
+ * ("p.sources[1] as source_0, ..."): an array is easier taken apart there than here.
+ */
+static enum lh_exit ask(const struct lh_cli *cli, const char *call, const char *const *values, size_t value_count,
+                        struct lh_arena *arena, Leasehold__V1__GetPolicyResponse *response)
 {
     const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
     size_t count = lh_policy_fields(fields);
-    struct lh_buffer sql = {0};
-    static const char head[] = "select p.*", tail[] = " from leasehold.policy_get($1) p";
+    struct lh_session *session;
+    PGresult *result = NULL;
+    char *sql = lh_strdup("select p.*");
+    enum lh_exit status = lh_database_open(&session, cli);
 
-    lh_buffer_append(&sql, head, sizeof(head) - 1);
-    for (size_t i = 0; i < count; i++) {
-        char *column = lh_format(", p.sources[%zu] as source_%zu", i + 1, i);
-        lh_buffer_append(&sql, column, strlen(column));
-        free(column);
-    }
-    lh_buffer_append(&sql, tail, sizeof(tail));
-    return (char *)sql.data;
-}
-
-static enum lh_exit get(struct lh_session *session, const struct lh_cli *cli, const char *ns, struct lh_arena *arena,
-                        Leasehold__V1__GetPolicyResponse *response)
-{
-    const char *const values[] = {ns};
-    char *sql = get_sql();
-    enum lh_exit status;
-    PGresult *result = lh_database_query(session, cli, sql, values, 1, &status);
-
+    for (size_t i = 0; i < count; i++)
+        sql = extend(sql, lh_format(", p.sources[%zu] as source_%zu", i + 1, i));
+    sql = extend(sql, lh_format(" from leasehold.%s p", call));
     leasehold__v1__get_policy_response__init(response);
+    if (status == LH_EXIT_DONE)
+        result = lh_database_query(session, cli, sql, values, value_count, &status);
     if (result != NULL && PQntuples(result) > 1) {
         response->own = policy_from_row(arena, result, 0);
         response->effective = policy_from_row(arena, result, 1);
         add_sources(arena, result, 1, response);
     }
     PQclear(result);
+    lh_session_close(session);
     free(sql);
     return status;
 }
@@ -94,13 +94,7 @@ static enum lh_exit get(struct lh_session *session, const struct lh_cli *cli, co
 enum lh_exit lh_policy_database_get(const struct lh_cli *cli, const char *ns, struct lh_arena *arena,
                                     Leasehold__V1__GetPolicyResponse *response)
 {
-    struct lh_session *session;
-    enum lh_exit status = lh_database_open(&session, cli);
-
-    if (status == LH_EXIT_DONE)
-        status = get(session, cli, ns, arena, response);
-    lh_session_close(session);
-    return status;
+    return ask(cli, "policy_get($1)", &ns, 1, arena, response);
 }
 
 enum lh_exit lh_policy_database_list(const struct lh_cli *cli, struct lh_arena *arena,
@@ -124,74 +118,30 @@ enum lh_exit lh_policy_database_list(const struct lh_cli *cli, struct lh_arena *
     return status;
 }
 
-/* One call of set_policy with every field that has a value. */
-static enum lh_exit set_values(struct lh_session *session, const struct lh_cli *cli, const char *ns,
-                               const Leasehold__V1__Policy *policy)
-{
-    const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
-    size_t count = lh_policy_fields(fields), value_count = 1;
-    const char *values[LH_POLICY_FIELDS_MAX + 1] = {ns};
-    struct lh_buffer sql = {0};
-    enum lh_exit status = LH_EXIT_DONE;
-    static const char head[] = "select leasehold.set_policy(namespace => $1";
-
-    lh_buffer_append(&sql, head, sizeof(head) - 1);
-    for (size_t i = 0; i < count; i++) {
-        const char *type;
-        char *parameter;
-
-        if (!lh_policy_has(policy, fields[i]))
-            continue;
-        values[value_count++] = lh_policy_sql(policy, fields[i], &type);
-        parameter = lh_format(", %s => $%zu::%s", fields[i]->name, value_count, type);
-        lh_buffer_append(&sql, parameter, strlen(parameter));
-        free(parameter);
-    }
-    lh_buffer_append(&sql, ")", 2);
-    if (value_count > 1)
-        PQclear(lh_database_query(session, cli, (const char *)sql.data, values, value_count, &status));
-    for (size_t i = 1; i < value_count; i++)
-        free((char *)(uintptr_t)values[i]);
-    lh_buffer_finish(&sql);
-    return status;
-}
-
-static enum lh_exit reset_values(struct lh_session *session, const struct lh_cli *cli, const char *ns,
-                                 const Leasehold__V1__Policy *policy, const Google__Protobuf__FieldMask *mask)
-{
-    enum lh_exit status = LH_EXIT_DONE;
-
-    for (size_t i = 0; i < mask->n_paths && status == LH_EXIT_DONE; i++) {
-        const ProtobufCFieldDescriptor *field = lh_policy_field(mask->paths[i], NULL);
-        const char *const values[] = {ns, mask->paths[i]};
-        if (field != NULL && !lh_policy_has(policy, field))
-            PQclear(lh_database_query(session, cli, "select leasehold.reset_policy(namespace => $1, column_name => $2)",
-                                      values, 2, &status));
-    }
-    return status;
-}
-
 enum lh_exit lh_policy_database_set(const struct lh_cli *cli, const char *ns, const Leasehold__V1__Policy *policy,
                                     const Google__Protobuf__FieldMask *mask, struct lh_arena *arena,
                                     Leasehold__V1__SetPolicyResponse *response)
 {
     Leasehold__V1__GetPolicyResponse after;
-    struct lh_session *session;
-    enum lh_exit status = lh_database_open(&session, cli);
+    char *columns = lh_strdup("{"), *settings = lh_strdup("{");
+    const char *values[3] = {ns};
+    enum lh_exit status;
 
+    /* Neither names nor values have anything in them that an array's text would need quotes for. */
+    for (size_t i = 0; i < mask->n_paths; i++) {
+        const ProtobufCFieldDescriptor *field = lh_policy_field(mask->paths[i], NULL);
+        char *value = lh_policy_sql(policy, field);
+        columns = extend(columns, lh_format("%s%s", i > 0 ? "," : "", field->name));
+        settings = extend(settings, lh_format("%s%s", i > 0 ? "," : "", value != NULL ? value : "NULL"));
+        free(value);
+    }
+    values[1] = columns = extend(columns, lh_strdup("}"));
+    values[2] = settings = extend(settings, lh_strdup("}"));
+    status = ask(cli, "policy_update($1, $2::text[], $3::text[])", values, 3, arena, &after);
     leasehold__v1__set_policy_response__init(response);
     if (status == LH_EXIT_DONE)
-        PQclear(lh_database_query(session, cli, "begin", NULL, 0, &status));
-    if (status == LH_EXIT_DONE)
-        status = set_values(session, cli, ns, policy);
-    if (status == LH_EXIT_DONE)
-        status = reset_values(session, cli, ns, policy, mask);
-    if (status == LH_EXIT_DONE)
-        PQclear(lh_database_query(session, cli, "commit", NULL, 0, &status));
-    if (status == LH_EXIT_DONE)
-        status = get(session, cli, ns, arena, &after);
-    if (status == LH_EXIT_DONE)
         response->effective = after.effective;
-    lh_session_close(session);
+    free(columns);
+    free(settings);
     return status;
 }

@@ -9,7 +9,7 @@ enum lh_exit lh_policy_database_get(const struct lh_cli *cli, const char *ns, st
 enum lh_exit lh_policy_database_list(const struct lh_cli *cli, struct lh_arena *arena,
                                      Leasehold__V1__ListPoliciesResponse *response);
 
-/* Each field of `mask`: set it where `policy` has it, else inherit it again; all in one transaction. */
+/* Each field of `mask`: set it where `policy` has it, else inherit it again; all of them or none. */
 enum lh_exit lh_policy_database_set(const struct lh_cli *cli, const char *ns, const Leasehold__V1__Policy *policy,
                                     const Google__Protobuf__FieldMask *mask, struct lh_arena *arena,
                                     Leasehold__V1__SetPolicyResponse *response);

@@ -225,16 +225,12 @@ char *lh_policy_text(const Leasehold__V1__Policy *policy, const ProtobufCFieldDe
     return lh_strdup(text);
 }
 
-char *lh_policy_sql(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *field, const char **type)
+char *lh_policy_sql(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *field)
 {
-    static const char *const types[] = {[KIND_DURATION] = "interval",
-                                        [KIND_BOOL] = "boolean",
-                                        [KIND_INT32] = "integer",
-                                        [KIND_INT64] = "bigint",
-                                        [KIND_ENUM] = "text"};
-    *type = types[kind_of(field)];
+    if (!lh_policy_has(policy, field))
+        return NULL;
     if (kind_of(field) == KIND_DURATION)
-        return lh_format("%" PRId64 " microseconds", lh_duration_us(message_of(policy, field)));
+        return lh_format("%" PRId64, lh_duration_us(message_of(policy, field)));
     return plain_text(policy, field);
 }
 

@@ -28,10 +28,9 @@ enum lh_status lh_policy_parse(struct lh_arena *arena, Leasehold__V1__Policy *po
 /* "1.5 s", "takeover", "true", "1000"; NULL where it is not set. A new string. */
 char *lh_policy_text(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *field);
 
-/* As a parameter of SQL: "1500000 microseconds", "takeover", "true", "1000"; and the type to cast it to. */
-char *lh_policy_sql(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *field, const char **type);
-
-/* From a number or a word of SQL: durations are microseconds. */
+/* As the functions for programs take and return it, durations in microseconds; NULL where it is not set. A new string.
+ */
+char *lh_policy_sql(const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *field);
 void lh_policy_set_sql(struct lh_arena *arena, Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *field,
                        const char *value);
 

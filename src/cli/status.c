@@ -60,7 +60,7 @@ static enum lh_exit run(struct lh_cli *cli)
 
 const struct lh_command lh_command_status = {
     .name = "status",
-    .summary = "the daemon that answers: its version, its database, its waiters",
+    .summary = "the daemon that answers: version, database, waiters",
     .usage = (const char *const[]){"status", NULL},
     .description = "Asks the daemon about itself. Exit status 5 says that none answers.\n",
     .examples = "  leasehold status\n"

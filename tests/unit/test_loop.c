@@ -1,0 +1,326 @@
+/* Timers, deferred work and descriptors, in one loop. */
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "loop/loop.h"
+
+#define PATIENCE_US (10 * LH_US_PER_S)
+
+static struct lh_loop *loop;
+
+/* A timer that writes down when its turn came. */
+struct note {
+    struct lh_timer timer;
+    struct lh_deferred deferred;
+    struct note *other;
+    int fired;
+    int order;
+};
+
+static int fired_count;
+
+static void setup(void)
+{
+    loop = lh_loop_create();
+    ck_assert_ptr_nonnull(loop);
+    fired_count = 0;
+}
+
+static void teardown(void)
+{
+    lh_loop_destroy(loop);
+}
+
+static void on_note(void *arg)
+{
+    struct note *note = arg;
+    note->fired++;
+    note->order = ++fired_count;
+}
+
+static void run_until(const int *value, int wanted)
+{
+    int64_t until_us = lh_clock_us() + PATIENCE_US;
+    while (*value < wanted && lh_clock_us() < until_us)
+        lh_loop_run_once(loop, LH_US_PER_S);
+    ck_assert_int_ge(*value, wanted);
+}
+
+START_TEST(timers_fire_in_order_of_their_times_and_not_early)
+{
+    struct note notes[50] = {0};
+    int64_t now_us = lh_clock_us();
+
+    for (int i = 0; i < 50; i++) {
+        lh_timer_init(&notes[i].timer, loop, on_note, &notes[i]);
+        lh_timer_arm_at_us(&notes[i].timer, now_us + (i * 7 % 50) * LH_US_PER_MS);
+    }
+    run_until(&fired_count, 50);
+    ck_assert_int_ge(lh_clock_us(), now_us + 49 * LH_US_PER_MS);
+    for (int i = 0; i < 50; i++) {
+        ck_assert_int_eq(notes[i].fired, 1);
+        ck_assert_int_eq(notes[i].order, i * 7 % 50 + 1);
+        ck_assert(!lh_timer_is_armed(&notes[i].timer));
+    }
+}
+END_TEST
+
+START_TEST(timer_in_the_past_fires_in_the_next_turn_and_not_inside_arm)
+{
+    struct note note = {0};
+    lh_timer_init(&note.timer, loop, on_note, &note);
+    lh_timer_arm_at_us(&note.timer, 1);
+    ck_assert_int_eq(note.fired, 0);
+    lh_loop_run_once(loop, 0);
+    ck_assert_int_eq(note.fired, 1);
+}
+END_TEST
+
+START_TEST(cancelled_timer_does_not_fire_and_a_moved_one_fires_once)
+{
+    struct note gone = {0}, moved = {0}, last = {0};
+
+    lh_timer_init(&gone.timer, loop, on_note, &gone);
+    lh_timer_init(&moved.timer, loop, on_note, &moved);
+    lh_timer_init(&last.timer, loop, on_note, &last);
+    lh_timer_arm_at_us(&gone.timer, lh_clock_us() + LH_US_PER_MS);
+    lh_timer_arm_at_us(&moved.timer, lh_clock_us() + 3600 * LH_US_PER_S);
+    lh_timer_arm_at_us(&moved.timer, lh_clock_us() + 2 * LH_US_PER_MS);
+    lh_timer_arm_at_us(&last.timer, lh_clock_us() + 20 * LH_US_PER_MS);
+    lh_timer_cancel(&gone.timer);
+    lh_timer_cancel(&gone.timer);
+    run_until(&last.fired, 1);
+    ck_assert_int_eq(gone.fired, 0);
+    ck_assert_int_eq(moved.fired, 1);
+}
+END_TEST
+
+static void on_cancel_other(void *arg)
+{
+    struct note *note = arg;
+    on_note(arg);
+    lh_timer_finish(&note->other->timer);
+    lh_deferred_cancel(&note->other->deferred);
+}
+
+START_TEST(timer_may_cancel_another_that_is_due_in_the_same_turn)
+{
+    struct note first = {0}, second = {0};
+
+    first.other = &second;
+    lh_timer_init(&first.timer, loop, on_cancel_other, &first);
+    lh_timer_init(&second.timer, loop, on_note, &second);
+    lh_deferred_init(&second.deferred, on_note, &second);
+    lh_timer_arm_at_us(&first.timer, 1);
+    lh_timer_arm_at_us(&second.timer, 2);
+    lh_defer(loop, &second.deferred);
+    lh_loop_run_once(loop, 0);
+    lh_loop_run_once(loop, 0);
+    ck_assert_int_eq(first.fired, 1);
+    ck_assert_int_eq(second.fired, 0);
+}
+END_TEST
+
+static void on_rearm(void *arg)
+{
+    struct note *note = arg;
+    on_note(arg);
+    lh_timer_arm_at_us(&note->timer, 0);
+}
+
+START_TEST(timer_that_rearms_itself_in_the_past_does_not_hold_up_the_turn)
+{
+    struct note note = {0};
+    lh_timer_init(&note.timer, loop, on_rearm, &note);
+    lh_timer_arm_at_us(&note.timer, 0);
+    lh_loop_run_once(loop, 0);
+    ck_assert_int_eq(note.fired, 1);
+    run_until(&note.fired, 3);
+    lh_timer_finish(&note.timer);
+}
+END_TEST
+
+static void on_free(void *arg)
+{
+    struct note *note = arg;
+    fired_count++;
+    free(note);
+}
+
+static void on_defer_free(void *arg)
+{
+    struct note *note = arg;
+    lh_deferred_init(&note->deferred, on_free, note);
+    lh_defer(loop, &note->deferred);
+    lh_defer(loop, &note->deferred);
+    note->fired++; /* it is still there */
+}
+
+START_TEST(object_is_freed_by_deferred_work_after_its_own_callback)
+{
+    struct note *note = calloc(1, sizeof(*note));
+    lh_timer_init(&note->timer, loop, on_defer_free, note);
+    lh_timer_arm_at_us(&note->timer, 1);
+    lh_loop_run_once(loop, 0);
+    ck_assert_int_eq(fired_count, 1);
+}
+END_TEST
+
+static void on_defer_again(void *arg)
+{
+    struct note *note = arg;
+    on_note(arg);
+    if (note->fired < 1000)
+        lh_defer(loop, &note->deferred);
+}
+
+START_TEST(deferred_work_that_defers_itself_does_not_hold_up_the_turn)
+{
+    struct note note = {0};
+    lh_deferred_init(&note.deferred, on_defer_again, &note);
+    lh_defer(loop, &note.deferred);
+    lh_loop_run_once(loop, 0);
+    ck_assert_int_gt(note.fired, 1);
+    ck_assert_int_lt(note.fired, 1000);
+    /* What is left keeps the loop from waiting. */
+    while (note.fired < 1000)
+        lh_loop_run_once(loop, -1);
+}
+END_TEST
+
+START_TEST(random_arming_and_cancelling_keeps_the_order)
+{
+    enum { COUNT = 200 };
+    static struct note notes[COUNT];
+    unsigned seed = (unsigned)lh_clock_us();
+    int64_t base_us = lh_clock_us() + 20 * LH_US_PER_MS;
+    int wanted = 0;
+    int64_t latest_us = 0;
+
+    printf("seed %u\n", seed);
+    srand(seed);
+    for (int i = 0; i < COUNT; i++) {
+        notes[i] = (struct note){0};
+        lh_timer_init(&notes[i].timer, loop, on_note, &notes[i]);
+    }
+    for (int step = 0; step < 5000; step++) {
+        struct note *note = &notes[rand() % COUNT];
+        if (rand() % 3 == 0)
+            lh_timer_cancel(&note->timer);
+        else
+            lh_timer_arm_at_us(&note->timer, base_us + rand() % 5000);
+    }
+    for (int i = 0; i < COUNT; i++)
+        wanted += lh_timer_is_armed(&notes[i].timer);
+    run_until(&fired_count, wanted);
+    for (int order = 1; order <= wanted; order++) {
+        for (int i = 0; i < COUNT; i++) {
+            if (notes[i].order != order)
+                continue;
+            ck_assert_int_eq(notes[i].fired, 1);
+            ck_assert_int_ge(notes[i].timer.at_us, latest_us);
+            latest_us = notes[i].timer.at_us;
+        }
+    }
+}
+END_TEST
+
+struct pipe_end {
+    struct lh_watch watch;
+    int reads;
+    int writes;
+};
+
+static void on_pipe(void *arg, unsigned ready)
+{
+    struct pipe_end *end = arg;
+    char byte;
+    if (ready & LH_WATCH_WRITE) {
+        end->writes++;
+        lh_watch_want(&end->watch, LH_WATCH_READ);
+    }
+    if (ready & LH_WATCH_READ) {
+        ck_assert_int_eq(read(end->watch.fd, &byte, 1), 1);
+        end->reads++;
+        lh_watch_finish(&end->watch); /* inside of its own callback */
+    }
+}
+
+START_TEST(watcher_changes_what_it_waits_for_and_may_finish_itself)
+{
+    int fds[2];
+    struct pipe_end end = {0};
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    lh_watch_init(&end.watch, loop, fds[0], on_pipe, &end);
+    lh_watch_want(&end.watch, LH_WATCH_WRITE);
+    run_until(&end.writes, 1);
+    ck_assert_int_eq(write(fds[1], "xy", 2), 2);
+    run_until(&end.reads, 1);
+    lh_loop_run_once(loop, 0);
+    ck_assert_int_eq(end.reads, 1);
+    ck_assert_int_eq(end.writes, 1);
+    lh_watch_finish(&end.watch);
+    close(fds[0]);
+    close(fds[1]);
+}
+END_TEST
+
+static int signalled;
+
+static void on_signal(void *arg, int number)
+{
+    signalled = number;
+    lh_loop_stop(loop);
+}
+
+static void on_raise(void *arg)
+{
+    raise(SIGUSR1);
+}
+
+START_TEST(signal_is_a_callback_and_stop_ends_the_loop)
+{
+    struct lh_signal handler;
+    struct lh_deferred later;
+
+    lh_signal_init(&handler, loop, SIGUSR1, on_signal, NULL);
+    lh_deferred_init(&later, on_raise, NULL);
+    lh_defer(loop, &later);
+    lh_loop_run(loop);
+    ck_assert_int_eq(signalled, SIGUSR1);
+    lh_signal_finish(&handler);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("loop");
+    TCase *tests = tcase_create("loop");
+    SRunner *runner;
+    int failed;
+
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, timers_fire_in_order_of_their_times_and_not_early);
+    tcase_add_test(tests, timer_in_the_past_fires_in_the_next_turn_and_not_inside_arm);
+    tcase_add_test(tests, cancelled_timer_does_not_fire_and_a_moved_one_fires_once);
+    tcase_add_test(tests, timer_may_cancel_another_that_is_due_in_the_same_turn);
+    tcase_add_test(tests, timer_that_rearms_itself_in_the_past_does_not_hold_up_the_turn);
+    tcase_add_test(tests, object_is_freed_by_deferred_work_after_its_own_callback);
+    tcase_add_test(tests, deferred_work_that_defers_itself_does_not_hold_up_the_turn);
+    tcase_add_test(tests, random_arming_and_cancelling_keeps_the_order);
+    tcase_add_test(tests, watcher_changes_what_it_waits_for_and_may_finish_itself);
+    tcase_add_test(tests, signal_is_a_callback_and_stop_ends_the_loop);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,25 @@
+/* The transport: text encodings, framing, the server as a raw client sees it, the client against the server. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "test_rpc.h"
+
+int main(void)
+{
+    Suite *suite = suite_create("rpc");
+    SRunner *runner;
+    int failed;
+
+    lh_log_set_level(LH_LOG_ERROR);
+    suite_add_tcase(suite, text_tests());
+    suite_add_tcase(suite, frame_tests());
+    suite_add_tcase(suite, input_tests());
+    suite_add_tcase(suite, call_tests());
+    suite_add_tcase(suite, hostile_tests());
+    suite_add_tcase(suite, client_tests());
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
