@@ -37,8 +37,12 @@ enum phase {
     PHASE_ENDED,
 };
 
-static const char *const phase_words[] = {
-    "waiting for PostgreSQL to start", "bringing the schema up to date", NULL, "draining", "draining", "draining"};
+static const char *const phase_words[] = {"waiting for PostgreSQL to start",
+                                          "waiting for the database, to bring the schema up to date",
+                                          NULL,
+                                          "draining",
+                                          "draining",
+                                          "draining"};
 
 struct lh_daemon {
     struct lh_settings *settings;
