@@ -27,9 +27,6 @@ comment on sequence leasehold.ticket is 'Places in the queues, in order of arriv
 create sequence leasehold.epoch_mark as bigint minvalue 0 start 0 cache 1;
 comment on sequence leasehold.epoch_mark is 'For which system, table and timeline the token and ticket sequences have jumped (see ensure_epoch)';
 
-create type leasehold.ended_key as (lease_key uuid, outcome text);
-comment on type leasehold.ended_key is 'A lease key that a scope remembers, and how its lease ended: ok, failed, expired, forced';
-
 create table leasehold.scope (
   namespace     text collate "C" not null,
   key           text collate "C" not null,
@@ -53,7 +50,8 @@ create table leasehold.scope (
   last_outcome  text,
   last_result   jsonb,
   last_error    text,
-  ended_keys    leasehold.ended_key[] not null default '{}',
+  ended_keys    uuid[] not null default '{}',
+  ended_outcomes text[] not null default '{}',
   constraint scope_pkey primary key (namespace, key),
   constraint scope_state check (state in ('free', 'held')),
   constraint scope_outcome check (last_outcome in ('ok', 'failed', 'expired', 'forced')),
@@ -100,7 +98,8 @@ comment on column leasehold.scope.labels is 'A JSON object of strings';
 comment on column leasehold.scope.last_outcome is 'How the last lease ended: ok, failed, expired, forced';
 comment on column leasehold.scope.last_result is 'What its holder released it with';
 comment on column leasehold.scope.last_error is 'Why it failed, or the reason of the force-release';
-comment on column leasehold.scope.ended_keys is 'The last 8 lease keys that ended, newest last, and how';
+comment on column leasehold.scope.ended_keys is 'The last 8 lease keys that ended, newest last';
+comment on column leasehold.scope.ended_outcomes is 'How they ended: ok, failed, expired, forced';
 
 create table leasehold.coordinator (
   id         uuid not null,

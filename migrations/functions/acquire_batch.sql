@@ -23,6 +23,7 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -35,8 +36,10 @@ begin
   perform leasehold.be_durable();
   v_rules := array(
     select r
-      from leasehold.policies_of(array(select distinct i from unnest(p_namespace) i
-                                        where leasehold.namespace_problem(i) is null)) r);
+      from leasehold.policies_of(array(
+             select d.namespace
+               from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
+              where leasehold.namespace_problem(d.namespace) is null)) r);
 
   -- The items, with what is wrong with them.
   v_work := array(
@@ -170,7 +173,7 @@ begin
                                                and ((w.scope).lease_key = w.lease_key
                                                     and ((w.scope).lapsed
                                                          or leasehold.is_expired(w.scope, v_life, (w.rules).expiry, v_now))
-                                                    or leasehold.end_reason((w.scope).ended_keys, w.lease_key) is not null),
+                                                    or w.lease_key = any ((w.scope).ended_keys)),
                                                false) as is_ended) l
                               left join lateral (
                                 select o.ticket as own
@@ -211,8 +214,9 @@ begin
          reap_failures = 0,
          check_at = least(s.check_at, v_now + w.duration + (w.rules).grace),
          -- A takeover ends the lease before.
-         ended_keys = case when w.hold = 'expired' then leasehold.remember(s.ended_keys, s.lease_key, 'expired')
-                           else s.ended_keys end,
+         ended_keys = case when w.hold = 'expired' then leasehold.remember(s.ended_keys, s.lease_key) else s.ended_keys end,
+         ended_outcomes = case when w.hold = 'expired' then leasehold.remember(s.ended_outcomes, 'expired'::text)
+                               else s.ended_outcomes end,
          ended_at = case when w.hold = 'expired' then v_now else s.ended_at end,
          last_outcome = case when w.hold = 'expired' then 'expired' else s.last_outcome end,
          last_result = case when w.hold = 'expired' then null else s.last_result end,
@@ -309,9 +313,9 @@ begin
                   from leasehold.waiter o
                  where u.outcome = 'queued' and o.namespace = u.namespace and o.key = u.key
                    and o.lease_key = u.lease_key) q on true
-              left join lateral (
-                select leasehold.live_tickets(u.namespace, u.key, v_live, v_now) as tickets
-                 where u.is_told and u.place_in_scope = 1) t on true) w
+             cross join lateral (
+               select case when u.is_told and u.place_in_scope = 1
+                           then leasehold.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets) t) w
       left join lateral (
         select x as scope
           from leasehold.scope x

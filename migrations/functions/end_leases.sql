@@ -1,20 +1,17 @@
--- The last 8 ended lease keys of a scope, with one more. Locks nothing.
-create or replace function leasehold.remember(p_keys leasehold.ended_key[], p_lease_key uuid, p_outcome text)
-returns leasehold.ended_key[]
+-- A list of at most 8 with one more at its end; a scope remembers so many ended lease keys. Locks nothing.
+create or replace function leasehold.remember(p_list anyarray, p_one anyelement) returns anyarray
 language sql immutable
 as $$
-  select (p_keys || row(p_lease_key, p_outcome)::leasehold.ended_key)[greatest(1, cardinality(p_keys) - 6):]
+  select (p_list || p_one)[greatest(1, cardinality(p_list) - 6):]
 $$;
 
 -- How the lease of this lease key ended in this scope, as an end reason; null when the scope does not remember it. Locks
 -- nothing.
-create or replace function leasehold.end_reason(p_keys leasehold.ended_key[], p_lease_key uuid) returns text
+create or replace function leasehold.end_reason(p_scope leasehold.scope, p_lease_key uuid) returns text
 language sql immutable
 as $$
-  select case k.outcome when 'ok' then 'released' else k.outcome end
-    from unnest(p_keys) k
-   where k.lease_key = p_lease_key
-   limit 1
+  select case (p_scope).ended_outcomes[array_position((p_scope).ended_keys, p_lease_key)]
+           when 'ok' then 'released' when 'failed' then 'failed' when 'expired' then 'expired' when 'forced' then 'forced' end
 $$;
 
 -- End leases: the one place where release, reap, force-release and a leaving waiter do it. The caller has locked every row
@@ -25,6 +22,7 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 begin
   perform leasehold.be_durable();
@@ -37,7 +35,8 @@ begin
          last_outcome = e.outcome,
          last_result = e.result,
          last_error = e.error,
-         ended_keys = leasehold.remember(s.ended_keys, s.lease_key, e.outcome),
+         ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
+         ended_outcomes = leasehold.remember(s.ended_outcomes, e.outcome),
          -- With waiters the reaper looks soon, should the wake-up get lost. Without, the row goes after its retention; it
          -- is left where it is when that is soon enough, for moving it costs an index entry.
          check_at = case
@@ -51,5 +50,5 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.remember(leasehold.ended_key[], uuid, text),
-  leasehold.end_reason(leasehold.ended_key[], uuid), leasehold.end_leases(leasehold.lease_end[], timestamptz) from public;
+revoke execute on function leasehold.remember(anyarray, anyelement), leasehold.end_reason(leasehold.scope, uuid),
+  leasehold.end_leases(leasehold.lease_end[], timestamptz) from public;

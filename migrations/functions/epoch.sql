@@ -8,10 +8,15 @@
 
 -- What the jump is made for: a positive number for this system, table and timeline. Locks nothing.
 create or replace function leasehold.epoch_for() returns bigint
-language sql volatile
+language plpgsql volatile
 as $$
-  select (hashtextextended(f.system_identifier || '/' || f.table_oid || '/' || f.timeline, 0) & 9223372036854775807) | 1
-    from leasehold.incarnation_facts() f
+declare
+  v_facts record;
+begin
+  v_facts := leasehold.incarnation_facts();
+  return (hashtextextended(v_facts.system_identifier || '/' || v_facts.table_oid || '/' || v_facts.timeline, 0)
+          & 9223372036854775807) | 1;
+end
 $$;
 
 -- Jump, whatever the mark says, unless another session did it meanwhile (`p_even_if_marked`: jump again all the same).

@@ -11,6 +11,7 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -105,7 +106,7 @@ begin
                case when w.hold = 'busy' then 'busy' when h.is_mine and not h.is_over then 'ok' else 'lost' end,
                case when w.hold = 'busy' or (h.is_mine and not h.is_over) then null
                     when h.is_mine then 'expired'
-                    else coalesce(leasehold.end_reason((w.scope).ended_keys, w.lease_key), 'unknown') end,
+                    else coalesce(leasehold.end_reason(w.scope, w.lease_key), 'unknown') end,
                null, null, null)::leasehold.item_work
       from unnest(p_work) w
      cross join lateral (

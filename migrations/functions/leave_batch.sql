@@ -17,6 +17,7 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -69,9 +70,9 @@ begin
       from (select u.*, first_value(t.tickets) over (partition by u.namespace, u.key order by u.n) as tickets
               from (select v.*, row_number() over (partition by v.namespace, v.key order by v.n) as nth
                       from unnest(v_work) v) u
-              left join lateral (
-                select leasehold.live_tickets(u.namespace, u.key, v_live, v_now) as tickets
-                 where u.nth = 1 and u.hold <> 'unknown') t on true) w
+             cross join lateral (
+               select case when u.nth = 1 and u.hold <> 'unknown'
+                           then leasehold.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets) t) w
       left join lateral (
         select q.ticket
           from leasehold.waiter q

@@ -1,32 +1,40 @@
 -- The facts that make up this life of this database. Reads the control file; locks nothing.
 create or replace function leasehold.incarnation_facts(
   out system_identifier bigint, out table_oid oid, out timeline bigint, out postmaster_start timestamptz)
-language sql volatile
+language plpgsql volatile
 as $$
-  select (select c.system_identifier from pg_catalog.pg_control_system() c),
-         'leasehold.incarnation'::regclass::oid,
-         ('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::bigint,
-         pg_catalog.pg_postmaster_start_time()
+begin
+  select c.system_identifier into system_identifier from pg_catalog.pg_control_system() c;
+  table_oid := 'leasehold.incarnation'::regclass::oid;
+  timeline := ('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::bigint;
+  postmaster_start := pg_catalog.pg_postmaster_start_time();
+end
 $$;
 
 -- Does the incarnation that is written down still describe the facts? Locks nothing.
 create or replace function leasehold.incarnation_is_current() returns boolean
-language sql volatile
+language plpgsql volatile
 as $$
-  select i.system_identifier is not distinct from f.system_identifier
-         and i.table_oid is not distinct from f.table_oid
-         and i.timeline is not distinct from f.timeline
-         and i.postmaster_start is not distinct from f.postmaster_start
-         and exists (select 1 from leasehold.incarnation_marker)
-    from leasehold.incarnation i, leasehold.incarnation_facts() f
+begin
+  return (
+    select i.system_identifier is not distinct from f.system_identifier
+           and i.table_oid is not distinct from f.table_oid
+           and i.timeline is not distinct from f.timeline
+           and i.postmaster_start is not distinct from f.postmaster_start
+           and exists (select 1 from leasehold.incarnation_marker)
+      from leasehold.incarnation i, leasehold.incarnation_facts() f);
+end
 $$;
 
 -- The incarnation, and whether anything may be taken for expired: not while the facts differ from it, not while the
 -- database's clock runs over 1 s ahead of what the caller believes (`p_clock`, null: no belief), and not while
 -- coordinators are registered and none is live, for at most 5 minutes (outage_hold). Locks nothing.
 create or replace function leasehold.life(p_clock timestamptz) returns leasehold.life_now
-language sql volatile
+language plpgsql volatile
 as $$
+declare
+  v_life leasehold.life_now;
+begin
   select i.id,
          i.started_at,
          leasehold.incarnation_is_current()
@@ -34,7 +42,10 @@ as $$
          and not coalesce((select max(c.seen_at) between clock_timestamp() - interval '5 min'
                                                      and clock_timestamp() - interval '5 s'
                              from leasehold.coordinator c), false)
-    from leasehold.incarnation i
+    into v_life
+    from leasehold.incarnation i;
+  return v_life;
+end
 $$;
 
 -- Write down a new incarnation: from now on every lease has one whole duration + grace. Called only where nothing is ended.
@@ -89,7 +100,7 @@ $$;
 -- When the lease in `p_scope` expires; null: never by itself. Locks nothing.
 create or replace function leasehold.expires_at(p_scope leasehold.scope, p_life leasehold.life_now, p_expiry text)
 returns timestamptz
-language sql immutable
+language sql stable
 as $$
   select case
     when p_expiry = 'manual' then null
@@ -102,7 +113,7 @@ $$;
 create or replace function leasehold.is_expired(
   p_scope leasehold.scope, p_life leasehold.life_now, p_expiry text, p_now timestamptz)
 returns boolean
-language sql immutable
+language sql stable
 as $$
   select (p_scope).state = 'held' and p_expiry <> 'manual'
          and ((p_scope).lapsed

@@ -10,8 +10,10 @@ $$;
 -- The rules in force for each of the given (valid, distinct) namespaces: every column from the longest prefix that sets
 -- it. Returns one row for each. Locks nothing.
 create or replace function leasehold.policies_of(p_namespaces text[]) returns setof leasehold.rules
-language sql stable
+language plpgsql stable
 as $$
+begin
+  return query
   select n.namespace,
          (array_agg(p.min_duration order by length(p.namespace) desc) filter (where p.min_duration is not null))[1],
          (array_agg(p.max_duration order by length(p.namespace) desc) filter (where p.max_duration is not null))[1],
@@ -31,7 +33,8 @@ as $$
     from unnest(p_namespaces) as n (namespace)
     join leasehold.policy p
       on p.namespace = any (leasehold.prefixes(n.namespace))
-   group by n.namespace
+   group by n.namespace;
+end
 $$;
 
 revoke execute on function leasehold.policies_of(text[]), leasehold.prefixes(text) from public;

@@ -1,8 +1,10 @@
 -- The coordinators that are live: seen within 5 s. Locks nothing.
 create or replace function leasehold.live_coordinators(p_now timestamptz) returns uuid[]
-language sql stable
+language plpgsql stable
 as $$
-  select coalesce(array_agg(c.id), '{}') from leasehold.coordinator c where c.seen_at > p_now - interval '5 s'
+begin
+  return array(select c.id from leasehold.coordinator c where c.seen_at > p_now - interval '5 s');
+end
 $$;
 
 -- The first live waiter of a scope, or no row: not away, its wait not over, its coordinator (if any) live. Read it in a
