@@ -163,7 +163,7 @@ enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size
     if (unsent > server->options.max_stream_bytes || size > UINT32_MAX)
         return LH_OVERLOADED;
     rpc_outbox_put(&call->outbox, &call->connection->server->pool, data, size);
-    if (unsent + size > server->options.stream_mark_bytes)
+    if (rpc_outbox_unsent(&call->outbox) > server->options.stream_mark_bytes)
         call->was_over_mark = true;
     wake_output(call);
     return LH_OK;

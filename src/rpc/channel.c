@@ -63,6 +63,13 @@ static void on_connection_closed(void *arg, const char *reason)
         set_state(channel, LH_RPC_CHANNEL_IDLE, reason);
 }
 
+/* The session is done, by GOAWAY or because the server broke the rules: there is nothing to wait for. */
+static void on_connection_ending(void *arg)
+{
+    struct client_connection *connection = arg;
+    rpc_connection_break(&connection->io, "the connection has ended");
+}
+
 /* A peer that vanished without a word (power, cable) is found by silence. */
 static void on_keepalive(void *arg)
 {
@@ -125,6 +132,7 @@ static void use_connection(struct lh_rpc_channel *channel, int fd)
     lh_timer_init(&connection->keepalive, channel->loop, on_keepalive, connection);
     rpc_connection_init(&connection->io, channel->loop, &channel->pool, fd, OUTPUT_MARK_BYTES, on_connection_closed,
                         connection);
+    connection->io.on_ending = on_connection_ending;
     if (!start_session(connection)) {
         lh_err("out of memory for HTTP/2; stopping");
         abort();

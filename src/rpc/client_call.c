@@ -271,7 +271,7 @@ enum lh_status lh_rpc_client_call_send(struct lh_rpc_client_call *call, const vo
     if (unsent > UNSENT_MAX_BYTES || size > UINT32_MAX)
         return LH_OVERLOADED;
     rpc_outbox_put(&call->outbox, &call->channel->pool, data, size);
-    if (unsent + size > MARK_BYTES)
+    if (rpc_outbox_unsent(&call->outbox) > MARK_BYTES)
         call->was_over_mark = true;
     wake_output(call);
     return LH_OK;

@@ -1,0 +1,273 @@
+/* Bytes that are no gRPC, clients that flood, vanish or keep silent: none of it may harm the others. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "test_rpc.h"
+
+#define FUZZ_ROUNDS 400
+
+static struct raw raw;
+
+static void setup(void)
+{
+    rpc_setup();
+    raw_open(&raw);
+}
+
+static void teardown(void)
+{
+    raw_close(&raw);
+    rpc_teardown();
+}
+
+/* The connection that was there before still works. */
+static void expect_unharmed(void)
+{
+    int32_t stream_id = raw_call(&raw, "/t.T/Echo", NULL);
+    raw_message(&raw, stream_id, "unharmed", true);
+    raw_flush(&raw);
+    raw_expect_echo(&raw, stream_id, "unharmed");
+}
+
+static size_t connections(void)
+{
+    struct lh_rpc_server_stats stats;
+    lh_rpc_server_stats(server, &stats);
+    return stats.connections;
+}
+
+static void send_bytes(int fd, const void *bytes, size_t size)
+{
+    const char *from = bytes;
+    while (size > 0) {
+        ssize_t sent = send(fd, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent > 0) {
+            from += sent;
+            size -= (size_t)sent;
+        } else if (sent < 0 && errno != EAGAIN) {
+            return;
+        }
+        lh_loop_run_once(loop, 0);
+    }
+}
+
+START_TEST(http1_is_closed)
+{
+    static const char request[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    int fd = raw_connect();
+
+    expect_unharmed();
+    send_bytes(fd, request, strlen(request));
+    WAIT_FOR(connections() == 1);
+    close(fd);
+    expect_unharmed();
+}
+END_TEST
+
+START_TEST(half_open_connection_is_closed_in_time)
+{
+    int silent, partial;
+
+    raw_close(&raw);
+    lh_rpc_server_destroy(server);
+    server_options.preface_timeout_us = 30 * LH_US_PER_MS;
+    server_start();
+    silent = raw_connect();
+    partial = raw_connect();
+    send_bytes(partial, "PRI * HTTP/2.0\r\n\r\nSM", 20);
+    raw_open(&raw);
+    expect_unharmed();
+    WAIT_FOR(connections() == 1);
+    close(silent);
+    close(partial);
+    expect_unharmed();
+}
+END_TEST
+
+START_TEST(connections_beyond_the_limit_are_closed_and_counted)
+{
+    struct lh_rpc_server_stats stats;
+    int fds[5];
+
+    raw_close(&raw);
+    lh_rpc_server_destroy(server);
+    server_options.max_connections = 3;
+    server_start();
+    raw_open(&raw);
+    expect_unharmed();
+    for (int i = 0; i < 5; i++)
+        fds[i] = raw_connect();
+    do {
+        lh_loop_run_once(loop, LH_US_PER_MS);
+        lh_rpc_server_stats(server, &stats);
+    } while (stats.connections_refused < 3);
+    ck_assert_uint_eq(stats.connections, 3);
+    for (int i = 0; i < 5; i++)
+        close(fds[i]);
+    expect_unharmed();
+}
+END_TEST
+
+START_TEST(idle_connection_is_sent_away)
+{
+    raw_close(&raw);
+    lh_rpc_server_destroy(server);
+    server_options.idle_timeout_us = 30 * LH_US_PER_MS;
+    server_options.preface_timeout_us = 20 * LH_US_PER_MS;
+    server_start();
+    raw_open(&raw);
+    raw_flush(&raw);
+    RAW_WAIT(&raw, raw.goaways == 1);
+    RAW_WAIT(&raw, raw.is_gone);
+}
+END_TEST
+
+START_TEST(client_that_takes_nothing_is_cut_off)
+{
+    raw_close(&raw);
+    lh_rpc_server_destroy(server);
+    server_options.stall_timeout_us = 200 * LH_US_PER_MS;
+    server_options.preface_timeout_us = 20 * LH_US_PER_MS;
+    server_start();
+    raw_open(&raw);
+    nghttp2_session_set_local_window_size(raw.session, NGHTTP2_FLAG_NONE, 0, 1 << 30);
+    raw_flush(&raw);
+    raw.reads_not = true;
+    for (int i = 0; i < 30; i++) {
+        int32_t stream_id = raw_call(&raw, "/t.T/Stream", NULL);
+        nghttp2_submit_window_update(raw.session, NGHTTP2_FLAG_NONE, stream_id, 1 << 30);
+        raw_message(&raw, stream_id, "", true);
+    }
+    raw_flush(&raw);
+    WAIT_FOR(heard.messages == 30 && ends_total() == 30);
+    ck_assert_int_eq(heard.ends[LH_RPC_END_DISCONNECTED], 30);
+}
+END_TEST
+
+/* nghttp2 would close at 1000; clients' deadlines come in thousands. */
+START_TEST(honest_resets_are_not_punished)
+{
+    struct lh_rpc_server_stats stats;
+    struct raw other;
+
+    raw_open(&other);
+    raw_flush(&other);
+    for (int i = 0; i < 5000; i++) {
+        int32_t stream_id = raw_call(&other, "/t.T/Never", NULL);
+        raw_message(&other, stream_id, "wait", i % 2);
+        raw_reset(&other, stream_id);
+        if (i % 50 == 0) {
+            raw_flush(&other);
+            raw_pump(&other);
+        }
+        ck_assert(!other.is_gone);
+    }
+    raw_flush(&other);
+    do
+        raw_pump(&other);
+    while (lh_rpc_server_stats(server, &stats), stats.calls_total < 5000 || stats.calls > 0);
+    ck_assert_uint_eq(stats.connections, 2);
+    ck_assert_int_eq(heard.messages, 2500);
+    ck_assert_int_eq(heard.ends[LH_RPC_END_CANCELED], 2500);
+    raw_close(&other);
+}
+END_TEST
+
+START_TEST(pings_are_answered_however_many_there_are)
+{
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 100; i++) {
+            nghttp2_submit_ping(raw.session, NGHTTP2_FLAG_NONE, NULL);
+            raw_collect(&raw);
+        }
+        raw_flush(&raw);
+        RAW_WAIT(&raw, raw.pongs == (round + 1) * 100);
+    }
+    expect_unharmed();
+}
+END_TEST
+
+static void fuzz_bytes(unsigned char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (unsigned char)rand();
+}
+
+/* A valid beginning of a connection with calls, in which some bytes were changed. */
+static struct lh_buffer spoiled_calls(void)
+{
+    struct raw template;
+    struct lh_buffer bytes = {0};
+    static const char *const paths[] = {"/t.T/Echo", "/t.T/Bidi", "/t.T/Stream", "/t.T/Never", "/t.T/Early"};
+
+    raw_open(&template);
+    for (int i = 0; i < 5; i++) {
+        int32_t stream_id = raw_call(&template, paths[rand() % 5], NULL);
+        raw_message(&template, stream_id, "payload", rand() % 2);
+        if (rand() % 4 == 0)
+            raw_data(&template, stream_id, "\0\0\0\0\1x", 6, rand() % 2);
+    }
+    lh_buffer_append(&bytes, template.out.data, template.out.size);
+    raw_close(&template);
+    for (int spoils = rand() % 6; spoils > 0; spoils--)
+        bytes.data[24 + (size_t)rand() % (bytes.size - 24)] = (unsigned char)rand();
+    return bytes;
+}
+
+START_TEST(rubbish_harms_nobody)
+{
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    unsigned seed = getenv("RPC_FUZZ_SEED") != NULL ? (unsigned)atoi(getenv("RPC_FUZZ_SEED")) : (unsigned)lh_clock_us();
+
+    printf("seed %u\n", seed);
+    fflush(stdout);
+    srand(seed);
+    for (int round = 0; round < FUZZ_ROUNDS; round++) {
+        unsigned char bytes[512];
+        size_t size = (size_t)rand() % sizeof(bytes);
+        int fd = raw_connect();
+
+        fuzz_bytes(bytes, sizeof(bytes));
+        if (round % 4 == 0) {
+            send_bytes(fd, bytes, size);
+        } else if (round % 4 == 1) {
+            send_bytes(fd, preface, strlen(preface));
+            send_bytes(fd, bytes, size);
+        } else {
+            struct lh_buffer calls = spoiled_calls();
+            size_t cut = (size_t)rand() % calls.size;
+            send_bytes(fd, calls.data, cut);
+            if (rand() % 4 != 0)
+                send_bytes(fd, calls.data + cut, calls.size - cut);
+            lh_buffer_finish(&calls);
+        }
+        lh_loop_run_once(loop, 0);
+        close(fd);
+        if (round % 20 == 0 && round / 20 < RAW_STREAMS_MAX - 2)
+            expect_unharmed();
+    }
+    WAIT_FOR(connections() == 1);
+    ck_assert_int_eq(heard.ends[LH_RPC_END_SHUTDOWN], 0);
+    expect_unharmed();
+}
+END_TEST
+
+TCase *hostile_tests(void)
+{
+    TCase *tests = tcase_create("hostile");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, http1_is_closed);
+    tcase_add_test(tests, half_open_connection_is_closed_in_time);
+    tcase_add_test(tests, connections_beyond_the_limit_are_closed_and_counted);
+    tcase_add_test(tests, idle_connection_is_sent_away);
+    tcase_add_test(tests, client_that_takes_nothing_is_cut_off);
+    tcase_add_test(tests, honest_resets_are_not_punished);
+    tcase_add_test(tests, pings_are_answered_however_many_there_are);
+    tcase_add_test(tests, rubbish_harms_nobody);
+    return tests;
+}
