@@ -308,8 +308,10 @@ static enum lh_exit on_granted(struct acquire *acquire, const Leasehold__V1__Acq
     else
         print_text(lease, waited_us);
     status = lh_flush(LH_EXIT_DONE);
-    if (status != LH_EXIT_DONE)
+    if (status != LH_EXIT_DONE && acquire->is_own_key) {
         give_back(acquire);
+        lh_complain("the lease was given back, for it could not be printed");
+    }
     return status;
 }
 

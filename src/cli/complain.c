@@ -184,6 +184,7 @@ enum lh_exit lh_flush(enum lh_exit status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    lh_complain("cannot write the output: %s", strerror(errno));
+    if (errno != EPIPE) /* a reader that has seen enough, such as head */
+        lh_complain("cannot write the output: %s", strerror(errno));
     return status == LH_EXIT_DONE ? LH_EXIT_FAILED : status;
 }

@@ -98,6 +98,12 @@ static void on_notice(void *arg, const PGresult *result)
     session->on_notice(session->notice_arg, line);
 }
 
+/* libpq's complaints quote what they complain about. */
+static bool may_have_password(const char *conninfo)
+{
+    return strchr(conninfo, '@') != NULL || strstr(conninfo, "password") != NULL;
+}
+
 struct lh_session *lh_session_open(const char *conninfo, int64_t timeout_us, struct lh_error *error)
 {
     /* What stands before dbname is a default for it, what stands after it overrules it. */
@@ -112,7 +118,9 @@ struct lh_session *lh_session_open(const char *conninfo, int64_t timeout_us, str
     parsed = PQconninfoParse(conninfo, &complaint);
     if (parsed == NULL) {
         char words[sizeof(error->message)];
-        copy_words(words, sizeof(words), complaint != NULL ? complaint : "it cannot be read");
+        copy_words(words, sizeof(words), complaint != NULL ? complaint : "");
+        if (words[0] == '\0' || may_have_password(conninfo))
+            snprintf(words, sizeof(words), "it is neither a URL nor name=value pairs");
         lh_error_set(error, LH_INVALID_ARGUMENT, "not the address of a database: %s", words);
         PQfreemem(complaint);
         return NULL;

@@ -199,7 +199,9 @@ WRONG = [
     (["status", "now"], "a word too many: now"),
     (["migrate"], "--database URL, or LEASEHOLD_DATABASE"),
     (["migrate", "--database", "x", "--print", "--status"], "exclude each other"),
-    (["reap", "--database", "postgresql://%zz"], "not the address of a database"),
+    (["reap", "--database", "postgresql://%zz"], 'not the address of a database: invalid percent-encoded token: "%zz"'),
+    (["reap", "--database", "postgresql://u:secret%zz@h/"], "not the address of a database: it is neither"),
+    (["reap", "--database", "nonsense"], "not the address of a database"),
 ]
 
 
