@@ -1,0 +1,316 @@
+"""The program leaseholdd: how it starts, tells about itself, reloads, and ends."""
+import http.client
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+
+import pytest
+
+import harness
+from harness import pb, wait_until
+
+
+def get(daemon, path, method="GET"):
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.admin_port, timeout=30)
+    connection.request(method, path)
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body
+
+
+def run(*args):
+    return subprocess.run([str(harness.DAEMON), *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=60, cwd="/")
+
+
+def is_ready(daemon):
+    return get(daemon, "/readyz")[0] == 200
+
+
+@pytest.fixture
+def place():
+    """A directory that the database's user can enter."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-daemon-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def start():
+    """Daemons that are gone when the test is over."""
+    daemons = []
+
+    def start(*args, **more):
+        daemons.append(harness.Daemon(*args, **more))
+        return daemons[-1]
+
+    yield start
+    for daemon in daemons:
+        daemon.destroy()
+
+
+def acquire(daemon, key):
+    client = harness.Client(daemon.target)
+    try:
+        return client.lease.Acquire(
+            pb.AcquireRequest(scope=pb.Scope(namespace=["daemon"], key=key), duration=harness.duration(60)), timeout=30
+        ).lease
+    finally:
+        client.close()
+
+
+# --- settings ---
+
+
+def test_version_help_and_example():
+    assert run("--version").stdout.startswith("leaseholdd ")
+    assert "--max-block" in run("--help").stdout
+    example = run("--print-config")
+    assert example.returncode == 0
+    assert example.stdout == (harness.ROOT / "deploy/examples/leasehold.ini").read_text(), "write the example file again"
+
+
+def test_check_config_prints_what_is_in_effect(place):
+    config = place / "leasehold.ini"
+    config.write_text("[leasehold]\ndatabase = host=db password=secret\nmax_block = 5s\n")
+    done = run("--config", config, "--lanes", "3", "--check-config")
+    assert done.returncode == 0
+    assert "# command line\nlanes = 3\n" in done.stdout
+    assert f"# {config}:3\nmax_block = 5s\n" in done.stdout
+    assert "secret" not in done.stdout
+
+
+@pytest.mark.parametrize("args, words", [
+    (["--lanes", "17"], "lanes = 17: too large: allowed is 1 to 16"),
+    (["--nonsense"], "unknown option"),
+    (["--listen", "0.0.0.0:7420"], "insecure = yes"),
+    (["--config", "/nonexistent.ini"], "/nonexistent.ini: cannot be opened"),
+])
+def test_wrong_settings_end_with_2(args, words):
+    done = run(*args)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_a_port_that_is_taken_ends_with_1_and_says_so(cluster, database, start):
+    daemon = start(database=cluster.url(database))
+    done = run("--database", cluster.url(database), "--admin", "none", "--listen", daemon.target)
+    assert done.returncode == 1
+    assert daemon.target in done.stderr
+
+
+def test_one_pid_file_is_for_one_daemon(cluster, database, start, place):
+    daemon = start("--pid-file", str(place / "pid"), database=cluster.url(database))
+    assert (place / "pid").read_text() == f"{daemon.process.pid}\n"
+    done = run("--database", cluster.url(database), "--admin", "none", "--pid-file", place / "pid")
+    assert done.returncode == 1
+    assert f"another leaseholdd, process {daemon.process.pid}," in done.stderr
+    assert daemon.stop() == 0
+    assert not (place / "pid").exists()
+
+
+# --- the admin port ---
+
+
+def test_healthy_ready_and_unknown(cluster, database, start):
+    daemon = start(database=cluster.url(database))
+    assert get(daemon, "/healthz") == (200, "ok\n")
+    wait_until(lambda: is_ready(daemon), what="readiness")
+    assert get(daemon, "/nothing")[0] == 404
+    assert get(daemon, "/healthz", "HEAD") == (200, "")
+    assert get(daemon, "/healthz", "DELETE")[0] in (405, 501)
+
+
+def test_ready_follows_the_database(start):
+    own = harness.Cluster()
+    daemon = start(database=own.url(own.create_database()))
+    wait_until(lambda: is_ready(daemon), what="readiness")
+    own.stop("immediate")
+    status, words = wait_until(lambda: not is_ready(daemon) and get(daemon, "/readyz"), what="unreadiness")
+    assert status == 503 and "database" in words
+    assert get(daemon, "/healthz")[0] == 200
+    own.start()
+    wait_until(lambda: is_ready(daemon), 60, "readiness again")
+    assert daemon.stop() == 0
+    own.destroy()
+
+
+def test_a_stuck_http_client_holds_up_nobody(cluster, database, start):
+    daemon = start(database=cluster.url(database))
+    stuck = [http.client.HTTPConnection("127.0.0.1", daemon.admin_port, timeout=30) for _ in range(20)]
+    for connection in stuck:
+        connection.connect()
+        connection.sock.sendall(b"GET /hea")
+    assert get(daemon, "/healthz")[0] == 200
+    for connection in stuck:
+        connection.close()
+
+
+# --- life ---
+
+
+def test_a_database_that_comes_later_is_waited_for(start, place):
+    own = harness.Cluster()
+    database = own.create_database()
+    own.stop()
+    daemon = start(database=own.url(database), wait=False)
+    wait_until(lambda: daemon.log().count("the database is not there yet") >= 2, what="a second attempt")
+    assert daemon.process.poll() is None
+    own.start()
+    wait_until(lambda: "serving" in daemon.log(), 60, "serving")
+    assert daemon.stop() == 0
+    own.destroy()
+
+
+def test_term_ends_a_daemon_that_waits_for_its_database(start):
+    daemon = start(database="host=/nonexistent dbname=none", wait=False)
+    wait_until(lambda: "the database is not there yet" in daemon.log(), what="the first attempt")
+    assert daemon.stop() == 0
+
+
+def test_a_schema_that_is_refused_ends_with_1(cluster, database, start):
+    daemon = start(database=cluster.url(database))
+    assert daemon.stop() == 0
+    cluster.psql("update leasehold.migration set checksum = 'not ours' where number = 1", database)
+    done = run("--database", cluster.url(database), "--admin", "none", "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert "migration" in done.stderr
+
+
+def test_a_reload_takes_effect_and_a_bad_one_changes_nothing(cluster, database, start, place):
+    config = place / "leasehold.ini"
+    config.write_text("[leasehold]\nmax_block = 20s\n")
+    daemon = start("--config", str(config), database=cluster.url(database))
+    client = harness.Client(daemon.target)
+
+    def max_block():
+        return client.admin.GetStatus(pb.GetStatusRequest(), timeout=30).max_block.seconds
+
+    assert max_block() == 20
+    config.write_text("[leasehold]\nmax_block = 7s\nlanes = 5\n")
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: max_block() == 7, what="the new limit")
+    assert "max_block is now 7s, it was 20s" in daemon.log()
+    assert "lanes differs: 5 in the file; it takes effect at the next start" in daemon.log()
+    config.write_text("[leasehold]\nmax_block = never\n")
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: "nothing was changed" in daemon.log(), what="the refusal")
+    assert f"{config}:2: max_block = never: expected a duration" in daemon.log()
+    assert max_block() == 7
+    client.close()
+
+
+def test_a_clean_stop_unregisters_and_answers_waiters(cluster, database, start):
+    daemon = start(database=cluster.url(database))
+    acquire(daemon, "held")
+    client = harness.Client(daemon.target)
+    waiting = client.lease.Acquire.future(
+        pb.AcquireRequest(scope=pb.Scope(namespace=["daemon"], key="held"), duration=harness.duration(60), wait_forever=True),
+        timeout=60)
+    wait_until(lambda: cluster.psql("select count(*) from leasehold.waiter", database) == "1", what="the waiter")
+    daemon.signal(signal.SIGTERM)
+    assert waiting.exception(30).code() == harness.grpc.StatusCode.UNAVAILABLE
+    assert daemon.process.wait(30) == 0
+    assert cluster.psql("select count(*) from leasehold.coordinator", database) == "0"
+    client.close()
+
+
+def test_a_stop_does_not_wait_for_a_client_that_stays(cluster, database, start):
+    daemon = start("--shutdown-timeout", "1s", database=cluster.url(database))
+    stranger = socket.create_connection(("127.0.0.1", daemon.port))  # speaks no HTTP/2 and never hangs up
+    client = harness.Client(daemon.target)
+    client.admin.GetStatus(pb.GetStatusRequest(), timeout=30)
+    assert daemon.stop() == 0
+    client.close()
+    stranger.close()
+
+
+def test_the_service_manager_hears_ready_and_stopping(cluster, database, place):
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(place / "notify"))
+    listener.settimeout(60)
+    process = subprocess.Popen(
+        [str(harness.DAEMON), "--database", cluster.url(database), "--admin", "none", "--listen", "127.0.0.1:0"],
+        env={**os.environ, "NOTIFY_SOCKET": str(place / "notify")}, stderr=subprocess.DEVNULL, cwd="/")
+    try:
+        assert listener.recv(100) == b"READY=1"
+        process.terminate()
+        assert listener.recv(100) == b"STOPPING=1"
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        listener.close()
+
+
+# --- the embedded PostgreSQL ---
+
+
+def test_embedded_leases_survive_kill_9_and_postgres_is_adopted(start, place):
+    state = place / "state"
+    daemon = start(embedded=state)
+    lease = acquire(daemon, "kept")
+    postmaster = (state / "data/postmaster.pid").read_text().split()[0]
+    daemon.kill()
+    assert pathlib.Path(f"/proc/{postmaster}").exists()
+    daemon.start()
+    assert "adopting the PostgreSQL" in daemon.log()
+    assert (state / "data/postmaster.pid").read_text().split()[0] == postmaster
+    client = harness.Client(daemon.target)
+    result = client.lease.Heartbeat(
+        pb.HeartbeatRequest(leases=[pb.LeaseRef(scope=lease.scope, lease_key=lease.lease_key)]), timeout=30).results[0]
+    assert result.outcome == pb.OUTCOME_OK
+    client.close()
+    assert daemon.stop() == 0
+    assert not (state / "data/postmaster.pid").exists()
+
+
+def test_embedded_postgres_that_crashes_comes_back_under_the_daemon(start, place):
+    state = place / "state"
+    daemon = start(embedded=state)
+    lease = acquire(daemon, "kept")
+    os.kill(int((state / "data/postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+    client = harness.Client(daemon.target)
+
+    def is_renewed():
+        try:
+            return client.lease.Heartbeat(
+                pb.HeartbeatRequest(leases=[pb.LeaseRef(scope=lease.scope, lease_key=lease.lease_key)]), timeout=30
+            ).results[0].outcome == pb.OUTCOME_OK
+        except harness.grpc.RpcError as error:
+            assert error.code() == harness.grpc.StatusCode.UNAVAILABLE, error
+            return False
+
+    wait_until(is_renewed, 60, "a renewal")
+    client.close()
+    assert daemon.stop() == 0
+
+
+def test_embedded_psql_line_of_the_log_connects(start, place):
+    daemon = start(embedded=place / "state")
+    command = next(line for line in daemon.log().splitlines() if "psql -h" in line).split("to look at it: ")[1]
+    done = subprocess.run(f"{command} -Atc 'select 6 * 7'", shell=True, stdout=subprocess.PIPE, text=True, timeout=60)
+    assert done.stdout == "42\n"
+    assert daemon.stop() == 0
+
+
+def test_a_second_daemon_on_the_directory_is_refused(start, place):
+    daemon = start(embedded=place / "state")
+    done = run("--embedded", place / "state", "--admin", "none", "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert f"another leaseholdd, process {daemon.process.pid}," in done.stderr
+    assert daemon.stop() == 0
+
+
+def test_term_while_the_cluster_is_made_leaves_a_directory_that_starts(start, place):
+    daemon = start(embedded=place / "state", wait=False)
+    wait_until(lambda: (place / "state/data.new").exists(), what="initdb")
+    assert daemon.stop() == 0
+    daemon.start()
+    acquire(daemon, "first")
+    assert daemon.stop() == 0
