@@ -1,9 +1,11 @@
 #include "cli/complain.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/lease_text.h"
@@ -180,11 +182,19 @@ enum lh_exit lh_complain_database(const struct lh_cli *cli, const struct lh_erro
     return status;
 }
 
+/* Has seen enough, such as head: no reason for a word. */
+static bool is_reader_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
 enum lh_exit lh_flush(enum lh_exit status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    if (errno != EPIPE) /* a reader that has seen enough, such as head */
+    if (!is_reader_gone())
         lh_complain("cannot write the output: %s", strerror(errno));
+    clearerr(stdout); /* said once */
     return status == LH_EXIT_DONE ? LH_EXIT_FAILED : status;
 }
