@@ -127,7 +127,10 @@ static void fail(struct acquire_call *acquire, const struct lh_acquire_result *r
                           "key";
         break;
     default:
-        failure.message = result->message;
+        if (result->message != NULL && result->message[0] != '\0')
+            failure.message = result->message;
+        else
+            lh_words_refused(result->status, request->ns, request->key, result->bound, words);
         break;
     }
     lh_failure_send(acquire->call, &failure);

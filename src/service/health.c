@@ -80,6 +80,13 @@ static void tell(struct watcher *watcher, serving_status status)
     lh_arena_reset(arena);
 }
 
+/* A watch would go on for ever, and the shutdown wait for it. */
+static void send_away(struct watcher *watcher)
+{
+    struct lh_failure failure = {.status = LH_SHUTTING_DOWN};
+    lh_failure_send(watcher->call, &failure);
+}
+
 void lh_health_watch_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct lh_service *service = lh_call_service(call);
@@ -101,6 +108,8 @@ void lh_health_watch_on_message(struct lh_rpc_call *call, const void *data, size
         service->health_watcher_count++;
         lh_rpc_call_set_data(call, watcher);
         tell(watcher, watcher->is_known ? status_now(service) : STATUS(SERVICE_UNKNOWN));
+        if (service->is_draining)
+            send_away(watcher);
     }
     lh_arena_reset(&service->scratch);
 }
@@ -136,4 +145,6 @@ void lh_service_drain(struct lh_service *service)
 {
     service->is_draining = true;
     lh_service_tick(service);
+    LH_LIST_EACH(struct watcher, watcher, &service->health_watchers, link)
+        send_away(watcher);
 }

@@ -184,3 +184,32 @@ void lh_words_blocking_timeout(const char *ns, const char *key, int64_t max_bloc
            limit);
     append_held(&sentence, ns, key, contention);
 }
+
+void lh_words_refused(enum lh_status status, const char *ns, const char *key, const char *bound,
+                      char text[LH_WORDS_BYTES])
+{
+    struct sentence sentence = {.text = text};
+
+    text[0] = '\0';
+    switch (status) {
+    case LH_NAMESPACE_FROZEN:
+        append(&sentence, "namespace %s is frozen: no new grants until its policy says otherwise", ns);
+        break;
+    case LH_QUOTA_EXCEEDED:
+        append(&sentence, "namespace %s has used up its quota", ns);
+        if (bound != NULL && bound[0] != '\0')
+            append(&sentence, ": %s", bound);
+        break;
+    case LH_SCOPE_BUSY:
+        append_scope(&sentence, ns, key);
+        append(&sentence, " is busy: another transaction in the database keeps its row locked");
+        break;
+    case LH_LEASE_ENDED:
+        append_scope(&sentence, ns, key);
+        append(&sentence, " was held with this lease key, and that has ended: acquire it with a new one");
+        break;
+    default:
+        append(&sentence, "%s", lh_status_text(status));
+        break;
+    }
+}

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
 #include "lease/types.h"
 
 #define LH_WORDS_BYTES 1024
@@ -26,6 +27,11 @@ void lh_words_held(const char *ns, const char *key, const struct lh_contention *
 /* The wait has passed: who has it, and what can be done about it. */
 void lh_words_wait_timeout(const char *ns, const char *key, int64_t wait_us, const struct lh_contention *contention,
                            char text[LH_WORDS_BYTES]);
+
+/* Why nobody gets it now: the namespace is frozen or has used up its quota, the row is locked, the lease key has ended.
+   Other statuses are told in their general words. `bound` may be NULL. */
+void lh_words_refused(enum lh_status status, const char *ns, const char *key, const char *bound,
+                      char text[LH_WORDS_BYTES]);
 
 /* The server's blocking limit has passed first: what to do. */
 void lh_words_blocking_timeout(const char *ns, const char *key, int64_t max_block_us,

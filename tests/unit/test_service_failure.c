@@ -262,6 +262,23 @@ START_TEST(wait_timeout_says_what_can_be_done)
 }
 END_TEST
 
+START_TEST(refusals_name_what_they_are_about)
+{
+    char words[LH_WORDS_BYTES];
+
+    lh_words_refused(LH_NAMESPACE_FROZEN, "payments", "k", NULL, words);
+    ck_assert_ptr_nonnull(strstr(words, "namespace payments is frozen"));
+    lh_words_refused(LH_QUOTA_EXCEEDED, "payments", "k", "max_leases is 3", words);
+    ck_assert_str_eq(words, "namespace payments has used up its quota: max_leases is 3");
+    lh_words_refused(LH_SCOPE_BUSY, "payments", "k", NULL, words);
+    ck_assert_ptr_nonnull(strstr(words, "lease payments/k is busy"));
+    lh_words_refused(LH_LEASE_ENDED, "payments", "k", NULL, words);
+    ck_assert_ptr_nonnull(strstr(words, "acquire it with a new one"));
+    lh_words_refused(LH_OVERLOADED, "payments", "k", NULL, words);
+    ck_assert_str_eq(words, lh_status_text(LH_OVERLOADED));
+}
+END_TEST
+
 /* --- page tokens --- */
 
 START_TEST(page_token_returns_where_it_was_made)
@@ -315,6 +332,7 @@ Suite *failure_suite(void)
     tcase_add_test(tcase, bad_request_names_fields_and_limits);
     tcase_add_test(tcase, held_is_told_in_one_sentence);
     tcase_add_test(tcase, wait_timeout_says_what_can_be_done);
+    tcase_add_test(tcase, refusals_name_what_they_are_about);
     tcase_add_test(tcase, page_token_returns_where_it_was_made);
     tcase_add_test(tcase, page_token_that_was_touched_is_refused);
     suite_add_tcase(suite, tcase);

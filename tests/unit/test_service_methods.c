@@ -843,6 +843,8 @@ START_TEST(health_watchers_hear_each_change_once)
     ck_assert_uint_eq(known->sent_count, 2);
     ck_assert_int_eq(watched_status(known), NOT_SERVING);
     ck_assert_uint_eq(unknown->sent_count, 1);
+    ck_assert_str_eq(fake_call_reason(known), "SHUTTING_DOWN"); /* or the shutdown would wait for them */
+    ck_assert_str_eq(fake_call_reason(unknown), "SHUTTING_DOWN");
     fake_call_end(known, LH_RPC_END_CANCELED);
     fake_call_end(unknown, LH_RPC_END_CANCELED);
     lh_service_tick(service); /* nobody is left to tell: ASan watches */
