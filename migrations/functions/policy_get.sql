@@ -1,3 +1,15 @@
+-- The rules of keeping history that are in force for a namespace: they matter to no grant, so policies_of() leaves them out.
+-- Locks nothing.
+create or replace function leasehold.history_policy_of(p_namespace text)
+returns table (history boolean, history_retention interval)
+language sql stable
+as $$
+  select (array_agg(p.history order by length(p.namespace) desc) filter (where p.history is not null))[1],
+         (array_agg(p.history_retention order by length(p.namespace) desc) filter (where p.history_retention is not null))[1]
+    from leasehold.policy p
+   where p.namespace = any (leasehold.prefixes(p_namespace))
+$$;
+
 -- The settings in force for each of the given namespaces, durations in microseconds, and where each comes from. Locks
 -- nothing.
 create or replace function leasehold.policies_in_force(p_namespaces text[])
@@ -10,14 +22,9 @@ as $$
   select r.namespace, leasehold.to_us(r.min_duration), leasehold.to_us(r.max_duration), leasehold.to_us(r.grace),
          leasehold.to_us(r.max_hold), leasehold.to_us(r.dead_after), r.expiry, r.reaper, r.frozen, r.max_leases,
          r.max_waiters, h.history, r.max_reap_failures, leasehold.to_us(r.hook_timeout), leasehold.to_us(r.free_retention),
-         leasehold.to_us(h.retention), leasehold.policy_sources(r.namespace)
+         leasehold.to_us(h.history_retention), leasehold.policy_sources(r.namespace)
     from leasehold.policies_of(p_namespaces) r
-   cross join lateral (
-     select (array_agg(p.history order by length(p.namespace) desc) filter (where p.history is not null))[1] as history,
-            (array_agg(p.history_retention order by length(p.namespace) desc)
-               filter (where p.history_retention is not null))[1] as retention
-       from leasehold.policy p
-      where p.namespace = any (leasehold.prefixes(r.namespace))) h
+   cross join lateral leasehold.history_policy_of(r.namespace) h
 $$;
 
 -- The policies that are configured, as they are written down: null is inherited. Locks nothing.
@@ -76,7 +83,7 @@ as $$
 $$;
 comment on function leasehold.policy_list is 'The policies that are configured, by namespace, as programs read them';
 
-revoke execute on function leasehold.policies_in_force(text[]), leasehold.own_policies(), leasehold.policy_get(text),
-  leasehold.policy_list(integer, text) from public;
+revoke execute on function leasehold.history_policy_of(text), leasehold.policies_in_force(text[]),
+  leasehold.own_policies(), leasehold.policy_get(text), leasehold.policy_list(integer, text) from public;
 grant execute on function leasehold.policy_get(text), leasehold.policy_list(integer, text)
   to leasehold_coordinator, leasehold_admin;

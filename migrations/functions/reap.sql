@@ -1,0 +1,62 @@
+-- End what is past its expiry, in the caller's transaction: everywhere, or in the given namespaces, those that only an
+-- external reaper ends too. Returns a row for each lease: outcome reaped, or failed with the error and when it is tried again.
+-- After a restart or failover the first call ends nothing.
+-- Locks what reap_batch() does, and waits for nobody.
+create or replace function leasehold.reap(
+  namespaces text[] default null, include_children boolean default false, max integer default 1000)
+returns table (
+  namespace text, key text, token bigint, owner text, outcome text, error text, reap_failures integer,
+  next_try_at timestamptz)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_namespace text;
+  v_left integer := reap.max;
+  v_row record;
+  v_has_more boolean;
+begin
+  foreach v_namespace in array coalesce(reap.namespaces, '{}') loop
+    if leasehold.namespace_problem(v_namespace) is not null then
+      perform leasehold.refuse('namespaces', leasehold.namespace_problem(v_namespace));
+    end if;
+  end loop;
+  if reap.include_children is null then
+    perform leasehold.refuse('include_children', 'true or false');
+  elsif reap.max is null or reap.max < 1 then
+    perform leasehold.refuse('max', 'at least 1');
+  end if;
+
+  -- A visit may find leases that are alive and free rows, which do not count. Each moves its row on, so this comes to an
+  -- end; the limit is for rows that others make due as fast.
+  for v_round in 1 .. 100 loop
+    v_has_more := false;
+    for v_row in
+      select b.* from leasehold.reap_batch(null, null, reap.namespaces, reap.include_children, v_left, false) b
+    loop
+      if v_row.kind = 'more' then
+        v_has_more := true;
+      elsif v_row.kind in ('reaped', 'failed') then
+        namespace := v_row.namespace;
+        key := v_row.key;
+        token := v_row.token;
+        owner := v_row.owner;
+        outcome := v_row.kind;
+        error := v_row.error;
+        reap_failures := v_row.reap_failures;
+        next_try_at := v_row.next_try_at;
+        v_left := v_left - 1;
+        return next;
+      end if;
+    end loop;
+    exit when not v_has_more or v_left < 1;
+  end loop;
+end
+$$;
+comment on function leasehold.reap is
+  'End what is past its expiry: a row for each lease reaped or failed; null is all namespaces but those with reaper = external';
+
+revoke execute on function leasehold.reap(text[], boolean, integer) from public;
+grant execute on function leasehold.reap(text[], boolean, integer) to leasehold_admin;

@@ -1,0 +1,122 @@
+-- The views for people. A view reads tables with its owner's rights, but calls functions with its reader's: those below
+-- are granted, and what they read is read for them.
+
+-- leasehold.life for whoever may read the views. Locks nothing.
+create or replace function leasehold.life_for_readers() returns leasehold.life_now
+language sql volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+  select leasehold.life(null)
+$$;
+
+create or replace view leasehold.lease as
+  select s.namespace, s.key, s.token, s.owner,
+         f.liveness,
+         s.deadline - l.now as remaining,
+         l.now - s.acquired_at as held,
+         s.acquired_at, s.heartbeat_at, s.heartbeats, s.deadline,
+         leasehold.expires_at(s, l.life, r.expiry) as expires_at,
+         s.duration, s.grace, s.labels, s.reap_failures,
+         case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key
+    from (select life, clock_timestamp() as now from leasehold.life_for_readers() life) l
+   cross join leasehold.scope s
+   cross join lateral leasehold.policies_of(array[s.namespace]) r
+   cross join lateral leasehold.lease_facts(s, r, l.life, l.now) f
+   where s.state = 'held';
+
+comment on view leasehold.lease is 'What is held now';
+comment on column leasehold.lease.namespace is 'Dotted: payments.invoices';
+comment on column leasehold.lease.key is 'The name inside of the namespace';
+comment on column leasehold.lease.token is 'Fencing token: grows with each grant of the scope';
+comment on column leasehold.lease.owner is 'Who holds it, in the holder''s own words';
+comment on column leasehold.lease.liveness is
+  'alive; suspected_dead: silent for longer than dead_after; overdue: held for longer than max_hold; expired: will be reaped';
+comment on column leasehold.lease.remaining is 'Until the deadline, without another heartbeat; negative when it has passed';
+comment on column leasehold.lease.held is 'Since the grant';
+comment on column leasehold.lease.acquired_at is 'When it was granted';
+comment on column leasehold.lease.heartbeat_at is 'Last renewal, or the grant';
+comment on column leasehold.lease.heartbeats is 'Renewals since the grant';
+comment on column leasehold.lease.deadline is 'The owner must have stopped by then: last renewal + duration';
+comment on column leasehold.lease.expires_at is
+  'From then on it may be reaped or taken over: deadline + grace, later after a restart of the database; null: never by itself';
+comment on column leasehold.lease.duration is 'How long it lives without a heartbeat';
+comment on column leasehold.lease.grace is 'How long after the deadline it is still left alone';
+comment on column leasehold.lease.labels is 'A JSON object of strings';
+comment on column leasehold.lease.reap_failures is 'How often reaping it has failed';
+comment on column leasehold.lease.lease_key is 'The credential to renew and release it: shown to members of leasehold_admin only';
+
+create or replace view leasehold.queue as
+  select w.namespace, w.key,
+         case when w.has_place then count(*) filter (where w.has_place) over (partition by w.namespace, w.key order by w.ticket)
+         end as position,
+         w.owner,
+         w.now - w.enqueued_at as waiting,
+         coalesce(w.away_until > w.now, false) as away,
+         w.enqueued_at, w.wait_until, w.duration, w.coordinator, w.ticket
+    from (select x.*, n.now,
+                 (x.wait_until is null or x.wait_until > n.now)
+                 and (x.away_until is null or x.away_until > n.now)
+                 and (x.coordinator is null or c.seen_at > n.now - interval '5 s') is true as has_place
+            from (select clock_timestamp() as now) n
+           cross join leasehold.waiter x
+            left join leasehold.coordinator c
+              on c.id = x.coordinator) w;
+
+comment on view leasehold.queue is 'Who waits for what, first come first served';
+comment on column leasehold.queue.namespace is 'Of the scope';
+comment on column leasehold.queue.key is 'Of the scope';
+comment on column leasehold.queue.position is '1 is next; null: passed over, for its wait is over or its coordinator was not seen for 5 s';
+comment on column leasehold.queue.owner is 'Who waits';
+comment on column leasehold.queue.waiting is 'For how long';
+comment on column leasehold.queue.away is 'Its call has ended but may come back: the place is kept for 10 s, and passed over';
+comment on column leasehold.queue.enqueued_at is 'Since when';
+comment on column leasehold.queue.wait_until is 'How long at most; null: no limit';
+comment on column leasehold.queue.duration is 'Of the lease that it wants; null for a place taken by join_queue';
+comment on column leasehold.queue.coordinator is 'The daemon that its caller waits at; null: a SQL user';
+comment on column leasehold.queue.ticket is 'The place in the order of arrival';
+
+create or replace view leasehold.effective_policy as
+  select n.namespace,
+         r.min_duration, r.max_duration, r.grace, r.max_hold, r.dead_after, r.expiry, r.reaper, r.frozen, r.max_leases,
+         r.max_waiters, h.history, r.max_reap_failures, r.hook_timeout, r.free_retention, h.history_retention,
+         jsonb_object(leasehold.policy_columns(), leasehold.policy_sources(n.namespace)) as sources
+    from (select p.namespace from leasehold.policy p
+           union
+          select s.namespace from leasehold.scope s) n
+   cross join lateral leasehold.policies_of(array[n.namespace]) r
+   cross join lateral leasehold.history_policy_of(n.namespace) h;
+
+comment on view leasehold.effective_policy is 'The settings in force, for each namespace that has a policy or a scope';
+comment on column leasehold.effective_policy.namespace is 'The namespace; '''' is the root';
+comment on column leasehold.effective_policy.min_duration is 'Shortest duration of a lease';
+comment on column leasehold.effective_policy.max_duration is 'Longest duration of a lease';
+comment on column leasehold.effective_policy.grace is 'How long after its deadline a lease is left alone';
+comment on column leasehold.effective_policy.max_hold is 'Held longer than this is reported as overdue; never enforced';
+comment on column leasehold.effective_policy.dead_after is
+  'A holder silent for longer is suspected dead; null: two thirds of its duration';
+comment on column leasehold.effective_policy.expiry is
+  'takeover: reaper or next acquirer; reap: the reaper only; manual: never by itself';
+comment on column leasehold.effective_policy.reaper is 'auto: every daemon; external: only a reap that names the namespace';
+comment on column leasehold.effective_policy.frozen is 'No new grants';
+comment on column leasehold.effective_policy.max_leases is 'Held at once below the prefix that sets it; null: no limit';
+comment on column leasehold.effective_policy.max_waiters is 'Queued for one scope; null: no limit';
+comment on column leasehold.effective_policy.history is 'Keep a record of every hold';
+comment on column leasehold.effective_policy.max_reap_failures is 'After so many failures a lease stays for a person';
+comment on column leasehold.effective_policy.hook_timeout is 'How long a hook may take';
+comment on column leasehold.effective_policy.free_retention is 'How long a free scope keeps its row';
+comment on column leasehold.effective_policy.history_retention is 'How long history is kept';
+comment on column leasehold.effective_policy.sources is 'For each setting the prefix that it comes from; '''' is the root';
+
+grant select on leasehold.lease, leasehold.queue, leasehold.effective_policy, leasehold.coordinator, leasehold.policy
+  to leasehold_reader, leasehold_coordinator, leasehold_admin;
+-- Lease keys are in these.
+grant select on leasehold.scope, leasehold.waiter, leasehold.incarnation to leasehold_admin;
+
+revoke execute on function leasehold.life_for_readers() from public;
+grant execute on function leasehold.life_for_readers(), leasehold.to_us(interval), leasehold.prefixes(text),
+  leasehold.policies_of(text[]), leasehold.policy_columns(), leasehold.policy_sources(text),
+  leasehold.history_policy_of(text), leasehold.expires_at(leasehold.scope, leasehold.life_now, text),
+  leasehold.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
+  leasehold.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
+  to leasehold_reader, leasehold_coordinator, leasehold_admin;
