@@ -79,11 +79,13 @@ static void refuse_invalid(struct lh_rpc_call *call, const struct lh_acquire_res
 {
     struct lh_violations violations = {0};
     char path[LH_VIOLATION_FIELD_BYTES];
+    const char *field = result->field == NULL ? "message" : result->field;
 
-    lh_violations_add(&violations, lh_call_field(result->field == NULL ? "message" : result->field, path), "%s",
-                      result->bound != NULL     ? result->bound
-                      : result->message != NULL ? result->message
-                                                : "is out of bounds");
+    if (result->bound != NULL)
+        lh_violations_add(&violations, lh_call_field(field, path), "is out of bounds: %s", result->bound);
+    else
+        lh_violations_add(&violations, lh_call_field(field, path), "is refused: %s",
+                          result->message != NULL ? result->message : lh_status_text(result->status));
     lh_call_refuse(call, &violations);
 }
 

@@ -145,13 +145,13 @@ END_TEST
 START_TEST(acquire_that_the_database_finds_invalid_names_the_field)
 {
     struct lh_acquire_result result = {
-        .status = LH_INVALID_ARGUMENT, .field = "duration", .bound = "must be at least 1 s"};
+        .status = LH_INVALID_ARGUMENT, .field = "duration", .bound = "1 to 86400 s in this namespace"};
     struct lh_rpc_call *call = start_acquire();
 
     coordinator.acquire->on_done(coordinator.acquire, &result);
     ck_assert_int_eq(call->code, LH_GRPC_INVALID_ARGUMENT);
     ck_assert_str_eq(fake_call_field(call), "duration");
-    ck_assert_str_eq(call->message, "duration must be at least 1 s");
+    ck_assert_str_eq(call->message, "duration is out of bounds: 1 to 86400 s in this namespace");
     fake_call_end(call, LH_RPC_END_FINISHED);
 }
 END_TEST
@@ -686,7 +686,7 @@ START_TEST(policies_go_in_and_out)
 {
     struct lh_policy policies[2] = {{.ns = "payments"}, {.ns = "payments"}};
     struct lh_policy_answer answer = {.policies = policies, .policy_count = 2, .has_more = true};
-    struct lh_error refused = {.status = LH_INVALID_ARGUMENT, .field = "grace", .bound = "must be at most 1 h"};
+    struct lh_error refused = {.status = LH_INVALID_ARGUMENT, .field = "grace", .bound = "at most 1 h"};
     struct lh_rpc_call *call = fake_call(service, ADMIN "SetPolicy");
     Leasehold__V1__SetPolicyResponse *set;
     Leasehold__V1__GetPolicyResponse *got;
