@@ -182,10 +182,11 @@ def test_a_closed_connection_leaves_the_queue(service):
     key = keys()
     service.client.lease.Acquire(acquire_request("jobs", key))
     other = harness.Client(service.daemon.target)
-    other.lease.Acquire.future(acquire_request("jobs", key, wait_forever=True))
+    call = other.lease.Acquire.future(acquire_request("jobs", key, wait_forever=True))
     wait_until(lambda: service.psql(f"select count(*) from leasehold.waiter where key = '{key}'") == "1")
     other.close()
     wait_until(lambda: service.psql(f"select count(*) from leasehold.waiter where key = '{key}'") == "0")
+    assert call.done()
 
 
 def test_first_come_first_served(service):
