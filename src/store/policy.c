@@ -106,13 +106,10 @@ static void add_value(struct lh_pg_params *params, enum value_kind kind, const s
     char text[48];
 
     switch (kind) {
-    case DURATION:
-        snprintf(text, sizeof(text), "%lld microseconds", (long long)value->number);
-        lh_pg_array_add_text(params, text);
-        break;
     case BOOLEAN:
         lh_pg_array_add_text(params, value->number != 0 ? "true" : "false");
         break;
+    case DURATION: /* microseconds */
     case INTEGER:
     case BIGINT:
         snprintf(text, sizeof(text), "%lld", (long long)value->number);
