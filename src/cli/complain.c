@@ -173,7 +173,7 @@ enum lh_exit lh_complain_database(const struct lh_cli *cli, const struct lh_erro
         lh_complain("%s; --timeout makes it longer", error->message);
     else if (error->status == LH_DATABASE_UNAVAILABLE)
         lh_complain("the database is unavailable: %s", error->message);
-    else if (strncmp(code, "LH", 2) == 0)
+    else if (strncmp(code, "LH", 2) == 0 || error->status == LH_SCOPE_BUSY)
         lh_complain("%s", without_condition(error));
     else
         lh_complain("%s%s%s%s", error->message, code[0] != '\0' ? " (SQLSTATE " : "", code, code[0] != '\0' ? ")" : "");

@@ -129,11 +129,12 @@ static char *namespace_array(const struct reap *reap)
 
 static void take_row(struct reap *reap, const PGresult *result, int row)
 {
+    const char *outcome = lh_row_text(result, row, "outcome");
     const char *error = lh_row_text(result, row, "error");
     Leasehold__V1__ReapFailure *failure;
     Leasehold__V1__Lease *lease = lh_lease_from_row(&reap->arena, result, row);
 
-    if (error == NULL) {
+    if (outcome == NULL || strcmp(outcome, "failed") != 0) {
         reap->total.reaped++;
         if (is_verbose(reap))
             lh_complain("reaped %s/%s of %s, token %" PRId64, lh_row_text(result, row, "namespace"), lease->scope->key,
@@ -143,7 +144,7 @@ static void take_row(struct reap *reap, const PGresult *result, int row)
     failure = lh_arena_alloc(&reap->arena, sizeof(*failure));
     leasehold__v1__reap_failure__init(failure);
     failure->lease = lease;
-    failure->error = lh_arena_strdup(&reap->arena, error);
+    failure->error = lh_arena_strdup(&reap->arena, error != NULL ? error : "");
     failure->reap_failures = (int32_t)lh_row_number(result, row, "reap_failures", 0);
     failure->next_try_at = lh_row_timestamp(&reap->arena, result, row, "next_try_at_us");
     add_failure(reap, failure);

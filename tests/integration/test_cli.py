@@ -483,8 +483,8 @@ def test_list_of_nothing_is_done(shell, ns):
 
 def test_list_goes_through_all_pages(shell, service, ns):
     for first in range(0, 2500, 500):
-        service.psql(f"select count(leasehold.acquire('{ns}', 'k' || lpad(n::text, 5, '0'), '1 h')) "
-                     f"from generate_series({first}, {first + 499}) n")
+        service.psql(f"select count(*) from generate_series({first}, {first + 499}) n, "
+                     f"leasehold.acquire('{ns}', 'k' || lpad(n::text, 5, '0'), '1 h')")
     listed = json.loads(shell.done("list", ns, "-o", "json").stdout)["leases"]
     assert [lease["scope"]["key"] for lease in listed] == [f"k{n:05}" for n in range(2500)]
     assert len(shell.done("list", ns).stdout.splitlines()) == 2501
@@ -575,7 +575,7 @@ def test_force_release_refuses_under_a_guard(admin, shell, service, ns):
 
 def test_reap_goes_on_until_nothing_is_due(admin, shell, service, ns):
     assert shell("policy", "set", ns, "reaper=external", "expiry=reap", "grace=0").returncode == 0
-    service.psql(f"select count(leasehold.acquire('{ns}.child', 'k' || n, '1 s')) from generate_series(1, 25) n")
+    service.psql(f"select count(*) from generate_series(1, 25) n, leasehold.acquire('{ns}.child', 'k' || n, '1 s')")
     held = lambda: int(service.psql(f"select count(*) from leasehold.scope where namespace = '{ns}.child' and state = 'held'"))
     expired = lambda: int(service.psql(f"select count(*) from leasehold.lease where namespace = '{ns}.child' "
                                        "and liveness = 'expired'"))
