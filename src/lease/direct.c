@@ -211,8 +211,10 @@ static void answer_release(struct lh_coordinator *c, struct lh_release *release)
         item->outcome = LH_OUTCOME_OK;
         item->end_reason = LH_END_UNSPECIFIED;
     }
-    if (item->outcome == LH_OUTCOME_OK)
+    if (item->outcome == LH_OUTCOME_OK) {
         c->stats.releases++;
+        lh_scope_learn_end(c, release->own.scope);
+    }
     if (item->wake)
         lh_scope_wake(c, release->own.scope);
     finish_release(c, release, is_own_doing ? NULL : item->message);
@@ -230,6 +232,8 @@ void lh_releases_on_done(struct lh_lane *lane, enum lh_status status, const stru
             scope->saw_busy = scope->saw_busy || status == LH_OK;
             c->stats.busy += status == LH_OK;
             release->own.is_unknown = release->own.is_unknown || (is_lost(status) && lane->is_sent);
+            if (is_lost(status) && !lh_list_is_empty(&scope->queue))
+                scope->wake_again = true; /* the reply may have said so */
             if (!goes_back(c, &release->own, &scope->releases))
                 retry_release(c, release, NULL);
         } else {

@@ -26,7 +26,10 @@ static void set_dead(struct lh_coordinator *c, struct lh_scope *scope, bool is_d
     }
 }
 
-/* An expired lease that is not taken over (an earlier waiter's turn, a reaper's) is looked at ever more rarely. */
+/*
+ * While it is not known who holds it, or an expired lease is not taken over (an earlier waiter's turn, a reaper's),
+ * look again, ever more rarely: the next holder may die without a word, and then its expiry has to be known here.
+ */
 static int64_t next_overdue_us(struct lh_scope *scope)
 {
     int32_t delay_us = scope->overdue_us == 0 ? (int32_t)OVERDUE_FIRST_US : scope->overdue_us * 2;
@@ -46,7 +49,7 @@ void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, con
 
     scope->grace_us = item->has_lease ? item->lease.grace_us : 0;
     scope->expires_us = LH_NEVER;
-    if (item->expires_in_us == LH_FOREVER) {
+    if (item->has_lease && item->expires_in_us == LH_FOREVER) {
         scope->overdue_us = 0;
     } else if (item->expires_in_us <= 0) {
         scope->expires_us = c->now_us + next_overdue_us(scope);
@@ -76,6 +79,12 @@ void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, cons
     set_dead_after(scope, lease->duration_us / 3 * 2);
     scope->suspect_us = lh_time_add(c->now_us, lh_time_add(scope->dead_after_us, MARGIN_US));
     set_dead(c, scope, false);
+}
+
+void lh_scope_learn_end(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    scope->overdue_us = 0;
+    scope->expires_us = c->now_us + next_overdue_us(scope);
 }
 
 void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us)

@@ -69,6 +69,7 @@ void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope);
 /* What answers tell about the holder. */
 void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item);
 void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_lease *lease);
+void lh_scope_learn_end(struct lh_coordinator *c, struct lh_scope *scope); /* the next holder is not known yet */
 void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us);
 
 #endif

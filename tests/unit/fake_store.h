@@ -1,0 +1,195 @@
+/*
+ * A world for the coordinator core without a clock, a network or a PostgreSQL: virtual time, one database that keeps
+ * the rules of the real one (rows that are busy, a queue with tickets, coordinators that live while they tick, ended
+ * lease keys), and any number of nodes: a coordinator on a store of its own. Replies take time, are lost, come out of
+ * order between lanes.
+ *
+ *     struct fake_world world;
+ *     fake_world_init(&world, seed);
+ *     struct fake_node *node = fake_node_start(&world, &options);
+ *     lh_coordinator_acquire(node->coordinator, &request);
+ *     fake_run(&world, 10 * LH_US_PER_MS);
+ */
+#ifndef LH_TESTS_FAKE_STORE_H
+#define LH_TESTS_FAKE_STORE_H
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "lease/coordinator.h"
+
+#define FAKE_SCOPES 4
+#define FAKE_NODES 64
+#define FAKE_LANES 2
+#define FAKE_GRACE_US (200 * LH_US_PER_MS)
+#define FAKE_LIVE_US (5 * LH_US_PER_S)
+#define FAKE_CONTROL_MAX 32
+
+struct fake_row {
+    struct lh_uuid lease_key;
+    int64_t ticket;
+    int node;
+    int64_t away_until_us;
+    int64_t wait_until_us;
+};
+
+struct fake_end {
+    struct lh_uuid lease_key;
+    enum lh_end_reason reason;
+};
+
+struct fake_scope {
+    const char *ns;
+    char key[16];
+    bool is_held;
+    bool is_manual;
+    struct lh_uuid lease_key;
+    int granted_by; /* the node */
+    int64_t token;
+    char owner[32];
+    int64_t duration_us;
+    int64_t acquired_at_us;
+    int64_t heartbeat_at_us;
+    int64_t heartbeats;
+    int64_t busy_until_us;
+    struct fake_row *rows; /* by ticket */
+    size_t row_count;
+    struct fake_end *ends;
+    size_t end_count;
+    int64_t stalled_since_us; /* free, with a live first waiter that could be asked; -1: not so */
+    bool stalled_while_held;
+    bool is_frozen;
+    int acquires; /* items that were executed */
+    int tried;    /* the same, since somebody set it to 0 */
+};
+
+struct fake_batch {
+    int kind; /* 0 acquire, 1 heartbeat, 2 release, 3 leave; -1: none */
+    void **items;
+    size_t n;
+    int64_t clock_us;
+    bool is_executed;
+    enum lh_status status;
+    lh_store_cb *on_done;
+    void *arg;
+    struct lh_arena strings;
+    uint64_t serial;
+};
+
+struct fake_lane {
+    bool is_up;
+    struct fake_batch batch;
+};
+
+struct fake_control {
+    int kind; /* 0 enroll, 1 tick, 2 pass_on, 3 reap */
+    union {
+        lh_tick_cb *tick;
+        lh_store_cb *store;
+        lh_reap_cb *reap;
+    } on_done;
+    void *arg;
+    char ns[32];
+    char key[32];
+};
+
+struct fake_node {
+    struct lh_store store;
+    struct fake_world *world;
+    int index;
+    struct lh_coordinator *coordinator;
+    struct lh_coordinator_port port;
+    const struct lh_store_events *events;
+    void *events_arg;
+    uint64_t timer_serial;
+    struct fake_lane lanes[FAKE_LANES];
+    bool control_is_up;
+    bool listener_is_up;
+    struct fake_control controls[FAKE_CONTROL_MAX];
+    size_t control_count;
+    bool control_is_moving;
+    uint64_t control_serial;
+    bool is_stopping;
+    bool stop_is_due;
+    bool is_gone;    /* stopped or killed */
+    bool is_leaving; /* the test has told it to stop */
+    bool has_stopped;
+    lh_store_cb *on_stopped;
+    void *on_stopped_arg;
+
+    /* in the database */
+    bool is_registered;
+    int64_t seen_at_us;
+    int64_t cleaned_at_us; /* when it was last taken for dead */
+    int64_t last_clock_us; /* what it believed */
+};
+
+typedef void fake_event_fn(struct fake_world *world, void *arg, uint64_t n);
+
+struct fake_event {
+    int64_t at_us;
+    uint64_t seq;
+    fake_event_fn *fn;
+    void *arg;
+    uint64_t n;
+};
+
+struct fake_world {
+    int64_t now_us;
+    uint64_t random_state;
+    uint64_t next_seq;
+    struct fake_event *events;
+    size_t event_count;
+    size_t event_capacity;
+
+    struct fake_scope scopes[FAKE_SCOPES];
+    int64_t next_token;
+    int64_t next_ticket;
+    int64_t clock_offset_us; /* the database's clock - ours */
+
+    struct fake_node *nodes[FAKE_NODES];
+    int node_count;
+
+    /* knobs */
+    int64_t min_delay_us; /* of each half of a round trip */
+    int64_t max_delay_us;
+    int notify_loss_percent;
+    bool slow_poll_helps;     /* false: ticks name no scope, so a lost wake-up stays lost */
+    enum lh_status fail_with; /* every batch fails with this while it is not LH_OK */
+    bool refuse_batches;      /* the lanes are down, and have not said so */
+    size_t largest_batch;     /* seen */
+    int batches[4];           /* seen */
+    int passed_on;            /* seen */
+    void (*on_release)(struct fake_world *world, int scope); /* may be NULL */
+};
+
+void fake_world_init(struct fake_world *world, uint64_t seed);
+void fake_world_finish(struct fake_world *world); /* destroys the coordinators too */
+uint32_t fake_random(struct fake_world *world);
+int fake_below(struct fake_world *world, int n);
+void fake_at(struct fake_world *world, int64_t at_us, fake_event_fn *fn, void *arg, uint64_t n);
+bool fake_step(struct fake_world *world, int64_t until_us); /* false: nothing to do before then; it is then */
+void fake_run(struct fake_world *world, int64_t duration_us);
+
+struct fake_node *fake_node_start(struct fake_world *world, const struct lh_coordinator_options *options);
+void fake_node_stop(struct fake_node *node); /* gently; has_stopped when done */
+void fake_node_kill(struct fake_node *node); /* as kill -9 does */
+
+/* Breaking and mending. Nothing comes back by itself. */
+void fake_lane_drop(struct fake_node *node, unsigned lane,
+                    bool commits); /* a batch in flight is lost after or before */
+void fake_lane_raise(struct fake_node *node, unsigned lane);
+void fake_control_drop(struct fake_node *node);
+void fake_control_raise(struct fake_node *node);
+void fake_listener_drop(struct fake_node *node);
+void fake_listener_raise(struct fake_node *node);
+void fake_database_drop(struct fake_world *world);
+void fake_database_raise(struct fake_world *world);
+
+struct fake_scope *fake_scope(struct fake_world *world, const char *ns, const char *key);
+bool fake_is_free(const struct fake_world *world, const struct fake_scope *scope); /* or expired */
+const struct fake_row *fake_head(const struct fake_world *world, const struct fake_scope *scope);
+bool fake_node_is_healthy(const struct fake_node *node);
+void fake_end_lease(struct fake_world *world, struct fake_scope *scope, enum lh_end_reason reason);
+void fake_notify(struct fake_world *world, int node, const struct fake_scope *scope);
+
+#endif
