@@ -89,6 +89,12 @@ static void refuse_invalid(struct lh_rpc_call *call, const struct lh_acquire_res
     lh_call_refuse(call, &violations);
 }
 
+/* Others may know who holds it, but it is not why they fail. */
+static bool tells_contention(enum lh_status status)
+{
+    return status == LH_LEASE_HELD || status == LH_WAIT_TIMEOUT || status == LH_BLOCKING_TIMEOUT;
+}
+
 static void fail(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
     const struct lh_acquire *request = &acquire->acquire;
@@ -97,7 +103,7 @@ static void fail(struct acquire_call *acquire, const struct lh_acquire_result *r
     struct lh_failure failure = {
         .status = result->status, .message = words, .ns = request->ns, .key = request->key, .limit = result->bound};
 
-    if (result->contention != NULL) {
+    if (result->contention != NULL && tells_contention(result->status)) {
         contention = *result->contention;
         contention.holder.ns = request->ns;
         contention.holder.key = request->key;
@@ -121,8 +127,10 @@ static void fail(struct acquire_call *acquire, const struct lh_acquire_result *r
         lh_failure_send_internal(acquire->call, result->message);
         return;
     case LH_CANCELED: /* not by us: the coordinator is going */
+    case LH_SHUTTING_DOWN:
         failure.status = LH_SHUTTING_DOWN;
-        failure.message = NULL;
+        failure.message = "the server is shutting down: call another, or again, with the same lease key; the place in "
+                          "the queue is kept for 10 s";
         break;
     case LH_DATABASE_UNAVAILABLE:
         failure.message = "the database is unavailable: nothing is known to be lost, call again with the same lease "

@@ -133,11 +133,16 @@ static const struct {
 
 START_TEST(acquire_refusals_have_these_codes_and_reasons)
 {
+    struct lh_contention contention = {.has_holder = true, .holder = new_lease("invoice-42")};
+    struct lh_acquire_result result = {.status = refusals[_i].status, .contention = &contention};
     struct lh_rpc_call *call = start_acquire();
+    bool is_contended = result.status == LH_WAIT_TIMEOUT || result.status == LH_BLOCKING_TIMEOUT;
 
-    finish_acquire(refusals[_i].status, false);
+    coordinator.acquire->on_done(coordinator.acquire, &result);
     ck_assert_int_eq(call->code, refusals[_i].code);
     ck_assert_str_eq(fake_call_reason(call), refusals[_i].reason);
+    ck_assert_int_eq(memmem(call->details.data, call->details.size, "leasehold.v1.Contention", 23) != NULL,
+                     is_contended);
     fake_call_end(call, LH_RPC_END_FINISHED);
 }
 END_TEST
