@@ -10,6 +10,7 @@
  * the caller chose the lease key: then it may be one that was held before.
  */
 #include <inttypes.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ struct acquire {
 
     int64_t give_up_at_us; /* LH_RPC_FOREVER: never */
     int64_t wait_until_us; /* WAIT_TIME */
-    int64_t sent_at_us;    /* the last attempt */
+    int64_t sent_at_us;    /* the last attempt; 0: none yet */
     bool may_be_granted;   /* an attempt went out and was not answered */
     bool has_told;         /* that the server is away and we go on */
 };
@@ -130,14 +131,14 @@ static enum lh_status take_lease_key(struct acquire *acquire, struct lh_error *e
 static enum lh_status take_owner(struct acquire *acquire, struct lh_error *error)
 {
     const char *text = lh_args_value(&acquire->cli->args, "owner");
-    const char *user = getenv("USER") != NULL ? getenv("USER") : getenv("LOGNAME");
+    const struct passwd *user = getpwuid(geteuid());
     char host[128] = "localhost";
 
     if (text == NULL) {
         if (gethostname(host, sizeof(host)) == 0)
             host[sizeof(host) - 1] = '\0';
-        if (user != NULL && user[0] != '\0')
-            snprintf(acquire->owner, sizeof(acquire->owner), "%.100s@%s", user, host);
+        if (user != NULL)
+            snprintf(acquire->owner, sizeof(acquire->owner), "%.100s@%s", user->pw_name, host);
         else
             snprintf(acquire->owner, sizeof(acquire->owner), "%s", host);
         text = acquire->owner;
@@ -175,6 +176,7 @@ static void attempt(struct acquire *acquire, struct lh_reply *reply)
     Google__Protobuf__Duration duration = lh_duration_message(acquire->duration_us);
     Google__Protobuf__Duration wait;
     int64_t now_us = lh_clock_us();
+    int64_t left_us = acquire->sent_at_us == 0 ? acquire->wait_us : acquire->wait_until_us - now_us;
 
     request.scope = &acquire->scope.message;
     request.duration = &duration;
@@ -184,8 +186,8 @@ static void attempt(struct acquire *acquire, struct lh_reply *reply)
     request.n_labels = acquire->label_count;
     request.wait_forever = acquire->wait == WAIT_FOREVER;
     request.wait_while_alive = acquire->wait == WAIT_ALIVE;
-    if (acquire->wait == WAIT_TIME && acquire->wait_until_us > now_us) {
-        wait = lh_duration_message(acquire->wait_until_us - now_us);
+    if (acquire->wait == WAIT_TIME && left_us > 0) {
+        wait = lh_duration_message(left_us);
         request.wait = &wait;
     }
     acquire->sent_at_us = now_us;

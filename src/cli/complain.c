@@ -95,7 +95,7 @@ enum lh_exit lh_exit_of_reply(const struct lh_reply *reply)
 }
 
 /* What to do about it; NULL: the sentence says enough. */
-static const char *advice(const struct lh_reply *reply)
+static const char *advice_for(const struct lh_reply *reply)
 {
     if (!reply->has_reason)
         return reply->code == LH_GRPC_UNIMPLEMENTED ? "the server is older than this command" : NULL;
@@ -133,7 +133,7 @@ static enum lh_exit complain_silence(const struct lh_cli *cli, const struct lh_r
 
 enum lh_exit lh_complain_reply(const struct lh_cli *cli, const struct lh_reply *reply)
 {
-    const char *what_next = advice(reply);
+    const char *what_next = advice_for(reply);
 
     if (reply->code == LH_GRPC_OK) {
         lh_complain("the answer of %s is not what was asked for: it is no leaseholdd, or it is broken", cli->server);
@@ -146,6 +146,18 @@ enum lh_exit lh_complain_reply(const struct lh_cli *cli, const struct lh_reply *
     if (reply->contention != NULL)
         lh_print_contention(stderr, reply->contention);
     return lh_exit_of_reply(reply);
+}
+
+void lh_complain_lost(Leasehold__V1__EndReason reason, const char *message, const char *advice)
+{
+    const char *colon = message[0] != '\0' ? ": " : "";
+
+    if (reason == LEASEHOLD__V1__END_REASON__END_REASON_UNKNOWN ||
+        reason == LEASEHOLD__V1__END_REASON__END_REASON_UNSPECIFIED)
+        lh_complain("this lease key does not hold it, or not any more%s%s; the lease is lost: %s", colon, message,
+                    advice);
+    else
+        lh_complain("the lease is lost (%s)%s%s; %s", lh_end_reason_text(reason), colon, message, advice);
 }
 
 /* Leasehold's own errors begin with the condition's name, for psql hides SQLSTATEs; a sentence needs none. */

@@ -23,6 +23,9 @@ enum lh_exit lh_complain_value(const struct lh_cli *cli, const struct lh_error *
 /* A call that was not answered OK. */
 enum lh_exit lh_complain_reply(const struct lh_cli *cli, const struct lh_reply *reply);
 
+/* A lease that its holder does not have (any more): why, as far as it is known, and what that means. */
+void lh_complain_lost(Leasehold__V1__EndReason reason, const char *message, const char *advice);
+
 /* A statement that failed, or a database that could not be reached. */
 enum lh_exit lh_complain_database(const struct lh_cli *cli, const struct lh_error *error);
 

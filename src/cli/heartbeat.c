@@ -62,8 +62,7 @@ static enum lh_exit report(const struct lh_cli *cli, const Leasehold__V1__Heartb
         print_renewed(cli, result);
         return LH_EXIT_DONE;
     case LEASEHOLD__V1__OUTCOME__OUTCOME_LOST:
-        lh_complain("the lease is lost (%s)%s%s; stop what it protected", lh_end_reason_text(result->end_reason),
-                    result->message[0] != '\0' ? ": " : "", result->message);
+        lh_complain_lost(result->end_reason, result->message, "stop what it protected");
         return LH_EXIT_LOST;
     case LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID:
         lh_complain("%s", result->message);

@@ -1,6 +1,7 @@
 #include "cli/lease_text.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,8 @@ static void add_labels(struct lh_grid *card, const Leasehold__V1__Lease *lease)
     }
 }
 
-static void add_times(struct lh_grid *card, const Leasehold__V1__Lease *lease)
+/* How it has gone so far: since when, and its heartbeats. */
+static void add_past(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 {
     char length[LH_DURATION_TEXT_BYTES], when[LH_TIME_TEXT_BYTES];
 
@@ -97,6 +99,13 @@ static void add_times(struct lh_grid *card, const Leasehold__V1__Lease *lease)
         else
             lh_grid_add(card, "none yet");
     }
+}
+
+/* How long it will go on without another heartbeat. */
+static void add_future(struct lh_grid *card, const Leasehold__V1__Lease *lease)
+{
+    char length[LH_DURATION_TEXT_BYTES], when[LH_TIME_TEXT_BYTES];
+
     if (lease->duration != NULL) {
         lh_duration_format(lh_duration_us(lease->duration), length);
         lh_grid_add(card, "duration");
@@ -113,6 +122,8 @@ static void add_times(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 
 void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 {
+    bool is_new = lease->lease_key[0] != '\0' && lease->heartbeats == 0; /* just granted to whoever reads this */
+
     if (lease->scope != NULL) {
         char *ns = lh_namespace_text(lease->scope->namespace_, lease->scope->n_namespace_);
         lh_grid_add(card, "lease");
@@ -127,11 +138,13 @@ void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
     lh_grid_add(card, "%" PRId64, lease->token);
     lh_grid_add(card, "owner");
     lh_grid_add(card, "%s", lease->owner[0] != '\0' ? lease->owner : "(not told)");
-    if (lease->liveness != LEASEHOLD__V1__LIVENESS__LIVENESS_UNSPECIFIED) {
+    if (!is_new && lease->liveness != LEASEHOLD__V1__LIVENESS__LIVENESS_UNSPECIFIED) {
         lh_grid_add(card, "state");
         lh_grid_add(card, "%s", lh_liveness_text(lease->liveness));
     }
-    add_times(card, lease);
+    if (!is_new)
+        add_past(card, lease);
+    add_future(card, lease);
     add_labels(card, lease);
 }
 
@@ -173,7 +186,8 @@ void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention)
         lh_grid_add(&card, "holder");
         lh_grid_add(&card, "%s, %s, token %" PRId64, holder->owner[0] != '\0' ? holder->owner : "(not told)",
                     lh_liveness_text(contention->liveness), holder->token);
-        add_times(&card, holder);
+        add_past(&card, holder);
+        add_future(&card, holder);
     } else {
         lh_grid_add(&card, "holder");
         lh_grid_add(&card, "nobody: it is the turn of somebody who waits");

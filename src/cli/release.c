@@ -56,8 +56,7 @@ static enum lh_exit report_lost(const Leasehold__V1__ReleaseResult *result, bool
         result->end_reason == LEASEHOLD__V1__END_REASON__END_REASON_FAILED)
         lh_complain("the lease was given back before (%s)", lh_end_reason_text(result->end_reason));
     else
-        lh_complain("the lease was lost before (%s)%s%s; what it protected may have been done twice",
-                    lh_end_reason_text(result->end_reason), result->message[0] != '\0' ? ": " : "", result->message);
+        lh_complain_lost(result->end_reason, result->message, "what it protected may have been done twice");
     return LH_EXIT_LOST;
 }
 
