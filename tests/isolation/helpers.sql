@@ -34,6 +34,8 @@ begin
   select g.token into v_token from iso.granted g where g.key = p_key order by g.n offset p_th - 1 limit 1;
   perform leasehold.guard('i', p_key, v_token);
   return 'passed';
+exception when sqlstate 'LH001' then
+  return 'lost';  -- without the words, for they name the token
 end $$;
 
 create function iso.tokens_grow() returns boolean language sql as $$

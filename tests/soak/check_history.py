@@ -13,6 +13,7 @@ A history is one line for each event, tab-separated, in the order in which the c
     queue    `lease` waits, until `until`, or (-) as long as its coordinator `actor` is alive
     leave    it waits no longer; if it held the scope, it gave it back
     guard    a transaction relies on `token`; until its line `unguard` nothing may end or grant the scope
+    gone     the client of `lease`, or (- -) the coordinator `actor`, died without a word; its place stays until its time
     alive    the coordinator `actor` gave a sign of life, good for 5 s
     stop     everybody was served: whoever still waits is forgotten
 """
@@ -49,6 +50,7 @@ class Judge:
         self.scopes = collections.defaultdict(Scope)
         self.seen = {}            # coordinator: its last sign of life
         self.granted = set()
+        self.gone = set()         # lease keys and coordinators
         self.last_number = 0
         self.faults = []
         self.counts = collections.Counter()
@@ -156,13 +158,16 @@ class Judge:
     def on_unguard(self, event, scope):
         scope.guards.pop(event.lease, None)
 
+    def on_gone(self, event, unused_scope):
+        self.gone.add(event.lease or event.actor)
+
     def on_alive(self, event, unused_scope):
         self.seen[event.actor] = max(event.at, self.seen.get(event.actor, 0.0))
 
     def on_stop(self, event, unused_scope):
         for name, scope in self.scopes.items():
             for lease, waiter in scope.waiters.items():
-                if self.live_until(waiter) > event.at:
+                if self.live_until(waiter) > event.at and not {lease, waiter.actor} & self.gone:
                     self.fault(event._replace(scope=name, lease=lease), 'stall: it waits still, and nobody will serve it')
 
 

@@ -11,6 +11,7 @@
 
 #define CLIENTS 6
 #define TICK_MS 1000
+#define DIES_ONE_TURN_IN 1200
 
 enum client_state {
     IDLE,
@@ -135,13 +136,11 @@ static enum outcome tick(struct coordinator *c)
     return DONE;
 }
 
-static enum outcome start(struct coordinator *c)
+/* Listen, on a new connection or under a new id. */
+static enum outcome listen(struct coordinator *c)
 {
     char channel[UUID_SIZE] = "";
     size_t size = 0;
-    make_uuid(c->actor, c->id);
-    memset(c->clients, 0, sizeof c->clients);
-    c->tick_at_ms = 0;
     for (const char *from = c->id; *from != '\0'; from++)
         if (*from != '-')
             channel[size++] = *from;
@@ -149,7 +148,35 @@ static enum outcome start(struct coordinator *c)
     do {
         outcome = run(c->actor, "unlisten *; listen leasehold_%s", channel);
     } while (outcome == AGAIN);
+    c->tick_at_ms = 0;
     return outcome;
+}
+
+/* The connection was lost: connect again, and ask for everything again, for a notification may have been missed. */
+static bool come_back(struct coordinator *c)
+{
+    do {
+        if (!actor_connect(c->actor))
+            return false;
+    } while (listen(c) == BROKEN);
+    for (int i = 0; i < SCOPES; i++)
+        wake(c, scope_names[i]);
+    return true;
+}
+
+/* Gone without a word; another one starts in its place. */
+static bool die(struct coordinator *c)
+{
+    bool is_told = c->id[0] == '\0';
+    while (!is_told && !c->actor->soak->has_failed) {
+        enum outcome outcome = run(c->actor, "select soak.is_gone(null, null, '%s')", c->id);
+        is_told = outcome == DONE;
+        if (outcome == BROKEN && !actor_connect(c->actor))
+            return false;
+    }
+    make_uuid(c->actor, c->id);
+    memset(c->clients, 0, sizeof c->clients);
+    return come_back(c);
 }
 
 static void advance_clients(struct coordinator *c)
@@ -208,11 +235,12 @@ void *coordinator_main(void *argument)
 {
     struct coordinator c = {.actor = argument};
     struct soak *soak = c.actor->soak;
-    bool is_up = actor_connect(c.actor) && start(&c) != BROKEN;
+    bool is_up = die(&c);
     while (is_up && !soak->has_failed && !(soak->is_stopping && is_idle(&c))) {
-        bool dies = !soak->is_calm && !soak->is_stopping && dice(c.actor, 3000) == 0;
-        if (turn(&c) == BROKEN || dies)
-            is_up = actor_connect(c.actor) && (start(&c) != BROKEN || (actor_connect(c.actor) && start(&c) != BROKEN));
+        if (turn(&c) == BROKEN)
+            is_up = come_back(&c);
+        else if (!soak->is_calm && !soak->is_stopping && dice(c.actor, DIES_ONE_TURN_IN) == 0)
+            is_up = die(&c);
     }
     c.actor->backend_pid = 0;
     __atomic_sub_fetch(&soak->running, 1, __ATOMIC_SEQ_CST);

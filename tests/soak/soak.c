@@ -53,6 +53,10 @@ void make_uuid(struct actor *actor, char uuid[UUID_SIZE])
              (unsigned)(a & 0xfff), (unsigned)(b >> 52), (unsigned long long)(b & UINT64_C(0xffffffffffff)));
 }
 
+static void ignore_notice(void *unused_arg, const char *unused_message)
+{
+}
+
 bool actor_connect(struct actor *actor)
 {
     actor->backend_pid = 0;
@@ -65,6 +69,7 @@ bool actor_connect(struct actor *actor)
         actor->soak->has_failed = true;
         return false;
     }
+    PQsetNoticeProcessor(actor->conn, ignore_notice, NULL);
     actor->backend_pid = PQbackendPID(actor->conn);
     return true;
 }
@@ -130,8 +135,9 @@ bool wait_for_notify(struct actor *actor, int64_t ms, char *payload, size_t size
 static void kill_one(struct actor *killer, struct actor *actors, int count)
 {
     struct actor *victim = &actors[dice(killer, (uint64_t)count)];
-    if (victim->backend_pid != 0)
-        run(killer, "select pg_%s_backend(%d)", dice(killer, 3) == 0 ? "terminate" : "cancel", victim->backend_pid);
+    const char *how = dice(killer, 10) == 0 ? "terminate" : dice(killer, 5) == 0 ? "cancel" : NULL;
+    if (how != NULL && victim->backend_pid != 0)
+        run(killer, "select pg_%s_backend(%d)", how, victim->backend_pid);
 }
 
 /* Wait until everybody is done; false when nobody was served for STANDSTILL_MS. */

@@ -79,6 +79,11 @@ create function soak.unguard(p_scope text, p_lease uuid, p_actor text) returns v
   insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'unguard', p_scope, p_lease, p_actor)
 $$;
 
+-- A client that was killed, or (without a scope) a coordinator that died: nobody needs to serve it any more.
+create function soak.is_gone(p_scope text, p_lease uuid, p_actor text) returns void language sql as $$
+  insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'gone', p_scope, p_lease, p_actor)
+$$;
+
 -- Reaped leases by their token; free rows go, for their retention is 0.
 create function soak.reap(p_actor text) returns void language sql as $$
   insert into soak.event (at, kind, scope, token, actor)

@@ -72,6 +72,12 @@ GOOD = {
         2 grant k A 10 31
         3 leave k A
         4 grant k B 11 31''',
+    'a place that a dead client left behind': '''
+        1 grant k A 10 31
+        2 queue k B - 60
+        3 gone k B
+        4 end k A
+        5 stop''',
     'everybody served at the end': '''
         1 grant k A 10 31
         2 queue k B - 60
@@ -131,6 +137,12 @@ BROKEN = {
         2 queue k B - 60
         3 end k A
         9 stop'''),
+    'a dead client that is overtaken in its time': ('overtaking', '''
+        1 grant k A 10 31
+        2 queue k B - 60
+        3 gone k B
+        4 end k A
+        4 grant k C 11 60'''),
     'a renewal after the expiry': ('renewal', '''
         1 grant k A 10 31
         32 renew k A 10 60'''),

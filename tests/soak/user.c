@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#define PLACE_S 3       /* how long a place in the queue lasts, in a rough run */
+#define PLACE_S 1       /* how long a place in the queue lasts, in a rough run */
 #define TRIES_A_WAKE 40 /* a wake-up finds the row busy at times: asked again after 1 ms, doubling to 50 ms */
 
 struct round {
@@ -148,23 +148,35 @@ static enum outcome hold(struct round *round)
     return call(round, "release", "", &is_true);
 }
 
-static enum outcome one_round(struct actor *actor)
+static enum outcome one_round(struct round *round)
 {
-    struct round round = {.actor = actor, .scope = scope_names[dice(actor, SCOPES)]};
+    struct actor *actor = round->actor;
     bool is_granted = false;
-    make_uuid(actor, round.lease);
-    enum outcome outcome = call(&round, "acquire", "", &is_granted);
+    enum outcome outcome = call(round, "acquire", "", &is_granted);
     if (outcome == DONE && !is_granted && dice(actor, 5) != 0) {
-        outcome = join_queue(&round);
+        outcome = join_queue(round);
         if (outcome == DONE)
-            outcome = wait_for_grant(&round, &is_granted);
+            outcome = wait_for_grant(round, &is_granted);
         actor->waits += is_granted;
     }
     if (outcome == DONE && is_granted)
-        outcome = hold(&round);
+        outcome = hold(round);
     if (outcome == DONE)
         outcome = run(actor, "unlisten *");
     return outcome;
+}
+
+/* The session was killed: what it held or waited for is left behind. */
+static bool come_back(struct round *round)
+{
+    enum outcome outcome;
+    do {
+        if (!actor_connect(round->actor))
+            return false;
+        outcome = run(round->actor, "select soak.is_gone('%s', '%s', 'user %d')", round->scope, round->lease,
+                      round->actor->number);
+    } while (outcome == BROKEN || outcome == AGAIN);
+    return outcome == DONE;
 }
 
 void *user_main(void *argument)
@@ -172,8 +184,10 @@ void *user_main(void *argument)
     struct actor *actor = argument;
     bool is_up = actor_connect(actor);
     while (is_up && !actor->soak->is_stopping && !actor->soak->has_failed) {
-        if (one_round(actor) == BROKEN)
-            is_up = actor_connect(actor);
+        struct round round = {.actor = actor, .scope = scope_names[dice(actor, SCOPES)]};
+        make_uuid(actor, round.lease);
+        if (one_round(&round) == BROKEN)
+            is_up = come_back(&round);
         sleep_ms((int64_t)dice(actor, 5));
     }
     actor->backend_pid = 0;

@@ -4,9 +4,9 @@ select leasehold.reap();
 
 select * from leasehold.acquire('pay.invoices', 'a', '30 s', owner => 'w1', labels => '{"zone": "b"}') \gset one_
 select is(:'one_namespace' || '/' || :'one_key', 'pay.invoices/a', 'the row names the scope');
-select isnt(:'one_lease_key', '', 'the acquirer is told its lease key');
+select isnt(:'one_lease_key'::text, '', 'the acquirer is told its lease key');
 select cmp_ok(:one_token, '>', 0::bigint, 'a lease has a token');
-select is(:'one_owner', 'w1', 'the owner is kept');
+select is(:'one_owner'::text, 'w1', 'the owner is kept');
 select is(:'one_labels'::jsonb, '{"zone": "b"}'::jsonb, 'the labels are kept');
 select is(:'one_duration'::interval, '30 s'::interval, 'the duration is the one asked for');
 select t.is_near(:'one_acquired_at', clock_timestamp(), 'acquired_at is now');
@@ -14,7 +14,7 @@ select is(:'one_deadline'::timestamptz - :'one_acquired_at'::timestamptz, '30 s'
           'the deadline is one duration after the grant');
 select cmp_ok(:'one_remaining'::interval, '<=', '30 s'::interval, 'what remains is at most the duration');
 select cmp_ok(:'one_remaining'::interval, '>', '0 s'::interval, 'and more than nothing');
-select is(:'one_liveness', 'alive', 'a new lease is alive');
+select is(:'one_liveness'::text, 'alive', 'a new lease is alive');
 select is((select state from leasehold.scope where namespace = 'pay.invoices' and key = 'a'), 'held', 'the scope is held');
 select is((select count(*) from leasehold.scope), 1::bigint, 'one scope has one row');
 
@@ -29,10 +29,10 @@ select is(t.rows_of($$select * from leasehold.acquire('pay.invoices.deep', 'a', 
 -- the holder again: a lost reply
 select * from leasehold.acquire('pay.invoices', 'a', '60 s', owner => 'w1b', lease_key => :'one_lease_key', labels => '{"zone": "c"}') \gset two_
 select is(:two_token::bigint, :one_token::bigint, 'a repeat by the holder keeps the token');
-select is(:'two_lease_key', :'one_lease_key', 'and the lease key');
-select is(:'two_acquired_at', :'one_acquired_at', 'and when it was acquired');
+select is(:'two_lease_key'::text, :'one_lease_key', 'and the lease key');
+select is(:'two_acquired_at'::text, :'one_acquired_at', 'and when it was acquired');
 select is(:'two_duration'::interval, '60 s'::interval, 'the duration takes the new value');
-select is(:'two_owner', 'w1b', 'the owner takes the new value');
+select is(:'two_owner'::text, 'w1b', 'the owner takes the new value');
 select is(:'two_labels'::jsonb, '{"zone": "c"}'::jsonb, 'the labels take the new value');
 select t.is_near(:'two_deadline', clock_timestamp() + interval '60 s', 'the repeat renews the lease');
 
@@ -61,7 +61,7 @@ select t.age('pay.invoices', 'a', '31.5 s');
 select is(t.error_of($$select leasehold.acquire('pay.invoices', 'a', '30 s', lease_key => t.key(1))$$), 'LH006 lease_ended',
           'after the expiry the holder cannot come back under its lease key');
 select * from leasehold.acquire('pay.invoices', 'a', '30 s', owner => 'heir', lease_key => t.key(2)) \gset four_
-select is(:'four_owner', 'heir', 'after the expiry an acquirer takes the scope over');
+select is(:'four_owner'::text, 'heir', 'after the expiry an acquirer takes the scope over');
 select cmp_ok(:four_token::bigint, '>', :three_token::bigint, 'with a larger token');
 select is((select last_outcome from leasehold.scope where namespace = 'pay.invoices' and key = 'a'), 'expired', 'the hold before ended as expired');
 select is(leasehold.heartbeat('pay.invoices', 'a', t.key(1)), null, 'whoever was taken over has lost');

@@ -60,7 +60,7 @@ select is((select array_agg(lease_key order by ticket) from leasehold.waiter whe
 
 -- released: the first gets it, in one batch with a newcomer before it
 select outcome from leasehold.release_batch(:'c1', array['b'], array['a'], array[t.key(2)], array[false], array[null::text]) \gset rel_
-select is(:'rel_outcome', 'ok', 'released');
+select is(:'rel_outcome'::text, 'ok', 'released');
 create temp table r5 as select * from pg_temp.batch(:'c2', '[{"key": "a", "lk": 20, "queue": true}, {"key": "a", "lk": 21}]');
 select is((select array_agg(outcome order by n) from r5), array['queued', 'held'], 'newcomers do not overtake, whichever coordinator they come by');
 select is((select waiters_ahead from r5 where n = 1), 2, 'two are ahead');

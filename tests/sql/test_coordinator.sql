@@ -38,15 +38,25 @@ select is(pg_temp.told(:'c2'), array['c/other'], 'and the other''s to the other'
 update leasehold.coordinator set seen_at = clock_timestamp() - interval '6 s' where id = :'c2';
 select is(pg_temp.told(:'c1'), array['c/free', 'c/late', 'c/other'], 'five seconds after its last sign of life its waiters are skipped');
 select is(pg_temp.ask(:'c1', 'other', 8), 'granted', 'and the next is granted');
-select leasehold.reap_batch(:'c1', clock_timestamp(), null, true, 100, true) from generate_series(1, 3);
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '1 min' where id = :'c2';
+select count(*) from leasehold.reap_batch(:'c1', clock_timestamp(), null, true, 100, true);
 select is((select count(*) from leasehold.waiter where coordinator = :'c2'), 0::bigint, 'the reaper removes its waiters');
 select is((select is_registered from leasehold.coordinator_tick(:'c2', null) where namespace is null), false, 'when it comes back it is told to register again');
 
+-- one that was only slow is told what became free meanwhile
+select t.enroll(:'c2');
+select pg_temp.ask(:'c1', 'slow', 31), pg_temp.ask(:'c2', 'slow', 32);
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '6 s' where id = :'c2';
+select leasehold.release_ok('c', 'slow', t.key(31));
+select is(pg_temp.told(:'c2'), array['c/slow'], 'a coordinator that comes back before it is swept away is told what became free meanwhile');
+select is(pg_temp.ask(:'c2', 'slow', 32), 'granted', 'and its waiter is granted');
+select leasehold.coordinator_unregister(:'c2');
+
 -- reap_batch
-select leasehold.reap_batch(:'c1', clock_timestamp(), null, true, 100, true);
+select count(*) from leasehold.reap_batch(:'c1', clock_timestamp(), null, true, 100, true);
 select pg_temp.ask(:'c1', 'r' || n, 100 + n) from generate_series(1, 3) n;
-select t.age('c', 'r' || n, '1 hour') from generate_series(1, 3) n;
 select pg_temp.ask(:'c1', 'r1', 110);
+select t.age('c', 'r' || n, '1 hour') from generate_series(1, 3) n;
 select is(t.rows_of(format('select * from leasehold.reap_batch(%L, clock_timestamp() - interval %L, null, true, 100, true) where kind = %L', :'c1', '5 s', 'reaped')), 0,
           'while the database''s clock is ahead of the daemon''s nothing is reaped');
 select is((select count(*) from leasehold.scope where key in ('r1', 'r2', 'r3') and state = 'held'), 3::bigint, 'all of them are held still');

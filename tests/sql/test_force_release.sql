@@ -6,8 +6,8 @@ select is((select count(*) from leasehold.scope), 0::bigint, 'and no row for it'
 select * from leasehold.acquire('f', 'a', '30 s', owner => 'stuck', lease_key => t.key(1)) \gset one_
 select is(t.rows_of(format('select * from leasehold.force_release(%L, %L, %L, %s)', 'f', 'a', 'why', :one_token - 1)), 0, 'another token is not ended');
 select is((select state from leasehold.scope where key = 'a'), 'held', 'and the holder stays');
-select results_eq($$select namespace, key, owner, token from leasehold.force_release(namespace => 'f', key => 'a', reason => 'host is gone')$$,
-                  format($$values ('f', 'a', 'stuck', %s::bigint)$$, :one_token), 'the answer is the lease that was ended');
+select results_eq($$select (namespace || '/' || key || '/' || owner)::text collate "default", token from leasehold.force_release(namespace => 'f', key => 'a', reason => 'host is gone')$$,
+                  format($$values ('f/a/stuck', %s::bigint)$$, :one_token), 'the answer is the lease that was ended');
 select is((select state from leasehold.scope where key = 'a'), 'free', 'the scope is free');
 select is((select last_outcome from leasehold.scope where key = 'a'), 'forced', 'it ended as forced');
 select ok((select last_error like '%host is gone%' from leasehold.scope where key = 'a'), 'the reason is kept');

@@ -4,7 +4,8 @@ select leasehold.reap();
 
 select * from leasehold.acquire('hb', 'a', '30 s', lease_key => t.key(1)) \gset one_
 select t.age('hb', 'a', '20 s');
-select is(leasehold.heartbeat('hb', 'a', t.key(1)), (select deadline from leasehold.scope where key = 'a'), 'the answer is the new deadline');
+select leasehold.heartbeat('hb', 'a', t.key(1)) as answer \gset
+select is(:'answer'::timestamptz, (select deadline from leasehold.scope where key = 'a'), 'the answer is the new deadline');
 select t.is_near((select deadline from leasehold.scope where key = 'a'), clock_timestamp() + interval '30 s', 'one duration from now');
 select t.is_near((select heartbeat_at from leasehold.scope where key = 'a'), clock_timestamp(), 'heartbeat_at is now');
 select is((select heartbeats from leasehold.scope where key = 'a'), 1::bigint, 'the heartbeat is counted');
@@ -38,6 +39,9 @@ select is(t.error_of($$select leasehold.acquire('hb', 'a', '30 s', lease_key => 
           'nor by acquiring again with the same lease key');
 select is(leasehold.release_ok('hb', 'a', t.key(1)), false, 'nor can it be released as done');
 select is(t.error_of(format('select leasehold.guard(%L, %L, %s)', 'hb', 'a', :one_token)), 'LH001 lease_lost', 'nor guarded');
+select leasehold.set_policy('hb', expiry => 'manual');
+select is(leasehold.heartbeat('hb', 'a', t.key(1)), null, 'nor by a policy under which leases do not expire');
+select leasehold.reset_policy('hb');
 select is(t.rows_of($$select * from leasehold.acquire('hb', 'a', '30 s', lease_key => t.key(3))$$), 1,
           'and the next acquirer gets it');
 

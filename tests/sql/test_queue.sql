@@ -7,7 +7,7 @@ create function pg_temp.got(p_key text, p_lease_key uuid) returns boolean langua
 select leasehold.acquire('q', 'a', '30 s', lease_key => t.key(1));
 select position, channel from leasehold.join_queue('q', 'a', t.key(2)) \gset one_
 select is(:one_position::bigint, 1::bigint, 'the first waiter is first');
-select isnt(:'one_channel', '', 'and is told which channel to listen on');
+select isnt(:'one_channel'::text, '', 'and is told which channel to listen on');
 select cmp_ok(length(:'one_channel'), '<', 64, 'a channel that LISTEN takes');
 select position from leasehold.join_queue('q', 'a', t.key(3)) \gset two_
 select is(:two_position::bigint, 2::bigint, 'the second is second');

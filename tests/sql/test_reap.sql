@@ -64,11 +64,13 @@ select is(t.rows_of($$select * from leasehold.acquire('ext', 'b', '30 s')$$), 1,
 select leasehold.set_policy('tidy', free_retention => '0 s');
 select token as tidy_token from leasehold.acquire('tidy', 'a', '30 s', lease_key => t.key(30)) \gset
 select leasehold.release_ok('tidy', 'a', t.key(30));
-select leasehold.reap(), leasehold.reap();
+update leasehold.scope set check_at = clock_timestamp() where namespace = 'tidy';
+select leasehold.reap();
 select is((select count(*) from leasehold.scope where namespace = 'tidy'), 0::bigint, 'a free row is deleted after its retention');
 select cmp_ok((select token from leasehold.acquire('tidy', 'a', '30 s')), '>', :tidy_token::bigint, 'the next token is larger all the same');
 select leasehold.acquire('keep', 'a', '30 s', lease_key => t.key(31));
 select leasehold.release_ok('keep', 'a', t.key(31));
+update leasehold.scope set check_at = clock_timestamp() where namespace = 'keep';
 select leasehold.reap();
 select is((select count(*) from leasehold.scope where namespace = 'keep'), 1::bigint, 'within its retention a free row stays');
 select t.age('keep', 'a', '59 s');
@@ -81,4 +83,13 @@ select leasehold.join_queue('wait', 'a', t.key(40), ttl => '1 hour');
 update leasehold.scope set ended_at = clock_timestamp() - interval '1 day', check_at = clock_timestamp() - interval '1 s' where namespace = 'wait';
 select leasehold.reap();
 select is((select count(*) from leasehold.scope where namespace = 'wait'), 1::bigint, 'a free row with a waiter stays');
+-- cron alone: what nobody waits for any more goes, too
+select leasehold.join_queue('cron', 'a', t.key(50), ttl => '10 s');
+update leasehold.waiter set wait_until = clock_timestamp() - interval '1 s' where namespace = 'cron';
+update leasehold.scope set ended_at = clock_timestamp() - interval '1 day', check_at = clock_timestamp() where namespace = 'cron';
+select leasehold.reap();
+update leasehold.scope set check_at = clock_timestamp() where namespace = 'cron';
+select leasehold.reap();
+select is((select count(*) from leasehold.waiter where namespace = 'cron'), 0::bigint, 'reap removes SQL users whose ttl has passed');
+select is((select count(*) from leasehold.scope where namespace = 'cron'), 0::bigint, 'and then the scope''s row');
 select * from finish();
