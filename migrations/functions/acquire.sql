@@ -100,6 +100,12 @@ begin
     if v_expiry <> 'takeover' or not leasehold.is_expired(v_scope, leasehold.life(null), v_expiry, v_now) then
       return true;
     end if;
+    -- An old snapshot cannot see who has queued since. A place that it does see is in order: those before it are older.
+    if leasehold.is_blind()
+       and not exists (select 1 from leasehold.waiter w
+                        where w.namespace = p_namespace and w.key = p_key and w.lease_key = p_lease_key) then
+      return true;
+    end if;
   end if;
   return exists (select 1
                    from leasehold.live_head(p_namespace, p_key, leasehold.live_coordinators(v_now), v_now) h

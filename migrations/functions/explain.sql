@@ -78,7 +78,8 @@ as $$
       format('look at %s: alive, its last heartbeat was %s ago, but it has held this for %s, longer than the %s of max_hold', w.holder,
              w.silent, leasehold.duration_text(p_now - p_scope.acquired_at), leasehold.duration_text(p_rules.max_hold))
     else
-      format('wait: %s is alive, its last heartbeat was %s ago', w.holder, w.silent)
+      format(case when p_scope.heartbeats = 0 then 'wait: %s is alive, it acquired this %s ago'
+                  else 'wait: %s is alive, its last heartbeat was %s ago' end, w.holder, w.silent)
   end
     from (select coalesce(nullif(p_scope.owner, ''), 'the holder') as holder,
                  leasehold.duration_text(p_now - p_scope.heartbeat_at) as silent) w

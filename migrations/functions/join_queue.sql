@@ -51,10 +51,11 @@ begin
             v_now + join_queue.ttl, format('%s, pid %s', session_user, pg_backend_pid()));
   end if;
   if v_scope.state = 'free' then
-    -- With a waiter the reaper looks soon, should whoever is next stop coming.
+    -- With a waiter the reaper looks soon, should whoever is next stop coming. The row is changed in any case, so that an
+    -- older snapshot, which cannot see the waiter, cannot acquire it either (40001).
     update leasehold.scope s
-       set check_at = v_now + interval '1 s'
-     where s.namespace = join_queue.namespace and s.key = join_queue.key and s.check_at > v_now + interval '1 s';
+       set check_at = least(s.check_at, v_now + interval '1 s')
+     where s.namespace = join_queue.namespace and s.key = join_queue.key;
   end if;
 
   select leasehold.tickets_ahead(

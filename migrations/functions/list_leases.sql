@@ -11,6 +11,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 -- By the primary key from where the page begins to where the namespace ends, never the whole table.
 set enable_seqscan = off
+set jit = off
 set plan_cache_mode = force_custom_plan
 as $$
 #variable_conflict use_column

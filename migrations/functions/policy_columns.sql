@@ -29,7 +29,7 @@ create or replace function leasehold.policy_bound(p_column text) returns text
 language sql immutable parallel safe
 as $$
   select case
-    when p_column in ('min_duration', 'max_duration') then '100 ms to 1000 years, min_duration not above max_duration'
+    when p_column in ('min_duration', 'max_duration') then '100 ms to 1000 years'
     when p_column in ('grace', 'max_hold', 'dead_after', 'hook_timeout', 'free_retention', 'history_retention')
       then '0 to 1000 years'
     when p_column = 'expiry' then 'takeover, reap or manual'

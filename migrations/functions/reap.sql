@@ -29,6 +29,10 @@ begin
     perform leasehold.refuse('max', 'at least 1');
   end if;
 
+  -- Places that nobody waits for any more. Not in the first call of a new life: their coordinators may be on their way back.
+  if reap.namespaces is null and leasehold.incarnation_is_current() then
+    perform leasehold.sweep_waiters(null);
+  end if;
   -- A visit may find leases that are alive and free rows, which do not count. Each moves its row on, so this comes to an
   -- end; the limit is for rows that others make due as fast.
   for v_round in 1 .. 100 loop

@@ -108,7 +108,8 @@ comment on column leasehold.effective_policy.free_retention is 'How long a free 
 comment on column leasehold.effective_policy.history_retention is 'How long history is kept';
 comment on column leasehold.effective_policy.sources is 'For each setting the prefix that it comes from; '''' is the root';
 
-grant select on leasehold.lease, leasehold.queue, leasehold.effective_policy, leasehold.coordinator, leasehold.policy
+grant select on leasehold.lease, leasehold.queue, leasehold.effective_policy, leasehold.coordinator, leasehold.policy,
+  leasehold.migration
   to leasehold_reader, leasehold_coordinator, leasehold_admin;
 -- Lease keys are in these.
 grant select on leasehold.scope, leasehold.waiter, leasehold.incarnation to leasehold_admin;
