@@ -4,10 +4,10 @@ A suite counts what its runner counted. One that ends badly without a counted fa
 something or that takes too long has failed once more: nothing is silently left out.
 """
 import argparse
+import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -91,11 +91,12 @@ def build(directory, *options):
 def meson(directory, environment=None):
     """Each check inside of a libcheck program counts; a program of another kind is one."""
     def run(suite, options):
-        shutil.rmtree(os.path.join(directory, 'meson-logs'), ignore_errors=True)
+        log = os.path.join(directory, 'meson-logs', 'testlog.json')
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(log)
         status = execute(['meson', 'test', '-C', directory, '--no-rebuild', '--print-errorlogs', '--timeout-multiplier', '3'],
                          suite.limit_s, environment)[1]
         passed = failed = 0
-        log = os.path.join(directory, 'meson-logs', 'testlog.json')
         for line in open(log, encoding='utf-8') if os.path.exists(log) else ():
             test = json.loads(line)
             counts = re.findall(r'^\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)', test.get('stdout') or '', re.M)
