@@ -210,6 +210,7 @@ const char *pg_fixture_value(const char *conninfo, const char *sql)
     ExecStatusType status;
 
     PQsetNoticeReceiver(conn, ignore_notice, NULL);
+    PQclear(PQexec(conn, "set lock_timeout = '20s'; set statement_timeout = '30s'"));
     result = PQexec(conn, sql);
     status = PQresultStatus(result);
     value[0] = '\0';

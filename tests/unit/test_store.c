@@ -97,6 +97,8 @@ int main(void)
     pg_fixture_conninfo();
     test_loop = lh_loop_create();
     suite_add_tcase(suite, test_store_batches());
+    suite_add_tcase(suite, test_store_leases());
+    suite_add_tcase(suite, test_store_control());
     srunner_set_fork_status(runner, CK_NOFORK);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

@@ -1,0 +1,428 @@
+/* Control calls on the real schema. */
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pg/migrate.h"
+#include "test_store.h"
+
+#define SECOND INT64_C(1000000)
+#define COPIES 16
+
+static const char *conninfo;
+static struct test_store test;
+static struct test_answer answer;
+
+/* What an answer held, copied while it lived. */
+static struct {
+    bool is_registered, is_held, has_last, has_more;
+    int64_t database_now_us, token, last_token;
+    enum lh_end_reason end_reason;
+    size_t count, wake_count;
+    char keys[COPIES][32];
+    char last_error[64], owner[32], lease_key[LH_UUID_TEXT_BYTES];
+    struct lh_policy policies[COPIES];
+    char expiry[16], sources[LH_POLICY_FIELD_COUNT][32];
+} got;
+
+static void setup_all(void)
+{
+    struct lh_error error;
+    conninfo = pg_fixture_create_database("control");
+    ck_assert_msg(lh_migrate(conninfo, LH_MIGRATE_RUN, &lh_migrations, LH_VERSION, NULL, &error) == LH_OK, "%s",
+                  error.message);
+}
+
+static void on_tick(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_tick_answer *tick)
+{
+    test_on_answer(&answer, status, error);
+    if (status != LH_OK)
+        return;
+    got.is_registered = tick->is_registered;
+    got.database_now_us = tick->database_now_us;
+    got.wake_count = tick->wake_count;
+    for (size_t i = 0; i < tick->wake_count && i < COPIES; i++)
+        snprintf(got.keys[i], sizeof(got.keys[i]), "%s", tick->wakes[i].key);
+}
+
+static void wait_for_ok(void)
+{
+    test_wait_for(&answer);
+    ck_assert_msg(answer.status == LH_OK, "%s (%s)", answer.error.message, answer.error.sqlstate);
+}
+
+static void setup(void)
+{
+    memset(&answer, 0, sizeof(answer));
+    memset(&got, 0, sizeof(got));
+    pg_fixture_execute(conninfo, "delete from leasehold.waiter; delete from leasehold.scope;"
+                                 " delete from leasehold.policy where namespace <> ''");
+    test_store_start(&test, conninfo, 1);
+    ck_assert_int_eq(test.store->ops->enroll(test.store, on_tick, NULL), LH_OK);
+    wait_for_ok();
+}
+
+static void teardown(void)
+{
+    test_store_stop(&test);
+}
+
+static struct lh_acquire_item acquire(const char *ns, const char *key, const char *owner, int64_t duration_us,
+                                      bool queue)
+{
+    struct lh_acquire_item item = {.ns = ns,
+                                   .key = key,
+                                   .lease_key = lh_uuid_random(),
+                                   .owner = owner,
+                                   .labels = "{}",
+                                   .duration_us = duration_us,
+                                   .queue = queue,
+                                   .wait_us = LH_FOREVER};
+    struct lh_acquire_item *items[] = {&item};
+    ck_assert_int_eq(test.store->ops->acquire(test.store, 0, 0, items, 1, test_on_answer, &answer), LH_OK);
+    wait_for_ok();
+    return item;
+}
+
+START_TEST(enroll_tells_timeline_and_schema)
+{
+    char sql[128], id[LH_UUID_TEXT_BYTES];
+
+    ck_assert_int_eq(test.store->ops->timeline(test.store), 1);
+    ck_assert_int_eq(test.store->ops->schema_version(test.store),
+                     lh_migrations.migrations[lh_migrations.migration_count - 1].number);
+    lh_uuid_format(&test.store->coordinator, id);
+    snprintf(sql, sizeof(sql), "select pid from leasehold.coordinator where id = '%s'", id);
+    ck_assert_int_eq(atoi(pg_fixture_value(conninfo, sql)), getpid());
+}
+END_TEST
+
+START_TEST(tick_says_when_this_coordinator_was_taken_for_dead)
+{
+    ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_OK);
+    wait_for_ok();
+    ck_assert(got.is_registered);
+    ck_assert_int_gt(got.database_now_us, INT64_C(1700000000) * SECOND);
+    pg_fixture_execute(conninfo, "delete from leasehold.coordinator");
+    ck_assert_int_eq(test.store->ops->tick(test.store, got.database_now_us, on_tick, NULL), LH_OK);
+    wait_for_ok();
+    ck_assert(!got.is_registered);
+}
+END_TEST
+
+START_TEST(tick_finds_a_free_scope_whose_first_waiter_is_ours)
+{
+    struct lh_acquire_item mine = acquire("a", "one", "me", 30 * SECOND, false);
+    acquire("a", "one", "next", 30 * SECOND, true);
+    ck_assert_int_eq(mine.outcome, LH_ACQUIRE_GRANTED);
+    /* The row is freed behind everybody's back: no notification. */
+    pg_fixture_execute(conninfo, "update leasehold.scope set state = 'free', lease_key = null, check_at = now()");
+    ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_OK);
+    wait_for_ok();
+    ck_assert_uint_eq(got.wake_count, 1);
+    ck_assert_str_eq(got.keys[0], "one");
+    /* And a wake-up that reached somebody else is passed on to it: to us, without a notification. */
+    test.wakes = 0;
+    ck_assert_int_eq(test.store->ops->pass_on(test.store, &(struct lh_wake){"a", "one"}, test_on_answer, &answer),
+                     LH_OK);
+    wait_for_ok();
+    ck_assert_uint_eq(test.wakes, 1);
+    ck_assert_str_eq(test.wake_key, "one");
+}
+END_TEST
+
+static void on_scope(void *arg, enum lh_status status, const struct lh_error *error,
+                     const struct lh_scope_answer *scope)
+{
+    test_on_answer(&answer, status, error);
+    if (status != LH_OK)
+        return;
+    got.is_held = scope->is_held;
+    got.has_last = scope->has_last;
+    got.token = scope->lease.token;
+    snprintf(got.owner, sizeof(got.owner), "%s", scope->lease.owner == NULL ? "" : scope->lease.owner);
+    lh_uuid_format(&scope->lease.lease_key, got.lease_key);
+    ck_assert_str_eq(scope->lease.ns, "a");
+    if (!scope->has_last)
+        return;
+    got.last_token = scope->last.token;
+    got.end_reason = scope->last.end_reason;
+    snprintf(got.last_error, sizeof(got.last_error), "%s", scope->last.error);
+}
+
+static void get(const char *key)
+{
+    memset(&got, 0, sizeof(got));
+    ck_assert_int_eq(test.store->ops->get(test.store, "a", key, on_scope, NULL), LH_OK);
+    wait_for_ok();
+}
+
+START_TEST(get_shows_holder_last_hold_or_nothing)
+{
+    struct lh_acquire_item mine;
+    struct lh_release_item back = {.ns = "a", .key = "one", .is_failure = true, .value = "it broke"};
+    struct lh_release_item *items[] = {&back};
+
+    get("one");
+    ck_assert(!got.is_held && !got.has_last);
+    mine = acquire("a", "one", "me", 30 * SECOND, false);
+    get("one");
+    ck_assert(got.is_held);
+    ck_assert_int_eq(got.token, mine.lease.token);
+    ck_assert_str_eq(got.owner, "me");
+    ck_assert_str_eq(got.lease_key, "00000000-0000-0000-0000-000000000000");
+    back.lease_key = mine.lease_key;
+    ck_assert_int_eq(test.store->ops->release(test.store, 0, items, 1, test_on_answer, &answer), LH_OK);
+    wait_for_ok();
+    get("one");
+    ck_assert(!got.is_held && got.has_last);
+    ck_assert_int_eq(got.last_token, mine.lease.token);
+    ck_assert_int_eq(got.end_reason, LH_END_FAILED);
+    ck_assert_str_eq(got.last_error, "it broke");
+}
+END_TEST
+
+static void on_list(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_list_answer *list)
+{
+    test_on_answer(&answer, status, error);
+    if (status != LH_OK)
+        return;
+    got.count = list->lease_count;
+    got.has_more = list->has_more;
+    for (size_t i = 0; i < list->lease_count && i < COPIES; i++)
+        snprintf(got.keys[i], sizeof(got.keys[i]), "%s/%s", list->leases[i].ns, list->leases[i].key);
+}
+
+static void list(const struct lh_list_request *request)
+{
+    ck_assert_int_eq(test.store->ops->list(test.store, request, on_list, NULL), LH_OK);
+    wait_for_ok();
+}
+
+START_TEST(list_goes_page_by_page)
+{
+    acquire("a", "one", "me", 30 * SECOND, false);
+    acquire("a", "two", "you", 30 * SECOND, false);
+    acquire("a.b", "three", "me", 30 * SECOND, false);
+    acquire("ab", "four", "me", 30 * SECOND, false);
+    list(&(struct lh_list_request){.ns = "", .page_size = 3});
+    ck_assert_uint_eq(got.count, 3);
+    ck_assert(got.has_more);
+    ck_assert_str_eq(got.keys[2], "a.b/three");
+    list(&(struct lh_list_request){.ns = "", .page_size = 3, .after_ns = "a.b", .after_key = "three"});
+    ck_assert_uint_eq(got.count, 1);
+    ck_assert(!got.has_more);
+    ck_assert_str_eq(got.keys[0], "ab/four");
+    list(&(struct lh_list_request){.ns = "a", .include_children = true, .page_size = 3});
+    ck_assert_uint_eq(got.count, 3);
+    ck_assert(!got.has_more);
+    list(&(struct lh_list_request){.ns = "a", .page_size = 10, .owner = "you"});
+    ck_assert_uint_eq(got.count, 1);
+    ck_assert_str_eq(got.keys[0], "a/two");
+}
+END_TEST
+
+static void force_release(int64_t token)
+{
+    memset(&got, 0, sizeof(got));
+    ck_assert_int_eq(test.store->ops->force_release(test.store, "a", "one", "host is gone", token, on_scope, NULL),
+                     LH_OK);
+    test_wait_for(&answer);
+}
+
+START_TEST(force_release_ends_the_lease_that_was_meant)
+{
+    struct lh_acquire_item mine;
+    char lease_key[LH_UUID_TEXT_BYTES];
+
+    force_release(0);
+    ck_assert_int_eq(answer.status, LH_NOT_HELD);
+    mine = acquire("a", "one", "me", 30 * SECOND, false);
+    force_release(mine.lease.token + 1);
+    ck_assert_int_eq(answer.status, LH_NOT_HELD);
+    force_release(mine.lease.token);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_assert_int_eq(got.token, mine.lease.token);
+    lh_uuid_format(&mine.lease_key, lease_key);
+    ck_assert_str_eq(got.lease_key, lease_key);
+    get("one");
+    ck_assert_int_eq(got.end_reason, LH_END_FORCED);
+}
+END_TEST
+
+START_TEST(force_release_names_the_session_that_is_in_the_way)
+{
+    PGconn *session = PQconnectdb(conninfo);
+    char pid[16];
+
+    acquire("a", "one", "me", 30 * SECOND, false);
+    PQclear(PQexec(session, "begin; select * from leasehold.scope for key share"));
+    snprintf(pid, sizeof(pid), "%d", PQbackendPID(session));
+    force_release(0);
+    PQfinish(session);
+    ck_assert_int_eq(answer.status, LH_SCOPE_BUSY);
+    ck_assert_msg(strstr(answer.error.message, pid) != NULL, "%s", answer.error.message);
+}
+END_TEST
+
+static void on_reap(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_reap_answer *reap)
+{
+    test_on_answer(&answer, status, error);
+    if (status != LH_OK)
+        return;
+    got.count = reap->lease_count;
+    got.has_more = reap->has_more;
+    for (size_t i = 0; i < reap->lease_count && i < COPIES; i++) {
+        ck_assert(!reap->leases[i].is_failure);
+        snprintf(got.keys[i], sizeof(got.keys[i]), "%s", reap->leases[i].lease.key);
+    }
+}
+
+/* How many it reaped. */
+static size_t reap(const char *ns, int32_t max)
+{
+    const char *const namespaces[] = {ns};
+    ck_assert_int_eq(test.store->ops->reap(test.store, 0, namespaces, ns != NULL, true, max, ns == NULL, on_reap, NULL),
+                     LH_OK);
+    wait_for_ok();
+    return got.count;
+}
+
+START_TEST(reap_ends_what_has_expired)
+{
+    pg_fixture_execute(conninfo, "insert into leasehold.policy (namespace, min_duration, grace) values"
+                                 " ('short', '100 ms', '0 s')");
+    acquire("short", "one", "me", SECOND / 5, false);
+    acquire("short", "two", "me", SECOND / 5, false);
+    acquire("a", "one", "me", 30 * SECOND, false);
+    WAIT_FOR(test_loop, reap("short", 1) == 1);
+    ck_assert(got.has_more);
+    WAIT_FOR(test_loop, reap(NULL, 100) == 1);
+    ck_assert_uint_eq(reap(NULL, 100), 0);
+    get("one");
+    ck_assert(got.is_held);
+}
+END_TEST
+
+static void on_policy(void *arg, enum lh_status status, const struct lh_error *error,
+                      const struct lh_policy_answer *policy)
+{
+    test_on_answer(&answer, status, error);
+    if (status != LH_OK)
+        return;
+    got.count = policy->policy_count;
+    got.has_more = policy->has_more;
+    for (size_t i = 0; i < policy->policy_count && i < COPIES; i++) {
+        got.policies[i] = policy->policies[i];
+        snprintf(got.keys[i], sizeof(got.keys[i]), "%s", policy->policies[i].ns);
+    }
+    if (got.count == 0)
+        return;
+    const struct lh_policy *last = &policy->policies[got.count - 1];
+    const char *expiry = last->values[LH_POLICY_EXPIRY].text;
+    snprintf(got.expiry, sizeof(got.expiry), "%s", expiry == NULL ? "" : expiry);
+    for (size_t i = 0; i < LH_POLICY_FIELD_COUNT; i++)
+        snprintf(got.sources[i], sizeof(got.sources[i]), "%s", last->sources[i] == NULL ? "-" : last->sources[i]);
+}
+
+#define BIT(field) (UINT32_C(1) << (field))
+
+static void set_policy(const struct lh_policy *policy, uint32_t mask)
+{
+    ck_assert_int_eq(test.store->ops->set_policy(test.store, policy, mask, on_policy, NULL), LH_OK);
+    test_wait_for(&answer);
+}
+
+START_TEST(a_policy_is_set_inherited_and_reset)
+{
+    struct lh_policy policy = {.ns = "a"};
+
+    policy.set = BIT(LH_POLICY_GRACE) | BIT(LH_POLICY_FROZEN) | BIT(LH_POLICY_EXPIRY) | BIT(LH_POLICY_MAX_LEASES) |
+                 BIT(LH_POLICY_MAX_REAP_FAILURES);
+    policy.values[LH_POLICY_GRACE].number = 2500000;
+    policy.values[LH_POLICY_FROZEN].number = 1;
+    policy.values[LH_POLICY_EXPIRY].text = "manual";
+    policy.values[LH_POLICY_MAX_LEASES].number = 7;
+    policy.values[LH_POLICY_MAX_REAP_FAILURES].number = 3;
+    set_policy(&policy, policy.set);
+    ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
+    ck_assert_uint_eq(got.count, 1);
+    ck_assert_int_eq(got.policies[0].values[LH_POLICY_GRACE].number, 2500000);
+
+    ck_assert_int_eq(test.store->ops->get_policy(test.store, "a.b", on_policy, NULL), LH_OK);
+    wait_for_ok();
+    ck_assert_uint_eq(got.count, 2);
+    ck_assert_uint_eq(got.policies[0].set, 0);
+    ck_assert_int_eq(got.policies[1].values[LH_POLICY_FROZEN].number, 1);
+    ck_assert_int_eq(got.policies[1].values[LH_POLICY_MAX_LEASES].number, 7);
+    ck_assert_int_eq(got.policies[1].values[LH_POLICY_MAX_REAP_FAILURES].number, 3);
+    ck_assert_int_eq(got.policies[1].values[LH_POLICY_MAX_DURATION].number, 86400 * SECOND);
+    ck_assert_str_eq(got.expiry, "manual");
+    ck_assert_str_eq(got.sources[LH_POLICY_GRACE], "a");
+    ck_assert_str_eq(got.sources[LH_POLICY_MAX_DURATION], "");
+
+    policy.set = 0;
+    set_policy(&policy, BIT(LH_POLICY_GRACE));
+    ck_assert_int_eq(got.policies[0].values[LH_POLICY_GRACE].number, SECOND);
+    ck_assert_int_eq(got.policies[0].values[LH_POLICY_FROZEN].number, 1);
+
+    ck_assert_int_eq(test.store->ops->list_policies(test.store, 1, NULL, on_policy, NULL), LH_OK);
+    wait_for_ok();
+    ck_assert_uint_eq(got.count, 1);
+    ck_assert(got.has_more);
+    ck_assert_str_eq(got.keys[0], "");
+    ck_assert_int_eq(test.store->ops->list_policies(test.store, 1, "", on_policy, NULL), LH_OK);
+    wait_for_ok();
+    ck_assert_uint_eq(got.count, 1);
+    ck_assert(!got.has_more);
+    ck_assert_str_eq(got.keys[0], "a");
+}
+END_TEST
+
+START_TEST(a_bad_policy_names_field_and_limit)
+{
+    struct lh_policy policy = {.ns = "a", .set = BIT(LH_POLICY_MIN_DURATION)};
+
+    policy.values[LH_POLICY_MIN_DURATION].number = 5;
+    set_policy(&policy, policy.set);
+    ck_assert_int_eq(answer.status, LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(answer.error.field, "min_duration");
+    ck_assert_str_ne(answer.error.bound, "");
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select count(*) from leasehold.policy"), "1");
+}
+END_TEST
+
+START_TEST(control_calls_are_answered_when_the_server_goes)
+{
+    ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_OK);
+    pg_fixture_stop();
+    WAIT_FOR(test_loop, answer.count == 1 && test.control_down == 1);
+    answer.count = 0;
+    ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_DATABASE_UNAVAILABLE);
+    pg_fixture_start();
+    WAIT_FOR(test_loop, test.control_up == 2);
+    ck_assert_uint_eq(answer.count, 0);
+}
+END_TEST
+
+TCase *test_store_control(void)
+{
+    TCase *tcase = tcase_create("control");
+    tcase_add_unchecked_fixture(tcase, setup_all, NULL);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, enroll_tells_timeline_and_schema);
+    tcase_add_test(tcase, tick_says_when_this_coordinator_was_taken_for_dead);
+    tcase_add_test(tcase, tick_finds_a_free_scope_whose_first_waiter_is_ours);
+    tcase_add_test(tcase, get_shows_holder_last_hold_or_nothing);
+    tcase_add_test(tcase, list_goes_page_by_page);
+    tcase_add_test(tcase, force_release_ends_the_lease_that_was_meant);
+    tcase_add_test(tcase, force_release_names_the_session_that_is_in_the_way);
+    tcase_add_test(tcase, reap_ends_what_has_expired);
+    tcase_add_test(tcase, a_policy_is_set_inherited_and_reset);
+    tcase_add_test(tcase, a_bad_policy_names_field_and_limit);
+    tcase_add_test(tcase, control_calls_are_answered_when_the_server_goes);
+    return tcase;
+}
