@@ -15,6 +15,7 @@
 
 #define STREAM_WINDOW_BYTES (1024 * 1024)
 #define CONNECTION_WINDOW_BYTES (4 * 1024 * 1024)
+#define MAX_ANSWERS_WAITING 40000
 #define OUTPUT_MARK_BYTES (256 * 1024)
 
 void lh_rpc_channel_options_init(struct lh_rpc_channel_options *options)
@@ -83,7 +84,8 @@ static void on_keepalive(void *arg)
     }
     if (connection->io.received_at_us > connection->pinged_at_us)
         connection->pinged_at_us = 0;
-    if (connection->pinged_at_us > 0 && now_us - connection->pinged_at_us >= keepalive_us) {
+    if (connection->pinged_at_us > 0 && now_us - connection->pinged_at_us >= keepalive_us &&
+        now_us - connection->io.written_at_us >= keepalive_us) {
         rpc_connection_break(&connection->io, "the server does not answer any more");
         return;
     }
@@ -92,10 +94,10 @@ static void on_keepalive(void *arg)
         nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, NULL);
         rpc_connection_touch(&connection->io);
     }
-    if (connection->pinged_at_us > 0)
-        lh_timer_arm_at_us(&connection->keepalive, connection->pinged_at_us + keepalive_us);
-    else
+    if (connection->pinged_at_us == 0)
         lh_timer_arm_at_us(&connection->keepalive, connection->io.received_at_us + keepalive_us);
+    else
+        lh_timer_arm_at_us(&connection->keepalive, now_us + keepalive_us);
 }
 
 void client_connection_watch_silence(struct client_connection *connection)
@@ -357,6 +359,7 @@ struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *t
         abort();
     }
     nghttp2_option_set_no_closed_streams(channel->session_options, 1);
+    nghttp2_option_set_max_outbound_ack(channel->session_options, MAX_ANSWERS_WAITING);
     rpc_pool_init(&channel->pool);
     lh_list_init(&channel->connections);
     lh_list_init(&channel->waiting);

@@ -33,6 +33,7 @@ void lh_rpc_server_options_init(struct lh_rpc_server_options *options)
         .max_stream_bytes = 8 * 1024 * 1024,
         .preface_timeout_us = 10 * LH_US_PER_S,
         .idle_timeout_us = 3600 * LH_US_PER_S,
+        .keepalive_us = 20 * LH_US_PER_S,
         .stall_timeout_us = 60 * LH_US_PER_S,
         .reset_burst = 100000,
         .reset_rate = 50000,

@@ -76,11 +76,13 @@ struct lh_rpc_server_options {
                                    of a TLS handshake too */
     int64_t idle_timeout_us;    /* a connection without calls and without bytes from the client is sent away; default
                                    1 h; 0: never */
-    int64_t stall_timeout_us;   /* a connection whose client takes none of the bytes that wait; default 60 s */
-    uint64_t reset_burst;       /* streams a client may reset at once (client deadlines are resets) */
-    uint64_t reset_rate;        /* and how many a second on top; default 100,000 and 50,000 */
-    int64_t drain_notice_us;    /* between the shutdown notice and the final GOAWAY; default 500 ms */
-    int64_t drain_limit_us;     /* from the final GOAWAY until what is left is cut; default 10 s */
+    int64_t keepalive_us; /* with calls open and silence from the client for that long it gets a PING; no answer for as
+                             long again: it is gone. Default 20 s; 0: never */
+    int64_t stall_timeout_us; /* a connection whose client takes none of the bytes that wait; default 60 s */
+    uint64_t reset_burst;     /* streams a client may reset at once (client deadlines are resets) */
+    uint64_t reset_rate;      /* and how many a second on top; default 100,000 and 50,000 */
+    int64_t drain_notice_us;  /* between the shutdown notice and the final GOAWAY; default 500 ms */
+    int64_t drain_limit_us;   /* from the final GOAWAY until what is left is cut; default 10 s */
 
     /* Appends the serialized google.rpc.Status of an error that the transport itself found (MESSAGE_TOO_LARGE,
        OVERLOADED, UNIMPLEMENTED). NULL: such errors go without details. */

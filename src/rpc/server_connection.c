@@ -14,6 +14,9 @@
 #define STREAM_WINDOW_BYTES (256 * 1024)
 #define CONNECTION_WINDOW_BYTES (1024 * 1024)
 
+/* More than the shortest frames of one loop turn (see READS_PER_TURN in connection.c). */
+#define MAX_ANSWERS_WAITING 40000
+
 /* How long the peer may take to close after we did. */
 #define ENDING_LIMIT_US (2 * LH_US_PER_S)
 
@@ -119,6 +122,8 @@ nghttp2_option *server_session_options_create(const struct lh_rpc_server_options
     nghttp2_option_set_no_closed_streams(option, 1);
     /* A client's deadline is a reset: nghttp2's default of 33 a second would close honest connections. */
     nghttp2_option_set_stream_reset_rate_limit(option, options->reset_burst, options->reset_rate);
+    /* PINGs that came in one read: we read no more until their answers are on the way, and that is the bound. */
+    nghttp2_option_set_max_outbound_ack(option, MAX_ANSWERS_WAITING);
     return option;
 }
 
@@ -170,12 +175,55 @@ static void on_ending(void *arg)
     lh_timer_arm_at_us(&connection->timer, lh_clock_us() + ENDING_LIMIT_US);
 }
 
+static int64_t earlier(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+/* Nobody waits in a queue for a machine that lost its power. Returns when to look again. */
+static int64_t check_silence(struct server_connection *connection, int64_t now_us)
+{
+    int64_t keepalive_us = connection->server->options.keepalive_us;
+    int64_t received_at_us = connection->io.received_at_us;
+
+    /* While bytes wait for the client we may not be reading; then the stall decides. */
+    if (keepalive_us <= 0 || rpc_connection_unsent(&connection->io) > 0)
+        return LH_RPC_FOREVER;
+    if (received_at_us > connection->pinged_at_us || connection->call_count == 0)
+        connection->pinged_at_us = 0;
+    if (connection->call_count == 0)
+        return now_us + keepalive_us;
+    if (connection->pinged_at_us == 0 && received_at_us + keepalive_us > now_us)
+        return received_at_us + keepalive_us;
+    if (connection->pinged_at_us == 0) {
+        connection->pinged_at_us = now_us;
+        nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, NULL);
+        rpc_connection_touch(&connection->io);
+    } else if (now_us - connection->pinged_at_us >= keepalive_us) {
+        rpc_connection_break(&connection->io, "the peer does not answer any more");
+    }
+    return connection->pinged_at_us + keepalive_us;
+}
+
+static int64_t check_idle(struct server_connection *connection, int64_t now_us)
+{
+    int64_t idle_us = connection->server->options.idle_timeout_us;
+    int64_t idle_at_us = connection->io.received_at_us + idle_us;
+
+    if (idle_us <= 0 || connection->call_count > 0)
+        return LH_RPC_FOREVER;
+    if (idle_at_us > now_us)
+        return idle_at_us;
+    server_connection_goaway(connection);
+    return LH_RPC_FOREVER;
+}
+
 static void on_timer(void *arg)
 {
     struct server_connection *connection = arg;
-    const struct lh_rpc_server_options *options = &connection->server->options;
+    int64_t stall_us = connection->server->options.stall_timeout_us;
     int64_t now_us = lh_clock_us();
-    int64_t next_us = now_us + options->stall_timeout_us / 2;
+    int64_t next_us = now_us + stall_us / 2;
 
     if (connection->io.is_ending) {
         rpc_connection_break(&connection->io, "the peer did not close in time");
@@ -185,18 +233,12 @@ static void on_timer(void *arg)
         rpc_connection_break(&connection->io, "no HTTP/2 preface in time");
         return;
     }
-    if (rpc_connection_unsent(&connection->io) > 0 &&
-        now_us - connection->io.written_at_us >= options->stall_timeout_us) {
+    if (rpc_connection_unsent(&connection->io) > 0 && now_us - connection->io.written_at_us >= stall_us) {
         rpc_connection_break(&connection->io, "the peer does not take what is sent");
         return;
     }
-    if (options->idle_timeout_us > 0 && connection->call_count == 0) {
-        int64_t idle_at_us = connection->io.received_at_us + options->idle_timeout_us;
-        if (idle_at_us <= now_us)
-            server_connection_goaway(connection);
-        else if (idle_at_us < next_us)
-            next_us = idle_at_us;
-    }
+    next_us = earlier(next_us, check_silence(connection, now_us));
+    next_us = earlier(next_us, check_idle(connection, now_us));
     lh_timer_arm_at_us(&connection->timer, next_us);
 }
 

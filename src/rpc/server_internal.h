@@ -53,7 +53,8 @@ struct server_connection {
     struct lh_deferred resume;
     struct lh_timer timer; /* preface, idle, stall, ending */
     size_t call_count;
-    size_t buffered; /* of its calls */
+    size_t buffered;      /* of its calls */
+    int64_t pinged_at_us; /* 0: no PING is on its way */
     bool has_preface;
     bool is_going; /* GOAWAY was sent */
     char peer[RPC_ADDRESS_TEXT_BYTES];

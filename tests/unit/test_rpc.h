@@ -75,7 +75,8 @@ struct raw {
     bool is_gone; /* the server closed */
     bool reads_not;
     int goaways;
-    int pongs;
+    int pongs;                                  /* answers to ours */
+    int pings;                                  /* the server's */
     struct raw_answer answers[RAW_STREAMS_MAX]; /* of the latest streams */
 };
 

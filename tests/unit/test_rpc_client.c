@@ -434,9 +434,9 @@ START_TEST(answering_server_is_not_taken_for_a_silent_one)
 {
     struct answer answer = {0}, other = {0};
 
-    options.keepalive_us = 10 * LH_US_PER_MS;
+    options.keepalive_us = 300 * LH_US_PER_MS;
     connect_to_port(lh_rpc_server_port(server));
-    start_unary(&answer, "/t.T/Never", "x", lh_clock_us() + 200 * LH_US_PER_MS);
+    start_unary(&answer, "/t.T/Never", "x", lh_clock_us() + LH_US_PER_S);
     expect(&answer, LH_GRPC_DEADLINE_EXCEEDED, LH_RPC_IN_FLIGHT);
     start_unary(&other, "/t.T/Echo", "x", LH_RPC_FOREVER);
     expect(&other, LH_GRPC_OK, LH_RPC_ANSWERED);

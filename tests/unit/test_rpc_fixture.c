@@ -213,6 +213,8 @@ static int on_raw_frame(nghttp2_session *session, const nghttp2_frame *frame, vo
         raw->goaways++;
     if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
         raw->pongs++;
+    if (frame->hd.type == NGHTTP2_PING && !(frame->hd.flags & NGHTTP2_FLAG_ACK))
+        raw->pings++;
     return 0;
 }
 

@@ -179,15 +179,53 @@ END_TEST
 
 START_TEST(pings_are_answered_however_many_there_are)
 {
-    for (int round = 0; round < 20; round++) {
-        for (int i = 0; i < 100; i++) {
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 3000; i++) {
             nghttp2_submit_ping(raw.session, NGHTTP2_FLAG_NONE, NULL);
             raw_collect(&raw);
         }
         raw_flush(&raw);
-        RAW_WAIT(&raw, raw.pongs == (round + 1) * 100);
+        RAW_WAIT(&raw, raw.pongs == (round + 1) * 3000);
     }
     expect_unharmed();
+}
+END_TEST
+
+static void restart_with_keepalive(int64_t keepalive_us)
+{
+    raw_close(&raw);
+    lh_rpc_server_destroy(server);
+    server_options.keepalive_us = keepalive_us;
+    server_options.preface_timeout_us = 20 * LH_US_PER_MS;
+    server_start();
+    raw_open(&raw);
+}
+
+START_TEST(client_that_answers_no_ping_is_gone)
+{
+    int32_t stream_id;
+
+    restart_with_keepalive(30 * LH_US_PER_MS);
+    stream_id = raw_call(&raw, "/t.T/Never", NULL);
+    raw_message(&raw, stream_id, "x", true);
+    raw_flush(&raw);
+    raw.reads_not = true; /* as a machine without power */
+    WAIT_FOR(heard.ends[LH_RPC_END_DISCONNECTED] == 1);
+}
+END_TEST
+
+START_TEST(client_that_answers_pings_stays_however_long_it_waits)
+{
+    int32_t stream_id;
+
+    restart_with_keepalive(5 * LH_US_PER_MS);
+    stream_id = raw_call(&raw, "/t.T/Never", NULL);
+    raw_message(&raw, stream_id, "x", true);
+    raw_flush(&raw);
+    RAW_WAIT(&raw, raw.pings >= 10);
+    ck_assert_int_eq(ends_total(), 0);
+    lh_rpc_call_reply(heard.last, "at last", 7);
+    raw_expect_echo(&raw, stream_id, "at last");
 }
 END_TEST
 
@@ -268,6 +306,8 @@ TCase *hostile_tests(void)
     tcase_add_test(tests, client_that_takes_nothing_is_cut_off);
     tcase_add_test(tests, honest_resets_are_not_punished);
     tcase_add_test(tests, pings_are_answered_however_many_there_are);
+    tcase_add_test(tests, client_that_answers_no_ping_is_gone);
+    tcase_add_test(tests, client_that_answers_pings_stays_however_long_it_waits);
     tcase_add_test(tests, rubbish_harms_nobody);
     return tests;
 }
