@@ -27,14 +27,14 @@ struct fake_scope *fake_scope(struct fake_world *world, const char *ns, const ch
     fake_fail("unknown scope %s/%s", ns, key);
 }
 
-static int64_t deadline_us(const struct fake_scope *scope)
+int64_t fake_deadline_us(const struct fake_scope *scope)
 {
     return scope->heartbeat_at_us + scope->duration_us;
 }
 
 static bool is_expired(const struct fake_world *world, const struct fake_scope *scope)
 {
-    return scope->is_held && !scope->is_manual && world->now_us >= deadline_us(scope) + FAKE_GRACE_US;
+    return scope->is_held && !scope->is_manual && world->now_us >= fake_deadline_us(scope) + FAKE_GRACE_US;
 }
 
 bool fake_is_free(const struct fake_world *world, const struct fake_scope *scope)
@@ -53,11 +53,29 @@ const struct fake_row *fake_head(const struct fake_world *world, const struct fa
 
 static struct fake_row *find_row(struct fake_scope *scope, const struct lh_uuid *lease_key)
 {
+    return (struct fake_row *)(uintptr_t)fake_row(scope, lease_key);
+}
+
+const struct fake_row *fake_row(const struct fake_scope *scope, const struct lh_uuid *lease_key)
+{
     for (size_t i = 0; i < scope->row_count; i++) {
         if (lh_uuid_equal(&scope->rows[i].lease_key, lease_key))
             return &scope->rows[i];
     }
     return NULL;
+}
+
+void fake_rows_lose(struct fake_world *world, int percent)
+{
+    for (int s = 0; s < FAKE_SCOPES; s++) {
+        struct fake_scope *scope = &world->scopes[s];
+        size_t kept = 0;
+        for (size_t i = 0; i < scope->row_count; i++) {
+            if (fake_below(world, 100) >= percent)
+                scope->rows[kept++] = scope->rows[i];
+        }
+        scope->row_count = kept;
+    }
 }
 
 static void remove_row(struct fake_scope *scope, const struct lh_uuid *lease_key)
@@ -126,8 +144,8 @@ static void fill_lease(const struct fake_world *world, const struct fake_scope *
         .labels = lh_arena_strdup(strings, "{}"),
         .duration_us = scope->duration_us,
         .grace_us = FAKE_GRACE_US,
-        .remaining_us = deadline_us(scope) - world->now_us,
-        .deadline_us = deadline_us(scope) + world->clock_offset_us,
+        .remaining_us = fake_deadline_us(scope) - world->now_us,
+        .deadline_us = fake_deadline_us(scope) + world->clock_offset_us,
         .acquired_at_us = scope->acquired_at_us + world->clock_offset_us,
         .heartbeat_at_us = scope->heartbeat_at_us + world->clock_offset_us,
         .held_us = world->now_us - scope->acquired_at_us,
@@ -226,7 +244,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
     item->has_lease = true;
     fill_lease(world, scope, strings, &item->lease);
     if (!scope->is_manual)
-        item->expires_in_us = deadline_us(scope) + FAKE_GRACE_US - world->now_us;
+        item->expires_in_us = fake_deadline_us(scope) + FAKE_GRACE_US - world->now_us;
     int64_t suspected_in_us = scope->duration_us / 3 * 2 - item->lease.silent_us;
     item->suspected_in_us = suspected_in_us > 0 ? suspected_in_us : 0;
 }
@@ -241,7 +259,7 @@ static void heartbeat(struct fake_world *world, struct fake_scope *scope, struct
         item->outcome = LH_OUTCOME_OK;
         item->remaining_us = scope->duration_us;
         item->heartbeats = ++scope->heartbeats;
-        item->deadline_us = deadline_us(scope) + world->clock_offset_us;
+        item->deadline_us = fake_deadline_us(scope) + world->clock_offset_us;
         return;
     }
     item->outcome = LH_OUTCOME_LOST;

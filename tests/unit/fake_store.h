@@ -121,6 +121,7 @@ struct fake_node {
     int64_t seen_at_us;
     int64_t cleaned_at_us; /* when it was last taken for dead */
     int64_t last_clock_us; /* what it believed */
+    int64_t well_since_us; /* the test's: connected and registered; -1: not so */
 };
 
 typedef void fake_event_fn(struct fake_world *world, void *arg, uint64_t n);
@@ -184,8 +185,11 @@ void fake_listener_drop(struct fake_node *node);
 void fake_listener_raise(struct fake_node *node);
 void fake_database_drop(struct fake_world *world);
 void fake_database_raise(struct fake_world *world);
+void fake_rows_lose(struct fake_world *world, int percent); /* as a failover does that lost commits */
 
 struct fake_scope *fake_scope(struct fake_world *world, const char *ns, const char *key);
+int64_t fake_deadline_us(const struct fake_scope *scope);
+const struct fake_row *fake_row(const struct fake_scope *scope, const struct lh_uuid *lease_key);
 bool fake_is_free(const struct fake_world *world, const struct fake_scope *scope); /* or expired */
 const struct fake_row *fake_head(const struct fake_world *world, const struct fake_scope *scope);
 bool fake_node_is_healthy(const struct fake_node *node);

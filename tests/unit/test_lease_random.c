@@ -31,6 +31,7 @@ struct call {
     int answers;
     bool is_cancelled;
     bool is_repeat; /* its lease key was used before */
+    bool is_split;  /* its lease key is out at two coordinators, so its place moves */
     bool is_lost;   /* its coordinator was killed */
 };
 
@@ -64,6 +65,7 @@ static struct {
     bool has_faults; /* replies get lost, lanes go down, coordinators die */
     bool is_strict;  /* no safety net: a lost wake-up stays lost */
     bool is_healing;
+    int64_t quiet_since_us; /* no failing batch since */
     int calling;
     int open;
     uint64_t next_key;
@@ -256,6 +258,11 @@ static void hold_lease(const struct call *call, const struct lh_acquire_result *
         fake_fail("waited %lld", (long long)result->waited_us);
     if (!lh_uuid_equal(&result->lease->lease_key, &call->acquire.lease_key))
         fake_fail("somebody else's lease");
+    const struct fake_scope *scope = &t.world.scopes[call->scope];
+    if (scope->is_held && lh_uuid_equal(&scope->lease_key, &call->acquire.lease_key) &&
+        until_us > fake_deadline_us(scope))
+        fake_fail("call %d believes in k%d for %lld us after its deadline", (int)(call - t.calls), call->scope,
+                  (long long)(until_us - fake_deadline_us(scope)));
     if (hold != NULL) {
         if (result->lease->token != *last_token)
             fake_fail("a renewal of k%d came with another token", call->scope);
@@ -358,6 +365,10 @@ static void begin_call(struct fake_node *node, int scope, const struct lh_uuid *
     }
     /* The same for all with one lease key: a repeat takes the new duration, and would shorten what others believe. */
     call->acquire.duration_us = (500 + call->acquire.lease_key.bytes[0] * 37 % 1500) * LH_US_PER_MS;
+    for (int i = 0; i < t.call_count && lease_key != NULL; i++) {
+        if (lh_uuid_equal(&t.calls[i].acquire.lease_key, lease_key) && t.calls[i].node != node)
+            t.calls[i].is_split = call->is_split = true;
+    }
     t.calling++;
     enum lh_status status = lh_coordinator_acquire(node->coordinator, &call->acquire);
     t.calling--;
@@ -394,6 +405,7 @@ static void on_listener_back(struct fake_world *world, void *arg, uint64_t n)
 static void on_failure_over(struct fake_world *world, void *arg, uint64_t n)
 {
     world->fail_with = LH_OK;
+    t.quiet_since_us = world->now_us;
 }
 
 static void lose_calls_of(const struct fake_node *node)
@@ -460,6 +472,8 @@ static void strike(void)
         break;
     case 7:
         fake_database_drop(world);
+        if (fake_below(world, 2) == 0)
+            fake_rows_lose(world, fake_below(world, 100));
         fake_at(world, later_us + (fake_below(world, 3) == 0 ? 3 * LH_US_PER_S : 0), on_database_back, NULL, 0);
         break;
     case 8:
@@ -527,11 +541,78 @@ static void check_stalls(void)
     }
 }
 
+#define SETTLED_US (500 * LH_US_PER_MS)
+
+static void note_health(void)
+{
+    for (int i = 0; i < t.world.node_count; i++) {
+        struct fake_node *node = t.world.nodes[i];
+        if (!fake_node_is_healthy(node) || node->is_leaving)
+            node->well_since_us = -1;
+        else if (node->well_since_us < 0)
+            node->well_since_us = t.world.now_us;
+    }
+}
+
+static bool is_settled(const struct fake_node *node, const struct fake_scope *scope)
+{
+    int64_t before_us = t.world.now_us - SETTLED_US;
+    /* After errors the core takes its time, up to 10 s between two attempts. */
+    return node->well_since_us >= 0 && node->well_since_us < before_us && scope->busy_until_us < before_us &&
+           t.world.fail_with == LH_OK && t.quiet_since_us < t.world.now_us - 15 * LH_US_PER_S;
+}
+
+/* Whoever waits has a place in the queue, also after an outage that lost it. */
+static void check_places(void)
+{
+    for (int i = 0; i < t.call_count; i++) {
+        const struct call *call = &t.calls[i];
+        const struct fake_scope *scope = &t.world.scopes[call->scope];
+        if (call->answers > 0 || call->is_lost || call->is_split || call->is_cancelled ||
+            call->acquire.wait == LH_WAIT_NONE || call->acquire.own.verdict != LH_OK ||
+            call->sent_us > t.world.now_us - SETTLED_US || !is_settled(call->node, scope))
+            continue;
+        bool is_granted = scope->is_held && lh_uuid_equal(&scope->lease_key, &call->acquire.lease_key);
+        if (!is_granted && fake_row(scope, &call->acquire.lease_key) == NULL)
+            fake_fail("call %d (key %d) waits for k%d at node %d and has no place there", i,
+                      call->acquire.lease_key.bytes[0], call->scope, call->node->index);
+    }
+}
+
+/* Whoever holds a lease was told so, or will be, or was told to come back. */
+static void check_owners(void)
+{
+    for (int s = 0; s < SCOPES; s++) {
+        const struct fake_scope *scope = &t.world.scopes[s];
+        if (!scope->is_held || scope->acquired_at_us > t.world.now_us - SETTLED_US ||
+            !is_settled(t.world.nodes[scope->granted_by], scope) || find_hold(s, &scope->lease_key) != NULL)
+            continue;
+        bool has_owner = false;
+        for (int i = 0; i < t.call_count && !has_owner; i++) {
+            const struct call *call = &t.calls[i];
+            if (call->scope == s && lh_uuid_equal(&call->acquire.lease_key, &scope->lease_key))
+                has_owner = call->answers == 0 || call->is_lost || may_come_back(call->acquire.own.verdict);
+        }
+        if (!has_owner)
+            fake_fail("k%d is held by key %d, and nobody knows", s, scope->lease_key.bytes[0]);
+    }
+}
+
+static void check_now_and_then(void)
+{
+    note_health();
+    if (fake_below(&t.world, 8) == 0) {
+        check_places();
+        check_owners();
+    }
+}
+
 static void run(int64_t duration_us)
 {
     int64_t until_us = t.world.now_us + duration_us;
     while (fake_step(&t.world, until_us)) {
         check_stalls();
+        check_now_and_then();
     }
     check_stalls();
 }
@@ -543,7 +624,7 @@ static void heal(void)
     t.world.notify_loss_percent = t.is_strict ? 0 : 20;
     fake_database_raise(&t.world);
     for (int s = 0; s < SCOPES; s++)
-        t.world.scopes[s].busy_until_us = 0;
+        t.world.scopes[s].busy_until_us = t.world.now_us;
     for (int i = 0; i < 400 && t.open > 0; i++)
         run(LH_US_PER_S);
     for (int i = 0; i < t.call_count; i++) {
@@ -600,6 +681,7 @@ static void play(uint64_t seed)
 
     for (int i = 0; i < 150; i++) {
         act();
+        note_health();
         check_stalls();
         if (fake_below(world, 3) > 0)
             run(fake_below(world, 20) == 0 ? fake_below(world, 2000) * LH_US_PER_MS : fake_below(world, 30000));
