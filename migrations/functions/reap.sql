@@ -29,8 +29,9 @@ begin
     perform leasehold.refuse('max', 'at least 1');
   end if;
 
-  -- Places that nobody waits for any more. Not in the first call of a new life: their coordinators may be on their way back.
-  if reap.namespaces is null and leasehold.incarnation_is_current() then
+  -- Places that nobody waits for any more. Not while all coordinators are away: they may be on their way back, and their rows
+  -- hold up every expiry until then.
+  if reap.namespaces is null and (leasehold.life(null)).is_settled then
     perform leasehold.sweep_waiters(null);
   end if;
   -- A visit may find leases that are alive and free rows, which do not count. Each moves its row on, so this comes to an
