@@ -10,158 +10,33 @@
  * the caller chose the lease key: then it may be one that was held before.
  */
 #include <inttypes.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
-#include "cli/bounds.h"
+#include "cli/acquire_words.h"
 #include "cli/complain.h"
 #include "cli/json.h"
 #include "cli/lease_text.h"
-#include "cli/message.h"
 #include "cli/print.h"
 #include "cli/server.h"
 
 #define SERVICE (&leasehold__v1__lease_service__descriptor)
 #define BLOCKED_US LH_US_PER_S /* a server that blocked for so long may be asked again at once */
 
-enum wait {
-    WAIT_NONE,
-    WAIT_TIME,
-    WAIT_FOREVER,
-    WAIT_ALIVE,
-};
-
 struct acquire {
     struct lh_cli *cli;
     struct lh_server server;
-    struct lh_scope scope;
-    char lease_key[LH_UUID_TEXT_BYTES];
-    bool is_own_key; /* we made it: nobody else knows it */
-    char owner[256];
-    int64_t duration_us;
-    enum wait wait;
-    int64_t wait_us;
-    Leasehold__V1__AcquireRequest__LabelsEntry labels[LH_BOUND_LABELS];
-    Leasehold__V1__AcquireRequest__LabelsEntry *label_list[LH_BOUND_LABELS];
-    size_t label_count;
+    struct lh_acquire_words words;
 
     int64_t give_up_at_us; /* LH_RPC_FOREVER: never */
-    int64_t wait_until_us; /* WAIT_TIME */
+    int64_t wait_until_us; /* LH_CLI_WAIT_TIME */
     int64_t sent_at_us;    /* the last attempt; 0: none yet */
     bool may_be_granted;   /* an attempt went out and was not answered */
     bool has_told;         /* that the server is away and we go on */
 };
-
-/* --- what was asked for --- */
-
-static enum lh_status take_wait(struct acquire *acquire, struct lh_error *error)
-{
-    const char *text = lh_args_value(&acquire->cli->args, "wait");
-
-    acquire->wait = WAIT_NONE;
-    if (text == NULL)
-        return LH_OK;
-    if (strcmp(text, "forever") == 0) {
-        acquire->wait = WAIT_FOREVER;
-    } else if (strcmp(text, "alive") == 0) {
-        acquire->wait = WAIT_ALIVE;
-    } else {
-        if (lh_check_duration("wait", text, 0, &acquire->wait_us, error) != LH_OK)
-            return lh_error_set(error, LH_INVALID_ARGUMENT,
-                                "wait '%.64s' is neither a duration, such as 5s, nor forever nor alive", text);
-        acquire->wait = acquire->wait_us > 0 ? WAIT_TIME : WAIT_NONE;
-    }
-    return LH_OK;
-}
-
-static enum lh_status take_label(struct acquire *acquire, const char *text, struct lh_error *error)
-{
-    Leasehold__V1__AcquireRequest__LabelsEntry *label = &acquire->labels[acquire->label_count];
-    size_t name_size;
-
-    if (lh_check_label(text, &name_size, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    if (acquire->label_count == LH_BOUND_LABELS)
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "label: there are too many; a lease may have %d",
-                            LH_BOUND_LABELS);
-    for (size_t i = 0; i < acquire->label_count; i++)
-        if (strlen(acquire->labels[i].key) == name_size && memcmp(acquire->labels[i].key, text, name_size) == 0)
-            return lh_error_set(error, LH_INVALID_ARGUMENT, "label %s is given twice; each may be given once",
-                                acquire->labels[i].key);
-    leasehold__v1__acquire_request__labels_entry__init(label);
-    label->key = lh_strdup(text);
-    label->key[name_size] = '\0';
-    label->value = label->key + name_size + 1;
-    acquire->label_list[acquire->label_count++] = label;
-    return LH_OK;
-}
-
-static enum lh_status take_labels(struct acquire *acquire, struct lh_error *error)
-{
-    const char *text;
-    size_t at = 0;
-
-    while ((text = lh_args_next_value(&acquire->cli->args, "label", &at)) != NULL)
-        if (take_label(acquire, text, error) != LH_OK)
-            return LH_INVALID_ARGUMENT;
-    return LH_OK;
-}
-
-static enum lh_status take_lease_key(struct acquire *acquire, struct lh_error *error)
-{
-    const char *text = lh_args_value(&acquire->cli->args, "lease-key");
-    struct lh_uuid uuid;
-
-    acquire->is_own_key = text == NULL;
-    if (text == NULL)
-        uuid = lh_uuid_random();
-    else if (lh_check_lease_key(text, &uuid, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    lh_uuid_format(&uuid, acquire->lease_key);
-    return LH_OK;
-}
-
-/* "user@host" unless told: a shell's process number would mean nothing a moment later. */
-static enum lh_status take_owner(struct acquire *acquire, struct lh_error *error)
-{
-    const char *text = lh_args_value(&acquire->cli->args, "owner");
-    const struct passwd *user = getpwuid(geteuid());
-    char host[128] = "localhost";
-
-    if (text == NULL) {
-        if (gethostname(host, sizeof(host)) == 0)
-            host[sizeof(host) - 1] = '\0';
-        if (user != NULL)
-            snprintf(acquire->owner, sizeof(acquire->owner), "%.100s@%s", user->pw_name, host);
-        else
-            snprintf(acquire->owner, sizeof(acquire->owner), "%s", host);
-        text = acquire->owner;
-    } else if (strlen(text) < sizeof(acquire->owner)) {
-        strcpy(acquire->owner, text);
-    }
-    return lh_check_owner(text, error);
-}
-
-static enum lh_status take_words(struct acquire *acquire, struct lh_error *error)
-{
-    const struct lh_args *args = &acquire->cli->args;
-    const char *duration = lh_args_value(args, "duration");
-
-    acquire->duration_us = 30 * LH_US_PER_S;
-    if (duration != NULL &&
-        lh_check_duration("duration", duration, LH_BOUND_DURATION_MIN_US, &acquire->duration_us, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    if (take_wait(acquire, error) != LH_OK || take_lease_key(acquire, error) != LH_OK ||
-        take_owner(acquire, error) != LH_OK || take_labels(acquire, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    return lh_scope_init(&acquire->scope, args->words[0], args->words[1], error) ? LH_OK : LH_INVALID_ARGUMENT;
-}
 
 /* --- asking --- */
 
@@ -173,20 +48,20 @@ static int64_t later(int64_t now_us, int64_t by_us)
 static void attempt(struct acquire *acquire, struct lh_reply *reply)
 {
     Leasehold__V1__AcquireRequest request = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
-    Google__Protobuf__Duration duration = lh_duration_message(acquire->duration_us);
+    Google__Protobuf__Duration duration = lh_duration_message(acquire->words.duration_us);
     Google__Protobuf__Duration wait;
     int64_t now_us = lh_clock_us();
-    int64_t left_us = acquire->sent_at_us == 0 ? acquire->wait_us : acquire->wait_until_us - now_us;
+    int64_t left_us = acquire->sent_at_us == 0 ? acquire->words.wait_us : acquire->wait_until_us - now_us;
 
-    request.scope = &acquire->scope.message;
+    request.scope = &acquire->words.scope.message;
     request.duration = &duration;
-    request.owner = acquire->owner;
-    request.lease_key = acquire->lease_key;
-    request.labels = acquire->label_list;
-    request.n_labels = acquire->label_count;
-    request.wait_forever = acquire->wait == WAIT_FOREVER;
-    request.wait_while_alive = acquire->wait == WAIT_ALIVE;
-    if (acquire->wait == WAIT_TIME && left_us > 0) {
+    request.owner = acquire->words.owner;
+    request.lease_key = acquire->words.lease_key;
+    request.labels = acquire->words.label_list;
+    request.n_labels = acquire->words.label_count;
+    request.wait_forever = acquire->words.wait == LH_CLI_WAIT_FOREVER;
+    request.wait_while_alive = acquire->words.wait == LH_CLI_WAIT_ALIVE;
+    if (acquire->words.wait == LH_CLI_WAIT_TIME && left_us > 0) {
         wait = lh_duration_message(left_us);
         request.wait = &wait;
     }
@@ -199,7 +74,7 @@ static void attempt(struct acquire *acquire, struct lh_reply *reply)
 /* How long until the next attempt; negative: this answer is the last. */
 static int64_t next_attempt_in_us(const struct acquire *acquire, const struct lh_reply *reply, unsigned failures)
 {
-    bool is_waiting = acquire->wait != WAIT_NONE;
+    bool is_waiting = acquire->words.wait != LH_CLI_WAIT_NONE;
 
     if (reply->has_reason && reply->reason == LH_BLOCKING_TIMEOUT && is_waiting)
         return lh_clock_us() - acquire->sent_at_us >= BLOCKED_US ? 0 : lh_backoff_us(failures, reply);
@@ -210,7 +85,7 @@ static int64_t next_attempt_in_us(const struct acquire *acquire, const struct lh
 
 static void tell_that_we_go_on(struct acquire *acquire, const struct lh_reply *reply)
 {
-    if (acquire->has_told || acquire->wait == WAIT_NONE)
+    if (acquire->has_told || acquire->words.wait == LH_CLI_WAIT_NONE)
         return;
     if (reply->has_reason && reply->reason == LH_BLOCKING_TIMEOUT)
         return;
@@ -282,10 +157,10 @@ static void give_back(struct acquire *acquire)
     Leasehold__V1__LeaseRef ref = LEASEHOLD__V1__LEASE_REF__INIT;
     struct lh_reply reply;
 
-    if (!acquire->is_own_key)
+    if (!acquire->words.is_own_key)
         return;
-    ref.scope = &acquire->scope.message;
-    ref.lease_key = acquire->lease_key;
+    ref.scope = &acquire->words.scope.message;
+    ref.lease_key = acquire->words.lease_key;
     item.lease = &ref;
     request.items = items;
     request.n_items = 1;
@@ -310,7 +185,7 @@ static enum lh_exit on_granted(struct acquire *acquire, const Leasehold__V1__Acq
     else
         print_text(lease, waited_us);
     status = lh_flush(LH_EXIT_DONE);
-    if (status != LH_EXIT_DONE && acquire->is_own_key) {
+    if (status != LH_EXIT_DONE && acquire->words.is_own_key) {
         give_back(acquire);
         lh_complain("the lease was given back, for it could not be printed");
     }
@@ -323,7 +198,7 @@ static enum lh_exit on_refused(struct acquire *acquire, const struct lh_reply *r
 
     if (acquire->may_be_granted && status == LH_EXIT_UNAVAILABLE)
         lh_complain("the lease may have been granted: acquire again with --lease-key %s to learn it",
-                    acquire->lease_key);
+                    acquire->words.lease_key);
     return status;
 }
 
@@ -334,9 +209,9 @@ static enum lh_exit take(struct acquire *acquire)
     struct lh_reply reply;
     int number;
 
-    acquire->wait_until_us = later(now_us, acquire->wait_us);
+    acquire->wait_until_us = later(now_us, acquire->words.wait_us);
     acquire->give_up_at_us = later(acquire->wait_until_us, acquire->cli->timeout_us);
-    if (acquire->wait == WAIT_FOREVER || acquire->wait == WAIT_ALIVE)
+    if (acquire->words.wait == LH_CLI_WAIT_FOREVER || acquire->words.wait == LH_CLI_WAIT_ALIVE)
         acquire->give_up_at_us = LH_RPC_FOREVER;
     lh_caller_catch_signals(acquire->server.caller);
     ask(acquire, &reply);
@@ -360,17 +235,15 @@ static enum lh_exit run(struct lh_cli *cli)
     struct lh_error error = {0};
     enum lh_exit status;
 
-    if (take_words(&acquire, &error) != LH_OK) {
+    if (lh_acquire_words_take(&acquire.words, &cli->args, &error) != LH_OK) {
         status = lh_complain_value(cli, &error);
     } else {
         status = lh_server_open(&acquire.server, cli);
         if (status == LH_EXIT_DONE)
             status = take(&acquire);
         lh_server_close(&acquire.server);
-        lh_scope_finish(&acquire.scope);
     }
-    for (size_t i = 0; i < acquire.label_count; i++)
-        free(acquire.labels[i].key);
+    lh_acquire_words_finish(&acquire.words);
     return status;
 }
 

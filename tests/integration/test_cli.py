@@ -666,7 +666,7 @@ def test_migrate_prints_a_script_for_psql(cluster, database):
 # --- failures that a real daemon has too rarely ---
 
 
-class Scripted(pb_grpc.LeaseServiceServicer):
+class Scripted(pb_grpc.LeaseServiceServicer, pb_grpc.AdminServiceServicer):
     """A server whose answers are written down beforehand: each is a callable of (request, context)."""
 
     def __init__(self, **scripts):
@@ -674,6 +674,7 @@ class Scripted(pb_grpc.LeaseServiceServicer):
         self.seen = []
         self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
         pb_grpc.add_LeaseServiceServicer_to_server(self, self.server)
+        pb_grpc.add_AdminServiceServicer_to_server(self, self.server)
         self.port = self.server.add_insecure_port("127.0.0.1:0")
         self.server.start()
 
@@ -703,6 +704,12 @@ class Scripted(pb_grpc.LeaseServiceServicer):
 
     def ListLeases(self, request, context):
         return self._next("list", request, context)
+
+    def Reap(self, request, context):
+        return self._next("reap", request, context)
+
+    def ForceRelease(self, request, context):
+        return self._next("force", request, context)
 
 
 def refused(code, reason=None, message="no", retry=None):
@@ -849,3 +856,46 @@ def test_an_answer_that_is_none_is_a_failure():
         for args in (["acquire", "a", "k"], ["heartbeat", "a", "k", SOME_KEY], ["release", "a", "k", SOME_KEY]):
             said = cli(*args, **server.env)
             assert said.returncode == 1 and "broken" in said.stderr
+
+
+def test_reap_adds_up_its_rounds_and_reports_what_failed():
+    failure = pb.ReapFailure(lease=pb.Lease(scope=harness.scope("a.b", "k\x07")), error="no such\ntable", reap_failures=3,
+                             next_try_at=timestamp("2026-11-20T18:28:57Z"))
+    first = lambda r, c: pb.ReapResponse(reaped=10, more=True, failures=[failure])
+    last = lambda r, c: pb.ReapResponse(reaped=4)
+    with Scripted(reap=[first, last]) as server:
+        said = cli("reap", "a.b", "c", "--children", "--max", "11", **server.env)
+        assert said.returncode == 1 and said.stdout == "reaped 14 leases\n"
+        assert said.stderr == ("leasehold: could not reap a.b/k\\x07 (3 times so far): no such\\x0atable; "
+                               "next try: 2026-11-20 18:28:57 UTC\n")
+        request = server.seen[0]
+        assert [list(n.segments) for n in request.namespaces] == [["a", "b"], ["c"]]
+        assert request.include_children and request.max == 11 and len(server.seen) == 2
+    with Scripted(reap=[first, last]) as server:
+        said = cli("reap", "-o", "json", **server.env)
+        response = json_format.Parse(said.stdout, pb.ReapResponse())
+        assert said.returncode == 1 and response.reaped == 14 and response.failures[0] == failure
+        assert not server.seen[0].namespaces and not response.more
+
+
+def test_a_reaper_goes_on_through_an_outage_and_ends_when_it_is_denied():
+    steps = [refused(grpc.StatusCode.DEADLINE_EXCEEDED, message="too slow"), lambda r, c: pb.ReapResponse(reaped=2),
+             refused(grpc.StatusCode.PERMISSION_DENIED, "ACCESS_DENIED", "not for you")]
+    with Scripted(reap=steps) as server:
+        said = cli("reap", "--every", "100ms", **server.env)
+        assert said.returncode == 1 and "not for you" in said.stderr and said.stdout == "reaped 2 leases\n"
+
+
+def test_a_force_release_is_repeated_only_with_a_token():
+    """Without one a repetition could end the next holder's lease."""
+    cut = refused(UNAVAILABLE, message="cut off")
+    ended = lambda r, c: pb.ForceReleaseResponse(lease=pb.Lease(scope=r.scope, token=41))
+    with Scripted(force=[cut, ended]) as server:
+        said = cli("force-release", "a", "k", "--reason", "x", **server.env)
+        assert said.returncode == 5 and len(server.seen) == 1
+    with Scripted(force=[cut, ended]) as server:
+        said = cli("force-release", "a", "k", "--reason", "x", "--token", "41", **server.env)
+        assert said.returncode == 0 and [r.token for r in server.seen] == [41, 41]
+    with Scripted(force=[refused(ABORTED, "SCOPE_BUSY", "a/k is busy: kept by pid 7")]) as server:
+        said = cli("force-release", "a", "k", "--reason", "x", **server.env)
+        assert said.returncode == 1 and "kept by pid 7" in said.stderr
