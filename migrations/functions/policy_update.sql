@@ -97,7 +97,8 @@ as $$
    where s.namespace = a.namespace and s.key = a.key
 $$;
 
--- change_policy() for programs. Returns what policy_get() does after it; locks what change_policy() does.
+-- change_policy() for programs. Returns what policy_get() does after it; locks what change_policy() does, but waits for no
+-- longer than a second: a daemon sends its signs of life over the same connection.
 create or replace function leasehold.policy_update(p_namespace text, p_columns text[], p_values text[])
 returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
@@ -106,6 +107,7 @@ returns table (
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '1s'
 as $$
 begin
   perform leasehold.change_policy(p_namespace, p_columns, p_values);
