@@ -163,7 +163,7 @@ enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size
     if (unsent > server->options.max_stream_bytes || size > UINT32_MAX)
         return LH_OVERLOADED;
     rpc_outbox_put(&call->outbox, &call->connection->server->pool, data, size);
-    if (rpc_outbox_unsent(&call->outbox) > server->options.stream_mark_bytes)
+    if (rpc_outbox_unsent(&call->outbox) >= server->options.stream_mark_bytes)
         call->was_over_mark = true;
     wake_output(call);
     return LH_OK;
@@ -287,6 +287,11 @@ void *lh_rpc_call_arg(const struct lh_rpc_call *call)
 const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call)
 {
     return call->method;
+}
+
+uint64_t lh_rpc_call_id(const struct lh_rpc_call *call)
+{
+    return server_call_id(call->connection, call->stream_id);
 }
 
 void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data)
