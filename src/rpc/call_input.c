@@ -56,7 +56,7 @@ static void read_timeout(struct lh_rpc_call *call, const char *value, size_t siz
 static bool is_transport_header(const char *name, size_t size)
 {
     return is_name(name, size, "te") || is_name(name, size, "user-agent") || is_name(name, size, "accept-encoding") ||
-           (size > 5 && memcmp(name, "grpc-", 5) == 0);
+           is_name(name, size, "content-length") || (size > 5 && memcmp(name, "grpc-", 5) == 0);
 }
 
 void call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value, size_t value_size)

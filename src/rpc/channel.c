@@ -117,7 +117,8 @@ static bool start_session(struct client_connection *connection)
     };
     nghttp2_session *session;
 
-    if (nghttp2_session_client_new2(&session, channel->callbacks, connection, channel->session_options) != 0)
+    if (nghttp2_session_client_new3(&session, channel->callbacks, connection, channel->session_options,
+                                    &channel->recycle.mem) != 0)
         return false;
     connection->io.session = session;
     return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, sizeof(settings) / sizeof(settings[0])) == 0 &&
@@ -361,6 +362,7 @@ struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *t
     nghttp2_option_set_no_closed_streams(channel->session_options, 1);
     nghttp2_option_set_max_outbound_ack(channel->session_options, MAX_ANSWERS_WAITING);
     rpc_pool_init(&channel->pool);
+    rpc_recycle_init(&channel->recycle);
     lh_list_init(&channel->connections);
     lh_list_init(&channel->waiting);
     lh_list_init(&channel->answered);
@@ -395,6 +397,7 @@ void lh_rpc_channel_destroy(struct lh_rpc_channel *channel)
     nghttp2_session_callbacks_del(channel->callbacks);
     nghttp2_option_del(channel->session_options);
     rpc_pool_finish(&channel->pool);
+    rpc_recycle_finish(&channel->recycle);
     free(channel->user_agent);
     free(channel->authority);
     free(channel);

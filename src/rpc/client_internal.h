@@ -8,6 +8,7 @@
 #include "rpc/client.h"
 #include "rpc/connection.h"
 #include "rpc/frame.h"
+#include "rpc/recycle.h"
 
 #define ADDRESSES_MAX 16
 
@@ -17,6 +18,7 @@ struct lh_rpc_channel {
     char *user_agent;
     char *authority;
     struct rpc_pool pool;
+    struct rpc_recycle recycle;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *session_options;
     struct rpc_address addresses[ADDRESSES_MAX];

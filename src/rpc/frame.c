@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A spare larger than this is not worth keeping. */
-#define SPARE_MAX_BYTES (16 * 1024)
+#define SPARE_MAX_BYTES (4 * 1024)
 
 void rpc_pool_init(struct rpc_pool *pool)
 {

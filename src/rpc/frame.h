@@ -15,7 +15,7 @@
 
 /* What the connections of one server or channel share, so that an idle one owns no buffer. */
 #define RPC_SCRATCH_BYTES (64 * 1024)
-#define RPC_SPARES_MAX 64
+#define RPC_SPARES_MAX 1024
 
 struct rpc_pool {
     unsigned char *input;  /* RPC_SCRATCH_BYTES */

@@ -92,6 +92,7 @@ struct lh_rpc_server *lh_rpc_server_create(struct lh_loop *loop, const struct lh
         abort();
     }
     rpc_pool_init(&server->pool);
+    rpc_recycle_init(&server->recycle);
     lh_list_init(&server->connections);
     lh_timer_init(&server->drain_timer, loop, on_drain_timer, server);
     lh_deferred_init(&server->idle, on_idle, server);
@@ -264,6 +265,7 @@ void lh_rpc_server_destroy(struct lh_rpc_server *server)
         free(call);
     }
     rpc_pool_finish(&server->pool);
+    rpc_recycle_finish(&server->recycle);
     nghttp2_session_callbacks_del(server->callbacks);
     nghttp2_option_del(server->session_options);
     free(server->path_sizes);

@@ -87,6 +87,10 @@ struct lh_rpc_server_options {
     /* Appends the serialized google.rpc.Status of an error that the transport itself found (MESSAGE_TOO_LARGE,
        OVERLOADED, UNIMPLEMENTED). NULL: such errors go without details. */
     void (*encode_error)(void *arg, enum lh_status status, const char *message, struct lh_buffer *details);
+
+    /* The client reset (CANCEL) a call after its on_end had said LH_RPC_END_FINISHED: cancel and answer crossed on the
+       wire, and the client does not look at the answer. NULL: nobody cares. Not inside of the call's callbacks. */
+    void (*on_late_cancel)(void *arg, uint64_t call_id);
 };
 
 void lh_rpc_server_options_init(struct lh_rpc_server_options *options);
@@ -123,6 +127,7 @@ void lh_rpc_server_stats(const struct lh_rpc_server *server, struct lh_rpc_serve
 /* A call, from its first callback until on_end. */
 void *lh_rpc_call_arg(const struct lh_rpc_call *call);
 const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call);
+uint64_t lh_rpc_call_id(const struct lh_rpc_call *call);         /* of this server alone, never used again */
 void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data); /* the handler's own; NULL at first */
 void *lh_rpc_call_data(const struct lh_rpc_call *call);
 const char *lh_rpc_call_peer(const struct lh_rpc_call *call);    /* "127.0.0.1:53412" or "unix:" */

@@ -41,6 +41,21 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     return 0;
 }
 
+uint64_t server_call_id(const struct server_connection *connection, int32_t stream_id)
+{
+    return (uint64_t)connection->serial << 32 | (uint32_t)stream_id;
+}
+
+/* Of a call that is still there, on_stream_close tells. */
+static void on_reset(struct server_connection *connection, nghttp2_session *session, const nghttp2_frame *frame)
+{
+    const struct lh_rpc_server *server = connection->server;
+
+    if (call_of(session, frame->hd.stream_id) == NULL && frame->rst_stream.error_code == NGHTTP2_CANCEL &&
+        server->options.on_late_cancel != NULL)
+        server->options.on_late_cancel(server->arg, server_call_id(connection, frame->hd.stream_id));
+}
+
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     struct server_connection *connection = arg;
@@ -48,6 +63,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 
     if (frame->hd.type == NGHTTP2_SETTINGS)
         connection->has_preface = true;
+    if (frame->hd.type == NGHTTP2_RST_STREAM)
+        on_reset(connection, session, frame);
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
     call = call_of(session, frame->hd.stream_id);
@@ -253,7 +270,8 @@ static bool start_session(struct server_connection *connection)
     };
     nghttp2_session *session;
 
-    if (nghttp2_session_server_new2(&session, server->callbacks, connection, server->session_options) != 0)
+    if (nghttp2_session_server_new3(&session, server->callbacks, connection, server->session_options,
+                                    &server->recycle.mem) != 0)
         return false;
     connection->io.session = session;
     return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, sizeof(settings) / sizeof(settings[0])) == 0 &&
@@ -279,6 +297,7 @@ void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_addres
     lh_timer_arm_at_us(&connection->timer, lh_clock_us() + server->options.preface_timeout_us);
     server->stats.connections++;
     server->stats.connections_total++;
+    connection->serial = (uint32_t)server->stats.connections_total;
     if (!start_session(connection)) {
         server_connection_free(connection, LH_RPC_END_DISCONNECTED, "no HTTP/2 session");
         return;

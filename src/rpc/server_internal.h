@@ -7,6 +7,7 @@
 #include "rpc/address.h"
 #include "rpc/connection.h"
 #include "rpc/frame.h"
+#include "rpc/recycle.h"
 #include "rpc/server.h"
 
 #define LISTENERS_MAX 16
@@ -29,6 +30,7 @@ struct lh_rpc_server {
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *session_options;
     struct rpc_pool pool;
+    struct rpc_recycle recycle;
     struct lh_link connections;
     struct lh_rpc_call *free_calls;
     size_t free_call_count;
@@ -53,6 +55,7 @@ struct server_connection {
     struct lh_deferred resume;
     struct lh_timer timer; /* preface, idle, stall, ending */
     size_t call_count;
+    uint32_t serial;      /* among the server's connections */
     size_t buffered;      /* of its calls */
     int64_t pinged_at_us; /* 0: no PING is on its way */
     bool has_preface;
@@ -110,6 +113,7 @@ struct call_status {
 };
 
 /* server_connection.c */
+uint64_t server_call_id(const struct server_connection *connection, int32_t stream_id);
 void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer);
 void server_connection_notice(struct server_connection *connection);
 void server_connection_goaway(struct server_connection *connection);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "rpc/frame.h"
+#include "rpc/recycle.h"
 #include "test_rpc.h"
 
 static struct rpc_pool pool;
@@ -157,6 +158,35 @@ START_TEST(spares_are_used_again_and_large_buffers_are_not_kept)
 }
 END_TEST
 
+START_TEST(blocks_of_nghttp2_are_used_again)
+{
+    struct rpc_recycle recycle;
+    unsigned char *first, *again, *large;
+
+    rpc_recycle_init(&recycle);
+    first = recycle.mem.malloc(100, &recycle);
+    memset(first, 0xff, 100);
+    recycle.mem.free(first, &recycle);
+    recycle.mem.free(NULL, &recycle);
+    again = recycle.mem.calloc(1, 97, &recycle);
+    ck_assert_ptr_eq(again, first);
+    for (int i = 0; i < 97; i++)
+        ck_assert_int_eq(again[i], 0);
+    again = recycle.mem.realloc(again, 5000, &recycle);
+    large = recycle.mem.malloc(100000, &recycle);
+    memset(large, 1, 100000);
+    recycle.mem.free(large, &recycle);
+    recycle.mem.free(again, &recycle);
+    ck_assert_ptr_null(recycle.mem.calloc(SIZE_MAX / 2, 3, &recycle));
+    for (size_t size = 1; size <= 600; size++) {
+        unsigned char *block = recycle.mem.malloc(size, &recycle);
+        memset(block, 2, size);
+        recycle.mem.free(block, &recycle);
+    }
+    rpc_recycle_finish(&recycle);
+}
+END_TEST
+
 TCase *frame_tests(void)
 {
     TCase *tests = tcase_create("frame");
@@ -167,5 +197,6 @@ TCase *frame_tests(void)
     tcase_add_test(tests, flags_other_than_zero_are_no_plain_message);
     tcase_add_test(tests, outbox_gives_what_was_put_in_while_it_is_emptied);
     tcase_add_test(tests, spares_are_used_again_and_large_buffers_are_not_kept);
+    tcase_add_test(tests, blocks_of_nghttp2_are_used_again);
     return tests;
 }
