@@ -289,6 +289,11 @@ const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call)
     return call->method;
 }
 
+uint64_t lh_rpc_call_id(const struct lh_rpc_call *call)
+{
+    return server_call_id(call->connection, call->stream_id);
+}
+
 void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data)
 {
     call->data = data;
