@@ -1,6 +1,8 @@
 #include "cli/server.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "base/clock.h"
 #include "cli/complain.h"
@@ -13,10 +15,15 @@
 static bool looks_like_address(const char *text)
 {
     const char *colon = strrchr(text, ':');
+    const char *port = colon != NULL ? colon + 1 : "";
 
     if (strncmp(text, "unix:", 5) == 0)
-        return text[5] != '\0';
-    return colon != NULL && colon != text && colon[1] != '\0' && colon[1 + strspn(colon + 1, "0123456789")] == '\0';
+        return text[5] != '\0' && strlen(text + 5) < sizeof(((struct sockaddr_un *)NULL)->sun_path);
+    if (port[0] == '\0' || port[strspn(port, "0123456789")] != '\0' || strlen(port) > 5 || atoi(port) > 65535)
+        return false;
+    if (text[0] == '[')
+        return colon - text > 2 && colon[-1] == ']';
+    return colon != text && strchr(text, ':') == colon;
 }
 
 enum lh_exit lh_server_open(struct lh_server *server, const struct lh_cli *cli)
@@ -26,7 +33,8 @@ enum lh_exit lh_server_open(struct lh_server *server, const struct lh_cli *cli)
     server->cli = cli;
     server->caller = NULL;
     if (!looks_like_address(cli->server))
-        return lh_complain_usage(cli->command, "'%s' is no address of a server: HOST:PORT or unix:PATH", cli->server);
+        return lh_complain_usage(cli->command, "'%s' is no address of a server: HOST:PORT, [IPv6]:PORT or unix:PATH",
+                                 cli->server);
     server->caller = lh_caller_create(cli->server, &error);
     if (server->caller != NULL)
         return LH_EXIT_DONE;

@@ -136,6 +136,8 @@ WRONG = [
     (["list", "--server", ""], "--server is empty"),
     (["list", "--server", "localhost"], "'localhost' is no address of a server"),
     (["list", "--server", "localhost:http"], "is no address of a server"),
+    *[(["list", "--server", text], "is no address of a server") for text in
+      (":7420", "localhost:", "localhost:74200", "localhost:123456789", "::1:7420", "[::1]", "[]:1", "unix:", "unix:" + "x" * 108)],
     (["list", "--timeout", "soon"], "timeout 'soon' is not a duration"),
     (["list", "--timeout", "0"], "timeout 0 is too short"),
     (["acquire", "", "k"], "namespace is empty"),
@@ -282,7 +284,7 @@ def test_a_lease_from_acquire_to_release(shell, ns):
     assert 0 < parsed.remaining.ToTimedelta().total_seconds() <= 20
 
     said = shell.done("heartbeat", ns, "k", lease["lease_key"])
-    assert re.fullmatch(r"renewed: deadline in 1\d s|renewed: deadline in 20 s", said.stdout.split(",")[0])
+    assert re.fullmatch(r"renewed: deadline in \S+ s", said.stdout.split(",")[0])
     assert said.stdout.rstrip().endswith("; heartbeat 1")
     again = json.loads(shell.done("heartbeat", ns, "k", lease["lease_key"].upper(), "-o", "json").stdout)
     assert again["outcome"] == "OUTCOME_OK" and again["heartbeats"] == "2"
@@ -503,12 +505,12 @@ def test_list_of_nothing_is_done(shell, ns):
 
 
 def test_list_goes_through_all_pages(shell, service, ns):
-    for first in range(0, 2500, 500):
-        service.psql(f"select count(*) from generate_series({first}, {first + 499}) n, "
+    for first in range(0, 1002, 334):
+        service.psql(f"select count(*) from generate_series({first}, {first + 333}) n, "
                      f"leasehold.acquire('{ns}', 'k' || lpad(n::text, 5, '0'), '1 h')")
     listed = json.loads(shell.done("list", ns, "-o", "json").stdout)["leases"]
-    assert [lease["scope"]["key"] for lease in listed] == [f"k{n:05}" for n in range(2500)]
-    assert len(shell.done("list", ns).stdout.splitlines()) == 2501
+    assert [lease["scope"]["key"] for lease in listed] == [f"k{n:05}" for n in range(1002)]
+    assert len(shell.done("list", ns).stdout.splitlines()) == 1003
 
 
 # --- administration, by the server and by the database alone ---
