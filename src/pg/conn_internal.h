@@ -27,7 +27,8 @@ struct lh_pg_query {
     struct lh_link link;
     const struct lh_pg_statement *statement;
     enum lh_pg_stage stage;
-    PGresult *result; /* the first error, or else the answer */
+    bool was_prepared; /* before this query, so its plan may be stale */
+    PGresult *result;  /* the first error, or else the answer */
     lh_pg_query_cb *on_done;
     void *arg;
 };

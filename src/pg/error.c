@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 bool lh_pg_is_fatal(const char *sqlstate)
 {
     return strncmp(sqlstate, "08", 2) == 0 || strncmp(sqlstate, "57P0", 4) == 0 || strcmp(sqlstate, "25006") == 0;
@@ -27,16 +29,17 @@ static enum lh_status status_of(const char *sqlstate)
     return lh_pg_is_fatal(sqlstate) ? LH_DATABASE_UNAVAILABLE : LH_INTERNAL;
 }
 
-/* libpq's messages are lines, and end in one. */
+/* libpq's messages are lines, and end in one. What is too long is cut between two characters. */
 static void to_one_line(char *text, size_t size, const char *message)
 {
     size_t used = 0;
-    for (; *message != '\0' && used + 1 < size; message++) {
+    for (; *message != '\0' && used < size; message++) {
         if (!isspace((unsigned char)*message))
             text[used++] = *message;
         else if (used > 0 && text[used - 1] != ' ')
             text[used++] = ' ';
     }
+    used = lh_utf8_cut(text, used, size - 1);
     while (used > 0 && text[used - 1] == ' ')
         used--;
     text[used] = '\0';

@@ -99,7 +99,8 @@ static bool send_query(struct lh_pg_conn *conn, const struct lh_pg_statement *st
     struct lh_pg_query *query = lh_alloc_zero(1, sizeof(*query));
 
     *query = (struct lh_pg_query){.statement = statement, .stage = LH_PG_RUNNING, .on_done = on_done, .arg = arg};
-    if (!is_prepared(conn, statement)) {
+    query->was_prepared = is_prepared(conn, statement);
+    if (!query->was_prepared) {
         query->stage = LH_PG_PREPARING;
         if (!PQsendPrepare(conn->pg, statement->name, statement->sql, statement->param_count, statement->param_types))
             goto fail;
@@ -183,7 +184,10 @@ static void answer_first(struct lh_pg_conn *conn)
         /* It is not prepared here any more: somebody deallocated it. The next use prepares it again. */
         if (strcmp(error.sqlstate, "26000") == 0)
             forget_statement(conn, query->statement);
-        if (lh_pg_is_fatal(error.sqlstate)) {
+        /* "cached plan must not change result type": a newer version changed what the statement stands on. */
+        if (query->was_prepared && strcmp(error.sqlstate, "0A000") == 0)
+            status = error.status = LH_DATABASE_UNAVAILABLE;
+        if (status == LH_DATABASE_UNAVAILABLE) {
             conn->error = error;
             lh_defer(conn->loop, &conn->broken);
         }

@@ -1,7 +1,11 @@
 /* A connection's life against a real server: answers, errors, losses, returns. */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "pg/conn.h"
@@ -350,6 +354,67 @@ START_TEST(a_server_that_does_not_answer_is_given_up)
 }
 END_TEST
 
+static const struct lh_pg_statement shape = {"shape", "select * from shaped", 0, {0}};
+
+START_TEST(a_statement_whose_result_changed_shape_gets_a_new_connection)
+{
+    pg_fixture_execute(pg_fixture_conninfo(), "create table shaped as select 4::bigint as a");
+    ck_assert_int_eq(ask_nothing(&shape, 0), LH_OK);
+    WAIT_FOR(loop, answer_count == 1);
+    ck_assert_int_eq(answers[0].value, 4);
+    pg_fixture_execute(pg_fixture_conninfo(), "alter table shaped alter a type text");
+    ck_assert_int_eq(ask_nothing(&shape, 1), LH_OK);
+    WAIT_FOR(loop, downs == 1);
+    ck_assert_int_eq(answers[1].status, LH_DATABASE_UNAVAILABLE);
+    WAIT_FOR(loop, ups == 2);
+    ck_assert_int_eq(ask_nothing(&shape, 2), LH_OK);
+    WAIT_FOR(loop, answer_count == 3);
+    pg_fixture_execute(pg_fixture_conninfo(), "drop table shaped");
+    ck_assert_int_eq(answers[2].status, LH_OK);
+    ck_assert_uint_eq(answers[2].size, 1);
+}
+END_TEST
+
+static unsigned accept_all(int listening)
+{
+    unsigned accepted = 0;
+    while (accept4(listening, NULL, NULL, SOCK_CLOEXEC) >= 0)
+        accepted++;
+    return accepted;
+}
+
+/* A server that accepts and says nothing: nothing blocks, and each attempt ends at its timeout. */
+START_TEST(a_server_that_never_says_hello_is_tried_again)
+{
+    static const struct lh_pg_conn_events events = {on_up, on_down, NULL};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct lh_pg_conn_options options;
+    char directory[] = "/tmp/leasehold-mute-XXXXXX", conninfo[96];
+    int listening = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    unsigned accepted = 0;
+
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/.s.PGSQL.5432", directory);
+    ck_assert_int_eq(bind(listening, (struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_int_eq(listen(listening, 16), 0);
+    close_conn();
+    ups = closes = 0;
+    lh_pg_conn_options_init(&options);
+    snprintf(conninfo, sizeof(conninfo), "host=%s user=postgres", directory);
+    options.conninfo = conninfo;
+    options.connect_timeout_us = 50 * LH_US_PER_MS;
+    conn = lh_pg_conn_create(loop, &options, &events, NULL);
+    lh_pg_conn_start(conn);
+    WAIT_FOR(loop, (accepted += accept_all(listening)) >= 2);
+    ck_assert_uint_eq(ups, 0);
+    ck_assert_uint_eq(downs, 0);
+    close_conn();
+    close(listening);
+    unlink(address.sun_path);
+    rmdir(directory);
+}
+END_TEST
+
 START_TEST(close_answers_what_is_in_flight)
 {
     ck_assert_int_eq(ask_nothing(&nap, 0), LH_OK);
@@ -402,6 +467,8 @@ TCase *test_pg_conn(void)
     tcase_add_test(tcase, a_server_that_takes_no_writes_is_left);
     tcase_add_test(tcase, a_statement_that_takes_too_long_is_ended_by_the_server);
     tcase_add_test(tcase, a_server_that_does_not_answer_is_given_up);
+    tcase_add_test(tcase, a_statement_whose_result_changed_shape_gets_a_new_connection);
+    tcase_add_test(tcase, a_server_that_never_says_hello_is_tried_again);
     tcase_add_test(tcase, close_answers_what_is_in_flight);
     tcase_add_test(tcase, close_from_inside_an_answer_is_allowed);
     return tcase;

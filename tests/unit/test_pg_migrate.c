@@ -201,7 +201,8 @@ static PGconn *holder;
 static void on_line_let_go(void *arg, const char *line)
 {
     on_line(arg, line);
-    PQclear(PQexec(holder, "commit"));
+    if (PQtransactionStatus(holder) == PQTRANS_INTRANS)
+        PQclear(PQexec(holder, "commit"));
 }
 
 START_TEST(a_locked_table_is_waited_for_in_short_tries)

@@ -192,6 +192,20 @@ START_TEST(an_invalid_argument_names_field_and_bound)
 }
 END_TEST
 
+START_TEST(a_long_message_is_cut_between_characters_and_is_one_line)
+{
+    struct lh_error error;
+    PGresult *failed = PQexec(pg, "do $$ begin raise exception E'two\nlines %', repeat('ü', 600); end $$");
+
+    ck_assert_int_eq(lh_pg_error_of_result(failed, &error), LH_INTERNAL);
+    PQclear(failed);
+    ck_assert_str_eq(error.sqlstate, "P0001");
+    ck_assert(lh_utf8_is_valid(error.message, strlen(error.message)));
+    ck_assert_uint_ge(strlen(error.message), sizeof(error.message) - 3);
+    ck_assert_int_eq(strncmp(error.message, "two lines ü", 12), 0);
+}
+END_TEST
+
 TCase *test_pg_values(void)
 {
     TCase *tcase = tcase_create("values");
@@ -204,5 +218,6 @@ TCase *test_pg_values(void)
     tcase_add_test(tcase, an_empty_array_is_empty_not_null);
     tcase_add_test(tcase, a_text_array_is_read_back);
     tcase_add_test(tcase, an_invalid_argument_names_field_and_bound);
+    tcase_add_test(tcase, a_long_message_is_cut_between_characters_and_is_one_line);
     return tcase;
 }
