@@ -19,7 +19,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MIGRATIONS = os.path.join(ROOT, 'migrations')
+MIGRATIONS = os.environ.get('LEASEHOLD_MIGRATIONS', os.path.join(ROOT, 'migrations'))
 TEMPLATE = 'leasehold_template'
 START_LIMIT_S = 60
 
@@ -63,7 +63,7 @@ def tool(name, package):
 def schema_files():
     """Migrations by number, then the functions in their order."""
     migrations = sorted(glob.glob(os.path.join(MIGRATIONS, '[0-9][0-9][0-9][0-9]_*.sql')))
-    functions = os.path.join(os.environ.get('LEASEHOLD_FUNCTIONS', os.path.join(MIGRATIONS, 'functions')))
+    functions = os.path.join(MIGRATIONS, 'functions')
     order = os.path.join(functions, 'order.txt')
     if not migrations or not os.path.exists(order):
         raise Failure('no schema to test: %s has no NNNN_topic.sql, or there is no %s' % (MIGRATIONS, order))

@@ -11,7 +11,7 @@
 
 #define CLIENTS 6
 #define TICK_MS 1000
-#define DIES_ONE_TURN_IN 1200
+#define DIES_ONE_TURN_IN 3000
 
 enum client_state {
     IDLE,
@@ -186,7 +186,7 @@ static void advance_clients(struct coordinator *c)
         if (client->at_ms > now_ms())
             continue;
         if (client->state == IDLE && !actor->soak->is_stopping) {
-            client->scope = (int)dice(actor, SCOPES);
+            client->scope = pick_scope(actor);
             client->was_queued = false;
             make_uuid(actor, client->lease);
             client_set_state(c, client, ASKING, 0);

@@ -17,7 +17,7 @@
 #define ACTORS_MAX 100
 #define STANDSTILL_MS 30000 /* nobody is served for that long: a stall, however slow the machine */
 
-const char *const scope_names[SCOPES] = {"hot", "hotter"};
+const char *const scope_names[SCOPES] = {"hot", "hotter", "cool", "cooler", "cold", "colder"};
 
 int64_t now_ms(void)
 {
@@ -44,6 +44,11 @@ static uint64_t next_random(uint64_t *state)
 uint64_t dice(struct actor *actor, uint64_t sides)
 {
     return next_random(&actor->random) % sides;
+}
+
+int pick_scope(struct actor *actor)
+{
+    return (int)(dice(actor, 3) != 0 ? dice(actor, 2) : 2 + dice(actor, SCOPES - 2));
 }
 
 void make_uuid(struct actor *actor, char uuid[UUID_SIZE])

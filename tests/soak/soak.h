@@ -1,5 +1,6 @@
 /*
- * The soak: sessions that acquire, wait, guard, release and die on two hot scopes, all through SQL.
+ * The soak: sessions that acquire, wait, guard, release and die on two hot scopes, all through SQL; and now and then
+ * on four cool ones, whose rows come and go.
  *
  * Each actor is a thread with a connection of its own. What happened is written by soak.sql, in the transaction in
  * which it happened; these files only decide what to do next, from a seed. A calm run has no kills, no reaper and no
@@ -13,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SCOPES 2
+#define SCOPES 6
 #define UUID_SIZE 37
 
 struct soak {
@@ -46,6 +47,7 @@ struct actor {
 extern const char *const scope_names[SCOPES];
 
 uint64_t dice(struct actor *actor, uint64_t sides);
+int pick_scope(struct actor *actor);
 void make_uuid(struct actor *actor, char uuid[UUID_SIZE]);
 int64_t now_ms(void);
 void sleep_ms(int64_t ms);

@@ -184,7 +184,7 @@ void *user_main(void *argument)
     struct actor *actor = argument;
     bool is_up = actor_connect(actor);
     while (is_up && !actor->soak->is_stopping && !actor->soak->has_failed) {
-        struct round round = {.actor = actor, .scope = scope_names[dice(actor, SCOPES)]};
+        struct round round = {.actor = actor, .scope = scope_names[pick_scope(actor)]};
         make_uuid(actor, round.lease);
         if (one_round(&round) == BROKEN)
             is_up = come_back(&round);
