@@ -43,6 +43,7 @@ create table leasehold.scope (
   granted_by    uuid,
   reap_failures integer not null default 0,
   lapsed        boolean not null default false,
+  queued        boolean not null default false,
   duration      interval,
   grace         interval,
   owner         text,
@@ -91,6 +92,7 @@ comment on column leasehold.scope.ended_at is 'When the last lease ended';
 comment on column leasehold.scope.granted_by is 'The coordinator that granted or renewed it by an acquire; null: SQL';
 comment on column leasehold.scope.reap_failures is 'How often reaping this lease has failed';
 comment on column leasehold.scope.lapsed is 'Its holder was told that it is lost, before anybody reaped it: it never revives';
+comment on column leasehold.scope.queued is 'Somebody may wait for it: false says that nobody does';
 comment on column leasehold.scope.duration is 'How long the lease lives without a heartbeat';
 comment on column leasehold.scope.grace is 'How long after the deadline it is still left alone';
 comment on column leasehold.scope.owner is 'Free text that says who holds it, or held it last';

@@ -1,11 +1,15 @@
--- Acquire for many at once: the one definition of who is granted what. Each item gets exactly one row, in the order of n.
+-- Acquire for many at once: who is granted what. Each item gets exactly one row, in the order of n.
 --
--- Returns what plan each item met (outcome: granted renewed queued held busy frozen quota ended invalid) and the lease: the
+-- Returns what each item met (outcome: granted renewed queued held busy frozen quota ended invalid) and the lease: the
 -- item's own when granted or renewed, else the holder's. It never waits: a row or a new key that another session keeps
 -- is busy. Several items of one scope are decided in order of n.
 --
 -- Locks each scope's row FOR NO KEY UPDATE in (namespace, key) order; FOR UPDATE where an expired lease is taken over; the
 -- scope's advisory lock where there is no row yet.
+
+-- The common case first, in one statement: a free scope that nobody waits for (`queued` is false; it is set in the same
+-- transaction as the first waiter, under the row's lock, so that this statement sees it when it takes that lock). What is
+-- left over is decided by acquire_carefully.
 create or replace function leasehold.acquire_batch(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
   p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[])
@@ -17,6 +21,116 @@ returns table (
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  v_rules leasehold.rules[];
+  v_life leasehold.life_now;
+  v_granted integer[] := '{}';
+  v_tokens bigint[];
+  v_times timestamptz[];
+  v_left integer[];
+begin
+  perform leasehold.be_durable();
+  perform leasehold.ensure_epoch();
+  v_rules := array(
+    select r
+      from leasehold.policies_of(array(
+             select d.namespace
+               from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
+              where leasehold.namespace_problem(d.namespace) is null)) r);
+  v_life := leasehold.life(p_clock);
+
+  with granted as (
+    update leasehold.scope s
+       set state = 'held',
+           lease_key = w.lease_key,
+           token = nextval('leasehold.token'),
+           owner = w.owner,
+           labels = w.labels,
+           duration = w.duration,
+           grace = w.grace,
+           acquired_at = w.now,
+           heartbeat_at = w.now,
+           heartbeats = 0,
+           deadline = w.now + w.duration,
+           incarnation = v_life.id,
+           granted_by = p_coordinator,
+           lapsed = false,
+           reap_failures = 0,
+           check_at = least(s.check_at, w.now + w.duration + w.grace)
+      from (select l.*, clock_timestamp() as now
+              from (select i.*
+                      from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, u.labels::jsonb as labels,
+                                   leasehold.from_us(u.duration_us) as duration, r.grace
+                              from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us)
+                                   with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, wait_us, n)
+                              join unnest(v_rules) r on r.namespace = u.namespace
+                             where not r.frozen and r.max_leases is null
+                               and u.duration_us >= 100000
+                               and leasehold.from_us(u.duration_us) between r.min_duration and r.max_duration
+                               and coalesce(u.wait_us, 0) >= 0
+                               and coalesce(octet_length(u.owner), 0) <= 255
+                               and (u.labels = '{}' or leasehold.labels_problem(u.labels::jsonb) is null)
+                             order by u.namespace, u.key, u.n) i
+                     cross join lateral (
+                       select 1
+                         from leasehold.scope x
+                        where x.namespace = i.namespace and x.key = i.key
+                          and x.state = 'free' and not x.queued and i.lease_key <> all (x.ended_keys)
+                          for no key update skip locked) x
+                    offset 0) l
+            offset 0) w
+     where s.namespace = w.namespace and s.key = w.key
+    returning w.n, s.token, w.now)
+  select coalesce(array_agg(g.n), '{}'), array_agg(g.token), array_agg(g.now)
+    into v_granted, v_tokens, v_times
+    from granted g;
+
+  return query
+    select g.n, 'granted', null::bigint, 0,
+           case when r.expiry <> 'manual' then p_duration_us[g.n] + leasehold.to_us(r.grace) end,
+           leasehold.to_us(least(coalesce(r.dead_after, leasehold.from_us(p_duration_us[g.n]) * 2 / 3), r.max_hold)),
+           null::text, null::text, null::text, g.token, p_owner[g.n], p_labels[g.n], p_duration_us[g.n],
+           leasehold.to_us(r.grace), g.now, g.now + leasehold.from_us(p_duration_us[g.n]), p_duration_us[g.n],
+           0::bigint, 0::bigint, 0::bigint, g.now, 'alive', r.expiry = 'manual'
+      from unnest(v_granted, v_tokens, v_times) as g (n, token, now)
+      join unnest(v_rules) r on r.namespace = p_namespace[g.n];
+
+  if cardinality(v_granted) < cardinality(p_namespace) then
+    v_left := array(select i::integer from generate_subscripts(p_namespace, 1) i except select unnest(v_granted) order by 1);
+    return query
+      select v_left[c.n], c.outcome, c.ticket, c.waiters_ahead, c.expires_in_us, c.suspected_in_us, c.message, c.field, c.bound,
+             c.token, c.owner, c.labels, c.duration_us, c.grace_us, c.acquired_at, c.deadline, c.remaining_us, c.held_us,
+             c.silent_us, c.heartbeats, c.heartbeat_at, c.liveness, c.is_manual
+        from (select array_agg(p_namespace[i] order by i) as namespaces, array_agg(p_key[i] order by i) as keys,
+                     array_agg(p_lease_key[i] order by i) as lease_keys, array_agg(p_owner[i] order by i) as owners,
+                     array_agg(p_labels[i] order by i) as labels, array_agg(p_duration_us[i] order by i) as durations,
+                     array_agg(p_queue[i] order by i) as queues, array_agg(p_wait_us[i] order by i) as waits,
+                     array_agg(p_ticket[i] order by i) as tickets
+                from unnest(v_left) i) a,
+             leasehold.acquire_carefully(p_coordinator, p_clock, a.namespaces, a.keys, a.lease_keys, a.owners, a.labels,
+                                         a.durations, a.queues, a.waits, a.tickets) c;
+  end if;
+end
+$$;
+comment on function leasehold.acquire_batch is 'Acquire for many at once, by a coordinator';
+
+-- Everything else: renewals, queues, takeovers, new scopes, and what is refused.
+create or replace function leasehold.acquire_carefully(
+  p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
+  p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[])
+returns table (
+  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
+  field text, bound text, token bigint, owner text, labels text, duration_us bigint, grace_us bigint,
+  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean)
+language plpgsql
 -- Every look-up goes by the primary key. A plan that was made while the tables were small must not scan them when they
 -- have grown.
 set enable_seqscan = off
@@ -213,6 +327,10 @@ begin
          lapsed = false,
          reap_failures = 0,
          check_at = least(s.check_at, v_now + w.duration + (w.rules).grace),
+         queued = s.queued
+                  and (leasehold.is_blind()
+                       or exists (select 1 from leasehold.waiter q
+                                   where q.namespace = s.namespace and q.key = s.key and q.lease_key <> w.lease_key)),
          -- A takeover ends the lease before.
          ended_keys = case when w.hold = 'expired' then leasehold.remember(s.ended_keys, s.lease_key) else s.ended_keys end,
          ended_outcomes = case when w.hold = 'expired' then leasehold.remember(s.ended_outcomes, 'expired'::text)
@@ -234,8 +352,8 @@ begin
       from unnest(v_work) w
      where w.hold = 'new' and w.outcome = 'granted'
         on conflict (namespace, key) do nothing;
-    insert into leasehold.scope (namespace, key, check_at)
-    select w.namespace, w.key, v_now + interval '1 s'
+    insert into leasehold.scope (namespace, key, check_at, queued)
+    select w.namespace, w.key, v_now + interval '1 s', true
       from unnest(v_work) w
      where w.hold = 'new' and w.outcome = 'queued'
         on conflict (namespace, key) do nothing;
@@ -283,6 +401,12 @@ begin
       from (select u.* from unnest(v_work) u where u.outcome = 'queued' and u.own_ticket is null order by u.n) w
         on conflict do nothing;
   end if;
+  if exists (select 1 from unnest(v_work) w where w.outcome = 'queued') then
+    update leasehold.scope s
+       set queued = true
+      from (select distinct u.namespace, u.key from unnest(v_work) u where u.outcome = 'queued') w
+     where s.namespace = w.namespace and s.key = w.key and not s.queued;
+  end if;
   delete from leasehold.waiter q
    using unnest(v_work) w
    where w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota') and w.own_ticket is not null
@@ -324,8 +448,6 @@ begin
      order by w.n;
 end
 $$;
-comment on function leasehold.acquire_batch is 'Acquire for many at once, by a coordinator';
-
 -- 1.5 of an interval of 1.5 s: for people, whatever the session's IntervalStyle. Locks nothing.
 create or replace function leasehold.seconds_text(p_interval interval) returns text
 language sql immutable
@@ -379,6 +501,7 @@ as $$
 $$;
 
 revoke execute on function leasehold.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
+  boolean[], bigint[], bigint[]), leasehold.acquire_carefully(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
   boolean[], bigint[], bigint[]), leasehold.duration_bound(interval, interval), leasehold.seconds_text(interval),
   leasehold.apply_quotas(leasehold.acquire_work[], uuid[], timestamptz) from public;
 grant execute on function leasehold.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],

@@ -50,13 +50,13 @@ begin
     values (join_queue.namespace, join_queue.key, nextval('leasehold.ticket'), join_queue.lease_key, v_now,
             v_now + join_queue.ttl, format('%s, pid %s', session_user, pg_backend_pid()));
   end if;
-  if v_scope.state = 'free' then
-    -- With a waiter the reaper looks soon, should whoever is next stop coming. The row is changed in any case, so that an
-    -- older snapshot, which cannot see the waiter, cannot acquire it either (40001).
-    update leasehold.scope s
-       set check_at = least(s.check_at, v_now + interval '1 s')
-     where s.namespace = join_queue.namespace and s.key = join_queue.key;
-  end if;
+  -- Whoever acquires next looks at the queue. With a waiter the reaper looks soon at a free scope, should whoever is next stop
+  -- coming. A free row is changed in any case, so that an older snapshot, which cannot see the waiter, cannot acquire it
+  -- either (40001).
+  update leasehold.scope s
+     set queued = true,
+         check_at = case when s.state = 'free' then least(s.check_at, v_now + interval '1 s') else s.check_at end
+   where s.namespace = join_queue.namespace and s.key = join_queue.key and (s.state = 'free' or not s.queued);
 
   select leasehold.tickets_ahead(
            leasehold.live_tickets(join_queue.namespace, join_queue.key, leasehold.live_coordinators(v_now), v_now), w.ticket) + 1

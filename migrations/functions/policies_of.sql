@@ -13,6 +13,14 @@ create or replace function leasehold.policies_of(p_namespaces text[]) returns se
 language plpgsql stable
 as $$
 begin
+  -- Where only the root is configured there is nothing to inherit.
+  if not exists (select 1 from leasehold.policy p where p.namespace > '') then
+    return query
+    select n.namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
+           p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout
+      from unnest(p_namespaces) as n (namespace), leasehold.policy p;
+    return;
+  end if;
   return query
   select n.namespace,
          (array_agg(p.min_duration order by length(p.namespace) desc) filter (where p.min_duration is not null))[1],

@@ -2,12 +2,86 @@
 -- (what PostgreSQL refuses is an error of class 22 for the whole batch), or the error's text where `p_failed`.
 -- Locks each scope's row FOR UPDATE, in (namespace, key) order, skipping what another session has or guards; then wakes the
 -- first live waiter of each: `wake` is true where that is `p_coordinator`'s own.
+-- The common case in one statement: held under this lease key, not expired, and nobody waits. What is left over is told apart by
+-- release_carefully, and so is everything where the queue cannot be seen.
 create or replace function leasehold.release_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[])
 returns table (n integer, outcome text, end_reason text, message text, wake boolean)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  v_life leasehold.life_now;
+  v_done integer[] := '{}';
+  v_left integer[];
+begin
+  perform leasehold.be_durable();
+  v_life := leasehold.life(null);
+  if not leasehold.is_blind() then
+    with ended as (
+      update leasehold.scope s
+         set state = 'free',
+             lease_key = null,
+             lapsed = false,
+             reap_failures = 0,
+             ended_at = w.now,
+             last_outcome = case when w.is_failure then 'failed' else 'ok' end,
+             last_result = w.result,
+             last_error = w.error,
+             ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
+             ended_outcomes = leasehold.remember(s.ended_outcomes, case when w.is_failure then 'failed' else 'ok' end),
+             check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
+        from (select l.*, clock_timestamp() as now
+                from (select i.*
+                        from (select u.n::integer as n, u.namespace, u.key, u.lease_key, coalesce(u.failed, false) as is_failure,
+                                     case when not coalesce(u.failed, false) then u.value::jsonb end as result,
+                                     case when u.failed then u.value end as error
+                                from unnest(p_namespace, p_key, p_lease_key, p_failed, p_value)
+                                     with ordinality as u (namespace, key, lease_key, failed, value, n)
+                               order by u.namespace, u.key, u.n) i
+                       cross join lateral (
+                         select 1
+                           from leasehold.scope x
+                          where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key
+                            and not x.lapsed and not x.queued
+                            for update skip locked) x
+                      offset 0) l
+              offset 0) w
+       where s.namespace = w.namespace and s.key = w.key
+         and (not v_life.is_settled
+              or w.now < case when s.incarnation = v_life.id then s.deadline + s.grace
+                              else v_life.started_at + s.duration + s.grace end)
+      returning w.n)
+    select coalesce(array_agg(e.n), '{}') into v_done from ended e;
+    return query select d, 'ok', null::text, null::text, false from unnest(v_done) d;
+  end if;
+
+  if cardinality(v_done) < cardinality(p_namespace) then
+    v_left := array(select i::integer from generate_subscripts(p_namespace, 1) i except select unnest(v_done) order by 1);
+    return query
+      select v_left[c.n], c.outcome, c.end_reason, c.message, c.wake
+        from (select array_agg(p_namespace[i] order by i) as namespaces, array_agg(p_key[i] order by i) as keys,
+                     array_agg(p_lease_key[i] order by i) as lease_keys, array_agg(p_failed[i] order by i) as failed,
+                     array_agg(p_value[i] order by i) as texts
+                from unnest(v_left) i) a,
+             leasehold.release_carefully(p_coordinator, a.namespaces, a.keys, a.lease_keys, a.failed, a.texts) c;
+  end if;
+end
+$$;
+comment on function leasehold.release_batch is 'Release many leases at once, by a coordinator';
+
+-- What is left over: somebody waits, lost, busy, and the same lease twice in a batch.
+create or replace function leasehold.release_carefully(
+  p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[])
+returns table (n integer, outcome text, end_reason text, message text, wake boolean)
+language plpgsql
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
@@ -69,7 +143,6 @@ begin
      order by w.n;
 end
 $$;
-comment on function leasehold.release_batch is 'Release many leases at once, by a coordinator';
 
 -- NOTIFY the heads of the scopes whose leases were ended (outcome ok), where they are not `p_coordinator`'s own. One
 -- notification for each scope, to the one coordinator concerned; to all of them where the queue cannot be seen.
@@ -90,6 +163,7 @@ end
 $$;
 
 revoke execute on function leasehold.release_batch(uuid, text[], text[], uuid[], boolean[], text[]),
+  leasehold.release_carefully(uuid, text[], text[], uuid[], boolean[], text[]),
   leasehold.tell_heads(uuid, leasehold.item_work[], timestamptz) from public;
 grant execute on function leasehold.release_batch(uuid, text[], text[], uuid[], boolean[], text[])
   to leasehold_coordinator, leasehold_admin;
