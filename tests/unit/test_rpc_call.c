@@ -46,6 +46,45 @@ START_TEST(cancelled_call_ends_once_as_cancelled)
 }
 END_TEST
 
+static uint64_t late_id;
+static int late_count;
+
+static void on_late_cancel(void *arg, uint64_t call_id)
+{
+    late_id = call_id;
+    late_count++;
+}
+
+START_TEST(cancel_that_crosses_the_answer_is_told_with_the_number_of_its_call)
+{
+    int32_t first, second;
+    uint64_t id;
+
+    raw_close(&raw);
+    lh_rpc_server_destroy(server);
+    server_options.on_late_cancel = on_late_cancel;
+    server_start();
+    raw_open(&raw);
+    first = call_never(NULL);
+    RAW_WAIT(&raw, heard.messages == 1);
+    raw_reset(&raw, first); /* in time: that is an ordinary cancel */
+    raw_flush(&raw);
+    RAW_WAIT(&raw, heard.ends[LH_RPC_END_CANCELED] == 1);
+    second = call_never(NULL);
+    RAW_WAIT(&raw, heard.messages == 2);
+    id = lh_rpc_call_id(heard.last);
+    lh_rpc_call_reply(heard.last, "crossed", 7);
+    raw_expect_echo(&raw, second, "crossed");
+    ck_assert_int_eq(heard.ends[LH_RPC_END_FINISHED], 1);
+    ck_assert_int_eq(late_count, 0);
+    raw_reset(&raw, second);
+    raw_flush(&raw);
+    RAW_WAIT(&raw, late_count == 1);
+    ck_assert_uint_eq(late_id, id);
+    ck_assert_int_eq(ends_total(), 2);
+}
+END_TEST
+
 START_TEST(closed_connection_ends_all_of_its_calls)
 {
     for (int i = 0; i < 20; i++)
@@ -377,6 +416,7 @@ TCase *call_tests(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, cancelled_call_ends_once_as_cancelled);
+    tcase_add_test(tests, cancel_that_crosses_the_answer_is_told_with_the_number_of_its_call);
     tcase_add_test(tests, closed_connection_ends_all_of_its_calls);
     tcase_add_test(tests, call_that_its_handler_never_saw_ends_in_silence);
     tcase_add_test(tests, deadline_is_answered_by_the_server_itself);
