@@ -37,11 +37,12 @@ begin
          last_error = e.error,
          ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
          ended_outcomes = leasehold.remember(s.ended_outcomes, e.outcome),
-         -- With waiters the reaper looks soon, should the wake-up get lost. Without, the row goes after its retention; it
-         -- is left where it is when that is soon enough, for moving it costs an index entry.
+         -- With waiters, be they live or only slow, the reaper looks soon, should the wake-up get lost. Without, the row goes
+         -- after its retention; it is left where it is when that is soon enough, for moving it costs an index entry.
          check_at = case
+           when (e.has_waiters or s.queued) and e.check_at is null then least(s.check_at, p_now + interval '1 s')
+           when e.has_waiters or s.queued then p_now + interval '1 s'
            when e.check_at is not null then e.check_at
-           when e.has_waiters then least(s.check_at, p_now + interval '1 s')
            when s.check_at > p_now + interval '2 min' then p_now + interval '1 min'
            else s.check_at
          end
