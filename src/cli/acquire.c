@@ -34,7 +34,7 @@ struct acquire {
     int64_t give_up_at_us; /* LH_RPC_FOREVER: never */
     int64_t wait_until_us; /* LH_CLI_WAIT_TIME */
     int64_t sent_at_us;    /* the last attempt; 0: none yet */
-    bool may_be_granted;   /* an attempt went out and was not answered */
+    bool may_be_granted;   /* an attempt went out and had no verdict */
     bool has_told;         /* that the server is away and we go on */
 };
 
@@ -43,6 +43,14 @@ struct acquire {
 static int64_t later(int64_t now_us, int64_t by_us)
 {
     return now_us > LH_RPC_FOREVER - by_us ? LH_RPC_FOREVER : now_us + by_us;
+}
+
+/* Sent, and no verdict came back: the lease may have been granted all the same. */
+static bool leaves_it_open(const struct lh_reply *reply)
+{
+    if (reply->code == LH_GRPC_OK || reply->delivery == LH_RPC_NOT_SENT)
+        return false;
+    return !reply->has_reason || reply->reason == LH_DATABASE_UNAVAILABLE;
 }
 
 static void attempt(struct acquire *acquire, struct lh_reply *reply)
@@ -67,8 +75,7 @@ static void attempt(struct acquire *acquire, struct lh_reply *reply)
     }
     acquire->sent_at_us = now_us;
     lh_caller_call(acquire->server.caller, SERVICE, "Acquire", &request.base, acquire->give_up_at_us, reply);
-    if (reply->code != LH_GRPC_OK && reply->delivery == LH_RPC_IN_FLIGHT)
-        acquire->may_be_granted = true;
+    acquire->may_be_granted |= leaves_it_open(reply);
 }
 
 /* How long until the next attempt; negative: this answer is the last. */

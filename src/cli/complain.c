@@ -139,7 +139,9 @@ enum lh_exit lh_complain_reply(const struct lh_cli *cli, const struct lh_reply *
         lh_complain("the answer of %s is not what was asked for: it is no leaseholdd, or it is broken", cli->server);
         return LH_EXIT_FAILED;
     }
-    if (reply->delivery != LH_RPC_ANSWERED && reply->code != LH_GRPC_INTERNAL)
+    /* The server has the same deadline as we: which of the two is heard first is chance. */
+    if ((reply->delivery != LH_RPC_ANSWERED && reply->code != LH_GRPC_INTERNAL) ||
+        (reply->code == LH_GRPC_DEADLINE_EXCEEDED && !reply->has_reason))
         return complain_silence(cli, reply);
     lh_complain("%s%s%s", reply->words[0] != '\0' ? reply->words : lh_grpc_code_name((int)reply->code),
                 what_next != NULL ? "; " : "", what_next != NULL ? what_next : "");

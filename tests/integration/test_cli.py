@@ -790,6 +790,13 @@ def test_a_silent_server_is_unavailable_and_the_lease_key_is_told():
         said = cli("acquire", "a", "k", "--timeout", "300ms", **server.env)
         assert said.returncode == 5 and "no answer" in said.stderr
         assert f"--lease-key {server.seen[0].lease_key}" in said.stderr
+    for answer in (refused(grpc.StatusCode.DEADLINE_EXCEEDED, message="Deadline Exceeded"), DATABASE_AWAY):
+        with Scripted(acquire=[answer]) as server:
+            said = cli("acquire", "a", "k", "--timeout", "300ms", **server.env)
+            assert said.returncode == 5 and f"--lease-key {server.seen[0].lease_key}" in said.stderr
+    with Scripted(acquire=[refused(UNAVAILABLE, "SHUTTING_DOWN")]) as server:
+        said = cli("acquire", "a", "k", "--timeout", "300ms", **server.env)
+        assert said.returncode == 5 and "--lease-key" not in said.stderr
 
 
 def test_a_release_whose_answer_was_lost_is_done():
