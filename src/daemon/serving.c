@@ -94,6 +94,7 @@ static void create_server(struct lh_serving *serving)
     options.idle_timeout_us = settings->idle_timeout_us;
     options.drain_limit_us = settings->shutdown_timeout_us;
     options.encode_error = lh_service_encode_error;
+    options.on_late_cancel = lh_service_on_late_cancel;
     serving->server = lh_rpc_server_create(serving->loop, &options, methods, count, serving->service);
 }
 

@@ -3,22 +3,33 @@
  * may stay for hours and there may be many.
  *
  *     WAITING --- on_done: answered, not granted -------------------------> gone
- *        |   `--- on_done: granted, replied ---> TOLD --- on_end ---------> gone; not delivered: released again
+ *        |   `--- on_done: granted, replied ---> TOLD --- on_end ---------> not sent: released again, gone
+ *        |                                          `---- on_end: sent ---> kept for 2 s, then gone; a cancel that
+ *        |                                                                  crossed the reply: released again, gone
  *        `------- on_end: the client is gone --> ABANDONED --- on_done ---> gone
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "service/call.h"
 #include "service/message.h"
 #include "service/words.h"
+
+/* As long as a cancel may be on its way, and no more than so many. */
+#define TOLD_KEPT_US (2 * LH_US_PER_S)
+#define TOLD_MAX 4096
 
 struct acquire_call {
     struct lh_acquire acquire;
     struct lh_service *service;
     struct lh_rpc_call *call; /* NULL: ABANDONED */
     bool is_told;             /* TOLD: a new lease, whose reply is on its way */
+    uint64_t call_id;         /* what a late cancel names */
+    int64_t told_us;
+    struct lh_table_entry by_call; /* in lh_service.told and told_in_order, once its call has ended */
+    struct lh_link in_order;
     char strings[];
 };
 
@@ -55,6 +66,68 @@ static void give_back(struct acquire_call *acquire)
     back->request.arg = back;
     if (lh_coordinator_release(acquire->service->coordinator, &back->request) != LH_OK)
         on_given_back(&back->request);
+}
+
+/* --- grants whose replies went out lately --- */
+
+static bool is_call(const struct lh_table_entry *entry, const void *key)
+{
+    return LH_CONTAINER(struct acquire_call, by_call, entry)->call_id == *(const uint64_t *)key;
+}
+
+void lh_acquire_start(struct lh_service *service)
+{
+    lh_table_init(&service->told, is_call);
+    lh_list_init(&service->told_in_order);
+}
+
+static void take_out(struct acquire_call *acquire)
+{
+    lh_table_remove(&acquire->service->told, &acquire->by_call);
+    lh_list_remove(&acquire->in_order);
+}
+
+static void forget_told(struct lh_service *service, int64_t before_us)
+{
+    LH_LIST_EACH(struct acquire_call, acquire, &service->told_in_order, in_order) {
+        if (acquire->told_us >= before_us && service->told.count <= TOLD_MAX)
+            return;
+        take_out(acquire);
+        free(acquire);
+    }
+}
+
+void lh_acquire_tick(struct lh_service *service)
+{
+    forget_told(service, lh_clock_us() - TOLD_KEPT_US);
+}
+
+void lh_acquire_finish(struct lh_service *service)
+{
+    forget_told(service, INT64_MAX);
+    lh_table_finish(&service->told);
+}
+
+static void keep_told(struct acquire_call *acquire)
+{
+    struct lh_service *service = acquire->service;
+
+    acquire->told_us = lh_clock_us();
+    lh_table_insert(&service->told, &acquire->by_call, lh_hash(&acquire->call_id, sizeof(acquire->call_id), 0));
+    lh_list_append(&service->told_in_order, &acquire->in_order);
+    forget_told(service, acquire->told_us - TOLD_KEPT_US);
+}
+
+void lh_service_on_late_cancel(void *arg, uint64_t call_id)
+{
+    struct lh_service *service = arg;
+    struct lh_table_entry *entry = lh_table_find(&service->told, lh_hash(&call_id, sizeof(call_id), 0), &call_id);
+
+    if (entry != NULL) {
+        struct acquire_call *acquire = LH_CONTAINER(struct acquire_call, by_call, entry);
+        take_out(acquire);
+        give_back(acquire);
+    }
 }
 
 /* --- answers --- */
@@ -184,6 +257,7 @@ static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc
     kept->acquire = *acquire;
     kept->service = lh_call_service(call);
     kept->call = call;
+    kept->call_id = lh_rpc_call_id(call);
     at = kept->strings;
     kept->acquire.ns = at;
     kept->acquire.key = at = stpcpy(at, sources[0]) + 1;
@@ -237,7 +311,7 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     if (!acquire->is_told)
         lh_coordinator_cancel(acquire->service->coordinator, &acquire->acquire);
     else if (reason == LH_RPC_END_FINISHED)
-        free(acquire);
+        keep_told(acquire);
     else
         give_back(acquire);
 }

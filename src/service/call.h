@@ -3,6 +3,7 @@
 #define LH_SERVICE_CALL_H
 
 #include "base/list.h"
+#include "base/table.h"
 #include "lease/coordinator.h"
 #include "rpc/server.h"
 #include "service/failure.h"
@@ -31,6 +32,10 @@ struct lh_service {
     int64_t last_database_us; /* when the database was last seen connected */
     struct lh_link health_watchers;
     size_t health_watcher_count;
+
+    /* Grants whose replies went out lately, by call: a cancel may have crossed them on the wire. */
+    struct lh_table told;
+    struct lh_link told_in_order;
 
     struct lh_reflection *reflection;
 };
@@ -83,6 +88,9 @@ void lh_store_call_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 /* The methods. */
 void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+void lh_acquire_start(struct lh_service *service);
+void lh_acquire_tick(struct lh_service *service);
+void lh_acquire_finish(struct lh_service *service);
 void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_batch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);

@@ -131,6 +131,7 @@ void lh_service_tick(struct lh_service *service)
 
     if (service->store->ops->is_connected(service->store))
         service->last_database_us = lh_clock_us();
+    lh_acquire_tick(service);
     is_serving = lh_service_is_serving(service);
     if (is_serving == service->was_serving)
         return;

@@ -105,6 +105,7 @@ struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const s
     /* Before the first connection nothing is served, and patience starts with it. */
     service->last_database_us = lh_clock_us() - options->health_patience_us;
     service->reflection = lh_reflection_create();
+    lh_acquire_start(service);
     return service;
 }
 
@@ -112,6 +113,7 @@ void lh_service_destroy(struct lh_service *service)
 {
     if (service == NULL)
         return;
+    lh_acquire_finish(service);
     lh_reflection_destroy(service->reflection);
     lh_arena_finish(&service->scratch);
     free(service->version);

@@ -6,8 +6,9 @@
  *     methods = lh_service_methods(&count);
  *     lh_rpc_server_options_init(&rpc);
  *     rpc.encode_error = lh_service_encode_error;
+ *     rpc.on_late_cancel = lh_service_on_late_cancel;
  *     server = lh_rpc_server_create(loop, &rpc, methods, count, service);      the service is the server's arg
- *     a timer, every 250 ms or so: lh_service_tick(service);                   health, and nothing else
+ *     a timer, every 250 ms or so: lh_service_tick(service);                   health, and what is over
  *
  * and shutting down: lh_service_drain (health says NOT_SERVING), lh_rpc_server_drain, lh_coordinator_stop (waiters are
  * answered SHUTTING_DOWN), then when both are done lh_rpc_server_destroy, lh_service_destroy, lh_coordinator_destroy.
@@ -50,6 +51,9 @@ const struct lh_rpc_method *lh_service_methods(size_t *count);
 
 /* lh_rpc_server_options.encode_error. */
 void lh_service_encode_error(void *arg, enum lh_status status, const char *message, struct lh_buffer *details);
+
+/* lh_rpc_server_options.on_late_cancel: a lease whose reply crossed the client's cancel is released again. */
+void lh_service_on_late_cancel(void *arg, uint64_t call_id);
 
 /* Look whether the database is there, and tell those who watch the health. */
 void lh_service_tick(struct lh_service *service);

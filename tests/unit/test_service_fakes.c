@@ -17,6 +17,9 @@ struct lh_rpc_call *fake_call(struct lh_service *service, const char *path)
     size_t count;
     const struct lh_rpc_method *methods = lh_service_methods(&count);
 
+    static uint64_t last_id;
+
+    call->id = ++last_id;
     call->arg = service;
     for (size_t i = 0; i < count; i++)
         if (strcmp(methods[i].path, path) == 0)
@@ -96,6 +99,11 @@ void *lh_rpc_call_arg(const struct lh_rpc_call *call)
 const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call)
 {
     return call->method;
+}
+
+uint64_t lh_rpc_call_id(const struct lh_rpc_call *call)
+{
+    return call->id;
 }
 
 void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data)

@@ -17,6 +17,7 @@ struct lh_rpc_call {
     void *arg;
     const struct lh_rpc_method *method;
     void *data;
+    uint64_t id;
     bool is_finished;
     int code;
     char message[2048];

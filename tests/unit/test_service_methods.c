@@ -282,6 +282,46 @@ START_TEST(grant_that_nobody_can_take_back_is_left_to_its_deadline)
 }
 END_TEST
 
+START_TEST(grant_whose_reply_crossed_a_cancel_is_released)
+{
+    struct lh_rpc_call *call = start_acquire(), *other;
+    uint64_t id = call->id;
+
+    finish_acquire(LH_OK, false);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    other = start_acquire();
+    finish_acquire(LH_OK, false);
+    fake_call_end(other, LH_RPC_END_FINISHED);
+    lh_service_tick(service); /* two seconds have not passed */
+    lh_service_on_late_cancel(service, id + 1000);
+    ck_assert_ptr_null(coordinator.release);
+    lh_service_on_late_cancel(service, id);
+    finish_release();
+    coordinator.release = NULL;
+    lh_service_on_late_cancel(service, id);
+    ck_assert_ptr_null(coordinator.release);
+}
+END_TEST
+
+START_TEST(grants_that_are_kept_for_a_late_cancel_are_bounded)
+{
+    uint64_t first = 0, last = 0;
+
+    for (int i = 0; i < 5000; i++) {
+        struct lh_rpc_call *call = start_acquire();
+        first = first == 0 ? call->id : first;
+        last = call->id;
+        finish_acquire(LH_OK, false);
+        fake_call_end(call, LH_RPC_END_FINISHED);
+        test_arena_reset();
+    }
+    lh_service_on_late_cancel(service, first);
+    ck_assert_ptr_null(coordinator.release);
+    lh_service_on_late_cancel(service, last);
+    finish_release();
+}
+END_TEST
+
 /* --- Heartbeat and Release --- */
 
 START_TEST(bad_item_of_a_heartbeat_does_not_spoil_the_others)
@@ -997,6 +1037,8 @@ Suite *method_suite(void)
     tcase_add_loop_test(tcase, grant_that_was_on_its_way_when_the_call_ended_is_released, 0, EARLY_ENDS);
     tcase_add_loop_test(tcase, grant_whose_reply_did_not_leave_is_released, 0, EARLY_ENDS);
     tcase_add_loop_test(tcase, renewal_is_never_released_behind_its_holder, 0, EARLY_ENDS);
+    tcase_add_test(tcase, grant_whose_reply_crossed_a_cancel_is_released);
+    tcase_add_test(tcase, grants_that_are_kept_for_a_late_cancel_are_bounded);
     tcase_add_test(tcase, grant_that_nobody_can_take_back_is_left_to_its_deadline);
     tcase_add_test(tcase, bad_item_of_a_heartbeat_does_not_spoil_the_others);
     tcase_add_test(tcase, bad_item_of_a_release_does_not_spoil_the_others);
