@@ -59,7 +59,8 @@ static bool has_answers(const struct lh_coordinator *c)
 static void arm(struct lh_coordinator *c)
 {
     int64_t at_us = lh_heap_next_us(&c->timers);
-    if (has_answers(c) || lh_lanes_could_dispatch(c) || (c->state == LH_CORE_STOPPING && c->scopes.count == 0))
+    bool may_close = c->state == LH_CORE_STOPPING && (c->scopes.count == 0 || c->lanes_up == 0);
+    if (has_answers(c) || lh_lanes_could_dispatch(c) || may_close)
         at_us = c->now_us;
     if (at_us == c->armed_us)
         return;
@@ -190,6 +191,7 @@ void lh_coordinator_destroy(struct lh_coordinator *c)
 {
     if (c == NULL)
         return;
+    /* The requests may be gone with their callers: neither they nor their timers are touched. */
     size_t slot = 0;
     struct lh_table_entry *next = NULL;
     struct lh_table_entry *entry;
@@ -199,8 +201,10 @@ void lh_coordinator_destroy(struct lh_coordinator *c)
     }
     slot = 0;
     next = NULL;
-    while ((entry = lh_table_walk(&c->scopes, &slot, &next)) != NULL)
-        lh_scope_free(c, LH_CONTAINER(struct lh_scope, entry, entry));
+    while ((entry = lh_table_walk(&c->scopes, &slot, &next)) != NULL) {
+        lh_table_remove(&c->scopes, entry);
+        free(LH_CONTAINER(struct lh_scope, entry, entry));
+    }
     lh_table_finish(&c->waiters);
     lh_scope_table_finish(c);
     lh_lanes_destroy(c);

@@ -1,0 +1,519 @@
+/* The core while all is well: grants, waits, wake-ups, repeats, cancels. */
+#include "lease/waiter.h"
+#include "lease_fixture.h"
+
+START_TEST(a_free_scope_is_granted_in_one_round_trip)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    int64_t sent_us = world.now_us;
+    ask_for(node, &a, 0, 1, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(a.status, LH_OK);
+    ck_assert_int_eq(a.answered_us - sent_us, MS(1));
+    ck_assert_int_eq(a.waited_us, 0);
+    ck_assert(!a.is_renewal);
+}
+END_TEST
+
+START_TEST(what_arrives_in_one_turn_makes_one_batch)
+{
+    struct fake_node *node = start_node();
+    struct ask a[4];
+    for (int i = 0; i < 4; i++)
+        ask_for(node, &a[i], i, i + 1, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(5));
+    ck_assert_uint_eq(world.largest_batch, 4);
+    ck_assert_int_eq(world.batches[0], 1);
+}
+END_TEST
+
+START_TEST(a_batch_is_no_larger_than_batch_max)
+{
+    options.batch_max = 2;
+    struct fake_node *node = start_node();
+    struct ask a[4];
+    for (int i = 0; i < 4; i++)
+        ask_for(node, &a[i], 0, i + 1, LH_WAIT_TIME, MS(100));
+    fake_run(&world, MS(10));
+    ck_assert_uint_eq(world.largest_batch, 2);
+    for (int i = 1; i < 4; i++)
+        ck_assert_int_eq(row_of(0, i + 1)->ticket, 100 + i + 1);
+}
+END_TEST
+
+START_TEST(a_held_scope_refuses_who_does_not_wait)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(b.status, LH_LEASE_HELD);
+    ck_assert(b.has_contention && b.has_holder);
+    ck_assert_ptr_null(row_of(0, 2));
+}
+END_TEST
+
+START_TEST(a_release_grants_to_the_first_waiter_at_once)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, c;
+    struct give give;
+    world.slow_poll_helps = false;
+    hold_now(node, &a, 0, 1);
+    int64_t sent_us = world.now_us;
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(3000));
+    ask_for(node, &c, 0, 3, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(50));
+    give_send(node, &give, 0, 1);
+    int64_t released_us = world.now_us;
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(give.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(b.status, LH_OK);
+    ck_assert_int_eq(b.answered_us - released_us, MS(2));
+    ck_assert_int_gt(b.token, a.token);
+    ck_assert_int_eq(b.waited_us, released_us + MS(1) - sent_us); /* to just before the granting statement */
+    ck_assert_int_eq(c.answers, 0);
+}
+END_TEST
+
+START_TEST(waiters_of_two_coordinators_are_served_in_their_order)
+{
+    struct fake_node *nodes[2] = {start_node(), start_node()};
+    struct ask a, w[6];
+    hold_now(nodes[0], &a, 0, 1);
+    for (int i = 0; i < 6; i++) {
+        ask_for(nodes[i % 2], &w[i], 0, 10 + i, LH_WAIT_TIME, MS(5000));
+        fake_run(&world, MS(3));
+    }
+    int holder = 1;
+    for (int i = 0; i < 6; i++) {
+        struct give give;
+        give_send(nodes[0], &give, 0, holder);
+        fake_run(&world, MS(10));
+        for (int k = 0; k < 6; k++)
+            ck_assert_int_eq(w[k].answers, k <= i);
+        ck_assert_int_eq(w[i].status, LH_OK);
+        holder = 10 + i;
+    }
+}
+END_TEST
+
+START_TEST(only_the_first_waiter_is_asked_for_at_a_wake_up)
+{
+    struct fake_node *node = start_node();
+    struct ask a, w[5];
+    struct give give;
+    hold_now(node, &a, 0, 1);
+    for (int i = 0; i < 5; i++)
+        ask_for(node, &w[i], 0, 10 + i, LH_WAIT_TIME, MS(5000));
+    fake_run(&world, MS(10));
+    int before = world.scopes[0].acquires;
+    give_send(node, &give, 0, 1);
+    fake_run(&world, MS(500));
+    ck_assert_int_eq(w[0].status, LH_OK);
+    ck_assert_int_eq(world.scopes[0].acquires, before + 1); /* the next one knows the new expiry from that grant */
+}
+END_TEST
+
+START_TEST(a_waiter_is_granted_at_the_holders_expiry_without_any_notification)
+{
+    options.reap_interval_us = 0;
+    world.slow_poll_helps = false;
+    world.notify_loss_percent = 100;
+    struct fake_node *nodes[2] = {start_node(), start_node()};
+    struct ask a, b;
+    ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
+    a.acquire.duration_us = MS(1000);
+    ask_send(nodes[0], &a);
+    fake_run(&world, MS(5));
+    ask_for(nodes[1], &b, 0, 2, LH_WAIT_TIME, MS(5000));
+    fake_run(&world, MS(20));
+    int64_t expiry_us = fake_deadline_us(&world.scopes[0]) + FAKE_GRACE_US;
+    fake_run(&world, MS(2000));
+    ck_assert_int_eq(b.status, LH_OK);
+    ck_assert_int_ge(b.answered_us, expiry_us);
+    ck_assert_int_lt(b.answered_us, expiry_us + MS(10));
+    ck_assert_int_le(world.scopes[0].acquires, 4); /* it slept */
+}
+END_TEST
+
+START_TEST(heartbeats_that_pass_through_let_a_waiter_sleep_on)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
+    a.acquire.duration_us = MS(1000);
+    ask_send(node, &a);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(60000));
+    fake_run(&world, MS(10));
+    int before = world.scopes[0].acquires;
+    for (int i = 0; i < 20; i++) {
+        struct beat beat;
+        beat_send(node, &beat, 0, 1);
+        fake_run(&world, MS(300));
+        ck_assert_int_eq(beat.outcome, LH_OUTCOME_OK);
+    }
+    ck_assert_int_eq(world.scopes[0].acquires, before);
+    ck_assert_int_eq(b.answers, 0);
+}
+END_TEST
+
+START_TEST(a_manual_lease_is_never_looked_at_by_itself)
+{
+    world.slow_poll_helps = false;
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    hold_now(node, &a, 0, 1);
+    world.scopes[0].is_manual = true;
+    options.max_block_us = 0;
+    lh_coordinator_set_max_block(node->coordinator, 0);
+    ask_for(node, &b, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    int before = world.scopes[0].acquires;
+    fake_run(&world, MS(100000));
+    ck_assert_int_eq(world.scopes[0].acquires, before);
+    ck_assert_int_eq(b.answers, 0);
+}
+END_TEST
+
+START_TEST(a_wake_up_during_a_batch_is_not_lost)
+{
+    world.slow_poll_helps = false;
+    options.reap_interval_us = 0;
+    struct fake_node *nodes[2] = {start_node(), start_node()};
+    struct ask a, b;
+    struct beat beat;
+    struct give give;
+    hold_now(nodes[0], &a, 0, 1);
+    ask_for(nodes[1], &b, 0, 2, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(10));
+    give_send(nodes[0], &give, 0, 1);
+    fake_run(&world, 600); /* released; the notification is on its way */
+    ck_assert(!world.scopes[0].is_held);
+    beat_send(nodes[1], &beat, 0, 99); /* something of this scope is in flight when it comes */
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(b.status, LH_OK);
+}
+END_TEST
+
+START_TEST(a_wake_up_for_nobody_here_is_passed_on)
+{
+    struct fake_node *node = start_node();
+    struct lh_wake wake = {world.scopes[2].ns, world.scopes[2].key};
+    node->events->on_wake(node->events_arg, &wake);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(world.passed_on, 1);
+}
+END_TEST
+
+START_TEST(a_wait_that_has_passed_leaves_the_queue_and_tells_who_holds)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    hold_now(node, &a, 0, 1);
+    int64_t sent_us = world.now_us;
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(300));
+    fake_run(&world, MS(100));
+    ck_assert_ptr_nonnull(row_of(0, 2));
+    fake_run(&world, MS(300));
+    ck_assert_int_eq(b.status, LH_WAIT_TIMEOUT);
+    ck_assert_int_eq(b.answered_us - sent_us, MS(301));
+    ck_assert(b.has_contention && b.has_holder);
+    ck_assert_ptr_null(row_of(0, 2));
+}
+END_TEST
+
+START_TEST(the_shortest_wait_is_tried_once)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    ask_for(node, &a, 0, 1, LH_WAIT_TIME, 0);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(a.status, LH_OK);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, 0);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(b.status, LH_WAIT_TIMEOUT);
+    ck_assert(b.has_contention);
+    ck_assert_ptr_null(row_of(0, 2));
+}
+END_TEST
+
+START_TEST(a_blocking_timeout_keeps_the_place_for_who_comes_back)
+{
+    options.max_block_us = MS(500);
+    struct fake_node *node = start_node();
+    struct ask a, b, c, again;
+    struct give give;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
+    ask_for(node, &c, 0, 3, LH_WAIT_TIME, MS(400));
+    fake_run(&world, MS(600));
+    ck_assert_int_eq(b.status, LH_BLOCKING_TIMEOUT);
+    ck_assert(b.has_contention);
+    ck_assert_int_gt(row_of(0, 2)->away_until_us, world.now_us);
+    int64_t ticket = row_of(0, 2)->ticket;
+    ask_for(node, &c, 0, 4, LH_WAIT_TIME, MS(9000));
+    ask_for(node, &again, 0, 2, LH_WAIT_TIME, MS(8000));
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(row_of(0, 2)->ticket, ticket);
+    give_send(node, &give, 0, 1);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(again.status, LH_OK);
+    ck_assert_int_eq(c.answers, 0);
+}
+END_TEST
+
+START_TEST(a_wait_forever_is_bounded_by_max_block_alone)
+{
+    options.max_block_us = MS(2000);
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(1990));
+    ck_assert_int_eq(b.answers, 0);
+    fake_run(&world, MS(50));
+    ck_assert_int_eq(b.status, LH_BLOCKING_TIMEOUT);
+}
+END_TEST
+
+START_TEST(a_cancelled_waiter_gives_up_its_place_at_once)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, c;
+    struct give give;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
+    ask_for(node, &c, 0, 3, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(10));
+    lh_coordinator_cancel(node->coordinator, &b.acquire);
+    ck_assert_int_eq(b.answers, 0);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(b.status, LH_CANCELED);
+    ck_assert_ptr_null(row_of(0, 2));
+    give_send(node, &give, 0, 1);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(c.status, LH_OK);
+}
+END_TEST
+
+START_TEST(a_grant_for_a_cancelled_request_is_given_back)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    ask_for(node, &a, 0, 1, LH_WAIT_TIME, MS(1000));
+    fake_run(&world, 600); /* granted in the database, the answer is on its way */
+    ck_assert(world.scopes[0].is_held);
+    lh_coordinator_cancel(node->coordinator, &a.acquire);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(a.status, LH_CANCELED);
+    ck_assert(!world.scopes[0].is_held);
+}
+END_TEST
+
+static struct ask *victim;
+static struct fake_node *victims_node;
+
+static void cancel_the_other(struct ask *ask)
+{
+    lh_coordinator_cancel(victims_node->coordinator, &victim->acquire);
+}
+
+START_TEST(a_callback_may_cancel_one_whose_answer_is_next)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
+    a.then = cancel_the_other;
+    victim = &b;
+    victims_node = node;
+    ask_send(node, &a);
+    ask_for(node, &b, 1, 2, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(a.status, LH_OK);
+    ck_assert_int_eq(b.status, LH_CANCELED);
+    ck_assert(world.scopes[0].is_held);
+    ck_assert(!world.scopes[1].is_held);
+}
+END_TEST
+
+START_TEST(two_requests_with_one_lease_key_share_one_place)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, c;
+    struct give give;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(10));
+    ask_for(node, &c, 0, 2, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(10));
+    ck_assert_uint_eq(world.scopes[0].row_count, 1);
+    give_send(node, &give, 0, 1);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(b.status, LH_OK);
+    ck_assert_int_eq(c.status, LH_OK);
+    ck_assert_int_eq(b.token, c.token);
+}
+END_TEST
+
+START_TEST(a_shared_place_is_kept_until_the_last_request_has_gone)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, c, d;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(200));
+    ask_for(node, &c, 0, 2, LH_WAIT_TIME, MS(9000));
+    ask_for(node, &d, 0, 2, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(d.status, LH_LEASE_HELD);
+    ck_assert(d.has_contention);
+    fake_run(&world, MS(300));
+    ck_assert_int_eq(b.status, LH_WAIT_TIMEOUT);
+    ck_assert(b.has_contention);
+    ck_assert_ptr_nonnull(row_of(0, 2));
+    lh_coordinator_cancel(node->coordinator, &c.acquire);
+    fake_run(&world, MS(5));
+    ck_assert_ptr_null(row_of(0, 2));
+}
+END_TEST
+
+START_TEST(the_holder_renews_with_its_lease_key)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 1, LH_WAIT_TIME, MS(100));
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(b.status, LH_OK);
+    ck_assert(b.is_renewal);
+    ck_assert_int_eq(a.token, b.token);
+}
+END_TEST
+
+START_TEST(a_cancelled_renewal_costs_the_holder_nothing)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 1, LH_WAIT_TIME, MS(100));
+    fake_run(&world, 600);
+    lh_coordinator_cancel(node->coordinator, &b.acquire);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(b.status, LH_CANCELED);
+    ck_assert(world.scopes[0].is_held);
+}
+END_TEST
+
+START_TEST(a_wait_while_alive_counts_only_when_the_holder_is_silent)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    struct beat beat;
+    ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
+    a.acquire.duration_us = MS(3000); /* silent for 2 s: suspected dead */
+    ask_send(node, &a);
+    fake_run(&world, MS(5));
+    ask_for(node, &b, 0, 2, LH_WAIT_WHILE_ALIVE, MS(500));
+    for (int i = 0; i < 10; i++) {
+        fake_run(&world, MS(1000));
+        beat_send(node, &beat, 0, 1);
+    }
+    ck_assert_int_eq(b.answers, 0);
+    fake_run(&world, MS(2300)); /* it counts since 300 ms */
+    ck_assert_int_eq(b.answers, 0);
+    beat_send(node, &beat, 0, 1); /* alive again */
+    fake_run(&world, MS(1900));
+    ck_assert_int_eq(b.answers, 0);
+    int64_t beaten_us = world.now_us - MS(1900);
+    fake_run(&world, MS(800));
+    ck_assert_int_eq(b.status, LH_WAIT_TIMEOUT);
+    ck_assert_int_ge(b.answered_us, beaten_us + MS(2500));
+}
+END_TEST
+
+START_TEST(refusals_keep_their_words)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    world.scopes[0].is_frozen = true;
+    ask_for(node, &a, 0, 1, LH_WAIT_TIME, MS(1000));
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(a.status, LH_NAMESPACE_FROZEN);
+    ck_assert_str_eq(a.message, "maintenance");
+}
+END_TEST
+
+START_TEST(a_lease_key_that_has_ended_is_refused)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    struct give give;
+    hold_now(node, &a, 0, 1);
+    give_send(node, &give, 0, 1);
+    fake_run(&world, MS(5));
+    ask_for(node, &b, 0, 1, LH_WAIT_TIME, MS(1000));
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(b.status, LH_LEASE_ENDED);
+}
+END_TEST
+
+START_TEST(a_request_without_open_items_is_answered_later)
+{
+    struct fake_node *node = start_node();
+    struct beat beat;
+    memset(&beat, 0, sizeof(beat));
+    beat_send(node, &beat, 0, 1); /* for its callback */
+    fake_run(&world, MS(5));
+    beat.answers = 0;
+    beat.request.count = 0;
+    ck_assert_int_eq(lh_coordinator_heartbeat(node->coordinator, &beat.request), LH_OK);
+    ck_assert_int_eq(beat.answers, 0);
+    fake_run(&world, MS(1));
+    ck_assert_int_eq(beat.answers, 1);
+}
+END_TEST
+
+START_TEST(a_waiting_acquire_is_small)
+{
+    ck_assert_uint_lt(sizeof(struct lh_waiter) + sizeof(struct lh_scope) + 96, 600);
+}
+END_TEST
+
+static void add(TCase *tcase)
+{
+    tcase_add_test(tcase, a_free_scope_is_granted_in_one_round_trip);
+    tcase_add_test(tcase, what_arrives_in_one_turn_makes_one_batch);
+    tcase_add_test(tcase, a_batch_is_no_larger_than_batch_max);
+    tcase_add_test(tcase, a_held_scope_refuses_who_does_not_wait);
+    tcase_add_test(tcase, a_release_grants_to_the_first_waiter_at_once);
+    tcase_add_test(tcase, waiters_of_two_coordinators_are_served_in_their_order);
+    tcase_add_test(tcase, only_the_first_waiter_is_asked_for_at_a_wake_up);
+    tcase_add_test(tcase, a_waiter_is_granted_at_the_holders_expiry_without_any_notification);
+    tcase_add_test(tcase, heartbeats_that_pass_through_let_a_waiter_sleep_on);
+    tcase_add_test(tcase, a_manual_lease_is_never_looked_at_by_itself);
+    tcase_add_test(tcase, a_wake_up_during_a_batch_is_not_lost);
+    tcase_add_test(tcase, a_wake_up_for_nobody_here_is_passed_on);
+    tcase_add_test(tcase, a_wait_that_has_passed_leaves_the_queue_and_tells_who_holds);
+    tcase_add_test(tcase, the_shortest_wait_is_tried_once);
+    tcase_add_test(tcase, a_blocking_timeout_keeps_the_place_for_who_comes_back);
+    tcase_add_test(tcase, a_wait_forever_is_bounded_by_max_block_alone);
+    tcase_add_test(tcase, a_cancelled_waiter_gives_up_its_place_at_once);
+    tcase_add_test(tcase, a_grant_for_a_cancelled_request_is_given_back);
+    tcase_add_test(tcase, a_callback_may_cancel_one_whose_answer_is_next);
+    tcase_add_test(tcase, two_requests_with_one_lease_key_share_one_place);
+    tcase_add_test(tcase, a_shared_place_is_kept_until_the_last_request_has_gone);
+    tcase_add_test(tcase, the_holder_renews_with_its_lease_key);
+    tcase_add_test(tcase, a_cancelled_renewal_costs_the_holder_nothing);
+    tcase_add_test(tcase, a_wait_while_alive_counts_only_when_the_holder_is_silent);
+    tcase_add_test(tcase, refusals_keep_their_words);
+    tcase_add_test(tcase, a_lease_key_that_has_ended_is_refused);
+    tcase_add_test(tcase, a_request_without_open_items_is_answered_later);
+    tcase_add_test(tcase, a_waiting_acquire_is_small);
+}
+
+int main(void)
+{
+    return run_suite("lease", add);
+}
