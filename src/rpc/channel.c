@@ -30,7 +30,7 @@ void lh_rpc_channel_options_init(struct lh_rpc_channel_options *options)
     };
 }
 
-static void set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason)
+void channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason)
 {
     if (channel->state == state)
         return;
@@ -38,6 +38,11 @@ static void set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state 
     lh_debug("channel %s: %s", channel->authority, reason);
     if (channel->options.on_state != NULL)
         channel->options.on_state(channel->options.arg, state, reason);
+}
+
+static bool is_connecting(const struct lh_rpc_channel *channel)
+{
+    return channel->connect_fd >= 0 || lh_link_is_linked(&channel->connect_next.link);
 }
 
 enum lh_rpc_channel_state lh_rpc_channel_state(const struct lh_rpc_channel *channel)
@@ -60,8 +65,8 @@ static void on_connection_closed(void *arg, const char *reason)
     if (channel->current == connection)
         channel->current = NULL;
     free(connection);
-    if (channel->current == NULL && channel->connect_fd < 0 && lh_list_is_empty(&channel->connections))
-        set_state(channel, LH_RPC_CHANNEL_IDLE, reason);
+    if (channel->current == NULL && !is_connecting(channel) && lh_list_is_empty(&channel->connections))
+        channel_set_state(channel, LH_RPC_CHANNEL_IDLE, reason);
 }
 
 /* The session is done, by GOAWAY or because the server broke the rules: there is nothing to wait for. */
@@ -141,7 +146,7 @@ static void use_connection(struct lh_rpc_channel *channel, int fd)
         abort();
     }
     channel->current = connection;
-    set_state(channel, LH_RPC_CHANNEL_READY, "connected");
+    channel_set_state(channel, LH_RPC_CHANNEL_READY, "connected");
     while (!lh_list_is_empty(&channel->waiting))
         client_call_submit(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), connection);
     rpc_connection_touch(&connection->io);
@@ -192,10 +197,11 @@ static void on_connect_ready(void *arg, unsigned ready)
 
 static void fail_attempt(struct lh_rpc_channel *channel)
 {
-    set_state(channel, LH_RPC_CHANNEL_IDLE, channel->connect_failure);
+    /* The calls first: one that is made by the state's callback belongs to the next attempt. */
     while (!lh_list_is_empty(&channel->waiting))
         client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), LH_GRPC_UNAVAILABLE,
                            LH_RPC_NOT_SENT, channel->connect_failure);
+    channel_set_state(channel, LH_RPC_CHANNEL_IDLE, channel->connect_failure);
 }
 
 static void connect_next(void *arg)
@@ -236,97 +242,16 @@ struct client_connection *channel_usable(struct lh_rpc_channel *channel)
 
 void channel_want_connection(struct lh_rpc_channel *channel)
 {
-    if (channel->current != NULL || channel->is_closing || channel->connect_fd >= 0 ||
-        lh_link_is_linked(&channel->connect_next.link))
+    if (channel->current != NULL || channel->is_closing || is_connecting(channel))
         return;
     channel->address_at = 0;
-    set_state(channel, LH_RPC_CHANNEL_CONNECTING, "connecting");
+    channel_set_state(channel, LH_RPC_CHANNEL_CONNECTING, "connecting");
     lh_defer(channel->loop, &channel->connect_next);
 }
 
 void lh_rpc_channel_connect(struct lh_rpc_channel *channel)
 {
     channel_want_connection(channel);
-}
-
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_size,
-                     const uint8_t *value, size_t value_size, uint8_t flags, void *arg)
-{
-    struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
-    if (call != NULL)
-        client_call_on_header(call, (const char *)name, name_size, (const char *)value, value_size);
-    return 0;
-}
-
-static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, const uint8_t *data, size_t size,
-                   void *arg)
-{
-    struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, stream_id);
-    if (call != NULL)
-        client_call_on_data(call, data, size);
-    return 0;
-}
-
-static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
-{
-    struct client_connection *connection = arg;
-    struct lh_rpc_channel *channel = connection->channel;
-
-    if (frame->hd.type == NGHTTP2_GOAWAY && channel->current == connection) {
-        channel->current = NULL;
-        set_state(channel, LH_RPC_CHANNEL_DRAINING, "the server sent GOAWAY");
-    }
-    return 0;
-}
-
-static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
-{
-    if (frame->hd.type == NGHTTP2_HEADERS) {
-        struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
-        if (call != NULL)
-            call->is_sent = true;
-    }
-    return 0;
-}
-
-/* A request that GOAWAY overtook has no stream, so it is looked for among the calls. */
-static int on_frame_not_sent(nghttp2_session *session, const nghttp2_frame *frame, int failure, void *arg)
-{
-    struct client_connection *connection = arg;
-
-    if (frame->hd.type != NGHTTP2_HEADERS)
-        return 0;
-    LH_LIST_EACH(struct lh_rpc_client_call, call, &connection->calls, link) {
-        if (call->stream_id == frame->hd.stream_id) {
-            call->stream_id = 0;
-            client_call_answer(call, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT, nghttp2_strerror(failure));
-            break;
-        }
-    }
-    return 0;
-}
-
-static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t error, void *arg)
-{
-    struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, stream_id);
-    if (call != NULL)
-        client_call_on_close(call, error);
-    return 0;
-}
-
-static nghttp2_session_callbacks *client_callbacks_create(void)
-{
-    nghttp2_session_callbacks *callbacks;
-
-    if (nghttp2_session_callbacks_new(&callbacks) != 0)
-        return NULL;
-    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
-    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
-    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_frame_not_sent);
-    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
-    return callbacks;
 }
 
 static void deliver_answers(void *arg)

@@ -81,7 +81,11 @@ struct lh_rpc_client_call {
     bool has_reply;
 };
 
+/* client_session.c */
+nghttp2_session_callbacks *client_callbacks_create(void);
+
 /* channel.c */
+void channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason);
 struct client_connection *channel_usable(struct lh_rpc_channel *channel); /* NULL: none takes new calls */
 void channel_want_connection(struct lh_rpc_channel *channel);
 void client_connection_watch_silence(struct client_connection *connection);

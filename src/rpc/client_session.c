@@ -1,0 +1,82 @@
+/* What nghttp2 tells a client's connection, passed on to the call of the stream. */
+#include "rpc/client_internal.h"
+
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_size,
+                     const uint8_t *value, size_t value_size, uint8_t flags, void *arg)
+{
+    struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    if (call != NULL)
+        client_call_on_header(call, (const char *)name, name_size, (const char *)value, value_size);
+    return 0;
+}
+
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, const uint8_t *data, size_t size,
+                   void *arg)
+{
+    struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, stream_id);
+    if (call != NULL)
+        client_call_on_data(call, data, size);
+    return 0;
+}
+
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    struct client_connection *connection = arg;
+    struct lh_rpc_channel *channel = connection->channel;
+
+    if (frame->hd.type == NGHTTP2_GOAWAY && channel->current == connection) {
+        channel->current = NULL;
+        channel_set_state(channel, LH_RPC_CHANNEL_DRAINING, "the server sent GOAWAY");
+    }
+    return 0;
+}
+
+static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    if (frame->hd.type == NGHTTP2_HEADERS) {
+        struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+        if (call != NULL)
+            call->is_sent = true;
+    }
+    return 0;
+}
+
+/* A request that GOAWAY overtook has no stream, so it is looked for among the calls. */
+static int on_frame_not_sent(nghttp2_session *session, const nghttp2_frame *frame, int failure, void *arg)
+{
+    struct client_connection *connection = arg;
+
+    if (frame->hd.type != NGHTTP2_HEADERS)
+        return 0;
+    LH_LIST_EACH(struct lh_rpc_client_call, call, &connection->calls, link) {
+        if (call->stream_id == frame->hd.stream_id) {
+            call->stream_id = 0;
+            client_call_answer(call, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT, nghttp2_strerror(failure));
+            break;
+        }
+    }
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t error, void *arg)
+{
+    struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, stream_id);
+    if (call != NULL)
+        client_call_on_close(call, error);
+    return 0;
+}
+
+nghttp2_session_callbacks *client_callbacks_create(void)
+{
+    nghttp2_session_callbacks *callbacks;
+
+    if (nghttp2_session_callbacks_new(&callbacks) != 0)
+        return NULL;
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_frame_not_sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+    return callbacks;
+}
