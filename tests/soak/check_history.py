@@ -40,6 +40,7 @@ class Scope:
         self.holder = None        # the grant's event, with `until` kept up to date
         self.last_token = 0
         self.free_since = None
+        self.left_at = 0.0        # when a waiter gave up its place: the next one's turn may begin then
         self.waiters = {}
         self.guards = {}
 
@@ -100,13 +101,16 @@ class Judge:
         if own is not None and self.live_until(own) < event.at:
             own = None    # too late for its old place: a newcomer
         since = event.number if own is None else own.number
+        turn_at = scope.left_at
         for lease, waiter in scope.waiters.items():
             if waiter.number < since and self.live_until(waiter) > event.at:
                 self.fault(event, 'overtaking: %s queued earlier, at %d' % (lease, waiter.number))
+            elif waiter.number < since:
+                turn_at = max(turn_at, self.live_until(waiter))    # the dead keep their place for their time
         if own is not None:
             self.counts['waited'] += 1
             if scope.free_since is not None:
-                idle_s = event.at - max(scope.free_since, own.at)
+                idle_s = event.at - max(scope.free_since, own.at, turn_at)
                 self.longest_s = max(self.longest_s, idle_s)
                 if idle_s > self.stall_s:
                     self.fault(event, 'stall: it waited %.1f s for a free scope' % idle_s)
@@ -146,6 +150,7 @@ class Judge:
         scope.waiters.setdefault(event.lease, Waiter(event.number, event.at, event.until, event.actor))
 
     def on_leave(self, event, scope):
+        scope.left_at = event.at
         scope.waiters.pop(event.lease, None)
         if scope.holder is not None and scope.holder.lease == event.lease:
             self.finish_hold(event, scope)

@@ -72,6 +72,12 @@ GOOD = {
         2 grant k A 10 31
         3 leave k A
         4 grant k B 11 31''',
+    'a wait behind the place of a dead waiter': '''
+        1 grant k A 10 31
+        2 queue k B - 18
+        3 queue k C - 60
+        4 end k A
+        19 grant k C 11 60''',
     'a place that a dead client left behind': '''
         1 grant k A 10 31
         2 queue k B - 60
