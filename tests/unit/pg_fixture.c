@@ -69,6 +69,7 @@ static pid_t spawn(const char *program, const char *const argv[], int death_sign
     prctl(PR_SET_PDEATHSIG, death_signal);
     if (getppid() != parent)
         _exit(126);
+    setenv("PATH", bindir, 1); /* where initdb looks for itself */
     execv(path, (char *const *)(uintptr_t)argv);
     _exit(127);
 }
