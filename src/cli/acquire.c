@@ -226,6 +226,8 @@ static enum lh_exit take(struct acquire *acquire)
     if (number != 0) {
         give_back(acquire);
         lh_complain("interrupted; it left the queue");
+        if (!acquire->words.is_own_key)
+            lh_complain("if it was granted in that instant, release it with lease key %s", acquire->words.lease_key);
         status = (enum lh_exit)(LH_EXIT_SIGNAL + number);
     } else if (reply.code == LH_GRPC_OK) {
         status = on_granted(acquire, (Leasehold__V1__AcquireResponse *)reply.message);

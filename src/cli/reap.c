@@ -227,9 +227,9 @@ static enum lh_exit pass(struct reap *reap, bool is_repeated)
         if (status == LH_EXIT_DONE)
             status = reap->cli->uses_database ? round_by_database(reap) : round_by_server(reap);
     } while (status == LH_EXIT_DONE && reap->more);
-    if (status == LH_EXIT_DONE)
+    if (status == LH_EXIT_DONE || reap->total.reaped > 0 || reap->total.n_failures > 0)
         report(reap, is_repeated);
-    else
+    if (status != LH_EXIT_DONE)
         close_endpoint(reap); /* the next pass begins anew */
     if (status == LH_EXIT_DONE && reap->total.n_failures > 0)
         status = LH_EXIT_FAILED;

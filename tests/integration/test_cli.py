@@ -855,6 +855,7 @@ def test_a_signal_gives_back_a_lease_that_was_granted_in_that_instant():
             assert ends(waiter) == 130
             releases = [r for r in server.seen if isinstance(r, pb.ReleaseRequest)]
             assert len(releases) == (1 if released else 0)
+            assert (SOME_KEY in waiter.stderr_text) == (not released)
             if released:
                 assert releases[0].items[0].lease.lease_key == server.seen[0].lease_key
 
@@ -885,6 +886,12 @@ def test_reap_adds_up_its_rounds_and_reports_what_failed():
         response = json_format.Parse(said.stdout, pb.ReapResponse())
         assert said.returncode == 1 and response.reaped == 14 and response.failures[0] == failure
         assert not server.seen[0].namespaces and not response.more
+
+
+def test_a_reap_that_breaks_off_tells_what_it_did():
+    with Scripted(reap=[lambda r, c: pb.ReapResponse(reaped=10, more=True), refused(grpc.StatusCode.INTERNAL, "INTERNAL")]) as server:
+        said = cli("reap", **server.env)
+        assert said.returncode == 1 and said.stdout == "reaped 10 leases\n"
 
 
 def test_a_reaper_goes_on_through_an_outage_and_ends_when_it_is_denied():
