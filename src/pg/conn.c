@@ -86,6 +86,7 @@ void lh_pg_conn_lose(struct lh_pg_conn *conn)
     PQfinish(conn->pg);
     conn->pg = NULL;
     conn->prepared_count = 0;
+    conn->last_words.status = LH_OK;
     lh_timer_arm_at_us(&conn->timer, now_us + pause_us(conn));
     conn->failures++;
     lh_pg_pipeline_answer_all(conn, &error);

@@ -55,7 +55,8 @@ struct lh_pg_conn {
     size_t in_flight;
     const struct lh_pg_statement *prepared[LH_PG_STATEMENTS_MAX];
     size_t prepared_count;
-    struct lh_error error; /* for whoever is answered now */
+    struct lh_error error;      /* for whoever is answered now */
+    struct lh_error last_words; /* of a server that ended an idle session; else the status is LH_OK */
 
     void (*on_closed)(void *arg);
     void *on_closed_arg;

@@ -31,12 +31,18 @@ static const struct lh_pg_statement settings_statement = {
     {LH_PG_TEXT, LH_PG_TEXT},
 };
 
+/* A session that is ended while it is idle hears why in a notice. */
 static void on_notice(void *arg, const PGresult *result)
 {
     struct lh_pg_conn *conn = arg;
+    const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
     struct lh_error words;
+
     lh_pg_error_of_result(result, &words);
-    lh_info("database connection %s: the server says: %s", conn->name, words.message);
+    if (severity != NULL && strcmp(severity, "FATAL") == 0)
+        conn->last_words = words;
+    else
+        lh_info("database connection %s: the server says: %s", conn->name, words.message);
 }
 
 static void forget_statement(struct lh_pg_conn *conn, const struct lh_pg_statement *statement)
@@ -285,6 +291,8 @@ static void lose(struct lh_pg_conn *conn)
     struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
     if (query != NULL && query->result != NULL && is_error(query->result))
         lh_pg_error_of_result(query->result, &conn->error);
+    else if (conn->last_words.status != LH_OK)
+        conn->error = conn->last_words;
     else
         lh_pg_error_of_conn(conn->pg, &conn->error);
     lh_pg_conn_lose(conn);

@@ -19,6 +19,7 @@ static struct lh_loop *loop;
 static struct lh_pg_conn *conn;
 static struct lh_pg_params params;
 static unsigned ups, downs, closes;
+static char down_message[512];
 
 /* What came back, in order. */
 static struct answer {
@@ -50,6 +51,7 @@ static void on_down(void *arg, const struct lh_error *error)
 {
     ck_assert_int_eq(error->status, LH_DATABASE_UNAVAILABLE);
     ck_assert_uint_ne(error->message[0], '\0');
+    snprintf(down_message, sizeof(down_message), "%s", error->message);
     downs++;
 }
 
@@ -297,6 +299,7 @@ START_TEST(an_idle_connection_that_is_terminated_comes_back)
 {
     terminate_backend();
     WAIT_FOR(loop, downs == 1);
+    ck_assert_str_eq(down_message, "terminating connection due to administrator command");
     WAIT_FOR(loop, ups == 2);
     ck_assert_uint_eq(answer_count, 0);
 }
