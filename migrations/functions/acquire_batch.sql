@@ -379,6 +379,15 @@ begin
      where s.namespace = w.namespace and s.key = w.key;
   end if;
 
+  -- Who is told that its lease has expired must never see it revive.
+  if exists (select 1 from unnest(v_work) w where w.outcome = 'ended') then
+    update leasehold.scope s
+       set lapsed = true
+      from unnest(v_work) w
+     where w.outcome = 'ended' and s.namespace = w.namespace and s.key = w.key
+       and s.state = 'held' and s.lease_key = w.lease_key and not s.lapsed;
+  end if;
+
   -- The queue: a waiter that comes back keeps its place, and its wait never grows. null is no limit, and least() skips it.
   if exists (select 1 from unnest(v_work) w where w.outcome = 'queued') then
     update leasehold.waiter q

@@ -42,7 +42,8 @@ begin
       -- Last: whoever sees the mark finds the sequences ahead.
       perform setval('leasehold.epoch_mark', v_mark);
     end if;
-  exception when others then
+  -- A cancelled statement too: the lock belongs to the session, and the session to a pool.
+  exception when others or query_canceled then
     perform pg_advisory_unlock(v_lock);
     raise;
   end;
