@@ -12,15 +12,18 @@ static void on_line(void *arg, const char *line)
 /* What is done or waited for should be seen at once, also through a pipe. */
 static void on_progress(void *arg, const char *line)
 {
+    bool *has_said = arg;
     puts(line);
     fflush(stdout);
+    *has_said = true;
 }
 
 static enum lh_exit run(struct lh_cli *cli)
 {
     bool prints = lh_args_has(&cli->args, "print");
     bool tells = lh_args_has(&cli->args, "status");
-    struct lh_migrate_output output = {.on_line = prints || tells ? on_line : on_progress};
+    bool has_said = prints || tells;
+    struct lh_migrate_output output = {.on_line = has_said ? on_line : on_progress, .arg = &has_said};
     struct lh_error error = {0};
     enum lh_migrate_mode mode = prints ? LH_MIGRATE_PRINT : tells ? LH_MIGRATE_STATUS : LH_MIGRATE_RUN;
 
@@ -32,6 +35,8 @@ static enum lh_exit run(struct lh_cli *cli)
         return lh_complain_usage(cli->command, "migrate needs the database: --database URL, or LEASEHOLD_DATABASE");
     if (lh_migrate(cli->database, mode, &lh_migrations, LH_VERSION, &output, &error) != LH_OK)
         return lh_complain_database(cli, &error);
+    if (!has_said)
+        puts("nothing to do: the schema is up to date");
     return LH_EXIT_DONE;
 }
 
