@@ -10,6 +10,9 @@
 #include "service/call.h"
 #include "service/message.h"
 
+/* Longer ones are no UUIDs in any spelling; 10,000 of them would be a reply beyond what clients take. */
+#define LEASE_KEY_ECHO_MAX_BYTES 64
+
 struct batch {
     struct lh_rpc_call *call; /* NULL once it has ended */
     struct lh_service *service;
@@ -137,11 +140,12 @@ static char *cut_message(struct batch *batch, const char *message)
     return copy;
 }
 
-/* What the caller sent, unless that may not be sent back: it is text of unknown length and encoding when invalid. */
+/* What the caller sent, right or wrong, so that it finds its item again; unless that cannot be sent back. */
 static char *echo_lease_key(const Leasehold__V1__LeaseRef *ref)
 {
-    struct lh_uuid ignored;
-    return ref != NULL && lh_uuid_parse(ref->lease_key, &ignored) ? ref->lease_key : (char *)protobuf_c_empty_string;
+    size_t size = ref == NULL ? 0 : strlen(ref->lease_key);
+    bool is_sendable = size > 0 && size <= LEASE_KEY_ECHO_MAX_BYTES && lh_utf8_is_valid(ref->lease_key, size);
+    return is_sendable ? ref->lease_key : (char *)protobuf_c_empty_string;
 }
 
 static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, size_t i)

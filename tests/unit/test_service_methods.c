@@ -327,7 +327,8 @@ END_TEST
 START_TEST(bad_item_of_a_heartbeat_does_not_spoil_the_others)
 {
     Leasehold__V1__LeaseRef *refs[] = {new_lease_ref("one", LEASE_KEY), new_lease_ref("two", "no-uuid"),
-                                       new_lease_ref("nul", LEASE_KEY), new_lease_ref("four", LEASE_KEY)};
+                                       new_lease_ref("nul", LEASE_KEY), new_lease_ref("four", LEASE_KEY),
+                                       new_lease_ref("five", repeated("x", 65))};
     struct lh_rpc_call *call = fake_call(service, LEASES "Heartbeat");
     Leasehold__V1__HeartbeatResponse *response;
     Leasehold__V1__HeartbeatRequest request;
@@ -336,12 +337,12 @@ START_TEST(bad_item_of_a_heartbeat_does_not_spoil_the_others)
 
     leasehold__v1__heartbeat_request__init(&request);
     request.leases = refs;
-    request.n_leases = 4;
+    request.n_leases = 5;
     packed = to_bytes(&request.base);
     memcpy(memmem(packed.data, packed.size, "nul", 3), "n\0l", 3);
     fake_call_bytes(call, packed.data, packed.size);
     asked = coordinator.heartbeat;
-    ck_assert_uint_eq(asked->count, 4);
+    ck_assert_uint_eq(asked->count, 5);
     ck_assert(!asked->items[0].skip && asked->items[1].skip && asked->items[2].skip && !asked->items[3].skip);
     ck_assert_str_eq(asked->items[3].item.key, "four");
     asked->items[0].item.outcome = LH_OUTCOME_OK;
@@ -352,14 +353,15 @@ START_TEST(bad_item_of_a_heartbeat_does_not_spoil_the_others)
     asked->items[3].item.message = "ended by an administrator: host is gone";
     asked->on_done(asked);
     response = fake_call_reply(call, &leasehold__v1__heartbeat_response__descriptor);
-    ck_assert_uint_eq(response->n_results, 4);
+    ck_assert_uint_eq(response->n_results, 5);
     ck_assert_int_eq(response->results[0]->outcome, LEASEHOLD__V1__OUTCOME__OUTCOME_OK);
     ck_assert_int_eq(response->results[0]->remaining->seconds, 30);
     ck_assert_int_eq(response->results[0]->heartbeats, 7);
     ck_assert_str_eq(response->results[0]->lease_key, LEASE_KEY);
     ck_assert_int_eq(response->results[1]->outcome, LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID);
     ck_assert_ptr_nonnull(strstr(response->results[1]->message, "leases[1].lease_key must be a UUID"));
-    ck_assert_str_eq(response->results[1]->lease_key, "");
+    ck_assert_str_eq(response->results[1]->lease_key, "no-uuid"); /* the caller finds its item again */
+    ck_assert_str_eq(response->results[4]->lease_key, "");
     ck_assert_int_eq(response->results[2]->outcome, LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID);
     ck_assert_ptr_nonnull(strstr(response->results[2]->message, "leases[2].scope.key must not contain a NUL"));
     ck_assert_int_eq(response->results[3]->outcome, LEASEHOLD__V1__OUTCOME__OUTCOME_LOST);
