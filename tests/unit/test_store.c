@@ -48,6 +48,11 @@ static void on_stopped(void *arg, enum lh_status status, const struct lh_error *
 
 void test_store_start(struct test_store *test, const char *conninfo, unsigned lanes)
 {
+    test_store_start_with(test, conninfo, lanes, 10 * LH_US_PER_S);
+}
+
+void test_store_start_with(struct test_store *test, const char *conninfo, unsigned lanes, int64_t stop_timeout_us)
+{
     static const struct lh_store_events events = {on_lane_up,      on_lane_down,   on_control_up,
                                                   on_control_down, on_listener_up, on_wake};
     struct lh_store_options options;
@@ -56,6 +61,7 @@ void test_store_start(struct test_store *test, const char *conninfo, unsigned la
     lh_store_options_init(&options);
     options.conninfo = conninfo;
     options.lanes = lanes;
+    options.stop_timeout_us = stop_timeout_us;
     test->store = lh_store_create(test_loop, &options);
     test->store->ops->start(test->store, &events, test);
     WAIT_FOR(test_loop, test->lanes_up == lanes && test->control_up == 1 && test->listener_up == 1);

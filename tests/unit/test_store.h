@@ -20,6 +20,7 @@ extern struct lh_loop *test_loop;
 
 /* Started, and everything up. */
 void test_store_start(struct test_store *test, const char *conninfo, unsigned lanes);
+void test_store_start_with(struct test_store *test, const char *conninfo, unsigned lanes, int64_t stop_timeout_us);
 void test_store_stop(struct test_store *test); /* and destroy */
 
 /* What a call of lh_store_cb said. */

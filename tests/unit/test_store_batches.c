@@ -327,6 +327,20 @@ START_TEST(stop_finishes_the_batch_and_unregisters_after_it)
 }
 END_TEST
 
+START_TEST(a_stop_that_takes_too_long_gives_up_the_batch)
+{
+    test_store_stop(&test);
+    test_store_start_with(&test, conninfo, 1, 100 * LH_US_PER_MS);
+    items[0].key = "very slow";
+    release(1);
+    test_store_stop(&test);
+    test_wait_for(&answer);
+    ck_assert_int_eq(answer.status, LH_CANCELED);
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select count(*) from leasehold.said where what like 'released%'"),
+                     "0");
+}
+END_TEST
+
 START_TEST(a_store_that_was_never_started_can_be_destroyed)
 {
     struct lh_store_options options;
@@ -354,6 +368,7 @@ TCase *test_store_batches(void)
     tcase_add_test(tcase, a_lost_connection_answers_the_batch_before_the_lane_is_down);
     tcase_add_test(tcase, a_lane_that_is_down_refuses);
     tcase_add_test(tcase, stop_finishes_the_batch_and_unregisters_after_it);
+    tcase_add_test(tcase, a_stop_that_takes_too_long_gives_up_the_batch);
     tcase_add_test(tcase, a_store_that_was_never_started_can_be_destroyed);
     return tcase;
 }

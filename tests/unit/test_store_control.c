@@ -407,6 +407,22 @@ START_TEST(control_calls_are_answered_when_the_server_goes)
 }
 END_TEST
 
+START_TEST(control_calls_have_a_bound)
+{
+    unsigned accepted = 0;
+    enum lh_status status;
+
+    while ((status = test.store->ops->tick(test.store, 0, on_tick, NULL)) == LH_OK)
+        ck_assert_uint_lt(++accepted, 100000);
+    ck_assert_int_eq(status, LH_OVERLOADED);
+    ck_assert_uint_eq(accepted, 1024);
+    WAIT_FOR(test_loop, answer.count == accepted);
+    answer.count = 0;
+    ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_OK);
+    wait_for_ok();
+}
+END_TEST
+
 TCase *test_store_control(void)
 {
     TCase *tcase = tcase_create("control");
@@ -424,5 +440,6 @@ TCase *test_store_control(void)
     tcase_add_test(tcase, a_policy_is_set_inherited_and_reset);
     tcase_add_test(tcase, a_bad_policy_names_field_and_limit);
     tcase_add_test(tcase, control_calls_are_answered_when_the_server_goes);
+    tcase_add_test(tcase, control_calls_have_a_bound);
     return tcase;
 }
