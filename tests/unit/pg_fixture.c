@@ -156,10 +156,20 @@ void pg_fixture_start(void)
     }
 }
 
+/* A backend that a failed test left stopped would hold up a fast shutdown for ever; an immediate one kills it. */
 void pg_fixture_stop(void)
 {
+    int64_t until_us = lh_clock_us() + 15 * LH_US_PER_S;
+
     kill(postmaster, SIGINT);
-    waitpid(postmaster, NULL, 0);
+    while (waitpid(postmaster, NULL, WNOHANG) == 0) {
+        if (lh_clock_us() > until_us) {
+            kill(postmaster, SIGQUIT);
+            waitpid(postmaster, NULL, 0);
+            break;
+        }
+        pause_briefly();
+    }
     postmaster = 0;
 }
 
