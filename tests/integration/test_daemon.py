@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 
 import pytest
 
@@ -229,6 +230,36 @@ def test_a_stop_does_not_wait_for_a_client_that_stays(cluster, database, start):
     assert daemon.stop() == 0
     client.close()
     stranger.close()
+
+
+def test_a_second_signal_cuts_what_is_open(cluster, database, start):
+    daemon = start("--shutdown-timeout", "1h", database=cluster.url(database))
+    client = harness.Client(daemon.target)
+    hold_back = threading.Event()
+
+    def messages():
+        hold_back.wait(60)
+        yield b""
+
+    # Headers, and then nothing: no drain could end such a call well.
+    call = client.channel.stream_unary("/leasehold.v1.LeaseService/Acquire").future(messages(), timeout=60)
+    client.admin.GetStatus(pb.GetStatusRequest(), timeout=30)  # sent after it on the same connection
+    daemon.signal(signal.SIGTERM)
+    wait_until(lambda: "shutting down on SIGTERM" in daemon.log(), what="the first signal")
+    daemon.signal(signal.SIGINT)
+    assert daemon.process.wait(30) == 0
+    assert "cutting the connections that are still open" in daemon.log()
+    hold_back.set()
+    assert call.exception(30).code() == harness.grpc.StatusCode.UNAVAILABLE
+    client.close()
+
+
+def test_daemons_share_a_port(cluster, database, start):
+    first = start("--reuse-port", database=cluster.url(database))
+    second = start("--reuse-port", "--listen", first.target, database=cluster.url(database))
+    assert first.stop() == 0
+    acquire(first, "shared")  # the other one answers
+    assert second.stop() == 0
 
 
 def test_the_service_manager_hears_ready_and_stopping(cluster, database, place):
