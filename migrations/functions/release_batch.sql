@@ -153,7 +153,9 @@ as $$
 begin
   perform pg_notify(leasehold.channel_of(w.head_coordinator, w.head_lease_key), w.namespace || chr(10) || w.key)
      from unnest(p_work) w
-    where w.outcome = 'ok' and w.head_lease_key is not null and w.head_coordinator is distinct from p_coordinator;
+    where w.outcome = 'ok' and w.head_lease_key is not null
+      -- Neither a SQL user who waits nor one who ends a lease has a coordinator; that does not make them the same.
+      and (w.head_coordinator is null or w.head_coordinator is distinct from p_coordinator);
   if leasehold.is_blind() then
     perform leasehold.wake_everybody(w.namespace, w.key, leasehold.live_coordinators(p_now))
        from unnest(p_work) w
