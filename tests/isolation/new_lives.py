@@ -16,7 +16,6 @@ import pgtest  # noqa: E402
 
 WRITERS = 40
 EPOCH = 2 ** 36
-GATE = 4242
 
 
 class Tally:
@@ -56,19 +55,19 @@ def first_writers(cluster, database, tally):
     cluster.psql(database, "update leasehold.scope set deadline = deadline - interval '1 hour', heartbeat_at = heartbeat_at - interval '1 hour', "
                            "acquired_at = acquired_at - interval '1 hour', check_at = check_at - interval '1 hour' where key = 'old'")
     cluster.promote_to_new_timeline()
+    # The gate is the lock under which the sequences jump: all forty have found that they must before the first of them may.
     gate = cluster.session(database)
-    gate.stdin.write("select pg_advisory_lock(%d);\n" % GATE)
+    gate.stdin.write("select pg_advisory_lock(hashtextextended('leasehold.epoch', 0));\n")
     gate.stdin.flush()
     gate.stdout.readline()
-    # All wait at the gate, acquire together, and stay in their transactions until the gate is shut behind the last of them.
     writers = [cluster.session(database) for unused in range(WRITERS)]
     for number, writer in enumerate(writers):
         writer.stdin.write("""
-            begin; set local lock_timeout = '60 s'; select 'gate' from pg_advisory_xact_lock_shared(%d);
+            begin; set local lock_timeout = '60 s';
             select token from leasehold.acquire('life', 'k%d', '30 s'); \\echo acquired
-            """ % (GATE, number))
+            """ % number)
         writer.stdin.flush()
-    waiting = "select count(*) from pg_locks where locktype = 'advisory' and objid = %d and not granted" % GATE
+    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
     tally.check(wait_until(cluster, database, waiting, WRITERS) == str(WRITERS), 'forty writers come to the gate')
     gate.stdin.close()
     gate.wait()
