@@ -100,6 +100,13 @@ void lh_child_signal(struct lh_child *child, int number)
         kill(child->pid, number);
 }
 
+void lh_child_kill_all(struct lh_child *child)
+{
+    /* Its session makes it the leader of a process group; until it has got there, it has started nobody. */
+    if (child->pid > 0 && kill(-child->pid, SIGKILL) != 0)
+        kill(child->pid, SIGKILL);
+}
+
 void lh_child_describe_end(int wait_status, char text[LH_CHILD_END_BYTES])
 {
     if (WIFSIGNALED(wait_status))

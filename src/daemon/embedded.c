@@ -290,7 +290,12 @@ void lh_embedded_stop(struct lh_embedded *embedded, void (*on_stopped)(void *arg
         return;
     }
     set_state(embedded, STATE_STOPPING, LOOK_US);
-    send_stop(embedded, before == STATE_CREATING ? SIGKILL : SIGINT);
+    if (before == STATE_CREATING) {
+        embedded->stop_signal = SIGKILL;
+        lh_child_kill_all(&embedded->child); /* initdb and what it runs; the next start begins again */
+    } else {
+        send_stop(embedded, SIGINT);
+    }
 }
 
 void lh_embedded_hurry(struct lh_embedded *embedded)
