@@ -4,12 +4,15 @@
  *
  * After control came up: register, and only then ask, for every waiter again: the database may be another one.
  */
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "lease/scope.h"
 
 #define TICK_US (1 * LH_US_PER_S)
 #define REAP_MAX 1000
+#define PASS_ON_PAUSE_US (20 * LH_US_PER_MS)
 #define RTT_SLACK_US (100 * LH_US_PER_MS)
 
 int64_t lh_control_database_us(const struct lh_coordinator *c)
@@ -171,11 +174,20 @@ static void on_passed_on(void *arg, enum lh_status status, const struct lh_error
     /* A hint that is lost is made good by the slow poll of whoever is first. */
 }
 
+/*
+ * Not for one scope again and again: a place that nobody here knows of (of a batch that was committed after its
+ * connection was given up) would be told to us each time.
+ */
 void lh_control_pass_on(struct lh_coordinator *c, const char *ns, const char *key)
 {
     struct lh_wake wake = {ns, key};
-    if (c->state != LH_CORE_CLOSING)
-        c->store->ops->pass_on(c->store, &wake, on_passed_on, c);
+    uint64_t hash = lh_hash(key, strlen(key), lh_hash(ns, strlen(ns), 0));
+    struct lh_passed_on *last = &c->control.passed_on[hash % LH_PASSED_ON_MAX];
+
+    if (c->state == LH_CORE_CLOSING || (last->hash == hash && c->now_us - last->at_us < PASS_ON_PAUSE_US))
+        return;
+    *last = (struct lh_passed_on){hash, c->now_us};
+    c->store->ops->pass_on(c->store, &wake, on_passed_on, c);
 }
 
 void lh_control_on_up(void *arg)

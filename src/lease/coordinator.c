@@ -62,8 +62,8 @@ static void arm(struct lh_coordinator *c)
     bool may_close = c->state == LH_CORE_STOPPING && (c->scopes.count == 0 || c->lanes_up == 0);
     if (has_answers(c) || lh_lanes_could_dispatch(c) || may_close)
         at_us = c->now_us;
-    if (at_us == c->armed_us)
-        return;
+    if (at_us == c->armed_us || c->armed_us <= c->now_us)
+        return; /* it is due already, and looks again then */
     c->armed_us = at_us;
     c->port.set_timer(c->port.arg, at_us == LH_NEVER ? LH_FOREVER : at_us);
 }

@@ -30,14 +30,19 @@ struct lh_belief {
     int64_t rtt_us;    /* of the answer it comes from, aged: an old one is replaced in time */
 };
 
+#define LH_PASSED_ON_MAX 64
+
 struct lh_control {
     bool is_up;
     bool is_enrolling;
     bool is_enrolled; /* acquires wait for this, so that nobody is queued for an unknown coordinator */
     bool is_ticking;
     bool is_reaping;
-    int64_t sent_us; /* of the enrolment or tick that is out */
-    int64_t reap_sent_us;
+    int64_t sent_us;      /* of the enrolment or tick that is out */
+    struct lh_passed_on { /* lately, by hash of the scope */
+        uint64_t hash;
+        int64_t at_us;
+    } passed_on[LH_PASSED_ON_MAX];
 };
 
 struct lh_coordinator {

@@ -213,7 +213,7 @@ static void answer_release(struct lh_coordinator *c, struct lh_release *release)
     }
     if (item->outcome == LH_OUTCOME_OK) {
         c->stats.releases++;
-        lh_scope_learn_end(c, release->own.scope);
+        lh_scope_learn_holder(c, release->own.scope, NULL);
     }
     if (item->wake)
         lh_scope_wake(c, release->own.scope);

@@ -36,7 +36,8 @@ static void wake_all(struct lh_coordinator *c)
 {
     SCOPE_EACH(scope)
     {
-        if (scope->in_flight > 0 || !lh_list_is_empty(&scope->queue))
+        bool is_asking = scope->in_flight > 0 && scope->flight_kind == LH_KIND_ACQUIRE;
+        if (is_asking || !lh_list_is_empty(&scope->queue))
             lh_scope_wake(c, scope);
         lh_scope_settle(c, scope);
     }

@@ -42,10 +42,14 @@ static void set_dead_after(struct lh_scope *scope, int64_t dead_after_us)
     scope->dead_after_us = dead_after_us > INT32_MAX ? INT32_MAX : (int32_t)dead_after_us;
 }
 
+static bool is_alive(const struct lh_lease *lease)
+{
+    return lease->liveness == LH_LIVENESS_ALIVE || lease->liveness == LH_LIVENESS_UNSPECIFIED;
+}
+
 void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item)
 {
-    bool is_alive = !item->has_lease || item->lease.liveness == LH_LIVENESS_ALIVE ||
-                    item->lease.liveness == LH_LIVENESS_UNSPECIFIED;
+    bool is_dead = item->has_lease && !is_alive(&item->lease);
 
     scope->grace_us = item->has_lease ? item->lease.grace_us : 0;
     scope->expires_us = LH_NEVER;
@@ -59,30 +63,37 @@ void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, con
     }
 
     scope->suspect_us = LH_NEVER;
-    if (!is_alive) {
+    if (is_dead) {
         scope->suspect_us = c->now_us + DEAD_POLL_US; /* it may come back to life */
     } else if (item->has_lease && item->suspected_in_us > 0) {
         set_dead_after(scope, lh_time_add(item->suspected_in_us, item->lease.silent_us));
         scope->suspect_us = lh_time_add(c->now_us, lh_time_add(item->suspected_in_us, MARGIN_US));
     }
-    set_dead(c, scope, !is_alive);
+    set_dead(c, scope, is_dead);
 }
 
 void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_lease *lease)
 {
-    int64_t left_us = lease->remaining_us + lease->grace_us;
+    int64_t left_us = lh_time_add(lease->remaining_us, lease->grace_us);
 
     scope->grace_us = lease->grace_us;
     scope->overdue_us = 0;
     scope->expires_us = lease->is_manual ? LH_NEVER : lh_time_add(c->now_us, lh_time_add(left_us, MARGIN_US));
     /* The policy's dead_after is not told here; its default will do, for whoever asks then is told. */
     set_dead_after(scope, lease->duration_us / 3 * 2);
-    scope->suspect_us = lh_time_add(c->now_us, lh_time_add(scope->dead_after_us, MARGIN_US));
-    set_dead(c, scope, false);
+    if (is_alive(lease))
+        scope->suspect_us = lh_time_add(c->now_us, scope->dead_after_us - lease->silent_us + MARGIN_US);
+    else
+        scope->suspect_us = c->now_us + DEAD_POLL_US;
+    set_dead(c, scope, !is_alive(lease));
 }
 
-void lh_scope_learn_end(struct lh_coordinator *c, struct lh_scope *scope)
+void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_lease *lease)
 {
+    if (lease != NULL && (lease->is_manual || lease->remaining_us + lease->grace_us > 0)) {
+        lh_scope_learn_grant(c, scope, lease);
+        return;
+    }
     scope->overdue_us = 0;
     scope->expires_us = c->now_us + next_overdue_us(scope);
 }

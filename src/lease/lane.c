@@ -170,6 +170,7 @@ static void fill(struct lh_coordinator *c, struct lh_lane *lane, enum lh_kind ki
         struct lh_scope *scope = LH_LIST_FIRST(struct lh_scope, &c->ready[kind], ready);
         lh_list_remove(&scope->ready);
         take(lane, scope, c->options.batch_max - lane->n);
+        scope->flight_kind = (uint8_t)kind;
         assert(scope->in_flight > 0);
         lh_heap_set(&c->timers, &scope->timer, LH_NEVER);
     }

@@ -53,10 +53,8 @@ static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
     struct lh_waiter *waiter = entry->waiter;
     bool gone_wanted = waiter->gone_wanted && entry->leave->mode == LH_LEAVE_AWAY;
 
-    if (entry->leave->was_granted) {
-        c->stats.grants++;
-        lh_scope_learn_grant(c, waiter->scope, &entry->leave->lease);
-    }
+    c->stats.grants += entry->leave->was_granted;
+    lh_scope_learn_holder(c, waiter->scope, entry->leave->has_lease ? &entry->leave->lease : NULL);
     bool has_fresh = answer_requests(c, entry);
     waiter->is_unknown = entry->leave->was_granted && (has_fresh || gone_wanted);
     if (entry->leave->mode == LH_LEAVE_GONE)

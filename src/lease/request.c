@@ -128,8 +128,9 @@ void lh_request_answer(struct lh_coordinator *c, struct lh_acquire *request, enu
                        struct lh_entry *entry)
 {
     assert(!request->own.is_answering);
-    if (status == LH_DATABASE_UNAVAILABLE || status == LH_BLOCKING_TIMEOUT || status == LH_SHUTTING_DOWN)
-        request->own.waiter->keeps_place = true;
+    if (status == LH_DATABASE_UNAVAILABLE || status == LH_BLOCKING_TIMEOUT || status == LH_SHUTTING_DOWN ||
+        status == LH_SCOPE_BUSY)
+        request->own.waiter->keeps_place = true; /* it is to come back with the same lease key */
     detach(c, request);
     request->own.is_answering = true;
     request->own.verdict = status;

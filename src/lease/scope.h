@@ -41,8 +41,9 @@ struct lh_scope {
     uint32_t alive_requests; /* that wait while the holder is alive */
     uint16_t name_capacity;
     uint8_t ready_kind;
-    uint8_t fails; /* batches in a row that ended in an error */
-    bool is_dead;  /* the holder is not alive, as far as known */
+    uint8_t flight_kind; /* of the batch in flight */
+    uint8_t fails;       /* batches in a row that ended in an error */
+    bool is_dead;        /* the holder is not alive, as far as known */
     bool wake_again;
     bool ask_all_again;
     bool saw_busy;
@@ -69,7 +70,8 @@ void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope);
 /* What answers tell about the holder. */
 void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item);
 void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_lease *lease);
-void lh_scope_learn_end(struct lh_coordinator *c, struct lh_scope *scope); /* the next holder is not known yet */
+/* `lease` NULL: free, or held by somebody who is not known yet. */
+void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_lease *lease);
 void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us);
 
 #endif

@@ -102,6 +102,11 @@ static struct fake_row *insert_row(struct fake_world *world, struct fake_scope *
     return &scope->rows[place];
 }
 
+void fake_row_add(struct fake_world *world, int scope, struct lh_uuid lease_key, int node)
+{
+    insert_row(world, &world->scopes[scope], (struct fake_row){lease_key, 0, node, 0, -1});
+}
+
 static enum lh_end_reason end_reason(const struct fake_scope *scope, const struct lh_uuid *lease_key)
 {
     for (size_t i = 0; i < scope->end_count; i++) {
@@ -466,8 +471,12 @@ static void pass_on(struct fake_node *node, const struct fake_control *control)
     struct fake_world *world = node->world;
     struct fake_scope *scope = fake_scope(world, control->ns, control->key);
     world->passed_on++;
-    wake_head(world, node->index, scope);
+    bool is_ours = wake_head(world, node->index, scope);
     control->on_done.store(control->arg, LH_OK, NULL);
+    if (is_ours) {
+        struct lh_wake wake = {scope->ns, scope->key};
+        node->events->on_wake(node->events_arg, &wake);
+    }
 }
 
 void fake_answer_control(struct fake_node *node, const struct fake_control *control, enum lh_status status)

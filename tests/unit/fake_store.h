@@ -185,6 +185,7 @@ void fake_listener_drop(struct fake_node *node);
 void fake_listener_raise(struct fake_node *node);
 void fake_database_drop(struct fake_world *world);
 void fake_database_raise(struct fake_world *world);
+void fake_row_add(struct fake_world *world, int scope, struct lh_uuid lease_key, int node);
 void fake_rows_lose(struct fake_world *world, int percent); /* as a failover does that lost commits */
 
 struct fake_scope *fake_scope(struct fake_world *world, const char *ns, const char *key);

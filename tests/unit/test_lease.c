@@ -208,6 +208,45 @@ START_TEST(a_wake_up_for_nobody_here_is_passed_on)
 }
 END_TEST
 
+START_TEST(a_place_that_nobody_here_knows_of_makes_no_busy_loop)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    ask_for(node, &a, 0, 1, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(5));
+    /* As if it came from a batch that was committed after its connection was given up. */
+    fake_row_add(&world, 1, key_of(7), node->index);
+    world.passed_on = 0;
+    fake_run(&world, MS(3000));
+    ck_assert_int_ge(world.passed_on, 2); /* the slow poll names it */
+    ck_assert_int_le(world.passed_on, 3 * 50 + 10);
+}
+END_TEST
+
+START_TEST(when_the_first_waiter_goes_the_next_one_knows_the_expiry)
+{
+    options.reap_interval_us = 0;
+    world.slow_poll_helps = false;
+    struct fake_node *node = start_node();
+    struct ask a, b, c;
+    ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
+    a.acquire.duration_us = MS(1000);
+    ask_send(node, &a);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
+    ask_for(node, &c, 0, 3, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(900));
+    world.scopes[0].busy_until_us = world.now_us + MS(60);
+    struct lh_wake wake = {world.scopes[0].ns, world.scopes[0].key};
+    node->events->on_wake(node->events_arg, &wake);
+    fake_run(&world, MS(50)); /* the first one is being asked for, and the row is busy */
+    lh_coordinator_cancel(node->coordinator, &b.acquire);
+    int64_t expiry_us = fake_deadline_us(&world.scopes[0]) + FAKE_GRACE_US;
+    fake_run(&world, MS(2000));
+    ck_assert_int_eq(c.status, LH_OK);
+    ck_assert_int_lt(c.answered_us, expiry_us + MS(10));
+}
+END_TEST
+
 START_TEST(a_wait_that_has_passed_leaves_the_queue_and_tells_who_holds)
 {
     struct fake_node *node = start_node();
@@ -296,6 +335,24 @@ START_TEST(a_cancelled_waiter_gives_up_its_place_at_once)
     give_send(node, &give, 0, 1);
     fake_run(&world, MS(10));
     ck_assert_int_eq(c.status, LH_OK);
+}
+END_TEST
+
+START_TEST(when_the_one_whose_turn_it_is_goes_the_next_is_asked_for_at_once)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, c;
+    struct give give;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
+    ask_for(node, &c, 0, 3, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(10));
+    give_send(node, &give, 0, 1);
+    lh_coordinator_cancel(node->coordinator, &b.acquire);
+    int64_t sent_us = world.now_us;
+    fake_run(&world, MS(50));
+    ck_assert_int_eq(c.status, LH_OK);
+    ck_assert_int_le(c.answered_us - sent_us, MS(4)); /* release, leave, acquire */
 }
 END_TEST
 
@@ -495,11 +552,14 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_manual_lease_is_never_looked_at_by_itself);
     tcase_add_test(tcase, a_wake_up_during_a_batch_is_not_lost);
     tcase_add_test(tcase, a_wake_up_for_nobody_here_is_passed_on);
+    tcase_add_test(tcase, a_place_that_nobody_here_knows_of_makes_no_busy_loop);
+    tcase_add_test(tcase, when_the_first_waiter_goes_the_next_one_knows_the_expiry);
     tcase_add_test(tcase, a_wait_that_has_passed_leaves_the_queue_and_tells_who_holds);
     tcase_add_test(tcase, the_shortest_wait_is_tried_once);
     tcase_add_test(tcase, a_blocking_timeout_keeps_the_place_for_who_comes_back);
     tcase_add_test(tcase, a_wait_forever_is_bounded_by_max_block_alone);
     tcase_add_test(tcase, a_cancelled_waiter_gives_up_its_place_at_once);
+    tcase_add_test(tcase, when_the_one_whose_turn_it_is_goes_the_next_is_asked_for_at_once);
     tcase_add_test(tcase, a_grant_for_a_cancelled_request_is_given_back);
     tcase_add_test(tcase, a_callback_may_cancel_one_whose_answer_is_next);
     tcase_add_test(tcase, two_requests_with_one_lease_key_share_one_place);
