@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #define PLACE_S 1       /* how long a place in the queue lasts, in a rough run */
-#define TRIES_A_WAKE 40 /* a wake-up finds the row busy at times: asked again after 1 ms, doubling to 50 ms */
+#define TRIES_A_WAKE 10 /* a wake-up finds the row busy at times: asked again after 1 ms, doubling to 50 ms */
 
 struct round {
     struct actor *actor;
