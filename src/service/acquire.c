@@ -168,54 +168,61 @@ static bool tells_contention(enum lh_status status)
     return status == LH_LEASE_HELD || status == LH_WAIT_TIMEOUT || status == LH_BLOCKING_TIMEOUT;
 }
 
+/* What a person is told; `words` is room for it. */
+static const char *describe(const struct acquire_call *acquire, const struct lh_acquire_result *result,
+                            const struct lh_contention *contention, char words[LH_WORDS_BYTES])
+{
+    const struct lh_acquire *request = &acquire->acquire;
+
+    switch (result->status) {
+    case LH_LEASE_HELD:
+        lh_words_held(request->ns, request->key, contention, words);
+        return words;
+    case LH_WAIT_TIMEOUT:
+        lh_words_wait_timeout(request->ns, request->key, request->wait_us, contention, words);
+        return words;
+    case LH_BLOCKING_TIMEOUT:
+        lh_words_blocking_timeout(request->ns, request->key, acquire->service->max_block_us, contention, words);
+        return words;
+    case LH_CANCELED:
+    case LH_SHUTTING_DOWN:
+        return "the server is shutting down: call another, or again, with the same lease key; the place in the queue "
+               "is kept for 10 s";
+    case LH_DATABASE_UNAVAILABLE:
+        return "the database is unavailable: nothing is known to be lost, call again with the same lease key";
+    default:
+        if (result->message != NULL && result->message[0] != '\0')
+            return result->message;
+        lh_words_refused(result->status, request->ns, request->key, result->bound, words);
+        return words;
+    }
+}
+
 static void fail(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
     const struct lh_acquire *request = &acquire->acquire;
-    struct lh_contention contention = {0};
-    char words[LH_WORDS_BYTES];
     struct lh_failure failure = {
-        .status = result->status, .message = words, .ns = request->ns, .key = request->key, .limit = result->bound};
+        .status = result->status, .ns = request->ns, .key = request->key, .limit = result->bound};
+    struct lh_contention contention;
+    char words[LH_WORDS_BYTES];
 
+    if (result->status == LH_INVALID_ARGUMENT) {
+        refuse_invalid(acquire->call, result);
+        return;
+    }
+    if (result->status == LH_INTERNAL) {
+        lh_failure_send_internal(acquire->call, result->message);
+        return;
+    }
+    if (result->status == LH_CANCELED) /* not by us: the coordinator is going */
+        failure.status = LH_SHUTTING_DOWN;
     if (result->contention != NULL && tells_contention(result->status)) {
         contention = *result->contention;
         contention.holder.ns = request->ns;
         contention.holder.key = request->key;
         failure.contention = &contention;
     }
-    switch (result->status) {
-    case LH_LEASE_HELD:
-        lh_words_held(request->ns, request->key, failure.contention, words);
-        break;
-    case LH_WAIT_TIMEOUT:
-        lh_words_wait_timeout(request->ns, request->key, request->wait_us, failure.contention, words);
-        break;
-    case LH_BLOCKING_TIMEOUT:
-        lh_words_blocking_timeout(request->ns, request->key, acquire->service->max_block_us, failure.contention, words);
-        break;
-    case LH_INVALID_ARGUMENT:
-        refuse_invalid(acquire->call, result);
-        return;
-    case LH_INTERNAL:
-    case LH_OK:
-        lh_failure_send_internal(acquire->call, result->message);
-        return;
-    case LH_CANCELED: /* not by us: the coordinator is going */
-    case LH_SHUTTING_DOWN:
-        failure.status = LH_SHUTTING_DOWN;
-        failure.message = "the server is shutting down: call another, or again, with the same lease key; the place in "
-                          "the queue is kept for 10 s";
-        break;
-    case LH_DATABASE_UNAVAILABLE:
-        failure.message = "the database is unavailable: nothing is known to be lost, call again with the same lease "
-                          "key";
-        break;
-    default:
-        if (result->message != NULL && result->message[0] != '\0')
-            failure.message = result->message;
-        else
-            lh_words_refused(result->status, request->ns, request->key, result->bound, words);
-        break;
-    }
+    failure.message = describe(acquire, result, failure.contention, words);
     lh_failure_send(acquire->call, &failure);
 }
 

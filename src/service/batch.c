@@ -66,12 +66,12 @@ struct findings {
     struct lh_violations violations; /* of the request itself */
 };
 
-static char *describe(struct lh_arena *arena, const char *field, const char *text)
+static char *concatenate(struct lh_arena *arena, const char *first, const char *between, const char *second)
 {
-    size_t size = strlen(field) + strlen(text) + 2;
-    char *problem = lh_arena_alloc(arena, size);
-    snprintf(problem, size, "%s %s", field, text);
-    return problem;
+    size_t size = strlen(first) + strlen(between) + strlen(second) + 1;
+    char *text = lh_arena_alloc(arena, size);
+    snprintf(text, size, "%s%s%s", first, between, second);
+    return text;
 }
 
 static void on_finding(void *arg, const struct lh_wire_finding *finding)
@@ -87,7 +87,7 @@ static void on_finding(void *arg, const struct lh_wire_finding *finding)
     item = lh_arena_alloc(findings->arena, sizeof(*item));
     item->next = findings->items;
     item->item = finding->item;
-    item->problem = describe(findings->arena, finding->field, finding->text);
+    item->problem = concatenate(findings->arena, finding->field, " ", finding->text);
     findings->items = item;
 }
 
@@ -193,8 +193,14 @@ static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t 
     const struct lh_release_item *item = &batch->request.release.items[i].item;
     Leasehold__V1__ReleaseResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
     const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;
-    char *message = cut_message(batch, words);
+    char *message;
 
+    if (words == item->message && words != NULL && item->outcome == LH_OUTCOME_INVALID) {
+        char field[32]; /* the store names the field within its item */
+        snprintf(field, sizeof(field), "items[%zu]", i);
+        words = concatenate(&batch->arena, field, ".", words);
+    }
+    message = cut_message(batch, words);
     leasehold__v1__release_result__init(result);
     result->lease_key = echo_lease_key(batch->message.release->items[i]->lease);
     result->outcome =

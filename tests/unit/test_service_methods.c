@@ -374,13 +374,13 @@ END_TEST
 
 START_TEST(bad_item_of_a_release_does_not_spoil_the_others)
 {
-    Leasehold__V1__ReleaseItem items[3], *pointers[3] = {&items[0], &items[1], &items[2]};
+    Leasehold__V1__ReleaseItem items[4], *pointers[4] = {&items[0], &items[1], &items[2], &items[3]};
     struct lh_rpc_call *call = fake_call(service, LEASES "Release");
     Leasehold__V1__ReleaseResponse *response;
     Leasehold__V1__ReleaseRequest request;
     struct lh_release_request *asked;
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         leasehold__v1__release_item__init(&items[i]);
         items[i].lease = new_lease_ref("key", LEASE_KEY);
     }
@@ -392,7 +392,7 @@ START_TEST(bad_item_of_a_release_does_not_spoil_the_others)
     items[2].failure = (char *)"disk full";
     leasehold__v1__release_request__init(&request);
     request.items = pointers;
-    request.n_items = 3;
+    request.n_items = 4;
     fake_call_message(call, &request.base);
     asked = coordinator.release;
     ck_assert(!asked->items[0].skip && asked->items[1].skip && !asked->items[2].skip);
@@ -402,6 +402,8 @@ START_TEST(bad_item_of_a_release_does_not_spoil_the_others)
     asked->items[0].item.outcome = LH_OUTCOME_OK;
     asked->items[2].item.outcome = LH_OUTCOME_RETRY;
     asked->items[2].item.message = repeated("ü", 400);
+    asked->items[3].item.outcome = LH_OUTCOME_INVALID;
+    asked->items[3].item.message = "success: value overflows numeric format";
     asked->on_done(asked);
     response = fake_call_reply(call, &leasehold__v1__release_response__descriptor);
     ck_assert_int_eq(response->results[0]->outcome, LEASEHOLD__V1__OUTCOME__OUTCOME_OK);
@@ -409,6 +411,7 @@ START_TEST(bad_item_of_a_release_does_not_spoil_the_others)
     ck_assert_ptr_nonnull(strstr(response->results[1]->message, "items[1].success must be JSON"));
     ck_assert_int_eq(response->results[2]->outcome, LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY);
     ck_assert_uint_eq(strlen(response->results[2]->message), 256);
+    ck_assert_str_eq(response->results[3]->message, "items[3].success: value overflows numeric format");
     fake_call_end(call, LH_RPC_END_FINISHED);
 }
 END_TEST
