@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "lease/lane.h"
 
@@ -42,6 +43,23 @@ bool lh_core_can_send(const struct lh_coordinator *c, enum lh_kind kind)
 bool lh_core_can_ask(const struct lh_coordinator *c)
 {
     return c->lanes_up > 0 && c->control.is_enrolled;
+}
+
+static const char *const state_names[] = {"created", "running", "stopping", "closing", "stopped"};
+
+static const unsigned legal_moves[] = {
+    [LH_CORE_CREATED] = 1u << LH_CORE_RUNNING,  /* started */
+    [LH_CORE_RUNNING] = 1u << LH_CORE_STOPPING, /* told to stop */
+    [LH_CORE_STOPPING] = 1u << LH_CORE_CLOSING, /* everybody is answered, or time is up */
+    [LH_CORE_CLOSING] = 1u << LH_CORE_STOPPED,  /* the store has closed */
+    [LH_CORE_STOPPED] = 0,
+};
+
+void lh_core_set_state(struct lh_coordinator *c, enum lh_core_state state)
+{
+    assert(legal_moves[c->state] & (1u << state));
+    lh_debug("coordinator %s -> %s", state_names[c->state], state_names[state]);
+    c->state = state;
 }
 
 void lh_turn_begin(struct lh_coordinator *c)
@@ -87,7 +105,7 @@ static void on_store_stopped(void *arg, enum lh_status status, const struct lh_e
     struct lh_coordinator *c = arg;
     lh_turn_begin(c);
     lh_core_drop_all(c);
-    c->state = LH_CORE_STOPPED;
+    lh_core_set_state(c, LH_CORE_STOPPED);
     lh_turn_end_event(c);
 }
 
@@ -99,7 +117,7 @@ static void progress_stop(struct lh_coordinator *c)
     if (c->state == LH_CORE_CLOSING || c->state == LH_CORE_STOPPED)
         lh_core_drop_all(c);
     if (c->state == LH_CORE_STOPPING && c->scopes.count == 0 && c->lanes_busy == 0 && !has_answers(c)) {
-        c->state = LH_CORE_CLOSING;
+        lh_core_set_state(c, LH_CORE_CLOSING);
         lh_heap_remove(&c->timers, &c->stop_timer);
         lh_control_stop(c);
         c->store->ops->stop(c->store, on_store_stopped, c);
@@ -130,7 +148,7 @@ static void on_stop_timer(struct lh_coordinator *c)
 {
     if (c->state != LH_CORE_STOPPING)
         return;
-    c->state = LH_CORE_CLOSING;
+    lh_core_set_state(c, LH_CORE_CLOSING);
     lh_core_drop_all(c);
     lh_control_stop(c);
     c->store->ops->stop(c->store, on_store_stopped, c);

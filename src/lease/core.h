@@ -87,6 +87,7 @@ struct lh_coordinator {
 };
 
 /* coordinator.c */
+void lh_core_set_state(struct lh_coordinator *c, enum lh_core_state state);
 void lh_turn_begin(struct lh_coordinator *c);
 void lh_turn_end_call(struct lh_coordinator *c);  /* of an API call: nothing is delivered */
 void lh_turn_end_event(struct lh_coordinator *c); /* the coordinator may be gone afterwards */

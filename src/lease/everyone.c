@@ -83,7 +83,7 @@ static const struct lh_store_events store_events = {
 void lh_coordinator_start(struct lh_coordinator *c)
 {
     lh_turn_begin(c);
-    c->state = LH_CORE_RUNNING;
+    lh_core_set_state(c, LH_CORE_RUNNING);
     lh_lanes_create(c);
     lh_control_start(c);
     c->store->ops->start(c->store, &store_events, c);
@@ -114,7 +114,7 @@ void lh_coordinator_stop(struct lh_coordinator *c, void (*on_done)(void *arg), v
 {
     lh_turn_begin(c);
     lh_info("coordinator stops waiters=%zu pending=%zu", c->waiting, c->pending);
-    c->state = LH_CORE_STOPPING;
+    lh_core_set_state(c, LH_CORE_STOPPING);
     c->on_stopped = on_done;
     c->on_stopped_arg = arg;
     lh_heap_set(&c->timers, &c->stop_timer, c->now_us + STOP_LIMIT_US);

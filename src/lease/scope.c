@@ -15,7 +15,7 @@
 
 /* Scopes come and go with every heartbeat: keep some, with room for most names. */
 #define SPARE_MAX 4096
-#define SPARE_NAME_BYTES 96
+#define SPARE_NAME_BYTES 64
 
 struct name {
     const char *ns;
