@@ -215,6 +215,7 @@ int main(int argc, char **argv)
     }
     int count = users + coordinators;
     soak.running = count;
+    soak.has_coordinators = coordinators > 0;
     for (int i = 0; i < count; i++) {
         actors[i] = (struct actor){.soak = &soak, .number = i, .random = soak.seed * 1000 + (uint64_t)i};
         if (pthread_create(&threads[i], NULL, i < users ? user_main : coordinator_main, &actors[i]) != 0) {

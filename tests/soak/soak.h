@@ -19,6 +19,7 @@
 
 struct soak {
     bool is_calm;
+    bool has_coordinators; /* without one nobody passes on what a release in an old snapshot could not tell */
     uint64_t seed;
     volatile bool is_stopping; /* no new requests; what waits is served */
     volatile bool has_failed;

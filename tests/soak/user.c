@@ -22,7 +22,7 @@ static enum outcome maybe_begin(struct actor *actor)
     static const char *const levels[] = {"read committed", "repeatable read", "serializable"};
     if (dice(actor, 3) != 0)
         return DONE;
-    return run(actor, "begin isolation level %s; select 1", levels[dice(actor, 3)]);
+    return run(actor, "begin isolation level %s; select 1", levels[actor->soak->has_coordinators ? dice(actor, 3) : 0]);
 }
 
 /* End what maybe_begin opened, after a moment; AGAIN when it was rolled back. */
