@@ -50,6 +50,17 @@ select is(leasehold.pass_on(:'c2', 'b', 'nobody'), false, 'no scope, nobody to w
 select is(pg_temp.ask(:'c2', 'q', 12), 'granted', 'the second is granted');
 select is(leasehold.pass_on(:'c2', 'b', 'q'), false, 'a held scope wakes nobody');
 
+-- a row that its own coordinator does not know: a batch that was committed after its connection had been given up
+select pg_temp.ask(:'c1', 'o', 71), pg_temp.ask(:'c1', 'o', 72), pg_temp.ask(:'c1', 'o', 73), length(pg_temp.release(:'c1', 'o', 71));
+select ticket as ticket73 from leasehold.waiter where lease_key = t.key(73) \gset
+select is(leasehold.pass_on(:'c1', 'b', 'o', :ticket73), true, 'a young row may be on its way to its coordinator: it is the head still');
+select is((select count(*) from leasehold.waiter where key = 'o'), 2::bigint, 'and stays');
+update leasehold.waiter set enqueued_at = enqueued_at - interval '11 s' where key = 'o';
+select is(leasehold.pass_on(:'c2', 'b', 'o', null), false, 'another coordinator removes nothing');
+select is(leasehold.pass_on(:'c1', 'b', 'o', :ticket73), true, 'the first that is known is the head now');
+select is((select array_agg(lease_key) from leasehold.waiter where key = 'o'), array[t.key(73)], 'for the row before it is gone');
+select is(pg_temp.ask(:'c1', 'o', 73), 'granted', 'and it is granted');
+
 -- leaving for good
 select pg_temp.ask(:'c1', 'q', 13), pg_temp.ask(:'c1', 'q', 14);
 select is(pg_temp.leave(:'c1', 'q', 13, false), 'ok false', 'a waiter leaves; it is held, so nobody is woken');

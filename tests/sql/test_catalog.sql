@@ -1,11 +1,12 @@
 -- The schema itself: what exists under which name, and that it is documented and closed.
 select no_plan();
-select has_table('leasehold', name, 'table ' || name) from unnest(array['scope', 'waiter', 'coordinator', 'policy', 'incarnation', 'migration']) name;
+select has_table('leasehold', name, 'table ' || name) from unnest(array['scope', 'waiter', 'coordinator', 'policy', 'incarnation', 'migration', 'watch', 'event']) name;
 select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'effective_policy']) name;
 select has_function('leasehold', name, 'function ' || name)
   from unnest(array['acquire', 'heartbeat', 'release_ok', 'release_fail', 'guard', 'join_queue', 'leave_queue', 'explain', 'reap', 'force_release', 'set_policy',
                     'reset_policy', 'bump_epoch', 'acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
-                    'coordinator_unregister', 'reap_batch', 'get_scope', 'list_leases', 'force_release_one', 'policy_update', 'policy_get', 'policy_list']) name;
+                    'coordinator_unregister', 'reap_batch', 'get_scope', 'list_leases', 'force_release_one', 'policy_update', 'policy_get', 'policy_list',
+                    'watch_add', 'watch_remove', 'watch_clear', 'watch_barrier', 'watch_settled', 'take_events']) name;
 select has_role(name, 'role ' || name) from unnest(array['leasehold_client', 'leasehold_reader', 'leasehold_coordinator', 'leasehold_admin']) name;
 select col_is_pk('leasehold', 'scope', array['namespace', 'key'], 'a scope is namespace and key');
 select has_column('leasehold', 'scope', name, 'scope.' || name)
@@ -41,7 +42,7 @@ select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pr
 select is((select array_agg(c.relname::text) from pg_class c where c.relnamespace = 'leasehold'::regnamespace and c.relkind in ('r', 'v', 'S') and obj_description(c.oid, 'pg_class') is null), null,
           'every table, view and sequence is commented');
 select is((select array_agg(a.attrelid::regclass || '.' || a.attname) from pg_attribute a join pg_class c on c.oid = a.attrelid
-            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'waiter', 'coordinator', 'policy', 'lease', 'queue') and c.relkind in ('r', 'v')
+            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event') and c.relkind in ('r', 'v')
               and a.attnum > 0 and not a.attisdropped and col_description(c.oid, a.attnum) is null), null, 'every column that people read is commented');
 select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace and obj_description(p.oid, 'pg_proc') is null
               and p.proname in ('acquire', 'heartbeat', 'release_ok', 'release_fail', 'guard', 'join_queue', 'leave_queue', 'explain', 'reap', 'force_release', 'set_policy', 'reset_policy', 'bump_epoch')),
@@ -50,7 +51,8 @@ select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pr
 -- tokens
 select is((select count(*) from pg_sequence s join pg_class c on c.oid = s.seqrelid where c.relnamespace = 'leasehold'::regnamespace and s.seqcache <> 1), 0::bigint, 'no sequence hands out numbers in advance');
 select is((select count(*) from pg_attrdef d where d.adrelid = 'leasehold.scope'::regclass and pg_get_expr(d.adbin, d.adrelid) like '%nextval%'), 0::bigint, 'no token is a default of an INSERT');
-select is((select count(*) from pg_class where relnamespace = 'leasehold'::regnamespace and relpersistence = 'u' and relkind = 'r'), 1::bigint, 'there is one UNLOGGED marker');
+select is((select array_agg(relname::text order by relname::text collate "C") from pg_class where relnamespace = 'leasehold'::regnamespace and relpersistence = 'u' and relkind = 'r'),
+          array['event', 'incarnation_marker', 'watch'], 'a crash empties what is watched, and the marker that tells of it');
 select is((select relpersistence::text from pg_class where oid = 'leasehold.waiter'::regclass), 'p', 'the queue survives a crash');
 select ok((select reloptions::text like '%vacuum_truncate=%' from pg_class where oid = 'leasehold.scope'::regclass), 'the hot table is never truncated by vacuum');
 select ok((select reloptions::text like '%fillfactor=%' from pg_class where oid = 'leasehold.scope'::regclass), 'and leaves room for HOT updates');

@@ -68,4 +68,12 @@ select is((select count(*) from leasehold.scope where namespace = 'bulk' and sta
 select is((select count(*) from pg_index i, unnest(i.indkey::smallint[]) as k (attnum) join pg_attribute a on a.attname in ('deadline', 'heartbeat_at', 'heartbeats', 'duration', 'owner')
             where i.indrelid = 'leasehold.scope'::regclass and a.attrelid = i.indrelid and a.attnum = k.attnum), 0::bigint, 'nothing a heartbeat changes is indexed');
 select is((select count(*) from pg_index where indrelid = 'leasehold.scope'::regclass and (pg_get_indexdef(indexrelid) ~ 'deadline|heartbeat')), 0::bigint, 'not by an expression either');
+select leasehold.acquire('hot', 'k' || n, '30 s', lease_key => t.key(n)) from generate_series(1, 5) n;
+vacuum leasehold.scope;
+begin;
+select pg_stat_get_xact_tuples_updated('leasehold.scope'::regclass) as updated, pg_stat_get_xact_tuples_hot_updated('leasehold.scope'::regclass) as hot \gset before_
+select count(leasehold.heartbeat('hot', 'k' || n, t.key(n))) from generate_series(1, 5) n, generate_series(1, 4);
+select is(pg_stat_get_xact_tuples_updated('leasehold.scope'::regclass) - :before_updated, 20::bigint, 'a heartbeat is one update');
+select is(pg_stat_get_xact_tuples_hot_updated('leasehold.scope'::regclass) - :before_hot, 20::bigint, 'and every one is HOT');
+commit;
 select * from finish();

@@ -40,9 +40,12 @@ insert into daemon_call values
   ($$select leasehold.pass_on('11111111-1111-4111-8111-111111111111', 'p', 'c')$$), ($$select leasehold.reap_batch('11111111-1111-4111-8111-111111111111', null, null, true, 10, true)$$),
   ($$select leasehold.get_scope('p', 'a')$$), ($$select leasehold.list_leases('', true, 10, null, null, null)$$), ($$select leasehold.force_release_one('p', 'zz', 'why', 0)$$),
   ($$select leasehold.policy_get('p')$$), ($$select leasehold.policy_list(10, null)$$), ($$select leasehold.policy_update('p', array['grace'], array['1000000'])$$),
+  ($$select leasehold.watch_add('11111111-1111-4111-8111-111111111111', 'p', true)$$), ($$select leasehold.watch_barrier('11111111-1111-4111-8111-111111111111')$$),
+  ($$select leasehold.watch_settled('1')$$), ($$select leasehold.take_events('11111111-1111-4111-8111-111111111111', 10)$$),
+  ($$select leasehold.watch_remove('11111111-1111-4111-8111-111111111111', 'p', true)$$), ($$select leasehold.watch_clear('11111111-1111-4111-8111-111111111111')$$),
   ($$select leasehold.coordinator_unregister('11111111-1111-4111-8111-111111111111')$$);
 create temp table reader_view (name text);
-insert into reader_view values ('lease'), ('queue'), ('effective_policy'), ('coordinator'), ('policy');
+insert into reader_view values ('lease'), ('queue'), ('effective_policy'), ('coordinator'), ('policy'), ('watch');
 
 select is(pg_temp.denied('a_client', sql), false, 'a client may: ' || sql) from client_call;
 select token from leasehold.acquire('p', 'mine', '30 s') \gset
