@@ -118,9 +118,14 @@ end
 $$;
 comment on function leasehold.leave_batch is 'Waiters that leave the queue, or keep their place for 10 s, by a coordinator';
 
--- A wake-up reached a coordinator that has no waiter there: tell the current head of a scope that is not held. Returns true
--- where that is `p_coordinator`'s own. Locks the scope's row FOR NO KEY UPDATE; where another session has it, that one wakes.
-create or replace function leasehold.pass_on(p_coordinator uuid, p_namespace text, p_key text) returns boolean
+-- A wake-up reached a coordinator whose first waiter there has the ticket `p_first_ticket` (null: it has none): tell the current
+-- head of a scope that is not held. Rows of its own before that ticket belong to nobody, for it asks for its first waiter
+-- first: a batch was committed after its connection had been given up. They are removed once they are 10 s old; younger ones
+-- may be on their way to it. Returns true where the head is `p_coordinator`'s own. Locks the scope's row FOR NO KEY UPDATE;
+-- where another session has it, that one wakes.
+create or replace function leasehold.pass_on(
+  p_coordinator uuid, p_namespace text, p_key text, p_first_ticket bigint default null)
+returns boolean
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -133,12 +138,16 @@ begin
   if not found then
     return false;
   end if;
+  delete from leasehold.waiter w
+   where w.namespace = p_namespace and w.key = p_key and w.coordinator = p_coordinator and w.away_until is null
+     and w.ticket < coalesce(p_first_ticket, 9223372036854775807)
+     and w.enqueued_at < clock_timestamp() - interval '10 s';
   return leasehold.wake_head(p_coordinator, p_namespace, p_key);
 end
 $$;
 comment on function leasehold.pass_on is 'Pass a wake-up on to the current head of the queue, by a coordinator';
 
 revoke execute on function leasehold.leave_batch(uuid, text[], text[], uuid[], boolean[]),
-  leasehold.pass_on(uuid, text, text) from public;
+  leasehold.pass_on(uuid, text, text, bigint) from public;
 grant execute on function leasehold.leave_batch(uuid, text[], text[], uuid[], boolean[]),
-  leasehold.pass_on(uuid, text, text) to leasehold_coordinator, leasehold_admin;
+  leasehold.pass_on(uuid, text, text, bigint) to leasehold_coordinator, leasehold_admin;

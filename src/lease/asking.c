@@ -93,6 +93,20 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
     ask_again_or_go(c, waiter, "a request came after the grant was sent for");
 }
 
+/*
+ * Our first waiter was asked for again, nobody holds the scope, and yet it was not its turn: somebody else's waiter is
+ * first, or a row of ours that nobody here knows, from a batch that was committed after its connection had been given
+ * up. Whoever passes wake-ups on in the database sorts that out.
+ */
+static void look_ahead(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_scope *scope = entry->waiter->scope;
+    struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+    if (entry->acquire->ticket > 0 && !entry->acquire->has_lease && first == entry->waiter &&
+        lh_list_is_empty(&scope->leaves) && lh_list_is_empty(&scope->again))
+        lh_control_pass_on(c, scope->ns, scope->key, first->ticket);
+}
+
 static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
 {
     struct lh_waiter *waiter = entry->waiter;
@@ -117,6 +131,7 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
         lh_waiter_set_state(c, waiter, LH_WAITER_QUEUED, "its turn will come");
     else
         lh_waiter_leave(c, waiter, "its requests ended meanwhile");
+    look_ahead(c, entry);
 }
 
 static void on_held(struct lh_coordinator *c, struct lh_entry *entry)

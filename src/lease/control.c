@@ -49,7 +49,7 @@ void lh_control_wake(struct lh_coordinator *c, const struct lh_wake *wake)
     struct lh_scope *scope = lh_scope_find(c, wake->ns, wake->key);
     if (scope == NULL) {
         c->stats.wakes++;
-        lh_control_pass_on(c, wake->ns, wake->key);
+        lh_control_pass_on(c, wake->ns, wake->key, 0);
         return;
     }
     lh_scope_wake(c, scope);
@@ -138,7 +138,7 @@ static void on_reaped(void *arg, enum lh_status status, const struct lh_error *e
     }
     for (size_t i = 0; i < answer->lease_count; i++) {
         const struct lh_reaped *reaped = &answer->leases[i];
-        struct lh_wake wake = {reaped->lease.ns, reaped->lease.key};
+        struct lh_wake wake = {reaped->lease.ns, reaped->lease.key, 0};
         if (reaped->is_failure) {
             c->stats.reap_failures++;
             lh_warn("reap failed scope=%s/%s token=%lld failures=%d: %s", wake.ns, wake.key,
@@ -178,9 +178,9 @@ static void on_passed_on(void *arg, enum lh_status status, const struct lh_error
  * Not for one scope again and again: a place that nobody here knows of (of a batch that was committed after its
  * connection was given up) would be told to us each time.
  */
-void lh_control_pass_on(struct lh_coordinator *c, const char *ns, const char *key)
+void lh_control_pass_on(struct lh_coordinator *c, const char *ns, const char *key, int64_t first_ticket)
 {
-    struct lh_wake wake = {ns, key};
+    struct lh_wake wake = {ns, key, first_ticket};
     uint64_t hash = lh_hash(key, strlen(key), lh_hash(ns, strlen(ns), 0));
     struct lh_passed_on *last = &c->control.passed_on[hash % LH_PASSED_ON_MAX];
 

@@ -106,7 +106,7 @@ void lh_control_on_tick(struct lh_coordinator *c);
 void lh_control_on_reap(struct lh_coordinator *c);
 void lh_control_on_up(void *arg);
 void lh_control_on_down(void *arg);
-void lh_control_pass_on(struct lh_coordinator *c, const char *ns, const char *key);
+void lh_control_pass_on(struct lh_coordinator *c, const char *ns, const char *key, int64_t first_ticket);
 int64_t lh_control_database_us(const struct lh_coordinator *c); /* 0: no belief */
 void lh_control_wake(struct lh_coordinator *c, const struct lh_wake *wake);
 

@@ -64,7 +64,7 @@ static void on_wake(void *arg, const struct lh_wake *wake)
 
 void lh_coordinator_wake(struct lh_coordinator *c, const char *ns, const char *key)
 {
-    struct lh_wake wake = {ns, key};
+    struct lh_wake wake = {ns, key, 0};
     lh_turn_begin(c);
     if (lh_scope_find(c, ns, key) != NULL)
         lh_control_wake(c, &wake);

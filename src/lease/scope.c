@@ -278,7 +278,7 @@ void lh_scope_wake(struct lh_coordinator *c, struct lh_scope *scope)
     if (!lh_list_is_empty(&scope->queue))
         lh_scope_ask_first(c, scope);
     else if (lh_list_is_empty(&scope->again) && lh_list_is_empty(&scope->line))
-        lh_control_pass_on(c, scope->ns, scope->key);
+        lh_control_pass_on(c, scope->ns, scope->key, 0);
 }
 
 void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope)

@@ -117,6 +117,7 @@ struct lh_leave_item {
 struct lh_wake {
     const char *ns;
     const char *key;
+    int64_t first_ticket; /* of pass_on: of our first waiter there, 0 where we have none */
 };
 
 /* What the store tells its coordinator, at any time between start and stop, never from within a call to the store. */

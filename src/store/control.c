@@ -103,7 +103,7 @@ enum lh_status pg_store_enroll(struct lh_store *base, lh_tick_cb *on_done, void 
 
 static struct lh_wake wake_read(const PGresult *result, int row, int ns_at, int key_at, struct lh_arena *arena)
 {
-    return (struct lh_wake){text_read(result, row, ns_at, arena), text_read(result, row, key_at, arena)};
+    return (struct lh_wake){text_read(result, row, ns_at, arena), text_read(result, row, key_at, arena), 0};
 }
 
 static void read_tick(struct control_call *call, enum lh_status status, const PGresult *result,
@@ -164,7 +164,7 @@ static void read_pass_on(struct control_call *call, enum lh_status status, const
                          const struct lh_error *error)
 {
     bool is_ours = status == LH_OK && PQntuples(result) == 1 && lh_pg_bool(result, 0, 0);
-    struct lh_wake wake = {call->ns, call->key};
+    struct lh_wake wake = {call->ns, call->key, 0};
 
     read_done(call, status, result, error);
     if (is_ours && call->store->state == STORE_RUNNING)
@@ -175,9 +175,9 @@ enum lh_status pg_store_pass_on(struct lh_store *base, const struct lh_wake *wak
 {
     static const struct lh_pg_statement statement = {
         "pass_on",
-        "select leasehold.pass_on($1, $2, $3)",
-        3,
-        {LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT},
+        "select leasehold.pass_on($1, $2, $3, $4)",
+        4,
+        {LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
     };
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_pass_on, (void (*)(void))on_done, arg);
@@ -187,6 +187,10 @@ enum lh_status pg_store_pass_on(struct lh_store *base, const struct lh_wake *wak
     lh_pg_add_uuid(&store->params, &base->coordinator);
     lh_pg_add_text(&store->params, wake->ns);
     lh_pg_add_text(&store->params, wake->key);
+    if (wake->first_ticket > 0)
+        lh_pg_add_int8(&store->params, wake->first_ticket);
+    else
+        lh_pg_add_null(&store->params);
     return control_call_send(call, &statement);
 }
 

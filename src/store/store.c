@@ -82,7 +82,7 @@ static void on_notify(void *arg, const char *payload)
 {
     struct pg_store *store = arg;
     const char *newline = strchr(payload, '\n');
-    struct lh_wake wake = {NULL, NULL};
+    struct lh_wake wake = {NULL, NULL, 0};
     char *ns = NULL;
 
     if (!is_running(store))

@@ -412,7 +412,7 @@ static size_t slow_poll(struct fake_node *node, struct lh_wake *wakes)
         struct fake_scope *scope = &node->world->scopes[s];
         const struct fake_row *head = fake_head(node->world, scope);
         if (head != NULL && head->node == node->index && fake_is_free(node->world, scope))
-            wakes[n++] = (struct lh_wake){scope->ns, scope->key};
+            wakes[n++] = (struct lh_wake){scope->ns, scope->key, 0};
     }
     return n;
 }
@@ -474,7 +474,7 @@ static void pass_on(struct fake_node *node, const struct fake_control *control)
     bool is_ours = wake_head(world, node->index, scope);
     control->on_done.store(control->arg, LH_OK, NULL);
     if (is_ours) {
-        struct lh_wake wake = {scope->ns, scope->key};
+        struct lh_wake wake = {scope->ns, scope->key, 0};
         node->events->on_wake(node->events_arg, &wake);
     }
 }

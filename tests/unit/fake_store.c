@@ -555,7 +555,7 @@ static void on_notified(struct fake_world *world, void *arg, uint64_t n)
     struct fake_node *node = arg;
     if (node->is_gone || node->is_stopping || !node->listener_is_up)
         return;
-    struct lh_wake wake = {world->scopes[n].ns, world->scopes[n].key};
+    struct lh_wake wake = {world->scopes[n].ns, world->scopes[n].key, 0};
     node->events->on_wake(node->events_arg, &wake);
 }
 

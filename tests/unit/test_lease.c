@@ -201,7 +201,7 @@ END_TEST
 START_TEST(a_wake_up_for_nobody_here_is_passed_on)
 {
     struct fake_node *node = start_node();
-    struct lh_wake wake = {world.scopes[2].ns, world.scopes[2].key};
+    struct lh_wake wake = {world.scopes[2].ns, world.scopes[2].key, 0};
     node->events->on_wake(node->events_arg, &wake);
     fake_run(&world, MS(5));
     ck_assert_int_eq(world.passed_on, 1);
@@ -236,7 +236,7 @@ START_TEST(when_the_first_waiter_goes_the_next_one_knows_the_expiry)
     ask_for(node, &c, 0, 3, LH_WAIT_TIME, MS(9000));
     fake_run(&world, MS(900));
     world.scopes[0].busy_until_us = world.now_us + MS(60);
-    struct lh_wake wake = {world.scopes[0].ns, world.scopes[0].key};
+    struct lh_wake wake = {world.scopes[0].ns, world.scopes[0].key, 0};
     node->events->on_wake(node->events_arg, &wake);
     fake_run(&world, MS(50)); /* the first one is being asked for, and the row is busy */
     lh_coordinator_cancel(node->coordinator, &b.acquire);

@@ -125,7 +125,7 @@ START_TEST(tick_finds_a_free_scope_whose_first_waiter_is_ours)
     ck_assert_str_eq(got.keys[0], "one");
     /* And a wake-up that reached somebody else is passed on to it: to us, without a notification. */
     test.wakes = 0;
-    ck_assert_int_eq(test.store->ops->pass_on(test.store, &(struct lh_wake){"a", "one"}, test_on_answer, &answer),
+    ck_assert_int_eq(test.store->ops->pass_on(test.store, &(struct lh_wake){"a", "one", 0}, test_on_answer, &answer),
                      LH_OK);
     wait_for_ok();
     ck_assert_uint_eq(test.wakes, 1);
