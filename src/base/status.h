@@ -42,6 +42,12 @@ enum lh_status {
 #undef X
 };
 
+enum {
+#define X(name, grpc, text) +1
+    LH_STATUS_COUNT = 0 LH_STATUS_MAP(X)
+#undef X
+};
+
 /* Words for people; `status` says what to do about it. Zero-initialised it means "nothing went wrong". */
 struct lh_error {
     enum lh_status status;

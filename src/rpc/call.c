@@ -49,12 +49,23 @@ struct lh_rpc_call *call_create(struct server_connection *connection, int32_t st
     return call;
 }
 
+static void count_end(const struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    struct lh_rpc_server *server = call->connection->server;
+    size_t index = call->method == NULL ? server->method_count : (size_t)(call->method - server->methods);
+    struct lh_rpc_method_stats *stats = &server->method_stats[index];
+
+    server->stats.calls_ended[reason]++;
+    stats->outcomes[call->state == CALL_FINISHING ? call->outcome : LH_CANCELED]++;
+    lh_histogram_add(&stats->duration_us, &lh_latency_bounds, lh_clock_us() - call->arrived_us);
+}
+
 void call_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 {
     if (call->is_over)
         return;
     call->is_over = true;
-    call->connection->server->stats.calls_ended[reason]++;
+    count_end(call, reason);
     if (call->is_told && call->method->on_end != NULL)
         call->method->on_end(call, reason);
 }
@@ -70,7 +81,8 @@ void call_free(struct lh_rpc_call *call)
     free(call->status);
     lh_timer_finish(&call->deadline);
     lh_list_remove(&call->in_connection);
-    connection->call_count--;
+    if (--connection->call_count == 0)
+        connection->idle_at_us = lh_clock_us();
     server->stats.calls--;
     if (server->free_call_count == FREE_CALLS_MAX) {
         free(call);
@@ -155,13 +167,15 @@ static void wake_output(struct lh_rpc_call *call)
 
 enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    const struct lh_rpc_server *server = call->connection->server;
+    struct lh_rpc_server *server = call->connection->server;
     size_t unsent = rpc_outbox_unsent(&call->outbox);
 
     if (call->is_over || call->state != CALL_OPEN)
         return LH_CANCELED;
-    if (unsent > server->options.max_stream_bytes || size > UINT32_MAX)
+    if (unsent > server->options.max_stream_bytes || size > UINT32_MAX) {
+        server->stats.refusals[LH_RPC_BOUND_OUTPUT]++;
         return LH_OVERLOADED;
+    }
     rpc_outbox_put(&call->outbox, &call->connection->server->pool, data, size);
     if (rpc_outbox_unsent(&call->outbox) >= server->options.stream_mark_bytes)
         call->was_over_mark = true;
@@ -208,6 +222,8 @@ static void finish(struct lh_rpc_call *call, enum lh_grpc_code code, const char 
     call->code = (uint8_t)(code > LH_GRPC_UNAUTHENTICATED ? LH_GRPC_UNKNOWN : code);
     call->status = encode_status(message, details, details_size);
     call->state = CALL_FINISHING;
+    if (lh_status_grpc((enum lh_status)call->outcome) != call->code)
+        call->outcome = (uint8_t)(LH_STATUS_COUNT + call->code);
     if (!call->has_response) {
         nghttp2_nv fields[STATUS_FIELDS_MAX];
         size_t count = add_response_fields(fields);
@@ -224,6 +240,12 @@ void lh_rpc_call_finish(struct lh_rpc_call *call, enum lh_grpc_code code, const 
 {
     if (!call->is_over && call->state == CALL_OPEN)
         finish(call, code, message, details, details_size);
+}
+
+void lh_rpc_call_set_reason(struct lh_rpc_call *call, enum lh_status reason)
+{
+    if (!call->is_over && call->state == CALL_OPEN)
+        call->outcome = (uint8_t)reason;
 }
 
 void lh_rpc_call_reply(struct lh_rpc_call *call, const void *data, size_t size)
@@ -245,6 +267,9 @@ void call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_c
     if (server->options.encode_error != NULL)
         server->options.encode_error(server->arg, status, message, &details);
     call_drop_input(call);
+    if (status == LH_OVERLOADED)
+        call->connection->server->stats.refusals[LH_RPC_BOUND_BUFFERED]++;
+    call->outcome = (uint8_t)status;
     finish(call, code, message, details.data, details.size);
     lh_buffer_finish(&details);
     call_end(call, LH_RPC_END_REFUSED);
@@ -256,6 +281,7 @@ void call_refuse_http(struct lh_rpc_call *call, const char *http_status)
     nghttp2_nv field = rpc_header_static(":status", http_status);
 
     call->state = CALL_FINISHING;
+    call->outcome = LH_STATUS_COUNT + LH_GRPC_UNKNOWN;
     call->has_response = true;
     nghttp2_submit_response(io->session, call->stream_id, &field, 1, NULL);
     rpc_connection_touch(io);
@@ -331,6 +357,11 @@ const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *nam
         at = value + strlen(value) + 1;
     }
     return NULL;
+}
+
+bool lh_rpc_call_is_over_mark(const struct lh_rpc_call *call)
+{
+    return call->was_over_mark;
 }
 
 size_t lh_rpc_call_unsent(const struct lh_rpc_call *call)

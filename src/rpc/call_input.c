@@ -93,12 +93,13 @@ static void refuse_unknown(struct lh_rpc_call *call)
 
 void call_on_headers(struct lh_rpc_call *call)
 {
-    const struct lh_rpc_server *server = call->connection->server;
+    struct lh_rpc_server *server = call->connection->server;
 
     if (call->state != CALL_HEADERS)
         return;
     call->state = CALL_OPEN;
     if (call->header_bytes > server->options.max_header_bytes) {
+        server->stats.refusals[LH_RPC_BOUND_HEADERS]++;
         call_refuse(call, LH_MESSAGE_TOO_LARGE, LH_GRPC_RESOURCE_EXHAUSTED, "the headers of the call are too large");
     } else if (!call->is_post) {
         call_refuse_http(call, "405");
@@ -196,6 +197,7 @@ static void refuse_message(struct lh_rpc_call *call, enum rpc_inbox_result why)
     }
     snprintf(message, sizeof(message), "the message has %u bytes, the limit is %zu", call->inbox.message_bytes,
              call->connection->server->options.max_message_bytes);
+    call->connection->server->stats.refusals[LH_RPC_BOUND_MESSAGE]++;
     call_refuse(call, LH_MESSAGE_TOO_LARGE, LH_GRPC_RESOURCE_EXHAUSTED, message);
 }
 

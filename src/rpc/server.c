@@ -19,6 +19,7 @@
 #define ACCEPTS_PER_TURN 64
 #define LISTEN_BACKLOG 1024
 #define ACCEPT_PAUSE_US (100 * LH_US_PER_MS)
+#define REFUSING_MAX 64 /* connections that are told that there are too many; more are closed without a word */
 
 void lh_rpc_server_options_init(struct lh_rpc_server_options *options)
 {
@@ -32,8 +33,9 @@ void lh_rpc_server_options_init(struct lh_rpc_server_options *options)
         .stream_mark_bytes = 64 * 1024,
         .max_stream_bytes = 8 * 1024 * 1024,
         .preface_timeout_us = 10 * LH_US_PER_S,
-        .idle_timeout_us = 3600 * LH_US_PER_S,
-        .keepalive_us = 20 * LH_US_PER_S,
+        .idle_timeout_us = 600 * LH_US_PER_S,
+        .keepalive_us = 30 * LH_US_PER_S,
+        .keepalive_timeout_us = 10 * LH_US_PER_S,
         .stall_timeout_us = 60 * LH_US_PER_S,
         .reset_burst = 100000,
         .reset_rate = 50000,
@@ -83,6 +85,7 @@ struct lh_rpc_server *lh_rpc_server_create(struct lh_loop *loop, const struct lh
     server->method_count = method_count;
     server->arg = arg;
     server->path_sizes = lh_alloc_zero(method_count + 1, sizeof(server->path_sizes[0]));
+    server->method_stats = lh_alloc_zero(method_count + 1, sizeof(server->method_stats[0]));
     for (size_t i = 0; i < method_count; i++)
         server->path_sizes[i] = strlen(methods[i].path);
     server->callbacks = server_callbacks_create();
@@ -126,10 +129,14 @@ static void on_connection(void *arg, unsigned ready)
         }
         if (server->stats.connections >= server->options.max_connections) {
             server->stats.connections_refused++;
-            close(fd);
+            server->stats.refusals[LH_RPC_BOUND_CONNECTIONS]++;
+            if (server->refusing < REFUSING_MAX)
+                server_accept(server, fd, &peer, true);
+            else
+                close(fd);
             continue;
         }
-        server_accept(server, fd, &peer);
+        server_accept(server, fd, &peer, false);
     }
 }
 
@@ -269,10 +276,16 @@ void lh_rpc_server_destroy(struct lh_rpc_server *server)
     nghttp2_session_callbacks_del(server->callbacks);
     nghttp2_option_del(server->session_options);
     free(server->path_sizes);
+    free(server->method_stats);
     free(server);
 }
 
 void lh_rpc_server_stats(const struct lh_rpc_server *server, struct lh_rpc_server_stats *stats)
 {
     *stats = server->stats;
+}
+
+const struct lh_rpc_method_stats *lh_rpc_server_method_stats(const struct lh_rpc_server *server, size_t index)
+{
+    return &server->method_stats[index < server->method_count ? index : server->method_count];
 }

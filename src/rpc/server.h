@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/histogram.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "rpc/grpc.h"
@@ -74,15 +75,14 @@ struct lh_rpc_server_options {
     size_t max_stream_bytes;    /* of a call: unsent bytes above which lh_rpc_call_send refuses; default 8 MiB */
     int64_t preface_timeout_us; /* a connection that has not sent its HTTP/2 preface is closed; default 10 s. The bound
                                    of a TLS handshake too */
-    int64_t idle_timeout_us;    /* a connection without calls and without bytes from the client is sent away; default
-                                   1 h; 0: never */
-    int64_t keepalive_us; /* with calls open and silence from the client for that long it gets a PING; no answer for as
-                             long again: it is gone. Default 20 s; 0: never */
-    int64_t stall_timeout_us; /* a connection whose client takes none of the bytes that wait; default 60 s */
-    uint64_t reset_burst;     /* streams a client may reset at once (client deadlines are resets) */
-    uint64_t reset_rate;      /* and how many a second on top; default 100,000 and 50,000 */
-    int64_t drain_notice_us;  /* between the shutdown notice and the final GOAWAY; default 500 ms */
-    int64_t drain_limit_us;   /* from the final GOAWAY until what is left is cut; default 10 s */
+    int64_t idle_timeout_us;    /* a connection without calls for that long is sent away; default 10 min; 0: never */
+    int64_t keepalive_us;       /* a client that was silent for that long gets a PING. Default 30 s; 0: never */
+    int64_t keepalive_timeout_us; /* no sign of it for that long afterwards: it is gone. Default 10 s */
+    int64_t stall_timeout_us;     /* a connection whose client takes none of the bytes that wait; default 60 s */
+    uint64_t reset_burst;         /* streams a client may reset at once (client deadlines are resets) */
+    uint64_t reset_rate;          /* and how many a second on top; default 100,000 and 50,000 */
+    int64_t drain_notice_us;      /* between the shutdown notice and the final GOAWAY; default 500 ms */
+    int64_t drain_limit_us;       /* from the final GOAWAY until what is left is cut; default 10 s */
 
     /* Appends the serialized google.rpc.Status of an error that the transport itself found (MESSAGE_TOO_LARGE,
        OVERLOADED, UNIMPLEMENTED). NULL: such errors go without details. */
@@ -113,6 +113,26 @@ void lh_rpc_server_drain(struct lh_rpc_server *server, void (*on_idle)(void *arg
 /* At any time outside of the server's callbacks; calls end with LH_RPC_END_SHUTDOWN. */
 void lh_rpc_server_destroy(struct lh_rpc_server *server);
 
+/* Bounds, and how often each was the reason to refuse something. */
+enum lh_rpc_bound {
+    LH_RPC_BOUND_CONNECTIONS, /* max_connections: GOAWAY */
+    LH_RPC_BOUND_STREAMS,     /* max_streams, by a client that does not keep to it: REFUSED_STREAM or GOAWAY */
+    LH_RPC_BOUND_BUFFERED,    /* max_buffered_bytes: OVERLOADED */
+    LH_RPC_BOUND_MESSAGE,     /* max_message_bytes: MESSAGE_TOO_LARGE */
+    LH_RPC_BOUND_HEADERS,     /* max_header_bytes: MESSAGE_TOO_LARGE */
+    LH_RPC_BOUND_OUTPUT,      /* max_stream_bytes: a message was not taken for sending */
+    LH_RPC_BOUND_COUNT,
+};
+
+/* Why the server parted from a connection by itself. */
+enum lh_rpc_away {
+    LH_RPC_AWAY_IDLE,
+    LH_RPC_AWAY_SILENT,
+    LH_RPC_AWAY_STALLED,
+    LH_RPC_AWAY_NO_PREFACE,
+    LH_RPC_AWAY_COUNT
+};
+
 struct lh_rpc_server_stats {
     size_t connections;
     size_t calls;
@@ -121,8 +141,24 @@ struct lh_rpc_server_stats {
     uint64_t calls_total;
     uint64_t connections_refused;
     uint64_t calls_ended[6]; /* by enum lh_rpc_end */
+    uint64_t refusals[LH_RPC_BOUND_COUNT];
+    uint64_t sent_away[LH_RPC_AWAY_COUNT];
 };
 void lh_rpc_server_stats(const struct lh_rpc_server *server, struct lh_rpc_server_stats *stats);
+
+/*
+ * Of one method: calls that are over by how they ended, and how long each was open, its wait in a queue included.
+ * outcomes[s] for s < LH_STATUS_COUNT were answered with that status; outcomes[LH_STATUS_COUNT + c] with the gRPC code
+ * c and no reason of ours. A call that ended without an answer counts as LH_CANCELED.
+ */
+#define LH_RPC_OUTCOME_COUNT (LH_STATUS_COUNT + LH_GRPC_UNAUTHENTICATED + 1)
+
+struct lh_rpc_method_stats {
+    uint64_t outcomes[LH_RPC_OUTCOME_COUNT];
+    struct lh_histogram duration_us; /* in lh_latency_bounds */
+};
+/* `index` as in the server's table of methods; its size: calls of methods that do not exist. */
+const struct lh_rpc_method_stats *lh_rpc_server_method_stats(const struct lh_rpc_server *server, size_t index);
 
 /* A call, from its first callback until on_end. */
 void *lh_rpc_call_arg(const struct lh_rpc_call *call);
@@ -144,6 +180,9 @@ const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *nam
 enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size_t size);
 size_t lh_rpc_call_unsent(const struct lh_rpc_call *call); /* bytes; over stream_mark_bytes a sender should pause */
 
+/* More than stream_mark_bytes were waiting, and on_writable is to come. */
+bool lh_rpc_call_is_over_mark(const struct lh_rpc_call *call);
+
 /* Stop reading messages of a LH_RPC_BIDI call (flow control then stops the client), and go on. */
 void lh_rpc_call_pause(struct lh_rpc_call *call);
 void lh_rpc_call_resume(struct lh_rpc_call *call);
@@ -155,6 +194,8 @@ void lh_rpc_call_resume(struct lh_rpc_call *call);
  */
 void lh_rpc_call_finish(struct lh_rpc_call *call, enum lh_grpc_code code, const char *message, const void *details,
                         size_t details_size);
+/* Before finish, for the statistics: which status the code stands for. */
+void lh_rpc_call_set_reason(struct lh_rpc_call *call, enum lh_status reason);
 /* One message and OK. */
 void lh_rpc_call_reply(struct lh_rpc_call *call, const void *data, size_t size);
 

@@ -77,6 +77,17 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     return 0;
 }
 
+/* A stream above the bound: nghttp2 answers it, and we never hear of its call. */
+static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int error, void *arg)
+{
+    struct server_connection *connection = arg;
+
+    if (frame->hd.type == NGHTTP2_HEADERS &&
+        (error == NGHTTP2_ERR_REFUSED_STREAM || connection->call_count >= connection->server->options.max_streams))
+        connection->server->stats.refusals[LH_RPC_BOUND_STREAMS]++;
+    return 0;
+}
+
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, const uint8_t *data, size_t size,
                    void *arg)
 {
@@ -123,6 +134,7 @@ nghttp2_session_callbacks *server_callbacks_create(void)
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_invalid_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_sent);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
@@ -159,7 +171,10 @@ void server_connection_free(struct server_connection *connection, enum lh_rpc_en
     rpc_connection_finish(&connection->io);
     lh_deferred_cancel(&connection->resume);
     lh_list_remove(&connection->in_server);
-    server->stats.connections--;
+    if (connection->is_refused)
+        server->refusing--;
+    else
+        server->stats.connections--;
     free(connection);
     server_check_idle(server);
 }
@@ -197,40 +212,45 @@ static int64_t earlier(int64_t a_us, int64_t b_us)
     return a_us < b_us ? a_us : b_us;
 }
 
+static void part(struct server_connection *connection, enum lh_rpc_away why, const char *words)
+{
+    connection->server->stats.sent_away[why]++;
+    rpc_connection_break(&connection->io, words);
+}
+
 /* Nobody waits in a queue for a machine that lost its power. Returns when to look again. */
 static int64_t check_silence(struct server_connection *connection, int64_t now_us)
 {
-    int64_t keepalive_us = connection->server->options.keepalive_us;
+    const struct lh_rpc_server_options *options = &connection->server->options;
     int64_t received_at_us = connection->io.received_at_us;
 
     /* While bytes wait for the client we may not be reading; then the stall decides. */
-    if (keepalive_us <= 0 || rpc_connection_unsent(&connection->io) > 0)
+    if (options->keepalive_us <= 0 || rpc_connection_unsent(&connection->io) > 0)
         return LH_RPC_FOREVER;
-    if (received_at_us > connection->pinged_at_us || connection->call_count == 0)
+    if (received_at_us > connection->pinged_at_us)
         connection->pinged_at_us = 0;
-    if (connection->call_count == 0)
-        return now_us + keepalive_us;
-    if (connection->pinged_at_us == 0 && received_at_us + keepalive_us > now_us)
-        return received_at_us + keepalive_us;
+    if (connection->pinged_at_us == 0 && received_at_us + options->keepalive_us > now_us)
+        return received_at_us + options->keepalive_us;
     if (connection->pinged_at_us == 0) {
         connection->pinged_at_us = now_us;
         nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, NULL);
         rpc_connection_touch(&connection->io);
-    } else if (now_us - connection->pinged_at_us >= keepalive_us) {
-        rpc_connection_break(&connection->io, "the peer does not answer any more");
+    } else if (now_us - connection->pinged_at_us >= options->keepalive_timeout_us) {
+        part(connection, LH_RPC_AWAY_SILENT, "the peer does not answer any more");
     }
-    return connection->pinged_at_us + keepalive_us;
+    return connection->pinged_at_us + options->keepalive_timeout_us;
 }
 
 static int64_t check_idle(struct server_connection *connection, int64_t now_us)
 {
     int64_t idle_us = connection->server->options.idle_timeout_us;
-    int64_t idle_at_us = connection->io.received_at_us + idle_us;
+    int64_t due_us = connection->idle_at_us + idle_us;
 
-    if (idle_us <= 0 || connection->call_count > 0)
+    if (idle_us <= 0 || connection->call_count > 0 || connection->is_going)
         return LH_RPC_FOREVER;
-    if (idle_at_us > now_us)
-        return idle_at_us;
+    if (due_us > now_us)
+        return due_us;
+    connection->server->stats.sent_away[LH_RPC_AWAY_IDLE]++;
     server_connection_goaway(connection);
     return LH_RPC_FOREVER;
 }
@@ -247,11 +267,11 @@ static void on_timer(void *arg)
         return;
     }
     if (!connection->has_preface) {
-        rpc_connection_break(&connection->io, "no HTTP/2 preface in time");
+        part(connection, LH_RPC_AWAY_NO_PREFACE, "no HTTP/2 preface in time");
         return;
     }
     if (rpc_connection_unsent(&connection->io) > 0 && now_us - connection->io.written_at_us >= stall_us) {
-        rpc_connection_break(&connection->io, "the peer does not take what is sent");
+        part(connection, LH_RPC_AWAY_STALLED, "the peer does not take what is sent");
         return;
     }
     next_us = earlier(next_us, check_silence(connection, now_us));
@@ -278,11 +298,34 @@ static bool start_session(struct server_connection *connection)
            nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW_BYTES) == 0;
 }
 
-void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer)
+static void submit_goaway(struct server_connection *connection, uint32_t error)
+{
+    nghttp2_session *session = connection->io.session;
+
+    connection->is_going = true;
+    nghttp2_submit_goaway(session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session), error, NULL, 0);
+}
+
+static void count_connection(struct server_connection *connection)
+{
+    struct lh_rpc_server *server = connection->server;
+
+    server->stats.connections_total++;
+    connection->serial = (uint32_t)server->stats.connections_total;
+    if (connection->is_refused)
+        server->refusing++;
+    else
+        server->stats.connections++;
+}
+
+/* Above the bound it is answered by GOAWAY alone: a client that hears nothing would try again at once. */
+void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer, bool is_refused)
 {
     struct server_connection *connection = lh_alloc_zero(1, sizeof(*connection));
 
     connection->server = server;
+    connection->is_refused = is_refused;
+    connection->idle_at_us = lh_clock_us();
     lh_list_init(&connection->calls);
     lh_list_init(&connection->borrowing);
     lh_list_init(&connection->resuming);
@@ -295,13 +338,13 @@ void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_addres
     connection->io.on_ending = on_ending;
     lh_timer_init(&connection->timer, server->loop, on_timer, connection);
     lh_timer_arm_at_us(&connection->timer, lh_clock_us() + server->options.preface_timeout_us);
-    server->stats.connections++;
-    server->stats.connections_total++;
-    connection->serial = (uint32_t)server->stats.connections_total;
+    count_connection(connection);
     if (!start_session(connection)) {
         server_connection_free(connection, LH_RPC_END_DISCONNECTED, "no HTTP/2 session");
         return;
     }
+    if (is_refused)
+        submit_goaway(connection, NGHTTP2_ENHANCE_YOUR_CALM);
     rpc_connection_touch(&connection->io);
 }
 
@@ -313,12 +356,8 @@ void server_connection_notice(struct server_connection *connection)
 
 void server_connection_goaway(struct server_connection *connection)
 {
-    nghttp2_session *session = connection->io.session;
-
     if (connection->is_going)
         return;
-    connection->is_going = true;
-    nghttp2_submit_goaway(session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session),
-                          NGHTTP2_NO_ERROR, NULL, 0);
+    submit_goaway(connection, NGHTTP2_NO_ERROR);
     rpc_connection_touch(&connection->io);
 }

@@ -37,6 +37,8 @@ struct lh_rpc_server {
     struct listener listeners[LISTENERS_MAX];
     size_t listener_count;
     struct lh_rpc_server_stats stats;
+    struct lh_rpc_method_stats *method_stats; /* one more than there are methods */
+    size_t refusing; /* connections above the bound that are being told so; not in stats.connections */
 
     enum drain_state { DRAIN_NONE, DRAIN_NOTICE, DRAIN_FINAL, DRAIN_IDLE } drain;
     struct lh_timer drain_timer;
@@ -58,8 +60,10 @@ struct server_connection {
     uint32_t serial;      /* among the server's connections */
     size_t buffered;      /* of its calls */
     int64_t pinged_at_us; /* 0: no PING is on its way */
+    int64_t idle_at_us;   /* when the last call ended */
     bool has_preface;
     bool is_going; /* GOAWAY was sent */
+    bool is_refused;
     char peer[RPC_ADDRESS_TEXT_BYTES];
 };
 
@@ -89,9 +93,10 @@ struct lh_rpc_call {
     size_t buffered;            /* of inbox and held, as counted in the server's statistics */
     size_t header_bytes;
     int32_t stream_id;
-    uint8_t state; /* enum call_state */
-    uint8_t code;  /* enum lh_grpc_code */
-    bool is_post;  /* what was found among the headers */
+    uint8_t state;   /* enum call_state */
+    uint8_t code;    /* enum lh_grpc_code */
+    uint8_t outcome; /* as struct lh_rpc_method_stats has it */
+    bool is_post;    /* what was found among the headers */
     bool is_grpc;
     bool has_bad_timeout;
     bool is_told;        /* the handler knows of it */
@@ -114,7 +119,7 @@ struct call_status {
 
 /* server_connection.c */
 uint64_t server_call_id(const struct server_connection *connection, int32_t stream_id);
-void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer);
+void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer, bool is_refused);
 void server_connection_notice(struct server_connection *connection);
 void server_connection_goaway(struct server_connection *connection);
 void server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why);

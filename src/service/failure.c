@@ -163,6 +163,7 @@ void lh_failure_send(struct lh_rpc_call *call, const struct lh_failure *failure)
     struct lh_arena arena = {0};
 
     lh_failure_encode(failure, &details);
+    lh_rpc_call_set_reason(call, failure->status);
     lh_rpc_call_finish(call, (enum lh_grpc_code)lh_status_grpc(failure->status), lh_failure_message(failure, &arena),
                        details.data, details.size);
     lh_arena_finish(&arena);

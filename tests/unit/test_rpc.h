@@ -20,6 +20,7 @@
 extern struct lh_loop *loop;
 extern struct lh_rpc_server *server;
 extern struct lh_rpc_server_options server_options;
+extern const struct lh_rpc_method *const test_methods; /* of the server */
 
 /* What the handlers heard, of all calls. */
 struct heard {

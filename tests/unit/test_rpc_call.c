@@ -317,6 +317,47 @@ START_TEST(sender_that_ignores_the_mark_is_refused_at_the_limit)
     raw_wait_closed(&raw, stream_id);
     ck_assert_uint_eq(raw_answer(&raw, stream_id)->data.size, (size_t)sent * (sizeof(big) + 5));
     ck_assert_int_eq(raw_answer(&raw, stream_id)->grpc_status, LH_GRPC_ABORTED);
+    ck_assert_uint_eq(stats_now().refusals[LH_RPC_BOUND_OUTPUT], 1);
+}
+END_TEST
+
+static const struct lh_rpc_method_stats *stats_of_never(void)
+{
+    size_t index = (size_t)(lh_rpc_call_method(heard.last) - test_methods);
+    return lh_rpc_server_method_stats(server, index);
+}
+
+START_TEST(outcomes_are_counted_by_method_and_reason)
+{
+    const struct lh_rpc_method_stats *stats;
+    int32_t stream_id = call_never(NULL);
+    uint64_t timed = 0;
+
+    RAW_WAIT(&raw, heard.messages == 1);
+    stats = stats_of_never();
+    lh_rpc_call_set_reason(heard.last, LH_LEASE_HELD);
+    lh_rpc_call_finish(heard.last, LH_GRPC_ABORTED, "held", NULL, 0);
+    raw_wait_closed(&raw, stream_id);
+    stream_id = call_never(NULL);
+    RAW_WAIT(&raw, heard.messages == 2);
+    lh_rpc_call_finish(heard.last, LH_GRPC_ABORTED, "without a reason", NULL, 0);
+    raw_wait_closed(&raw, stream_id);
+    stream_id = call_never(NULL);
+    RAW_WAIT(&raw, heard.messages == 3);
+    lh_rpc_call_reply(heard.last, "", 0);
+    raw_wait_closed(&raw, stream_id);
+    stream_id = call_never(NULL);
+    RAW_WAIT(&raw, heard.messages == 4);
+    raw_reset(&raw, stream_id);
+    raw_flush(&raw);
+    RAW_WAIT(&raw, heard.ends[LH_RPC_END_CANCELED] == 1);
+    ck_assert_uint_eq(stats->outcomes[LH_LEASE_HELD], 1);
+    ck_assert_uint_eq(stats->outcomes[LH_STATUS_COUNT + LH_GRPC_ABORTED], 1);
+    ck_assert_uint_eq(stats->outcomes[LH_OK], 1);
+    ck_assert_uint_eq(stats->outcomes[LH_CANCELED], 1);
+    for (size_t i = 0; i <= lh_latency_bounds.count; i++)
+        timed += stats->duration_us.counts[i];
+    ck_assert_uint_eq(timed, 4);
 }
 END_TEST
 
@@ -429,6 +470,7 @@ TCase *call_tests(void)
     tcase_add_test(tests, paused_call_stops_its_client_by_flow_control_and_goes_on);
     tcase_add_test(tests, stream_is_bounded_and_goes_on_when_its_client_reads);
     tcase_add_test(tests, sender_that_ignores_the_mark_is_refused_at_the_limit);
+    tcase_add_test(tests, outcomes_are_counted_by_method_and_reason);
     tcase_add_test(tests, drain_lets_calls_end_and_takes_no_connection);
     tcase_add_test(tests, drain_cuts_what_does_not_end_in_time);
     tcase_add_test(tests, drain_of_an_idle_server_ends_at_once_but_later);

@@ -117,6 +117,7 @@ static const struct lh_rpc_method methods[] = {
      .on_end = on_end},
     {.path = "/t.T/Early", .kind = LH_RPC_BIDI, .on_start = on_early, .on_end = on_end},
 };
+const struct lh_rpc_method *const test_methods = methods;
 
 static void encode_error(void *arg, enum lh_status status, const char *message, struct lh_buffer *details)
 {

@@ -88,6 +88,32 @@ START_TEST(half_open_connection_is_closed_in_time)
 }
 END_TEST
 
+static struct lh_rpc_server_stats server_stats(void)
+{
+    struct lh_rpc_server_stats stats;
+    lh_rpc_server_stats(server, &stats);
+    return stats;
+}
+
+/* The last thing that comes on this connection. */
+static void expect_goaway(int fd, uint32_t error)
+{
+    unsigned char bytes[256];
+    size_t size = 0;
+    ssize_t got = -1;
+
+    for (int i = 0; i < 10000 && got != 0; i++) {
+        lh_loop_run_once(loop, LH_US_PER_MS);
+        got = recv(fd, bytes + size, sizeof(bytes) - size, MSG_DONTWAIT);
+        if (got > 0)
+            size += (size_t)got;
+    }
+    ck_assert_int_eq(got, 0);
+    ck_assert_uint_ge(size, 17);
+    ck_assert_uint_eq(bytes[size - 14], NGHTTP2_GOAWAY);
+    ck_assert_uint_eq(bytes[size - 1], error);
+}
+
 START_TEST(connections_beyond_the_limit_are_closed_and_counted)
 {
     struct lh_rpc_server_stats stats;
@@ -106,6 +132,8 @@ START_TEST(connections_beyond_the_limit_are_closed_and_counted)
         lh_rpc_server_stats(server, &stats);
     } while (stats.connections_refused < 3);
     ck_assert_uint_eq(stats.connections, 3);
+    ck_assert_uint_eq(stats.refusals[LH_RPC_BOUND_CONNECTIONS], 3);
+    expect_goaway(fds[4], NGHTTP2_ENHANCE_YOUR_CALM);
     for (int i = 0; i < 5; i++)
         close(fds[i]);
     expect_unharmed();
@@ -123,6 +151,7 @@ START_TEST(idle_connection_is_sent_away)
     raw_flush(&raw);
     RAW_WAIT(&raw, raw.goaways == 1);
     RAW_WAIT(&raw, raw.is_gone);
+    ck_assert_uint_eq(server_stats().sent_away[LH_RPC_AWAY_IDLE], 1);
 }
 END_TEST
 
@@ -196,6 +225,7 @@ static void restart_with_keepalive(int64_t keepalive_us)
     raw_close(&raw);
     lh_rpc_server_destroy(server);
     server_options.keepalive_us = keepalive_us;
+    server_options.keepalive_timeout_us = keepalive_us;
     server_options.preface_timeout_us = 20 * LH_US_PER_MS;
     server_start();
     raw_open(&raw);
@@ -211,6 +241,28 @@ START_TEST(client_that_answers_no_ping_is_gone)
     raw_flush(&raw);
     raw.reads_not = true; /* as a machine without power */
     WAIT_FOR(heard.ends[LH_RPC_END_DISCONNECTED] == 1);
+    ck_assert_uint_eq(server_stats().sent_away[LH_RPC_AWAY_SILENT], 1);
+}
+END_TEST
+
+START_TEST(client_without_calls_that_answers_no_ping_is_gone)
+{
+    restart_with_keepalive(30 * LH_US_PER_MS);
+    raw_flush(&raw);
+    WAIT_FOR(server_stats().connections == 1);
+    raw.reads_not = true;
+    WAIT_FOR(server_stats().sent_away[LH_RPC_AWAY_SILENT] == 1);
+    WAIT_FOR(server_stats().connections == 0);
+}
+END_TEST
+
+START_TEST(answered_pings_do_not_make_an_idle_connection_busy)
+{
+    server_options.idle_timeout_us = 100 * LH_US_PER_MS;
+    restart_with_keepalive(5 * LH_US_PER_MS);
+    raw_flush(&raw);
+    RAW_WAIT(&raw, raw.goaways == 1);
+    ck_assert_int_ge(raw.pings, 1);
 }
 END_TEST
 
@@ -307,6 +359,8 @@ TCase *hostile_tests(void)
     tcase_add_test(tests, honest_resets_are_not_punished);
     tcase_add_test(tests, pings_are_answered_however_many_there_are);
     tcase_add_test(tests, client_that_answers_no_ping_is_gone);
+    tcase_add_test(tests, client_without_calls_that_answers_no_ping_is_gone);
+    tcase_add_test(tests, answered_pings_do_not_make_an_idle_connection_busy);
     tcase_add_test(tests, client_that_answers_pings_stays_however_long_it_waits);
     tcase_add_test(tests, rubbish_harms_nobody);
     return tests;

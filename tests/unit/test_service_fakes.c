@@ -132,8 +132,15 @@ void lh_rpc_call_finish(struct lh_rpc_call *call, enum lh_grpc_code code, const 
     ck_assert_msg(!call->is_finished, "finished twice");
     call->is_finished = true;
     call->code = (int)code;
+    if (details_size > 0)
+        ck_assert_int_eq(lh_status_grpc(call->reason), (int)code);
     snprintf(call->message, sizeof(call->message), "%s", message == NULL ? "" : message);
     lh_buffer_append(&call->details, details, details_size);
+}
+
+void lh_rpc_call_set_reason(struct lh_rpc_call *call, enum lh_status reason)
+{
+    call->reason = reason;
 }
 
 void lh_rpc_call_reply(struct lh_rpc_call *call, const void *data, size_t size)

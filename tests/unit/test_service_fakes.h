@@ -20,6 +20,7 @@ struct lh_rpc_call {
     uint64_t id;
     bool is_finished;
     int code;
+    enum lh_status reason; /* as the statistics would count it */
     char message[2048];
     struct lh_buffer details;
     struct lh_buffer sent; /* the last message */
