@@ -14,7 +14,9 @@
 #define LEASE_KEY_ECHO_MAX_BYTES 64
 
 struct batch {
-    struct lh_rpc_call *call; /* NULL once it has ended */
+    struct lh_rpc_call *call;    /* NULL once it has ended, and when this is one of many of a stream */
+    lh_heartbeats_cb *on_answer; /* the stream's */
+    void *arg;
     struct lh_service *service;
     struct lh_arena arena;
     const char **problems; /* of each item: why it is invalid, or NULL */
@@ -28,11 +30,17 @@ struct batch {
     } request;
 };
 
-static struct batch *create(struct lh_rpc_call *call)
+static struct batch *create(struct lh_service *service)
 {
     struct batch *batch = lh_alloc_zero(1, sizeof(*batch));
+    batch->service = service;
+    return batch;
+}
+
+static struct batch *create_for(struct lh_rpc_call *call)
+{
+    struct batch *batch = create(lh_call_service(call));
     batch->call = call;
-    batch->service = lh_call_service(call);
     lh_rpc_call_set_data(call, batch);
     return batch;
 }
@@ -91,7 +99,7 @@ static void on_finding(void *arg, const struct lh_wire_finding *finding)
     findings->items = item;
 }
 
-/* False: the call was refused. */
+/* False: the findings say why. */
 static bool unpack(struct batch *batch, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
                    struct findings *findings, ProtobufCMessage **message)
 {
@@ -102,8 +110,6 @@ static bool unpack(struct batch *batch, const ProtobufCMessageDescriptor *type, 
         if (*message == NULL)
             lh_violations_add(&findings->violations, "message", "is not a well-formed protobuf message");
     }
-    if (*message == NULL)
-        lh_call_refuse(batch->call, &findings->violations);
     return *message != NULL;
 }
 
@@ -172,18 +178,30 @@ static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, siz
     return result;
 }
 
+static size_t pack_heartbeats(struct batch *batch, const void **data)
+{
+    const struct lh_heartbeat_request *request = &batch->request.heartbeat;
+    Leasehold__V1__HeartbeatResponse response;
+
+    leasehold__v1__heartbeat_response__init(&response);
+    response.n_results = request->count;
+    response.results = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*response.results));
+    for (size_t i = 0; i < request->count; i++)
+        response.results[i] = heartbeat_result(batch, i);
+    return lh_message_pack(&response.base, &batch->arena, data);
+}
+
 static void on_heartbeat_done(struct lh_heartbeat_request *request)
 {
     struct batch *batch = request->arg;
+    const void *data;
 
-    if (batch->call != NULL) {
-        Leasehold__V1__HeartbeatResponse response;
-        leasehold__v1__heartbeat_response__init(&response);
-        response.n_results = request->count;
-        response.results = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*response.results));
-        for (size_t i = 0; i < request->count; i++)
-            response.results[i] = heartbeat_result(batch, i);
-        lh_call_reply(batch->call, &response.base, &batch->arena);
+    if (batch->on_answer != NULL) {
+        size_t size = pack_heartbeats(batch, &data);
+        batch->on_answer(batch->arg, data, size);
+    } else if (batch->call != NULL) {
+        size_t size = pack_heartbeats(batch, &data);
+        lh_rpc_call_reply(batch->call, data, size);
     }
     destroy(batch);
 }
@@ -248,31 +266,56 @@ static void fill_heartbeats(struct batch *batch)
     }
 }
 
-void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+/* LH_INVALID_ARGUMENT: the findings say why. */
+static enum lh_status start_heartbeats(struct batch *batch, const void *data, size_t size, struct findings *findings)
 {
-    struct batch *batch = create(call);
     struct lh_heartbeat_request *request = &batch->request.heartbeat;
-    struct findings findings = {0};
     ProtobufCMessage *message;
-    enum lh_status status;
 
-    if (!unpack(batch, &leasehold__v1__heartbeat_request__descriptor, data, size, &findings, &message)) {
-        destroy(batch);
-        return;
-    }
+    if (!unpack(batch, &leasehold__v1__heartbeat_request__descriptor, data, size, findings, &message))
+        return LH_INVALID_ARGUMENT;
     batch->message.heartbeat = (Leasehold__V1__HeartbeatRequest *)message;
     request->count = batch->message.heartbeat->n_leases;
     request->items = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*request->items));
     memset(request->items, 0, (request->count + 1) * sizeof(*request->items));
     request->on_done = on_heartbeat_done;
     request->arg = batch;
-    note_findings(batch, &findings, request->count);
+    note_findings(batch, findings, request->count);
     fill_heartbeats(batch);
-    status = lh_coordinator_heartbeat(batch->service->coordinator, request);
-    if (status != LH_OK) {
+    return lh_coordinator_heartbeat(batch->service->coordinator, request);
+}
+
+void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct batch *batch = create_for(call);
+    struct findings findings = {0};
+    enum lh_status status = start_heartbeats(batch, data, size, &findings);
+
+    if (status == LH_OK)
+        return;
+    if (status == LH_INVALID_ARGUMENT)
+        lh_call_refuse(call, &findings.violations);
+    else
         lh_call_fail(call, status, NULL, NULL, NULL);
-        destroy(batch);
-    }
+    destroy(batch);
+}
+
+enum lh_status lh_heartbeats_start(struct lh_service *service, const void *data, size_t size, size_t *count,
+                                   struct lh_violations *violations, lh_heartbeats_cb *on_answer, void *arg)
+{
+    struct batch *batch = create(service);
+    struct findings findings = {0};
+    enum lh_status status;
+
+    batch->on_answer = on_answer;
+    batch->arg = arg;
+    status = start_heartbeats(batch, data, size, &findings);
+    *count = batch->request.heartbeat.count;
+    if (status == LH_OK)
+        return LH_OK;
+    *violations = findings.violations;
+    destroy(batch);
+    return status;
 }
 
 static void fill_releases(struct batch *batch)
@@ -294,13 +337,14 @@ static void fill_releases(struct batch *batch)
 
 void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct batch *batch = create(call);
+    struct batch *batch = create_for(call);
     struct lh_release_request *request = &batch->request.release;
     struct findings findings = {0};
     ProtobufCMessage *message;
     enum lh_status status;
 
     if (!unpack(batch, &leasehold__v1__release_request__descriptor, data, size, &findings, &message)) {
+        lh_call_refuse(call, &findings.violations);
         destroy(batch);
         return;
     }

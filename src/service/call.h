@@ -37,6 +37,8 @@ struct lh_service {
     struct lh_table told;
     struct lh_link told_in_order;
 
+    struct lh_link keep_alives;
+
     struct lh_reflection *reflection;
 };
 
@@ -85,6 +87,15 @@ void lh_store_call_check(struct lh_store_call *store_call, enum lh_status status
 bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status status, const struct lh_error *error);
 void lh_store_call_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 
+/*
+ * One batch of a stream of heartbeats. LH_OK: `on_answer` gets the packed HeartbeatResponse once, later, whatever
+ * becomes of the stream. LH_INVALID_ARGUMENT: `violations` say why; else the coordinator does not take it. `count` is
+ * how many items it has.
+ */
+typedef void lh_heartbeats_cb(void *arg, const void *data, size_t size);
+enum lh_status lh_heartbeats_start(struct lh_service *service, const void *data, size_t size, size_t *count,
+                                   struct lh_violations *violations, lh_heartbeats_cb *on_answer, void *arg);
+
 /* The methods. */
 void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
@@ -94,6 +105,12 @@ void lh_acquire_finish(struct lh_service *service);
 void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_batch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+void lh_keep_alive_on_start(struct lh_rpc_call *call);
+void lh_keep_alive_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_keep_alive_on_half_close(struct lh_rpc_call *call);
+void lh_keep_alive_on_writable(struct lh_rpc_call *call);
+void lh_keep_alive_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+void lh_keep_alive_drain(struct lh_service *service);
 void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size);

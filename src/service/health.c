@@ -148,4 +148,5 @@ void lh_service_drain(struct lh_service *service)
     lh_service_tick(service);
     LH_LIST_EACH(struct watcher, watcher, &service->health_watchers, link)
         send_away(watcher);
+    lh_keep_alive_drain(service);
 }

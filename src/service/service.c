@@ -53,7 +53,13 @@ static const struct lh_rpc_method methods[] = {
     LEASE("ListLeases", lh_list_leases_on_message, lh_store_call_on_end),
     UNIMPLEMENTED("AcquireStream", "call Acquire, and again with the same lease key after each BLOCKING_TIMEOUT"),
     UNIMPLEMENTED("Hold", "call Acquire, Heartbeat every third of the duration, and Release"),
-    UNIMPLEMENTED("KeepAlive", "call Heartbeat with all leases every third of their duration"),
+    {.path = "/leasehold.v1.LeaseService/KeepAlive",
+     .kind = LH_RPC_BIDI,
+     .on_start = lh_keep_alive_on_start,
+     .on_message = lh_keep_alive_on_message,
+     .on_half_close = lh_keep_alive_on_half_close,
+     .on_writable = lh_keep_alive_on_writable,
+     .on_end = lh_keep_alive_on_end},
     UNIMPLEMENTED("WatchLeases", "call ListLeases"),
     ADMIN("Reap", lh_reap_on_message),
     ADMIN("ForceRelease", lh_force_release_on_message),
@@ -102,6 +108,7 @@ struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const s
     service->health_patience_us = options->health_patience_us;
     service->max_health_watchers = options->max_health_watchers;
     lh_list_init(&service->health_watchers);
+    lh_list_init(&service->keep_alives);
     /* Before the first connection nothing is served, and patience starts with it. */
     service->last_database_us = lh_clock_us() - options->health_patience_us;
     service->reflection = lh_reflection_create();

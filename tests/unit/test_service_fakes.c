@@ -149,6 +149,21 @@ void lh_rpc_call_reply(struct lh_rpc_call *call, const void *data, size_t size)
     lh_rpc_call_finish(call, LH_GRPC_OK, NULL, NULL, 0);
 }
 
+bool lh_rpc_call_is_over_mark(const struct lh_rpc_call *call)
+{
+    return call->is_over_mark;
+}
+
+void lh_rpc_call_pause(struct lh_rpc_call *call)
+{
+    call->is_paused = true;
+}
+
+void lh_rpc_call_resume(struct lh_rpc_call *call)
+{
+    call->is_paused = false;
+}
+
 /* --- coordinator --- */
 
 enum lh_status lh_coordinator_acquire(struct lh_coordinator *coordinator, struct lh_acquire *acquire)

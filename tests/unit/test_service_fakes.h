@@ -25,6 +25,8 @@ struct lh_rpc_call {
     struct lh_buffer details;
     struct lh_buffer sent; /* the last message */
     unsigned sent_count;
+    bool is_paused;
+    bool is_over_mark; /* the test's: what is sent waits */
 };
 
 /* A call of this method, its headers there. */

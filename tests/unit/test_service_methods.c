@@ -804,7 +804,120 @@ START_TEST(status_says_who_and_where)
 }
 END_TEST
 
-static const char *const missing[] = {"AcquireStream", "Hold", "KeepAlive", "WatchLeases"};
+/* --- KeepAlive --- */
+
+static void send_heartbeat(struct lh_rpc_call *call)
+{
+    Leasehold__V1__HeartbeatRequest request;
+    Leasehold__V1__LeaseRef *refs[] = {new_lease_ref("a", LEASE_KEY)};
+
+    leasehold__v1__heartbeat_request__init(&request);
+    request.n_leases = 1;
+    request.leases = refs;
+    fake_call_message(call, &request.base);
+}
+
+static void answer_heartbeat(struct lh_heartbeat_request *request, int64_t heartbeats)
+{
+    request->items[0].item.outcome = LH_OUTCOME_OK;
+    request->items[0].item.heartbeats = heartbeats;
+    request->on_done(request);
+}
+
+START_TEST(keep_alive_answers_in_order_and_ends_when_nothing_is_owed)
+{
+    struct lh_rpc_call *call = fake_call(service, LEASES "KeepAlive");
+    struct lh_heartbeat_request *first, *second;
+    Leasehold__V1__HeartbeatResponse *response;
+
+    send_heartbeat(call);
+    first = coordinator.heartbeat;
+    send_heartbeat(call);
+    second = coordinator.heartbeat;
+    answer_heartbeat(second, 2);
+    ck_assert_uint_eq(call->sent_count, 0);
+    call->method->on_half_close(call);
+    ck_assert(!call->is_finished);
+    answer_heartbeat(first, 1);
+    ck_assert_uint_eq(call->sent_count, 2);
+    response = fake_call_reply(call, &leasehold__v1__heartbeat_response__descriptor);
+    ck_assert_int_eq(response->results[0]->heartbeats, 2);
+    ck_assert(call->is_finished);
+    ck_assert_int_eq(call->code, LH_GRPC_OK);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
+START_TEST(keep_alive_reads_no_more_than_it_can_answer)
+{
+    struct lh_rpc_call *call = fake_call(service, LEASES "KeepAlive");
+    struct lh_heartbeat_request *requests[64];
+    int count = 0;
+
+    while (!call->is_paused) {
+        ck_assert_int_lt(count, 64);
+        send_heartbeat(call);
+        requests[count++] = coordinator.heartbeat;
+    }
+    call->is_over_mark = true; /* and the client does not read */
+    for (int i = 0; i < count; i++)
+        answer_heartbeat(requests[i], i);
+    ck_assert(call->is_paused);
+    call->is_over_mark = false;
+    call->method->on_writable(call);
+    ck_assert(!call->is_paused);
+    fake_call_end(call, LH_RPC_END_CANCELED);
+}
+END_TEST
+
+START_TEST(keep_alive_tells_what_is_owed_before_it_fails)
+{
+    struct lh_rpc_call *call = fake_call(service, LEASES "KeepAlive");
+
+    send_heartbeat(call);
+    fake_call_bytes(call, "\xff\xff", 2);
+    ck_assert(!call->is_finished);
+    send_heartbeat(call); /* too late */
+    answer_heartbeat(coordinator.heartbeat, 1);
+    ck_assert_uint_eq(call->sent_count, 1);
+    ck_assert_int_eq(call->code, LH_GRPC_INVALID_ARGUMENT);
+    ck_assert_str_eq(fake_call_reason(call), "INVALID_ARGUMENT");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
+START_TEST(keep_alive_that_is_gone_goes_with_its_last_answer)
+{
+    struct lh_rpc_call *call = fake_call(service, LEASES "KeepAlive");
+    struct lh_heartbeat_request *first;
+
+    send_heartbeat(call);
+    first = coordinator.heartbeat;
+    send_heartbeat(call);
+    fake_call_end(call, LH_RPC_END_DISCONNECTED);
+    answer_heartbeat(coordinator.heartbeat, 2);
+    answer_heartbeat(first, 1); /* ASan watches */
+}
+END_TEST
+
+START_TEST(keep_alive_ends_at_shutdown_and_does_not_begin)
+{
+    struct lh_rpc_call *call = fake_call(service, LEASES "KeepAlive"), *late;
+
+    send_heartbeat(call);
+    lh_service_drain(service);
+    ck_assert(!call->is_finished);
+    answer_heartbeat(coordinator.heartbeat, 1);
+    ck_assert_uint_eq(call->sent_count, 1);
+    ck_assert_str_eq(fake_call_reason(call), "SHUTTING_DOWN");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    late = fake_call(service, LEASES "KeepAlive");
+    ck_assert_str_eq(fake_call_reason(late), "SHUTTING_DOWN");
+    fake_call_end(late, LH_RPC_END_FINISHED);
+}
+END_TEST
+
+static const char *const missing[] = {"AcquireStream", "Hold", "WatchLeases"};
 
 START_TEST(streams_are_unimplemented_and_say_what_to_call)
 {
@@ -1061,7 +1174,13 @@ Suite *method_suite(void)
     tcase_add_test(tcase, force_release_returns_the_lease_it_ended);
     tcase_add_test(tcase, policies_go_in_and_out);
     tcase_add_test(tcase, status_says_who_and_where);
-    tcase_add_loop_test(tcase, streams_are_unimplemented_and_say_what_to_call, 0, 4);
+    tcase_add_test(tcase, keep_alive_answers_in_order_and_ends_when_nothing_is_owed);
+    tcase_add_test(tcase, keep_alive_reads_no_more_than_it_can_answer);
+    tcase_add_test(tcase, keep_alive_tells_what_is_owed_before_it_fails);
+    tcase_add_test(tcase, keep_alive_that_is_gone_goes_with_its_last_answer);
+    tcase_add_test(tcase, keep_alive_ends_at_shutdown_and_does_not_begin);
+    tcase_add_loop_test(tcase, streams_are_unimplemented_and_say_what_to_call, 0,
+                        (int)(sizeof(missing) / sizeof(missing[0])));
     tcase_add_test(tcase, health_follows_the_database_and_the_shutdown);
     tcase_add_test(tcase, health_watchers_hear_each_change_once);
     tcase_add_test(tcase, health_watchers_are_bounded);
