@@ -336,6 +336,8 @@ void lh_daemon_destroy(struct lh_daemon *daemon)
     if (daemon == NULL)
         return;
     lh_admin_destroy(daemon->admin);
+    if (strncmp(daemon->admin_address, "unix:", 5) == 0)
+        unlink(daemon->admin_address + 5);
     lh_embedded_destroy(daemon->embedded);
     for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++)
         lh_signal_finish(&daemon->signals[i]);

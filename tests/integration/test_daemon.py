@@ -254,6 +254,24 @@ def test_a_second_signal_cuts_what_is_open(cluster, database, start):
     client.close()
 
 
+def test_a_database_that_hangs_does_not_keep_the_daemon(start):
+    own = harness.Cluster()
+    daemon = start("--shutdown-timeout", "1s", database=own.url(own.create_database()))
+    wait_until(lambda: is_ready(daemon), what="readiness")
+    postmaster = int((own.data / "postmaster.pid").read_text().split()[0])
+    everybody = [postmaster] + [int(pid) for pid in pathlib.Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()]
+    for pid in everybody:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        daemon.signal(signal.SIGTERM)
+        daemon.process.wait(60)
+        assert "leaseholdd has stopped" in daemon.log()
+    finally:
+        for pid in everybody:
+            os.kill(pid, signal.SIGCONT)
+    own.destroy()
+
+
 def test_daemons_share_a_port(cluster, database, start):
     first = start("--reuse-port", database=cluster.url(database))
     second = start("--reuse-port", "--listen", first.target, database=cluster.url(database))
