@@ -121,6 +121,7 @@ void lh_control_on_tick(struct lh_coordinator *c)
     } else if (!control->is_ticking && !control->is_enrolling) {
         control->sent_us = c->now_us;
         control->is_ticking = c->store->ops->tick(c->store, lh_control_database_us(c), on_ticked, c) == LH_OK;
+        lh_survey_on_tick(c);
     }
 }
 

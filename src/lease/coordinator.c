@@ -245,4 +245,7 @@ void lh_coordinator_stats(const struct lh_coordinator *c, struct lh_coordinator_
     *stats = c->stats;
     stats->waiters = c->waiting;
     stats->pending = c->pending;
+    stats->scopes = c->scopes.count;
+    stats->max_waiters = c->options.max_waiters;
+    stats->max_pending = c->options.max_pending;
 }

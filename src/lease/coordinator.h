@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/histogram.h"
 #include "base/list.h"
 #include "base/status.h"
 #include "base/table.h"
@@ -176,9 +177,18 @@ struct lh_coordinator_stats {
     uint64_t batch_items[4];
     uint64_t busy;
     uint64_t wakes;
-    uint64_t refused;        /* at a bound */
-    int64_t clock_offset_us; /* database clock - our clock, at the last tick */
-    int64_t last_tick_us;    /* our clock at the last answered tick; 0: none yet */
+    uint64_t refused;         /* at a bound */
+    uint64_t refused_waiters; /* of these, at max_waiters; the others at max_pending */
+    size_t scopes;            /* in memory */
+    size_t max_waiters;
+    size_t max_pending;
+    struct lh_histogram batch_sizes[4]; /* in lh_size_bounds */
+    struct lh_histogram batch_us[4];    /* in lh_latency_bounds */
+    int64_t survey_us;                  /* our clock when the database was last surveyed; 0: not yet */
+    int64_t held;                       /* leases then */
+    int64_t oldest_us;                  /* age then of the transaction that holds back vacuum; 0: none */
+    int64_t clock_offset_us;            /* database clock - our clock, at the last tick */
+    int64_t last_tick_us;               /* our clock at the last answered tick; 0: none yet */
 };
 void lh_coordinator_stats(const struct lh_coordinator *coordinator, struct lh_coordinator_stats *stats);
 struct lh_store *lh_coordinator_store(struct lh_coordinator *coordinator);

@@ -38,7 +38,10 @@ struct lh_control {
     bool is_enrolled; /* acquires wait for this, so that nobody is queued for an unknown coordinator */
     bool is_ticking;
     bool is_reaping;
-    int64_t sent_us;      /* of the enrolment or tick that is out */
+    int64_t sent_us; /* of the enrolment or tick that is out */
+    bool is_surveying;
+    int64_t survey_at_us; /* not before */
+    int64_t warned_us;    /* of an old transaction; 0: never */
     struct lh_passed_on { /* lately, by hash of the scope */
         uint64_t hash;
         int64_t at_us;
@@ -107,6 +110,7 @@ void lh_control_on_reap(struct lh_coordinator *c);
 void lh_control_on_up(void *arg);
 void lh_control_on_down(void *arg);
 void lh_control_pass_on(struct lh_coordinator *c, const char *ns, const char *key, int64_t first_ticket);
+void lh_survey_on_tick(struct lh_coordinator *c);               /* survey.c */
 int64_t lh_control_database_us(const struct lh_coordinator *c); /* 0: no belief */
 void lh_control_wake(struct lh_coordinator *c, const struct lh_wake *wake);
 

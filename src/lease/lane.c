@@ -59,6 +59,7 @@ static void on_batch_done(void *arg, enum lh_status status, const struct lh_erro
     if (status != LH_OK)
         lh_debug("batch failed lane=%u kind=%s items=%zu status=%s", lane->index, kind_names[lane->kind], lane->n,
                  lh_status_name(status));
+    lh_histogram_add(&c->stats.batch_us[lane->kind], &lh_latency_bounds, c->now_us - lane->sent_us);
     switch (lane->kind) {
     case LH_KIND_ACQUIRE:
         lh_asking_on_done(lane, status, error);
@@ -225,6 +226,7 @@ void lh_lanes_dispatch(struct lh_coordinator *c)
         set_state(c, lane, LH_LANE_BUSY);
         c->stats.batches[kind]++;
         c->stats.batch_items[kind] += lane->n;
+        lh_histogram_add(&c->stats.batch_sizes[kind], &lh_size_bounds, (int64_t)lane->n);
     }
 }
 

@@ -109,6 +109,7 @@ enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquir
                                                  : c->waiting + c->orphans >= c->options.max_waiters;
     if (is_full) {
         c->stats.refused++;
+        c->stats.refused_waiters += request->wait != LH_WAIT_NONE;
         return LH_OVERLOADED;
     }
 

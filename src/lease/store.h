@@ -156,6 +156,13 @@ struct lh_reap_answer {
     bool has_more; /* `max` was reached */
 };
 
+/* What is measured now and then, beside the work. */
+struct lh_survey_answer {
+    int64_t held;       /* leases */
+    int64_t oldest_us;  /* how long the transaction that holds back vacuum has been open; 0: there is none */
+    const char *oldest; /* who has it, in words */
+};
+
 struct lh_scope_answer {
     bool is_held;
     struct lh_lease lease;
@@ -230,6 +237,8 @@ struct lh_policy_answer {
 
 typedef void lh_tick_cb(void *arg, enum lh_status status, const struct lh_error *error,
                         const struct lh_tick_answer *answer);
+typedef void lh_survey_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                          const struct lh_survey_answer *answer);
 typedef void lh_reap_cb(void *arg, enum lh_status status, const struct lh_error *error,
                         const struct lh_reap_answer *answer);
 typedef void lh_scope_cb(void *arg, enum lh_status status, const struct lh_error *error,
@@ -264,6 +273,7 @@ struct lh_store_ops {
        bounded queue is full; then on_done never fires. */
     enum lh_status (*enroll)(struct lh_store *store, lh_tick_cb *on_done, void *arg); /* register this coordinator */
     enum lh_status (*tick)(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
+    enum lh_status (*survey)(struct lh_store *store, lh_survey_cb *on_done, void *arg); /* NULL: it does not measure */
     enum lh_status (*pass_on)(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
     enum lh_status (*reap)(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
                            size_t namespace_count, bool include_children, int32_t max, bool is_automatic,

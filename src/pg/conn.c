@@ -120,6 +120,7 @@ void lh_pg_conn_on_settled(struct lh_pg_conn *conn)
         lh_info("database connection %s is made", conn->name);
     conn->down_since_us = 0;
     lh_timer_cancel(&conn->timer);
+    conn->connects++;
     set_state(conn, LH_PG_UP);
     if (conn->events.on_up != NULL)
         conn->events.on_up(conn->arg);
@@ -273,6 +274,11 @@ bool lh_pg_conn_is_up(const struct lh_pg_conn *conn)
 size_t lh_pg_conn_in_flight(const struct lh_pg_conn *conn)
 {
     return conn->in_flight;
+}
+
+uint64_t lh_pg_conn_connects(const struct lh_pg_conn *conn)
+{
+    return conn->connects;
 }
 
 int lh_pg_conn_backend_pid(const struct lh_pg_conn *conn)

@@ -81,6 +81,7 @@ void lh_pg_conn_drop(struct lh_pg_conn *conn, const char *reason);
 
 bool lh_pg_conn_is_up(const struct lh_pg_conn *conn);
 size_t lh_pg_conn_in_flight(const struct lh_pg_conn *conn);
-int lh_pg_conn_backend_pid(const struct lh_pg_conn *conn); /* 0 when it is not up */
+uint64_t lh_pg_conn_connects(const struct lh_pg_conn *conn); /* how often it came up */
+int lh_pg_conn_backend_pid(const struct lh_pg_conn *conn);   /* 0 when it is not up */
 
 #endif

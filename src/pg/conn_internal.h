@@ -48,6 +48,7 @@ struct lh_pg_conn {
     struct lh_deferred broken; /* a send failed: drop at the end of the turn */
     struct lh_deferred closed;
     unsigned failures; /* in a row */
+    uint64_t connects;
     int64_t up_since_us;
     int64_t down_since_us;
 

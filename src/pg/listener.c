@@ -20,6 +20,7 @@ struct lh_pg_listener {
     struct lh_timer check;
     int64_t check_interval_us;
     bool is_up;
+    struct lh_pg_listener_stats stats;
     void (*on_closed)(void *arg);
     void *on_closed_arg;
 };
@@ -87,7 +88,10 @@ static void on_conn_down(void *arg, const struct lh_error *error)
 static void on_conn_notify(void *arg, const char *channel, const char *payload)
 {
     struct lh_pg_listener *listener = arg;
-    if (strcmp(channel, listener->channel) == 0 && listener->events.on_notify != NULL)
+    if (strcmp(channel, listener->channel) != 0)
+        return;
+    listener->stats.notifications++;
+    if (listener->events.on_notify != NULL)
         listener->events.on_notify(listener->arg, payload);
 }
 
@@ -95,9 +99,14 @@ static void on_checked(void *arg, enum lh_status status, const PGresult *result,
 {
     struct lh_pg_listener *listener = arg;
 
-    if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED)
+    bool is_listening = status == LH_OK && PQntuples(result) == 1 && lh_pg_bool(result, 0, 0);
+
+    if (status == LH_CANCELED)
         return;
-    if (status != LH_OK || PQntuples(result) != 1 || !lh_pg_bool(result, 0, 0))
+    listener->stats.checks_failed += !is_listening;
+    if (status == LH_DATABASE_UNAVAILABLE)
+        return;
+    if (!is_listening)
         lh_pg_conn_drop(listener->conn, status == LH_OK ? "the session does not listen any more" : error->message);
     else
         arm_check(listener);
@@ -110,7 +119,8 @@ static void on_check_due(void *arg)
 
     lh_pg_add_text(&params, listener->channel);
     /* Refused: the connection is on its way down, and its return arms the check again. */
-    lh_pg_query(listener->conn, &check_statement, &params, on_checked, listener);
+    if (lh_pg_query(listener->conn, &check_statement, &params, on_checked, listener) == LH_OK)
+        listener->stats.checks++;
     lh_pg_params_finish(&params);
 }
 
@@ -161,6 +171,12 @@ void lh_pg_listener_close(struct lh_pg_listener *listener, void (*on_closed)(voi
     listener->is_up = false;
     lh_timer_finish(&listener->check);
     lh_pg_conn_close(listener->conn, on_conn_closed, listener);
+}
+
+void lh_pg_listener_stats(const struct lh_pg_listener *listener, struct lh_pg_listener_stats *stats)
+{
+    *stats = listener->stats;
+    stats->connects = lh_pg_conn_connects(listener->conn);
 }
 
 bool lh_pg_listener_is_up(const struct lh_pg_listener *listener)

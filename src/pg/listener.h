@@ -38,6 +38,14 @@ void lh_pg_listener_start(struct lh_pg_listener *listener);
 /* on_closed (may be NULL) comes later; the listener is freed. */
 void lh_pg_listener_close(struct lh_pg_listener *listener, void (*on_closed)(void *arg), void *arg);
 
+struct lh_pg_listener_stats {
+    uint64_t connects;
+    uint64_t checks;        /* asked */
+    uint64_t checks_failed; /* not answered, or by a session that did not listen */
+    uint64_t notifications;
+};
+void lh_pg_listener_stats(const struct lh_pg_listener *listener, struct lh_pg_listener_stats *stats);
+
 bool lh_pg_listener_is_up(const struct lh_pg_listener *listener);
 int lh_pg_listener_backend_pid(const struct lh_pg_listener *listener); /* 0 when it is not connected */
 

@@ -49,6 +49,7 @@ enum lh_status control_call_send(struct control_call *call, const struct lh_pg_s
 
     if (store->state == STORE_RUNNING || store->state == STORE_UNREGISTERING)
         status = lh_pg_query(store->control, statement, &store->params, on_answer, call);
+    store->stats.control_refused += status == LH_OVERLOADED;
     if (status != LH_OK)
         free_call(call);
     return status;

@@ -40,8 +40,9 @@ struct pg_store {
     int32_t schema_version;
 
     struct lh_timer stop_timer;
-    struct lh_deferred advance; /* look how far the stop has come */
-    unsigned open_count;        /* connections that are not closed */
+    struct lh_deferred advance;  /* look how far the stop has come */
+    struct lh_store_stats stats; /* what is counted here; all of it once the connections are closed */
+    unsigned open_count;         /* connections that are not closed */
     lh_store_cb *on_stopped;
     void *on_stopped_arg;
 };
@@ -54,6 +55,7 @@ static inline struct pg_store *pg_store_of(struct lh_store *store)
 /* control.c, admin.c, policy.c */
 enum lh_status pg_store_enroll(struct lh_store *store, lh_tick_cb *on_done, void *arg);
 enum lh_status pg_store_tick(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
+enum lh_status pg_store_survey(struct lh_store *store, lh_survey_cb *on_done, void *arg);
 enum lh_status pg_store_pass_on(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
 enum lh_status pg_store_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
                              size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
@@ -92,6 +94,9 @@ struct control_call *control_call_begin(struct pg_store *store,
                                         void (*on_done)(void), void *arg);
 /* Refused: the call is freed. */
 enum lh_status control_call_send(struct control_call *call, const struct lh_pg_statement *statement);
+
+/* stats.c; while the connections are there */
+void pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats);
 
 void pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us);
 

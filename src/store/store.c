@@ -126,6 +126,7 @@ static void on_one_closed(void *arg)
 
 static void close_all(struct pg_store *store)
 {
+    pg_store_measure(store, &store->stats);
     set_state(store, STORE_CLOSING);
     lh_timer_cancel(&store->stop_timer);
     store->open_count = store->options.lanes + 2;
@@ -244,6 +245,7 @@ static const struct lh_store_ops ops = {
     .leave = leave,
     .enroll = pg_store_enroll,
     .tick = pg_store_tick,
+    .survey = pg_store_survey,
     .pass_on = pg_store_pass_on,
     .reap = pg_store_reap,
     .get = pg_store_get,

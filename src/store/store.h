@@ -37,4 +37,20 @@ struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_opt
 /* Never started, or after on_done of stop. NULL does nothing. */
 void lh_store_destroy(struct lh_store *store);
 
+enum lh_store_role { LH_STORE_LANE, LH_STORE_CONTROL, LH_STORE_LISTENER, LH_STORE_ROLE_COUNT };
+
+/* For metrics. Connections by enum lh_store_role. */
+struct lh_store_stats {
+    unsigned connections[LH_STORE_ROLE_COUNT];    /* that there should be */
+    unsigned connections_up[LH_STORE_ROLE_COUNT]; /* that are */
+    uint64_t reconnects[LH_STORE_ROLE_COUNT];
+    uint64_t listener_checks;
+    uint64_t listener_checks_failed;
+    uint64_t notifications;
+    size_t control_in_flight;
+    size_t max_control;
+    uint64_t control_refused;
+};
+void lh_store_stats(const struct lh_store *store, struct lh_store_stats *stats);
+
 #endif

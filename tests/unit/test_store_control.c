@@ -267,6 +267,70 @@ START_TEST(force_release_names_the_session_that_is_in_the_way)
 }
 END_TEST
 
+static struct {
+    int64_t held, oldest_us;
+    char oldest[256];
+} surveyed;
+
+static void on_survey(void *arg, enum lh_status status, const struct lh_error *error,
+                      const struct lh_survey_answer *survey)
+{
+    test_on_answer(&answer, status, error);
+    if (status != LH_OK)
+        return;
+    surveyed.held = survey->held;
+    surveyed.oldest_us = survey->oldest_us;
+    snprintf(surveyed.oldest, sizeof(surveyed.oldest), "%s", survey->oldest);
+}
+
+static void survey(void)
+{
+    ck_assert_int_eq(test.store->ops->survey(test.store, on_survey, NULL), LH_OK);
+    wait_for_ok();
+}
+
+START_TEST(survey_counts_leases_and_names_the_transaction_that_holds_back_vacuum)
+{
+    PGconn *session = PQconnectdb(conninfo);
+    char pid[24];
+
+    acquire("a", "one", "me", 30 * SECOND, false);
+    acquire("a", "two", "me", 30 * SECOND, false);
+    snprintf(pid, sizeof(pid), "pid=%d ", PQbackendPID(session));
+    PQclear(PQexec(session, "begin; select 1")); /* without a snapshot it holds back nothing */
+    survey();
+    ck_assert_int_eq(surveyed.held, 2);
+    ck_assert_msg(strstr(surveyed.oldest, pid) == NULL, "%s", surveyed.oldest);
+    PQclear(PQexec(session, "rollback; begin isolation level repeatable read; select 1"));
+    survey();
+    ck_assert_msg(strstr(surveyed.oldest, pid) == surveyed.oldest, "%s", surveyed.oldest);
+    ck_assert_ptr_nonnull(strstr(surveyed.oldest, "idle in transaction"));
+    ck_assert_int_gt(surveyed.oldest_us, 0);
+    PQfinish(session);
+}
+END_TEST
+
+START_TEST(connections_and_reconnects_are_counted)
+{
+    struct lh_store_stats stats;
+
+    lh_store_stats(test.store, &stats);
+    for (int role = 0; role < LH_STORE_ROLE_COUNT; role++) {
+        ck_assert_uint_eq(stats.connections[role], 1);
+        ck_assert_uint_eq(stats.connections_up[role], 1);
+        ck_assert_uint_eq(stats.reconnects[role], 0);
+    }
+    pg_fixture_execute(conninfo, "select pg_terminate_backend(pid) from pg_stat_activity"
+                                 " where pid <> pg_backend_pid() and application_name = 'leaseholdd'");
+    do {
+        lh_loop_run_once(test_loop, 20 * LH_US_PER_MS);
+        lh_store_stats(test.store, &stats);
+    } while (stats.connections_up[0] + stats.connections_up[1] + stats.connections_up[2] < 3 ||
+             stats.reconnects[0] + stats.reconnects[1] + stats.reconnects[2] < 3);
+    ck_assert_uint_eq(stats.reconnects[LH_STORE_LISTENER], 1);
+}
+END_TEST
+
 static void on_reap(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_reap_answer *reap)
 {
     test_on_answer(&answer, status, error);
@@ -436,6 +500,8 @@ TCase *test_store_control(void)
     tcase_add_test(tcase, list_goes_page_by_page);
     tcase_add_test(tcase, force_release_ends_the_lease_that_was_meant);
     tcase_add_test(tcase, force_release_names_the_session_that_is_in_the_way);
+    tcase_add_test(tcase, survey_counts_leases_and_names_the_transaction_that_holds_back_vacuum);
+    tcase_add_test(tcase, connections_and_reconnects_are_counted);
     tcase_add_test(tcase, reap_ends_what_has_expired);
     tcase_add_test(tcase, a_policy_is_set_inherited_and_reset);
     tcase_add_test(tcase, a_bad_policy_names_field_and_limit);

@@ -1,0 +1,86 @@
+/* What is counted for the metrics, and the survey of the database. */
+#include <string.h>
+
+#include "pg/result.h"
+#include "store/internal.h"
+#include "store/lease_row.h"
+
+static void add_connection(struct lh_store_stats *stats, enum lh_store_role role, bool is_up, uint64_t connects)
+{
+    stats->connections[role]++;
+    stats->connections_up[role] += is_up;
+    stats->reconnects[role] += connects > 0 ? connects - 1 : 0;
+}
+
+void pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats)
+{
+    struct lh_pg_listener_stats listener;
+    uint64_t refused = store->stats.control_refused;
+
+    memset(stats, 0, sizeof(*stats));
+    for (unsigned i = 0; i < store->options.lanes; i++) {
+        const struct lh_pg_conn *conn = store->lanes[i].conn;
+        add_connection(stats, LH_STORE_LANE, lh_pg_conn_is_up(conn), lh_pg_conn_connects(conn));
+    }
+    add_connection(stats, LH_STORE_CONTROL, lh_pg_conn_is_up(store->control), lh_pg_conn_connects(store->control));
+    lh_pg_listener_stats(store->listener, &listener);
+    add_connection(stats, LH_STORE_LISTENER, lh_pg_listener_is_up(store->listener), listener.connects);
+    stats->listener_checks = listener.checks;
+    stats->listener_checks_failed = listener.checks_failed;
+    stats->notifications = listener.notifications;
+    stats->control_in_flight = lh_pg_conn_in_flight(store->control);
+    stats->max_control = store->options.max_control;
+    stats->control_refused = refused;
+}
+
+void lh_store_stats(const struct lh_store *base, struct lh_store_stats *stats)
+{
+    const struct pg_store *store = (const struct pg_store *)(const void *)base;
+
+    if (store->state < STORE_CLOSING) {
+        pg_store_measure(store, stats);
+        return;
+    }
+    *stats = store->stats;
+    memset(stats->connections_up, 0, sizeof(stats->connections_up));
+    stats->control_in_flight = 0;
+}
+
+static const char *text_or(const PGresult *result, int column, const char *other)
+{
+    const char *text = lh_pg_text(result, 0, column);
+    return text == NULL ? other : text;
+}
+
+static void read_survey(struct control_call *call, enum lh_status status, const PGresult *result,
+                        const struct lh_error *error)
+{
+    static const char *const names[] = {"held",        "oldest_us",          "oldest_pid",
+                                        "oldest_user", "oldest_application", "oldest_state"};
+    lh_survey_cb *on_done = (lh_survey_cb *)call->on_done;
+    struct lh_survey_answer answer = {.oldest = ""};
+    char who[512];
+    int at[6];
+
+    if (status != LH_OK) {
+        on_done(call->arg, status, error, NULL);
+        return;
+    }
+    lh_pg_result_columns(result, names, at, 6);
+    answer.held = lh_pg_int8(result, 0, at[0]);
+    if (!lh_pg_is_null(result, 0, at[2])) {
+        answer.oldest_us = lh_pg_int8(result, 0, at[1]);
+        snprintf(who, sizeof(who), "pid=%d user=%s application=%s state=%s", (int)lh_pg_int4(result, 0, at[2]),
+                 text_or(result, at[3], "?"), text_or(result, at[4], ""), text_or(result, at[5], "?"));
+        answer.oldest = who;
+    }
+    on_done(call->arg, LH_OK, NULL, &answer);
+}
+
+enum lh_status pg_store_survey(struct lh_store *base, lh_survey_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {"survey", "select * from leasehold.survey()", 0, {0}};
+    struct pg_store *store = pg_store_of(base);
+
+    return control_call_send(control_call_begin(store, read_survey, (void (*)(void))on_done, arg), &statement);
+}
