@@ -91,6 +91,11 @@ begin
   select coalesce(array_agg(g.n), '{}'), array_agg(g.token), array_agg(g.now)
     into v_granted, v_tokens, v_times
     from granted g;
+  if exists (select from leasehold.watch) or leasehold.is_blind() then
+    perform leasehold.tell_watchers(null, array_agg(p_namespace[g]), array_agg(p_key[g]))
+       from unnest(v_granted) g
+     having count(*) > 0;
+  end if;
 
   return query
     select g.n, 'granted', null::bigint, 0,
@@ -357,6 +362,13 @@ begin
       from unnest(v_work) w
      where w.hold = 'new' and w.outcome = 'queued'
         on conflict (namespace, key) do nothing;
+  end if;
+  if exists (select from leasehold.watch) or leasehold.is_blind() then
+    perform leasehold.tell_watchers(
+              array_agg(w.scope) filter (where w.hold = 'expired'), array_agg(w.namespace), array_agg(w.key))
+       from unnest(v_work) w
+      where w.outcome = 'granted'
+     having count(*) > 0;
   end if;
 
   -- Renew. Of several items the last one's values count.

@@ -74,7 +74,7 @@ end
 $$;
 comment on function leasehold.coordinator_tick is 'A daemon''s sign of life, and its slow poll';
 
--- A daemon shuts down cleanly: its row goes, its waiters' places are kept for 10 s, passed over. Locks its own row.
+-- A daemon shuts down cleanly: its row and its watches go, its waiters' places are kept for 10 s, passed over. Locks its own row.
 create or replace function leasehold.coordinator_unregister(p_coordinator uuid) returns void
 language plpgsql
 security definer
@@ -84,6 +84,7 @@ declare
   v_now timestamptz := clock_timestamp();
 begin
   delete from leasehold.coordinator c where c.id = p_coordinator;
+  perform leasehold.watch_clear(p_coordinator);
   update leasehold.waiter q
      set away_until = v_now + interval '10 s'
    where q.coordinator = p_coordinator and q.away_until is null;

@@ -178,9 +178,9 @@ begin
 end
 $$;
 
--- Remove waiters that nobody waits for: of coordinators not seen for 15 s (together, with the coordinator's row), places kept
--- longer than their 10 s, SQL users whose ttl has passed. Returns the scopes whose next head is `p_coordinator`'s own; other
--- heads are notified. Locks each scope's row FOR NO KEY UPDATE SKIP LOCKED, as every removal does.
+-- Remove waiters that nobody waits for: of coordinators not seen for 15 s (together, with the coordinator's row and its
+-- watches), places kept longer than their 10 s, SQL users whose ttl has passed. Returns the scopes whose next head is
+-- `p_coordinator`'s own; other heads are notified. Locks each scope's row FOR NO KEY UPDATE SKIP LOCKED, as every removal does.
 create or replace function leasehold.sweep_waiters(p_coordinator uuid) returns table (namespace text, key text)
 language plpgsql
 set enable_seqscan = off
@@ -197,6 +197,7 @@ declare
 begin
   v_dead := array(
     select c.id from leasehold.coordinator c where c.seen_at < v_now - interval '15 s' order by c.id for update skip locked);
+  perform leasehold.sweep_watches(v_dead);
   v_work := array(
     select row(0, w.namespace, w.key, null, null, null, null, null, s.scope, 'locked', null, null, null, null, null)::leasehold.item_work
       from (select distinct g.namespace, g.key
