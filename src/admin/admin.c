@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "admin/metrics.h"
 #include "admin/ready.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -23,18 +24,26 @@ struct lh_admin {
     struct evhttp *http;
     struct lh_coordinator *coordinator;
     const char *phase;
+    int64_t started_us; /* the process */
+    void (*write_metrics)(void *arg, struct lh_exposition *out);
+    void *metrics_arg;
 };
+
+static void answer_with(struct evhttp_request *request, int code, const char *type, const void *bytes, size_t size)
+{
+    struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
+
+    evhttp_add_header(headers, "Content-Type", type);
+    evhttp_add_header(headers, "Cache-Control", "no-store");
+    evbuffer_add(evhttp_request_get_output_buffer(request), bytes, size);
+    evhttp_send_reply(request, code, NULL, NULL);
+}
 
 static void answer(struct evhttp_request *request, int code, const char *text)
 {
-    struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
-    struct evbuffer *body = evhttp_request_get_output_buffer(request);
-
-    evhttp_add_header(headers, "Content-Type", "text/plain; charset=utf-8");
-    evhttp_add_header(headers, "Cache-Control", "no-store");
-    evbuffer_add(body, text, strlen(text));
-    evbuffer_add(body, "\n", 1);
-    evhttp_send_reply(request, code, NULL, NULL);
+    char *line = lh_format("%s\n", text);
+    answer_with(request, code, "text/plain; charset=utf-8", line, strlen(line));
+    free(line);
 }
 
 static void on_healthz(struct evhttp_request *request, void *arg)
@@ -42,12 +51,9 @@ static void on_healthz(struct evhttp_request *request, void *arg)
     answer(request, HTTP_OK, "ok");
 }
 
-static void on_readyz(struct evhttp_request *request, void *arg)
+static bool is_ready(const struct lh_admin *admin, char words[LH_READY_WORDS_BYTES])
 {
-    const struct lh_admin *admin = arg;
     struct lh_ready_facts facts = {.phase = admin->phase, .now_us = lh_clock_us()};
-    char words[LH_READY_WORDS_BYTES];
-    bool is_ready;
 
     if (admin->coordinator != NULL) {
         struct lh_coordinator_stats stats;
@@ -57,19 +63,43 @@ static void on_readyz(struct evhttp_request *request, void *arg)
         facts.is_connected = store->ops->is_connected(store);
         facts.last_tick_us = stats.last_tick_us;
     }
-    is_ready = lh_ready_judge(&facts, words);
-    answer(request, is_ready ? HTTP_OK : HTTP_SERVUNAVAIL, words);
+    return lh_ready_judge(&facts, words);
+}
+
+static void on_readyz(struct evhttp_request *request, void *arg)
+{
+    char words[LH_READY_WORDS_BYTES];
+    bool is_good = is_ready(arg, words);
+
+    answer(request, is_good ? HTTP_OK : HTTP_SERVUNAVAIL, words);
+}
+
+static void on_metrics(struct evhttp_request *request, void *arg)
+{
+    const struct lh_admin *admin = arg;
+    struct lh_exposition out = {0};
+    char words[LH_READY_WORDS_BYTES];
+
+    lh_metrics_process(&out, admin->started_us);
+    lh_expose_gauge(&out, "leasehold_ready", is_ready(admin, words), "1 when /readyz says that this daemon can work.");
+    if (admin->coordinator != NULL)
+        lh_metrics_coordinator(&out, admin->coordinator);
+    if (admin->write_metrics != NULL)
+        admin->write_metrics(admin->metrics_arg, &out);
+    answer_with(request, HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", out.text.data, out.text.size);
+    lh_buffer_finish(&out.text);
 }
 
 static void on_other(struct evhttp_request *request, void *arg)
 {
-    answer(request, HTTP_NOTFOUND, "there is nothing here; try /healthz or /readyz");
+    answer(request, HTTP_NOTFOUND, "there is nothing here; try /metrics, /healthz or /readyz");
 }
 
 static const struct {
     const char *path;
     void (*on_request)(struct evhttp_request *request, void *arg);
 } routes[] = {
+    {"/metrics", on_metrics},
     {"/healthz", on_healthz},
     {"/readyz", on_readyz},
 };
@@ -79,6 +109,7 @@ struct lh_admin *lh_admin_create(struct lh_loop *loop, int fd)
     struct lh_admin *admin = lh_alloc_zero(1, sizeof(*admin));
 
     admin->phase = "starting";
+    admin->started_us = lh_process_started_us();
     admin->http = evhttp_new(lh_loop_base(loop));
     if (admin->http == NULL || evhttp_accept_socket(admin->http, fd) != 0) {
         lh_err("admin: the HTTP server cannot be set up");
@@ -116,4 +147,12 @@ void lh_admin_set_coordinator(struct lh_admin *admin, struct lh_coordinator *coo
 {
     if (admin != NULL)
         admin->coordinator = coordinator;
+}
+
+void lh_admin_set_metrics(struct lh_admin *admin, void (*write)(void *arg, struct lh_exposition *out), void *arg)
+{
+    if (admin == NULL)
+        return;
+    admin->write_metrics = write;
+    admin->metrics_arg = arg;
 }

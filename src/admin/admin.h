@@ -1,6 +1,7 @@
 /*
  * The daemon's HTTP port, for probes and people: plain HTTP/1.1 on the daemon's own loop, beside gRPC.
  *
+ *     GET /metrics   what is counted and measured, as Prometheus reads it
  *     GET /healthz   200 as long as this process turns its loop
  *     GET /readyz    200 when the database answered and knew this coordinator within the last 5 s, else 503 and why
  *
@@ -11,6 +12,7 @@
 
 struct lh_admin;
 struct lh_coordinator;
+struct lh_exposition;
 struct lh_loop;
 
 /* `fd` is a listening, non-blocking socket; it is closed by destroy. NULL when the system refuses (logged). */
@@ -21,5 +23,8 @@ void lh_admin_destroy(struct lh_admin *admin);
    literal, or NULL: ask the coordinator. */
 void lh_admin_set_phase(struct lh_admin *admin, const char *phase);
 void lh_admin_set_coordinator(struct lh_admin *admin, struct lh_coordinator *coordinator); /* NULL: none (any more) */
+
+/* Called at each GET /metrics, to add what other layers count; NULL: nothing (any more). */
+void lh_admin_set_metrics(struct lh_admin *admin, void (*write)(void *arg, struct lh_exposition *out), void *arg);
 
 #endif

@@ -55,6 +55,8 @@ struct lh_settings {
     int64_t busy_limit_us;
     int64_t reap_interval_us;
     int64_t idle_timeout_us;
+    int64_t keepalive_us;
+    int64_t keepalive_timeout_us;
     int64_t max_connections;
     int64_t max_streams;
     int64_t max_waiters;

@@ -98,6 +98,7 @@ static void on_drained(void *arg, bool is_clean)
         daemon->is_loop_in_use = true;
     }
     lh_admin_set_coordinator(daemon->admin, NULL);
+    lh_admin_set_metrics(daemon->admin, NULL, NULL);
     lh_serving_destroy(daemon->serving);
     daemon->serving = NULL;
     close_database(daemon);
@@ -179,6 +180,7 @@ static void serve(struct lh_daemon *daemon)
         return;
     }
     lh_admin_set_coordinator(daemon->admin, lh_serving_coordinator(daemon->serving));
+    lh_admin_set_metrics(daemon->admin, lh_serving_metrics, daemon->serving);
     set_phase(daemon, PHASE_SERVING);
     announce(daemon);
 }

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/settings.h"
+#include "daemon/metrics.h"
 #include "daemon/port.h"
 #include "lease/coordinator.h"
 #include "loop/loop.h"
@@ -92,6 +93,8 @@ static void create_server(struct lh_serving *serving)
     options.max_connections = (size_t)settings->max_connections;
     options.max_streams = (uint32_t)settings->max_streams;
     options.idle_timeout_us = settings->idle_timeout_us;
+    options.keepalive_us = settings->keepalive_us;
+    options.keepalive_timeout_us = settings->keepalive_timeout_us;
     options.drain_limit_us = settings->shutdown_timeout_us;
     options.encode_error = lh_service_encode_error;
     options.on_late_cancel = lh_service_on_late_cancel;
@@ -165,6 +168,12 @@ struct lh_serving *lh_serving_create(struct lh_loop *loop, const struct lh_setti
     serving->is_started = true;
     lh_timer_arm_at_us(&serving->health_timer, lh_clock_us() + HEALTH_LOOK_US);
     return serving;
+}
+
+void lh_serving_metrics(void *arg, struct lh_exposition *out)
+{
+    const struct lh_serving *serving = arg;
+    lh_metrics_write(out, serving->server, serving->coordinator, serving->store);
 }
 
 struct lh_coordinator *lh_serving_coordinator(struct lh_serving *serving)

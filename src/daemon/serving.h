@@ -14,6 +14,7 @@
 #include "config/address.h"
 
 struct lh_coordinator;
+struct lh_exposition;
 struct lh_loop;
 struct lh_serving;
 struct lh_settings;
@@ -21,6 +22,8 @@ struct lh_settings;
 /* `settings` and `conninfo` are borrowed for as long as it lives. NULL: `error`. */
 struct lh_serving *lh_serving_create(struct lh_loop *loop, const struct lh_settings *settings, const char *conninfo,
                                      struct lh_error *error);
+/* lh_admin_set_metrics: what RPC server, store and bounds count. `serving` is a struct lh_serving. */
+void lh_serving_metrics(void *serving, struct lh_exposition *out);
 struct lh_coordinator *lh_serving_coordinator(struct lh_serving *serving);
 
 /* The first TCP address with its real port, else the first address. */

@@ -285,6 +285,11 @@ void lh_rpc_server_stats(const struct lh_rpc_server *server, struct lh_rpc_serve
     *stats = server->stats;
 }
 
+const struct lh_rpc_server_options *lh_rpc_server_options(const struct lh_rpc_server *server)
+{
+    return &server->options;
+}
+
 const struct lh_rpc_method_stats *lh_rpc_server_method_stats(const struct lh_rpc_server *server, size_t index)
 {
     return &server->method_stats[index < server->method_count ? index : server->method_count];

@@ -145,6 +145,7 @@ struct lh_rpc_server_stats {
     uint64_t sent_away[LH_RPC_AWAY_COUNT];
 };
 void lh_rpc_server_stats(const struct lh_rpc_server *server, struct lh_rpc_server_stats *stats);
+const struct lh_rpc_server_options *lh_rpc_server_options(const struct lh_rpc_server *server);
 
 /*
  * Of one method: calls that are over by how they ended, and how long each was open, its wait in a queue included.

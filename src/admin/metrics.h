@@ -1,0 +1,19 @@
+/* What /metrics tells of this process and of its coordinator. The daemon adds what it knows of the layers that this one
+   must not know (see lh_admin_set_metrics). */
+#ifndef LH_ADMIN_METRICS_H
+#define LH_ADMIN_METRICS_H
+
+#include <stdint.h>
+
+#include "admin/exposition.h"
+
+struct lh_coordinator;
+
+/* The process_* metrics that every Prometheus client exports, and leasehold_build_info. */
+void lh_metrics_process(struct lh_exposition *out, int64_t started_us);
+/* When this process started, since 1970. To be asked once: the wall clock may step afterwards. */
+int64_t lh_process_started_us(void);
+
+void lh_metrics_coordinator(struct lh_exposition *out, const struct lh_coordinator *coordinator);
+
+#endif
