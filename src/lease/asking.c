@@ -7,6 +7,7 @@
  */
 #include "base/log.h"
 #include "lease/lane.h"
+#include "lease/progress.h"
 
 static void ask(struct lh_lane *lane, struct lh_waiter *waiter)
 {
@@ -83,6 +84,7 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
     else
         c->stats.grants++;
     lh_scope_learn_grant(c, waiter->scope, &entry->acquire->lease);
+    lh_progress_departed(c, waiter->scope, waiter->ticket);
     waiter->is_unknown = false;
     waiter->ticket = 0;
     LH_REQUEST_EACH(request, waiter)
@@ -119,6 +121,7 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
     LH_REQUEST_EACH(request, waiter)
     {
         lh_request_on_liveness(c, request, waiter->scope->is_dead);
+        lh_progress_queued(c, request, entry->acquire->waiters_ahead);
         bool is_due = request->own.verdict != LH_OK;
         if (is_due && !is_covered(request, entry))
             has_late = true;

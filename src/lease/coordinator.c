@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "lease/lane.h"
+#include "lease/progress.h"
 
 void lh_coordinator_options_init(struct lh_coordinator_options *options)
 {
@@ -70,7 +71,7 @@ void lh_turn_begin(struct lh_coordinator *c)
 
 static bool has_answers(const struct lh_coordinator *c)
 {
-    return !lh_list_is_empty(&c->answers) || !lh_list_is_empty(&c->heartbeats_done) ||
+    return !lh_list_is_empty(&c->answers) || !lh_list_is_empty(&c->telling) || !lh_list_is_empty(&c->heartbeats_done) ||
            !lh_list_is_empty(&c->releases_done);
 }
 
@@ -95,6 +96,7 @@ void lh_turn_end_call(struct lh_coordinator *c)
 static void deliver(struct lh_coordinator *c)
 {
     while (has_answers(c)) {
+        lh_progress_deliver(c);
         lh_request_deliver(c);
         lh_direct_deliver(c);
     }
@@ -177,6 +179,9 @@ void lh_coordinator_on_timer(struct lh_coordinator *c)
         case LH_TIMER_STOP:
             on_stop_timer(c);
             break;
+        case LH_TIMER_PROGRESS:
+            lh_progress_on_timer(c, LH_CONTAINER(struct lh_progress, timer, timer));
+            break;
         }
     }
     lh_turn_end_event(c);
@@ -200,6 +205,7 @@ struct lh_coordinator *lh_coordinator_create(struct lh_store *store, const struc
     for (int kind = 0; kind < LH_KIND_COUNT; kind++)
         lh_list_init(&c->ready[kind]);
     lh_list_init(&c->answers);
+    lh_list_init(&c->telling);
     lh_list_init(&c->heartbeats_done);
     lh_list_init(&c->releases_done);
     return c;
@@ -221,6 +227,7 @@ void lh_coordinator_destroy(struct lh_coordinator *c)
     next = NULL;
     while ((entry = lh_table_walk(&c->scopes, &slot, &next)) != NULL) {
         lh_table_remove(&c->scopes, entry);
+        lh_progress_destroy(c, LH_CONTAINER(struct lh_scope, entry, entry));
         free(LH_CONTAINER(struct lh_scope, entry, entry));
     }
     lh_table_finish(&c->waiters);

@@ -81,6 +81,9 @@ struct lh_acquire_result {
 
 struct lh_acquire;
 typedef void lh_acquire_cb(struct lh_acquire *acquire, const struct lh_acquire_result *result);
+/* How the wait stands: once it is queued, when its place or the holder changed (at most once a second), and at least
+   every 5 s. Any number of times, before on_done. `contention` lives until it returns. */
+typedef void lh_progress_cb(struct lh_acquire *acquire, const struct lh_contention *contention);
 
 /* The caller's; with everything it points to it stays in place until on_done is called, and is the caller's again then.
  */
@@ -94,12 +97,14 @@ struct lh_acquire {
     enum lh_wait wait;
     int64_t wait_us;
     lh_acquire_cb *on_done;
+    lh_progress_cb *on_progress; /* or NULL. Who is told is exempt from max_block: nobody takes it for dead */
     void *arg;
 
     struct { /* the coordinator's */
         struct lh_link link;
         struct lh_heap_timer timer;
         struct lh_waiter *waiter;
+        struct lh_teller *teller; /* with on_progress */
         struct lh_entry *entry; /* of the batch that answers it, or NULL */
         const char *message;
         int64_t arrived_us;

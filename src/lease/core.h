@@ -13,7 +13,7 @@
 
 enum lh_kind { LH_KIND_ACQUIRE, LH_KIND_HEARTBEAT, LH_KIND_RELEASE, LH_KIND_LEAVE, LH_KIND_COUNT };
 
-enum lh_timer_kind { LH_TIMER_REQUEST, LH_TIMER_SCOPE, LH_TIMER_TICK, LH_TIMER_REAP, LH_TIMER_STOP };
+enum lh_timer_kind { LH_TIMER_REQUEST, LH_TIMER_SCOPE, LH_TIMER_TICK, LH_TIMER_REAP, LH_TIMER_STOP, LH_TIMER_PROGRESS };
 
 enum lh_core_state {
     LH_CORE_CREATED,
@@ -31,6 +31,14 @@ struct lh_belief {
 };
 
 #define LH_PASSED_ON_MAX 64
+
+/* A scope that is being looked up for its tellers; see progress.h. */
+#define LH_LOOKS_MAX 8
+struct lh_look {
+    struct lh_coordinator *coordinator;
+    struct lh_progress *progress; /* NULL: nobody waits for it any more */
+    bool is_out;
+};
 
 struct lh_control {
     bool is_up;
@@ -63,6 +71,8 @@ struct lh_coordinator {
     struct lh_table waiters;             /* by scope and lease key */
     struct lh_link ready[LH_KIND_COUNT]; /* scopes with something for a lane, longest ready first */
     struct lh_link answers;              /* acquires to be delivered */
+    struct lh_link telling;              /* struct lh_teller: to be told how their wait stands */
+    struct lh_look looks[LH_LOOKS_MAX];
     struct lh_link heartbeats_done;      /* requests to be delivered */
     struct lh_link releases_done;
     struct lh_scope *spare_scopes;

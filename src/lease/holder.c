@@ -3,6 +3,7 @@
  * It says when to ask again without any notification. Clocks are only ever compared by what is left, counted from now.
  */
 #include "base/clock.h"
+#include "lease/progress.h"
 #include "lease/waiter.h"
 
 #define MARGIN_US (1 * LH_US_PER_MS)
@@ -51,6 +52,8 @@ void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, con
 {
     bool is_dead = item->has_lease && !is_alive(&item->lease);
 
+    lh_progress_learn(c, scope, item->has_lease ? &item->lease : NULL);
+
     scope->grace_us = item->has_lease ? item->lease.grace_us : 0;
     scope->expires_us = LH_NEVER;
     if (item->has_lease && item->expires_in_us == LH_FOREVER) {
@@ -76,6 +79,8 @@ void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, cons
 {
     int64_t left_us = lh_time_add(lease->remaining_us, lease->grace_us);
 
+    lh_progress_learn(c, scope, lease);
+
     scope->grace_us = lease->grace_us;
     scope->overdue_us = 0;
     scope->expires_us = lease->is_manual ? LH_NEVER : lh_time_add(c->now_us, lh_time_add(left_us, MARGIN_US));
@@ -100,6 +105,7 @@ void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, con
 
 void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us)
 {
+    lh_progress_renewed(c, scope, remaining_us);
     scope->overdue_us = 0;
     if (scope->expires_us != LH_NEVER)
         scope->expires_us = lh_time_add(c->now_us, lh_time_add(remaining_us, scope->grace_us + MARGIN_US));

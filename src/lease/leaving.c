@@ -4,6 +4,7 @@
  * granted in the same instant; AWAY keeps the place for whoever was told to come back.
  */
 #include "lease/lane.h"
+#include "lease/progress.h"
 
 static void leave(struct lh_lane *lane, struct lh_waiter *waiter)
 {
@@ -57,6 +58,8 @@ static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
     lh_scope_learn_holder(c, waiter->scope, entry->leave->has_lease ? &entry->leave->lease : NULL);
     bool has_fresh = answer_requests(c, entry);
     waiter->is_unknown = entry->leave->was_granted && (has_fresh || gone_wanted);
+    if (entry->leave->mode == LH_LEAVE_GONE || entry->leave->was_granted)
+        lh_progress_departed(c, waiter->scope, waiter->ticket);
     if (entry->leave->mode == LH_LEAVE_GONE)
         waiter->ticket = 0;
     if (entry->leave->wake)

@@ -7,6 +7,7 @@
 #include <assert.h>
 
 #include "lease/lane.h"
+#include "lease/progress.h"
 #include "lease/waiter.h"
 
 static void attach(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_acquire *request)
@@ -15,6 +16,8 @@ static void attach(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh
         c->orphans--;
     lh_list_append(&waiter->requests, &request->own.link);
     request->own.waiter = waiter;
+    if (request->on_progress != NULL)
+        lh_progress_attach(c, request);
     if (request->wait == LH_WAIT_WHILE_ALIVE)
         waiter->scope->alive_requests++;
     if (request->wait == LH_WAIT_NONE)
@@ -26,6 +29,7 @@ static void attach(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh
 static void detach(struct lh_coordinator *c, struct lh_acquire *request)
 {
     struct lh_waiter *waiter = request->own.waiter;
+    lh_progress_detach(c, request);
     lh_list_remove(&request->own.link);
     lh_heap_remove(&c->timers, &request->own.timer);
     request->own.waiter = NULL;
@@ -60,7 +64,7 @@ static void begin(struct lh_coordinator *c, struct lh_acquire *request)
         request->own.verdict = LH_LEASE_HELD;
     if (request->wait == LH_WAIT_TIME)
         request->own.wait_until_us = lh_time_add(c->now_us, request->wait_us);
-    if (c->options.max_block_us > 0)
+    if (c->options.max_block_us > 0 && request->on_progress == NULL)
         request->own.block_until_us = lh_time_add(c->now_us, c->options.max_block_us);
 }
 

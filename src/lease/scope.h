@@ -27,6 +27,7 @@ struct lh_scope {
     struct lh_link leaves;
     struct lh_link heartbeats;
     struct lh_link releases;
+    struct lh_progress *progress; /* of those who want to be told; else NULL */
 
     int64_t retry_us[LH_KIND_COUNT]; /* not before this */
     int32_t delay_us[LH_KIND_COUNT]; /* the backoff; 0: none. While there is one, only the first item goes */

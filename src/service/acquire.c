@@ -13,25 +13,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "service/call.h"
+#include "service/acquire.h"
 #include "service/message.h"
 #include "service/words.h"
 
 /* As long as a cancel may be on its way, and no more than so many. */
 #define TOLD_KEPT_US (2 * LH_US_PER_S)
 #define TOLD_MAX 4096
-
-struct acquire_call {
-    struct lh_acquire acquire;
-    struct lh_service *service;
-    struct lh_rpc_call *call; /* NULL: ABANDONED */
-    bool is_told;             /* TOLD: a new lease, whose reply is on its way */
-    uint64_t call_id;         /* what a late cancel names */
-    int64_t told_us;
-    struct lh_table_entry by_call; /* in lh_service.told and told_in_order, once its call has ended */
-    struct lh_link in_order;
-    char strings[];
-};
 
 /* --- a lease nobody heard of is given back --- */
 
@@ -138,6 +126,10 @@ static void reply_granted(struct acquire_call *acquire, const struct lh_acquire_
     Leasehold__V1__AcquireResponse response;
     struct lh_lease lease = *result->lease;
 
+    if (acquire->acquire.on_progress != NULL) {
+        acquire_stream_tell_granted(acquire, result);
+        return;
+    }
     lease.ns = acquire->acquire.ns;
     lease.key = acquire->acquire.key;
     lease.lease_key = acquire->acquire.lease_key;
@@ -276,11 +268,12 @@ static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc
     return kept;
 }
 
-static void start(struct lh_rpc_call *call, const struct lh_acquire *request)
+static void start(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress)
 {
     struct acquire_call *acquire = keep(request, call);
     enum lh_status status;
 
+    acquire->acquire.on_progress = on_progress;
     lh_rpc_call_set_data(call, acquire);
     status = lh_coordinator_acquire(acquire->service->coordinator, &acquire->acquire);
     if (status == LH_OK)
@@ -290,7 +283,7 @@ static void start(struct lh_rpc_call *call, const struct lh_acquire *request)
     free(acquire);
 }
 
-void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress)
 {
     struct lh_arena *arena = &lh_call_service(call)->scratch;
     struct lh_violations violations = {0};
@@ -301,11 +294,16 @@ void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t si
 
     if (request != NULL) {
         if (lh_validate_acquire(&v, request, &acquire))
-            start(call, &acquire);
+            start(call, &acquire, on_progress);
         else
             lh_call_refuse(call, &violations);
     }
     lh_arena_reset(arena);
+}
+
+void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    acquire_begin(call, data, size, NULL);
 }
 
 void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)

@@ -804,6 +804,48 @@ START_TEST(status_says_who_and_where)
 }
 END_TEST
 
+/* --- AcquireStream --- */
+
+static Leasehold__V1__AcquireEvent *last_event(struct lh_rpc_call *call)
+{
+    return fake_call_reply(call, &leasehold__v1__acquire_event__descriptor);
+}
+
+START_TEST(acquire_stream_tells_queued_then_granted_then_ok)
+{
+    struct lh_contention contention = {.has_holder = true, .holder = new_lease("invoice-42"), .waiters_ahead = 7};
+    struct lh_rpc_call *call = fake_call(service, LEASES "AcquireStream");
+
+    fake_call_message(call, &new_acquire_request()->base);
+    coordinator.acquire->on_progress(coordinator.acquire, &contention);
+    ck_assert_int_eq(last_event(call)->event_case, LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_QUEUED);
+    ck_assert_int_eq(last_event(call)->queued->waiters_ahead, 7);
+    ck_assert_str_eq(last_event(call)->queued->holder->lease_key, "");
+    call->is_over_mark = true; /* a client that does not read gets no more of these */
+    coordinator.acquire->on_progress(coordinator.acquire, &contention);
+    ck_assert_uint_eq(call->sent_count, 1);
+    ck_assert(!call->is_finished);
+    finish_acquire(LH_OK, false);
+    ck_assert_int_eq(last_event(call)->event_case, LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_GRANTED);
+    ck_assert_str_eq(last_event(call)->granted->lease_key, LEASE_KEY);
+    ck_assert_int_eq(last_event(call)->waited->seconds, 1);
+    ck_assert_int_eq(call->code, LH_GRPC_OK);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
+START_TEST(acquire_stream_whose_grant_was_not_sent_is_released)
+{
+    struct lh_rpc_call *call = fake_call(service, LEASES "AcquireStream");
+
+    fake_call_message(call, &new_acquire_request()->base);
+    finish_acquire(LH_OK, false);
+    fake_call_end(call, LH_RPC_END_DISCONNECTED);
+    ck_assert_ptr_nonnull(coordinator.release);
+    coordinator.release->on_done(coordinator.release);
+}
+END_TEST
+
 /* --- KeepAlive --- */
 
 static void send_heartbeat(struct lh_rpc_call *call)
@@ -917,7 +959,7 @@ START_TEST(keep_alive_ends_at_shutdown_and_does_not_begin)
 }
 END_TEST
 
-static const char *const missing[] = {"AcquireStream", "Hold", "WatchLeases"};
+static const char *const missing[] = {"Hold", "WatchLeases"};
 
 START_TEST(streams_are_unimplemented_and_say_what_to_call)
 {
@@ -1174,6 +1216,8 @@ Suite *method_suite(void)
     tcase_add_test(tcase, force_release_returns_the_lease_it_ended);
     tcase_add_test(tcase, policies_go_in_and_out);
     tcase_add_test(tcase, status_says_who_and_where);
+    tcase_add_test(tcase, acquire_stream_tells_queued_then_granted_then_ok);
+    tcase_add_test(tcase, acquire_stream_whose_grant_was_not_sent_is_released);
     tcase_add_test(tcase, keep_alive_answers_in_order_and_ends_when_nothing_is_owed);
     tcase_add_test(tcase, keep_alive_reads_no_more_than_it_can_answer);
     tcase_add_test(tcase, keep_alive_tells_what_is_owed_before_it_fails);

@@ -1,0 +1,24 @@
+/* A call that acquires, unary or as a stream. For acquire.c and acquire_stream.c. */
+#ifndef LH_SERVICE_ACQUIRE_H
+#define LH_SERVICE_ACQUIRE_H
+
+#include "service/call.h"
+
+struct acquire_call {
+    struct lh_acquire acquire;
+    struct lh_service *service;
+    struct lh_rpc_call *call; /* NULL: ABANDONED */
+    bool is_told;             /* TOLD: a new lease, whose reply is on its way */
+    uint64_t call_id;         /* what a late cancel names */
+    int64_t told_us;
+    struct lh_table_entry by_call; /* in lh_service.told and told_in_order, once its call has ended */
+    struct lh_link in_order;
+    char strings[];
+};
+
+/* Check the request and begin; refused, the call is answered. With on_progress it is a stream. */
+void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress);
+
+void acquire_stream_tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result);
+
+#endif
