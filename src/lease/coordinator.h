@@ -105,7 +105,7 @@ struct lh_acquire {
         struct lh_heap_timer timer;
         struct lh_waiter *waiter;
         struct lh_teller *teller; /* with on_progress */
-        struct lh_entry *entry; /* of the batch that answers it, or NULL */
+        struct lh_entry *entry;   /* of the batch that answers it, or NULL */
         const char *message;
         int64_t arrived_us;
         int64_t wait_until_us;

@@ -73,7 +73,7 @@ struct lh_coordinator {
     struct lh_link answers;              /* acquires to be delivered */
     struct lh_link telling;              /* struct lh_teller: to be told how their wait stands */
     struct lh_look looks[LH_LOOKS_MAX];
-    struct lh_link heartbeats_done;      /* requests to be delivered */
+    struct lh_link heartbeats_done; /* requests to be delivered */
     struct lh_link releases_done;
     struct lh_scope *spare_scopes;
     size_t spare_count;
