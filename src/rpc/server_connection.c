@@ -215,6 +215,7 @@ static int64_t earlier(int64_t a_us, int64_t b_us)
 static void part(struct server_connection *connection, enum lh_rpc_away why, const char *words)
 {
     connection->server->stats.sent_away[why]++;
+    connection->io.is_lost = why == LH_RPC_AWAY_SILENT || why == LH_RPC_AWAY_STALLED;
     rpc_connection_break(&connection->io, words);
 }
 
@@ -241,18 +242,29 @@ static int64_t check_silence(struct server_connection *connection, int64_t now_u
     return connection->pinged_at_us + options->keepalive_timeout_us;
 }
 
+/* In two steps, as at a shutdown: a call that crosses the first GOAWAY on the wire is still answered. */
 static int64_t check_idle(struct server_connection *connection, int64_t now_us)
 {
-    int64_t idle_us = connection->server->options.idle_timeout_us;
-    int64_t due_us = connection->idle_at_us + idle_us;
+    const struct lh_rpc_server_options *options = &connection->server->options;
+    int64_t due_us = connection->idle_at_us + options->idle_timeout_us;
 
-    if (idle_us <= 0 || connection->call_count > 0 || connection->is_going)
+    if (options->idle_timeout_us <= 0 || connection->is_going)
+        return LH_RPC_FOREVER;
+    if (connection->noticed_at_us != 0) {
+        due_us = connection->noticed_at_us + options->drain_notice_us;
+        if (due_us > now_us)
+            return due_us;
+        server_connection_goaway(connection);
+        return LH_RPC_FOREVER;
+    }
+    if (connection->call_count > 0)
         return LH_RPC_FOREVER;
     if (due_us > now_us)
         return due_us;
     connection->server->stats.sent_away[LH_RPC_AWAY_IDLE]++;
-    server_connection_goaway(connection);
-    return LH_RPC_FOREVER;
+    connection->noticed_at_us = now_us;
+    server_connection_notice(connection);
+    return now_us + options->drain_notice_us;
 }
 
 static void on_timer(void *arg)
@@ -276,6 +288,7 @@ static void on_timer(void *arg)
     }
     next_us = earlier(next_us, check_silence(connection, now_us));
     next_us = earlier(next_us, check_idle(connection, now_us));
+    next_us = earlier(next_us, server_connection_check_listening(connection, now_us));
     lh_timer_arm_at_us(&connection->timer, next_us);
 }
 

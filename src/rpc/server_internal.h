@@ -57,10 +57,13 @@ struct server_connection {
     struct lh_deferred resume;
     struct lh_timer timer; /* preface, idle, stall, ending */
     size_t call_count;
-    uint32_t serial;      /* among the server's connections */
-    size_t buffered;      /* of its calls */
-    int64_t pinged_at_us; /* 0: no PING is on its way */
-    int64_t idle_at_us;   /* when the last call ended */
+    uint32_t serial;       /* among the server's connections */
+    size_t buffered;       /* of its calls */
+    int64_t listen_us;     /* the shortest of its calls, see lh_rpc_call_listen; 0: none listens */
+    int64_t asked_at_us;   /* when a PING was sent for that */
+    int64_t pinged_at_us;  /* 0: no PING is on its way */
+    int64_t idle_at_us;    /* when the last call ended */
+    int64_t noticed_at_us; /* when it was told to go because it is idle; 0: it was not */
     bool has_preface;
     bool is_going; /* GOAWAY was sent */
     bool is_refused;
@@ -81,6 +84,8 @@ struct lh_rpc_call {
     const struct lh_rpc_method *method; /* NULL: unknown */
     void *data;
     struct lh_timer deadline;
+    struct lh_timer *alarm; /* NULL: never set */
+    int64_t listen_us;
     int64_t arrived_us;
     int64_t deadline_us;
     struct rpc_inbox inbox;
@@ -126,6 +131,11 @@ void server_connection_free(struct server_connection *connection, enum lh_rpc_en
 nghttp2_session_callbacks *server_callbacks_create(void);
 nghttp2_option *server_session_options_create(const struct lh_rpc_server_options *options);
 void server_check_idle(struct lh_rpc_server *server);
+
+/* call_alarm.c */
+void call_finish_alarm(struct lh_rpc_call *call);
+/* Asks a peer that is silent; returns when to look again. */
+int64_t server_connection_check_listening(struct server_connection *connection, int64_t now_us);
 
 /* call.c */
 struct lh_rpc_call *call_create(struct server_connection *connection, int32_t stream_id);
