@@ -1,5 +1,5 @@
--- What a daemon measures every 15 s: how many leases are held (of a table over 128 MiB an estimate, from a sample of its
--- pages), and of the transactions that keep dead rows from being removed the one that is open longest, with who has it; a
+-- What a daemon measures every 15 s: how many leases are held (of a table over 64 MiB an estimate, from a sample of its
+-- pages: 70 ms), and of the transactions that keep dead rows from being removed the one that is open longest, with who has it; a
 -- row without it where there is none. Locks nothing.
 create or replace function leasehold.survey()
 returns table (held bigint, oldest_us bigint, oldest_pid integer, oldest_user text, oldest_application text, oldest_state text)
@@ -10,7 +10,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_pages bigint := greatest(pg_relation_size('leasehold.scope') / current_setting('block_size')::bigint, 1);
-  v_percent real := least(100.0, 100.0 * 16384 / v_pages);
+  v_percent real := least(100.0, 100.0 * 8192 / v_pages);
 begin
   return query
     select c.held, (extract(epoch from clock_timestamp() - a.xact_start) * 1000000)::bigint, a.pid, a.usename::text,

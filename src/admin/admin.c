@@ -2,10 +2,13 @@
 
 #include <event2/buffer.h>
 #include <event2/http.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "admin/metrics.h"
@@ -107,7 +110,11 @@ static const struct {
 struct lh_admin *lh_admin_create(struct lh_loop *loop, int fd)
 {
     struct lh_admin *admin = lh_alloc_zero(1, sizeof(*admin));
+    int yes = 1;
 
+    /* Accepted sockets take it over. The metrics are more than one segment: the last would wait for an acknowledgement.
+     */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     admin->phase = "starting";
     admin->started_us = lh_process_started_us();
     admin->http = evhttp_new(lh_loop_base(loop));
