@@ -321,6 +321,17 @@ def test_idle_connections_are_sent_away_and_counted(cluster, database, start, cl
     one.admin.GetStatus(pb.GetStatusRequest(), timeout=30)
 
 
+def test_a_client_that_answers_no_ping_is_parted_from_and_counted(cluster, database, start):
+    daemon = start("--keepalive", "1s", "--keepalive-timeout", "500ms", database=cluster.url(database))
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=60) as mute:
+        mute.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        received = b""
+        while chunk := mute.recv(4096):
+            received += chunk
+    assert received[-17:-8] == bytes([0, 0, 8, 6, 0, 0, 0, 0, 0])  # the PING
+    assert Metrics(daemon).get("leasehold_rpc_connections_closed_total", reason="silent") == 1
+
+
 def test_a_listener_that_lost_its_session_comes_back_and_is_counted(cluster, database, start):
     daemon = start(database=cluster.url(database))
     wait_until(lambda: Metrics(daemon).get("leasehold_database_connections_up", role="listener") == 1)
