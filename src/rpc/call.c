@@ -81,6 +81,7 @@ void call_free(struct lh_rpc_call *call)
     free(call->status);
     lh_timer_finish(&call->deadline);
     lh_list_remove(&call->in_connection);
+    call_finish_alarm(call);
     if (--connection->call_count == 0)
         connection->idle_at_us = lh_clock_us();
     server->stats.calls--;

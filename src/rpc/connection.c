@@ -25,6 +25,12 @@ static ssize_t socket_write(struct rpc_connection *connection, const unsigned ch
     return send(connection->fd, from, size, MSG_NOSIGNAL);
 }
 
+/* The network gave up, not the peer. */
+static bool is_network(int error)
+{
+    return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN;
+}
+
 static bool is_later(int error)
 {
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
@@ -52,8 +58,10 @@ static size_t write_some(struct rpc_connection *connection, const unsigned char 
 {
     ssize_t written = socket_write(connection, from, size);
     if (written < 0) {
-        if (!is_later(errno))
+        if (!is_later(errno)) {
+            connection->is_lost = is_network(errno);
             rpc_connection_break(connection, "the socket failed while sending");
+        }
         return 0;
     }
     if (written > 0)
@@ -182,6 +190,7 @@ static void read_some(struct rpc_connection *connection)
         if (size < 0 && is_later(errno))
             return;
         if (size <= 0) {
+            connection->is_lost = size < 0 && is_network(errno);
             rpc_connection_break(connection, size == 0 ? "closed by the peer" : "the socket failed while receiving");
             return;
         }

@@ -36,6 +36,7 @@ struct rpc_connection {
     int64_t written_at_us;  /* when the socket took bytes last, or began to wait for that */
     const char *broken;     /* why; NULL: it works */
     int fd;
+    bool is_lost;   /* it ended without a word of the peer */
     bool is_closed; /* on_closed has been called */
     bool is_ending; /* the session is done: our half is shut, the peer's bytes are thrown away */
 };

@@ -59,6 +59,7 @@ struct lh_rpc_method {
                        size_t size);                 /* bytes are valid during the callback */
     void (*on_half_close)(struct lh_rpc_call *call); /* for LH_RPC_BIDI only */
     void (*on_writable)(struct lh_rpc_call *call);
+    void (*on_alarm)(struct lh_rpc_call *call); /* see lh_rpc_call_set_alarm */
     void (*on_end)(struct lh_rpc_call *call, enum lh_rpc_end reason);
     void *arg;
 };
@@ -173,6 +174,18 @@ int64_t lh_rpc_call_deadline_us(const struct lh_rpc_call *call); /* or LH_RPC_FO
 /* The first value of a request header (lower case), or NULL. Those of gRPC itself and user-agent are not kept. Values
    of names in -bin are base64. */
 const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name);
+
+/* When anything came last from the peer of its connection, on lh_clock_us(). */
+int64_t lh_rpc_call_heard_us(const struct lh_rpc_call *call);
+/* Until the call ends, send the peer a PING whenever nothing came from it for so long (one at a time); 0: no more. */
+void lh_rpc_call_listen(struct lh_rpc_call *call, int64_t silence_us);
+/* In on_end with LH_RPC_END_DISCONNECTED: we gave the connection up, or the network did; the peer may live on and not
+   know. False: the peer, or its system, closed it. */
+bool lh_rpc_call_is_peer_lost(const struct lh_rpc_call *call);
+
+/* Call on_alarm then (soon after; at once when that has passed), unless the call is finished or over by then. Replaces
+   the time before. */
+void lh_rpc_call_set_alarm(struct lh_rpc_call *call, int64_t at_us);
 
 /*
  * Send one message (copied). LH_OK; LH_OVERLOADED when more than max_stream_bytes already wait: nothing was taken;
