@@ -161,11 +161,9 @@ static bool tells_contention(enum lh_status status)
 }
 
 /* What a person is told; `words` is room for it. */
-static const char *describe(const struct acquire_call *acquire, const struct lh_acquire_result *result,
-                            const struct lh_contention *contention, char words[LH_WORDS_BYTES])
+static const char *describe(const struct lh_acquire *request, const struct lh_acquire_result *result,
+                            int64_t max_block_us, const struct lh_contention *contention, char words[LH_WORDS_BYTES])
 {
-    const struct lh_acquire *request = &acquire->acquire;
-
     switch (result->status) {
     case LH_LEASE_HELD:
         lh_words_held(request->ns, request->key, contention, words);
@@ -174,7 +172,7 @@ static const char *describe(const struct acquire_call *acquire, const struct lh_
         lh_words_wait_timeout(request->ns, request->key, request->wait_us, contention, words);
         return words;
     case LH_BLOCKING_TIMEOUT:
-        lh_words_blocking_timeout(request->ns, request->key, acquire->service->max_block_us, contention, words);
+        lh_words_blocking_timeout(request->ns, request->key, max_block_us, contention, words);
         return words;
     case LH_CANCELED:
     case LH_SHUTTING_DOWN:
@@ -190,20 +188,19 @@ static const char *describe(const struct acquire_call *acquire, const struct lh_
     }
 }
 
-static void fail(struct acquire_call *acquire, const struct lh_acquire_result *result)
+void acquire_fail(struct lh_rpc_call *call, const struct lh_acquire *request, const struct lh_acquire_result *result)
 {
-    const struct lh_acquire *request = &acquire->acquire;
     struct lh_failure failure = {
         .status = result->status, .ns = request->ns, .key = request->key, .limit = result->bound};
     struct lh_contention contention;
     char words[LH_WORDS_BYTES];
 
     if (result->status == LH_INVALID_ARGUMENT) {
-        refuse_invalid(acquire->call, result);
+        refuse_invalid(call, result);
         return;
     }
     if (result->status == LH_INTERNAL) {
-        lh_failure_send_internal(acquire->call, result->message);
+        lh_failure_send_internal(call, result->message);
         return;
     }
     if (result->status == LH_CANCELED) /* not by us: the coordinator is going */
@@ -214,8 +211,8 @@ static void fail(struct acquire_call *acquire, const struct lh_acquire_result *r
         contention.holder.key = request->key;
         failure.contention = &contention;
     }
-    failure.message = describe(acquire, result, failure.contention, words);
-    lh_failure_send(acquire->call, &failure);
+    failure.message = describe(request, result, lh_call_service(call)->max_block_us, failure.contention, words);
+    lh_failure_send(call, &failure);
 }
 
 static void on_done(struct lh_acquire *request, const struct lh_acquire_result *result)
@@ -229,7 +226,7 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
         if (acquire->is_told)
             return;
     } else if (acquire->call != NULL) {
-        fail(acquire, result);
+        acquire_fail(acquire->call, &acquire->acquire, result);
     } else if (result->status == LH_OK && !result->is_renewal) {
         /* Granted in the instant of the cancel, and on its way to us before the coordinator heard of it. */
         give_back(acquire);

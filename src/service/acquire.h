@@ -1,4 +1,4 @@
-/* A call that acquires, unary or as a stream. For acquire.c and acquire_stream.c. */
+/* A call that acquires: Acquire, AcquireStream; Hold shares how it fails. */
 #ifndef LH_SERVICE_ACQUIRE_H
 #define LH_SERVICE_ACQUIRE_H
 
@@ -18,6 +18,9 @@ struct acquire_call {
 
 /* Check the request and begin; refused, the call is answered. With on_progress it is a stream. */
 void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress);
+
+/* Why it was not granted, to the caller. */
+void acquire_fail(struct lh_rpc_call *call, const struct lh_acquire *request, const struct lh_acquire_result *result);
 
 void acquire_stream_tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result);
 

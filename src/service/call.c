@@ -16,17 +16,25 @@ static void on_finding(void *arg, const struct lh_wire_finding *finding)
     lh_violations_add(arg, finding->field[0] == '\0' ? "message" : finding->field, "%s", finding->text);
 }
 
+void *lh_call_unpack_into(const ProtobufCMessageDescriptor *type, const void *data, size_t size, struct lh_arena *arena,
+                          struct lh_violations *violations)
+{
+    ProtobufCMessage *message = NULL;
+
+    if (lh_wire_check(type, data, size, on_finding, violations) && violations->count == 0) {
+        message = lh_wire_unpack(type, data, size, arena);
+        if (message == NULL)
+            lh_violations_add(violations, "message", "is not a well-formed protobuf message");
+    }
+    return message;
+}
+
 void *lh_call_unpack(struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
                      struct lh_arena *arena)
 {
     struct lh_violations violations = {0};
-    ProtobufCMessage *message = NULL;
+    void *message = lh_call_unpack_into(type, data, size, arena, &violations);
 
-    if (lh_wire_check(type, data, size, on_finding, &violations) && violations.count == 0) {
-        message = lh_wire_unpack(type, data, size, arena);
-        if (message == NULL)
-            lh_violations_add(&violations, "message", "is not a well-formed protobuf message");
-    }
     if (message == NULL)
         lh_call_refuse(call, &violations);
     return message;

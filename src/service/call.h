@@ -38,6 +38,8 @@ struct lh_service {
     struct lh_link told_in_order;
 
     struct lh_link keep_alives;
+    struct lh_link hold_list;
+    struct lh_table holds; /* those that hold, by scope and lease key */
 
     struct lh_reflection *reflection;
 };
@@ -47,6 +49,10 @@ struct lh_service *lh_call_service(const struct lh_rpc_call *call);
 /* The checked and unpacked request, or NULL: then the call was answered. */
 void *lh_call_unpack(struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
                      struct lh_arena *arena);
+
+/* The same for a call that is not to be answered yet: NULL, and `violations` say why. */
+void *lh_call_unpack_into(const ProtobufCMessageDescriptor *type, const void *data, size_t size, struct lh_arena *arena,
+                          struct lh_violations *violations);
 
 void lh_call_reply(struct lh_rpc_call *call, const ProtobufCMessage *message, struct lh_arena *arena);
 
@@ -112,6 +118,14 @@ void lh_keep_alive_on_half_close(struct lh_rpc_call *call);
 void lh_keep_alive_on_writable(struct lh_rpc_call *call);
 void lh_keep_alive_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 void lh_keep_alive_drain(struct lh_service *service);
+void lh_hold_on_start(struct lh_rpc_call *call);
+void lh_hold_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_hold_on_half_close(struct lh_rpc_call *call);
+void lh_hold_on_alarm(struct lh_rpc_call *call);
+void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+void lh_hold_start(struct lh_service *service);
+void lh_hold_drain(struct lh_service *service);
+void lh_hold_finish(struct lh_service *service);
 void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size);

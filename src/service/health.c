@@ -149,4 +149,5 @@ void lh_service_drain(struct lh_service *service)
     LH_LIST_EACH(struct watcher, watcher, &service->health_watchers, link)
         send_away(watcher);
     lh_keep_alive_drain(service);
+    lh_hold_drain(service);
 }

@@ -55,7 +55,13 @@ static const struct lh_rpc_method methods[] = {
      .kind = LH_RPC_SERVER_STREAM,
      .on_message = lh_acquire_stream_on_message,
      .on_end = lh_acquire_on_end},
-    UNIMPLEMENTED("Hold", "call Acquire, Heartbeat every third of the duration, and Release"),
+    {.path = "/leasehold.v1.LeaseService/Hold",
+     .kind = LH_RPC_BIDI,
+     .on_start = lh_hold_on_start,
+     .on_message = lh_hold_on_message,
+     .on_half_close = lh_hold_on_half_close,
+     .on_alarm = lh_hold_on_alarm,
+     .on_end = lh_hold_on_end},
     {.path = "/leasehold.v1.LeaseService/KeepAlive",
      .kind = LH_RPC_BIDI,
      .on_start = lh_keep_alive_on_start,
@@ -116,6 +122,7 @@ struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const s
     service->last_database_us = lh_clock_us() - options->health_patience_us;
     service->reflection = lh_reflection_create();
     lh_acquire_start(service);
+    lh_hold_start(service);
     return service;
 }
 
@@ -124,6 +131,7 @@ void lh_service_destroy(struct lh_service *service)
     if (service == NULL)
         return;
     lh_acquire_finish(service);
+    lh_hold_finish(service);
     lh_reflection_destroy(service->reflection);
     lh_arena_finish(&service->scratch);
     free(service->version);

@@ -164,6 +164,26 @@ void lh_rpc_call_resume(struct lh_rpc_call *call)
     call->is_paused = false;
 }
 
+int64_t lh_rpc_call_heard_us(const struct lh_rpc_call *call)
+{
+    return call->heard_us;
+}
+
+void lh_rpc_call_listen(struct lh_rpc_call *call, int64_t silence_us)
+{
+    call->listen_us = silence_us;
+}
+
+bool lh_rpc_call_is_peer_lost(const struct lh_rpc_call *call)
+{
+    return call->is_peer_lost;
+}
+
+void lh_rpc_call_set_alarm(struct lh_rpc_call *call, int64_t at_us)
+{
+    call->alarm_us = at_us;
+}
+
 /* --- coordinator --- */
 
 enum lh_status lh_coordinator_acquire(struct lh_coordinator *coordinator, struct lh_acquire *acquire)

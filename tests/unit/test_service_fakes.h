@@ -27,6 +27,10 @@ struct lh_rpc_call {
     unsigned sent_count;
     bool is_paused;
     bool is_over_mark; /* the test's: what is sent waits */
+    int64_t heard_us;  /* the test's */
+    bool is_peer_lost; /* the test's */
+    int64_t listen_us;
+    int64_t alarm_us;
 };
 
 /* A call of this method, its headers there. */

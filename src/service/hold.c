@@ -1,0 +1,401 @@
+/*
+ * Hold: a lease for a client that wants to do nothing for it. Its first message acquires, the server renews, the
+ * stream's end gives it back: at once, for a client that is gone cannot do it.
+ *
+ * How it ends for the next holder to see: `release` says success or failure; a half-close is a success without a
+ * result; a reset, a closed connection, a deadline or rubbish is a failure. Where nobody can know whether the client
+ * heard of it (we gave a silent connection up, or shut down) the lease is left to its deadline, and the same lease key
+ * finds it again. A second Hold with the lease key of a first one takes it over.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "service/hold.h"
+#include "service/message.h"
+
+/* --- life --- */
+
+static uint64_t hash_of(const struct hold *hold)
+{
+    return lh_hash(hold->acquire.lease_key.bytes, sizeof(hold->acquire.lease_key.bytes), 0);
+}
+
+static bool is_same_lease(const struct lh_table_entry *entry, const void *key)
+{
+    const struct hold *hold = LH_CONTAINER(const struct hold, by_lease, entry), *other = key;
+    return lh_uuid_equal(&hold->acquire.lease_key, &other->acquire.lease_key) &&
+           strcmp(hold->acquire.key, other->acquire.key) == 0 && strcmp(hold->acquire.ns, other->acquire.ns) == 0;
+}
+
+void lh_hold_start(struct lh_service *service)
+{
+    lh_table_init(&service->holds, is_same_lease);
+    lh_list_init(&service->hold_list);
+}
+
+void lh_hold_finish(struct lh_service *service)
+{
+    lh_table_finish(&service->holds);
+}
+
+void hold_leave(struct hold *hold)
+{
+    if (--hold->users > 0)
+        return;
+    free(hold->strings);
+    free(hold->release_value);
+    free(hold);
+}
+
+static void set_state(struct hold *hold, enum hold_state state)
+{
+    if (hold->state == HOLD_HELD)
+        lh_table_remove(&hold->service->holds, &hold->by_lease);
+    if (state == HOLD_HELD)
+        lh_table_insert(&hold->service->holds, &hold->by_lease, hash_of(hold));
+    hold->state = state;
+}
+
+void hold_end(struct hold *hold)
+{
+    if (hold->call != NULL)
+        lh_rpc_call_listen(hold->call, 0);
+    set_state(hold, HOLD_OVER);
+}
+
+/* Give back what its client will not: nobody is told. */
+static void give_back(struct hold *hold, const char *why)
+{
+    free(hold->release_value);
+    hold->release_value = lh_strdup(why);
+    hold_release(hold, true);
+}
+
+/* OVER, with a reason for the client; what it has is given back. */
+static void refuse(struct hold *hold, const struct lh_violations *violations)
+{
+    enum hold_state before = hold->state;
+
+    hold_end(hold);
+    lh_call_refuse(hold->call, violations);
+    if (before == HOLD_WAITING)
+        lh_coordinator_cancel(hold->service->coordinator, &hold->acquire);
+    else if (before == HOLD_HELD)
+        give_back(hold, "its holder sent a message that was refused");
+}
+
+/* --- acquiring --- */
+
+static void take_over(struct hold *hold)
+{
+    struct lh_table_entry *entry = lh_table_find(&hold->service->holds, hash_of(hold), hold);
+
+    if (entry != NULL) {
+        struct hold *older = LH_CONTAINER(struct hold, by_lease, entry);
+        struct lh_failure failure = {.status = LH_CANCELED,
+                                     .ns = older->acquire.ns,
+                                     .key = older->acquire.key,
+                                     .message = "another Hold with the same lease key has taken over"};
+        hold_end(older);
+        lh_failure_send(older->call, &failure);
+    }
+}
+
+static void on_acquired(struct lh_acquire *request, const struct lh_acquire_result *result)
+{
+    struct hold *hold = request->arg;
+
+    if (hold->state == HOLD_WAITING && result->status == LH_OK) {
+        take_over(hold);
+        set_state(hold, HOLD_HELD);
+        hold_begin(hold, result);
+        hold_tell_granted(hold, result->waited_us);
+    } else if (hold->state == HOLD_WAITING) {
+        hold_end(hold);
+        acquire_fail(hold->call, request, result);
+    } else if (result->status == LH_OK && !result->is_renewal) {
+        give_back(hold, "its holder was gone when it was granted");
+    }
+    hold_leave(hold);
+}
+
+static void on_progress(struct lh_acquire *request, const struct lh_contention *contention)
+{
+    struct hold *hold = request->arg;
+    if (hold->state == HOLD_WAITING)
+        hold_tell_queued(hold, contention);
+}
+
+static void keep(struct hold *hold, const struct lh_acquire *acquire)
+{
+    const char *const sources[] = {acquire->ns, acquire->key, acquire->owner, acquire->labels};
+    const char **const kept[] = {&hold->acquire.ns, &hold->acquire.key, &hold->acquire.owner, &hold->acquire.labels};
+    size_t size = 0;
+    char *at;
+
+    for (int i = 0; i < 4; i++)
+        size += strlen(sources[i]) + 1;
+    hold->acquire = *acquire;
+    hold->strings = at = lh_alloc(size);
+    for (int i = 0; i < 4; i++) {
+        *kept[i] = at;
+        at = stpcpy(at, sources[i]) + 1;
+    }
+    hold->acquire.on_done = on_acquired;
+    hold->acquire.on_progress = on_progress;
+    hold->acquire.arg = hold;
+}
+
+static void begin(struct hold *hold, const struct lh_acquire *acquire)
+{
+    enum lh_status status;
+
+    keep(hold, acquire);
+    status = lh_coordinator_acquire(hold->service->coordinator, &hold->acquire);
+    if (status != LH_OK) {
+        hold_end(hold);
+        lh_call_fail(hold->call, status, NULL, hold->acquire.ns, hold->acquire.key);
+        return;
+    }
+    hold->users++;
+    set_state(hold, HOLD_WAITING);
+}
+
+/* --- what the client says --- */
+
+/* The fields of a part, as paths of the whole. */
+static void prefix(struct lh_violations *violations, const char *name)
+{
+    for (size_t i = 0; i < violations->count; i++) {
+        char field[LH_VIOLATION_FIELD_BYTES];
+        snprintf(field, sizeof(field), "%s.%.60s", name, violations->list[i].field);
+        memcpy(violations->list[i].field, field, sizeof(field));
+    }
+}
+
+static bool take_acquire(struct hold *hold, const Leasehold__V1__AcquireRequest *request,
+                         struct lh_violations *violations)
+{
+    struct lh_validator v = {.arena = &hold->service->scratch, .violations = violations};
+    struct lh_acquire acquire = {0};
+
+    if (hold->state != HOLD_NEW) {
+        lh_violations_add(violations, "acquire", "must come once, first");
+        return false;
+    }
+    if (!lh_validate_acquire(&v, request, &acquire)) {
+        prefix(violations, "acquire");
+        return false;
+    }
+    begin(hold, &acquire);
+    return true;
+}
+
+/* Its lease, where the client did not name it. */
+static Leasehold__V1__LeaseRef *own_ref(struct hold *hold)
+{
+    struct lh_arena *arena = &hold->service->scratch;
+    Leasehold__V1__Namespace *ns = lh_message_namespace(hold->acquire.ns, arena);
+    Leasehold__V1__Scope *scope = lh_arena_alloc(arena, sizeof(*scope));
+    Leasehold__V1__LeaseRef *ref = lh_arena_alloc(arena, sizeof(*ref));
+
+    leasehold__v1__scope__init(scope);
+    scope->n_namespace_ = ns->n_segments;
+    scope->namespace_ = ns->segments;
+    scope->key = (char *)hold->acquire.key;
+    leasehold__v1__lease_ref__init(ref);
+    ref->scope = scope;
+    ref->lease_key = lh_arena_alloc(arena, LH_UUID_TEXT_BYTES);
+    lh_uuid_format(&hold->acquire.lease_key, ref->lease_key);
+    return ref;
+}
+
+static void release(struct hold *hold, bool is_failure, const char *value)
+{
+    if (hold->state == HOLD_HELD) {
+        hold->release_value = value == NULL ? NULL : lh_strdup(value);
+        set_state(hold, HOLD_RELEASING);
+        hold_release(hold, is_failure);
+    } else if (hold->state == HOLD_WAITING) {
+        hold_end(hold);
+        hold_tell_released(hold, LH_OUTCOME_LOST, LH_END_UNKNOWN, "it was not granted yet; the wait is over");
+        lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
+        lh_coordinator_cancel(hold->service->coordinator, &hold->acquire);
+    }
+}
+
+static bool take_release(struct hold *hold, Leasehold__V1__ReleaseItem *request, struct lh_violations *violations,
+                         struct lh_release_item *item)
+{
+    struct lh_validator v = {.arena = &hold->service->scratch, .violations = violations};
+    const Leasehold__V1__LeaseRef *ref = request->lease;
+
+    if (hold->state == HOLD_NEW || hold->state == HOLD_RELEASING) {
+        lh_violations_add(violations, "release",
+                          hold->state == HOLD_NEW ? "must come after acquire" : "must come once");
+        return false;
+    }
+    if (ref == NULL || (ref->scope == NULL && ref->lease_key[0] == '\0'))
+        request->lease = own_ref(hold);
+    if (!lh_validate_release_item(&v, request, "release", item))
+        return false;
+    if (strcmp(item->ns, hold->acquire.ns) != 0 || strcmp(item->key, hold->acquire.key) != 0 ||
+        !lh_uuid_equal(&item->lease_key, &hold->acquire.lease_key)) {
+        lh_violations_add(violations, "release.lease", "must be the lease of this stream, or absent");
+        return false;
+    }
+    return true;
+}
+
+static bool take_alive(struct hold *hold, const Leasehold__V1__Alive *alive, struct lh_violations *violations)
+{
+    if (hold->state == HOLD_NEW) {
+        lh_violations_add(violations, "alive", "must come after acquire");
+        return false;
+    }
+    if (!hold->has_alive || alive->sequence > hold->alive_sequence)
+        hold->alive_sequence = alive->sequence;
+    hold->has_alive = true;
+    hold->alive_us = lh_clock_us();
+    if (hold->state == HOLD_HELD)
+        hold_look(hold);
+    return true;
+}
+
+void lh_hold_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct hold *hold = lh_rpc_call_data(call);
+    struct lh_violations violations = {0};
+    struct lh_release_item item = {0};
+    bool is_release = false, is_good = false;
+    Leasehold__V1__HoldRequest *request;
+
+    if (hold == NULL || hold->state == HOLD_OVER)
+        return;
+    request =
+        lh_call_unpack_into(&leasehold__v1__hold_request__descriptor, data, size, &hold->service->scratch, &violations);
+    if (request != NULL && request->request_case == LEASEHOLD__V1__HOLD_REQUEST__REQUEST_ACQUIRE) {
+        is_good = take_acquire(hold, request->acquire, &violations);
+    } else if (request != NULL && request->request_case == LEASEHOLD__V1__HOLD_REQUEST__REQUEST_RELEASE) {
+        is_release = is_good = take_release(hold, request->release, &violations, &item);
+    } else if (request != NULL && request->request_case == LEASEHOLD__V1__HOLD_REQUEST__REQUEST_ALIVE) {
+        is_good = take_alive(hold, request->alive, &violations);
+    } else if (request != NULL) {
+        lh_violations_add(&violations, "request", "must be acquire, release or alive");
+    }
+    if (is_release) {
+        char *value = item.value == NULL ? NULL : lh_strdup(item.value);
+        lh_arena_reset(&hold->service->scratch);
+        release(hold, item.is_failure, value);
+        free(value);
+        return;
+    }
+    lh_arena_reset(&hold->service->scratch);
+    if (!is_good)
+        refuse(hold, &violations);
+}
+
+void lh_hold_on_half_close(struct lh_rpc_call *call)
+{
+    struct hold *hold = lh_rpc_call_data(call);
+    struct lh_violations violations = {0};
+
+    if (hold == NULL)
+        return;
+    if (hold->state == HOLD_NEW) {
+        lh_violations_add(&violations, "acquire", "must be given");
+        refuse(hold, &violations);
+    } else if (hold->state == HOLD_WAITING) {
+        struct lh_failure failure = {.status = LH_CANCELED,
+                                     .ns = hold->acquire.ns,
+                                     .key = hold->acquire.key,
+                                     .message = "the client ended the stream before the lease was granted"};
+        hold_end(hold);
+        lh_failure_send(call, &failure);
+        lh_coordinator_cancel(hold->service->coordinator, &hold->acquire);
+    } else {
+        release(hold, false, NULL);
+    }
+}
+
+/* --- the stream --- */
+
+void lh_hold_on_start(struct lh_rpc_call *call)
+{
+    struct lh_service *service = lh_call_service(call);
+    struct hold *hold;
+
+    if (service->is_draining) {
+        lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);
+        return;
+    }
+    hold = lh_alloc_zero(1, sizeof(*hold));
+    hold->service = service;
+    hold->call = call;
+    hold->users = 1;
+    lh_list_append(&service->hold_list, &hold->link);
+    lh_rpc_call_set_data(call, hold);
+}
+
+void lh_hold_on_alarm(struct lh_rpc_call *call)
+{
+    struct hold *hold = lh_rpc_call_data(call);
+    if (hold != NULL)
+        hold_look(hold);
+}
+
+static const char *last_words(enum lh_rpc_end reason)
+{
+    switch (reason) {
+    case LH_RPC_END_CANCELED:
+        return "its holder reset the stream";
+    case LH_RPC_END_DISCONNECTED:
+        return "the connection of its holder was closed";
+    case LH_RPC_END_DEADLINE:
+        return "the deadline of its holder's call has passed";
+    default:
+        return "the stream of its holder was refused";
+    }
+}
+
+void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    struct hold *hold = lh_rpc_call_data(call);
+    enum hold_state before;
+    bool may_live_on;
+
+    if (hold == NULL)
+        return;
+    before = hold->state;
+    may_live_on =
+        reason == LH_RPC_END_SHUTDOWN || (reason == LH_RPC_END_DISCONNECTED && lh_rpc_call_is_peer_lost(call));
+    hold->call = NULL;
+    lh_list_remove(&hold->link);
+    set_state(hold, HOLD_OVER);
+    if (before == HOLD_WAITING)
+        lh_coordinator_cancel(hold->service->coordinator, &hold->acquire);
+    else if (before == HOLD_HELD && !may_live_on)
+        give_back(hold, last_words(reason));
+    else if (before == HOLD_RELEASING && hold->release.arg == NULL)
+        hold_release(hold, hold->release_item.item.is_failure); /* it was to be tried again */
+    hold_leave(hold);
+}
+
+/* The leases go on: whoever is told calls again with the same lease key. Waiters hear it from the coordinator. */
+void lh_hold_drain(struct lh_service *service)
+{
+    LH_LIST_EACH(struct hold, hold, &service->hold_list, link) {
+        if (hold->state == HOLD_NEW || hold->state == HOLD_HELD) {
+            struct lh_failure failure = {
+                .status = LH_SHUTTING_DOWN,
+                .ns = hold->acquire.ns,
+                .key = hold->acquire.key,
+                .message = "the server is shutting down: the lease goes on until its deadline; call another, or "
+                           "again, with the same lease key"};
+            hold_end(hold);
+            lh_failure_send(hold->call, &failure);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+/*
+ * A Hold stream, for hold.c (what the client says, and the end), hold_renew.c (the lease) and hold_event.c (what the
+ * client is told).
+ *
+ *     NEW -- acquire --> WAITING -- granted --> HELD -- release, half-close --> RELEASING -- answered --> OVER
+ *                           |                     `-- lost, shutdown, taken over, stream gone ----------> OVER
+ *                           `-- refused, stream gone, half-close, release -----------------------------> OVER
+ */
+#ifndef LH_SERVICE_HOLD_H
+#define LH_SERVICE_HOLD_H
+
+#include "service/acquire.h"
+
+enum hold_state { HOLD_NEW, HOLD_WAITING, HOLD_HELD, HOLD_RELEASING, HOLD_OVER };
+
+struct hold {
+    struct lh_link link;            /* in lh_service.hold_list, while it has a call */
+    struct lh_table_entry by_lease; /* in lh_service.holds, while HELD */
+    struct lh_service *service;
+    struct lh_rpc_call *call; /* NULL: the stream is gone */
+    enum hold_state state;
+    int users; /* the call, and whatever is out: acquire, heartbeat, release, look-up */
+
+    struct lh_acquire acquire;
+    char *strings; /* of acquire */
+    struct lh_lease lease;
+    int64_t deadline_us; /* on our clock, not before the database's */
+    int64_t renewed_us;  /* when the last renewal that was done was sent, or the grant came */
+    int64_t next_us;     /* when the next one is due */
+
+    bool is_beating;
+    bool is_looking;
+    struct lh_heartbeat_request beat;
+    struct lh_heartbeat beat_item;
+    int64_t beat_sent_us;
+    int64_t beat_alive; /* alive_sequence when it was sent */
+
+    bool has_alive;
+    int64_t alive_sequence; /* the highest */
+    int64_t alive_us;       /* when the last one came */
+
+    struct lh_release_request release;
+    struct lh_release release_item;
+    char *release_value;
+};
+
+/* hold.c */
+void hold_leave(struct hold *hold); /* one user less; the last one frees it */
+/* OVER; no longer found by its lease key. */
+void hold_end(struct hold *hold);
+
+/* hold_renew.c */
+void hold_begin(struct hold *hold, const struct lh_acquire_result *result);
+void hold_look(struct hold *hold); /* renew, wait, or find it lost */
+/* Give it back with hold->release_value; `is_failure`: that is the error. The client is told when it listens. */
+void hold_release(struct hold *hold, bool is_failure);
+
+/* hold_event.c */
+void hold_tell_queued(struct hold *hold, const struct lh_contention *contention);
+void hold_tell_granted(struct hold *hold, int64_t waited_us);
+void hold_tell_renewed(struct hold *hold);
+void hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char *message);
+void hold_tell_released(struct hold *hold, enum lh_outcome outcome, enum lh_end_reason reason, const char *message);
+
+#endif

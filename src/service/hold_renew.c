@@ -1,0 +1,238 @@
+/*
+ * The lease of a Hold stream. It is renewed at a third of its duration, when something was heard from the client's
+ * connection since the last renewal (the connection PINGs a silent one in good time) and, once the client has said
+ * `alive`, when that was less than a duration ago. When that is not so we look again often, and renew as soon as it is.
+ *
+ * A renewal that is not done (the database is away, a hook refuses) is tried again until the deadline; then the lease
+ * is lost to the client, whatever the database will say. A client that falls silent keeps its lease until the deadline
+ * and the grace have passed: from then on the database is asked whether somebody ended it. Nothing we do by ourselves
+ * revives it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "service/hold.h"
+
+#define LOOK_LEAST_US (5 * LH_US_PER_MS)
+#define LOOK_MOST_US (1 * LH_US_PER_S)
+#define RELEASE_AGAIN_US (200 * LH_US_PER_MS)
+
+static int64_t pause_us(const struct hold *hold)
+{
+    int64_t pause_us = hold->lease.duration_us / 12;
+    if (pause_us < LOOK_LEAST_US)
+        return LOOK_LEAST_US;
+    return pause_us > LOOK_MOST_US ? LOOK_MOST_US : pause_us;
+}
+
+static void look_at(struct hold *hold, int64_t at_us)
+{
+    if (hold->call != NULL)
+        lh_rpc_call_set_alarm(hold->call, at_us);
+}
+
+static void note_remaining(struct hold *hold, int64_t remaining_us)
+{
+    int64_t now_us = lh_clock_us();
+
+    hold->lease.remaining_us = remaining_us;
+    hold->deadline_us = now_us + remaining_us;
+    hold->next_us = hold->deadline_us - hold->lease.duration_us / 3 * 2;
+    look_at(hold, hold->next_us);
+}
+
+void hold_begin(struct hold *hold, const struct lh_acquire_result *result)
+{
+    int64_t patience_us;
+
+    hold->lease = *result->lease;
+    hold->lease.ns = hold->acquire.ns;
+    hold->lease.key = hold->acquire.key;
+    hold->lease.lease_key = hold->acquire.lease_key;
+    hold->lease.owner = hold->acquire.owner;
+    hold->lease.labels = hold->acquire.labels;
+    hold->renewed_us = lh_clock_us();
+    note_remaining(hold, result->lease->remaining_us);
+    patience_us = hold->lease.duration_us / 6;
+    lh_rpc_call_listen(hold->call, patience_us < LOOK_LEAST_US ? LOOK_LEAST_US : patience_us);
+}
+
+/* --- renewing --- */
+
+static void lose(struct hold *hold, enum lh_end_reason reason, const char *message)
+{
+    lh_info("hold is lost scope=%s/%s token=%lld", hold->acquire.ns, hold->acquire.key, (long long)hold->lease.token);
+    hold_tell_lost(hold, reason, message);
+    hold_end(hold);
+    lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
+}
+
+static void renew_again(struct hold *hold, const char *message)
+{
+    int64_t now_us = lh_clock_us();
+
+    if (now_us < hold->deadline_us) {
+        hold->next_us = now_us + pause_us(hold);
+        look_at(hold, hold->next_us);
+        return;
+    }
+    lose(hold, LH_END_UNKNOWN,
+         message != NULL ? message
+                         : "it could not be renewed before its deadline: the database did not answer in time");
+    hold_release(hold, true); /* it is told lost: let the next one have it */
+}
+
+static void on_beaten(struct lh_heartbeat_request *request)
+{
+    struct hold *hold = request->arg;
+    const struct lh_heartbeat_item *item = &hold->beat_item.item;
+
+    hold->is_beating = false;
+    if (hold->state == HOLD_HELD && item->outcome == LH_OUTCOME_OK) {
+        hold->renewed_us = hold->beat_sent_us;
+        hold->lease.deadline_us = item->deadline_us;
+        hold->lease.heartbeat_at_us = item->deadline_us - hold->lease.duration_us;
+        hold->lease.heartbeats = item->heartbeats;
+        note_remaining(hold, item->remaining_us);
+        hold_tell_renewed(hold);
+    } else if (hold->state == HOLD_HELD && item->outcome == LH_OUTCOME_LOST) {
+        lose(hold, item->end_reason, item->message);
+    } else if (hold->state == HOLD_HELD) {
+        renew_again(hold, item->message);
+    }
+    hold_leave(hold);
+}
+
+static void renew(struct hold *hold)
+{
+    hold->beat_item = (struct lh_heartbeat){
+        .item = {.ns = hold->acquire.ns, .key = hold->acquire.key, .lease_key = hold->acquire.lease_key}};
+    hold->beat =
+        (struct lh_heartbeat_request){.items = &hold->beat_item, .count = 1, .on_done = on_beaten, .arg = hold};
+    hold->beat_sent_us = lh_clock_us();
+    hold->beat_alive = hold->alive_sequence;
+    if (lh_coordinator_heartbeat(hold->service->coordinator, &hold->beat) != LH_OK) {
+        renew_again(hold, NULL);
+        return;
+    }
+    hold->is_beating = true;
+    hold->users++;
+}
+
+/* --- a client that is silent --- */
+
+static void on_looked(void *arg, enum lh_status status, const struct lh_error *error,
+                      const struct lh_scope_answer *answer)
+{
+    struct hold *hold = arg;
+    bool is_over = false;
+
+    hold->is_looking = false;
+    if (status == LH_OK)
+        is_over = !answer->is_held || answer->lease.token != hold->lease.token ||
+                  (answer->lease.liveness == LH_LIVENESS_EXPIRED && !answer->lease.is_manual);
+    else
+        is_over = status == LH_NOT_HELD;
+    /* A heartbeat then says how it ended, and makes sure that it stays so. */
+    if (is_over && hold->state == HOLD_HELD && !hold->is_beating)
+        renew(hold);
+    hold_leave(hold);
+}
+
+static void ask_whether_it_is_over(struct hold *hold)
+{
+    struct lh_store *store = hold->service->store;
+
+    if (!hold->is_looking && store->ops->get(store, hold->acquire.ns, hold->acquire.key, on_looked, hold) == LH_OK) {
+        hold->is_looking = true;
+        hold->users++;
+    }
+}
+
+static bool may_renew(const struct hold *hold, int64_t now_us)
+{
+    if (lh_rpc_call_heard_us(hold->call) <= hold->renewed_us)
+        return false;
+    return !hold->has_alive || now_us - hold->alive_us < hold->lease.duration_us;
+}
+
+void hold_look(struct hold *hold)
+{
+    int64_t now_us = lh_clock_us();
+
+    if (hold->state == HOLD_RELEASING && hold->release.arg == NULL) {
+        hold_release(hold, hold->release_item.item.is_failure);
+        return;
+    }
+    if (hold->state != HOLD_HELD || hold->is_beating)
+        return;
+    if (now_us < hold->next_us) {
+        look_at(hold, hold->next_us);
+    } else if (may_renew(hold, now_us)) {
+        renew(hold);
+    } else if (now_us < hold->deadline_us + hold->lease.grace_us) {
+        look_at(hold, now_us + pause_us(hold));
+    } else {
+        ask_whether_it_is_over(hold);
+        look_at(hold, now_us + (hold->lease.duration_us < LOOK_MOST_US ? pause_us(hold) * 4 : LOOK_MOST_US));
+    }
+}
+
+/* --- giving it back --- */
+
+/* A verdict that is none: what the client said was no good, or the database was not there. */
+static void on_given_back(struct hold *hold)
+{
+    const struct lh_release_item *item = &hold->release_item.item;
+
+    if (item->outcome == LH_OUTCOME_OK || item->outcome == LH_OUTCOME_LOST)
+        return;
+    if (item->outcome == LH_OUTCOME_INVALID && !item->is_failure) {
+        free(hold->release_value);
+        hold->release_value = lh_strdup("its result was refused by the database");
+        hold_release(hold, true);
+        return;
+    }
+    lh_info("lease of an ended stream was not released, it ends by its deadline scope=%s/%s", hold->acquire.ns,
+            hold->acquire.key);
+}
+
+static void on_released(struct lh_release_request *request)
+{
+    struct hold *hold = request->arg;
+    const struct lh_release_item *item = &hold->release_item.item;
+
+    hold->release.arg = NULL;
+    if (hold->state == HOLD_RELEASING && item->outcome == LH_OUTCOME_RETRY && lh_clock_us() < hold->deadline_us &&
+        !hold->service->is_draining) {
+        look_at(hold, lh_clock_us() + RELEASE_AGAIN_US);
+    } else {
+        if (hold->state == HOLD_RELEASING) {
+            hold_tell_released(hold, item->outcome, item->end_reason, item->message);
+            hold_end(hold);
+            lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
+        }
+        on_given_back(hold);
+    }
+    hold_leave(hold);
+}
+
+void hold_release(struct hold *hold, bool is_failure)
+{
+    hold->release_item = (struct lh_release){.item = {.ns = hold->acquire.ns,
+                                                      .key = hold->acquire.key,
+                                                      .lease_key = hold->acquire.lease_key,
+                                                      .is_failure = is_failure,
+                                                      .value = hold->release_value}};
+    if (is_failure && hold->release_value == NULL)
+        hold->release_item.item.value = "its holder was told that it is lost";
+    hold->release =
+        (struct lh_release_request){.items = &hold->release_item, .count = 1, .on_done = on_released, .arg = hold};
+    hold->users++;
+    if (lh_coordinator_release(hold->service->coordinator, &hold->release) != LH_OK) {
+        hold->release_item.item.outcome = LH_OUTCOME_RETRY;
+        on_released(&hold->release);
+    }
+}
