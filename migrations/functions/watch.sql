@@ -234,8 +234,11 @@ $$;
 -- event, for it costs), with more than 100,000 events. `p_lost` have one already. A row, and not a mark at the watch: to write
 -- one never waits for anybody. Locks nothing.
 create or replace function leasehold.mark_lagged(p_lost uuid[], p_now timestamptz, p_is_turn boolean) returns void
-language sql volatile
+language plpgsql
 as $$
+declare
+  v_lagging uuid[];
+begin
   with lagging as (
     insert into leasehold.event (coordinator, number, type, at)
     select w.coordinator, nextval('leasehold.event_number'), 'lagged', p_now
@@ -244,7 +247,9 @@ as $$
         or (p_is_turn
             and exists (select from leasehold.event e where e.coordinator = w.coordinator order by e.number offset 100000 limit 1))
     returning coordinator)
-  select pg_notify(leasehold.channel_of(l.coordinator, null), 'watch') from lagging l
+  select array_agg(l.coordinator) into v_lagging from lagging l;
+  perform pg_notify(leasehold.channel_of(c, null), 'watch') from unnest(v_lagging) c;
+end
 $$;
 
 -- Take the first `p_max` events, in order; whoever gets as many asks again. One row of type 'lagged' instead: events are missing,
