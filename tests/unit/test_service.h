@@ -11,6 +11,7 @@ Suite *wire_suite(void);
 Suite *validate_suite(void);
 Suite *failure_suite(void);
 Suite *method_suite(void);
+Suite *hold_suite(void);
 
 /* Everything of a test lives here; reset by each test's setup. */
 extern struct lh_arena test_arena;

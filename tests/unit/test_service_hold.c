@@ -1,0 +1,396 @@
+/* Hold between a hand-made client, coordinator and store: when it renews, when it does not, and what its end gives
+   back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "service/service.h"
+#include "test_service_fakes.h"
+
+static struct fake_store store;
+static struct lh_coordinator coordinator;
+static struct lh_service *service;
+static struct lh_rpc_call *call;
+
+static void setup(void)
+{
+    struct lh_service_options options;
+
+    fake_store_init(&store);
+    memset(&coordinator, 0, sizeof(coordinator));
+    coordinator.store = &store.base;
+    lh_service_options_init(&options);
+    service = lh_service_create(&coordinator, &options);
+}
+
+static void teardown(void)
+{
+    lh_service_destroy(service);
+    test_arena_reset();
+}
+
+static void open_stream(void)
+{
+    Leasehold__V1__HoldRequest request;
+
+    call = fake_call(service, "/leasehold.v1.LeaseService/Hold");
+    leasehold__v1__hold_request__init(&request);
+    request.request_case = LEASEHOLD__V1__HOLD_REQUEST__REQUEST_ACQUIRE;
+    request.acquire = new_acquire_request();
+    fake_call_message(call, &request.base);
+    ck_assert_ptr_nonnull(coordinator.acquire);
+}
+
+static struct lh_lease new_lease(int64_t remaining_us)
+{
+    struct lh_lease lease = {
+        .ns = "payments",
+        .key = "invoice-42",
+        .token = 42,
+        .owner = "worker-3",
+        .labels = "{}",
+        .duration_us = 30 * LH_US_PER_S,
+        .grace_us = LH_US_PER_S,
+        .remaining_us = remaining_us,
+        .liveness = LH_LIVENESS_ALIVE,
+    };
+    return lease;
+}
+
+/* Held, with so much left of 30 s. A renewal is due at 20. */
+static void hold(int64_t remaining_us)
+{
+    struct lh_lease lease = new_lease(remaining_us);
+    struct lh_acquire_result result = {.status = LH_OK, .lease = &lease};
+
+    open_stream();
+    coordinator.acquire->on_done(coordinator.acquire, &result);
+    ck_assert_uint_eq(call->sent_count, 1);
+}
+
+static void ring(void)
+{
+    call->method->on_alarm(call);
+}
+
+static void hear(void)
+{
+    call->heard_us = lh_clock_us() + 1;
+}
+
+static Leasehold__V1__HoldEvent *event(void)
+{
+    return fake_call_reply(call, &leasehold__v1__hold_event__descriptor);
+}
+
+static void answer_heartbeat(enum lh_outcome outcome, int64_t remaining_us)
+{
+    struct lh_heartbeat_request *request = coordinator.heartbeat;
+
+    ck_assert_ptr_nonnull(request);
+    coordinator.heartbeat = NULL;
+    request->items[0].item.outcome = outcome;
+    request->items[0].item.remaining_us = remaining_us;
+    request->items[0].item.heartbeats = 9;
+    request->items[0].item.end_reason = outcome == LH_OUTCOME_LOST ? LH_END_FORCED : LH_END_UNSPECIFIED;
+    request->on_done(request);
+}
+
+static void answer_release(enum lh_outcome outcome)
+{
+    struct lh_release_request *request = coordinator.release;
+
+    ck_assert_ptr_nonnull(request);
+    coordinator.release = NULL;
+    request->items[0].item.outcome = outcome;
+    request->on_done(request);
+}
+
+static void send_alive(int64_t sequence)
+{
+    Leasehold__V1__HoldRequest request;
+    Leasehold__V1__Alive alive;
+
+    leasehold__v1__hold_request__init(&request);
+    leasehold__v1__alive__init(&alive);
+    alive.sequence = sequence;
+    request.request_case = LEASEHOLD__V1__HOLD_REQUEST__REQUEST_ALIVE;
+    request.alive = &alive;
+    fake_call_message(call, &request.base);
+}
+
+static void send_release(void)
+{
+    Leasehold__V1__HoldRequest request;
+    Leasehold__V1__ReleaseItem item;
+
+    leasehold__v1__hold_request__init(&request);
+    leasehold__v1__release_item__init(&item);
+    request.request_case = LEASEHOLD__V1__HOLD_REQUEST__REQUEST_RELEASE;
+    request.release = &item;
+    fake_call_message(call, &request.base);
+}
+
+START_TEST(hold_renews_when_a_third_has_passed)
+{
+    hold(29 * LH_US_PER_S);
+    hear();
+    ck_assert_int_eq(call->listen_us, 5 * LH_US_PER_S); /* PINGs in good time */
+    ck_assert_int_ge(call->alarm_us, lh_clock_us() + 8 * LH_US_PER_S);
+    ring(); /* too early */
+    ck_assert_ptr_null(coordinator.heartbeat);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+
+    hold(20 * LH_US_PER_S);
+    hear();
+    ring();
+    ring(); /* one at a time */
+    answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
+    ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_RENEWED);
+    ck_assert_int_eq(event()->renewed->heartbeats, 9);
+    ck_assert_int_eq(event()->renewed->remaining->seconds, 30);
+    ck_assert_int_eq(event()->renewed->token, 42);
+    ck_assert_ptr_null(coordinator.heartbeat);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+}
+END_TEST
+
+START_TEST(hold_does_not_renew_for_a_client_that_was_not_heard_since)
+{
+    hold(20 * LH_US_PER_S);
+    ring();
+    ck_assert_ptr_null(coordinator.heartbeat);
+    ck_assert_int_le(call->alarm_us, lh_clock_us() + LH_US_PER_S); /* it looks again soon */
+    hear();
+    ring();
+    answer_heartbeat(LH_OUTCOME_OK, 20 * LH_US_PER_S); /* due again at once */
+    call->heard_us = 0;
+    ring();
+    ck_assert_ptr_null(coordinator.heartbeat);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+}
+END_TEST
+
+START_TEST(hold_names_the_alive_that_came_before_the_renewal_was_sent)
+{
+    hold(20 * LH_US_PER_S);
+    hear();
+    send_alive(7); /* it is due: this renews at once */
+    send_alive(8);
+    answer_heartbeat(LH_OUTCOME_OK, 20 * LH_US_PER_S);
+    ck_assert_int_eq(event()->alive_sequence, 7);
+    hear();
+    ring();
+    answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
+    ck_assert_int_eq(event()->alive_sequence, 8);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+}
+END_TEST
+
+START_TEST(hold_tries_again_until_the_deadline_and_is_lost_then)
+{
+    hold(10 * LH_US_PER_S);
+    hear();
+    ring();
+    answer_heartbeat(LH_OUTCOME_RETRY, 0);
+    ck_assert_uint_eq(call->sent_count, 1);
+    ck_assert(!call->is_finished);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+
+    hold(-1);
+    hear();
+    ring();
+    answer_heartbeat(LH_OUTCOME_RETRY, 0);
+    ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_LOST);
+    ck_assert_int_eq(event()->lost->end_reason, LEASEHOLD__V1__END_REASON__END_REASON_UNKNOWN);
+    ck_assert(call->is_finished);
+    ck_assert_int_eq(call->code, LH_GRPC_OK);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    answer_release(LH_OUTCOME_OK); /* it was told lost, so it must not live on */
+}
+END_TEST
+
+START_TEST(hold_that_is_lost_says_why_and_releases_nothing)
+{
+    hold(20 * LH_US_PER_S);
+    hear();
+    ring();
+    answer_heartbeat(LH_OUTCOME_LOST, 0);
+    ck_assert_int_eq(event()->lost->outcome, LEASEHOLD__V1__OUTCOME__OUTCOME_LOST);
+    ck_assert_int_eq(event()->lost->end_reason, LEASEHOLD__V1__END_REASON__END_REASON_FORCED);
+    ck_assert_str_eq(event()->lost->lease_key, LEASE_KEY);
+    ck_assert_int_eq(call->code, LH_GRPC_OK);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    ck_assert_ptr_null(coordinator.release);
+}
+END_TEST
+
+static void answer_look(bool is_held, int64_t token, enum lh_liveness liveness, bool is_manual)
+{
+    struct lh_scope_answer answer = {.is_held = is_held, .lease = new_lease(-5 * LH_US_PER_S)};
+
+    ck_assert_ptr_nonnull(store.arg);
+    answer.lease.token = token;
+    answer.lease.liveness = liveness;
+    answer.lease.is_manual = is_manual;
+    store.on_scope(store.arg, LH_OK, NULL, &answer);
+    store.arg = NULL;
+}
+
+START_TEST(hold_of_a_silent_client_is_not_revived_but_found_lost)
+{
+    hold(-2 * LH_US_PER_S); /* past deadline and grace */
+    ring();
+    answer_look(true, 42, LH_LIVENESS_SUSPECTED_DEAD, false); /* a new life of the database gave it more time */
+    ck_assert_ptr_null(coordinator.heartbeat);
+    ring();
+    answer_look(true, 42, LH_LIVENESS_EXPIRED, true); /* an administrator's to decide */
+    ck_assert_ptr_null(coordinator.heartbeat);
+    ring();
+    answer_look(true, 42, LH_LIVENESS_EXPIRED, false);
+    answer_heartbeat(LH_OUTCOME_LOST, 0);
+    ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_LOST);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+
+    hold(-2 * LH_US_PER_S);
+    ring();
+    answer_look(true, 43, LH_LIVENESS_ALIVE, false); /* another's */
+    ck_assert_ptr_nonnull(coordinator.heartbeat);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+    answer_heartbeat(LH_OUTCOME_LOST, 0);
+}
+END_TEST
+
+static const struct {
+    enum lh_rpc_end reason;
+    bool is_peer_lost;
+    bool is_released;
+} ends[] = {
+    {LH_RPC_END_CANCELED, false, true}, {LH_RPC_END_DISCONNECTED, false, true}, {LH_RPC_END_DEADLINE, false, true},
+    {LH_RPC_END_REFUSED, false, true},  {LH_RPC_END_SHUTDOWN, false, false},    {LH_RPC_END_DISCONNECTED, true, false},
+};
+
+START_TEST(hold_that_ends_is_released_unless_its_client_may_not_know)
+{
+    hold(29 * LH_US_PER_S);
+    call->is_peer_lost = ends[_i].is_peer_lost;
+    fake_call_end(call, ends[_i].reason);
+    ck_assert_int_eq(coordinator.release != NULL, ends[_i].is_released);
+    if (coordinator.release != NULL) {
+        ck_assert(coordinator.release->items[0].item.is_failure);
+        ck_assert_str_eq(coordinator.release->items[0].item.key, "invoice-42");
+        answer_release(LH_OUTCOME_OK);
+    }
+}
+END_TEST
+
+START_TEST(hold_that_ends_while_it_waits_is_cancelled_and_a_crossing_grant_given_back)
+{
+    struct lh_lease lease = new_lease(29 * LH_US_PER_S);
+    struct lh_acquire_result result = {.status = LH_OK, .lease = &lease};
+
+    open_stream();
+    fake_call_end(call, LH_RPC_END_CANCELED);
+    ck_assert_ptr_eq(coordinator.canceled, coordinator.acquire);
+    coordinator.acquire->on_done(coordinator.acquire, &result);
+    answer_release(LH_OUTCOME_OK);
+}
+END_TEST
+
+START_TEST(hold_release_is_tried_again_and_told)
+{
+    hold(29 * LH_US_PER_S);
+    send_release();
+    answer_release(LH_OUTCOME_RETRY);
+    ck_assert_uint_eq(call->sent_count, 1);
+    ring();
+    answer_release(LH_OUTCOME_OK);
+    ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_RELEASED);
+    ck_assert_int_eq(event()->released->outcome, LEASEHOLD__V1__OUTCOME__OUTCOME_OK);
+    ck_assert_int_eq(call->code, LH_GRPC_OK);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    ck_assert_ptr_null(coordinator.release);
+}
+END_TEST
+
+START_TEST(hold_whose_client_goes_between_two_tries_is_released_all_the_same)
+{
+    hold(29 * LH_US_PER_S);
+    send_release();
+    answer_release(LH_OUTCOME_RETRY);
+    fake_call_end(call, LH_RPC_END_DISCONNECTED);
+    answer_release(LH_OUTCOME_OK);
+
+    hold(29 * LH_US_PER_S);
+    send_release();
+    fake_call_end(call, LH_RPC_END_DISCONNECTED); /* while it is out: ASan watches */
+    answer_release(LH_OUTCOME_RETRY);
+    ck_assert_ptr_null(coordinator.release);
+}
+END_TEST
+
+START_TEST(hold_released_before_it_was_granted_ends)
+{
+    struct lh_acquire_result result = {.status = LH_CANCELED};
+
+    open_stream();
+    send_release();
+    ck_assert_int_eq(event()->released->outcome, LEASEHOLD__V1__OUTCOME__OUTCOME_LOST);
+    ck_assert_int_eq(call->code, LH_GRPC_OK);
+    ck_assert_ptr_eq(coordinator.canceled, coordinator.acquire);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    coordinator.acquire->on_done(coordinator.acquire, &result);
+}
+END_TEST
+
+START_TEST(hold_is_left_to_its_deadline_at_shutdown)
+{
+    hold(29 * LH_US_PER_S);
+    lh_service_drain(service);
+    ck_assert_int_eq(call->code, LH_GRPC_UNAVAILABLE);
+    ck_assert_str_eq(fake_call_reason(call), "SHUTTING_DOWN");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    ck_assert_ptr_null(coordinator.release);
+}
+END_TEST
+
+START_TEST(hold_with_the_same_lease_key_takes_over_and_the_older_one_releases_nothing)
+{
+    struct lh_rpc_call *older;
+
+    hold(29 * LH_US_PER_S);
+    older = call;
+    hold(29 * LH_US_PER_S);
+    ck_assert(older->is_finished);
+    ck_assert_int_eq(older->code, LH_GRPC_CANCELLED);
+    fake_call_end(older, LH_RPC_END_DISCONNECTED);
+    ck_assert_ptr_null(coordinator.release);
+    ck_assert(!call->is_finished);
+    fake_call_end(call, LH_RPC_END_CANCELED);
+    answer_release(LH_OUTCOME_OK);
+}
+END_TEST
+
+Suite *hold_suite(void)
+{
+    Suite *suite = suite_create("service hold");
+    TCase *tcase = tcase_create("hold");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, hold_renews_when_a_third_has_passed);
+    tcase_add_test(tcase, hold_does_not_renew_for_a_client_that_was_not_heard_since);
+    tcase_add_test(tcase, hold_names_the_alive_that_came_before_the_renewal_was_sent);
+    tcase_add_test(tcase, hold_tries_again_until_the_deadline_and_is_lost_then);
+    tcase_add_test(tcase, hold_that_is_lost_says_why_and_releases_nothing);
+    tcase_add_test(tcase, hold_of_a_silent_client_is_not_revived_but_found_lost);
+    tcase_add_loop_test(tcase, hold_that_ends_is_released_unless_its_client_may_not_know, 0,
+                        (int)(sizeof(ends) / sizeof(ends[0])));
+    tcase_add_test(tcase, hold_that_ends_while_it_waits_is_cancelled_and_a_crossing_grant_given_back);
+    tcase_add_test(tcase, hold_release_is_tried_again_and_told);
+    tcase_add_test(tcase, hold_whose_client_goes_between_two_tries_is_released_all_the_same);
+    tcase_add_test(tcase, hold_released_before_it_was_granted_ends);
+    tcase_add_test(tcase, hold_is_left_to_its_deadline_at_shutdown);
+    tcase_add_test(tcase, hold_with_the_same_lease_key_takes_over_and_the_older_one_releases_nothing);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
