@@ -140,6 +140,29 @@ START_TEST(connections_beyond_the_limit_are_closed_and_counted)
 }
 END_TEST
 
+START_TEST(streams_beyond_the_limit_are_refused_and_counted)
+{
+    int32_t streams[5];
+
+    raw_close(&raw);
+    lh_rpc_server_destroy(server);
+    server_options.max_streams = 3;
+    server_start();
+    raw_open(&raw);
+    /* Before the server's settings have come, the client does not know the limit. */
+    for (int i = 0; i < 5; i++) {
+        streams[i] = raw_call(&raw, "/t.T/Never", NULL);
+        raw_message(&raw, streams[i], "x", true);
+    }
+    raw_flush(&raw);
+    WAIT_FOR(server_stats().refusals[LH_RPC_BOUND_STREAMS] == 2);
+    RAW_WAIT(&raw, heard.messages == 3);
+    ck_assert_uint_eq(server_stats().calls, 3);
+    lh_rpc_call_reply(heard.last, "served", 6);
+    raw_expect_echo(&raw, streams[2], "served");
+}
+END_TEST
+
 START_TEST(idle_connection_is_sent_away)
 {
     raw_close(&raw);
@@ -376,6 +399,7 @@ TCase *hostile_tests(void)
     tcase_add_test(tests, http1_is_closed);
     tcase_add_test(tests, half_open_connection_is_closed_in_time);
     tcase_add_test(tests, connections_beyond_the_limit_are_closed_and_counted);
+    tcase_add_test(tests, streams_beyond_the_limit_are_refused_and_counted);
     tcase_add_test(tests, idle_connection_is_sent_away);
     tcase_add_test(tests, call_that_crosses_the_farewell_of_an_idle_connection_is_answered);
     tcase_add_test(tests, client_that_takes_nothing_is_cut_off);
