@@ -15,6 +15,7 @@ int main(void)
     suite_add_tcase(suite, frame_tests());
     suite_add_tcase(suite, input_tests());
     suite_add_tcase(suite, call_tests());
+    suite_add_tcase(suite, alarm_tests());
     suite_add_tcase(suite, hostile_tests());
     suite_add_tcase(suite, client_tests());
     runner = srunner_create(suite);

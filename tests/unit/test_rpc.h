@@ -29,6 +29,8 @@ struct heard {
     size_t message_bytes;
     int half_closes;
     int writables;
+    int alarms;  /* of Bidi */
+    int lost;    /* of the ends: without a word of the peer */
     int ends[6]; /* by enum lh_rpc_end */
     struct lh_rpc_call *last;
     bool is_pausing; /* Bidi pauses after each message */
@@ -111,6 +113,7 @@ TCase *text_tests(void);
 TCase *frame_tests(void);
 TCase *input_tests(void);
 TCase *call_tests(void);
+TCase *alarm_tests(void);
 TCase *hostile_tests(void);
 TCase *client_tests(void);
 

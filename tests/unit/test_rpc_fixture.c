@@ -23,6 +23,7 @@ static void on_start(struct lh_rpc_call *call)
 static void on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 {
     heard.ends[reason]++;
+    heard.lost += lh_rpc_call_is_peer_lost(call);
     if (heard.last == call)
         heard.last = NULL;
 }
@@ -88,6 +89,11 @@ static void on_bidi(struct lh_rpc_call *call, const void *data, size_t size)
         lh_rpc_call_pause(call);
 }
 
+static void on_alarm(struct lh_rpc_call *call)
+{
+    heard.alarms++;
+}
+
 static void on_half_close(struct lh_rpc_call *call)
 {
     heard.half_closes++;
@@ -114,6 +120,7 @@ static const struct lh_rpc_method methods[] = {
      .on_start = on_start,
      .on_message = on_bidi,
      .on_half_close = on_half_close,
+     .on_alarm = on_alarm,
      .on_end = on_end},
     {.path = "/t.T/Early", .kind = LH_RPC_BIDI, .on_start = on_early, .on_end = on_end},
 };
