@@ -69,6 +69,7 @@ static void on_enrolled(void *arg, enum lh_status status, const struct lh_error 
         control->is_enrolled = true;
         learn_clock(c, answer->database_now_us, control->sent_us, false);
         lh_core_ask_all(c);
+        lh_watch_on_enrolled(c);
         if (c->state == LH_CORE_RUNNING)
             lh_heap_set(&c->timers, &c->tick_timer, c->now_us);
     } else if (status != LH_CANCELED) {
@@ -207,6 +208,7 @@ void lh_control_on_down(void *arg)
     lh_turn_begin(c);
     c->control.is_up = false;
     c->control.is_enrolled = false;
+    lh_watch_on_down(c);
     lh_core_reschedule(c);
     lh_turn_end_event(c);
 }
@@ -224,4 +226,5 @@ void lh_control_stop(struct lh_coordinator *c)
 {
     lh_heap_remove(&c->timers, &c->tick_timer);
     lh_heap_remove(&c->timers, &c->reap_timer);
+    lh_watch_stop(c);
 }

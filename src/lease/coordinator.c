@@ -18,6 +18,7 @@ void lh_coordinator_options_init(struct lh_coordinator_options *options)
         .reap_interval_us = 1 * LH_US_PER_S,
         .max_waiters = 200000,
         .max_pending = 200000,
+        .max_watchers = 1000,
         .batch_max = LH_BATCH_MAX,
     };
 }
@@ -182,6 +183,9 @@ void lh_coordinator_on_timer(struct lh_coordinator *c)
         case LH_TIMER_PROGRESS:
             lh_progress_on_timer(c, LH_CONTAINER(struct lh_progress, timer, timer));
             break;
+        case LH_TIMER_WATCH:
+            lh_watch_on_timer(c);
+            break;
         }
     }
     lh_turn_end_event(c);
@@ -202,6 +206,7 @@ struct lh_coordinator *lh_coordinator_create(struct lh_store *store, const struc
     c->stop_timer.kind = LH_TIMER_STOP;
     lh_scope_table_init(c);
     lh_waiter_table_init(c);
+    lh_watch_create(c);
     for (int kind = 0; kind < LH_KIND_COUNT; kind++)
         lh_list_init(&c->ready[kind]);
     lh_list_init(&c->answers);
@@ -233,6 +238,7 @@ void lh_coordinator_destroy(struct lh_coordinator *c)
     lh_table_finish(&c->waiters);
     lh_scope_table_finish(c);
     lh_lanes_destroy(c);
+    lh_watch_destroy(c);
     lh_heap_finish(&c->timers);
     free(c);
 }
@@ -255,4 +261,6 @@ void lh_coordinator_stats(const struct lh_coordinator *c, struct lh_coordinator_
     stats->scopes = c->scopes.count;
     stats->max_waiters = c->options.max_waiters;
     stats->max_pending = c->options.max_pending;
+    stats->watchers = c->watching.watcher_count;
+    stats->max_watchers = c->options.max_watchers;
 }

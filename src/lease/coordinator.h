@@ -43,6 +43,7 @@ struct lh_coordinator_options {
     int64_t reap_interval_us; /* default 1 s; 0: no reaper tick */
     size_t max_waiters;       /* in this coordinator; more are refused OVERLOADED; default 200,000 */
     size_t max_pending;       /* items accepted and not answered, without waiters; default 200,000 */
+    size_t max_watchers;      /* see watch.h; more are refused OVERLOADED; default 1000 */
     size_t batch_max;         /* default LH_BATCH_MAX */
 };
 
@@ -184,7 +185,12 @@ struct lh_coordinator_stats {
     uint64_t wakes;
     uint64_t refused;         /* at a bound */
     uint64_t refused_waiters; /* of these, at max_waiters; the others at max_pending */
-    size_t scopes;            /* in memory */
+    uint64_t refused_watchers;
+    size_t watchers;
+    size_t max_watchers;
+    uint64_t watch_events; /* told to watchers */
+    uint64_t watch_lags;   /* watchers that were ended with WATCH_LAGGED */
+    size_t scopes;         /* in memory */
     size_t max_waiters;
     size_t max_pending;
     struct lh_histogram batch_sizes[4]; /* in lh_size_bounds */

@@ -13,7 +13,15 @@
 
 enum lh_kind { LH_KIND_ACQUIRE, LH_KIND_HEARTBEAT, LH_KIND_RELEASE, LH_KIND_LEAVE, LH_KIND_COUNT };
 
-enum lh_timer_kind { LH_TIMER_REQUEST, LH_TIMER_SCOPE, LH_TIMER_TICK, LH_TIMER_REAP, LH_TIMER_STOP, LH_TIMER_PROGRESS };
+enum lh_timer_kind {
+    LH_TIMER_REQUEST,
+    LH_TIMER_SCOPE,
+    LH_TIMER_TICK,
+    LH_TIMER_REAP,
+    LH_TIMER_STOP,
+    LH_TIMER_PROGRESS,
+    LH_TIMER_WATCH
+};
 
 enum lh_core_state {
     LH_CORE_CREATED,
@@ -38,6 +46,36 @@ struct lh_look {
     struct lh_coordinator *coordinator;
     struct lh_progress *progress; /* NULL: nobody waits for it any more */
     bool is_out;
+};
+
+/* Who watches what; see watch.c. Times: not before. */
+struct lh_watching {
+    struct lh_link watches;
+    size_t watcher_count;
+    struct lh_heap_timer timer;
+    bool is_used;     /* there was a watch at some time */
+    unsigned epoch;   /* a number for each time that everything began anew */
+    bool needs_clear; /* in the database, before anything else is asked */
+    int64_t retry_us; /* after a refusal */
+
+    bool is_adding;
+    unsigned adding_epoch;
+
+    bool is_asking; /* for the barrier, or whether a horizon has settled */
+    unsigned asking_epoch;
+    uint64_t asked_horizon;
+    bool has_round;
+    uint64_t horizon; /* of the round */
+    int64_t round_us; /* when it began */
+    int64_t poll_us;
+    int64_t poll_pause_us;
+    int64_t doubt_us;
+
+    bool is_taking;
+    unsigned taking_epoch;
+    bool is_in_run; /* more is to be taken */
+    bool has_news;
+    int64_t take_us;
 };
 
 struct lh_control {
@@ -86,6 +124,7 @@ struct lh_coordinator {
     struct lh_lane *answered_lane; /* its batch is being delivered in this turn */
 
     struct lh_control control;
+    struct lh_watching watching;
     struct lh_belief belief;
     struct lh_heap_timer tick_timer;
     struct lh_heap_timer reap_timer;
@@ -123,5 +162,14 @@ void lh_control_pass_on(struct lh_coordinator *c, const char *ns, const char *ke
 void lh_survey_on_tick(struct lh_coordinator *c);               /* survey.c */
 int64_t lh_control_database_us(const struct lh_coordinator *c); /* 0: no belief */
 void lh_control_wake(struct lh_coordinator *c, const struct lh_wake *wake);
+
+/* watch.c */
+void lh_watch_create(struct lh_coordinator *c);
+void lh_watch_on_timer(struct lh_coordinator *c);
+void lh_watch_on_news(void *arg);
+void lh_watch_on_enrolled(struct lh_coordinator *c);
+void lh_watch_on_down(struct lh_coordinator *c);
+void lh_watch_stop(struct lh_coordinator *c); /* watchers end with SHUTTING_DOWN */
+void lh_watch_destroy(struct lh_coordinator *c);
 
 #endif

@@ -78,6 +78,7 @@ static const struct lh_store_events store_events = {
     .on_control_down = lh_control_on_down,
     .on_listener_up = on_listener_up,
     .on_wake = on_wake,
+    .on_watch = lh_watch_on_news,
 };
 
 void lh_coordinator_start(struct lh_coordinator *c)

@@ -128,6 +128,7 @@ struct lh_store_events {
     void (*on_control_down)(void *arg);
     void (*on_listener_up)(void *arg); /* notifications may have been missed before */
     void (*on_wake)(void *arg, const struct lh_wake *wake);
+    void (*on_watch)(void *arg); /* there are events to take */
 };
 
 typedef void lh_store_cb(void *arg, enum lh_status status, const struct lh_error *error);
@@ -193,6 +194,31 @@ struct lh_list_answer {
     bool has_more;
 };
 
+/* A lease that was granted or ended. The numbers are those of leasehold.v1. */
+enum lh_event_type {
+    LH_EVENT_NONE = 0,
+    LH_EVENT_ACQUIRED = 1,
+    LH_EVENT_RELEASED = 2,
+    LH_EVENT_EXPIRED = 3,
+    LH_EVENT_FORCED = 4,
+};
+
+struct lh_lease_event {
+    enum lh_event_type type;
+    struct lh_lease lease; /* of an ended one: as it was then */
+    const char *reason;    /* FORCED, or NULL */
+    enum lh_end_reason end_reason;
+    const char *result; /* JSON, or NULL */
+    const char *error;  /* or NULL */
+};
+
+struct lh_events_answer {
+    const struct lh_lease_event *events; /* in order for a scope */
+    size_t event_count;
+    bool has_more;  /* `max` came */
+    bool is_lagged; /* events are missing, and nothing is watched any more */
+};
+
 /* A policy; presence in `set`, one bit for each enum lh_policy_field. */
 enum lh_policy_field {
     LH_POLICY_MIN_DURATION,
@@ -247,6 +273,10 @@ typedef void lh_list_cb(void *arg, enum lh_status status, const struct lh_error 
                         const struct lh_list_answer *answer);
 typedef void lh_policy_cb(void *arg, enum lh_status status, const struct lh_error *error,
                           const struct lh_policy_answer *answer);
+typedef void lh_barrier_cb(void *arg, enum lh_status status, const struct lh_error *error, uint64_t horizon);
+typedef void lh_settled_cb(void *arg, enum lh_status status, const struct lh_error *error, bool is_settled);
+typedef void lh_events_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                          const struct lh_events_answer *answer);
 
 /*
  * `clock_us` is what the caller believes the database's clock to show now (0: no belief). Where the database's own is
@@ -290,6 +320,21 @@ struct lh_store_ops {
     enum lh_status (*get_policy)(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);
     enum lh_status (*list_policies)(struct lh_store *store, int32_t page_size, const char *after_ns,
                                     lh_policy_cb *on_done, void *arg);
+
+    /*
+     * Watching; each NULL where the store does not offer it. From watch_add on, changes under `ns` ("" is everything)
+     * become events of this coordinator. A watch misses nothing from when the horizon that the barrier told after it
+     * (0: nothing is watched any more) has settled. Take with one call at a time; LH_DATABASE_UNAVAILABLE: what it took
+     * is lost.
+     */
+    enum lh_status (*watch_add)(struct lh_store *store, const char *ns, bool include_children, lh_store_cb *on_done,
+                                void *arg);
+    enum lh_status (*watch_remove)(struct lh_store *store, const char *ns, bool include_children, lh_store_cb *on_done,
+                                   void *arg);
+    enum lh_status (*watch_clear)(struct lh_store *store, lh_store_cb *on_done, void *arg); /* events too */
+    enum lh_status (*watch_barrier)(struct lh_store *store, lh_barrier_cb *on_done, void *arg);
+    enum lh_status (*watch_settled)(struct lh_store *store, uint64_t horizon, lh_settled_cb *on_done, void *arg);
+    enum lh_status (*take_events)(struct lh_store *store, int32_t max, lh_events_cb *on_done, void *arg);
 
     /* What GetStatus and health need; no round trip. */
     int64_t (*timeline)(struct lh_store *store); /* WAL timeline, 0 before the first connection */

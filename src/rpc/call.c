@@ -166,6 +166,12 @@ static void wake_output(struct lh_rpc_call *call)
     rpc_connection_touch(io);
 }
 
+void lh_rpc_call_send_headers(struct lh_rpc_call *call)
+{
+    if (!call->is_over && call->state == CALL_OPEN && !call->has_response)
+        wake_output(call);
+}
+
 enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct lh_rpc_server *server = call->connection->server;

@@ -192,6 +192,8 @@ void lh_rpc_call_set_alarm(struct lh_rpc_call *call, int64_t at_us);
  * LH_CANCELED when the call is finished or over (then on_end is on its way). Output leaves at the end of the loop turn.
  */
 enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size_t size);
+/* Send the response's headers now, where a client waits for them; else they go with the first message. */
+void lh_rpc_call_send_headers(struct lh_rpc_call *call);
 size_t lh_rpc_call_unsent(const struct lh_rpc_call *call); /* bytes; over stream_mark_bytes a sender should pause */
 
 /* More than stream_mark_bytes were waiting, and on_writable is to come. */

@@ -38,6 +38,7 @@ struct lh_service {
     struct lh_link told_in_order;
 
     struct lh_link keep_alives;
+    struct lh_link watches;
     struct lh_link hold_list;
     struct lh_table holds; /* those that hold, by scope and lease key */
 

@@ -12,6 +12,7 @@
 #include "grpc/health/v1/health.pb-c.h"
 #include "service/call.h"
 #include "service/message.h"
+#include "service/watch.h"
 
 typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
 #define STATUS(name) GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__##name
@@ -150,4 +151,5 @@ void lh_service_drain(struct lh_service *service)
         send_away(watcher);
     lh_keep_alive_drain(service);
     lh_hold_drain(service);
+    lh_watch_leases_drain(service);
 }

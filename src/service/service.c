@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "service/call.h"
+#include "service/watch.h"
 
 #define HEALTH_PATIENCE_US (5 * LH_US_PER_S)
 #define HEALTH_WATCHERS_MAX 1000
@@ -13,20 +14,6 @@ const char *const lh_service_names[] = {
     "grpc.health.v1.Health",     "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
     "leasehold.v1.AdminService", "leasehold.v1.LeaseService",           NULL,
 };
-
-/* --- methods that do not exist yet --- */
-
-static void refuse_unimplemented(struct lh_rpc_call *call)
-{
-    struct lh_failure failure = {.status = LH_UNIMPLEMENTED, .message = lh_rpc_call_method(call)->arg};
-    lh_failure_send(call, &failure);
-}
-
-#define UNIMPLEMENTED(name, words)                                                                                     \
-    {                                                                                                                  \
-        .path = "/leasehold.v1.LeaseService/" name, .kind = LH_RPC_BIDI, .on_start = refuse_unimplemented,             \
-        .arg = (char *)(name " is not there yet: " words)                                                              \
-    }
 
 #define LEASE(name, message, end)                                                                                      \
     {                                                                                                                  \
@@ -69,7 +56,11 @@ static const struct lh_rpc_method methods[] = {
      .on_half_close = lh_keep_alive_on_half_close,
      .on_writable = lh_keep_alive_on_writable,
      .on_end = lh_keep_alive_on_end},
-    UNIMPLEMENTED("WatchLeases", "call ListLeases"),
+    {.path = "/leasehold.v1.LeaseService/WatchLeases",
+     .kind = LH_RPC_SERVER_STREAM,
+     .on_message = lh_watch_leases_on_message,
+     .on_writable = lh_watch_leases_on_writable,
+     .on_end = lh_watch_leases_on_end},
     ADMIN("Reap", lh_reap_on_message),
     ADMIN("ForceRelease", lh_force_release_on_message),
     ADMIN("SetPolicy", lh_set_policy_on_message),
@@ -118,6 +109,7 @@ struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const s
     service->max_health_watchers = options->max_health_watchers;
     lh_list_init(&service->health_watchers);
     lh_list_init(&service->keep_alives);
+    lh_list_init(&service->watches);
     /* Before the first connection nothing is served, and patience starts with it. */
     service->last_database_us = lh_clock_us() - options->health_patience_us;
     service->reflection = lh_reflection_create();

@@ -72,6 +72,16 @@ enum lh_status pg_store_get_policy(struct lh_store *store, const char *ns, lh_po
 enum lh_status pg_store_list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
                                       lh_policy_cb *on_done, void *arg);
 
+/* watch.c */
+enum lh_status pg_store_watch_add(struct lh_store *store, const char *ns, bool include_children, lh_store_cb *on_done,
+                                  void *arg);
+enum lh_status pg_store_watch_remove(struct lh_store *store, const char *ns, bool include_children,
+                                     lh_store_cb *on_done, void *arg);
+enum lh_status pg_store_watch_clear(struct lh_store *store, lh_store_cb *on_done, void *arg);
+enum lh_status pg_store_watch_barrier(struct lh_store *store, lh_barrier_cb *on_done, void *arg);
+enum lh_status pg_store_watch_settled(struct lh_store *store, uint64_t horizon, lh_settled_cb *on_done, void *arg);
+enum lh_status pg_store_take_events(struct lh_store *store, int32_t max, lh_events_cb *on_done, void *arg);
+
 /*
  * A control call on its way. `read` is called with a result or an error and ends with the caller's callback; the arena
  * is the answer's and is reset afterwards.

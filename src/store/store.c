@@ -77,7 +77,7 @@ static void on_listener_up(void *arg)
         store->events->on_listener_up(store->arg);
 }
 
-/* Namespace, newline, key; anything else means: look at everything. */
+/* Namespace, newline, key; `watch`: there are events; anything else means: look at everything. */
 static void on_notify(void *arg, const char *payload)
 {
     struct pg_store *store = arg;
@@ -87,6 +87,11 @@ static void on_notify(void *arg, const char *payload)
 
     if (!is_running(store))
         return;
+    if (strcmp(payload, "watch") == 0) {
+        if (store->events->on_watch != NULL)
+            store->events->on_watch(store->arg);
+        return;
+    }
     if (newline != NULL) {
         ns = lh_strdup(payload);
         ns[newline - payload] = '\0';
@@ -254,6 +259,12 @@ static const struct lh_store_ops ops = {
     .set_policy = pg_store_set_policy,
     .get_policy = pg_store_get_policy,
     .list_policies = pg_store_list_policies,
+    .watch_add = pg_store_watch_add,
+    .watch_remove = pg_store_watch_remove,
+    .watch_clear = pg_store_watch_clear,
+    .watch_barrier = pg_store_watch_barrier,
+    .watch_settled = pg_store_watch_settled,
+    .take_events = pg_store_take_events,
     .timeline = timeline,
     .schema_version = schema_version,
     .is_connected = is_connected,

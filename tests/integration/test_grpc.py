@@ -330,12 +330,6 @@ def test_a_message_over_4_mib_is_refused(service):
     assert failure.value.reason == "MESSAGE_TOO_LARGE"
 
 
-def test_streaming_methods_that_come_later_say_so(service):
-    with fails() as failure:
-        list(service.client.lease.WatchLeases(pb.WatchLeasesRequest()))
-    assert failure.value.code == grpc.StatusCode.UNIMPLEMENTED
-
-
 def test_list_pages_through_a_namespace_and_its_children(service):
     for number in range(25):
         service.client.lease.Acquire(acquire_request("list.here", f"k{number:02}", owner="one" if number % 5 else "two"))

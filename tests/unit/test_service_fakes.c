@@ -154,6 +154,16 @@ bool lh_rpc_call_is_over_mark(const struct lh_rpc_call *call)
     return call->is_over_mark;
 }
 
+size_t lh_rpc_call_unsent(const struct lh_rpc_call *call)
+{
+    return call->unsent;
+}
+
+void lh_rpc_call_send_headers(struct lh_rpc_call *call)
+{
+    call->has_headers = true;
+}
+
 void lh_rpc_call_pause(struct lh_rpc_call *call)
 {
     call->is_paused = true;
@@ -216,6 +226,23 @@ void lh_coordinator_wake(struct lh_coordinator *coordinator, const char *ns, con
 {
     coordinator->wake_count++;
     snprintf(coordinator->woken, sizeof(coordinator->woken), "%s", key);
+}
+
+enum lh_status lh_coordinator_watch(struct lh_coordinator *coordinator, struct lh_watcher *watcher)
+{
+    if (coordinator->refuse == LH_OK)
+        coordinator->watcher = watcher;
+    return coordinator->refuse;
+}
+
+void lh_coordinator_unwatch(struct lh_coordinator *coordinator, struct lh_watcher *watcher)
+{
+    coordinator->watcher = NULL;
+}
+
+void lh_coordinator_catch_up(struct lh_coordinator *coordinator, struct lh_watcher *watcher)
+{
+    coordinator->is_catching_up = true;
 }
 
 void lh_coordinator_stats(const struct lh_coordinator *coordinator, struct lh_coordinator_stats *stats)

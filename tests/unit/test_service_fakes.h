@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "lease/coordinator.h"
+#include "lease/watch.h"
 #include "rpc/server.h"
 #include "test_service.h"
 
@@ -27,6 +28,8 @@ struct lh_rpc_call {
     unsigned sent_count;
     bool is_paused;
     bool is_over_mark; /* the test's: what is sent waits */
+    size_t unsent;     /* the test's */
+    bool has_headers;
     int64_t heard_us;  /* the test's */
     bool is_peer_lost; /* the test's */
     int64_t listen_us;
@@ -48,11 +51,13 @@ void *fake_call_reply(const struct lh_rpc_call *call, const ProtobufCMessageDesc
 
 struct lh_coordinator {
     struct lh_store *store;
-    enum lh_status refuse; /* what acquire, heartbeat and release return; LH_OK: they take it */
+    enum lh_status refuse; /* what acquire, heartbeat, release and watch return; LH_OK: they take it */
     struct lh_acquire *acquire;
     struct lh_acquire *canceled;
     struct lh_heartbeat_request *heartbeat;
     struct lh_release_request *release;
+    struct lh_watcher *watcher;
+    bool is_catching_up;
     unsigned wake_count;
     char woken[64]; /* the last key */
     struct lh_coordinator_stats stats;

@@ -959,22 +959,6 @@ START_TEST(keep_alive_ends_at_shutdown_and_does_not_begin)
 }
 END_TEST
 
-static const char *const missing[] = {"WatchLeases"};
-
-START_TEST(streams_are_unimplemented_and_say_what_to_call)
-{
-    char path[80];
-    struct lh_rpc_call *call;
-
-    snprintf(path, sizeof(path), LEASES "%s", missing[_i]);
-    call = fake_call(service, path);
-    ck_assert_int_eq(call->code, LH_GRPC_UNIMPLEMENTED);
-    ck_assert_str_eq(fake_call_reason(call), "UNIMPLEMENTED");
-    ck_assert_ptr_nonnull(strstr(call->message, "call "));
-    fake_call_end(call, LH_RPC_END_FINISHED);
-}
-END_TEST
-
 /* --- health --- */
 
 static int check_health(const char *name)
@@ -1223,8 +1207,6 @@ Suite *method_suite(void)
     tcase_add_test(tcase, keep_alive_tells_what_is_owed_before_it_fails);
     tcase_add_test(tcase, keep_alive_that_is_gone_goes_with_its_last_answer);
     tcase_add_test(tcase, keep_alive_ends_at_shutdown_and_does_not_begin);
-    tcase_add_loop_test(tcase, streams_are_unimplemented_and_say_what_to_call, 0,
-                        (int)(sizeof(missing) / sizeof(missing[0])));
     tcase_add_test(tcase, health_follows_the_database_and_the_shutdown);
     tcase_add_test(tcase, health_watchers_hear_each_change_once);
     tcase_add_test(tcase, health_watchers_are_bounded);

@@ -1,0 +1,41 @@
+/*
+ * Watching the leases under a namespace: each that is granted or ended, by whomever, is told to each watcher once, in
+ * order for a scope.
+ *
+ *     struct lh_watcher watcher = {.ns = "payments", .on_active = ..., .on_event = ..., .on_end = ...};
+ *     status = lh_coordinator_watch(coordinator, &watcher);       refused: nothing is ever called
+ *
+ * on_active: nothing is missed from now on. on_event: then, any number of times. on_end: once, unless it was taken away
+ * with lh_coordinator_unwatch before; the watcher is the caller's again then. LH_WATCH_LAGGED: events are missing,
+ * begin again. All of them come later, never from within a call, and may take their watcher away.
+ */
+#ifndef LH_LEASE_WATCH_H
+#define LH_LEASE_WATCH_H
+
+#include "lease/coordinator.h"
+
+struct lh_watcher {
+    const char *ns; /* "" is everything; stays in place, as the watcher does */
+    bool include_children;
+    void (*on_active)(struct lh_watcher *watcher);
+    void (*on_event)(struct lh_watcher *watcher, const struct lh_lease_event *event); /* lives until it returns */
+    void (*on_caught_up)(struct lh_watcher *watcher);
+    void (*on_end)(struct lh_watcher *watcher, enum lh_status status);
+    void *arg;
+
+    struct { /* the coordinator's */
+        struct lh_link link;
+        bool is_active;
+        bool is_doubtful; /* active, though what it waited for has not ended */
+        enum { LH_CATCH_UP_NO, LH_CATCH_UP_WANTED, LH_CATCH_UP_TAKING } catch_up;
+    } own;
+};
+
+/* Refused: LH_OVERLOADED, LH_DATABASE_UNAVAILABLE, LH_SHUTTING_DOWN, LH_UNIMPLEMENTED by this store. */
+enum lh_status lh_coordinator_watch(struct lh_coordinator *coordinator, struct lh_watcher *watcher);
+void lh_coordinator_unwatch(struct lh_coordinator *coordinator, struct lh_watcher *watcher);
+
+/* Of an active watcher: on_caught_up comes once, when it was told every event that was committed before this call. */
+void lh_coordinator_catch_up(struct lh_coordinator *coordinator, struct lh_watcher *watcher);
+
+#endif

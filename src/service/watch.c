@@ -1,0 +1,461 @@
+/*
+ * WatchLeases: what changes under a namespace, and before it, if wanted, what there is.
+ *
+ *     WAITING --- active: headers ---> LIVE --------------------------> OVER
+ *         `------ active: headers ---> LISTING --- last page, SYNCED ---^
+ *
+ * The list is asked page by page, each when the client has read the one before, and events are kept meanwhile. They
+ * may tell of what a page has shown already; so for each scope the newest token that was told is known, until the
+ * coordinator has caught up with the list. A change that is older is dropped, and so is the end of a lease of which
+ * the client never heard.
+ *
+ * A client that does not read is ended with WATCH_LAGGED when more than 4 MiB or 10,000 events wait for it.
+ */
+#include "service/watch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/call.h"
+#include "service/message.h"
+
+#define KEPT_BYTES_MAX ((size_t)4 * 1024 * 1024)
+#define KEPT_EVENTS_MAX 10000
+#define PAGE_SIZE 200
+
+#define TYPE(name) LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_##name
+
+enum watch_state { WATCH_WAITING, WATCH_LISTING, WATCH_LIVE, WATCH_OVER };
+
+struct watch_stream {
+    struct lh_rpc_call *call; /* NULL: the client is gone */
+    struct lh_service *service;
+    struct lh_link link; /* in lh_service.watches, until it is over */
+    struct lh_watcher watcher;
+    enum watch_state state;
+    bool include_initial;
+    bool is_page_out;
+    char *ns;
+    char *after_ns; /* the last scope of the page before */
+    char *after_key;
+    struct lh_link kept; /* events that came while it was listing */
+    size_t kept_count;
+    size_t kept_bytes;
+    bool has_known;
+    struct lh_table known;
+};
+
+struct kept_event {
+    struct lh_link link;
+    bool is_acquired;
+    int64_t token;
+    const char *ns;
+    const char *key;
+    size_t size;
+    char data[]; /* the message, then ns and key */
+};
+
+/* --- what the client was told of a scope --- */
+
+struct known_scope {
+    struct lh_table_entry entry;
+    int64_t token;
+    bool is_held;
+    size_t ns_size; /* with its NUL */
+    char name[];    /* ns, key */
+};
+
+struct scope_name {
+    const char *ns;
+    const char *key;
+};
+
+static bool is_scope(const struct lh_table_entry *entry, const void *key)
+{
+    const struct known_scope *known = LH_CONTAINER(const struct known_scope, entry, entry);
+    const struct scope_name *name = key;
+    return strcmp(known->name, name->ns) == 0 && strcmp(known->name + known->ns_size, name->key) == 0;
+}
+
+static struct known_scope *find_known(struct watch_stream *stream, const char *ns, const char *key, bool may_add)
+{
+    struct scope_name name = {ns, key};
+    size_t ns_size = strlen(ns) + 1, key_size = strlen(key) + 1;
+    uint64_t hash = lh_hash(key, key_size, lh_hash(ns, ns_size, 0));
+    struct lh_table_entry *entry = lh_table_find(&stream->known, hash, &name);
+    struct known_scope *known;
+
+    if (entry != NULL)
+        return LH_CONTAINER(struct known_scope, entry, entry);
+    if (!may_add)
+        return NULL;
+    known = lh_alloc_zero(1, sizeof(*known) + ns_size + key_size);
+    known->ns_size = ns_size;
+    memcpy(known->name, ns, ns_size);
+    memcpy(known->name + ns_size, key, key_size);
+    lh_table_insert(&stream->known, &known->entry, hash);
+    return known;
+}
+
+static void forget_known(struct watch_stream *stream)
+{
+    struct lh_table_entry *entry, *next = NULL;
+    size_t slot = 0;
+
+    if (!stream->has_known)
+        return;
+    stream->has_known = false;
+    while ((entry = lh_table_walk(&stream->known, &slot, &next)) != NULL) {
+        lh_table_remove(&stream->known, entry);
+        free(LH_CONTAINER(struct known_scope, entry, entry));
+    }
+    lh_table_finish(&stream->known);
+}
+
+/* Is it news after what the client was told? Then it counts as told. */
+static bool is_news(struct watch_stream *stream, bool is_acquired, int64_t token, const char *ns, const char *key)
+{
+    struct known_scope *known;
+
+    if (!stream->has_known)
+        return true;
+    known = find_known(stream, ns, key, is_acquired);
+    if (is_acquired ? token <= known->token : known == NULL || !known->is_held || token != known->token)
+        return false;
+    known->token = token;
+    known->is_held = is_acquired;
+    return true;
+}
+
+/* --- life --- */
+
+static void drop_kept(struct watch_stream *stream, struct kept_event *event)
+{
+    stream->kept_count--;
+    stream->kept_bytes -= event->size;
+    lh_list_remove(&event->link);
+    free(event);
+}
+
+/* Nothing is told any more. */
+static void leave(struct watch_stream *stream)
+{
+    if (stream->state == WATCH_OVER)
+        return;
+    stream->state = WATCH_OVER;
+    lh_coordinator_unwatch(stream->service->coordinator, &stream->watcher);
+    lh_list_remove(&stream->link);
+    forget_known(stream);
+    LH_LIST_EACH(struct kept_event, event, &stream->kept, link)
+        drop_kept(stream, event);
+}
+
+static void free_when_over(struct watch_stream *stream)
+{
+    if (stream->call != NULL || stream->is_page_out)
+        return;
+    free(stream->ns);
+    free(stream->after_ns);
+    free(stream->after_key);
+    free(stream);
+}
+
+static void fail(struct watch_stream *stream, enum lh_status status, const char *message)
+{
+    struct lh_failure failure = {.status = status, .message = message};
+
+    if (stream->state == WATCH_OVER)
+        return;
+    leave(stream);
+    if (message != NULL)
+        lh_failure_send(stream->call, &failure);
+    else
+        lh_call_fail(stream->call, status, NULL, NULL, NULL);
+}
+
+static void fail_slow(struct watch_stream *stream)
+{
+    fail(stream, LH_WATCH_LAGGED,
+         "this watcher reads more slowly than leases change: watch again, from what is held then");
+}
+
+/* --- sending --- */
+
+static bool send_bytes(struct watch_stream *stream, const void *data, size_t size)
+{
+    if (lh_rpc_call_unsent(stream->call) + size > KEPT_BYTES_MAX ||
+        lh_rpc_call_send(stream->call, data, size) == LH_OVERLOADED) {
+        fail_slow(stream);
+        return false;
+    }
+    return true;
+}
+
+static size_t pack(struct watch_stream *stream, Leasehold__V1__LeaseEvent__Type type,
+                   const struct lh_lease_event *event, const void **data)
+{
+    struct lh_arena *arena = &stream->service->scratch;
+    Leasehold__V1__LeaseEvent message;
+
+    leasehold__v1__lease_event__init(&message);
+    message.type = type;
+    if (event != NULL) {
+        message.lease = lh_message_lease(&event->lease, LH_LEASE_PUBLIC, arena);
+        message.end_reason = (Leasehold__V1__EndReason)event->end_reason;
+        if (event->reason != NULL)
+            message.reason = (char *)event->reason;
+        if (event->result != NULL)
+            message.result = (char *)event->result;
+        if (event->error != NULL)
+            message.error = (char *)event->error;
+    }
+    return lh_message_pack(&message.base, arena, data);
+}
+
+static void keep(struct watch_stream *stream, const struct lh_lease_event *event, const void *data, size_t size)
+{
+    size_t ns_size = strlen(event->lease.ns) + 1, key_size = strlen(event->lease.key) + 1;
+    struct kept_event *kept;
+
+    if (stream->kept_count >= KEPT_EVENTS_MAX || stream->kept_bytes + size > KEPT_BYTES_MAX) {
+        fail_slow(stream);
+        return;
+    }
+    kept = lh_alloc(sizeof(*kept) + size + ns_size + key_size);
+    memset(kept, 0, sizeof(*kept));
+    kept->is_acquired = event->type == LH_EVENT_ACQUIRED;
+    kept->token = event->lease.token;
+    kept->size = size;
+    memcpy(kept->data, data, size);
+    kept->ns = memcpy(kept->data + size, event->lease.ns, ns_size);
+    kept->key = memcpy(kept->data + size + ns_size, event->lease.key, key_size);
+    lh_list_append(&stream->kept, &kept->link);
+    stream->kept_count++;
+    stream->kept_bytes += size;
+}
+
+static void on_event(struct lh_watcher *watcher, const struct lh_lease_event *event)
+{
+    struct watch_stream *stream = watcher->arg;
+    const void *data;
+    size_t size;
+
+    if (stream->state == WATCH_LIVE &&
+        !is_news(stream, event->type == LH_EVENT_ACQUIRED, event->lease.token, event->lease.ns, event->lease.key))
+        return;
+    size = pack(stream, (Leasehold__V1__LeaseEvent__Type)event->type, event, &data);
+    if (stream->state == WATCH_LIVE)
+        send_bytes(stream, data, size);
+    else if (stream->state == WATCH_LISTING)
+        keep(stream, event, data, size);
+    lh_arena_reset(&stream->service->scratch);
+}
+
+/* --- what there is --- */
+
+static void on_page(void *arg, enum lh_status status, const struct lh_error *error,
+                    const struct lh_list_answer *answer);
+
+static void ask_page(struct watch_stream *stream)
+{
+    struct lh_store *store = stream->service->store;
+    struct lh_list_request list = {.ns = stream->ns,
+                                   .include_children = stream->watcher.include_children,
+                                   .page_size = PAGE_SIZE,
+                                   .after_ns = stream->after_ns,
+                                   .after_key = stream->after_key};
+    enum lh_status status;
+
+    if (stream->state != WATCH_LISTING || stream->is_page_out || lh_rpc_call_is_over_mark(stream->call))
+        return;
+    status = store->ops->list(store, &list, on_page, stream);
+    stream->is_page_out = status == LH_OK;
+    if (status != LH_OK)
+        fail(stream, status, NULL);
+}
+
+static void send_page(struct watch_stream *stream, const struct lh_list_answer *answer)
+{
+    const void *data;
+
+    for (size_t i = 0; i < answer->lease_count && stream->state == WATCH_LISTING; i++) {
+        struct lh_lease_event event = {.lease = answer->leases[i]};
+        struct known_scope *known = find_known(stream, event.lease.ns, event.lease.key, true);
+        known->token = event.lease.token;
+        known->is_held = true;
+        size_t size = pack(stream, TYPE(INITIAL), &event, &data);
+        send_bytes(stream, data, size);
+        lh_arena_reset(&stream->service->scratch);
+    }
+    if (answer->lease_count > 0) {
+        free(stream->after_ns);
+        free(stream->after_key);
+        stream->after_ns = lh_strdup(answer->leases[answer->lease_count - 1].ns);
+        stream->after_key = lh_strdup(answer->leases[answer->lease_count - 1].key);
+    }
+}
+
+static void go_live(struct watch_stream *stream)
+{
+    const void *data;
+    size_t size = pack(stream, TYPE(SYNCED), NULL, &data);
+
+    stream->state = WATCH_LIVE;
+    send_bytes(stream, data, size);
+    lh_arena_reset(&stream->service->scratch);
+    LH_LIST_EACH(struct kept_event, event, &stream->kept, link) {
+        if (stream->state != WATCH_LIVE)
+            return; /* it was too slow, and what was kept is gone */
+        if (is_news(stream, event->is_acquired, event->token, event->ns, event->key) &&
+            !send_bytes(stream, event->data, event->size))
+            return;
+        drop_kept(stream, event);
+    }
+    lh_coordinator_catch_up(stream->service->coordinator, &stream->watcher);
+}
+
+static void on_page(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_list_answer *answer)
+{
+    struct watch_stream *stream = arg;
+
+    stream->is_page_out = false;
+    if (stream->state != WATCH_LISTING) {
+        free_when_over(stream);
+        return;
+    }
+    /* With the connection go the events: the coordinator ends it when there is one again. */
+    if (status == LH_DATABASE_UNAVAILABLE)
+        return;
+    if (status != LH_OK) {
+        fail(stream, status, error != NULL && status != LH_INTERNAL && status != LH_CANCELED ? error->message : NULL);
+        return;
+    }
+    send_page(stream, answer);
+    if (stream->state != WATCH_LISTING)
+        return;
+    if (answer->has_more)
+        ask_page(stream);
+    else
+        go_live(stream);
+}
+
+/* --- from the coordinator --- */
+
+static void on_active(struct lh_watcher *watcher)
+{
+    struct watch_stream *stream = watcher->arg;
+
+    lh_rpc_call_send_headers(stream->call);
+    if (!stream->include_initial) {
+        stream->state = WATCH_LIVE;
+        return;
+    }
+    stream->state = WATCH_LISTING;
+    stream->has_known = true;
+    lh_table_init(&stream->known, is_scope);
+    ask_page(stream);
+}
+
+static void on_caught_up(struct lh_watcher *watcher)
+{
+    forget_known(watcher->arg);
+}
+
+static void on_watch_end(struct lh_watcher *watcher, enum lh_status status)
+{
+    fail(watcher->arg, status,
+         status == LH_WATCH_LAGGED ? "events are missing: watch again, from what is held then" : NULL);
+}
+
+/* --- the call --- */
+
+static void refuse(struct lh_rpc_call *call, const struct lh_service *service, enum lh_status status)
+{
+    struct lh_failure failure = {.status = status, .message = "too many watchers"};
+    struct lh_coordinator_stats stats;
+    char limit[24];
+
+    if (status != LH_OVERLOADED) {
+        lh_call_fail(call, status, NULL, NULL, NULL);
+        return;
+    }
+    lh_coordinator_stats(service->coordinator, &stats);
+    snprintf(limit, sizeof(limit), "%zu", stats.max_watchers);
+    failure.limit = limit;
+    lh_failure_send(call, &failure);
+}
+
+static void begin(struct lh_rpc_call *call, const Leasehold__V1__WatchLeasesRequest *request, const char *ns)
+{
+    struct lh_service *service = lh_call_service(call);
+    struct watch_stream *stream = lh_alloc_zero(1, sizeof(*stream));
+    enum lh_status status;
+
+    stream->call = call;
+    stream->service = service;
+    stream->ns = lh_strdup(ns);
+    stream->include_initial = request->include_initial;
+    stream->watcher = (struct lh_watcher){.ns = stream->ns,
+                                          .include_children = request->include_children || *ns == '\0',
+                                          .on_active = on_active,
+                                          .on_event = on_event,
+                                          .on_caught_up = on_caught_up,
+                                          .on_end = on_watch_end,
+                                          .arg = stream};
+    lh_list_init(&stream->kept);
+    status = lh_coordinator_watch(service->coordinator, &stream->watcher);
+    if (status != LH_OK) {
+        stream->call = NULL;
+        free_when_over(stream);
+        refuse(call, service, status);
+        return;
+    }
+    lh_list_append(&service->watches, &stream->link);
+    lh_rpc_call_set_data(call, stream);
+}
+
+void lh_watch_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct lh_service *service = lh_call_service(call);
+    struct lh_violations violations = {0};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    Leasehold__V1__WatchLeasesRequest *request =
+        lh_call_unpack(call, &leasehold__v1__watch_leases_request__descriptor, data, size, v.arena);
+    const char *ns;
+
+    if (request == NULL) {
+        /* answered */
+    } else if (!lh_validate_namespace(&v, request->namespace_, request->n_namespace_, true, "namespace", &ns)) {
+        lh_call_refuse(call, &violations);
+    } else if (service->is_draining) {
+        lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);
+    } else {
+        begin(call, request, ns);
+    }
+    lh_arena_reset(&service->scratch);
+}
+
+void lh_watch_leases_on_writable(struct lh_rpc_call *call)
+{
+    struct watch_stream *stream = lh_rpc_call_data(call);
+    if (stream != NULL)
+        ask_page(stream);
+}
+
+void lh_watch_leases_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    struct watch_stream *stream = lh_rpc_call_data(call);
+
+    if (stream == NULL)
+        return;
+    leave(stream);
+    stream->call = NULL;
+    free_when_over(stream);
+}
+
+void lh_watch_leases_drain(struct lh_service *service)
+{
+    LH_LIST_EACH(struct watch_stream, stream, &service->watches, link)
+        fail(stream, LH_SHUTTING_DOWN, NULL);
+}

@@ -1,0 +1,173 @@
+/* Control calls of watching: what is watched, when a new watch is complete, and the events that wait to be taken. */
+#include <string.h>
+
+#include "pg/result.h"
+#include "store/internal.h"
+#include "store/lease_row.h"
+
+#define XID8 5069u /* the OID of the type; binary it is an int8 */
+
+static void read_done(struct control_call *call, enum lh_status status, const PGresult *result,
+                      const struct lh_error *error)
+{
+    ((lh_store_cb *)call->on_done)(call->arg, status, error);
+}
+
+static enum lh_status send_watch(struct lh_store *base, const struct lh_pg_statement *statement, const char *ns,
+                                 bool include_children, lh_store_cb *on_done, void *arg)
+{
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_done, (void (*)(void))on_done, arg);
+
+    lh_pg_add_uuid(&store->params, &base->coordinator);
+    lh_pg_add_text(&store->params, ns);
+    lh_pg_add_bool(&store->params, include_children);
+    return control_call_send(call, statement);
+}
+
+enum lh_status pg_store_watch_add(struct lh_store *base, const char *ns, bool include_children, lh_store_cb *on_done,
+                                  void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "watch_add",
+        "select leasehold.watch_add($1, $2, $3)",
+        3,
+        {LH_PG_UUID, LH_PG_TEXT, LH_PG_BOOL},
+    };
+    return send_watch(base, &statement, ns, include_children, on_done, arg);
+}
+
+enum lh_status pg_store_watch_remove(struct lh_store *base, const char *ns, bool include_children, lh_store_cb *on_done,
+                                     void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "watch_remove",
+        "select leasehold.watch_remove($1, $2, $3)",
+        3,
+        {LH_PG_UUID, LH_PG_TEXT, LH_PG_BOOL},
+    };
+    return send_watch(base, &statement, ns, include_children, on_done, arg);
+}
+
+enum lh_status pg_store_watch_clear(struct lh_store *base, lh_store_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "watch_clear", "select leasehold.watch_clear($1)", 1, {LH_PG_UUID}};
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_done, (void (*)(void))on_done, arg);
+
+    lh_pg_add_uuid(&store->params, &base->coordinator);
+    return control_call_send(call, &statement);
+}
+
+static void read_barrier(struct control_call *call, enum lh_status status, const PGresult *result,
+                         const struct lh_error *error)
+{
+    uint64_t horizon = status == LH_OK && PQntuples(result) == 1 ? (uint64_t)lh_pg_int8(result, 0, 0) : 0;
+    ((lh_barrier_cb *)call->on_done)(call->arg, status, error, horizon);
+}
+
+enum lh_status pg_store_watch_barrier(struct lh_store *base, lh_barrier_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "watch_barrier", "select leasehold.watch_barrier($1)", 1, {LH_PG_UUID}};
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_barrier, (void (*)(void))on_done, arg);
+
+    lh_pg_add_uuid(&store->params, &base->coordinator);
+    return control_call_send(call, &statement);
+}
+
+static void read_settled(struct control_call *call, enum lh_status status, const PGresult *result,
+                         const struct lh_error *error)
+{
+    bool is_settled = status == LH_OK && PQntuples(result) == 1 && lh_pg_bool(result, 0, 0);
+    ((lh_settled_cb *)call->on_done)(call->arg, status, error, is_settled);
+}
+
+enum lh_status pg_store_watch_settled(struct lh_store *base, uint64_t horizon, lh_settled_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {"watch_settled", "select leasehold.watch_settled($1)", 1, {XID8}};
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_settled, (void (*)(void))on_done, arg);
+
+    lh_pg_add_int8(&store->params, (int64_t)horizon);
+    return control_call_send(call, &statement);
+}
+
+/* --- events --- */
+
+enum { TYPE, NAMESPACE, KEY, REASON, END_REASON, RESULT, ERROR, EVENT_COLUMN_COUNT };
+
+/* False: it is the one that says that events are missing. */
+static bool event_read(struct lh_lease_event *event, const PGresult *result, int row, const int *at,
+                       const struct lease_columns *lease_at, struct lh_arena *arena)
+{
+    static const struct {
+        const char *text;
+        enum lh_event_type type;
+    } map[] = {
+        {"acquired", LH_EVENT_ACQUIRED},
+        {"released", LH_EVENT_RELEASED},
+        {"expired", LH_EVENT_EXPIRED},
+        {"forced", LH_EVENT_FORCED},
+    };
+    const char *type = lh_pg_text(result, row, at[TYPE]);
+
+    memset(event, 0, sizeof(*event));
+    for (size_t i = 0; type != NULL && i < sizeof(map) / sizeof(map[0]); i++)
+        if (strcmp(map[i].text, type) == 0)
+            event->type = map[i].type;
+    if (event->type == LH_EVENT_NONE || !lease_read(result, row, lease_at, arena, &event->lease))
+        return false;
+    event->lease.ns = text_read(result, row, at[NAMESPACE], arena);
+    event->lease.key = text_read(result, row, at[KEY], arena);
+    event->reason = text_read(result, row, at[REASON], arena);
+    event->end_reason = end_reason_read(result, row, at[END_REASON]);
+    event->result = text_read(result, row, at[RESULT], arena);
+    event->error = text_read(result, row, at[ERROR], arena);
+    return event->lease.ns != NULL && event->lease.key != NULL;
+}
+
+static void read_events(struct control_call *call, enum lh_status status, const PGresult *result,
+                        const struct lh_error *error)
+{
+    static const char *const names[EVENT_COLUMN_COUNT] = {"type",       "namespace", "key",  "reason",
+                                                          "end_reason", "result",    "error"};
+    lh_events_cb *on_done = (lh_events_cb *)call->on_done;
+    struct lh_arena *arena = &call->store->arena;
+    struct lh_events_answer answer = {0};
+    struct lease_columns lease_at;
+    struct lh_lease_event *events;
+    int at[EVENT_COLUMN_COUNT];
+
+    if (status != LH_OK) {
+        on_done(call->arg, status, error, NULL);
+        return;
+    }
+    lh_pg_result_columns(result, names, at, EVENT_COLUMN_COUNT);
+    lease_columns_find(result, &lease_at);
+    events = lh_arena_alloc(arena, ((size_t)PQntuples(result) + 1) * sizeof(*events));
+    for (int row = 0; row < PQntuples(result); row++)
+        answer.is_lagged |= !event_read(&events[answer.event_count++], result, row, at, &lease_at, arena);
+    answer.events = events;
+    answer.has_more = PQntuples(result) >= call->page_size;
+    on_done(call->arg, LH_OK, NULL, &answer);
+}
+
+enum lh_status pg_store_take_events(struct lh_store *base, int32_t max, lh_events_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "take_events",
+        "select * from leasehold.take_events($1, $2)",
+        2,
+        {LH_PG_UUID, LH_PG_INT4},
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_events, (void (*)(void))on_done, arg);
+
+    call->page_size = max;
+    lh_pg_add_uuid(&store->params, &base->coordinator);
+    lh_pg_add_int4(&store->params, max);
+    return control_call_send(call, &statement);
+}
