@@ -62,6 +62,8 @@ const struct lh_setting lh_settings_table[] = {
      "How many calls may wait for a lease; more are refused with OVERLOADED."},
     {"max_pending", LH_TYPE_INT, AT(max_pending), "200000", 1, 10000000, 0, NULL, NULL, NULL,
      "How many items may be under way to the database; more are refused with OVERLOADED."},
+    {"max_watchers", LH_TYPE_INT, AT(max_watchers), "1000", 1, 100000, 0, NULL, NULL, NULL,
+     "How many calls of WatchLeases may be open; more are refused with OVERLOADED."},
 
     {"log_level", LH_TYPE_CHOICE, AT(log_level), "info", 0, 3, RELOADABLE, "debug|info|warn|error", NULL, "Process",
      "The lowest level that is logged, to stderr: debug, info, warn or error."},

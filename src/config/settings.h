@@ -61,6 +61,7 @@ struct lh_settings {
     int64_t max_streams;
     int64_t max_waiters;
     int64_t max_pending;
+    int64_t max_watchers;
 
     int64_t log_level; /* enum lh_log_level */
     int64_t shutdown_timeout_us;

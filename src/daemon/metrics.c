@@ -113,7 +113,7 @@ struct bound {
     uint64_t refusals;
 };
 
-#define BOUNDS_MAX 9
+#define BOUNDS_MAX 10
 
 static size_t collect_bounds(struct bound bounds[BOUNDS_MAX], const struct lh_rpc_server *server,
                              const struct lh_coordinator *coordinator, const struct lh_store_stats *store)
@@ -127,6 +127,7 @@ static size_t collect_bounds(struct bound bounds[BOUNDS_MAX], const struct lh_rp
     bounds[n++] = (struct bound){"waiters", core.max_waiters, core.waiters, true, core.refused_waiters};
     bounds[n++] =
         (struct bound){"pending_items", core.max_pending, core.pending, true, core.refused - core.refused_waiters};
+    bounds[n++] = (struct bound){"watchers", core.max_watchers, core.watchers, true, core.refused_watchers};
     bounds[n++] =
         (struct bound){"control_calls", store->max_control, store->control_in_flight, true, store->control_refused};
     if (server == NULL)

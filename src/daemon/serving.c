@@ -73,6 +73,7 @@ static void create_coordinator(struct lh_serving *serving, const char *conninfo)
     options.reap_interval_us = settings->reap_interval_us;
     options.max_waiters = (size_t)settings->max_waiters;
     options.max_pending = (size_t)settings->max_pending;
+    options.max_watchers = (size_t)settings->max_watchers;
     serving->coordinator = lh_coordinator_create(serving->store, &serving->port.port, &options);
     serving->port.coordinator = serving->coordinator;
 }

@@ -95,6 +95,7 @@ int main(void)
     srunner_add_suite(runner, failure_suite());
     srunner_add_suite(runner, method_suite());
     srunner_add_suite(runner, hold_suite());
+    srunner_add_suite(runner, watch_suite());
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);

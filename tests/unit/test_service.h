@@ -12,6 +12,7 @@ Suite *validate_suite(void);
 Suite *failure_suite(void);
 Suite *method_suite(void);
 Suite *hold_suite(void);
+Suite *watch_suite(void);
 
 /* Everything of a test lives here; reset by each test's setup. */
 extern struct lh_arena test_arena;

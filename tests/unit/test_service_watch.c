@@ -1,0 +1,221 @@
+/* WatchLeases between a hand-made client, coordinator and store: what is told of a list and the changes around it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/service.h"
+#include "test_service_fakes.h"
+
+static struct fake_store store;
+static struct lh_coordinator coordinator;
+static struct lh_service *service;
+static struct lh_rpc_call *call;
+static unsigned seen;
+
+static void setup(void)
+{
+    struct lh_service_options options;
+
+    fake_store_init(&store);
+    memset(&coordinator, 0, sizeof(coordinator));
+    coordinator.store = &store.base;
+    lh_service_options_init(&options);
+    service = lh_service_create(&coordinator, &options);
+    seen = 0;
+}
+
+static void teardown(void)
+{
+    lh_service_destroy(service);
+    test_arena_reset();
+}
+
+static void open_stream(bool include_initial)
+{
+    Leasehold__V1__WatchLeasesRequest request;
+    char text[] = "payments", *segment = text;
+
+    call = fake_call(service, "/leasehold.v1.LeaseService/WatchLeases");
+    leasehold__v1__watch_leases_request__init(&request);
+    request.namespace_ = &segment;
+    request.n_namespace_ = 1;
+    request.include_initial = include_initial;
+    fake_call_message(call, &request.base);
+}
+
+static struct lh_lease lease(const char *key, int64_t token)
+{
+    return (struct lh_lease){.ns = "payments", .key = key, .token = token, .owner = "", .labels = "{}"};
+}
+
+static void change(enum lh_event_type type, const char *key, int64_t token)
+{
+    struct lh_lease_event event = {.type = type, .lease = lease(key, token)};
+    coordinator.watcher->on_event(coordinator.watcher, &event);
+}
+
+static void answer_page(const char *key, int64_t token, bool has_more)
+{
+    struct lh_lease leases[] = {lease(key == NULL ? "" : key, token)};
+    struct lh_list_answer answer = {.leases = leases, .lease_count = key != NULL, .has_more = has_more};
+    store.on_list(store.arg, LH_OK, NULL, &answer);
+}
+
+/* Exactly one message came, and this is it. */
+static void expect(Leasehold__V1__LeaseEvent__Type type, int64_t token)
+{
+    Leasehold__V1__LeaseEvent *event = fake_call_reply(call, &leasehold__v1__lease_event__descriptor);
+
+    ck_assert_uint_eq(call->sent_count, ++seen);
+    ck_assert_int_eq(event->type, type);
+    if (token != 0)
+        ck_assert_int_eq(event->lease->token, token);
+}
+
+static void expect_nothing(void)
+{
+    ck_assert_uint_eq(call->sent_count, seen);
+}
+
+#define TYPE(name) LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_##name
+
+START_TEST(headers_come_when_it_is_active)
+{
+    open_stream(false);
+    ck_assert(!call->has_headers);
+    coordinator.watcher->on_active(coordinator.watcher);
+    ck_assert(call->has_headers);
+    change(LH_EVENT_RELEASED, "k", 7);
+    expect(TYPE(RELEASED), 7);
+    fake_call_end(call, LH_RPC_END_CANCELED);
+    ck_assert_ptr_null(coordinator.watcher);
+}
+END_TEST
+
+START_TEST(what_the_list_has_shown_is_not_told_again)
+{
+    open_stream(true);
+    coordinator.watcher->on_active(coordinator.watcher);
+    answer_page("k", 7, false);
+    ck_assert_uint_eq(call->sent_count, 2); /* INITIAL */
+    seen = 1;
+    expect(TYPE(SYNCED), 0);
+    ck_assert(coordinator.is_catching_up);
+    change(LH_EVENT_ACQUIRED, "k", 5);
+    change(LH_EVENT_RELEASED, "k", 5);
+    change(LH_EVENT_ACQUIRED, "k", 7);
+    change(LH_EVENT_RELEASED, "other", 6); /* of a lease that ended before the list */
+    expect_nothing();
+    change(LH_EVENT_EXPIRED, "k", 7);
+    expect(TYPE(EXPIRED), 7);
+    change(LH_EVENT_ACQUIRED, "other", 8);
+    expect(TYPE(ACQUIRED), 8);
+    change(LH_EVENT_FORCED, "other", 8);
+    expect(TYPE(FORCED), 8);
+    /* From here on nothing can be older than the list. */
+    coordinator.watcher->on_caught_up(coordinator.watcher);
+    change(LH_EVENT_RELEASED, "third", 3);
+    expect(TYPE(RELEASED), 3);
+    fake_call_end(call, LH_RPC_END_CANCELED);
+}
+END_TEST
+
+START_TEST(changes_while_it_lists_come_after_synced)
+{
+    open_stream(true);
+    coordinator.watcher->on_active(coordinator.watcher);
+    answer_page("a", 1, true);
+    expect(TYPE(INITIAL), 1);
+    ck_assert_str_eq(store.after_key, "a");
+    change(LH_EVENT_RELEASED, "a", 1);
+    change(LH_EVENT_ACQUIRED, "b", 2);
+    expect_nothing();
+    answer_page("b", 2, false);
+    /* INITIAL, SYNCED, the end of a; the grant of b was in the list. */
+    ck_assert_uint_eq(call->sent_count, 4);
+    seen = 3;
+    expect(TYPE(RELEASED), 1);
+    fake_call_end(call, LH_RPC_END_CANCELED);
+}
+END_TEST
+
+START_TEST(the_next_page_waits_until_this_one_is_read)
+{
+    open_stream(true);
+    coordinator.watcher->on_active(coordinator.watcher);
+    call->is_over_mark = true;
+    store.after_key[0] = '\0';
+    answer_page("a", 1, true);
+    ck_assert_str_eq(store.after_key, "");
+    call->is_over_mark = false;
+    call->method->on_writable(call);
+    ck_assert_str_eq(store.after_key, "a");
+    answer_page(NULL, 0, false);
+    seen = 1;
+    expect(TYPE(SYNCED), 0);
+    fake_call_end(call, LH_RPC_END_CANCELED);
+}
+END_TEST
+
+START_TEST(who_does_not_read_is_ended)
+{
+    open_stream(false);
+    coordinator.watcher->on_active(coordinator.watcher);
+    call->unsent = (size_t)4 * 1024 * 1024;
+    change(LH_EVENT_ACQUIRED, "k", 1);
+    ck_assert(call->is_finished);
+    ck_assert_str_eq(fake_call_reason(call), "WATCH_LAGGED");
+    ck_assert_ptr_null(coordinator.watcher);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
+START_TEST(who_does_not_read_the_list_is_ended_by_the_changes)
+{
+    open_stream(true);
+    coordinator.watcher->on_active(coordinator.watcher);
+    for (int i = 0; i < 10000; i++)
+        change(LH_EVENT_ACQUIRED, "k", i + 1);
+    ck_assert(!call->is_finished);
+    change(LH_EVENT_ACQUIRED, "k", 10001);
+    ck_assert(call->is_finished);
+    ck_assert_str_eq(fake_call_reason(call), "WATCH_LAGGED");
+    /* The page that is on its way finds nobody. */
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    answer_page("a", 1, false);
+}
+END_TEST
+
+START_TEST(refusals_and_shutdown)
+{
+    coordinator.refuse = LH_OVERLOADED;
+    coordinator.stats.max_watchers = 3;
+    open_stream(false);
+    ck_assert_str_eq(fake_call_reason(call), "OVERLOADED");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    coordinator.refuse = LH_OK;
+    open_stream(true);
+    lh_service_drain(service);
+    ck_assert_str_eq(fake_call_reason(call), "SHUTTING_DOWN");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    open_stream(true);
+    ck_assert_str_eq(fake_call_reason(call), "SHUTTING_DOWN");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
+Suite *watch_suite(void)
+{
+    Suite *suite = suite_create("watch");
+    TCase *tcase = tcase_create("watch");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, headers_come_when_it_is_active);
+    tcase_add_test(tcase, what_the_list_has_shown_is_not_told_again);
+    tcase_add_test(tcase, changes_while_it_lists_come_after_synced);
+    tcase_add_test(tcase, the_next_page_waits_until_this_one_is_read);
+    tcase_add_test(tcase, who_does_not_read_is_ended);
+    tcase_add_test(tcase, who_does_not_read_the_list_is_ended_by_the_changes);
+    tcase_add_test(tcase, refusals_and_shutdown);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
