@@ -40,6 +40,8 @@ struct drive {
     size_t client_count, channel_count;
     const char *mode, *namespace_text;
     int64_t duration_s, seconds, rounds;
+    int64_t settle_s; /* handoff: the first holder keeps it for that long, so that everybody queues */
+    int64_t once;     /* handoff: nobody queues a second time */
     long pid;
     int64_t end_us;
     int64_t *samples_us;
@@ -47,6 +49,7 @@ struct drive {
     size_t running, granted;
     int64_t event_us; /* when the last release was sent, or the expiry */
     int64_t last_token;
+    struct client *first;
     struct lh_timer timer;
 };
 
@@ -174,8 +177,23 @@ static void on_hot_grant(struct client *client)
         acquire(client, true);
         return;
     }
+    if (drive->granted == 1 && drive->settle_s > 0) {
+        drive->first = client;
+        lh_timer_arm_at_us(&drive->timer, lh_clock_us() + drive->settle_s * LH_US_PER_S);
+        return;
+    }
     release(client);
-    acquire(client, true);
+    if (drive->once == 0)
+        acquire(client, true);
+}
+
+static void on_settled(void *arg)
+{
+    struct drive *drive = arg;
+
+    release(drive->first);
+    if (drive->once == 0)
+        acquire(drive->first, true);
 }
 
 static void on_acquired(void *arg, const struct lh_rpc_result *result)
@@ -255,7 +273,7 @@ static void usage(void)
 {
     fprintf(stderr,
             "usage: drive pairs|handoff|expiry|waiters HOST:PORT [--clients N] [--connections N] [--seconds N]\n"
-            "             [--rounds N] [--duration SECONDS] [--pid PID]\n");
+            "             [--rounds N] [--duration SECONDS] [--settle SECONDS] [--once 1] [--pid PID]\n");
     exit(2);
 }
 
@@ -275,6 +293,10 @@ static void parse(struct drive *drive, int argc, char **argv)
             drive->rounds = value;
         else if (strcmp(argv[i], "--duration") == 0)
             drive->duration_s = value;
+        else if (strcmp(argv[i], "--settle") == 0)
+            drive->settle_s = value;
+        else if (strcmp(argv[i], "--once") == 0)
+            drive->once = value;
         else if (strcmp(argv[i], "--pid") == 0)
             drive->pid = value;
         else
@@ -299,7 +321,7 @@ int main(int argc, char **argv)
         drive.channel_count = drive.client_count < 16 ? drive.client_count : 16;
     one_scope = strcmp(drive.mode, "pairs") != 0;
     drive.loop = lh_loop_create();
-    lh_timer_init(&drive.timer, drive.loop, on_timer, &drive);
+    lh_timer_init(&drive.timer, drive.loop, strcmp(drive.mode, "handoff") == 0 ? on_settled : on_timer, &drive);
     drive.channels = lh_alloc_zero(drive.channel_count, sizeof(*drive.channels));
     for (size_t i = 0; i < drive.channel_count; i++) {
         drive.channels[i] = lh_rpc_channel_create(drive.loop, argv[2], NULL, &error);
