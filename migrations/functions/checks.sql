@@ -1,10 +1,12 @@
 -- What is wrong with a value, as the limit in words; null when nothing is. One definition for single calls and batches.
 -- They lock nothing.
 
+-- In plpgsql, for its plan is kept: the body of a function in SQL that cannot be inlined is parsed in every query.
 create or replace function leasehold.namespace_problem(p_namespace text) returns text
-language sql immutable parallel safe
+language plpgsql immutable parallel safe
 as $$
-  select case
+begin
+  return case
     when p_namespace is null or p_namespace = '' then '1 to 16 segments of 1 to 63 bytes'
     when octet_length(p_namespace) > 255 then 'at most 255 bytes in all'
     when p_namespace ~ '[\x01-\x1f\x7f-\x9f]' then 'no control characters'
@@ -13,7 +15,8 @@ as $$
     when octet_length(p_namespace) > 63
          and exists (select 1 from unnest(string_to_array(p_namespace, '.')) s where octet_length(s) > 63)
       then 'segments of at most 63 bytes'
-  end
+  end;
+end
 $$;
 
 create or replace function leasehold.key_problem(p_key text) returns text
