@@ -133,8 +133,10 @@ create table leasehold.waiter (
   duration    interval,
   owner       text,
   constraint waiter_pkey primary key (namespace, key, ticket),
-  -- One acquisition, one place.
-  constraint waiter_lease_key unique (namespace, key, lease_key)
+  -- One acquisition, one place. The lease key leads: a place is looked up by it alone, however long the queue is, and a plan
+  -- made while the table was small must not walk the queue by its primary key instead (hence IS NOT DISTINCT FROM in the
+  -- functions, which no index serves).
+  constraint waiter_lease_key unique (lease_key, namespace, key)
 ) with (
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
   autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000, vacuum_truncate = off

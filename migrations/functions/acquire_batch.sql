@@ -297,7 +297,7 @@ begin
                               left join lateral (
                                 select o.ticket as own
                                   from leasehold.waiter o
-                                 where o.namespace = w.namespace and o.key = w.key and o.lease_key = w.lease_key) q on true
+                                 where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q on true
                               left join lateral (
                                 select f.ticket as head
                                   from leasehold.live_head(w.namespace, w.key, v_live, v_now) f
@@ -410,7 +410,7 @@ begin
            duration = w.duration
       from unnest(v_work) w
      where w.outcome = 'queued' and w.own_ticket is not null
-       and q.namespace = w.namespace and q.key = w.key and q.lease_key = w.lease_key;
+       and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
     insert into leasehold.waiter (
       namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner)
     select w.namespace, w.key,
@@ -431,7 +431,7 @@ begin
   delete from leasehold.waiter q
    using unnest(v_work) w
    where w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota') and w.own_ticket is not null
-     and q.namespace = w.namespace and q.key = w.key and q.lease_key = w.lease_key;
+     and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
 
   -- A scope that stays open belongs to its first live waiter: make sure that it knows.
   perform leasehold.wake_head(null, o.namespace, o.key)
@@ -456,8 +456,7 @@ begin
               left join lateral (
                 select o.ticket as own
                   from leasehold.waiter o
-                 where u.outcome = 'queued' and o.namespace = u.namespace and o.key = u.key
-                   and o.lease_key = u.lease_key) q on true
+                 where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)) q on true
              cross join lateral (
                select case when u.is_told and u.place_in_scope = 1
                            then leasehold.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets) t) w

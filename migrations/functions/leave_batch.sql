@@ -76,17 +76,17 @@ begin
       left join lateral (
         select q.ticket
           from leasehold.waiter q
-         where q.namespace = w.namespace and q.key = w.key and q.lease_key = w.lease_key) o on true);
+         where q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key)) o on true);
 
   delete from leasehold.waiter q
    using unnest(v_work) w
    where w.hold in ('locked', 'end') and not w.is_away
-     and q.namespace = w.namespace and q.key = w.key and q.lease_key = w.lease_key and q.coordinator = p_coordinator;
+     and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key) and q.coordinator = p_coordinator;
   update leasehold.waiter q
      set away_until = v_now + interval '10 s'
     from unnest(v_work) w
    where w.hold = 'locked' and w.is_away
-     and q.namespace = w.namespace and q.key = w.key and q.lease_key = w.lease_key and q.coordinator = p_coordinator;
+     and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key) and q.coordinator = p_coordinator;
 
   -- Who is next, where nobody holds it. 'ok' is what end_leases and tell_heads look at.
   v_work := array(
