@@ -447,7 +447,8 @@ begin
            f.token, f.owner, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
            f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
       from (select u.*, q.own,
-                   -- Once for each scope, by its first item that is told its place.
+                   -- Once for each scope, by its first item that is told its place. (With offset 0 below, for the planner would
+                   -- else move the call into the window, and make it for each item.)
                    first_value(t.tickets) over (partition by u.namespace, u.key order by t.tickets is null, u.n) as tickets
               from (select v.*, v.outcome in ('queued', 'held') as is_told,
                            row_number() over (partition by v.namespace, v.key, v.outcome in ('queued', 'held')
@@ -459,7 +460,7 @@ begin
                  where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)) q on true
              cross join lateral (
                select case when u.is_told and u.place_in_scope = 1
-                           then leasehold.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets) t) w
+                           then leasehold.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets offset 0) t) w
       left join lateral (
         select x as scope
           from leasehold.scope x

@@ -72,7 +72,7 @@ begin
                       from unnest(v_work) v) u
              cross join lateral (
                select case when u.nth = 1 and u.hold <> 'unknown'
-                           then leasehold.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets) t) w
+                           then leasehold.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets offset 0) t) w
       left join lateral (
         select q.ticket
           from leasehold.waiter q
