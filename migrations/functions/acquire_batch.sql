@@ -346,6 +346,12 @@ begin
          last_error = case when w.hold = 'expired' then null else s.last_error end
     from unnest(v_work) w
    where w.outcome = 'granted' and w.hold <> 'new' and s.namespace = w.namespace and s.key = w.key;
+  if exists (select from leasehold.policy p where p.history) then
+    perform leasehold.record_holds(array_agg(w.scope), v_now, null, null)
+       from unnest(v_work) w
+      where w.outcome = 'granted' and w.hold = 'expired'
+     having count(*) > 0;
+  end if;
 
   -- New scopes: held at once, with the first expiry as check_at, or free where somebody only queues.
   if exists (select 1 from unnest(v_work) w where w.hold = 'new' and w.outcome in ('granted', 'queued')) then

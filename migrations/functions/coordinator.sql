@@ -53,6 +53,9 @@ begin
     -- It stepped back: nobody's sign of life may lie in the future, or the dead would look alive.
     update leasehold.coordinator c set seen_at = v_now where c.seen_at > v_now;
   end if;
+  if exists (select from leasehold.history_keeping k where k.look_at <= v_now) then
+    perform leasehold.keep_history(v_now);
+  end if;
   return query select clock_timestamp(), v_is_registered, null::text, null::text;
   if v_is_registered and exists (select 1 from leasehold.waiter q where q.coordinator = p_coordinator) then
     v_life := leasehold.life(p_clock);

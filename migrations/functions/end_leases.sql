@@ -48,6 +48,9 @@ begin
          end
     from unnest(p_ends) e
    where s.namespace = e.namespace and s.key = e.key;
+  if exists (select from leasehold.policy p where p.history) then
+    perform leasehold.record_holds(null, p_now, array_agg(e.namespace), array_agg(e.key)) from unnest(p_ends) e having count(*) > 0;
+  end if;
   if exists (select from leasehold.watch) or leasehold.is_blind() then
     perform leasehold.tell_watchers(null, array_agg(e.namespace), array_agg(e.key)) from unnest(p_ends) e having count(*) > 0;
   end if;

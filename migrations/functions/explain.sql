@@ -26,7 +26,8 @@ begin
     from leasehold.live_head(explain.namespace, explain.key, leasehold.live_coordinators(v_now), v_now) h
     join leasehold.waiter w
       on w.namespace = explain.namespace and w.key = explain.key and w.ticket = h.ticket;
-  policy := jsonb_strip_nulls(to_jsonb(v_rules) - 'namespace' - 'quota_prefix');
+  policy := jsonb_strip_nulls(to_jsonb(v_rules) - 'namespace' - 'quota_prefix')
+            || (select to_jsonb(h) from leasehold.history_policy_of(explain.namespace) h);
   since := v_scope.ended_at;
   if state = 'held' then
     select f.* into v_facts from leasehold.lease_facts(v_scope, v_rules, v_life, v_now) f;

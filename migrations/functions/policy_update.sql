@@ -7,7 +7,8 @@ $$;
 
 -- Change settings of one namespace: `p_values` are texts, durations in microseconds; null inherits again, at the root it is
 -- the default. Returns nothing; a bad name or value is LH002 with the setting in DETAIL, and nothing is written.
--- Locks the policy table against other changes of policies, never against its readers; then, skipping what others have, the
+-- Locks the policy table against other changes of policies, never against its readers; for the history's settings what
+-- make_history_days() does and history_keeping's row; then, skipping what others have, the
 -- rows of held scopes that the reaper had put aside, so that it looks at them again.
 create or replace function leasehold.change_policy(p_namespace text, p_columns text[], p_values text[]) returns void
 language plpgsql
@@ -65,6 +66,14 @@ begin
     perform leasehold.refuse(case when 'min_duration' = any (p_columns) then 'min_duration' else 'max_duration' end,
                              case when 'min_duration' = any (p_columns) then 'at most max_duration' else 'at least min_duration' end
                              || case when v_problem = p_namespace then '' else ' in ' || v_problem end);
+  end if;
+
+  -- Partitions for the history, before anything is written to it; a new retention is looked at within a second.
+  if 'history' = any (p_columns) and exists (select from leasehold.policy p where p.history) then
+    perform leasehold.make_history_days(clock_timestamp());
+  end if;
+  if p_columns && array['history', 'history_retention'] then
+    update leasehold.history_keeping k set look_at = clock_timestamp();
   end if;
 
   -- A row that a batch has just now is free again in a moment; one in an open transaction is told of.

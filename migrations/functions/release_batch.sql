@@ -60,6 +60,11 @@ begin
                               else v_life.started_at + s.duration + s.grace end)
       returning w.n)
     select coalesce(array_agg(e.n), '{}') into v_done from ended e;
+    if exists (select from leasehold.policy p where p.history) then
+      perform leasehold.record_holds(null, null, array_agg(p_namespace[d]), array_agg(p_key[d]))
+         from unnest(v_done) d
+       having count(*) > 0;
+    end if;
     if exists (select from leasehold.watch) then
       perform leasehold.tell_watchers(null, array_agg(p_namespace[d]), array_agg(p_key[d]))
          from unnest(v_done) d

@@ -76,6 +76,31 @@ comment on column leasehold.queue.duration is 'Of the lease that it wants; null 
 comment on column leasehold.queue.coordinator is 'The daemon that its caller waits at; null: a SQL user';
 comment on column leasehold.queue.ticket is 'The place in the order of arrival';
 
+create or replace view leasehold.lease_summary as
+  select c.namespace, sum(c.held)::bigint as held, sum(c.waiting)::bigint as waiting, sum(c.expired)::bigint as expired,
+         sum(c.failing)::bigint as failing
+    from (select s.namespace, count(*) as held, 0 as waiting,
+                 count(*) filter (where leasehold.is_expired(s, l.life, r.expiry, l.now)) as expired,
+                 count(*) filter (where s.reap_failures > 0) as failing
+            from (select life, clock_timestamp() as now from leasehold.life_for_readers() life) l
+           cross join leasehold.scope s
+            join leasehold.policies_of(array(select distinct x.namespace from leasehold.scope x where x.state = 'held')) r
+              on r.namespace = s.namespace
+           where s.state = 'held'
+           group by s.namespace
+          union all
+          select q.namespace, 0, count(q.position), 0, 0
+            from leasehold.queue q
+           group by q.namespace) c
+   group by c.namespace;
+
+comment on view leasehold.lease_summary is 'How it stands in each namespace in which something is held or waited for';
+comment on column leasehold.lease_summary.namespace is 'Dotted: payments.invoices';
+comment on column leasehold.lease_summary.held is 'Leases that are held, expired ones too';
+comment on column leasehold.lease_summary.waiting is 'Places in the queues, without those that are passed over';
+comment on column leasehold.lease_summary.expired is 'Of those held: past their expiry, so that a reaper or an acquirer may end them';
+comment on column leasehold.lease_summary.failing is 'Of those held: reaping them has failed at least once';
+
 create or replace view leasehold.effective_policy as
   select n.namespace,
          r.min_duration, r.max_duration, r.grace, r.max_hold, r.dead_after, r.expiry, r.reaper, r.frozen, r.max_leases,
@@ -108,7 +133,7 @@ comment on column leasehold.effective_policy.free_retention is 'How long a free 
 comment on column leasehold.effective_policy.history_retention is 'How long history is kept';
 comment on column leasehold.effective_policy.sources is 'For each setting the prefix that it comes from; '''' is the root';
 
-grant select on leasehold.lease, leasehold.queue, leasehold.effective_policy, leasehold.coordinator, leasehold.policy,
+grant select on leasehold.lease, leasehold.queue, leasehold.lease_summary, leasehold.effective_policy, leasehold.coordinator, leasehold.policy,
   leasehold.migration
   to leasehold_reader, leasehold_coordinator, leasehold_admin;
 -- Lease keys are in these.
