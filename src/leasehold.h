@@ -524,8 +524,168 @@ struct lh_context_callback {
 void lh_context_add(struct lh_context *context, struct lh_context_callback *callback);
 void lh_context_remove(struct lh_context *context, struct lh_context_callback *callback);
 
-/* --- 9. Without a daemon: the same verbs over a PGconn -------------------------------------------------------------
+/* --- 9. Without a daemon: the same verbs over a PGconn ------------------------------------------------------------ */
+
+/*
+ * Leases by the caller's own connection (libpq), in a database that has the schema; daemons may run beside. All of it
+ * blocks, and is for the thread that uses the connection. Nothing is renewed by itself.
+ *
+ *     PGconn *conn = PQconnectdb("postgresql:///app");
+ *     struct lh_embed_lease lease;
+ *     if (lh_embed_acquire(conn, "payments", "invoice-42", NULL, &lease, &error) == LH_OK) {
+ *         pay(lease.token);
+ *         lh_embed_release_ok(conn, &lease, NULL, NULL, &error);
+ *     }
+ *
+ * A verb on a connection without an open transaction makes one (READ COMMITTED), calls the callback that belongs to it
+ * inside, and commits. A serialization failure, a deadlock or a broken connection repeats all of that, callback
+ * included, after 10 ms doubling to 1 s, at most `max_attempts` times; a broken connection is made anew by PQreset, so
+ * that settings, prepared statements and LISTENs of the session are gone. Whether a commit without an answer was done
+ * is looked up, so nothing is done twice.
+ *
+ * In a transaction of the caller's own the verb joins it, behind a savepoint: a failure takes back the verb and its
+ * callback and leaves the transaction usable; nothing is repeated, and nothing is certain before the caller's commit.
+ * 40001 and 40P01 are LH_SCOPE_BUSY there, with the SQLSTATE in `error`: repeat the whole transaction.
  */
+#ifndef LIBPQ_FE_H
+typedef struct pg_conn PGconn;
+#endif
+
+/* A lease as the database has it. "_at_us" is the database's clock, since 1970. */
+struct lh_embed_lease {
+    char namespace_text[256]; /* dotted */
+    char key[1025];
+    char lease_key[37]; /* the credential to renew and release it */
+    char owner[256];    /* "" where that was not told */
+    const char *labels; /* a JSON object; in callbacks only, NULL elsewhere */
+    int64_t token;
+    int64_t heartbeats;
+    int64_t duration_us;
+    int64_t grace_us;
+    int64_t acquired_at_us;
+    int64_t heartbeat_at_us;
+    int64_t deadline_at_us;
+    int64_t
+        deadline_us; /* the holder's own, on CLOCK_BOOTTIME: the work has stopped by then. 0 in callbacks of reaping */
+    void *reserved[4];
+};
+
+/*
+ * Called in the transaction of the change, after the change and before the commit. What it does by `conn` is committed
+ * with it, or not at all; it must not end the transaction. 0: go on. Anything else takes the change back, and the verb
+ * answers LH_HOOK_REJECTED with what the callback left in error->message. `words`: the result (JSON or NULL) for
+ * will_release_ok, the failure for will_release_fail, else NULL. Called again where the transaction is repeated.
+ */
+typedef int lh_will_cb(void *arg, PGconn *conn, const struct lh_embed_lease *lease, const char *words,
+                       struct lh_error *error);
+
+struct lh_embed_options {
+    lh_will_cb *will_insert;    /* the lease is granted */
+    lh_will_cb *will_heartbeat; /* it is renewed, also by an acquire with its own lease key */
+    lh_will_cb *will_release_ok;
+    lh_will_cb *will_release_fail;
+    void *arg;             /* of all four */
+    uint32_t max_attempts; /* of one transaction; default 8 */
+    void *reserved[4];
+};
+
+struct lh_embed_acquire_options {
+    int64_t duration_us;       /* default 30 s */
+    int64_t wait_us;           /* 0: do not; LH_FOREVER: until granted. Not in a transaction of the caller's */
+    const char *owner;         /* default: HOST/PROGRAM/PID */
+    const char *lease_key;     /* default: a new one */
+    const char *const *labels; /* "name=value" each, NULL at the end */
+    struct lh_embed_options embed;
+};
+
+/*
+ * LH_OK: *lease is held from now on. LH_LEASE_HELD: held or queued for by another. With wait_us it queues, first come
+ * first served with all other waiters, hears of its turn by NOTIFY (what else is notified on `conn` meanwhile is
+ * dropped) and looks once a second; LH_WAIT_TIMEOUT: the place is given up.
+ */
+enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const char *key,
+                                const struct lh_embed_acquire_options *options, struct lh_embed_lease *lease,
+                                struct lh_error *error);
+
+/* Renews; deadlines and heartbeats in *lease are then new. LH_LOST: it ended, and will not come back. */
+enum lh_status lh_embed_heartbeat(PGconn *conn, struct lh_embed_lease *lease, const struct lh_embed_options *options,
+                                  struct lh_error *error);
+
+/* `result` is JSON, or NULL. LH_LOST: it was not held any more, and the callback was not called. */
+enum lh_status lh_embed_release_ok(PGconn *conn, const struct lh_embed_lease *lease, const char *result,
+                                   const struct lh_embed_options *options, struct lh_error *error);
+enum lh_status lh_embed_release_fail(PGconn *conn, const struct lh_embed_lease *lease, const char *failure,
+                                     const struct lh_embed_options *options, struct lh_error *error);
+
+/* --- 10. Reaping: what holders left behind ------------------------------------------------------------------------ */
+
+/*
+ * An expired lease, in the transaction and the savepoint in which it ends; hooks in SQL have run. What the callback
+ * does by `conn` commits with that. 0: done. Anything else, an error in the transaction that it left, a connection that
+ * it broke, or more time than its limit: all of it is rolled back to the savepoint, the failure is counted, recorded in
+ * leasehold.reap_failure with error->message (or what PostgreSQL said), and tried again with backoff; other leases are
+ * not held up. It must not end the transaction. It may be called again for a lease whose transaction did not commit.
+ */
+typedef int lh_reap_cb(void *arg, PGconn *conn, const struct lh_embed_lease *lease, struct lh_error *error);
+
+/*
+ * Reap until nothing is due: the expired leases of these namespaces (dotted; n = 0: of all but those with
+ * reaper = external), and of those below them. Any number of reapers and daemons may run at once. A transaction is at
+ * most 100 leases or a second long. `conn` must be in no transaction, its role a member of leasehold_admin or
+ * leasehold_coordinator; where it breaks, it is made anew by PQreset.
+ *
+ * LH_OK: nothing failed. LH_HOOK_REJECTED: a hook or callback failed for at least one lease, the others are done.
+ */
+enum lh_status lh_reap_stale(PGconn *conn, const char *const *namespaces, size_t n, bool include_children,
+                             lh_reap_cb *callback, void *arg);
+
+/* What became of a lease, told after the commit. */
+struct lh_reap_outcome {
+    const struct lh_embed_lease *lease;
+    bool is_reaped;
+    const char *error;      /* why not; NULL where it was reaped */
+    int32_t reap_failures;  /* so far */
+    int64_t next_try_at_us; /* by the database's clock, since 1970; 0: not by itself any more */
+};
+typedef void lh_reap_outcome_cb(void *arg, const struct lh_reap_outcome *outcome);
+
+struct lh_reap_options {
+    const char *const *namespaces;
+    size_t namespace_count;
+    bool include_children;
+    lh_reap_cb *on_lease;           /* NULL: hooks in SQL alone */
+    lh_reap_outcome_cb *on_outcome; /* may be NULL */
+    void *arg;                      /* of both */
+    int64_t max;                    /* leases reaped or failed in all; default: no limit */
+    uint32_t transaction_max;       /* leases in one transaction, 1 to 10,000; default 100 */
+    int64_t transaction_us;         /* no further lease in a transaction that is older; default 1 s */
+    int64_t statement_timeout_us;   /* of statements that run neither hook nor callback; default: the session's */
+    int64_t limit_us;               /* of on_lease; default: the hook_timeout of the namespace's policy */
+    void *reserved[4];
+};
+
+struct lh_reap_counts {
+    int64_t reaped;
+    int64_t failed;
+};
+
+/* The same with everything that can be set. LH_OK: see the counts. *counts is right whatever is answered. */
+enum lh_status lh_reap_stale_with(PGconn *conn, const struct lh_reap_options *options, struct lh_reap_counts *counts,
+                                  struct lh_error *error);
+
+/*
+ * A plugin of `leasehold reap --plugin FILE.so` exports this one symbol:
+ *
+ *     const struct lh_reap_plugin leasehold_reap_plugin = {.version = LH_REAP_PLUGIN_VERSION, .on_lease = put_back};
+ */
+#define LH_REAP_PLUGIN_VERSION 1
+
+struct lh_reap_plugin {
+    uint32_t version;
+    lh_reap_cb *on_lease;
+    void *arg;
+    void *reserved[4];
+};
 
 #ifdef __cplusplus
 }
