@@ -24,6 +24,13 @@ static uint32_t random_number(void *arg)
     return arc4random();
 }
 
+static bool is_behind(void *arg)
+{
+    struct lh_port *port = arg;
+
+    return lh_loop_is_behind(port->timer.loop);
+}
+
 static void on_due(void *arg)
 {
     struct lh_port *port = arg;
@@ -35,8 +42,8 @@ void lh_port_init(struct lh_port *port, struct lh_loop *loop)
 {
     lh_timer_init(&port->timer, loop, on_due, port);
     port->coordinator = NULL;
-    port->port =
-        (struct lh_coordinator_port){.now_us = now_us, .set_timer = set_timer, .random = random_number, .arg = port};
+    port->port = (struct lh_coordinator_port){
+        .now_us = now_us, .set_timer = set_timer, .random = random_number, .is_behind = is_behind, .arg = port};
 }
 
 void lh_port_finish(struct lh_port *port)

@@ -34,6 +34,8 @@ struct lh_coordinator_port {
     void (*set_timer)(void *arg, int64_t at_us); /* call lh_coordinator_on_timer then (or soon after); replaces the
                                                     one before; LH_FOREVER: none */
     uint32_t (*random)(void *arg);               /* for jitter */
+    bool (*is_behind)(void *arg);                /* is there news of callers that was not read for long? Nobody is asked
+                                                    for then, until it is told false in a later turn; NULL: never */
     void *arg;
 };
 

@@ -145,12 +145,20 @@ static enum lh_status send(struct lh_coordinator *c, struct lh_lane *lane)
     }
 }
 
+/* After the process stood still, who has gone since is read before anybody is asked for: no grant for the dead. */
+static bool is_behind(const struct lh_coordinator *c)
+{
+    return !lh_list_is_empty(&c->ready[LH_KIND_ACQUIRE]) && c->port.is_behind != NULL && c->port.is_behind(c->port.arg);
+}
+
 /* The kind whose first scope has waited longest, or -1. */
-static int oldest_kind(const struct lh_coordinator *c)
+static int oldest_kind(const struct lh_coordinator *c, bool without_acquires)
 {
     int best = -1;
     int64_t best_us = LH_NEVER;
     for (int kind = 0; kind < LH_KIND_COUNT; kind++) {
+        if (kind == LH_KIND_ACQUIRE && without_acquires)
+            continue;
         const struct lh_scope *scope = LH_LIST_FIRST(struct lh_scope, &c->ready[kind], ready);
         if (scope != NULL && scope->ready_us < best_us) {
             best = kind;
@@ -210,14 +218,14 @@ static struct lh_lane *idle_lane(const struct lh_coordinator *c)
 
 bool lh_lanes_could_dispatch(const struct lh_coordinator *c)
 {
-    return c->state != LH_CORE_CLOSING && idle_lane(c) != NULL && oldest_kind(c) >= 0;
+    return c->state != LH_CORE_CLOSING && idle_lane(c) != NULL && oldest_kind(c, false) >= 0;
 }
 
 void lh_lanes_dispatch(struct lh_coordinator *c)
 {
     struct lh_lane *lane;
     int kind;
-    while (c->state != LH_CORE_CLOSING && (lane = idle_lane(c)) != NULL && (kind = oldest_kind(c)) >= 0) {
+    while (c->state != LH_CORE_CLOSING && (lane = idle_lane(c)) != NULL && (kind = oldest_kind(c, is_behind(c))) >= 0) {
         fill(c, lane, (enum lh_kind)kind);
         if (send(c, lane) != LH_OK) {
             put_back(c, lane);

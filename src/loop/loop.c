@@ -19,8 +19,20 @@
 #include "base/memory.h"
 #include "loop/internal.h"
 
+/* libevent's first number of events of one epoll_wait, and its last: doubled whenever so many came. */
+#define BATCH_FIRST 32
+#define BATCH_LAST 4096
+
+#define BEHIND_US (100 * LH_US_PER_MS)
+
 /* Deferred work that defers more work: so often in one turn, then descriptors get their chance. */
 #define DEFERRED_ROUNDS 16
+
+void lh_loop_wake_guest(struct lh_loop *loop)
+{
+    if (loop->guest_turn != NULL && event_pending(loop->guest_turn, EV_TIMEOUT, NULL) == 0)
+        event_active(loop->guest_turn, EV_TIMEOUT, 0);
+}
 
 static void on_clock(void *arg, unsigned ready)
 {
@@ -29,21 +41,31 @@ static void on_clock(void *arg, unsigned ready)
     if (read(loop->clock_watch.fd, &expirations, sizeof(expirations)) < 0)
         return;
     loop->clock_at_us = LH_NEVER_US;
+    lh_loop_wake_guest(loop);
 }
 
-struct lh_loop *lh_loop_create(void)
+static void on_guest_turn(evutil_socket_t fd, short what, void *arg);
+
+/* `base` NULL: one of its own. */
+static struct lh_loop *create(struct event_base *base)
 {
     struct lh_loop *loop = lh_alloc_zero(1, sizeof(*loop));
     int clock_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
 
     lh_list_init(&loop->deferred);
     loop->clock_at_us = LH_NEVER_US;
+    loop->batch = BATCH_FIRST;
+    loop->read_us = lh_clock_us();
     if (clock_fd < 0)
         goto failed;
-    loop->base = event_base_new();
+    loop->base = base != NULL ? base : event_base_new();
     if (loop->base == NULL)
         goto failed;
-    signal(SIGPIPE, SIG_IGN);
+    if (base != NULL) {
+        loop->guest_turn = event_new(base, -1, 0, on_guest_turn, loop);
+        if (loop->guest_turn == NULL)
+            goto failed;
+    }
     lh_watch_init(&loop->clock_watch, loop, clock_fd, on_clock, loop);
     lh_watch_want(&loop->clock_watch, LH_WATCH_READ);
     return loop;
@@ -54,6 +76,17 @@ failed:
         close(clock_fd);
     free(loop);
     return NULL;
+}
+
+struct lh_loop *lh_loop_create(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    return create(NULL);
+}
+
+struct lh_loop *lh_loop_create_guest(struct event_base *base)
+{
+    return create(base);
 }
 
 static void run_deferred(struct lh_loop *loop)
@@ -80,7 +113,10 @@ void lh_loop_destroy(struct lh_loop *loop)
     clock_fd = loop->clock_watch.fd;
     lh_watch_finish(&loop->clock_watch);
     close(clock_fd);
-    event_base_free(loop->base);
+    if (loop->guest_turn != NULL)
+        event_free(loop->guest_turn);
+    else
+        event_base_free(loop->base);
     free(loop->timers.slots);
     free(loop);
 }
@@ -104,14 +140,56 @@ static bool prepare_to_wait(struct lh_loop *loop)
     return true;
 }
 
+/*
+ * What was there when this turn asked has been handled, deferred work included; unless so many were ready that there
+ * may be more. After a turn that somebody waited for comes one in which nobody is told to wait again, however slow
+ * they are: the loop gets on.
+ */
+static void note_what_was_read(struct lh_loop *loop, bool is_awaited)
+{
+    loop->has_caught_up = false;
+    if (loop->events >= loop->batch && loop->batch < BATCH_LAST) {
+        loop->batch *= 2;
+        return;
+    }
+    loop->read_us = loop->polled_us;
+    if (loop->is_behind && (is_awaited || lh_clock_us() - loop->polled_us <= BEHIND_US)) {
+        loop->is_behind = false;
+        loop->has_caught_up = true;
+    }
+}
+
+bool lh_loop_is_behind(struct lh_loop *loop)
+{
+    if (!loop->is_behind && !loop->has_caught_up)
+        loop->is_behind = lh_clock_us() - loop->read_us > BEHIND_US;
+    return loop->is_behind;
+}
+
+/* The end of a turn of somebody else's loop. */
+static void on_guest_turn(evutil_socket_t fd, short what, void *arg)
+{
+    struct lh_loop *loop = arg;
+
+    lh_timers_run(loop);
+    run_deferred(loop);
+    if (!prepare_to_wait(loop))
+        lh_loop_wake_guest(loop);
+}
+
 static void turn(struct lh_loop *loop, bool may_wait)
 {
     int flags = EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY;
+    bool is_awaited = loop->is_behind;
     if (!prepare_to_wait(loop) || !may_wait)
         flags |= EVLOOP_NONBLOCK;
+    loop->events = 0;
     event_base_loop(loop->base, flags);
+    if (loop->events == 0)
+        loop->polled_us = lh_clock_us();
     lh_timers_run(loop);
     run_deferred(loop);
+    note_what_was_read(loop, is_awaited);
 }
 
 void lh_loop_run(struct lh_loop *loop)
@@ -158,6 +236,7 @@ void lh_defer(struct lh_loop *loop, struct lh_deferred *deferred)
 {
     if (!lh_link_is_linked(&deferred->link))
         lh_list_append(&loop->deferred, &deferred->link);
+    lh_loop_wake_guest(loop);
 }
 
 void lh_deferred_cancel(struct lh_deferred *deferred)

@@ -24,6 +24,12 @@ struct lh_loop;
 /* NULL when the system refuses (no descriptors left); the reason is logged. Ignores SIGPIPE in this process. */
 struct lh_loop *lh_loop_create(void);
 
+/*
+ * A guest on somebody else's base: it runs while they run that, and lh_loop_run, _run_once and _stop are not for it.
+ * NULL: a base of its own. Unlike lh_loop_create it leaves the signals of the process alone.
+ */
+struct lh_loop *lh_loop_create_guest(struct event_base *base);
+
 /* Runs what is still deferred, then frees the loop. Everything else must have been finished. */
 void lh_loop_destroy(struct lh_loop *loop);
 
@@ -33,6 +39,13 @@ void lh_loop_stop(struct lh_loop *loop);
 
 /* One turn that waits for at most `wait_us` (0: not at all; negative: without limit). For tests. */
 void lh_loop_run_once(struct lh_loop *loop, int64_t wait_us);
+
+/*
+ * Is there anything that came over the network over 100 ms ago and may not have been read? So it is after the process
+ * stood still (SIGSTOP, a suspend, no CPU): what is decided then would be decided without it. False again after a turn
+ * that read all descriptors, so whoever is told true tries again in the next turn.
+ */
+bool lh_loop_is_behind(struct lh_loop *loop);
 
 /* For evhttp and the like. Its events run at the beginning of a turn. */
 struct event_base *lh_loop_base(struct lh_loop *loop);

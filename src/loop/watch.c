@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "loop/internal.h"
 #include "loop/loop.h"
@@ -20,6 +21,8 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
 {
     struct lh_watch *watch = arg;
     unsigned ready = 0;
+    if (watch->loop->events++ == 0)
+        watch->loop->polled_us = lh_clock_us();
     if (what & EV_READ)
         ready |= LH_WATCH_READ;
     if (what & EV_WRITE)

@@ -160,6 +160,12 @@ static uint32_t port_random(void *arg)
     return fake_random(((struct fake_node *)arg)->world);
 }
 
+static bool port_is_behind(void *arg)
+{
+    struct fake_node *node = arg;
+    return node->behind > 0 && node->behind-- > 0;
+}
+
 /* --- lanes --- */
 
 static void finish_stop(struct fake_node *node);
@@ -430,7 +436,7 @@ struct fake_node *fake_node_start(struct fake_world *world, const struct lh_coor
     node->cleaned_at_us = INT64_MIN / 2;
     for (int i = 0; i < FAKE_LANES; i++)
         node->lanes[i].batch.kind = -1;
-    node->port = (struct lh_coordinator_port){port_now_us, port_set_timer, port_random, node};
+    node->port = (struct lh_coordinator_port){port_now_us, port_set_timer, port_random, port_is_behind, node};
     world->nodes[world->node_count++] = node;
     node->coordinator = lh_coordinator_create(&node->store, &node->port, options);
     lh_coordinator_start(node->coordinator);

@@ -101,6 +101,7 @@ struct fake_node {
     const struct lh_store_events *events;
     void *events_arg;
     uint64_t timer_serial;
+    int behind; /* so often its loop still has to read what came */
     struct fake_lane lanes[FAKE_LANES];
     bool control_is_up;
     bool listener_is_up;

@@ -1,4 +1,6 @@
 /* The core when things go wrong: busy rows, lost replies, errors, outages, limits, stops. */
+#include <limits.h>
+
 #include "lease/timer.h"
 #include "lease_fixture.h"
 
@@ -491,6 +493,36 @@ START_TEST(who_was_taken_for_dead_registers_and_queues_again)
 }
 END_TEST
 
+/* Its process stood still; in the queue of its socket there is the cancel of the first waiter. */
+START_TEST(nobody_is_asked_for_before_the_cancels_of_a_pause_were_read)
+{
+    struct fake_node *node = start_node();
+    struct ask holder, gone, next;
+    struct give give;
+    struct beat beat;
+    hold_now(node, &holder, 0, 1);
+    ask_for(node, &gone, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    ask_for(node, &next, 0, 3, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(5));
+    node->behind = INT_MAX;
+    beat_send(node, &beat, 0, 1);
+    for (int i = 0; i < 20; i++)
+        fake_step(&world, world.now_us + MS(5));
+    ck_assert_int_eq(beat.outcome, LH_OUTCOME_OK); /* who is there is served */
+    give_send(node, &give, 0, 1);
+    for (int i = 0; i < 200; i++)
+        fake_step(&world, world.now_us + MS(5));
+    ck_assert_int_eq(give.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(gone.answers + next.answers, 0);
+    lh_coordinator_cancel(node->coordinator, &gone.acquire);
+    node->behind = 3;
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(gone.status, LH_CANCELED);
+    ck_assert_int_eq(next.status, LH_OK);
+    ck_assert_int_eq(next.token, holder.token + 1); /* nobody had it in between */
+}
+END_TEST
+
 START_TEST(the_reaper_ends_what_its_holder_left_and_counts_it)
 {
     struct fake_node *node = start_node();
@@ -596,6 +628,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_stop_without_a_database_ends);
     tcase_add_test(tcase, a_stop_with_a_busy_row_ends);
     tcase_add_test(tcase, who_was_taken_for_dead_registers_and_queues_again);
+    tcase_add_test(tcase, nobody_is_asked_for_before_the_cancels_of_a_pause_were_read);
     tcase_add_test(tcase, the_reaper_ends_what_its_holder_left_and_counts_it);
     tcase_add_test(tcase, the_clock_is_believed_from_good_answers_only);
     tcase_add_test(tcase, a_clock_that_stepped_is_seen_by_the_tick_and_believed_after_it);

@@ -271,6 +271,85 @@ START_TEST(watcher_changes_what_it_waits_for_and_may_finish_itself)
 }
 END_TEST
 
+/* Whoever asks in a callback is told whether everything that came before the pause has been handled. */
+struct asker {
+    struct lh_watch watch;
+    struct lh_timer timer;
+    int reads;
+    int told_behind;
+    int told_read; /* how many had been read when it was told that the loop is not behind */
+};
+
+enum { MANY = 100 };
+static struct pipe_end many[MANY];
+
+static int many_read(void)
+{
+    int read = 0;
+    for (int i = 0; i < MANY; i++)
+        read += many[i].reads;
+    return read;
+}
+
+static void on_asker(void *arg)
+{
+    struct asker *asker = arg;
+    if (lh_loop_is_behind(loop)) {
+        asker->told_behind++;
+        lh_timer_arm_at_us(&asker->timer, lh_clock_us());
+    } else {
+        asker->told_read = many_read();
+    }
+}
+
+START_TEST(after_a_pause_it_is_behind_until_everything_that_came_was_read)
+{
+    int fds[MANY][2];
+    struct asker asker = {.told_read = -1};
+
+    for (int i = 0; i < MANY; i++) {
+        many[i] = (struct pipe_end){0};
+        ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds[i]), 0);
+        lh_watch_init(&many[i].watch, loop, fds[i][0], on_pipe, &many[i]);
+        lh_watch_want(&many[i].watch, LH_WATCH_READ);
+    }
+    lh_loop_run_once(loop, 0);
+    ck_assert(!lh_loop_is_behind(loop));
+    for (int i = 0; i < MANY; i++)
+        ck_assert_int_eq(write(fds[i][1], "x", 1), 1);
+    usleep(150 * 1000); /* the pause */
+    lh_timer_init(&asker.timer, loop, on_asker, &asker);
+    lh_timer_arm_at_us(&asker.timer, lh_clock_us());
+    for (int turns = 0; asker.told_read < 0 && turns < 20; turns++)
+        lh_loop_run_once(loop, 0);
+    ck_assert_int_ge(asker.told_behind, 1);
+    ck_assert_int_eq(asker.told_read, MANY);
+    for (int i = 0; i < MANY; i++) {
+        lh_watch_finish(&many[i].watch);
+        close(fds[i][0]);
+        close(fds[i][1]);
+    }
+}
+END_TEST
+
+static void on_slow(void *arg)
+{
+    usleep(150 * 1000);
+    on_asker(arg);
+}
+
+START_TEST(a_loop_whose_turns_are_slow_catches_up_all_the_same)
+{
+    struct asker asker = {.told_read = -1};
+
+    lh_timer_init(&asker.timer, loop, on_slow, &asker);
+    lh_timer_arm_at_us(&asker.timer, lh_clock_us());
+    for (int turns = 0; asker.told_read < 0 && turns < 10; turns++)
+        lh_loop_run_once(loop, 0);
+    ck_assert_int_eq(asker.told_read, 0);
+}
+END_TEST
+
 static int signalled;
 
 static void on_signal(void *arg, int number)
@@ -316,6 +395,8 @@ int main(void)
     tcase_add_test(tests, deferred_work_that_defers_itself_does_not_hold_up_the_turn);
     tcase_add_test(tests, random_arming_and_cancelling_keeps_the_order);
     tcase_add_test(tests, watcher_changes_what_it_waits_for_and_may_finish_itself);
+    tcase_add_test(tests, after_a_pause_it_is_behind_until_everything_that_came_was_read);
+    tcase_add_test(tests, a_loop_whose_turns_are_slow_catches_up_all_the_same);
     tcase_add_test(tests, signal_is_a_callback_and_stop_ends_the_loop);
     suite_add_tcase(suite, tests);
     runner = srunner_create(suite);
