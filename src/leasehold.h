@@ -130,7 +130,7 @@ struct lh_client_options {
 
     /* Retries, section 7. */
     const struct lh_strategy *strategy; /* NULL: best effort */
-    uint32_t max_retrying;              /* requests in retry at once; beyond, they fail. Default 1,024 */
+    uint32_t max_retrying;              /* requests in retry at once; beyond, they fail. Default 65,536 */
     uint32_t breaker_failures;          /* in a row: the endpoint's circuit opens; default 5 */
     int64_t breaker_open_us;            /* then one probe at a time; default 1 s */
 
@@ -368,68 +368,71 @@ enum lh_status lh_try_release(struct lh_lease *lease, const struct lh_release_op
 
 /*
  * Every request is done by one or more attempts. An attempt fails for a reason, and a strategy says whether and when
- * there is another one. What the strategy is asked about:
+ * there is another one:
  *
- *   reason                                   also if not idempotent    always retried
- *   UNKNOWN                                          no                     no
- *   SOCKET_NOT_AVAILABLE (before sending)            yes                    no
- *   ENDPOINT_NOT_AVAILABLE (before sending)          yes                    no
- *   SOCKET_CLOSED_WHILE_IN_FLIGHT                    no                     no
- *   CIRCUIT_BREAKER_OPEN                             yes                    no
- *   BLOCKING_TIMEOUT                                 yes                    yes
- *   SHUTTING_DOWN                                    yes                    yes
- *   DATABASE_UNAVAILABLE, OVERLOADED                 yes                    no
- *   SCOPE_BUSY, OUTCOME_RETRY                        yes                    no
- *   LEASE_HELD                                       yes                    no
- *   RETRY_INFO (an unknown reason that comes with a google.rpc.RetryInfo)   yes   no
+ *   reason                                 also if not idempotent   always   at which endpoint
+ *   UNKNOWN                                no                       no       the same
+ *   SOCKET_NOT_AVAILABLE                   yes                      no       the next
+ *   ENDPOINT_NOT_AVAILABLE                 yes                      no       the next
+ *   SOCKET_CLOSED_WHILE_IN_FLIGHT          no                       no       the next
+ *   CIRCUIT_BREAKER_OPEN                   yes                      no       the next
+ *   BLOCKING_TIMEOUT                       yes                      yes      the same
+ *   SHUTTING_DOWN                          yes                      yes      the next
+ *   DATABASE_UNAVAILABLE, OVERLOADED       yes                      no       the next
+ *   SCOPE_BUSY, OUTCOME_RETRY              yes                      no       the same
+ *   LEASE_HELD                             yes                      no       the same
+ *   RETRY_INFO                             yes                      no       the same
  *
- * What is "always retried" is so by controlled backoff (1, 10, 50, 100, 500, then 1000 ms), without asking the
- * strategy. Of the others, a request that is not idempotent is retried for those marked "yes" only. Every delay is cut
- * to what is left of the request's time; after a delay that was cut the request fails, unsent. All the library's verbs
- * are idempotent by their lease key. LOST, and everything that is not in this table, is never retried.
+ * What is always retried is so without asking a strategy, by the controlled backoff: 1, 10, 50, 100, 500, then
+ * 1000 ms. BLOCKING_TIMEOUT goes on at once where the server did block for 1 s or more, with what is left of the wait,
+ * and sets the count of failures back. The default strategy, best effort, retries a request that is idempotent for
+ * every reason, another one for those marked "yes"; only LEASE_HELD, which is an outcome, it leaves at that. RETRY_INFO
+ * is a reason this library does not know with a google.rpc.RetryInfo: the strategy decides, the server's delay does
+ * not. Every delay is cut to what is left of the request's time; after a delay that was cut the request fails, unsent
+ * (LH_TIMED_OUT). Every retry and every refusal is logged at LH_LOG_INFO, with all reasons so far. Acquire, heartbeat
+ * and release are idempotent by their lease key.
  *
- * What comes of each gRPC code and reason, by how far the attempt had come:
+ * What comes of each gRPC code, and of each reason that the server gives with it, by how far the attempt had come. A
+ * dash: cannot be; a name of section 1: that is the request's status, final; any other name: that retry reason.
  *
- *   code, reason                          before sending           in flight (no answer)     answered
- *   no connection, refused, GOAWAY,       SOCKET_NOT_AVAILABLE     -                         -
- *     REFUSED_STREAM                        next endpoint
- *   no address, every endpoint down       ENDPOINT_NOT_AVAILABLE   -                         -
- *   circuit open at every endpoint        CIRCUIT_BREAKER_OPEN     -                         -
- *   connection closed, reset              SOCKET_NOT_AVAILABLE     SOCKET_CLOSED_WHILE_      -
- *                                                                    IN_FLIGHT, next endpoint
- *   CANCELLED (1) by the caller           LH_CANCELED              LH_CANCELED, stream reset LH_CANCELED
- *   CANCELLED (1) by the server           -                        -                         UNKNOWN
- *   DEADLINE_EXCEEDED (4), our timer      LH_TIMED_OUT             LH_TIMED_OUT              LH_TIMED_OUT
- *     WAIT_TIMEOUT                        -                        -                         LH_WAIT_TIMEOUT
- *   INVALID_ARGUMENT (3)                  LH_INVALID_ARGUMENT      -                         LH_INVALID_ARGUMENT
- *   NOT_FOUND (5) NOT_HELD                -                        -                         LH_NOT_HELD
- *   PERMISSION_DENIED (7) ACCESS_DENIED   -                        -                         LH_ACCESS_DENIED
- *   RESOURCE_EXHAUSTED (8)
- *     OVERLOADED                          LH_OVERLOADED (ours)     -                         OVERLOADED
- *     QUOTA_EXCEEDED, MESSAGE_TOO_LARGE   -                        -                         that status
- *   FAILED_PRECONDITION (9)
- *     NAMESPACE_FROZEN, HOOK_REJECTED,    -                        -                         that status
- *     LEASE_ENDED
- *   ABORTED (10)
- *     LEASE_HELD                          -                        -                         LEASE_HELD; best effort
- *                                                                                            leaves it at that
- *     SCOPE_BUSY                          -                        -                         SCOPE_BUSY
- *     BLOCKING_TIMEOUT                    -                        -                         BLOCKING_TIMEOUT, same
- *                                                                    endpoint, what is left of the wait
- *     WATCH_LAGGED                        -                        -                         UNKNOWN
- *   UNIMPLEMENTED (12)                    -                        -                         LH_UNIMPLEMENTED
- *   INTERNAL (13)                         -                        -                         UNKNOWN
- *   UNAVAILABLE (14)
- *     DATABASE_UNAVAILABLE                -                        -                         DATABASE_UNAVAILABLE
- *     SHUTTING_DOWN                       -                        -                         SHUTTING_DOWN, next
- * endpoint no reason                           SOCKET_NOT_AVAILABLE     SOCKET_CLOSED_WHILE_      UNKNOWN IN_FLIGHT
- *   UNAUTHENTICATED (16)                  -                        -                         LH_UNAUTHENTICATED
- *   any code, unknown reason, RetryInfo   -                        -                         RETRY_INFO
- *   any other                             -                        -                         UNKNOWN
- *   an item's OUTCOME_RETRY               -                        -                         OUTCOME_RETRY
- *   an item's OUTCOME_LOST                -                        -                         LH_LOST, never retried
- *   an item's OUTCOME_REJECTED, _INVALID  -                        -                         LH_HOOK_REJECTED,
- *                                                                                            LH_INVALID_ARGUMENT
+ *   code              reason given           before sending         in flight, no answer   answered
+ *   0 OK              -                      -                      -                      done; of its items:
+ *                     item OUTCOME_RETRY     -                      -                      OUTCOME_RETRY
+ *                     item OUTCOME_LOST      -                      -                      LH_LOST
+ *                     item OUTCOME_REJECTED  -                      -                      LH_HOOK_REJECTED
+ *                     item OUTCOME_INVALID   -                      -                      LH_INVALID_ARGUMENT
+ *   1 CANCELLED       by the caller          LH_CANCELED            LH_CANCELED            -
+ *                     by a proxy or server   -                      SOCKET_CLOSED_...      LH_UNAVAILABLE
+ *   2 UNKNOWN         none                   SOCKET_NOT_AVAILABLE   UNKNOWN                UNKNOWN
+ *   3 INVALID_ARGUMENT  the same             -                      -                      LH_INVALID_ARGUMENT
+ *   4 DEADLINE_EXCEEDED none                 LH_TIMED_OUT           LH_TIMED_OUT           LH_TIMED_OUT
+ *                     WAIT_TIMEOUT           -                      -                      LH_WAIT_TIMEOUT
+ *   5 NOT_FOUND       NOT_HELD               -                      -                      LH_NOT_HELD
+ *   6 ALREADY_EXISTS  none                   -                      -                      LH_INTERNAL
+ *   7 PERMISSION_DENIED ACCESS_DENIED        -                      -                      LH_ACCESS_DENIED
+ *   8 RESOURCE_EXHAUSTED QUOTA_EXCEEDED      -                      -                      LH_QUOTA_EXCEEDED
+ *                     OVERLOADED             LH_OVERLOADED (ours)   -                      OVERLOADED
+ *                     MESSAGE_TOO_LARGE      -                      -                      LH_MESSAGE_TOO_LARGE
+ *                     none                   -                      UNKNOWN                LH_OVERLOADED
+ *   9 FAILED_PRECONDITION NAMESPACE_FROZEN, HOOK_REJECTED, LEASE_ENDED: -   -              the same
+ *   10 ABORTED        LEASE_HELD             -                      -                      LEASE_HELD
+ *                     SCOPE_BUSY             -                      -                      SCOPE_BUSY
+ *                     BLOCKING_TIMEOUT       -                      -                      BLOCKING_TIMEOUT
+ *                     WATCH_LAGGED, none     -                      -                      LH_WATCH_LAGGED, LH_INTERNAL
+ *   11 OUT_OF_RANGE   none                   -                      -                      LH_INTERNAL
+ *   12 UNIMPLEMENTED  none                   -                      -                      LH_UNIMPLEMENTED
+ *   13 INTERNAL       INTERNAL, none         -                      UNKNOWN (broken stream) LH_INTERNAL
+ *   14 UNAVAILABLE    DATABASE_UNAVAILABLE   -                      -                      DATABASE_UNAVAILABLE
+ *                     SHUTTING_DOWN          -                      -                      SHUTTING_DOWN
+ *                     none                   SOCKET_NOT_AVAILABLE   SOCKET_CLOSED_...      UNKNOWN (a proxy's)
+ *   15 DATA_LOSS      none                   -                      -                      LH_INTERNAL
+ *   16 UNAUTHENTICATED the same              -                      -                      LH_UNAUTHENTICATED
+ *   any               unknown, + RetryInfo   -                      -                      RETRY_INFO
+ *   no endpoint can be asked                 ENDPOINT_NOT_AVAILABLE -                      -
+ *   the circuit of all that can is open      CIRCUIT_BREAKER_OPEN   -                      -
+ *
+ * Before sending includes what the server says it did not look at (GOAWAY, REFUSED_STREAM). When the strategy refuses,
+ * the request ends with the status of that name, or LH_UNAVAILABLE where there is none.
  */
 enum lh_retry_reason {
     LH_RETRY_UNKNOWN,
@@ -452,46 +455,64 @@ const char *lh_retry_reason_name(enum lh_retry_reason reason);           /* "SCO
 bool lh_retry_reason_allows_non_idempotent(enum lh_retry_reason reason); /* the table's two properties */
 bool lh_retry_reason_is_always(enum lh_retry_reason reason);
 
-/* What a strategy may ask of a request, from inside of `decide` and until it has answered. */
+/* What a strategy may ask of a request, from inside of `decide`. */
 const char *lh_request_verb(const struct lh_request *request); /* "Acquire" */
+uint64_t lh_request_id(const struct lh_request *request);      /* for lh_retry_decide; unique within its client */
 bool lh_request_is_idempotent(const struct lh_request *request);
 uint32_t lh_request_attempts(const struct lh_request *request);      /* made so far, the failed one included */
+uint32_t lh_request_failures(const struct lh_request *request);      /* of those, what the delay counts by: from 1 on */
 uint32_t lh_request_reasons(const struct lh_request *request);       /* all so far: bit 1 << enum lh_retry_reason */
-int64_t lh_request_remaining_us(const struct lh_request *request);   /* of its time */
+int64_t lh_request_remaining_us(const struct lh_request *request);   /* of its time; LH_FOREVER: no limit */
 int64_t lh_request_retry_after_us(const struct lh_request *request); /* what the server asked for, 0: nothing */
 void *lh_request_arg(const struct lh_request *request);              /* strategy_arg of its options */
 
 /*
- * A strategy. `decide` is called on the client's thread after an attempt failed for `reason`, and answers once, now or
- * later and from any thread, by lh_retry_after or lh_retry_refuse; if it never does, the request ends when its time has
- * passed. A fail-fast strategy is three lines:
+ * A strategy. `decide` is called on the client's thread after an attempt failed for `reason`. It returns how long to
+ * wait before the next one, in microseconds; or LH_RETRY_REFUSE: the request fails; or LH_RETRY_DEFER: the answer comes
+ * later, by lh_retry_decide with the request's id. A request whose answer never comes ends when its time has passed.
+ * Fail fast is three lines:
  *
- *     static void never(void *arg, struct lh_request *request, enum lh_retry_reason reason) {
- *         lh_retry_refuse(request);
+ *     static int64_t fail_fast(const struct lh_strategy *s, const struct lh_request *r, enum lh_retry_reason reason) {
+ *         return LH_RETRY_REFUSE;
  *     }
  */
+struct lh_strategy;
+#define LH_RETRY_REFUSE INT64_C(-1)
+#define LH_RETRY_DEFER INT64_C(-2)
+typedef int64_t lh_decide_cb(const struct lh_strategy *strategy, const struct lh_request *request,
+                             enum lh_retry_reason reason);
+typedef int64_t lh_backoff_cb(void *arg, uint32_t failures); /* in microseconds, after so many failures: from 1 on */
+
 struct lh_strategy {
-    void (*decide)(void *arg, struct lh_request *request, enum lh_retry_reason reason);
-    void *arg;
+    lh_decide_cb *decide;   /* NULL: lh_best_effort */
+    lh_backoff_cb *backoff; /* for lh_best_effort; NULL: lh_best_effort_backoff_us */
+    void *arg;              /* the backoff's, and whatever decide makes of it */
 };
-void lh_retry_after(struct lh_request *request, int64_t delay_us);
-void lh_retry_refuse(struct lh_request *request);
+
+/* The default's decide; for strategies that decide some reasons themselves and leave the others to it. */
+int64_t lh_best_effort(const struct lh_strategy *strategy, const struct lh_request *request,
+                       enum lh_retry_reason reason);
+int64_t lh_best_effort_backoff_us(void *arg, uint32_t failures); /* 1, 2, 4 ... 256, 500 ms; `arg` is not looked at */
+int64_t lh_controlled_backoff_us(void *arg, uint32_t failures);  /* 1, 10, 50, 100, 500, 1000 ms; likewise */
 
 /*
- * The default: retries for every reason but LEASE_HELD, after 1 ms doubling to 500 ms, or after what `calculator`
- * returns for the number of attempts made (1 after the first).
+ * The answer that `decide` deferred: a delay, or LH_RETRY_REFUSE. Any thread; also from inside of decide, ahead of its
+ * LH_RETRY_DEFER. An answer that comes too late (the request is over, or was answered before) does nothing.
  */
-typedef int64_t lh_backoff_cb(void *arg, uint32_t attempts);
-struct lh_strategy lh_best_effort(lh_backoff_cb *calculator, void *arg); /* NULL: lh_best_effort_backoff_us */
-int64_t lh_best_effort_backoff_us(void *arg, uint32_t attempts);         /* 1, 2, 4 ... 500 ms */
-int64_t lh_controlled_backoff_us(void *arg, uint32_t attempts);          /* 1, 10, 50, 100, 500, 1000 ms */
+void lh_retry_decide(struct lh_client *client, uint64_t request_id, int64_t delay_us);
 
 /* --- 8. Contexts -------------------------------------------------------------------------------------------------- */
 
 /*
- * A tree of what is to end together. A context is cancelled by hand, with its parent, with the lease that it is of, or
- * (as far as it is asked) because its time has passed; then its children are, and its callbacks are called. Requests
- * made under it end with LH_CANCELED and carry its remaining time as grpc-timeout. All functions: any thread.
+ * A tree of what is to end together. A context is cancelled by hand, with its parent, or with the lease that it is of;
+ * then its children are, and the callbacks of all of them are called. It may have a time as well: when that, or that of
+ * a context above it, has passed, it counts as cancelled, for good, and its descriptor is readable; callbacks are for
+ * cancellation alone. Requests made under it end with LH_CANCELED and carry its remaining time as grpc-timeout. All
+ * functions: any thread.
+ *
+ *     lh_acquire(jobs, "a", NULL, &first, &error);
+ *     lh_acquire(jobs, "b", &(struct lh_acquire_options){.context = lh_lease_context(first)}, &second, &error);
+ *         // the context of `second` is a child of that of `first`: who loses the first stops with both
  */
 
 /* Ends at `deadline_us` or with `parent`, whichever is first. parent NULL: a root; LH_FOREVER: no time of its own. */
@@ -508,18 +529,21 @@ const char *lh_context_words(const struct lh_context *context); /* "" while it i
 /* The least of its own and its parents'; LH_FOREVER: no limit; 0: cancelled, or the time has passed. */
 int64_t lh_context_remaining_us(const struct lh_context *context);
 
-/* Readable once it is cancelled, for poll(2); never read it, it is the context's. -1: too many files are open. */
+/*
+ * Readable once it is cancelled or its time has passed, for poll(2); made when first asked for. Never read or close it,
+ * it is the context's. -1: too many files are open. A lease's context is cancelled by its client, not by this.
+ */
 int lh_context_fd(struct lh_context *context);
 
 /*
- * Called once when it is cancelled, on the thread that cancels; at once where it is cancelled already. `callback` is
- * the caller's memory, in place until it was called or removed. lh_context_remove returns when the callback is not
- * running (called from inside of it, at once).
+ * Called once when it is cancelled, on the thread that cancels; from inside of lh_context_add where it is cancelled
+ * already. `callback` is the caller's memory, in place until it was called or removed; the callback itself may free
+ * it. lh_context_remove returns when the callback is not running and never will (called from inside of it, at once).
  */
 struct lh_context_callback {
     void (*on_cancel)(void *arg, struct lh_context *context);
     void *arg;
-    void *internal[4];
+    void *internal[4]; /* zero at first */
 };
 void lh_context_add(struct lh_context *context, struct lh_context_callback *callback);
 void lh_context_remove(struct lh_context *context, struct lh_context_callback *callback);
