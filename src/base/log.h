@@ -9,7 +9,9 @@
 #ifndef LH_BASE_LOG_H
 #define LH_BASE_LOG_H
 
+#ifndef LEASEHOLD_H /* the public header declares it too */
 enum lh_log_level { LH_LOG_DEBUG, LH_LOG_INFO, LH_LOG_WARN, LH_LOG_ERROR };
+#endif
 
 /* The lowest level that is written; the default is LH_LOG_INFO. */
 void lh_log_set_level(enum lh_log_level level);

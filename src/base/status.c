@@ -9,7 +9,7 @@ static const struct {
     int grpc;
 } status_table[] = {
 #define X(name, grpc, text) {#name, text, grpc},
-    LH_STATUS_MAP(X)
+    LH_STATUS_MAP(X) LH_CLIENT_STATUS_MAP(X)
 #undef X
 };
 

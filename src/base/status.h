@@ -36,17 +36,33 @@
     X(SHUTTING_DOWN, 14, "the server is shutting down")                                                                \
     X(UNAUTHENTICATED, 16, "not authenticated")
 
+/* What only the client library says; no server does. */
+#define LH_CLIENT_STATUS_MAP(X)                                                                                        \
+    X(LOST, 9, "the lease is lost")                                                                                    \
+    X(TIMED_OUT, 4, "the request's time has passed")                                                                   \
+    X(UNAVAILABLE, 14, "no server was there to answer")                                                                \
+    X(CLOSED, 1, "the client was closed")                                                                              \
+    X(WOULD_BLOCK, 9, "a call that blocks, from a thread that must not")
+
+/* The public header declares the same for callers; whichever is read first counts, and a test compares them. */
+#ifndef LEASEHOLD_H
+
 enum lh_status {
 #define X(name, grpc, text) LH_##name,
-    LH_STATUS_MAP(X)
+    LH_STATUS_MAP(X) LH_CLIENT_STATUS_MAP(X)
 #undef X
 };
 
+#endif
+
+/* Of LH_STATUS_MAP. */
 enum {
 #define X(name, grpc, text) +1
     LH_STATUS_COUNT = 0 LH_STATUS_MAP(X)
 #undef X
 };
+
+#ifndef LEASEHOLD_H
 
 /* Words for people; `status` says what to do about it. Zero-initialised it means "nothing went wrong". */
 struct lh_error {
@@ -62,6 +78,8 @@ const char *lh_status_name(enum lh_status status);
 
 /* A few words for logs. */
 const char *lh_status_text(enum lh_status status);
+
+#endif
 
 /* The gRPC status code, 0..16. */
 int lh_status_grpc(enum lh_status status);
