@@ -114,7 +114,7 @@ struct lh_context;
 struct lh_declared;
 struct lh_lease;
 struct lh_request;
-struct lh_retry_strategy;
+struct lh_strategy;
 
 struct lh_client_options {
     /*
@@ -129,10 +129,10 @@ struct lh_client_options {
     int64_t connect_timeout_us;    /* of an attempt to connect to one address; default 2 s */
 
     /* Retries, section 7. */
-    const struct lh_retry_strategy *strategy; /* NULL: best effort */
-    uint32_t max_retrying;                    /* requests in retry at once; beyond, they fail. Default 65,536 */
-    uint32_t breaker_failures;                /* in a row: the endpoint's circuit opens; default 5 */
-    int64_t breaker_open_us;                  /* then one probe at a time; default 1 s */
+    const struct lh_strategy *strategy; /* NULL: best effort */
+    uint32_t max_retrying;              /* requests in retry at once; beyond, they fail. Default 65,536 */
+    uint32_t breaker_failures;          /* in a row: the endpoint's circuit opens; default 5 */
+    int64_t breaker_open_us;            /* then one probe at a time; default 1 s */
 
     /* Limits. */
     uint32_t max_requests; /* going on at once, the blocking ones too; beyond: LH_OVERLOADED. Default 65,536 */
@@ -213,8 +213,8 @@ struct lh_declare_options {
     int64_t longest_hold_us; /* default: none */
     lh_lost_cb *on_lost;     /* may be NULL: then look at the lease, or at its context */
     lh_longest_hold_cb *on_longest_hold;
-    void *arg;                                /* of both; lh_lease_user tells leases apart */
-    const struct lh_retry_strategy *strategy; /* NULL: the client's */
+    void *arg;                          /* of both; lh_lease_user tells leases apart */
+    const struct lh_strategy *strategy; /* NULL: the client's */
     void *reserved[8];
 };
 
@@ -259,10 +259,10 @@ struct lh_acquire_options {
     const char *const *labels; /* "name=value" each, NULL at the end; at most 16 */
     lh_waiting_cb *on_waiting; /* told who stands in the way, at least every 5 s; may be NULL */
     void *on_waiting_arg;
-    void *user;                               /* lh_lease_user of the lease */
-    struct lh_context *context;               /* cancelled with it, and done within its time */
-    const struct lh_retry_strategy *strategy; /* default: the declaration's */
-    void *strategy_pointer;                   /* lh_retry_pointer: for the strategy */
+    void *user;                         /* lh_lease_user of the lease */
+    struct lh_context *context;         /* cancelled with it, and done within its time */
+    const struct lh_strategy *strategy; /* default: the declaration's */
+    void *strategy_arg;                 /* lh_request_arg: for the strategy */
     void *reserved[8];
 };
 
@@ -323,8 +323,8 @@ void lh_lease_destroy(struct lh_lease *lease);
 struct lh_call_options {
     int64_t timeout_us; /* default: the client's */
     struct lh_context *context;
-    const struct lh_retry_strategy *strategy; /* default: the declaration's */
-    void *strategy_pointer;
+    const struct lh_strategy *strategy; /* default: the declaration's */
+    void *strategy_arg;
     void *reserved[4];
 };
 
@@ -434,7 +434,6 @@ enum lh_status lh_try_release(struct lh_lease *lease, const struct lh_release_op
  * Before sending includes what the server says it did not look at (GOAWAY, REFUSED_STREAM). When the strategy refuses,
  * the request ends with the status of that name, or LH_UNAVAILABLE where there is none.
  */
-#ifndef LH_CLIENT_RETRY_REASON_H /* Leasehold's own sources know it from there */
 enum lh_retry_reason {
     LH_RETRY_UNKNOWN,
     LH_RETRY_SOCKET_NOT_AVAILABLE,
@@ -448,67 +447,59 @@ enum lh_retry_reason {
     LH_RETRY_SCOPE_BUSY,
     LH_RETRY_OUTCOME_RETRY,
     LH_RETRY_LEASE_HELD,
-    LH_RETRY_SERVER_ASKED,
-    LH_RETRY_NONE, /* no reason to send it again */
+    LH_RETRY_RETRY_INFO,
 };
-#endif
+#define LH_RETRY_REASON_COUNT 13
 
-const char *lh_retry_reason_name(enum lh_retry_reason reason); /* "SCOPE_BUSY" */
-const char *lh_retry_reason_text(enum lh_retry_reason reason);
+const char *lh_retry_reason_name(enum lh_retry_reason reason);           /* "SCOPE_BUSY" */
 bool lh_retry_reason_allows_non_idempotent(enum lh_retry_reason reason); /* the table's two properties */
-bool lh_retry_reason_is_always_retried(enum lh_retry_reason reason);
+bool lh_retry_reason_is_always(enum lh_retry_reason reason);
 
-/* A request, to whoever decides about it; valid inside of `decide`. */
-struct lh_retry;
-uint64_t lh_retry_id(const struct lh_retry *retry); /* never used again for another */
-bool lh_retry_is_idempotent(const struct lh_retry *retry);
-unsigned lh_retry_attempts(const struct lh_retry *retry);       /* so far; all have failed */
-unsigned lh_retry_failures(const struct lh_retry *retry);       /* those that count for the delay, before this one */
-unsigned lh_retry_reasons(const struct lh_retry *retry);        /* a set: bit 1u << reason */
-int64_t lh_retry_remaining_us(const struct lh_retry *retry);    /* of its timeout; LH_FOREVER: it has none */
-int64_t lh_retry_server_delay_us(const struct lh_retry *retry); /* of the last RetryInfo, or 0 */
-void *lh_retry_pointer(const struct lh_retry *retry);           /* strategy_pointer of its options */
+/* What a strategy may ask of a request, from inside of `decide`. */
+const char *lh_request_verb(const struct lh_request *request); /* "Acquire" */
+uint64_t lh_request_id(const struct lh_request *request);      /* for lh_retry_decide; unique within its client */
+bool lh_request_is_idempotent(const struct lh_request *request);
+uint32_t lh_request_attempts(const struct lh_request *request);      /* made so far, the failed one included */
+uint32_t lh_request_failures(const struct lh_request *request);      /* of those, what the delay counts by: from 1 on */
+uint32_t lh_request_reasons(const struct lh_request *request);       /* all so far: bit 1 << enum lh_retry_reason */
+int64_t lh_request_remaining_us(const struct lh_request *request);   /* of its time; LH_FOREVER: no limit */
+int64_t lh_request_retry_after_us(const struct lh_request *request); /* what the server asked for, 0: nothing */
+void *lh_request_arg(const struct lh_request *request);              /* strategy_arg of its options */
 
 /*
- * A strategy: asked on the client's thread after an attempt failed for `reason`. It answers with how long to wait
- * before the next attempt, in microseconds; with LH_RETRY_REFUSE: let the request fail; or with LH_RETRY_DEFER:
- * lh_retry_decide follows, from any thread, with the request's lh_retry_id. If that never comes, the request ends when
- * its time has passed. `arg` must live as long as whatever was given the strategy. A fail-fast strategy is three lines:
+ * A strategy. `decide` is called on the client's thread after an attempt failed for `reason`. It returns how long to
+ * wait before the next one, in microseconds; or LH_RETRY_REFUSE: the request fails; or LH_RETRY_DEFER: the answer comes
+ * later, by lh_retry_decide with the request's id. A request whose answer never comes ends when its time has passed.
+ * Fail fast is three lines:
  *
- *     static int64_t never(void *arg, const struct lh_retry *retry, enum lh_retry_reason reason) {
+ *     static int64_t fail_fast(const struct lh_strategy *s, const struct lh_request *r, enum lh_retry_reason reason) {
  *         return LH_RETRY_REFUSE;
  *     }
  */
-#ifndef LH_CLIENT_RETRY_H
-
+struct lh_strategy;
 #define LH_RETRY_REFUSE INT64_C(-1)
 #define LH_RETRY_DEFER INT64_C(-2)
+typedef int64_t lh_decide_cb(const struct lh_strategy *strategy, const struct lh_request *request,
+                             enum lh_retry_reason reason);
+typedef int64_t lh_backoff_cb(void *arg, uint32_t failures); /* in microseconds, after so many failures: from 1 on */
 
-struct lh_retry_strategy {
-    int64_t (*decide)(void *arg, const struct lh_retry *retry, enum lh_retry_reason reason);
-    void *arg;
+struct lh_strategy {
+    lh_decide_cb *decide;   /* NULL: lh_best_effort */
+    lh_backoff_cb *backoff; /* for lh_best_effort; NULL: lh_best_effort_backoff_us */
+    void *arg;              /* the backoff's, and whatever decide makes of it */
 };
 
-/* The calculator of lh_retry_best_effort's delays. */
-struct lh_retry_calculator {
-    int64_t (*delay_us)(void *arg, unsigned failures);
-    void *arg;
-};
-
-#endif
-
-/* `delay_us` or LH_RETRY_REFUSE. LH_NOT_HELD: the request is over, or was decided already. Any thread. */
-enum lh_status lh_retry_decide(struct lh_client *client, uint64_t retry_id, int64_t delay_us);
+/* The default's decide; for strategies that decide some reasons themselves and leave the others to it. */
+int64_t lh_best_effort(const struct lh_strategy *strategy, const struct lh_request *request,
+                       enum lh_retry_reason reason);
+int64_t lh_best_effort_backoff_us(void *arg, uint32_t failures); /* 1, 2, 4 ... 256, 500 ms; `arg` is not looked at */
+int64_t lh_controlled_backoff_us(void *arg, uint32_t failures);  /* 1, 10, 50, 100, 500, 1000 ms; likewise */
 
 /*
- * The default `decide`: retries for every reason but LEASE_HELD, after 1 ms doubling to 500 ms; with `arg` a struct
- * lh_retry_calculator, after what that says.
+ * The answer that `decide` deferred: a delay, or LH_RETRY_REFUSE. Any thread; also from inside of decide, ahead of its
+ * LH_RETRY_DEFER. An answer that comes too late (the request is over, or was answered before) does nothing.
  */
-int64_t lh_retry_best_effort(void *arg, const struct lh_retry *retry, enum lh_retry_reason reason);
-
-/* `failures` came before this one. 1, 2, 4 ... 256, 500 ms; and 1, 10, 50, 100, 500, 1000 ms. */
-int64_t lh_retry_delay_doubling(void *arg, unsigned failures);
-int64_t lh_retry_delay_controlled(unsigned failures);
+void lh_retry_decide(struct lh_client *client, uint64_t request_id, int64_t delay_us);
 
 /* --- 8. Contexts -------------------------------------------------------------------------------------------------- */
 
