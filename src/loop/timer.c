@@ -66,6 +66,7 @@ void lh_timer_arm_at_us(struct lh_timer *timer, int64_t at_us)
     timer->at_us = at_us;
     if (timer->place != 0) {
         settle(heap, timer->place, timer);
+        lh_loop_wake_guest(timer->loop);
         return;
     }
     if (heap->count + 1 >= heap->capacity) {
@@ -74,6 +75,7 @@ void lh_timer_arm_at_us(struct lh_timer *timer, int64_t at_us)
     }
     heap->count++;
     sift_up(heap, heap->count, timer);
+    lh_loop_wake_guest(timer->loop);
 }
 
 void lh_timer_cancel(struct lh_timer *timer)
