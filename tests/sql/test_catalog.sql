@@ -1,7 +1,7 @@
 -- The schema itself: what exists under which name, and that it is documented and closed.
 select no_plan();
-select has_table('leasehold', name, 'table ' || name) from unnest(array['scope', 'waiter', 'coordinator', 'policy', 'incarnation', 'migration', 'watch', 'event']) name;
-select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'effective_policy']) name;
+select has_table('leasehold', name, 'table ' || name) from unnest(array['scope', 'waiter', 'coordinator', 'policy', 'incarnation', 'migration', 'watch', 'event', 'history']) name;
+select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'lease_summary', 'effective_policy']) name;
 select has_function('leasehold', name, 'function ' || name)
   from unnest(array['acquire', 'heartbeat', 'release_ok', 'release_fail', 'guard', 'join_queue', 'leave_queue', 'explain', 'reap', 'force_release', 'set_policy',
                     'reset_policy', 'bump_epoch', 'acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
@@ -20,6 +20,9 @@ select has_column('leasehold', 'policy', name, 'policy.' || name)
                     'hook_timeout', 'free_retention', 'history', 'history_retention']) name;
 select has_column('leasehold', 'lease', name, 'lease.' || name)
   from unnest(array['namespace', 'key', 'lease_key', 'token', 'owner', 'labels', 'duration', 'acquired_at', 'deadline', 'remaining', 'liveness']) name;
+select has_column('leasehold', 'history', name, 'history.' || name)
+  from unnest(array['namespace', 'key', 'token', 'owner', 'acquired_at', 'ended_at', 'outcome', 'result', 'error', 'ended_by']) name;
+select has_column('leasehold', 'lease_summary', name, 'lease_summary.' || name) from unnest(array['namespace', 'held', 'waiting', 'expired', 'failing']) name;
 select has_column('leasehold', 'queue', name, 'queue.' || name) from unnest(array['namespace', 'key', 'position', 'owner', 'waiting', 'away']) name;
 select is((select collname::text from pg_attribute a join pg_collation c on c.oid = a.attcollation where attrelid = 'leasehold.scope'::regclass and attname = name), 'C', name || ' compares by bytes')
   from unnest(array['namespace', 'key']) name;
@@ -39,11 +42,11 @@ select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signa
 -- every function that runs with its owner's rights pins its search_path
 select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace and p.prosecdef
               and not exists (select 1 from unnest(p.proconfig) c where c like 'search_path=%')), null, 'security definer functions pin their search_path');
-select is((select array_agg(c.relname::text) from pg_class c where c.relnamespace = 'leasehold'::regnamespace and c.relkind in ('r', 'v', 'S') and obj_description(c.oid, 'pg_class') is null
+select is((select array_agg(c.relname::text) from pg_class c where c.relnamespace = 'leasehold'::regnamespace and c.relkind in ('r', 'v', 'p', 'S') and obj_description(c.oid, 'pg_class') is null
               and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('i', 'a') and c.relkind = 'S')), null,
           'every table, view and sequence of its own is commented');
 select is((select array_agg(a.attrelid::regclass || '.' || a.attname) from pg_attribute a join pg_class c on c.oid = a.attrelid
-            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event') and c.relkind in ('r', 'v')
+            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'history', 'lease_summary') and c.relkind in ('r', 'v', 'p')
               and a.attnum > 0 and not a.attisdropped and col_description(c.oid, a.attnum) is null), null, 'every column that people read is commented');
 select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace and obj_description(p.oid, 'pg_proc') is null
               and p.proname in ('acquire', 'heartbeat', 'release_ok', 'release_fail', 'guard', 'join_queue', 'leave_queue', 'explain', 'reap', 'force_release', 'set_policy', 'reset_policy', 'bump_epoch')),
