@@ -573,6 +573,7 @@ void lh_context_remove(struct lh_context *context, struct lh_context_callback *c
  */
 #ifndef LIBPQ_FE_H
 typedef struct pg_conn PGconn;
+typedef struct pg_result PGresult;
 #endif
 
 /* A lease as the database has it. "_at_us" is the database's clock, since 1970. */
@@ -602,6 +603,12 @@ struct lh_embed_lease {
  */
 typedef int lh_will_cb(void *arg, PGconn *conn, const struct lh_embed_lease *lease, const char *words,
                        struct lh_error *error);
+
+/*
+ * For callbacks: fill `error` from a statement that failed, its SQLSTATE too, by which a serialization failure or
+ * deadlock is known as one and the transaction is repeated. Returns 1: return lh_embed_failed(conn, result, error).
+ */
+int lh_embed_failed(PGconn *conn, const PGresult *result, struct lh_error *error);
 
 struct lh_embed_options {
     lh_will_cb *will_insert;    /* the lease is granted */
