@@ -1,0 +1,36 @@
+/*
+ * Cancellation contexts, as leasehold.h has them (section 8), and what the client does with those of its leases.
+ *
+ * A tree shares one lock, which lies in its root; callbacks are called without it. A context holds a reference to its
+ * parent, so that the way up never ends in freed memory and can be read without the lock: parents do not change, and
+ * time and state are atomic. Down goes only what holds the lock. Who is told once that a context's time has passed is
+ * never told otherwise: the context remembers it, and a renewal that comes after that comes too late.
+ */
+#ifndef LH_CLIENT_CONTEXT_H
+#define LH_CLIENT_CONTEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "leasehold.h"
+
+/* Its time is that of a lease, and moves. */
+struct lh_context *context_create_for_lease(struct lh_context *parent, int64_t deadline_us);
+
+/* One more hold of it, given up by lh_context_destroy. */
+struct lh_context *context_ref(struct lh_context *context);
+
+/*
+ * The time of a lease's context moves with each renewal. False: it was told to somebody that its time has passed, or it
+ * is cancelled; then the lease is lost, whatever the server says.
+ */
+bool context_move(struct lh_context *context, int64_t deadline_us);
+
+/* The lease is released: no time of its own from now on, for good; nothing is cancelled. */
+void context_free_of_time(struct lh_context *context);
+
+/* The clock of a tree, for tests; NULL: lh_clock_us. Set on a root without children. */
+void context_set_clock(struct lh_context *root, int64_t (*now_us)(void));
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * From what happened to a call to the reason to send it again. The reasons, their two properties and the whole table
+ * are public (leasehold.h, section 7).
+ *
+ *     reason = retry_reason_of(&(struct retry_evidence){.stage = reply.delivery, .code = reply.code, ...});
+ *     if (reason == RETRY_NO_REASON)
+ *         the answer is final
+ */
+#ifndef LH_CLIENT_RETRY_REASON_H
+#define LH_CLIENT_RETRY_REASON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "leasehold.h"
+#include "rpc/client.h"
+
+/*
+ * X(name, may a request be repeated that is not idempotent, is it always repeated, the same endpoint again, the status
+ * of a request that ends for it)
+ */
+#define RETRY_REASON_MAP(X)                                                                                            \
+    X(UNKNOWN, false, false, true, UNAVAILABLE)                                                                        \
+    X(SOCKET_NOT_AVAILABLE, true, false, false, UNAVAILABLE)                                                           \
+    X(ENDPOINT_NOT_AVAILABLE, true, false, false, UNAVAILABLE)                                                         \
+    X(SOCKET_CLOSED_WHILE_IN_FLIGHT, false, false, false, UNAVAILABLE)                                                 \
+    X(CIRCUIT_BREAKER_OPEN, true, false, false, UNAVAILABLE)                                                           \
+    X(BLOCKING_TIMEOUT, true, true, true, BLOCKING_TIMEOUT)                                                            \
+    X(SHUTTING_DOWN, true, true, false, SHUTTING_DOWN)                                                                 \
+    X(DATABASE_UNAVAILABLE, true, false, false, DATABASE_UNAVAILABLE)                                                  \
+    X(OVERLOADED, true, false, false, OVERLOADED)                                                                      \
+    X(SCOPE_BUSY, true, false, true, SCOPE_BUSY)                                                                       \
+    X(OUTCOME_RETRY, true, false, true, UNAVAILABLE)                                                                   \
+    X(LEASE_HELD, true, false, true, LEASE_HELD)                                                                       \
+    X(RETRY_INFO, true, false, true, UNAVAILABLE)
+
+#define RETRY_NO_REASON LH_RETRY_REASON_COUNT
+
+/* After this reason: the endpoint that it was sent to again, or the next one. */
+bool retry_reason_keeps_endpoint(unsigned reason);
+
+/* What a request ends with when it is not sent again after this reason. */
+enum lh_status retry_reason_status(unsigned reason);
+
+/* The names in a set of reasons, "SHUTTING_DOWN,UNKNOWN"; "none" for the empty one. */
+#define RETRY_REASONS_TEXT_BYTES 256
+void retry_reasons_format(uint32_t reasons, char text[RETRY_REASONS_TEXT_BYTES]);
+
+#define RETRY_NO_INFO (-1)
+
+/* What is known of a call that did not succeed. A cancellation by the caller itself is not asked about. */
+struct retry_evidence {
+    enum lh_rpc_delivery stage;
+    enum lh_grpc_code code;
+    int info;            /* enum lh_status of an ErrorInfo of ours, or RETRY_NO_INFO */
+    bool has_retry_info; /* google.rpc.RetryInfo came with it */
+};
+
+/* An enum lh_retry_reason, or RETRY_NO_REASON. */
+unsigned retry_reason_of(const struct retry_evidence *evidence);
+
+/* The status of a request that ends with this evidence: the server's own where it gave one, else by code. */
+enum lh_status retry_status_of(const struct retry_evidence *evidence);
+
+#endif
