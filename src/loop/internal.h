@@ -21,12 +21,14 @@ struct lh_loop {
     bool is_stopping;
     struct event *guest_turn; /* on somebody else's base: the end of a turn, when there is something to do in it */
 
-    unsigned events;    /* of descriptors, in this turn */
-    unsigned batch;     /* libevent asks for at least so many at once */
-    int64_t polled_us;  /* when the first of them was handled */
-    int64_t read_us;    /* what was there then has been handled */
-    bool is_behind;     /* somebody was told so */
-    bool has_caught_up; /* in the turn before this one */
+    unsigned events;      /* of descriptors, in this turn */
+    unsigned batch;       /* libevent asks for at least so many at once */
+    int64_t polled_us;    /* when the first of them was handled */
+    int64_t read_us;      /* what was there then has been handled */
+    bool is_behind;       /* somebody was told so */
+    unsigned catching_up; /* turns since */
+    bool has_caught_up;   /* in the turn before this one */
+    int64_t rests_until_us;
 };
 
 #define LH_NEVER_US INT64_MAX

@@ -24,6 +24,8 @@
 #define BATCH_LAST 4096
 
 #define BEHIND_US (100 * LH_US_PER_MS)
+#define CATCH_UP_TURNS 8
+#define CATCH_UP_REST_US (1 * LH_US_PER_S)
 
 /* Deferred work that defers more work: so often in one turn, then descriptors get their chance. */
 #define DEFERRED_ROUNDS 16
@@ -141,28 +143,38 @@ static bool prepare_to_wait(struct lh_loop *loop)
 }
 
 /*
- * What was there when this turn asked has been handled, deferred work included; unless so many were ready that there
- * may be more. After a turn that somebody waited for comes one in which nobody is told to wait again, however slow
- * they are: the loop gets on.
+ * Everything was read when a turn found nothing more, its deferred work included: a connection gives what it has in
+ * some turns, and its end comes last. Where news never ends some turns must do, and then the question rests for a
+ * while: a loop whose turns are slow gets on.
  */
-static void note_what_was_read(struct lh_loop *loop, bool is_awaited)
+static void note_what_was_read(struct lh_loop *loop)
 {
+    bool has_more = loop->events >= loop->batch;
+
     loop->has_caught_up = false;
-    if (loop->events >= loop->batch && loop->batch < BATCH_LAST) {
+    if (has_more && loop->batch < BATCH_LAST)
         loop->batch *= 2;
+    if (!loop->is_behind) {
+        loop->read_us = has_more ? loop->read_us : loop->polled_us;
         return;
     }
+    if (loop->events > 0 && ++loop->catching_up < CATCH_UP_TURNS)
+        return;
+    loop->is_behind = false;
+    loop->has_caught_up = true;
     loop->read_us = loop->polled_us;
-    if (loop->is_behind && (is_awaited || lh_clock_us() - loop->polled_us <= BEHIND_US)) {
-        loop->is_behind = false;
-        loop->has_caught_up = true;
-    }
+    loop->rests_until_us = loop->events > 0 ? lh_clock_us() + CATCH_UP_REST_US : 0;
 }
 
 bool lh_loop_is_behind(struct lh_loop *loop)
 {
-    if (!loop->is_behind && !loop->has_caught_up)
-        loop->is_behind = lh_clock_us() - loop->read_us > BEHIND_US;
+    int64_t now_us;
+
+    if (loop->is_behind || loop->has_caught_up)
+        return loop->is_behind;
+    now_us = lh_clock_us();
+    loop->is_behind = now_us - loop->read_us > BEHIND_US && now_us >= loop->rests_until_us;
+    loop->catching_up = 0;
     return loop->is_behind;
 }
 
@@ -180,7 +192,6 @@ static void on_guest_turn(evutil_socket_t fd, short what, void *arg)
 static void turn(struct lh_loop *loop, bool may_wait)
 {
     int flags = EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY;
-    bool is_awaited = loop->is_behind;
     if (!prepare_to_wait(loop) || !may_wait)
         flags |= EVLOOP_NONBLOCK;
     loop->events = 0;
@@ -189,7 +200,7 @@ static void turn(struct lh_loop *loop, bool may_wait)
         loop->polled_us = lh_clock_us();
     lh_timers_run(loop);
     run_deferred(loop);
-    note_what_was_read(loop, is_awaited);
+    note_what_was_read(loop);
 }
 
 void lh_loop_run(struct lh_loop *loop)

@@ -42,8 +42,8 @@ void lh_loop_run_once(struct lh_loop *loop, int64_t wait_us);
 
 /*
  * Is there anything that came over the network over 100 ms ago and may not have been read? So it is after the process
- * stood still (SIGSTOP, a suspend, no CPU): what is decided then would be decided without it. False again after a turn
- * that read all descriptors, so whoever is told true tries again in the next turn.
+ * stood still (SIGSTOP, a suspend, no CPU): what is decided then would be decided without it. False again some turns
+ * later, when all was read; whoever is told true tries again in the next turn.
  */
 bool lh_loop_is_behind(struct lh_loop *loop);
 

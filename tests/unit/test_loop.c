@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -280,6 +281,13 @@ struct asker {
     int told_read; /* how many had been read when it was told that the loop is not behind */
 };
 
+static void on_some(void *arg, unsigned ready)
+{
+    struct pipe_end *end = arg;
+    char byte;
+    end->reads += read(end->watch.fd, &byte, 1) == 1;
+}
+
 enum { MANY = 100 };
 static struct pipe_end many[MANY];
 
@@ -310,20 +318,20 @@ START_TEST(after_a_pause_it_is_behind_until_everything_that_came_was_read)
     for (int i = 0; i < MANY; i++) {
         many[i] = (struct pipe_end){0};
         ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds[i]), 0);
-        lh_watch_init(&many[i].watch, loop, fds[i][0], on_pipe, &many[i]);
+        lh_watch_init(&many[i].watch, loop, fds[i][0], on_some, &many[i]);
         lh_watch_want(&many[i].watch, LH_WATCH_READ);
     }
     lh_loop_run_once(loop, 0);
     ck_assert(!lh_loop_is_behind(loop));
     for (int i = 0; i < MANY; i++)
-        ck_assert_int_eq(write(fds[i][1], "x", 1), 1);
+        ck_assert_int_eq(write(fds[i][1], "xyz", 3), 3);
     usleep(150 * 1000); /* the pause */
     lh_timer_init(&asker.timer, loop, on_asker, &asker);
     lh_timer_arm_at_us(&asker.timer, lh_clock_us());
     for (int turns = 0; asker.told_read < 0 && turns < 20; turns++)
         lh_loop_run_once(loop, 0);
     ck_assert_int_ge(asker.told_behind, 1);
-    ck_assert_int_eq(asker.told_read, MANY);
+    ck_assert_int_eq(asker.told_read, 3 * MANY); /* one in a turn */
     for (int i = 0; i < MANY; i++) {
         lh_watch_finish(&many[i].watch);
         close(fds[i][0]);
@@ -334,19 +342,41 @@ END_TEST
 
 static void on_slow(void *arg)
 {
-    usleep(150 * 1000);
+    usleep(120 * 1000);
     on_asker(arg);
+}
+
+static void on_endless(void *arg, unsigned ready)
+{
+    ((struct pipe_end *)arg)->writes++;
 }
 
 START_TEST(a_loop_whose_turns_are_slow_catches_up_all_the_same)
 {
     struct asker asker = {.told_read = -1};
+    struct pipe_end endless = {0};
+    int fds[2];
 
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    lh_watch_init(&endless.watch, loop, fds[0], on_endless, &endless);
+    lh_watch_want(&endless.watch, LH_WATCH_WRITE);
+    memset(many, 0, sizeof(many));
     lh_timer_init(&asker.timer, loop, on_slow, &asker);
     lh_timer_arm_at_us(&asker.timer, lh_clock_us());
-    for (int turns = 0; asker.told_read < 0 && turns < 10; turns++)
+    for (int turns = 0; asker.told_read < 0 && turns < 20; turns++)
         lh_loop_run_once(loop, 0);
     ck_assert_int_eq(asker.told_read, 0);
+    ck_assert_int_ge(asker.told_behind, 1);
+    /* And the question rests. */
+    for (int i = 0; i < 3; i++) {
+        asker.told_behind = 0;
+        lh_timer_arm_at_us(&asker.timer, lh_clock_us());
+        lh_loop_run_once(loop, 0);
+        ck_assert_int_eq(asker.told_behind, 0);
+    }
+    lh_watch_finish(&endless.watch);
+    close(fds[0]);
+    close(fds[1]);
 }
 END_TEST
 
