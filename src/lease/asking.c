@@ -6,8 +6,10 @@
  * for again.
  */
 #include "base/log.h"
+#include "lease/hooked.h"
 #include "lease/lane.h"
 #include "lease/progress.h"
+#include "lease/reaping.h"
 
 static void ask(struct lh_lane *lane, struct lh_waiter *waiter)
 {
@@ -135,6 +137,8 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
     else
         lh_waiter_leave(c, waiter, "its requests ended meanwhile");
     look_ahead(c, entry);
+    if (entry->acquire->has_lease && entry->acquire->expires_in_us == 0 && entry->acquire->ticket > 0)
+        lh_reaping_soon(c); /* it has expired, and yet it could not be taken over */
 }
 
 static void on_held(struct lh_coordinator *c, struct lh_entry *entry)
@@ -161,8 +165,50 @@ static void on_refused(struct lh_coordinator *c, struct lh_entry *entry, enum lh
     ask_again_or_go(c, waiter, "it was refused");
 }
 
-static void on_answer(struct lh_coordinator *c, struct lh_entry *entry)
+static void on_busy(struct lh_coordinator *c, struct lh_entry *entry)
 {
+    c->stats.busy++;
+    entry->waiter->scope->saw_busy = true;
+    ask_again_or_go(c, entry->waiter, "its row was busy");
+}
+
+/* Its row in the queue, if it had one, is gone. */
+static void on_rejected(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_scope *scope = entry->waiter->scope;
+
+    lh_hooks_on_rejected(c, LH_KIND_ACQUIRE, entry->acquire->message);
+    lh_progress_departed(c, scope, entry->waiter->ticket);
+    entry->waiter->ticket = 0;
+    entry->waiter->is_unknown = false;
+    if (entry->acquire->waiters_ahead < 0)
+        lh_scope_wake(c, scope);
+    on_refused(c, entry, LH_HOOK_REJECTED);
+}
+
+static void on_hooked(struct lh_lane *lane, struct lh_entry *entry)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_waiter *waiter = entry->waiter;
+
+    if (!lh_hooks_learn(lane, waiter->scope, entry->acquire->hook_timeout_us)) {
+        on_busy(c, entry);
+        return;
+    }
+    if (lh_hooks_refuse(c, waiter->scope->ns, LH_KIND_ACQUIRE)) {
+        LH_REQUEST_EACH(request, waiter)
+        {
+            if (request->wait == LH_WAIT_NONE)
+                lh_request_answer(c, request, LH_OVERLOADED, NULL);
+        }
+    }
+    ask_again_or_go(c, waiter, "its hooks are to run");
+}
+
+static void on_answer(struct lh_lane *lane, struct lh_entry *entry)
+{
+    struct lh_coordinator *c = lane->coordinator;
+
     switch (entry->acquire->outcome) {
     case LH_ACQUIRE_GRANTED:
     case LH_ACQUIRE_RENEWED:
@@ -175,9 +221,7 @@ static void on_answer(struct lh_coordinator *c, struct lh_entry *entry)
         on_held(c, entry);
         break;
     case LH_ACQUIRE_BUSY:
-        c->stats.busy++;
-        entry->waiter->scope->saw_busy = true;
-        ask_again_or_go(c, entry->waiter, "its row was busy");
+        on_busy(c, entry);
         break;
     case LH_ACQUIRE_FROZEN:
         on_refused(c, entry, LH_NAMESPACE_FROZEN);
@@ -192,7 +236,10 @@ static void on_answer(struct lh_coordinator *c, struct lh_entry *entry)
         on_refused(c, entry, LH_INVALID_ARGUMENT);
         break;
     case LH_ACQUIRE_REJECTED:
-        on_refused(c, entry, LH_HOOK_REJECTED);
+        on_rejected(c, entry);
+        break;
+    case LH_ACQUIRE_HOOKED:
+        on_hooked(lane, entry);
         break;
     }
 }
@@ -203,6 +250,11 @@ static void on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_statu
     struct lh_waiter *waiter = entry->waiter;
     if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
         waiter->is_unknown = waiter->is_unknown || lane->is_sent;
+        if (lane->space != NULL && lane->is_sent && ++waiter->scope->hook_losses >= LH_HOOK_LOSSES_MAX) {
+            waiter->scope->hook_losses = 0;
+            lh_request_answer_all(c, waiter, LH_HOOK_REJECTED,
+                                  "the connection to the database was lost each time that its hook ran");
+        }
     } else {
         waiter->scope->saw_error = true;
         LH_REQUEST_EACH(request, waiter)
@@ -222,8 +274,10 @@ void lh_asking_on_done(struct lh_lane *lane, enum lh_status status, const struct
     for (size_t i = 0; i < lane->n; i++) {
         struct lh_entry *entry = &lane->entries[i];
         struct lh_scope *scope = entry->waiter->scope;
+        if (status == LH_OK && lane->space != NULL)
+            scope->hook_losses = 0;
         if (status == LH_OK)
-            on_answer(c, entry);
+            on_answer(lane, entry);
         else
             on_error(lane, entry, status, error);
         lh_scope_item_done(c, scope, LH_KIND_ACQUIRE);

@@ -1,6 +1,6 @@
 /*
- * What goes beside the batches: registering this coordinator, the slow poll each second, the reaper's tick, wake-ups
- * that are passed on, and what is believed of the database's clock.
+ * What goes beside the batches: registering this coordinator, the slow poll each second, wake-ups that are passed
+ * on, and what is believed of the database's clock.
  *
  * After control came up: register, and only then ask, for every waiter again: the database may be another one.
  */
@@ -8,10 +8,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "lease/reaping.h"
 #include "lease/scope.h"
 
 #define TICK_US (1 * LH_US_PER_S)
-#define REAP_MAX 1000
 #define PASS_ON_PAUSE_US (20 * LH_US_PER_MS)
 #define RTT_SLACK_US (100 * LH_US_PER_MS)
 
@@ -126,51 +126,6 @@ void lh_control_on_tick(struct lh_coordinator *c)
     }
 }
 
-static void on_reaped(void *arg, enum lh_status status, const struct lh_error *error,
-                      const struct lh_reap_answer *answer)
-{
-    struct lh_coordinator *c = arg;
-
-    lh_turn_begin(c);
-    c->control.is_reaping = false;
-    if (status != LH_OK) {
-        lh_debug("reaper tick failed: %s", error != NULL ? error->message : lh_status_text(status));
-        lh_turn_end_event(c);
-        return;
-    }
-    for (size_t i = 0; i < answer->lease_count; i++) {
-        const struct lh_reaped *reaped = &answer->leases[i];
-        struct lh_wake wake = {reaped->lease.ns, reaped->lease.key, 0};
-        if (reaped->is_failure) {
-            c->stats.reap_failures++;
-            lh_warn("reap failed scope=%s/%s token=%lld failures=%d: %s", wake.ns, wake.key,
-                    (long long)reaped->lease.token, (int)reaped->reap_failures,
-                    reaped->error != NULL ? reaped->error : "");
-        } else {
-            c->stats.reaped++;
-            lh_info("lease expired scope=%s/%s token=%lld owner=%s", wake.ns, wake.key, (long long)reaped->lease.token,
-                    reaped->lease.owner);
-        }
-        if (reaped->wake)
-            lh_control_wake(c, &wake);
-    }
-    for (size_t i = 0; i < answer->wake_count; i++)
-        lh_control_wake(c, &answer->wakes[i]);
-    if (answer->has_more && c->state == LH_CORE_RUNNING)
-        lh_heap_set(&c->timers, &c->reap_timer, c->now_us);
-    lh_turn_end_event(c);
-}
-
-void lh_control_on_reap(struct lh_coordinator *c)
-{
-    struct lh_control *control = &c->control;
-
-    lh_heap_set(&c->timers, &c->reap_timer, c->now_us + lh_core_jitter(c, c->options.reap_interval_us, 20));
-    if (control->is_enrolled && !control->is_reaping)
-        control->is_reaping = c->store->ops->reap(c->store, lh_control_database_us(c), NULL, 0, false, REAP_MAX, true,
-                                                  on_reaped, c) == LH_OK;
-}
-
 static void on_passed_on(void *arg, enum lh_status status, const struct lh_error *error)
 {
     /* A hint that is lost is made good by the slow poll of whoever is first. */
@@ -216,15 +171,13 @@ void lh_control_on_down(void *arg)
 void lh_control_start(struct lh_coordinator *c)
 {
     c->tick_timer.kind = LH_TIMER_TICK;
-    c->reap_timer.kind = LH_TIMER_REAP;
     lh_heap_set(&c->timers, &c->tick_timer, c->now_us + lh_core_jitter(c, TICK_US, 10));
-    if (c->options.reap_interval_us > 0)
-        lh_heap_set(&c->timers, &c->reap_timer, c->now_us + lh_core_jitter(c, c->options.reap_interval_us, 20));
+    lh_reaping_start(c);
 }
 
 void lh_control_stop(struct lh_coordinator *c)
 {
     lh_heap_remove(&c->timers, &c->tick_timer);
-    lh_heap_remove(&c->timers, &c->reap_timer);
+    lh_reaping_drop(c);
     lh_watch_stop(c);
 }

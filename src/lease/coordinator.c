@@ -7,8 +7,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "lease/hooked.h"
 #include "lease/lane.h"
 #include "lease/progress.h"
+#include "lease/reaping.h"
 
 void lh_coordinator_options_init(struct lh_coordinator_options *options)
 {
@@ -19,6 +21,7 @@ void lh_coordinator_options_init(struct lh_coordinator_options *options)
         .max_waiters = 200000,
         .max_pending = 200000,
         .max_watchers = 1000,
+        .max_hooked = 10000,
         .batch_max = LH_BATCH_MAX,
     };
 }
@@ -73,14 +76,14 @@ void lh_turn_begin(struct lh_coordinator *c)
 static bool has_answers(const struct lh_coordinator *c)
 {
     return !lh_list_is_empty(&c->answers) || !lh_list_is_empty(&c->telling) || !lh_list_is_empty(&c->heartbeats_done) ||
-           !lh_list_is_empty(&c->releases_done);
+           !lh_list_is_empty(&c->releases_done) || lh_reaping_has_answers(c);
 }
 
 static void arm(struct lh_coordinator *c)
 {
     int64_t at_us = lh_heap_next_us(&c->timers);
     bool may_close = c->state == LH_CORE_STOPPING && (c->scopes.count == 0 || c->lanes_up == 0);
-    if (has_answers(c) || lh_lanes_could_dispatch(c) || may_close)
+    if (has_answers(c) || lh_lanes_could_dispatch(c) || lh_hooks_could_dispatch(c) || may_close)
         at_us = c->now_us;
     if (at_us == c->armed_us || c->armed_us <= c->now_us)
         return; /* it is due already, and looks again then */
@@ -100,6 +103,7 @@ static void deliver(struct lh_coordinator *c)
         lh_progress_deliver(c);
         lh_request_deliver(c);
         lh_direct_deliver(c);
+        lh_reaping_deliver(c);
     }
 }
 
@@ -137,6 +141,7 @@ void lh_turn_end_event(struct lh_coordinator *c)
     }
     progress_stop(c);
     lh_lanes_dispatch(c);
+    lh_hooks_dispatch(c);
     deliver(c);
     arm(c);
     c->turn_depth--;
@@ -175,7 +180,7 @@ void lh_coordinator_on_timer(struct lh_coordinator *c)
             lh_control_on_tick(c);
             break;
         case LH_TIMER_REAP:
-            lh_control_on_reap(c);
+            lh_reaping_on_timer(c);
             break;
         case LH_TIMER_STOP:
             on_stop_timer(c);
@@ -185,6 +190,9 @@ void lh_coordinator_on_timer(struct lh_coordinator *c)
             break;
         case LH_TIMER_WATCH:
             lh_watch_on_timer(c);
+            break;
+        case LH_TIMER_HOOK:
+            lh_hooks_on_timer(c);
             break;
         }
     }
@@ -207,6 +215,8 @@ struct lh_coordinator *lh_coordinator_create(struct lh_store *store, const struc
     lh_scope_table_init(c);
     lh_waiter_table_init(c);
     lh_watch_create(c);
+    lh_hooks_create(c);
+    lh_reaping_create(c);
     for (int kind = 0; kind < LH_KIND_COUNT; kind++)
         lh_list_init(&c->ready[kind]);
     lh_list_init(&c->answers);
@@ -237,6 +247,8 @@ void lh_coordinator_destroy(struct lh_coordinator *c)
     }
     lh_table_finish(&c->waiters);
     lh_scope_table_finish(c);
+    lh_reaping_destroy(c);
+    lh_hooks_destroy(c);
     lh_lanes_destroy(c);
     lh_watch_destroy(c);
     lh_heap_finish(&c->timers);
@@ -263,4 +275,8 @@ void lh_coordinator_stats(const struct lh_coordinator *c, struct lh_coordinator_
     stats->max_pending = c->options.max_pending;
     stats->watchers = c->watching.watcher_count;
     stats->max_watchers = c->options.max_watchers;
+    stats->hooked = c->hooks.waiting;
+    stats->max_hooked = c->options.max_hooked;
+    stats->reaps = c->reaping.jobs.count;
+    stats->max_reaps = LH_REAPS_MAX;
 }

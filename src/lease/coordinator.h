@@ -46,6 +46,7 @@ struct lh_coordinator_options {
     size_t max_waiters;       /* in this coordinator; more are refused OVERLOADED; default 200,000 */
     size_t max_pending;       /* items accepted and not answered, without waiters; default 200,000 */
     size_t max_watchers;      /* see watch.h; more are refused OVERLOADED; default 1000 */
+    size_t max_hooked;        /* scopes that wait for a hook lane; then more are refused OVERLOADED; default 10,000 */
     size_t batch_max;         /* default LH_BATCH_MAX */
 };
 
@@ -190,6 +191,18 @@ struct lh_coordinator_stats {
     uint64_t refused_watchers;
     size_t watchers;
     size_t max_watchers;
+    size_t hooked; /* scopes that wait for a hook lane */
+    size_t max_hooked;
+    uint64_t refused_hooked;
+    size_t reaps; /* leases whose reap hooks are to run */
+    size_t max_reaps;
+    uint64_t refused_reaps;
+    /* Calls on hook lanes: acquire, heartbeat, release, leave, reap; the time of each in lh_latency_bounds. */
+    uint64_t hook_calls[5];
+    uint64_t hook_rejections[5]; /* timeouts too */
+    uint64_t hook_timeouts[5];
+    struct lh_histogram hook_us[5];
+    uint64_t hook_losses;  /* connections that were lost while hooks ran */
     uint64_t watch_events; /* told to watchers */
     uint64_t watch_lags;   /* watchers that were ended with WATCH_LAGGED */
     size_t scopes;         /* in memory */

@@ -20,7 +20,8 @@ enum lh_timer_kind {
     LH_TIMER_REAP,
     LH_TIMER_STOP,
     LH_TIMER_PROGRESS,
-    LH_TIMER_WATCH
+    LH_TIMER_WATCH,
+    LH_TIMER_HOOK
 };
 
 enum lh_core_state {
@@ -78,12 +79,31 @@ struct lh_watching {
     int64_t take_us;
 };
 
+/* Work for the hook lanes; see hooked.h. */
+struct lh_hooks {
+    struct lh_table spaces; /* struct lh_hook_space, by namespace */
+    struct lh_link used;    /* all of them, the longest unused first */
+    struct lh_link working; /* those with scopes in line, in turn */
+    struct lh_link reaping; /* those with reaps in line, in turn */
+    size_t waiting;         /* scopes in line */
+    struct lh_heap_timer timer;
+};
+
+/* The reaper; see reaping.h. */
+struct lh_reaping {
+    struct lh_table jobs; /* struct lh_reap_job, by scope */
+    struct lh_link done;  /* struct lh_reap_request, to be delivered */
+    struct lh_heap_timer timer;
+    int64_t looked_us;
+    bool is_looking;
+    bool has_more; /* look again when the line is short */
+};
+
 struct lh_control {
     bool is_up;
     bool is_enrolling;
     bool is_enrolled; /* acquires wait for this, so that nobody is queued for an unknown coordinator */
     bool is_ticking;
-    bool is_reaping;
     int64_t sent_us; /* of the enrolment or tick that is out */
     bool is_surveying;
     int64_t survey_at_us; /* not before */
@@ -118,16 +138,19 @@ struct lh_coordinator {
     uint64_t next_seq;
 
     struct lh_lane *lanes;
-    unsigned lane_count;
+    unsigned lane_count; /* hook lanes follow these */
+    unsigned hook_lane_count;
     unsigned lanes_up;
+    unsigned hook_lanes_up;
     unsigned lanes_busy;
     struct lh_lane *answered_lane; /* its batch is being delivered in this turn */
 
     struct lh_control control;
     struct lh_watching watching;
+    struct lh_hooks hooks;
+    struct lh_reaping reaping;
     struct lh_belief belief;
     struct lh_heap_timer tick_timer;
-    struct lh_heap_timer reap_timer;
     struct lh_heap_timer stop_timer;
 
     size_t waiting; /* acquires that wait */
@@ -155,7 +178,6 @@ int64_t lh_time_add(int64_t a_us, int64_t b_us);   /* stops at LH_NEVER */
 void lh_control_start(struct lh_coordinator *c);
 void lh_control_stop(struct lh_coordinator *c);
 void lh_control_on_tick(struct lh_coordinator *c);
-void lh_control_on_reap(struct lh_coordinator *c);
 void lh_control_on_up(void *arg);
 void lh_control_on_down(void *arg);
 void lh_control_pass_on(struct lh_coordinator *c, const char *ns, const char *key, int64_t first_ticket);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "lease/hooked.h"
 #include "lease/lane.h"
 
 #define HEARTBEAT_OF(l) LH_CONTAINER(struct lh_heartbeat, own.link, l)
@@ -19,69 +20,7 @@ int64_t lh_direct_oldest_us(const struct lh_link *list, enum lh_kind kind)
                                      : RELEASE_OF(list->next)->own.arrived_us;
 }
 
-static enum lh_status admit(struct lh_coordinator *c, size_t count)
-{
-    if (c->state != LH_CORE_RUNNING)
-        return LH_SHUTTING_DOWN;
-    /* An empty coordinator takes even a request that is larger than the bound: it could never be sent else. */
-    if (c->pending > 0 && c->pending + count > c->options.max_pending) {
-        c->stats.refused++;
-        return LH_OVERLOADED;
-    }
-    return LH_OK;
-}
-
-enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *c, struct lh_heartbeat_request *request)
-{
-    enum lh_status status = admit(c, request->count);
-    if (status != LH_OK)
-        return status;
-
-    lh_turn_begin(c);
-    request->open = 0;
-    request->link = (struct lh_link){0};
-    for (size_t i = 0; i < request->count; i++) {
-        struct lh_heartbeat *heartbeat = &request->items[i];
-        if (heartbeat->skip)
-            continue;
-        request->open++;
-        c->pending++;
-        struct lh_scope *scope = lh_scope_get(c, heartbeat->item.ns, heartbeat->item.key);
-        heartbeat->own = (struct lh_op_own){.scope = scope, .request = request, .arrived_us = c->now_us};
-        lh_list_append(&scope->heartbeats, &heartbeat->own.link);
-        lh_scope_settle(c, scope);
-    }
-    if (request->open == 0)
-        lh_list_append(&c->heartbeats_done, &request->link);
-    lh_turn_end_call(c);
-    return LH_OK;
-}
-
-enum lh_status lh_coordinator_release(struct lh_coordinator *c, struct lh_release_request *request)
-{
-    enum lh_status status = admit(c, request->count);
-    if (status != LH_OK)
-        return status;
-
-    lh_turn_begin(c);
-    request->open = 0;
-    request->link = (struct lh_link){0};
-    for (size_t i = 0; i < request->count; i++) {
-        struct lh_release *release = &request->items[i];
-        if (release->skip)
-            continue;
-        request->open++;
-        c->pending++;
-        struct lh_scope *scope = lh_scope_get(c, release->item.ns, release->item.key);
-        release->own = (struct lh_op_own){.scope = scope, .request = request, .arrived_us = c->now_us};
-        lh_list_append(&scope->releases, &release->own.link);
-        lh_scope_settle(c, scope);
-    }
-    if (request->open == 0)
-        lh_list_append(&c->releases_done, &request->link);
-    lh_turn_end_call(c);
-    return LH_OK;
-}
+static const char full_words[] = "too many leases wait for their hooks";
 
 /* The store's words live until its callback returns; the request may be answered later. */
 static const char *keep(const char *message)
@@ -123,6 +62,76 @@ static void retry_release(struct lh_coordinator *c, struct lh_release *release, 
     finish_release(c, release, message);
 }
 
+static enum lh_status admit(struct lh_coordinator *c, size_t count)
+{
+    if (c->state != LH_CORE_RUNNING)
+        return LH_SHUTTING_DOWN;
+    /* An empty coordinator takes even a request that is larger than the bound: it could never be sent else. */
+    if (c->pending > 0 && c->pending + count > c->options.max_pending) {
+        c->stats.refused++;
+        return LH_OVERLOADED;
+    }
+    return LH_OK;
+}
+
+enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *c, struct lh_heartbeat_request *request)
+{
+    enum lh_status status = admit(c, request->count);
+    if (status != LH_OK)
+        return status;
+
+    lh_turn_begin(c);
+    request->open = 0;
+    request->link = (struct lh_link){0};
+    for (size_t i = 0; i < request->count; i++) {
+        struct lh_heartbeat *heartbeat = &request->items[i];
+        if (heartbeat->skip)
+            continue;
+        request->open++;
+        c->pending++;
+        struct lh_scope *scope = lh_scope_get(c, heartbeat->item.ns, heartbeat->item.key);
+        heartbeat->own = (struct lh_op_own){.scope = scope, .request = request, .arrived_us = c->now_us};
+        if (lh_hooks_refuse(c, scope->ns, LH_KIND_HEARTBEAT))
+            retry_heartbeat(c, heartbeat, full_words);
+        else
+            lh_list_append(&scope->heartbeats, &heartbeat->own.link);
+        lh_scope_settle(c, scope);
+    }
+    if (request->open == 0)
+        lh_list_append(&c->heartbeats_done, &request->link);
+    lh_turn_end_call(c);
+    return LH_OK;
+}
+
+enum lh_status lh_coordinator_release(struct lh_coordinator *c, struct lh_release_request *request)
+{
+    enum lh_status status = admit(c, request->count);
+    if (status != LH_OK)
+        return status;
+
+    lh_turn_begin(c);
+    request->open = 0;
+    request->link = (struct lh_link){0};
+    for (size_t i = 0; i < request->count; i++) {
+        struct lh_release *release = &request->items[i];
+        if (release->skip)
+            continue;
+        request->open++;
+        c->pending++;
+        struct lh_scope *scope = lh_scope_get(c, release->item.ns, release->item.key);
+        release->own = (struct lh_op_own){.scope = scope, .request = request, .arrived_us = c->now_us};
+        if (lh_hooks_refuse(c, scope->ns, LH_KIND_RELEASE))
+            retry_release(c, release, full_words);
+        else
+            lh_list_append(&scope->releases, &release->own.link);
+        lh_scope_settle(c, scope);
+    }
+    if (request->open == 0)
+        lh_list_append(&c->releases_done, &request->link);
+    lh_turn_end_call(c);
+    return LH_OK;
+}
+
 void lh_direct_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 {
     bool is_heartbeat = lane->kind == LH_KIND_HEARTBEAT;
@@ -138,11 +147,11 @@ void lh_direct_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 void lh_direct_expire(struct lh_coordinator *c, struct lh_scope *scope)
 {
     int64_t limit_us = c->now_us - c->options.busy_limit_us;
-    if (scope->delay_us[LH_KIND_HEARTBEAT] > 0 || c->lanes_up == 0) {
+    if (lh_scope_is_stuck(c, scope, LH_KIND_HEARTBEAT)) {
         while (lh_direct_oldest_us(&scope->heartbeats, LH_KIND_HEARTBEAT) <= limit_us)
             retry_heartbeat(c, HEARTBEAT_OF(scope->heartbeats.next), NULL);
     }
-    if (scope->delay_us[LH_KIND_RELEASE] > 0 || c->lanes_up == 0) {
+    if (lh_scope_is_stuck(c, scope, LH_KIND_RELEASE)) {
         while (lh_direct_oldest_us(&scope->releases, LH_KIND_RELEASE) <= limit_us)
             retry_release(c, RELEASE_OF(scope->releases.next), NULL);
     }
@@ -170,6 +179,14 @@ static bool is_lost(enum lh_status status)
     return status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED;
 }
 
+static void note_loss(const struct lh_lane *lane, struct lh_scope *scope, enum lh_status status)
+{
+    if (lane->space != NULL && lane->is_sent && is_lost(status))
+        scope->hook_losses = scope->hook_losses == 0 ? 1 : scope->hook_losses;
+    else if (lane->space != NULL && status == LH_OK)
+        scope->hook_losses = 0;
+}
+
 static void answer_heartbeat(struct lh_coordinator *c, struct lh_heartbeat *heartbeat)
 {
     struct lh_heartbeat_item *item = &heartbeat->item;
@@ -178,6 +195,8 @@ static void answer_heartbeat(struct lh_coordinator *c, struct lh_heartbeat *hear
         lh_scope_learn_heartbeat(c, heartbeat->own.scope, item->remaining_us);
     } else if (item->outcome == LH_OUTCOME_LOST && item->end_reason <= LH_END_UNKNOWN) {
         c->stats.losses[item->end_reason]++;
+    } else if (item->outcome == LH_OUTCOME_REJECTED) {
+        lh_hooks_on_rejected(c, LH_KIND_HEARTBEAT, item->message);
     }
     finish_heartbeat(c, heartbeat, item->message);
 }
@@ -188,7 +207,11 @@ void lh_heartbeats_on_done(struct lh_lane *lane, enum lh_status status, const st
     for (size_t i = lane->n; i-- > 0;) {
         struct lh_heartbeat *heartbeat = LH_CONTAINER(struct lh_heartbeat, item, lane->items[i]);
         struct lh_scope *scope = heartbeat->own.scope;
-        if (status == LH_OK && !heartbeat->item.is_busy) {
+        note_loss(lane, scope, status);
+        if (status == LH_OK && heartbeat->item.is_hooked &&
+            lh_hooks_learn(lane, scope, heartbeat->item.hook_timeout_us)) {
+            lh_list_prepend(&scope->heartbeats, &heartbeat->own.link); /* it keeps its place */
+        } else if (status == LH_OK && !heartbeat->item.is_busy && !heartbeat->item.is_hooked) {
             answer_heartbeat(c, heartbeat);
         } else if (status == LH_OK || is_lost(status)) {
             scope->saw_busy = scope->saw_busy || status == LH_OK;
@@ -214,6 +237,8 @@ static void answer_release(struct lh_coordinator *c, struct lh_release *release)
     if (item->outcome == LH_OUTCOME_OK) {
         c->stats.releases++;
         lh_scope_learn_holder(c, release->own.scope, NULL);
+    } else if (item->outcome == LH_OUTCOME_REJECTED) {
+        lh_hooks_on_rejected(c, LH_KIND_RELEASE, item->message);
     }
     if (item->wake)
         lh_scope_wake(c, release->own.scope);
@@ -226,7 +251,10 @@ void lh_releases_on_done(struct lh_lane *lane, enum lh_status status, const stru
     for (size_t i = lane->n; i-- > 0;) {
         struct lh_release *release = LH_CONTAINER(struct lh_release, item, lane->items[i]);
         struct lh_scope *scope = release->own.scope;
-        if (status == LH_OK && !release->item.is_busy) {
+        note_loss(lane, scope, status);
+        if (status == LH_OK && release->item.is_hooked && lh_hooks_learn(lane, scope, release->item.hook_timeout_us)) {
+            lh_list_prepend(&scope->releases, &release->own.link);
+        } else if (status == LH_OK && !release->item.is_busy && !release->item.is_hooked) {
             answer_release(c, release);
         } else if (status == LH_OK || is_lost(status)) {
             scope->saw_busy = scope->saw_busy || status == LH_OK;

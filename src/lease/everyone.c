@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "lease/lane.h"
+#include "lease/reaping.h"
 
 #define STOP_LIMIT_US (5 * LH_US_PER_S)
 
@@ -119,6 +120,8 @@ void lh_coordinator_stop(struct lh_coordinator *c, void (*on_done)(void *arg), v
     c->on_stopped = on_done;
     c->on_stopped_arg = arg;
     lh_heap_set(&c->timers, &c->stop_timer, c->now_us + STOP_LIMIT_US);
+
+    lh_reaping_drop(c);
 
     size_t slot = 0;
     struct lh_table_entry *next = NULL;

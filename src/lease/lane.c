@@ -9,28 +9,33 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "lease/hooked.h"
 
 static const char *const kind_names[] = {"acquire", "heartbeat", "release", "leave"};
 
-static void set_state(struct lh_coordinator *c, struct lh_lane *lane, enum lh_lane_state state)
+void lh_lane_set_state(struct lh_lane *lane, enum lh_lane_state state)
 {
+    struct lh_coordinator *c = lane->coordinator;
+    unsigned *up = lane->index < c->lane_count ? &c->lanes_up : &c->hook_lanes_up;
+
     /* Each may follow each but: only an idle lane gets busy. */
     assert(state != LH_LANE_BUSY || lane->state == LH_LANE_IDLE);
-    c->lanes_up += (state != LH_LANE_DOWN) - (lane->state != LH_LANE_DOWN);
+    *up += (state != LH_LANE_DOWN) - (lane->state != LH_LANE_DOWN);
     c->lanes_busy += (state == LH_LANE_BUSY) - (lane->state == LH_LANE_BUSY);
     lane->state = state;
 }
 
 void lh_lanes_create(struct lh_coordinator *c)
 {
-    size_t batch_max = c->options.batch_max;
     c->lane_count = c->store->ops->lane_count(c->store);
-    c->lanes = lh_alloc_zero(c->lane_count, sizeof(c->lanes[0]));
-    for (unsigned i = 0; i < c->lane_count; i++) {
+    c->hook_lane_count = c->store->ops->hook_lane_count == NULL ? 0 : c->store->ops->hook_lane_count(c->store);
+    c->lanes = lh_alloc_zero(c->lane_count + c->hook_lane_count, sizeof(c->lanes[0]));
+    for (unsigned i = 0; i < c->lane_count + c->hook_lane_count; i++) {
         struct lh_lane *lane = &c->lanes[i];
+        size_t batch_max = i < c->lane_count ? c->options.batch_max : 1;
         lane->coordinator = c;
         lane->index = i;
-        lane->items = lh_alloc_zero(batch_max, sizeof(lane->items[0]));
+        lane->items = lh_alloc_zero(i < c->lane_count ? batch_max : LH_REAP_PIPELINE_MAX, sizeof(lane->items[0]));
         lane->entries = lh_alloc_zero(batch_max, sizeof(lane->entries[0]));
         lane->acquires = lh_alloc_zero(batch_max, sizeof(lane->acquires[0]));
         lane->leaves = lh_alloc_zero(batch_max, sizeof(lane->leaves[0]));
@@ -39,7 +44,7 @@ void lh_lanes_create(struct lh_coordinator *c)
 
 void lh_lanes_destroy(struct lh_coordinator *c)
 {
-    for (unsigned i = 0; i < c->lane_count; i++) {
+    for (unsigned i = 0; i < c->lane_count + c->hook_lane_count; i++) {
         struct lh_lane *lane = &c->lanes[i];
         free(lane->items);
         free(lane->entries);
@@ -59,7 +64,10 @@ static void on_batch_done(void *arg, enum lh_status status, const struct lh_erro
     if (status != LH_OK)
         lh_debug("batch failed lane=%u kind=%s items=%zu status=%s", lane->index, kind_names[lane->kind], lane->n,
                  lh_status_name(status));
-    lh_histogram_add(&c->stats.batch_us[lane->kind], &lh_latency_bounds, c->now_us - lane->sent_us);
+    if (lane->space != NULL)
+        lh_hooks_on_done(lane, status);
+    else
+        lh_histogram_add(&c->stats.batch_us[lane->kind], &lh_latency_bounds, c->now_us - lane->sent_us);
     switch (lane->kind) {
     case LH_KIND_ACQUIRE:
         lh_asking_on_done(lane, status, error);
@@ -105,12 +113,27 @@ void lh_lane_settle(struct lh_coordinator *c, struct lh_lane *lane)
         }
     }
     lane->n = 0;
+    if (lane->space != NULL)
+        lh_hooks_leave(lane);
     if (lane->state == LH_LANE_BUSY)
-        set_state(c, lane, LH_LANE_IDLE);
+        lh_lane_set_state(lane, LH_LANE_IDLE);
 }
 
-static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+void lh_lane_begin(struct lh_lane *lane, enum lh_kind kind)
 {
+    lane->kind = kind;
+    lane->n = 0;
+    lane->is_sent = true;
+    lane->sent_us = lane->coordinator->now_us;
+    lh_arena_reset(&lane->strings);
+}
+
+void lh_lane_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+{
+    struct lh_coordinator *c = lane->coordinator;
+
+    lh_list_remove(&scope->ready);
+    lh_hooks_part(c, scope);
     /* While it is busy or failing, the first one finds out for all. */
     if (scope->delay_us[lane->kind] > 0)
         room = 1;
@@ -125,6 +148,9 @@ static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
         lh_direct_take(lane, scope, room);
         break;
     }
+    scope->flight_kind = (uint8_t)lane->kind;
+    assert(scope->in_flight > 0);
+    lh_heap_set(&c->timers, &scope->timer, LH_NEVER);
 }
 
 static enum lh_status send(struct lh_coordinator *c, struct lh_lane *lane)
@@ -170,25 +196,15 @@ static int oldest_kind(const struct lh_coordinator *c, bool without_acquires)
 
 static void fill(struct lh_coordinator *c, struct lh_lane *lane, enum lh_kind kind)
 {
-    lane->kind = kind;
-    lane->n = 0;
-    lane->is_sent = true;
-    lane->sent_us = c->now_us;
-    lh_arena_reset(&lane->strings);
-    while (lane->n < c->options.batch_max && !lh_list_is_empty(&c->ready[kind])) {
-        struct lh_scope *scope = LH_LIST_FIRST(struct lh_scope, &c->ready[kind], ready);
-        lh_list_remove(&scope->ready);
-        take(lane, scope, c->options.batch_max - lane->n);
-        scope->flight_kind = (uint8_t)kind;
-        assert(scope->in_flight > 0);
-        lh_heap_set(&c->timers, &scope->timer, LH_NEVER);
-    }
+    lh_lane_begin(lane, kind);
+    while (lane->n < c->options.batch_max && !lh_list_is_empty(&c->ready[kind]))
+        lh_lane_take(lane, LH_LIST_FIRST(struct lh_scope, &c->ready[kind], ready), c->options.batch_max - lane->n);
 }
 
 /* Nothing was sent: as if the reply were lost, but the outcome is known. */
-static void put_back(struct lh_coordinator *c, struct lh_lane *lane)
+static void put_back(struct lh_lane *lane)
 {
-    set_state(c, lane, LH_LANE_DOWN);
+    lh_lane_set_state(lane, LH_LANE_DOWN);
     lane->is_sent = false;
     switch (lane->kind) {
     case LH_KIND_ACQUIRE:
@@ -205,6 +221,20 @@ static void put_back(struct lh_coordinator *c, struct lh_lane *lane)
         break;
     }
     lane->n = 0;
+    if (lane->space != NULL)
+        lh_hooks_leave(lane);
+}
+
+bool lh_lane_send(struct lh_lane *lane)
+{
+    struct lh_coordinator *c = lane->coordinator;
+
+    if (send(c, lane) != LH_OK) {
+        put_back(lane);
+        return false;
+    }
+    lh_lane_set_state(lane, LH_LANE_BUSY);
+    return true;
 }
 
 static struct lh_lane *idle_lane(const struct lh_coordinator *c)
@@ -227,11 +257,8 @@ void lh_lanes_dispatch(struct lh_coordinator *c)
     int kind;
     while (c->state != LH_CORE_CLOSING && (lane = idle_lane(c)) != NULL && (kind = oldest_kind(c, is_behind(c))) >= 0) {
         fill(c, lane, (enum lh_kind)kind);
-        if (send(c, lane) != LH_OK) {
-            put_back(c, lane);
+        if (!lh_lane_send(lane))
             continue;
-        }
-        set_state(c, lane, LH_LANE_BUSY);
         c->stats.batches[kind]++;
         c->stats.batch_items[kind] += lane->n;
         lh_histogram_add(&c->stats.batch_sizes[kind], &lh_size_bounds, (int64_t)lane->n);
@@ -242,7 +269,7 @@ void lh_lane_on_up(void *arg, unsigned index)
 {
     struct lh_coordinator *c = arg;
     lh_turn_begin(c);
-    set_state(c, &c->lanes[index], LH_LANE_IDLE);
+    lh_lane_set_state(&c->lanes[index], LH_LANE_IDLE);
     lh_turn_end_event(c);
 }
 
@@ -250,8 +277,8 @@ void lh_lane_on_down(void *arg, unsigned index)
 {
     struct lh_coordinator *c = arg;
     lh_turn_begin(c);
-    set_state(c, &c->lanes[index], LH_LANE_DOWN);
-    if (c->lanes_up == 0)
+    lh_lane_set_state(&c->lanes[index], LH_LANE_DOWN);
+    if (c->lanes_up == 0 || c->hook_lanes_up == 0)
         lh_core_reschedule(c);
     lh_turn_end_event(c);
 }

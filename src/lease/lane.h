@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "lease/waiter.h"
 
+struct lh_hook_space;
+
 enum lh_lane_state { LH_LANE_DOWN, LH_LANE_IDLE, LH_LANE_BUSY };
 
 /* One item of an acquire or leave batch, and what became of it. */
@@ -26,7 +28,10 @@ struct lh_lane {
     unsigned index;
     enum lh_lane_state state;
     enum lh_kind kind;
-    bool is_sent; /* false: the store refused the batch, so its outcome is known */
+    struct lh_hook_space *space; /* of a hook lane that is at work: whose hooks run */
+    bool is_slow;                /* and they were known to be slow */
+    bool has_reaps;              /* its last turn was a run of reaps; kind is LH_KIND_COUNT then */
+    bool is_sent;                /* false: the store refused the batch, so its outcome is known */
     size_t n;
     int64_t sent_us;
     void **items;             /* what the store gets */
@@ -42,6 +47,11 @@ void lh_lanes_dispatch(struct lh_coordinator *c);
 bool lh_lanes_could_dispatch(const struct lh_coordinator *c);
 void lh_lane_on_up(void *arg, unsigned index);
 void lh_lane_on_down(void *arg, unsigned index);
+/* Steps of sending: the items, from scopes that are ready, then off. False: refused, and all is back in its place. */
+void lh_lane_begin(struct lh_lane *lane, enum lh_kind kind);
+void lh_lane_take(struct lh_lane *lane, struct lh_scope *scope, size_t room);
+bool lh_lane_send(struct lh_lane *lane);
+void lh_lane_set_state(struct lh_lane *lane, enum lh_lane_state state);
 /* After the answers were delivered: leases that nobody took are given back. The lane is free then. */
 void lh_lane_settle(struct lh_coordinator *c, struct lh_lane *lane);
 

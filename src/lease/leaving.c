@@ -3,6 +3,7 @@
  * database first; those that are to be told why are answered then. GONE gives up the place, and a lease that was
  * granted in the same instant; AWAY keeps the place for whoever was told to come back.
  */
+#include "lease/hooked.h"
 #include "lease/lane.h"
 #include "lease/progress.h"
 
@@ -84,7 +85,9 @@ void lh_leaving_on_done(struct lh_lane *lane, enum lh_status status, const struc
     for (size_t i = 0; i < lane->n; i++) {
         struct lh_entry *entry = &lane->entries[i];
         struct lh_scope *scope = entry->waiter->scope;
-        if (status == LH_OK && !entry->leave->is_busy) {
+        if (status == LH_OK && entry->leave->is_hooked && lh_hooks_learn(lane, scope, entry->leave->hook_timeout_us)) {
+            on_not_left(c, entry->waiter);
+        } else if (status == LH_OK && !entry->leave->is_busy && !entry->leave->is_hooked) {
             on_left(c, entry);
         } else {
             scope->saw_busy = scope->saw_busy || status == LH_OK;

@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 
+#include "lease/hooked.h"
 #include "lease/lane.h"
 #include "lease/progress.h"
 #include "lease/waiter.h"
@@ -118,6 +119,10 @@ enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquir
     }
 
     lh_turn_begin(c);
+    if (lh_hooks_refuse(c, request->ns, LH_KIND_ACQUIRE)) {
+        lh_turn_end_call(c);
+        return LH_OVERLOADED;
+    }
     begin(c, request);
     struct lh_scope *scope = lh_scope_get(c, request->ns, request->key);
     struct lh_waiter *waiter = lh_waiter_find(c, scope, &request->lease_key);
@@ -197,6 +202,11 @@ static enum lh_status overdue_status(const struct lh_coordinator *c, const struc
     case LH_WAITER_LINED:
         if (!lh_core_can_ask(c))
             return LH_DATABASE_UNAVAILABLE;
+        if (lh_hooks_wants(c, scope, LH_KIND_ACQUIRE) && c->hook_lanes_up == 0)
+            return LH_DATABASE_UNAVAILABLE;
+        /* In a line that may be long; but who does not wait was promised one try. */
+        if (lh_hooks_wants(c, scope, LH_KIND_ACQUIRE) && !is_first && request->wait != LH_WAIT_NONE)
+            return request->own.verdict;
         if (scope->delay_us[LH_KIND_ACQUIRE] == 0)
             return LH_OK;
         if (request->wait != LH_WAIT_NONE)

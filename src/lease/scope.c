@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "lease/hooked.h"
 #include "lease/lane.h"
 #include "lease/waiter.h"
 
@@ -102,6 +103,7 @@ void lh_scope_free(struct lh_coordinator *c, struct lh_scope *scope)
 {
     lh_heap_remove(&c->timers, &scope->timer);
     lh_list_remove(&scope->ready);
+    lh_hooks_part(c, scope);
     lh_table_remove(&c->scopes, &scope->entry);
     if (scope->name_capacity != SPARE_NAME_BYTES || c->spare_count >= SPARE_MAX) {
         free(scope);
@@ -153,11 +155,29 @@ static void join_ready(struct lh_coordinator *c, struct lh_scope *scope, int kin
     lh_list_append(&c->ready[kind], &scope->ready);
 }
 
+bool lh_scope_is_stuck(const struct lh_coordinator *c, const struct lh_scope *scope, enum lh_kind kind)
+{
+    if (scope->delay_us[kind] > 0 || c->lanes_up == 0 || (scope->in_flight > 0 && scope->is_on_hook_lane))
+        return true;
+    return (c->hook_lanes_up == 0 || scope->hook_losses > 0) && lh_hooks_wants(c, scope, kind);
+}
+
+/* The one for a hook lane beside the one for the others: whoever comes first takes the scope. */
+static void join_hooks(struct lh_coordinator *c, struct lh_scope *scope, int kind)
+{
+    if (kind < 0)
+        lh_hooks_part(c, scope);
+    else
+        lh_hooks_join(c, scope, (enum lh_kind)kind);
+}
+
 /* Which kind may go now, the oldest first, and when to look again. */
 static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
 {
     int best = -1;
+    int best_hooked = -1;
     int64_t best_us = LH_NEVER;
+    int64_t best_hooked_us = LH_NEVER;
     int64_t at_us = wake_us(scope);
 
     for (int kind = 0; kind < LH_KIND_COUNT; kind++) {
@@ -167,23 +187,29 @@ static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
             continue;
         }
         bool is_direct = kind == LH_KIND_HEARTBEAT || kind == LH_KIND_RELEASE;
-        if (is_direct && (scope->delay_us[kind] > 0 || c->lanes_up == 0)) {
+        if (is_direct && lh_scope_is_stuck(c, scope, (enum lh_kind)kind)) {
             int64_t limit_us = lh_time_add(since_us, c->options.busy_limit_us);
             at_us = limit_us < at_us ? limit_us : at_us;
         }
         if (scope->delay_us[kind] > 0 && scope->retry_us[kind] > c->now_us) {
             at_us = scope->retry_us[kind] < at_us ? scope->retry_us[kind] : at_us;
-        } else if (lh_core_can_send(c, kind) && since_us < best_us) {
+        } else if (!lh_core_can_send(c, kind)) {
+            continue;
+        } else if (lh_hooks_wants(c, scope, (enum lh_kind)kind)) {
+            best_hooked = since_us < best_hooked_us ? kind : best_hooked;
+            best_hooked_us = since_us < best_hooked_us ? since_us : best_hooked_us;
+        } else if (since_us < best_us) {
             best = kind;
             best_us = since_us;
         }
     }
     if (scope->in_flight > 0)
-        best = -1;
+        best = best_hooked = -1;
     else if (best >= 0 && lh_link_is_linked(&scope->ready) && oldest_us(scope, scope->ready_kind) != LH_NEVER &&
              scope->delay_us[scope->ready_kind] == 0 && lh_core_can_send(c, scope->ready_kind))
         best = scope->ready_kind; /* it keeps its place */
     join_ready(c, scope, best, best_us);
+    join_hooks(c, scope, best_hooked);
     lh_heap_set(&c->timers, &scope->timer, at_us);
 }
 
@@ -235,6 +261,7 @@ void lh_scope_item_done(struct lh_coordinator *c, struct lh_scope *scope, enum l
 {
     if (--scope->in_flight > 0)
         return;
+    scope->is_on_hook_lane = false;
     if (scope->saw_busy || scope->saw_error)
         back_off(c, scope, kind);
     else

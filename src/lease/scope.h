@@ -17,6 +17,8 @@
 struct lh_scope {
     struct lh_table_entry entry;
     struct lh_link ready;
+    struct lh_link hook_ready; /* in its namespace's list for the hook lanes */
+    struct lh_hook_space *space;
     struct lh_heap_timer timer;
     const char *ns;
     const char *key;
@@ -42,9 +44,13 @@ struct lh_scope {
     uint32_t alive_requests; /* that wait while the holder is alive */
     uint16_t name_capacity;
     uint8_t ready_kind;
-    uint8_t flight_kind; /* of the batch in flight */
-    uint8_t fails;       /* batches in a row that ended in an error */
-    bool is_dead;        /* the holder is not alive, as far as known */
+    uint8_t flight_kind;  /* of the batch in flight */
+    uint8_t fails;        /* batches in a row that ended in an error */
+    uint8_t hook_kind;    /* what it is in the list for hook lanes for */
+    uint8_t hooked;       /* kinds (bits) of which an item was answered HOOKED and not sent since */
+    uint8_t hook_losses;  /* in a row: connections that were lost while a hook may have run */
+    bool is_on_hook_lane; /* the batch in flight */
+    bool is_dead;         /* the holder is not alive, as far as known */
     bool wake_again;
     bool ask_all_again;
     bool saw_busy;
@@ -66,6 +72,8 @@ void lh_scope_item_done(struct lh_coordinator *c, struct lh_scope *scope, enum l
 void lh_scope_wake(struct lh_coordinator *c, struct lh_scope *scope);
 void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope);
 void lh_scope_ask_all(struct lh_coordinator *c, struct lh_scope *scope);
+/* Does this kind of it not go on for now, so that heartbeats and releases are to be told RETRY after their time? */
+bool lh_scope_is_stuck(const struct lh_coordinator *c, const struct lh_scope *scope, enum lh_kind kind);
 void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope);
 
 /* What answers tell about the holder. */

@@ -6,6 +6,10 @@
  * before the call that sent it returned), and is then free for the next. Control calls travel beside them on a lane of
  * their own, in order, each answered exactly once.
  *
+ * Where a hook is to run, an item is answered HOOKED and nothing was done. It is then sent alone, on a hook lane: the
+ * hook runs there in the item's transaction for at most hook_timeout, and the other lanes never wait for one. Hook
+ * lanes are numbered behind the others.
+ *
  * status of an answer:
  *   LH_OK                    every item has its outcome
  *   LH_DATABASE_UNAVAILABLE  the connection was lost: whether the batch was committed is unknown
@@ -39,7 +43,11 @@ enum lh_acquire_outcome {
     LH_ACQUIRE_ENDED,    /* the lease key has ended */
     LH_ACQUIRE_INVALID,  /* `field`, `bound` say why */
     LH_ACQUIRE_REJECTED, /* a hook refused: `message` */
+    LH_ACQUIRE_HOOKED,   /* for a hook lane: nothing was done */
 };
+
+/* What a rejection by the limit of a hook begins with. */
+#define LH_HOOK_TIMEOUT_WORDS "the hook ran over its limit"
 
 /* Strings that are asked with must stay until on_done; those of an answer live until on_done returns. */
 struct lh_acquire_item {
@@ -49,15 +57,16 @@ struct lh_acquire_item {
     const char *owner;
     const char *labels; /* a JSON object of strings */
     int64_t duration_us;
-    bool queue;      /* join the queue where it is not granted */
-    int64_t wait_us; /* how long at most, from now; LH_FOREVER */
-    int64_t ticket;  /* 0, or the place it had: kept when the row was lost */
+    bool queue;              /* join the queue where it is not granted */
+    int64_t wait_us;         /* how long at most, from now; LH_FOREVER */
+    int64_t ticket;          /* 0, or the place it had: kept when the row was lost */
+    int64_t hook_timeout_us; /* on a hook lane: 0 is no limit; the answer HOOKED tells it */
 
     enum lh_acquire_outcome outcome;
     int64_t new_ticket; /* QUEUED */
     bool has_lease;     /* GRANTED, RENEWED: this lease; QUEUED, HELD: the holder's, if any */
     struct lh_lease lease;
-    int32_t waiters_ahead;   /* HELD; QUEUED too */
+    int32_t waiters_ahead;   /* HELD; QUEUED too. REJECTED: -1 is a wake-up for our own next one */
     int64_t expires_in_us;   /* QUEUED: when to ask again; LH_FOREVER: only an administrator ends it */
     int64_t suspected_in_us; /* QUEUED: when the holder, if silent, stops being ALIVE; 0: it is not now */
     const char *message;     /* or NULL */
@@ -69,8 +78,10 @@ struct lh_heartbeat_item {
     const char *ns;
     const char *key;
     struct lh_uuid lease_key;
+    int64_t hook_timeout_us;
 
     bool is_busy;            /* another session has the row: nothing was done, `outcome` is unset */
+    bool is_hooked;          /* for a hook lane: the same */
     enum lh_outcome outcome; /* OK, LOST, REJECTED */
     int64_t remaining_us;
     int64_t deadline_us;
@@ -85,8 +96,10 @@ struct lh_release_item {
     struct lh_uuid lease_key;
     bool is_failure; /* `value` is the error's text, else the result as JSON, or NULL for none */
     const char *value;
+    int64_t hook_timeout_us;
 
     bool is_busy;
+    bool is_hooked;
     enum lh_outcome outcome;       /* OK, LOST, REJECTED, INVALID */
     enum lh_end_reason end_reason; /* LOST */
     const char *message;
@@ -104,8 +117,10 @@ struct lh_leave_item {
     const char *key;
     struct lh_uuid lease_key;
     enum lh_leave_mode mode;
+    int64_t hook_timeout_us;
 
     bool is_busy;
+    bool is_hooked;
     bool was_granted; /* AWAY: it holds the lease, see `lease` */
     bool has_lease;   /* the holder's lease, if any */
     struct lh_lease lease;
@@ -148,13 +163,36 @@ struct lh_reap_answer {
         bool is_failure;
         const char *error; /* is_failure */
         int32_t reap_failures;
-        int64_t next_try_at_us;
+        int64_t next_try_at_us; /* INT64_MAX: not by itself any more */
         bool wake;
+        bool is_hooked; /* not done yet: its hooks are to run by reap_hooked, within hook_timeout_us */
+        int64_t hook_timeout_us;
     } const *leases;
     size_t lease_count;
     const struct lh_wake *wakes; /* free scopes whose first live waiter is ours */
     size_t wake_count;
     bool has_more; /* `max` was reached */
+};
+
+enum lh_reap_outcome {
+    LH_REAP_UNANSWERED, /* the connection was lost: the first of these was being reaped, perhaps; those behind were not.
+                           Or, with LH_OK, it was not sent, for one before it took long */
+    LH_REAP_DONE,
+    LH_REAP_FAILED,
+    LH_REAP_GONE, /* not held with that token any more, or not expired, or busy */
+};
+
+/* A lease whose reap hooks are to run, in a transaction of its own. */
+struct lh_reap_item {
+    const char *ns;
+    const char *key;
+    int64_t token;
+    int64_t hook_timeout_us;
+    const char *loss; /* not NULL: do not run them, record this failure */
+
+    enum lh_reap_outcome outcome;
+    struct lh_reaped reaped; /* DONE, FAILED */
+    int64_t took_us;
 };
 
 /* What is measured now and then, beside the work. */
@@ -284,6 +322,7 @@ typedef void lh_events_cb(void *arg, enum lh_status status, const struct lh_erro
  */
 struct lh_store_ops {
     unsigned (*lane_count)(struct lh_store *store);
+    unsigned (*hook_lane_count)(struct lh_store *store); /* NULL: there are none */
     void (*start)(struct lh_store *store, const struct lh_store_events *events, void *arg);
     /* Finish what is in flight, unregister, close; then on_done, after which no event comes. */
     void (*stop)(struct lh_store *store, lh_store_cb *on_done, void *arg);
@@ -298,6 +337,10 @@ struct lh_store_ops {
                               lh_store_cb *on_done, void *arg);
     enum lh_status (*leave)(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg);
+
+    /* On a hook lane: one item after the other, at most LH_REAP_PIPELINE_MAX; durable, all of them, with on_done. */
+    enum lh_status (*reap_hooked)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_reap_item **items,
+                                  size_t n, lh_store_cb *on_done, void *arg);
 
     /* Control. Arguments are copied. Refused with LH_DATABASE_UNAVAILABLE when not connected, LH_OVERLOADED when the
        bounded queue is full; then on_done never fires. */
@@ -343,6 +386,7 @@ struct lh_store_ops {
 };
 
 #define LH_BATCH_MAX 500
+#define LH_REAP_PIPELINE_MAX 64
 
 /* Implementations put this first. */
 struct lh_store {

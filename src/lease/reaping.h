@@ -1,0 +1,60 @@
+/*
+ * The reaper: its own tick, and reaps that somebody asks for. What needs no hook is ended by the look for it. The
+ * others wait here, in their namespace's line, and go to a hook lane in runs of single transactions.
+ *
+ *     request->on_done = on_reaped;
+ *     status = lh_coordinator_reap(coordinator, request);     refused: on_done never fires
+ */
+#ifndef LH_LEASE_REAPING_H
+#define LH_LEASE_REAPING_H
+
+#include "base/memory.h"
+#include "lease/coordinator.h"
+
+#define LH_REAPS_MAX 4000 /* in line; what is more comes back when its claim has passed */
+
+struct lh_reap_request;
+/* `answer` (LH_OK) lives until it returns. Every lease in it is reaped or failed; nothing is left to do. */
+typedef void lh_reaped_cb(struct lh_reap_request *request, enum lh_status status, const struct lh_error *error,
+                          const struct lh_reap_answer *answer);
+
+/* The caller's, in place until on_done; `namespaces` only until lh_coordinator_reap returns. NULL: all of them. */
+struct lh_reap_request {
+    const char *const *namespaces;
+    size_t namespace_count;
+    bool include_children;
+    int32_t max;
+    lh_reaped_cb *on_done;
+    void *arg;
+
+    struct { /* the coordinator's */
+        struct lh_link link;
+        struct lh_coordinator *coordinator;
+        struct lh_arena arena;
+        struct lh_reaped *leases;
+        size_t lease_count;
+        size_t lease_capacity;
+        size_t open; /* leases whose hooks are to run */
+        bool has_more;
+        enum lh_status status;
+        struct lh_error error;
+    } own;
+};
+
+/* LH_SHUTTING_DOWN, LH_DATABASE_UNAVAILABLE, LH_OVERLOADED. */
+enum lh_status lh_coordinator_reap(struct lh_coordinator *coordinator, struct lh_reap_request *request);
+
+/* For the files of this directory. */
+struct lh_hook_space;
+struct lh_lane;
+void lh_reaping_create(struct lh_coordinator *c);
+void lh_reaping_destroy(struct lh_coordinator *c);
+void lh_reaping_start(struct lh_coordinator *c);
+void lh_reaping_on_timer(struct lh_coordinator *c);
+void lh_reaping_soon(struct lh_coordinator *c); /* somebody waits for a lease that only a reaper ends */
+void lh_reaping_send(struct lh_lane *lane, struct lh_hook_space *space);
+void lh_reaping_drop(struct lh_coordinator *c); /* whatever is not in flight */
+bool lh_reaping_has_answers(const struct lh_coordinator *c);
+void lh_reaping_deliver(struct lh_coordinator *c);
+
+#endif
