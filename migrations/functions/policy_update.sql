@@ -7,9 +7,9 @@ $$;
 
 -- Change settings of one namespace: `p_values` are texts, durations in microseconds; null inherits again, at the root it is
 -- the default. Returns nothing; a bad name or value is LH002 with the setting in DETAIL, and nothing is written.
--- Locks the policy table against other changes of policies, never against its readers; for the history's settings what
--- make_history_days() does and history_keeping's row; then, skipping what others have, the
--- rows of held scopes that the reaper had put aside, so that it looks at them again.
+-- Locks the policy table against other changes of policies, never against its readers; for settings of the history what
+-- make_history_days() does, and history_keeping's row; then, skipping what others have, the rows that the reaper had put aside,
+-- so that it looks at them again. Daemons are told to ask again where it matters to those who wait.
 create or replace function leasehold.change_policy(p_namespace text, p_columns text[], p_values text[]) returns void
 language plpgsql
 as $$
@@ -89,6 +89,12 @@ begin
     end if;
     perform pg_sleep(0.01);
   end loop;
+  if 'free_retention' = any (p_columns) then
+    perform leasehold.look_at_free(p_namespace);
+  end if;
+  if p_columns && array['dead_after', 'max_hold', 'expiry'] then
+    perform leasehold.let_ask_again(p_namespace);
+  end if;
 end
 $$;
 
@@ -104,6 +110,36 @@ as $$
            order by x.namespace, x.key
              for no key update skip locked) a
    where s.namespace = a.namespace and s.key = a.key
+$$;
+
+-- Let the reaper look sooner at the free rows of a subtree, where their retention is shorter now. Locks their rows FOR NO KEY
+-- UPDATE SKIP LOCKED; one that others have goes when it would have gone.
+create or replace function leasehold.look_at_free(p_namespace text) returns void
+language sql volatile
+as $$
+  update leasehold.scope s
+     set check_at = a.at
+    from (select x.namespace, x.key, x.ended_at + r.free_retention as at
+            from leasehold.policies_of(array(select distinct f.namespace from leasehold.scope f
+                                              where f.state = 'free' and leasehold.is_in_subtree(f.namespace, p_namespace))) r
+            join leasehold.scope x
+              on x.namespace = r.namespace
+           where x.state = 'free' and x.check_at > x.ended_at + r.free_retention
+           order by x.namespace, x.key
+             for no key update of x skip locked) a
+   where s.namespace = a.namespace and s.key = a.key
+$$;
+
+-- What daemons told their waiters of the holders of a subtree, and when they look again, may not be true any more: let their
+-- first waiter of each scope ask again, of 10,000 scopes at most. Locks nothing.
+create or replace function leasehold.let_ask_again(p_namespace text) returns void
+language sql volatile
+as $$
+  select pg_notify(leasehold.channel_of(w.coordinator, null), w.namespace || chr(10) || w.key)
+    from (select distinct q.coordinator, q.namespace, q.key
+            from leasehold.waiter q
+           where q.coordinator is not null and leasehold.is_in_subtree(q.namespace, p_namespace)
+           limit 10000) w
 $$;
 
 -- change_policy() for programs. Returns what policy_get() does after it; locks what change_policy() does, but waits for no
@@ -125,6 +161,6 @@ end
 $$;
 comment on function leasehold.policy_update is 'Change settings of a namespace, as programs do';
 
-revoke execute on function leasehold.change_policy(text, text[], text[]), leasehold.look_again(text),
+revoke execute on function leasehold.change_policy(text, text[], text[]), leasehold.look_again(text), leasehold.look_at_free(text), leasehold.let_ask_again(text),
   leasehold.is_in_subtree(text, text), leasehold.policy_update(text, text[], text[]) from public;
 grant execute on function leasehold.policy_update(text, text[], text[]) to leasehold_coordinator, leasehold_admin;

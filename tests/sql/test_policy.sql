@@ -60,6 +60,16 @@ select is(t.error_of($$select leasehold.reset_policy('p', 'namespace')$$), 'LH00
 select is((select count(*) from leasehold.policy where namespace = 'bad'), 0::bigint, 'nothing was written');
 select is(t.error_of($$select leasehold.set_policy('ok', min_duration => '100 ms')$$), '', '100 ms is the least');
 
+-- the two durations contradict each other: here, with what is inherited, or in a namespace below
+select is(t.error_of($$select leasehold.set_policy('two', min_duration => '2 hours', max_duration => '1 hour')$$), 'LH002 invalid_argument min_duration', 'min over max');
+select is(t.error_of($$select leasehold.set_policy('two', min_duration => '25 hours')$$), 'LH002 invalid_argument min_duration', 'min over the inherited max');
+select is(t.error_of($$select leasehold.set_policy('two', max_duration => '0.5 s')$$), 'LH002 invalid_argument max_duration', 'max under the inherited min');
+select leasehold.set_policy('two.below', max_duration => '10 s');
+select is(t.error_of($$select leasehold.set_policy('two', min_duration => '20 s')$$), 'LH002 invalid_argument min_duration', 'min over the max of a namespace below');
+select ok(t.message_of($$select leasehold.set_policy('two', min_duration => '20 s')$$) like '%in two.below%', 'which is named');
+select is(t.error_of($$select leasehold.set_policy('', max_duration => '0.5 s')$$), 'LH002 invalid_argument max_duration', 'at the root too');
+select is((select count(*) from leasehold.policy where namespace = 'two'), 0::bigint, 'nothing was written');
+
 -- frozen
 select leasehold.acquire('ice', 'held', '30 s', lease_key => t.key(1));
 select leasehold.acquire('ice', 'late', '30 s', lease_key => t.key(2));
