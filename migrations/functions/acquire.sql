@@ -9,6 +9,7 @@ returns setof leasehold.lease
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set leasehold.hooks = 'inline'
 as $$
 #variable_conflict use_column
 declare
@@ -27,7 +28,8 @@ begin
              null, null, array[acquire.namespace], array[acquire.key], array[acquire.lease_key], array[acquire.owner],
              array[acquire.labels::text], array[leasehold.to_us(acquire.duration)], array[false], array[null::bigint],
              array[null::bigint]) b;
-    if v_answer.outcome not in ('granted', 'renewed') then
+    -- Refused because the expired lease could not be reaped: that is written down, and stays.
+    if v_answer.outcome not in ('granted', 'renewed') and (v_answer.outcome = 'rejected' or v_answer.message is null) then
       raise sqlstate 'LH900' using message = 'give the locks back';
     end if;
   exception when sqlstate 'LH900' then
@@ -82,7 +84,7 @@ language plpgsql
 as $$
 declare
   v_scope leasehold.scope;
-  v_expiry text;
+  v_rules leasehold.rules;
   v_now timestamptz;
 begin
   select s.* into v_scope from leasehold.scope s where s.namespace = p_namespace and s.key = p_key;
@@ -96,8 +98,9 @@ begin
   end if;
   v_now := clock_timestamp();
   if v_scope.state = 'held' then
-    select r.expiry into v_expiry from leasehold.policies_of(array[p_namespace]) r;
-    if v_expiry <> 'takeover' or not leasehold.is_expired(v_scope, leasehold.life(null), v_expiry, v_now) then
+    select r.* into v_rules from leasehold.policies_of(array[p_namespace]) r;
+    if v_rules.expiry <> 'takeover' or not leasehold.is_expired(v_scope, leasehold.life(null), v_rules.expiry, v_now)
+       or leasehold.is_put_off(v_scope, v_rules.max_reap_failures, v_now) then
       return true;
     end if;
     -- An old snapshot cannot see who has queued since. A place that it does see is in order: those before it are older.

@@ -1,6 +1,7 @@
 -- Acquire for many at once: who is granted what. Each item gets exactly one row, in the order of n.
 --
--- Returns what each item met (outcome: granted renewed queued held busy frozen quota ended invalid) and the lease: the
+-- Returns what each item met (outcome: granted renewed queued held busy frozen quota ended invalid rejected; or hooked, with the
+-- time limit, where this call runs no hooks: nothing was done) and the lease: the
 -- item's own when granted or renewed, else the holder's. It never waits: a row or a new key that another session keeps
 -- is busy. Several items of one scope are decided in order of n.
 --
@@ -35,6 +36,7 @@ declare
   v_tokens bigint[];
   v_times timestamptz[];
   v_left integer[];
+  v_hooked text[] := '{}';
 begin
   perform leasehold.be_durable();
   perform leasehold.ensure_epoch();
@@ -45,6 +47,9 @@ begin
                from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
               where leasehold.namespace_problem(d.namespace) is null)) r);
   v_life := leasehold.life(p_clock);
+  if exists (select from leasehold.registered_hook) then
+    v_hooked := leasehold.hooked(p_namespace, 'acquire');
+  end if;
 
   with granted as (
     update leasehold.scope s
@@ -71,7 +76,7 @@ begin
                               from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us)
                                    with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, wait_us, n)
                               join unnest(v_rules) r on r.namespace = u.namespace
-                             where not r.frozen and r.max_leases is null
+                             where not r.frozen and r.max_leases is null and u.namespace <> all (v_hooked)
                                and u.duration_us >= 100000
                                and leasehold.from_us(u.duration_us) between r.min_duration and r.max_duration
                                and coalesce(u.wait_us, 0) >= 0
@@ -109,6 +114,19 @@ begin
 
   if cardinality(v_granted) < cardinality(p_namespace) then
     v_left := array(select i::integer from generate_subscripts(p_namespace, 1) i except select unnest(v_granted) order by 1);
+    if exists (select from leasehold.registered_hook) and leasehold.runs_hooks(p_coordinator is null) then
+      v_hooked := v_hooked || leasehold.hooked(p_namespace, 'heartbeat') || leasehold.hooked(p_namespace, 'reap');
+      return query
+        select i, h.outcome, h.ticket, h.waiters_ahead, h.expires_in_us, h.suspected_in_us, h.message, h.field, h.bound,
+               h.token, h.owner, h.labels, h.duration_us, h.grace_us, h.acquired_at, h.deadline, h.remaining_us, h.held_us,
+               h.silent_us, h.heartbeats, h.heartbeat_at, h.liveness, h.is_manual
+          from unnest(v_left) i
+         cross join lateral leasehold.acquire_hooked(
+                 p_coordinator, p_clock, p_namespace[i], p_key[i], p_lease_key[i], p_owner[i], p_labels[i], p_duration_us[i],
+                 p_queue[i], p_wait_us[i], p_ticket[i]) h
+         where p_namespace[i] = any (v_hooked);
+      v_left := array(select i from unnest(v_left) i where (p_namespace[i] = any (v_hooked)) is not true order by i);
+    end if;
     return query
       select v_left[c.n], c.outcome, c.ticket, c.waiters_ahead, c.expires_in_us, c.suspected_in_us, c.message, c.field, c.bound,
              c.token, c.owner, c.labels, c.duration_us, c.grace_us, c.acquired_at, c.deadline, c.remaining_us, c.held_us,
@@ -118,7 +136,8 @@ begin
                      array_agg(p_labels[i] order by i) as labels, array_agg(p_duration_us[i] order by i) as durations,
                      array_agg(p_queue[i] order by i) as queues, array_agg(p_wait_us[i] order by i) as waits,
                      array_agg(p_ticket[i] order by i) as tickets
-                from unnest(v_left) i) a,
+                from unnest(v_left) i
+              having count(*) > 0) a,
              leasehold.acquire_carefully(p_coordinator, p_clock, a.namespaces, a.keys, a.lease_keys, a.owners, a.labels,
                                          a.durations, a.queues, a.waits, a.tickets) c;
   end if;
@@ -151,6 +170,9 @@ declare
   v_life leasehold.life_now;
   v_live uuid[];
   v_now timestamptz;
+  v_has_hooks boolean := exists (select from leasehold.registered_hook);
+  v_runs_hooks boolean := leasehold.runs_hooks(p_coordinator is null);
+  v_reap_veto text;
 begin
   perform leasehold.be_durable();
   v_rules := array(
@@ -237,7 +259,8 @@ begin
 
   -- Whose lease has expired may be taken over, unless somebody guards it: FOR UPDATE, in a statement of its own.
   if exists (select 1 from unnest(v_work) w
-              where w.hold = 'locked' and leasehold.is_expired(w.scope, v_life, (w.rules).expiry, v_now)) then
+              where w.hold = 'locked' and leasehold.is_expired(w.scope, v_life, (w.rules).expiry, v_now)
+                and not leasehold.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)) then
     perform leasehold.pin_incarnation();
     v_work := array(
       select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
@@ -248,6 +271,7 @@ begin
             from leasehold.scope x
            where x.namespace = w.namespace and x.key = w.key and w.hold = 'locked' and (w.rules).expiry = 'takeover'
              and leasehold.is_expired(w.scope, v_life, (w.rules).expiry, v_now)
+             and not leasehold.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)
              for update skip locked) e on true);
   end if;
 
@@ -307,8 +331,21 @@ begin
                                    is_renewal, is_ended, is_open)) g) r
      order by r.n);
 
+  -- A takeover reaps first. Where that fails, it is no takeover.
+  if v_has_hooks and v_runs_hooks then
+    v_reap_veto := leasehold.reap_for_takeover(v_work);
+    if v_reap_veto is not null then
+      v_work := array(
+        select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+                   w.rules, w.scope, 'locked', w.own_ticket, null, case when w.queue then 'queued' else 'held' end)::leasehold.acquire_work
+          from unnest(v_work) w);
+    end if;
+  end if;
   if exists (select 1 from unnest(v_rules) r where r.max_leases is not null or r.max_waiters is not null) then
     v_work := leasehold.apply_quotas(v_work, v_live, v_now);
+  end if;
+  if v_has_hooks and not v_runs_hooks then
+    v_work := leasehold.leave_hooked(v_work);
   end if;
   if exists (select 1 from unnest(v_work) w where w.outcome in ('granted', 'queued')) then
     perform leasehold.ensure_epoch();
@@ -445,11 +482,16 @@ begin
              from unnest(v_work) w
             where w.head_ticket is not null
               and not exists (select 1 from unnest(v_work) g
-                               where g.outcome = 'granted' and g.namespace = w.namespace and g.key = w.key)) o;
+                               where g.outcome in ('granted', 'hooked') and g.namespace = w.namespace and g.key = w.key)) o;
+  if v_has_hooks and v_runs_hooks then
+    perform leasehold.hook_grants(v_work);
+  end if;
 
   return query
     select w.n, w.outcome, w.own, leasehold.tickets_ahead(w.tickets, w.own),
-           f.expires_in_us, f.suspected_in_us, null::text, w.field, w.bound,
+           f.expires_in_us, f.suspected_in_us,
+           case when w.outcome = 'hooked' then leasehold.to_us((w.rules).hook_timeout)::text
+                when w.outcome in ('held', 'queued') then v_reap_veto end, w.field, w.bound,
            f.token, f.owner, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
            f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
       from (select u.*, q.own,
@@ -475,6 +517,138 @@ begin
      order by w.n;
 end
 $$;
+-- One item whose namespace has hooks. In a subtransaction: where a hook vetoes, nothing was done (rejected), and where this
+-- lease key waited, its place goes, and the next is woken; waiters_ahead is -1 where that is `p_coordinator`'s own.
+-- Locks what acquire_carefully() does, and the row first, so that it stays ours whatever the hook says.
+create or replace function leasehold.acquire_hooked(
+  p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_lease_key uuid, p_owner text,
+  p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint)
+returns table (
+  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
+  field text, bound text, token bigint, owner text, labels text, duration_us bigint, grace_us bigint,
+  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean)
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  v_answer record;
+  v_scope leasehold.scope;
+begin
+  select s.* into v_scope
+    from leasehold.scope s
+   where s.namespace = p_namespace and s.key = p_key
+     for no key update skip locked;
+  begin
+    select c.* into v_answer
+      from leasehold.acquire_carefully(
+             p_coordinator, p_clock, array[p_namespace], array[p_key], array[p_lease_key], array[p_owner], array[p_labels],
+             array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket]) c;
+    return query
+      select v_answer.n, v_answer.outcome, v_answer.ticket, v_answer.waiters_ahead, v_answer.expires_in_us, v_answer.suspected_in_us,
+             v_answer.message, v_answer.field, v_answer.bound, v_answer.token, v_answer.owner, v_answer.labels,
+             v_answer.duration_us, v_answer.grace_us, v_answer.acquired_at, v_answer.deadline, v_answer.remaining_us,
+             v_answer.held_us, v_answer.silent_us, v_answer.heartbeats, v_answer.heartbeat_at, v_answer.liveness, v_answer.is_manual;
+    return;
+  exception when sqlstate 'LH905' then
+    message := sqlerrm;
+  end;
+
+  outcome := 'rejected';
+  waiters_ahead := 0;
+  if v_scope.namespace is not null then
+    delete from leasehold.waiter w
+     where w.lease_key = p_lease_key and (w.namespace, w.key) is not distinct from (p_namespace, p_key);
+    if found and (v_scope.state = 'free' or v_scope.lapsed or v_scope.deadline + v_scope.grace <= clock_timestamp())
+       and leasehold.wake_head(p_coordinator, p_namespace, p_key) then
+      waiters_ahead := -1;
+    end if;
+  end if;
+  n := 1;
+  return next;
+end
+$$;
+
+-- The hooks of reaping for a lease that is about to be taken over. Returns null, or why it could not be reaped, which is written
+-- down. One item, with its row locked FOR UPDATE.
+create or replace function leasehold.reap_for_takeover(p_work leasehold.acquire_work[]) returns text
+language plpgsql
+as $$
+declare
+  v_item leasehold.acquire_work;
+  v_veto text;
+begin
+  foreach v_item in array p_work loop
+    if v_item.outcome = 'granted' and v_item.hold = 'expired'
+       and leasehold.hooked(array[v_item.namespace], 'reap') <> '{}' then
+      v_veto := leasehold.try_hooks(
+                  leasehold.event_of('reap', v_item.scope, (v_item.scope).deadline, null, null));
+      if v_veto is not null then
+        perform leasehold.note_reap_failure(
+                  v_item.namespace, v_item.key, (v_item.scope).token, v_veto, (v_item.rules).max_reap_failures);
+      end if;
+    end if;
+  end loop;
+  return v_veto;
+end
+$$;
+
+-- The hooks of grants and renewals, after the change. Raises LH905 where one vetoes. The caller has the rows locked.
+create or replace function leasehold.hook_grants(p_work leasehold.acquire_work[]) returns void
+language plpgsql
+as $$
+declare
+  v_item leasehold.acquire_work;
+  v_scope leasehold.scope;
+  v_event text;
+  v_veto text;
+begin
+  foreach v_item in array p_work loop
+    v_event := case when v_item.outcome = 'granted' then 'acquire'
+                    when v_item.outcome = 'renewed' and v_item.hold = 'locked' then 'heartbeat' end;
+    if v_event is not null and leasehold.hooked(array[v_item.namespace], v_event) <> '{}' then
+      select s.* into v_scope from leasehold.scope s where s.namespace = v_item.namespace and s.key = v_item.key;
+      v_veto := leasehold.try_hooks(leasehold.event_of(v_event, v_scope, v_scope.deadline, null, null));
+      if v_veto is not null then
+        raise sqlstate 'LH905' using message = v_veto;
+      end if;
+      perform leasehold.be_durable();
+    end if;
+  end loop;
+end
+$$;
+
+-- Items that need a hook, where this call runs none, become 'hooked'; and so do all others of the same scope that would have been
+-- decided after them, so that nobody overtakes. Locks nothing.
+create or replace function leasehold.leave_hooked(p_work leasehold.acquire_work[]) returns leasehold.acquire_work[]
+language plpgsql
+as $$
+declare
+  v_namespaces text[] := array(select distinct w.namespace from unnest(p_work) w where w.outcome in ('granted', 'renewed'));
+  v_acquire text[];
+  v_heartbeat text[];
+  v_reap text[];
+begin
+  v_acquire := leasehold.hooked(v_namespaces, 'acquire');
+  v_heartbeat := leasehold.hooked(v_namespaces, 'heartbeat');
+  v_reap := leasehold.hooked(v_namespaces, 'reap');
+  if v_acquire = '{}' and v_heartbeat = '{}' and v_reap = '{}' then
+    return p_work;
+  end if;
+  return array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+               w.rules, w.scope, w.hold, w.own_ticket, w.head_ticket,
+               case when w.is_left and w.outcome in ('granted', 'renewed', 'queued', 'held') then 'hooked' else w.outcome end)::leasehold.acquire_work
+      from (select u.*,
+                   bool_or(u.outcome = 'granted' and u.namespace = any (v_acquire)
+                           or u.outcome = 'granted' and u.hold = 'expired' and u.namespace = any (v_reap)
+                           or u.outcome = 'renewed' and u.hold = 'locked' and u.namespace = any (v_heartbeat))
+                     over (partition by u.namespace, u.key) as is_left
+              from unnest(p_work) u) w
+     order by w.n);
+end
+$$;
+
 -- 1.5 of an interval of 1.5 s: for people, whatever the session's IntervalStyle. Locks nothing.
 create or replace function leasehold.seconds_text(p_interval interval) returns text
 language sql immutable
@@ -530,6 +704,9 @@ $$;
 revoke execute on function leasehold.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
   boolean[], bigint[], bigint[]), leasehold.acquire_carefully(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
   boolean[], bigint[], bigint[]), leasehold.duration_bound(interval, interval), leasehold.seconds_text(interval),
-  leasehold.apply_quotas(leasehold.acquire_work[], uuid[], timestamptz) from public;
+  leasehold.apply_quotas(leasehold.acquire_work[], uuid[], timestamptz),
+  leasehold.acquire_hooked(uuid, timestamptz, text, text, uuid, text, text, bigint, boolean, bigint, bigint),
+  leasehold.reap_for_takeover(leasehold.acquire_work[]), leasehold.hook_grants(leasehold.acquire_work[]),
+  leasehold.leave_hooked(leasehold.acquire_work[]) from public;
 grant execute on function leasehold.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
   boolean[], bigint[], bigint[]) to leasehold_coordinator, leasehold_admin;

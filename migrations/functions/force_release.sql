@@ -1,5 +1,6 @@
 -- End a lease against its holder's will; `p_token` 0 or null: whoever holds it. Returns one row: ended with the lease and its
--- lease key, not_held, or busy with a message that names the sessions that have the scope's row.
+-- lease key, not_held, or busy with a message that names the sessions that have the scope's row. The hooks of reaping run, with
+-- the reason as their error; one that vetoes is LH005, and nothing has changed.
 -- Locks the scope's row FOR UPDATE, and waits for nobody; then wakes the first live waiter.
 create or replace function leasehold.force_release_one(p_namespace text, p_key text, p_reason text, p_token bigint)
 returns table (
@@ -41,6 +42,13 @@ begin
   end if;
 
   -- The queue is read in a statement after the lock.
+  if leasehold.hooked(array[p_namespace], 'reap') <> '{}' then
+    message := leasehold.try_hooks(leasehold.event_of('reap', v_scope, v_scope.deadline, null, p_reason));
+    if message is not null then
+      raise exception 'hook_rejected: %', message using errcode = 'LH005',
+        hint = format('The lease stays. To end it all the same, first select leasehold.remove_hook(%L, ''reap'', ...).', p_namespace);
+    end if;
+  end if;
   v_now := clock_timestamp();
   v_has_waiters := exists (select 1 from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key);
   select r.* into v_rules from leasehold.policies_of(array[p_namespace]) r;
@@ -64,6 +72,7 @@ returns setof leasehold.lease
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set leasehold.hooks = 'inline'
 as $$
 #variable_conflict use_column
 declare

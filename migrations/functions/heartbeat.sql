@@ -5,6 +5,7 @@ create or replace function leasehold.heartbeat(namespace text, key text, lease_k
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set leasehold.hooks = 'inline'
 as $$
 #variable_conflict use_column
 declare

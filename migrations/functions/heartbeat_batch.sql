@@ -1,4 +1,5 @@
--- Renew many leases at once. Each item gets one row: ok with the new deadline, lost with how it ended, or busy.
+-- Renew many leases at once. Each item gets one row: ok with the new deadline, lost with how it ended, busy, rejected with a
+-- hook's words; or, where this call runs no hooks, hooked with their time limit.
 -- Locks each scope's row FOR NO KEY UPDATE, in (namespace, key) order, skipping what another session has. A guard's
 -- FOR KEY SHARE does not conflict.
 -- The common case in one statement: the lease is held under this lease key and has not expired. The clock is read after each
@@ -23,7 +24,11 @@ declare
   v_remaining bigint[];
   v_counts bigint[];
   v_left integer[];
+  v_hooked text[] := '{}';
 begin
+  if exists (select from leasehold.registered_hook) then
+    v_hooked := leasehold.hooked(p_namespace, 'heartbeat');
+  end if;
   v_life := leasehold.life(null);
   -- Nothing that is set here is indexed: the update stays HOT.
   with renewed as (
@@ -36,6 +41,7 @@ begin
               from (select i.*
                       from (select u.n::integer as n, u.namespace, u.key, u.lease_key
                               from unnest(p_namespace, p_key, p_lease_key) with ordinality as u (namespace, key, lease_key, n)
+                             where u.namespace <> all (v_hooked)
                              order by u.namespace, u.key, u.n) i
                      cross join lateral (
                        select 1
@@ -70,7 +76,7 @@ end
 $$;
 comment on function leasehold.heartbeat_batch is 'Renew many leases at once, by a coordinator';
 
--- What is left over: lost, busy, expired but manual, and the same lease twice in a batch.
+-- What is left over: lost, busy, hooked, expired but manual, and the same lease twice in a batch.
 create or replace function leasehold.heartbeat_carefully(p_namespace text[], p_key text[], p_lease_key uuid[])
 returns table (
   n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text)
@@ -102,6 +108,9 @@ begin
   v_life := leasehold.life(null);
   v_now := clock_timestamp();
   v_work := leasehold.mark_lost(v_work, v_life, v_now);
+  if exists (select from leasehold.registered_hook) then
+    v_work := leasehold.hook_items(v_work, 'heartbeat', leasehold.runs_hooks(false), v_now);
+  end if;
 
   -- Nothing that is set here is indexed: the update stays HOT.
   update leasehold.scope s
@@ -117,7 +126,7 @@ begin
            case when w.outcome = 'ok' then leasehold.to_us((w.scope).duration) end,
            case when w.outcome = 'ok' then v_now + (w.scope).duration end,
            case when w.outcome = 'ok' then (w.scope).heartbeats + 1 end,
-           w.end_reason, null::text
+           w.end_reason, case when w.outcome in ('hooked', 'rejected') then w.error end
       from unnest(v_work) w
      order by w.n;
 end

@@ -14,7 +14,10 @@ as $$
            else 'alive'
          end,
          (p_rules).expiry = 'manual',
-         case when s.lapsed and (p_rules).expiry <> 'manual' then 0
+         case -- Reaping it has failed: not before the next try, or not by itself any more.
+              when s.reap_failures > 0 and coalesce(s.next_try_at > p_now, s.reap_failures >= (p_rules).max_reap_failures)
+                then leasehold.to_us(s.next_try_at - p_now)
+              when s.lapsed and (p_rules).expiry <> 'manual' then 0
               else leasehold.to_us(leasehold.expires_at(p_scope, p_life, (p_rules).expiry) - p_now) end,
          greatest(0, leasehold.to_us(least(d.suspected_at, s.acquired_at + (p_rules).max_hold) - p_now))
     from (select (p_scope).*) s,

@@ -1,7 +1,8 @@
 -- Callers that no longer wait: `p_away` false gives the place up for good, true keeps it for 10 s, passed over. Only this
 -- coordinator's own places and grants are touched: the caller may have come back by another one. A lease that was granted in
 -- the same instant is ended again (released), or with `p_away` returned: outcome granted, with its lease. Else ok, with the
--- holder's lease and how many live waiters were ahead, or busy.
+-- holder's lease and how many live waiters were ahead, or busy. Ending it runs the hooks of release_fail; where they veto, it stays
+-- and ends by its expiry (ok). Where this call runs no hooks: hooked, with their time limit as duration_us, and nothing changed.
 -- Locks each scope's row FOR NO KEY UPDATE in (namespace, key) order; FOR UPDATE where a lease is ended. Where the scope is
 -- not held the next live waiter is woken: `wake` is true where that is `p_coordinator`'s own.
 create or replace function leasehold.leave_batch(
@@ -61,11 +62,14 @@ begin
             from leasehold.scope x
            where x.namespace = w.namespace and x.key = w.key and o.is_own and not w.is_away
              for update skip locked) e on true);
+    if exists (select from leasehold.registered_hook) then
+      v_work := leasehold.hook_leaving(v_work, leasehold.runs_hooks(p_coordinator is null), v_now);
+    end if;
   end if;
 
   -- How many were ahead, counted before anybody leaves, once for each scope.
   v_work := array(
-    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, null, null, null, w.scope, w.hold, null, null, null, null,
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, null, null, w.error, w.scope, w.hold, null, null, null, null,
                leasehold.tickets_ahead(w.tickets, coalesce(o.ticket, 0)))::leasehold.item_work
       from (select u.*, first_value(t.tickets) over (partition by u.namespace, u.key order by u.n) as tickets
               from (select v.*, row_number() over (partition by v.namespace, v.key order by v.n) as nth
@@ -90,7 +94,7 @@ begin
 
   -- Who is next, where nobody holds it. 'ok' is what end_leases and tell_heads look at.
   v_work := array(
-    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, false, null, null, w.scope, w.hold,
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, false, null, w.error, w.scope, w.hold,
                case when w.hold = 'end' or (w.hold = 'locked' and (w.scope).state = 'free') then 'ok' end,
                null, h.coordinator, h.lease_key, w.waiters_ahead)::leasehold.item_work
       from unnest(v_work) w
@@ -98,7 +102,7 @@ begin
         on w.hold = 'end' or (w.hold = 'locked' and (w.scope).state = 'free'));
   if exists (select 1 from unnest(v_work) w where w.hold = 'end') then
     perform leasehold.end_leases(array(
-      select row(w.namespace, w.key, 'ok', null, null, w.head_lease_key is not null or leasehold.is_blind(),
+      select row(w.namespace, w.key, case when w.error is null then 'ok' else 'failed' end, null, w.error, w.head_lease_key is not null or leasehold.is_blind(),
                  null)::leasehold.lease_end
         from unnest(v_work) w
        where w.hold = 'end'), v_now);
@@ -106,10 +110,10 @@ begin
   perform leasehold.tell_heads(p_coordinator, v_work, v_now);
 
   return query
-    select w.n, case w.hold when 'busy' then 'busy' when 'granted' then 'granted' else 'ok' end,
+    select w.n, case when w.hold in ('busy', 'granted', 'hooked') then w.hold else 'ok' end,
            coalesce(w.outcome = 'ok' and w.head_coordinator = p_coordinator, false), coalesce(w.waiters_ahead, 0),
-           f.token, f.owner, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
-           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
+           f.token, f.owner, f.labels, case when w.hold = 'hooked' then w.error::bigint else f.duration_us end, f.grace_us,
+           f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
       from unnest(v_work) w
       left join lateral (select r as rules from unnest(v_rules) r where r.namespace = w.namespace) r on true
       left join lateral leasehold.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('locked', 'granted')
@@ -117,6 +121,34 @@ begin
 end
 $$;
 comment on function leasehold.leave_batch is 'Waiters that leave the queue, or keep their place for 10 s, by a coordinator';
+
+-- The leases of callers that went away before they heard of the grant (hold 'end'), in namespaces with hooks: they end as failed,
+-- with that as the error. hold becomes 'kept' where a hook vetoes, and where this call runs none 'hooked', with the limit as
+-- `error`. The caller has the rows locked FOR UPDATE.
+create or replace function leasehold.hook_leaving(p_work leasehold.item_work[], p_runs boolean, p_now timestamptz)
+returns leasehold.item_work[]
+language plpgsql
+as $$
+declare
+  v_hooked text[] := leasehold.hooked(array(select w.namespace from unnest(p_work) w where w.hold = 'end'), 'release_fail');
+  v_work leasehold.item_work[];
+begin
+  if v_hooked = '{}' then
+    return p_work;
+  end if;
+  v_work := leasehold.hook_items(array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, true, null,
+               case when h.is_hooked then 'the caller went away before it heard of the grant' end, w.scope, w.hold,
+               case when h.is_hooked then 'ok' end, null, null, null, null)::leasehold.item_work
+      from unnest(p_work) w
+     cross join lateral (select w.hold = 'end' and w.namespace = any (v_hooked) as is_hooked) h), 'release_fail', p_runs, p_now);
+  return array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, null, w.error, w.scope,
+               case when w.outcome = 'hooked' then 'hooked' when w.outcome in ('rejected', 'lost') then 'kept' else w.hold end,
+               null, null, null, null, null)::leasehold.item_work
+      from unnest(v_work) w);
+end
+$$;
 
 -- A wake-up reached a coordinator whose first waiter there has the ticket `p_first_ticket` (null: it has none): tell the current
 -- head of a scope that is not held. Rows of its own before that ticket belong to nobody, for it asks for its first waiter
@@ -148,6 +180,7 @@ $$;
 comment on function leasehold.pass_on is 'Pass a wake-up on to the current head of the queue, by a coordinator';
 
 revoke execute on function leasehold.leave_batch(uuid, text[], text[], uuid[], boolean[]),
+  leasehold.hook_leaving(leasehold.item_work[], boolean, timestamptz),
   leasehold.pass_on(uuid, text, text, bigint) from public;
 grant execute on function leasehold.leave_batch(uuid, text[], text[], uuid[], boolean[]),
   leasehold.pass_on(uuid, text, text, bigint) to leasehold_coordinator, leasehold_admin;

@@ -1,6 +1,7 @@
 -- End what is past its expiry, in the caller's transaction: everywhere, or in the given namespaces, those that only an
 -- external reaper ends too. Returns a row for each lease: outcome reaped, or failed with the error and when it is tried again.
--- After a restart or failover the first call ends nothing.
+-- After a restart or failover the first call ends nothing. Hooks run in here, each lease's in a subtransaction of its own; one that
+-- runs into the caller's statement_timeout is that lease's failure, and ends the call.
 -- Locks what reap_batch() does, and waits for nobody.
 create or replace function leasehold.reap(
   namespaces text[] default null, include_children boolean default false, max integer default 1000)
@@ -10,6 +11,7 @@ returns table (
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set leasehold.hooks = 'reap'
 as $$
 #variable_conflict use_column
 declare
@@ -60,7 +62,7 @@ begin
         return next;
       end if;
     end loop;
-    exit when not v_has_more or v_left < 1;
+    exit when not v_has_more or v_left < 1 or leasehold.is_timed_out();
   end loop;
 end
 $$;

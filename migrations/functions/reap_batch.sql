@@ -1,6 +1,8 @@
 -- Visit what is due: end expired leases, delete free rows past their retention, wake the heads of free scopes, and move
 -- check_at of everything else on. `p_namespaces` null visits by check_at; names look at every expired lease there, those of
--- `reaper = external` too. Returns a row for each lease reaped (kind reaped), for each free scope whose head is
+-- `reaper = external` too. Returns a row for each lease reaped (kind reaped), or whose hooks have vetoed that (failed, with the
+-- error and the next try); where this call runs no hooks, for each that has some (hooked: their time limit is the error; it is
+-- not due again until then, for reap_hooked() is to follow); for each free scope whose head is
 -- `p_coordinator`'s own (wake), and one (more) where `p_max` was reached. Where the facts of the database differ from the
 -- incarnation it writes a new one and ends nothing.
 -- Locks the rows FOR UPDATE SKIP LOCKED, and guarded ones FOR NO KEY UPDATE to look again in a second.
@@ -28,6 +30,8 @@ declare
   v_life leasehold.life_now;
   v_live uuid[];
   v_now timestamptz;
+  v_hooked text[] := '{}';
+  v_has_more boolean;
 begin
   if leasehold.notice_incarnation() then
     return;
@@ -48,7 +52,9 @@ begin
     select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, null, w.scope,
                case
                  when leasehold.is_expired(w.scope, v_life, (r.rules).expiry, v_now)
-                      and (p_namespaces is not null or (r.rules).reaper = 'auto') then 'end'
+                      and (p_namespaces is not null
+                           or ((r.rules).reaper = 'auto'
+                               and not leasehold.is_put_off(w.scope, (r.rules).max_reap_failures, v_now))) then 'end'
                  when (w.scope).state = 'free' and not q.has_any
                       and coalesce((w.scope).ended_at + (r.rules).free_retention <= v_now, true) then 'delete'
                  else 'later'
@@ -60,6 +66,15 @@ begin
        select exists (select 1 from leasehold.waiter q where q.namespace = w.namespace and q.key = w.key) as has_any) q
       left join lateral leasehold.live_head(w.namespace, w.key, v_live, v_now) h on q.has_any);
 
+  v_has_more := cardinality(v_work) >= p_max;
+  if exists (select from leasehold.registered_hook) then
+    v_hooked := leasehold.hooked(array(select w.namespace from unnest(v_work) w where w.hold = 'end'), 'reap');
+    if v_hooked <> '{}' then
+      perform leasehold.pin_incarnation();
+      v_work := leasehold.hook_reaps(v_work, v_hooked, v_rules, leasehold.runs_hooks(p_coordinator is null));
+      v_now := clock_timestamp();
+    end if;
+  end if;
   if exists (select 1 from unnest(v_work) w where w.hold = 'end') then
     perform leasehold.pin_incarnation();
     perform leasehold.end_leases(array(
@@ -80,14 +95,16 @@ begin
                   then v_now + interval '1 s'
                   else greatest(coalesce(s.ended_at, v_now) + r.free_retention, v_now + interval '100 ms') end
            when r.expiry = 'manual' or (r.reaper = 'external' and p_namespaces is null) then 'infinity'
+           when w.hold = 'hooked' then v_now + coalesce(nullif(r.hook_timeout, interval '0'), interval '5 min') + interval '5 s'
+           when leasehold.is_put_off(w.scope, r.max_reap_failures, v_now) then coalesce(s.next_try_at, 'infinity')
            else greatest(leasehold.expires_at(w.scope, v_life, r.expiry),
                          v_now + case when v_life.is_settled then interval '100 ms' else interval '1 s' end)
          end
     from unnest(v_work) w
    cross join lateral (select x.* from unnest(v_rules) x where x.namespace = w.namespace) r
-   where w.hold = 'later' and s.namespace = w.namespace and s.key = w.key;
+   where w.hold in ('later', 'hooked') and s.namespace = w.namespace and s.key = w.key;
   -- Guarded rows hide from FOR UPDATE, not from this: look again in a second, so that they never hide others.
-  if p_namespaces is null and cardinality(v_work) < p_max then
+  if p_namespaces is null and not v_has_more then
     update leasehold.scope s
        set check_at = v_now + interval '1 s'
       from (select g.namespace, g.key
@@ -100,22 +117,24 @@ begin
   end if;
   -- 'ok' is what tell_heads looks at.
   v_work := array(
-    select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, null, w.scope, w.hold,
+    select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, w.error, w.scope, w.hold,
                case when w.hold = 'end' or (w.hold = 'later' and (w.scope).state = 'free') then 'ok' end, null,
                w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
       from unnest(v_work) w);
   perform leasehold.tell_heads(p_coordinator, v_work, v_now);
 
   return query
-    select case w.hold when 'end' then 'reaped' else 'wake' end, w.namespace, w.key, null::text, null::integer, null::timestamptz,
+    select case w.hold when 'end' then 'reaped' when 'failed' then 'failed' when 'hooked' then 'hooked' else 'wake' end, w.namespace,
+           w.key, w.error, case when w.hold in ('failed', 'hooked') then (w.scope).reap_failures end,
+           case when w.hold = 'failed' then (w.scope).next_try_at end,
            coalesce(w.head_coordinator = p_coordinator, false), f.token, f.owner, f.labels, f.duration_us, f.grace_us,
            f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,
            f.is_manual, w.lease_key
       from unnest(v_work) w
       left join lateral (select x as rules from unnest(v_rules) x where x.namespace = w.namespace) r on true
-      left join lateral leasehold.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold = 'end'
-     where w.hold = 'end' or (w.outcome = 'ok' and w.head_coordinator = p_coordinator);
-  if cardinality(v_work) >= p_max then
+      left join lateral leasehold.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('end', 'failed', 'hooked')
+     where w.hold in ('end', 'failed', 'hooked') or (w.outcome = 'ok' and w.head_coordinator = p_coordinator);
+  if v_has_more then
     return query select 'more', null::text, null::text, null::text, null::integer, null::timestamptz, false, null::bigint, null::text,
                         null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
                         null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid;
@@ -146,7 +165,8 @@ as $$
                for update skip locked) d)
 $$;
 
--- The expired leases of these namespaces, by their primary key, whatever their check_at. Locks them FOR UPDATE, skipping
+-- The expired leases of these namespaces, by their primary key, whatever their check_at; those that could not be reaped come
+-- last, whenever their next try is, but only once for a caller's statement. Locks them FOR UPDATE, skipping
 -- what is taken or guarded.
 create or replace function leasehold.take_expired(
   p_namespaces text[], p_include_children boolean, p_max integer, p_life leasehold.life_now, p_now timestamptz)
@@ -172,9 +192,57 @@ begin
               from unnest(v_rules) r
               join leasehold.scope s on s.namespace = r.namespace
              where s.state = 'held' and leasehold.is_expired(s, p_life, r.expiry, p_now)
-             order by s.namespace, s.key
+               and (s.reap_failures = 0 or s.reap_failed_at < statement_timestamp())
+             order by s.reap_failures > 0, s.namespace, s.key
              limit p_max
                for update of s skip locked) d);
+end
+$$;
+
+-- The hooks of the leases that are to end (hold 'end'), each in a subtransaction. hold becomes 'failed' where one vetoes, with the
+-- scope as it is then and the error; 'skipped' where there is no time left, or another's hook has ended it; 'hooked' where this
+-- call runs none, with their limit as the error. The caller has the rows locked FOR UPDATE.
+create or replace function leasehold.hook_reaps(
+  p_work leasehold.item_work[], p_hooked text[], p_rules leasehold.rules[], p_runs boolean)
+returns leasehold.item_work[]
+language plpgsql
+as $$
+begin
+  if not p_runs then
+    return array(
+      select row(w.n, w.namespace, w.key, w.lease_key, null, null, null,
+                 case when h.is_hooked
+                      then (select leasehold.to_us(r.hook_timeout)::text from unnest(p_rules) r where r.namespace = w.namespace) end,
+                 w.scope, case when h.is_hooked then 'hooked' else w.hold end, w.outcome, null, w.head_coordinator,
+                 w.head_lease_key, null)::leasehold.item_work
+        from unnest(p_work) w
+       cross join lateral (select w.hold = 'end' and w.namespace = any (p_hooked) as is_hooked) h);
+  end if;
+  p_work := array(
+    select row(t.n, t.namespace, t.key, t.lease_key, null, null, null, t.veto, coalesce(f.scope, t.scope),
+               case when t.veto is null then t.hold when t.veto = 'skipped' or f.scope is null then 'skipped' else 'failed' end,
+               t.outcome, null, t.head_coordinator, t.head_lease_key, null)::leasehold.item_work
+      from (select w.*,
+                   case when w.hold <> 'end' or w.namespace <> all (p_hooked) then null
+                        when leasehold.is_timed_out() then 'skipped'
+                        else leasehold.try_hooks(leasehold.event_of('reap', w.scope, (w.scope).deadline, null, null)) end as veto
+              from unnest(p_work) w
+            offset 0) t
+     cross join lateral (
+       select case when t.veto <> 'skipped'
+                   then leasehold.note_reap_failure(
+                          t.namespace, t.key, (t.scope).token, t.veto,
+                          (select r.max_reap_failures from unnest(p_rules) r where r.namespace = t.namespace)) end as scope
+       offset 0) f);
+  return array(
+    select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, case when w.hold = 'failed' then w.error end, w.scope,
+               case when w.hold = 'end' and s.is_there is null then 'skipped' else w.hold end, w.outcome, null,
+               w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
+      from unnest(p_work) w
+      left join lateral (
+        select true as is_there
+          from leasehold.scope x
+         where x.namespace = w.namespace and x.key = w.key and x.state = 'held' and x.token = (w.scope).token) s on true);
 end
 $$;
 
@@ -231,6 +299,7 @@ $$;
 
 revoke execute on function leasehold.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean),
   leasehold.take_due(integer, timestamptz),
+  leasehold.hook_reaps(leasehold.item_work[], text[], leasehold.rules[], boolean),
   leasehold.take_expired(text[], boolean, integer, leasehold.life_now, timestamptz), leasehold.sweep_waiters(uuid)
   from public;
 grant execute on function leasehold.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean)

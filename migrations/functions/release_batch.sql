@@ -1,4 +1,5 @@
--- Release many leases at once. Each item gets one row: ok, lost with how it ended, or busy. `p_value` is the result as JSON
+-- Release many leases at once. Each item gets one row: ok, lost with how it ended, busy, rejected with a hook's words; or, where
+-- this call runs no hooks, hooked with their time limit. `p_value` is the result as JSON
 -- (what PostgreSQL refuses is an error of class 22 for the whole batch), or the error's text where `p_failed`.
 -- Locks each scope's row FOR UPDATE, in (namespace, key) order, skipping what another session has or guards; then wakes the
 -- first live waiter of each: `wake` is true where that is `p_coordinator`'s own.
@@ -21,8 +22,14 @@ declare
   v_life leasehold.life_now;
   v_done integer[] := '{}';
   v_left integer[];
+  v_hooked_ok text[] := '{}';
+  v_hooked_fail text[] := '{}';
 begin
   perform leasehold.be_durable();
+  if exists (select from leasehold.registered_hook) then
+    v_hooked_ok := leasehold.hooked(p_namespace, 'release_ok');
+    v_hooked_fail := leasehold.hooked(p_namespace, 'release_fail');
+  end if;
   v_life := leasehold.life(null);
   if not leasehold.is_blind() then
     with ended as (
@@ -45,6 +52,7 @@ begin
                                      case when u.failed then u.value end as error
                                 from unnest(p_namespace, p_key, p_lease_key, p_failed, p_value)
                                      with ordinality as u (namespace, key, lease_key, failed, value, n)
+                               where u.namespace <> all (case when u.failed then v_hooked_fail else v_hooked_ok end)
                                order by u.namespace, u.key, u.n) i
                        cross join lateral (
                          select 1
@@ -87,7 +95,7 @@ end
 $$;
 comment on function leasehold.release_batch is 'Release many leases at once, by a coordinator';
 
--- What is left over: somebody waits, lost, busy, and the same lease twice in a batch.
+-- What is left over: somebody waits, lost, busy, hooked, and the same lease twice in a batch.
 create or replace function leasehold.release_carefully(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[])
 returns table (n integer, outcome text, end_reason text, message text, wake boolean)
@@ -139,6 +147,9 @@ begin
       left join lateral leasehold.live_head(w.namespace, w.key, leasehold.live_coordinators(v_now), v_now) h
         on w.outcome = 'ok'
      order by w.n);
+  if exists (select from leasehold.registered_hook) then
+    v_work := leasehold.hook_items(v_work, null, leasehold.runs_hooks(p_coordinator is null), v_now);
+  end if;
 
   perform leasehold.end_leases(array(
       select row(w.namespace, w.key, case when w.is_failure then 'failed' else 'ok' end, w.result, w.error,
@@ -148,7 +159,8 @@ begin
   perform leasehold.tell_heads(p_coordinator, v_work, v_now);
 
   return query
-    select w.n, w.outcome, w.end_reason, null::text, coalesce(w.outcome = 'ok' and w.head_coordinator = p_coordinator, false)
+    select w.n, w.outcome, w.end_reason, case when w.outcome in ('hooked', 'rejected') then w.error end,
+           coalesce(w.outcome = 'ok' and w.head_coordinator = p_coordinator, false)
       from unnest(v_work) w
      order by w.n;
 end

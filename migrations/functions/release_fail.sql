@@ -3,6 +3,7 @@ create or replace function leasehold.release_fail(namespace text, key text, leas
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set leasehold.hooks = 'inline'
 as $$
 begin
   perform leasehold.check_holder(namespace, key, lease_key);

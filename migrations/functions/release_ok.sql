@@ -6,6 +6,7 @@ returns boolean
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set leasehold.hooks = 'inline'
 as $$
 begin
   perform leasehold.check_holder(namespace, key, lease_key);

@@ -1,0 +1,135 @@
+-- Have a function run at an event of a namespace and of all below it. Returns whether it is new there. It acts at once; leases
+-- that could not be reaped are tried again now.
+-- Locks the hook's row, and what retry_reaps() does.
+create or replace function leasehold.add_hook(namespace text, event text, function regprocedure) returns boolean
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_name text := leasehold.hook_name(add_hook.function);
+  v_is_new boolean;
+begin
+  perform leasehold.check_hook_event(add_hook.namespace, add_hook.event);
+  if leasehold.hook_problem(add_hook.function) is not null then
+    perform leasehold.refuse('function', leasehold.hook_problem(add_hook.function));
+  end if;
+  insert into leasehold.registered_hook (namespace, event, function_name, added_at)
+  values (add_hook.namespace, add_hook.event, v_name, clock_timestamp())
+      on conflict do nothing;
+  v_is_new := found;
+  if not exists (select
+                   from pg_proc p, unnest(p.proconfig) c
+                  where p.oid = add_hook.function and c like 'search\_path=%') then
+    raise notice 'the hook % has no "set search_path": it runs with pg_catalog, pg_temp, and must qualify every other name',
+      v_name;
+  end if;
+  if add_hook.event = 'reap' then
+    perform leasehold.retry_reaps(add_hook.namespace);
+  end if;
+  return v_is_new;
+end
+$$;
+comment on function leasehold.add_hook is
+  'Have a function f(leasehold.lease_event) returns void run at an event (acquire, heartbeat, release_ok, release_fail, reap) of a namespace and all below it; an error in it vetoes';
+
+-- The opposite. Returns whether it was there. A function that was dropped can be given by its number, or through
+-- remove_hook(namespace, event, function_name text).
+create or replace function leasehold.remove_hook(namespace text, event text, function regprocedure) returns boolean
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_is_gone boolean;
+begin
+  perform leasehold.check_hook_event(remove_hook.namespace, remove_hook.event);
+  if remove_hook.function is null then
+    perform leasehold.refuse('function', 'a function');
+  end if;
+  delete from leasehold.registered_hook h
+   where h.namespace = remove_hook.namespace and h.event = remove_hook.event
+     and h.function_name = leasehold.hook_name(remove_hook.function);
+  v_is_gone := found;
+  if v_is_gone and remove_hook.event = 'reap' then
+    perform leasehold.retry_reaps(remove_hook.namespace);
+  end if;
+  return v_is_gone;
+end
+$$;
+comment on function leasehold.remove_hook is 'Have a function run at an event of a namespace no more: whether it did';
+
+-- Raise LH002 for a bad namespace ('' is the root) or event. Locks nothing.
+create or replace function leasehold.check_hook_event(p_namespace text, p_event text) returns void
+language plpgsql
+as $$
+begin
+  perform leasehold.check_policy_namespace(p_namespace);
+  if p_event is null or p_event not in ('acquire', 'heartbeat', 'release_ok', 'release_fail', 'reap') then
+    perform leasehold.refuse('event', 'one of acquire, heartbeat, release_ok, release_fail, reap');
+  end if;
+end
+$$;
+
+-- The name under which a function is written down: always qualified, whatever the search_path. Locks nothing.
+create or replace function leasehold.hook_name(p_function oid) returns text
+language sql stable
+as $$
+  select format('%I.%I(leasehold.lease_event)', n.nspname, p.proname)
+    from pg_proc p
+    join pg_namespace n
+      on n.oid = p.pronamespace
+   where p.oid = p_function
+$$;
+
+-- Let the leases of a subtree that could not be reaped be tried now. Locks their rows FOR NO KEY UPDATE SKIP LOCKED.
+create or replace function leasehold.retry_reaps(p_namespace text) returns void
+language sql volatile
+as $$
+  update leasehold.scope s
+     set next_try_at = clock_timestamp(),
+         check_at = clock_timestamp()
+    from (select x.namespace, x.key
+            from leasehold.scope x
+           where x.reap_failures > 0 and x.state = 'held' and leasehold.is_in_subtree(x.namespace, p_namespace)
+           order by x.namespace, x.key
+             for no key update skip locked) a
+   where s.namespace = a.namespace and s.key = a.key
+$$;
+
+create or replace view leasehold.hook as
+  select h.namespace, h.event, to_regprocedure(h.function_name) as function, h.function_name,
+         row_number() over (partition by h.namespace, h.event order by h.position) as position,
+         h.added_at
+    from leasehold.registered_hook h;
+comment on view leasehold.hook is 'The functions that run when a lease changes, in its transaction; the parents'' run first';
+comment on column leasehold.hook.namespace is 'For this namespace and all below it; '''' is everything';
+comment on column leasehold.hook.event is 'acquire, heartbeat, release_ok, release_fail, reap';
+comment on column leasehold.hook.function is 'The function; null: it does not exist any more, so that every such change is vetoed';
+comment on column leasehold.hook.function_name is 'Its name, qualified';
+comment on column leasehold.hook.position is 'Of several for one namespace and event, 1 runs first';
+comment on column leasehold.hook.added_at is 'Since when';
+
+create or replace view leasehold.reap_failure as
+  select s.namespace, s.key, s.token, s.owner, s.reap_failures, s.reap_error as error, s.reap_failed_at as failed_at, s.next_try_at
+    from leasehold.scope s
+   where s.reap_failures > 0 and s.state = 'held' and (s.lapsed or s.deadline <= clock_timestamp());
+comment on view leasehold.reap_failure is 'Expired leases that could not be reaped, for a callback failed; nobody else gets them';
+comment on column leasehold.reap_failure.namespace is 'Dotted: payments.invoices';
+comment on column leasehold.reap_failure.key is 'The name inside of the namespace';
+comment on column leasehold.reap_failure.token is 'Fencing token of the lease';
+comment on column leasehold.reap_failure.owner is 'Who held it';
+comment on column leasehold.reap_failure.reap_failures is 'How often it has failed';
+comment on column leasehold.reap_failure.error is 'What the callback said last';
+comment on column leasehold.reap_failure.failed_at is 'When it failed last';
+comment on column leasehold.reap_failure.next_try_at is
+  'When it is tried again; null: it has failed max_reap_failures times, and waits for a reap() that names its namespace';
+
+revoke execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
+  leasehold.check_hook_event(text, text), leasehold.hook_name(oid), leasehold.retry_reaps(text) from public;
+grant execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure)
+  to leasehold_admin;
+grant select on leasehold.hook, leasehold.reap_failure to leasehold_reader, leasehold_coordinator, leasehold_admin;
+grant select on leasehold.registered_hook to leasehold_admin;

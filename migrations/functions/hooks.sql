@@ -1,0 +1,285 @@
+-- Hooks: functions f(leasehold.lease_event) returns void that run in the transaction in which a lease changes. An error in one
+-- vetoes the change; for a lease that is to be reaped it leaves it expired, to be tried again.
+--
+-- When. Before a lease is renewed, released or reaped, while it is still held: leasehold.guard() passes in a hook. After it is
+-- granted, for only then it has a token. Each lease's hooks run in a subtransaction of their own: what they did goes with
+-- their veto, and nothing else does.
+--
+-- Rights. A hook is called by the owner of these functions. So a function that runs with its caller's rights must belong to
+-- somebody who has that owner's rights anyway; everybody else's is `security definer`, and runs with its own owner's rights.
+-- Looked at in each call, for a function may change. `search_path` is pg_catalog, pg_temp: a hook without a `set search_path`
+-- of its own must qualify every name.
+--
+-- How long. A time limit cannot be set from inside of SQL. A daemon sends what has a hook by itself, under
+-- statement_timeout; SQL users are bounded by their own.
+--
+-- The setting leasehold.hooks says who runs them: 'on' a daemon, for one item in a transaction of its own (its timeout is a
+-- veto); 'inline' the functions for SQL users (a cancelled statement is cancelled); 'reap' leasehold.reap() (its timeout is the
+-- failure of that one lease). Without it a daemon's batch leaves alone what has hooks.
+
+-- Does this caller run hooks? Locks nothing.
+create or replace function leasehold.runs_hooks(p_is_sql_user boolean) returns boolean
+language sql stable
+as $$
+  select p_is_sql_user or coalesce(current_setting('leasehold.hooks', true), '') in ('on', 'inline', 'reap')
+$$;
+
+-- Which of these namespaces have a hook for this event, of their own or of a parent. The caller asks first, for there may
+-- be no hooks at all:
+--
+--   if exists (select from leasehold.registered_hook) then
+--
+-- Locks nothing.
+create or replace function leasehold.hooked(p_namespaces text[], p_event text) returns text[]
+language plpgsql stable
+as $$
+begin
+  if not exists (select from leasehold.registered_hook h where h.event = p_event) then
+    return '{}';
+  end if;
+  return array(
+    select n.namespace
+      from (select distinct u as namespace from unnest(p_namespaces) u offset 0) n
+     where exists (select
+                     from leasehold.registered_hook h
+                    where h.event = p_event and leasehold.is_in_subtree(n.namespace, h.namespace)));
+end
+$$;
+
+-- What keeps a function from being a hook, as the limit in words; null when nothing does. Locks nothing.
+create or replace function leasehold.hook_problem(p_function oid) returns text
+language plpgsql stable
+as $$
+declare
+  v_function record;
+begin
+  select p.* into v_function from pg_proc p where p.oid = p_function;
+  return case
+    when v_function.oid is null then 'a function that exists'
+    when v_function.prokind <> 'f' or v_function.proretset or v_function.prorettype <> 'void'::regtype
+      or v_function.pronargs <> 1 or v_function.proargtypes[0] <> 'leasehold.lease_event'::regtype
+      then 'a function f(leasehold.lease_event) returns void'
+    when not pg_has_role(v_function.proowner, 'leasehold_admin', 'member')
+      then 'a function whose owner is a member of leasehold_admin'
+    when not v_function.prosecdef and not pg_has_role(v_function.proowner, current_user, 'member')
+      then format('security definer, so that it runs with the rights of %I and not with those of %I',
+                  v_function.proowner::regrole, current_user)
+    when not has_function_privilege(p_function, 'execute') or not has_schema_privilege(v_function.pronamespace, 'usage')
+      then format('a function that %I may execute', current_user)
+  end;
+end
+$$;
+
+-- The event of a lease, for its hooks. Locks nothing.
+create or replace function leasehold.event_of(
+  p_event text, p_scope leasehold.scope, p_deadline timestamptz, p_result jsonb, p_error text)
+returns leasehold.lease_event
+language sql immutable
+as $$
+  select row(p_event, (p_scope).namespace, (p_scope).key, (p_scope).lease_key, (p_scope).token, (p_scope).owner, (p_scope).labels,
+             (p_scope).duration, (p_scope).acquired_at, p_deadline, p_result, p_error)::leasehold.lease_event
+$$;
+
+-- Run the hooks of an event: the parents' first, of one namespace in the order in which they were added. Raises what a hook
+-- raises; and where the lease is not held with that token any more, for whoever runs hooks has decided about this one.
+-- The caller has the scope's row locked. Locks what the hooks lock.
+create or replace function leasehold.run_hooks(p_event leasehold.lease_event) returns void
+language plpgsql
+as $$
+declare
+  v_running text := coalesce(current_setting('leasehold.hook_tokens', true), '');
+  v_hook record;
+begin
+  -- A hook may call these functions, for other leases.
+  if position(',' || p_event.token || ',' in v_running) > 0 then
+    raise exception 'a hook of this lease is running already';
+  elsif length(v_running) > 200 then
+    raise exception 'hooks call each other too deep';
+  end if;
+  perform set_config('leasehold.hook_tokens', case v_running when '' then ',' else v_running end || p_event.token || ',', true);
+  for v_hook in
+    select h.namespace, h.function_name, f.oid as function, leasehold.hook_problem(f.oid) as problem
+      from leasehold.registered_hook h
+     cross join lateral (select to_regprocedure(h.function_name)::oid as oid) f
+     where h.event = p_event.event and leasehold.is_in_subtree(p_event.namespace, h.namespace)
+     order by length(h.namespace), h.position
+  loop
+    if v_hook.problem is not null then
+      raise exception 'the % hook % of % cannot be run: it must be %', p_event.event, v_hook.function_name,
+        coalesce(nullif(v_hook.namespace, ''), 'the root'), v_hook.problem;
+    end if;
+    perform leasehold.call_hook(v_hook.function_name, p_event);
+  end loop;
+  perform set_config('leasehold.hook_tokens', v_running, true);
+  perform
+     from leasehold.scope s
+    where s.namespace = p_event.namespace and s.key = p_event.key and s.token = p_event.token and s.state = 'held';
+  if not found then
+    raise exception 'a hook has itself ended the lease that it was called for';
+  end if;
+end
+$$;
+
+-- Call one. In a function of its own, which gives it settings as they usually are, and takes back what it sets.
+create or replace function leasehold.call_hook(p_function_name text, p_event leasehold.lease_event) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = on
+set enable_hashjoin = on
+set enable_mergejoin = on
+set plan_cache_mode = auto
+as $$
+begin
+  execute 'select ' || left(p_function_name, -length('(leasehold.lease_event)')) || '($1)' using p_event;
+end
+$$;
+
+-- The same in a subtransaction. Returns null, or the veto in words. A cancelled statement is raised again, unless it is a
+-- daemon's, or reap()'s own timeout.
+create or replace function leasehold.try_hooks(p_event leasehold.lease_event) returns text
+language plpgsql
+as $$
+declare
+  v_mode text := current_setting('leasehold.hooks', true);
+begin
+  perform leasehold.run_hooks(p_event);
+  return null;
+exception
+  when query_canceled then
+    if leasehold.is_timed_out() and v_mode in ('on', 'reap') then
+      return format('the hook ran over its limit of %s s', leasehold.seconds_text(current_setting('statement_timeout')::interval));
+    elsif v_mode = 'on' then
+      return 'the hook was cancelled';
+    end if;
+    raise;
+  when serialization_failure then
+    -- The caller's transaction has to be repeated as a whole.
+    if leasehold.is_blind() and v_mode is distinct from 'reap' then
+      raise;
+    end if;
+    return sqlerrm;
+  when others or assert_failure then
+    return coalesce(nullif(left(sqlerrm, 1024), ''), 'SQLSTATE ' || sqlstate);
+end
+$$;
+
+-- Has this statement run for as long as its timeout allows? The timeout fires once: from then on nothing bounds it. Locks
+-- nothing.
+create or replace function leasehold.is_timed_out() returns boolean
+language sql stable
+as $$
+  select current_setting('statement_timeout') <> '0'
+         and clock_timestamp() >= statement_timestamp() + current_setting('statement_timeout')::interval
+$$;
+
+-- The limit of a namespace's hooks in microseconds, as a daemon is told of it. Locks nothing.
+create or replace function leasehold.hook_limit(p_namespace text) returns text
+language sql stable
+as $$
+  select leasehold.to_us(r.hook_timeout)::text from leasehold.policies_of(array[p_namespace]) r
+$$;
+
+-- Run the hooks of the items of a heartbeat, release or leave batch that are to be done (outcome ok): where one vetoes, the outcome
+-- is rejected; where this caller runs none, hooked. `error` is then the veto, or the limit. `p_event` null: release_ok or
+-- release_fail, as the item says; `p_now` is the time of a heartbeat. The caller has the rows locked.
+create or replace function leasehold.hook_items(
+  p_work leasehold.item_work[], p_event text, p_runs boolean, p_now timestamptz)
+returns leasehold.item_work[]
+language plpgsql
+as $$
+declare
+  v_namespaces text[] := array(select distinct w.namespace from unnest(p_work) w where w.outcome = 'ok');
+  v_event_hooked text[];
+  v_failure_hooked text[];
+  v_work leasehold.item_work[];
+begin
+  v_event_hooked := leasehold.hooked(v_namespaces, coalesce(p_event, 'release_ok'));
+  v_failure_hooked := leasehold.hooked(v_namespaces, coalesce(p_event, 'release_fail'));
+  if v_event_hooked = '{}' and v_failure_hooked = '{}' then
+    return p_work;
+  end if;
+  v_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result,
+               case when w.is_hooked and not p_runs then leasehold.hook_limit(w.namespace) else coalesce(w.veto, w.error) end,
+               w.scope, w.hold,
+               case when w.is_hooked and not p_runs then 'hooked' when w.veto is not null then 'rejected' else w.outcome end,
+               w.end_reason, w.head_coordinator, w.head_lease_key, w.waiters_ahead)::leasehold.item_work
+      from (select h.*,
+                   case when h.is_hooked and p_runs
+                        then leasehold.try_hooks(leasehold.event_of(
+                               coalesce(p_event, case when h.is_failure then 'release_fail' else 'release_ok' end), h.scope,
+                               case when p_event = 'heartbeat' then p_now + (h.scope).duration else (h.scope).deadline end,
+                               h.result, h.error)) end as veto
+              from (select u.*,
+                           u.outcome = 'ok'
+                           and u.namespace = any (case when u.is_failure then v_failure_hooked else v_event_hooked end) as is_hooked
+                      from unnest(p_work) u
+                    offset 0) h
+            offset 0) w);
+  return case when p_runs then leasehold.mark_changed(v_work) else v_work end;
+end
+$$;
+
+-- Leases that were to be changed, but are not held as they were any more, for another one's hook has ended them: the outcome
+-- ok becomes lost. Locks nothing.
+create or replace function leasehold.mark_changed(p_work leasehold.item_work[]) returns leasehold.item_work[]
+language plpgsql
+as $$
+begin
+  return array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,
+               case when w.outcome = 'ok' and s.is_there is null then 'lost' else w.outcome end,
+               case when w.outcome = 'ok' and s.is_there is null then 'unknown' else w.end_reason end,
+               w.head_coordinator, w.head_lease_key, w.waiters_ahead)::leasehold.item_work
+      from unnest(p_work) w
+      left join lateral (
+        select true as is_there
+          from leasehold.scope x
+         where x.namespace = w.namespace and x.key = w.key and x.state = 'held' and x.token = (w.scope).token) s on true);
+end
+$$;
+
+-- Is an expired lease left alone, for reaping it has failed? Until its next try, and after too many failures for good.
+-- Locks nothing.
+create or replace function leasehold.is_put_off(p_scope leasehold.scope, p_max_failures integer, p_now timestamptz)
+returns boolean
+language sql immutable
+as $$
+  select coalesce((p_scope).reap_failures, 0) > 0
+         and coalesce((p_scope).next_try_at > p_now, (p_scope).reap_failures >= p_max_failures)
+$$;
+
+-- Write down that reaping a lease has failed: the next try is 1 s later, then twice as long each time, at most 5 min; after
+-- max_reap_failures it stays for a person. Returns the scope as it is then; null when it is not held with that token.
+-- The caller has the row locked.
+create or replace function leasehold.note_reap_failure(
+  p_namespace text, p_key text, p_token bigint, p_error text, p_max_failures integer)
+returns leasehold.scope
+language plpgsql
+set enable_seqscan = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_scope leasehold.scope;
+begin
+  update leasehold.scope s
+     set reap_failures = s.reap_failures + 1,
+         reap_error = left(p_error, 1024),
+         reap_failed_at = v_now,
+         next_try_at = case when s.reap_failures + 1 < p_max_failures
+                            then v_now + least(interval '1 s' * 2 ^ least(s.reap_failures, 9), interval '5 min') end,
+         check_at = case when s.reap_failures + 1 < p_max_failures
+                         then v_now + least(interval '1 s' * 2 ^ least(s.reap_failures, 9), interval '5 min')
+                         else 'infinity' end
+   where s.namespace = p_namespace and s.key = p_key and s.token = p_token and s.state = 'held'
+  returning s.* into v_scope;
+  return v_scope;
+end
+$$;
+
+revoke execute on function leasehold.runs_hooks(boolean), leasehold.hooked(text[], text), leasehold.hook_problem(oid),
+  leasehold.event_of(text, leasehold.scope, timestamptz, jsonb, text), leasehold.run_hooks(leasehold.lease_event),
+  leasehold.call_hook(text, leasehold.lease_event), leasehold.try_hooks(leasehold.lease_event), leasehold.is_timed_out(),
+  leasehold.hook_limit(text), leasehold.hook_items(leasehold.item_work[], text, boolean, timestamptz),
+  leasehold.mark_changed(leasehold.item_work[]), leasehold.is_put_off(leasehold.scope, integer, timestamptz),
+  leasehold.note_reap_failure(text, text, bigint, text, integer) from public;

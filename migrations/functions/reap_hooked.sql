@@ -1,0 +1,152 @@
+-- Reap one lease through its hooks, in a transaction of its own: what reap_batch() has told a daemon of as hooked. Returns one
+-- row, reaped or failed (a hook has vetoed, or run over its time: written down, with the next try); none where the lease is not
+-- held with that token any more, is not expired, busy or guarded: it is looked at again soon.
+-- With the setting leasehold.lazy = 'on' a caller's synchronous_commit = off stays: a later commit of the same connection is
+-- durable, and nobody is told before.
+-- Locks the row FOR UPDATE SKIP LOCKED, then what the hooks lock.
+create or replace function leasehold.reap_hooked(
+  p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_token bigint)
+returns table (
+  kind text, namespace text, key text, error text, reap_failures integer, next_try_at timestamptz, wake boolean,
+  token bigint, owner text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
+  deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean, lease_key uuid)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set leasehold.hooks = 'on'
+as $$
+#variable_conflict use_column
+declare
+  v_is_lazy boolean := current_setting('leasehold.lazy', true) = 'on' and current_setting('synchronous_commit') = 'off';
+  v_scope leasehold.scope;
+  v_after leasehold.scope;
+  v_rules leasehold.rules;
+  v_life leasehold.life_now;
+  v_now timestamptz;
+  v_head record;
+  v_veto text;
+begin
+  select s.* into v_scope
+    from leasehold.scope s
+   where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and s.token = p_token
+     for update skip locked;
+  if not found then
+    perform leasehold.look_soon(p_namespace, p_key, p_token, clock_timestamp() + interval '1 s');
+    return;
+  end if;
+  v_life := leasehold.life(p_clock);
+  v_now := clock_timestamp();
+  select r.* into v_rules from leasehold.policies_of(array[p_namespace]) r;
+  if not leasehold.is_expired(v_scope, v_life, v_rules.expiry, v_now) then
+    perform leasehold.look_soon(
+              p_namespace, p_key, p_token,
+              case when v_rules.expiry = 'manual' then 'infinity'
+                   else greatest(leasehold.expires_at(v_scope, v_life, v_rules.expiry), v_now + interval '1 s') end);
+    return;
+  end if;
+  perform leasehold.pin_incarnation();
+
+  v_veto := leasehold.try_hooks(leasehold.event_of('reap', v_scope, v_scope.deadline, null, null));
+  v_after := v_scope;
+  if v_veto is not null then
+    v_after := leasehold.note_reap_failure(p_namespace, p_key, p_token, v_veto, v_rules.max_reap_failures);
+  else
+    -- Whoever waits has said so in the row.
+    if v_scope.queued or leasehold.is_blind() then
+      select h.* into v_head
+        from leasehold.live_head(p_namespace, p_key, leasehold.live_coordinators(v_now), v_now) h;
+    end if;
+    v_now := clock_timestamp();
+    perform leasehold.end_leases(
+              array[row(p_namespace, p_key, 'expired', null, null, v_scope.queued or leasehold.is_blind(), null)::leasehold.lease_end],
+              v_now);
+    wake := false;
+    if v_scope.queued or leasehold.is_blind() then
+      wake := leasehold.wake_head(p_coordinator, p_namespace, p_key);
+      if leasehold.is_blind() then
+        perform leasehold.wake_everybody(p_namespace, p_key, leasehold.live_coordinators(v_now));
+      end if;
+    end if;
+  end if;
+  -- The hook may have set it otherwise; and end_leases() does not know of lazy.
+  if v_is_lazy then
+    perform set_config('synchronous_commit', 'off', true);
+  else
+    perform leasehold.be_durable();
+  end if;
+
+  return query
+    select case when v_veto is null then 'reaped' else 'failed' end, p_namespace, p_key, v_veto,
+           case when v_veto is not null then v_after.reap_failures end, case when v_veto is not null then v_after.next_try_at end,
+           coalesce(wake, false), f.token, f.owner, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us,
+           f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, v_scope.lease_key
+      from leasehold.lease_facts(v_scope, v_rules, v_life, v_now) f;
+end
+$$;
+comment on function leasehold.reap_hooked is 'Reap one lease through its hooks, by a coordinator';
+
+-- The connection was lost while reap_hooked() ran: where the lease is still there and expired, that counts as a failure. Returns
+-- one row (failed), or none. Locks the row FOR NO KEY UPDATE SKIP LOCKED.
+create or replace function leasehold.reap_failed(
+  p_coordinator uuid, p_namespace text, p_key text, p_token bigint, p_error text)
+returns table (
+  kind text, namespace text, key text, error text, reap_failures integer, next_try_at timestamptz, wake boolean,
+  token bigint, owner text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
+  deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean, lease_key uuid)
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_scope leasehold.scope;
+  v_rules leasehold.rules;
+  v_life leasehold.life_now;
+  v_now timestamptz;
+begin
+  select s.* into v_scope
+    from leasehold.scope s
+   where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and s.token = p_token
+     for no key update skip locked;
+  if not found then
+    return;
+  end if;
+  v_life := leasehold.life(null);
+  v_now := clock_timestamp();
+  select r.* into v_rules from leasehold.policies_of(array[p_namespace]) r;
+  -- After a restart nothing has expired; that it was tried in vain is written down all the same.
+  if not (v_scope.lapsed or v_scope.deadline + v_scope.grace <= v_now) then
+    return;
+  end if;
+  v_scope := leasehold.note_reap_failure(
+               p_namespace, p_key, p_token, coalesce(nullif(p_error, ''), 'the connection was lost'), v_rules.max_reap_failures);
+  return query
+    select 'failed', p_namespace, p_key, v_scope.reap_error, v_scope.reap_failures, v_scope.next_try_at, false, f.token, f.owner,
+           f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats,
+           f.heartbeat_at, f.liveness, f.is_manual, v_scope.lease_key
+      from leasehold.lease_facts(v_scope, v_rules, v_life, v_now) f;
+end
+$$;
+comment on function leasehold.reap_failed is 'Write down that reaping a lease broke its connection, by a coordinator';
+
+-- Let the reaper look at a held lease at that time. Locks its row FOR NO KEY UPDATE SKIP LOCKED.
+create or replace function leasehold.look_soon(p_namespace text, p_key text, p_token bigint, p_at timestamptz) returns void
+language sql volatile
+as $$
+  update leasehold.scope s
+     set check_at = p_at
+    from (select x.namespace, x.key
+            from leasehold.scope x
+           where x.namespace = p_namespace and x.key = p_key and x.state = 'held' and x.token = p_token
+             for no key update skip locked) a
+   where s.namespace = a.namespace and s.key = a.key
+$$;
+
+revoke execute on function leasehold.reap_hooked(uuid, timestamptz, text, text, bigint),
+  leasehold.reap_failed(uuid, text, text, bigint, text), leasehold.look_soon(text, text, bigint, timestamptz) from public;
+grant execute on function leasehold.reap_hooked(uuid, timestamptz, text, text, bigint),
+  leasehold.reap_failed(uuid, text, text, bigint, text) to leasehold_coordinator, leasehold_admin;
