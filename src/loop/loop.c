@@ -194,6 +194,8 @@ static void turn(struct lh_loop *loop, bool may_wait)
     int flags = EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY;
     if (!prepare_to_wait(loop) || !may_wait)
         flags |= EVLOOP_NONBLOCK;
+    else
+        loop->has_caught_up = false; /* the process may stand still before this turn reads */
     loop->events = 0;
     event_base_loop(loop->base, flags);
     if (loop->events == 0)
