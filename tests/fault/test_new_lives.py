@@ -1,0 +1,263 @@
+"""Promises 2 and 9 under real faults: a standby that lost commits is promoted, a dump is restored elsewhere, PostgreSQL is away for longer
+than every lease lives, its clock is stepped, no daemon runs while cron reaps. Tokens grow through all of it, and nobody who
+could not renew loses a lease."""
+import contextlib
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+import harness  # noqa: E402
+from harness import acquire_request, lease_ref, pb, release_request, wait_until  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+@pytest.fixture
+def cluster():
+    cluster = harness.Cluster()
+    yield cluster
+    cluster.destroy()
+
+
+def heartbeat(client, lease):
+    return client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease)])).results[0]
+
+
+def cli(*args):
+    return subprocess.run([harness.CLI, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+
+
+def migrate(cluster, database):
+    done = cli("migrate", "--database", cluster.url(database))
+    assert done.returncode == 0, done.stderr
+
+
+def key_of(number):
+    return f"00000000-0000-4000-8000-{number:012d}"
+
+
+def until_expired(cluster, database, namespace):
+    """Longer than every lease there lives: nothing can be waited for while the database is away, so its end is awaited before."""
+    left = float(cluster.psql("select greatest(0, extract(epoch from max(deadline + grace) - clock_timestamp())) from leasehold.scope "
+                              f"where namespace = '{namespace}'", database))
+    time.sleep(left + 0.2)
+
+
+class Standby(harness.Cluster):
+    """A standby of another cluster, by pg_basebackup."""
+
+    def __init__(self, primary):
+        self.primary = primary
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
+        self.dir.chmod(0o755)
+        self.data, self.sockets = self.dir / "data", self.dir / "s"
+        for path in (self.data, self.sockets):
+            path.mkdir()
+            if os.geteuid() == 0:
+                shutil.chown(path, "postgres", "postgres")
+        self.data.chmod(0o700)
+        self._run("pg_basebackup", "-D", self.data, "-h", primary.sockets, "-U", "postgres", "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        with open(self.data / "postgresql.conf", "a") as conf:
+            conf.write(f"unix_socket_directories = '{self.sockets}'\n")
+        self.start()
+
+    def catch_up(self):
+        lsn = self.primary.psql("select pg_current_wal_lsn()", "postgres")
+        wait_until(lambda: self.psql(f"select pg_last_wal_replay_lsn() >= '{lsn}'", "postgres") == "t", 60, "the standby caught up")
+
+    def cut(self):
+        self.psql("alter system set primary_conninfo = ''", "postgres")
+        self.psql("select pg_reload_conf()", "postgres")
+        wait_until(lambda: self.psql("select count(*) from pg_stat_wal_receiver", "postgres") == "0", 60, "the stream's end")
+
+    def promote(self):
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", "60", "promote")
+
+
+def test_a_standby_that_lost_commits_is_promoted(cluster):
+    database = cluster.create_database()
+    migrate(cluster, database)
+    standby = Standby(cluster)
+    try:
+        daemon = harness.Daemon(database=f"host={cluster.sockets},{standby.sockets} dbname={database} user=postgres target_session_attrs=read-write")
+        client = harness.Client(daemon.target)
+        take = lambda key, seconds=3: client.lease.Acquire(acquire_request("life", key, seconds, owner=key)).lease  # noqa: E731
+        kept, handed, ended = take("kept"), take("handed"), take("ended")
+        standby.catch_up()
+        standby.cut()
+        # What the standby will not know: heartbeats, a release with the next grant, a release, and grants of new scopes.
+        client.lease.Release(release_request(handed, ended))
+        lost = [take("handed", 60)] + [take(f"new{n}", 60) for n in range(100)]
+        highest = max(lease.token for lease in lost)
+        while cluster.psql("select clock_timestamp() > acquired_at + interval '4 s' from leasehold.scope where key = 'kept'", database) != "t":
+            assert heartbeat(client, kept).outcome == pb.OUTCOME_OK
+            time.sleep(0.2)
+        cluster.stop("immediate")
+        standby.promote()
+        wait_until(lambda: heartbeat(client, kept).outcome != pb.OUTCOME_RETRY, 60, "the daemon on the promoted standby")
+        assert heartbeat(client, kept).outcome == pb.OUTCOME_OK, "its heartbeats were lost, its lease is not"
+        # The new database believes that these are held as they were, and by whom they were: for a whole duration.
+        assert heartbeat(client, lost[0]).outcome == pb.OUTCOME_LOST
+        assert standby.psql("select count(*) from leasehold.scope where state = 'held' and key in ('handed', 'ended', 'kept')", database) == "3"
+        waiter = client.lease.Acquire.future(acquire_request("life", "handed", 60, wait=30))
+        again = [take(f"new{n}", 60) for n in range(100)]
+        assert min(lease.token for lease in again) > highest, "a token came again after a failover that lost commits"
+        assert waiter.result(30).lease.token > highest
+        assert len({lease.token for lease in again}) == 100
+        assert daemon.stop() == 0
+    finally:
+        standby.destroy()
+
+
+def test_postgresql_stops_for_longer_than_every_lease_and_cron_reaps_at_once(cluster):
+    database = cluster.create_database()
+    migrate(cluster, database)
+    cluster.psql("select leasehold.set_policy('', min_duration => '100 ms', grace => '500 ms')", database)
+    cluster.psql("select leasehold.reap()", database)
+    cluster.psql("select leasehold.acquire('life', 'k' || n, '2 s', lease_key => ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid) "
+                 "from generate_series(1, 50) n", database)
+    cluster.stop("fast")
+    time.sleep(3)  # longer than duration and grace, as nobody but us can know while it is away
+    cluster.start()
+    # Cron is first: again and again, by SQL and by the command line, and an acquirer as well.
+    for unused in range(3):
+        assert cluster.psql("select count(*) from leasehold.reap()", database) == "0"
+    done = cli("reap", "--once", "--database", cluster.url(database))
+    assert done.returncode == 0 and cluster.psql("select count(*) from leasehold.lease", database) == "50", done.stdout + done.stderr
+    assert cluster.psql("select count(*) from generate_series(1, 50) n, leasehold.acquire('life', 'k' || n, '2 s')", database) == "0"
+    renewed = cluster.psql("select count(leasehold.heartbeat('life', 'k' || n, ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid)) "
+                           "from generate_series(1, 50) n", database)
+    assert renewed == "50", "a stop cost somebody a lease"
+    # It was a delay, no amnesty: who does not renew now is reaped.
+    until_expired(cluster, database, "life")
+    assert cluster.psql("select count(*) from leasehold.reap()", database) == "50"
+
+
+def test_no_daemon_runs_while_cron_reaps(cluster):
+    database = cluster.create_database()
+    daemon = harness.Daemon(database=cluster.url(database))
+    cluster.psql("select leasehold.set_policy('', grace => '500 ms')", database)
+    client = harness.Client(daemon.target)
+    leases = [client.lease.Acquire(acquire_request("life", f"k{n}", 2)).lease for n in range(20)]
+    daemon.kill()
+    until_expired(cluster, database, "life")
+    wait_until(lambda: cluster.psql("select max(seen_at) < clock_timestamp() - interval '5 s' from leasehold.coordinator", database) == "t")
+    done = cli("reap", "--once", "--database", cluster.url(database))
+    assert done.returncode == 0 and cluster.psql("select count(*) from leasehold.reap()", database) == "0"
+    assert cluster.psql("select count(*) from leasehold.acquire('life', 'k0', '2 s')", database) == "0"
+    assert cluster.psql("select state from leasehold.scope where key = 'k0'", database) == "held"
+    daemon.start()
+    assert cluster.psql("select count(*) from leasehold.reap()", database) == "0", "nobody could renew: cron has to wait for them"
+    client = harness.Client(daemon.target)
+    results = client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease) for lease in leases])).results
+    assert {result.outcome for result in results} == {pb.OUTCOME_OK}
+    # A daemon that goes cleanly says so: then cron alone decides, by the time alone. (The killed one is forgotten after 15 s.)
+    cluster.psql("delete from leasehold.coordinator where seen_at < clock_timestamp() - interval '5 s'", database)
+    assert daemon.stop() == 0
+    until_expired(cluster, database, "life")
+    assert cluster.psql("select count(*) from leasehold.reap()", database) == "20"
+
+
+class SteppedCluster(harness.Cluster):
+    """A PostgreSQL whose wall clock can be stepped."""
+
+    def __init__(self):
+        self.shim = pathlib.Path(tempfile.mkdtemp(prefix="lh-clock-"))
+        self.shim.chmod(0o755)
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", self.shim / "clock.so", HERE / "stepped_clock.c"], check=True)
+        self.step(0)
+        super().__init__()
+
+    def step(self, seconds):
+        with open(self.shim / "step", "r+b" if (self.shim / "step").exists() else "w+b") as file:
+            file.write(struct.pack("q", int(seconds * 1e6)))
+
+    def start(self):
+        more = {"LD_PRELOAD": str(self.shim / "clock.so"), "STEPPED_CLOCK": str(self.shim / "step")}
+        os.environ.update(more)
+        try:
+            super().start()
+        finally:
+            for name in more:
+                del os.environ[name]
+
+    def destroy(self):
+        super().destroy()
+        shutil.rmtree(self.shim, ignore_errors=True)
+
+
+def test_the_clock_of_the_database_is_stepped():
+    cluster = SteppedCluster()
+    try:
+        database = cluster.create_database()
+        daemon = harness.Daemon(database=cluster.url(database))
+        client = harness.Client(daemon.target)
+        leases = [client.lease.Acquire(acquire_request("life", f"k{n}", 20)).lease for n in range(50)]
+        rival = client.lease.Acquire.future(acquire_request("life", "k0", 20, wait_forever=True))
+        wait_until(lambda: cluster.psql("select count(*) from leasehold.waiter", database) == "1")
+        tokens = [lease.token for lease in leases]
+        life = lambda: int(cluster.psql("select id from leasehold.incarnation", database))  # noqa: E731
+        before = life()
+        cluster.step(3600)
+        assert cluster.psql("select bool_and(deadline + grace < clock_timestamp()) from leasehold.scope where state = 'held'", database) == "t"
+        wait_until(lambda: life() > before, what="the step noticed")
+        assert cluster.psql("select count(*) from leasehold.reap()", database) == "0"
+        results = client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease) for lease in leases])).results
+        assert {result.outcome for result in results} == {pb.OUTCOME_OK} and not rival.done(), "a step cost somebody a lease"
+        # And back: nobody is lost either, the daemon is not taken for dead, and who waits is served.
+        cluster.step(0)
+        results = client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease) for lease in leases])).results
+        assert {result.outcome for result in results} == {pb.OUTCOME_OK} and not rival.done()
+        wait_until(lambda: cluster.psql("select count(*) from leasehold.coordinator where seen_at > clock_timestamp()", database) == "0",
+                   what="no sign of life from the future")
+        client.lease.Release(release_request(leases[0]))
+        assert rival.result(30).lease.token > max(tokens)
+        assert daemon.stop() == 0
+    finally:
+        cluster.destroy()
+
+
+def dump(cluster, database):
+    pg_dump = os.path.join(harness._pg_bin(), "pg_dump")
+    return subprocess.run([pg_dump, "-d", cluster.url(database)], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
+    database = cluster.create_database()
+    daemon = harness.Daemon(database=cluster.url(database))
+    client = harness.Client(daemon.target)
+    cluster.psql("select leasehold.set_policy('life', history => true, grace => '700 ms', max_leases => 100)", database)
+    held = client.lease.Acquire(acquire_request("life", "held", 3, owner="w")).lease
+    done = client.lease.Acquire(acquire_request("life", "done", 3)).lease
+    client.lease.Release(release_request(done, success='{"n": 1}'))
+    text = dump(cluster, database)
+    highest = max(client.lease.Acquire(acquire_request("life", f"later{n}", 3)).lease.token for n in range(50))
+    assert daemon.stop() == 0
+    other = harness.Cluster()
+    try:
+        for role in ("client", "reader", "coordinator", "admin"):
+            other.psql(f"create role leasehold_{role}", "postgres")
+        restored = other.create_database()
+        other.psql(text, restored)
+        until_expired(other, restored, "life")
+        assert other.psql("select count(*) from leasehold.reap()", restored) == "0" and other.psql("select key from leasehold.lease", restored) == "held"
+        elsewhere = harness.Daemon(database=other.url(restored))
+        client = harness.Client(elsewhere.target)
+        assert heartbeat(client, held).outcome == pb.OUTCOME_OK, "a restored lease can be renewed"
+        lease = client.lease.Acquire(acquire_request("life", "done", 30)).lease
+        assert lease.token > highest, "and tokens are larger than what the old place gave after the dump"
+        assert lease.grace.ToMilliseconds() == 700
+        client.lease.Release(release_request(lease))
+        assert other.psql("select key, outcome, result from leasehold.history order by token", restored) == 'done|ok|{"n": 1}\ndone|ok|'
+        assert elsewhere.stop() == 0
+    finally:
+        other.destroy()
