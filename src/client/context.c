@@ -14,17 +14,11 @@
 
 #define TIME_PASSED "its time has passed"
 
-enum state {
-    LIVE,
-    EXPIRED,   /* somebody was told that its time has passed */
-    CANCELLED, /* by hand, with its parent, or with its lease */
-};
-
 struct lh_context {
     struct lh_context *parent;
     struct root *root;
     _Atomic int64_t deadline_us;
-    _Atomic int state;
+    atomic_bool is_cancelled;
     /* Under the root's lock. */
     unsigned refs;
     bool moves; /* it is a lease's; never changes */
@@ -33,7 +27,7 @@ struct lh_context {
     struct lh_link sibling;
     struct lh_link children;
     struct lh_link callbacks;
-    char *words; /* set once, before `state` says CANCELLED */
+    char *words; /* set once, before `is_cancelled` */
 };
 
 struct root {
@@ -75,7 +69,7 @@ static void context_init(struct lh_context *context, struct lh_context *parent, 
     context->refs = 1;
     context->fd = -1;
     atomic_init(&context->deadline_us, deadline_us);
-    atomic_init(&context->state, LIVE);
+    atomic_init(&context->is_cancelled, false);
     lh_list_init(&context->children);
     lh_list_init(&context->callbacks);
 }
@@ -109,9 +103,9 @@ static struct lh_context *create(struct lh_context *parent, int64_t deadline_us,
     pthread_mutex_lock(&parent->root->lock);
     parent->refs++;
     lh_list_append(&parent->children, &context->sibling);
-    if (atomic_load(&parent->state) == CANCELLED) {
+    if (atomic_load(&parent->is_cancelled)) {
         context->words = lh_strdup(parent->words);
-        atomic_store(&context->state, CANCELLED);
+        atomic_store(&context->is_cancelled, true);
     }
     pthread_mutex_unlock(&parent->root->lock);
     return context;
@@ -190,22 +184,21 @@ void lh_context_destroy(struct lh_context *context)
     unlock_and_unref(context->root, context);
 }
 
-/* With the lock: is its own time over, or was it ever said to be? Once said, it stays so. */
-static bool expire(struct lh_context *context, int64_t now_us)
+/* With the lock: is it over by itself, whatever is above it? Time only goes on, so what is over stays over. */
+static bool is_over(const struct lh_context *context, int64_t now_us)
 {
-    if (atomic_load(&context->state) == LIVE && now_us >= atomic_load(&context->deadline_us))
-        atomic_store(&context->state, EXPIRED);
-    return atomic_load(&context->state) != LIVE;
+    return atomic_load(&context->is_cancelled) || now_us >= atomic_load(&context->deadline_us);
 }
 
-static bool lock_and_expire(struct lh_context *context, int64_t now_us)
+/* Its time may be moved at this moment; who has the lock knows. */
+static bool is_surely_over(const struct lh_context *context, int64_t now_us)
 {
-    bool has_expired;
+    bool over;
 
     pthread_mutex_lock(&context->root->lock);
-    has_expired = expire(context, now_us);
+    over = is_over(context, now_us);
     pthread_mutex_unlock(&context->root->lock);
-    return has_expired;
+    return over;
 }
 
 bool lh_context_is_cancelled(const struct lh_context *context)
@@ -213,13 +206,13 @@ bool lh_context_is_cancelled(const struct lh_context *context)
     int64_t now_us = 0;
 
     for (const struct lh_context *at = context; at != NULL; at = at->parent) {
-        if (atomic_load(&at->state) != LIVE)
+        if (atomic_load(&at->is_cancelled))
             return true;
         if (atomic_load(&at->deadline_us) == LH_FOREVER)
             continue;
         if (now_us == 0)
             now_us = context->root->now_us();
-        if (now_us >= atomic_load(&at->deadline_us) && lock_and_expire((struct lh_context *)at, now_us))
+        if (is_over(at, now_us) && is_surely_over(at, now_us))
             return true;
     }
     return false;
@@ -227,7 +220,7 @@ bool lh_context_is_cancelled(const struct lh_context *context)
 
 const char *lh_context_words(const struct lh_context *context)
 {
-    if (atomic_load(&context->state) == CANCELLED)
+    if (atomic_load(&context->is_cancelled))
         return context->words;
     return lh_context_is_cancelled(context) ? TIME_PASSED : "";
 }
@@ -254,7 +247,7 @@ bool context_move(struct lh_context *context, int64_t deadline_us)
     bool is_live;
 
     pthread_mutex_lock(&context->root->lock);
-    is_live = !expire(context, context->root->now_us());
+    is_live = !is_over(context, context->root->now_us());
     if (is_live && !context->is_free_of_time)
         atomic_store(&context->deadline_us, deadline_us);
     pthread_mutex_unlock(&context->root->lock);
@@ -265,7 +258,7 @@ void context_free_of_time(struct lh_context *context)
 {
     pthread_mutex_lock(&context->root->lock);
     context->is_free_of_time = true;
-    if (!expire(context, context->root->now_us()))
+    if (!is_over(context, context->root->now_us()))
         atomic_store(&context->deadline_us, LH_FOREVER);
     pthread_mutex_unlock(&context->root->lock);
 }
@@ -300,11 +293,11 @@ static void mark(struct lh_context *top, const char *words, struct lh_link *to_c
     bool is_new = true;
 
     for (struct lh_context *at = top; at != NULL; at = walk(top, at, is_new)) {
-        is_new = atomic_load(&at->state) != CANCELLED; /* else all below it was marked with it */
+        is_new = !atomic_load(&at->is_cancelled); /* else all below it was marked with it */
         if (!is_new)
             continue;
         at->words = lh_strdup(words);
-        atomic_store(&at->state, CANCELLED);
+        atomic_store(&at->is_cancelled, true);
         if (at->fd >= 0)
             set_fd(at->fd, 0);
         LH_LIST_EACH(struct waiting, waiting, &at->callbacks, link) {
@@ -370,7 +363,7 @@ int lh_context_fd(struct lh_context *context)
     pthread_mutex_lock(&root->lock);
     if (context->fd < 0) {
         context->fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-        if (atomic_load(&context->state) != LIVE)
+        if (atomic_load(&context->is_cancelled))
             deadline_us = INT64_MIN; /* meanwhile */
         if (context->fd >= 0 && deadline_us != LH_FOREVER)
             set_fd(context->fd, deadline_us > root->now_us() ? deadline_us - root->now_us() : 0);
@@ -391,7 +384,7 @@ void lh_context_add(struct lh_context *context, struct lh_context_callback *call
     pthread_mutex_lock(&root->lock);
     context->refs++;
     lh_list_append(&context->callbacks, &waiting->link);
-    if (is_late || atomic_load(&context->state) == CANCELLED) {
+    if (is_late || atomic_load(&context->is_cancelled)) {
         waiting->is_due = context;
         context->refs++;
         call(root, callback);

@@ -3,8 +3,8 @@
  *
  * A tree shares one lock, which lies in its root; callbacks are called without it. A context holds a reference to its
  * parent, so that the way up never ends in freed memory and can be read without the lock: parents do not change, and
- * time and state are atomic. Down goes only what holds the lock. Who is told once that a context's time has passed is
- * never told otherwise: the context remembers it, and a renewal that comes after that comes too late.
+ * what is read there is atomic. Down goes only what holds the lock. Who is told once that a context's time has passed
+ * is never told otherwise: a renewal that comes after the time does not move it.
  */
 #ifndef LH_CLIENT_CONTEXT_H
 #define LH_CLIENT_CONTEXT_H
@@ -22,8 +22,8 @@ struct lh_context *context_create_for_lease(struct lh_context *parent, int64_t d
 struct lh_context *context_ref(struct lh_context *context);
 
 /*
- * The time of a lease's context moves with each renewal. False: it was told to somebody that its time has passed, or it
- * is cancelled; then the lease is lost, whatever the server says.
+ * The time of a lease's context moves with each renewal. False: it has passed already, and somebody may have been told
+ * so, or the context is cancelled; then the lease is lost, whatever the server says.
  */
 bool context_move(struct lh_context *context, int64_t deadline_us);
 
