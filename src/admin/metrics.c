@@ -47,6 +47,27 @@ static void expose_batches(struct lh_exposition *out, const struct lh_coordinato
         lh_expose_histogram(out, &stats->batch_us[i], &lh_latency_bounds, true, "kind", kinds[i], NULL);
 }
 
+/* What runs on hook lanes. A leave ends a lease whose caller went in the instant of the grant. */
+static void expose_hooks(struct lh_exposition *out, const struct lh_coordinator_stats *stats)
+{
+    static const char *const events[] = {"acquire", "heartbeat", "release", "leave", "reap"};
+
+    lh_expose_family(out, "leasehold_hook_rejections_total", LH_EXPOSE_COUNTER,
+                     "Items that a hook refused, those that ran over their limit included.");
+    for (int i = 0; i < 5; i++)
+        lh_expose_count(out, stats->hook_rejections[i], "event", events[i], NULL);
+    lh_expose_family(out, "leasehold_hook_timeouts_total", LH_EXPOSE_COUNTER,
+                     "Items whose hooks ran over the limit of their namespace's policy.");
+    for (int i = 0; i < 5; i++)
+        lh_expose_count(out, stats->hook_timeouts[i], "event", events[i], NULL);
+    lh_expose_counter(out, "leasehold_hook_connection_losses_total", stats->hook_losses,
+                      "Database connections that were lost while hooks ran on them.");
+    lh_expose_family(out, "leasehold_hook_duration_seconds", LH_EXPOSE_HISTOGRAM,
+                     "How long an item with hooks took on its hook lane; its count is that of the calls.");
+    for (int i = 0; i < 5; i++)
+        lh_expose_histogram(out, &stats->hook_us[i], &lh_latency_bounds, true, "event", events[i], NULL);
+}
+
 static void expose_time(struct lh_exposition *out, const char *name, const char *help, bool is_known, int64_t value_us)
 {
     lh_expose_family(out, name, LH_EXPOSE_GAUGE, help);
@@ -89,5 +110,6 @@ void lh_metrics_coordinator(struct lh_exposition *out, const struct lh_coordinat
     expose_leases(out, &stats);
     expose_work(out, &stats);
     expose_batches(out, &stats);
+    expose_hooks(out, &stats);
     expose_database(out, &stats);
 }

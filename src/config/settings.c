@@ -51,6 +51,8 @@ const struct lh_setting lh_settings_table[] = {
      "Bring the schema up to date at start. With no, leasehold migrate does it."},
     {"lanes", LH_TYPE_INT, AT(lanes), "2", 1, 16, 0, NULL, NULL, NULL,
      "How many database connections carry batches; two more serve control and notifications."},
+    {"hook_lanes", LH_TYPE_INT, AT(hook_lanes), "2", 1, 16, 0, NULL, NULL, NULL,
+     "How many more run hooks: what has a hook goes there alone, and nobody else waits for it."},
 
     {"max_block", LH_TYPE_DURATION, AT(max_block_us), "20s", 100 * LH_US_PER_MS, SECONDS(86400), RELOADABLE | LH_SETTING_OR_ZERO, NULL, NULL, "Leases",
      "Answer a call that still waits after that long with BLOCKING_TIMEOUT, its place in the queue kept; 0: never."},
@@ -62,6 +64,8 @@ const struct lh_setting lh_settings_table[] = {
      "How many calls may wait for a lease; more are refused with OVERLOADED."},
     {"max_pending", LH_TYPE_INT, AT(max_pending), "200000", 1, 10000000, 0, NULL, NULL, NULL,
      "How many items may be under way to the database; more are refused with OVERLOADED."},
+    {"max_hooked", LH_TYPE_INT, AT(max_hooked), "10000", 1, 1000000, 0, NULL, NULL, NULL,
+     "How many leases may wait for a connection that runs their hooks; then more are refused with OVERLOADED."},
     {"max_watchers", LH_TYPE_INT, AT(max_watchers), "1000", 1, 100000, 0, NULL, NULL, NULL,
      "How many calls of WatchLeases may be open; more are refused with OVERLOADED."},
 

@@ -50,6 +50,7 @@ struct lh_settings {
     char *embedded; /* the directory; set exactly when `database` is not */
     bool migrate;
     int64_t lanes;
+    int64_t hook_lanes;
 
     int64_t max_block_us;
     int64_t busy_limit_us;
@@ -61,6 +62,7 @@ struct lh_settings {
     int64_t max_streams;
     int64_t max_waiters;
     int64_t max_pending;
+    int64_t max_hooked;
     int64_t max_watchers;
 
     int64_t log_level; /* enum lh_log_level */

@@ -81,7 +81,7 @@ static void expose_connections(struct lh_exposition *out, const struct lh_rpc_se
 
 static void expose_store(struct lh_exposition *out, const struct lh_store_stats *stats)
 {
-    static const char *const roles[] = {"lane", "control", "listener"};
+    static const char *const roles[] = {"lane", "control", "listener", "hook_lane"};
 
     lh_expose_family(out, "leasehold_database_connections", LH_EXPOSE_GAUGE,
                      "Database connections that there should be, by role.");
@@ -113,7 +113,7 @@ struct bound {
     uint64_t refusals;
 };
 
-#define BOUNDS_MAX 10
+#define BOUNDS_MAX 12
 
 static size_t collect_bounds(struct bound bounds[BOUNDS_MAX], const struct lh_rpc_server *server,
                              const struct lh_coordinator *coordinator, const struct lh_store_stats *store)
@@ -128,6 +128,8 @@ static size_t collect_bounds(struct bound bounds[BOUNDS_MAX], const struct lh_rp
     bounds[n++] =
         (struct bound){"pending_items", core.max_pending, core.pending, true, core.refused - core.refused_waiters};
     bounds[n++] = (struct bound){"watchers", core.max_watchers, core.watchers, true, core.refused_watchers};
+    bounds[n++] = (struct bound){"hooked_leases", core.max_hooked, core.hooked, true, core.refused_hooked};
+    bounds[n++] = (struct bound){"hooked_reaps", core.max_reaps, core.reaps, true, core.refused_reaps};
     bounds[n++] =
         (struct bound){"control_calls", store->max_control, store->control_in_flight, true, store->control_refused};
     if (server == NULL)

@@ -63,6 +63,7 @@ static void create_coordinator(struct lh_serving *serving, const char *conninfo)
     lh_store_options_init(&store_options);
     store_options.conninfo = conninfo;
     store_options.lanes = (unsigned)settings->lanes;
+    store_options.hook_lanes = (unsigned)settings->hook_lanes;
     store_options.version = LH_VERSION;
     store_options.stop_timeout_us = settings->shutdown_timeout_us;
     serving->store = lh_store_create(serving->loop, &store_options);
@@ -74,6 +75,7 @@ static void create_coordinator(struct lh_serving *serving, const char *conninfo)
     options.max_waiters = (size_t)settings->max_waiters;
     options.max_pending = (size_t)settings->max_pending;
     options.max_watchers = (size_t)settings->max_watchers;
+    options.max_hooked = (size_t)settings->max_hooked;
     serving->coordinator = lh_coordinator_create(serving->store, &serving->port.port, &options);
     serving->port.coordinator = serving->coordinator;
 }

@@ -406,6 +406,21 @@ static void end_answered(struct lh_coordinator *c, struct lh_reap_job *job)
     end_job(c, job, &item->reaped);
 }
 
+/* Its statement failed as a whole: that is recorded at its next turn. Where even that failed, its claim passes. */
+static void on_job_error(struct lh_coordinator *c, struct lh_reap_job *job)
+{
+    const char *words = job->item.reaped.error != NULL ? job->item.reaped.error : "";
+
+    if (job->item.loss == NULL) {
+        job->item.loss = lh_arena_strdup(&job->arena, words);
+        line_up(c, job, true);
+        return;
+    }
+    lh_warn("a failed reap could not be recorded scope=%s/%s token=%lld: %s", job->item.ns, job->item.key,
+            (long long)job->item.token, words);
+    end_job(c, job, NULL);
+}
+
 /* The run came to its end, and everything that was answered is durable. What was not sent is tried again. */
 static void end_run(struct lh_lane *lane)
 {
@@ -415,11 +430,16 @@ static void end_run(struct lh_lane *lane)
         struct lh_reap_job *job = LH_CONTAINER(struct lh_reap_job, item, lane->items[i]);
         if (job->item.outcome == LH_REAP_UNANSWERED)
             line_up(c, job, true);
+        else if (job->item.outcome == LH_REAP_ERROR)
+            on_job_error(c, job);
+        else
+            continue;
+        lane->items[i] = NULL;
     }
     for (size_t i = 0; i < lane->n; i++) {
-        struct lh_reap_job *job = LH_CONTAINER(struct lh_reap_job, item, lane->items[i]);
-        if (lh_link_is_linked(&job->link))
+        if (lane->items[i] == NULL)
             continue;
+        struct lh_reap_job *job = LH_CONTAINER(struct lh_reap_job, item, lane->items[i]);
         if (job->item.loss == NULL)
             lh_hooks_on_call(c, job->space, LH_KIND_COUNT, job->item.took_us);
         end_answered(c, job);
@@ -435,6 +455,10 @@ static void lose_run(struct lh_lane *lane)
         struct lh_reap_job *job = LH_CONTAINER(struct lh_reap_job, item, lane->items[i]);
         if (job->item.outcome == LH_REAP_FAILED || job->item.outcome == LH_REAP_GONE) {
             end_answered(c, job);
+            continue;
+        }
+        if (job->item.outcome == LH_REAP_ERROR) {
+            on_job_error(c, job);
             continue;
         }
         if (job->item.outcome == LH_REAP_UNANSWERED)
@@ -458,7 +482,8 @@ static void fail_run(struct lh_lane *lane, const struct lh_error *error)
     lh_warn("a run of %zu reaps failed: %s", lane->n, error != NULL ? error->message : "");
     for (size_t i = 0; i < lane->n; i++) {
         struct lh_reap_job *job = LH_CONTAINER(struct lh_reap_job, item, lane->items[i]);
-        if (job->item.outcome != LH_REAP_UNANSWERED)
+        bool is_answered = job->item.outcome != LH_REAP_UNANSWERED && job->item.outcome != LH_REAP_ERROR;
+        if (is_answered)
             end_answered(c, job);
         else
             end_job(c, job, NULL);

@@ -179,7 +179,8 @@ enum lh_reap_outcome {
                            Or, with LH_OK, it was not sent, for one before it took long */
     LH_REAP_DONE,
     LH_REAP_FAILED,
-    LH_REAP_GONE, /* not held with that token any more, or not expired, or busy */
+    LH_REAP_ERROR, /* the statement failed: reaped.error. Nothing is recorded */
+    LH_REAP_GONE,  /* not held with that token any more, or not expired, or busy */
 };
 
 /* A lease whose reap hooks are to run, in a transaction of its own. */

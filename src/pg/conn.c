@@ -174,7 +174,7 @@ static void on_due(void *arg)
         break;
     case LH_PG_UP:
         lh_error_set(&conn->error, LH_DATABASE_UNAVAILABLE, "no answer within %lld ms",
-                     (long long)((conn->options.statement_timeout_us + conn->options.answer_slack_us) / LH_US_PER_MS));
+                     (long long)((conn->answer_limit_us + conn->options.answer_slack_us) / LH_US_PER_MS));
         lh_pg_conn_lose(conn);
         break;
     case LH_PG_NEW:
@@ -234,6 +234,7 @@ struct lh_pg_conn *lh_pg_conn_create(struct lh_loop *loop, const struct lh_pg_co
 
     conn->loop = loop;
     conn->options = *options;
+    conn->answer_limit_us = options->statement_timeout_us;
     conn->conninfo = lh_strdup(options->conninfo);
     conn->name = lh_strdup(options->name == NULL ? "" : options->name);
     conn->options.conninfo = conn->conninfo;
@@ -264,6 +265,13 @@ void lh_pg_conn_close(struct lh_pg_conn *conn, void (*on_closed)(void *arg), voi
     lh_watch_finish(&conn->watch);
     lh_deferred_cancel(&conn->broken);
     lh_defer(conn->loop, &conn->closed);
+}
+
+void lh_pg_conn_set_answer_limit(struct lh_pg_conn *conn, int64_t limit_us)
+{
+    conn->answer_limit_us = limit_us;
+    if (conn->state == LH_PG_UP && conn->in_flight > 0)
+        lh_pg_pipeline_arm(conn);
 }
 
 bool lh_pg_conn_is_up(const struct lh_pg_conn *conn)

@@ -76,6 +76,10 @@ typedef void lh_pg_query_cb(void *arg, enum lh_status status, const PGresult *re
 enum lh_status lh_pg_query(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
                            const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg);
 
+/* Wait that long for an answer from now on, and answer_slack beyond it, whatever statement_timeout says; 0: for ever.
+ */
+void lh_pg_conn_set_answer_limit(struct lh_pg_conn *conn, int64_t limit_us);
+
 /* Give this connection up and make a new one; `reason` is for the log and for the queries in flight. */
 void lh_pg_conn_drop(struct lh_pg_conn *conn, const char *reason);
 

@@ -49,6 +49,7 @@ struct lh_pg_conn {
     struct lh_deferred closed;
     unsigned failures; /* in a row */
     uint64_t connects;
+    int64_t answer_limit_us; /* 0: none */
     int64_t up_since_us;
     int64_t down_since_us;
 
@@ -68,6 +69,7 @@ void lh_pg_conn_lose(struct lh_pg_conn *conn); /* conn->error says why */
 void lh_pg_conn_on_settled(struct lh_pg_conn *conn);
 
 /* pipeline.c */
+void lh_pg_pipeline_arm(struct lh_pg_conn *conn); /* the timer for the next answer */
 void lh_pg_pipeline_send_settings(struct lh_pg_conn *conn);
 void lh_pg_pipeline_on_ready(struct lh_pg_conn *conn, unsigned ready);
 void lh_pg_pipeline_answer_all(struct lh_pg_conn *conn, const struct lh_error *error);

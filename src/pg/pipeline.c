@@ -88,15 +88,14 @@ static bool flush(struct lh_pg_conn *conn)
     return true;
 }
 
-static void arm_answer_timer(struct lh_pg_conn *conn)
+void lh_pg_pipeline_arm(struct lh_pg_conn *conn)
 {
     if (conn->state != LH_PG_UP)
         return; /* SETTING: the connect timeout is running */
-    if (conn->in_flight == 0)
+    if (conn->in_flight == 0 || conn->answer_limit_us == 0)
         lh_timer_cancel(&conn->timer);
     else
-        lh_timer_arm_at_us(&conn->timer,
-                           lh_clock_us() + conn->options.statement_timeout_us + conn->options.answer_slack_us);
+        lh_timer_arm_at_us(&conn->timer, lh_clock_us() + conn->answer_limit_us + conn->options.answer_slack_us);
 }
 
 static bool send_query(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
@@ -117,7 +116,7 @@ static bool send_query(struct lh_pg_conn *conn, const struct lh_pg_statement *st
         goto fail;
     lh_list_append(&conn->queries, &query->link);
     if (conn->in_flight++ == 0)
-        arm_answer_timer(conn);
+        lh_pg_pipeline_arm(conn);
     return true;
 fail:
     lh_pg_error_of_conn(conn->pg, &conn->error);
@@ -184,7 +183,7 @@ static void answer_first(struct lh_pg_conn *conn)
 
     lh_list_remove(&query->link);
     conn->in_flight--;
-    arm_answer_timer(conn);
+    lh_pg_pipeline_arm(conn);
     if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK) {
         status = lh_pg_error_of_result(query->result, &error);
         /* It is not prepared here any more: somebody deallocated it. The next use prepares it again. */

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "lease/reaping.h"
 #include "service/call.h"
 #include "service/message.h"
 #include "service/words.h"
@@ -24,30 +25,26 @@ static Leasehold__V1__ReapFailure *new_failure(const struct lh_reaped *reaped, s
         failure->error[lh_utf8_cut(failure->error, strlen(failure->error), REAP_ERROR_MAX_BYTES)] = '\0';
     }
     failure->reap_failures = reaped->reap_failures;
-    failure->next_try_at = lh_message_timestamp(reaped->next_try_at_us, arena);
+    if (reaped->next_try_at_us != INT64_MAX)
+        failure->next_try_at = lh_message_timestamp(reaped->next_try_at_us, arena);
     return failure;
 }
 
-/* Also when nobody is there any more to hear of it. */
-static void wake_waiters(struct lh_coordinator *coordinator, const struct lh_reap_answer *answer)
-{
-    for (size_t i = 0; i < answer->lease_count; i++)
-        if (answer->leases[i].wake)
-            lh_coordinator_wake(coordinator, answer->leases[i].lease.ns, answer->leases[i].lease.key);
-    for (size_t i = 0; i < answer->wake_count; i++)
-        if (answer->wakes[i].ns != NULL)
-            lh_coordinator_wake(coordinator, answer->wakes[i].ns, answer->wakes[i].key);
-}
+struct reap {
+    struct lh_reap_request request;
+    struct lh_store_call *store_call;
+};
 
-static void on_reap(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_reap_answer *answer)
+static void on_reap(struct lh_reap_request *request, enum lh_status status, const struct lh_error *error,
+                    const struct lh_reap_answer *answer)
 {
-    struct lh_store_call *store_call = arg;
+    struct reap *reap = LH_CONTAINER(struct reap, request, request);
+    struct lh_store_call *store_call = reap->store_call;
     struct lh_arena *arena = &store_call->service->scratch;
     Leasehold__V1__ReapResponse response;
     size_t bytes = 0;
 
-    if (status == LH_OK)
-        wake_waiters(store_call->service->coordinator, answer);
+    free(reap);
     if (!lh_store_call_is_answered(store_call, status, error)) {
         lh_store_call_destroy(store_call);
         return;
@@ -70,34 +67,39 @@ static void on_reap(void *arg, enum lh_status status, const struct lh_error *err
     lh_store_call_destroy(store_call);
 }
 
-/* What we believe the database's clock to show; 0 while no tick was answered. */
-static int64_t database_clock_us(const struct lh_service *service)
+static void begin_reap(struct lh_rpc_call *call, const struct lh_reap_arguments *arguments)
 {
-    struct lh_coordinator_stats stats;
+    struct reap *reap = lh_alloc_zero(1, sizeof(*reap));
+    struct lh_store_call *store_call = lh_store_call_create(call, NULL, NULL);
+    enum lh_status status;
 
-    lh_coordinator_stats(service->coordinator, &stats);
-    return stats.last_tick_us == 0 ? 0 : lh_clock_us() + stats.clock_offset_us;
+    reap->store_call = store_call;
+    reap->request = (struct lh_reap_request){
+        .namespaces = arguments->namespace_count == 0 ? NULL : arguments->namespaces,
+        .namespace_count = arguments->namespace_count,
+        .include_children = arguments->include_children,
+        .max = arguments->max,
+        .on_done = on_reap,
+    };
+    status = lh_coordinator_reap(store_call->service->coordinator, &reap->request);
+    if (status != LH_OK)
+        free(reap);
+    lh_store_call_check(store_call, status);
 }
 
 void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct lh_service *service = lh_call_service(call);
-    struct lh_store *store = service->store;
     struct lh_violations violations = {0};
     struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
     struct lh_reap_arguments reap;
     Leasehold__V1__ReapRequest *request =
         lh_call_unpack(call, &leasehold__v1__reap_request__descriptor, data, size, v.arena);
 
-    if (request != NULL && !lh_validate_reap(&v, request, &reap)) {
+    if (request != NULL && !lh_validate_reap(&v, request, &reap))
         lh_call_refuse(call, &violations);
-    } else if (request != NULL) {
-        struct lh_store_call *store_call = lh_store_call_create(call, NULL, NULL);
-        lh_store_call_check(store_call,
-                            store->ops->reap(store, database_clock_us(service),
-                                             reap.namespace_count == 0 ? NULL : reap.namespaces, reap.namespace_count,
-                                             reap.include_children, reap.max, false, on_reap, store_call));
-    }
+    else if (request != NULL)
+        begin_reap(call, &reap);
     lh_arena_reset(&service->scratch);
 }
 

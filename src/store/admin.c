@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "pg/result.h"
+#include "store/hook_lane.h"
 #include "store/internal.h"
 #include "store/lease_row.h"
 
@@ -144,6 +145,11 @@ static void read_force_release(struct control_call *call, enum lh_status status,
     const char *outcome, *message;
     int at[3];
 
+    if (status != LH_OK && strcmp(error->sqlstate, "57014") == 0) {
+        lh_error_set(&refusal, LH_HOOK_REJECTED, "%s", LH_HOOK_TIMEOUT_WORDS);
+        on_done(call->arg, LH_HOOK_REJECTED, &refusal, NULL);
+        return;
+    }
     if (status != LH_OK) {
         on_done(call->arg, status, error, NULL);
         return;
@@ -165,6 +171,10 @@ static void read_force_release(struct control_call *call, enum lh_status status,
     on_done(call->arg, status, &refusal, NULL);
 }
 
+static void on_limit_set(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+}
+
 enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, const char *key, const char *reason,
                                       int64_t token, lh_scope_cb *on_done, void *arg)
 {
@@ -174,9 +184,28 @@ enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, con
         4,
         {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
     };
+    /* The effective policy is the second row. */
+    static const struct lh_pg_statement limit = {
+        "hook_lane_limit",
+        "select pg_catalog.set_config('statement_timeout', ("
+        "         select pg_catalog.ceil(p.hook_timeout_us / 1000.0)::bigint::text"
+        "           from leasehold.policy_get($1) p offset 1 limit 1), false),"
+        "       pg_catalog.set_config('leasehold.hooks', 'on', false)",
+        1,
+        {LH_PG_TEXT},
+    };
     struct pg_store *store = pg_store_of(base);
+    struct lane *lane = hook_lane_any(store);
     struct control_call *call = control_call_begin(store, read_force_release, (void (*)(void))on_done, arg);
 
+    /* Not on the control lane: a hook that takes its time would hold up the signs of life. */
+    call->conn = lane == NULL ? NULL : lane->conn;
+    if (lane != NULL) {
+        hook_lane_touched(lane);
+        lh_pg_add_text(&store->params, ns);
+        lh_pg_query(lane->conn, &limit, &store->params, on_limit_set, NULL);
+        lh_pg_params_reset(&store->params);
+    }
     call->ns = lh_strdup(ns);
     call->key = lh_strdup(key);
     lh_pg_add_text(&store->params, ns);

@@ -6,14 +6,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
+#include "store/hook_lane.h"
 #include "store/internal.h"
 
 #define ATTEMPTS_MAX 4
 
 static void send_part(struct lane *lane);
 
-/* Not when it is sent: its sender may still be reading the answers of the batch before. */
-static void refresh_arena(struct lane *lane)
+void lane_refresh_arena(struct lane *lane)
 {
     if (lane->is_arena_stale)
         lh_arena_reset(&lane->arena);
@@ -88,10 +88,15 @@ static void give_up_part_as_busy(struct lane *lane)
 static void on_part_failed(struct lane *lane, enum lh_status status, const struct lh_error *error)
 {
     bool is_single = current_part(lane)->count == 1;
+    char words[HOOK_LANE_WORDS_BYTES];
 
-    refresh_arena(lane);
+    lane_refresh_arena(lane);
     if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
         finish(lane, status, error);
+    } else if (lane->is_hook && is_state(error, "57014")) {
+        hook_lane_timeout_words(lane->kind->hook_timeout_us(lane->items), words);
+        lane->kind->set_rejected(lane, lane->items, words);
+        next_part(lane);
     } else if (is_data_error(error)) {
         if (!is_single) {
             halve_part(lane);
@@ -127,7 +132,7 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
         return;
     }
     /* An item without a row of its own is a fault of ours; that it is asked again does no harm. */
-    refresh_arena(lane);
+    lane_refresh_arena(lane);
     lane->kind->set_busy(current_items(lane), current_part(lane)->count);
     lane->kind->read(lane, current_items(lane), current_part(lane)->count, result);
     next_part(lane);
@@ -138,6 +143,8 @@ static void send_part(struct lane *lane)
     struct lh_error error;
     enum lh_status status;
 
+    if (lane->is_hook)
+        hook_lane_set(lane, lane->kind->hook_timeout_us(lane->items));
     lh_pg_params_reset(&lane->params);
     lane->kind->write(lane, current_items(lane), current_part(lane)->count);
     status = lh_pg_query(lane->conn, lane->kind->statement, &lane->params, on_answer, lane);
@@ -166,6 +173,8 @@ enum lh_status lane_send(struct lane *lane, const struct batch_kind *kind, int64
     lane->is_partly_done = false;
     lane->on_done = on_done;
     lane->arg = arg;
+    if (lane->is_hook)
+        hook_lane_set(lane, kind->hook_timeout_us(items));
     lh_pg_params_reset(&lane->params);
     kind->write(lane, items, n);
     status = lh_pg_query(lane->conn, kind->statement, &lane->params, on_answer, lane);

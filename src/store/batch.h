@@ -5,7 +5,10 @@
  * whole statement fail, the batch is halved, and the halves are sent one after the other, in order, until the culprit
  * is alone and gets its own bad outcome. When the server has no room in its lock table, the batch is halved too, but a
  * single item is then busy. A serialization failure or a deadlock is repeated a few times, and ends as busy, which the
- * coordinator repeats with its own patience; so does a statement that timed out. A lost connection ends all of it.
+ * coordinator repeats with its own patience; so does a statement that timed out, unless that is a hook's: then it is
+ * rejected. A lost connection ends all of it.
+ *
+ * A hook lane carries one item, after a statement that sets its session's limits; or a run of reaps (hook_lane.h).
  */
 #ifndef LH_STORE_BATCH_H
 #define LH_STORE_BATCH_H
@@ -29,7 +32,9 @@ struct batch_kind {
     void (*read)(struct lane *lane, const void *items, size_t n, const PGresult *result);
     void (*set_busy)(const void *items, size_t n);
     void (*set_invalid)(struct lane *lane, const void *items, const struct lh_error *error); /* the first one */
-    const void *(*skip)(const void *items, size_t n); /* the items behind the first n */
+    const void *(*skip)(const void *items, size_t n);                                /* the items behind the first n */
+    void (*set_rejected)(struct lane *lane, const void *items, const char *message); /* the first one */
+    int64_t (*hook_timeout_us)(const void *items);                                   /* of the first one */
 };
 
 extern const struct batch_kind acquire_kind, heartbeat_kind, release_kind, leave_kind;
@@ -60,8 +65,13 @@ struct lane {
     bool is_partly_done;
     lh_store_cb *on_done;
     void *arg;
+
+    bool is_hook;
+    struct hook_run *run; /* a hook lane's; see hook_lane.c */
 };
 
+/* Not when it is sent: its sender may still be reading the answers of the batch before. */
+void lane_refresh_arena(struct lane *lane);
 enum lh_status lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
                          size_t n, lh_store_cb *on_done, void *arg);
 

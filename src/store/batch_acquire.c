@@ -73,7 +73,7 @@ static bool outcome_of(const char *text, enum lh_acquire_outcome *outcome)
         {"granted", LH_ACQUIRE_GRANTED},   {"renewed", LH_ACQUIRE_RENEWED}, {"queued", LH_ACQUIRE_QUEUED},
         {"held", LH_ACQUIRE_HELD},         {"busy", LH_ACQUIRE_BUSY},       {"frozen", LH_ACQUIRE_FROZEN},
         {"quota", LH_ACQUIRE_QUOTA},       {"ended", LH_ACQUIRE_ENDED},     {"invalid", LH_ACQUIRE_INVALID},
-        {"rejected", LH_ACQUIRE_REJECTED},
+        {"rejected", LH_ACQUIRE_REJECTED}, {"hooked", LH_ACQUIRE_HOOKED},
     };
     for (size_t i = 0; text != NULL && i < sizeof(map) / sizeof(map[0]); i++) {
         if (strcmp(map[i].text, text) == 0) {
@@ -102,6 +102,8 @@ static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGr
         item->expires_in_us = 0;
     item->suspected_in_us = lh_pg_int8(result, row, at[SUSPECTED_IN]);
     item->message = text_read(result, row, at[MESSAGE], &lane->arena);
+    if (item->outcome == LH_ACQUIRE_HOOKED)
+        item->hook_timeout_us = hook_timeout_read(result, row, at[MESSAGE]);
     item->field = text_read(result, row, at[FIELD], &lane->arena);
     item->bound = text_read(result, row, at[BOUND], &lane->arena);
     item->has_lease = lease_read(result, row, lease_at, &lane->arena, &item->lease);
@@ -165,4 +167,19 @@ static const void *skip(const void *all, size_t n)
     return (struct lh_acquire_item *const *)all + n;
 }
 
-const struct batch_kind acquire_kind = {"acquire", &statement, write_items, read_items, set_busy, set_invalid, skip};
+static void set_rejected(struct lane *lane, const void *all, const char *message)
+{
+    struct lh_acquire_item *const *items = all;
+    set_busy(all, 1);
+    items[0]->outcome = LH_ACQUIRE_REJECTED;
+    items[0]->message = lh_arena_strdup(&lane->arena, message);
+}
+
+static int64_t hook_timeout_us(const void *all)
+{
+    return ((struct lh_acquire_item *const *)all)[0]->hook_timeout_us;
+}
+
+const struct batch_kind acquire_kind = {
+    "acquire", &statement, write_items, read_items, set_busy, set_invalid, skip, set_rejected, hook_timeout_us,
+};

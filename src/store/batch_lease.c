@@ -45,7 +45,7 @@ static enum lh_outcome outcome_read(const PGresult *result, int row, int column)
     for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)
         if (is_text(result, row, column, map[i].text))
             return map[i].outcome;
-    if (!is_text(result, row, column, "busy"))
+    if (!is_text(result, row, column, "busy") && !is_text(result, row, column, "hooked"))
         lh_err("a batch answered with an unknown outcome");
     return LH_OUTCOME_UNSPECIFIED;
 }
@@ -81,7 +81,10 @@ static void heartbeat_read(struct lane *lane, const void *all, size_t n, const P
             continue;
         item = items[number - 1];
         item->outcome = outcome_read(result, row, at[OUTCOME]);
-        item->is_busy = item->outcome == LH_OUTCOME_UNSPECIFIED;
+        item->is_hooked = is_text(result, row, at[OUTCOME], "hooked");
+        item->is_busy = item->outcome == LH_OUTCOME_UNSPECIFIED && !item->is_hooked;
+        if (item->is_hooked)
+            item->hook_timeout_us = hook_timeout_read(result, row, at[MESSAGE]);
         item->remaining_us = lh_pg_int8(result, row, at[REMAINING]);
         item->deadline_us = lh_pg_timestamptz(result, row, at[DEADLINE]);
         item->heartbeats = lh_pg_int8(result, row, at[HEARTBEATS]);
@@ -95,6 +98,7 @@ static void heartbeat_set_busy(const void *all, size_t n)
     struct lh_heartbeat_item *const *items = all;
     for (size_t i = 0; i < n; i++) {
         items[i]->is_busy = true;
+        items[i]->is_hooked = false;
         items[i]->outcome = LH_OUTCOME_UNSPECIFIED;
         items[i]->message = NULL;
     }
@@ -108,14 +112,28 @@ static void heartbeat_set_invalid(struct lane *lane, const void *all, const stru
     items[0]->message = lh_arena_strdup(&lane->arena, error->message);
 }
 
+static void heartbeat_set_rejected(struct lane *lane, const void *all, const char *message)
+{
+    struct lh_heartbeat_item *const *items = all;
+    items[0]->is_busy = items[0]->is_hooked = false;
+    items[0]->outcome = LH_OUTCOME_REJECTED;
+    items[0]->message = lh_arena_strdup(&lane->arena, message);
+}
+
+static int64_t heartbeat_hook_timeout_us(const void *all)
+{
+    return ((struct lh_heartbeat_item *const *)all)[0]->hook_timeout_us;
+}
+
 static const void *heartbeat_skip(const void *all, size_t n)
 {
     return (struct lh_heartbeat_item *const *)all + n;
 }
 
 const struct batch_kind heartbeat_kind = {
-    "heartbeat",        &heartbeat_statement,  heartbeat_write, heartbeat_read,
-    heartbeat_set_busy, heartbeat_set_invalid, heartbeat_skip,
+    "heartbeat",    &heartbeat_statement,   heartbeat_write,
+    heartbeat_read, heartbeat_set_busy,     heartbeat_set_invalid,
+    heartbeat_skip, heartbeat_set_rejected, heartbeat_hook_timeout_us,
 };
 
 /* --- release --- */
@@ -162,7 +180,10 @@ static void release_read(struct lane *lane, const void *all, size_t n, const PGr
             continue;
         item = items[number - 1];
         item->outcome = outcome_read(result, row, at[OUTCOME]);
-        item->is_busy = item->outcome == LH_OUTCOME_UNSPECIFIED;
+        item->is_hooked = is_text(result, row, at[OUTCOME], "hooked");
+        item->is_busy = item->outcome == LH_OUTCOME_UNSPECIFIED && !item->is_hooked;
+        if (item->is_hooked)
+            item->hook_timeout_us = hook_timeout_read(result, row, at[MESSAGE]);
         item->end_reason = end_reason_read(result, row, at[END_REASON]);
         item->message = text_read(result, row, at[MESSAGE], &lane->arena);
         item->wake = lh_pg_bool(result, row, at[WAKE]);
@@ -174,6 +195,7 @@ static void release_set_busy(const void *all, size_t n)
     struct lh_release_item *const *items = all;
     for (size_t i = 0; i < n; i++) {
         items[i]->is_busy = true;
+        items[i]->is_hooked = false;
         items[i]->outcome = LH_OUTCOME_UNSPECIFIED;
         items[i]->message = NULL;
         items[i]->wake = false;
@@ -194,13 +216,27 @@ static void release_set_invalid(struct lane *lane, const void *all, const struct
     items[0]->wake = false;
 }
 
+static void release_set_rejected(struct lane *lane, const void *all, const char *message)
+{
+    struct lh_release_item *const *items = all;
+    items[0]->is_busy = items[0]->is_hooked = false;
+    items[0]->outcome = LH_OUTCOME_REJECTED;
+    items[0]->message = lh_arena_strdup(&lane->arena, message);
+}
+
+static int64_t release_hook_timeout_us(const void *all)
+{
+    return ((struct lh_release_item *const *)all)[0]->hook_timeout_us;
+}
+
 static const void *release_skip(const void *all, size_t n)
 {
     return (struct lh_release_item *const *)all + n;
 }
 
 const struct batch_kind release_kind = {
-    "release", &release_statement, release_write, release_read, release_set_busy, release_set_invalid, release_skip,
+    "release",    &release_statement,   release_write,           release_read, release_set_busy, release_set_invalid,
+    release_skip, release_set_rejected, release_hook_timeout_us,
 };
 
 /* --- leave --- */
@@ -226,10 +262,13 @@ static void leave_write(struct lane *lane, const void *all, size_t n)
 }
 
 static void leave_read_item(struct lane *lane, struct lh_leave_item *item, const PGresult *result, int row,
-                            int outcome_at, const struct lease_columns *lease_at)
+                            int outcome_at, int duration_at, const struct lease_columns *lease_at)
 {
     item->was_granted = is_text(result, row, outcome_at, "granted");
-    item->is_busy = !item->was_granted && !is_text(result, row, outcome_at, "ok");
+    item->is_hooked = is_text(result, row, outcome_at, "hooked");
+    if (item->is_hooked)
+        item->hook_timeout_us = lh_pg_int8(result, row, duration_at);
+    item->is_busy = !item->was_granted && !item->is_hooked && !is_text(result, row, outcome_at, "ok");
     item->has_lease = lease_read(result, row, lease_at, &lane->arena, &item->lease);
     item->lease.ns = item->ns;
     item->lease.key = item->key;
@@ -239,8 +278,8 @@ static void leave_read_item(struct lane *lane, struct lh_leave_item *item, const
 
 static void leave_read(struct lane *lane, const void *all, size_t n, const PGresult *result)
 {
-    enum { N, OUTCOME, WAKE, WAITERS_AHEAD, COLUMN_COUNT };
-    static const char *const names[COLUMN_COUNT] = {"n", "outcome", "wake", "waiters_ahead"};
+    enum { N, OUTCOME, WAKE, WAITERS_AHEAD, DURATION, COLUMN_COUNT };
+    static const char *const names[COLUMN_COUNT] = {"n", "outcome", "wake", "waiters_ahead", "duration_us"};
     struct lh_leave_item *const *items = all;
     struct lease_columns lease_at;
     int at[COLUMN_COUNT];
@@ -253,7 +292,7 @@ static void leave_read(struct lane *lane, const void *all, size_t n, const PGres
             continue;
         items[number - 1]->wake = lh_pg_bool(result, row, at[WAKE]);
         items[number - 1]->waiters_ahead = lh_pg_int4(result, row, at[WAITERS_AHEAD]);
-        leave_read_item(lane, items[number - 1], result, row, at[OUTCOME], &lease_at);
+        leave_read_item(lane, items[number - 1], result, row, at[OUTCOME], at[DURATION], &lease_at);
     }
 }
 
@@ -262,6 +301,7 @@ static void leave_set_busy(const void *all, size_t n)
     struct lh_leave_item *const *items = all;
     for (size_t i = 0; i < n; i++) {
         items[i]->is_busy = true;
+        items[i]->is_hooked = false;
         items[i]->was_granted = items[i]->has_lease = items[i]->wake = false;
         items[i]->waiters_ahead = 0;
     }
@@ -275,11 +315,23 @@ static void leave_set_invalid(struct lane *lane, const void *all, const struct l
     items[0]->is_busy = false;
 }
 
+/* It ran too long, and the lease that it was to end goes by its deadline. */
+static void leave_set_rejected(struct lane *lane, const void *all, const char *message)
+{
+    leave_set_busy(all, 1);
+}
+
+static int64_t leave_hook_timeout_us(const void *all)
+{
+    return ((struct lh_leave_item *const *)all)[0]->hook_timeout_us;
+}
+
 static const void *leave_skip(const void *all, size_t n)
 {
     return (struct lh_leave_item *const *)all + n;
 }
 
 const struct batch_kind leave_kind = {
-    "leave", &leave_statement, leave_write, leave_read, leave_set_busy, leave_set_invalid, leave_skip,
+    "leave",    &leave_statement,   leave_write,           leave_read, leave_set_busy, leave_set_invalid,
+    leave_skip, leave_set_rejected, leave_hook_timeout_us,
 };

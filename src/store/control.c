@@ -16,6 +16,7 @@ struct control_call *control_call_begin(struct pg_store *store,
 {
     struct control_call *call = lh_alloc_zero(1, sizeof(*call));
     call->store = store;
+    call->conn = store->control;
     call->read = read;
     call->on_done = on_done;
     call->arg = arg;
@@ -48,7 +49,8 @@ enum lh_status control_call_send(struct control_call *call, const struct lh_pg_s
     enum lh_status status = LH_DATABASE_UNAVAILABLE;
 
     if (store->state == STORE_RUNNING || store->state == STORE_UNREGISTERING)
-        status = lh_pg_query(store->control, statement, &store->params, on_answer, call);
+        status = call->conn == NULL ? LH_DATABASE_UNAVAILABLE
+                                    : lh_pg_query(call->conn, statement, &store->params, on_answer, call);
     store->stats.control_refused += status == LH_OVERLOADED;
     if (status != LH_OK)
         free_call(call);
@@ -211,54 +213,37 @@ enum lh_status pg_store_unregister(struct pg_store *store, lh_store_cb *on_done,
 
 /* --- reap --- */
 
-enum { KIND, NAMESPACE, KEY, ERROR, REAP_FAILURES, NEXT_TRY_AT, WAKE, LEASE_KEY, REAP_COLUMN_COUNT };
-
-static void reaped_read(struct lh_reaped *reaped, const PGresult *result, int row, const int *at,
-                        const struct lease_columns *lease_at, struct lh_arena *arena)
-{
-    memset(reaped, 0, sizeof(*reaped));
-    lease_read(result, row, lease_at, arena, &reaped->lease);
-    reaped->lease.ns = text_read(result, row, at[NAMESPACE], arena);
-    reaped->lease.key = text_read(result, row, at[KEY], arena);
-    reaped->lease.lease_key = lh_pg_uuid(result, row, at[LEASE_KEY]);
-    reaped->is_failure = strcmp(lh_pg_text(result, row, at[KIND]), "failed") == 0;
-    reaped->error = text_read(result, row, at[ERROR], arena);
-    reaped->reap_failures = lh_pg_int4(result, row, at[REAP_FAILURES]);
-    reaped->next_try_at_us = lh_pg_timestamptz(result, row, at[NEXT_TRY_AT]);
-    reaped->wake = lh_pg_bool(result, row, at[WAKE]);
-}
-
 static void read_reap(struct control_call *call, enum lh_status status, const PGresult *result,
                       const struct lh_error *error)
 {
-    static const char *const names[REAP_COLUMN_COUNT] = {"kind",          "namespace",   "key",  "error",
-                                                         "reap_failures", "next_try_at", "wake", "lease_key"};
     lh_reap_cb *on_done = (lh_reap_cb *)call->on_done;
     struct lh_arena *arena = &call->store->arena;
     struct lh_reap_answer answer = {0};
-    struct lease_columns lease_at;
+    struct reap_columns columns;
     struct lh_reaped *leases;
     struct lh_wake *wakes;
-    int at[REAP_COLUMN_COUNT];
 
     if (status != LH_OK) {
         on_done(call->arg, status, error, NULL);
         return;
     }
-    lh_pg_result_columns(result, names, at, REAP_COLUMN_COUNT);
-    lease_columns_find(result, &lease_at);
+    reap_columns_find(result, &columns);
     leases = lh_arena_alloc(arena, (size_t)PQntuples(result) * sizeof(*leases));
     wakes = lh_arena_alloc(arena, (size_t)PQntuples(result) * sizeof(*wakes));
     for (int row = 0; row < PQntuples(result); row++) {
-        const char *kind = lh_pg_text(result, row, at[KIND]);
+        const char *kind = reap_row_kind(result, row, &columns);
+        struct lh_reaped reaped;
         if (kind == NULL)
             continue;
-        if (strcmp(kind, "more") == 0)
+        if (strcmp(kind, "more") == 0) {
             answer.has_more = true;
-        else if (strcmp(kind, "wake") == 0)
-            wakes[answer.wake_count++] = wake_read(result, row, at[NAMESPACE], at[KEY], arena);
+            continue;
+        }
+        reap_row_read(&reaped, result, row, &columns, arena);
+        if (strcmp(kind, "wake") == 0)
+            wakes[answer.wake_count++] = (struct lh_wake){reaped.lease.ns, reaped.lease.key, 0};
         else
-            reaped_read(&leases[answer.lease_count++], result, row, at, &lease_at, arena);
+            leases[answer.lease_count++] = reaped;
     }
     answer.leases = leases;
     answer.wakes = wakes;

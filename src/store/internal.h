@@ -31,7 +31,8 @@ struct pg_store {
     void *arg;
 
     enum pg_store_state state;
-    struct lane lanes[LH_STORE_LANES_MAX];
+    struct lane lanes[2 * LH_STORE_LANES_MAX]; /* the hook lanes behind the others */
+    unsigned lane_count;                       /* all of them */
     struct lh_pg_conn *control;
     struct lh_pg_listener *listener;
     struct lh_pg_params params; /* of the control call that is being made */
@@ -88,6 +89,7 @@ enum lh_status pg_store_take_events(struct lh_store *store, int32_t max, lh_even
  */
 struct control_call {
     struct pg_store *store;
+    struct lh_pg_conn *conn; /* control's, unless it is put on another one; NULL: there is none */
     void (*read)(struct control_call *call, enum lh_status status, const PGresult *result,
                  const struct lh_error *error);
     void (*on_done)(void); /* cast back by `read` */

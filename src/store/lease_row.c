@@ -1,7 +1,9 @@
 #include "store/lease_row.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "lease/store.h"
 #include "pg/result.h"
 
 enum {
@@ -36,6 +38,13 @@ const char *text_read(const PGresult *result, int row, int column, struct lh_are
     if (text == NULL)
         return NULL;
     return *text == '\0' ? "" : lh_arena_strdup(arena, text);
+}
+
+int64_t hook_timeout_read(const PGresult *result, int row, int column)
+{
+    const char *text = lh_pg_text(result, row, column);
+    int64_t timeout_us = text == NULL ? 0 : strtoll(text, NULL, 10);
+    return timeout_us < 0 ? 0 : timeout_us;
 }
 
 static enum lh_liveness liveness_of(const char *text)
@@ -105,4 +114,44 @@ bool lease_read(const PGresult *result, int row, const struct lease_columns *col
     lease->liveness = liveness_of(lh_pg_text(result, row, at[LIVENESS]));
     lease->is_manual = lh_pg_bool(result, row, at[IS_MANUAL]);
     return true;
+}
+
+/* --- reaps --- */
+
+enum { KIND, NAMESPACE, KEY, ERROR, REAP_FAILURES, NEXT_TRY_AT, WAKE, LEASE_KEY, REAP_COLUMN_COUNT };
+
+void reap_columns_find(const PGresult *result, struct reap_columns *columns)
+{
+    static const char *const names[REAP_COLUMN_COUNT] = {"kind",          "namespace",   "key",  "error",
+                                                         "reap_failures", "next_try_at", "wake", "lease_key"};
+    lh_pg_result_columns(result, names, columns->at, REAP_COLUMN_COUNT);
+    lease_columns_find(result, &columns->lease);
+}
+
+const char *reap_row_kind(const PGresult *result, int row, const struct reap_columns *columns)
+{
+    return lh_pg_text(result, row, columns->at[KIND]);
+}
+
+void reap_row_read(struct lh_reaped *reaped, const PGresult *result, int row, const struct reap_columns *columns,
+                   struct lh_arena *arena)
+{
+    const int *at = columns->at;
+    const char *kind = reap_row_kind(result, row, columns);
+
+    memset(reaped, 0, sizeof(*reaped));
+    lease_read(result, row, &columns->lease, arena, &reaped->lease);
+    reaped->lease.ns = text_read(result, row, at[NAMESPACE], arena);
+    reaped->lease.key = text_read(result, row, at[KEY], arena);
+    reaped->lease.lease_key = lh_pg_uuid(result, row, at[LEASE_KEY]);
+    reaped->is_failure = kind != NULL && strcmp(kind, "failed") == 0;
+    reaped->is_hooked = kind != NULL && strcmp(kind, "hooked") == 0;
+    if (reaped->is_hooked)
+        reaped->hook_timeout_us = hook_timeout_read(result, row, at[ERROR]);
+    else
+        reaped->error = text_read(result, row, at[ERROR], arena);
+    reaped->reap_failures = lh_pg_int4(result, row, at[REAP_FAILURES]);
+    reaped->next_try_at_us =
+        lh_pg_is_null(result, row, at[NEXT_TRY_AT]) ? INT64_MAX : lh_pg_timestamptz(result, row, at[NEXT_TRY_AT]);
+    reaped->wake = lh_pg_bool(result, row, at[WAKE]);
 }

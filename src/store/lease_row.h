@@ -25,6 +25,22 @@ bool lease_read(const PGresult *result, int row, const struct lease_columns *col
 /* A copy in the arena; NULL for NULL. */
 const char *text_read(const PGresult *result, int row, int column, struct lh_arena *arena);
 
+/* The columns of reap_batch, reap_hooked, reap_failed. */
+struct reap_columns {
+    int at[8];
+    struct lease_columns lease;
+};
+
+struct lh_reaped;
+void reap_columns_find(const PGresult *result, struct reap_columns *columns);
+/* `reaped` or `failed` or `hooked`; the kind of the row is what is asked first. */
+const char *reap_row_kind(const PGresult *result, int row, const struct reap_columns *columns);
+void reap_row_read(struct lh_reaped *reaped, const PGresult *result, int row, const struct reap_columns *columns,
+                   struct lh_arena *arena);
+
+/* What an item is answered that has hooks: how long they may run, as text. */
+int64_t hook_timeout_read(const PGresult *result, int row, int column);
+
 enum lh_end_reason end_reason_read(const PGresult *result, int row, int column);
 
 #endif

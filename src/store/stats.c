@@ -18,9 +18,10 @@ void pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats
     uint64_t refused = store->stats.control_refused;
 
     memset(stats, 0, sizeof(*stats));
-    for (unsigned i = 0; i < store->options.lanes; i++) {
+    for (unsigned i = 0; i < store->lane_count; i++) {
         const struct lh_pg_conn *conn = store->lanes[i].conn;
-        add_connection(stats, LH_STORE_LANE, lh_pg_conn_is_up(conn), lh_pg_conn_connects(conn));
+        enum lh_store_role role = store->lanes[i].is_hook ? LH_STORE_HOOK_LANE : LH_STORE_LANE;
+        add_connection(stats, role, lh_pg_conn_is_up(conn), lh_pg_conn_connects(conn));
     }
     add_connection(stats, LH_STORE_CONTROL, lh_pg_conn_is_up(store->control), lh_pg_conn_connects(store->control));
     lh_pg_listener_stats(store->listener, &listener);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
+#include "store/hook_lane.h"
 #include "store/internal.h"
 
 #define CHANNEL_BYTES (sizeof("leasehold_") + 32)
@@ -28,6 +29,7 @@ void lh_store_options_init(struct lh_store_options *options)
 {
     *options = (struct lh_store_options){
         .lanes = 2,
+        .hook_lanes = 2,
         .version = LH_VERSION,
         .statement_timeout_us = 30 * LH_US_PER_S,
         .stop_timeout_us = 10 * LH_US_PER_S,
@@ -109,6 +111,11 @@ static unsigned lane_count(struct lh_store *store)
     return pg_store_of(store)->options.lanes;
 }
 
+static unsigned hook_lane_count(struct lh_store *store)
+{
+    return pg_store_of(store)->options.hook_lanes;
+}
+
 static void start(struct lh_store *base, const struct lh_store_events *events, void *arg)
 {
     struct pg_store *store = pg_store_of(base);
@@ -118,7 +125,7 @@ static void start(struct lh_store *base, const struct lh_store_events *events, v
     set_state(store, STORE_RUNNING);
     lh_pg_conn_start(store->control);
     lh_pg_listener_start(store->listener);
-    for (unsigned i = 0; i < store->options.lanes; i++)
+    for (unsigned i = 0; i < store->lane_count; i++)
         lh_pg_conn_start(store->lanes[i].conn);
 }
 
@@ -134,8 +141,8 @@ static void close_all(struct pg_store *store)
     pg_store_measure(store, &store->stats);
     set_state(store, STORE_CLOSING);
     lh_timer_cancel(&store->stop_timer);
-    store->open_count = store->options.lanes + 2;
-    for (unsigned i = 0; i < store->options.lanes; i++)
+    store->open_count = store->lane_count + 2;
+    for (unsigned i = 0; i < store->lane_count; i++)
         lh_pg_conn_close(store->lanes[i].conn, on_one_closed, store);
     lh_pg_conn_close(store->control, on_one_closed, store);
     lh_pg_listener_close(store->listener, on_one_closed, store);
@@ -153,7 +160,7 @@ static void on_unregistered(void *arg, enum lh_status status, const struct lh_er
 
 static bool is_idle(const struct pg_store *store)
 {
-    for (unsigned i = 0; i < store->options.lanes; i++)
+    for (unsigned i = 0; i < store->lane_count; i++)
         if (store->lanes[i].kind != NULL)
             return false;
     return true;
@@ -217,6 +224,12 @@ static enum lh_status leave(struct lh_store *store, unsigned lane, struct lh_lea
     return lane_send(&pg_store_of(store)->lanes[lane], &leave_kind, 0, items, n, on_done, arg);
 }
 
+static enum lh_status reap_hooked(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_reap_item **items,
+                                  size_t n, lh_store_cb *on_done, void *arg)
+{
+    return hook_lane_reap(&pg_store_of(store)->lanes[lane], clock_us, items, n, on_done, arg);
+}
+
 /* --- what needs no round trip --- */
 
 static int64_t timeline(struct lh_store *store)
@@ -242,12 +255,14 @@ static bool is_connected(struct lh_store *base)
 
 static const struct lh_store_ops ops = {
     .lane_count = lane_count,
+    .hook_lane_count = hook_lane_count,
     .start = start,
     .stop = stop,
     .acquire = acquire,
     .heartbeat = heartbeat,
     .release = release,
     .leave = leave,
+    .reap_hooked = reap_hooked,
     .enroll = pg_store_enroll,
     .tick = pg_store_tick,
     .survey = pg_store_survey,
@@ -279,13 +294,18 @@ static void create_lane(struct pg_store *store, unsigned number)
     struct lh_pg_conn_options options;
     char name[24];
 
-    snprintf(name, sizeof(name), "lane %u", number);
+    if (number < store->options.lanes)
+        snprintf(name, sizeof(name), "lane %u", number);
+    else
+        snprintf(name, sizeof(name), "hook lane %u", number - store->options.lanes);
     lh_pg_conn_options_init(&options);
     options.conninfo = store->conninfo;
     options.name = name;
     options.statement_timeout_us = store->options.statement_timeout_us;
     lane->store = store;
     lane->number = number;
+    if (number >= store->options.lanes)
+        hook_lane_create(lane);
     lane->conn = lh_pg_conn_create(store->loop, &options, &events, lane);
 }
 
@@ -344,12 +364,15 @@ struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_opt
         store->options.lanes = 1;
     if (store->options.lanes > LH_STORE_LANES_MAX)
         store->options.lanes = LH_STORE_LANES_MAX;
+    if (store->options.hook_lanes > LH_STORE_LANES_MAX)
+        store->options.hook_lanes = LH_STORE_LANES_MAX;
+    store->lane_count = store->options.lanes + store->options.hook_lanes;
     store->conninfo = lh_strdup(options->conninfo);
     store->host = host_name(options->host);
     store->version = lh_strdup(options->version == NULL ? LH_VERSION : options->version);
     lh_timer_init(&store->stop_timer, loop, on_stop_due, store);
     lh_deferred_init(&store->advance, advance_stop, store);
-    for (unsigned i = 0; i < store->options.lanes; i++)
+    for (unsigned i = 0; i < store->lane_count; i++)
         create_lane(store, i);
     create_control(store);
     create_listener(store);
@@ -359,7 +382,8 @@ struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_opt
 /* After the connections are gone. */
 static void free_store(struct pg_store *store)
 {
-    for (unsigned i = 0; i < store->options.lanes; i++) {
+    for (unsigned i = 0; i < store->lane_count; i++) {
+        hook_lane_destroy(&store->lanes[i]);
         lh_pg_params_finish(&store->lanes[i].params);
         lh_arena_finish(&store->lanes[i].arena);
     }

@@ -23,6 +23,7 @@ struct lh_loop;
 struct lh_store_options {
     const char *conninfo;         /* copied, as the other strings are */
     unsigned lanes;               /* connections that carry batches; default 2, at most LH_STORE_LANES_MAX */
+    unsigned hook_lanes;          /* connections that run hooks; default 2, at most LH_STORE_LANES_MAX */
     const char *host;             /* as people will see this coordinator; default: the machine's name */
     const char *version;          /* of this daemon */
     int64_t statement_timeout_us; /* no batch may take longer; default 30 s */
@@ -37,7 +38,7 @@ struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_opt
 /* Never started, or after on_done of stop. NULL does nothing. */
 void lh_store_destroy(struct lh_store *store);
 
-enum lh_store_role { LH_STORE_LANE, LH_STORE_CONTROL, LH_STORE_LISTENER, LH_STORE_ROLE_COUNT };
+enum lh_store_role { LH_STORE_LANE, LH_STORE_CONTROL, LH_STORE_LISTENER, LH_STORE_HOOK_LANE, LH_STORE_ROLE_COUNT };
 
 /* For metrics. Connections by enum lh_store_role. */
 struct lh_store_stats {

@@ -222,6 +222,16 @@ enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct
     return coordinator->refuse;
 }
 
+enum lh_status lh_coordinator_reap(struct lh_coordinator *coordinator, struct lh_reap_request *request)
+{
+    if (coordinator->refuse != LH_OK)
+        return coordinator->refuse;
+    coordinator->reap = request;
+    snprintf(coordinator->reap_ns, sizeof(coordinator->reap_ns), "%s",
+             request->namespace_count > 0 ? request->namespaces[0] : "");
+    return LH_OK;
+}
+
 void lh_coordinator_wake(struct lh_coordinator *coordinator, const char *ns, const char *key)
 {
     coordinator->wake_count++;
@@ -268,20 +278,6 @@ static enum lh_status take(struct lh_store *store, void *arg)
 static void note(char *to, size_t size, const char *text)
 {
     snprintf(to, size, "%s", text == NULL ? "" : text);
-}
-
-static enum lh_status fake_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
-                                size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
-                                lh_reap_cb *on_done, void *arg)
-{
-    struct fake_store *fake = (struct fake_store *)store;
-    ck_assert(!is_automatic);
-    note(fake->ns, sizeof(fake->ns), namespace_count > 0 ? namespaces[0] : NULL);
-    fake->namespace_count = namespace_count;
-    fake->max = max;
-    fake->clock_us = clock_us;
-    fake->on_reap = on_done;
-    return take(store, arg);
 }
 
 static enum lh_status fake_get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg)
@@ -361,7 +357,6 @@ static bool fake_is_connected(struct lh_store *store)
 void fake_store_init(struct fake_store *store)
 {
     static const struct lh_store_ops ops = {
-        .reap = fake_reap,
         .get = fake_get,
         .list = fake_list,
         .force_release = fake_force_release,

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "lease/coordinator.h"
+#include "lease/reaping.h"
 #include "lease/watch.h"
 #include "rpc/server.h"
 #include "test_service.h"
@@ -56,6 +57,8 @@ struct lh_coordinator {
     struct lh_acquire *canceled;
     struct lh_heartbeat_request *heartbeat;
     struct lh_release_request *release;
+    struct lh_reap_request *reap;
+    char reap_ns[64];
     struct lh_watcher *watcher;
     bool is_catching_up;
     unsigned wake_count;
@@ -70,7 +73,6 @@ struct fake_store {
     void *arg; /* of the call that waits for its answer */
     lh_scope_cb *on_scope;
     lh_list_cb *on_list;
-    lh_reap_cb *on_reap;
     lh_policy_cb *on_policy;
     char ns[256];
     char key[1100];

@@ -649,9 +649,10 @@ START_TEST(reap_counts_and_tells_failures)
     struct lh_reaped reaped[] = {
         {.lease = new_lease("a")},
         {.lease = new_lease("b"), .is_failure = true, .error = repeated("e", 5000), .reap_failures = 2},
-        {.lease = new_lease("c"), .wake = true},
+        {.lease = new_lease("c")},
+        {.lease = new_lease("d"), .is_failure = true, .error = "given up", .next_try_at_us = INT64_MAX},
     };
-    struct lh_reap_answer answer = {.leases = reaped, .lease_count = 3, .has_more = true};
+    struct lh_reap_answer answer = {.leases = reaped, .lease_count = 4, .has_more = true};
     struct lh_rpc_call *call = fake_call(service, ADMIN "Reap");
     Leasehold__V1__ReapResponse *response;
     Leasehold__V1__Namespace ns, *namespaces[] = {&ns};
@@ -663,29 +664,31 @@ START_TEST(reap_counts_and_tells_failures)
     leasehold__v1__reap_request__init(&request);
     request.namespaces = namespaces;
     request.n_namespaces = 1;
-    coordinator.stats.last_tick_us = 1;
-    coordinator.stats.clock_offset_us = INT64_C(1) << 50;
     fake_call_message(call, &request.base);
-    ck_assert_str_eq(store.ns, "payments.invoices");
-    ck_assert_int_eq(store.max, 1000);
-    ck_assert_int_gt(store.clock_us, INT64_C(1) << 50);
-    store.on_reap(store.arg, LH_OK, NULL, &answer);
+    ck_assert_str_eq(coordinator.reap_ns, "payments.invoices");
+    ck_assert_int_eq(coordinator.reap->max, 1000);
+    coordinator.reap->on_done(coordinator.reap, LH_OK, NULL, &answer);
     response = fake_call_reply(call, &leasehold__v1__reap_response__descriptor);
     ck_assert_int_eq(response->reaped, 2);
-    ck_assert_uint_eq(response->n_failures, 1);
+    ck_assert_uint_eq(response->n_failures, 2);
+    ck_assert_ptr_nonnull(response->failures[0]->next_try_at);
+    ck_assert_ptr_null(response->failures[1]->next_try_at);
     ck_assert_str_eq(response->failures[0]->lease->scope->key, "b");
     ck_assert_uint_eq(strlen(response->failures[0]->error), 1024);
     ck_assert_int_eq(response->failures[0]->reap_failures, 2);
     ck_assert(response->more);
-    ck_assert_uint_eq(coordinator.wake_count, 1);
-    ck_assert_str_eq(coordinator.woken, "c");
     fake_call_end(call, LH_RPC_END_FINISHED);
 
     call = fake_call(service, ADMIN "Reap");
     fake_call_message(call, &request.base);
     fake_call_end(call, LH_RPC_END_CANCELED);
-    store.on_reap(store.arg, LH_OK, NULL, &answer); /* too late to be told, but waiters are woken */
-    ck_assert_uint_eq(coordinator.wake_count, 2);
+    coordinator.reap->on_done(coordinator.reap, LH_OK, NULL, &answer); /* too late to be told */
+
+    coordinator.refuse = LH_OVERLOADED;
+    call = fake_call(service, ADMIN "Reap");
+    fake_call_message(call, &request.base);
+    ck_assert_str_eq(fake_call_reason(call), "OVERLOADED");
+    fake_call_end(call, LH_RPC_END_FINISHED);
 }
 END_TEST
 
