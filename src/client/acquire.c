@@ -1,0 +1,340 @@
+/*
+ * Acquire. The lease key is chosen here, so that an answer that got lost can be asked for again. Three things may
+ * happen to a request whose answer was lost:
+ *
+ *     it is repeated and answered: the lease is the one of the first attempt, or of this one; nobody can tell
+ *     LEASE_ENDED: the server granted it, saw the connection break and took it back; a new lease key begins anew
+ *     it fails for good: whatever the server may have granted is released, by the set of releases
+ */
+#include "client/acquire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/blocking.h"
+#include "client/check.h"
+#include "client/context.h"
+#include "client/request.h"
+
+struct acquire_op {
+    struct lh_request request;
+    struct lh_link following; /* in the followers of a lease that is being released */
+    struct lh_declared *declared;
+    struct lh_uuid key;
+    bool is_own_key; /* the caller chose it */
+    bool waits_while_alive;
+    int64_t wait_us;
+    int64_t wait_until_us;
+    void *user;
+    struct lh_context *parent; /* of the lease's context, or NULL */
+    struct lh_lease *lease;
+    lh_acquired_cb *on_done;
+    void *arg;
+    size_t label_count;
+    char *labels[CHECK_LABELS_MAX]; /* name, NUL, value */
+    char *owner;
+    char *name; /* "namespace/key" */
+    char *scope_key;
+};
+
+static struct acquire_op *op_of(struct lh_request *request)
+{
+    return LH_CONTAINER(struct acquire_op, request, request);
+}
+
+static int64_t plus_us(int64_t at_us, int64_t more_us)
+{
+    int64_t sum_us;
+    return __builtin_add_overflow(at_us, more_us, &sum_us) ? LH_FOREVER : sum_us;
+}
+
+/* --- the message --- */
+
+static void put_labels(Leasehold__V1__AcquireRequest *message, const struct acquire_op *op, struct lh_arena *arena)
+{
+    message->n_labels = op->label_count;
+    message->labels = lh_arena_alloc(arena, (op->label_count + 1) * sizeof(message->labels[0]));
+    for (size_t i = 0; i < op->label_count; i++) {
+        message->labels[i] = lh_arena_alloc(arena, sizeof(*message->labels[i]));
+        leasehold__v1__acquire_request__labels_entry__init(message->labels[i]);
+        message->labels[i]->key = op->labels[i];
+        message->labels[i]->value = op->labels[i] + strlen(op->labels[i]) + 1;
+    }
+}
+
+static void put_wait(Leasehold__V1__AcquireRequest *message, struct acquire_op *op, struct lh_arena *arena)
+{
+    int64_t left_us = op->wait_us;
+
+    message->wait_while_alive = op->waits_while_alive;
+    message->wait_forever = op->wait_us == LH_FOREVER && !op->waits_while_alive;
+    op->request.wait_us = op->waits_while_alive ? LH_FOREVER : op->wait_us;
+    if (op->wait_us <= 0 || op->wait_us == LH_FOREVER)
+        return;
+    if (!op->waits_while_alive) {
+        left_us = op->wait_until_us - lh_clock_us();
+        op->request.wait_us = left_us = left_us > 0 ? left_us : 0;
+    }
+    message->wait = duration_message(left_us, arena);
+}
+
+static void pack(struct lh_request *request, struct lh_buffer *buffer)
+{
+    struct acquire_op *op = op_of(request);
+    Leasehold__V1__AcquireRequest message = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
+    struct lh_arena arena = {0};
+    char key[LH_UUID_TEXT_BYTES];
+    size_t size;
+
+    lh_uuid_format(&op->key, key);
+    message.scope = scope_message(op->declared, op->scope_key, &arena);
+    message.duration = duration_message(op->declared->options.duration_us, &arena);
+    message.lease_key = key;
+    message.owner = op->owner != NULL ? op->owner : request->client->owner;
+    put_wait(&message, op, &arena);
+    put_labels(&message, op, &arena);
+    size = leasehold__v1__acquire_request__get_packed_size(&message);
+    leasehold__v1__acquire_request__pack(&message, lh_buffer_reserve(buffer, size + 1));
+    buffer->size += size;
+    lh_arena_finish(&arena);
+}
+
+/* --- the answer --- */
+
+/* A lease that nobody here wants, and that the server may have granted. */
+static void give_back(struct acquire_op *op)
+{
+    struct lh_lease *lease;
+
+    if (leases_find(op->request.client, &op->key) != NULL)
+        return;
+    lease = lease_create(op->declared, op->scope_key, &op->key);
+    atomic_store(&lease->state, LEASE_RELEASING);
+    atomic_store(&lease->deadline_us, plus_us(lh_clock_us(), op->declared->options.duration_us));
+    if (releases_enqueue(op->request.client, lease) != LH_OK)
+        lease_unref(lease);
+}
+
+static void take_lease(struct acquire_op *op, const Leasehold__V1__AcquireResponse *response)
+{
+    int64_t remaining_us = duration_from_message(response->lease->remaining);
+    int64_t waited_us = duration_from_message(response->waited);
+    struct lh_lease *lease = leases_find(op->request.client, &op->key);
+
+    if (lease != NULL) {
+        lease_ref(lease);
+        lease_renewed(lease, plus_us(op->request.sent_us, waited_us), remaining_us);
+    } else {
+        lease = lease_create(op->declared, op->scope_key, &op->key);
+        lease->user = op->user;
+        if (op->parent != NULL)
+            atomic_store(&lease->context, context_create_for_lease(op->parent, LH_FOREVER));
+        lease_begin(lease, response->lease->token, op->request.sent_us, waited_us, remaining_us);
+    }
+    op->lease = lease;
+}
+
+static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
+{
+    const Leasehold__V1__AcquireResponse *response = (const void *)reply->message;
+    struct acquire_op *op = op_of(request);
+    unsigned reason;
+
+    if (reply->code == LH_GRPC_OK && response->lease != NULL) {
+        request->status = LH_OK;
+        take_lease(op, response);
+        return RETRY_NO_REASON;
+    }
+    if (reply->code == LH_GRPC_OK) {
+        request->status = lh_error_set(&request->error, LH_INTERNAL, "the server answered without a lease");
+        return RETRY_NO_REASON;
+    }
+    if (reply->has_reason && reply->reason == LH_LEASE_ENDED && request->is_in_doubt && !op->is_own_key) {
+        request->is_in_doubt = false;
+        op->key = lh_uuid_random();
+        return REQUEST_AGAIN;
+    }
+    reason = request_judge_error(request, reply);
+    if (request->status == LH_LEASE_HELD && op->wait_us > 0 && request->wait_us == 0) {
+        request->status = request->error.status = LH_WAIT_TIMEOUT;
+        return RETRY_NO_REASON;
+    }
+    return reason;
+}
+
+static void undo(struct lh_request *request, const struct lh_reply *reply)
+{
+    give_back(op_of(request));
+}
+
+static void destroy(struct acquire_op *op)
+{
+    lh_context_destroy(op->parent);
+    for (size_t i = 0; i < op->label_count; i++)
+        free(op->labels[i]);
+    free(op->owner);
+    free(op->name);
+    free(op);
+}
+
+static void finish(struct lh_request *request)
+{
+    struct acquire_op *op = op_of(request);
+
+    lh_list_remove(&op->following);
+    if (request->status != LH_OK && request->is_in_doubt)
+        give_back(op);
+    op->on_done(op->arg, request->status, op->lease, &request->error);
+    destroy(op);
+}
+
+static const struct request_verb acquire_verb = {
+    .name = "Acquire",
+    .path = "/leasehold.v1.LeaseService/Acquire",
+    .output = &leasehold__v1__acquire_response__descriptor,
+    .pack = pack,
+    .judge = judge,
+    .undo = undo,
+    .finish = finish,
+};
+
+/* --- its turn --- */
+
+static void on_start(struct lh_request *request)
+{
+    struct acquire_op *op = op_of(request);
+    struct releases *releases = &request->client->releases;
+    struct lh_lease *before = releases_find(releases, op->declared->text, op->scope_key);
+
+    if (before == NULL) {
+        request_go(request);
+        return;
+    }
+    lh_list_append(&before->followers, &op->following);
+    releases_hurry(releases);
+}
+
+void acquire_follow(struct lh_link *followers)
+{
+    struct acquire_op *op;
+
+    while ((op = LH_LIST_FIRST(struct acquire_op, followers, following)) != NULL) {
+        lh_list_remove(&op->following);
+        if (op->request.state == REQUEST_WAITING)
+            on_start(&op->request);
+    }
+}
+
+/* --- the call --- */
+
+static enum lh_status check(struct lh_declared *declared, const char *key, const struct lh_acquire_options *options,
+                            struct lh_uuid *lease_key, struct lh_error *error)
+{
+    size_t name_size, count = 0;
+
+    if (declared == NULL)
+        return check_refuse(error, "declared", "not NULL", "declared is missing");
+    if (check_key(key, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (options->owner != NULL && check_owner(options->owner, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (options->wait_us < 0 || options->timeout_us < 0)
+        return check_refuse(error, options->wait_us < 0 ? "wait_us" : "timeout_us", "not negative",
+                            "a time is negative");
+    if (options->lease_key != NULL && (!lh_uuid_parse(options->lease_key, lease_key) || lh_uuid_is_zero(lease_key)))
+        return check_refuse(error, "lease_key", "a UUID", "lease_key is no UUID");
+    for (; options->labels != NULL && options->labels[count] != NULL; count++) {
+        if (count == CHECK_LABELS_MAX)
+            return check_refuse(error, "labels", "at most 16", "there are more than 16 labels");
+        if (check_label(options->labels[count], &name_size, error) != LH_OK)
+            return LH_INVALID_ARGUMENT;
+    }
+    return LH_OK;
+}
+
+static void take_options(struct acquire_op *op, const struct lh_acquire_options *options)
+{
+    size_t name_size;
+
+    op->user = options->user;
+    op->wait_us = options->wait_us;
+    op->waits_while_alive = options->wait_while_alive;
+    op->owner = options->owner != NULL ? lh_strdup(options->owner) : NULL;
+    op->parent = options->context != NULL ? context_ref(options->context) : NULL;
+    for (; options->labels != NULL && options->labels[op->label_count] != NULL; op->label_count++) {
+        op->labels[op->label_count] = lh_strdup(options->labels[op->label_count]);
+        check_label(options->labels[op->label_count], &name_size, NULL);
+        op->labels[op->label_count][name_size] = '\0';
+    }
+}
+
+enum lh_status lh_acquire_async(struct lh_declared *declared, const char *key, const struct lh_acquire_options *options,
+                                lh_acquired_cb *on_done, void *arg, struct lh_request **request, struct lh_error *error)
+{
+    static const struct lh_acquire_options none;
+    struct lh_uuid lease_key = {{0}};
+    struct lh_call_options call;
+    struct acquire_op *op;
+    int64_t deadline_us;
+    enum lh_status status;
+
+    if (options == NULL)
+        options = &none;
+    if (on_done == NULL)
+        return check_refuse(error, "on_done", "not NULL", "on_done is missing");
+    if (check(declared, key, options, &lease_key, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    op = lh_alloc_zero(1, sizeof(*op));
+    op->declared = declared;
+    op->name = lh_format("%s/%s", declared->text, key);
+    op->scope_key = op->name + strlen(declared->text) + 1;
+    op->is_own_key = options->lease_key != NULL;
+    op->key = op->is_own_key ? lease_key : lh_uuid_random();
+    op->on_done = on_done;
+    op->arg = arg;
+    take_options(op, options);
+    call = (struct lh_call_options){.timeout_us = options->timeout_us,
+                                    .context = options->context,
+                                    .strategy = options->strategy,
+                                    .strategy_arg = options->strategy_arg};
+    op->wait_until_us = plus_us(lh_clock_us(), op->wait_us);
+    deadline_us = op->waits_while_alive ? LH_FOREVER : op->wait_until_us;
+    deadline_us = plus_us(deadline_us, call.timeout_us > 0 ? call.timeout_us : declared->client->timeout_us);
+    request_init(&op->request, declared->client, &acquire_verb, deadline_us, &call,
+                 declared->has_strategy ? &declared->strategy : NULL);
+    op->request.name = op->name;
+    if (request != NULL)
+        *request = &op->request;
+    status = request_submit(&op->request, on_start, error);
+    if (status != LH_OK) {
+        request_drop(&op->request);
+        destroy(op);
+    }
+    return status;
+}
+
+static void on_blocking_done(void *arg, enum lh_status status, struct lh_lease *lease, const struct lh_error *error)
+{
+    struct blocked *blocked = arg;
+
+    blocked->lease = lease;
+    blocked_wake(blocked, status, error);
+}
+
+enum lh_status lh_acquire(struct lh_declared *declared, const char *key, const struct lh_acquire_options *options,
+                          struct lh_lease **lease, struct lh_error *error)
+{
+    struct blocked blocked;
+    enum lh_status status;
+
+    if (lease == NULL || declared == NULL)
+        return check_refuse(error, lease == NULL ? "lease" : "declared", "not NULL", "an argument is missing");
+    *lease = NULL;
+    status = blocked_begin(&blocked, declared->client, error);
+    if (status != LH_OK)
+        return status;
+    status = lh_acquire_async(declared, key, options, on_blocking_done, &blocked, NULL, error);
+    status = blocked_wait(&blocked, status);
+    *lease = blocked.lease;
+    return status;
+}

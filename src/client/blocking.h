@@ -1,0 +1,25 @@
+/* A call that waits on another thread for what the client's thread does. On the caller's stack. */
+#ifndef LH_CLIENT_BLOCKING_H
+#define LH_CLIENT_BLOCKING_H
+
+#include <semaphore.h>
+
+#include "client/client.h"
+
+struct blocked {
+    sem_t done;
+    struct lh_lease *lease;
+    struct lh_error *error; /* the caller's, or NULL */
+    enum lh_status status;
+};
+
+/* LH_WOULD_BLOCK: this thread must not. */
+enum lh_status blocked_begin(struct blocked *blocked, struct lh_client *client, struct lh_error *error);
+
+/* `started` is what the call without blocking said: LH_OK, and somebody will wake. */
+enum lh_status blocked_wait(struct blocked *blocked, enum lh_status started);
+
+void blocked_wake(struct blocked *blocked, enum lh_status status, const struct lh_error *error);
+lh_done_cb blocked_on_done; /* `arg` is the struct blocked */
+
+#endif

@@ -1,0 +1,267 @@
+#include "client/renewals.h"
+
+#include <stdlib.h>
+
+#include "client/batch.h"
+#include "client/request.h"
+
+#define RENEWALS_A_DURATION 3
+#define HURRY_FIRST_US (10 * LH_US_PER_MS)
+#define HURRY_LAST_US LH_US_PER_S
+
+struct renewal_batch {
+    struct lh_request request;
+    struct lease_batch batch;
+};
+
+static struct renewal_batch *batch_of(struct lh_request *request)
+{
+    return LH_CONTAINER(struct renewal_batch, request, request);
+}
+
+/* --- one batch --- */
+
+/* Those that were released meanwhile do not go out again. */
+static void drop_what_is_not_held(struct lease_batch *batch)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < batch->count; i++) {
+        if (lease_is_held(batch->leases[i]))
+            batch->leases[kept++] = batch->leases[i];
+        else
+            lease_unref(batch->leases[i]);
+    }
+    batch->count = kept;
+}
+
+static void pack(struct lh_request *request, struct lh_buffer *message)
+{
+    struct lease_batch *batch = &batch_of(request)->batch;
+    Leasehold__V1__HeartbeatRequest heartbeat = LEASEHOLD__V1__HEARTBEAT_REQUEST__INIT;
+    struct lh_arena arena = {0};
+    size_t size;
+
+    drop_what_is_not_held(batch);
+    heartbeat.n_leases = batch->count;
+    heartbeat.leases = lh_arena_alloc(&arena, (batch->count + 1) * sizeof(heartbeat.leases[0]));
+    for (size_t i = 0; i < batch->count; i++)
+        heartbeat.leases[i] = lease_ref_message(batch->leases[i], &arena);
+    size = leasehold__v1__heartbeat_request__get_packed_size(&heartbeat);
+    leasehold__v1__heartbeat_request__pack(&heartbeat, lh_buffer_reserve(message, size + 1));
+    message->size += size;
+    lh_arena_finish(&arena);
+    atomic_fetch_add_explicit(&request->client->counts.renewal_batches, 1, memory_order_relaxed);
+}
+
+static void try_soon(struct lh_lease *lease)
+{
+    if (!lh_link_is_linked(&lease->held))
+        return;
+    lease->tried_us = 0;
+    lh_list_remove(&lease->held);
+    lh_list_prepend(&lease->declared->held, &lease->held);
+}
+
+/* False: it is to be tried again. */
+static bool take_result(struct lh_lease *lease, int64_t sent_us, const Leasehold__V1__HeartbeatResult *result)
+{
+    switch (result->outcome) {
+    case LEASEHOLD__V1__OUTCOME__OUTCOME_OK:
+        lease_renewed(lease, sent_us, duration_from_message(result->remaining));
+        return true;
+    case LEASEHOLD__V1__OUTCOME__OUTCOME_LOST:
+        lease_lose(lease, lost_reason_of(result->end_reason), result->message);
+        return true;
+    case LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY:
+        return false;
+    default: /* a hook refused: so it may the next time, or not */
+        if (lease_is_held(lease))
+            lh_warn("renewal refused scope=%s/%s: %s", lease->declared->text, lease->scope_key, result->message);
+        return true;
+    }
+}
+
+static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
+{
+    const Leasehold__V1__HeartbeatResponse *response = (const void *)reply->message;
+    struct lease_batch *batch = &batch_of(request)->batch;
+    struct renewals *renewals = &request->client->renewals;
+    bool is_complete = true;
+
+    if (reply->code != LH_GRPC_OK)
+        return request_judge_error(request, reply);
+    request->status = LH_OK;
+    if (response->n_results != batch->count) {
+        request->status = lh_error_set(&request->error, LH_INTERNAL, "an answer for %zu leases, not for %zu",
+                                       response->n_results, batch->count);
+        return RETRY_NO_REASON;
+    }
+    for (size_t i = 0; i < batch->count; i++) {
+        if (take_result(batch->leases[i], request->sent_us, response->results[i]))
+            continue;
+        try_soon(batch->leases[i]);
+        is_complete = false;
+    }
+    renewals->hurried = is_complete ? 0 : renewals->hurried + 1;
+    return RETRY_NO_REASON;
+}
+
+static void arm(struct renewals *renewals, int64_t at_us)
+{
+    if (!renewals->is_stopped && (!lh_timer_is_armed(&renewals->tick) || at_us < renewals->tick.at_us))
+        lh_timer_arm_at_us(&renewals->tick, at_us);
+}
+
+static int64_t hurry_us(const struct renewals *renewals)
+{
+    int64_t delay_us = HURRY_FIRST_US;
+    for (uint32_t i = 1; i < renewals->hurried && delay_us < HURRY_LAST_US; i++)
+        delay_us *= 2;
+    return delay_us < HURRY_LAST_US ? delay_us : HURRY_LAST_US;
+}
+
+static void finish(struct lh_request *request)
+{
+    struct renewal_batch *batch = batch_of(request);
+    struct renewals *renewals = &request->client->renewals;
+
+    if (request->status != LH_OK) {
+        renewals->hurried++;
+        if (request->status != LH_CANCELED)
+            lh_warn("renewal failed leases=%zu status=%s: %s", batch->batch.count, lh_status_name(request->status),
+                    request->error.message);
+        for (size_t i = 0; i < batch->batch.count; i++)
+            try_soon(batch->batch.leases[i]);
+    }
+    if (renewals->hurried > 0)
+        arm(renewals, lh_clock_us() + hurry_us(renewals));
+    lease_batch_finish(&batch->batch);
+    free(batch);
+}
+
+static const struct request_verb heartbeat_verb = {
+    .name = "Heartbeat",
+    .path = "/leasehold.v1.LeaseService/Heartbeat",
+    .output = &leasehold__v1__heartbeat_response__descriptor,
+    .pack = pack,
+    .judge = judge,
+    .finish = finish,
+};
+
+static void send_batch(struct renewals *renewals, struct lease_batch *leases, int64_t until_us)
+{
+    struct renewal_batch *batch;
+
+    if (leases->count == 0)
+        return;
+    batch = lh_alloc_zero(1, sizeof(*batch));
+    batch->batch = *leases;
+    *leases = (struct lease_batch){0};
+    request_init(&batch->request, renewals->client, &heartbeat_verb, until_us, NULL, NULL);
+    batch->request.own_us = until_us - lh_clock_us();
+    request_begin_internal(&batch->request);
+    request_go(&batch->request);
+}
+
+/* --- when --- */
+
+static int64_t third_us(const struct lh_declared *declared)
+{
+    return declared->options.duration_us / RENEWALS_A_DURATION;
+}
+
+static int64_t period_us(const struct renewals *renewals)
+{
+    int64_t shortest_us = INT64_MAX;
+
+    LH_LIST_EACH(struct lh_declared, declared, &renewals->declarations, in_renewals)
+        if (third_us(declared) < shortest_us)
+            shortest_us = third_us(declared);
+    return shortest_us;
+}
+
+/* Everything of this declaration whose third is over before `before_us`. */
+static void collect(struct renewals *renewals, struct lh_declared *declared, int64_t now_us, int64_t before_us,
+                    int64_t until_us, struct lease_batch *batch)
+{
+    for (;;) {
+        struct lh_lease *lease = LH_LIST_FIRST(struct lh_lease, &declared->held, held);
+        if (lease == NULL || lease->tried_us + third_us(declared) >= before_us || lease->tried_us >= now_us)
+            return;
+        lease->tried_us = now_us;
+        lh_list_remove(&lease->held);
+        lh_list_append(&declared->held, &lease->held);
+        if (!lease_is_held(lease)) /* released, and on its way out */
+            continue;
+        lease_ref(lease);
+        if (lease_batch_add(batch, lease))
+            continue;
+        send_batch(renewals, batch, until_us);
+        lease_batch_add(batch, lease);
+    }
+}
+
+/* The first of each declaration was tried the longest ago. */
+static int64_t next_us(const struct renewals *renewals)
+{
+    int64_t at_us = INT64_MAX;
+
+    LH_LIST_EACH(struct lh_declared, declared, &renewals->declarations, in_renewals) {
+        const struct lh_lease *lease = LH_LIST_FIRST(struct lh_lease, &declared->held, held);
+        if (lease->tried_us + third_us(declared) < at_us)
+            at_us = lease->tried_us + third_us(declared);
+    }
+    return at_us;
+}
+
+static void on_tick(void *arg)
+{
+    struct renewals *renewals = arg;
+    struct lease_batch batch = {0};
+    int64_t now_us, period;
+
+    client_look_at_clock(renewals->client);
+    if (renewals->is_stopped || lh_list_is_empty(&renewals->declarations))
+        return;
+    now_us = lh_clock_us();
+    period = period_us(renewals);
+    LH_LIST_EACH(struct lh_declared, declared, &renewals->declarations, in_renewals)
+        collect(renewals, declared, now_us, renewals->hurried > 0 ? now_us : now_us + period, now_us + period, &batch);
+    send_batch(renewals, &batch, now_us + period);
+    lh_timer_arm_at_us(&renewals->tick, next_us(renewals));
+}
+
+void renewals_init(struct renewals *renewals, struct lh_client *client)
+{
+    renewals->client = client;
+    lh_list_init(&renewals->declarations);
+    lh_timer_init(&renewals->tick, client->loop, on_tick, renewals);
+}
+
+void renewals_stop(struct renewals *renewals)
+{
+    renewals->is_stopped = true;
+    lh_timer_finish(&renewals->tick);
+}
+
+void renewals_add(struct renewals *renewals, struct lh_lease *lease)
+{
+    struct lh_declared *declared = lease->declared;
+
+    if (lh_list_is_empty(&declared->held))
+        lh_list_append(&renewals->declarations, &declared->in_renewals);
+    lh_list_append(&declared->held, &lease->held);
+    arm(renewals, lease->tried_us + third_us(declared));
+}
+
+void renewals_remove(struct renewals *renewals, struct lh_lease *lease)
+{
+    struct lh_declared *declared = lease->declared;
+
+    if (!lh_link_is_linked(&lease->held))
+        return;
+    lh_list_remove(&lease->held);
+    if (lh_list_is_empty(&declared->held))
+        lh_list_remove(&declared->in_renewals);
+}

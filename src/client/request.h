@@ -1,0 +1,117 @@
+/*
+ * A request: one verb of the library, done by one or more calls (attempts), with retries, failover and cancellation.
+ *
+ *     WAITING --- its turn ---> CALLING --- answered, final -----------------> OVER --- end of the turn ---> finish()
+ *        ^                         |
+ *        '-- RETRYING <- reason ---'        cancelled, time passed: from everywhere to OVER
+ *
+ * It lies inside of what its verb needs (struct acquire_op, release_op, ...). request_start makes it the client's, on
+ * the client's thread; `finish` gives it back, exactly once, never from inside of a function that the verb called.
+ */
+#ifndef LH_CLIENT_REQUEST_H
+#define LH_CLIENT_REQUEST_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "client/client.h"
+#include "client/reply.h"
+
+#define REQUEST_AGAIN (RETRY_NO_REASON + 1)
+
+struct request_verb {
+    const char *name; /* "Acquire" */
+    const char *path;
+    const ProtobufCMessageDescriptor *output;
+
+    /* The message of the next attempt. */
+    void (*pack)(struct lh_request *request, struct lh_buffer *message);
+
+    /*
+     * What to make of a call that is over, whatever it says. Sets status and error to what the request ends with if
+     * there is no further attempt, and returns the reason for one, RETRY_NO_REASON, or REQUEST_AGAIN: at once.
+     */
+    unsigned (*judge)(struct lh_request *request, const struct lh_reply *reply);
+
+    /* Cancelled, and answered OK in the same instant; may be NULL. */
+    void (*undo)(struct lh_request *request, const struct lh_reply *reply);
+
+    /* It is over, with status and error; the verb's memory is its own again. */
+    void (*finish)(struct lh_request *request);
+};
+
+enum request_state {
+    REQUEST_NEW,
+    REQUEST_WAITING, /* for somebody who will call request_go */
+    REQUEST_CALLING,
+    REQUEST_RETRYING,
+    REQUEST_OVER,
+};
+
+struct lh_request {
+    struct retry retry; /* first: strategies look at it */
+    const struct request_verb *verb;
+    struct lh_client *client;
+    struct lh_link link; /* in the client's requests */
+    struct lh_timer timer;
+    struct lh_deferred finishing;
+    struct lh_rpc_client_call *call;
+    struct endpoint *endpoint; /* of this attempt, or of the last one */
+    uint64_t ticket;
+    size_t wanted;       /* the endpoint of the next one */
+    int64_t deadline_us; /* LH_FOREVER: none */
+    int64_t own_us;      /* of its time, what is not waiting */
+    int64_t sent_us;     /* when the attempt began */
+    int64_t wait_us;     /* how long the server may let it wait, of this attempt; set by `pack` */
+    int64_t cut_us;      /* when the attempt ends if it is not answered */
+    struct lh_strategy strategy;
+    void *strategy_arg;
+    const char *name; /* of what, for the log; the verb's memory */
+    enum request_state state;
+    enum lh_status status;
+    struct lh_error error;
+    bool is_cancelled;
+    bool is_internal;
+    bool is_in_doubt; /* an attempt was sent, and its answer lost */
+
+    struct lh_context *context;
+    struct lh_context_callback on_context;
+
+    /* From other threads. */
+    struct client_task start;
+    void (*on_start)(struct lh_request *request);
+    struct client_task cancel;
+    bool is_cancel_posted; /* guarded by the client's mutex */
+    bool is_held_back;     /* over, but its task of cancelling is still on its way; likewise */
+};
+
+/*
+ * Any thread. `deadline_us` LH_FOREVER: none. `options` and `strategy` (what they have before the client's) may be
+ * NULL. request_drop undoes it where nothing else follows.
+ */
+void request_init(struct lh_request *request, struct lh_client *client, const struct request_verb *verb,
+                  int64_t deadline_us, const struct lh_call_options *options, const struct lh_strategy *strategy);
+void request_drop(struct lh_request *request);
+
+/*
+ * Hand it to the client: `on_start` runs on the client's thread, after request_begin; it calls request_go, now or
+ * later. Not LH_OK: refused, it is still the caller's.
+ */
+enum lh_status request_submit(struct lh_request *request, void (*on_start)(struct lh_request *request),
+                              struct lh_error *error);
+
+/* The client's own, on its thread; no limit holds for it, and it may go out while the client closes. */
+void request_begin_internal(struct lh_request *request);
+
+void request_go(struct lh_request *request);
+
+/* End it with `status`. */
+void request_end(struct lh_request *request, enum lh_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* As lh_cancel, with words; the client's thread. */
+void request_cancel(struct lh_request *request, enum lh_status status, const char *words);
+
+/* `judge` of everything that is no answer of the verb's own. */
+unsigned request_judge_error(struct lh_request *request, const struct lh_reply *reply);
+
+#endif
