@@ -33,12 +33,11 @@ void lh_session_on_notice(struct lh_session *session, lh_session_notice_cb *on_n
 /* For each statement from now on; 0: none. */
 enum lh_status lh_session_set_timeout(struct lh_session *session, int64_t timeout_us, struct lh_error *error);
 
-/*
- * One statement with text parameters ($1 ...; NULL is null), answered as text. The caller clears the result. NULL:
- * `error` has the SQLSTATE, the sentence and, for LH002, field and bound. Its status is LH_DATABASE_UNAVAILABLE where
- * the connection broke or the server is stopping: then the outcome is unknown.
- */
+/* As lh_query (embed/query.h). */
 PGresult *lh_session_query(struct lh_session *session, const char *sql, const char *const *values, size_t value_count,
                            struct lh_error *error);
+
+/* Its connection, which stays the session's. */
+PGconn *lh_session_conn(struct lh_session *session);
 
 #endif

@@ -1,0 +1,27 @@
+#include "embed/lease_row.h"
+
+#include <stdio.h>
+
+static void copy_text(char *to, size_t size, const PGresult *result, int row, const char *column)
+{
+    const char *text = lh_query_text(result, row, column);
+    snprintf(to, size, "%s", text != NULL ? text : "");
+}
+
+void lh_lease_of_row(struct lh_embed_lease *lease, const PGresult *result, int row)
+{
+    *lease = (struct lh_embed_lease){
+        .labels = lh_query_text(result, row, "labels"),
+        .token = lh_query_number(result, row, "token", 0),
+        .heartbeats = lh_query_number(result, row, "heartbeats", 0),
+        .duration_us = lh_query_number(result, row, "duration_us", 0),
+        .grace_us = lh_query_number(result, row, "grace_us", 0),
+        .acquired_at_us = lh_query_number(result, row, "acquired_at_us", 0),
+        .heartbeat_at_us = lh_query_number(result, row, "heartbeat_at_us", 0),
+        .deadline_at_us = lh_query_number(result, row, "deadline_at_us", 0),
+    };
+    copy_text(lease->namespace_text, sizeof(lease->namespace_text), result, row, "namespace");
+    copy_text(lease->key, sizeof(lease->key), result, row, "key");
+    copy_text(lease->lease_key, sizeof(lease->lease_key), result, row, "lease_key");
+    copy_text(lease->owner, sizeof(lease->owner), result, row, "owner");
+}

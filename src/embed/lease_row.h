@@ -1,0 +1,11 @@
+/* Rows of leases as struct lh_embed_lease. */
+#ifndef LH_EMBED_LEASE_ROW_H
+#define LH_EMBED_LEASE_ROW_H
+
+#include "embed/query.h"
+#include "leasehold.h"
+
+/* `labels` points into the result. */
+void lh_lease_of_row(struct lh_embed_lease *lease, const PGresult *result, int row);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * A transaction on somebody else's connection, whose end is known even where the connection broke in the middle of its
+ * commit: it has its number from the beginning, and the server remembers what became of it.
+ *
+ *     if (lh_transaction_begin(&transaction, conn, &error) == LH_OK && work(conn))
+ *         status = lh_transaction_commit(&transaction, &error);
+ *     else
+ *         lh_transaction_abandon(&transaction);
+ */
+#ifndef LH_EMBED_TRANSACTION_H
+#define LH_EMBED_TRANSACTION_H
+
+#include "embed/query.h"
+
+struct lh_transaction {
+    PGconn *conn;
+    char number[24]; /* "": it never began */
+};
+
+enum lh_fate {
+    LH_FATE_UNKNOWN,
+    LH_FATE_COMMITTED,
+    LH_FATE_ABORTED,
+};
+
+/* READ COMMITTED, whatever the session's default is. */
+enum lh_status lh_transaction_begin(struct lh_transaction *transaction, PGconn *conn, struct lh_error *error);
+
+/*
+ * LH_OK: it is committed. Where the answer was lost, the connection is made anew and the outcome looked up; then
+ * LH_DATABASE_UNAVAILABLE means that it was not committed, or that nobody can tell.
+ */
+enum lh_status lh_transaction_commit(struct lh_transaction *transaction, struct lh_error *error);
+
+/* Roll back; harmless on a connection that broke or has no transaction any more. */
+void lh_transaction_abandon(struct lh_transaction *transaction);
+
+/* What became of it, where it is not this connection's any more. Waits up to 5 s for the old session to end. */
+enum lh_fate lh_transaction_fate(const struct lh_transaction *transaction);
+
+/* Is the connection there, and between two transactions? What is half done on it is thrown away. Else PQreset, several
+ * times in a few seconds. */
+enum lh_status lh_connection_mend(PGconn *conn, struct lh_error *error);
+
+/* 10 ms doubling to 1 s; `attempt` counts from 0. */
+int64_t lh_backoff_of_attempt_us(unsigned attempt);
+void lh_pause(int64_t pause_us);
+
+#endif
