@@ -81,6 +81,15 @@ def one(*command):
     return run
 
 
+def bench():
+    def run(suite, options):
+        with tempfile.TemporaryDirectory() as scratch:
+            status = execute([os.path.join(ROOT, 'tests/bench/run'), '--quick', '--only', 'leasehold,sql,raw', '--part',
+                              'pairs,heartbeats,idle', '--output', scratch], suite.limit_s, {'LEASEHOLD_TEST_BUILD': BUILD})[1]
+        return settle(int(status == 0), 0, status)
+    return run
+
+
 def build(directory, *options):
     def run(suite, unused):
         status = execute([os.path.join(ROOT, 'deploy/build'), directory, '-Dwerror=true', *options], suite.limit_s)[1]
@@ -146,13 +155,15 @@ SUITES = (
     Suite('integration', pytest('tests/integration'), 1200),
     Suite('interop', pytest('tests/interop'), 900),
     Suite('fault', pytest('tests/fault'), 1200),
+    # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
+    Suite('bench', bench(), 400),
     Suite('build-sanitized', build(SANITIZED, '-Db_sanitize=address,undefined', '-Db_lundef=false'), 1800),
     Suite('unit-sanitized', meson(SANITIZED, SANITIZER), 1800),
     # A leak makes the daemon's exit status another than 0, which the tests look at.
     Suite('integration-sanitized', pytest('tests/integration', SANITIZED, SANITIZER), 1800),
     Suite('quickstart', one('deploy/quickstart', '--check'), 900),
 )
-NEEDS = {'unit': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'unit-sanitized': 'build-sanitized',
+NEEDS = {'unit': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'unit-sanitized': 'build-sanitized',
          'integration-sanitized': 'build-sanitized'}
 
 

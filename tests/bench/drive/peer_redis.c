@@ -1,0 +1,203 @@
+/*
+ * Redis. Acquire: SET name value NX PX duration. Release and renew: scripts that compare the value first. Commands of a
+ * connection are pipelined; their replies come in order.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "drive.h"
+#include "stream.h"
+
+#define RELEASE_SCRIPT "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+#define RENEW_SCRIPT                                                                                                   \
+    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
+#define SHA_BYTES 40
+
+enum asked { ASKED_ACQUIRE, ASKED_RELEASE, ASKED_RENEW, ASKED_SCRIPT };
+
+struct question {
+    enum asked asked;
+    void *arg;
+};
+
+struct channel {
+    struct drive *drive;
+    struct stream stream;
+    struct question *questions; /* a ring: replies come in this order */
+    size_t first, count, capacity;
+};
+
+struct state {
+    struct channel *channels;
+    char release_sha[SHA_BYTES + 1], renew_sha[SHA_BYTES + 1];
+    bool is_there;
+};
+
+static void ask(struct channel *channel, enum asked asked, void *arg)
+{
+    if (channel->count == channel->capacity) {
+        size_t capacity = channel->capacity == 0 ? 256 : channel->capacity * 2;
+        struct question *questions = lh_alloc_zero(capacity, sizeof(*questions));
+        for (size_t i = 0; i < channel->count; i++)
+            questions[i] = channel->questions[(channel->first + i) % channel->capacity];
+        free(channel->questions);
+        channel->questions = questions;
+        channel->first = 0;
+        channel->capacity = capacity;
+    }
+    channel->questions[(channel->first + channel->count++) % channel->capacity] = (struct question){asked, arg};
+}
+
+static struct channel *channel_of(const struct slot *slot)
+{
+    struct state *state = slot->drive->state;
+    return &state->channels[slot->number % slot->drive->channels];
+}
+
+static void on_script(struct channel *channel, char *sha, const char *text, size_t size)
+{
+    struct state *state = channel->drive->state;
+
+    if (size != SHA_BYTES)
+        drive_die("redis: a script was refused");
+    memcpy(sha, text, SHA_BYTES);
+    state->is_there = state->release_sha[0] != '\0' && state->renew_sha[0] != '\0';
+}
+
+/* `text` is the reply without its frame: OK, 1, a string; `type` its first character. */
+static void on_reply(struct channel *channel, char type, const char *text, size_t size)
+{
+    struct question question = channel->questions[channel->first];
+    bool is_one = type == ':' && size == 1 && text[0] == '1';
+
+    if (channel->count == 0 || type == '-')
+        drive_die("redis: %.*s", (int)size, text);
+    channel->first = (channel->first + 1) % channel->capacity;
+    channel->count--;
+    if (question.asked == ASKED_SCRIPT) {
+        on_script(channel, question.arg, text, size);
+    } else if (question.asked == ASKED_ACQUIRE) {
+        if (type != '+')
+            drive_die("redis: a key that should be free is not");
+        channel->drive->on_acquired(question.arg);
+    } else if (!is_one) {
+        drive_die("redis: a lease is not held any more");
+    } else if (question.asked == ASKED_RELEASE) {
+        channel->drive->on_released(question.arg);
+    } else {
+        struct batch *batch = question.arg;
+        if (++batch->answered == batch->count)
+            channel->drive->on_renewed(batch);
+    }
+}
+
+static size_t on_bytes(void *arg, const unsigned char *bytes, size_t size)
+{
+    struct channel *channel = arg;
+    size_t used = 0;
+
+    while (used < size) {
+        const char *line = (const char *)bytes + used;
+        const char *end = memchr(line, '\n', size - used);
+        size_t length, text_size;
+        long bulk;
+        if (end == NULL || end - line < 2)
+            break;
+        length = (size_t)(end - line) + 1;
+        text_size = length - 3;
+        if (line[0] != '$') {
+            on_reply(channel, line[0], line + 1, text_size);
+            used += length;
+            continue;
+        }
+        bulk = strtol(line + 1, NULL, 10);
+        if (bulk < 0) {
+            on_reply(channel, '$', "", 0);
+            used += length;
+            continue;
+        }
+        if (size - used < length + (size_t)bulk + 2)
+            break;
+        on_reply(channel, '$', line + length, (size_t)bulk);
+        used += length + (size_t)bulk + 2;
+    }
+    return used;
+}
+
+static void command(struct channel *channel, size_t count, const char *const *words)
+{
+    char text[512];
+    size_t used = (size_t)snprintf(text, sizeof(text), "*%zu\r\n", count);
+
+    for (size_t i = 0; i < count; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "$%zu\r\n%s\r\n", strlen(words[i]), words[i]);
+    if (used >= sizeof(text))
+        drive_die("redis: a command is too long");
+    stream_write(&channel->stream, text, used);
+}
+
+static void acquire(struct slot *slot, bool wait)
+{
+    char key[DRIVE_KEY_BYTES], value[DRIVE_CREDENTIAL_BYTES], milliseconds[24];
+
+    if (wait)
+        drive_die("redis has no waiting");
+    slot->generation++;
+    drive_key(slot, key);
+    drive_credential(slot, value);
+    snprintf(milliseconds, sizeof(milliseconds), "%lld", (long long)slot->drive->duration_s * 1000);
+    command(channel_of(slot), 6, (const char *const[]){"SET", key, value, "NX", "PX", milliseconds});
+    ask(channel_of(slot), ASKED_ACQUIRE, slot);
+}
+
+static void release(struct slot *slot)
+{
+    struct state *state = slot->drive->state;
+    char key[DRIVE_KEY_BYTES], value[DRIVE_CREDENTIAL_BYTES];
+
+    drive_key(slot, key);
+    drive_credential(slot, value);
+    command(channel_of(slot), 5, (const char *const[]){"EVALSHA", state->release_sha, "1", key, value});
+    ask(channel_of(slot), ASKED_RELEASE, slot);
+}
+
+static void renew(struct batch *batch)
+{
+    struct state *state = batch->drive->state;
+    struct channel *channel = &state->channels[batch->lane % batch->drive->channels];
+    char key[DRIVE_KEY_BYTES], value[DRIVE_CREDENTIAL_BYTES], milliseconds[24];
+
+    snprintf(milliseconds, sizeof(milliseconds), "%lld", (long long)batch->drive->duration_s * 1000);
+    for (size_t i = 0; i < batch->count; i++) {
+        drive_key(&batch->drive->slots[batch->first + i], key);
+        drive_credential(&batch->drive->slots[batch->first + i], value);
+        command(channel, 6, (const char *const[]){"EVALSHA", state->renew_sha, "1", key, value, milliseconds});
+        ask(channel, ASKED_RENEW, batch);
+    }
+}
+
+static void open_channels(struct drive *drive)
+{
+    struct state *state = lh_alloc_zero(1, sizeof(*state));
+
+    drive->state = state;
+    state->channels = lh_alloc_zero(drive->channels, sizeof(*state->channels));
+    for (size_t i = 0; i < drive->channels; i++) {
+        struct channel *channel = &state->channels[i];
+        channel->drive = drive;
+        while (!stream_open(&channel->stream, drive->loop, drive->target, on_bytes, channel)) {
+            if (!drive->is_patient)
+                drive_die("redis: nobody listens at %s", drive->target);
+            drive_run_for(drive, LH_US_PER_MS);
+        }
+    }
+    command(&state->channels[0], 3, (const char *const[]){"SCRIPT", "LOAD", RELEASE_SCRIPT});
+    ask(&state->channels[0], ASKED_SCRIPT, state->release_sha);
+    command(&state->channels[0], 3, (const char *const[]){"SCRIPT", "LOAD", RENEW_SCRIPT});
+    ask(&state->channels[0], ASKED_SCRIPT, state->renew_sha);
+    drive_run_until(drive, &state->is_there, 60 * LH_US_PER_S, "redis");
+}
+
+const struct peer peer_redis = {"redis", open_channels, acquire, release, renew, NULL};
