@@ -61,8 +61,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     struct server_connection *connection = arg;
     struct lh_rpc_call *call;
 
-    if (frame->hd.type == NGHTTP2_SETTINGS)
+    if (frame->hd.type == NGHTTP2_SETTINGS && !connection->has_preface) {
         connection->has_preface = true;
+        lh_timer_arm_at_us(&connection->timer, lh_clock_us()); /* from now on it looks at other limits */
+    }
     if (frame->hd.type == NGHTTP2_RST_STREAM)
         on_reset(connection, session, frame);
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
@@ -237,7 +239,13 @@ static int64_t check_silence(struct server_connection *connection, int64_t now_u
         nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, NULL);
         rpc_connection_touch(&connection->io);
     } else if (now_us - connection->pinged_at_us >= options->keepalive_timeout_us) {
-        part(connection, LH_RPC_AWAY_SILENT, "the peer does not answer any more");
+        if (connection->call_count > 0 || connection->is_going) {
+            part(connection, LH_RPC_AWAY_SILENT, "the peer does not answer any more");
+            return LH_RPC_FOREVER;
+        }
+        /* grpc-core does not read while it has no call: the GOAWAY waits for it, and it calls again elsewhere. */
+        connection->server->stats.sent_away[LH_RPC_AWAY_SILENT]++;
+        server_connection_goaway(connection);
     }
     return connection->pinged_at_us + options->keepalive_timeout_us;
 }

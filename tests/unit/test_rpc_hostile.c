@@ -297,7 +297,26 @@ START_TEST(client_without_calls_that_answers_no_ping_is_gone)
     WAIT_FOR(server_stats().connections == 1);
     raw.reads_not = true;
     WAIT_FOR(server_stats().sent_away[LH_RPC_AWAY_SILENT] == 1);
+    /* A client that only slept finds why, and that nothing was lost. */
+    raw.reads_not = false;
+    RAW_WAIT(&raw, raw.goaways == 1);
     WAIT_FOR(server_stats().connections == 0);
+}
+END_TEST
+
+/* The limits count from the preface, not from the first look for one. */
+START_TEST(client_that_falls_silent_at_once_is_not_given_the_time_for_its_preface)
+{
+    raw_close(&raw);
+    lh_rpc_server_destroy(server);
+    server_options.keepalive_us = server_options.keepalive_timeout_us = 20 * LH_US_PER_MS;
+    server_options.preface_timeout_us = 3600 * LH_US_PER_S;
+    server_start();
+    raw_open(&raw);
+    raw_flush(&raw);
+    WAIT_FOR(server_stats().connections == 1);
+    raw.reads_not = true;
+    WAIT_FOR(server_stats().sent_away[LH_RPC_AWAY_SILENT] == 1);
 }
 END_TEST
 
@@ -407,6 +426,7 @@ TCase *hostile_tests(void)
     tcase_add_test(tests, pings_are_answered_however_many_there_are);
     tcase_add_test(tests, client_that_answers_no_ping_is_gone);
     tcase_add_test(tests, client_without_calls_that_answers_no_ping_is_gone);
+    tcase_add_test(tests, client_that_falls_silent_at_once_is_not_given_the_time_for_its_preface);
     tcase_add_test(tests, answered_pings_do_not_make_an_idle_connection_busy);
     tcase_add_test(tests, client_that_answers_pings_stays_however_long_it_waits);
     tcase_add_test(tests, rubbish_harms_nobody);

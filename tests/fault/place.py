@@ -1,0 +1,90 @@
+"""What the tests of waiting stand on: a cluster with a database, daemons and clients on it."""
+import pathlib
+import sys
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+import harness  # noqa: E402
+from harness import acquire_request, pb, wait_until  # noqa: E402
+
+BOUND = 60  # seconds until a test gives up; never a measurement
+STUBS = str(pathlib.Path(pb.__file__).parents[2])
+
+
+class Place:
+    """A cluster, a database, and what is started on it."""
+
+    def __init__(self):
+        self.cluster = harness.Cluster()
+        self.database = self.cluster.create_database()
+        self.daemons = []
+        self.clients = []
+
+    def daemon(self, *args):
+        self.daemons.append(harness.Daemon(*args, database=self.cluster.url(self.database)))
+        self.clients.append(harness.Client(self.daemons[-1].target))
+        return self.daemons[-1]
+
+    def psql(self, sql):
+        return self.cluster.psql(sql, self.database)
+
+    def waiters(self, key):
+        return int(self.psql(f"select count(*) from leasehold.waiter where key = '{key}'"))
+
+    def queued_call(self, client, key, owner, **fields):
+        """A call that waits for ever, once its row is there."""
+        before = self.waiters(key)
+        call = client.lease.Acquire.future(acquire_request("jobs", key, 60, wait_forever=True, owner=owner, **fields))
+        wait_until(lambda: self.waiters(key) == before + 1, BOUND, f"{owner} to queue")
+        return call
+
+    def close(self):
+        for client in self.clients:
+            client.close()
+        for daemon in self.daemons:
+            daemon.destroy()
+        self.cluster.destroy()
+
+
+def metric(daemon, name):
+    text = urllib.request.urlopen(f"http://127.0.0.1:{daemon.admin_port}/metrics", timeout=30).read().decode()
+    return float(next(line for line in text.splitlines() if line.startswith(name)).split()[-1])
+
+
+# A client that finds out by itself that its daemon is cut off.
+WATCHFUL = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0), ("grpc.keepalive_time_ms", 1000),
+            ("grpc.keepalive_timeout_ms", 1000), ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 300)]
+
+# stubs, target, request, and how: Acquire at once, once a line came on stdin, or as a Hold.
+CLIENT = """
+import queue, sys
+sys.path.insert(0, sys.argv[1])
+import google
+google.__path__.append(sys.argv[1] + "/google")
+import grpc
+from leasehold.v1 import leasehold_pb2 as pb, leasehold_pb2_grpc as pb_grpc
+channel = grpc.insecure_channel(sys.argv[2])
+stub = pb_grpc.LeaseServiceStub(channel)
+request = pb.AcquireRequest.FromString(bytes.fromhex(sys.argv[3]))
+how = sys.argv[4] if len(sys.argv) > 4 else "now"
+if how == "ready":
+    grpc.channel_ready_future(channel).result()
+    print(how, flush=True)
+    sys.stdin.readline()
+try:
+    if how == "hold":
+        requests = queue.Queue()
+        requests.put(pb.HoldRequest(acquire=request))
+        for event in stub.Hold(iter(requests.get, None)):
+            print(event.WhichOneof("event"), flush=True)
+    else:
+        stub.Acquire(request)
+        print("granted", flush=True)
+except grpc.RpcError as error:
+    print(error.code(), flush=True)
+"""
+
+
+def client_command(target, request, *how):
+    return [sys.executable, "-c", CLIENT, STUBS, target, request.SerializeToString().hex(), *how]
