@@ -51,7 +51,8 @@ void test_store_start(struct test_store *test, const char *conninfo, unsigned la
     test_store_start_with(test, conninfo, lanes, 10 * LH_US_PER_S);
 }
 
-void test_store_start_with(struct test_store *test, const char *conninfo, unsigned lanes, int64_t stop_timeout_us)
+static void start(struct test_store *test, const char *conninfo, unsigned lanes, unsigned hook_lanes,
+                  int64_t stop_timeout_us)
 {
     static const struct lh_store_events events = {on_lane_up,     on_lane_down, on_control_up, on_control_down,
                                                   on_listener_up, on_wake,      NULL};
@@ -61,11 +62,22 @@ void test_store_start_with(struct test_store *test, const char *conninfo, unsign
     lh_store_options_init(&options);
     options.conninfo = conninfo;
     options.lanes = lanes;
+    options.hook_lanes = hook_lanes;
     options.stop_timeout_us = stop_timeout_us;
     test->store = lh_store_create(test_loop, &options);
     test->store->ops->start(test->store, &events, test);
-    WAIT_FOR(test_loop, test->lanes_up == lanes && test->control_up == 1 && test->listener_up == 1);
+    WAIT_FOR(test_loop, test->lanes_up == lanes + hook_lanes && test->control_up == 1 && test->listener_up == 1);
     ck_assert(test->store->ops->is_connected(test->store));
+}
+
+void test_store_start_with(struct test_store *test, const char *conninfo, unsigned lanes, int64_t stop_timeout_us)
+{
+    start(test, conninfo, lanes, 0, stop_timeout_us);
+}
+
+void test_store_start_hooked(struct test_store *test, const char *conninfo, unsigned lanes, unsigned hook_lanes)
+{
+    start(test, conninfo, lanes, hook_lanes, 10 * LH_US_PER_S);
 }
 
 void test_store_stop(struct test_store *test)

@@ -20,6 +20,8 @@ extern struct lh_loop *test_loop;
 
 /* Started, and everything up. */
 void test_store_start(struct test_store *test, const char *conninfo, unsigned lanes);
+/* With hook lanes behind them; the others have none. */
+void test_store_start_hooked(struct test_store *test, const char *conninfo, unsigned lanes, unsigned hook_lanes);
 void test_store_start_with(struct test_store *test, const char *conninfo, unsigned lanes, int64_t stop_timeout_us);
 void test_store_stop(struct test_store *test); /* and destroy */
 

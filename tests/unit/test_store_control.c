@@ -315,7 +315,7 @@ START_TEST(connections_and_reconnects_are_counted)
     struct lh_store_stats stats;
 
     lh_store_stats(test.store, &stats);
-    for (int role = 0; role < LH_STORE_ROLE_COUNT; role++) {
+    for (int role = 0; role < LH_STORE_HOOK_LANE; role++) {
         ck_assert_uint_eq(stats.connections[role], 1);
         ck_assert_uint_eq(stats.connections_up[role], 1);
         ck_assert_uint_eq(stats.reconnects[role], 0);
