@@ -18,7 +18,7 @@ from harness import acquire_request, lease_ref, pb, wait_until  # noqa: E402
 
 GROUPS = 6
 GROUP = 50
-ROUNDS = 5
+ROUNDS = 3
 SECONDS = 0.5
 
 SETUP = """
