@@ -199,7 +199,8 @@ enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, con
     struct control_call *call = control_call_begin(store, read_force_release, (void (*)(void))on_done, arg);
 
     /* Not on the control lane: a hook that takes its time would hold up the signs of life. */
-    call->conn = lane == NULL ? NULL : lane->conn;
+    if (store->options.hook_lanes > 0)
+        call->conn = lane == NULL ? NULL : lane->conn;
     if (lane != NULL) {
         hook_lane_touched(lane);
         lh_pg_add_text(&store->params, ns);
