@@ -32,6 +32,9 @@ static void expose_work(struct lh_exposition *out, const struct lh_coordinator_s
     lh_expose_counter(out, "leasehold_wakes_total", stats->wakes, "Wake-ups of a scope's first waiter.");
     lh_expose_counter(out, "leasehold_busy_retries_total", stats->busy,
                       "Items put off because another session had the row of their scope locked.");
+    lh_expose_counter(out, "leasehold_watch_events_total", stats->watch_events, "Changes of leases told to watchers.");
+    lh_expose_counter(out, "leasehold_watch_lags_total", stats->watch_lags,
+                      "Watchers that were ended because changes may have been missed; they begin again.");
 }
 
 static void expose_batches(struct lh_exposition *out, const struct lh_coordinator_stats *stats)
