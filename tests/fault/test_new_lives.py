@@ -236,6 +236,11 @@ def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
     cluster.psql("select leasehold.set_policy('life', history => true, grace => '700 ms', max_leases => 100)", database)
+    # A hook in a schema of its own that comes after ours in the dump.
+    cluster.psql("create schema work; create table work.ended (key text, event text); "
+                 "create function work.note(p_event leasehold.lease_event) returns void language sql as "
+                 "$$ insert into work.ended values (p_event.key, p_event.event) $$; "
+                 "select leasehold.add_hook('life', event, 'work.note(leasehold.lease_event)') from unnest(array['release_ok', 'reap']) event", database)
     held = client.lease.Acquire(acquire_request("life", "held", 3, owner="w")).lease
     done = client.lease.Acquire(acquire_request("life", "done", 3)).lease
     client.lease.Release(release_request(done, success='{"n": 1}'))
@@ -257,7 +262,9 @@ def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
         assert lease.token > highest, "and tokens are larger than what the old place gave after the dump"
         assert lease.grace.ToMilliseconds() == 700
         client.lease.Release(release_request(lease))
-        assert other.psql("select key, outcome, result from leasehold.history order by token", restored) == 'done|ok|{"n": 1}\ndone|ok|'
+        wait_until(lambda: other.psql("select count(*) from leasehold.lease", restored) == "0", 30, "the end of what was restored and then left")
+        assert other.psql("select key, outcome, result from leasehold.history order by ended_at", restored) == 'done|ok|{"n": 1}\ndone|ok|\nheld|expired|'
+        assert other.psql("select key, event from work.ended", restored) == "done|release_ok\ndone|release_ok\nheld|reap"
         assert elsewhere.stop() == 0
     finally:
         other.destroy()
