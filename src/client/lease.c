@@ -86,17 +86,25 @@ static void watch(struct lh_lease *lease)
 {
     int64_t at_us = due_us(lease);
 
+    if (!lease->is_counted)
+        return;
     if (lease->due.place == 0 || at_us < lease->due.at_us) {
         deadlines_set(&lease->client->deadlines, &lease->due, at_us);
         leases_arm(lease->client);
     }
 }
 
-static void move_context(struct lh_lease *lease, int64_t deadline_us)
+/*
+ * Whoever was told by the context that its time has passed must not hear otherwise from the lease. (A context that was
+ * cancelled, by hand or with a parent, takes no lease away.)
+ */
+static void move_context(struct lh_lease *lease, int64_t old_us, int64_t deadline_us)
 {
     struct lh_context *context = atomic_load(&lease->context);
-    if (context != NULL && !context_move(context, deadline_us - lease->declared->options.margin_us))
-        lease_lose(lease, LH_LOST_UNREACHABLE, "its context was told that the time has passed");
+    int64_t margin_us = lease->declared->options.margin_us;
+
+    if (context != NULL && !context_move(context, deadline_us - margin_us) && lh_clock_us() >= old_us - margin_us)
+        lease_lose(lease, LH_LOST_UNREACHABLE, "no renewal got through in time");
 }
 
 void lease_begin(struct lh_lease *lease, int64_t token, int64_t sent_us, int64_t waited_us, int64_t remaining_us)
@@ -121,12 +129,13 @@ void lease_begin(struct lh_lease *lease, int64_t token, int64_t sent_us, int64_t
     lh_table_insert(&client->leases, &lease->entry, lh_hash(lease->key.bytes, sizeof(lease->key.bytes), 0));
     atomic_fetch_add(&client->counts.leases, 1);
     renewals_add(&client->renewals, lease);
-    move_context(lease, deadline_us);
+    move_context(lease, LH_FOREVER, deadline_us);
     watch(lease);
 }
 
 void lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us)
 {
+    int64_t old_us = atomic_load(&lease->deadline_us);
     int64_t deadline_us = sent_us;
 
     if (!lease_is_held(lease) || sent_us <= lease->sent_us)
@@ -135,7 +144,7 @@ void lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us
     lease->sent_us = sent_us;
     atomic_store(&lease->deadline_us, deadline_us);
     atomic_fetch_add_explicit(&lease->client->counts.renewals, 1, memory_order_relaxed);
-    move_context(lease, deadline_us);
+    move_context(lease, old_us, deadline_us);
     watch(lease);
 }
 
@@ -232,13 +241,15 @@ static void on_due(struct lh_lease *lease, int64_t now_us)
 {
     int64_t deadline_us = atomic_load(&lease->deadline_us);
 
+    if (!lease_is_held(lease)) /* released, and not on its way yet */
+        return;
     if (now_us >= deadline_us)
         lease_lose(lease, LH_LOST_EXPIRED, "its deadline passed before it could be renewed");
     else if (now_us >= deadline_us - lease->declared->options.margin_us)
         lease_lose(lease, LH_LOST_UNREACHABLE, "no renewal got through in time");
     else if (now_us >= lease->longest_us && !is_extended(lease, now_us))
         lease_lose(lease, LH_LOST_LONGEST_HOLD, "it has been held for its longest hold");
-    else if (lease_is_held(lease))
+    else
         watch(lease);
 }
 

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
-"""What leasehold.h declares, as a version script for the linker; --list: the names alone, one a line.
+"""What leasehold.h declares.
 
-    symbols.py [--list] leasehold.h
+    symbols.py leasehold.h                              as a version script for the linker
+    symbols.py --compare libleasehold.so leasehold.h    does the library export exactly that?
 """
 import re
+import subprocess
 import sys
 
 
@@ -21,11 +23,25 @@ def functions(header):
     return sorted(names)
 
 
+def exported(library):
+    lines = subprocess.run(['nm', '-D', '--defined-only', library], check=True, stdout=subprocess.PIPE,
+                           universal_newlines=True).stdout.splitlines()
+    return sorted(line.split()[2].split('@')[0] for line in lines if line.split()[1] not in 'Aw')
+
+
+def compare(library, names):
+    have, want = set(exported(library)), set(names)
+    for name in sorted(want - have):
+        print('declared and not exported: %s' % name)
+    for name in sorted(have - want):
+        print('exported and not declared: %s' % name)
+    return 0 if have == want and len(want) > 40 else 1
+
+
 def main():
     names = functions(open(sys.argv[-1], encoding='utf-8').read())
-    if '--list' in sys.argv:
-        print('\n'.join(names))
-        return
+    if sys.argv[1] == '--compare':
+        sys.exit(compare(sys.argv[2], names))
     print('LEASEHOLD_0 {\n  global:\n%s\n  local: *;\n};' % '\n'.join('    %s;' % name for name in names))
 
 
