@@ -12,7 +12,7 @@ declare
   v_is_new boolean;
 begin
   perform leasehold.check_hook_event(add_hook.namespace, add_hook.event);
-  if leasehold.hook_problem(add_hook.function) is not null then
+  if leasehold.hook_problem(add_hook.function) <> '' then
     perform leasehold.refuse('function', leasehold.hook_problem(add_hook.function));
   end if;
   insert into leasehold.registered_hook (namespace, event, function_name, added_at)
@@ -34,9 +34,26 @@ $$;
 comment on function leasehold.add_hook is
   'Have a function f(leasehold.lease_event) returns void run at an event (acquire, heartbeat, release_ok, release_fail, reap) of a namespace and all below it; an error in it vetoes';
 
--- The opposite. Returns whether it was there. A function that was dropped can be given by its number, or through
--- remove_hook(namespace, event, function_name text).
+-- The opposite. Returns whether it was there. For a function that does not exist any more: remove_hook_named().
+-- Locks the hook's row, and what retry_reaps() does.
 create or replace function leasehold.remove_hook(namespace text, event text, function regprocedure) returns boolean
+language plpgsql
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform leasehold.check_hook_event(remove_hook.namespace, remove_hook.event);
+  if remove_hook.function is null then
+    perform leasehold.refuse('function', 'a function');
+  end if;
+  return leasehold.remove_hook_named(remove_hook.namespace, remove_hook.event, leasehold.hook_name(remove_hook.function));
+end
+$$;
+comment on function leasehold.remove_hook is 'Have a function run at an event of a namespace no more: whether it did';
+
+-- The same by the name that leasehold.hook shows, whether there is such a function or not.
+create or replace function leasehold.remove_hook_named(namespace text, event text, function_name text) returns boolean
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -45,21 +62,19 @@ as $$
 declare
   v_is_gone boolean;
 begin
-  perform leasehold.check_hook_event(remove_hook.namespace, remove_hook.event);
-  if remove_hook.function is null then
-    perform leasehold.refuse('function', 'a function');
-  end if;
+  perform leasehold.check_hook_event(remove_hook_named.namespace, remove_hook_named.event);
   delete from leasehold.registered_hook h
-   where h.namespace = remove_hook.namespace and h.event = remove_hook.event
-     and h.function_name = leasehold.hook_name(remove_hook.function);
+   where h.namespace = remove_hook_named.namespace and h.event = remove_hook_named.event
+     and h.function_name = remove_hook_named.function_name;
   v_is_gone := found;
-  if v_is_gone and remove_hook.event = 'reap' then
-    perform leasehold.retry_reaps(remove_hook.namespace);
+  if v_is_gone and remove_hook_named.event = 'reap' then
+    perform leasehold.retry_reaps(remove_hook_named.namespace);
   end if;
   return v_is_gone;
 end
 $$;
-comment on function leasehold.remove_hook is 'Have a function run at an event of a namespace no more: whether it did';
+comment on function leasehold.remove_hook_named is
+  'Remove a hook by the function_name that leasehold.hook shows, for its function may have been dropped: whether it was there';
 
 -- Raise LH002 for a bad namespace ('' is the root) or event. Locks nothing.
 create or replace function leasehold.check_hook_event(p_namespace text, p_event text) returns void
@@ -128,8 +143,9 @@ comment on column leasehold.reap_failure.next_try_at is
   'When it is tried again; null: it has failed max_reap_failures times, and waits for a reap() that names its namespace';
 
 revoke execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
-  leasehold.check_hook_event(text, text), leasehold.hook_name(oid), leasehold.retry_reaps(text) from public;
-grant execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure)
+  leasehold.remove_hook_named(text, text, text), leasehold.check_hook_event(text, text), leasehold.hook_name(oid), leasehold.retry_reaps(text) from public;
+grant execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
+  leasehold.remove_hook_named(text, text, text)
   to leasehold_admin;
 grant select on leasehold.hook, leasehold.reap_failure to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.registered_hook to leasehold_admin;

@@ -56,9 +56,17 @@ language sql stable
 as $$
   select case
     when p_facts.liveness = 'expired' and p_scope.reap_failures > 0 then
-      format('reaping it has failed %s times: see what its callbacks say', p_scope.reap_failures)
-      || case when p_scope.check_at < 'infinity'
-              then format('; it is tried again in %s', leasehold.duration_text(p_scope.check_at - p_now)) else '' end
+      format('reaping the lease of %s has failed %s, the last time %s ago: %s; ', w.holder,
+             case p_scope.reap_failures when 1 then 'once' else p_scope.reap_failures || ' times' end,
+             leasehold.duration_text(p_now - p_scope.reap_failed_at), left(p_scope.reap_error, 256))
+      || case
+           when p_scope.next_try_at > p_now then
+             format('mend its callback, it is tried again in %s', leasehold.duration_text(p_scope.next_try_at - p_now))
+           when p_scope.next_try_at is not null or p_scope.reap_failures < p_rules.max_reap_failures then
+             'mend its callback, it is due to be tried again'
+           else
+             format('not tried again by itself: mend its callback, then select leasehold.reap(array[%L])', p_scope.namespace)
+         end
     when p_facts.liveness = 'expired' and p_rules.frozen then
       format('it has expired, and %s is frozen: the reaper ends it, nobody gets it before the namespace is thawed', p_rules.namespace)
     when p_facts.liveness = 'expired' and p_rules.expiry = 'takeover' then

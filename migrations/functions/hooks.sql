@@ -46,27 +46,28 @@ begin
 end
 $$;
 
--- What keeps a function from being a hook, as the limit in words; null when nothing does. Locks nothing.
+-- What keeps a function from being a hook, as the limit in words; '' when nothing does. Locks nothing.
 create or replace function leasehold.hook_problem(p_function oid) returns text
 language plpgsql stable
 as $$
-declare
-  v_function record;
 begin
-  select p.* into v_function from pg_proc p where p.oid = p_function;
-  return case
-    when v_function.oid is null then 'a function that exists'
-    when v_function.prokind <> 'f' or v_function.proretset or v_function.prorettype <> 'void'::regtype
-      or v_function.pronargs <> 1 or v_function.proargtypes[0] <> 'leasehold.lease_event'::regtype
-      then 'a function f(leasehold.lease_event) returns void'
-    when not pg_has_role(v_function.proowner, 'leasehold_admin', 'member')
-      then 'a function whose owner is a member of leasehold_admin'
-    when not v_function.prosecdef and not pg_has_role(v_function.proowner, current_user, 'member')
-      then format('security definer, so that it runs with the rights of %I and not with those of %I',
-                  v_function.proowner::regrole, current_user)
-    when not has_function_privilege(p_function, 'execute') or not has_schema_privilege(v_function.pronamespace, 'usage')
-      then format('a function that %I may execute', current_user)
-  end;
+  return coalesce(
+    (select case
+              when p.prokind <> 'f' or p.proretset or p.prorettype <> 'void'::regtype or p.pronargs <> 1
+                or p.proargtypes[0] <> 'leasehold.lease_event'::regtype
+                then 'a function f(leasehold.lease_event) returns void'
+              when not pg_has_role(p.proowner, 'leasehold_admin', 'member')
+                then 'a function whose owner is a member of leasehold_admin'
+              when not p.prosecdef and not pg_has_role(p.proowner, current_user, 'member')
+                then format('security definer, so that it runs with the rights of %I and not with those of %I',
+                            p.proowner::regrole, current_user)
+              when not has_function_privilege(p.oid, 'execute') or not has_schema_privilege(p.pronamespace, 'usage')
+                then format('a function that %I may execute', current_user)
+              else ''
+            end
+       from pg_proc p
+      where p.oid = p_function),
+    'a function that exists');
 end
 $$;
 
@@ -82,36 +83,47 @@ $$;
 
 -- Run the hooks of an event: the parents' first, of one namespace in the order in which they were added. Raises what a hook
 -- raises; and where the lease is not held with that token any more, for whoever runs hooks has decided about this one.
+-- In few statements, for it runs for each of 100,000 leases: a statement more was 10 to 20 us.
 -- The caller has the scope's row locked. Locks what the hooks lock.
 create or replace function leasehold.run_hooks(p_event leasehold.lease_event) returns void
 language plpgsql
 as $$
 declare
   v_running text := coalesce(current_setting('leasehold.hook_tokens', true), '');
-  v_hook record;
+  v_functions text[];
+  v_bad text;
+  v_function text;
 begin
   -- A hook may call these functions, for other leases.
-  if position(',' || p_event.token || ',' in v_running) > 0 then
-    raise exception 'a hook of this lease is running already';
-  elsif length(v_running) > 200 then
-    raise exception 'hooks call each other too deep';
-  end if;
-  perform set_config('leasehold.hook_tokens', case v_running when '' then ',' else v_running end || p_event.token || ',', true);
-  for v_hook in
-    select h.namespace, h.function_name, f.oid as function, leasehold.hook_problem(f.oid) as problem
-      from leasehold.registered_hook h
-     cross join lateral (select to_regprocedure(h.function_name)::oid as oid) f
-     where h.event = p_event.event and leasehold.is_in_subtree(p_event.namespace, h.namespace)
-     order by length(h.namespace), h.position
-  loop
-    if v_hook.problem is not null then
-      raise exception 'the % hook % of % cannot be run: it must be %', p_event.event, v_hook.function_name,
-        coalesce(nullif(v_hook.namespace, ''), 'the root'), v_hook.problem;
+  if v_running <> '' then
+    if position(',' || p_event.token || ',' in v_running) > 0 then
+      raise exception 'a hook of this lease is running already';
+    elsif length(v_running) > 200 then
+      raise exception 'hooks call each other too deep';
     end if;
-    perform leasehold.call_hook(v_hook.function_name, p_event);
+  end if;
+  select array_agg(h.function_name order by length(h.namespace), h.position),
+         min(h.function_name) filter (where not h.is_good),
+         set_config('leasehold.hook_tokens', v_running || ',' || p_event.token || ',', true)
+    into v_functions, v_bad
+    from (select r.namespace, r.position, r.function_name,
+                 -- Whom it runs as: what may change without our knowing. The rest its call finds out.
+                 p.oid is not null and pg_has_role(p.proowner, 'leasehold_admin', 'member')
+                 and (p.prosecdef or pg_has_role(p.proowner, current_user, 'member')) as is_good
+            from leasehold.registered_hook r
+            left join pg_proc p
+              on p.oid = to_regprocedure(r.function_name)
+           where r.event = p_event.event
+             and (r.namespace in ('', p_event.namespace) or starts_with(p_event.namespace, r.namespace || '.'))
+          offset 0) h;
+  if v_bad is not null then
+    raise exception 'the % hook % cannot be run: it must be %', p_event.event, v_bad,
+      leasehold.hook_problem(to_regprocedure(v_bad));
+  end if;
+  foreach v_function in array coalesce(v_functions, '{}') loop
+    perform leasehold.call_hook(v_function, p_event);
   end loop;
-  perform set_config('leasehold.hook_tokens', v_running, true);
-  perform
+  perform set_config('leasehold.hook_tokens', v_running, true)
      from leasehold.scope s
     where s.namespace = p_event.namespace and s.key = p_event.key and s.token = p_event.token and s.state = 'held';
   if not found then
@@ -257,6 +269,7 @@ create or replace function leasehold.note_reap_failure(
 returns leasehold.scope
 language plpgsql
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
