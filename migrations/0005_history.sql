@@ -1,5 +1,5 @@
--- History: a row for every hold that has ended, in the namespaces whose policy asks for it. Everything is new, so nothing is
--- locked that anybody uses.
+-- History: a row for every hold that has ended, in the namespaces whose policy asks for it. Everything is new but an index on
+-- leasehold.policy, which is small: its SHARE lock holds up changes of policies for a moment.
 --
 -- Partitioned by day, so that what is past its retention goes with its table instead of row by row. The partitions are made
 -- ahead and dropped by whoever looks after the schema (keep_history). The default one takes what none was made for: ending a
@@ -38,6 +38,9 @@ comment on column leasehold.history.result is 'What it was released with';
 comment on column leasehold.history.error is 'Why it failed, or the reason of the force-release';
 comment on column leasehold.history.ended_by is 'By whom it was forced: the role that was logged in';
 comment on table leasehold.history_default is 'Holds that ended on a day for which no partition had been made';
+
+-- "Does anybody keep a history?" is asked by every batch that ends leases.
+create index policy_history on leasehold.policy (namespace) where history;
 
 create table leasehold.history_keeping (
   only_row boolean not null default true,

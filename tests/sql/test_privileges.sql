@@ -45,7 +45,7 @@ insert into daemon_call values
   ($$select leasehold.watch_remove('11111111-1111-4111-8111-111111111111', 'p', true)$$), ($$select leasehold.watch_clear('11111111-1111-4111-8111-111111111111')$$),
   ($$select leasehold.coordinator_unregister('11111111-1111-4111-8111-111111111111')$$);
 create temp table reader_view (name text);
-insert into reader_view values ('lease'), ('queue'), ('effective_policy'), ('lease_summary'), ('history'), ('coordinator'), ('policy'), ('watch');
+insert into reader_view values ('lease'), ('queue'), ('effective_policy'), ('lease_summary'), ('history'), ('reap_failure'), ('hook'), ('coordinator'), ('policy'), ('watch');
 
 select is(pg_temp.denied('a_client', sql), false, 'a client may: ' || sql) from client_call;
 select token from leasehold.acquire('p', 'mine', '30 s') \gset
