@@ -41,6 +41,7 @@ extern const struct lh_command lh_command_show;
 extern const struct lh_command lh_command_reap;
 extern const struct lh_command lh_command_force_release;
 extern const struct lh_command lh_command_policy;
+extern const struct lh_command lh_command_hook;
 extern const struct lh_command lh_command_status;
 extern const struct lh_command lh_command_migrate;
 

@@ -4,24 +4,16 @@
 
 /* In the order in which somebody new meets them. */
 const struct lh_command *const lh_commands[] = {
-    &lh_command_acquire,
-    &lh_command_heartbeat,
-    &lh_command_release,
-    &lh_command_list,
-    &lh_command_show,
-    &lh_command_reap,
-    &lh_command_force_release,
-    &lh_command_policy,
-    &lh_command_status,
-    &lh_command_migrate,
-    NULL,
+    &lh_command_acquire, &lh_command_heartbeat, &lh_command_release,       &lh_command_list,
+    &lh_command_show,    &lh_command_reap,      &lh_command_force_release, &lh_command_policy,
+    &lh_command_hook,    &lh_command_status,    &lh_command_migrate,       NULL,
 };
 
 const struct lh_option lh_global_options[] = {
     {"server", 0, "ADDRESS",
      "Where leaseholdd listens: HOST:PORT or unix:PATH. Otherwise LEASEHOLD_SERVER, otherwise 127.0.0.1:7420."},
     {"database", 0, "URL",
-     "Work on this database directly, without a daemon: reap, force-release, policy and migrate can. Otherwise "
+     "Work on this database directly, without a daemon: reap, force-release, policy, hook and migrate can. Otherwise "
      "LEASEHOLD_DATABASE, where no server is named."},
     {"output", 'o', "FORMAT",
      "text (for people), json (the protocol's messages), or env (of acquire: lines for eval)."},

@@ -113,7 +113,7 @@ static Leasehold__V1__Liveness liveness_from_text(const char *text)
     return LEASEHOLD__V1__LIVENESS__LIVENESS_UNSPECIFIED;
 }
 
-static void add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text)
+void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text)
 {
     json_t *labels = text != NULL ? json_loads(text, 0, NULL) : NULL;
     const char *name;
@@ -156,6 +156,6 @@ Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *
     lease->deadline = lh_row_timestamp(arena, result, row, "deadline_us");
     lease->acquired_at = lh_row_timestamp(arena, result, row, "acquired_at_us");
     lease->heartbeat_at = lh_row_timestamp(arena, result, row, "heartbeat_at_us");
-    add_labels(arena, lease, lh_row_text(result, row, "labels"));
+    lh_lease_add_labels(arena, lease, lh_row_text(result, row, "labels"));
     return lease;
 }

@@ -25,6 +25,9 @@ extern const char lh_lease_columns[];
 /* Columns are found by name; one that is missing or null leaves its field as it is by default. */
 Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *result, int row);
 
+/* `text` is a JSON object, or NULL. */
+void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text);
+
 /* NULL for null and for a column that is not there. */
 const char *lh_row_text(const PGresult *result, int row, const char *column);
 int64_t lh_row_number(const PGresult *result, int row, const char *column, int64_t otherwise);

@@ -217,6 +217,7 @@ enum lh_status lh_reap_stale_with(PGconn *conn, const struct lh_reap_options *op
         reaper.options.transaction_max = TRANSACTION_MAX;
     if (reaper.options.transaction_us == 0)
         reaper.options.transaction_us = LH_US_PER_S;
+    reaper.size = reaper.options.transaction_max;
     reaper.pending = lh_alloc_zero(reaper.options.transaction_max, sizeof(*reaper.pending));
     if (options->namespace_count > 0)
         sweep.namespaces = lh_query_array(options->namespaces, options->namespace_count);

@@ -148,6 +148,7 @@ static enum lh_status ask_callback(struct lh_reaper *reaper, const PGresult *lis
     int answer;
 
     lh_lease_of_row(&lease, list, row);
+    lease.limit_us = limit_us;
     answer = reaper->options.on_lease(reaper->options.arg, reaper->conn, &lease, error);
     state = PQtransactionStatus(reaper->conn);
     is_late = limit_us > 0 && lh_clock_us() - begun_us >= limit_us;
@@ -326,6 +327,7 @@ static enum lh_status recover(struct lh_reaper *reaper, struct progress *progres
     }
     drop_pending(reaper);
     progress->row = progress->first;
+    reaper->size = reaper->size / 4 + 1; /* what was done in vain is to be less the next time */
     if (blamed < 0)
         return LH_OK;
     snprintf(error->message, sizeof(error->message), "%s", words);
@@ -343,13 +345,15 @@ static enum lh_status commit(struct lh_reaper *reaper, struct progress *progress
         tell_pending(reaper, progress->list);
         progress->first = progress->row;
         progress->losses = 0;
+        reaper->size =
+            reaper->size < reaper->options.transaction_max / 2 ? reaper->size * 2 : reaper->options.transaction_max;
         return LH_OK;
     }
     if (error->status == LH_DATABASE_UNAVAILABLE)
         return recover(reaper, progress, -1, error);
     drop_pending(reaper);
     progress->row = progress->first;
-    reaper->is_careful = true;
+    reaper->size = 1;
     if (blamed < 0)
         return ++progress->losses > LOSSES_MAX ? error->status : LH_OK;
     return blame(reaper, progress, blamed, error);
@@ -357,7 +361,7 @@ static enum lh_status commit(struct lh_reaper *reaper, struct progress *progress
 
 static bool is_full(const struct lh_reaper *reaper)
 {
-    return reaper->pending_count >= (reaper->is_careful ? 1 : reaper->options.transaction_max) ||
+    return reaper->pending_count >= reaper->size ||
            (reaper->is_open && lh_clock_us() - reaper->opened_us >= reaper->options.transaction_us);
 }
 

@@ -30,7 +30,7 @@ struct lh_reaper {
 
     struct lh_transaction transaction;
     bool is_open;
-    bool is_careful; /* a commit has failed: one lease in a transaction */
+    uint32_t size; /* leases in a transaction now: smaller after a loss, larger again after commits */
     int64_t opened_us;
     struct lh_reaped *pending; /* in the open transaction; room for transaction_max */
     size_t pending_count;

@@ -1,0 +1,246 @@
+/* hook list, add, remove: which SQL functions run when a lease changes. Only the database knows of them. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/bounds.h"
+#include "cli/complain.h"
+#include "cli/database.h"
+#include "cli/print.h"
+
+static const char *const events[] = {"acquire", "heartbeat", "release_ok", "release_fail", "reap", NULL};
+
+struct hook_command {
+    struct lh_cli *cli;
+    struct lh_session *session;
+    const char *ns; /* "" is the root */
+    const char *event;
+    char *function; /* with its argument */
+};
+
+static const char *root_text(const char *ns)
+{
+    return ns[0] != '\0' ? ns : "(root)";
+}
+
+/* --- list --- */
+
+static void print_table(const PGresult *hooks)
+{
+    struct lh_grid table = {.columns = 4};
+
+    lh_grid_add(&table, "NAMESPACE");
+    lh_grid_add(&table, "EVENT");
+    lh_grid_add(&table, "FUNCTION");
+    lh_grid_add(&table, "ADDED");
+    for (int row = 0; row < PQntuples(hooks); row++) {
+        char when[LH_TIME_TEXT_BYTES];
+        lh_time_format(lh_row_number(hooks, row, "added_at_s", 0), when);
+        lh_grid_add(&table, "%s", root_text(lh_row_text(hooks, row, "namespace")));
+        lh_grid_add(&table, "%s", lh_row_text(hooks, row, "event"));
+        lh_grid_add(&table, "%s%s", lh_row_text(hooks, row, "function_name"),
+                    lh_row_text(hooks, row, "exists")[0] == 't' ? "" : " (does not exist: vetoes everything)");
+        lh_grid_add(&table, "%s", when);
+    }
+    lh_grid_print(&table, stdout);
+    lh_grid_finish(&table);
+}
+
+static void print_json(const PGresult *hooks)
+{
+    json_t *list = json_array();
+
+    for (int row = 0; row < PQntuples(hooks); row++)
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s, s:I, s:b}", "namespace", lh_row_text(hooks, row, "namespace"), "event",
+                            lh_row_text(hooks, row, "event"), "function", lh_row_text(hooks, row, "function_name"),
+                            "position", (json_int_t)lh_row_number(hooks, row, "position", 0), "exists",
+                            lh_row_text(hooks, row, "exists")[0] == 't'));
+    list = json_pack("{s:o}", "hooks", list);
+    json_dumpf(list, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(list);
+}
+
+static enum lh_exit list(struct hook_command *hook)
+{
+    static const char sql[] =
+        "select h.namespace, h.event, h.function_name, h.position, h.function is not null as exists,"
+        " extract(epoch from h.added_at)::bigint as added_at_s"
+        "  from leasehold.hook h"
+        " where $1::text is null or h.namespace in ('', $1) or starts_with($1, h.namespace || '.')"
+        " order by h.namespace, h.event, h.position";
+    const char *const values[] = {hook->ns};
+    enum lh_exit status;
+    PGresult *hooks = lh_database_query(hook->session, hook->cli, sql, values, 1, &status);
+
+    if (hooks == NULL)
+        return status;
+    if (hook->cli->output == LH_OUTPUT_JSON)
+        print_json(hooks);
+    else if (PQntuples(hooks) > 0)
+        print_table(hooks);
+    else
+        fprintf(stderr, "there are no hooks\n");
+    PQclear(hooks);
+    return LH_EXIT_DONE;
+}
+
+/* --- add and remove --- */
+
+static void on_notice(void *arg, const char *line)
+{
+    lh_complain("%s", line);
+}
+
+/* A name that PostgreSQL cannot read, or knows nothing of. */
+static enum lh_exit complain_function(const struct hook_command *hook, const struct lh_error *error)
+{
+    const char *code = error->sqlstate;
+
+    if (strncmp(code, "42", 2) == 0 && strcmp(code, "42501") != 0 && strstr(error->message, "leasehold.") == NULL)
+        return lh_complain_usage(hook->cli->command, "%s is no function's name: %s", hook->function, error->message);
+    return lh_complain_database(hook->cli, error);
+}
+
+/* The one boolean of the answer; 'n' for null. '\0': complained about. */
+static char ask(const struct hook_command *hook, const char *sql, enum lh_exit *status)
+{
+    const char *const values[] = {hook->ns, hook->event, hook->function};
+    struct lh_error error = {0};
+    PGresult *result = lh_session_query(hook->session, sql, values, 3, &error);
+    char answer;
+
+    if (result == NULL) {
+        *status = complain_function(hook, &error);
+        return '\0';
+    }
+    answer = PQgetisnull(result, 0, 0) ? 'n' : PQgetvalue(result, 0, 0)[0];
+    PQclear(result);
+    *status = LH_EXIT_DONE;
+    return answer;
+}
+
+static enum lh_exit add(struct hook_command *hook)
+{
+    enum lh_exit status;
+    char is_new = ask(hook,
+                      "select case when to_regprocedure($3) is not null"
+                      " then leasehold.add_hook($1, $2, to_regprocedure($3)) end",
+                      &status);
+
+    if (is_new == 'n')
+        return lh_complain_usage(hook->cli->command, "there is no function %s in the database", hook->function);
+    if (is_new == 't')
+        printf("%s: %s runs at %s from now on\n", root_text(hook->ns), hook->function, hook->event);
+    else if (is_new == 'f')
+        printf("%s: %s runs at %s already\n", root_text(hook->ns), hook->function, hook->event);
+    return status;
+}
+
+static enum lh_exit remove_hook(struct hook_command *hook)
+{
+    enum lh_exit status;
+    char is_gone = ask(hook,
+                       "select case when to_regprocedure($3) is not null"
+                       " then leasehold.remove_hook($1, $2, to_regprocedure($3))"
+                       " else leasehold.remove_hook_named($1, $2, $3) end",
+                       &status);
+
+    if (is_gone == 't')
+        printf("%s: %s runs at %s no more\n", root_text(hook->ns), hook->function, hook->event);
+    if (is_gone == 'f') {
+        lh_complain("%s has no hook %s for %s of its own", root_text(hook->ns), hook->function, hook->event);
+        return LH_EXIT_FAILED;
+    }
+    return status;
+}
+
+/* --- the words --- */
+
+static bool is_event(const char *word)
+{
+    for (size_t i = 0; events[i] != NULL; i++)
+        if (strcmp(events[i], word) == 0)
+            return true;
+    return false;
+}
+
+static enum lh_exit check_words(struct hook_command *hook, bool is_list)
+{
+    const struct lh_args *args = &hook->cli->args;
+    const struct lh_command *command = hook->cli->command;
+    struct lh_error error = {0};
+
+    if (is_list && args->word_count > 2)
+        return lh_complain_usage(command, "there is a word too many: %s", args->words[2]);
+    if (!is_list && args->word_count < 4)
+        return lh_complain_usage(command, "hook %s needs NAMESPACE EVENT FUNCTION", args->words[0]);
+    if (hook->ns != NULL && lh_check_namespace_or_root(hook->ns, &error) != LH_OK)
+        return lh_complain_value(hook->cli, &error);
+    if (!is_list && !is_event(hook->event)) {
+        const char *near = lh_nearest(hook->event, events);
+        return lh_complain_usage(
+            command, "there is no event %s; there are acquire, heartbeat, release_ok, release_fail and reap%s%s",
+            hook->event, near != NULL ? "; did you mean " : "", near != NULL ? near : "");
+    }
+    if (hook->cli->database == NULL)
+        return lh_complain_usage(command, "hook works on the database: --database URL, or LEASEHOLD_DATABASE");
+    return LH_EXIT_DONE;
+}
+
+static enum lh_exit run(struct lh_cli *cli)
+{
+    static const char *const names[] = {"list", "add", "remove", NULL};
+    const struct lh_args *args = &cli->args;
+    const char *verb = args->words[0];
+    bool is_list = strcmp(verb, "list") == 0, is_add = strcmp(verb, "add") == 0;
+    struct hook_command hook = {.cli = cli, .ns = args->word_count > 1 ? args->words[1] : NULL};
+    enum lh_exit status;
+
+    if (!is_list && !is_add && strcmp(verb, "remove") != 0) {
+        const char *near = lh_nearest(verb, names);
+        return lh_complain_usage(cli->command, "there is no hook %s; there are list, add and remove%s%s", verb,
+                                 near != NULL ? "; did you mean " : "", near != NULL ? near : "");
+    }
+    hook.event = args->word_count > 2 ? args->words[2] : NULL;
+    status = check_words(&hook, is_list);
+    if (status != LH_EXIT_DONE)
+        return status;
+    if (hook.ns != NULL && strcmp(hook.ns, ".") == 0)
+        hook.ns = "";
+    if (!is_list)
+        hook.function =
+            lh_format("%s%s", args->words[3], strchr(args->words[3], '(') != NULL ? "" : "(leasehold.lease_event)");
+    status = lh_database_open(&hook.session, cli);
+    if (status == LH_EXIT_DONE) {
+        lh_session_on_notice(hook.session, on_notice, NULL);
+        status = is_list ? list(&hook) : is_add ? add(&hook) : remove_hook(&hook);
+        lh_session_close(hook.session);
+    }
+    free(hook.function);
+    return status;
+}
+
+const struct lh_command lh_command_hook = {
+    .name = "hook",
+    .summary = "show and change the SQL functions that run when a lease changes",
+    .usage = (const char *const[]){"hook list [NAMESPACE] --database URL",
+                                   "hook add NAMESPACE EVENT FUNCTION --database URL",
+                                   "hook remove NAMESPACE EVENT FUNCTION --database URL", NULL},
+    .description = "A hook is a function f(leasehold.lease_event) returns void. It runs in the\n"
+                   "transaction in which a lease of the namespace, or of one below it, changes; an\n"
+                   "error that it raises vetoes the change. Its owner must be a member of\n"
+                   "leasehold_admin. The events are acquire, heartbeat, release_ok, release_fail and\n"
+                   "reap. A hook acts at once, also in daemons. With a namespace, list shows what\n"
+                   "runs there: its own hooks and those of its parents. The root is written '.'.\n",
+    .examples = "  leasehold hook add payments reap public.put_back \\\n"
+                "    --database postgresql:///leasehold\n"
+                "  leasehold hook list payments.invoices\n",
+    .words_min = 1,
+    .words_max = 4,
+    .takes_database = true,
+    .run = run,
+};

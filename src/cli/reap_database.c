@@ -1,0 +1,171 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/complain.h"
+#include "cli/message.h"
+#include "cli/reap.h"
+#include "embed/query.h"
+
+#define TRANSACTION_LEASES 1000 /* of those without a callback of ours */
+#define PROGRESS_AFTER_US (2 * LH_US_PER_S)
+#define PROGRESS_EVERY_US (LH_US_PER_S / 4)
+
+struct run {
+    struct lh_reap_pass *pass;
+    bool is_verbose;
+    bool shows_progress;
+    bool has_progress; /* on the screen */
+    int64_t begun_us;
+    int64_t shown_us;
+};
+
+static Google__Protobuf__Timestamp *timestamp(struct lh_arena *arena, int64_t us)
+{
+    Google__Protobuf__Timestamp *message = lh_arena_alloc(arena, sizeof(*message));
+
+    google__protobuf__timestamp__init(message);
+    message->seconds = us / LH_US_PER_S;
+    message->nanos = (int32_t)(us % LH_US_PER_S) * 1000;
+    return message;
+}
+
+static Google__Protobuf__Duration *duration(struct lh_arena *arena, int64_t us)
+{
+    Google__Protobuf__Duration *message = lh_arena_alloc(arena, sizeof(*message));
+
+    *message = lh_duration_message(us);
+    return message;
+}
+
+static Leasehold__V1__Lease *lease_message(struct lh_arena *arena, const struct lh_embed_lease *lease)
+{
+    Leasehold__V1__Lease *message = lh_arena_alloc(arena, sizeof(*message));
+
+    leasehold__v1__lease__init(message);
+    message->scope = lh_arena_alloc(arena, sizeof(*message->scope));
+    leasehold__v1__scope__init(message->scope);
+    message->scope->namespace_ = lh_segments_in_arena(arena, lease->namespace_text, &message->scope->n_namespace_);
+    message->scope->key = lh_arena_strdup(arena, lease->key);
+    message->owner = lh_arena_strdup(arena, lease->owner);
+    message->token = lease->token;
+    message->heartbeats = lease->heartbeats;
+    message->liveness = LEASEHOLD__V1__LIVENESS__LIVENESS_EXPIRED;
+    message->duration = duration(arena, lease->duration_us);
+    message->grace = duration(arena, lease->grace_us);
+    message->deadline = timestamp(arena, lease->deadline_at_us);
+    message->acquired_at = timestamp(arena, lease->acquired_at_us);
+    message->heartbeat_at = timestamp(arena, lease->heartbeat_at_us);
+    lh_lease_add_labels(arena, message, lease->labels);
+    return message;
+}
+
+/* One line that stays in its place, where somebody looks on and it takes long. */
+static void show_progress(struct run *run)
+{
+    int64_t now_us = lh_clock_us();
+
+    if (!run->shows_progress || now_us - run->begun_us < PROGRESS_AFTER_US ||
+        now_us - run->shown_us < PROGRESS_EVERY_US)
+        return;
+    fprintf(stderr, "\r\033[Kreaped %" PRId32 ", failed %zu, %" PRId64 " s", run->pass->total.reaped,
+            run->pass->total.n_failures, (now_us - run->begun_us) / LH_US_PER_S);
+    run->shown_us = now_us;
+    run->has_progress = true;
+}
+
+static void clear_progress(struct run *run)
+{
+    if (run->has_progress)
+        fputs("\r\033[K", stderr);
+    run->has_progress = false;
+}
+
+static void on_outcome(void *arg, const struct lh_reap_outcome *outcome)
+{
+    struct run *run = arg;
+    struct lh_reap_pass *pass = run->pass;
+    const struct lh_embed_lease *lease = outcome->lease;
+
+    if (outcome->is_reaped) {
+        pass->total.reaped++;
+        if (run->is_verbose)
+            lh_complain("reaped %s/%s of %s, token %" PRId64, lease->namespace_text, lease->key,
+                        lease->owner[0] != '\0' ? lease->owner : "an owner not told", lease->token);
+    } else {
+        Leasehold__V1__ReapFailure *failure = lh_arena_alloc(&pass->arena, sizeof(*failure));
+        leasehold__v1__reap_failure__init(failure);
+        failure->lease = lease_message(&pass->arena, lease);
+        failure->error = lh_arena_strdup(&pass->arena, outcome->error);
+        failure->reap_failures = outcome->reap_failures;
+        if (outcome->next_try_at_us != 0)
+            failure->next_try_at = timestamp(&pass->arena, outcome->next_try_at_us);
+        lh_reap_add_failure(pass, failure);
+    }
+    show_progress(run);
+}
+
+static int on_lease(void *arg, PGconn *conn, const struct lh_embed_lease *lease, struct lh_error *error)
+{
+    struct run *run = arg;
+    const struct lh_reap_callback *callback = run->pass->callback;
+
+    clear_progress(run);
+    return callback->on_lease(callback->arg, conn, lease, error);
+}
+
+enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, struct lh_session *session)
+{
+    const struct lh_args *args = &pass->cli->args;
+    const struct lh_reap_callback *callback = pass->callback;
+    struct run run = {
+        .pass = pass,
+        .is_verbose = lh_args_has(args, "verbose"),
+        .shows_progress = isatty(STDERR_FILENO) && !lh_args_has(args, "verbose"),
+        .begun_us = lh_clock_us(),
+    };
+    struct lh_reap_options options = {
+        .namespaces = args->words,
+        .namespace_count = args->word_count,
+        .include_children = pass->include_children,
+        .on_lease = callback->on_lease != NULL ? on_lease : NULL,
+        .on_outcome = on_outcome,
+        .arg = &run,
+        .statement_timeout_us = pass->cli->timeout_us,
+        .limit_us = callback->limit_us,
+    };
+    struct lh_error error = {0};
+    enum lh_status status;
+
+    if (callback->transactions > 0)
+        options.transaction_max = (uint32_t)callback->transactions;
+    else if (pass->max > 0)
+        options.transaction_max = (uint32_t)pass->max;
+    else if (callback->on_lease == NULL)
+        options.transaction_max = TRANSACTION_LEASES;
+    status = lh_reap_stale_with(lh_session_conn(session), &options, NULL, &error);
+    clear_progress(&run);
+    return status == LH_OK ? LH_EXIT_DONE : lh_complain_database(pass->cli, &error);
+}
+
+void lh_reap_tell_unknown(const struct lh_reap_pass *pass, struct lh_session *session)
+{
+    static const char sql[] =
+        "select n.namespace from unnest($1::text[]) as n (namespace)"
+        " where not exists (select from leasehold.policy p where p.namespace = n.namespace)"
+        "   and not exists (select from leasehold.hook h where h.namespace = n.namespace)"
+        "   and not exists (select from leasehold.scope s"
+        "                    where s.namespace = n.namespace or starts_with(s.namespace, n.namespace || '.'))";
+    const struct lh_args *args = &pass->cli->args;
+    char *namespaces = lh_query_array(args->words, args->word_count);
+    const char *const values[] = {namespaces};
+    PGresult *unknown = lh_session_query(session, sql, values, 1, NULL);
+
+    for (int row = 0; unknown != NULL && row < PQntuples(unknown); row++)
+        lh_complain("nothing to do in %s: no lease, policy or hook is known there", PQgetvalue(unknown, row, 0));
+    PQclear(unknown);
+    free(namespaces);
+}
