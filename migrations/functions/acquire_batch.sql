@@ -37,18 +37,53 @@ declare
   v_times timestamptz[];
   v_left integer[];
   v_hooked text[] := '{}';
+  v_one leasehold.scope;
 begin
   perform leasehold.be_durable();
   perform leasehold.ensure_epoch();
-  v_rules := array(
-    select r
-      from leasehold.policies_of(array(
-             select d.namespace
-               from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
-              where leasehold.namespace_problem(d.namespace) is null)) r);
+  if cardinality(p_namespace) > 1 then
+    v_rules := array(
+      select r
+        from leasehold.policies_of(array(
+               select d.namespace
+                 from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
+                where leasehold.namespace_problem(d.namespace) is null)) r);
+  elsif leasehold.namespace_problem(p_namespace[1]) is null then
+    v_rules := array(select r from leasehold.policies_of(p_namespace) r);
+  end if;
   v_life := leasehold.life(p_clock);
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold.hooked(p_namespace, 'acquire');
+  end if;
+
+  if cardinality(p_namespace) = 1 and v_hooked = '{}' and not leasehold.is_blind()
+     and not exists (select from leasehold.watch)
+  then
+    v_one := leasehold.acquire_one(p_coordinator, v_life, v_rules[1], p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
+                                   p_labels[1], p_duration_us[1], p_wait_us[1]);
+    if v_one.token is not null then
+      n := 1;
+      outcome := 'granted';
+      waiters_ahead := 0;
+      expires_in_us := case when v_rules[1].expiry <> 'manual' then p_duration_us[1] + leasehold.to_us(v_one.grace) end;
+      suspected_in_us := leasehold.to_us(least(coalesce(v_rules[1].dead_after, v_one.duration * 2 / 3), v_rules[1].max_hold));
+      token := v_one.token;
+      owner := p_owner[1];
+      labels := p_labels[1];
+      duration_us := p_duration_us[1];
+      grace_us := leasehold.to_us(v_one.grace);
+      acquired_at := v_one.acquired_at;
+      deadline := v_one.deadline;
+      remaining_us := duration_us;
+      held_us := 0;
+      silent_us := 0;
+      heartbeats := 0;
+      heartbeat_at := v_one.heartbeat_at;
+      liveness := 'alive';
+      is_manual := v_rules[1].expiry = 'manual';
+      return next;
+      return;
+    end if;
   end if;
 
   with granted as (

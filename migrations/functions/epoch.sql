@@ -10,12 +10,12 @@
 create or replace function leasehold.epoch_for() returns bigint
 language plpgsql volatile
 as $$
-declare
-  v_facts record;
 begin
-  v_facts := leasehold.incarnation_facts();
-  return (hashtextextended(v_facts.system_identifier || '/' || v_facts.table_oid || '/' || v_facts.timeline, 0)
-          & 9223372036854775807) | 1;
+  return (select hashtextextended(
+                   c.system_identifier || '/' || 'leasehold.incarnation'::regclass::oid || '/'
+                   || ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint, 0)
+                 & 9223372036854775807 | 1
+            from pg_control_system() c);
 end
 $$;
 

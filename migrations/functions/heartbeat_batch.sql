@@ -25,11 +25,24 @@ declare
   v_counts bigint[];
   v_left integer[];
   v_hooked text[] := '{}';
+  v_one leasehold.scope;
 begin
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold.hooked(p_namespace, 'heartbeat');
   end if;
   v_life := leasehold.life(null);
+  if cardinality(p_namespace) = 1 and v_hooked = '{}' then
+    v_one := leasehold.heartbeat_one(v_life, p_namespace[1], p_key[1], p_lease_key[1]);
+    if v_one.token is not null then
+      n := 1;
+      outcome := 'ok';
+      remaining_us := leasehold.to_us(v_one.duration);
+      deadline := v_one.deadline;
+      heartbeats := v_one.heartbeats;
+      return next;
+      return;
+    end if;
+  end if;
   -- Nothing that is set here is indexed: the update stays HOT.
   with renewed as (
     update leasehold.scope s

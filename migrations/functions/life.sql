@@ -29,6 +29,8 @@ $$;
 -- The incarnation, and whether anything may be taken for expired: not while the facts differ from it, not while the
 -- database's clock runs over 1 s ahead of what the caller believes (`p_clock`, null: no belief), and not while
 -- coordinators are registered and none is live, for at most 5 minutes (outage_hold). Locks nothing.
+--
+-- Every batch asks, so it is incarnation_is_current() without its calls.
 create or replace function leasehold.life(p_clock timestamptz) returns leasehold.life_now
 language plpgsql volatile
 as $$
@@ -37,7 +39,11 @@ declare
 begin
   select i.id,
          i.started_at,
-         leasehold.incarnation_is_current()
+         i.postmaster_start is not distinct from pg_postmaster_start_time()
+         and i.system_identifier is not distinct from (select c.system_identifier from pg_control_system() c)
+         and i.table_oid is not distinct from 'leasehold.incarnation'::regclass::oid
+         and i.timeline is not distinct from ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint
+         and exists (select 1 from leasehold.incarnation_marker)
          and (p_clock is null or clock_timestamp() <= p_clock + interval '1 s')
          and not coalesce((select max(c.seen_at) between clock_timestamp() - interval '5 min'
                                                      and clock_timestamp() - interval '5 s'

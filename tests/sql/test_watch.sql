@@ -107,7 +107,7 @@ select is((select count(*) from leasehold.event where type = 'lagged'), 0::bigin
 select leasehold.release_ok('p', 'bound', t.key(200)), leasehold.acquire('p', 'bound', '30 s', 'full', t.key(201)), leasehold.release_ok('p', 'bound', t.key(201));
 select is((select array_agg(coordinator) from leasehold.event where type = 'lagged'), array[:'c1']::uuid[], 'over 100,000: it has lagged, the other has not');
 select pg_temp.written() as before \gset
-select leasehold.acquire('p.q', 'bound', '30 s', 'more', t.key(202));
+select leasehold.acquire('p.q', 'bound', '1 h', 'more', t.key(202));
 select is(pg_temp.written() - :before, 1::bigint, 'no more is written for it');
 select is(pg_temp.taken(:'c2'), array['acquired p.q/bound more'], 'the other takes its own');
 select leasehold.sweep_waiters(null);
