@@ -54,7 +54,7 @@ begin
     update leasehold.coordinator c set seen_at = v_now where c.seen_at > v_now;
   end if;
   if exists (select from leasehold.history_keeping k where k.look_at <= v_now) then
-    perform leasehold.keep_history(v_now);
+    perform leasehold.keep_history(v_now, true);
   end if;
   return query select clock_timestamp(), v_is_registered, null::text, null::text;
   if v_is_registered and exists (select 1 from leasehold.waiter q where q.coordinator = p_coordinator) then

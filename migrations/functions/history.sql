@@ -156,9 +156,10 @@ end
 $$;
 
 -- Look after the partitions, when it is time: make those of the next days, and forget what is past its retention. Called once
--- a second by daemons, and by reap(). Locks history_keeping's row, without waiting, and what the two above do, until the
--- end of the transaction.
-create or replace function leasehold.keep_history(p_now timestamptz) returns void
+-- a second by daemons, and by reap(). Where the transaction may go on after this call (`p_ends_soon` is false) nothing is locked
+-- that others would wait for: no table goes, and none is made where that of today is missing.
+-- Locks history_keeping's row, without waiting, and what the two above do, until the end of the transaction.
+create or replace function leasehold.keep_history(p_now timestamptz, p_ends_soon boolean) returns void
 language plpgsql
 as $$
 declare
@@ -172,11 +173,16 @@ begin
   if not found then
     return;
   end if;
-  if exists (select from leasehold.policy p where p.history) then
+  if exists (select from leasehold.policy p where p.history)
+     and (p_ends_soon
+          or to_regclass('leasehold.' || leasehold.history_partition((p_now at time zone 'UTC')::date)) is not null) then
     v_is_done := leasehold.make_history_days(p_now);
   end if;
   if exists (select from leasehold.history_default) then
     v_is_done := leasehold.forget_history_day(null, p_now) and v_is_done;
+  end if;
+  if not p_ends_soon then
+    return;
   end if;
   for v_day in
     select d from leasehold.history_days() d
@@ -195,5 +201,5 @@ $$;
 revoke execute on function leasehold.with_history(text[]),
   leasehold.record_holds(leasehold.scope[], timestamptz, text[], text[]), leasehold.history_partition(date),
   leasehold.day_begins(date), leasehold.history_days(), leasehold.make_history_days(timestamptz),
-  leasehold.forget_history_day(date, timestamptz), leasehold.keep_history(timestamptz) from public;
+  leasehold.forget_history_day(date, timestamptz), leasehold.keep_history(timestamptz, boolean) from public;
 grant select on leasehold.history to leasehold_reader, leasehold_coordinator, leasehold_admin;

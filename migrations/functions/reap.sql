@@ -36,10 +36,9 @@ begin
   if reap.namespaces is null and (leasehold.life(null)).is_settled then
     perform leasehold.sweep_waiters(null);
   end if;
-  -- Tables that go are locked until the end of the transaction: not in one that somebody goes on with.
-  if now() = statement_timestamp() then
-    perform leasehold.keep_history(clock_timestamp());
-  end if;
+  -- psql and pg_cron: a transaction that began with this statement ends with it. (Drivers that prepare their statements look as
+  -- if they went on.)
+  perform leasehold.keep_history(clock_timestamp(), now() = statement_timestamp());
   -- A visit may find leases that are alive and free rows, which do not count. Each moves its row on, so this comes to an
   -- end; the limit is for rows that others make due as fast.
   for v_round in 1 .. 100 loop

@@ -144,10 +144,8 @@ begin
   if v_life.is_settled then
     perform leasehold.sweep_waiters(null);
   end if;
-  -- Tables that go are locked until the end of the transaction: not in one that somebody goes on with.
-  if now() = statement_timestamp() then
-    perform leasehold.keep_history(v_now);
-  end if;
+  -- The library opens no transaction for this call, and refuses to reap in one.
+  perform leasehold.keep_history(v_now, true);
   for v_scope in
     select s.* from leasehold.scope s where s.check_at <= v_now order by s.check_at limit p_max for update skip locked
   loop

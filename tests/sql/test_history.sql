@@ -113,7 +113,7 @@ create function pg_temp.day(p_ago integer) returns date language sql as $$ selec
 create function pg_temp.keep() returns text language plpgsql as $$
 begin
   update leasehold.history_keeping set look_at = clock_timestamp();
-  perform leasehold.keep_history(clock_timestamp());
+  perform leasehold.keep_history(clock_timestamp(), true);
   return (select string_agg(d::text, ' ') from leasehold.history_days() d where d < pg_temp.day(0));
 end $$;
 select is(pg_temp.rows_in('history_default'), 0::bigint, 'what ends today is in today''s partition');
@@ -173,11 +173,18 @@ update leasehold.history_keeping set look_at = clock_timestamp() - interval '1 s
 select leasehold.reap();
 select ok((select look_at > clock_timestamp() + interval '1 min' from leasehold.history_keeping), 'and so does reap()');
 update leasehold.history_keeping set look_at = clock_timestamp() - interval '1 s';
+select leasehold.make_history_days('2020-02-01 12:00+00');
 begin;
 select 1;
 select leasehold.reap();
-select ok((select look_at < clock_timestamp() from leasehold.history_keeping), 'not in a transaction that goes on: a table that goes stays locked until its end');
+select ok((select look_at < clock_timestamp() from leasehold.history_keeping), 'less so in a transaction that goes on');
+select is((select count(*) from pg_locks where pid = pg_backend_pid() and mode = 'AccessExclusiveLock' and relation = 'leasehold.history'::regclass), 0::bigint,
+          'for a table that goes would stay locked until its end');
+select isnt(to_regclass('leasehold.history_20200201'), null, 'it waits for the next one');
 commit;
+select leasehold.reap();
+select is(to_regclass('leasehold.history_20200201'), null, 'which has it gone');
+update leasehold.history_keeping set look_at = clock_timestamp() - interval '1 s';
 begin isolation level repeatable read;
 select count(*) from leasehold.coordinator_tick('11111111-1111-4111-8111-111111111111', null);
 commit;
