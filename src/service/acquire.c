@@ -5,7 +5,8 @@
  *     WAITING --- on_done: answered, not granted -------------------------> gone
  *        |   `--- on_done: granted, replied ---> TOLD --- on_end ---------> not sent: released again, gone
  *        |                                          `---- on_end: sent ---> kept for 2 s, then gone; a cancel that
- *        |                                                                  crossed the reply: released again, gone
+ *        |                                                                  crossed the reply: released again, gone,
+ *        |                                                                  unless it was renewed meanwhile
  *        `------- on_end: the client is gone --> ABANDONED --- on_done ---> gone
  */
 #include <stdlib.h>
@@ -106,6 +107,21 @@ static void keep_told(struct acquire_call *acquire)
     forget_told(service, acquire->told_us - TOLD_KEPT_US);
 }
 
+/*
+ * Who cancelled may have asked again, here or at another coordinator, and have been told that the lease is his: then it
+ * was renewed, and is not ours to take back.
+ */
+static void on_looked(void *arg, enum lh_status status, const struct lh_error *error,
+                      const struct lh_scope_answer *answer)
+{
+    struct acquire_call *acquire = arg;
+
+    if (status == LH_OK && answer->is_held && answer->lease.token == acquire->token && answer->lease.heartbeats == 0)
+        give_back(acquire);
+    else
+        free(acquire);
+}
+
 void lh_service_on_late_cancel(void *arg, uint64_t call_id)
 {
     struct lh_service *service = arg;
@@ -114,7 +130,10 @@ void lh_service_on_late_cancel(void *arg, uint64_t call_id)
     if (entry != NULL) {
         struct acquire_call *acquire = LH_CONTAINER(struct acquire_call, by_call, entry);
         take_out(acquire);
-        give_back(acquire);
+        /* Refused: it ends by its deadline. */
+        if (service->store->ops->get(service->store, acquire->acquire.ns, acquire->acquire.key, on_looked, acquire) !=
+            LH_OK)
+            free(acquire);
     }
 }
 
@@ -223,6 +242,7 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
         reply_granted(acquire, result);
         /* A renewal is not ours to take back: its holder has it, whatever becomes of this reply. */
         acquire->is_told = !result->is_renewal;
+        acquire->token = result->lease->token;
         if (acquire->is_told)
             return;
     } else if (acquire->call != NULL) {

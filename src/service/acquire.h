@@ -9,6 +9,7 @@ struct acquire_call {
     struct lh_service *service;
     struct lh_rpc_call *call; /* NULL: ABANDONED */
     bool is_told;             /* TOLD: a new lease, whose reply is on its way */
+    int64_t token;            /* of the lease that was told */
     uint64_t call_id;         /* what a late cancel names */
     int64_t told_us;
     struct lh_table_entry by_call; /* in lh_service.told and told_in_order, once its call has ended */

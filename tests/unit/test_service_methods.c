@@ -282,6 +282,15 @@ START_TEST(grant_that_nobody_can_take_back_is_left_to_its_deadline)
 }
 END_TEST
 
+static void answer_look(bool is_held, int64_t token, int64_t heartbeats)
+{
+    struct lh_scope_answer answer = {.is_held = is_held, .lease = new_lease("invoice-42")};
+
+    answer.lease.token = token;
+    answer.lease.heartbeats = heartbeats;
+    store.on_scope(store.arg, LH_OK, NULL, &answer);
+}
+
 START_TEST(grant_whose_reply_crossed_a_cancel_is_released)
 {
     struct lh_rpc_call *call = start_acquire(), *other;
@@ -294,12 +303,51 @@ START_TEST(grant_whose_reply_crossed_a_cancel_is_released)
     fake_call_end(other, LH_RPC_END_FINISHED);
     lh_service_tick(service); /* two seconds have not passed */
     lh_service_on_late_cancel(service, id + 1000);
-    ck_assert_ptr_null(coordinator.release);
+    ck_assert(store.on_scope == NULL);
     lh_service_on_late_cancel(service, id);
+    ck_assert_str_eq(store.key, "invoice-42");
+    answer_look(true, 42, 0);
     finish_release();
     coordinator.release = NULL;
+    store.on_scope = NULL;
     lh_service_on_late_cancel(service, id);
-    ck_assert_ptr_null(coordinator.release);
+    ck_assert(store.on_scope == NULL);
+}
+END_TEST
+
+/* He asked again with the same lease key, perhaps elsewhere, and was told that it is his. */
+START_TEST(grant_that_was_renewed_is_not_released_by_a_late_cancel)
+{
+    static const struct {
+        bool is_held;
+        int64_t token, heartbeats;
+    } looks[] = {{true, 42, 1}, {true, 43, 0}, {false, 42, 0}};
+
+    for (size_t i = 0; i < 3; i++) {
+        struct lh_rpc_call *call = start_acquire();
+        uint64_t id = call->id;
+        finish_acquire(LH_OK, false);
+        fake_call_end(call, LH_RPC_END_FINISHED);
+        lh_service_on_late_cancel(service, id);
+        answer_look(looks[i].is_held, looks[i].token, looks[i].heartbeats);
+        ck_assert_ptr_null(coordinator.release);
+    }
+}
+END_TEST
+
+START_TEST(grant_that_cannot_be_looked_at_is_left_to_its_deadline)
+{
+    for (int i = 0; i < 2; i++) {
+        struct lh_rpc_call *call = start_acquire();
+        uint64_t id = call->id;
+        finish_acquire(LH_OK, false);
+        fake_call_end(call, LH_RPC_END_FINISHED);
+        store.refuse = i == 0 ? LH_DATABASE_UNAVAILABLE : LH_OK;
+        lh_service_on_late_cancel(service, id);
+        if (i == 1)
+            store.on_scope(store.arg, LH_DATABASE_UNAVAILABLE, NULL, NULL);
+        ck_assert_ptr_null(coordinator.release);
+    }
 }
 END_TEST
 
@@ -316,8 +364,9 @@ START_TEST(grants_that_are_kept_for_a_late_cancel_are_bounded)
         test_arena_reset();
     }
     lh_service_on_late_cancel(service, first);
-    ck_assert_ptr_null(coordinator.release);
+    ck_assert(store.on_scope == NULL);
     lh_service_on_late_cancel(service, last);
+    answer_look(true, 42, 0);
     finish_release();
 }
 END_TEST
@@ -1185,6 +1234,8 @@ Suite *method_suite(void)
     tcase_add_loop_test(tcase, grant_whose_reply_did_not_leave_is_released, 0, EARLY_ENDS);
     tcase_add_loop_test(tcase, renewal_is_never_released_behind_its_holder, 0, EARLY_ENDS);
     tcase_add_test(tcase, grant_whose_reply_crossed_a_cancel_is_released);
+    tcase_add_test(tcase, grant_that_was_renewed_is_not_released_by_a_late_cancel);
+    tcase_add_test(tcase, grant_that_cannot_be_looked_at_is_left_to_its_deadline);
     tcase_add_test(tcase, grants_that_are_kept_for_a_late_cancel_are_bounded);
     tcase_add_test(tcase, grant_that_nobody_can_take_back_is_left_to_its_deadline);
     tcase_add_test(tcase, bad_item_of_a_heartbeat_does_not_spoil_the_others);
