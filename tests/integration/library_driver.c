@@ -94,6 +94,17 @@ static struct slot *find(const char *id)
     return NULL;
 }
 
+/* What a callback on the client's thread left there. */
+static struct lh_lease *lease_of(struct slot *slot)
+{
+    struct lh_lease *lease;
+
+    pthread_mutex_lock(&mutex);
+    lease = slot->lease;
+    pthread_mutex_unlock(&mutex);
+    return lease;
+}
+
 static struct slot *make(const char *id)
 {
     struct slot *slot = find(id);
@@ -227,7 +238,7 @@ static void acquire(char **words, size_t count)
         .wait_while_alive = option(words, count, "alive") != NULL,
         .timeout_us = option_ms(words, count, "timeout_ms"),
         .lease_key = option(words, count, "lease_key"),
-        .context = under != NULL ? lh_lease_context(find(under)->lease) : NULL,
+        .context = under != NULL ? lh_lease_context(lease_of(find(under))) : NULL,
         .on_waiting = option(words, count, "waiting") != NULL ? on_waiting : NULL,
         .on_waiting_arg = slot,
         .user = slot,
@@ -277,8 +288,8 @@ static void heartbeat(char **words, size_t count)
     enum lh_status status;
 
     if (strcmp(mode, "blocking") == 0)
-        on_heartbeat(slot, lh_heartbeat(slot->lease, &options, &error), &error);
-    else if ((status = lh_heartbeat_async(slot->lease, &options, on_heartbeat, slot, NULL, &error)) != LH_OK)
+        on_heartbeat(slot, lh_heartbeat(lease_of(slot), &options, &error), &error);
+    else if ((status = lh_heartbeat_async(lease_of(slot), &options, on_heartbeat, slot, NULL, &error)) != LH_OK)
         on_heartbeat(slot, status, &error);
 }
 
@@ -294,8 +305,8 @@ static void release(char **words, size_t count)
     enum lh_status status;
 
     if (strcmp(mode, "blocking") == 0)
-        on_release(slot, lh_release(slot->lease, &options, &error), &error);
-    else if ((status = lh_release_async(slot->lease, &options, on_release, slot, NULL, &error)) != LH_OK)
+        on_release(slot, lh_release(lease_of(slot), &options, &error), &error);
+    else if ((status = lh_release_async(lease_of(slot), &options, on_release, slot, NULL, &error)) != LH_OK)
         on_release(slot, status, &error);
 }
 
@@ -303,13 +314,13 @@ static void show(struct slot *slot)
 {
     char key[37];
 
-    lh_lease_key(slot->lease, key);
+    lh_lease_key(lease_of(slot), key);
     say("show %s held=%d remaining_ms=%lld token=%lld reason=%s key=%s scope=%s/%s cancelled=%d context_ms=%lld",
-        slot->id, lh_lease_is_held(slot->lease), (long long)(lh_lease_remaining_us(slot->lease) / 1000),
-        (long long)lh_lease_token(slot->lease), lh_lost_reason_name(lh_lease_lost_reason(slot->lease)), key,
-        lh_lease_namespace(slot->lease), lh_lease_scope_key(slot->lease),
-        lh_context_is_cancelled(lh_lease_context(slot->lease)),
-        (long long)(lh_context_remaining_us(lh_lease_context(slot->lease)) / 1000));
+        slot->id, lh_lease_is_held(lease_of(slot)), (long long)(lh_lease_remaining_us(lease_of(slot)) / 1000),
+        (long long)lh_lease_token(lease_of(slot)), lh_lost_reason_name(lh_lease_lost_reason(lease_of(slot))), key,
+        lh_lease_namespace(lease_of(slot)), lh_lease_scope_key(lease_of(slot)),
+        lh_context_is_cancelled(lh_lease_context(lease_of(slot))),
+        (long long)(lh_context_remaining_us(lh_lease_context(lease_of(slot))) / 1000));
 }
 
 static void show_stats(void)
@@ -341,7 +352,7 @@ static void on_closed(void *arg)
 static void try_release(struct slot *slot, char **words, size_t count)
 {
     struct lh_release_options options = {.result = option(words, count, "result")};
-    say("try %s %s", slot->id, lh_status_name(lh_try_release(slot->lease, &options)));
+    say("try %s %s", slot->id, lh_status_name(lh_try_release(lease_of(slot), &options)));
 }
 
 static void try_many(char **words)
@@ -349,8 +360,8 @@ static void try_many(char **words)
     size_t size = strlen(words[1]), done = 0;
 
     for (size_t i = 0; i < slot_count; i++)
-        if (strncmp(slots[i].id, words[1], size) == 0 && slots[i].lease != NULL)
-            done += lh_try_release(slots[i].lease, NULL) == LH_OK;
+        if (strncmp(slots[i].id, words[1], size) == 0 && lease_of(&slots[i]) != NULL)
+            done += lh_try_release(lease_of(&slots[i]), NULL) == LH_OK;
     say("tries %s %zu", words[1], done);
 }
 
@@ -379,7 +390,7 @@ static bool on_line(char *line)
     else if (strcmp(words[0], "tries") == 0)
         try_many(words);
     else if (strcmp(words[0], "destroy") == 0) {
-        lh_lease_destroy(make(words[1])->lease);
+        lh_lease_destroy(lease_of(make(words[1])));
         make(words[1])->lease = NULL;
     } else if (strcmp(words[0], "cancel") == 0)
         cancel(make(words[1]));
@@ -388,7 +399,7 @@ static bool on_line(char *line)
     else if (strcmp(words[0], "watch") == 0) {
         struct slot *slot = make(words[1]);
         slot->callback = (struct lh_context_callback){.on_cancel = on_cancel, .arg = slot};
-        lh_context_add(lh_lease_context(slot->lease), &slot->callback);
+        lh_context_add(lh_lease_context(lease_of(slot)), &slot->callback);
     } else if (strcmp(words[0], "stats") == 0)
         show_stats();
     else if (strcmp(words[0], "close") == 0)
@@ -464,7 +475,7 @@ int main(int argc, char **argv)
     say("ready");
     run();
     for (size_t i = 0; i < slot_count; i++)
-        lh_lease_destroy(slots[i].lease);
+        lh_lease_destroy(lease_of(&slots[i]));
     lh_client_destroy(client);
     if (base != NULL)
         event_base_free(base);

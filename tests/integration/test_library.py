@@ -84,7 +84,7 @@ class Driver:
             self.process.send_signal(signal.SIGCONT)
             self.process.stdin.write("quit\n")
             self.process.stdin.close()
-        assert self.process.wait(30) == 0, self.log[-20:]
+        assert self.process.wait(30) == 0, "\n".join(self.log[-60:])
         for reader in self.readers:
             reader.join(10)
 
