@@ -114,8 +114,17 @@ as $$
    where s.namespace = a.namespace and s.key = a.key
 $$;
 
+-- The function of that name, or null; for readers too, who may have no right to look into its schema. Locks nothing.
+create or replace function leasehold.hook_function(p_function_name text) returns regprocedure
+language sql stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+  select to_regprocedure(p_function_name)
+$$;
+
 create or replace view leasehold.hook as
-  select h.namespace, h.event, to_regprocedure(h.function_name) as function, h.function_name,
+  select h.namespace, h.event, leasehold.hook_function(h.function_name) as function, h.function_name,
          row_number() over (partition by h.namespace, h.event order by h.position) as position,
          h.added_at
     from leasehold.registered_hook h;
@@ -143,9 +152,11 @@ comment on column leasehold.reap_failure.next_try_at is
   'When it is tried again; null: it has failed max_reap_failures times, and waits for a reap() that names its namespace';
 
 revoke execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
-  leasehold.remove_hook_named(text, text, text), leasehold.check_hook_event(text, text), leasehold.hook_name(oid), leasehold.retry_reaps(text) from public;
+  leasehold.remove_hook_named(text, text, text), leasehold.check_hook_event(text, text), leasehold.hook_name(oid), leasehold.hook_function(text),
+  leasehold.retry_reaps(text) from public;
 grant execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
   leasehold.remove_hook_named(text, text, text)
   to leasehold_admin;
+grant execute on function leasehold.hook_function(text) to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.hook, leasehold.reap_failure to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.registered_hook to leasehold_admin;

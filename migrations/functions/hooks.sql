@@ -146,15 +146,19 @@ begin
 end
 $$;
 
--- The same in a subtransaction. Returns null, or the veto in words. A cancelled statement is raised again, unless it is a
+-- The same in a subtransaction, and then, where `p_end` names a lease, its end. Returns null, or the veto in words. A cancelled statement is raised again, unless it is a
 -- daemon's, or reap()'s own timeout.
-create or replace function leasehold.try_hooks(p_event leasehold.lease_event) returns text
+create or replace function leasehold.try_hooks(p_event leasehold.lease_event, p_end leasehold.lease_end default null)
+returns text
 language plpgsql
 as $$
 declare
   v_mode text := current_setting('leasehold.hooks', true);
 begin
   perform leasehold.run_hooks(p_event);
+  if (p_end).namespace is not null then
+    perform leasehold.end_leases(array[p_end], clock_timestamp());
+  end if;
   return null;
 exception
   when query_canceled then
@@ -292,7 +296,8 @@ $$;
 
 revoke execute on function leasehold.runs_hooks(boolean), leasehold.hooked(text[], text), leasehold.hook_problem(oid),
   leasehold.event_of(text, leasehold.scope, timestamptz, jsonb, text), leasehold.run_hooks(leasehold.lease_event),
-  leasehold.call_hook(text, leasehold.lease_event), leasehold.try_hooks(leasehold.lease_event), leasehold.is_timed_out(),
+  leasehold.call_hook(text, leasehold.lease_event), leasehold.try_hooks(leasehold.lease_event, leasehold.lease_end),
+  leasehold.is_timed_out(),
   leasehold.hook_limit(text), leasehold.hook_items(leasehold.item_work[], text, boolean, timestamptz),
   leasehold.mark_changed(leasehold.item_work[]), leasehold.is_put_off(leasehold.scope, integer, timestamptz),
   leasehold.note_reap_failure(text, text, bigint, text, integer) from public;

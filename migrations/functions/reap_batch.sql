@@ -72,6 +72,7 @@ begin
     if v_hooked <> '{}' then
       perform leasehold.pin_incarnation();
       v_work := leasehold.hook_reaps(v_work, v_hooked, v_rules, leasehold.runs_hooks(p_coordinator is null));
+      v_has_more := v_has_more or exists (select from unnest(v_work) w where w.hold = 'skipped');
       v_now := clock_timestamp();
     end if;
   end if;
@@ -118,22 +119,22 @@ begin
   -- 'ok' is what tell_heads looks at.
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, w.error, w.scope, w.hold,
-               case when w.hold = 'end' or (w.hold = 'later' and (w.scope).state = 'free') then 'ok' end, null,
+               case when w.hold in ('end', 'ended') or (w.hold = 'later' and (w.scope).state = 'free') then 'ok' end, null,
                w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
       from unnest(v_work) w);
   perform leasehold.tell_heads(p_coordinator, v_work, v_now);
 
   return query
-    select case w.hold when 'end' then 'reaped' when 'failed' then 'failed' when 'hooked' then 'hooked' else 'wake' end, w.namespace,
-           w.key, w.error, case when w.hold in ('failed', 'hooked') then (w.scope).reap_failures end,
+    select case when w.hold in ('end', 'ended') then 'reaped' when w.hold in ('failed', 'hooked') then w.hold else 'wake' end,
+           w.namespace, w.key, w.error, case when w.hold in ('failed', 'hooked') then (w.scope).reap_failures end,
            case when w.hold = 'failed' then (w.scope).next_try_at end,
            coalesce(w.head_coordinator = p_coordinator, false), f.token, f.owner, f.labels, f.duration_us, f.grace_us,
            f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,
            f.is_manual, w.lease_key
       from unnest(v_work) w
       left join lateral (select x as rules from unnest(v_rules) x where x.namespace = w.namespace) r on true
-      left join lateral leasehold.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('end', 'failed', 'hooked')
-     where w.hold in ('end', 'failed', 'hooked') or (w.outcome = 'ok' and w.head_coordinator = p_coordinator);
+      left join lateral leasehold.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('end', 'ended', 'failed', 'hooked')
+     where w.hold in ('end', 'ended', 'failed', 'hooked') or (w.outcome = 'ok' and w.head_coordinator = p_coordinator);
   if v_has_more then
     return query select 'more', null::text, null::text, null::text, null::integer, null::timestamptz, false, null::bigint, null::text,
                         null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
@@ -199,9 +200,10 @@ begin
 end
 $$;
 
--- The hooks of the leases that are to end (hold 'end'), each in a subtransaction. hold becomes 'failed' where one vetoes, with the
--- scope as it is then and the error; 'skipped' where there is no time left, or another's hook has ended it; 'hooked' where this
--- call runs none, with their limit as the error. The caller has the rows locked FOR UPDATE.
+-- The leases that are to end (hold 'end') and have hooks, each in a subtransaction with its end, for a hook may look at the next
+-- one. hold becomes 'ended', or 'failed' where a hook vetoes, with the scope as it is then and the error; 'skipped' where there
+-- is no time left, or another's hook has ended it; 'hooked' where this call runs none, with their limit as the error. The
+-- caller has the rows locked FOR UPDATE.
 create or replace function leasehold.hook_reaps(
   p_work leasehold.item_work[], p_hooked text[], p_rules leasehold.rules[], p_runs boolean)
 returns leasehold.item_work[]
@@ -218,31 +220,41 @@ begin
         from unnest(p_work) w
        cross join lateral (select w.hold = 'end' and w.namespace = any (p_hooked) as is_hooked) h);
   end if;
-  p_work := array(
-    select row(t.n, t.namespace, t.key, t.lease_key, null, null, null, t.veto, coalesce(f.scope, t.scope),
-               case when t.veto is null then t.hold when t.veto = 'skipped' or f.scope is null then 'skipped' else 'failed' end,
-               t.outcome, null, t.head_coordinator, t.head_lease_key, null)::leasehold.item_work
-      from (select w.*,
-                   case when w.hold <> 'end' or w.namespace <> all (p_hooked) then null
-                        when leasehold.is_timed_out() then 'skipped'
-                        else leasehold.try_hooks(leasehold.event_of('reap', w.scope, (w.scope).deadline, null, null)) end as veto
-              from unnest(p_work) w
-            offset 0) t
-     cross join lateral (
-       select case when t.veto <> 'skipped'
-                   then leasehold.note_reap_failure(
-                          t.namespace, t.key, (t.scope).token, t.veto,
-                          (select r.max_reap_failures from unnest(p_rules) r where r.namespace = t.namespace)) end as scope
-       offset 0) f);
   return array(
-    select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, case when w.hold = 'failed' then w.error end, w.scope,
-               case when w.hold = 'end' and s.is_there is null then 'skipped' else w.hold end, w.outcome, null,
-               w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
+    select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, r.error, coalesce(r.scope, w.scope),
+               coalesce(r.hold, w.hold), w.outcome, null, w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
       from unnest(p_work) w
-      left join lateral (
-        select true as is_there
-          from leasehold.scope x
-         where x.namespace = w.namespace and x.key = w.key and x.state = 'held' and x.token = (w.scope).token) s on true);
+      left join lateral leasehold.reap_one(
+             w.scope, w.head_lease_key is not null,
+             (select x from unnest(p_rules) x where x.namespace = w.namespace)) r
+        on w.hold = 'end' and w.namespace = any (p_hooked)
+     order by (w.scope).check_at, w.namespace, w.key);
+end
+$$;
+
+-- One of them: what its hold becomes, the scope where that has failed, and the error. The caller has the row locked FOR UPDATE.
+create or replace function leasehold.reap_one(
+  p_scope leasehold.scope, p_has_head boolean, p_rules leasehold.rules, out hold text, out scope leasehold.scope, out error text)
+language plpgsql
+as $$
+begin
+  hold := 'skipped';
+  if leasehold.is_timed_out()
+     or not exists (select from leasehold.scope s
+                     where s.namespace = p_scope.namespace and s.key = p_scope.key and s.state = 'held' and s.token = p_scope.token) then
+    return;
+  end if;
+  error := leasehold.try_hooks(
+             leasehold.event_of('reap', p_scope, p_scope.deadline, null, null),
+             row(p_scope.namespace, p_scope.key, 'expired', null, null, p_has_head,
+                 clock_timestamp() + case when p_has_head or leasehold.is_blind() then interval '1 s'
+                                          else greatest(p_rules.free_retention, interval '100 ms') end)::leasehold.lease_end);
+  if error is null then
+    hold := 'ended';
+    return;
+  end if;
+  scope := leasehold.note_reap_failure(p_scope.namespace, p_scope.key, p_scope.token, error, p_rules.max_reap_failures);
+  hold := case when scope.namespace is null then 'skipped' else 'failed' end;
 end
 $$;
 
@@ -300,6 +312,7 @@ $$;
 revoke execute on function leasehold.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean),
   leasehold.take_due(integer, timestamptz),
   leasehold.hook_reaps(leasehold.item_work[], text[], leasehold.rules[], boolean),
+  leasehold.reap_one(leasehold.scope, boolean, leasehold.rules),
   leasehold.take_expired(text[], boolean, integer, leasehold.life_now, timestamptz), leasehold.sweep_waiters(uuid)
   from public;
 grant execute on function leasehold.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean)
