@@ -27,6 +27,9 @@ struct acquire_op {
     int64_t wait_until_us;
     void *user;
     struct lh_context *parent; /* of the lease's context, or NULL */
+    lh_waiting_cb *on_waiting; /* NULL: nobody wants to know */
+    void *on_waiting_arg;
+    Leasehold__V1__AcquireEvent *granted; /* of a stream that has not ended yet */
     struct lh_lease *lease;
     lh_acquired_cb *on_done;
     void *arg;
@@ -115,10 +118,11 @@ static void give_back(struct acquire_op *op)
         lease_unref(lease);
 }
 
-static void take_lease(struct acquire_op *op, const Leasehold__V1__AcquireResponse *response)
+static void take_lease(struct acquire_op *op, const Leasehold__V1__Lease *granted,
+                       const Google__Protobuf__Duration *waited)
 {
-    int64_t remaining_us = duration_from_message(response->lease->remaining);
-    int64_t waited_us = duration_from_message(response->waited);
+    int64_t remaining_us = duration_from_message(granted->remaining);
+    int64_t waited_us = duration_from_message(waited);
     struct lh_lease *lease = leases_find(op->request.client, &op->key);
 
     if (lease != NULL) {
@@ -129,9 +133,15 @@ static void take_lease(struct acquire_op *op, const Leasehold__V1__AcquireRespon
         lease->user = op->user;
         if (op->parent != NULL)
             atomic_store(&lease->context, context_create_for_lease(op->parent, LH_FOREVER));
-        lease_begin(lease, response->lease->token, op->request.sent_us, waited_us, remaining_us);
+        lease_begin(lease, granted->token, op->request.sent_us, waited_us, remaining_us);
     }
     op->lease = lease;
+}
+
+static void forget_granted(struct acquire_op *op)
+{
+    leasehold__v1__acquire_event__free_unpacked(op->granted, NULL);
+    op->granted = NULL;
 }
 
 static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
@@ -140,11 +150,15 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
     struct acquire_op *op = op_of(request);
     unsigned reason;
 
-    if (reply->code == LH_GRPC_OK && response->lease != NULL) {
+    if (reply->code == LH_GRPC_OK && (response->lease != NULL || op->granted != NULL)) {
         request->status = LH_OK;
-        take_lease(op, response);
+        if (op->granted != NULL)
+            take_lease(op, op->granted->granted, op->granted->waited);
+        else
+            take_lease(op, response->lease, response->waited);
         return RETRY_NO_REASON;
     }
+    forget_granted(op);
     if (reply->code == LH_GRPC_OK) {
         request->status = lh_error_set(&request->error, LH_INTERNAL, "the server answered without a lease");
         return RETRY_NO_REASON;
@@ -170,6 +184,7 @@ static void undo(struct lh_request *request, const struct lh_reply *reply)
 static void destroy(struct acquire_op *op)
 {
     lh_context_destroy(op->parent);
+    forget_granted(op);
     for (size_t i = 0; i < op->label_count; i++)
         free(op->labels[i]);
     free(op->owner);
@@ -194,6 +209,61 @@ static const struct request_verb acquire_verb = {
     .output = &leasehold__v1__acquire_response__descriptor,
     .pack = pack,
     .judge = judge,
+    .undo = undo,
+    .finish = finish,
+};
+
+/* --- who is told what it waits for: the answer is a stream --- */
+
+static int64_t timestamp_us(const Google__Protobuf__Timestamp *timestamp)
+{
+    return timestamp == NULL ? 0 : timestamp->seconds * LH_US_PER_S + timestamp->nanos / 1000;
+}
+
+static void tell(struct acquire_op *op, const Leasehold__V1__Contention *contention)
+{
+    const Leasehold__V1__Lease *holder = contention->holder;
+    struct lh_obstacle obstacle = {
+        .owner = "",
+        .liveness = (enum lh_holder_liveness)contention->liveness,
+        .waiters_ahead = (uint32_t)contention->waiters_ahead,
+    };
+
+    if (holder != NULL) {
+        /* The database's clock when it answered. */
+        int64_t now_us = timestamp_us(holder->deadline) - duration_from_message(holder->remaining);
+        obstacle.owner = holder->owner;
+        obstacle.token = holder->token;
+        obstacle.held_us = now_us - timestamp_us(holder->acquired_at);
+        obstacle.silent_us = now_us - timestamp_us(holder->heartbeat_at);
+    }
+    op->on_waiting(op->on_waiting_arg, &obstacle);
+}
+
+static void on_event(struct lh_request *request, const void *data, size_t size)
+{
+    struct acquire_op *op = op_of(request);
+    Leasehold__V1__AcquireEvent *event = leasehold__v1__acquire_event__unpack(NULL, size, data);
+
+    if (event == NULL)
+        return;
+    if (event->event_case == LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_QUEUED)
+        tell(op, event->queued);
+    if (event->event_case != LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_GRANTED) {
+        leasehold__v1__acquire_event__free_unpacked(event, NULL);
+        return;
+    }
+    forget_granted(op);
+    op->granted = event; /* it counts once the stream has ended well */
+}
+
+static const struct request_verb acquire_stream_verb = {
+    .name = "AcquireStream",
+    .path = "/leasehold.v1.LeaseService/AcquireStream",
+    .output = &leasehold__v1__acquire_response__descriptor, /* what no message at all is read as */
+    .pack = pack,
+    .judge = judge,
+    .on_message = on_event,
     .undo = undo,
     .finish = finish,
 };
@@ -257,6 +327,8 @@ static void take_options(struct acquire_op *op, const struct lh_acquire_options 
     size_t name_size;
 
     op->user = options->user;
+    op->on_waiting = options->on_waiting;
+    op->on_waiting_arg = options->on_waiting_arg;
     op->wait_us = options->wait_us;
     op->waits_while_alive = options->wait_while_alive;
     op->owner = options->owner != NULL ? lh_strdup(options->owner) : NULL;
@@ -300,8 +372,8 @@ enum lh_status lh_acquire_async(struct lh_declared *declared, const char *key, c
     op->wait_until_us = plus_us(lh_clock_us(), op->wait_us);
     deadline_us = op->waits_while_alive ? LH_FOREVER : op->wait_until_us;
     deadline_us = plus_us(deadline_us, call.timeout_us > 0 ? call.timeout_us : declared->client->timeout_us);
-    request_init(&op->request, declared->client, &acquire_verb, deadline_us, &call,
-                 declared->has_strategy ? &declared->strategy : NULL);
+    request_init(&op->request, declared->client, op->on_waiting != NULL ? &acquire_stream_verb : &acquire_verb,
+                 deadline_us, &call, declared->has_strategy ? &declared->strategy : NULL);
     op->request.name = op->name;
     if (request != NULL)
         *request = &op->request;

@@ -145,6 +145,33 @@ static bool is_context_over(struct lh_request *request)
     return true;
 }
 
+static void on_stream_message(void *arg, const void *data, size_t size)
+{
+    struct lh_request *request = arg;
+
+    client_look_at_clock(request->client);
+    if (request->state == REQUEST_CALLING && !request->is_cancelled)
+        request->verb->on_message(request, data, size);
+}
+
+static void start_call(struct lh_request *request, const struct lh_buffer *message)
+{
+    static const struct lh_rpc_stream_callbacks callbacks = {.on_message = on_stream_message,
+                                                             .on_done = on_attempt_done};
+    struct lh_rpc_channel *channel = request->endpoint->channel;
+
+    if (request->verb->on_message == NULL) {
+        request->call = lh_rpc_call_unary(channel, request->verb->path, message->data, message->size, request->cut_us,
+                                          on_attempt_done, request);
+        return;
+    }
+    request->call = lh_rpc_call_start(channel, request->verb->path, request->cut_us, NULL, 0, &callbacks, request);
+    if (request->call == NULL)
+        return;
+    lh_rpc_client_call_send(request->call, message->data, message->size);
+    lh_rpc_client_call_half_close(request->call);
+}
+
 static void attempt(struct lh_request *request)
 {
     struct lh_client *client = request->client;
@@ -167,8 +194,7 @@ static void attempt(struct lh_request *request)
     request->wait_us = 0;
     request->verb->pack(request, &message);
     request->cut_us = attempt_cut_us(request, now_us);
-    request->call = lh_rpc_call_unary(request->endpoint->channel, request->verb->path, message.data, message.size,
-                                      request->cut_us, on_attempt_done, request);
+    start_call(request, &message);
     lh_buffer_finish(&message);
     if (request->call == NULL) {
         breaker_settle(&request->endpoint->breaker, request->ticket, BREAKER_SAID_NOTHING, now_us);

@@ -32,6 +32,10 @@ struct request_verb {
      */
     unsigned (*judge)(struct lh_request *request, const struct lh_reply *reply);
 
+    /* Of a call that is answered by a stream, each message of it; NULL: the call is unary. `judge` follows, at its end.
+     */
+    void (*on_message)(struct lh_request *request, const void *data, size_t size);
+
     /* Cancelled, and answered OK in the same instant; may be NULL. */
     void (*undo)(struct lh_request *request, const struct lh_reply *reply);
 

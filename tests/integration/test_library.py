@@ -307,6 +307,24 @@ def test_a_wait_is_longer_than_the_server_blocks_and_keeps_its_place(drive, clus
     daemon.destroy()
 
 
+@both
+def test_who_waits_is_told_for_whom(drive, service, namespace, mode):
+    driver = drive(mode)
+    driver.declare(namespace=namespace, duration_ms=1000)
+    held = service.client.lease.Acquire(acquire_request(namespace, "a", 30, owner="worker-3")).lease
+    driver.say("acquire a d a wait_ms=60000 waiting=1")
+    assert driver.hear("waiting a") == "waiting a owner=worker-3 liveness=1 ahead=0"
+    service.client.lease.Release(release_request(held))
+    assert driver.hear("acquire a").startswith("acquire a OK")
+    wait_until(lambda: driver.stats()["renewals"] >= 2)
+    driver.say("acquire b d a wait_ms=60000 waiting=1")
+    driver.hear("waiting b")
+    driver.say("cancel b")
+    assert driver.hear("acquire b").startswith("acquire b CANCELED")
+    assert "WAIT_TIMEOUT" in driver.ask("acquire c d a wait_ms=100 waiting=1")
+    assert driver.ask("release a") == "release a OK"
+
+
 def test_an_acquire_under_a_lost_lease_is_cancelled(drive, service, namespace):
     driver = drive()
     driver.declare(namespace=namespace, duration_ms=1000)
