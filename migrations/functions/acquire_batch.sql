@@ -653,8 +653,8 @@ begin
 end
 $$;
 
--- Items that need a hook, where this call runs none, become 'hooked'; and so do all others of the same scope that would have been
--- decided after them, so that nobody overtakes. Locks nothing.
+-- Items that need a hook, where this call runs none, become 'hooked'; and so do those of the same scope that came later, and where
+-- it is a grant, all that it would have left waiting: so nobody overtakes. Locks nothing.
 create or replace function leasehold.leave_hooked(p_work leasehold.acquire_work[]) returns leasehold.acquire_work[]
 language plpgsql
 as $$
@@ -674,12 +674,14 @@ begin
     select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
                w.rules, w.scope, w.hold, w.own_ticket, w.head_ticket,
                case when w.is_left and w.outcome in ('granted', 'renewed', 'queued', 'held') then 'hooked' else w.outcome end)::leasehold.acquire_work
-      from (select u.*,
-                   bool_or(u.outcome = 'granted' and u.namespace = any (v_acquire)
-                           or u.outcome = 'granted' and u.hold = 'expired' and u.namespace = any (v_reap)
-                           or u.outcome = 'renewed' and u.hold = 'locked' and u.namespace = any (v_heartbeat))
-                     over (partition by u.namespace, u.key) as is_left
-              from unnest(p_work) u) w
+      from (select i.*,
+                   bool_or(i.is_grant) over (partition by i.namespace, i.key)
+                   or bool_or(i.is_renewal) over (partition by i.namespace, i.key order by i.n) as is_left
+              from (select u.*,
+                           u.outcome = 'granted'
+                           and (u.namespace = any (v_acquire) or (u.hold = 'expired' and u.namespace = any (v_reap))) as is_grant,
+                           u.outcome = 'renewed' and u.hold = 'locked' and u.namespace = any (v_heartbeat) as is_renewal
+                      from unnest(p_work) u) i) w
      order by w.n);
 end
 $$;
