@@ -108,9 +108,29 @@ static size_t utf8_sequence(const unsigned char *s, size_t left)
     return size;
 }
 
+/* How many bytes at `s` are plain ASCII without NUL, counted in whole words: nearly every name is nothing else. */
+static size_t ascii_words(const unsigned char *s, size_t left)
+{
+    const uint64_t tops = UINT64_C(0x8080808080808080), ones = UINT64_C(0x0101010101010101);
+    size_t size = 0;
+    uint64_t word;
+
+    for (; left - size >= sizeof(word); size += sizeof(word)) {
+        memcpy(&word, s + size, sizeof(word));
+        /* A byte of 0 borrows from its own top bit. */
+        if (((word | (word - ones)) & tops) != 0)
+            break;
+    }
+    return size;
+}
+
 bool lh_utf8_is_valid(const char *text, size_t size)
 {
     const unsigned char *s = (const unsigned char *)text;
+    size_t plain = ascii_words(s, size);
+
+    s += plain;
+    size -= plain;
     while (size > 0) {
         size_t step = utf8_sequence(s, size);
         if (step == 0)

@@ -251,14 +251,15 @@ static void on_release_done(struct lh_release_request *request)
 static void fill_heartbeats(struct batch *batch)
 {
     struct lh_heartbeat_request *request = &batch->request.heartbeat;
+    struct lh_violations violations; /* emptied for each item by its counts alone: it is large */
+    struct lh_validator v = {.arena = &batch->arena, .violations = &violations};
 
     for (size_t i = 0; i < request->count; i++) {
-        struct lh_violations violations = {0};
-        struct lh_validator v = {.arena = &batch->arena, .violations = &violations};
         struct lh_heartbeat_item *item = &request->items[i].item;
         char field[LH_VIOLATION_FIELD_BYTES];
 
-        snprintf(field, sizeof(field), "leases[%zu]", i);
+        violations.count = violations.omitted = 0;
+        lh_field_nth(field, "leases", i);
         if (batch->problems[i] == NULL && !lh_validate_lease_ref(&v, batch->message.heartbeat->leases[i], field,
                                                                  &item->ns, &item->key, &item->lease_key))
             batch->problems[i] = violations_problem(batch, &violations);
@@ -321,13 +322,14 @@ enum lh_status lh_heartbeats_start(struct lh_service *service, const void *data,
 static void fill_releases(struct batch *batch)
 {
     struct lh_release_request *request = &batch->request.release;
+    struct lh_violations violations; /* emptied for each item by its counts alone: it is large */
+    struct lh_validator v = {.arena = &batch->arena, .violations = &violations};
 
     for (size_t i = 0; i < request->count; i++) {
-        struct lh_violations violations = {0};
-        struct lh_validator v = {.arena = &batch->arena, .violations = &violations};
         char field[LH_VIOLATION_FIELD_BYTES];
 
-        snprintf(field, sizeof(field), "items[%zu]", i);
+        violations.count = violations.omitted = 0;
+        lh_field_nth(field, "items", i);
         if (batch->problems[i] == NULL &&
             !lh_validate_release_item(&v, batch->message.release->items[i], field, &request->items[i].item))
             batch->problems[i] = violations_problem(batch, &violations);

@@ -9,18 +9,6 @@
 
 #define PATH_BYTES LH_VIOLATION_FIELD_BYTES
 
-static const char *join(char path[PATH_BYTES], const char *field, const char *member)
-{
-    snprintf(path, PATH_BYTES, "%s.%s", field, member);
-    return path;
-}
-
-static const char *nth(char path[PATH_BYTES], const char *field, size_t index)
-{
-    snprintf(path, PATH_BYTES, "%s[%zu]", field, index);
-    return path;
-}
-
 /* `text` has `least`..`most` bytes. */
 static bool check_size(struct lh_validator *v, const char *text, size_t least, size_t most, const char *field)
 {
@@ -67,7 +55,7 @@ bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t
     }
     for (size_t i = 0; i < count; i++) {
         char path[PATH_BYTES];
-        is_valid &= check_segment(v, segments[i], nth(path, field, i));
+        is_valid &= check_segment(v, segments[i], lh_field_nth(path, field, i));
         size += strlen(segments[i]) + 1;
     }
     if (is_valid && size - 1 > LH_NAMESPACE_MAX_BYTES) {
@@ -97,10 +85,10 @@ bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope
         lh_violations_add(v->violations, field, "must be given");
         return false;
     }
-    is_valid =
-        lh_validate_namespace(v, scope->namespace_, scope->n_namespace_, false, join(path, field, "namespace"), ns);
+    is_valid = lh_validate_namespace(v, scope->namespace_, scope->n_namespace_, false,
+                                     lh_field_member(path, field, "namespace"), ns);
     *key = scope->key;
-    if (!check_size(v, scope->key, 1, LH_KEY_MAX_BYTES, join(path, field, "key")))
+    if (!check_size(v, scope->key, 1, LH_KEY_MAX_BYTES, lh_field_member(path, field, "key")))
         return false;
     if (lh_utf8_has_control(scope->key, strlen(scope->key))) {
         lh_violations_add(v->violations, path, "must not contain control characters");
@@ -241,8 +229,8 @@ bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef
         lh_violations_add(v->violations, field, "must be given");
         return false;
     }
-    is_valid = lh_validate_scope(v, ref->scope, join(path, field, "scope"), ns, key);
-    return validate_lease_key(v, ref->lease_key, join(path, field, "lease_key"), lease_key) && is_valid;
+    is_valid = lh_validate_scope(v, ref->scope, lh_field_member(path, field, "scope"), ns, key);
+    return validate_lease_key(v, ref->lease_key, lh_field_member(path, field, "lease_key"), lease_key) && is_valid;
 }
 
 bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__ReleaseItem *request, const char *field,
@@ -250,19 +238,20 @@ bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__Relea
 {
     char path[PATH_BYTES];
     const char *problem;
-    bool is_valid =
-        lh_validate_lease_ref(v, request->lease, join(path, field, "lease"), &item->ns, &item->key, &item->lease_key);
+    bool is_valid = lh_validate_lease_ref(v, request->lease, lh_field_member(path, field, "lease"), &item->ns,
+                                          &item->key, &item->lease_key);
 
     item->is_failure = request->result_case == LEASEHOLD__V1__RELEASE_ITEM__RESULT_FAILURE;
     item->value = NULL;
     if (item->is_failure) {
         item->value = request->failure;
-        return check_size(v, request->failure, 0, LH_RESULT_MAX_BYTES, join(path, field, "failure")) && is_valid;
+        return check_size(v, request->failure, 0, LH_RESULT_MAX_BYTES, lh_field_member(path, field, "failure")) &&
+               is_valid;
     }
     if (request->result_case == LEASEHOLD__V1__RELEASE_ITEM__RESULT__NOT_SET || request->success[0] == '\0')
         return is_valid;
     item->value = request->success;
-    if (!check_size(v, request->success, 0, LH_RESULT_MAX_BYTES, join(path, field, "success")))
+    if (!check_size(v, request->success, 0, LH_RESULT_MAX_BYTES, lh_field_member(path, field, "success")))
         return false;
     problem = lh_json_problem(request->success, v->arena);
     if (problem != NULL) {

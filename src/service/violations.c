@@ -14,6 +14,41 @@ static void trim(char *text)
         text[--length] = '\0';
 }
 
+static size_t append(char path[LH_VIOLATION_FIELD_BYTES], size_t used, const char *text, size_t size)
+{
+    size_t room = LH_VIOLATION_FIELD_BYTES - 1 - used;
+
+    size = size < room ? size : room;
+    memcpy(path + used, text, size);
+    return used + size;
+}
+
+const char *lh_field_member(char path[LH_VIOLATION_FIELD_BYTES], const char *field, const char *member)
+{
+    size_t used = append(path, 0, field, strlen(field));
+
+    used = append(path, used, ".", 1);
+    used = append(path, used, member, strlen(member));
+    path[used] = '\0';
+    return path;
+}
+
+const char *lh_field_nth(char path[LH_VIOLATION_FIELD_BYTES], const char *field, size_t index)
+{
+    char digits[24];
+    size_t used = append(path, 0, field, strlen(field)), at = sizeof(digits);
+
+    digits[--at] = ']';
+    do {
+        digits[--at] = (char)('0' + index % 10);
+        index /= 10;
+    } while (index > 0);
+    digits[--at] = '[';
+    used = append(path, used, digits + at, sizeof(digits) - at);
+    path[used] = '\0';
+    return path;
+}
+
 void lh_violations_add(struct lh_violations *violations, const char *field, const char *limit_format, ...)
 {
     struct lh_violation *violation;

@@ -25,6 +25,13 @@ struct lh_violations {
 void lh_violations_add(struct lh_violations *violations, const char *field, const char *limit_format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/*
+ * "field.member" and "field[index]", cut where they do not fit; returned is `path`. Without printf: every field of
+ * every item is named before anybody knows whether there is something to say about it.
+ */
+const char *lh_field_member(char path[LH_VIOLATION_FIELD_BYTES], const char *field, const char *member);
+const char *lh_field_nth(char path[LH_VIOLATION_FIELD_BYTES], const char *field, size_t index);
+
 /* "scope.key must be 1 to 1024 bytes, has 1025; duration must be positive (and 2 more)". Never longer than `size`. */
 void lh_violations_sentence(const struct lh_violations *violations, char *text, size_t size);
 

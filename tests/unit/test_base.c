@@ -200,6 +200,18 @@ START_TEST(utf8_is_judged_as_unicode_says)
         if (cases[i].valid)
             ck_assert_msg(lh_utf8_has_control(cases[i].bytes, cases[i].size) == cases[i].control, "case %zu", i);
     }
+    /* Long texts are read a word at a time: what is wrong is found at each place of one, and so is what is right. */
+    for (size_t at = 0; at < 27; at++) {
+        char text[] = "abcdefgh01234567\x01\x7fXYZ~!tail";
+        text[at] = '\0';
+        ck_assert_msg(!lh_utf8_is_valid(text, 27), "NUL at %zu", at);
+        text[at] = '\x80';
+        ck_assert_msg(!lh_utf8_is_valid(text, 27), "half a character at %zu", at);
+        if (at == 26)
+            continue;
+        memcpy(text + at, "\xc3\xbc", 2);
+        ck_assert_msg(lh_utf8_is_valid(text, 27), "a character of two bytes at %zu", at);
+    }
     ck_assert_uint_eq(lh_utf8_cut("a\xe2\x82\xac", 4, 3), 1);
     ck_assert_uint_eq(lh_utf8_cut("a\xe2\x82\xac", 4, 4), 4);
     ck_assert_uint_eq(lh_utf8_cut("abc", 3, 0), 0);

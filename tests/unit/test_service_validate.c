@@ -355,6 +355,22 @@ START_TEST(results_and_errors_have_8_kib)
 }
 END_TEST
 
+START_TEST(fields_are_named_by_where_they_are)
+{
+    char path[LH_VIOLATION_FIELD_BYTES], longer[LH_VIOLATION_FIELD_BYTES];
+
+    ck_assert_str_eq(lh_field_member(path, "lease", "scope"), "lease.scope");
+    ck_assert_str_eq(lh_field_nth(path, "leases", 0), "leases[0]");
+    ck_assert_str_eq(lh_field_nth(path, "leases", 10000), "leases[10000]");
+    ck_assert_str_eq(lh_field_nth(path, "", SIZE_MAX), "[18446744073709551615]");
+    memset(longer, 'x', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    ck_assert_str_eq(lh_field_member(path, longer, "cut"), longer);
+    ck_assert_str_eq(lh_field_nth(path, longer, 3), longer);
+    ck_assert_str_eq(lh_field_member(path, longer + 2, "cut") + sizeof(longer) - 3, ".c");
+}
+END_TEST
+
 START_TEST(lease_ref_names_what_is_missing)
 {
     Leasehold__V1__LeaseRef *ref = new_lease_ref("k", LEASE_KEY);
@@ -629,6 +645,7 @@ Suite *validate_suite(void)
     tcase_add_loop_test(tcase, acquire_fields_have_these_bounds, 0, sizeof(acquire_cases) / sizeof(acquire_cases[0]));
     tcase_add_test(tcase, acquire_becomes_what_the_coordinator_takes);
     tcase_add_test(tcase, absent_lease_key_is_made_anew_each_time);
+    tcase_add_test(tcase, fields_are_named_by_where_they_are);
     tcase_add_test(tcase, every_violation_of_a_request_is_told);
     tcase_add_test(tcase, labels_survive_the_way_through_json);
     tcase_add_loop_test(tcase, result_is_json_that_postgresql_takes, 0, sizeof(json_cases) / sizeof(json_cases[0]));
