@@ -20,7 +20,11 @@ static nghttp2_nv status_field(int code)
 {
     static const char *const texts[] = {"0", "1",  "2",  "3",  "4",  "5",  "6",  "7", "8",
                                         "9", "10", "11", "12", "13", "14", "15", "16"};
-    return rpc_header_static("grpc-status", texts[code]);
+    nghttp2_nv field = RPC_HEADER_LITERAL("grpc-status", "0");
+
+    field.value = (uint8_t *)(uintptr_t)texts[code];
+    field.valuelen = code < 10 ? 1 : 2;
+    return field;
 }
 
 static void on_deadline(void *arg);
@@ -105,14 +109,14 @@ static size_t add_status_fields(const struct lh_rpc_call *call, nghttp2_nv *fiel
         fields[count++] =
             rpc_header("grpc-status-details-bin", status->text + status->message_size, status->details_size);
     if (call->names_encodings)
-        fields[count++] = rpc_header_static("grpc-accept-encoding", "identity");
+        fields[count++] = RPC_HEADER_LITERAL("grpc-accept-encoding", "identity");
     return count;
 }
 
 static size_t add_response_fields(nghttp2_nv *fields)
 {
-    fields[0] = rpc_header_static(":status", "200");
-    fields[1] = rpc_header_static("content-type", "application/grpc");
+    fields[0] = RPC_HEADER_LITERAL(":status", "200");
+    fields[1] = RPC_HEADER_LITERAL("content-type", "application/grpc");
     return 2;
 }
 

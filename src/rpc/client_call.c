@@ -163,13 +163,13 @@ void client_call_submit(struct lh_rpc_client_call *call, struct client_connectio
     char timeout[LH_GRPC_TIMEOUT_TEXT_BYTES];
     size_t count = 0;
 
-    fields[count++] = rpc_header_static(":method", "POST");
-    fields[count++] = rpc_header_static(":scheme", "http");
+    fields[count++] = RPC_HEADER_LITERAL(":method", "POST");
+    fields[count++] = RPC_HEADER_LITERAL(":scheme", "http");
     fields[count++] = rpc_header_static(":path", call->path);
     fields[count - 1].flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
     fields[count++] = rpc_header_static(":authority", channel->authority);
-    fields[count++] = rpc_header_static("content-type", "application/grpc");
-    fields[count++] = rpc_header_static("te", "trailers");
+    fields[count++] = RPC_HEADER_LITERAL("content-type", "application/grpc");
+    fields[count++] = RPC_HEADER_LITERAL("te", "trailers");
     fields[count++] = rpc_header_static("user-agent", channel->user_agent);
     if (call->deadline_us != LH_RPC_FOREVER) {
         lh_grpc_timeout_format(call->deadline_us - lh_clock_us(), timeout);

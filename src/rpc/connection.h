@@ -58,5 +58,12 @@ size_t rpc_connection_unsent(const struct rpc_connection *connection);
 /* A header field of literals and of bytes that stay in place until submitted (nghttp2 copies the value). */
 nghttp2_nv rpc_header(const char *name, const char *value, size_t value_size);
 nghttp2_nv rpc_header_static(const char *name, const char *value);
+/* The same of two literals, whose lengths the compiler knows: nearly every header that is ever sent. */
+#define RPC_HEADER_LITERAL(literal_name, literal_value)                                                                \
+    ((nghttp2_nv){.name = (uint8_t *)(uintptr_t)("" literal_name),                                                     \
+                  .value = (uint8_t *)(uintptr_t)("" literal_value),                                                   \
+                  .namelen = sizeof(literal_name) - 1,                                                                 \
+                  .valuelen = sizeof(literal_value) - 1,                                                               \
+                  .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE})
 
 #endif
