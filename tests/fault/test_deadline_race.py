@@ -65,10 +65,12 @@ class Holder(threading.Thread):
         leases = [call.result(30).lease for call in calls]
         rivals = [self.rival.lease.Acquire.future(acquire_request("race", lease.scope.key, 60, wait=30)) for lease in leases] if self.rival else []
         held = {lease.lease_key: (lease, 0) for lease in leases}
+        deadlines = {lease.lease_key: lease.deadline.ToNanoseconds() / 1e9 for lease in leases}
         expiry = 0.0  # the first heartbeat gives all of them the same
         while held:
             time.sleep(max(0.0, expiry - self.early - time.time() + self.random.uniform(-0.003, 0.003)))
             response = self.client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease) for lease, _ in held.values()]))
+            now = time.time()
             outcomes = collections.Counter(result.outcome for result in response.results)
             if expiry:
                 self.races += outcomes[pb.OUTCOME_OK] + outcomes[pb.OUTCOME_LOST]
@@ -80,9 +82,12 @@ class Holder(threading.Thread):
                 lease, count = held[result.lease_key]
                 if result.outcome == pb.OUTCOME_OK:
                     held[result.lease_key] = (lease, count + 1)
+                    deadlines[result.lease_key] = result.deadline.ToNanoseconds() / 1e9
                     if result.heartbeats != count + 1:
                         self.problems.append(f"{lease.scope.key}: OK number {count + 1} is heartbeat {result.heartbeats}")
                 elif result.outcome == pb.OUTCOME_LOST:
+                    if now < deadlines[result.lease_key]:
+                        self.problems.append(f"{lease.scope.key}: lost {deadlines[result.lease_key] - now:.6f} s before its deadline")
                     if result.end_reason not in (pb.END_REASON_EXPIRED, pb.END_REASON_UNSPECIFIED, pb.END_REASON_UNKNOWN):
                         self.problems.append(f"{lease.scope.key}: lost as {result.end_reason}")
                     self.told[lease.scope.key] = (lease.token, count)
