@@ -93,7 +93,11 @@ int main(void)
 
     srunner_add_suite(runner, validate_suite());
     srunner_add_suite(runner, failure_suite());
-    srunner_add_suite(runner, method_suite());
+    srunner_add_suite(runner, acquire_suite());
+    srunner_add_suite(runner, batches_suite());
+    srunner_add_suite(runner, queries_suite());
+    srunner_add_suite(runner, admin_suite());
+    srunner_add_suite(runner, health_suite());
     srunner_add_suite(runner, hold_suite());
     srunner_add_suite(runner, watch_suite());
     srunner_run_all(runner, CK_NORMAL);

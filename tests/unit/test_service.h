@@ -10,7 +10,11 @@
 Suite *wire_suite(void);
 Suite *validate_suite(void);
 Suite *failure_suite(void);
-Suite *method_suite(void);
+Suite *acquire_suite(void);
+Suite *batches_suite(void);
+Suite *queries_suite(void);
+Suite *admin_suite(void);
+Suite *health_suite(void);
 Suite *hold_suite(void);
 Suite *watch_suite(void);
 
