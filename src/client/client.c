@@ -161,7 +161,8 @@ static void settle(void *arg)
 {
     struct lh_client *client = arg;
 
-    if (client->state == CLIENT_CLOSING && client->request_count == 0 && releases_are_empty(&client->releases))
+    if (client->state == CLIENT_CLOSING && client->request_count == 0 &&
+        lh_list_is_empty(&client->renewals.keep_alive.streams) && releases_are_empty(&client->releases))
         close_now(client);
 }
 

@@ -6,6 +6,8 @@
 #include "client/request.h"
 
 #define RENEWALS_A_DURATION 3
+#define ROUNDS_A_BATCH 2 /* a batch has so many periods' time */
+#define SUSPECTS_MAX 128 /* beyond, it is not single rows that are locked */
 #define HURRY_FIRST_US (10 * LH_US_PER_MS)
 #define HURRY_LAST_US LH_US_PER_S
 
@@ -35,9 +37,8 @@ static void drop_what_is_not_held(struct lease_batch *batch)
     batch->count = kept;
 }
 
-static void pack(struct lh_request *request, struct lh_buffer *message)
+void renewals_pack(struct lh_client *client, struct lease_batch *batch, struct lh_buffer *message)
 {
-    struct lease_batch *batch = &batch_of(request)->batch;
     Leasehold__V1__HeartbeatRequest heartbeat = LEASEHOLD__V1__HEARTBEAT_REQUEST__INIT;
     struct lh_arena arena = {0};
     size_t size;
@@ -51,7 +52,12 @@ static void pack(struct lh_request *request, struct lh_buffer *message)
     leasehold__v1__heartbeat_request__pack(&heartbeat, lh_buffer_reserve(message, size + 1));
     message->size += size;
     lh_arena_finish(&arena);
-    atomic_fetch_add_explicit(&request->client->counts.renewal_batches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&client->counts.renewal_batches, 1, memory_order_relaxed);
+}
+
+static void pack(struct lh_request *request, struct lh_buffer *message)
+{
+    renewals_pack(request->client, &batch_of(request)->batch, message);
 }
 
 static void try_soon(struct lh_lease *lease)
@@ -82,31 +88,6 @@ static bool take_result(struct lh_lease *lease, int64_t sent_us, const Leasehold
     }
 }
 
-static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
-{
-    const Leasehold__V1__HeartbeatResponse *response = (const void *)reply->message;
-    struct lease_batch *batch = &batch_of(request)->batch;
-    struct renewals *renewals = &request->client->renewals;
-    bool is_complete = true;
-
-    if (reply->code != LH_GRPC_OK)
-        return request_judge_error(request, reply);
-    request->status = LH_OK;
-    if (response->n_results != batch->count) {
-        request->status = lh_error_set(&request->error, LH_INTERNAL, "an answer for %zu leases, not for %zu",
-                                       response->n_results, batch->count);
-        return RETRY_NO_REASON;
-    }
-    for (size_t i = 0; i < batch->count; i++) {
-        if (take_result(batch->leases[i], request->sent_us, response->results[i]))
-            continue;
-        try_soon(batch->leases[i]);
-        is_complete = false;
-    }
-    renewals->hurried = is_complete ? 0 : renewals->hurried + 1;
-    return RETRY_NO_REASON;
-}
-
 static void arm(struct renewals *renewals, int64_t at_us)
 {
     if (!renewals->is_stopped && (!lh_timer_is_armed(&renewals->tick) || at_us < renewals->tick.at_us))
@@ -121,6 +102,42 @@ static int64_t hurry_us(const struct renewals *renewals)
     return delay_us < HURRY_LAST_US ? delay_us : HURRY_LAST_US;
 }
 
+static void hurry(struct renewals *renewals)
+{
+    if (renewals->hurried > 0)
+        arm(renewals, lh_clock_us() + hurry_us(renewals));
+}
+
+bool renewals_answer(struct renewals *renewals, struct lease_batch *batch, int64_t sent_us,
+                     const Leasehold__V1__HeartbeatResponse *response)
+{
+    bool is_complete = true;
+
+    if (response->n_results != batch->count)
+        return false;
+    for (size_t i = 0; i < batch->count; i++) {
+        if (take_result(batch->leases[i], sent_us, response->results[i]))
+            continue;
+        try_soon(batch->leases[i]);
+        is_complete = false;
+    }
+    renewals->hurried = is_complete ? 0 : renewals->hurried + 1;
+    hurry(renewals);
+    return true;
+}
+
+static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
+{
+    struct lease_batch *batch = &batch_of(request)->batch;
+
+    if (reply->code != LH_GRPC_OK)
+        return request_judge_error(request, reply);
+    request->status = LH_OK;
+    if (!renewals_answer(&request->client->renewals, batch, request->sent_us, (const void *)reply->message))
+        request->status = lh_error_set(&request->error, LH_INTERNAL, "an answer for other leases than were asked for");
+    return RETRY_NO_REASON;
+}
+
 static void finish(struct lh_request *request)
 {
     struct renewal_batch *batch = batch_of(request);
@@ -133,9 +150,8 @@ static void finish(struct lh_request *request)
                     request->error.message);
         for (size_t i = 0; i < batch->batch.count; i++)
             try_soon(batch->batch.leases[i]);
+        hurry(renewals);
     }
-    if (renewals->hurried > 0)
-        arm(renewals, lh_clock_us() + hurry_us(renewals));
     lease_batch_finish(&batch->batch);
     free(batch);
 }
@@ -149,10 +165,11 @@ static const struct request_verb heartbeat_verb = {
     .finish = finish,
 };
 
-static void send_batch(struct renewals *renewals, struct lease_batch *leases, int64_t until_us)
+void renewals_call(struct renewals *renewals, struct lease_batch *leases, int64_t until_us)
 {
     struct renewal_batch *batch;
 
+    drop_what_is_not_held(leases);
     if (leases->count == 0)
         return;
     batch = lh_alloc_zero(1, sizeof(*batch));
@@ -162,6 +179,31 @@ static void send_batch(struct renewals *renewals, struct lease_batch *leases, in
     batch->request.own_us = until_us - lh_clock_us();
     request_begin_internal(&batch->request);
     request_go(&batch->request);
+}
+
+void renewals_hedge(struct renewals *renewals, const struct lease_batch *batch, int64_t sent_us, int64_t until_us)
+{
+    size_t piece = 1;
+    struct lease_batch part = {0};
+
+    while (piece * piece < batch->count)
+        piece++;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct lh_lease *lease = batch->leases[i];
+        if (!lease_is_held(lease) || lease->sent_us >= sent_us)
+            continue;
+        lease_ref(lease);
+        lease_batch_add(&part, lease);
+        if (part.count == piece)
+            renewals_call(renewals, &part, until_us);
+    }
+    renewals_call(renewals, &part, until_us);
+}
+
+static void send_batch(struct renewals *renewals, struct lease_batch *batch, int64_t until_us)
+{
+    if (batch->count > 0 && !keep_alive_send(&renewals->keep_alive, batch, until_us))
+        renewals_call(renewals, batch, until_us);
 }
 
 /* --- when --- */
@@ -181,24 +223,71 @@ static int64_t period_us(const struct renewals *renewals)
     return shortest_us;
 }
 
-/* Everything of this declaration whose third is over before `before_us`. */
-static void collect(struct renewals *renewals, struct lh_declared *declared, int64_t now_us, int64_t before_us,
-                    int64_t until_us, struct lease_batch *batch)
+struct round {
+    struct renewals *renewals;
+    int64_t now_us;
+    int64_t before_us; /* whose third is over by then goes with this round */
+    int64_t until_us;
+    struct lease_batch batch;
+    struct lease_batch suspects; /* told RETRY, or nothing at all: they are not to keep the others' answer back */
+};
+
+static void put(struct round *round, struct lh_lease *lease)
+{
+    lease_ref(lease);
+    if (lease_batch_add(&round->batch, lease))
+        return;
+    send_batch(round->renewals, &round->batch, round->until_us);
+    lease_batch_add(&round->batch, lease);
+}
+
+static void put_suspect(struct round *round, struct lh_lease *lease)
+{
+    if (round->suspects.count == SUSPECTS_MAX) {
+        put(round, lease);
+        return;
+    }
+    lease_ref(lease);
+    lease_batch_add(&round->suspects, lease);
+}
+
+/* Each by itself; or, where there are so many, as all others. */
+static void send_suspects(struct round *round)
+{
+    struct lease_batch *suspects = &round->suspects;
+
+    for (size_t i = 0; i < suspects->count; i++) {
+        struct lease_batch one = {0};
+        if (suspects->count == SUSPECTS_MAX) {
+            put(round, suspects->leases[i]);
+            continue;
+        }
+        lease_ref(suspects->leases[i]);
+        lease_batch_add(&one, suspects->leases[i]);
+        renewals_call(round->renewals, &one, round->until_us);
+    }
+    lease_batch_finish(suspects);
+}
+
+static void collect(struct round *round, struct lh_declared *declared)
 {
     for (;;) {
         struct lh_lease *lease = LH_LIST_FIRST(struct lh_lease, &declared->held, held);
-        if (lease == NULL || lease->tried_us + third_us(declared) >= before_us || lease->tried_us >= now_us)
+        bool is_suspect;
+
+        if (lease == NULL || lease->tried_us >= round->now_us ||
+            lease->tried_us + third_us(declared) >= round->before_us)
             return;
-        lease->tried_us = now_us;
+        is_suspect = lease->sent_us < lease->tried_us || lease->tried_us == 0;
+        lease->tried_us = round->now_us;
         lh_list_remove(&lease->held);
         lh_list_append(&declared->held, &lease->held);
         if (!lease_is_held(lease)) /* released, and on its way out */
             continue;
-        lease_ref(lease);
-        if (lease_batch_add(batch, lease))
-            continue;
-        send_batch(renewals, batch, until_us);
-        lease_batch_add(batch, lease);
+        if (is_suspect)
+            put_suspect(round, lease);
+        else
+            put(round, lease);
     }
 }
 
@@ -218,17 +307,20 @@ static int64_t next_us(const struct renewals *renewals)
 static void on_tick(void *arg)
 {
     struct renewals *renewals = arg;
-    struct lease_batch batch = {0};
-    int64_t now_us, period;
+    struct round round = {.renewals = renewals};
+    int64_t period;
 
     client_look_at_clock(renewals->client);
     if (renewals->is_stopped || lh_list_is_empty(&renewals->declarations))
         return;
-    now_us = lh_clock_us();
     period = period_us(renewals);
+    round.now_us = lh_clock_us();
+    round.before_us = renewals->hurried > 0 ? round.now_us : round.now_us + period;
+    round.until_us = round.now_us + ROUNDS_A_BATCH * period;
     LH_LIST_EACH(struct lh_declared, declared, &renewals->declarations, in_renewals)
-        collect(renewals, declared, now_us, renewals->hurried > 0 ? now_us : now_us + period, now_us + period, &batch);
-    send_batch(renewals, &batch, now_us + period);
+        collect(&round, declared);
+    send_suspects(&round);
+    send_batch(renewals, &round.batch, round.until_us);
     lh_timer_arm_at_us(&renewals->tick, next_us(renewals));
 }
 
@@ -237,12 +329,14 @@ void renewals_init(struct renewals *renewals, struct lh_client *client)
     renewals->client = client;
     lh_list_init(&renewals->declarations);
     lh_timer_init(&renewals->tick, client->loop, on_tick, renewals);
+    keep_alive_init(&renewals->keep_alive, client);
 }
 
 void renewals_stop(struct renewals *renewals)
 {
     renewals->is_stopped = true;
     lh_timer_finish(&renewals->tick);
+    keep_alive_stop(&renewals->keep_alive);
 }
 
 void renewals_add(struct renewals *renewals, struct lh_lease *lease)
@@ -264,4 +358,6 @@ void renewals_remove(struct renewals *renewals, struct lh_lease *lease)
     lh_list_remove(&lease->held);
     if (lh_list_is_empty(&declared->held))
         lh_list_remove(&declared->in_renewals);
+    if (lh_list_is_empty(&renewals->declarations))
+        keep_alive_rest(&renewals->keep_alive);
 }

@@ -218,6 +218,21 @@ def test_who_wakes_after_the_deadline_says_lost_first(drive, service, namespace,
     assert driver.ask("heartbeat a").startswith("heartbeat a LOST")
 
 
+def test_a_locked_row_costs_no_other_lease(drive, service, namespace):
+    driver = drive("thread")
+    driver.declare(namespace=namespace, duration_ms=1000)
+    assert driver.ask("many k d 60", "many") == "many held=60"
+    session = service.session()
+    session.run("begin")
+    session.run(f"select 1 from leasehold.scope where namespace = '{namespace}' and key = 'k7' for update")
+    assert driver.hear("lost").startswith("lost k7 unreachable")
+    seen = driver.stats()
+    wait_until(lambda: driver.stats()["renewals"] >= seen["renewals"] + 59 * 4)
+    assert driver.stats()["lost"] == 1
+    session.run("rollback")
+    session.close()
+
+
 def test_ten_thousand_leases_survive_a_restart_and_cost_few_calls(drive, cluster, database):
     daemon = harness.Daemon(database=cluster.url(database))
     driver = drive("thread", daemon.target)
