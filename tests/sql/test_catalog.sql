@@ -6,7 +6,7 @@ select has_function('leasehold', name, 'function ' || name)
   from unnest(array['acquire', 'heartbeat', 'release_ok', 'release_fail', 'guard', 'join_queue', 'leave_queue', 'explain', 'reap', 'force_release', 'set_policy',
                     'reset_policy', 'bump_epoch', 'acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
                     'coordinator_unregister', 'reap_batch', 'get_scope', 'list_leases', 'force_release_one', 'policy_update', 'policy_get', 'policy_list',
-                    'watch_add', 'watch_remove', 'watch_clear', 'watch_barrier', 'watch_settled', 'take_events']) name;
+                    'watch_add', 'watch_remove', 'watch_clear', 'watch_barrier', 'watch_settled', 'take_events', 'add_hook', 'remove_hook', 'reap_hooked', 'reap_failed']) name;
 select has_role(name, 'role ' || name) from unnest(array['leasehold_client', 'leasehold_reader', 'leasehold_coordinator', 'leasehold_admin']) name;
 select col_is_pk('leasehold', 'scope', array['namespace', 'key'], 'a scope is namespace and key');
 select has_column('leasehold', 'scope', name, 'scope.' || name)
@@ -46,10 +46,10 @@ select is((select array_agg(c.relname::text) from pg_class c where c.relnamespac
               and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('i', 'a') and c.relkind = 'S')), null,
           'every table, view and sequence of its own is commented');
 select is((select array_agg(a.attrelid::regclass || '.' || a.attname) from pg_attribute a join pg_class c on c.oid = a.attrelid
-            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'history', 'lease_summary') and c.relkind in ('r', 'v', 'p')
+            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'registered_hook', 'hook', 'reap_failure', 'lease_event', 'history', 'lease_summary') and c.relkind in ('r', 'v', 'p')
               and a.attnum > 0 and not a.attisdropped and col_description(c.oid, a.attnum) is null), null, 'every column that people read is commented');
 select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace and obj_description(p.oid, 'pg_proc') is null
-              and p.proname in ('acquire', 'heartbeat', 'release_ok', 'release_fail', 'guard', 'join_queue', 'leave_queue', 'explain', 'reap', 'force_release', 'set_policy', 'reset_policy', 'bump_epoch')),
+              and p.proname in ('acquire', 'heartbeat', 'release_ok', 'release_fail', 'guard', 'join_queue', 'leave_queue', 'explain', 'reap', 'force_release', 'set_policy', 'reset_policy', 'bump_epoch', 'add_hook', 'remove_hook', 'remove_hook_named')),
           null, 'every function of the API is commented');
 
 -- tokens
