@@ -20,8 +20,8 @@ create table leasehold.history (
   -- Who ends a lease against its holder's will is written down, and why.
   constraint history_forced_by check (outcome <> 'forced' or (ended_by is not null and error is not null))
 ) partition by range (ended_at);
--- "Who had this, and when?"; and a namespace whose retention has passed before that of others. Only ever inserted into at the end of
--- a scope's range: 0.1 of what ending the lease costs.
+-- "Who had this, and when?"; and a namespace whose retention has passed before that of others. In batches of 500 a history costs
+-- a third of the rate of acquire and release where it is kept, and nothing that could be measured elsewhere.
 create index history_scope on leasehold.history (namespace, key, token);
 create table leasehold.history_default partition of leasehold.history default;
 

@@ -56,6 +56,8 @@ begin
             array[row(p_namespace, p_key, 'forced', null, p_reason, v_has_waiters or leasehold.is_blind(),
                       null)::leasehold.lease_end], v_now);
   perform leasehold.wake_next(p_namespace, p_key);
+  -- The scope remembers it for a while, the history where there is one; the server's log everywhere.
+  raise log 'lease forced scope=%/% token=% owner=% by=%: %', p_namespace, left(p_key, 128), v_scope.token, v_scope.owner, session_user, p_reason;
   return query
     select 'ended', null::text, p_namespace, p_key, v_scope.lease_key, f.token, f.owner, f.labels, f.duration_us, f.grace_us,
            f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,

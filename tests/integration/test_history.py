@@ -15,7 +15,7 @@ def holds(service, key):
     return service.psql(f"select outcome, owner, result, error, ended_by from leasehold.history where namespace = 'h' and key = '{key}' order by token")
 
 
-def test_every_way_a_lease_ends_is_written_down(kept):
+def test_every_way_a_lease_ends_is_written_down(kept, cluster):
     take = lambda key, seconds=30: kept.client.lease.Acquire(acquire_request("h", key, seconds, owner="w")).lease  # noqa: E731
     kept.client.lease.Release(release_request(take("ok"), success='{"n": 1}'))
     kept.client.lease.Release(release_request(take("failed"), failure="disk full"))
@@ -25,6 +25,7 @@ def test_every_way_a_lease_ends_is_written_down(kept):
     forced = take("forced")
     kept.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=forced.scope, reason="host is gone"))
     assert holds(kept, "forced") == "forced|w||host is gone|postgres"
+    assert f"LOG:  lease forced scope=h/forced token={forced.token} owner=w by=postgres: host is gone" in (cluster.data / "log").read_text()
     result = kept.client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(forced)])).results[0]
     assert (result.outcome, result.end_reason) == (pb.OUTCOME_LOST, pb.END_REASON_FORCED)
 
