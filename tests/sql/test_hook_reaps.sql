@@ -68,6 +68,7 @@ select t.dead('r', array['bad1', 'bad2', 'fine1', 'fine2']);
 select set_eq($$select key, outcome from leasehold.reap(array['r'], max => 4)$$, $$values ('bad1', 'failed'), ('bad2', 'failed'), ('fine1', 'reaped'), ('fine2', 'reaped')$$, 'each is tried once in a call');
 select t.dead('r', array['fine3', 'fine4']);
 select results_eq($$select key from leasehold.reap(array['r'], max => 2) order by key$$, $$values ('fine3'), ('fine4')$$, 'failing ones come last');
+select is((select count(*) from leasehold.reap(array['r'])) + (select count(*) from leasehold.reap(array['r'])), 2::bigint, 'a caller that goes on within its statement meets each of them once');
 -- adding or removing a hook tries again at once
 update leasehold.scope set check_at = 'infinity', next_try_at = null, reap_failures = 20 where key in ('bad1', 'bad2');
 select is(t.rows_of('select * from leasehold.reap()'), 0, 'they wait for a person');
