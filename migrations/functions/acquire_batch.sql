@@ -38,6 +38,8 @@ declare
   v_left integer[];
   v_hooked text[] := '{}';
   v_one leasehold.scope;
+  -- Whoever has a place waits for a scope that is `queued`.
+  v_may_be_plain boolean := coalesce(0 = any (p_ticket), true);
 begin
   perform leasehold.be_durable();
   perform leasehold.ensure_epoch();
@@ -56,9 +58,10 @@ begin
     v_hooked := leasehold.hooked(p_namespace, 'acquire');
   end if;
 
-  if cardinality(p_namespace) = 1 and v_hooked = '{}' and not leasehold.is_blind()
+  if v_may_be_plain and cardinality(p_namespace) = 1 and v_hooked = '{}' and not leasehold.is_blind()
      and not exists (select from leasehold.watch)
   then
+    v_may_be_plain := false;
     v_one := leasehold.acquire_one(p_coordinator, v_life, v_rules[1], p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
                                    p_labels[1], p_duration_us[1], p_wait_us[1]);
     if v_one.token is not null then
@@ -86,57 +89,65 @@ begin
     end if;
   end if;
 
-  with granted as (
-    update leasehold.scope s
-       set state = 'held',
-           lease_key = w.lease_key,
-           token = nextval('leasehold.token'),
-           owner = w.owner,
-           labels = w.labels,
-           duration = w.duration,
-           grace = w.grace,
-           acquired_at = w.now,
-           heartbeat_at = w.now,
-           heartbeats = 0,
-           deadline = w.now + w.duration,
-           incarnation = v_life.id,
-           granted_by = p_coordinator,
-           lapsed = false,
-           reap_failures = 0,
-           check_at = least(s.check_at, w.now + w.duration + w.grace)
-      from (select l.*, clock_timestamp() as now
-              from (select i.*
-                      from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, u.labels::jsonb as labels,
-                                   leasehold.from_us(u.duration_us) as duration, r.grace
-                              from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us)
-                                   with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, wait_us, n)
-                              join unnest(v_rules) r on r.namespace = u.namespace
-                             where not r.frozen and r.max_leases is null and u.namespace <> all (v_hooked)
-                               and u.duration_us >= 100000
-                               and leasehold.from_us(u.duration_us) between r.min_duration and r.max_duration
-                               and coalesce(u.wait_us, 0) >= 0
-                               and coalesce(octet_length(u.owner), 0) <= 255
-                               and (u.labels = '{}' or leasehold.labels_problem(u.labels::jsonb) is null)
-                             order by u.namespace, u.key, u.n) i
-                     cross join lateral (
-                       select 1
-                         from leasehold.scope x
-                        where x.namespace = i.namespace and x.key = i.key
-                          and x.state = 'free' and not x.queued and i.lease_key <> all (x.ended_keys)
-                          for no key update skip locked) x
-                    offset 0) l
-            offset 0) w
-     where s.namespace = w.namespace and s.key = w.key
-    returning w.n, s.token, w.now)
-  select coalesce(array_agg(g.n), '{}'), array_agg(g.token), array_agg(g.now)
-    into v_granted, v_tokens, v_times
-    from granted g;
-  if exists (select from leasehold.watch) or leasehold.is_blind() then
-    perform leasehold.tell_watchers(null, array_agg(p_namespace[g]), array_agg(p_key[g]))
-       from unnest(v_granted) g
-     having count(*) > 0;
+  if v_may_be_plain then
+    with granted as (
+      update leasehold.scope s
+         set state = 'held',
+             lease_key = w.lease_key,
+             token = nextval('leasehold.token'),
+             owner = w.owner,
+             labels = w.labels,
+             duration = w.duration,
+             grace = w.grace,
+             acquired_at = w.now,
+             heartbeat_at = w.now,
+             heartbeats = 0,
+             deadline = w.now + w.duration,
+             incarnation = v_life.id,
+             granted_by = p_coordinator,
+             lapsed = false,
+             reap_failures = 0,
+             check_at = least(s.check_at, w.now + w.duration + w.grace)
+        from (select l.*, clock_timestamp() as now
+                from (select i.*
+                        from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, u.labels::jsonb as labels,
+                                     leasehold.from_us(u.duration_us) as duration, r.grace
+                                from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us)
+                                     with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, wait_us, n)
+                                join unnest(v_rules) r on r.namespace = u.namespace
+                               where not r.frozen and r.max_leases is null and u.namespace <> all (v_hooked)
+                                 and u.duration_us >= 100000
+                                 and leasehold.from_us(u.duration_us) between r.min_duration and r.max_duration
+                                 and coalesce(u.wait_us, 0) >= 0
+                                 and coalesce(octet_length(u.owner), 0) <= 255
+                                 and (u.labels = '{}' or leasehold.labels_problem(u.labels::jsonb) is null)
+                               order by u.namespace, u.key, u.n) i
+                       cross join lateral (
+                         select 1
+                           from leasehold.scope x
+                          where x.namespace = i.namespace and x.key = i.key
+                            and x.state = 'free' and not x.queued and i.lease_key <> all (x.ended_keys)
+                            for no key update skip locked) x
+                      offset 0) l
+              offset 0) w
+       where s.namespace = w.namespace and s.key = w.key
+      returning w.n, s.token, w.now)
+    select coalesce(array_agg(g.n), '{}'), array_agg(g.token), array_agg(g.now)
+      into v_granted, v_tokens, v_times
+      from granted g;
+    if exists (select from leasehold.watch) or leasehold.is_blind() then
+      perform leasehold.tell_watchers(null, array_agg(p_namespace[g]), array_agg(p_key[g]))
+         from unnest(v_granted) g
+       having count(*) > 0;
+    end if;
   end if;
 
+  if cardinality(p_namespace) = 1 and v_granted = '{}' and not exists (select from leasehold.registered_hook) then
+    return query
+      select * from leasehold.acquire_carefully(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels,
+                                                p_duration_us, p_queue, p_wait_us, p_ticket);
+    return;
+  end if;
   return query
     select g.n, 'granted', null::bigint, 0,
            case when r.expiry <> 'manual' then p_duration_us[g.n] + leasehold.to_us(r.grace) end,

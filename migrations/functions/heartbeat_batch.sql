@@ -42,6 +42,9 @@ begin
       return next;
       return;
     end if;
+    return query select 1, c.outcome, c.remaining_us, c.deadline, c.heartbeats, c.end_reason, c.message
+      from leasehold.heartbeat_carefully(p_namespace, p_key, p_lease_key) c;
+    return;
   end if;
   -- Nothing that is set here is indexed: the update stays HOT.
   with renewed as (

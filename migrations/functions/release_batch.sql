@@ -33,15 +33,17 @@ begin
   v_life := leasehold.life(null);
   if cardinality(p_namespace) = 1 and v_hooked_ok = '{}' and v_hooked_fail = '{}' and not leasehold.is_blind()
      and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
-     and leasehold.release_one(v_life, p_namespace[1], p_key[1], p_lease_key[1], coalesce(p_failed[1], false), p_value[1])
   then
-    n := 1;
-    outcome := 'ok';
-    wake := false;
-    return next;
+    if leasehold.release_one(v_life, p_namespace[1], p_key[1], p_lease_key[1], coalesce(p_failed[1], false), p_value[1]) then
+      n := 1;
+      outcome := 'ok';
+      wake := false;
+      return next;
+      return;
+    end if;
+    return query select * from leasehold.release_carefully(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value);
     return;
-  end if;
-  if not leasehold.is_blind() then
+  elsif not leasehold.is_blind() then
     with ended as (
       update leasehold.scope s
          set state = 'free',

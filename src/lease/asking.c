@@ -11,11 +11,11 @@
 #include "lease/progress.h"
 #include "lease/reaping.h"
 
-static void ask(struct lh_lane *lane, struct lh_waiter *waiter)
+static struct lh_acquire_item *ask(struct lh_lane *lane, size_t place, struct lh_waiter *waiter)
 {
     struct lh_coordinator *c = lane->coordinator;
-    struct lh_entry *entry = &lane->entries[lane->n];
-    struct lh_acquire_item *item = &lane->acquires[lane->n];
+    struct lh_entry *entry = &lane->entries[place];
+    struct lh_acquire_item *item = &lane->acquires[place];
     /* Of several callers with one lease key the newest most likely still listens: its words hold. */
     const struct lh_acquire *newest = LH_CONTAINER(struct lh_acquire, own.link, waiter->requests.prev);
 
@@ -32,8 +32,8 @@ static void ask(struct lh_lane *lane, struct lh_waiter *waiter)
     };
     item->wait_us = item->queue ? lh_waiter_wait_us(c, waiter) : 0;
     *entry = (struct lh_entry){.waiter = waiter, .acquire = item, .sent_us = lane->sent_us};
-    lane->items[lane->n++] = item;
     waiter->scope->in_flight++;
+    return item;
 }
 
 void lh_asking_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
@@ -44,9 +44,30 @@ void lh_asking_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
             waiter = LH_LIST_FIRST(struct lh_waiter, &scope->line, link);
         if (waiter == NULL)
             break;
-        ask(lane, waiter);
+        lane->items[lane->n] = ask(lane, lane->n, waiter);
+        lane->n++;
         room--;
     }
+}
+
+void lh_asking_ride(struct lh_lane *lane, struct lh_scope *scope)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    const struct lh_store_ops *ops = c->store->ops;
+    bool is_plain = scope->delay_us[LH_KIND_RELEASE] == 0 && scope->delay_us[LH_KIND_ACQUIRE] == 0 &&
+                    lh_list_is_empty(&scope->leaves) && !lh_hooks_wants(c, scope, LH_KIND_ACQUIRE);
+
+    if (lane->kind != LH_KIND_RELEASE || lane->space != NULL || ops->hand_over == NULL || !is_plain ||
+        c->state != LH_CORE_RUNNING || !lh_core_can_send(c, LH_KIND_ACQUIRE) ||
+        (c->port.is_behind != NULL && c->port.is_behind(c->port.arg)))
+        return;
+    lh_scope_ask_first(c, scope);
+    struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->again, link);
+    if (first == NULL)
+        return;
+    lane->riders[lane->rider_count] = ask(lane, lane->rider_count, first);
+    lane->rider_count++;
+    scope->has_rider = true;
 }
 
 void lh_contention_of_acquire(const struct lh_acquire_item *item, struct lh_contention *contention)
@@ -87,7 +108,7 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
         c->stats.grants++;
     lh_scope_learn_grant(c, waiter->scope, &entry->acquire->lease);
     lh_progress_departed(c, waiter->scope, waiter->ticket);
-    waiter->is_unknown = false;
+    waiter->is_unknown = waiter->is_untaken = false;
     waiter->ticket = 0;
     LH_REQUEST_EACH(request, waiter)
     {
@@ -180,7 +201,8 @@ static void on_rejected(struct lh_coordinator *c, struct lh_entry *entry)
     lh_hooks_on_rejected(c, LH_KIND_ACQUIRE, entry->acquire->message);
     lh_progress_departed(c, scope, entry->waiter->ticket);
     entry->waiter->ticket = 0;
-    entry->waiter->is_unknown = false;
+    /* What may have been its lease for long is not given back. */
+    entry->waiter->is_unknown = entry->waiter->is_untaken;
     if (entry->acquire->waiters_ahead < 0)
         lh_scope_wake(c, scope);
     on_refused(c, entry, LH_HOOK_REJECTED);
@@ -252,6 +274,7 @@ static void on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_statu
         waiter->is_unknown = waiter->is_unknown || lane->is_sent;
         if (lane->space != NULL && lane->is_sent && ++waiter->scope->hook_losses >= LH_HOOK_LOSSES_MAX) {
             waiter->scope->hook_losses = 0;
+            waiter->keeps_place = true; /* a lease that it may have is not given back */
             lh_request_answer_all(c, waiter, LH_HOOK_REJECTED,
                                   "the connection to the database was lost each time that its hook ran");
         }
@@ -281,5 +304,20 @@ void lh_asking_on_done(struct lh_lane *lane, enum lh_status status, const struct
         else
             on_error(lane, entry, status, error);
         lh_scope_item_done(c, scope, LH_KIND_ACQUIRE);
+    }
+}
+
+void lh_asking_on_riders_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    for (size_t i = 0; i < lane->rider_count; i++) {
+        struct lh_entry *entry = &lane->entries[i];
+        struct lh_scope *scope = entry->waiter->scope;
+        scope->has_rider = false;
+        if (status == LH_OK)
+            on_answer(lane, entry);
+        else
+            on_error(lane, entry, status, error);
+        lh_scope_item_done(c, scope, LH_KIND_RELEASE);
     }
 }

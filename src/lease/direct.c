@@ -240,7 +240,7 @@ static void answer_release(struct lh_coordinator *c, struct lh_release *release)
     } else if (item->outcome == LH_OUTCOME_REJECTED) {
         lh_hooks_on_rejected(c, LH_KIND_RELEASE, item->message);
     }
-    if (item->wake)
+    if (item->wake && !release->own.scope->has_rider)
         lh_scope_wake(c, release->own.scope);
     finish_release(c, release, is_own_doing ? NULL : item->message);
 }
@@ -269,6 +269,7 @@ void lh_releases_on_done(struct lh_lane *lane, enum lh_status status, const stru
         }
         lh_scope_item_done(c, scope, LH_KIND_RELEASE);
     }
+    lh_asking_on_riders_done(lane, status, error);
 }
 
 /* on_done may free the request, so what is freed after it is noted before. */

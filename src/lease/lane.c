@@ -39,6 +39,7 @@ void lh_lanes_create(struct lh_coordinator *c)
         lane->entries = lh_alloc_zero(batch_max, sizeof(lane->entries[0]));
         lane->acquires = lh_alloc_zero(batch_max, sizeof(lane->acquires[0]));
         lane->leaves = lh_alloc_zero(batch_max, sizeof(lane->leaves[0]));
+        lane->riders = lh_alloc_zero(batch_max, sizeof(lane->riders[0]));
     }
 }
 
@@ -50,6 +51,7 @@ void lh_lanes_destroy(struct lh_coordinator *c)
         free(lane->entries);
         free(lane->acquires);
         free(lane->leaves);
+        free(lane->riders);
         lh_arena_finish(&lane->strings);
     }
     free(c->lanes);
@@ -96,6 +98,7 @@ static void give_back(struct lh_coordinator *c, const struct lh_entry *entry)
     struct lh_scope *scope = lh_scope_get(c, ns, key);
     struct lh_waiter *waiter = lh_waiter_find(c, scope, lease_key);
     if (waiter != NULL) {
+        waiter->is_untaken = true;
         waiter->is_unknown = true; /* who came meanwhile takes it over, or gives it back */
     } else {
         waiter = lh_waiter_create(c, scope, lease_key);
@@ -106,13 +109,15 @@ static void give_back(struct lh_coordinator *c, const struct lh_entry *entry)
 
 void lh_lane_settle(struct lh_coordinator *c, struct lh_lane *lane)
 {
-    if (lane->kind == LH_KIND_ACQUIRE || lane->kind == LH_KIND_LEAVE) {
-        for (size_t i = 0; i < lane->n; i++) {
-            if (lane->entries[i].is_grant && !lane->entries[i].is_taken)
-                give_back(c, &lane->entries[i]);
-        }
+    size_t entry_count = lane->rider_count;
+    if (lane->kind == LH_KIND_ACQUIRE || lane->kind == LH_KIND_LEAVE)
+        entry_count = lane->n;
+    for (size_t i = 0; i < entry_count; i++) {
+        if (lane->entries[i].is_grant && !lane->entries[i].is_taken)
+            give_back(c, &lane->entries[i]);
     }
     lane->n = 0;
+    lane->rider_count = 0;
     if (lane->space != NULL)
         lh_hooks_leave(lane);
     if (lane->state == LH_LANE_BUSY)
@@ -123,6 +128,7 @@ void lh_lane_begin(struct lh_lane *lane, enum lh_kind kind)
 {
     lane->kind = kind;
     lane->n = 0;
+    lane->rider_count = 0;
     lane->is_sent = true;
     lane->sent_us = lane->coordinator->now_us;
     lh_arena_reset(&lane->strings);
@@ -146,6 +152,7 @@ void lh_lane_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
         break;
     default:
         lh_direct_take(lane, scope, room);
+        lh_asking_ride(lane, scope);
         break;
     }
     scope->flight_kind = (uint8_t)lane->kind;
@@ -164,6 +171,10 @@ static enum lh_status send(struct lh_coordinator *c, struct lh_lane *lane)
         return ops->heartbeat(c->store, lane->index, (struct lh_heartbeat_item **)lane->items, lane->n, on_batch_done,
                               lane);
     case LH_KIND_RELEASE:
+        if (lane->rider_count > 0)
+            return ops->hand_over(c->store, lane->index, lh_control_database_us(c),
+                                  (struct lh_release_item **)lane->items, lane->n, lane->riders, lane->rider_count,
+                                  on_batch_done, lane);
         return ops->release(c->store, lane->index, (struct lh_release_item **)lane->items, lane->n, on_batch_done,
                             lane);
     default:
@@ -221,6 +232,7 @@ static void put_back(struct lh_lane *lane)
         break;
     }
     lane->n = 0;
+    lane->rider_count = 0;
     if (lane->space != NULL)
         lh_hooks_leave(lane);
 }

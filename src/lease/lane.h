@@ -38,6 +38,8 @@ struct lh_lane {
     struct lh_entry *entries; /* acquires, leaves */
     struct lh_acquire_item *acquires;
     struct lh_leave_item *leaves;
+    struct lh_acquire_item **riders; /* of a batch of releases: for who is next, in `entries` and `acquires` */
+    size_t rider_count;
     struct lh_arena strings; /* that are asked with: their requests may go before the answer comes */
 };
 
@@ -58,6 +60,9 @@ void lh_lane_settle(struct lh_coordinator *c, struct lh_lane *lane);
 /* asking.c, leaving.c, direct.c: take what a scope has for a batch with room for `room`; handle the answers. */
 void lh_asking_take(struct lh_lane *lane, struct lh_scope *scope, size_t room);
 void lh_asking_on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error);
+/* Its first waiter rides with the releases that were just taken of `scope`, where there is one that may. */
+void lh_asking_ride(struct lh_lane *lane, struct lh_scope *scope);
+void lh_asking_on_riders_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error);
 void lh_leaving_take(struct lh_lane *lane, struct lh_scope *scope, size_t room);
 void lh_leaving_on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error);
 void lh_direct_take(struct lh_lane *lane, struct lh_scope *scope, size_t room);

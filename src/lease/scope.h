@@ -53,6 +53,7 @@ struct lh_scope {
     bool is_dead;         /* the holder is not alive, as far as known */
     bool wake_again;
     bool ask_all_again;
+    bool has_rider; /* its first waiter is asked for behind the release that is in flight */
     bool saw_busy;
     bool saw_error;
     char name[];

@@ -159,7 +159,7 @@ struct lh_tick_answer {
 
 struct lh_reap_answer {
     struct lh_reaped {
-        struct lh_lease lease;
+        struct lh_lease lease; /* of an automatic reap only names, token and owner */
         bool is_failure;
         const char *error; /* is_failure */
         int32_t reap_failures;
@@ -192,7 +192,7 @@ struct lh_reap_item {
     const char *loss; /* not NULL: do not run them, record this failure */
 
     enum lh_reap_outcome outcome;
-    struct lh_reaped reaped; /* DONE, FAILED */
+    struct lh_reaped reaped; /* DONE, FAILED; without the lease */
     int64_t took_us;
 };
 
@@ -338,6 +338,13 @@ struct lh_store_ops {
                               lh_store_cb *on_done, void *arg);
     enum lh_status (*leave)(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg);
+    /*
+     * Releases, and behind them in the same transaction `riders`: acquires of who waits for scopes that are released in
+     * it. NULL where the store does not offer it. What fails for its data is repeated without riders, which are BUSY.
+     */
+    enum lh_status (*hand_over)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_release_item **items,
+                                size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,
+                                void *arg);
 
     /* On a hook lane: one item after the other, at most LH_REAP_PIPELINE_MAX; durable, all of them, with on_done. */
     enum lh_status (*reap_hooked)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_reap_item **items,

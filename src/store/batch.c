@@ -85,6 +85,12 @@ static void give_up_part_as_busy(struct lane *lane)
     next_part(lane);
 }
 
+static void drop_riders(struct lane *lane)
+{
+    acquire_kind.set_busy(lane->riders, lane->rider_count);
+    lane->kind = &release_kind;
+}
+
 static void on_part_failed(struct lane *lane, enum lh_status status, const struct lh_error *error)
 {
     bool is_single = current_part(lane)->count == 1;
@@ -93,6 +99,10 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
     lane_refresh_arena(lane);
     if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
         finish(lane, status, error);
+    } else if (lane->kind == &hand_over_kind) {
+        lh_debug("a hand-over failed, the releases are sent alone: %s (%s)", error->message, error->sqlstate);
+        drop_riders(lane);
+        send_part(lane);
     } else if (lane->is_hook && is_state(error, "57014")) {
         hook_lane_timeout_words(lane->kind->hook_timeout_us(lane->items), words);
         lane->kind->set_rejected(lane, lane->items, words);
@@ -152,6 +162,12 @@ static void send_part(struct lane *lane)
         return;
     lh_error_set(&error, LH_DATABASE_UNAVAILABLE, "the connection was lost between two parts of a batch");
     finish(lane, LH_DATABASE_UNAVAILABLE, &error);
+}
+
+void lane_set_riders(struct lane *lane, const void *riders, size_t n)
+{
+    lane->riders = riders;
+    lane->rider_count = n;
 }
 
 enum lh_status lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,

@@ -8,6 +8,9 @@
  * coordinator repeats with its own patience; so does a statement that timed out, unless that is a hook's: then it is
  * rejected. A lost connection ends all of it.
  *
+ * Riders (hand_over_kind) go with the first try alone: when that fails, for whatever reason but a lost connection, they
+ * are busy, and the releases are sent by themselves.
+ *
  * A hook lane carries one item, after a statement that sets its session's limits; or a run of reaps (hook_lane.h).
  */
 #ifndef LH_STORE_BATCH_H
@@ -37,7 +40,12 @@ struct batch_kind {
     int64_t (*hook_timeout_us)(const void *items);                                   /* of the first one */
 };
 
-extern const struct batch_kind acquire_kind, heartbeat_kind, release_kind, leave_kind;
+extern const struct batch_kind acquire_kind, heartbeat_kind, release_kind, leave_kind, hand_over_kind;
+
+/* For hand_over_kind: rows first..last-1 of a result that has the columns of both. */
+void acquire_write_arrays(struct lane *lane, const void *items, size_t n);
+void acquire_read_rows(struct lane *lane, const void *items, size_t n, const PGresult *result, int first, int last);
+void release_read_rows(struct lane *lane, const void *items, size_t n, const PGresult *result, int first, int last);
 
 /* A part of the batch that is still to be sent. Halving adds one at a time: at most log2(LH_BATCH_MAX) + 1 of them. */
 #define PARTS_MAX 12
@@ -57,6 +65,8 @@ struct lane {
 
     const struct batch_kind *kind; /* NULL: idle */
     const void *items;
+    const void *riders; /* of hand_over_kind: acquires */
+    size_t rider_count;
     int64_t clock_us;             /* what the caller believed the database's clock to be... */
     int64_t sent_us;              /* ...then; 0 in the first: no belief */
     struct part parts[PARTS_MAX]; /* a stack; the last is in flight */
@@ -72,6 +82,8 @@ struct lane {
 
 /* Not when it is sent: its sender may still be reading the answers of the batch before. */
 void lane_refresh_arena(struct lane *lane);
+/* Of the next batch that is sent. */
+void lane_set_riders(struct lane *lane, const void *riders, size_t n);
 enum lh_status lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
                          size_t n, lh_store_cb *on_done, void *arg);
 

@@ -15,12 +15,17 @@ static const struct lh_pg_statement statement = {
      LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY},
 };
 
-static void write_items(struct lane *lane, const void *all, size_t n)
+static void write_items(struct lane *lane, const void *items, size_t n)
+{
+    lh_pg_add_uuid(&lane->params, &lane->store->base.coordinator);
+    acquire_write_arrays(lane, items, n);
+}
+
+void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
 {
     struct lh_acquire_item *const *items = all;
     struct lh_pg_params *params = &lane->params;
 
-    lh_pg_add_uuid(params, &lane->store->base.coordinator);
     pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
     lh_pg_array_begin(params, LH_PG_TEXT);
     for (size_t i = 0; i < n; i++)
@@ -113,7 +118,12 @@ static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGr
         item->lease.lease_key = item->lease_key;
 }
 
-static void read_items(struct lane *lane, const void *all, size_t n, const PGresult *result)
+static void read_items(struct lane *lane, const void *items, size_t n, const PGresult *result)
+{
+    acquire_read_rows(lane, items, n, result, 0, PQntuples(result));
+}
+
+void acquire_read_rows(struct lane *lane, const void *all, size_t n, const PGresult *result, int first, int last)
 {
     static const char *const names[COLUMN_COUNT] = {
         "n", "outcome", "ticket", "waiters_ahead", "expires_in_us", "suspected_in_us", "message", "field", "bound",
@@ -124,7 +134,7 @@ static void read_items(struct lane *lane, const void *all, size_t n, const PGres
 
     lh_pg_result_columns(result, names, at, COLUMN_COUNT);
     lease_columns_find(result, &lease_at);
-    for (int row = 0; row < PQntuples(result); row++) {
+    for (int row = first; row < last; row++) {
         int32_t number = lh_pg_int4(result, row, at[N]);
         if (number >= 1 && (size_t)number <= n)
             read_item(lane, items[number - 1], result, row, at, &lease_at);

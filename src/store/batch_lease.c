@@ -165,7 +165,7 @@ static void release_write(struct lane *lane, const void *all, size_t n)
     lh_pg_array_end(params);
 }
 
-static void release_read(struct lane *lane, const void *all, size_t n, const PGresult *result)
+void release_read_rows(struct lane *lane, const void *all, size_t n, const PGresult *result, int first, int last)
 {
     enum { N, OUTCOME, END_REASON, MESSAGE, WAKE, COLUMN_COUNT };
     static const char *const names[COLUMN_COUNT] = {"n", "outcome", "end_reason", "message", "wake"};
@@ -173,7 +173,7 @@ static void release_read(struct lane *lane, const void *all, size_t n, const PGr
     int at[COLUMN_COUNT];
 
     lh_pg_result_columns(result, names, at, COLUMN_COUNT);
-    for (int row = 0; row < PQntuples(result); row++) {
+    for (int row = first; row < last; row++) {
         int32_t number = lh_pg_int4(result, row, at[N]);
         struct lh_release_item *item;
         if (number < 1 || (size_t)number > n)
@@ -188,6 +188,11 @@ static void release_read(struct lane *lane, const void *all, size_t n, const PGr
         item->message = text_read(result, row, at[MESSAGE], &lane->arena);
         item->wake = lh_pg_bool(result, row, at[WAKE]);
     }
+}
+
+static void release_read(struct lane *lane, const void *items, size_t n, const PGresult *result)
+{
+    release_read_rows(lane, items, n, result, 0, PQntuples(result));
 }
 
 static void release_set_busy(const void *all, size_t n)

@@ -218,6 +218,14 @@ static enum lh_status release(struct lh_store *store, unsigned lane, struct lh_r
     return lane_send(&pg_store_of(store)->lanes[lane], &release_kind, 0, items, n, on_done, arg);
 }
 
+static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                struct lh_release_item **items, size_t n, struct lh_acquire_item **riders,
+                                size_t rider_count, lh_store_cb *on_done, void *arg)
+{
+    lane_set_riders(&pg_store_of(store)->lanes[lane], riders, rider_count);
+    return lane_send(&pg_store_of(store)->lanes[lane], &hand_over_kind, clock_us, items, n, on_done, arg);
+}
+
 static enum lh_status leave(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg)
 {
@@ -262,6 +270,7 @@ static const struct lh_store_ops ops = {
     .heartbeat = heartbeat,
     .release = release,
     .leave = leave,
+    .hand_over = hand_over,
     .reap_hooked = reap_hooked,
     .enroll = pg_store_enroll,
     .tick = pg_store_tick,

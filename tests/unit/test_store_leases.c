@@ -315,6 +315,53 @@ START_TEST(five_hundred_at_once_with_bad_ones_among_them)
 }
 END_TEST
 
+static void hand_over(struct test_store *test, struct lh_release_item *given, struct lh_acquire_item *next)
+{
+    ck_assert_int_eq(test->store->ops->hand_over(test->store, 0, 0, &given, 1, &next, 1, test_on_answer, &answer),
+                     LH_OK);
+    test_wait_for(&answer);
+    ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
+}
+
+START_TEST(a_release_carries_an_acquire_behind_it)
+{
+    struct lh_acquire_item mine = wish(false), next = wish(true), last = wish(true);
+
+    acquire(&one, &mine);
+    acquire(&one, &next);
+    acquire(&one, &last);
+    next.ticket = next.new_ticket;
+    last.ticket = last.new_ticket;
+    struct lh_release_item given = {.ns = mine.ns, .key = mine.key, .lease_key = mine.lease_key};
+    hand_over(&one, &given, &next);
+    ck_assert_int_eq(given.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(next.outcome, LH_ACQUIRE_GRANTED);
+    ck_assert_int_gt(next.lease.token, mine.lease.token);
+    ck_assert(lh_uuid_equal(&next.lease.lease_key, &next.lease_key));
+
+    hand_over(&one, &given, &last); /* a repeated release */
+    ck_assert_int_eq(given.outcome, LH_OUTCOME_LOST);
+    ck_assert_int_eq(given.end_reason, LH_END_RELEASED);
+    ck_assert_int_eq(last.outcome, LH_ACQUIRE_QUEUED);
+    ck_assert_int_eq(heartbeat(&one, &next).outcome, LH_OUTCOME_OK);
+}
+END_TEST
+
+START_TEST(an_acquire_behind_a_release_that_is_refused_is_busy)
+{
+    struct lh_acquire_item mine = wish(false), next = wish(true);
+
+    acquire(&one, &mine);
+    acquire(&one, &next);
+    next.ticket = next.new_ticket;
+    struct lh_release_item given = {.ns = mine.ns, .key = mine.key, .lease_key = mine.lease_key, .value = "1e200000"};
+    hand_over(&one, &given, &next);
+    ck_assert_int_eq(given.outcome, LH_OUTCOME_INVALID);
+    ck_assert_int_eq(next.outcome, LH_ACQUIRE_BUSY);
+    ck_assert_int_eq(heartbeat(&one, &mine).outcome, LH_OUTCOME_OK);
+}
+END_TEST
+
 static char invalid_field[64], invalid_bound[128];
 
 static void on_invalid(void *arg, enum lh_status status, const struct lh_error *error)
@@ -366,6 +413,8 @@ TCase *test_store_leases(void)
     tcase_add_test(tcase, a_held_scope_is_refused_with_its_holder);
     tcase_add_test(tcase, a_release_wakes_the_waiter_of_another_store);
     tcase_add_test(tcase, a_release_tells_of_an_own_waiter_at_once);
+    tcase_add_test(tcase, a_release_carries_an_acquire_behind_it);
+    tcase_add_test(tcase, an_acquire_behind_a_release_that_is_refused_is_busy);
     tcase_add_test(tcase, who_leaves_gives_up_place_and_lease);
     tcase_add_test(tcase, a_row_that_another_session_has_is_busy_and_holds_up_nobody);
     tcase_add_test(tcase, five_hundred_at_once_with_bad_ones_among_them);

@@ -1,0 +1,50 @@
+/* Releases with riders behind them: leasehold.hand_over_batch, which answers with the rows of both. */
+#include <string.h>
+
+#include "pg/result.h"
+#include "store/internal.h"
+
+static const struct lh_pg_statement statement = {
+    "hand_over_batch",
+    "select * from leasehold.hand_over_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+    16,
+    {LH_PG_UUID, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_TEXT_ARRAY,
+     LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY,
+     LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY},
+};
+
+static void write_items(struct lane *lane, const void *items, size_t n)
+{
+    release_kind.write(lane, items, n);
+    acquire_write_arrays(lane, lane->riders, lane->rider_count);
+}
+
+static void read_items(struct lane *lane, const void *items, size_t n, const PGresult *result)
+{
+    static const char *const names[] = {"part"};
+    int row_count = PQntuples(result);
+    int releases = 0;
+    int at;
+
+    lh_pg_result_columns(result, names, &at, 1);
+    while (releases < row_count && strcmp(lh_pg_text(result, releases, at), "release") == 0)
+        releases++;
+    release_read_rows(lane, items, n, result, 0, releases);
+    acquire_kind.set_busy(lane->riders, lane->rider_count);
+    acquire_read_rows(lane, lane->riders, lane->rider_count, result, releases, row_count);
+}
+
+static void set_busy(const void *items, size_t n)
+{
+    release_kind.set_busy(items, n);
+}
+
+static const void *skip(const void *items, size_t n)
+{
+    return release_kind.skip(items, n);
+}
+
+/* What fails is sent again as release_kind. */
+const struct batch_kind hand_over_kind = {
+    "hand-over", &statement, write_items, read_items, set_busy, NULL, skip, NULL, NULL,
+};
