@@ -590,9 +590,8 @@ struct lh_embed_lease {
     int64_t acquired_at_us;
     int64_t heartbeat_at_us;
     int64_t deadline_at_us;
-    int64_t
-        deadline_us; /* the holder's own, on CLOCK_BOOTTIME: the work has stopped by then. 0 in callbacks of reaping */
-    int64_t limit_us;    /* in callbacks of reaping: how long they may take; 0: no limit */
+    int64_t deadline_us; /* the holder's own, on CLOCK_BOOTTIME: stop the work by then. 0 in callbacks of reaping */
+    int64_t limit_us; /* in callbacks of reaping: how long they may take; 0: no limit */
     void *reserved[4];
 };
 
@@ -693,6 +692,13 @@ struct lh_reap_options {
     int64_t transaction_us;         /* no further lease in a transaction that is older; default 1 s */
     int64_t statement_timeout_us;   /* of statements that run neither hook nor callback; default: the session's */
     int64_t limit_us;               /* of on_lease; default: the hook_timeout of the namespace's policy */
+    /*
+     * What failed before waits until its next try, unless its namespace is named: then it is tried at once, and even
+     * where that was given up. Not so with this; and never what has failed since `skip_failed_since_us` (the database's
+     * clock, since 1970; default: now).
+     */
+    bool keep_backoff;
+    int64_t skip_failed_since_us;
     void *reserved[4];
 };
 

@@ -2,14 +2,15 @@
 -- lh_reap_stale and `leasehold reap` stand on. A sweep lists what is expired, then ends one after the other in a savepoint of
 -- its own by reap_hooked(), or writes down by reap_failed() that it could not.
 
--- Candidates in the order of the sweep, after the last one seen, and which of them are expired (is_stale): by check_at up to
+-- Candidates in the order of the sweep, after the last one seen, and which of them are expired (is_stale), or wait for
+-- their next try (is_put_off): by check_at up to
 -- `p_until_us` (null: now), or by name in `p_namespaces`, but not what has failed since `p_until_us`. No row where the database has begun a new life: that is
 -- written down then, and nothing ends. Locks nothing else.
 create or replace function leasehold.reap_stale_list(
   p_namespaces text[], p_include_children boolean, p_max integer, p_until_us bigint,
   p_after_at_us bigint, p_after_namespace text, p_after_key text)
 returns table (
-  is_stale boolean, until_us bigint, check_at_us bigint, namespace text, key text, lease_key uuid, token bigint, owner text,
+  is_stale boolean, is_put_off boolean, until_us bigint, check_at_us bigint, namespace text, key text, lease_key uuid, token bigint, owner text,
   labels text, duration_us bigint, grace_us bigint, acquired_at_us bigint, heartbeat_at_us bigint, deadline_at_us bigint,
   heartbeats bigint, limit_us bigint)
 language plpgsql
@@ -44,6 +45,7 @@ begin
            and (p_namespaces is not null
                 or ((r.rules).reaper = 'auto'
                     and not leasehold.is_put_off(f.scope, (r.rules).max_reap_failures, v_now))),
+           leasehold.is_put_off(f.scope, (r.rules).max_reap_failures, v_now),
            coalesce(p_until_us, leasehold.us_at(v_now)), leasehold.us_at((f.scope).check_at), (f.scope).namespace, (f.scope).key,
            (f.scope).lease_key, (f.scope).token, (f.scope).owner, (f.scope).labels::text,
            leasehold.to_us((f.scope).duration), leasehold.to_us((f.scope).grace), leasehold.us_at((f.scope).acquired_at),

@@ -26,6 +26,7 @@ struct reap {
     struct lh_segments *segments; /* one for each namespace named; none: all */
     struct lh_server server;
     struct lh_session *session;
+    int64_t every_us; /* 0: once */
     bool has_told_unknown;
     bool more; /* by the server's word */
 };
@@ -173,6 +174,15 @@ static enum lh_exit rounds_by_server(struct reap *reap)
     return status;
 }
 
+static void end_pass(struct reap *reap)
+{
+    free(reap->pass.total.failures);
+    reap->pass.total.failures = NULL;
+    lh_arena_reset(&reap->pass.arena);
+    if (reap->pass.callback->flight != NULL)
+        lh_reap_flight_count(reap->pass.callback->flight, 0);
+}
+
 static enum lh_exit pass(struct reap *reap, bool is_repeated)
 {
     enum lh_exit status = open_endpoint(reap);
@@ -189,23 +199,40 @@ static enum lh_exit pass(struct reap *reap, bool is_repeated)
         close_endpoint(reap); /* the next pass begins anew */
     if (status == LH_EXIT_DONE && reap->pass.total.n_failures > 0)
         status = LH_EXIT_FAILED;
-    free(reap->pass.total.failures);
-    lh_arena_reset(&reap->pass.arena);
+    end_pass(reap);
     return status;
 }
 
 /* A reaper outlives an outage and callbacks that fail; what an administrator must change ends it. */
-static enum lh_exit pass_every(struct reap *reap, int64_t every_us)
+static enum lh_exit pass_every(struct reap *reap)
 {
-    struct timespec pause = {.tv_sec = every_us / LH_US_PER_S, .tv_nsec = every_us % LH_US_PER_S * 1000};
+    struct timespec pause = {.tv_sec = reap->every_us / LH_US_PER_S, .tv_nsec = reap->every_us % LH_US_PER_S * 1000};
 
     for (;;) {
         enum lh_exit status = pass(reap, true);
         bool had_failures = reap->pass.total.n_failures > 0;
+        reap->pass.keep_backoff = true;
+        reap->pass.skip_failed_since_us = 0;
         if (status != LH_EXIT_DONE && status != LH_EXIT_UNAVAILABLE && !had_failures)
             return status;
         nanosleep(&pause, NULL);
     }
+}
+
+static enum lh_exit work(void *arg)
+{
+    struct reap *reap = arg;
+    enum lh_exit status = reap->every_us > 0 ? pass_every(reap) : pass(reap, false);
+
+    close_endpoint(reap);
+    return status;
+}
+
+/* What the process that crashed had done and could not tell, and what it crashed at. */
+static void on_crash(void *arg)
+{
+    report(arg, true);
+    end_pass(arg);
 }
 
 static enum lh_status take_callback(struct reap *reap, struct lh_error *error)
@@ -235,13 +262,12 @@ static enum lh_status take_callback(struct reap *reap, struct lh_error *error)
     return LH_OK;
 }
 
-static enum lh_status take_words(struct reap *reap, int64_t *every_us, struct lh_error *error)
+static enum lh_status take_words(struct reap *reap, struct lh_error *error)
 {
     const struct lh_args *args = &reap->pass.cli->args;
     const char *max = lh_args_value(args, "max");
     const char *every = lh_args_value(args, "every");
 
-    *every_us = 0;
     for (size_t i = 0; i < args->word_count; i++)
         if (lh_check_namespace(args->words[i], error) != LH_OK)
             return LH_INVALID_ARGUMENT;
@@ -249,7 +275,7 @@ static enum lh_status take_words(struct reap *reap, int64_t *every_us, struct lh
         return LH_INVALID_ARGUMENT;
     if (every != NULL && lh_args_has(args, "once"))
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--once and --every exclude each other");
-    if (every != NULL && lh_check_duration("every", every, 100 * LH_US_PER_MS, every_us, error) != LH_OK)
+    if (every != NULL && lh_check_duration("every", every, 100 * LH_US_PER_MS, &reap->every_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     return take_callback(reap, error);
 }
@@ -262,15 +288,13 @@ static enum lh_exit run(struct lh_cli *cli)
     };
     struct lh_error error = {0};
     enum lh_exit status;
-    int64_t every_us;
 
-    if (take_words(&reap, &every_us, &error) != LH_OK)
+    if (take_words(&reap, &error) != LH_OK)
         return lh_complain_value(cli, &error);
     reap.segments = lh_alloc_zero(cli->args.word_count + 1, sizeof(*reap.segments));
     for (size_t i = 0; i < cli->args.word_count; i++)
         lh_segments_split(&reap.segments[i], cli->args.words[i]);
-    status = every_us > 0 ? pass_every(&reap, every_us) : pass(&reap, false);
-    close_endpoint(&reap);
+    status = callback.flight != NULL ? lh_reap_guard(&reap.pass, work, on_crash, &reap) : work(&reap);
     for (size_t i = 0; i < cli->args.word_count; i++)
         lh_segments_finish(&reap.segments[i]);
     free(reap.segments);
@@ -287,12 +311,14 @@ static const struct lh_option options[] = {
     {"every", 0, "DURATION", "Again and again, with a pause between; an outage does not end it."},
     {"exec", 0, "COMMAND",
      "Run it by /bin/sh for each lease, in the transaction that ends it: exit 0 commits, anything else leaves the "
-     "lease "
-     "to be tried again. It is told LEASEHOLD_NAMESPACE, _KEY, _LEASE_KEY, _TOKEN and _OWNER."},
+     "lease to be tried again. It is told LEASEHOLD_NAMESPACE, _KEY, _LEASE_KEY, _TOKEN and _OWNER."},
     {"exec-timeout", 0, "DURATION",
      "Kill the command, and all it has started, after this time; otherwise the hook_timeout of the namespace's "
      "policy."},
-    {"plugin", 0, "FILE.so", "Call its C callback for each lease, in the transaction that ends it; see leasehold.h."},
+    {"plugin", 0, "FILE.so",
+     "Call its C callback for each lease, in the transaction that ends it; see leasehold.h. It runs in a process of "
+     "its "
+     "own, so that a crash is a failure of one lease."},
     {"verbose", 'v', NULL, "Say what is reaped, and that nothing was."},
     {0},
 };

@@ -84,27 +84,35 @@ static void clear_progress(struct run *run)
     run->has_progress = false;
 }
 
+void lh_reap_add_outcome(struct lh_reap_pass *pass, const struct lh_embed_lease *lease, const char *error,
+                         int32_t reap_failures, int64_t next_try_at_us)
+{
+    Leasehold__V1__ReapFailure *failure = lh_arena_alloc(&pass->arena, sizeof(*failure));
+
+    leasehold__v1__reap_failure__init(failure);
+    failure->lease = lease_message(&pass->arena, lease);
+    failure->error = lh_arena_strdup(&pass->arena, error);
+    failure->reap_failures = reap_failures;
+    if (next_try_at_us != 0)
+        failure->next_try_at = timestamp(&pass->arena, next_try_at_us);
+    lh_reap_add_failure(pass, failure);
+}
+
 static void on_outcome(void *arg, const struct lh_reap_outcome *outcome)
 {
     struct run *run = arg;
     struct lh_reap_pass *pass = run->pass;
     const struct lh_embed_lease *lease = outcome->lease;
 
-    if (outcome->is_reaped) {
+    if (!outcome->is_reaped)
+        lh_reap_add_outcome(pass, lease, outcome->error, outcome->reap_failures, outcome->next_try_at_us);
+    else
         pass->total.reaped++;
-        if (run->is_verbose)
-            lh_complain("reaped %s/%s of %s, token %" PRId64, lease->namespace_text, lease->key,
-                        lease->owner[0] != '\0' ? lease->owner : "an owner not told", lease->token);
-    } else {
-        Leasehold__V1__ReapFailure *failure = lh_arena_alloc(&pass->arena, sizeof(*failure));
-        leasehold__v1__reap_failure__init(failure);
-        failure->lease = lease_message(&pass->arena, lease);
-        failure->error = lh_arena_strdup(&pass->arena, outcome->error);
-        failure->reap_failures = outcome->reap_failures;
-        if (outcome->next_try_at_us != 0)
-            failure->next_try_at = timestamp(&pass->arena, outcome->next_try_at_us);
-        lh_reap_add_failure(pass, failure);
-    }
+    if (pass->callback->flight != NULL)
+        lh_reap_flight_count(pass->callback->flight, pass->total.reaped);
+    if (outcome->is_reaped && run->is_verbose)
+        lh_complain("reaped %s/%s of %s, token %" PRId64, lease->namespace_text, lease->key,
+                    lease->owner[0] != '\0' ? lease->owner : "an owner not told", lease->token);
     show_progress(run);
 }
 
@@ -136,6 +144,8 @@ enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, struct lh_session *s
         .arg = &run,
         .statement_timeout_us = pass->cli->timeout_us,
         .limit_us = callback->limit_us,
+        .keep_backoff = pass->keep_backoff,
+        .skip_failed_since_us = pass->skip_failed_since_us,
     };
     struct lh_error error = {0};
     enum lh_status status;

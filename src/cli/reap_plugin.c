@@ -11,6 +11,17 @@ static char *path_of(const char *file)
     return strchr(file, '/') != NULL ? lh_strdup(file) : lh_format("./%s", file);
 }
 
+static int call_plugin(void *arg, PGconn *conn, const struct lh_embed_lease *lease, struct lh_error *error)
+{
+    const struct lh_reap_callback *callback = arg;
+    int answer;
+
+    lh_reap_flight_begin(callback->flight, lease);
+    answer = callback->plugin->on_lease(callback->plugin->arg, conn, lease, error);
+    lh_reap_flight_end(callback->flight);
+    return answer;
+}
+
 bool lh_reap_use_plugin(struct lh_reap_callback *callback, const char *file, struct lh_error *error)
 {
     char *path = path_of(file);
@@ -34,8 +45,10 @@ bool lh_reap_use_plugin(struct lh_reap_callback *callback, const char *file, str
             dlclose(library);
         return false;
     }
-    callback->on_lease = plugin->on_lease;
-    callback->arg = plugin->arg;
-    callback->library = library;
-    return true;
+    callback->on_lease = call_plugin;
+    callback->arg = callback;
+    callback->plugin = plugin;
+    callback->flight = lh_reap_flight_create();
+    return callback->flight != NULL ||
+           lh_error_set(error, LH_INVALID_ARGUMENT, "--plugin: there is no memory for it") == LH_OK;
 }

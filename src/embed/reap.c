@@ -223,6 +223,8 @@ enum lh_status lh_reap_stale_with(PGconn *conn, const struct lh_reap_options *op
         sweep.namespaces = lh_query_array(options->namespaces, options->namespace_count);
     sweep.include_children = options->include_children ? "true" : "false";
     lh_uuid_format(&coordinator, sweep.coordinator);
+    if (options->skip_failed_since_us > 0)
+        snprintf(sweep.until_us, sizeof(sweep.until_us), "%lld", (long long)options->skip_failed_since_us);
 
     status = lh_connection_mend(conn, &words);
     if (status == LH_OK)

@@ -365,6 +365,12 @@ static bool is_full(const struct lh_reaper *reaper)
            (reaper->is_open && lh_clock_us() - reaper->opened_us >= reaper->options.transaction_us);
 }
 
+static bool is_true(const PGresult *list, int row, const char *column)
+{
+    const char *text = lh_query_text(list, row, column);
+    return text != NULL && text[0] == 't';
+}
+
 enum lh_status lh_reap_rows(struct lh_reaper *reaper, const PGresult *list, struct lh_error *error)
 {
     int count = PQntuples(list);
@@ -372,7 +378,6 @@ enum lh_status lh_reap_rows(struct lh_reaper *reaper, const PGresult *list, stru
     enum lh_status status = LH_OK;
 
     while (status == LH_OK && (progress.row < count || reaper->is_open)) {
-        const char *is_stale;
         enum visit end;
 
         if (progress.row == count || is_full(reaper) || !lh_reaper_wants_more(reaper)) {
@@ -381,8 +386,8 @@ enum lh_status lh_reap_rows(struct lh_reaper *reaper, const PGresult *list, stru
                 break;
             continue;
         }
-        is_stale = lh_query_text(list, progress.row, "is_stale");
-        if (progress.is_over[progress.row] || is_stale == NULL || is_stale[0] != 't') {
+        if (progress.is_over[progress.row] || !is_true(list, progress.row, "is_stale") ||
+            (reaper->options.keep_backoff && is_true(list, progress.row, "is_put_off"))) {
             progress.row++;
             continue;
         }
