@@ -1,8 +1,8 @@
 /*
  *     drive WORKLOAD PEER TARGET [--option value]...
  *
- * Workloads: pairs, handoff, expiry, heartbeats, steady, fill, waiters, connections, first. Peers: leasehold, etcd,
- * redis, zookeeper. Each run prints one line of JSON. See drive.h.
+ * Workloads: pairs, handoff, expiry, heartbeats, steady, fill, waiters, connections, first. Peers: leasehold,
+ * library (libleasehold), etcd, redis, zookeeper. Each run prints one line of JSON. See drive.h.
  */
 #include "drive.h"
 
@@ -18,7 +18,7 @@
 #include "base/memory.h"
 #include "samples.h"
 
-static const struct peer *const peers[] = {&peer_leasehold, &peer_etcd, &peer_redis, &peer_zookeeper};
+static const struct peer *const peers[] = {&peer_leasehold, &peer_library, &peer_etcd, &peer_redis, &peer_zookeeper};
 
 static const struct {
     const char *name;
@@ -228,6 +228,8 @@ int main(int argc, char **argv)
     if (drive.loop == NULL)
         drive_die("no event loop");
     run(&drive);
+    if (drive.peer->finish != NULL)
+        drive.peer->finish(&drive);
     fflush(stdout);
     /* The process ends here, and with it what is still open. */
     _exit(0);

@@ -25,6 +25,7 @@ struct slot {
     int64_t started_us;
     int64_t token;    /* a number that the peer orders grants by; 0: it has none */
     char *credential; /* where the peer gives one out; freed by the peer */
+    void *lease;      /* what the peer has of it */
 };
 
 /* Leases to renew together: slots first .. first + count - 1. */
@@ -43,6 +44,7 @@ struct peer {
     void (*renew)(struct batch *batch);
     /* Until so many wait for a lease; may be NULL: a time has to do. */
     void (*await_waiters)(struct drive *drive, size_t waiters);
+    void (*finish)(struct drive *drive); /* what was given back, but is not answered yet; may be NULL */
 };
 
 struct drive {
@@ -63,6 +65,7 @@ struct drive {
     uint32_t run; /* a number that tells this run's credentials from others */
     struct slot *slots;
     size_t slot_count;
+    size_t uncounted; /* leases that the peer took for itself */
     void (*on_acquired)(struct slot *slot);
     void (*on_released)(struct slot *slot);
     void (*on_renewed)(struct batch *batch);
@@ -72,7 +75,7 @@ struct drive {
 #define DRIVE_KEY_BYTES 32
 #define DRIVE_CREDENTIAL_BYTES 40
 
-extern const struct peer peer_leasehold, peer_etcd, peer_redis, peer_zookeeper;
+extern const struct peer peer_leasehold, peer_library, peer_etcd, peer_redis, peer_zookeeper;
 
 void workload_pairs(struct drive *drive);
 void workload_handoff(struct drive *drive);

@@ -302,4 +302,5 @@ static void open_channels(struct drive *drive)
     drive_run_until(drive, &state->is_there, 120 * LH_US_PER_S, "the leases that are kept");
 }
 
-const struct peer peer_etcd = {"etcd", open_channels, acquire, release, renew, NULL};
+const struct peer peer_etcd = {
+    .name = "etcd", .open = open_channels, .acquire = acquire, .release = release, .renew = renew};

@@ -355,4 +355,9 @@ static void open_channels(struct drive *drive)
         drive_die("leasehold: no daemon at %s", drive->target);
 }
 
-const struct peer peer_leasehold = {"leasehold", open_channels, acquire, release, renew, await_waiters};
+const struct peer peer_leasehold = {.name = "leasehold",
+                                    .open = open_channels,
+                                    .acquire = acquire,
+                                    .release = release,
+                                    .renew = renew,
+                                    .await_waiters = await_waiters};

@@ -200,4 +200,5 @@ static void open_channels(struct drive *drive)
     drive_run_until(drive, &state->is_there, 60 * LH_US_PER_S, "redis");
 }
 
-const struct peer peer_redis = {"redis", open_channels, acquire, release, renew, NULL};
+const struct peer peer_redis = {
+    .name = "redis", .open = open_channels, .acquire = acquire, .release = release, .renew = renew};

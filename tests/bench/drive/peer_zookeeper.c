@@ -246,4 +246,5 @@ static void open_channels(struct drive *drive)
     drive_run_until(drive, &state->channels[0].is_ready, 60 * LH_US_PER_S, "zookeeper's first answer");
 }
 
-const struct peer peer_zookeeper = {"zookeeper", open_channels, acquire, release, renew, NULL};
+const struct peer peer_zookeeper = {
+    .name = "zookeeper", .open = open_channels, .acquire = acquire, .release = release, .renew = renew};

@@ -52,6 +52,6 @@ void workload_pairs(struct drive *drive)
                     "the last answer");
     samples_sort(samples);
     printf("{\"pairs\": %zu, \"total\": %zu, \"per_s\": %.1f, \"p50_ms\": %.3f, \"p99_ms\": %.3f, \"p999_ms\": %.3f}\n",
-           measured, total, (double)measured * 1e6 / (double)drive->measure_us, samples_quantile_ms(samples, 0.5),
-           samples_quantile_ms(samples, 0.99), samples_quantile_ms(samples, 0.999));
+           measured, total + drive->uncounted, (double)measured * 1e6 / (double)drive->measure_us,
+           samples_quantile_ms(samples, 0.5), samples_quantile_ms(samples, 0.99), samples_quantile_ms(samples, 0.999));
 }

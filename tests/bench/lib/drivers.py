@@ -176,7 +176,7 @@ def counted(session):
 
 
 # How many writes of those that are counted a pair makes; others (sessions of ZooKeeper) may come on top.
-WRITES_OF_A_PAIR = {'leasehold': 1, 'leasehold-batched': 1, 'raw': 1, 'sql': 2, 'etcd': 2, 'etcd-kept': 2, 'redis': 2,
+WRITES_OF_A_PAIR = {'leasehold': 1, 'leasehold-batched': 1, 'leasehold-library': 1, 'raw': 1, 'sql': 2, 'etcd': 2, 'etcd-kept': 2, 'redis': 2,
                     'zookeeper': 2}
 
 

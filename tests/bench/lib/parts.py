@@ -13,7 +13,7 @@ import servers
 from drivers import drive, pgbench
 from servers import Failure
 
-ALL = ('leasehold', 'leasehold-batched', 'sql', 'raw', 'etcd', 'etcd-kept', 'redis', 'zookeeper')
+ALL = ('leasehold', 'leasehold-batched', 'leasehold-library', 'sql', 'raw', 'etcd', 'etcd-kept', 'redis', 'zookeeper')
 
 
 class Times:
@@ -30,7 +30,7 @@ class Times:
 
 
 def peer_of(session):
-    return session.name.split('-')[0]
+    return 'library' if session.name == 'leasehold-library' else session.name.split('-')[0]
 
 
 def flags_of(session):

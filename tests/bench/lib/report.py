@@ -15,7 +15,7 @@ TITLES = {
     'cost': 'leases renewed steadily, by leases, seconds, leases in a request',
 }
 NAMES = {
-    'leasehold': 'Leasehold, unary gRPC', 'leasehold-batched': 'Leasehold, releases together', 'sql': 'plain SQL, one transaction each',
+    'leasehold': 'Leasehold, unary gRPC', 'leasehold-batched': 'Leasehold, releases together', 'leasehold-library': 'libleasehold, lh_try_release', 'sql': 'plain SQL, one transaction each',
     'raw': 'batch functions, no daemon', 'etcd': 'etcd: grant, put, revoke', 'etcd-kept': 'etcd: put, delete, lease kept',
     'redis': 'Redis, appendfsync always', 'zookeeper': 'ZooKeeper', 'leasehold-embedded': 'Leasehold, new embedded database',
     'leasehold-embedded-again': 'Leasehold, its embedded database',
