@@ -355,3 +355,23 @@ def test_notifications_and_losses_by_an_administrator_are_counted(cluster, datab
     metrics = Metrics(daemon)
     assert metrics.get("leasehold_lease_losses_total", reason="forced") == 1
     assert metrics.get("leasehold_notifications_total") >= 1 and metrics.get("leasehold_wakes_total") >= 1
+
+
+def test_what_watchers_are_told_is_counted(cluster, database, start, client):
+    daemon = start(database=cluster.url(database))
+    lease = client(daemon).lease
+    streams = [lease.WatchLeases(pb.WatchLeasesRequest(namespace=["jobs"])) for _ in range(2)]
+    for stream in streams:
+        stream.initial_metadata()
+    lease.Release(release_request(lease.Acquire(acquire_request("jobs", "k", 300)).lease))
+    for stream in streams:
+        assert [next(stream).type, next(stream).type] == [pb.LeaseEvent.TYPE_ACQUIRED, pb.LeaseEvent.TYPE_RELEASED]
+    metrics = Metrics(daemon)
+    assert metrics.get("leasehold_watch_events_total") == 4 and metrics.get("leasehold_watch_lags_total") == 0
+    assert bound(metrics, "usage", "watchers") == 2
+    cluster.psql("select leasehold.watch_clear(id) from leasehold.coordinator", database)  # as if the database had lost them
+    for stream in streams:
+        with fails() as failure:
+            next(stream)
+        assert failure.value.reason == "WATCH_LAGGED"
+    assert Metrics(daemon).get("leasehold_watch_lags_total") == 2
