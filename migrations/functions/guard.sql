@@ -20,7 +20,7 @@ begin
   select s.* into v_scope from leasehold.scope s where s.namespace = guard.namespace and s.key = guard.key;
   if found and v_scope.state = 'held' and v_scope.token = guard.token and not v_scope.lapsed then
     select r.expiry into v_expiry from leasehold.policies_of(array[guard.namespace]) r;
-    if not leasehold.is_expired(v_scope, leasehold.life(null), v_expiry, clock_timestamp()) then
+    if not leasehold.is_expired(v_scope, leasehold.life_of_holders(), v_expiry, clock_timestamp()) then
       return;
     end if;
   end if;

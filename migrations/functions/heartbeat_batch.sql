@@ -30,7 +30,7 @@ begin
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold.hooked(p_namespace, 'heartbeat');
   end if;
-  v_life := leasehold.life(null);
+  v_life := leasehold.life_of_holders();
   if cardinality(p_namespace) = 1 and v_hooked = '{}' then
     v_one := leasehold.heartbeat_one(v_life, p_namespace[1], p_key[1], p_lease_key[1]);
     if v_one.token is not null then
@@ -121,7 +121,7 @@ begin
          where x.namespace = w.namespace and x.key = w.key
            for no key update skip locked) s on true);
   v_work := leasehold.mark_busy(v_work);
-  v_life := leasehold.life(null);
+  v_life := leasehold.life_of_holders();
   v_now := clock_timestamp();
   v_work := leasehold.mark_lost(v_work, v_life, v_now);
   if exists (select from leasehold.registered_hook) then

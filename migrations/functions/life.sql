@@ -54,6 +54,22 @@ begin
 end
 $$;
 
+-- The same for holders who renew or give back what nobody has ended: not settled for as long as coordinators are registered and
+-- none is live. Where the database's clock has just stepped forward by more than 5 minutes, this is how it looks until the
+-- next tick notices; a holder who comes in that moment must not be told that it has lost. Locks nothing.
+create or replace function leasehold.life_of_holders() returns leasehold.life_now
+language plpgsql volatile
+as $$
+declare
+  v_life leasehold.life_now := leasehold.life(null);
+begin
+  v_life.is_settled := v_life.is_settled
+                       and not coalesce((select max(c.seen_at) < clock_timestamp() - interval '5 s'
+                                           from leasehold.coordinator c), false);
+  return v_life;
+end
+$$;
+
 -- Write down a new incarnation: from now on every lease has one whole duration + grace. Called only where nothing is ended.
 -- Returns whether it was written; false when another session is at it. Locks the one row, without waiting.
 create or replace function leasehold.renew_incarnation(p_reason text) returns boolean
@@ -138,6 +154,7 @@ end
 $$;
 
 revoke execute on function leasehold.incarnation_facts(), leasehold.incarnation_is_current(), leasehold.life(timestamptz),
+  leasehold.life_of_holders(),
   leasehold.renew_incarnation(text), leasehold.notice_incarnation(), leasehold.pin_incarnation(),
   leasehold.expires_at(leasehold.scope, leasehold.life_now, text),
   leasehold.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold.be_durable()

@@ -30,7 +30,7 @@ begin
     v_hooked_ok := leasehold.hooked(p_namespace, 'release_ok');
     v_hooked_fail := leasehold.hooked(p_namespace, 'release_fail');
   end if;
-  v_life := leasehold.life(null);
+  v_life := leasehold.life_of_holders();
   if cardinality(p_namespace) = 1 and v_hooked_ok = '{}' and v_hooked_fail = '{}' and not leasehold.is_blind()
      and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
   then
@@ -139,7 +139,7 @@ begin
          where x.namespace = w.namespace and x.key = w.key
            for update skip locked) s on true);
   v_work := leasehold.mark_busy(v_work);
-  v_life := leasehold.life(null);
+  v_life := leasehold.life_of_holders();
   v_now := clock_timestamp();
   v_work := leasehold.mark_lost(v_work, v_life, v_now);
   -- The same lease twice in a batch is released once.

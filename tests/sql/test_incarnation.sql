@@ -99,6 +99,8 @@ select is(pg_temp.reaped(), 0::bigint, 'nor reaped');
 select isnt(leasehold.heartbeat('n', 'hold', t.key(70)), null, 'a holder may renew');
 select t.age('n', 'hold', '1 hour');
 update leasehold.coordinator set seen_at = clock_timestamp() - interval '301 s';
+select isnt(leasehold.heartbeat('n', 'hold', t.key(70)), null, 'nor is a holder lost then who comes before anybody else: so looks a clock that has just been stepped');
+select t.age('n', 'hold', '1 hour');
 select is(pg_temp.taken('hold'), true, 'after five minutes the hold is over');
 select is(leasehold.heartbeat('n', 'hold', t.key(70)), null, 'and its holder has lost');
 -- The first coordinator after that time begins a new life.
