@@ -214,7 +214,7 @@ static void finish(struct lh_request *request)
         lh_warn("release failed, tried again later leases=%zu status=%s: %s", batch->batch.count,
                 lh_status_name(request->status), request->error.message);
     for (size_t i = 0; i < batch->batch.count; i++) {
-        if (is_cut_off)
+        if (is_cut_off || releases->is_given_up)
             leave_to_expire(releases, batch->batch.leases[i], request->error.message);
         else
             try_again(releases, batch->batch.leases[i], request->error.message);
@@ -222,7 +222,7 @@ static void finish(struct lh_request *request)
     batch->batch.count = 0;
     lease_batch_finish(&batch->batch);
     free(batch);
-    if (releases->failures > 0)
+    if (releases->failures > 0 && !releases->is_given_up)
         pause(releases);
     releases_drain(releases);
 }
@@ -241,7 +241,7 @@ void releases_drain(struct releases *releases)
     struct lh_client *client = releases->client;
     struct release_batch *batch;
 
-    if (releases->batch != NULL || lh_timer_is_armed(&releases->pause))
+    if (releases->batch != NULL || lh_timer_is_armed(&releases->pause) || releases->is_given_up)
         return;
     if (releases->taken.first == NULL)
         take_set(releases);
@@ -289,6 +289,7 @@ void releases_give_up(struct releases *releases)
     struct lh_lease *lease;
 
     releases->is_given_up = true;
+    lh_timer_cancel(&releases->pause);
     take_set(releases);
     while ((lease = queue_take(&releases->taken)) != NULL)
         leave_to_expire(releases, lease, "the client was closed");

@@ -1,0 +1,284 @@
+#include "fake_coordinator.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "google/rpc/error_details.pb-c.h"
+#include "google/rpc/status.pb-c.h"
+
+static struct fake *fake_of(const struct lh_rpc_call *call)
+{
+    return lh_rpc_call_arg(call);
+}
+
+static Google__Protobuf__Duration duration_of(int64_t us)
+{
+    Google__Protobuf__Duration duration = GOOGLE__PROTOBUF__DURATION__INIT;
+    duration.seconds = us / LH_US_PER_S;
+    duration.nanos = (int32_t)(us % LH_US_PER_S * 1000);
+    return duration;
+}
+
+static void send_message(struct lh_rpc_call *call, const ProtobufCMessage *message, bool is_last)
+{
+    size_t size = protobuf_c_message_get_packed_size(message);
+    uint8_t *packed = lh_alloc(size + 1);
+
+    protobuf_c_message_pack(message, packed);
+    if (is_last)
+        lh_rpc_call_reply(call, packed, size);
+    else
+        lh_rpc_call_send(call, packed, size);
+    free(packed);
+}
+
+static void fail(struct lh_rpc_call *call, enum lh_status reason)
+{
+    Google__Rpc__ErrorInfo info = GOOGLE__RPC__ERROR_INFO__INIT;
+    Google__Rpc__Status status = GOOGLE__RPC__STATUS__INIT;
+    Google__Protobuf__Any any = GOOGLE__PROTOBUF__ANY__INIT, *details = &any;
+    uint8_t packed_info[256], packed[512];
+
+    info.reason = (char *)(void *)lh_status_name(reason);
+    info.domain = (char *)(void *)"leasehold";
+    any.type_url = (char *)(void *)"type.googleapis.com/google.rpc.ErrorInfo";
+    any.value.data = packed_info;
+    any.value.len = google__rpc__error_info__pack(&info, packed_info);
+    status.code = lh_status_grpc(reason);
+    status.message = (char *)(void *)"as planned";
+    status.n_details = 1;
+    status.details = &details;
+    lh_rpc_call_finish(call, (enum lh_grpc_code)status.code, status.message, packed,
+                       google__rpc__status__pack(&status, packed));
+}
+
+/* --- answers --- */
+
+static void answer_acquire(struct lh_rpc_call *call)
+{
+    struct fake *fake = fake_of(call);
+    Leasehold__V1__AcquireResponse response = LEASEHOLD__V1__ACQUIRE_RESPONSE__INIT;
+    Leasehold__V1__Lease lease = LEASEHOLD__V1__LEASE__INIT;
+    Google__Protobuf__Duration remaining = duration_of(fake->remaining_us), waited = duration_of(fake->waited_us);
+
+    lease.token = fake->calls[FAKE_ACQUIRE];
+    lease.lease_key = fake->lease_key;
+    lease.remaining = &remaining;
+    response.lease = &lease;
+    response.waited = &waited;
+    send_message(call, &response.base, true);
+}
+
+static void answer_heartbeat(struct lh_rpc_call *call, size_t count, bool is_last)
+{
+    struct fake *fake = fake_of(call);
+    Leasehold__V1__HeartbeatResponse response = LEASEHOLD__V1__HEARTBEAT_RESPONSE__INIT;
+    Leasehold__V1__HeartbeatResult result = LEASEHOLD__V1__HEARTBEAT_RESULT__INIT, **results;
+    Google__Protobuf__Duration remaining = duration_of(fake->remaining_us);
+
+    result.outcome = fake->heartbeat;
+    result.end_reason = fake->end_reason;
+    result.remaining = &remaining;
+    results = lh_alloc((count + 1) * sizeof(results[0]));
+    for (size_t i = 0; i < count; i++)
+        results[i] = &result;
+    response.n_results = count;
+    response.results = results;
+    send_message(call, &response.base, is_last);
+    free(results);
+}
+
+static void answer_release(struct lh_rpc_call *call, size_t count)
+{
+    struct fake *fake = fake_of(call);
+    Leasehold__V1__ReleaseResponse response = LEASEHOLD__V1__RELEASE_RESPONSE__INIT;
+    Leasehold__V1__ReleaseResult result = LEASEHOLD__V1__RELEASE_RESULT__INIT, **results;
+
+    result.outcome = fake->release;
+    result.end_reason = fake->end_reason;
+    results = lh_alloc((count + 1) * sizeof(results[0]));
+    for (size_t i = 0; i < count; i++)
+        results[i] = &result;
+    response.n_results = count;
+    response.results = results;
+    fake->in_flight--;
+    send_message(call, &response.base, true);
+    free(results);
+}
+
+static enum fake_verb verb_of(const struct lh_rpc_call *call)
+{
+    return (enum fake_verb)(uintptr_t)lh_rpc_call_method(call)->arg;
+}
+
+static void answer(struct lh_rpc_call *call, size_t count)
+{
+    switch (verb_of(call)) {
+    case FAKE_ACQUIRE:
+        answer_acquire(call);
+        break;
+    case FAKE_HEARTBEAT:
+    case FAKE_KEEP_ALIVE:
+        answer_heartbeat(call, count, verb_of(call) == FAKE_HEARTBEAT);
+        break;
+    default:
+        answer_release(call, count);
+    }
+}
+
+/* --- calls --- */
+
+static void take_acquire(struct fake *fake, const void *data, size_t size)
+{
+    Leasehold__V1__AcquireRequest *request = leasehold__v1__acquire_request__unpack(NULL, size, data);
+
+    snprintf(fake->lease_key, sizeof(fake->lease_key), "%s", request->lease_key);
+    fake->wait_us = request->wait == NULL ? 0 : request->wait->seconds * LH_US_PER_S + request->wait->nanos / 1000;
+    leasehold__v1__acquire_request__free_unpacked(request, NULL);
+}
+
+static size_t take(struct fake *fake, enum fake_verb verb, const void *data, size_t size)
+{
+    size_t count = 1;
+
+    if (verb == FAKE_ACQUIRE) {
+        take_acquire(fake, data, size);
+    } else if (verb == FAKE_RELEASE) {
+        Leasehold__V1__ReleaseRequest *request = leasehold__v1__release_request__unpack(NULL, size, data);
+        count = request->n_items;
+        leasehold__v1__release_request__free_unpacked(request, NULL);
+        if (++fake->in_flight > fake->most_in_flight)
+            fake->most_in_flight = fake->in_flight;
+    } else {
+        Leasehold__V1__HeartbeatRequest *request = leasehold__v1__heartbeat_request__unpack(NULL, size, data);
+        count = request->n_leases;
+        leasehold__v1__heartbeat_request__free_unpacked(request, NULL);
+    }
+    if (size > fake->largest_bytes)
+        fake->largest_bytes = size;
+    fake->calls[verb]++;
+    fake->items[verb] = count;
+    return count;
+}
+
+struct later {
+    struct lh_deferred deferred;
+    struct fake *fake;
+};
+
+static void break_later(void *arg)
+{
+    struct later *later = arg;
+    fake_break(later->fake);
+    free(later);
+}
+
+static void on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct fake *fake = fake_of(call);
+    enum fake_verb verb = verb_of(call);
+    struct fake_plan *plan = &fake->plan[verb];
+    size_t count = take(fake, verb, data, size);
+    enum fake_deed deed = plan->times > 0 ? plan->deed : FAKE_ANSWER;
+    int64_t deadline_us = lh_rpc_call_deadline_us(call);
+    struct later *later;
+
+    fake->timeout_us = deadline_us == LH_RPC_FOREVER ? INT64_MAX : deadline_us - lh_clock_us();
+    plan->times -= plan->times > 0;
+    lh_rpc_call_set_data(call, (void *)(uintptr_t)count);
+    if (verb == FAKE_ACQUIRE && strcmp(fake->lease_key, fake->ended_key) == 0) {
+        fail(call, LH_LEASE_ENDED);
+    } else if (deed == FAKE_ANSWER) {
+        answer(call, count);
+    } else if (deed == FAKE_FAIL) {
+        fake->in_flight -= verb == FAKE_RELEASE;
+        fail(call, plan->status);
+    } else if (deed == FAKE_KEEP) {
+        fake->kept[fake->kept_count++] = call;
+    } else {
+        fake->in_flight -= verb == FAKE_RELEASE;
+        if (deed == FAKE_UNDO)
+            memcpy(fake->ended_key, fake->lease_key, sizeof(fake->ended_key));
+        later = lh_alloc_zero(1, sizeof(*later));
+        later->fake = fake;
+        lh_deferred_init(&later->deferred, break_later, later);
+        lh_defer(fake->loop, &later->deferred);
+    }
+}
+
+static void on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+{
+    struct fake *fake = fake_of(call);
+
+    for (size_t i = 0; i < fake->kept_count; i++)
+        if (fake->kept[i] == call) {
+            fake->in_flight -= verb_of(call) == FAKE_RELEASE;
+            fake->kept[i] = fake->kept[--fake->kept_count];
+        }
+}
+
+static void on_half_close(struct lh_rpc_call *call)
+{
+    lh_rpc_call_finish(call, LH_GRPC_OK, NULL, NULL, 0);
+}
+
+void fake_let_go(struct fake *fake)
+{
+    while (fake->kept_count > 0) {
+        struct lh_rpc_call *call = fake->kept[--fake->kept_count];
+        answer(call, (size_t)(uintptr_t)lh_rpc_call_data(call));
+    }
+}
+
+void fake_next(struct fake *fake, enum fake_verb verb, enum fake_deed deed, unsigned times, enum lh_status status)
+{
+    fake->plan[verb] = (struct fake_plan){.deed = deed, .times = times, .status = status};
+}
+
+#define SERVICE "/leasehold.v1.LeaseService/"
+
+static void listen_at(struct fake *fake, const char *address)
+{
+    static const struct lh_rpc_method methods[] = {
+        {SERVICE "Acquire", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end, .arg = (void *)FAKE_ACQUIRE},
+        {SERVICE "Heartbeat", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end, .arg = (void *)FAKE_HEARTBEAT},
+        {SERVICE "KeepAlive", LH_RPC_BIDI, .on_message = on_message, .on_end = on_end, .on_half_close = on_half_close,
+         .arg = (void *)FAKE_KEEP_ALIVE},
+        {SERVICE "Release", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end, .arg = (void *)FAKE_RELEASE},
+    };
+    struct lh_rpc_server_options options;
+    struct lh_error error;
+
+    lh_rpc_server_options_init(&options);
+    fake->server = lh_rpc_server_create(fake->loop, &options, methods, FAKE_VERB_COUNT, fake);
+    if (lh_rpc_server_listen(fake->server, address, false, &error) != LH_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        abort();
+    }
+    snprintf(fake->target, sizeof(fake->target), "127.0.0.1:%d", lh_rpc_server_port(fake->server));
+}
+
+void fake_break(struct fake *fake)
+{
+    lh_rpc_server_destroy(fake->server);
+    listen_at(fake, fake->target);
+}
+
+void fake_init(struct fake *fake, struct lh_loop *loop)
+{
+    *fake = (struct fake){
+        .loop = loop,
+        .remaining_us = 30 * LH_US_PER_S,
+        .heartbeat = LEASEHOLD__V1__OUTCOME__OUTCOME_OK,
+        .release = LEASEHOLD__V1__OUTCOME__OUTCOME_OK,
+    };
+    listen_at(fake, "127.0.0.1:0");
+}
+
+void fake_finish(struct fake *fake)
+{
+    lh_rpc_server_destroy(fake->server);
+}

@@ -1,0 +1,21 @@
+/* The client against a coordinator of the test's own: answers that are lost, late, or not what was hoped for. */
+#include "test_client.h"
+
+#include <stdlib.h>
+
+int main(void)
+{
+    Suite *suite = suite_create("client");
+    SRunner *runner;
+    int failed;
+
+    suite_add_tcase(suite, tcase_client_header());
+    suite_add_tcase(suite, tcase_client_leases());
+    suite_add_tcase(suite, tcase_client_releases());
+    suite_add_tcase(suite, tcase_client_blocking());
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,11 @@
+#ifndef LH_TEST_CLIENT_H
+#define LH_TEST_CLIENT_H
+
+#include <check.h>
+
+TCase *tcase_client_header(void);
+TCase *tcase_client_leases(void);
+TCase *tcase_client_releases(void);
+TCase *tcase_client_blocking(void);
+
+#endif

@@ -1,0 +1,332 @@
+#include "client_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+START_TEST(a_deadline_is_sent_plus_waited_plus_remaining)
+{
+    struct lh_lease *lease;
+    int64_t before_us = lh_clock_us();
+
+    fake.waited_us = 7 * LH_US_PER_S;
+    fake.remaining_us = 20 * LH_US_PER_S;
+    lease = held("a");
+    ck_assert_int_ge(lh_lease_deadline_us(lease), before_us + 27 * LH_US_PER_S);
+    ck_assert_int_le(lh_lease_deadline_us(lease), lh_clock_us() + 27 * LH_US_PER_S);
+    ck_assert(lh_lease_is_held(lease));
+    ck_assert_int_eq(lh_lease_token(lease), 1);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
+START_TEST(only_the_newest_renewal_counts)
+{
+    struct lh_lease *lease = held("a");
+    int64_t now_us = lh_clock_us();
+
+    lease_renewed(lease, now_us, 10 * LH_US_PER_S);
+    ck_assert_int_eq(lh_lease_deadline_us(lease), now_us + 10 * LH_US_PER_S);
+    lease_renewed(lease, now_us - 1, 50 * LH_US_PER_S); /* does not lengthen */
+    lease_renewed(lease, now_us - 2, 5 * LH_US_PER_S);  /* nor shorten */
+    lease_renewed(lease, now_us, 50 * LH_US_PER_S);     /* the same one again */
+    ck_assert_int_eq(lh_lease_deadline_us(lease), now_us + 10 * LH_US_PER_S);
+    lease_renewed(lease, now_us + 1, 8 * LH_US_PER_S); /* a newer one does both */
+    ck_assert_int_eq(lh_lease_deadline_us(lease), now_us + 1 + 8 * LH_US_PER_S);
+    lease_renewed(lease, now_us + 2, INT64_MAX);
+    ck_assert_int_eq(lh_lease_deadline_us(lease), INT64_MAX);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
+/* As after a suspend: the clock has gone on, and no timer ran. */
+START_TEST(whoever_looks_after_the_deadline_finds_it_lost_first)
+{
+    struct lh_lease *lease = held("a"), *other;
+
+    leases_expire(client, lh_lease_deadline_us(lease) - declared->options.margin_us - 1);
+    ck_assert_uint_eq(loss.count, 0);
+    leases_expire(client, lh_lease_deadline_us(lease));
+    ck_assert_uint_eq(loss.count, 1);
+    ck_assert_int_eq(loss.reason, LH_LOST_EXPIRED);
+    ck_assert(loss.was_cancelled);
+    ck_assert(!lh_lease_is_held(lease));
+    lease_renewed(lease, lh_clock_us(), 30 * LH_US_PER_S); /* it never revives */
+    ck_assert(!lh_lease_is_held(lease));
+    other = held("b");
+    leases_expire(client, lh_lease_deadline_us(other) - 1);
+    ck_assert_uint_eq(loss.count, 2);
+    ck_assert_int_eq(loss.reason, LH_LOST_UNREACHABLE);
+    ck_assert_uint_eq(stats().lost, 2);
+    lh_lease_destroy(lease);
+    lh_lease_destroy(other);
+}
+END_TEST
+
+START_TEST(renewals_go_over_one_stream_in_one_batch)
+{
+    struct lh_lease *leases[50];
+    char key[8];
+
+    client_declare(300 * LH_US_PER_MS, 0);
+    fake.remaining_us = 300 * LH_US_PER_MS;
+    for (int i = 0; i < 50; i++) {
+        snprintf(key, sizeof(key), "%d", i);
+        leases[i] = held(key);
+    }
+    WAIT_FOR(fake.calls[FAKE_KEEP_ALIVE] >= 5);
+    ck_assert_uint_eq(fake.calls[FAKE_HEARTBEAT], 0);
+    ck_assert_uint_eq(fake.items[FAKE_KEEP_ALIVE], 50);
+    ck_assert_uint_eq(loss.count, 0);
+    for (int i = 0; i < 50; i++)
+        lh_lease_destroy(leases[i]);
+}
+END_TEST
+
+START_TEST(without_a_stream_renewals_go_by_calls)
+{
+    struct lh_lease *lease;
+
+    client_declare(300 * LH_US_PER_MS, 0);
+    fake.remaining_us = 300 * LH_US_PER_MS;
+    fake_next(&fake, FAKE_KEEP_ALIVE, FAKE_FAIL, 1000, LH_UNIMPLEMENTED);
+    lease = held("a");
+    WAIT_FOR(fake.calls[FAKE_HEARTBEAT] >= 5);
+    ck_assert_uint_eq(fake.calls[FAKE_KEEP_ALIVE], 1); /* asked once */
+    ck_assert_uint_eq(loss.count, 0);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
+START_TEST(a_stream_that_does_not_answer_costs_nothing)
+{
+    struct lh_lease *lease;
+
+    client_declare(600 * LH_US_PER_MS, 0);
+    fake.remaining_us = 600 * LH_US_PER_MS;
+    fake_next(&fake, FAKE_KEEP_ALIVE, FAKE_KEEP, 3, LH_OK);
+    lease = held("a");
+    WAIT_FOR(stats().renewals >= 4);
+    ck_assert_uint_gt(fake.calls[FAKE_HEARTBEAT], 0);
+    ck_assert_uint_eq(loss.count, 0);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
+START_TEST(renewals_outlive_failures_until_the_deadline_is_near)
+{
+    struct lh_lease *lease;
+
+    client_declare(900 * LH_US_PER_MS, 100 * LH_US_PER_MS);
+    fake.remaining_us = 900 * LH_US_PER_MS;
+    fake_next(&fake, FAKE_KEEP_ALIVE, FAKE_VANISH, 2, LH_OK);
+    fake_next(&fake, FAKE_HEARTBEAT, FAKE_FAIL, 3, LH_DATABASE_UNAVAILABLE);
+    lease = held("a");
+    WAIT_FOR(stats().renewals >= 1);
+    ck_assert_uint_eq(loss.count, 0);
+    fake_next(&fake, FAKE_KEEP_ALIVE, FAKE_FAIL, 1000000, LH_DATABASE_UNAVAILABLE);
+    fake_next(&fake, FAKE_HEARTBEAT, FAKE_FAIL, 1000000, LH_DATABASE_UNAVAILABLE);
+    WAIT_FOR(loss.count > 0);
+    ck_assert_int_eq(loss.reason, LH_LOST_UNREACHABLE);
+    ck_assert_int_le(loss.remaining_us, 100 * LH_US_PER_MS);
+    ck_assert_uint_eq(loss.count, 1);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
+START_TEST(lost_is_believed_at_once_and_told_once)
+{
+    struct lh_lease *lease;
+
+    client_declare(300 * LH_US_PER_MS, 0);
+    lease = held("a");
+    fake.heartbeat = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
+    fake.end_reason = LEASEHOLD__V1__END_REASON__END_REASON_FORCED;
+    WAIT_FOR(loss.count > 0);
+    ck_assert_int_eq(loss.reason, LH_LOST_FORCED);
+    ck_assert_int_eq(lh_lease_lost_reason(lease), LH_LOST_FORCED);
+    ck_assert(loss.was_cancelled);
+    ck_assert_uint_eq(stats().leases, 0);
+    lease_lose(lease, LH_LOST_EXPIRED, "again");
+    ck_assert_uint_eq(loss.count, 1);
+    ck_assert_int_eq(lh_lease_lost_reason(lease), LH_LOST_FORCED);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
+START_TEST(told_to_retry_is_no_loss)
+{
+    struct lh_lease *lease;
+
+    client_declare(900 * LH_US_PER_MS, 0);
+    fake.remaining_us = 900 * LH_US_PER_MS;
+    lease = held("a");
+    fake.heartbeat = LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY;
+    WAIT_FOR(fake.calls[FAKE_HEARTBEAT] >= 3);
+    fake.heartbeat = LEASEHOLD__V1__OUTCOME__OUTCOME_OK;
+    WAIT_FOR(stats().renewals >= 2);
+    ck_assert_uint_eq(loss.count, 0);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
+START_TEST(an_answer_that_got_lost_is_asked_for_again_under_the_same_lease_key)
+{
+    struct answer answer;
+    char first[64];
+
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_VANISH, 1, LH_OK);
+    acquire("a", NULL, &answer);
+    WAIT_FOR(fake.calls[FAKE_ACQUIRE] == 1);
+    memcpy(first, fake.lease_key, sizeof(first));
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_assert_uint_eq(fake.calls[FAKE_ACQUIRE], 2);
+    ck_assert_str_eq(fake.lease_key, first);
+    lh_lease_destroy(answer.lease);
+}
+END_TEST
+
+START_TEST(what_the_server_took_back_is_asked_for_anew)
+{
+    struct answer answer;
+    char key[37];
+
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_UNDO, 1, LH_OK);
+    acquire("a", NULL, &answer);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_assert_uint_eq(fake.calls[FAKE_ACQUIRE], 3); /* lost; LEASE_ENDED; a new lease key */
+    lh_lease_key(answer.lease, key);
+    ck_assert_str_ne(key, fake.ended_key);
+    lh_lease_destroy(answer.lease);
+    /* A lease key of the caller's own is never exchanged. */
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_UNDO, 1, LH_OK);
+    acquire("b", &(struct lh_acquire_options){.lease_key = "8f14e45f-ceea-467f-9b2c-111111111111"}, &answer);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_LEASE_ENDED);
+}
+END_TEST
+
+START_TEST(an_acquire_that_fails_in_doubt_is_given_back)
+{
+    struct answer answer;
+
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_VANISH, 1, LH_OK);
+    acquire("a", NULL, &answer);
+    WAIT_FOR(fake.calls[FAKE_ACQUIRE] == 1);
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_FAIL, 1, LH_NAMESPACE_FROZEN);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_NAMESPACE_FROZEN);
+    ck_assert_ptr_null(answer.lease);
+    WAIT_FOR(fake.calls[FAKE_RELEASE] == 1);
+}
+END_TEST
+
+START_TEST(a_wait_goes_on_after_the_servers_limit_with_what_is_left_of_it)
+{
+    struct lh_acquire_options options = {.wait_us = 60 * LH_US_PER_S};
+    struct answer answer;
+
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_FAIL, 3, LH_BLOCKING_TIMEOUT);
+    acquire("a", &options, &answer);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_assert_uint_eq(fake.calls[FAKE_ACQUIRE], 4);
+    ck_assert_int_lt(fake.wait_us, 60 * LH_US_PER_S);
+    ck_assert_int_gt(fake.wait_us, 50 * LH_US_PER_S);
+    ck_assert_int_gt(fake.timeout_us, 60 * LH_US_PER_S);
+    lh_lease_destroy(answer.lease);
+}
+END_TEST
+
+START_TEST(a_call_carries_the_time_of_its_context_and_ends_with_it)
+{
+    struct lh_context *context = lh_context_create(NULL, lh_clock_us() + 2 * LH_US_PER_S);
+    struct lh_acquire_options options = {.context = context, .wait_us = 60 * LH_US_PER_S};
+    struct answer answer;
+
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_KEEP, 1, LH_OK);
+    acquire("a", &options, &answer);
+    WAIT_FOR(fake.calls[FAKE_ACQUIRE] == 1);
+    ck_assert_int_le(fake.timeout_us, 2 * LH_US_PER_S);
+    lh_context_cancel(context, "enough");
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_CANCELED);
+    WAIT_FOR(fake.kept_count == 0); /* the server heard of it */
+    acquire("a", &options, &answer);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_CANCELED);
+    ck_assert_uint_eq(fake.calls[FAKE_ACQUIRE], 1);
+    lh_context_destroy(context);
+}
+END_TEST
+
+START_TEST(cancelling_is_answered_once_whatever_comes_first)
+{
+    struct answer answer;
+
+    acquire("a", NULL, &answer);
+    lh_cancel(answer.request); /* before anything was sent */
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_CANCELED);
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_KEEP, 1, LH_OK);
+    acquire("a", NULL, &answer);
+    WAIT_FOR(fake.kept_count == 1);
+    lh_cancel(answer.request);
+    lh_cancel(answer.request);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_CANCELED);
+    ck_assert_uint_eq(stats().requests, 0);
+}
+END_TEST
+
+START_TEST(the_same_lease_key_is_the_same_lease)
+{
+    struct lh_acquire_options options = {.lease_key = "8f14e45f-ceea-467f-9b2c-222222222222"};
+    struct answer first, second;
+
+    acquire("a", &options, &first);
+    WAIT_FOR(first.done == 1);
+    acquire("a", &options, &second);
+    WAIT_FOR(second.done == 1);
+    ck_assert_ptr_eq(first.lease, second.lease);
+    ck_assert_uint_eq(stats().leases, 1);
+    ck_assert_int_eq(lh_try_release(first.lease, NULL), LH_OK);
+    ck_assert_int_eq(lh_try_release(second.lease, NULL), LH_LOST);
+    lh_lease_destroy(first.lease);
+    lh_lease_destroy(second.lease);
+}
+END_TEST
+
+START_TEST(a_lease_takes_less_than_a_kibibyte)
+{
+    /* Beside itself: its place in the table, in the heap, and in a batch; what malloc adds; a key of 100 bytes. */
+    ck_assert_uint_lt(sizeof(struct lh_lease) + 4 * sizeof(void *) + 16 + 100, 512);
+}
+END_TEST
+
+TCase *tcase_client_leases(void)
+{
+    TCase *tcase = tcase_create("leases");
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, client_setup, client_teardown);
+    tcase_add_test(tcase, a_deadline_is_sent_plus_waited_plus_remaining);
+    tcase_add_test(tcase, only_the_newest_renewal_counts);
+    tcase_add_test(tcase, whoever_looks_after_the_deadline_finds_it_lost_first);
+    tcase_add_test(tcase, renewals_go_over_one_stream_in_one_batch);
+    tcase_add_test(tcase, without_a_stream_renewals_go_by_calls);
+    tcase_add_test(tcase, a_stream_that_does_not_answer_costs_nothing);
+    tcase_add_test(tcase, renewals_outlive_failures_until_the_deadline_is_near);
+    tcase_add_test(tcase, lost_is_believed_at_once_and_told_once);
+    tcase_add_test(tcase, told_to_retry_is_no_loss);
+    tcase_add_test(tcase, an_answer_that_got_lost_is_asked_for_again_under_the_same_lease_key);
+    tcase_add_test(tcase, what_the_server_took_back_is_asked_for_anew);
+    tcase_add_test(tcase, an_acquire_that_fails_in_doubt_is_given_back);
+    tcase_add_test(tcase, a_wait_goes_on_after_the_servers_limit_with_what_is_left_of_it);
+    tcase_add_test(tcase, a_call_carries_the_time_of_its_context_and_ends_with_it);
+    tcase_add_test(tcase, cancelling_is_answered_once_whatever_comes_first);
+    tcase_add_test(tcase, the_same_lease_key_is_the_same_lease);
+    tcase_add_test(tcase, a_lease_takes_less_than_a_kibibyte);
+    return tcase;
+}
