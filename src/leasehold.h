@@ -591,7 +591,7 @@ struct lh_embed_lease {
     int64_t heartbeat_at_us;
     int64_t deadline_at_us;
     int64_t deadline_us; /* the holder's own, on CLOCK_BOOTTIME: stop the work by then. 0 in callbacks of reaping */
-    int64_t limit_us; /* in callbacks of reaping: how long they may take; 0: no limit */
+    int64_t limit_us;    /* in callbacks of reaping: how long they may take; 0: no limit */
     void *reserved[4];
 };
 
