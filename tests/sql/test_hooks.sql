@@ -19,19 +19,19 @@ create function app.child(e leasehold.lease_event) returns void language sql as 
 create function app.wrong_argument(e text) returns void language sql as $$ $$;
 create function app.wrong_result(e leasehold.lease_event) returns integer language sql as $$ select 1 $$;
 create function app.many(e leasehold.lease_event) returns setof void language sql as $$ select $$;
-create role stranger;
-create role an_admin login in role leasehold_admin;
-create role a_reader login in role leasehold_reader;
-create role a_daemon login in role leasehold_coordinator;
-create role a_client login in role leasehold_client;
-grant all on schema app to stranger, an_admin;
-grant all on all tables in schema app to an_admin;
+create role hooks_stranger;
+create role hooks_admin login in role leasehold_admin;
+create role hooks_reader login in role leasehold_reader;
+create role hooks_daemon login in role leasehold_coordinator;
+create role hooks_client login in role leasehold_client;
+grant all on schema app to hooks_stranger, hooks_admin;
+grant all on all tables in schema app to hooks_admin;
 create function app.strange(e leasehold.lease_event) returns void language sql security definer as $$ select $$;
-alter function app.strange owner to stranger;
+alter function app.strange owner to hooks_stranger;
 create function app.unsafe(e leasehold.lease_event) returns void language sql as $$ insert into app.order_of (name) values (current_user) $$;
-alter function app.unsafe owner to an_admin;
+alter function app.unsafe owner to hooks_admin;
 create function app.safe(e leasehold.lease_event) returns void language sql security definer as $$ insert into app.order_of (name) values (current_user) $$;
-alter function app.safe owner to an_admin;
+alter function app.safe owner to hooks_admin;
 create function t.add(p_namespace text, p_event text, p_name text) returns boolean language sql as $$
   select leasehold.add_hook(p_namespace, p_event, ('app.' || p_name || '(leasehold.lease_event)')::regprocedure)
 $$;
@@ -71,11 +71,11 @@ exception when insufficient_privilege then
   reset role;
   return true;
 end $$;
-select is(t.denied(r, $$select leasehold.add_hook('q', 'reap', 'app.safe(leasehold.lease_event)')$$), r <> 'an_admin', r || ': add_hook') from unnest(array['a_client', 'a_reader', 'a_daemon', 'an_admin']) r;
-select is(t.denied(r, $$select leasehold.remove_hook('q', 'reap', 'app.safe(leasehold.lease_event)')$$), r <> 'an_admin', r || ': remove_hook') from unnest(array['a_client', 'a_reader', 'a_daemon', 'an_admin']) r;
-select is(t.denied('a_reader', 'select * from leasehold.' || v), false, 'a reader reads ' || v) from unnest(array['hook', 'reap_failure']) v;
-select is(t.denied('a_client', 'select * from leasehold.' || v), true, 'a client does not read ' || v) from unnest(array['hook', 'reap_failure']) v;
-select is(t.denied('an_admin', $$insert into leasehold.registered_hook (namespace, event, function_name, added_at) values ('q', 'reap', 'x', now())$$), true, 'nobody writes the table');
+select is(t.denied(r, $$select leasehold.add_hook('q', 'reap', 'app.safe(leasehold.lease_event)')$$), r <> 'hooks_admin', r || ': add_hook') from unnest(array['hooks_client', 'hooks_reader', 'hooks_daemon', 'hooks_admin']) r;
+select is(t.denied(r, $$select leasehold.remove_hook('q', 'reap', 'app.safe(leasehold.lease_event)')$$), r <> 'hooks_admin', r || ': remove_hook') from unnest(array['hooks_client', 'hooks_reader', 'hooks_daemon', 'hooks_admin']) r;
+select is(t.denied('hooks_reader', 'select * from leasehold.' || v), false, 'a reader reads ' || v) from unnest(array['hook', 'reap_failure']) v;
+select is(t.denied('hooks_client', 'select * from leasehold.' || v), true, 'a client does not read ' || v) from unnest(array['hook', 'reap_failure']) v;
+select is(t.denied('hooks_admin', $$insert into leasehold.registered_hook (namespace, event, function_name, added_at) values ('q', 'reap', 'x', now())$$), true, 'nobody writes the table');
 
 -- what they see
 select token as one, deadline as one_deadline from leasehold.acquire('h.c', 'a', '30 s', owner => 'w', lease_key => t.key(1), labels => '{"x": "y"}') \gset
@@ -151,16 +151,16 @@ select is((select array_agg(name order by n) from app.order_of), array['parent2'
 -- as whom
 select t.add('r', 'acquire', 'safe');
 truncate app.order_of;
-set role a_client;
+set role hooks_client;
 select leasehold.acquire('r', 'k', '30 s', lease_key => t.key(21));
 reset role;
-select is((select name from app.order_of), 'an_admin', 'a security definer hook has its owner''s rights, not the caller''s');
+select is((select name from app.order_of), 'hooks_admin', 'a security definer hook has its owner''s rights, not the caller''s');
 alter function app.safe(leasehold.lease_event) security invoker;
 select is(t.error_of($$select leasehold.acquire('r', 'k2', '30 s')$$), 'LH005 hook_rejected', 'one that is changed to its caller''s rights does not run');
 alter function app.safe(leasehold.lease_event) security definer;
-revoke leasehold_admin from an_admin;
+revoke leasehold_admin from hooks_admin;
 select is(t.error_of($$select leasehold.acquire('r', 'k2', '30 s')$$), 'LH005 hook_rejected', 'nor one whose owner is no administrator any more');
-grant leasehold_admin to an_admin;
+grant leasehold_admin to hooks_admin;
 select is(t.error_of($$select leasehold.acquire('r', 'k2', '30 s')$$), '', 'again as it was');
 drop function app.safe;
 select is(t.error_of($$select leasehold.acquire('r', 'k3', '30 s')$$), 'LH005 hook_rejected', 'a hook that was dropped vetoes');
