@@ -44,7 +44,8 @@ declare
   v_life leasehold.life_now;
   v_is_registered boolean;
 begin
-  update leasehold.coordinator c set seen_at = v_now where c.id = p_coordinator;
+  -- Of one that is being swept (seen at the epoch) some waiters are gone already: it registers again, with all of them.
+  update leasehold.coordinator c set seen_at = v_now where c.id = p_coordinator and c.seen_at > 'epoch';
   v_is_registered := found;
   if not leasehold.notice_incarnation() and v_now > p_clock + interval '1 s' then
     perform leasehold.renew_incarnation('the clock of the database stepped forward');

@@ -277,6 +277,7 @@ declare
 begin
   v_dead := array(
     select c.id from leasehold.coordinator c where c.seen_at < v_now - interval '15 s' order by c.id for update skip locked);
+  update leasehold.coordinator c set seen_at = 'epoch' where c.id = any (v_dead);
   perform leasehold.sweep_watches(v_dead);
   v_work := array(
     select row(0, w.namespace, w.key, null, null, null, null, null, s.scope, 'locked', null, null, null, null, null)::leasehold.item_work

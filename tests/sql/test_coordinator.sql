@@ -96,4 +96,19 @@ select is((select count(*) from leasehold.coordinator where id = :'c1'), 0::bigi
 select leasehold.release_ok('c', 'bye', t.key(201));
 select is(pg_temp.told(:'c2'), array['c/bye'], 'its waiters do not hold up the others');
 select is(pg_temp.ask(:'c2', 'bye', 203), 'granted', 'who are granted');
+
+-- one that comes back while it is swept
+select '33333333-3333-4333-8333-333333333333' as c3 \gset
+select leasehold.coordinator_register(:'c3', 'host3', 4713, '0.1.0');
+insert into leasehold.scope (namespace, key, check_at, queued) select 'sweep', 'k' || i, 'infinity', true from generate_series(1, 1001) i;
+insert into leasehold.waiter (namespace, key, ticket, lease_key, coordinator, enqueued_at, duration)
+select 'sweep', 'k' || i, nextval('leasehold.ticket'), t.key(1000 + i), :'c3', clock_timestamp(), '30 s' from generate_series(1, 1001) i;
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '16 s' where id = :'c3';
+select count(*) from leasehold.sweep_waiters(:'c2') \gset swept_
+select is((select count(*) from leasehold.waiter where coordinator = :'c3'), 1::bigint, 'one sweep takes the waiters of a thousand scopes');
+select is((select is_registered from leasehold.coordinator_tick(:'c3', null) where namespace is null), false, 'whose waiters are gone in part is told that it is not registered');
+select leasehold.coordinator_register(:'c3', 'host3', 4713, '0.1.0');
+select is((select is_registered from leasehold.coordinator_tick(:'c3', null) where namespace is null), true, 'and registers again, to queue them all');
+select count(*) from leasehold.sweep_waiters(:'c2') \gset swept_
+select is((select count(*) from leasehold.waiter where coordinator = :'c3'), 1::bigint, 'the one that was left is its own again');
 select * from finish();
