@@ -93,8 +93,8 @@ create or replace function leasehold.hook_name(p_function oid) returns text
 language sql stable
 as $$
   select format('%I.%I(leasehold.lease_event)', n.nspname, p.proname)
-    from pg_proc p
-    join pg_namespace n
+    from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n
       on n.oid = p.pronamespace
    where p.oid = p_function
 $$;
@@ -114,13 +114,14 @@ as $$
    where s.namespace = a.namespace and s.key = a.key
 $$;
 
--- The function of that name, or null; for readers too, who may have no right to look into its schema. Locks nothing.
+-- The function of that name, or null. By the catalogs: to_regprocedure() is refused where the reader may not look into its
+-- schema. Locks nothing.
 create or replace function leasehold.hook_function(p_function_name text) returns regprocedure
 language sql stable
-security definer
-set search_path = pg_catalog, pg_temp
 as $$
-  select to_regprocedure(p_function_name)
+  select p.oid::regprocedure
+    from pg_catalog.pg_proc p
+   where p.pronargs = 1 and p.proargtypes[0] = 'leasehold.lease_event'::regtype and leasehold.hook_name(p.oid) = p_function_name
 $$;
 
 create or replace view leasehold.hook as
@@ -157,6 +158,6 @@ revoke execute on function leasehold.add_hook(text, text, regprocedure), leaseho
 grant execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
   leasehold.remove_hook_named(text, text, text)
   to leasehold_admin;
-grant execute on function leasehold.hook_function(text) to leasehold_reader, leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold.hook_function(text), leasehold.hook_name(oid) to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.hook, leasehold.reap_failure to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.registered_hook to leasehold_admin;

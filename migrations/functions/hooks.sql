@@ -37,12 +37,13 @@ begin
   if not exists (select from leasehold.registered_hook h where h.event = p_event) then
     return '{}';
   end if;
+  -- By the index, prefix by prefix: there may be thousands of hooks.
   return array(
-    select n.namespace
-      from (select distinct u as namespace from unnest(p_namespaces) u offset 0) n
-     where exists (select
-                     from leasehold.registered_hook h
-                    where h.event = p_event and leasehold.is_in_subtree(n.namespace, h.namespace)));
+    select distinct n.namespace
+      from (select distinct u as namespace, string_to_array(u, '.') as segments from unnest(p_namespaces) u offset 0) n
+     cross join lateral generate_series(0, cardinality(n.segments)) depth
+      join leasehold.registered_hook h
+        on h.namespace = array_to_string(n.segments[:depth], '.') and h.event = p_event);
 end
 $$;
 
@@ -114,7 +115,10 @@ begin
             left join pg_proc p
               on p.oid = to_regprocedure(r.function_name)
            where r.event = p_event.event
-             and (r.namespace in ('', p_event.namespace) or starts_with(p_event.namespace, r.namespace || '.'))
+             and r.namespace = any (array(
+                   select array_to_string(n.segments[:depth], '.')
+                     from (select string_to_array(p_event.namespace, '.') as segments) n
+                    cross join lateral generate_series(0, cardinality(n.segments)) depth))
           offset 0) h;
   if v_bad is not null then
     raise exception 'the % hook % cannot be run: it must be %', p_event.event, v_bad,
@@ -179,13 +183,13 @@ exception
 end
 $$;
 
--- Has this statement run for as long as its timeout allows? The timeout fires once: from then on nothing bounds it. Locks
--- nothing.
+-- Has this statement run for as long as its timeout allows? The timeout fires once: from then on nothing bounds it. A tenth
+-- less will do, for the timeout counts from the Bind of a statement, and statement_timestamp() is its Execute. Locks nothing.
 create or replace function leasehold.is_timed_out() returns boolean
 language sql stable
 as $$
   select current_setting('statement_timeout') <> '0'
-         and clock_timestamp() >= statement_timestamp() + current_setting('statement_timeout')::interval
+         and clock_timestamp() >= statement_timestamp() + current_setting('statement_timeout')::interval * 0.9
 $$;
 
 -- The limit of a namespace's hooks in microseconds, as a daemon is told of it. Locks nothing.

@@ -120,6 +120,32 @@ select t.age('u', 'y:1', '1 hour'), t.age('u', 'y:2', '1 hour');
 select results_eq($$select key, outcome from leasehold.reap(array['u']) order by key$$, $$values ('y:1', 'reaped')$$, 'a lease that another one''s hook has ended and granted anew is not reaped');
 select is((select state || ' ' || (lease_key = t.key(5)) from leasehold.scope where key = 'y:2'), 'held true', 'it is held by whom the hook gave it to');
 
+-- every isolation level
+create function app.serialize(e leasehold.lease_event) returns void language plpgsql as $$
+begin
+  if e.key like 'again%' then
+    raise serialization_failure using message = 'could not serialize access: again';
+  elsif e.key like 'no%' then
+    raise exception 'no';
+  end if;
+  insert into app.made (key) values (e.event || ' ' || e.key);
+end $$;
+select leasehold.add_hook('s', e, 'app.serialize(leasehold.lease_event)') from unnest(array['acquire', 'heartbeat', 'release_ok', 'reap']) e;
+begin isolation level repeatable read;
+select is(t.rows_of($$select * from leasehold.acquire('s', 'rr', '30 s', lease_key => t.key(7))$$), 1, 'REPEATABLE READ: acquire');
+select isnt(leasehold.heartbeat('s', 'rr', t.key(7)), null, 'heartbeat');
+select is(leasehold.release_ok('s', 'rr', t.key(7)), true, 'release');
+select is(t.error_of($$select leasehold.acquire('s', 'no', '30 s')$$), 'LH005 hook_rejected', 'a veto');
+select is(t.error_of($$select leasehold.acquire('s', 'again', '30 s')$$), '40001 could not serialize access', 'a serialization failure stays one');
+commit;
+begin isolation level serializable;
+select is(t.rows_of($$select * from leasehold.acquire('s', 'ser', '30 s', lease_key => t.key(7))$$), 1, 'SERIALIZABLE: acquire');
+select t.age('s', 'ser', '1 hour');
+select is((select outcome from leasehold.reap() where key = 'ser'), 'reaped', 'reap');
+commit;
+select is(t.error_of($$select leasehold.acquire('s', 'again', '30 s')$$), 'LH005 hook_rejected', 'in READ COMMITTED it is the hook''s own error');
+select is((select array_agg(key order by key) from app.made where key like '% rr' or key like '% ser'), array['acquire rr', 'acquire ser', 'heartbeat rr', 'reap ser', 'release_ok rr'], 'the hooks ran');
+
 -- time limits
 set statement_timeout = '150ms';
 select t.hook('acquire');
