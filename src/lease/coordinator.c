@@ -82,8 +82,8 @@ static bool has_answers(const struct lh_coordinator *c)
 static void arm(struct lh_coordinator *c)
 {
     int64_t at_us = lh_heap_next_us(&c->timers);
-    bool may_close = c->state == LH_CORE_STOPPING && (c->scopes.count == 0 || c->lanes_up == 0);
-    if (has_answers(c) || lh_lanes_could_dispatch(c) || lh_hooks_could_dispatch(c) || may_close)
+    bool may_close = c->state == LH_CORE_STOPPING && c->lanes_busy == 0 && (c->scopes.count == 0 || c->lanes_up == 0);
+    if (has_answers(c) || lh_lanes_could_dispatch(c) || lh_hooks_could_dispatch(c) || may_close || c->wants_turn)
         at_us = c->now_us;
     if (at_us == c->armed_us || c->armed_us <= c->now_us)
         return; /* it is due already, and looks again then */
@@ -134,6 +134,7 @@ static void progress_stop(struct lh_coordinator *c)
 void lh_turn_end_event(struct lh_coordinator *c)
 {
     assert(c->turn_depth == 1);
+    c->wants_turn = false;
     deliver(c);
     if (c->answered_lane != NULL) {
         lh_lane_settle(c, c->answered_lane);

@@ -122,6 +122,7 @@ struct lh_coordinator {
 
     int64_t now_us; /* of this turn */
     int turn_depth;
+    bool wants_turn; /* a call did what only a turn of an event can end */
     struct lh_heap timers;
     int64_t armed_us; /* what the port's timer is set to */
 

@@ -122,6 +122,7 @@ void lh_coordinator_stop(struct lh_coordinator *c, void (*on_done)(void *arg), v
     lh_heap_set(&c->timers, &c->stop_timer, c->now_us + STOP_LIMIT_US);
 
     lh_reaping_drop(c);
+    c->wants_turn = true;
 
     size_t slot = 0;
     struct lh_table_entry *next = NULL;

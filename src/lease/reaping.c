@@ -403,6 +403,7 @@ static void end_answered(struct lh_coordinator *c, struct lh_reap_job *job)
     if (item->outcome == LH_REAP_FAILED)
         lh_hooks_on_rejected(c, LH_KIND_COUNT, item->reaped.error);
     item->reaped.is_failure = item->outcome == LH_REAP_FAILED;
+    item->reaped.lease = job->lease;
     end_job(c, job, &item->reaped);
 }
 

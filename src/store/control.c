@@ -260,6 +260,13 @@ enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char
         6,
         {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL},
     };
+    /* The reaper's own ticks tell the log and the metrics, and may bring a thousand rows each. */
+    static const struct lh_pg_statement narrow = {
+        "reap_batch_narrow",
+        "select kind, namespace, key, error, wake, token, owner from leasehold.reap_batch($1, $2, $3, $4, $5, $6)",
+        6,
+        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL},
+    };
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_reap, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;
@@ -277,5 +284,5 @@ enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char
     lh_pg_add_bool(params, include_children);
     lh_pg_add_int4(params, max);
     lh_pg_add_bool(params, is_automatic);
-    return control_call_send(call, &statement);
+    return control_call_send(call, is_automatic ? &narrow : &statement);
 }

@@ -135,14 +135,14 @@ static enum lh_status send_one(struct lane *lane, const struct lh_reap_item *ite
 {
     static const struct lh_pg_statement reap = {
         "reap_hooked",
-        "select * from leasehold.reap_hooked($1, $2, $3, $4, $5)",
+        "select kind, error, reap_failures, next_try_at, wake from leasehold.reap_hooked($1, $2, $3, $4, $5)",
         5,
         {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
     };
     /* The settings end with the transaction. They are made first, for the call needs them. */
     static const struct lh_pg_statement lazy_reap = {
         "reap_hooked_lazily",
-        "select r.*"
+        "select r.kind, r.error, r.reap_failures, r.next_try_at, r.wake"
         "  from (select pg_catalog.set_config('synchronous_commit', 'off', true) as a,"
         "               pg_catalog.set_config('leasehold.lazy', 'on', true) as b offset 0) s"
         " cross join lateral leasehold.reap_hooked($1, $2, $3, $4, case when s.a = s.b then null else $5 end) r",
@@ -151,7 +151,7 @@ static enum lh_status send_one(struct lane *lane, const struct lh_reap_item *ite
     };
     static const struct lh_pg_statement fail = {
         "reap_failed",
-        "select * from leasehold.reap_failed($1, $2, $3, $4, $5)",
+        "select kind, error, reap_failures, next_try_at, wake from leasehold.reap_failed($1, $2, $3, $4, $5)",
         5,
         {LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT},
     };

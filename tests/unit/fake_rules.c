@@ -197,10 +197,39 @@ static void enqueue(struct fake_node *node, struct fake_scope *scope, const stru
         row->wait_until_us = until_us; /* a repeat never lengthens a wait */
 }
 
+/* Does a hook refuse? */
+static bool is_vetoed(struct fake_world *world, const char *key, struct lh_arena *strings, const char **message)
+{
+    bool is_veto = fake_below(world, 100) < world->hook_reject_percent;
+    const char *words = "the hook says no";
+    if (world->on_hook != NULL)
+        is_veto = world->on_hook(world, key, &words);
+    if (is_veto)
+        *message = lh_arena_strdup(strings, words);
+    return is_veto;
+}
+
+/* Nothing is done, and so nothing is done for who came later in this batch. */
+static void set_hooked(struct fake_world *world, struct fake_scope *scope, struct lh_acquire_item *item)
+{
+    item->outcome = LH_ACQUIRE_HOOKED;
+    item->hook_timeout_us = world->hook_timeout_us;
+    scope->is_left_to_hooks = true;
+}
+
+/* Its place goes to the next one. */
+static void reject(struct fake_node *node, struct fake_scope *scope, struct lh_acquire_item *item)
+{
+    item->outcome = LH_ACQUIRE_REJECTED;
+    remove_row(scope, &item->lease_key);
+    item->waiters_ahead = wake_head(node->world, node->index, scope) ? -1 : 0;
+}
+
 static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_acquire_item *item,
-                    struct lh_arena *strings)
+                    const struct fake_batch *batch, struct lh_arena *strings)
 {
     struct fake_world *world = node->world;
+    bool is_left = world->is_hooked && !batch->is_on_hook_lane;
     bool is_own = scope->is_held && lh_uuid_equal(&scope->lease_key, &item->lease_key);
 
     scope->acquires++;
@@ -220,19 +249,40 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
         item->outcome = LH_ACQUIRE_ENDED;
         return;
     }
+    if (is_left && scope->is_left_to_hooks) {
+        set_hooked(world, scope, item);
+        return;
+    }
+    if (is_own && is_left) {
+        set_hooked(world, scope, item);
+        return;
+    }
+    if (is_own && world->is_hooked && is_vetoed(world, scope->key, strings, &item->message)) {
+        item->outcome = LH_ACQUIRE_REJECTED;
+        return;
+    }
     if (is_own) {
         scope->heartbeat_at_us = world->now_us;
         scope->duration_us = item->duration_us;
         scope->granted_by = node->index;
         item->outcome = LH_ACQUIRE_RENEWED;
     } else {
-        if (item->queue)
-            enqueue(node, scope, item);
         const struct fake_row *head = fake_head(world, scope);
         const struct fake_row *own = find_row(scope, &item->lease_key);
         /* Who asks is alive, whatever its row says. */
         bool is_first = head == NULL || (own != NULL && own->ticket <= head->ticket);
-        if (fake_is_free(world, scope) && is_first) {
+        bool is_next = fake_is_free(world, scope) && is_first;
+        if (is_next && is_left) {
+            set_hooked(world, scope, item);
+            return;
+        }
+        if (is_next && world->is_hooked && is_vetoed(world, scope->key, strings, &item->message)) {
+            reject(node, scope, item);
+            return;
+        }
+        if (item->queue)
+            enqueue(node, scope, item);
+        if (is_next) {
             grant(node, scope, item);
             item->outcome = LH_ACQUIRE_GRANTED;
         } else {
@@ -254,11 +304,20 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
     item->suspected_in_us = suspected_in_us > 0 ? suspected_in_us : 0;
 }
 
-static void heartbeat(struct fake_world *world, struct fake_scope *scope, struct lh_heartbeat_item *item)
+static void heartbeat(struct fake_world *world, struct fake_scope *scope, struct lh_heartbeat_item *item,
+                      struct fake_batch *batch)
 {
     item->message = NULL;
+    item->is_hooked = false;
     item->end_reason = LH_END_UNSPECIFIED;
     bool is_own = scope->is_held && lh_uuid_equal(&scope->lease_key, &item->lease_key);
+    if (is_own && !is_expired(world, scope) && world->is_hooked) {
+        item->is_hooked = !batch->is_on_hook_lane;
+        item->hook_timeout_us = world->hook_timeout_us;
+        item->outcome = LH_OUTCOME_REJECTED;
+        if (item->is_hooked || is_vetoed(world, scope->key, &batch->strings, &item->message))
+            return;
+    }
     if (is_own && !is_expired(world, scope)) {
         scope->heartbeat_at_us = world->now_us;
         item->outcome = LH_OUTCOME_OK;
@@ -273,12 +332,21 @@ static void heartbeat(struct fake_world *world, struct fake_scope *scope, struct
         item->end_reason = LH_END_UNKNOWN;
 }
 
-static void release(struct fake_node *node, struct fake_scope *scope, struct lh_release_item *item)
+static void release(struct fake_node *node, struct fake_scope *scope, struct lh_release_item *item,
+                    struct fake_batch *batch)
 {
+    struct fake_world *world = node->world;
     bool is_own = scope->is_held && lh_uuid_equal(&scope->lease_key, &item->lease_key);
     item->message = NULL;
     item->end_reason = LH_END_UNSPECIFIED;
-    item->wake = false;
+    item->wake = item->is_hooked = false;
+    if (is_own && !is_expired(world, scope) && world->is_hooked) {
+        item->is_hooked = !batch->is_on_hook_lane;
+        item->hook_timeout_us = world->hook_timeout_us;
+        item->outcome = LH_OUTCOME_REJECTED;
+        if (item->is_hooked || is_vetoed(world, scope->key, &batch->strings, &item->message))
+            return;
+    }
     if (is_own && !is_expired(node->world, scope)) {
         fake_end_lease(node->world, scope, item->is_failure ? LH_END_FAILED : LH_END_RELEASED);
         item->outcome = LH_OUTCOME_OK;
@@ -292,7 +360,7 @@ static void release(struct fake_node *node, struct fake_scope *scope, struct lh_
 }
 
 static void leave(struct fake_node *node, struct fake_scope *scope, struct lh_leave_item *item,
-                  struct lh_arena *strings)
+                  const struct fake_batch *batch, struct lh_arena *strings)
 {
     struct fake_world *world = node->world;
     bool is_own = scope->is_held && lh_uuid_equal(&scope->lease_key, &item->lease_key) &&
@@ -301,7 +369,12 @@ static void leave(struct fake_node *node, struct fake_scope *scope, struct lh_le
     if (row != NULL && row->node != node->index)
         row = NULL; /* it waits elsewhere by now */
 
-    item->was_granted = item->has_lease = item->wake = false;
+    item->was_granted = item->has_lease = item->wake = item->is_hooked = false;
+    if (world->is_hooked && !batch->is_on_hook_lane && is_own && item->mode == LH_LEAVE_GONE) {
+        item->is_hooked = true;
+        item->hook_timeout_us = world->hook_timeout_us;
+        return;
+    }
     item->waiters_ahead = row == NULL ? 0 : (int32_t)(row - scope->rows);
     if (item->mode == LH_LEAVE_GONE) {
         if (row != NULL)
@@ -320,9 +393,50 @@ static void leave(struct fake_node *node, struct fake_scope *scope, struct lh_le
     item->wake = wake_head(world, node->index, scope);
 }
 
+/* A lease that a reaper's look had named. Committed before the next begins. */
+static void reap_one(struct fake_node *node, struct lh_reap_item *item, struct lh_arena *strings)
+{
+    struct fake_world *world = node->world;
+    struct fake_scope *scope = fake_scope(world, item->ns, item->key);
+
+    item->outcome = LH_REAP_GONE;
+    item->took_us = 100;
+    item->reaped = (struct lh_reaped){0};
+    if (!is_expired(world, scope) || scope->token != item->token || scope->busy_until_us > world->now_us)
+        return;
+    if (item->loss != NULL || is_vetoed(world, scope->key, strings, &item->reaped.error)) {
+        item->outcome = LH_REAP_FAILED;
+        if (item->loss != NULL)
+            item->reaped.error = lh_arena_strdup(strings, item->loss);
+        item->reaped.reap_failures = ++scope->reap_failures;
+        scope->claimed_until_us = world->now_us + LH_US_PER_S;
+        return;
+    }
+    scope->reap_hooks++;
+    fake_end_lease(world, scope, LH_END_EXPIRED);
+    item->outcome = LH_REAP_DONE;
+    item->reaped.wake = wake_head(world, node->index, scope);
+}
+
+static void execute_run(struct fake_node *node, struct fake_batch *batch)
+{
+    bool is_broken = false;
+    for (int l = 0; l < FAKE_ALL_LANES; l++)
+        is_broken |= &node->lanes[l].batch == batch && node->lanes[l].is_broken;
+    size_t n = is_broken ? (size_t)fake_below(node->world, (int)batch->n) : batch->n;
+    for (size_t i = 0; i < n; i++)
+        reap_one(node, batch->items[i], &batch->strings);
+}
+
 void fake_execute(struct fake_node *node, struct fake_batch *batch)
 {
     struct fake_world *world = node->world;
+    if (batch->kind == 4) {
+        execute_run(node, batch);
+        return;
+    }
+    for (int s = 0; s < FAKE_SCOPES; s++)
+        world->scopes[s].is_left_to_hooks = false;
     for (size_t i = 0; i < batch->n; i++) {
         struct lh_heartbeat_item *names = batch->items[i];
         struct fake_scope *scope = fake_scope(world, names->ns, names->key);
@@ -333,30 +447,45 @@ void fake_execute(struct fake_node *node, struct fake_batch *batch)
                 scope->tried++;
                 ((struct lh_acquire_item *)batch->items[i])->outcome = LH_ACQUIRE_BUSY;
             } else {
-                acquire(node, scope, batch->items[i], &batch->strings);
+                acquire(node, scope, batch->items[i], batch, &batch->strings);
             }
             break;
         case 1:
             ((struct lh_heartbeat_item *)batch->items[i])->is_busy = is_busy;
+            ((struct lh_heartbeat_item *)batch->items[i])->is_hooked = false;
             if (!is_busy)
-                heartbeat(world, scope, batch->items[i]);
+                heartbeat(world, scope, batch->items[i], batch);
             break;
         case 2:
             ((struct lh_release_item *)batch->items[i])->is_busy = is_busy;
+            ((struct lh_release_item *)batch->items[i])->is_hooked = false;
             if (!is_busy)
-                release(node, scope, batch->items[i]);
+                release(node, scope, batch->items[i], batch);
             break;
         default:
             ((struct lh_leave_item *)batch->items[i])->is_busy = is_busy;
+            ((struct lh_leave_item *)batch->items[i])->is_hooked = false;
             if (!is_busy)
-                leave(node, scope, batch->items[i], &batch->strings);
+                leave(node, scope, batch->items[i], batch, &batch->strings);
             break;
         }
     }
 }
 
-void fake_scribble(struct fake_batch *batch)
+/* Of a run some were answered before the connection was lost. */
+static void scribble_run(struct fake_world *world, struct fake_batch *batch)
 {
+    size_t answered = (size_t)fake_below(world, (int)batch->n + 1);
+    for (size_t i = answered; i < batch->n; i++)
+        ((struct lh_reap_item *)batch->items[i])->outcome = LH_REAP_UNANSWERED;
+}
+
+void fake_scribble(struct fake_world *world, struct fake_batch *batch)
+{
+    if (batch->kind == 4) {
+        scribble_run(world, batch);
+        return;
+    }
     for (size_t i = 0; i < batch->n; i++) {
         switch (batch->kind) {
         case 0:
@@ -453,11 +582,18 @@ static void answer_reap(struct fake_node *node, const struct fake_control *contr
     clean_up_the_dead(world);
     for (int s = 0; s < FAKE_SCOPES; s++) {
         struct fake_scope *scope = &world->scopes[s];
-        if (!is_expired(world, scope) || scope->busy_until_us > world->now_us)
+        if (!is_expired(world, scope) || scope->busy_until_us > world->now_us ||
+            (world->is_hooked && scope->claimed_until_us > world->now_us))
             continue;
         struct lh_reaped *reaped = &leases[answer.lease_count++];
         *reaped = (struct lh_reaped){0};
         fill_lease(world, scope, &strings, &reaped->lease);
+        if (world->is_hooked) {
+            reaped->is_hooked = true;
+            reaped->hook_timeout_us = world->hook_timeout_us;
+            scope->claimed_until_us = world->now_us + world->hook_timeout_us + 5 * LH_US_PER_S;
+            continue;
+        }
         fake_end_lease(world, scope, LH_END_EXPIRED);
         reaped->wake = wake_head(world, node->index, scope);
     }

@@ -122,7 +122,7 @@ void fake_world_finish(struct fake_world *world)
     for (int i = 0; i < world->node_count; i++) {
         struct fake_node *node = world->nodes[i];
         lh_coordinator_destroy(node->coordinator);
-        for (int k = 0; k < FAKE_LANES; k++)
+        for (int k = 0; k < FAKE_ALL_LANES; k++)
             lh_arena_finish(&node->lanes[k].batch.strings);
         free(node);
     }
@@ -182,26 +182,38 @@ static void answer_batch(struct fake_node *node, struct fake_lane *lane, enum lh
     finish_stop(node);
 }
 
+static void on_connect(struct fake_world *world, void *arg, uint64_t n);
+
 static void on_reply(struct fake_world *world, void *arg, uint64_t n)
 {
     struct fake_node *node = arg;
-    struct fake_lane *lane = &node->lanes[n % FAKE_LANES];
-    if (node->is_gone || lane->batch.serial != n / FAKE_LANES || lane->batch.kind < 0)
+    struct fake_lane *lane = &node->lanes[n % FAKE_ALL_LANES];
+    if (node->is_gone || lane->batch.serial != n / FAKE_ALL_LANES || lane->batch.kind < 0)
         return;
+    if (lane->is_broken) {
+        lane->is_broken = false;
+        fake_lane_drop(node, (unsigned)(n % FAKE_ALL_LANES), false);
+        fake_at(world, world->now_us + 50 * LH_US_PER_MS, on_connect, node, n % FAKE_ALL_LANES);
+        return;
+    }
     answer_batch(node, lane, lane->batch.status);
 }
 
 static void on_execute(struct fake_world *world, void *arg, uint64_t n)
 {
     struct fake_node *node = arg;
-    struct fake_lane *lane = &node->lanes[n % FAKE_LANES];
-    if (node->is_gone || lane->batch.serial != n / FAKE_LANES || lane->batch.kind < 0)
+    struct fake_lane *lane = &node->lanes[n % FAKE_ALL_LANES];
+    if (node->is_gone || lane->batch.serial != n / FAKE_ALL_LANES || lane->batch.kind < 0)
         return;
-    if (world->fail_with == LH_OK)
+    lane->is_broken = lane->batch.is_on_hook_lane && fake_below(world, 100) < world->hook_break_percent;
+    if (world->fail_with == LH_OK && (!lane->is_broken || lane->batch.kind == 4))
         fake_execute(node, &lane->batch);
     lane->batch.is_executed = true;
     lane->batch.status = world->fail_with;
-    fake_at(world, world->now_us + delay_us(world), on_reply, node, n);
+    int64_t hook_us = 0;
+    if (lane->batch.is_on_hook_lane && world->hook_us > 0)
+        hook_us = (int64_t)(fake_random(world) % (uint64_t)world->hook_us);
+    fake_at(world, world->now_us + delay_us(world) + hook_us, on_reply, node, n);
 }
 
 static void scope_of(int kind, const void *item, const char **ns, const char **key)
@@ -215,9 +227,9 @@ static void scope_of(int kind, const void *item, const char **ns, const char **k
 /* The core's rule: a scope is in one batch at a time. */
 static void check_alone(const struct fake_node *node, const struct fake_batch *batch)
 {
-    for (int l = 0; l < FAKE_LANES; l++) {
+    for (int l = 0; l < FAKE_ALL_LANES && batch->kind != 4; l++) {
         const struct fake_batch *other = &node->lanes[l].batch;
-        if (other == batch || other->kind < 0)
+        if (other == batch || other->kind < 0 || other->kind == 4)
             continue;
         for (size_t i = 0; i < batch->n; i++) {
             for (size_t k = 0; k < other->n; k++) {
@@ -245,6 +257,14 @@ static enum lh_status send_batch(struct lh_store *store, unsigned index, int kin
     if (n == 0 || n > LH_BATCH_MAX)
         fake_fail("a batch of %zu", n);
     struct fake_batch *batch = &lane->batch;
+    batch->is_on_hook_lane = index >= FAKE_LANES;
+    if (batch->is_on_hook_lane && n != 1 && kind != 4)
+        fake_fail("%zu items at once on a hook lane", n);
+    if (kind == 4 && (n > LH_REAP_PIPELINE_MAX || !batch->is_on_hook_lane))
+        fake_fail("a run of %zu reaps on lane %u", n, index);
+    if (kind == 4 && n > world->largest_run)
+        world->largest_run = n;
+    world->hook_batches[kind] += batch->is_on_hook_lane;
     batch->kind = kind;
     batch->items = items;
     batch->n = n;
@@ -255,7 +275,7 @@ static enum lh_status send_batch(struct lh_store *store, unsigned index, int kin
     if (n > world->largest_batch)
         world->largest_batch = n;
     world->batches[kind]++;
-    fake_at(world, world->now_us + delay_us(world), on_execute, node, batch->serial * FAKE_LANES + index);
+    fake_at(world, world->now_us + delay_us(world), on_execute, node, batch->serial * FAKE_ALL_LANES + index);
     return LH_OK;
 }
 
@@ -284,6 +304,12 @@ static enum lh_status store_leave(struct lh_store *store, unsigned lane, struct 
                                   lh_store_cb *on_done, void *arg)
 {
     return send_batch(store, lane, 3, items, n, on_done, arg);
+}
+
+static enum lh_status store_reap_hooked(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                        struct lh_reap_item **items, size_t n, lh_store_cb *on_done, void *arg)
+{
+    return send_batch(store, lane, 4, items, n, on_done, arg);
 }
 
 /* --- control: one at a time, in order --- */
@@ -359,14 +385,19 @@ static unsigned store_lane_count(struct lh_store *store)
     return FAKE_LANES;
 }
 
+static unsigned store_hook_lane_count(struct lh_store *store)
+{
+    return FAKE_HOOK_LANES;
+}
+
 static void on_connect(struct fake_world *world, void *arg, uint64_t n)
 {
     struct fake_node *node = arg;
     if (node->is_gone)
         return;
-    if (n < FAKE_LANES)
+    if (n < FAKE_ALL_LANES)
         fake_lane_raise(node, (unsigned)n);
-    else if (n == FAKE_LANES)
+    else if (n == FAKE_ALL_LANES)
         fake_control_raise(node);
     else
         fake_listener_raise(node);
@@ -377,7 +408,7 @@ static void store_start(struct lh_store *store, const struct lh_store_events *ev
     struct fake_node *node = (struct fake_node *)store;
     node->events = events;
     node->events_arg = arg;
-    for (unsigned i = 0; i < FAKE_LANES + 2; i++)
+    for (unsigned i = 0; i < FAKE_ALL_LANES + 2; i++)
         fake_at(node->world, node->world->now_us + delay_us(node->world), on_connect, node, i);
 }
 
@@ -395,7 +426,7 @@ static void finish_stop(struct fake_node *node)
 {
     if (!node->is_stopping || node->stop_is_due)
         return;
-    for (int i = 0; i < FAKE_LANES; i++) {
+    for (int i = 0; i < FAKE_ALL_LANES; i++) {
         if (node->lanes[i].batch.kind >= 0)
             return;
     }
@@ -414,12 +445,14 @@ static void store_stop(struct lh_store *store, lh_store_cb *on_done, void *arg)
 
 static const struct lh_store_ops store_ops = {
     .lane_count = store_lane_count,
+    .hook_lane_count = store_hook_lane_count,
     .start = store_start,
     .stop = store_stop,
     .acquire = store_acquire,
     .heartbeat = store_heartbeat,
     .release = store_release,
     .leave = store_leave,
+    .reap_hooked = store_reap_hooked,
     .enroll = store_enroll,
     .tick = store_tick,
     .pass_on = store_pass_on,
@@ -434,7 +467,7 @@ struct fake_node *fake_node_start(struct fake_world *world, const struct lh_coor
     node->world = world;
     node->index = world->node_count;
     node->cleaned_at_us = INT64_MIN / 2;
-    for (int i = 0; i < FAKE_LANES; i++)
+    for (int i = 0; i < FAKE_ALL_LANES; i++)
         node->lanes[i].batch.kind = -1;
     node->port = (struct lh_coordinator_port){port_now_us, port_set_timer, port_random, port_is_behind, node};
     world->nodes[world->node_count++] = node;
@@ -462,7 +495,7 @@ void fake_node_stop(struct fake_node *node)
 
 void fake_node_kill(struct fake_node *node)
 {
-    for (int i = 0; i < FAKE_LANES; i++) {
+    for (int i = 0; i < FAKE_ALL_LANES; i++) {
         struct fake_batch *batch = &node->lanes[i].batch;
         if (batch->kind >= 0 && !batch->is_executed && fake_below(node->world, 2) == 0)
             fake_execute(node, batch); /* it was on its way already */
@@ -483,7 +516,8 @@ void fake_lane_drop(struct fake_node *node, unsigned index, bool commits)
     if (lane->batch.kind >= 0) {
         if (commits && !lane->batch.is_executed && node->world->fail_with == LH_OK)
             fake_execute(node, &lane->batch);
-        fake_scribble(&lane->batch);
+        lane->is_broken = false;
+        fake_scribble(node->world, &lane->batch);
         answer_batch(node, lane, LH_DATABASE_UNAVAILABLE);
     }
     if (!node->is_gone)
@@ -535,7 +569,7 @@ void fake_listener_raise(struct fake_node *node)
 void fake_database_drop(struct fake_world *world)
 {
     for (int i = 0; i < world->node_count; i++) {
-        for (unsigned l = 0; l < FAKE_LANES; l++)
+        for (unsigned l = 0; l < FAKE_ALL_LANES; l++)
             fake_lane_drop(world->nodes[i], l, fake_below(world, 2) == 0);
         fake_control_drop(world->nodes[i]);
         fake_listener_drop(world->nodes[i]);
@@ -545,7 +579,7 @@ void fake_database_drop(struct fake_world *world)
 void fake_database_raise(struct fake_world *world)
 {
     for (int i = 0; i < world->node_count; i++) {
-        for (unsigned n = 0; n < FAKE_LANES + 2; n++)
+        for (unsigned n = 0; n < FAKE_ALL_LANES + 2; n++)
             on_connect(world, world->nodes[i], n);
     }
 }
@@ -553,7 +587,8 @@ void fake_database_raise(struct fake_world *world)
 bool fake_node_is_healthy(const struct fake_node *node)
 {
     return !node->is_gone && !node->is_stopping && node->control_is_up && node->lanes[0].is_up &&
-           node->lanes[1].is_up && node->is_registered;
+           node->lanes[1].is_up && node->lanes[FAKE_LANES].is_up && node->lanes[FAKE_LANES + 1].is_up &&
+           node->is_registered;
 }
 
 static void on_notified(struct fake_world *world, void *arg, uint64_t n)

@@ -20,6 +20,8 @@
 #define FAKE_SCOPES 4
 #define FAKE_NODES 64
 #define FAKE_LANES 2
+#define FAKE_HOOK_LANES 2
+#define FAKE_ALL_LANES (FAKE_LANES + FAKE_HOOK_LANES)
 #define FAKE_GRACE_US (200 * LH_US_PER_MS)
 #define FAKE_LIVE_US (5 * LH_US_PER_S)
 #define FAKE_CONTROL_MAX 32
@@ -58,12 +60,17 @@ struct fake_scope {
     int64_t stalled_since_us; /* free, with a live first waiter that could be asked; -1: not so */
     bool stalled_while_held;
     bool is_frozen;
-    int acquires; /* items that were executed */
-    int tried;    /* the same, since somebody set it to 0 */
+    int64_t claimed_until_us; /* by a reaper, for its hook */
+    int reap_failures;
+    bool is_left_to_hooks; /* in the batch that is being executed */
+    int reap_hooks;        /* that were committed */
+    int acquires;          /* items that were executed */
+    int tried;             /* the same, since somebody set it to 0 */
 };
 
 struct fake_batch {
-    int kind; /* 0 acquire, 1 heartbeat, 2 release, 3 leave; -1: none */
+    int kind; /* 0 acquire, 1 heartbeat, 2 release, 3 leave, 4 a run of reaps; -1: none */
+    bool is_on_hook_lane;
     void **items;
     size_t n;
     int64_t clock_us;
@@ -77,6 +84,7 @@ struct fake_batch {
 
 struct fake_lane {
     bool is_up;
+    bool is_broken; /* by the hook that runs there: the connection is lost instead of an answer */
     struct fake_batch batch;
 };
 
@@ -102,7 +110,7 @@ struct fake_node {
     void *events_arg;
     uint64_t timer_serial;
     int behind; /* so often its loop still has to read what came */
-    struct fake_lane lanes[FAKE_LANES];
+    struct fake_lane lanes[FAKE_ALL_LANES];
     bool control_is_up;
     bool listener_is_up;
     struct fake_control controls[FAKE_CONTROL_MAX];
@@ -159,9 +167,18 @@ struct fake_world {
     enum lh_status fail_with; /* every batch fails with this while it is not LH_OK */
     bool refuse_batches;      /* the lanes are down, and have not said so */
     size_t largest_batch;     /* seen */
-    int batches[4];           /* seen */
-    int passed_on;            /* seen */
-    void (*on_release)(struct fake_world *world, int scope); /* may be NULL */
+    int batches[5];           /* seen */
+    int hook_batches[5];      /* seen on hook lanes, of these */
+    size_t largest_run;       /* seen */
+    /* Hooks, of all scopes and events. */
+    bool is_hooked;
+    int hook_reject_percent;
+    int hook_break_percent; /* of the connection, before anything is committed */
+    int64_t hook_us;        /* how long they take at most */
+    int64_t hook_timeout_us;
+    bool (*on_hook)(struct fake_world *world, const char *key, const char **message); /* or NULL; true: it refuses */
+    int passed_on;                                                                    /* seen */
+    void (*on_release)(struct fake_world *world, int scope);                          /* may be NULL */
 };
 
 void fake_world_init(struct fake_world *world, uint64_t seed);

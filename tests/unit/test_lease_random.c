@@ -1,7 +1,8 @@
 /*
  * Random interleavings of several coordinators on one fake database. Each seed is one history: arrivals, cancels,
  * repeats with the same lease key, heartbeats, releases, holders that die, rows that are busy, replies and
- * notifications that get lost, outages, coordinators that stop or are killed. Checked at every step: one holder, tokens
+ * notifications that get lost, outages, coordinators that stop or are killed; in some, hooks that come and go, refuse,
+ * take their time, or break their connection. Checked at every step: one holder, tokens
  * that grow, no request answered twice or inside a call, first come first served, no live waiter forgotten while its
  * scope is free; and at the end: every request answered, nothing left.
  *
@@ -64,6 +65,7 @@ static struct {
     int64_t last_token[SCOPES];
     bool has_faults; /* replies get lost, lanes go down, coordinators die */
     bool is_strict;  /* no safety net: a lost wake-up stays lost */
+    bool has_hooks;  /* at some time */
     bool is_healing;
     int64_t quiet_since_us; /* no failing batch since */
     int calling;
@@ -171,6 +173,8 @@ static void on_release_done(struct lh_release_request *request)
     t.open--;
     if (item->outcome == LH_OUTCOME_LOST && hold->until_us > t.world.now_us && !hold->may_be_lost)
         fake_fail("a live holder of k%d could not release: end reason %d", hold->scope, item->end_reason);
+    if (item->outcome == LH_OUTCOME_REJECTED && !t.has_hooks)
+        fake_fail("a release was refused by nobody");
     if (item->outcome == LH_OUTCOME_RETRY)
         schedule_holder(hold);
 }
@@ -516,6 +520,8 @@ static void act(void)
         world->scopes[fake_below(world, SCOPES)].busy_until_us = world->now_us + busy_us;
     } else if (what < 90 && t.has_faults) {
         strike();
+    } else if (what >= 97 && t.has_hooks) {
+        world->is_hooked = !world->is_hooked;
     }
 }
 
@@ -565,6 +571,8 @@ static bool is_settled(const struct fake_node *node, const struct fake_scope *sc
 /* Whoever waits has a place in the queue, also after an outage that lost it. */
 static void check_places(void)
 {
+    if (t.has_hooks)
+        return; /* a hook may keep the lane for whoever comes */
     for (int i = 0; i < t.call_count; i++) {
         const struct call *call = &t.calls[i];
         const struct fake_scope *scope = &t.world.scopes[call->scope];
@@ -591,7 +599,8 @@ static void check_owners(void)
         for (int i = 0; i < t.call_count && !has_owner; i++) {
             const struct call *call = &t.calls[i];
             if (call->scope == s && lh_uuid_equal(&call->acquire.lease_key, &scope->lease_key))
-                has_owner = call->answers == 0 || call->is_lost || may_come_back(call->acquire.own.verdict);
+                has_owner = call->answers == 0 || call->is_lost || may_come_back(call->acquire.own.verdict) ||
+                            (t.has_faults && call->acquire.own.verdict == LH_HOOK_REJECTED);
         }
         if (!has_owner)
             fake_fail("k%d is held by key %d, and nobody knows", s, scope->lease_key.bytes[0]);
@@ -621,6 +630,7 @@ static void heal(void)
 {
     t.is_healing = true;
     t.world.fail_with = LH_OK;
+    t.world.hook_reject_percent = t.world.hook_break_percent = 0;
     t.world.notify_loss_percent = t.is_strict ? 0 : 20;
     fake_database_raise(&t.world);
     for (int s = 0; s < SCOPES; s++)
@@ -673,6 +683,12 @@ static void play(uint64_t seed)
     world->notify_loss_percent = t.is_strict ? 0 : fake_below(world, 30);
     world->min_delay_us = 50;
     world->max_delay_us = (1 + fake_below(world, 10)) * LH_US_PER_MS;
+    t.has_hooks = seed % 3 == 0;
+    world->is_hooked = t.has_hooks;
+    world->hook_reject_percent = fake_below(world, 3) * 10;
+    world->hook_break_percent = t.has_faults ? fake_below(world, 3) * 5 : 0;
+    world->hook_us = (1 + fake_below(world, 10)) * LH_US_PER_MS;
+    world->hook_timeout_us = LH_US_PER_S;
     lh_coordinator_options_init(&t.options);
     t.options.max_block_us = fake_below(world, 2) == 0 ? 0 : 700 * LH_US_PER_MS;
     t.options.batch_max = (size_t)(1 + fake_below(world, 8));
