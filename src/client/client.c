@@ -27,89 +27,6 @@
 #define FLUSH_DEFAULT_US (5 * LH_US_PER_S)
 #define REQUESTS_MAX_DEFAULT 65536
 
-/* --- tasks --- */
-
-static _Thread_local const struct lh_client *served; /* by this thread */
-
-bool client_is_here(const struct lh_client *client)
-{
-    return !client->has_thread || served == client;
-}
-
-bool client_is_open(struct lh_client *client)
-{
-    bool is_open;
-
-    pthread_mutex_lock(&client->mutex);
-    is_open = client->state == CLIENT_OPEN;
-    pthread_mutex_unlock(&client->mutex);
-    return is_open;
-}
-
-void client_wake_locked(struct lh_client *client)
-{
-    uint64_t one = 1;
-
-    if (client->is_woken)
-        return;
-    client->is_woken = true;
-    while (write(client->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-        ;
-}
-
-enum lh_status client_post(struct lh_client *client, struct client_task *task)
-{
-    enum lh_status status = LH_OK;
-
-    pthread_mutex_lock(&client->mutex);
-    if (client->state == CLIENT_CLOSED) {
-        status = LH_CLOSED;
-    } else {
-        task->next = NULL;
-        *client->tasks_end = task;
-        client->tasks_end = &task->next;
-        client_wake_locked(client);
-    }
-    pthread_mutex_unlock(&client->mutex);
-    return status;
-}
-
-static struct client_task *take_tasks(struct lh_client *client)
-{
-    struct client_task *tasks;
-
-    pthread_mutex_lock(&client->mutex);
-    tasks = client->tasks;
-    client->tasks = NULL;
-    client->tasks_end = &client->tasks;
-    client->is_woken = false;
-    pthread_mutex_unlock(&client->mutex);
-    return tasks;
-}
-
-static void run_tasks(struct lh_client *client)
-{
-    struct client_task *task = take_tasks(client);
-
-    while (task != NULL) {
-        struct client_task *next = task->next;
-        task->run(task);
-        task = next;
-    }
-}
-
-static void on_woken(void *arg, unsigned ready)
-{
-    struct lh_client *client = arg;
-    uint64_t count;
-
-    if (read(client->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR)
-        return;
-    client_look_at_clock(client);
-    run_tasks(client);
-    releases_drain(&client->releases);
-}
-
 void client_look_at_clock(struct lh_client *client)
 {
     int64_t now_us = lh_clock_us();
@@ -247,7 +164,7 @@ void lh_client_close(struct lh_client *client, lh_closed_cb *on_closed, void *ar
 static void finish_tasks(struct lh_client *client)
 {
     while (client->request_count > 0 || client->tasks != NULL) {
-        run_tasks(client);
+        client_run_tasks(client);
         lh_loop_run_once(client->loop, 0);
     }
 }
@@ -256,7 +173,7 @@ static void *run_thread(void *arg)
 {
     struct lh_client *client = arg;
 
-    served = client;
+    client_serve(client);
     lh_loop_run(client->loop);
     finish_tasks(client);
     pthread_mutex_lock(&client->mutex);
@@ -291,7 +208,7 @@ void lh_client_destroy(struct lh_client *client)
         lh_client_close(client, NULL, NULL);
         pthread_join(client->thread, NULL);
     } else if (client->state != CLIENT_CLOSED) {
-        run_tasks(client);
+        client_run_tasks(client);
         client->flush_us = 0;
         begin_to_close(client);
     }
@@ -359,7 +276,7 @@ static void init_parts(struct lh_client *client, const struct lh_client_options 
     lh_timer_init(&client->deadline_timer, client->loop, on_deadline, client);
     lh_timer_init(&client->flush_limit, client->loop, on_flush_limit, client);
     lh_deferred_init(&client->settle, settle, client);
-    lh_watch_init(&client->wake, client->loop, client->wake_fd, on_woken, client);
+    lh_watch_init(&client->wake, client->loop, client->wake_fd, client_on_woken, client);
     lh_watch_want(&client->wake, LH_WATCH_READ);
 }
 
@@ -437,35 +354,6 @@ void lh_client_get_stats(struct lh_client *client, struct lh_client_stats *stats
     pthread_mutex_lock(&client->mutex);
     stats->releases = client->inbox.count;
     pthread_mutex_unlock(&client->mutex);
-}
-
-struct decision {
-    struct client_task task;
-    struct lh_client *client;
-    uint64_t id;
-    int64_t delay_us;
-};
-
-static void run_decision(struct client_task *task)
-{
-    struct decision *decision = LH_CONTAINER(struct decision, task, task);
-
-    retrier_decide(&decision->client->retrier, decision->id, decision->delay_us);
-    free(decision);
-}
-
-void lh_retry_decide(struct lh_client *client, uint64_t request_id, int64_t delay_us)
-{
-    struct decision *decision;
-
-    if (client_is_here(client)) {
-        retrier_decide(&client->retrier, request_id, delay_us);
-        return;
-    }
-    decision = lh_alloc_zero(1, sizeof(*decision));
-    *decision = (struct decision){.task.run = run_decision, .client = client, .id = request_id, .delay_us = delay_us};
-    if (client_post(client, &decision->task) != LH_OK)
-        free(decision);
 }
 
 void lh_log_to(enum lh_log_level level, lh_log_cb *on_line, void *arg)

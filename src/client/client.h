@@ -98,6 +98,11 @@ void client_wake_locked(struct lh_client *client);
 /* To run on the client's thread, soon. LH_CLOSED: it never will. */
 enum lh_status client_post(struct lh_client *client, struct client_task *task);
 
+/* This thread is the client's from now on. */
+void client_serve(const struct lh_client *client);
+void client_on_woken(void *arg, unsigned ready);
+void client_run_tasks(struct lh_client *client);
+
 /*
  * First of all at every entry from the loop: leases whose time has passed while this process slept are lost before
  * anything else is done.

@@ -115,6 +115,11 @@ void request_end(struct lh_request *request, enum lh_status status, const char *
 /* As lh_cancel, with words; the client's thread. */
 void request_cancel(struct lh_request *request, enum lh_status status, const char *words);
 
+/* For attempts: over, with the status that is set; with LH_TIMED_OUT; and the status it ends with, if it does. */
+void request_become_over(struct lh_request *request);
+void request_time_out(struct lh_request *request);
+void request_set_status(struct lh_request *request, enum lh_status status, const char *words);
+
 /* `judge` of everything that is no answer of the verb's own. */
 unsigned request_judge_error(struct lh_request *request, const struct lh_reply *reply);
 

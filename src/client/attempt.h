@@ -1,0 +1,13 @@
+/* An attempt of a request: a call to an endpoint, and what to make of how it ended. */
+#ifndef LH_CLIENT_ATTEMPT_H
+#define LH_CLIENT_ATTEMPT_H
+
+#include "client/request.h"
+
+/* At once; the request may be over when it returns. */
+void attempt_begin(struct lh_request *request);
+
+/* Ends the request where its context has ended. */
+bool attempt_is_context_over(struct lh_request *request);
+
+#endif
