@@ -210,7 +210,7 @@ def test_every_verb_and_the_database_agree_about_a_reply_that_is_hurt(service, p
 
     driver = start()
     held = service.client.lease.Acquire(acquire_request("lib", f"{owner}-d")).lease
-    driver.tell("& acquire d", f"{owner}-d", 4000)
+    driver.tell("& acquire d", f"{owner}-d", 2000)
     wait_until(lambda: service.psql(f"select count(*) from leasehold.queue where key = '{owner}-d'") == "1")
     if fault != "cut-request":
         hurt()
@@ -226,7 +226,7 @@ def test_every_verb_and_the_database_agree_about_a_reply_that_is_hurt(service, p
     assert may_fail or not [driver.said("lost") for driver in drivers if driver.said("lost")]
 
 
-@pytest.mark.parametrize("faults", [("drop", ("delay", 0.3), "duplicate", "truncate", "cut"), ("cut-request",)], ids=["replies", "requests"])
+@pytest.mark.parametrize("faults", [("drop", "duplicate", "cut"), ("cut-request",)], ids=["replies", "requests"])
 def test_renewals_go_on_when_every_other_one_is_hurt(service, proxy, drive, faults):
     owner = f"renew-{len(faults)}"
     driver = drive(proxy.target, owner)
@@ -237,7 +237,7 @@ def test_renewals_go_on_when_every_other_one_is_hurt(service, proxy, drive, faul
         proxy.decide_request = lambda: next(turns).replace("cut-request", "cut")
     else:
         proxy.decide = lambda: next(turns)
-    wanted = max(3, len(faults))
+    wanted = max(2, len(faults))
     wait_until(lambda: driver.said("lost") or sum(proxy.actions.values()) - proxy.actions["pass"] >= wanted, 60)
     before = int(service.psql(f"select min(heartbeats) from leasehold.lease where owner = '{owner}'"))
     wait_until(lambda: driver.said("lost") or int(service.psql(
@@ -330,7 +330,7 @@ def test_a_crowd_behind_bad_connections_and_the_history_agree(service, drive):
                for n in range(3)]
     for number, driver in enumerate(drivers):
         for part in range(2):
-            driver.tell("& cycle 8 4 20", 10 * number + part)
+            driver.tell("& cycle 6 4 20", 10 * number + part)
     for driver in drivers:
         for _ in range(2):
             assert driver.answers.get(timeout=120)[0] == "cycle"
@@ -366,5 +366,5 @@ def test_a_crowd_behind_bad_connections_and_the_history_agree(service, drive):
                 assert any("left to expire" in line or "lost" in line for line in driver.log), (key, token, status, outcome)
     # What was granted and told to nobody was given back or expired: it is in the history too, and it is not much.
     refused = sum(len(driver.said("refused")) for driver in drivers)
-    assert told + refused == 48 and told >= 40 and told <= len(outcomes), (told, refused, len(outcomes))
-    assert hurts >= 5
+    assert told + refused == 36 and told >= 30 and told <= len(outcomes), (told, refused, len(outcomes))
+    assert hurts >= 4
