@@ -454,7 +454,7 @@ def test_every_verb_gets_through_what_a_proxy_does_to_its_first_reply(drive, ser
     proxy = FlakyProxy(service.daemon.target)
     faults = []
     proxy.decide = lambda: faults.pop() if faults else "pass"
-    driver = drive("thread", f"{proxy.target},{service.daemon.target}", timeout_ms=3000)
+    driver = drive("thread", f"{proxy.target},{service.daemon.target}", timeout_ms=1200)
     driver.declare(namespace=namespace, duration_ms=20000)
 
     def struck(line):
@@ -466,20 +466,20 @@ def test_every_verb_gets_through_what_a_proxy_does_to_its_first_reply(drive, ser
     token = re.search(r"token=(\d+)", driver.ask("show a")).group(1)
     held = service.client.lease.GetLease(pb.GetLeaseRequest(scope=scope(namespace, "a"))).lease
     assert str(held.token) == token
-    other = drive("thread", f"{proxy.target},{service.daemon.target}", timeout_ms=3000)
+    other = drive("thread", f"{proxy.target},{service.daemon.target}", timeout_ms=1200)
     other.declare(namespace=namespace, duration_ms=20000)
     faults.clear()
     assert other.ask("acquire b d b").startswith("acquire b OK")
     faults.append(fault)
     assert other.ask("heartbeat b", seconds=20) == "heartbeat b OK"
-    third = drive("thread", f"{proxy.target},{service.daemon.target}", timeout_ms=3000)
+    third = drive("thread", f"{proxy.target},{service.daemon.target}", timeout_ms=1200)
     third.declare(namespace=namespace, duration_ms=20000)
     faults.clear()
     assert third.ask("acquire c d c").startswith("acquire c OK")
     faults.append(fault)
     assert third.ask("release c", seconds=20) == "release c OK"
     assert service.client.lease.GetLease(pb.GetLeaseRequest(scope=scope(namespace, "c"))).lease.token == 0
-    fourth = drive("thread", f"{proxy.target},{service.daemon.target}", timeout_ms=3000)
+    fourth = drive("thread", f"{proxy.target},{service.daemon.target}", timeout_ms=1200)
     fourth.declare(namespace=namespace, duration_ms=20000)
     faults.clear()
     assert fourth.ask("acquire e d e").startswith("acquire e OK")
@@ -507,7 +507,7 @@ def test_renewals_get_through_a_proxy_that_spoils_two_replies_of_three(drive, se
 
     proxy.decide = decide
     seen = driver.stats()["renewals"]
-    wait_until(lambda: driver.stats()["renewals"] >= seen + 15)
+    wait_until(lambda: driver.stats()["renewals"] >= seen + 9)
     assert driver.stats()["lost"] == 0
     proxy.decide = lambda: "pass"
     proxy.close()

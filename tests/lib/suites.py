@@ -161,6 +161,7 @@ SUITES = (
     Suite('unit-sanitized', meson(SANITIZED, SANITIZER), 1800),
     # A leak makes the daemon's exit status another than 0, which the tests look at.
     Suite('integration-sanitized', pytest('tests/integration', SANITIZED, SANITIZER), 1800),
+    Suite('threads', script('tests/threads/run'), 600),
     Suite('quickstart', one('deploy/quickstart', '--check'), 900),
 )
 NEEDS = {'unit': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'unit-sanitized': 'build-sanitized',
