@@ -55,7 +55,7 @@ const struct lh_setting lh_settings_table[] = {
      "How many more run hooks: what has a hook goes there alone, and nobody else waits for it."},
 
     {"max_block", LH_TYPE_DURATION, AT(max_block_us), "20s", 100 * LH_US_PER_MS, SECONDS(86400), RELOADABLE | LH_SETTING_OR_ZERO, NULL, NULL, "Leases",
-     "Answer a call that still waits after that long with BLOCKING_TIMEOUT, its place in the queue kept; 0: never."},
+     "Answer a call that still waits after that long with BLOCKING_TIMEOUT, its place in the queue kept; 0: never. At most 0.97 of idle_timeout."},
     {"busy_limit", LH_TYPE_DURATION, AT(busy_limit_us), "1s", LH_US_PER_MS, SECONDS(60), 0, NULL, NULL, NULL,
      "Try again that long where another transaction has the row of a lease locked."},
     {"reap_interval", LH_TYPE_DURATION, AT(reap_interval_us), "1s", 100 * LH_US_PER_MS, SECONDS(3600), LH_SETTING_OR_ZERO, NULL, NULL, NULL,
@@ -154,4 +154,13 @@ void lh_settings_finish(struct lh_settings *settings)
 {
     for (size_t i = 0; i < lh_settings_count; i++)
         lh_setting_clear(settings, &lh_settings_table[i]);
+}
+
+int64_t lh_settings_max_block_us(const struct lh_settings *settings)
+{
+    int64_t limit_us = settings->idle_timeout_us / 100 * 97;
+
+    if (limit_us > 0 && settings->max_block_us > limit_us)
+        return limit_us;
+    return settings->max_block_us;
 }

@@ -93,6 +93,10 @@ bool lh_settings_load(struct lh_settings *settings, int argc, char **argv, struc
 void lh_settings_adopt(struct lh_settings *settings, const struct lh_settings *fresh,
                        void (*told)(void *arg, const char *sentence), void *arg);
 
+/* max_block, but at most 0.97 of idle_timeout: whoever declares that connections without traffic are closed after a
+   time must not have calls that are answered later. 0: calls may wait for ever. */
+int64_t lh_settings_max_block_us(const struct lh_settings *settings);
+
 void lh_settings_print_help(FILE *out);
 void lh_settings_print_effective(const struct lh_settings *settings, FILE *out);
 void lh_settings_print_example(FILE *out);

@@ -69,7 +69,7 @@ static void create_coordinator(struct lh_serving *serving, const char *conninfo)
     serving->store = lh_store_create(serving->loop, &store_options);
 
     lh_coordinator_options_init(&options);
-    options.max_block_us = settings->max_block_us;
+    options.max_block_us = lh_settings_max_block_us(settings);
     options.busy_limit_us = settings->busy_limit_us;
     options.reap_interval_us = settings->reap_interval_us;
     options.max_waiters = (size_t)settings->max_waiters;
@@ -89,7 +89,7 @@ static void create_server(struct lh_serving *serving)
     size_t count;
 
     lh_service_options_init(&service_options);
-    service_options.max_block_us = settings->max_block_us;
+    service_options.max_block_us = lh_settings_max_block_us(settings);
     serving->service = lh_service_create(serving->coordinator, &service_options);
     methods = lh_service_methods(&count);
     lh_rpc_server_options_init(&options);
@@ -202,8 +202,10 @@ void lh_serving_address(const struct lh_serving *serving, char text[LH_ADDRESS_T
 
 void lh_serving_reload(struct lh_serving *serving)
 {
-    lh_coordinator_set_max_block(serving->coordinator, serving->settings->max_block_us);
-    lh_service_set_max_block(serving->service, serving->settings->max_block_us);
+    int64_t max_block_us = lh_settings_max_block_us(serving->settings);
+
+    lh_coordinator_set_max_block(serving->coordinator, max_block_us);
+    lh_service_set_max_block(serving->service, max_block_us);
 }
 
 static void on_server_idle(void *arg)

@@ -75,6 +75,32 @@ def test_a_wait_ends_when_its_time_has_passed_whatever_the_limit(place):
     wait_until(lambda: place.waiters("k") == 0, BOUND)
 
 
+def test_the_limit_stays_below_the_idle_timeout(place):
+    place.daemon("--max-block", "20s", "--idle-timeout", "1s")
+    client = place.clients[0]
+    assert client.admin.GetStatus(pb.GetStatusRequest()).max_block.ToMilliseconds() == 970
+    client.lease.Acquire(acquire_request("jobs", "k", 60))
+    with fails() as failure:
+        client.lease.Acquire(acquire_request("jobs", "k", 60, wait=30))
+    assert failure.value.reason == "BLOCKING_TIMEOUT" and place.psql("select away from leasehold.queue") == "t"
+
+
+def test_the_limit_bounds_waits_only(place):
+    place.daemon("--max-block", "100ms")
+    client = place.clients[0]
+    beaten, released = [client.lease.Acquire(acquire_request("jobs", key, 60)).lease for key in ("a", "b")]
+    session = place.cluster.session(place.database)
+    session.run("begin; select 1 from leasehold.scope for update")
+    calls = [client.lease.Heartbeat.future(pb.HeartbeatRequest(leases=[lease_ref(beaten)])),
+             client.lease.Release.future(release_request(released))]
+    # They are tried for a second, as without the limit.
+    assert [call.result(BOUND).results[0].outcome for call in calls] == [pb.OUTCOME_RETRY] * 2
+    session.run("commit")
+    assert client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(beaten)])).results[0].outcome == pb.OUTCOME_OK
+    assert client.lease.Release(release_request(released)).results[0].outcome == pb.OUTCOME_OK
+    session.close()
+
+
 @pytest.mark.parametrize("how", ["wait_forever", "wait_while_alive"])
 def test_unbounded_waits_go_through_any_number_of_limits(place, how):
     place.daemon("--max-block", "500ms")

@@ -391,6 +391,21 @@ static void uncomment_defaults(char *example)
     }
 }
 
+START_TEST(no_call_blocks_for_longer_than_a_connection_may_be_idle)
+{
+    struct lh_settings limits = {.max_block_us = 20 * LH_US_PER_S, .idle_timeout_us = 600 * LH_US_PER_S};
+
+    ck_assert_int_eq(lh_settings_max_block_us(&limits), 20 * LH_US_PER_S);
+    limits.idle_timeout_us = 10 * LH_US_PER_S;
+    ck_assert_int_eq(lh_settings_max_block_us(&limits), 9700 * LH_US_PER_MS);
+    limits.idle_timeout_us = 0; /* none is declared */
+    ck_assert_int_eq(lh_settings_max_block_us(&limits), 20 * LH_US_PER_S);
+    limits.max_block_us = 0;
+    limits.idle_timeout_us = 10 * LH_US_PER_S;
+    ck_assert_int_eq(lh_settings_max_block_us(&limits), 0); /* that was asked for */
+}
+END_TEST
+
 START_TEST(the_example_file_is_valid_and_changes_nothing)
 {
     char *example = print(print_example);
@@ -482,6 +497,7 @@ static TCase *cases_of_sources(void)
     tcase_add_test(sources, this_machine_does_not);
     tcase_add_test(sources, a_reload_changes_what_may_change_and_tells_the_rest);
     tcase_add_test(sources, what_check_prints_reads_back_as_the_same);
+    tcase_add_test(sources, no_call_blocks_for_longer_than_a_connection_may_be_idle);
     tcase_add_test(sources, the_example_file_is_valid_and_changes_nothing);
     tcase_add_test(sources, passwords_are_not_shown);
     return sources;
