@@ -379,7 +379,7 @@ def test_releases_outlive_a_server_that_hangs_and_have_a_limit(drive, cluster, d
     daemon.signal(signal.SIGCONT)
     wait_until(lambda: driver.stats()["releases"] == 0)
     assert cluster.psql("select count(*) from leasehold.scope where state = 'held'", database) == "100"
-    assert len([line for line in driver.log if "left to expire" in line]) == 100
+    wait_until(lambda: len([line for line in driver.log if "left to expire" in line]) == 100)
     daemon.destroy()
 
 
@@ -401,7 +401,7 @@ def test_close_sends_what_is_left_or_says_what_it_leaves(drive, cluster, databas
     driver.say("tries k")
     driver.ask("close", "closed")
     assert driver.stats()["left"] == 50
-    assert len([line for line in driver.log if "left to expire" in line]) == 50
+    wait_until(lambda: len([line for line in driver.log if "left to expire" in line]) == 50)
     daemon.destroy()
 
 
