@@ -154,6 +154,24 @@ def test_a_waiter_that_is_away_is_listed_passed_over_and_has_its_place_again(pla
     assert until_granted(present[1]).owner == "p1"
 
 
+def test_who_waits_for_the_dead_under_a_manual_policy_learns_who_can_help(place):
+    place.daemon()
+    client = place.clients[0]
+    place.psql("select leasehold.set_policy('jobs', expiry => 'manual')")
+    held = client.lease.Acquire(acquire_request("jobs", "k", 60, owner="gone")).lease
+    place.psql("update leasehold.scope set heartbeat_at = heartbeat_at - interval '1 hour', acquired_at = acquired_at - interval '1 hour', "
+               "deadline = deadline - interval '1 hour'")
+    with fails() as failure:
+        client.lease.Acquire(acquire_request("jobs", "k", 60, wait=0.2))
+    assert failure.value.reason == "WAIT_TIMEOUT"
+    assert failure.value.contention.liveness != pb.LIVENESS_ALIVE and failure.value.contention.holder.token == held.token
+    assert "administrator" in failure.value.message and "leasehold force-release jobs k --reason" in failure.value.message
+    assert "administrator" in place.psql("select advice from leasehold.explain('jobs', 'k')")
+    waiting = place.queued_call(client, "k", "patient")
+    place.psql("select leasehold.force_release('jobs', 'k', 'it is dead')")
+    assert waiting.result(BOUND).lease.owner == "patient"
+
+
 # --- rows lost in a failover ---
 
 
