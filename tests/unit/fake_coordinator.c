@@ -261,10 +261,18 @@ static void listen_at(struct fake *fake, const char *address)
     snprintf(fake->target, sizeof(fake->target), "127.0.0.1:%d", lh_rpc_server_port(fake->server));
 }
 
+void fake_listen_again(struct fake *fake)
+{
+    char target[sizeof(fake->target)];
+
+    memcpy(target, fake->target, sizeof(target));
+    listen_at(fake, target);
+}
+
 void fake_break(struct fake *fake)
 {
     lh_rpc_server_destroy(fake->server);
-    listen_at(fake, fake->target);
+    fake_listen_again(fake);
 }
 
 void fake_init(struct fake *fake, struct lh_loop *loop)

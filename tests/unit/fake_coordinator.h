@@ -55,8 +55,9 @@ struct fake {
 
 void fake_init(struct fake *fake, struct lh_loop *loop);
 void fake_finish(struct fake *fake);
-void fake_let_go(struct fake *fake); /* answers all calls that were kept */
-void fake_break(struct fake *fake);  /* every connection, and listens again */
+void fake_let_go(struct fake *fake);       /* answers all calls that were kept */
+void fake_break(struct fake *fake);        /* every connection, and listens again */
+void fake_listen_again(struct fake *fake); /* its server was destroyed */
 void fake_next(struct fake *fake, enum fake_verb verb, enum fake_deed deed, unsigned times, enum lh_status status);
 
 #endif
