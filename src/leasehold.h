@@ -406,6 +406,8 @@ enum lh_status lh_try_release(struct lh_lease *lease, const struct lh_release_op
  *   2 UNKNOWN         none                   SOCKET_NOT_AVAILABLE   UNKNOWN                UNKNOWN
  *   3 INVALID_ARGUMENT  the same             -                      -                      LH_INVALID_ARGUMENT
  *   4 DEADLINE_EXCEEDED none                 LH_TIMED_OUT           LH_TIMED_OUT           LH_TIMED_OUT
+ *                     cut short to ask       SOCKET_NOT_AVAILABLE   SOCKET_CLOSED_...      -
+ *                       the next endpoint
  *                     WAIT_TIMEOUT           -                      -                      LH_WAIT_TIMEOUT
  *   5 NOT_FOUND       NOT_HELD               -                      -                      LH_NOT_HELD
  *   6 ALREADY_EXISTS  none                   -                      -                      LH_INTERNAL
