@@ -243,7 +243,7 @@ def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
                  "create function work.note(p_event leasehold.lease_event) returns void language sql as "
                  "$$ insert into work.ended values (p_event.key, p_event.event) $$; "
                  "select leasehold.add_hook('life', event, 'work.note(leasehold.lease_event)') from unnest(array['release_ok', 'reap']) event", database)
-    held = client.lease.Acquire(acquire_request("life", "held", 3, owner="w")).lease
+    held = client.lease.Acquire(acquire_request("life", "held", 1.5, owner="w")).lease
     done = client.lease.Acquire(acquire_request("life", "done", 3)).lease
     client.lease.Release(release_request(done, success='{"n": 1}'))
     text = dump(cluster, database)
