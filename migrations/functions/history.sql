@@ -163,8 +163,7 @@ create or replace function leasehold.keep_history(p_now timestamptz, p_ends_soon
 language plpgsql
 as $$
 declare
-  v_day date;
-  v_is_done boolean := true;
+  v_is_done boolean := false;
 begin
   if leasehold.is_blind() then
     return;
@@ -173,6 +172,27 @@ begin
   if not found then
     return;
   end if;
+  -- Whatever is the matter with the history, a daemon's sign of life does not fail for it.
+  begin
+    v_is_done := leasehold.keep_history_days(p_now, p_ends_soon);
+  exception when others then
+    raise warning 'the partitions of leasehold.history cannot be looked after: %', sqlerrm;
+  end;
+  if p_ends_soon then
+    update leasehold.history_keeping k
+       set look_at = p_now + case when v_is_done then interval '10 min' else interval '10 s' end;
+  end if;
+end
+$$;
+
+-- What keep_history() does once it is time. Returns whether all was done.
+create or replace function leasehold.keep_history_days(p_now timestamptz, p_ends_soon boolean) returns boolean
+language plpgsql
+as $$
+declare
+  v_day date;
+  v_is_done boolean := true;
+begin
   if exists (select from leasehold.policy p where p.history)
      and (p_ends_soon
           or to_regclass('leasehold.' || leasehold.history_partition((p_now at time zone 'UTC')::date)) is not null) then
@@ -181,25 +201,23 @@ begin
   if exists (select from leasehold.history_default) then
     v_is_done := leasehold.forget_history_day(null, p_now) and v_is_done;
   end if;
-  if not p_ends_soon then
-    return;
-  end if;
   for v_day in
     select d from leasehold.history_days() d
-     where leasehold.day_begins(d) <= p_now - (select min(p.history_retention) from leasehold.policy p)
+     where p_ends_soon
+       and leasehold.day_begins(d) <= p_now - (select min(p.history_retention) from leasehold.policy p)
   loop
     -- One table goes in a transaction, and where others are in the way nobody waits for the next.
     v_is_done := leasehold.forget_history_day(v_day, p_now) and v_is_done
                  and to_regclass(format('leasehold.%I', leasehold.history_partition(v_day))) is not null;
     exit when not v_is_done;
   end loop;
-  update leasehold.history_keeping k
-     set look_at = p_now + case when v_is_done then interval '10 min' else interval '10 s' end;
+  return v_is_done;
 end
 $$;
 
 revoke execute on function leasehold.with_history(text[]),
   leasehold.record_holds(leasehold.scope[], timestamptz, text[], text[]), leasehold.history_partition(date),
   leasehold.day_begins(date), leasehold.history_days(), leasehold.make_history_days(timestamptz),
-  leasehold.forget_history_day(date, timestamptz), leasehold.keep_history(timestamptz, boolean) from public;
+  leasehold.forget_history_day(date, timestamptz), leasehold.keep_history(timestamptz, boolean),
+  leasehold.keep_history_days(timestamptz, boolean) from public;
 grant select on leasehold.history to leasehold_reader, leasehold_coordinator, leasehold_admin;

@@ -190,6 +190,19 @@ select count(*) from leasehold.coordinator_tick('11111111-1111-4111-8111-1111111
 commit;
 select ok((select look_at < clock_timestamp() from leasehold.history_keeping), 'nor in an old snapshot');
 
+-- what is wrong with the history is no daemon's death
+create function pg_temp.no_tables() returns event_trigger language plpgsql as $$ begin raise exception 'no more tables'; end $$;
+create event trigger no_tables on ddl_command_start when tag in ('CREATE TABLE') execute function pg_temp.no_tables();
+do $$ begin execute format('drop table leasehold.%I', leasehold.history_partition(pg_temp.day(-1))); end $$;
+update leasehold.history_keeping set look_at = clock_timestamp() - interval '1 s';
+select leasehold.set_policy('still', frozen => false);
+set client_min_messages = error;
+update leasehold.policy set history = true where namespace = 'still';
+select is((select is_registered from leasehold.coordinator_tick('11111111-1111-4111-8111-111111111111', null) limit 1), true, 'a tick that cannot make a partition ticks all the same');
+reset client_min_messages;
+select ok((select look_at > clock_timestamp() from leasehold.history_keeping), 'and looks again later');
+drop event trigger no_tables;
+
 -- lease_summary
 select is((select count(*) from leasehold.lease_summary where namespace like 'sum%'), 0::bigint, 'a namespace without leases is not listed');
 select leasehold.acquire('sum', 'k' || n, '30 s', lease_key => t.key(200 + n)) from generate_series(1, 5) n;
