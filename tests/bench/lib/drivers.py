@@ -196,7 +196,7 @@ def pgbench(bench, session, script, clients, warmup_s, measure_s, threads=2, **v
     for old in glob.glob(str(directory / 'log.*')):
         os.remove(old)
     # Its time runs while it connects.
-    seconds = math.ceil(warmup_s + measure_s) + (1 + clients // 200 if clients > 100 else 0)
+    seconds = math.ceil(warmup_s + measure_s) + (1 + clients // 100 if clients > 100 else 0)
     command = [session.postgres.bin + '/pgbench', '-n', '-M', 'prepared', '-c', str(clients), '-j', str(min(threads, clients)),
                '-T', str(seconds), '-f', str(path), '-l', '--log-prefix', str(directory / 'log')]
     for name, value in variables.items():
@@ -215,6 +215,8 @@ def pgbench(bench, session, script, clients, warmup_s, measure_s, threads=2, **v
                 fields = line.split()
                 rows.append((int(fields[4]) * 1000000 + int(fields[5]), int(fields[2])))
         os.remove(name)
+    if not rows:
+        raise Failure('pgbench with %d connections finished nothing within %d s' % (clients, seconds))
     first = min(row[0] - row[1] for row in rows)
     begin, end = first + warmup_s * 1000000, first + (warmup_s + measure_s) * 1000000
     latencies = sorted(row[1] for row in rows if begin <= row[0] < end)

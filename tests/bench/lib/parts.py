@@ -252,7 +252,7 @@ def run_cost(bench, session, level, times):
     found = json.loads(output.splitlines()[-1])
     cpu_s = {name: after[0][name] - before[0][name] for name in after[0]}
     size = int(session.postgres.psql("select pg_total_relation_size('leasehold.scope')", session.database))
-    return {**{name: found[name] for name in ('per_s', 'p50_ms', 'p99_ms', 'acquire_p50_ms', 'acquire_p99_ms', 'unanswered_batches')},
+    return {**{name: found[name] for name in ('per_s', 'p50_ms', 'p99_ms', 'acquire_p50_ms', 'acquire_p99_ms', 'owed')},
             'wanted_per_s': round(leases / every_s, 1),
             'cores': {name: round(value / seconds, 4) for name, value in cpu_s.items()},
             'cpu_ms_per_1000': {name: round(value * 1e6 / beats, 2) for name, value in cpu_s.items()},

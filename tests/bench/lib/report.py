@@ -26,6 +26,7 @@ TARGETS = (
     ('pairs', 256, 'leasehold', 'per_s', 5, 'zookeeper', False), ('pairs', 256, 'leasehold', 'per_s', 1, 'redis', False),
     ('pairs', 256, 'leasehold', 'per_s', 0.35, 'raw', False), ('pairs', 1, 'leasehold', 'p50_ms', 1.5, 'sql', True),
     ('heartbeats', [100000, 16, 500], 'leasehold', 'per_s', 100000, None, False),
+    ('heartbeats', [100000, 256, 1], 'leasehold', 'per_s', 1, 'sql', False),
     ('handoff', 16, 'leasehold', 'p50_ms', 1.5, None, True),
     ('idle', ['waiters', 100000, 1000], 'leasehold', 'bytes_each', 2560, None, True),
     ('idle', ['connections', 10000, 10000], 'leasehold', 'bytes_each', 16384, None, True),

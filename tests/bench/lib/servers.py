@@ -166,7 +166,7 @@ class Postgres(Server):
         self.bin = sorted(glob.glob('/usr/lib/postgresql/*/bin'), key=lambda path: int(path.split('/')[4]))[-1]
         self.data = self.directory / 'data'
         self.databases = 0
-        done = subprocess.run([self.bin + '/initdb', '-D', self.data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C'],
+        done = subprocess.run([self.bin + '/initdb', '-D', self.data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
                               cwd='/', stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **self.identity())
         if done.returncode != 0:
             raise Failure('initdb failed: %s' % done.stdout)
