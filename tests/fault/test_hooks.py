@@ -30,7 +30,7 @@ begin
 end
 $$;
 insert into leasehold.policy (namespace, min_duration, grace, hook_timeout)
-values ('hooked', '100 ms', '0 s', '300 ms'), ('beside', '100 ms', '0 s', '1 s');
+values ('hooked', '100 ms', '0 s', '500 ms'), ('beside', '100 ms', '0 s', '10 s');
 select leasehold.add_hook(n, e, 'public.hook(leasehold.lease_event)')
   from unnest(array['hooked', 'beside']) n, unnest(array['acquire', 'heartbeat', 'release_ok', 'release_fail', 'reap']) e;
 """
@@ -187,7 +187,7 @@ def test_a_hook_that_sleeps_past_its_limit_is_ended_there(hooked):
         assert hooked.held("slow-hold") == 1
         beside.more()
     assert metric(hooked.daemon, 'leasehold_hook_timeouts_total{event="reap"}') >= 4
-    assert metric(hooked.daemon, 'leasehold_hook_timeouts_total{event="acquire"}') == 1
+    assert metric(hooked.daemon, 'leasehold_hook_timeouts_total{event="acquire"}') >= 1
     assert hooked.hits("good") == 20 and hooked.hits("slow") == 0
 
 

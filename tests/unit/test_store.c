@@ -117,6 +117,7 @@ int main(void)
     suite_add_tcase(suite, test_store_batches());
     suite_add_tcase(suite, test_store_leases());
     suite_add_tcase(suite, test_store_control());
+    suite_add_tcase(suite, test_store_hooks());
     suite_add_tcase(suite, test_store_watch());
     srunner_set_fork_status(runner, CK_NOFORK);
     srunner_run_all(runner, CK_ENV);

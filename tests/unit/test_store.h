@@ -38,6 +38,7 @@ void test_wait_for(struct test_answer *answer); /* until count is 1, and clears 
 TCase *test_store_batches(void);
 TCase *test_store_leases(void);
 TCase *test_store_control(void);
+TCase *test_store_hooks(void);
 TCase *test_store_watch(void);
 
 #endif
