@@ -112,8 +112,10 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
     waiter->ticket = 0;
     LH_REQUEST_EACH(request, waiter)
     {
-        if (is_covered(request, entry))
-            lh_request_answer(c, request, LH_OK, entry);
+        if (!is_covered(request, entry))
+            continue;
+        lh_request_answer(c, request, LH_OK, entry);
+        waiter->is_taken = true;
     }
     ask_again_or_go(c, waiter, "a request came after the grant was sent for");
 }

@@ -99,6 +99,7 @@ static void give_back(struct lh_coordinator *c, const struct lh_entry *entry)
     struct lh_waiter *waiter = lh_waiter_find(c, scope, lease_key);
     if (waiter != NULL) {
         waiter->is_untaken = true;
+        waiter->is_taken = false;
         waiter->is_unknown = true; /* who came meanwhile takes it over, or gives it back */
     } else {
         waiter = lh_waiter_create(c, scope, lease_key);

@@ -152,7 +152,7 @@ bool lh_waiter_wants(const struct lh_waiter *waiter)
 
 bool lh_waiter_may_be_in_database(const struct lh_waiter *waiter)
 {
-    return waiter->ticket > 0 || waiter->is_unknown;
+    return waiter->ticket > 0 || (waiter->is_unknown && !waiter->is_taken);
 }
 
 int64_t lh_waiter_wait_us(const struct lh_coordinator *c, const struct lh_waiter *waiter)

@@ -30,6 +30,7 @@ struct lh_waiter {
     uint8_t leave_mode;
     bool is_unknown;  /* a reply was lost: it may be queued or granted */
     bool is_untaken;  /* it is unknown because nobody took the lease that it was granted */
+    bool is_taken;    /* a caller has its grant: who asked later under the same lease key must not give it back */
     bool keeps_place; /* somebody was told to come back */
     bool gone_wanted; /* the last one was cancelled while an AWAY was in flight */
 };

@@ -428,7 +428,7 @@ static void execute_run(struct fake_node *node, struct fake_batch *batch)
         reap_one(node, batch->items[i], &batch->strings);
 }
 
-void fake_execute(struct fake_node *node, struct fake_batch *batch)
+static void execute_items(struct fake_node *node, struct fake_batch *batch)
 {
     struct fake_world *world = node->world;
     if (batch->kind == 4) {
@@ -472,6 +472,25 @@ void fake_execute(struct fake_node *node, struct fake_batch *batch)
     }
 }
 
+static struct fake_batch behind(const struct fake_batch *batch)
+{
+    return (struct fake_batch){.kind = 0,
+                               .items = batch->riders,
+                               .n = batch->rider_count,
+                               .clock_us = batch->clock_us,
+                               .strings = batch->strings};
+}
+
+void fake_execute(struct fake_node *node, struct fake_batch *batch)
+{
+    execute_items(node, batch);
+    if (batch->rider_count == 0)
+        return;
+    struct fake_batch riders = behind(batch);
+    execute_items(node, &riders);
+    batch->strings = riders.strings;
+}
+
 /* Of a run some were answered before the connection was lost. */
 static void scribble_run(struct fake_world *world, struct fake_batch *batch)
 {
@@ -485,6 +504,10 @@ void fake_scribble(struct fake_world *world, struct fake_batch *batch)
     if (batch->kind == 4) {
         scribble_run(world, batch);
         return;
+    }
+    if (batch->rider_count > 0) {
+        struct fake_batch riders = behind(batch);
+        fake_scribble(world, &riders);
     }
     for (size_t i = 0; i < batch->n; i++) {
         switch (batch->kind) {

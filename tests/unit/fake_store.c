@@ -268,6 +268,7 @@ static enum lh_status send_batch(struct lh_store *store, unsigned index, int kin
     batch->kind = kind;
     batch->items = items;
     batch->n = n;
+    batch->rider_count = 0;
     batch->is_executed = false;
     batch->on_done = on_done;
     batch->arg = arg;
@@ -298,6 +299,25 @@ static enum lh_status store_release(struct lh_store *store, unsigned lane, struc
                                     lh_store_cb *on_done, void *arg)
 {
     return send_batch(store, lane, 2, items, n, on_done, arg);
+}
+
+static enum lh_status store_hand_over(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                      struct lh_release_item **items, size_t n, struct lh_acquire_item **riders,
+                                      size_t rider_count, lh_store_cb *on_done, void *arg)
+{
+    struct fake_node *node = (struct fake_node *)store;
+    struct fake_batch *batch = &node->lanes[lane].batch;
+    enum lh_status status = send_batch(store, lane, 2, items, n, on_done, arg);
+    if (status != LH_OK)
+        return status;
+    if (rider_count == 0 || rider_count > n)
+        fake_fail("%zu riders on %zu releases", rider_count, n);
+    batch->clock_us = clock_us;
+    node->last_clock_us = clock_us;
+    batch->riders = (void **)riders;
+    batch->rider_count = rider_count;
+    node->world->riders += rider_count;
+    return LH_OK;
 }
 
 static enum lh_status store_leave(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
@@ -451,6 +471,7 @@ static const struct lh_store_ops store_ops = {
     .acquire = store_acquire,
     .heartbeat = store_heartbeat,
     .release = store_release,
+    .hand_over = store_hand_over,
     .leave = store_leave,
     .reap_hooked = store_reap_hooked,
     .enroll = store_enroll,

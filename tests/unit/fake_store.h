@@ -73,6 +73,8 @@ struct fake_batch {
     bool is_on_hook_lane;
     void **items;
     size_t n;
+    void **riders; /* acquires behind releases */
+    size_t rider_count;
     int64_t clock_us;
     bool is_executed;
     enum lh_status status;
@@ -167,6 +169,7 @@ struct fake_world {
     enum lh_status fail_with; /* every batch fails with this while it is not LH_OK */
     bool refuse_batches;      /* the lanes are down, and have not said so */
     size_t largest_batch;     /* seen */
+    size_t riders;            /* seen behind releases */
     int batches[5];           /* seen */
     int hook_batches[5];      /* seen on hook lanes, of these */
     size_t largest_run;       /* seen */
