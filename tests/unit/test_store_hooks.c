@@ -154,7 +154,7 @@ END_TEST
 static void expire(int count)
 {
     for (int i = 0; i < count; i++) {
-        char sql[640];
+        char sql[2048];
         snprintf(sql, sizeof(sql),
                  "insert into leasehold.scope (namespace, key, state, lease_key, token, owner, labels, duration, grace,"
                  " acquired_at, heartbeat_at, deadline, incarnation, check_at) select 'h', '%s', 'held',"
