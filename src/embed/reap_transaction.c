@@ -93,14 +93,14 @@ static void add_pending(struct lh_reaper *reaper, struct lh_reaped reaped)
 
 /* Ask the database to count and record it. False: the statement failed. */
 static bool record_failure(struct lh_reaper *reaper, const PGresult *list, int row, const char *words, bool *is_there,
-                           struct lh_reaped *reaped)
+                           struct lh_reaped *reaped, struct lh_error *error)
 {
     static const char sql[] = "select f.reap_failures,"
                               " (extract(epoch from f.next_try_at) * 1000000)::bigint as next_try_at_us"
                               "  from leasehold.reap_failed(null, $1, $2, $3, $4) f";
     const char *const values[] = {lh_query_text(list, row, "namespace"), lh_query_text(list, row, "key"),
                                   lh_query_text(list, row, "token"), words};
-    PGresult *result = lh_query(reaper->conn, sql, values, 4, NULL);
+    PGresult *result = lh_query(reaper->conn, sql, values, 4, error);
     bool is_done = result != NULL;
 
     *is_there = is_done && PQntuples(result) > 0;
@@ -123,7 +123,7 @@ static enum visit take_back(struct lh_reaper *reaper, const PGresult *list, int 
 
     if (lh_query_run(reaper->conn, "rollback to savepoint leasehold_reap; release savepoint leasehold_reap", NULL) !=
             LH_OK ||
-        !record_failure(reaper, list, row, words, &is_there, &reaped))
+        !record_failure(reaper, list, row, words, &is_there, &reaped, NULL))
         return VISIT_LOST;
     if (is_there)
         add_pending(reaper, reaped);
@@ -295,8 +295,11 @@ static enum lh_status blame(struct lh_reaper *reaper, struct progress *progress,
 
         if (lh_connection_mend(reaper->conn, error) != LH_OK)
             return error->status;
-        if (!record_failure(reaper, progress->list, row, words, &is_there, &reaped))
+        if (!record_failure(reaper, progress->list, row, words, &is_there, &reaped, error)) {
+            if (error->status != LH_DATABASE_UNAVAILABLE)
+                return error->status;
             continue;
+        }
         if (is_there) {
             lh_reaper_tell(reaper, progress->list, &reaped);
             free(reaped.error);

@@ -44,10 +44,13 @@ class Stage:
 
     def expire(self, count, namespace="jobs", first=1):
         """Leases k1, k2 ... whose holders went away an hour ago."""
-        for start in range(first, first + count, 900):
-            end = min(start + 900, first + count) - 1
-            self.psql(f"select count(*) from generate_series({start}, {end}) n, "
-                      f"leasehold.acquire('{namespace}', 'k' || n, '30 s', owner => 'worker-' || n)")
+        for start in range(first, first + count, 500):
+            end = min(start + 500, first + count) - 1
+            self.psql("select count(*) from (select array_agg('k' || n) as keys, array_agg('worker-' || n) as owners, array_agg(gen_random_uuid()) as ids,"
+                      f" array_agg('{namespace}'::text) as namespaces, array_agg('{{}}'::text) as labels, array_agg(30000000::bigint) as durations,"
+                      f" array_agg(false) as queue, array_agg(null::bigint) as nothing from generate_series({start}, {end}) n) a,"
+                      " leasehold.acquire_batch(null, null, a.namespaces, a.keys, a.ids, a.owners, a.labels, a.durations, a.queue, a.nothing,"
+                      " a.nothing)")
         self.psql(f"update leasehold.scope set acquired_at = acquired_at - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h',"
                   f" deadline = deadline - interval '1 h', check_at = check_at - interval '1 h'"
                   f" where namespace = '{namespace}' and state = 'held' and deadline > now()")
@@ -131,14 +134,14 @@ def pg_cron():
 
 
 def test_two_reapers_at_once_commit_each_callback_once(stage, plugin):
-    stage.expire(2000)
+    stage.expire(1500)
     reapers = [stage.start("reap", "jobs", "--plugin", plugin, "-o", "json") for _ in range(2)]
     reaped = 0
     for reaper in reapers:
         out, err = reaper.communicate(timeout=120)
         assert reaper.returncode == 0, err
         reaped += json.loads(out)["reaped"]
-    assert reaped == 2000 and stage.counted() == (2000, 2000) and stage.held() == 0
+    assert reaped == 1500 and stage.counted() == (1500, 1500) and stage.held() == 0
     said = stage.done("reap", "jobs", "--plugin", plugin, "-v")
     assert said.stdout == "reaped 0 leases\n" and said.stderr == ""
 
@@ -378,6 +381,25 @@ def test_hooks_run_each_by_itself_under_the_limit_of_its_policy(stage, how):
     assert stage.counted() == (17, 17)
     assert stage.failures() == {"k3": "not k3", "k4": "the hook ran over its limit of 0.3 s",
                                 "k5": "the connection was lost while the hook ran"}
+
+
+def test_two_reapers_a_daemon_and_a_call_in_sql_at_once_run_each_hook_once(stage):
+    stage.psql("create function count_it(e leasehold.lease_event) returns void language sql set search_path = public"
+               " as 'insert into counted values (e.token, e.key, pg_backend_pid())'")
+    stage.done("hook", "add", "jobs", "reap", "public.count_it")
+    stage.expire(3000)
+    reapers = [stage.start("reap", *names) for names in ([], ["jobs"])]
+    daemon = harness.Daemon(database=stage.url)
+    try:
+        stage.psql("select count(*) from leasehold.reap(max => 1000)")
+        for reaper in reapers:
+            reaper.communicate(timeout=120)
+            assert reaper.returncode == 0
+        wait_until(lambda: stage.held() == 0, 60, "nothing is held")
+    finally:
+        assert daemon.stop() == 0, daemon.log()
+        daemon.destroy()
+    assert stage.counted() == (3000, 3000) and stage.failures() == {}
 
 
 def test_a_hook_that_vetoes_keeps_the_command_from_running(stage, tmp_path):
