@@ -139,7 +139,7 @@ struct lh_client_options {
     uint32_t max_releases; /* waiting in the set of lh_try_release; beyond: LH_OVERLOADED. Default 2,097,152 */
     int64_t flush_us;      /* how long lh_client_close goes on sending releases; default 5 s, negative: not at all */
 
-    void *reserved[8];
+    void *reserved[8]; /* zero; TLS will have its place here */
 };
 
 #define LH_ENDPOINTS_MAX 16
@@ -271,7 +271,8 @@ struct lh_acquire_options {
  * the same scope by the same client it goes out when that release has been answered. LH_OK: *lease is the caller's, to
  * destroy; it is renewed from now on at a third of its duration.
  *
- * LH_LEASE_HELD and LH_WAIT_TIMEOUT are outcomes: `error` says in words who holds it.
+ * LH_LOST: granted, but this process stood still for so long that it is over
+ * already. LH_LEASE_HELD and LH_WAIT_TIMEOUT are outcomes: `error` says in words who holds it.
  */
 enum lh_status lh_acquire(struct lh_declared *declared, const char *key, const struct lh_acquire_options *options,
                           struct lh_lease **lease, struct lh_error *error);

@@ -118,6 +118,13 @@ static void give_back(struct acquire_op *op)
         lease_unref(lease);
 }
 
+/* This process stood still meanwhile: nobody is to begin what has to end at once. */
+static bool is_over(const struct acquire_op *op, int64_t waited_us, int64_t remaining_us)
+{
+    int64_t deadline_us = plus_us(plus_us(op->request.sent_us, waited_us), remaining_us);
+    return lh_clock_us() >= deadline_us - op->declared->options.margin_us;
+}
+
 static void take_lease(struct acquire_op *op, const Leasehold__V1__Lease *granted,
                        const Google__Protobuf__Duration *waited)
 {
@@ -128,6 +135,12 @@ static void take_lease(struct acquire_op *op, const Leasehold__V1__Lease *grante
     if (lease != NULL) {
         lease_ref(lease);
         lease_renewed(lease, plus_us(op->request.sent_us, waited_us), remaining_us);
+    } else if (is_over(op, waited_us, remaining_us)) {
+        give_back(op);
+        op->request.status =
+            lh_error_set(&op->request.error, LH_LOST,
+                         "the lease was granted, and its time was over before this process heard of it");
+        return;
     } else {
         lease = lease_create(op->declared, op->scope_key, &op->key);
         lease->user = op->user;

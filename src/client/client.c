@@ -204,6 +204,11 @@ void lh_client_destroy(struct lh_client *client)
 {
     if (client == NULL)
         return;
+    if (client->has_thread && client_is_here(client)) {
+        lh_err("lh_client_destroy from inside of a callback of its client: it is closed, and not freed");
+        lh_client_close(client, NULL, NULL);
+        return;
+    }
     if (client->has_thread) {
         lh_client_close(client, NULL, NULL);
         pthread_join(client->thread, NULL);
@@ -338,8 +343,14 @@ no_loop:
 
 void lh_client_get_stats(struct lh_client *client, struct lh_client_stats *stats)
 {
-    struct client_counts *counts = &client->counts;
+    struct client_counts *counts;
 
+    if (stats == NULL)
+        return;
+    *stats = (struct lh_client_stats){0};
+    if (client == NULL)
+        return;
+    counts = &client->counts;
     *stats = (struct lh_client_stats){
         .leases = atomic_load(&counts->leases),
         .requests = atomic_load(&counts->requests),

@@ -84,55 +84,59 @@ void declarations_destroy(struct lh_client *client)
 
 int64_t lh_lease_deadline_us(const struct lh_lease *lease)
 {
-    return atomic_load(&lease->deadline_us);
+    return lease == NULL ? 0 : atomic_load(&lease->deadline_us);
 }
 
 int64_t lh_lease_remaining_us(const struct lh_lease *lease)
 {
-    return atomic_load(&lease->deadline_us) - lh_clock_us();
+    return lease == NULL ? 0 : atomic_load(&lease->deadline_us) - lh_clock_us();
 }
 
 bool lh_lease_is_held(const struct lh_lease *lease)
 {
-    return lease_is_held(lease) && lh_lease_remaining_us(lease) > 0;
+    return lease != NULL && lease_is_held(lease) && lh_lease_remaining_us(lease) > 0;
 }
 
 int64_t lh_lease_token(const struct lh_lease *lease)
 {
-    return lease->token;
+    return lease == NULL ? 0 : lease->token;
 }
 
 const char *lh_lease_namespace(const struct lh_lease *lease)
 {
-    return lease->declared->text;
+    return lease == NULL ? "" : lease->declared->text;
 }
 
 const char *lh_lease_scope_key(const struct lh_lease *lease)
 {
-    return lease->scope_key;
+    return lease == NULL ? "" : lease->scope_key;
 }
 
 void lh_lease_key(const struct lh_lease *lease, char text[37])
 {
-    lh_uuid_format(&lease->key, text);
+    static const struct lh_uuid none;
+    lh_uuid_format(lease == NULL ? &none : &lease->key, text);
 }
 
 void *lh_lease_user(const struct lh_lease *lease)
 {
-    return lease->user;
+    return lease == NULL ? NULL : lease->user;
 }
 
 enum lh_lost_reason lh_lease_lost_reason(const struct lh_lease *lease)
 {
-    return (enum lh_lost_reason)LEASE_REASON(atomic_load(&lease->state));
+    return (enum lh_lost_reason)(lease == NULL ? 0 : LEASE_REASON(atomic_load(&lease->state)));
 }
 
 /* Made when first asked for. What happened to the lease meanwhile is caught up with. */
 struct lh_context *lh_lease_context(struct lh_lease *lease)
 {
-    struct lh_context *context = atomic_load(&lease->context), *made;
+    struct lh_context *context, *made;
     unsigned char state;
 
+    if (lease == NULL)
+        return NULL;
+    context = atomic_load(&lease->context);
     if (context != NULL)
         return context;
     made = context_create_for_lease(NULL, atomic_load(&lease->deadline_us) - lease->declared->options.margin_us);

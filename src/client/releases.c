@@ -259,7 +259,10 @@ void releases_drain(struct releases *releases)
 
 static void on_pause_over(void *arg)
 {
-    releases_drain(arg);
+    struct releases *releases = arg;
+
+    client_look_at_clock(releases->client);
+    releases_drain(releases);
 }
 
 void releases_hurry(struct releases *releases)

@@ -121,6 +121,8 @@ void request_cancel(struct lh_request *request, enum lh_status status, const cha
     if (request->state == REQUEST_OVER || request->is_cancelled)
         return;
     request->is_cancelled = true;
+    if (request->state == REQUEST_NEW)
+        return;
     if (call == NULL) {
         request_end(request, status, "%s", words);
         return;
@@ -226,14 +228,16 @@ void request_begin_internal(struct lh_request *request)
     begin(request);
 }
 
-static void run_start(struct client_task *task)
+static void start(void *arg)
 {
-    struct lh_request *request = LH_CONTAINER(struct lh_request, start, task);
+    struct lh_request *request = arg;
     struct lh_client *client = request->client;
 
     client_look_at_clock(client);
     begin(request);
-    if (!client_is_open(client)) {
+    if (request->is_cancelled) {
+        request_end(request, LH_CANCELED, "the request was cancelled");
+    } else if (!client_is_open(client)) {
         request_end(request, LH_CANCELED, "the client was closed");
     } else if (client->request_count > client->max_requests) {
         request_end(request, LH_OVERLOADED, "%u requests of this client go on already", client->max_requests);
@@ -249,6 +253,11 @@ static void run_start(struct client_task *task)
     request->on_start(request);
 }
 
+static void run_start(struct client_task *task)
+{
+    start(LH_CONTAINER(struct lh_request, start, task));
+}
+
 enum lh_status request_submit(struct lh_request *request, void (*on_start)(struct lh_request *request),
                               struct lh_error *error)
 {
@@ -259,8 +268,9 @@ enum lh_status request_submit(struct lh_request *request, void (*on_start)(struc
     client_ref(client);
     request->start.run = run_start;
     request->on_start = on_start;
-    if (client_is_here(client)) {
-        run_start(&request->start);
+    if (client_is_here(client)) { /* not from inside of the caller: it may have to tell of leases that were lost */
+        lh_deferred_init(&request->starting, start, request);
+        lh_defer(client->loop, &request->starting);
     } else if (client_post(client, &request->start) != LH_OK) {
         client_unref(client);
         return lh_error_set(error, LH_CLOSED, "the client was closed");

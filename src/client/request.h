@@ -82,6 +82,7 @@ struct lh_request {
 
     /* From other threads. */
     struct client_task start;
+    struct lh_deferred starting; /* where it was made on the client's thread */
     void (*on_start)(struct lh_request *request);
     struct client_task cancel;
     bool is_cancel_posted; /* guarded by the client's mutex */

@@ -112,6 +112,8 @@ void lh_retry_decide(struct lh_client *client, uint64_t request_id, int64_t dela
 {
     struct decision *decision;
 
+    if (client == NULL)
+        return;
     if (client->has_thread && client_is_here(client)) {
         retrier_decide(&client->retrier, request_id, delay_us);
         return;

@@ -238,6 +238,10 @@ START_TEST(misuse_is_a_status_with_words)
     ck_assert_str_eq(error.field, "duration_us");
     ck_assert_ptr_null(lh_client_create(&(struct lh_client_options){.endpoints = "127.0.0.1:7420,,"}, &error));
     ck_assert_ptr_null(lh_client_create(&(struct lh_client_options){.timeout_us = -1}, &error));
+    ck_assert(!lh_lease_is_held(NULL));
+    ck_assert_int_eq(lh_lease_token(NULL), 0);
+    ck_assert_str_eq(lh_lease_scope_key(NULL), "");
+    ck_assert_ptr_null(lh_lease_context(NULL));
     lh_lease_destroy(NULL);
     lh_client_destroy(NULL);
     lh_client_close(NULL, NULL, NULL);

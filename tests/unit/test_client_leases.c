@@ -298,6 +298,20 @@ START_TEST(the_same_lease_key_is_the_same_lease)
 }
 END_TEST
 
+START_TEST(a_lease_that_is_over_when_it_comes_is_given_back)
+{
+    struct answer answer;
+
+    fake.remaining_us = 2 * LH_US_PER_S; /* of 30, with a margin of 3 */
+    acquire("a", NULL, &answer);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_LOST);
+    ck_assert_ptr_null(answer.lease);
+    WAIT_FOR(fake.calls[FAKE_RELEASE] == 1);
+    ck_assert_uint_eq(loss.count, 0);
+}
+END_TEST
+
 START_TEST(a_lease_takes_less_than_a_kibibyte)
 {
     /* Beside itself: its place in the table, in the heap, and in a batch; what malloc adds; a key of 100 bytes. */
@@ -327,6 +341,7 @@ TCase *tcase_client_leases(void)
     tcase_add_test(tcase, a_call_carries_the_time_of_its_context_and_ends_with_it);
     tcase_add_test(tcase, cancelling_is_answered_once_whatever_comes_first);
     tcase_add_test(tcase, the_same_lease_key_is_the_same_lease);
+    tcase_add_test(tcase, a_lease_that_is_over_when_it_comes_is_given_back);
     tcase_add_test(tcase, a_lease_takes_less_than_a_kibibyte);
     return tcase;
 }

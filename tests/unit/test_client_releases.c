@@ -36,6 +36,8 @@ static void destroy_many(size_t count)
 
 START_TEST(a_set_goes_out_whole_one_request_at_a_time)
 {
+    struct lh_lease *other;
+
     hold_many(300, "k");
     fake_next(&fake, FAKE_RELEASE, FAKE_KEEP, 1, LH_OK);
     ck_assert_int_eq(lh_try_release(leases[0], NULL), LH_OK);
@@ -46,12 +48,15 @@ START_TEST(a_set_goes_out_whole_one_request_at_a_time)
         ck_assert(!lh_lease_is_held(leases[i]));
     }
     ck_assert_uint_eq(stats().releases, 300);
+    other = held("other"); /* the loop turned, and could have sent more */
+    ck_assert_uint_eq(fake.calls[FAKE_RELEASE], 1);
     fake_let_go(&fake);
     WAIT_FOR(stats().releases == 0);
     ck_assert_uint_eq(fake.calls[FAKE_RELEASE], 2);
     ck_assert_uint_eq(fake.items[FAKE_RELEASE], 299);
     ck_assert_uint_eq(fake.most_in_flight, 1);
-    ck_assert_uint_eq(stats().leases, 0);
+    ck_assert_uint_eq(stats().leases, 1);
+    lh_lease_destroy(other);
     destroy_many(300);
 }
 END_TEST
