@@ -5,7 +5,7 @@ create type leasehold.lease_event as (
   event text, namespace text, key text, lease_key uuid, token bigint, owner text, labels jsonb, duration interval,
   acquired_at timestamptz, deadline timestamptz, result jsonb, error text);
 comment on type leasehold.lease_event is
-  'What a hook is told: acquire and heartbeat with the new deadline, release_ok with the result, release_fail with the error, reap with the reason of a force-release as error';
+  'What a hook is told of the lease: a grant or renewal with its new deadline, a release with its result or error';
 comment on column leasehold.lease_event.event is 'acquire, heartbeat, release_ok, release_fail, reap';
 comment on column leasehold.lease_event.namespace is 'Dotted: payments.invoices';
 comment on column leasehold.lease_event.key is 'The name inside of the namespace';

@@ -32,7 +32,7 @@ begin
 end
 $$;
 comment on function leasehold.add_hook is
-  'Have a function f(leasehold.lease_event) returns void run at an event (acquire, heartbeat, release_ok, release_fail, reap) of a namespace and all below it; an error in it vetoes';
+  'Have a function f(leasehold.lease_event) returns void run at an event of a namespace and all below it; an error in it vetoes';
 
 -- The opposite. Returns whether it was there. For a function that does not exist any more: remove_hook_named().
 -- Locks the hook's row, and what retry_reaps() does.
@@ -138,7 +138,8 @@ comment on column leasehold.hook.position is 'Of several for one namespace and e
 comment on column leasehold.hook.added_at is 'Since when';
 
 create or replace view leasehold.reap_failure as
-  select s.namespace, s.key, s.token, s.owner, s.reap_failures, s.reap_error as error, s.reap_failed_at as failed_at, s.next_try_at
+  select s.namespace, s.key, s.token, s.owner, s.reap_failures, s.reap_error as error, s.reap_failed_at as failed_at,
+         s.next_try_at
     from leasehold.scope s
    where s.reap_failures > 0 and s.state = 'held' and (s.lapsed or s.deadline <= clock_timestamp());
 comment on view leasehold.reap_failure is 'Expired leases that could not be reaped, for a callback failed; nobody else gets them';
@@ -153,11 +154,13 @@ comment on column leasehold.reap_failure.next_try_at is
   'When it is tried again; null: it has failed max_reap_failures times, and waits for a reap() that names its namespace';
 
 revoke execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
-  leasehold.remove_hook_named(text, text, text), leasehold.check_hook_event(text, text), leasehold.hook_name(oid), leasehold.hook_function(text),
+  leasehold.remove_hook_named(text, text, text), leasehold.check_hook_event(text, text),
+  leasehold.hook_name(oid), leasehold.hook_function(text),
   leasehold.retry_reaps(text) from public;
 grant execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
   leasehold.remove_hook_named(text, text, text)
   to leasehold_admin;
-grant execute on function leasehold.hook_function(text), leasehold.hook_name(oid) to leasehold_reader, leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold.hook_function(text), leasehold.hook_name(oid)
+  to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.hook, leasehold.reap_failure to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.registered_hook to leasehold_admin;

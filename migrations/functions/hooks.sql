@@ -150,8 +150,8 @@ begin
 end
 $$;
 
--- The same in a subtransaction, and then, where `p_end` names a lease, its end. Returns null, or the veto in words. A cancelled statement is raised again, unless it is a
--- daemon's, or reap()'s own timeout.
+-- The same in a subtransaction, and then, where `p_end` names a lease, its end. Returns null, or the veto in words. A cancelled
+-- statement is raised again, unless it is a daemon's, or reap()'s own timeout.
 create or replace function leasehold.try_hooks(p_event leasehold.lease_event, p_end leasehold.lease_end default null)
 returns text
 language plpgsql

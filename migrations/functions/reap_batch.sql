@@ -240,8 +240,10 @@ as $$
 begin
   hold := 'skipped';
   if leasehold.is_timed_out()
-     or not exists (select from leasehold.scope s
-                     where s.namespace = p_scope.namespace and s.key = p_scope.key and s.state = 'held' and s.token = p_scope.token) then
+     or not exists (select
+                      from leasehold.scope s
+                     where s.namespace = p_scope.namespace and s.key = p_scope.key and s.state = 'held'
+                       and s.token = p_scope.token) then
     return;
   end if;
   error := leasehold.try_hooks(

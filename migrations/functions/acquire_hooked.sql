@@ -1,0 +1,142 @@
+-- Acquiring where there are hooks: what acquire_batch() leaves to this.
+
+-- One item whose namespace has hooks. In a subtransaction: where a hook vetoes, nothing was done (rejected), and where this
+-- lease key waited, its place goes, and the next is woken; waiters_ahead is -1 where that is `p_coordinator`'s own.
+-- Locks what acquire_carefully() does, and the row first, so that it stays ours whatever the hook says.
+create or replace function leasehold.acquire_hooked(
+  p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_lease_key uuid, p_owner text,
+  p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint)
+returns table (
+  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
+  field text, bound text, token bigint, owner text, labels text, duration_us bigint, grace_us bigint,
+  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean)
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  v_answer record;
+  v_scope leasehold.scope;
+begin
+  select s.* into v_scope
+    from leasehold.scope s
+   where s.namespace = p_namespace and s.key = p_key
+     for no key update skip locked;
+  begin
+    select c.* into v_answer
+      from leasehold.acquire_carefully(
+             p_coordinator, p_clock, array[p_namespace], array[p_key], array[p_lease_key], array[p_owner], array[p_labels],
+             array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket]) c;
+    return query
+      select v_answer.n, v_answer.outcome, v_answer.ticket, v_answer.waiters_ahead, v_answer.expires_in_us,
+             v_answer.suspected_in_us, v_answer.message, v_answer.field, v_answer.bound, v_answer.token, v_answer.owner, v_answer.labels,
+             v_answer.duration_us, v_answer.grace_us, v_answer.acquired_at, v_answer.deadline, v_answer.remaining_us,
+             v_answer.held_us, v_answer.silent_us, v_answer.heartbeats, v_answer.heartbeat_at, v_answer.liveness,
+             v_answer.is_manual;
+    return;
+  exception when sqlstate 'LH905' then
+    message := sqlerrm;
+  end;
+
+  outcome := 'rejected';
+  waiters_ahead := 0;
+  if v_scope.namespace is not null then
+    delete from leasehold.waiter w
+     where w.lease_key = p_lease_key and (w.namespace, w.key) is not distinct from (p_namespace, p_key);
+    if found and (v_scope.state = 'free' or v_scope.lapsed or v_scope.deadline + v_scope.grace <= clock_timestamp())
+       and leasehold.wake_head(p_coordinator, p_namespace, p_key) then
+      waiters_ahead := -1;
+    end if;
+  end if;
+  n := 1;
+  return next;
+end
+$$;
+
+-- The hooks of reaping for a lease that is about to be taken over. Returns null, or why it could not be reaped, which is written
+-- down. One item, with its row locked FOR UPDATE.
+create or replace function leasehold.reap_for_takeover(p_work leasehold.acquire_work[]) returns text
+language plpgsql
+as $$
+declare
+  v_item leasehold.acquire_work;
+  v_veto text;
+begin
+  foreach v_item in array p_work loop
+    if v_item.outcome = 'granted' and v_item.hold = 'expired'
+       and leasehold.hooked(array[v_item.namespace], 'reap') <> '{}' then
+      v_veto := leasehold.try_hooks(
+                  leasehold.event_of('reap', v_item.scope, (v_item.scope).deadline, null, null));
+      if v_veto is not null then
+        perform leasehold.note_reap_failure(
+                  v_item.namespace, v_item.key, (v_item.scope).token, v_veto, (v_item.rules).max_reap_failures);
+      end if;
+    end if;
+  end loop;
+  return v_veto;
+end
+$$;
+
+-- The hooks of grants and renewals, after the change. Raises LH905 where one vetoes. The caller has the rows locked.
+create or replace function leasehold.hook_grants(p_work leasehold.acquire_work[]) returns void
+language plpgsql
+as $$
+declare
+  v_item leasehold.acquire_work;
+  v_scope leasehold.scope;
+  v_event text;
+  v_veto text;
+begin
+  foreach v_item in array p_work loop
+    v_event := case when v_item.outcome = 'granted' then 'acquire'
+                    when v_item.outcome = 'renewed' and v_item.hold = 'locked' then 'heartbeat' end;
+    if v_event is not null and leasehold.hooked(array[v_item.namespace], v_event) <> '{}' then
+      select s.* into v_scope from leasehold.scope s where s.namespace = v_item.namespace and s.key = v_item.key;
+      v_veto := leasehold.try_hooks(leasehold.event_of(v_event, v_scope, v_scope.deadline, null, null));
+      if v_veto is not null then
+        raise sqlstate 'LH905' using message = v_veto;
+      end if;
+      perform leasehold.be_durable();
+    end if;
+  end loop;
+end
+$$;
+
+-- Items that need a hook, where this call runs none, become 'hooked'; and so do those of the same scope that came later, and where
+-- it is a grant, all that it would have left waiting: so nobody overtakes. Locks nothing.
+create or replace function leasehold.leave_hooked(p_work leasehold.acquire_work[]) returns leasehold.acquire_work[]
+language plpgsql
+as $$
+declare
+  v_namespaces text[] := array(select distinct w.namespace from unnest(p_work) w where w.outcome in ('granted', 'renewed'));
+  v_acquire text[];
+  v_heartbeat text[];
+  v_reap text[];
+begin
+  v_acquire := leasehold.hooked(v_namespaces, 'acquire');
+  v_heartbeat := leasehold.hooked(v_namespaces, 'heartbeat');
+  v_reap := leasehold.hooked(v_namespaces, 'reap');
+  if v_acquire = '{}' and v_heartbeat = '{}' and v_reap = '{}' then
+    return p_work;
+  end if;
+  return array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+               w.rules, w.scope, w.hold, w.own_ticket, w.head_ticket,
+               case when w.is_left and w.outcome in ('granted', 'renewed', 'queued', 'held') then 'hooked'
+                    else w.outcome end)::leasehold.acquire_work
+      from (select i.*,
+                   bool_or(i.is_grant) over (partition by i.namespace, i.key)
+                   or bool_or(i.is_renewal) over (partition by i.namespace, i.key order by i.n) as is_left
+              from (select u.*,
+                           u.outcome = 'granted'
+                           and (u.namespace = any (v_acquire) or (u.hold = 'expired' and u.namespace = any (v_reap))) as is_grant,
+                           u.outcome = 'renewed' and u.hold = 'locked' and u.namespace = any (v_heartbeat) as is_renewal
+                      from unnest(p_work) u) i) w
+     order by w.n);
+end
+$$;
+
+revoke execute on function
+  leasehold.acquire_hooked(uuid, timestamptz, text, text, uuid, text, text, bigint, boolean, bigint, bigint),
+  leasehold.reap_for_takeover(leasehold.acquire_work[]), leasehold.hook_grants(leasehold.acquire_work[]),
+  leasehold.leave_hooked(leasehold.acquire_work[]) from public;
