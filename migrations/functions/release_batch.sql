@@ -1,6 +1,7 @@
 -- Release many leases at once. Each item gets one row: ok, lost with how it ended, busy, rejected with a hook's words; or, where
 -- this call runs no hooks, hooked with their time limit. `p_value` is the result as JSON
--- (what PostgreSQL refuses is an error of class 22 for the whole batch), or the error's text where `p_failed`.
+-- (what PostgreSQL refuses is an error of class 22 for the whole batch), or the error's text where `p_failed`. `p_failed` null: a
+-- success, given back for a holder who never heard of it; lost where it was renewed, for then somebody has.
 -- Locks each scope's row FOR UPDATE, in (namespace, key) order, skipping what another session has or guards; then wakes the
 -- first live waiter of each: `wake` is true where that is `p_coordinator`'s own.
 -- The common case in one statement: held under this lease key, not expired, and nobody waits. What is left over is told apart by
@@ -34,7 +35,7 @@ begin
   if cardinality(p_namespace) = 1 and v_hooked_ok = '{}' and v_hooked_fail = '{}' and not leasehold.is_blind()
      and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
   then
-    if leasehold.release_one(v_life, p_namespace[1], p_key[1], p_lease_key[1], coalesce(p_failed[1], false), p_value[1]) then
+    if p_failed[1] is not null and leasehold.release_one(v_life, p_namespace[1], p_key[1], p_lease_key[1], coalesce(p_failed[1], false), p_value[1]) then
       n := 1;
       outcome := 'ok';
       wake := false;
@@ -60,6 +61,7 @@ begin
         from (select l.*, clock_timestamp() as now
                 from (select i.*
                         from (select u.n::integer as n, u.namespace, u.key, u.lease_key, coalesce(u.failed, false) as is_failure,
+                                     u.failed is null as is_unheard,
                                      case when not coalesce(u.failed, false) then u.value::jsonb end as result,
                                      case when u.failed then u.value end as error
                                 from unnest(p_namespace, p_key, p_lease_key, p_failed, p_value)
@@ -71,6 +73,7 @@ begin
                            from leasehold.scope x
                           where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key
                             and not x.lapsed and not x.queued
+                            and (not i.is_unheard or x.heartbeats = 0)
                             for update skip locked) x
                       offset 0) l
               offset 0) w
@@ -145,7 +148,8 @@ begin
   -- The same lease twice in a batch is released once.
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,
-               case when w.outcome = 'ok' and w.nth > 1 then 'lost' else w.outcome end,
+               case when w.outcome = 'ok' and (w.nth > 1 or p_failed[w.n] is null and (w.scope).heartbeats > 0) then 'lost'
+                    else w.outcome end,
                case when w.outcome = 'ok' and w.nth > 1
                     then case when w.first_is_failure then 'failed' else 'released' end
                     else w.end_reason end,

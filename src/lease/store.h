@@ -95,6 +95,7 @@ struct lh_release_item {
     const char *key;
     struct lh_uuid lease_key;
     bool is_failure; /* `value` is the error's text, else the result as JSON, or NULL for none */
+    bool is_unheard; /* a success, only while it was never renewed: its holder did not hear of the grant */
     const char *value;
     int64_t hook_timeout_us;
 

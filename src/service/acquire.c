@@ -51,6 +51,7 @@ static void give_back(struct acquire_call *acquire)
     back->item.item.ns = acquire->acquire.ns;
     back->item.item.key = acquire->acquire.key;
     back->item.item.lease_key = acquire->acquire.lease_key;
+    back->item.item.is_unheard = true; /* he may have asked another coordinator meanwhile, and have it from there */
     back->request.items = &back->item;
     back->request.count = 1;
     back->request.on_done = on_given_back;

@@ -154,7 +154,10 @@ static void release_write(struct lane *lane, const void *all, size_t n)
     WRITE_REFS(params, items, n);
     lh_pg_array_begin(params, LH_PG_BOOL);
     for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_bool(params, items[i]->is_failure);
+        if (items[i]->is_unheard)
+            lh_pg_array_add_null(params);
+        else
+            lh_pg_array_add_bool(params, items[i]->is_failure);
     lh_pg_array_end(params);
     lh_pg_array_begin(params, LH_PG_TEXT);
     for (size_t i = 0; i < n; i++) {

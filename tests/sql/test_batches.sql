@@ -39,6 +39,17 @@ select is((select outcome || ' ' || end_reason from leasehold.release_batch(:'c1
 select is(t.error_of(format('select leasehold.release_batch(%L, array[%L], array[%L], array[%L]::uuid[], array[false], array[%L])', :'c1', 'b', 'z', t.key(1), '1e200000')) ~ '^22', true,
           'JSON that PostgreSQL refuses is an error of class 22');
 
+-- a grant that is given back because nobody heard of it
+select pg_temp.ask(:'c1', 'u1', 81), pg_temp.ask(:'c1', 'u2', 82), pg_temp.ask(:'c1', 'u3', 83), pg_temp.ask(:'c1', 'u3', 84);
+select count(*) from leasehold.heartbeat_batch(array['b', 'b'], array['u2', 'u3'], array[t.key(82), t.key(83)]) \gset
+select is((select array_agg(outcome order by n) from leasehold.release_batch(:'c1', array['b', 'b', 'b'], array['u1', 'u2', 'u3'],
+            array[t.key(81), t.key(82), t.key(83)], array[null, null, null]::boolean[], array[null, null, null])),
+          array['ok', 'lost', 'lost'], 'it is released, but not where it was renewed: somebody has heard of it');
+select is((select array_agg(key || ' ' || state order by key) from leasehold.scope where key in ('u1', 'u2', 'u3')), array['u1 free', 'u2 held', 'u3 held'],
+          'and who renewed it holds it still, with and without a queue');
+select is(pg_temp.release(:'c1', 'u3', 83), 'ok true', 'its own release still counts');
+select is((select outcome from leasehold.release_batch(:'c1', array['b'], array['u2'], array[t.key(82)], array[null]::boolean[], array[null])), 'lost', 'a batch of one is no different');
+
 -- whom a release wakes
 select pg_temp.ask(:'c1', 'q', 10), pg_temp.ask(:'c1', 'q', 11), pg_temp.ask(:'c2', 'q', 12);
 select is(pg_temp.release(:'c1', 'q', 10), 'ok true', 'the head is this coordinator''s own: it is told in the answer');

@@ -185,6 +185,7 @@ static void finish_release(void)
     ck_assert_str_eq(release->items[0].item.ns, "payments");
     ck_assert_str_eq(release->items[0].item.key, "invoice-42");
     ck_assert(!release->items[0].item.is_failure);
+    ck_assert(release->items[0].item.is_unheard);
     release->items[0].item.outcome = LH_OUTCOME_OK;
     release->on_done(release);
 }

@@ -87,15 +87,21 @@ static struct lh_heartbeat_item heartbeat(struct test_store *test, const struct 
     return item;
 }
 
-static struct lh_release_item release(struct test_store *test, const struct lh_acquire_item *lease)
+static struct lh_release_item give_back(struct test_store *test, const struct lh_acquire_item *lease, bool is_unheard)
 {
-    struct lh_release_item item = {.ns = lease->ns, .key = lease->key, .lease_key = lease->lease_key};
+    struct lh_release_item item = {
+        .ns = lease->ns, .key = lease->key, .lease_key = lease->lease_key, .is_unheard = is_unheard};
     struct lh_release_item *items[] = {&item};
     ck_assert_int_eq(test->store->ops->release(test->store, 0, items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
     item.message = NULL;
     return item;
+}
+
+static struct lh_release_item release(struct test_store *test, const struct lh_acquire_item *lease)
+{
+    return give_back(test, lease, false);
 }
 
 /* The lease's strings live until on_done returns, so this one looks there. */
@@ -164,6 +170,26 @@ START_TEST(a_held_scope_is_refused_with_its_holder)
     ck_assert(lh_uuid_is_zero(&yours.lease.lease_key));
     ck_assert_int_eq(yours.lease.token, mine.lease.token);
     ck_assert_int_eq(yours.waiters_ahead, 0);
+}
+END_TEST
+
+/* The reply of the first got lost; the holder asked the second, and was told. Then the first hears that he cancelled.
+ */
+START_TEST(what_another_store_renewed_is_not_given_back_as_unheard)
+{
+    struct lh_acquire_item mine = wish(false);
+
+    acquire(&one, &mine);
+    ck_assert_int_eq(mine.outcome, LH_ACQUIRE_GRANTED);
+    acquire(&two, &mine);
+    ck_assert_int_eq(mine.outcome, LH_ACQUIRE_RENEWED);
+    ck_assert_int_eq(give_back(&one, &mine, true).outcome, LH_OUTCOME_LOST);
+    ck_assert_int_eq(heartbeat(&two, &mine).outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(release(&one, &mine).outcome, LH_OUTCOME_OK);
+    mine = wish(false);
+    acquire(&one, &mine);
+    ck_assert_int_eq(give_back(&one, &mine, true).outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(heartbeat(&two, &mine).end_reason, LH_END_RELEASED);
 }
 END_TEST
 
@@ -411,6 +437,7 @@ TCase *test_store_leases(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, a_lease_lives_from_grant_to_release);
     tcase_add_test(tcase, a_held_scope_is_refused_with_its_holder);
+    tcase_add_test(tcase, what_another_store_renewed_is_not_given_back_as_unheard);
     tcase_add_test(tcase, a_release_wakes_the_waiter_of_another_store);
     tcase_add_test(tcase, a_release_tells_of_an_own_waiter_at_once);
     tcase_add_test(tcase, a_release_carries_an_acquire_behind_it);
