@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
+import harness
 from harness import acquire_request, pb, pb_grpc, release_request, wait_until
 from place import BOUND, WATCHFUL
 from record import EXPORT, RECORD, history, judge
