@@ -218,9 +218,9 @@ static enum lh_status release(struct lh_store *store, unsigned lane, struct lh_r
     return lane_send(&pg_store_of(store)->lanes[lane], &release_kind, 0, items, n, on_done, arg);
 }
 
-static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                struct lh_release_item **items, size_t n, struct lh_acquire_item **riders,
-                                size_t rider_count, lh_store_cb *on_done, void *arg)
+static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_release_item **items,
+                                size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,
+                                void *arg)
 {
     lane_set_riders(&pg_store_of(store)->lanes[lane], riders, rider_count);
     return lane_send(&pg_store_of(store)->lanes[lane], &hand_over_kind, clock_us, items, n, on_done, arg);
