@@ -327,7 +327,7 @@ const struct lh_command lh_command_reap = {
     .name = "reap",
     .summary = "end leases whose holders are gone",
     .usage = (const char *const[]){"reap [NAMESPACE...] [--children] [--max N] [--once | --every 10s]",
-                                   "reap [NAMESPACE...] --database URL (--exec COMMAND | --plugin FILE.so) ...", NULL},
+                                   "reap [NAMESPACE...] (--exec COMMAND | --plugin FILE.so) ...", NULL},
     .description = "Ends every lease whose expiry has passed, through the callbacks of its namespace.\n"
                    "Daemons do this by themselves every second; this is for namespaces whose policy\n"
                    "says reaper = external (name them), and for sites without a daemon: from cron, a\n"

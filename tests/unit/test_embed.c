@@ -365,6 +365,22 @@ START_TEST(a_verb_joins_the_callers_transaction)
 }
 END_TEST
 
+START_TEST(a_client_needs_no_more_than_its_role)
+{
+    struct lh_embed_acquire_options options = {.wait_us = 100 * LH_MILLISECOND};
+    struct lh_embed_lease lease, other;
+
+    execute("do $$ begin create role embed_client; exception when duplicate_object then null; end $$;"
+            "grant leasehold_client to embed_client");
+    PQclear(PQexec(conn, "set role embed_client"));
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", &options, &lease, &error), LH_OK);
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", &options, &other, &error), LH_WAIT_TIMEOUT);
+    ck_assert_int_eq(lh_embed_heartbeat(conn, &lease, NULL, &error), LH_OK);
+    ck_assert_int_eq(lh_embed_release_ok(conn, &lease, NULL, NULL, &error), LH_OK);
+    ck_assert_int_eq(lh_reap_stale(conn, NULL, 0, false, NULL, NULL), LH_ACCESS_DENIED);
+}
+END_TEST
+
 START_TEST(misuse_is_answered_with_words)
 {
     struct lh_embed_acquire_options options = {.wait_us = LH_SECOND};
@@ -605,6 +621,7 @@ int main(void)
     tcase_add_test(tests, a_commit_whose_answer_is_lost_is_not_done_twice);
     tcase_add_test(tests, the_fate_of_a_transaction_is_known);
     tcase_add_test(tests, a_verb_joins_the_callers_transaction);
+    tcase_add_test(tests, a_client_needs_no_more_than_its_role);
     tcase_add_test(tests, misuse_is_answered_with_words);
     tcase_add_test(tests, a_waiter_is_told_when_its_turn_comes);
     tcase_add_test(tests, a_waiter_takes_over_what_expires_where_no_daemon_runs);
