@@ -1,4 +1,6 @@
 """libleasehold against real daemons: library_driver does what it is told, by both ways in."""
+import json
+import os
 import queue
 import re
 import signal
@@ -442,6 +444,49 @@ def test_an_endpoint_that_speaks_something_else(drive):
     assert driver.ask("acquire a d k timeout_ms=500").startswith("acquire a TIMED_OUT")
     assert driver.stats()["rpcs"] > 1
     listener.close()
+
+
+PROGRAM = r"""
+#include <leasehold.h>
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    struct lh_error error = {0};
+    struct lh_client *client = lh_client_create(&(struct lh_client_options){.endpoints = argv[1]}, &error);
+    struct lh_declared *jobs = lh_declare(client, "installed", NULL, &error);
+    struct lh_lease *lease;
+
+    if (lh_acquire(jobs, "a", NULL, &lease, &error) != LH_OK || lh_release(lease, NULL, &error) != LH_OK)
+        return printf("%s\n", error.message), 1;
+    lh_lease_destroy(lease);
+    lh_client_destroy(client);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["shared", "static"])
+def test_what_is_installed_can_be_built_against(service, tmp_path, kind):
+    subprocess.run(["meson", "install", "-C", str(harness.BUILD), "--no-rebuild", "--quiet", "--destdir", str(tmp_path / "root")],
+                   check=True, stdout=subprocess.DEVNULL)
+    pc = next(tmp_path.rglob("leasehold.pc"))
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(pc.parent), "PKG_CONFIG_SYSROOT_DIR": str(tmp_path / "root")}
+    ask = ["pkg-config", "--cflags", "--libs", *(["--static"] if kind == "static" else []), "leasehold"]
+    flags = subprocess.run(ask, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.split()
+    if kind == "static":
+        flags = [str(pc.parent.parent / "libleasehold.a") if flag == "-lleasehold" else flag for flag in flags]
+    options = json.loads(subprocess.run(["meson", "introspect", str(harness.BUILD), "--buildoptions"], check=True,
+                                        stdout=subprocess.PIPE, text=True).stdout)
+    sanitize = next(option["value"] for option in options if option["name"] == "b_sanitize")
+    if sanitize != "none":
+        flags.append(f"-fsanitize={sanitize}")
+    (tmp_path / "program.c").write_text(PROGRAM)
+    subprocess.run(["cc", "-Wall", "-Werror", str(tmp_path / "program.c"), "-o", str(tmp_path / "program"), *flags], check=True)
+    environment["LD_LIBRARY_PATH"] = str(pc.parent.parent)
+    done = subprocess.run([str(tmp_path / "program"), service.daemon.target], env=environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 FAULTS = ["drop", "truncate", "cut", "stop", "duplicate", ("delay", 0.3)]

@@ -1,0 +1,78 @@
+/* An acquire's request, and what comes back while it waits. */
+#include <string.h>
+
+#include "client/acquire.h"
+
+static void put_labels(Leasehold__V1__AcquireRequest *message, const struct acquire_op *op, struct lh_arena *arena)
+{
+    message->n_labels = op->label_count;
+    message->labels = lh_arena_alloc(arena, (op->label_count + 1) * sizeof(message->labels[0]));
+    for (size_t i = 0; i < op->label_count; i++) {
+        message->labels[i] = lh_arena_alloc(arena, sizeof(*message->labels[i]));
+        leasehold__v1__acquire_request__labels_entry__init(message->labels[i]);
+        message->labels[i]->key = op->labels[i];
+        message->labels[i]->value = op->labels[i] + strlen(op->labels[i]) + 1;
+    }
+}
+
+static void put_wait(Leasehold__V1__AcquireRequest *message, struct acquire_op *op, struct lh_arena *arena)
+{
+    int64_t left_us = op->wait_us;
+
+    message->wait_while_alive = op->waits_while_alive;
+    message->wait_forever = op->wait_us == LH_FOREVER && !op->waits_while_alive;
+    op->request.wait_us = op->waits_while_alive ? LH_FOREVER : op->wait_us;
+    if (op->wait_us <= 0 || op->wait_us == LH_FOREVER)
+        return;
+    if (!op->waits_while_alive) {
+        left_us = op->wait_until_us - lh_clock_us();
+        op->request.wait_us = left_us = left_us > 0 ? left_us : 0;
+    }
+    message->wait = duration_message(left_us, arena);
+}
+
+void acquire_pack(struct lh_request *request, struct lh_buffer *buffer)
+{
+    struct acquire_op *op = LH_CONTAINER(struct acquire_op, request, request);
+    Leasehold__V1__AcquireRequest message = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
+    struct lh_arena arena = {0};
+    char key[LH_UUID_TEXT_BYTES];
+    size_t size;
+
+    lh_uuid_format(&op->key, key);
+    message.scope = scope_message(op->declared, op->scope_key, &arena);
+    message.duration = duration_message(op->declared->options.duration_us, &arena);
+    message.lease_key = key;
+    message.owner = op->owner != NULL ? op->owner : request->client->owner;
+    put_wait(&message, op, &arena);
+    put_labels(&message, op, &arena);
+    size = leasehold__v1__acquire_request__get_packed_size(&message);
+    leasehold__v1__acquire_request__pack(&message, lh_buffer_reserve(buffer, size + 1));
+    buffer->size += size;
+    lh_arena_finish(&arena);
+}
+
+static int64_t timestamp_us(const Google__Protobuf__Timestamp *timestamp)
+{
+    return timestamp == NULL ? 0 : timestamp->seconds * LH_US_PER_S + timestamp->nanos / 1000;
+}
+
+void acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *contention)
+{
+    const Leasehold__V1__Lease *holder = contention->holder;
+    struct lh_obstacle obstacle = {
+        .owner = "",
+        .liveness = (enum lh_holder_liveness)contention->liveness,
+        .waiters_ahead = (uint32_t)contention->waiters_ahead,
+    };
+
+    if (holder != NULL) {
+        /* The database's clock when it answered. */
+        int64_t now_us = timestamp_us(holder->deadline) - duration_from_message(holder->remaining);
+        obstacle.owner = holder->owner;
+        obstacle.token = holder->token;
+        obstacle.held_us = now_us - timestamp_us(holder->acquired_at);
+        obstacle.silent_us = now_us - timestamp_us(holder->heartbeat_at);
+    }
+    op->on_waiting(op->on_waiting_arg, &obstacle);
+}
