@@ -8,8 +8,8 @@
  *        |                                                                  crossed the reply: released again, gone
  *        `------- on_end: the client is gone --> ABANDONED --- on_done ---> gone
  *
- * Who asks again with the same lease key, while the end of the call before is still on its way to us, is to have the
- * lease: from then on whatever becomes of the first call takes nothing back.
+ * Who asks again with the same lease key, here or at another coordinator, while the end of the call before is still on
+ * its way to us, and is told that the lease is his, keeps it: what was renewed is not released again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,44 +67,16 @@ static bool is_call(const struct lh_table_entry *entry, const void *key)
     return LH_CONTAINER(struct acquire_call, by_call, entry)->call_id == *(const uint64_t *)key;
 }
 
-static bool is_lease(const struct lh_table_entry *entry, const void *key)
-{
-    return lh_uuid_equal(&LH_CONTAINER(struct acquire_call, by_lease, entry)->acquire.lease_key, key);
-}
-
-static uint64_t hash_of(const struct lh_uuid *lease_key)
-{
-    return lh_hash(lease_key->bytes, sizeof(lease_key->bytes), 0);
-}
-
 void lh_acquire_start(struct lh_service *service)
 {
     lh_table_init(&service->told, is_call);
-    lh_table_init(&service->told_by_lease, is_lease);
     lh_list_init(&service->told_in_order);
 }
 
 static void take_out(struct acquire_call *acquire)
 {
     lh_table_remove(&acquire->service->told, &acquire->by_call);
-    lh_table_remove(&acquire->service->told_by_lease, &acquire->by_lease);
     lh_list_remove(&acquire->in_order);
-}
-
-void acquire_disown(struct lh_service *service, const struct lh_uuid *lease_key)
-{
-    struct lh_table_entry *entry;
-
-    while ((entry = lh_table_find(&service->told_by_lease, hash_of(lease_key), lease_key)) != NULL) {
-        struct acquire_call *acquire = LH_CONTAINER(struct acquire_call, by_lease, entry);
-        if (acquire->call == NULL) {
-            take_out(acquire);
-        } else {
-            lh_table_remove(&service->told_by_lease, entry);
-            lh_rpc_call_set_data(acquire->call, NULL);
-        }
-        free(acquire);
-    }
 }
 
 static void forget_told(struct lh_service *service, int64_t before_us)
@@ -126,7 +98,6 @@ void lh_acquire_finish(struct lh_service *service)
 {
     forget_told(service, INT64_MAX);
     lh_table_finish(&service->told);
-    lh_table_finish(&service->told_by_lease);
 }
 
 static void keep_told(struct acquire_call *acquire)
@@ -256,10 +227,8 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
         reply_granted(acquire, result);
         /* A renewal is not ours to take back: its holder has it, whatever becomes of this reply. */
         acquire->is_told = !result->is_renewal;
-        if (acquire->is_told) {
-            lh_table_insert(&acquire->service->told_by_lease, &acquire->by_lease, hash_of(&acquire->acquire.lease_key));
+        if (acquire->is_told)
             return;
-        }
     } else if (acquire->call != NULL) {
         acquire_fail(acquire->call, &acquire->acquire, result);
     } else if (result->status == LH_OK && !result->is_renewal) {
@@ -306,7 +275,6 @@ static void start(struct lh_rpc_call *call, const struct lh_acquire *request, lh
     enum lh_status status;
 
     acquire->acquire.on_progress = on_progress;
-    acquire_disown(acquire->service, &request->lease_key);
     lh_rpc_call_set_data(call, acquire);
     status = lh_coordinator_acquire(acquire->service->coordinator, &acquire->acquire);
     if (status == LH_OK)
@@ -350,8 +318,6 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
         lh_coordinator_cancel(acquire->service->coordinator, &acquire->acquire);
     else if (reason == LH_RPC_END_FINISHED)
         keep_told(acquire);
-    else {
-        lh_table_remove(&acquire->service->told_by_lease, &acquire->by_lease);
+    else
         give_back(acquire);
-    }
 }

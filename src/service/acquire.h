@@ -13,15 +13,11 @@ struct acquire_call {
     int64_t told_us;
     struct lh_table_entry by_call; /* in lh_service.told and told_in_order, once its call has ended */
     struct lh_link in_order;
-    struct lh_table_entry by_lease; /* in lh_service.told_by_lease, once it is told */
     char strings[];
 };
 
 /* Check the request and begin; refused, the call is answered. With on_progress it is a stream. */
 void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress);
-
-/* Somebody asks with this lease key, again: grants that were told for it are not taken back any more. */
-void acquire_disown(struct lh_service *service, const struct lh_uuid *lease_key);
 
 /* Why it was not granted, to the caller. */
 void acquire_fail(struct lh_rpc_call *call, const struct lh_acquire *request, const struct lh_acquire_result *result);

@@ -36,7 +36,6 @@ struct lh_service {
     /* Grants whose replies went out lately, by call: a cancel may have crossed them on the wire. */
     struct lh_table told;
     struct lh_link told_in_order;
-    struct lh_table told_by_lease;
 
     struct lh_link keep_alives;
     struct lh_link watches;

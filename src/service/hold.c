@@ -153,7 +153,6 @@ static void begin(struct hold *hold, const struct lh_acquire *acquire)
     enum lh_status status;
 
     keep(hold, acquire);
-    acquire_disown(hold->service, &hold->acquire.lease_key);
     status = lh_coordinator_acquire(hold->service->coordinator, &hold->acquire);
     if (status != LH_OK) {
         hold_end(hold);

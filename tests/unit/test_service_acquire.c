@@ -1,22 +1,13 @@
 /* Acquire and AcquireStream: who is answered what, and what becomes of a grant that comes too late. */
-#include <stdio.h>
 #include <string.h>
 
 #include "test_service_methods.h"
 
-static struct lh_rpc_call *start_acquire_with(const char *lease_key)
-{
-    struct lh_rpc_call *call = fake_call(service, LEASES "Acquire");
-    Leasehold__V1__AcquireRequest *request = new_acquire_request();
-
-    request->lease_key = (char *)(void *)lease_key;
-    fake_call_message(call, &request->base);
-    return call;
-}
-
 static struct lh_rpc_call *start_acquire(void)
 {
-    return start_acquire_with(LEASE_KEY);
+    struct lh_rpc_call *call = fake_call(service, LEASES "Acquire");
+    fake_call_message(call, &new_acquire_request()->base);
+    return call;
 }
 
 static void finish_acquire(enum lh_status status, bool is_renewal)
@@ -244,7 +235,7 @@ START_TEST(grant_whose_reply_crossed_a_cancel_is_released)
 
     finish_acquire(LH_OK, false);
     fake_call_end(call, LH_RPC_END_FINISHED);
-    other = start_acquire_with("22222222-2222-4222-8222-222222222222");
+    other = start_acquire();
     finish_acquire(LH_OK, false);
     fake_call_end(other, LH_RPC_END_FINISHED);
     lh_service_tick(service); /* two seconds have not passed */
@@ -258,35 +249,12 @@ START_TEST(grant_whose_reply_crossed_a_cancel_is_released)
 }
 END_TEST
 
-/* The end of the first call is heard of when the second has begun, which may be told that the lease is its own. */
-START_TEST(grant_that_was_asked_for_again_is_not_taken_back)
-{
-    struct lh_rpc_call *call = start_acquire(), *again;
-    uint64_t id = call->id;
-
-    finish_acquire(LH_OK, false);
-    if (_i == 0)
-        fake_call_end(call, LH_RPC_END_FINISHED);
-    again = start_acquire();
-    if (_i == 0)
-        lh_service_on_late_cancel(service, id);
-    else
-        fake_call_end(call, early_ends[_i - 1]);
-    finish_acquire(LH_OK, true);
-    fake_call_end(again, LH_RPC_END_FINISHED);
-    lh_service_on_late_cancel(service, id);
-    ck_assert_ptr_null(coordinator.release);
-}
-END_TEST
-
 START_TEST(grants_that_are_kept_for_a_late_cancel_are_bounded)
 {
     uint64_t first = 0, last = 0;
 
     for (int i = 0; i < 5000; i++) {
-        char lease_key[LH_UUID_TEXT_BYTES];
-        snprintf(lease_key, sizeof(lease_key), "22222222-2222-4222-8222-%012d", i);
-        struct lh_rpc_call *call = start_acquire_with(lease_key);
+        struct lh_rpc_call *call = start_acquire();
         first = first == 0 ? call->id : first;
         last = call->id;
         finish_acquire(LH_OK, false);
@@ -357,7 +325,6 @@ static void add(TCase *tcase)
     tcase_add_loop_test(tcase, grant_whose_reply_did_not_leave_is_released, 0, EARLY_ENDS);
     tcase_add_loop_test(tcase, renewal_is_never_released_behind_its_holder, 0, EARLY_ENDS);
     tcase_add_test(tcase, grant_whose_reply_crossed_a_cancel_is_released);
-    tcase_add_loop_test(tcase, grant_that_was_asked_for_again_is_not_taken_back, 0, 1 + EARLY_ENDS);
     tcase_add_test(tcase, grants_that_are_kept_for_a_late_cancel_are_bounded);
     tcase_add_test(tcase, grant_that_nobody_can_take_back_is_left_to_its_deadline);
     tcase_add_test(tcase, acquire_stream_tells_queued_then_granted_then_ok);
