@@ -18,7 +18,8 @@
 #include "store/internal.h"
 #include "store/lease_row.h"
 
-#define WINDOW 8
+#define WINDOW 8 /* on their way at most... */
+#define REFILL 4 /* ...and no more are sent before so few are: a packet wakes the other side, several cost no more */
 #define LONG_US (100 * LH_US_PER_MS)
 #define NOT_SET INT64_C(-1)
 
@@ -187,7 +188,9 @@ static void go_on(struct lane *lane)
 {
     struct hook_run *run = lane->run;
 
-    while (run->status == LH_OK && run->sent < run->n && run->in_flight < WINDOW) {
+    bool is_low = run->in_flight <= REFILL;
+
+    while (is_low && run->status == LH_OK && run->sent < run->n && run->in_flight < WINDOW) {
         const struct lh_reap_item *item = run->items[run->sent];
         if (item->hook_timeout_us != run->timeout_us)
             hook_lane_set(lane, item->hook_timeout_us);
