@@ -5,7 +5,7 @@ import report
 import servers
 
 PAGE = servers.ROOT / 'deploy/sizing.md'
-BEGIN = '<!-- figures: written by tests/bench/run --sizing -->'
+BEGIN = '<!-- figures: written by tests/bench/run --publish -->'
 END = '<!-- end of the figures -->'
 # Of a core that is at work all the time, so much is planned with; the rest is for vacuum, checkpoints and peaks.
 SHARE = 0.6
