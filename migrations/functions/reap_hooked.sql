@@ -18,6 +18,7 @@ set enable_seqscan = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 set leasehold.hooks = 'on'
+set leasehold.hook_tokens = ''
 as $$
 #variable_conflict use_column
 declare
@@ -51,19 +52,13 @@ begin
   end if;
   perform leasehold.pin_incarnation();
 
-  wake := false;
-  error := leasehold.try_hooks(leasehold.event_of('reap', v_scope, v_scope.deadline, null, null));
-  if error is not null then
-    kind := 'failed';
-    select r.* into v_rules from leasehold.policies_of(array[p_namespace]) r;
-    select f.reap_failures, f.next_try_at
-      into reap_failures, next_try_at
-      from leasehold.note_reap_failure(p_namespace, p_key, p_token, error, v_rules.max_reap_failures) f;
-  else
+  begin
+    perform leasehold.call_hooks(leasehold.event_of('reap', v_scope, v_scope.deadline, null, null));
     kind := 'reaped';
     v_now := clock_timestamp();
+    -- What end_leases() does, for one that nobody waits for, in half of its time; whoever waits has said so in the row. check_at
+    -- stays, so that it is HOT.
     if not v_scope.queued and not leasehold.is_blind() then
-      -- What end_leases() does, for one that nobody waits for: half of its time. check_at stays, so that it is HOT.
       update leasehold.scope s
          set state = 'free',
              lease_key = null,
@@ -75,14 +70,22 @@ begin
              last_error = null,
              ended_keys = leasehold.remember(v_scope.ended_keys, v_scope.lease_key),
              ended_outcomes = leasehold.remember(v_scope.ended_outcomes, 'expired'::text)
-       where s.namespace = p_namespace and s.key = p_key;
-      if exists (select from leasehold.policy p where p.history) then
-        perform leasehold.record_holds(null, v_now, array[p_namespace], array[p_key]);
+       where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and s.token = p_token;
+      if not found then
+        perform leasehold.refuse_end_by_hook();
       end if;
-      if exists (select from leasehold.watch) then
+      if exists (select from leasehold.watch) or exists (select from leasehold.policy p where p.history) then
+        if exists (select from leasehold.policy p where p.history) then
+          perform leasehold.record_holds(null, v_now, array[p_namespace], array[p_key]);
+        end if;
         perform leasehold.tell_watchers(null, array[p_namespace], array[p_key]);
       end if;
     else
+      perform from leasehold.scope s
+        where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and s.token = p_token;
+      if not found then
+        perform leasehold.refuse_end_by_hook();
+      end if;
       -- The queue is read after the lock.
       perform leasehold.end_leases(
                 array[row(p_namespace, p_key, 'expired', null, null, true, null)::leasehold.lease_end], v_now);
@@ -91,16 +94,27 @@ begin
         perform leasehold.wake_everybody(p_namespace, p_key, leasehold.live_coordinators(v_now));
       end if;
     end if;
+  exception
+    when query_canceled or assert_failure or others then
+      error := leasehold.veto_text(sqlstate, sqlerrm);
+  end;
+  if error is not null then
+    kind := 'failed';
+    wake := false;
+    select r.* into v_rules from leasehold.policies_of(array[p_namespace]) r;
+    select f.reap_failures, f.next_try_at
+      into reap_failures, next_try_at
+      from leasehold.note_reap_failure(p_namespace, p_key, p_token, error, v_rules.max_reap_failures) f;
   end if;
   -- The hook may have set it otherwise; and end_leases() does not know of lazy.
-  if v_is_lazy then
+  if v_is_lazy and current_setting('synchronous_commit') <> 'off' then
     perform set_config('synchronous_commit', 'off', true);
-  else
+  elsif not v_is_lazy and current_setting('synchronous_commit') = 'off' then
     perform leasehold.be_durable();
   end if;
 
   return query
-    select kind, p_namespace, p_key, error, reap_failures, next_try_at, wake, p_token, v_scope.owner, v_scope.labels::text,
+    select kind, p_namespace, p_key, error, reap_failures, next_try_at, coalesce(wake, false), p_token, v_scope.owner, v_scope.labels::text,
            leasehold.to_us(v_scope.duration), leasehold.to_us(v_scope.grace), v_scope.acquired_at, v_scope.deadline,
            leasehold.to_us(v_scope.deadline - v_now), leasehold.to_us(v_now - v_scope.acquired_at),
            leasehold.to_us(v_now - v_scope.heartbeat_at), v_scope.heartbeats, v_scope.heartbeat_at, 'expired', false,
