@@ -510,8 +510,8 @@ void lh_retry_decide(struct lh_client *client, uint64_t request_id, int64_t dela
  * A tree of what is to end together. A context is cancelled by hand, with its parent, or with the lease that it is of;
  * then its children are, and the callbacks of all of them are called. It may have a time as well: when that, or that of
  * a context above it, has passed, it counts as cancelled, for good, and its descriptor is readable; callbacks are for
- * cancellation alone. Requests made under it end with LH_CANCELED and carry its remaining time as grpc-timeout. All
- * functions: any thread.
+ * cancellation alone. Requests made under it end with LH_CANCELED and carry its remaining time as grpc-timeout (not an
+ * acquire that waits, under a lease's context: renewals move that time). All functions: any thread.
  *
  *     lh_acquire(jobs, "a", NULL, &first, &error);
  *     lh_acquire(jobs, "b", &(struct lh_acquire_options){.context = lh_lease_context(first)}, &second, &error);

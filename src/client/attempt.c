@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/context.h"
+
 /* With another endpoint to ask, no attempt gets more than this part of the request's own time. */
 #define ATTEMPT_PARTS 2
 
@@ -20,7 +22,8 @@ static int64_t attempt_cut_us(const struct lh_request *request, int64_t now_us)
         if (part_us < cut_us)
             cut_us = part_us;
     }
-    if (request->context != NULL) {
+    /* A wait may be longer than a lease whose renewals move the time on: it ends when that is lost. */
+    if (request->context != NULL && !(request->wait_us > 0 && context_moves(request->context))) {
         int64_t left_us = lh_context_remaining_us(request->context);
         if (left_us < LH_FOREVER - now_us && now_us + left_us < cut_us)
             cut_us = now_us + left_us;

@@ -254,6 +254,13 @@ bool context_move(struct lh_context *context, int64_t deadline_us)
     return is_live;
 }
 
+bool context_moves(const struct lh_context *context)
+{
+    while (context != NULL && !context->moves)
+        context = context->parent;
+    return context != NULL;
+}
+
 void context_free_of_time(struct lh_context *context)
 {
     pthread_mutex_lock(&context->root->lock);

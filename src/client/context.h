@@ -27,6 +27,9 @@ struct lh_context *context_ref(struct lh_context *context);
  */
 bool context_move(struct lh_context *context, int64_t deadline_us);
 
+/* Is its time, or that of one above it, a lease's, which moves? */
+bool context_moves(const struct lh_context *context);
+
 /* The lease is released: no time of its own from now on, for good; nothing is cancelled. */
 void context_free_of_time(struct lh_context *context);
 

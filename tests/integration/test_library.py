@@ -119,11 +119,11 @@ every = pytest.mark.parametrize("mode", ["thread", "base", "blocking"])
 @every
 def test_a_lease_is_taken_renewed_and_given_back(drive, service, namespace, mode):
     driver = drive(mode)
-    driver.declare(namespace=namespace, duration_ms=1000)
+    driver.declare(namespace=namespace, duration_ms=1500)
     assert driver.ask("acquire a d k").startswith("acquire a OK token=")
     assert driver.ask("acquire b d k").startswith(f"acquire b LEASE_HELD token=0 lease {namespace}/k is held by ")
     assert "WAIT_TIMEOUT" in driver.ask("acquire b d k wait_ms=100")
-    wait_until(lambda: service.client.lease.GetLease(pb.GetLeaseRequest(scope=scope(namespace, "k"))).lease.heartbeats >= 4)
+    wait_until(lambda: service.client.lease.GetLease(pb.GetLeaseRequest(scope=scope(namespace, "k"))).lease.heartbeats >= 3)
     assert "held=1" in driver.ask("show a")
     assert driver.ask("heartbeat a") == "heartbeat a OK"
     assert driver.ask('release a result={"n":1}') == "release a OK"
@@ -222,14 +222,14 @@ def test_who_wakes_after_the_deadline_says_lost_first(drive, service, namespace,
 
 def test_a_locked_row_costs_no_other_lease(drive, service, namespace):
     driver = drive("thread")
-    driver.declare(namespace=namespace, duration_ms=1000)
+    driver.declare(namespace=namespace, duration_ms=2000)
     assert driver.ask("many k d 60", "many") == "many held=60"
     session = service.session()
     session.run("begin")
     session.run(f"select 1 from leasehold.scope where namespace = '{namespace}' and key = 'k7' for update")
     assert driver.hear("lost").startswith("lost k7 unreachable")
     seen = driver.stats()
-    wait_until(lambda: driver.stats()["renewals"] >= seen["renewals"] + 59 * 4)
+    wait_until(lambda: driver.stats()["renewals"] >= seen["renewals"] + 59 * 3)
     assert driver.stats()["lost"] == 1
     session.run("rollback")
     session.close()
@@ -238,13 +238,13 @@ def test_a_locked_row_costs_no_other_lease(drive, service, namespace):
 def test_ten_thousand_leases_survive_a_restart_and_cost_few_calls(drive, cluster, database):
     daemon = harness.Daemon(database=cluster.url(database))
     driver = drive("thread", daemon.target)
-    driver.declare(duration_ms=6000)
+    driver.declare(duration_ms=9000)
     assert driver.ask("many k d 10000", "many", 60) == "many held=10000"
     before = driver.stats()
     assert before["leases"] == 10000
     assert daemon.stop() == 0
     daemon.start()
-    wait_until(lambda: driver.stats()["renewals"] >= before["renewals"] + 30000, 40)
+    wait_until(lambda: driver.stats()["renewals"] >= before["renewals"] + 20000, 40)
     after = driver.stats()
     assert after["leases"] == 10000 and after["lost"] == 0
     assert after["renewals"] - before["renewals"] > 100 * (after["rpcs"] - before["rpcs"])

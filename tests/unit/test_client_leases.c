@@ -261,6 +261,34 @@ START_TEST(a_call_carries_the_time_of_its_context_and_ends_with_it)
 }
 END_TEST
 
+START_TEST(a_wait_under_a_lease_outlasts_it_as_long_as_that_is_renewed)
+{
+    struct lh_acquire_options options = {.wait_us = 60 * LH_US_PER_S};
+    struct lh_lease *lease;
+    struct answer answer, short_one;
+
+    client_declare(400 * LH_US_PER_MS, 0);
+    fake.remaining_us = 400 * LH_US_PER_MS;
+    lease = held("a");
+    options.context = lh_lease_context(lease);
+    fake_next(&fake, FAKE_ACQUIRE, FAKE_KEEP, 1, LH_OK);
+    acquire("b", &options, &answer);
+    WAIT_FOR(fake.kept_count == 1);
+    ck_assert_int_gt(fake.timeout_us, 60 * LH_US_PER_S);
+    WAIT_FOR(stats().renewals >= 5);
+    ck_assert_uint_eq(answer.done, 0);
+    acquire("c", &(struct lh_acquire_options){.context = options.context}, &short_one);
+    WAIT_FOR(short_one.done == 1);
+    ck_assert_int_le(fake.timeout_us, 400 * LH_US_PER_MS);
+    fake.heartbeat = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_CANCELED);
+    ck_assert_uint_eq(fake.calls[FAKE_ACQUIRE], 3);
+    lh_lease_destroy(lease);
+    lh_lease_destroy(short_one.lease);
+}
+END_TEST
+
 START_TEST(cancelling_is_answered_once_whatever_comes_first)
 {
     struct answer answer;
@@ -339,6 +367,7 @@ TCase *tcase_client_leases(void)
     tcase_add_test(tcase, an_acquire_that_fails_in_doubt_is_given_back);
     tcase_add_test(tcase, a_wait_goes_on_after_the_servers_limit_with_what_is_left_of_it);
     tcase_add_test(tcase, a_call_carries_the_time_of_its_context_and_ends_with_it);
+    tcase_add_test(tcase, a_wait_under_a_lease_outlasts_it_as_long_as_that_is_renewed);
     tcase_add_test(tcase, cancelling_is_answered_once_whatever_comes_first);
     tcase_add_test(tcase, the_same_lease_key_is_the_same_lease);
     tcase_add_test(tcase, a_lease_that_is_over_when_it_comes_is_given_back);
