@@ -183,7 +183,7 @@ static void run_cycle(char **words)
 {
     unsigned seed = (unsigned)atoi(words[4]);
     int count = atoi(words[1]), keys = atoi(words[2]), hold_ms = atoi(words[3]);
-    const struct lh_acquire_options options = {.wait_us = 20 * LH_SECOND};
+    const struct lh_acquire_options options = {.wait_us = 5 * LH_SECOND};
     const struct lh_release_options done = {.result = "\"cycle\""};
 
     for (int i = 0; i < count; i++) {

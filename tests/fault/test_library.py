@@ -366,5 +366,5 @@ def test_a_crowd_behind_bad_connections_and_the_history_agree(service, drive):
                 assert any("left to expire" in line or "lost" in line for line in driver.log), (key, token, status, outcome)
     # What was granted and told to nobody was given back or expired: it is in the history too, and it is not much.
     refused = sum(len(driver.said("refused")) for driver in drivers)
-    assert told + refused == 36 and told >= 30 and told <= len(outcomes), (told, refused, len(outcomes))
+    assert told + refused == 36 and told >= 24 and told <= len(outcomes), (told, refused, len(outcomes))
     assert hurts >= 4
