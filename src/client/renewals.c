@@ -13,6 +13,7 @@
 
 struct renewal_batch {
     struct lh_request request;
+    struct lh_link link;
     struct lease_batch batch;
 };
 
@@ -152,6 +153,7 @@ static void finish(struct lh_request *request)
             try_soon(batch->batch.leases[i]);
         hurry(renewals);
     }
+    lh_list_remove(&batch->link);
     lease_batch_finish(&batch->batch);
     free(batch);
 }
@@ -175,13 +177,15 @@ void renewals_call(struct renewals *renewals, struct lease_batch *leases, int64_
     batch = lh_alloc_zero(1, sizeof(*batch));
     batch->batch = *leases;
     *leases = (struct lease_batch){0};
+    lh_list_append(&renewals->calls, &batch->link);
     request_init(&batch->request, renewals->client, &heartbeat_verb, until_us, NULL, NULL);
     batch->request.own_us = until_us - lh_clock_us();
     request_begin_internal(&batch->request);
     request_go(&batch->request);
 }
 
-void renewals_hedge(struct renewals *renewals, const struct lease_batch *batch, int64_t sent_us, int64_t until_us)
+static void call_in_pieces(struct renewals *renewals, const struct lease_batch *batch, int64_t not_since_us,
+                           int64_t until_us)
 {
     size_t piece = 1;
     struct lease_batch part = {0};
@@ -190,7 +194,7 @@ void renewals_hedge(struct renewals *renewals, const struct lease_batch *batch, 
         piece++;
     for (size_t i = 0; i < batch->count; i++) {
         struct lh_lease *lease = batch->leases[i];
-        if (!lease_is_held(lease) || lease->sent_us >= sent_us)
+        if (!lease_is_held(lease) || lease->sent_us >= not_since_us)
             continue;
         lease_ref(lease);
         lease_batch_add(&part, lease);
@@ -198,6 +202,11 @@ void renewals_hedge(struct renewals *renewals, const struct lease_batch *batch, 
             renewals_call(renewals, &part, until_us);
     }
     renewals_call(renewals, &part, until_us);
+}
+
+void renewals_hedge(struct renewals *renewals, const struct lease_batch *batch, int64_t sent_us, int64_t until_us)
+{
+    call_in_pieces(renewals, batch, sent_us, until_us);
 }
 
 static void send_batch(struct renewals *renewals, struct lease_batch *batch, int64_t until_us)
@@ -223,9 +232,20 @@ static int64_t period_us(const struct renewals *renewals)
     return shortest_us;
 }
 
+/* A call was sent, nothing has failed, and no answer comes: a row may be locked, or the server stand still. */
+static bool is_kept_waiting(const struct renewals *renewals, int64_t since_us)
+{
+    LH_LIST_EACH(struct renewal_batch, batch, &renewals->calls, link)
+        if (batch->request.state == REQUEST_CALLING && batch->request.retry.reasons == 0 &&
+            batch->request.sent_us <= since_us)
+            return true;
+    return false;
+}
+
 struct round {
     struct renewals *renewals;
     int64_t now_us;
+    int64_t period_us;
     int64_t before_us; /* whose third is over by then goes with this round */
     int64_t until_us;
     struct lease_batch batch;
@@ -241,32 +261,35 @@ static void put(struct round *round, struct lh_lease *lease)
     lease_batch_add(&round->batch, lease);
 }
 
-static void put_suspect(struct round *round, struct lh_lease *lease)
-{
-    if (round->suspects.count == SUSPECTS_MAX) {
-        put(round, lease);
-        return;
-    }
-    lease_ref(lease);
-    lease_batch_add(&round->suspects, lease);
-}
-
-/* Each by itself; or, where there are so many, as all others. */
+/* Each by itself; where there are too many, in pieces; or, where it is the server that fails, as all others. */
 static void send_suspects(struct round *round)
 {
+    struct renewals *renewals = round->renewals;
     struct lease_batch *suspects = &round->suspects;
 
-    for (size_t i = 0; i < suspects->count; i++) {
-        struct lease_batch one = {0};
-        if (suspects->count == SUSPECTS_MAX) {
-            put(round, suspects->leases[i]);
-            continue;
+    if (suspects->count <= SUSPECTS_MAX) {
+        for (size_t i = 0; i < suspects->count; i++) {
+            struct lease_batch one = {0};
+            lease_ref(suspects->leases[i]);
+            lease_batch_add(&one, suspects->leases[i]);
+            renewals_call(renewals, &one, round->until_us);
         }
-        lease_ref(suspects->leases[i]);
-        lease_batch_add(&one, suspects->leases[i]);
-        renewals_call(round->renewals, &one, round->until_us);
+    } else if (is_kept_waiting(renewals, round->now_us - round->period_us / 2)) {
+        call_in_pieces(renewals, suspects, INT64_MAX, round->until_us);
+    } else {
+        for (size_t i = 0; i < suspects->count; i++)
+            put(round, suspects->leases[i]);
     }
     lease_batch_finish(suspects);
+}
+
+static void put_suspect(struct round *round, struct lh_lease *lease)
+{
+    lease_ref(lease);
+    if (lease_batch_add(&round->suspects, lease))
+        return;
+    send_suspects(round);
+    lease_batch_add(&round->suspects, lease);
 }
 
 static void collect(struct round *round, struct lh_declared *declared)
@@ -308,15 +331,14 @@ static void on_tick(void *arg)
 {
     struct renewals *renewals = arg;
     struct round round = {.renewals = renewals};
-    int64_t period;
 
     client_look_at_clock(renewals->client);
     if (renewals->is_stopped || lh_list_is_empty(&renewals->declarations))
         return;
-    period = period_us(renewals);
+    round.period_us = period_us(renewals);
     round.now_us = lh_clock_us();
-    round.before_us = renewals->hurried > 0 ? round.now_us : round.now_us + period;
-    round.until_us = round.now_us + ROUNDS_A_BATCH * period;
+    round.before_us = renewals->hurried > 0 ? round.now_us : round.now_us + round.period_us;
+    round.until_us = round.now_us + ROUNDS_A_BATCH * round.period_us;
     LH_LIST_EACH(struct lh_declared, declared, &renewals->declarations, in_renewals)
         collect(&round, declared);
     send_suspects(&round);
@@ -328,6 +350,7 @@ void renewals_init(struct renewals *renewals, struct lh_client *client)
 {
     renewals->client = client;
     lh_list_init(&renewals->declarations);
+    lh_list_init(&renewals->calls);
     lh_timer_init(&renewals->tick, client->loop, on_tick, renewals);
     keep_alive_init(&renewals->keep_alive, client);
 }

@@ -30,7 +30,8 @@ struct renewals {
     struct lh_link declarations; /* that have leases held */
     struct lh_timer tick;
     struct keep_alive keep_alive;
-    uint32_t hurried; /* rounds in a row that left somebody told RETRY */
+    struct lh_link calls; /* batches on their way without the stream */
+    uint32_t hurried;     /* rounds in a row that left somebody told RETRY */
     bool is_stopped;
 };
 

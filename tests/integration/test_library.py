@@ -489,6 +489,30 @@ def test_what_is_installed_can_be_built_against(service, tmp_path, kind):
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_no_deadline_is_later_than_the_databases(drive, service, namespace):
+    proxy = FlakyProxy(service.daemon.target)
+    driver = drive("thread", proxy.target)
+    driver.declare(namespace=namespace, duration_ms=3000)
+    held = service.client.lease.Acquire(acquire_request(namespace, "a", 30)).lease
+    proxy.decide = lambda: ("delay", 0.25)
+    driver.say("acquire a d a wait_ms=60000")
+    wait_until(lambda: service.psql(f"select count(*) from leasehold.waiter where namespace = '{namespace}'") == "1")
+    service.client.lease.Release(release_request(held))
+    assert driver.hear("acquire a").startswith("acquire a OK")
+    renewals = driver.stats()["renewals"]
+    samples = 0
+    while driver.stats()["renewals"] < renewals + 3:
+        begun = time.monotonic()
+        mine = int(re.search(r"remaining_ms=(-?\d+)", driver.ask("show a")).group(1)) / 1000
+        database = float(service.psql("select extract(epoch from deadline - clock_timestamp()) from leasehold.scope "
+                                      f"where namespace = '{namespace}' and key = 'a'"))
+        assert mine <= database + time.monotonic() - begun
+        samples += 1
+    assert samples >= 5
+    proxy.decide = lambda: "pass"
+    proxy.close()
+
+
 FAULTS = ["drop", "truncate", "cut", "stop", "duplicate", ("delay", 0.3)]
 
 

@@ -155,6 +155,9 @@ static size_t take(struct fake *fake, enum fake_verb verb, const void *data, siz
     } else {
         Leasehold__V1__HeartbeatRequest *request = leasehold__v1__heartbeat_request__unpack(NULL, size, data);
         count = request->n_leases;
+        fake->is_locked = false;
+        for (size_t i = 0; i < count; i++)
+            fake->is_locked |= strcmp(request->leases[i]->scope->key, fake->locked) == 0;
         leasehold__v1__heartbeat_request__free_unpacked(request, NULL);
     }
     if (size > fake->largest_bytes)
@@ -186,6 +189,9 @@ static void on_message(struct lh_rpc_call *call, const void *data, size_t size)
     int64_t deadline_us = lh_rpc_call_deadline_us(call);
     struct later *later;
 
+    if (fake->is_locked)
+        deed = FAKE_KEEP;
+    fake->is_locked = false;
     fake->timeout_us = deadline_us == LH_RPC_FOREVER ? INT64_MAX : deadline_us - lh_clock_us();
     plan->times -= plan->times > 0;
     lh_rpc_call_set_data(call, (void *)(uintptr_t)count);
@@ -197,6 +203,8 @@ static void on_message(struct lh_rpc_call *call, const void *data, size_t size)
         fake->in_flight -= verb == FAKE_RELEASE;
         fail(call, plan->status);
     } else if (deed == FAKE_KEEP) {
+        if (fake->kept_count == sizeof(fake->kept) / sizeof(fake->kept[0]))
+            abort();
         fake->kept[fake->kept_count++] = call;
     } else {
         fake->in_flight -= verb == FAKE_RELEASE;
@@ -213,7 +221,7 @@ static void on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 {
     struct fake *fake = fake_of(call);
 
-    for (size_t i = 0; i < fake->kept_count; i++)
+    for (size_t i = fake->kept_count; i-- > 0;)
         if (fake->kept[i] == call) {
             fake->in_flight -= verb_of(call) == FAKE_RELEASE;
             fake->kept[i] = fake->kept[--fake->kept_count];

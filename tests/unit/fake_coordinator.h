@@ -49,7 +49,9 @@ struct fake {
     char ended_key[64];               /* an acquire with that is refused, LEASE_ENDED */
     int64_t wait_us;                  /* of the last acquire */
     int64_t timeout_us;               /* grpc-timeout of the last call; INT64_MAX: none */
-    struct lh_rpc_call *kept[16];
+    char locked[32];                  /* renewals of that key are kept, with all that came with them */
+    struct lh_rpc_call *kept[64];
+    bool is_locked;
     size_t kept_count;
 };
 

@@ -133,6 +133,40 @@ START_TEST(renewals_outlive_failures_until_the_deadline_is_near)
 }
 END_TEST
 
+static void expect_one_lost_of(size_t count)
+{
+    struct lh_lease **leases = calloc(count, sizeof(*leases));
+    char key[8];
+
+    client_declare(1500 * LH_US_PER_MS, 0);
+    fake.remaining_us = 1500 * LH_US_PER_MS;
+    strcpy(fake.locked, "7");
+    for (size_t i = 0; i < count; i++) {
+        snprintf(key, sizeof(key), "%zu", i);
+        leases[i] = held(key);
+    }
+    WAIT_FOR(loss.count > 0);
+    ck_assert(!lh_lease_is_held(leases[7]));
+    WAIT_FOR(stats().renewals >= 4 * (count - 1));
+    ck_assert_uint_eq(loss.count, 1);
+    for (size_t i = 0; i < count; i++)
+        lh_lease_destroy(leases[i]);
+    free(leases);
+}
+
+START_TEST(one_locked_row_costs_no_other_lease_on_a_stream)
+{
+    expect_one_lost_of(400);
+}
+END_TEST
+
+START_TEST(one_locked_row_costs_no_other_lease_by_calls)
+{
+    fake_next(&fake, FAKE_KEEP_ALIVE, FAKE_FAIL, 1000, LH_UNIMPLEMENTED);
+    expect_one_lost_of(400);
+}
+END_TEST
+
 START_TEST(lost_is_believed_at_once_and_told_once)
 {
     struct lh_lease *lease;
@@ -360,6 +394,8 @@ TCase *tcase_client_leases(void)
     tcase_add_test(tcase, without_a_stream_renewals_go_by_calls);
     tcase_add_test(tcase, a_stream_that_does_not_answer_costs_nothing);
     tcase_add_test(tcase, renewals_outlive_failures_until_the_deadline_is_near);
+    tcase_add_test(tcase, one_locked_row_costs_no_other_lease_on_a_stream);
+    tcase_add_test(tcase, one_locked_row_costs_no_other_lease_by_calls);
     tcase_add_test(tcase, lost_is_believed_at_once_and_told_once);
     tcase_add_test(tcase, told_to_retry_is_no_loss);
     tcase_add_test(tcase, an_answer_that_got_lost_is_asked_for_again_under_the_same_lease_key);
