@@ -29,6 +29,7 @@ struct hook_run {
     size_t sent;
     size_t answered;
     size_t in_flight; /* statements */
+    size_t durable;   /* how many there were with the one that does not commit lazily; 0: it was not sent */
     int64_t timeout_us;
     int64_t answered_us;
     bool is_lazy_open; /* something was committed that may not be flushed */
@@ -168,6 +169,8 @@ static enum lh_status send_one(struct lane *lane, const struct lh_reap_item *ite
     lh_pg_add_int8(params, item->token);
     if (item->loss != NULL)
         lh_pg_add_text(params, item->loss);
+    if (is_last)
+        lane->run->durable = lane->run->sent + 1;
     return lh_pg_query(lane->conn, statement, params, on_answer, lane);
 }
 
@@ -219,7 +222,7 @@ static void on_flushed(void *arg, enum lh_status status, const PGresult *result,
     go_on(lane);
 }
 
-static void read_item(struct lane *lane, struct lh_reap_item *item, const PGresult *result, bool is_last)
+static void read_item(struct lane *lane, struct lh_reap_item *item, const PGresult *result, bool is_durable)
 {
     struct hook_run *run = lane->run;
 
@@ -231,7 +234,7 @@ static void read_item(struct lane *lane, struct lh_reap_item *item, const PGresu
         return;
     reap_row_read(&item->reaped, result, 0, &run->columns, &lane->arena);
     item->outcome = item->reaped.is_failure ? LH_REAP_FAILED : LH_REAP_DONE;
-    run->is_lazy_open = !is_last && item->loss == NULL;
+    run->is_lazy_open = !is_durable && item->loss == NULL;
 }
 
 static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
@@ -252,7 +255,8 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
         item->outcome = LH_REAP_ERROR;
         item->reaped.error = lh_arena_strdup(&lane->arena, error->message);
     } else {
-        read_item(lane, item, result, run->answered == run->n);
+        /* Not `run->n`: where the run was cut short, its last one was not sent as such. */
+        read_item(lane, item, result, run->answered == run->durable);
     }
     if (item->took_us > LONG_US)
         run->n = run->sent;

@@ -21,7 +21,7 @@ static struct lh_reap_item *pointers[RUN];
 static char keys[RUN][24];
 
 static const char hooks[] =
-    "create table public.hit (event text, key text);"
+    "create table public.hit (event text, key text, lsn pg_lsn default pg_current_wal_insert_lsn());"
     "create function public.hook(e leasehold.lease_event) returns void"
     " language plpgsql security definer set search_path = pg_catalog, pg_temp as $$ begin"
     "  if e.key like 'no%' then raise exception 'no, said the hook'; end if;"
@@ -216,6 +216,18 @@ START_TEST(after_one_that_took_long_no_more_are_sent)
 }
 END_TEST
 
+START_TEST(a_run_that_was_cut_short_is_durable_when_it_is_answered)
+{
+    snprintf(keys[2], sizeof(keys[2]), "slow");
+    expire(RUN);
+    run(RUN);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_assert_int_eq(items[3].outcome, LH_REAP_DONE);
+    ck_assert_int_eq(items[RUN - 1].outcome, LH_REAP_UNANSWERED);
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select pg_current_wal_flush_lsn() > max(lsn) from public.hit"), "t");
+}
+END_TEST
+
 START_TEST(a_hook_that_ends_its_session_ends_the_run_and_its_failure_is_recorded_afterwards)
 {
     snprintf(keys[4], sizeof(keys[4]), "fatal");
@@ -278,6 +290,7 @@ TCase *test_store_hooks(void)
     tcase_add_test(tcase, a_veto_and_a_limit_are_told_and_the_next_has_its_own_limit);
     tcase_add_test(tcase, a_run_reaps_each_lease_in_a_transaction_of_its_own);
     tcase_add_test(tcase, after_one_that_took_long_no_more_are_sent);
+    tcase_add_test(tcase, a_run_that_was_cut_short_is_durable_when_it_is_answered);
     tcase_add_test(tcase, a_hook_that_ends_its_session_ends_the_run_and_its_failure_is_recorded_afterwards);
     tcase_add_test(tcase, a_forced_release_has_the_limit_of_its_policy_and_does_not_hold_up_the_signs_of_life);
     return tcase;
