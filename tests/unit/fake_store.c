@@ -199,6 +199,14 @@ static void on_reply(struct fake_world *world, void *arg, uint64_t n)
     answer_batch(node, lane, lane->batch.status);
 }
 
+static void scope_of(int kind, const void *item, const char **ns, const char **key)
+{
+    /* All of them begin with the names. */
+    const struct lh_heartbeat_item *names = item;
+    *ns = names->ns;
+    *key = names->key;
+}
+
 static void on_execute(struct fake_world *world, void *arg, uint64_t n)
 {
     struct fake_node *node = arg;
@@ -211,17 +219,12 @@ static void on_execute(struct fake_world *world, void *arg, uint64_t n)
     lane->batch.is_executed = true;
     lane->batch.status = world->fail_with;
     int64_t hook_us = 0;
-    if (lane->batch.is_on_hook_lane && world->hook_us > 0)
+    const char *ns, *key;
+    scope_of(lane->batch.kind, lane->batch.items[0], &ns, &key);
+    bool is_slow = world->slow_ns == NULL || strcmp(ns, world->slow_ns) == 0;
+    if (lane->batch.is_on_hook_lane && world->hook_us > 0 && is_slow)
         hook_us = (int64_t)(fake_random(world) % (uint64_t)world->hook_us);
     fake_at(world, world->now_us + delay_us(world) + hook_us, on_reply, node, n);
-}
-
-static void scope_of(int kind, const void *item, const char **ns, const char **key)
-{
-    /* All four begin with the names. */
-    const struct lh_heartbeat_item *names = item;
-    *ns = names->ns;
-    *key = names->key;
 }
 
 /* The core's rule: a scope is in one batch at a time. */

@@ -24,6 +24,15 @@ static struct lh_coordinator_stats stats_now(void)
     return stats;
 }
 
+/* Whatever its hook takes. */
+static void hold_now_slowly(struct ask *ask, int scope, int lease_key)
+{
+    ask_for(node, ask, scope, lease_key, LH_WAIT_UNTIL_GRANTED, 0);
+    while (ask->answers == 0)
+        fake_step(&world, world.now_us + MS(1));
+    ck_assert_int_eq(ask->status, LH_OK);
+}
+
 /* --- lanes --- */
 
 START_TEST(a_hooked_acquire_goes_to_a_hook_lane_alone)
@@ -105,6 +114,30 @@ START_TEST(a_heartbeat_behind_a_hook_of_its_own_scope_is_told_to_retry)
 }
 END_TEST
 
+START_TEST(a_slow_namespace_never_has_the_last_hook_lane)
+{
+    struct ask slow[4];
+
+    options.max_block_us = 0;
+    world.scopes[3].ns = "fast";
+    begin();
+    world.slow_ns = world.scopes[0].ns;
+    world.hook_us = MS(1000);
+    world.random_state = 99; /* not a short one */
+    hold_now_slowly(&first, 0, 1);
+    for (int i = 0; i < 2; i++)
+        ask_for(node, &slow[i], 1 + i, 10 + i, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    ask_for(node, &second, 3, 2, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(second.answers, 1);
+    ck_assert_int_eq(second.status, LH_OK);
+    ck_assert_int_eq(slow[0].answers + slow[1].answers, 0);
+    fake_run(&world, MS(3000));
+    ck_assert_int_eq(slow[0].answers + slow[1].answers, 2);
+}
+END_TEST
+
 /* --- vetoes --- */
 
 static bool refuse_all(struct fake_world *unused, const char *key, const char **message)
@@ -169,7 +202,7 @@ START_TEST(after_a_veto_it_is_the_next_ones_turn)
         fake_step(&world, world.now_us + MS(1));
     veto_count = 1;
     world.on_hook = refuse_the_next;
-    fake_run(&world, MS(20));
+    fake_run(&world, MS(5)); /* told, not found out by looking again */
     ck_assert_int_eq(second.status, LH_HOOK_REJECTED);
     ck_assert_int_eq(third.answers, 1);
     ck_assert_int_eq(third.status, LH_OK);
@@ -330,6 +363,7 @@ START_TEST(a_reap_that_breaks_its_connection_is_recorded_and_the_others_are_done
         ck_assert_int_eq(world.scopes[i].reap_hooks, 1);
     struct lh_coordinator_stats stats = stats_now();
     ck_assert_uint_ge(stats.hook_losses, 1);
+    ck_assert_uint_ge(stats.reap_failures, 1);
     ck_assert_uint_eq(stats.reaped, 4);
 }
 END_TEST
@@ -447,6 +481,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, heartbeats_and_releases_go_there_too);
     tcase_add_test(tcase, nobody_without_a_hook_waits_for_one);
     tcase_add_test(tcase, a_heartbeat_behind_a_hook_of_its_own_scope_is_told_to_retry);
+    tcase_add_test(tcase, a_slow_namespace_never_has_the_last_hook_lane);
     tcase_add_test(tcase, a_veto_is_told_in_the_hooks_own_words);
     tcase_add_test(tcase, after_a_veto_it_is_the_next_ones_turn);
     tcase_add_test(tcase, arrivals_keep_their_order_by_the_hook_lane);
