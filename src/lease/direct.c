@@ -81,7 +81,7 @@ enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *c, struct lh_hear
         return status;
 
     lh_turn_begin(c);
-    request->open = 0;
+    request->open = 1; /* until all of them have their places */
     request->link = (struct lh_link){0};
     for (size_t i = 0; i < request->count; i++) {
         struct lh_heartbeat *heartbeat = &request->items[i];
@@ -97,7 +97,7 @@ enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *c, struct lh_hear
             lh_list_append(&scope->heartbeats, &heartbeat->own.link);
         lh_scope_settle(c, scope);
     }
-    if (request->open == 0)
+    if (--request->open == 0)
         lh_list_append(&c->heartbeats_done, &request->link);
     lh_turn_end_call(c);
     return LH_OK;
@@ -110,7 +110,7 @@ enum lh_status lh_coordinator_release(struct lh_coordinator *c, struct lh_releas
         return status;
 
     lh_turn_begin(c);
-    request->open = 0;
+    request->open = 1; /* until all of them have their places */
     request->link = (struct lh_link){0};
     for (size_t i = 0; i < request->count; i++) {
         struct lh_release *release = &request->items[i];
@@ -126,7 +126,7 @@ enum lh_status lh_coordinator_release(struct lh_coordinator *c, struct lh_releas
             lh_list_append(&scope->releases, &release->own.link);
         lh_scope_settle(c, scope);
     }
-    if (request->open == 0)
+    if (--request->open == 0)
         lh_list_append(&c->releases_done, &request->link);
     lh_turn_end_call(c);
     return LH_OK;

@@ -266,9 +266,22 @@ START_TEST(without_a_hook_lane_heartbeats_are_told_to_retry_and_acquires_to_come
 }
 END_TEST
 
+static void beat_send_two(int one, int other)
+{
+    beat_send(node, &beat, one, 1);
+    fake_run(&world, MS(1));
+    memset(&beat.items[1], 0, sizeof(beat.items[1]));
+    beat.items[1].item = (struct lh_heartbeat_item){
+        .ns = world.scopes[other].ns, .key = world.scopes[other].key, .lease_key = key_of(1)};
+    beat.request.count = 2;
+    beat.answers = 0;
+    ck_assert_int_eq(lh_coordinator_heartbeat(node->coordinator, &beat.request), LH_OK);
+}
+
 START_TEST(the_line_has_a_limit)
 {
     options.max_hooked = 1;
+    world.scopes[3].ns = "beside";
     begin();
     hold_now(node, &first, 0, 1);
     fake_lane_drop(node, FAKE_LANES, false);
@@ -279,9 +292,15 @@ START_TEST(the_line_has_a_limit)
     ask_init(&third, 2, 3, LH_WAIT_UNTIL_GRANTED, 0);
     ck_assert_int_eq(lh_coordinator_acquire(node->coordinator, &third.acquire), LH_OVERLOADED);
     ck_assert_uint_eq(stats_now().refused_hooked, 1);
+    beat_send_two(0, 3);
+    fake_run(&world, 100);
+    ck_assert_int_eq(beat.answers, 0); /* the second one's namespace is not known, and it has its turn */
     fake_lane_raise(node, FAKE_LANES);
     fake_run(&world, MS(50));
     ck_assert_int_eq(second.status, LH_OK);
+    ck_assert_int_eq(beat.answers, 1);
+    ck_assert_int_eq(beat.items[0].item.outcome, LH_OUTCOME_RETRY);
+    ck_assert_int_eq(beat.items[1].item.outcome, LH_OUTCOME_LOST);
     ck_assert_int_eq(lh_coordinator_acquire(node->coordinator, &third.acquire), LH_OK);
     fake_run(&world, MS(50));
     ck_assert_int_eq(third.status, LH_OK);
