@@ -87,6 +87,19 @@ begin
       return next;
       return;
     end if;
+    if p_queue[1] then
+      return query
+        select 1, 'queued', q.ticket, q.waiters_ahead, (q.facts).expires_in_us, (q.facts).suspected_in_us,
+               null::text, null::text, null::text, (q.facts).token, (q.facts).owner, (q.facts).labels, (q.facts).duration_us,
+               (q.facts).grace_us, (q.facts).acquired_at, (q.facts).deadline, (q.facts).remaining_us, (q.facts).held_us,
+               (q.facts).silent_us, (q.facts).heartbeats, (q.facts).heartbeat_at, (q.facts).liveness, (q.facts).is_manual
+          from leasehold.queue_one(p_coordinator, v_life, v_rules[1], p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
+                                   p_labels[1], p_duration_us[1], p_wait_us[1]) q
+         where q.ticket is not null;
+      if found then
+        return;
+      end if;
+    end if;
   end if;
 
   if v_may_be_plain then

@@ -1,6 +1,7 @@
 -- Release many leases, and in the same transaction acquire for who waits for some of them: one commit for a hand-over, not two.
 -- Returns the rows of release_batch (`part` is release), then those of acquire_batch (`part` is acquire), which sees what was
 -- released and decides as ever: who was not first stays queued. Locks what they lock: the second only rows of the first.
+-- The common case, one lease that passes from its holder to its first waiter, is one update (hand_over_one).
 create or replace function leasehold.hand_over_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[],
   p_clock timestamptz, p_next_namespace text[], p_next_key text[], p_next_lease_key uuid[], p_next_owner text[],
@@ -14,11 +15,44 @@ returns table (
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
+declare
+  v_rules leasehold.rules;
+  v_life leasehold.life_now;
+  v_one leasehold.scope;
 begin
+  if cardinality(p_namespace) = 1 and cardinality(p_next_namespace) = 1
+     and p_namespace[1] = p_next_namespace[1] and p_key[1] = p_next_key[1] and p_failed[1] is not null
+     and not leasehold.is_blind() and not exists (select from leasehold.registered_hook)
+     and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
+  then
+    perform leasehold.be_durable();
+    perform leasehold.ensure_epoch();
+    v_life := leasehold.life_of_holders();
+    select r.* into v_rules from leasehold.policies_of(p_namespace) r;
+    v_one := leasehold.hand_over_one(
+      p_coordinator, v_life, v_rules, p_namespace[1], p_key[1], p_lease_key[1], p_failed[1], p_value[1], p_next_lease_key[1],
+      p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1]);
+    if v_one.token is not null then
+      n := 1;
+      part := 'release';
+      outcome := 'ok';
+      wake := true;
+      return next;
+      return query
+        select 'acquire', null::text, null::boolean, 1, 'granted', null::bigint, 0, f.expires_in_us, f.suspected_in_us,
+               null::text, null::text, null::text, f.token, f.owner, f.labels, f.duration_us, f.grace_us, f.acquired_at,
+               f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
+          from leasehold.lease_facts(v_one, v_rules, v_life, v_one.acquired_at) f;
+      return;
+    end if;
+  end if;
   return query
     select 'release', r.end_reason, r.wake, r.n, r.outcome, null::bigint, null::integer, null::bigint, null::bigint, r.message,
            null::text, null::text, null::bigint, null::text, null::text, null::bigint, null::bigint,

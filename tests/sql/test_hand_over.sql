@@ -28,6 +28,17 @@ select is((select row(state, lease_key, token > :before, last_outcome, owner)::t
 select is((select array_agg(lease_key) from leasehold.waiter where key = 'one'), array[t.key(3)], 'the others wait');
 select is(pg_temp.hand(:'c1', array['one'], array[1], array[3]), array['release 1 lost released', 'acquire 1 queued'], 'not held any more: nobody is granted');
 
+select is((select row(ended_keys, ended_outcomes, queued, heartbeats, granted_by, reap_failures)::text from leasehold.scope where key = 'one'),
+          row(array[t.key(1)], array['ok'], true, 0, :'c1', 0)::text, 'and what is remembered of the release');
+select is(pg_temp.hand(:'c1', array['one'], array[2], array[3]), array['release 1 ok wake', 'acquire 1 granted'], 'and on to the last one');
+select is((select row(queued, ended_keys)::text from leasehold.scope where key = 'one'), row(false, array[t.key(1), t.key(2)])::text, 'behind whom nobody waits');
+select is(pg_temp.hand(:'c1', array['one'], array[3], array[1]), array['release 1 ok', 'acquire 1 ended'], 'an acquisition that has ended is not granted again');
+
+select pg_temp.ask(:'c1', 'old', 1), pg_temp.ask(:'c1', 'old', 2);
+select t.age('b', 'old', '1 hour');
+select is(pg_temp.hand(:'c1', array['old'], array[1], array[2]), array['release 1 lost expired', 'acquire 1 granted'], 'an expired lease is lost, and taken over');
+select is((select last_outcome from leasehold.scope where key = 'old'), 'expired', 'as what it is');
+
 select pg_temp.ask(:'c1', 'far', 1), pg_temp.ask(:'c2', 'far', 2), pg_temp.ask(:'c1', 'far', 3);
 select is(pg_temp.hand(:'c1', array['far'], array[1], array[3]), array['release 1 ok', 'acquire 1 queued'], 'another coordinator''s waiter is first: ours stays where it is');
 select is((select row(state, queued)::text from leasehold.scope where key = 'far'), row('free', true)::text, 'and the scope waits for it');
