@@ -268,12 +268,14 @@ END_TEST
 
 static void beat_send_two(int one, int other)
 {
-    beat_send(node, &beat, one, 1);
-    fake_run(&world, MS(1));
-    memset(&beat.items[1], 0, sizeof(beat.items[1]));
-    beat.items[1].item = (struct lh_heartbeat_item){
-        .ns = world.scopes[other].ns, .key = world.scopes[other].key, .lease_key = key_of(1)};
+    const int scopes[] = {one, other};
+    beat_send(node, &beat, one, 1); /* refused at once */
+    fake_run(&world, 100);
+    for (int i = 0; i < 2; i++)
+        beat.items[i] = (struct lh_heartbeat){
+            .item = {.ns = world.scopes[scopes[i]].ns, .key = world.scopes[scopes[i]].key, .lease_key = key_of(1)}};
     beat.request.count = 2;
+    ck_assert_int_eq(beat.answers, 1);
     beat.answers = 0;
     ck_assert_int_eq(lh_coordinator_heartbeat(node->coordinator, &beat.request), LH_OK);
 }
@@ -284,6 +286,9 @@ START_TEST(the_line_has_a_limit)
     world.scopes[3].ns = "beside";
     begin();
     hold_now(node, &first, 0, 1);
+    beat_send(node, &beat, 0, 1);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(beat.outcome, LH_OUTCOME_OK);
     fake_lane_drop(node, FAKE_LANES, false);
     fake_lane_drop(node, FAKE_LANES + 1, false);
     ask_for(node, &second, 1, 2, LH_WAIT_UNTIL_GRANTED, 0);
