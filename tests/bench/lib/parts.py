@@ -277,7 +277,8 @@ class Part:
         if self.name == 'handoff':
             return level <= {'etcd': 256, 'sql': 256}.get(driver, 1 << 30)
         if self.name == 'heartbeats':
-            # More requests under way than leases would be answered together. etcd and Redis are not asked for what would only fill them up; their renewals do not depend on the number.
+            # Several renewals of one lease at a time would be answered together. etcd and Redis are not asked for what would only
+            # fill them up: their renewals do not depend on the number.
             return (level[2] > 1 if driver == 'raw' else level[2] == 1 if driver in ('sql', 'etcd') else True) and \
                 level[1] * level[2] <= level[0] and level[0] <= {'etcd': 10000, 'redis': 100000, 'sql': 100000}.get(driver, 1 << 30)
         return True
