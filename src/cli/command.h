@@ -36,6 +36,7 @@ const struct lh_command *lh_command_find(const char *name);
 extern const struct lh_command lh_command_acquire;
 extern const struct lh_command lh_command_heartbeat;
 extern const struct lh_command lh_command_release;
+extern const struct lh_command lh_command_run;
 extern const struct lh_command lh_command_list;
 extern const struct lh_command lh_command_show;
 extern const struct lh_command lh_command_reap;

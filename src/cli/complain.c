@@ -50,7 +50,7 @@ enum lh_exit lh_complain_value(const struct lh_cli *cli, const struct lh_error *
     return lh_complain_usage(cli->command, "%s", error->message);
 }
 
-static enum lh_exit exit_of_reason(enum lh_status reason)
+enum lh_exit lh_exit_of_status(enum lh_status reason)
 {
     switch (reason) {
     case LH_OK:
@@ -65,10 +65,13 @@ static enum lh_exit exit_of_reason(enum lh_status reason)
         return LH_EXIT_HELD;
     case LH_NOT_HELD:
     case LH_LEASE_ENDED:
+    case LH_LOST:
         return LH_EXIT_LOST;
     case LH_DATABASE_UNAVAILABLE:
     case LH_SHUTTING_DOWN:
     case LH_OVERLOADED:
+    case LH_TIMED_OUT:
+    case LH_UNAVAILABLE:
         return LH_EXIT_UNAVAILABLE;
     default:
         return LH_EXIT_FAILED;
@@ -78,7 +81,7 @@ static enum lh_exit exit_of_reason(enum lh_status reason)
 enum lh_exit lh_exit_of_reply(const struct lh_reply *reply)
 {
     if (reply->has_reason)
-        return exit_of_reason(reply->reason);
+        return lh_exit_of_status(reply->reason);
     switch (reply->code) {
     case LH_GRPC_OK:
         return LH_EXIT_DONE;
@@ -174,7 +177,7 @@ static const char *without_condition(const struct lh_error *error)
 
 enum lh_exit lh_complain_database(const struct lh_cli *cli, const struct lh_error *error)
 {
-    enum lh_exit status = exit_of_reason(error->status);
+    enum lh_exit status = lh_exit_of_status(error->status);
     const char *code = error->sqlstate;
 
     if (strcmp(code, "3F000") == 0 || strcmp(code, "42P01") == 0 || strcmp(code, "42883") == 0 ||

@@ -31,6 +31,7 @@ enum lh_exit lh_complain_database(const struct lh_cli *cli, const struct lh_erro
 
 /* The exit status of an error, without a word. */
 enum lh_exit lh_exit_of_reply(const struct lh_reply *reply);
+enum lh_exit lh_exit_of_status(enum lh_status status);
 
 /* Finish with stdout: what could not be written there makes a success a failure. */
 enum lh_exit lh_flush(enum lh_exit status);

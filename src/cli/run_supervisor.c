@@ -1,0 +1,287 @@
+/*
+ *     WAITING -- LH_RUN_START --> RUNNING -- too late, lost, alone, command ended --> ENDING -- its time is over -->
+ * KILLING |                                                  |                              |
+ *                                    '---------- no child is left: report, exit
+ * --------+------------------------------'
+ *
+ * One loop turn: take the messages, reap the children, look at the clock. Timers are on CLOCK_BOOTTIME, so that a
+ * machine that wakes up from a suspend finds them due at once.
+ */
+#include "cli/run_supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/run_descendants.h"
+
+#define ROUND_US (5 * LH_US_PER_MS) /* between two rounds of killing */
+
+enum state {
+    WAITING, /* for the lease */
+    RUNNING,
+    ENDING,  /* TERM was sent */
+    KILLING, /* until no child is left */
+};
+
+struct supervisor {
+    const struct lh_run_plan *plan;
+    enum state state;
+    int channel; /* -1: the outer process is gone */
+    int children;
+    int timer;
+    pid_t group; /* the command's: that of the outer process, so that the terminal treats them as one job */
+    pid_t command;
+    int status; /* the command's, once it has ended */
+    bool has_ended;
+    bool is_late;
+    int64_t deadline_us;
+    int64_t act_at_us; /* when the clock is to be looked at */
+};
+
+bool lh_run_send(int channel, const struct lh_run_message *message)
+{
+    return send(channel, message, sizeof(*message), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(*message);
+}
+
+/* --- the command --- */
+
+static void set_variables(const struct lh_run_plan *plan, int64_t token)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%" PRId64, token);
+    setenv("LEASEHOLD_NAMESPACE", plan->namespace_text, 1);
+    setenv("LEASEHOLD_KEY", plan->key, 1);
+    setenv("LEASEHOLD_LEASE_KEY", plan->lease_key, 1);
+    setenv("LEASEHOLD_TOKEN", text, 1);
+}
+
+static void become_command(const struct supervisor *supervisor, pid_t parent, int64_t token)
+{
+    struct lh_run_message message = {.kind = LH_RUN_NOT_EXECUTED};
+
+    setpgid(0, supervisor->group);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* should both of us be killed at once, at least it goes too */
+    if (getppid() != parent)
+        _exit(126);
+    set_variables(supervisor->plan, token);
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &supervisor->plan->mask, NULL);
+    execvp(supervisor->plan->argv[0], supervisor->plan->argv);
+    message.number = errno;
+    lh_run_send(supervisor->channel, &message);
+    _exit(message.number == ENOENT ? 127 : 126);
+}
+
+/* The command's files are its own: who reads from it must see the end when the command closes them. */
+static void let_go_of_files(const struct supervisor *supervisor)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int kept[] = {supervisor->channel, supervisor->children, supervisor->timer};
+    long limit = sysconf(_SC_OPEN_MAX);
+
+    for (int file = 0; null >= 0 && file <= STDERR_FILENO; file++)
+        dup2(null, file);
+    for (int file = STDERR_FILENO + 1; file < limit && file < 4096; file++)
+        if (file != kept[0] && file != kept[1] && file != kept[2])
+            close(file);
+}
+
+static void start_command(struct supervisor *supervisor, const struct lh_run_message *message)
+{
+    pid_t self = getpid();
+
+    supervisor->deadline_us = message->deadline_us;
+    supervisor->state = RUNNING;
+    supervisor->command = fork();
+    if (supervisor->command == 0)
+        become_command(supervisor, self, message->token);
+    if (supervisor->command < 0) {
+        struct lh_run_message failed = {.kind = LH_RUN_NOT_EXECUTED, .number = errno};
+        lh_run_send(supervisor->channel, &failed);
+        supervisor->status = 126 << 8;
+        supervisor->has_ended = true;
+    }
+    let_go_of_files(supervisor);
+}
+
+/* --- ending it --- */
+
+static void end_all(struct supervisor *supervisor)
+{
+    int64_t now_us = lh_clock_us();
+
+    if (supervisor->state != RUNNING)
+        return;
+    supervisor->state = ENDING;
+    supervisor->act_at_us = lh_run_kill_at_us(&supervisor->plan->schedule, now_us, supervisor->deadline_us);
+    if (supervisor->act_at_us > now_us)
+        lh_run_signal_descendants(SIGTERM);
+}
+
+static void report_and_exit(const struct supervisor *supervisor)
+{
+    struct lh_run_message message = {
+        .kind = LH_RUN_ENDED, .number = supervisor->status, .is_late = supervisor->is_late};
+
+    if (supervisor->channel >= 0)
+        lh_run_send(supervisor->channel, &message);
+    _exit(0);
+}
+
+static void reap(struct supervisor *supervisor)
+{
+    pid_t ended;
+    int status;
+
+    while ((ended = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (ended != supervisor->command)
+            continue;
+        supervisor->status = status;
+        supervisor->has_ended = true;
+    }
+    if (ended < 0 && errno == ECHILD && supervisor->state != WAITING)
+        report_and_exit(supervisor);
+    if (supervisor->has_ended)
+        end_all(supervisor); /* what it left behind must not go on without the lease */
+}
+
+static void look_at_clock(struct supervisor *supervisor)
+{
+    int64_t now_us = lh_clock_us();
+
+    if (supervisor->state == RUNNING) {
+        supervisor->act_at_us = lh_run_term_at_us(&supervisor->plan->schedule, supervisor->deadline_us);
+        if (now_us >= supervisor->act_at_us) {
+            supervisor->is_late = true;
+            end_all(supervisor);
+        }
+    }
+    if (supervisor->state == ENDING && now_us >= supervisor->act_at_us)
+        supervisor->state = KILLING;
+    if (supervisor->state == KILLING) {
+        lh_run_signal_descendants(SIGKILL);
+        supervisor->act_at_us = now_us + ROUND_US;
+    }
+}
+
+/* --- the outer process --- */
+
+static void on_message(struct supervisor *supervisor, const struct lh_run_message *message)
+{
+    switch (message->kind) {
+    case LH_RUN_START:
+        if (supervisor->state == WAITING)
+            start_command(supervisor, message);
+        break;
+    case LH_RUN_DEADLINE:
+        if (message->deadline_us > supervisor->deadline_us)
+            supervisor->deadline_us = message->deadline_us;
+        break;
+    case LH_RUN_LOST:
+        end_all(supervisor);
+        break;
+    case LH_RUN_SIGNAL:
+        if (supervisor->command > 0 && !supervisor->has_ended)
+            kill(supervisor->command, message->number);
+        break;
+    default:
+        break;
+    }
+}
+
+static void take_messages(struct supervisor *supervisor)
+{
+    struct lh_run_message message;
+    ssize_t size;
+
+    while (supervisor->channel >= 0) {
+        size = recv(supervisor->channel, &message, sizeof(message), MSG_DONTWAIT);
+        if (size == sizeof(message)) {
+            on_message(supervisor, &message);
+        } else if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
+            return;
+        } else { /* whatever became of it, nobody renews the lease any more */
+            close(supervisor->channel);
+            supervisor->channel = -1;
+            if (supervisor->state == WAITING)
+                _exit(0);
+            end_all(supervisor);
+        }
+    }
+}
+
+static void wait_for_something(struct supervisor *supervisor)
+{
+    struct itimerspec at = {.it_value = {.tv_sec = supervisor->act_at_us / LH_US_PER_S,
+                                         .tv_nsec = supervisor->act_at_us % LH_US_PER_S * 1000 + 1}};
+    struct pollfd polled[] = {
+        {.fd = supervisor->channel, .events = POLLIN},
+        {.fd = supervisor->children, .events = POLLIN},
+        {.fd = supervisor->state == WAITING ? -1 : supervisor->timer, .events = POLLIN},
+    };
+    struct signalfd_siginfo told;
+
+    if (supervisor->state != WAITING)
+        timerfd_settime(supervisor->timer, TFD_TIMER_ABSTIME, &at, NULL);
+    poll(polled, 3, -1);
+    while (read(supervisor->children, &told, sizeof(told)) == sizeof(told))
+        ;
+}
+
+static void supervise(struct supervisor *supervisor)
+{
+    sigset_t everything, child;
+
+    sigfillset(&everything);
+    sigprocmask(SIG_SETMASK, &everything, NULL);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    signal(SIGCHLD, SIG_DFL);
+    setpgid(0, 0);
+    supervisor->children = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    supervisor->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (supervisor->children < 0 || supervisor->timer < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+        _exit(1);
+    for (;;) {
+        wait_for_something(supervisor);
+        take_messages(supervisor);
+        reap(supervisor);
+        look_at_clock(supervisor);
+    }
+}
+
+pid_t lh_run_supervisor_start(const struct lh_run_plan *plan, int *channel)
+{
+    struct supervisor supervisor = {.plan = plan, .group = getpgrp()};
+    int ends[2];
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return -1;
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        close(ends[0]);
+        supervisor.channel = ends[1];
+        supervise(&supervisor);
+    }
+    close(ends[1]);
+    if (pid > 0)
+        *channel = ends[0];
+    else
+        close(ends[0]);
+    return pid;
+}

@@ -1,0 +1,58 @@
+/*
+ * The inner of the two processes of `leasehold run`: the parent of the command and of all that it leaves behind.
+ *
+ * It does nothing but watch: the clock, its children, and the socket to the outer process, which holds the lease and
+ * tells each new deadline. It has a process group of its own, so that neither Ctrl-Z nor a signal to the job stops it,
+ * and it hears no signal. It ends every process of the command when the outer process says that the lease is lost,
+ * when the outer process is gone (however it ended), when the last deadline it was told comes near (whatever the outer
+ * process does, even if it is stopped), and, without asking, what is left when the command itself has ended.
+ */
+#ifndef LH_CLI_RUN_SUPERVISOR_H
+#define LH_CLI_RUN_SUPERVISOR_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cli/run_schedule.h"
+
+/* Over the socket, one a packet. */
+struct lh_run_message {
+    enum {
+        /* to the supervisor */
+        LH_RUN_START,    /* the lease is there: deadline_us, token */
+        LH_RUN_DEADLINE, /* renewed: deadline_us */
+        LH_RUN_LOST,     /* end the command */
+        LH_RUN_SIGNAL,   /* pass signal `number` on to the command */
+        /* from it */
+        LH_RUN_NOT_EXECUTED, /* `number` is the errno; LH_RUN_ENDED follows */
+        LH_RUN_ENDED,        /* nothing is left: `number` is the command's wait status; then it exits */
+    } kind;
+    int32_t number;
+    bool is_late; /* LH_RUN_ENDED: the supervisor had to end it, for its deadline came near */
+    int64_t deadline_us;
+    int64_t token;
+};
+
+/* What is known before there is a lease. Borrowed. */
+struct lh_run_plan {
+    char *const *argv; /* ends in NULL */
+    const char *namespace_text;
+    const char *key;
+    const char *lease_key;
+    struct lh_run_schedule schedule;
+    sigset_t mask; /* the command's blocked signals */
+};
+
+/*
+ * Fork it. *channel is the outer process's end of the socket; closing it ends the supervisor and the command. -1:
+ * errno. The caller has no other threads, blocks all signals that are to be passed on, and is a child subreaper too:
+ * should the supervisor be killed, its children become the caller's.
+ */
+pid_t lh_run_supervisor_start(const struct lh_run_plan *plan, int *channel);
+
+/* Never blocks. False: the socket is full or closed. */
+bool lh_run_send(int channel, const struct lh_run_message *message);
+
+#endif
