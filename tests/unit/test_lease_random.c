@@ -39,6 +39,7 @@ struct call {
 struct hold {
     int scope;
     struct lh_uuid lease_key;
+    int64_t token;
     int64_t until_us;
     int64_t duration_us;
     bool is_released;
@@ -268,7 +269,8 @@ static void hold_lease(const struct call *call, const struct lh_acquire_result *
         fake_fail("call %d believes in k%d for %lld us after its deadline", (int)(call - t.calls), call->scope,
                   (long long)(until_us - fake_deadline_us(scope)));
     if (hold != NULL) {
-        if (result->lease->token != *last_token)
+        /* Its own: it may have been released since, and the reply of who came next been faster. */
+        if (result->lease->token != hold->token)
             fake_fail("a renewal of k%d came with another token", call->scope);
         hold->until_us = until_us > hold->until_us ? until_us : hold->until_us;
         return;
@@ -278,6 +280,7 @@ static void hold_lease(const struct call *call, const struct lh_acquire_result *
     hold = &t.holds[t.hold_count++];
     *hold = (struct hold){.scope = call->scope,
                           .lease_key = call->acquire.lease_key,
+                          .token = result->lease->token,
                           .until_us = until_us,
                           .duration_us = call->acquire.duration_us};
     if (until_us > t.world.now_us)
