@@ -7,15 +7,18 @@
 
 #define RENEWALS_A_DURATION 3
 #define ROUNDS_A_BATCH 2 /* a batch has so many periods' time */
+#define HEDGE_PARTS 4    /* of a call's time: after one of them it goes out in pieces too */
 #define SUSPECTS_MAX 128 /* beyond, it is not single rows that are locked */
 #define HURRY_FIRST_US (10 * LH_US_PER_MS)
 #define HURRY_LAST_US LH_US_PER_S
 
 struct renewal_batch {
     struct lh_request request;
-    struct lh_link link;
+    struct lh_timer hedge; /* where it is no piece of another */
     struct lease_batch batch;
 };
+
+static void on_late(void *arg);
 
 static struct renewal_batch *batch_of(struct lh_request *request)
 {
@@ -153,7 +156,7 @@ static void finish(struct lh_request *request)
             try_soon(batch->batch.leases[i]);
         hurry(renewals);
     }
-    lh_list_remove(&batch->link);
+    lh_timer_finish(&batch->hedge);
     lease_batch_finish(&batch->batch);
     free(batch);
 }
@@ -167,25 +170,34 @@ static const struct request_verb heartbeat_verb = {
     .finish = finish,
 };
 
-void renewals_call(struct renewals *renewals, struct lease_batch *leases, int64_t until_us)
+static struct renewal_batch *call(struct renewals *renewals, struct lease_batch *leases, int64_t until_us)
 {
     struct renewal_batch *batch;
 
     drop_what_is_not_held(leases);
     if (leases->count == 0)
-        return;
+        return NULL;
     batch = lh_alloc_zero(1, sizeof(*batch));
     batch->batch = *leases;
     *leases = (struct lease_batch){0};
-    lh_list_append(&renewals->calls, &batch->link);
+    lh_timer_init(&batch->hedge, renewals->client->loop, on_late, batch);
     request_init(&batch->request, renewals->client, &heartbeat_verb, until_us, NULL, NULL);
     batch->request.own_us = until_us - lh_clock_us();
     request_begin_internal(&batch->request);
     request_go(&batch->request);
+    return batch;
 }
 
-static void call_in_pieces(struct renewals *renewals, const struct lease_batch *batch, int64_t not_since_us,
-                           int64_t until_us)
+void renewals_call(struct renewals *renewals, struct lease_batch *leases, int64_t until_us)
+{
+    struct renewal_batch *batch = call(renewals, leases, until_us);
+    int64_t now_us = lh_clock_us();
+
+    if (batch != NULL && batch->batch.count > 1)
+        lh_timer_arm_at_us(&batch->hedge, now_us + (until_us - now_us) / HEDGE_PARTS);
+}
+
+void renewals_hedge(struct renewals *renewals, const struct lease_batch *batch, int64_t sent_us, int64_t until_us)
 {
     size_t piece = 1;
     struct lease_batch part = {0};
@@ -194,19 +206,25 @@ static void call_in_pieces(struct renewals *renewals, const struct lease_batch *
         piece++;
     for (size_t i = 0; i < batch->count; i++) {
         struct lh_lease *lease = batch->leases[i];
-        if (!lease_is_held(lease) || lease->sent_us >= not_since_us)
+        if (!lease_is_held(lease) || lease->sent_us >= sent_us)
             continue;
         lease_ref(lease);
         lease_batch_add(&part, lease);
         if (part.count == piece)
-            renewals_call(renewals, &part, until_us);
+            call(renewals, &part, until_us);
     }
-    renewals_call(renewals, &part, until_us);
+    call(renewals, &part, until_us);
 }
 
-void renewals_hedge(struct renewals *renewals, const struct lease_batch *batch, int64_t sent_us, int64_t until_us)
+/* Sent, and neither answered nor failed: a row may be locked, and keep the answer of all the others back. */
+static void on_late(void *arg)
 {
-    call_in_pieces(renewals, batch, sent_us, until_us);
+    struct renewal_batch *batch = arg;
+    struct lh_request *request = &batch->request;
+
+    client_look_at_clock(request->client);
+    if (request->state == REQUEST_CALLING && request->retry.reasons == 0)
+        renewals_hedge(&request->client->renewals, &batch->batch, request->sent_us, request->deadline_us);
 }
 
 static void send_batch(struct renewals *renewals, struct lease_batch *batch, int64_t until_us)
@@ -232,20 +250,9 @@ static int64_t period_us(const struct renewals *renewals)
     return shortest_us;
 }
 
-/* A call was sent, nothing has failed, and no answer comes: a row may be locked, or the server stand still. */
-static bool is_kept_waiting(const struct renewals *renewals, int64_t since_us)
-{
-    LH_LIST_EACH(struct renewal_batch, batch, &renewals->calls, link)
-        if (batch->request.state == REQUEST_CALLING && batch->request.retry.reasons == 0 &&
-            batch->request.sent_us <= since_us)
-            return true;
-    return false;
-}
-
 struct round {
     struct renewals *renewals;
     int64_t now_us;
-    int64_t period_us;
     int64_t before_us; /* whose third is over by then goes with this round */
     int64_t until_us;
     struct lease_batch batch;
@@ -261,7 +268,7 @@ static void put(struct round *round, struct lh_lease *lease)
     lease_batch_add(&round->batch, lease);
 }
 
-/* Each by itself; where there are too many, in pieces; or, where it is the server that fails, as all others. */
+/* Each by itself; or, where there are too many for that, as all others. */
 static void send_suspects(struct round *round)
 {
     struct renewals *renewals = round->renewals;
@@ -274,8 +281,6 @@ static void send_suspects(struct round *round)
             lease_batch_add(&one, suspects->leases[i]);
             renewals_call(renewals, &one, round->until_us);
         }
-    } else if (is_kept_waiting(renewals, round->now_us - round->period_us / 2)) {
-        call_in_pieces(renewals, suspects, INT64_MAX, round->until_us);
     } else {
         for (size_t i = 0; i < suspects->count; i++)
             put(round, suspects->leases[i]);
@@ -331,14 +336,15 @@ static void on_tick(void *arg)
 {
     struct renewals *renewals = arg;
     struct round round = {.renewals = renewals};
+    int64_t period;
 
     client_look_at_clock(renewals->client);
     if (renewals->is_stopped || lh_list_is_empty(&renewals->declarations))
         return;
-    round.period_us = period_us(renewals);
+    period = period_us(renewals);
     round.now_us = lh_clock_us();
-    round.before_us = renewals->hurried > 0 ? round.now_us : round.now_us + round.period_us;
-    round.until_us = round.now_us + ROUNDS_A_BATCH * round.period_us;
+    round.before_us = renewals->hurried > 0 ? round.now_us : round.now_us + period;
+    round.until_us = round.now_us + ROUNDS_A_BATCH * period;
     LH_LIST_EACH(struct lh_declared, declared, &renewals->declarations, in_renewals)
         collect(&round, declared);
     send_suspects(&round);
@@ -350,7 +356,6 @@ void renewals_init(struct renewals *renewals, struct lh_client *client)
 {
     renewals->client = client;
     lh_list_init(&renewals->declarations);
-    lh_list_init(&renewals->calls);
     lh_timer_init(&renewals->tick, client->loop, on_tick, renewals);
     keep_alive_init(&renewals->keep_alive, client);
 }

@@ -30,8 +30,7 @@ struct renewals {
     struct lh_link declarations; /* that have leases held */
     struct lh_timer tick;
     struct keep_alive keep_alive;
-    struct lh_link calls; /* batches on their way without the stream */
-    uint32_t hurried;     /* rounds in a row that left somebody told RETRY */
+    uint32_t hurried; /* rounds in a row that left somebody told RETRY */
     bool is_stopped;
 };
 
@@ -48,7 +47,7 @@ bool renewals_answer(struct renewals *renewals, struct lease_batch *batch, int64
                      const Leasehold__V1__HeartbeatResponse *response);
 /* Those that were not renewed since sent_us again, in pieces; they stay the caller's. */
 void renewals_hedge(struct renewals *renewals, const struct lease_batch *batch, int64_t sent_us, int64_t until_us);
-/* Takes the leases over: by a call. */
+/* Takes the leases over: by a call, and in pieces where that is not answered soon. */
 void renewals_call(struct renewals *renewals, struct lease_batch *batch, int64_t until_us);
 
 #endif

@@ -189,7 +189,7 @@ static void on_message(struct lh_rpc_call *call, const void *data, size_t size)
     int64_t deadline_us = lh_rpc_call_deadline_us(call);
     struct later *later;
 
-    if (fake->is_locked)
+    if (fake->is_locked && deed == FAKE_ANSWER)
         deed = FAKE_KEEP;
     fake->is_locked = false;
     fake->timeout_us = deadline_us == LH_RPC_FOREVER ? INT64_MAX : deadline_us - lh_clock_us();

@@ -112,6 +112,20 @@ START_TEST(a_stream_that_does_not_answer_costs_nothing)
 }
 END_TEST
 
+START_TEST(what_a_broken_stream_owes_goes_by_a_call_in_the_same_round)
+{
+    struct lh_lease *lease;
+
+    client_declare(900 * LH_US_PER_MS, 0);
+    fake_next(&fake, FAKE_KEEP_ALIVE, FAKE_VANISH, 1, LH_OK);
+    lease = held("a");
+    WAIT_FOR(stats().renewals >= 1);
+    ck_assert_uint_eq(fake.calls[FAKE_KEEP_ALIVE], 1);
+    ck_assert_uint_eq(fake.calls[FAKE_HEARTBEAT], 1);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
 START_TEST(renewals_outlive_failures_until_the_deadline_is_near)
 {
     struct lh_lease *lease;
@@ -393,6 +407,7 @@ TCase *tcase_client_leases(void)
     tcase_add_test(tcase, renewals_go_over_one_stream_in_one_batch);
     tcase_add_test(tcase, without_a_stream_renewals_go_by_calls);
     tcase_add_test(tcase, a_stream_that_does_not_answer_costs_nothing);
+    tcase_add_test(tcase, what_a_broken_stream_owes_goes_by_a_call_in_the_same_round);
     tcase_add_test(tcase, renewals_outlive_failures_until_the_deadline_is_near);
     tcase_add_test(tcase, one_locked_row_costs_no_other_lease_on_a_stream);
     tcase_add_test(tcase, one_locked_row_costs_no_other_lease_by_calls);
