@@ -72,7 +72,8 @@ def render(results):
     about = results.machines[-1]
     quick = any(sample['quick'] for sample in results.samples)
     rows = [['', 'CPU of PostgreSQL', 'CPU of leaseholdd', 'WAL', 'memory of leaseholdd', 'disk']]
-    rows.append(['an acquire and its release', '%.0f µs' % (costs.pair_pg * 1e6), '%.0f µs' % (costs.pair_daemon * 1e6), size(costs.pair_wal), '', ''])
+    rows.append(['an acquire and its release', '%.0f µs' % (costs.pair_pg * 1e6), '%.0f µs' % (costs.pair_daemon * 1e6),
+                 size(costs.pair_wal), '', ''])
     rows.append(['1,000 heartbeats a second', '%.3f cores' % (costs.beat_pg * 1000), '%.3f cores' % (costs.beat_daemon * 1000),
                  size(costs.beat_wal * 1000) + '/s', '', ''])
     rows.append(['a lease that is held', '', '', '', 'none', size(costs.lease_disk)])
@@ -93,7 +94,8 @@ def render(results):
         text.append('**From a quick run: orders of magnitude only.**')
     text += [report.table(rows),
              'With these costs, %d %% of each core planned with, a renewal at a third of the duration, and in this order beside the leases: '
-             'pairs a second %s; waiters %s; connections %s:' % (SHARE * 100, *(', '.join(report.number(case[i]) for case in CASES) for i in (3, 4, 5))),
+             'pairs a second %s; waiters %s; connections %s:' % (
+                 SHARE * 100, *(', '.join(report.number(case[i]) for case in CASES) for i in (3, 4, 5))),
              report.table(plan)]
     return '\n\n'.join(text)
 
