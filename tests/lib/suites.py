@@ -120,11 +120,13 @@ def meson(directory, environment=None):
     return run
 
 
-def pytest(directory, build_directory=BUILD, environment=None):
+def pytest(directory, workers, build_directory=BUILD, environment=None):
+    """Most of these tests wait for something most of their time: several files at once, each with a PostgreSQL of its own."""
     def run(suite, options):
         with tempfile.TemporaryDirectory() as scratch:
             report = os.path.join(scratch, 'report.xml')
-            status = execute([sys.executable, '-B', '-m', 'pytest', '-v', '-p', 'no:cacheprovider', '--junitxml', report, directory],
+            status = execute([sys.executable, '-B', '-m', 'pytest', '-v', '-p', 'no:cacheprovider', '-n', str(workers),
+                              '--dist', 'loadfile', '--junitxml', report, directory],
                              suite.limit_s, {'LEASEHOLD_TEST_BUILD': build_directory, **(environment or {})})[1]
             if not os.path.exists(report):
                 return settle(0, 0, status)
@@ -152,15 +154,15 @@ SUITES = (
     Suite('sql', script('tests/sql/run'), 900),
     Suite('isolation', script('tests/isolation/run'), 900),
     Suite('soak', script('tests/soak/run', '--seconds', '{soak}'), 7200),
-    Suite('integration', pytest('tests/integration'), 1200),
-    Suite('interop', pytest('tests/interop'), 900),
-    Suite('fault', pytest('tests/fault'), 1200),
+    Suite('integration', pytest('tests/integration', 4), 1200),
+    Suite('interop', pytest('tests/interop', 3), 900),
+    Suite('fault', pytest('tests/fault', 3), 1200),
     # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
     Suite('bench', bench(), 400),
     Suite('build-sanitized', build(SANITIZED, '-Db_sanitize=address,undefined', '-Db_lundef=false'), 1800),
     Suite('unit-sanitized', meson(SANITIZED, SANITIZER), 1800),
     # A leak makes the daemon's exit status another than 0, which the tests look at.
-    Suite('integration-sanitized', pytest('tests/integration', SANITIZED, SANITIZER), 1800),
+    Suite('integration-sanitized', pytest('tests/integration', 4, SANITIZED, SANITIZER), 1800),
     Suite('threads', script('tests/threads/run'), 600),
     Suite('quickstart', one('deploy/quickstart', '--check'), 900),
 )
