@@ -129,7 +129,7 @@ begin
                                      with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, wait_us, n)
                                 join unnest(v_rules) r on r.namespace = u.namespace
                                where not r.frozen and r.max_leases is null and u.namespace <> all (v_hooked)
-                                 and u.duration_us >= 100000
+                                 and u.duration_us >= 100000 and u.lease_key is not null
                                  and leasehold.from_us(u.duration_us) between r.min_duration and r.max_duration
                                  and coalesce(u.wait_us, 0) >= 0
                                  and coalesce(octet_length(u.owner), 0) <= 255

@@ -28,7 +28,7 @@ declare
   v_scope leasehold.scope;
   v_now timestamptz;
 begin
-  if not leasehold.is_plain(p_rules, p_owner, p_labels, p_duration_us, p_wait_us) then
+  if p_lease_key is null or not leasehold.is_plain(p_rules, p_owner, p_labels, p_duration_us, p_wait_us) then
     return null;
   end if;
   perform 1

@@ -103,4 +103,16 @@ select is((select outcome || is_manual || coalesce(expires_in_us::text, 'never')
 create temp table r9 as select * from pg_temp.batch(:'c1', (select jsonb_agg(jsonb_build_object('key', 'bulk' || i, 'lk', 1000 + i)) from generate_series(1, 500) i));
 select is((select count(*) from r9 where outcome = 'granted'), 500::bigint, 'five hundred new scopes in a batch');
 select is((select array_agg(n order by n) from r9), (select array_agg(i) from generate_series(1, 500) i), 'each answered once');
+-- what is missing is refused, and costs no other item its answer: alone, and with others
+insert into leasehold.scope (namespace, key, check_at) values ('nulls', 'a', 'infinity'), ('nulls', 'b', 'infinity');
+select is((select outcome || ' ' || field from leasehold.acquire_batch(:'c1', null, array['nulls'], array['a'], array[null::uuid], array['w'], array['{}'], array[30000000],
+                                                                       array[false], array[null::bigint], array[0])),
+          'invalid lease_key', 'a lease key that is null is refused');
+select results_eq(format($$select n, outcome from leasehold.acquire_batch(%L, null, array['nulls', 'nulls'], array['a', 'b'], array[null, t.key(70)], array['w', 'w'], array['{}', '{}'],
+                                                                          array[30000000, 30000000], array[false, false], array[null, null]::bigint[], array[0, 0]) order by n$$, :'c1'),
+                  $$values (1, 'invalid'), (2, 'granted')$$, 'and only that item');
+select is((select outcome || ' ' || labels from leasehold.acquire_batch(:'c1', null, array['nulls'], array['a'], array[t.key(71)], array['w'], array[null], array[30000000],
+                                                                        array[false], array[null::bigint], array[0])),
+          'granted {}', 'labels that are null are none');
+
 select * from finish();
