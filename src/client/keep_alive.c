@@ -221,6 +221,7 @@ static struct keep_alive_stream *current_stream(struct keep_alive *keep_alive)
 bool keep_alive_send(struct keep_alive *keep_alive, struct lease_batch *batch, int64_t until_us)
 {
     struct keep_alive_stream *stream = current_stream(keep_alive);
+    int64_t sent_us = lh_clock_us(); /* before it goes out: what is renewed counts from no later than that */
     struct lh_buffer message = {0};
     struct owed *owed;
     enum lh_status status;
@@ -240,7 +241,7 @@ bool keep_alive_send(struct keep_alive *keep_alive, struct lease_batch *batch, i
     owed = lh_alloc_zero(1, sizeof(*owed));
     owed->batch = *batch;
     *batch = (struct lease_batch){0};
-    owed->sent_us = lh_clock_us();
+    owed->sent_us = sent_us;
     owed->until_us = until_us;
     owed->hedge_us = owed->sent_us + (until_us - owed->sent_us) / TIME_PARTS;
     if (owed->hedge_us > owed->sent_us + keep_alive->client->timeout_us)
