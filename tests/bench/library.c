@@ -234,6 +234,8 @@ int main(int argc, char **argv)
     if (fork() == 0) {
         if (strcmp(argv[1], "pairs") == 0)
             pairs(count);
+        else if (strcmp(argv[1], "bare") == 0)
+            printf("pairs=%zu bare_cpu_us=%.1f\n", count, bare_pairs(count));
         else if (strcmp(argv[1], "try") == 0)
             try_all(count);
         else
