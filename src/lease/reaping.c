@@ -18,6 +18,7 @@
 #define LOOK_AGAIN_BELOW 500               /* in line */
 #define LOOK_PAUSE_US (50 * LH_US_PER_MS)  /* after some found no place in the line */
 #define SOON_PAUSE_US (100 * LH_US_PER_MS) /* between looks that were asked for */
+
 struct job_name {
     const char *ns;
     const char *key;
