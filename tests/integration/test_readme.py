@@ -1,6 +1,8 @@
-"""The README's examples do what it says: they are taken out of it and run."""
+"""The README's examples do what it says: they are taken out of it and run. Its links lead somewhere."""
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -9,6 +11,7 @@ import pytest
 import harness
 
 README = (harness.ROOT / "README.md").read_text()
+PAGES = [harness.ROOT / "README.md", harness.ROOT / "CONTRIBUTING.md", *sorted((harness.ROOT / "deploy").rglob("*.md"))]
 
 
 def blocks(language):
@@ -22,18 +25,42 @@ def block_with(language, text):
 
 
 @pytest.fixture
-def shell(service):
-    """Runs a script with `leasehold` on the PATH and the test's daemon as its server."""
+def shell(service, cluster):
+    """Runs a script with `leasehold` on the PATH, the test's daemon as its server and the test's database for postgresql:///app."""
 
-    def run(script):
+    def run(script, cwd=harness.ROOT, **environment):
         env = {**os.environ, "PATH": f"{harness.CLI.parent}:{os.environ['PATH']}", "LEASEHOLD_SERVER": service.daemon.target,
-               "HOSTNAME": "stranger"}
+               "HOSTNAME": "stranger", **environment}
+        script = script.replace("postgresql:///app", shlex.quote(cluster.url(service.database)))
         done = subprocess.run(["bash", "-e", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env,
-                              cwd=harness.ROOT, timeout=120)
+                              cwd=cwd, timeout=120)
         assert done.returncode == 0, done.stdout
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def compile_and_run(shell, tmp_path):
+    """A C program of the README, built by the line of the README, as if the library of the build directory were installed."""
+
+    def run(source, file, line, words=""):
+        options = json.loads(subprocess.run(["meson", "introspect", str(harness.BUILD), "--buildoptions"], check=True,
+                                            stdout=subprocess.PIPE, text=True).stdout)
+        sanitize = next(option["value"] for option in options if option["name"] == "b_sanitize")
+        (tmp_path / file).write_text(source)
+        environment = {"PKG_CONFIG_PATH": str(harness.BUILD / "meson-uninstalled"), "LD_LIBRARY_PATH": str(harness.BUILD / "src/library")}
+        more = "-Wall -Werror" + (f" -fsanitize={sanitize}" if sanitize != "none" else "")
+        assert line.startswith("cc ")
+        shell(line.replace("cc ", f"cc {more} ", 1), cwd=tmp_path, **environment)
+        return shell(f"./{file.removesuffix('.c')} {words}", cwd=tmp_path, **environment)
+
+    return run
+
+
+def let_pass(service, namespace, key):
+    service.psql("update leasehold.scope set acquired_at = acquired_at - interval '1 hour', heartbeat_at = heartbeat_at - interval '1 hour', "
+                 f"deadline = deadline - interval '1 hour', check_at = check_at - interval '1 hour' where namespace = '{namespace}' and key = '{key}'")
 
 
 def test_the_first_lease_from_the_command_line(service, shell):
@@ -43,8 +70,11 @@ def test_the_first_lease_from_the_command_line(service, shell):
     key = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", out).group(0)
     out = shell("\n".join(lines[1:]).replace("LEASE_KEY", key))
     assert "stranger" in out and "invoice-42" in out
-    assert service.psql("select state, last_result ->> 'rows' from leasehold.scope where key = 'invoice-42'") == "free|3"
+    assert service.psql("select state, heartbeats, last_result ->> 'rows' from leasehold.scope where key = 'invoice-42'") == "free|1|3"
     assert re.search(r"token \d+", shell(block_with("sh", "-o env")))
+    out = shell(block_with("sh", "leasehold force-release"))
+    assert "invoice-42" in out
+    assert service.psql("select state, last_outcome, last_error from leasehold.scope where key = 'invoice-42'") == "free|forced|worker-3 is gone"
     service.psql("delete from leasehold.scope where key = 'invoice-42'")
 
 
@@ -59,7 +89,22 @@ def test_the_first_lease_from_python(service, shell, tmp_path):
     service.psql("delete from leasehold.scope where key = 'invoice-42'")
 
 
-def test_the_first_lease_from_psql(service):
+def test_the_first_lease_from_c(service, compile_and_run):
+    out = compile_and_run(block_with("c", "lh_client_create"), "first.c", block_with("sh", "cc -o first ").strip())
+    assert re.fullmatch(r"token \d+\n", out)
+    assert service.psql("select last_outcome, last_result ->> 'rows' from leasehold.scope where key = 'invoice-42'") == "ok|3"
+    service.psql("delete from leasehold.scope where key = 'invoice-42'")
+
+
+def test_the_first_lease_over_a_connection(service, cluster, compile_and_run):
+    out = compile_and_run(block_with("c", "lh_embed_acquire"), "embedded.c", block_with("sh", "cc -o embedded ").strip(),
+                          shlex.quote(cluster.url(service.database)))
+    assert re.fullmatch(r"token \d+\n", out)
+    assert service.psql("select last_outcome, last_result ->> 'rows' from leasehold.scope where key = 'invoice-42'") == "ok|3"
+    service.psql("delete from leasehold.scope where key = 'invoice-42'")
+
+
+def test_the_first_lease_from_psql(service, cluster):
     script = block_with("sql", "leasehold.acquire")
     service.psql("create table invoice (id integer, state text); insert into invoice values (42, 'new')")
     acquire, rest = script.split("\n", 1)
@@ -69,3 +114,83 @@ def test_the_first_lease_from_psql(service):
     assert service.psql("select state from invoice") == "sent"
     refused = service.psql(rest, check=False)
     assert refused.returncode != 0 and "lease_lost" in refused.stderr
+    service.psql("delete from leasehold.scope where key = 'invoice-42'")
+
+    service.psql(block_with("sql", "create role worker"))
+    try:
+        assert service.psql("select owner from leasehold.acquire('payments', 'invoice-43', '30 s', 'w')", user="worker") == "w"
+        assert service.psql("show idle_in_transaction_session_timeout", user="worker") == "1min"
+    finally:
+        service.psql("drop role worker")
+
+
+def test_a_hook_puts_a_call_back(service):
+    service.psql(block_with("sql", "leasehold.add_hook"))
+    service.psql("insert into app.call values ('c-1', 'running'), ('c-2', 'running');"
+                 "select from leasehold.acquire('calls', 'c-1', '30 s') a, leasehold.acquire('calls', 'c-2', '30 s') b")
+    let_pass(service, "calls", "c-1")
+    harness.wait_until(lambda: service.psql("select state from app.call where id = 'c-1'") == "queued")
+    assert service.psql("select state, last_outcome from leasehold.scope where namespace = 'calls' and key = 'c-1'") == "free|expired"
+    assert service.psql("select state from app.call where id = 'c-2'") == "running"
+
+
+def test_a_program_is_run_for_who_is_gone(service, shell):
+    policy, reap = block_with("sh", "--exec").strip().splitlines()
+    shell(policy)
+    service.psql("select from leasehold.acquire('runners', 'r-1', '30 s')")
+    let_pass(service, "runners", "r-1")
+    assert "runner r-1 is gone" in shell(reap)
+    assert service.psql("select state, last_outcome from leasehold.scope where namespace = 'runners'") == "free|expired"
+
+
+def test_policies_are_inherited_and_kept_holds_are_shown(service, shell):
+    lines = block_with("sh", "leasehold policy show").strip().splitlines()
+    out = shell("\n".join(lines[:3]))
+    assert re.search(r"^grace +5\.0 s +payments$", out, re.M), out
+    assert re.search(r"^max_duration +10 min 0 s +payments\.invoices$", out, re.M), out
+    assert re.search(r"^hook_timeout +5\.0 s +\(root\)$", out, re.M), out
+    # The table of settings names each.
+    cells = re.findall(r"^\| (`[^|]*`) \| [^|]* \| [^|]* \|$", README.split("## Policies")[1].split("\n## ")[0], re.M)
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == set(re.findall(r"^([a-z_]+) ", out, re.M))
+
+    service.psql("select leasehold.release_ok(namespace, key, lease_key, '{\"rows\": 3}')"
+                 "  from leasehold.acquire('payments', 'invoice-44', '30 s', owner => 'psql')")
+    out = service.psql(block_with("sql", "leasehold.history"))
+    assert re.search(r'^invoice-44\|\d+\|psql\|.*\|ok\|{"rows": 3}\|\|$', out, re.M), out
+    shell(lines[3])
+    assert service.psql("select max_duration from leasehold.policy where namespace = 'payments.invoices'") == ""
+    service.psql("select leasehold.reset_policy('payments')")
+
+
+def test_every_command_of_the_readme_is_run():
+    """What a stranger is told to type stands in a block, and each block above is one that some test has taken out."""
+    source = open(__file__, encoding="utf-8").read()
+    needles = re.findall(r'block_with\("(\w+)", "((?:[^"\\]|\\.)*)"', source)
+    for language in ("sh", "sql", "python", "c"):
+        for block in blocks(language):
+            is_run = any(language == of and needle in block for of, needle in needles)
+            # The first block is what the suite quickstart runs, and what runs this.
+            assert is_run or block.startswith("deploy/quickstart"), f"nothing runs:\n{block}"
+
+
+def anchors(path):
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", path.read_text(), flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(harness.ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if re.match(r"\w+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
+
+
+def test_the_table_of_examples_is_complete():
+    text = (harness.ROOT / "deploy/README.md").read_text()
+    for path in sorted((harness.ROOT / "deploy/examples").iterdir()):
+        assert path.name == "meson.build" or re.search(rf"`(examples/)?{re.escape(path.name)}`", text), path.name
