@@ -8,220 +8,28 @@
  * The failures: refused or interrupted before it is granted, the supervisor goes home and the command never ran. Lost,
  * the supervisor is told, and ends everything before the deadline. This process stopped or killed, it does so by
  * itself. The supervisor killed or stopped, its processes are ended from here.
- *
- * The command is in our process group: it reads the terminal as if we were not there, and Ctrl-C and Ctrl-Z reach both
- * of us. So what comes from the terminal (SI_KERNEL) is not passed on, and what somebody sent to us alone is.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/complain.h"
+#include "cli/run.h"
 #include "cli/run_descendants.h"
-#include "cli/run_lease.h"
-#include "cli/run_supervisor.h"
-#include "cli/run_terminal.h"
 
 #define KILL_AFTER_US (5 * LH_US_PER_S)
-#define TICK_MIN_US (5 * LH_US_PER_MS)
-#define TICK_MAX_US (250 * LH_US_PER_MS)
-#define TICKS_A_DURATION 50
-
-static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1,
-                                SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP, SIGALRM};
-
-struct run {
-    struct lh_cli *cli;
-    struct lh_acquire_words words;
-    struct lh_run_schedule schedule;
-    int own_status; /* -E, instead of 3 and 4; -1: not told */
-    struct lh_run_plan plan;
-    char **argv;
-
-    struct lh_run_lease lease;
-    struct lh_run_terminal terminal;
-    pid_t supervisor;
-    int channel;
-    int signals;
-    int64_t told_us; /* the last deadline that the supervisor knows */
-
-    int interrupt;               /* the signal that ended the wait for the lease */
-    bool has_terminal_interrupt; /* Ctrl-C, which the command has had too */
-    bool was_lost_told;
-    bool has_ended;
-    bool was_late;
-    bool was_abandoned; /* the supervisor is gone, and did not say how it ended */
-    int status;         /* the command's */
-};
-
-/* --- signals --- */
-
-static void stop_ourselves(void)
-{
-    sigset_t stop;
-
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGTSTP);
-    raise(SIGTSTP);
-    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* here we stop, and here we go on */
-    sigprocmask(SIG_BLOCK, &stop, NULL);
-}
-
-static void on_signal(struct run *run, const struct signalfd_siginfo *told)
-{
-    int number = (int)told->ssi_signo;
-    bool is_of_terminal = told->ssi_code == SI_KERNEL;
-    struct lh_run_message message = {.kind = LH_RUN_SIGNAL, .number = number};
-
-    if (number == SIGCHLD)
-        return;
-    if (run->told_us == 0) {
-        if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM) {
-            run->interrupt = number;
-            lh_run_lease_cancel(&run->lease);
-        }
-    } else if (!is_of_terminal) {
-        lh_run_send(run->channel, &message);
-    } else if (number == SIGINT) {
-        run->has_terminal_interrupt = true;
-    }
-    if (number == SIGTSTP)
-        stop_ourselves();
-}
-
-static void take_signals(struct run *run)
-{
-    struct signalfd_siginfo told;
-
-    while (read(run->signals, &told, sizeof(told)) == sizeof(told))
-        on_signal(run, &told);
-}
-
-static void block_signals(struct run *run)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
-        sigaddset(&set, passed_on[i]);
-    sigaddset(&set, SIGCHLD);
-    sigaddset(&set, SIGTTOU); /* putting the terminal right must not stop us */
-    sigprocmask(SIG_BLOCK, &set, &run->plan.mask);
-    sigdelset(&set, SIGTTOU);
-    run->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-/* --- while the command runs --- */
-
-static void on_message(struct run *run, const struct lh_run_message *message)
-{
-    if (message->kind == LH_RUN_NOT_EXECUTED) {
-        lh_complain("cannot run %s: %s", run->argv[0], strerror(message->number));
-    } else if (message->kind == LH_RUN_ENDED) {
-        run->has_ended = true;
-        run->status = message->number;
-        run->was_late = message->is_late;
-    }
-}
-
-static void take_messages(struct run *run)
-{
-    struct lh_run_message message;
-    ssize_t size;
-
-    while (!run->has_ended) {
-        size = recv(run->channel, &message, sizeof(message), MSG_DONTWAIT);
-        if (size == sizeof(message)) {
-            on_message(run, &message);
-        } else if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
-            return;
-        } else {
-            run->has_ended = run->was_abandoned = true;
-        }
-    }
-}
-
-static void tell_deadline(struct run *run)
-{
-    struct lh_run_message message = {.kind = LH_RUN_DEADLINE, .deadline_us = lh_lease_deadline_us(run->lease.lease)};
-
-    if (lh_run_lease_is_lost(&run->lease)) {
-        message.kind = LH_RUN_LOST;
-        if (!run->was_lost_told)
-            run->was_lost_told = lh_run_send(run->channel, &message);
-    } else if (message.deadline_us > run->told_us && lh_run_send(run->channel, &message)) {
-        run->told_us = message.deadline_us;
-    }
-}
-
-/* The supervisor kills at deadline - margin. If half of the margin is gone too, somebody has stopped it. */
-static bool is_supervisor_overdue(const struct run *run)
-{
-    return lh_clock_us() > run->told_us - run->schedule.margin_us / 2;
-}
-
-static int tick_ms(const struct run *run)
-{
-    int64_t tick_us = run->words.duration_us / TICKS_A_DURATION;
-
-    if (tick_us > TICK_MAX_US)
-        tick_us = TICK_MAX_US;
-    return (int)((tick_us < TICK_MIN_US ? TICK_MIN_US : tick_us) / LH_US_PER_MS);
-}
-
-static void let_go_of_files(void)
-{
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    if (null < 0)
-        return;
-    dup2(null, STDIN_FILENO);
-    dup2(null, STDOUT_FILENO);
-    close(null);
-}
-
-static void watch(struct run *run)
-{
-    struct lh_run_message message = {.kind = LH_RUN_START,
-                                     .deadline_us = lh_lease_deadline_us(run->lease.lease),
-                                     .token = lh_lease_token(run->lease.lease)};
-
-    run->told_us = message.deadline_us;
-    if (!lh_run_send(run->channel, &message))
-        run->has_ended = run->was_abandoned = true;
-    let_go_of_files();
-    while (!run->has_ended) {
-        struct pollfd polled[] = {
-            {.fd = run->channel, .events = POLLIN},
-            {.fd = run->signals, .events = POLLIN},
-            {.fd = run->lease.wake, .events = POLLIN},
-        };
-        poll(polled, 3, tick_ms(run));
-        lh_run_lease_look(&run->lease);
-        take_signals(run);
-        tell_deadline(run);
-        take_messages(run);
-        if (!run->has_ended && is_supervisor_overdue(run))
-            run->has_ended = run->was_abandoned = true;
-    }
-    if (run->was_abandoned)
-        lh_run_kill_descendants();
-}
 
 /* --- before and after --- */
 
-static void wait_for_lease(struct run *run)
+static void wait_for_lease(struct lh_run *run)
 {
     while (!lh_run_lease_is_answered(&run->lease)) {
         struct pollfd polled[] = {
@@ -230,18 +38,18 @@ static void wait_for_lease(struct run *run)
         };
         poll(polled, 2, -1);
         lh_run_lease_look(&run->lease);
-        take_signals(run);
+        lh_run_take_signals(run);
     }
 }
 
-static enum lh_exit own(const struct run *run, enum lh_exit status)
+static enum lh_exit own(const struct lh_run *run, enum lh_exit status)
 {
     if (run->own_status >= 0 && (status == LH_EXIT_HELD || status == LH_EXIT_LOST))
         return (enum lh_exit)run->own_status;
     return status;
 }
 
-static enum lh_exit on_lost(struct run *run)
+static enum lh_exit on_lost(struct lh_run *run)
 {
     struct lh_run_lease *lease = &run->lease;
     const char *reason = "unreachable", *words = "no renewal got through in time";
@@ -259,7 +67,7 @@ static enum lh_exit on_lost(struct run *run)
     return own(run, LH_EXIT_LOST);
 }
 
-static enum lh_exit on_ended(struct run *run)
+static enum lh_exit on_ended(struct lh_run *run)
 {
     char failure[96] = "";
     enum lh_exit released, status = (enum lh_exit)WEXITSTATUS(run->status);
@@ -277,21 +85,21 @@ static enum lh_exit on_ended(struct run *run)
     return released == LH_EXIT_FAILED && status == LH_EXIT_DONE ? LH_EXIT_FAILED : status;
 }
 
-static enum lh_exit on_abandoned(struct run *run)
+static enum lh_exit on_abandoned(struct lh_run *run)
 {
     lh_complain("the supervisor of the command was killed or stopped; the command was ended");
     lh_run_lease_release(&run->lease, "the supervisor of the command was killed or stopped");
     return LH_EXIT_FAILED;
 }
 
-static enum lh_exit run_with_lease(struct run *run)
+static enum lh_exit run_with_lease(struct lh_run *run)
 {
     enum lh_exit status;
 
     lh_run_terminal_remember(&run->terminal);
-    watch(run);
+    lh_run_watch(run);
     lh_run_terminal_restore(&run->terminal);
-    if (run->was_late || lh_run_lease_is_lost(&run->lease))
+    if (run->was_late || lh_run_lease_is_lost(&run->lease) || !lh_lease_is_held(run->lease.lease))
         status = on_lost(run);
     else if (run->was_abandoned)
         status = on_abandoned(run);
@@ -301,7 +109,7 @@ static enum lh_exit run_with_lease(struct run *run)
 }
 
 /* A shell that runs a script ends with its Ctrl-C if what it waited for died of it, not if that exited with 130. */
-static void die_of_interrupt(const struct run *run)
+static void die_of_interrupt(const struct lh_run *run)
 {
     sigset_t interrupt;
 
@@ -314,11 +122,11 @@ static void die_of_interrupt(const struct run *run)
     sigprocmask(SIG_UNBLOCK, &interrupt, NULL);
 }
 
-static enum lh_exit hold(struct run *run)
+static enum lh_exit hold(struct lh_run *run)
 {
     enum lh_exit status;
 
-    block_signals(run);
+    lh_run_block_signals(run);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     run->supervisor = lh_run_supervisor_start(&run->plan, &run->channel);
     if (run->supervisor < 0 || run->signals < 0) {
@@ -347,7 +155,7 @@ static enum lh_exit hold(struct run *run)
 
 /* --- the words --- */
 
-static enum lh_status take_words(struct run *run, struct lh_error *error)
+static enum lh_status take_words(struct lh_run *run, struct lh_error *error)
 {
     const struct lh_args *args = &run->cli->args;
     const char *kill_after = lh_args_value(args, "kill-after");
@@ -367,7 +175,7 @@ static enum lh_status take_words(struct run *run, struct lh_error *error)
     return LH_OK;
 }
 
-static void plan(struct run *run)
+static void plan(struct lh_run *run)
 {
     const struct lh_args *args = &run->cli->args;
 
@@ -385,7 +193,7 @@ static void plan(struct run *run)
 
 static enum lh_exit run(struct lh_cli *cli)
 {
-    struct run run = {.cli = cli};
+    struct lh_run run = {.cli = cli};
     struct lh_error error = {0};
     enum lh_exit status;
 
@@ -422,7 +230,9 @@ static const struct lh_option options[] = {
 const struct lh_command lh_command_run = {
     .name = "run",
     .summary = "run a command while holding a lease",
-    .usage = (const char *const[]){"run NAMESPACE KEY [--duration 30s] [--wait 5s|forever|alive] -- COMMAND...", NULL},
+    .usage = (const char *const[]){"run NAMESPACE KEY [--duration 30s] [--wait 5s|forever|alive]\n"
+                                   "                [--kill-after 5s] [-E CODE] -- COMMAND...",
+                                   NULL},
     .description = "Takes the lease, runs COMMAND, renews the lease while it runs, and gives it back when\n"
                    "it ends: as a success if its status is 0, else as failed. The exit status is the\n"
                    "command's own, 126 if it cannot be executed, 127 if it is not found, 128+N if signal N\n"
@@ -441,7 +251,7 @@ const struct lh_command lh_command_run = {
     .examples = "  leasehold run cron nightly -- /usr/local/bin/nightly-report\n"
                 "  leasehold run deploy production --wait 10m -- make deploy\n"
                 "  leasehold run -E 0 cron cleanup -- ./cleanup   # held by another: fine\n"
-                "  leasehold run db vacuum -d 10s -- sh -c 'psql -v token=$LEASEHOLD_TOKEN -f big.sql'\n",
+                "  leasehold run db big -d 10s -- sh -c 'work --token $LEASEHOLD_TOKEN'\n",
     .words_min = 3,
     .words_max = -1,
     .run = run,

@@ -99,21 +99,29 @@ static void let_go_of_files(const struct supervisor *supervisor)
             close(file);
 }
 
-static void start_command(struct supervisor *supervisor, const struct lh_run_message *message)
+static void fork_command(struct supervisor *supervisor, int64_t token)
 {
     pid_t self = getpid();
 
-    supervisor->deadline_us = message->deadline_us;
-    supervisor->state = RUNNING;
     supervisor->command = fork();
     if (supervisor->command == 0)
-        become_command(supervisor, self, message->token);
+        become_command(supervisor, self, token);
     if (supervisor->command < 0) {
         struct lh_run_message failed = {.kind = LH_RUN_NOT_EXECUTED, .number = errno};
         lh_run_send(supervisor->channel, &failed);
         supervisor->status = 126 << 8;
         supervisor->has_ended = true;
     }
+}
+
+static void start_command(struct supervisor *supervisor, const struct lh_run_message *message)
+{
+    supervisor->deadline_us = message->deadline_us;
+    supervisor->state = RUNNING;
+    if (lh_clock_us() < lh_run_term_at_us(&supervisor->plan->schedule, message->deadline_us))
+        fork_command(supervisor, message->token);
+    else
+        supervisor->is_late = true; /* we were stopped meanwhile: without a child, this is the end */
     let_go_of_files(supervisor);
 }
 

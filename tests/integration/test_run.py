@@ -51,7 +51,7 @@ class Run:
         popen.setdefault("stderr", subprocess.PIPE)
         self.process = subprocess.Popen(
             [harness.CLI, "run", namespace, key, *options, "--", *(argv or ["bash", "-c", script])],
-            text=True, env=env, start_new_session=True, **popen)
+            text=True, env=env, process_group=0, **popen)
 
     def ends(self, seconds=20):
         self.out, self.err = self.process.communicate(timeout=seconds)
@@ -144,3 +144,337 @@ def test_who_reads_sees_the_end_when_the_command_closes_its_output(runs, ns, tmp
     assert run.process.poll() is None
     (tmp_path / "go").touch()
     assert run.process.wait(20) == 0
+
+
+# --- not getting it ---
+
+
+def test_held_is_3_and_E_replaces_it(service, runs, ns):
+    holder = runs(ns, "k", "while :; do sleep 0.02; done")
+    wait_until(lambda: scope(service, ns, "state") == "held", what="the lease")
+    for options, status in (((), 3), (("-E", "75"), 75), (("-E", "0"), 0), (("--wait", "50ms", "-E", "9"), 9)):
+        second = runs(ns, "k", "echo it ran", *options)
+        assert second.ends() == status and second.out == ""
+        assert f"{ns}/k is held by" in second.err
+    holder.process.terminate()
+    assert holder.ends() == 128 + signal.SIGTERM
+    assert scope(service, ns) == "free|failed"
+
+
+def test_one_waits_for_the_other(service, runs, ns, tmp_path):
+    first = runs(ns, "k", "while [ ! -e go ]; do sleep 0.02; done; echo first >> order", cwd=tmp_path)
+    wait_until(lambda: scope(service, ns, "state") == "held", what="the lease")
+    second = runs(ns, "k", "echo second >> order", "--wait", "20s", cwd=tmp_path)
+    wait_until(lambda: service.psql(f"select count(*) from leasehold.waiter where namespace = '{ns}'") == "1", what="a waiter")
+    (tmp_path / "go").touch()
+    assert first.ends() == 0 and second.ends() == 0
+    assert (tmp_path / "order").read_text() == "first\nsecond\n"
+
+
+def test_a_signal_while_waiting_leaves_the_queue(service, runs, ns):
+    holder = runs(ns, "k", "while :; do sleep 0.02; done")
+    wait_until(lambda: scope(service, ns, "state") == "held", what="the lease")
+    waiter = runs(ns, "k", "echo it ran", "--wait", "forever")
+    wait_until(lambda: service.psql(f"select count(*) from leasehold.waiter where namespace = '{ns}'") == "1", what="a waiter")
+    waiter.process.terminate()
+    assert waiter.ends() == 128 + signal.SIGTERM and waiter.out == ""
+    wait_until(lambda: service.psql(f"select count(*) from leasehold.waiter where namespace = '{ns}'") == "0", what="no waiter")
+    waiter.nothing_is_left()
+    holder.process.terminate()
+    assert holder.ends() == 128 + signal.SIGTERM
+
+
+def test_without_a_server_it_is_5_and_nothing_runs(runs, ns):
+    run = runs(ns, "k", "echo it ran", "--timeout", "300ms", server=NOWHERE)
+    assert run.ends() == 5 and run.out == "" and run.err != ""
+    run.nothing_is_left()
+
+
+@pytest.mark.parametrize("words, said", [
+    (["run", "a", "b"], "run needs more words"),
+    (["run", "a", "b", "--kill-after", "soon", "--", "true"], "is not a duration"),
+    (["run", "a", "b", "-E", "256", "--", "true"], "conflict-exit-code"),
+    (["run", "a", "b", "--wait", "maybe", "--", "true"], "neither a duration"),
+    (["run", "a..b", "b", "--", "true"], "empty segment"),
+    (["run", "a", "b", "-d", "1ms", "--", "true"], "too short"),
+])
+def test_wrong_usage_is_2(words, said):
+    done = subprocess.run([harness.CLI, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=20)
+    assert done.returncode == 2 and said in done.stderr and done.stdout == ""
+
+
+# --- losing it: nothing runs after the deadline ---
+
+# Ignores TERM, and so do a child in a session of its own and a grandchild that nobody waits for.
+STUBBORN = """
+trap "" TERM HUP INT
+stay() { while :; do sleep 0.05; done; }
+setsid bash -c 'trap "" TERM HUP; echo $$ > session; while :; do sleep 0.05; done' &
+( ( setsid bash -c 'trap "" TERM HUP; echo $$ > twice; while :; do sleep 0.05; done' & ) & )
+while [ ! -s session ] || [ ! -s twice ]; do sleep 0.02; done
+echo $$ > up
+stay
+"""
+
+
+def stubborn(runs, ns, tmp_path, *options, **more):
+    run = runs(ns, "k", STUBBORN, *options, cwd=tmp_path, **more)
+    is_up(tmp_path / "up")
+    alive = run.inside()
+    for name in ("up", "session", "twice"):
+        assert int((tmp_path / name).read_text()) in alive, name
+    return run
+
+
+def deadline(psql, ns):
+    return float(psql(f"select extract(epoch from deadline) from leasehold.scope where namespace = '{ns}'"))
+
+
+def gone_before_the_deadline(run, psql, ns):
+    run.nothing_is_left()
+    now = time.time()
+    assert now <= deadline(psql, ns)
+
+
+def test_killed_outright_it_leaves_nothing_behind(service, runs, ns, tmp_path):
+    run = stubborn(runs, ns, tmp_path, "-d", "3s")
+    run.process.kill()
+    gone_before_the_deadline(run, service.psql, ns)
+
+
+def test_killed_together_with_its_group_it_leaves_nothing_behind(service, runs, ns, tmp_path):
+    run = stubborn(runs, ns, tmp_path, "-d", "3s")
+    os.killpg(run.process.pid, signal.SIGKILL)
+    gone_before_the_deadline(run, service.psql, ns)
+
+
+def test_stopped_past_its_deadline_nothing_runs_after_it(service, runs, ns, tmp_path):
+    run = stubborn(runs, ns, tmp_path, "-d", "2s")
+    run.process.send_signal(signal.SIGSTOP)
+    gone_before_the_deadline(run, service.psql, ns)
+    assert run.process.poll() is None
+    run.process.send_signal(signal.SIGCONT)
+    assert run.ends() == 4 and "the lease is lost" in run.err
+
+
+def test_a_stopped_command_is_ended_too(service, runs, ns, tmp_path):
+    run = stubborn(runs, ns, tmp_path, "-d", "2s", "-E", "99")
+    for pid in run.inside():
+        if pid in [int((tmp_path / name).read_text()) for name in ("up", "session", "twice")]:
+            os.kill(pid, signal.SIGSTOP)
+    run.process.send_signal(signal.SIGSTOP)
+    gone_before_the_deadline(run, service.psql, ns)
+    run.process.send_signal(signal.SIGCONT)
+    assert run.ends() == 99
+
+
+def test_forced_it_ends_at_once(service, runs, ns, tmp_path):
+    run = stubborn(runs, ns, tmp_path, "-d", "3s", "--kill-after", "200ms")
+    until = deadline(service.psql, ns)
+    service.psql(f"select leasehold.force_release('{ns}', 'k', 'maintenance')")
+    run.nothing_is_left()
+    assert time.time() <= until
+    assert run.ends() == 4 and "(forced)" in run.err
+    assert scope(service, ns) == "free|forced"
+
+
+def test_forced_the_command_hears_term_first(service, runs, ns, tmp_path):
+    run = runs(ns, "k", "trap 'echo cleaned up; exit 0' TERM; touch up; while :; do sleep 0.02; done", "-d", "3s", cwd=tmp_path)
+    is_up(tmp_path / "up")
+    service.psql(f"select leasehold.force_release('{ns}', 'k', 'maintenance')")
+    assert run.ends() == 4 and run.out == "cleaned up\n"
+
+
+def test_the_daemon_dies_and_so_does_the_command_in_time(cluster, runs, ns, tmp_path):
+    database = cluster.create_database()
+    daemon = harness.Daemon(database=cluster.url(database))
+    run = stubborn(runs, ns, tmp_path, "-d", "3s", server=daemon.target)
+    daemon.kill()
+    gone_before_the_deadline(run, lambda sql: cluster.psql(sql, database), ns)
+    assert run.ends() == 4 and "(unreachable)" in run.err
+    daemon.destroy()
+
+
+def test_a_daemon_that_comes_back_in_time_costs_nothing(cluster, runs, ns, tmp_path):
+    database = cluster.create_database()
+    daemon = harness.Daemon(database=cluster.url(database))
+    run = runs(ns, "k", "touch up; while [ ! -e go ]; do sleep 0.02; done", "-d", "6s", server=daemon.target, cwd=tmp_path)
+    is_up(tmp_path / "up")
+    daemon.kill()
+    daemon.start()
+    beats = lambda: int(cluster.psql(f"select heartbeats from leasehold.scope where namespace = '{ns}'", database))  # noqa: E731
+    before = beats()
+    wait_until(lambda: beats() > before, what="a heartbeat")
+    (tmp_path / "go").touch()
+    assert run.ends() == 0, run.err
+    assert cluster.psql(f"select last_outcome from leasehold.scope where namespace = '{ns}'", database) == "ok"
+    daemon.destroy()
+
+
+def test_it_renews_by_itself(service, runs, ns, tmp_path):
+    run = runs(ns, "k", "touch up; while [ ! -e go ]; do sleep 0.02; done", "-d", "1s", cwd=tmp_path)
+    is_up(tmp_path / "up")
+    wait_until(lambda: int(scope(service, ns, "heartbeats")) >= 4, what="four heartbeats")
+    (tmp_path / "go").touch()
+    assert run.ends() == 0, run.err
+    assert scope(service, ns) == "free|ok"
+
+
+# --- whom nobody can count on ---
+
+
+def supervisor_of(run):
+    children = [pid for pid in run.inside()
+                if int((pathlib.Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1]) == run.process.pid]
+    assert len(children) == 1
+    return children[0]
+
+
+def test_a_killed_supervisor_takes_the_command_along(service, runs, ns, tmp_path):
+    run = stubborn(runs, ns, tmp_path, "-d", "9s")
+    os.kill(supervisor_of(run), signal.SIGKILL)
+    assert run.ends() == 1 and "supervisor" in run.err
+    assert run.inside() == []
+    assert scope(service, ns) == "free|failed"
+
+
+def test_a_stopped_supervisor_and_a_dead_daemon_are_too_late_for_nobody(cluster, runs, ns, tmp_path):
+    database = cluster.create_database()
+    daemon = harness.Daemon(database=cluster.url(database))
+    run = stubborn(runs, ns, tmp_path, "-d", "2s", server=daemon.target)
+    os.kill(supervisor_of(run), signal.SIGSTOP)
+    daemon.kill()
+    gone_before_the_deadline(run, lambda sql: cluster.psql(sql, database), ns)
+    assert run.ends() == 4
+    daemon.destroy()
+
+
+def test_what_the_command_leaves_in_the_background_is_ended_before_the_release(service, runs, ns, tmp_path):
+    run = runs(ns, "k", "( ( setsid bash -c 'trap \"\" TERM; echo $$ > up; while :; do sleep 0.05; done' & ) & ); "
+               "while [ ! -s up ]; do sleep 0.02; done; exit 7", "--kill-after", "100ms", cwd=tmp_path,
+               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: scope(service, ns, "state") == "free", what="the release")
+    assert run.inside() == []
+    assert run.process.wait(20) == 7
+
+
+# --- signals and the terminal ---
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
+                                    signal.SIGWINCH], ids=lambda number: number.name)
+def test_signals_are_passed_on(runs, ns, tmp_path, number):
+    run = runs(ns, "k", f"trap 'echo got it; exit 5' {int(number)}; touch up; while :; do sleep 0.02; done", cwd=tmp_path)
+    is_up(tmp_path / "up")
+    run.process.send_signal(number)
+    assert run.ends() == 5 and run.out == "got it\n"
+
+
+class Terminal:
+    """A terminal with an interactive shell in it, for job control."""
+
+    def __init__(self, server, mark):
+        self.pid, self.file = pty.fork()
+        self.seen = ""
+        self.mark = mark
+        if self.pid == 0:
+            env = {**os.environ, "LEASEHOLD_SERVER": server, "PS1": "$ ", "LEASE_TEST_MARK": mark,
+                   "PATH": f"{harness.CLI.parent}:{os.environ['PATH']}"}
+            os.execvpe("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"], env)
+
+    def types(self, text):
+        os.write(self.file, text.encode())
+
+    def shows(self, pattern, seconds=20):
+        """Read until the pattern comes; what was read before it is forgotten."""
+
+        def is_there():
+            if select.select([self.file], [], [], 0)[0]:
+                self.seen += os.read(self.file, 65536).decode(errors="replace")
+            return re.search(pattern, self.seen)
+
+        try:
+            found = wait_until(is_there, seconds, pattern)
+        except AssertionError:
+            raise AssertionError(f"no {pattern!r} in {self.seen!r}")
+        self.seen = self.seen[found.end():]
+        return found
+
+    def close(self):
+        os.close(self.file)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+@pytest.fixture
+def terminal(service):
+    mark = uuid.uuid4().hex
+    terminal = Terminal(service.daemon.target, mark)
+    yield terminal
+    for pid in marked(mark):
+        if pid != terminal.pid:
+            os.kill(pid, signal.SIGKILL)
+    terminal.close()
+
+
+def test_in_a_terminal_the_command_reads_stops_and_goes_on(service, terminal, ns):
+    terminal.types(f"leasehold run {ns} k -- sh -c 'read a; echo one-$a; read b; echo two-$b; exit 6'\n")
+    wait_until(lambda: scope(service, ns, "state") == "held", what="the lease")
+    terminal.types("alpha\n")
+    terminal.shows("one-alpha")
+    terminal.types("\x1a")
+    terminal.shows("Stopped")
+    terminal.types("fg\n")
+    terminal.shows("leasehold run .*\n")
+    terminal.types("beta\n")
+    terminal.shows("two-beta")
+    terminal.types("echo status-$?\n")
+    terminal.shows("status-6")
+    assert scope(service, ns) == "free|failed"
+
+
+def is_sleeping(pid):
+    try:
+        return (pathlib.Path("/proc") / str(pid) / "cmdline").read_bytes() == b"sleep\x00100\x00"
+    except OSError:
+        return False
+
+
+def test_ctrl_c_reaches_the_command_once_and_ends_a_script(service, terminal, ns, tmp_path):
+    inner = tmp_path / "inner"
+    inner.write_text("trap 'n=$((n+1))' INT\necho up-up\nwhile [ ! -e go ]; do sleep 0.02; done\necho count-$n\n")
+    terminal.types(f"cd {tmp_path}; leasehold run {ns} k -- bash inner\n")
+    terminal.shows("up-up")
+    terminal.types("\x03")
+    terminal.shows(r"\^C")
+    (tmp_path / "go").touch()
+    terminal.shows("count-1")
+    script = tmp_path / "script"
+    script.write_text(f"leasehold run {ns} k -- sleep 100\necho not-reached\n")
+    terminal.types("bash script\n")
+    wait_until(lambda: [pid for pid in marked(terminal.mark) if is_sleeping(pid)], what="sleep being executed")
+    terminal.types("\x03")
+    terminal.shows(r"\^C")
+    terminal.types("echo script-$?\n")
+    assert "not-reached" not in terminal.shows("script-130").string
+
+
+def test_on_a_terminal_it_says_whom_it_waits_for(service, runs, terminal, ns):
+    holder = runs(ns, "k", "while :; do sleep 0.02; done", "--owner", "the-first")
+    wait_until(lambda: scope(service, ns, "state") == "held", what="the lease")
+    terminal.types(f"leasehold run {ns} k --wait forever -- echo it-is-mine\n")
+    terminal.shows(rf"leasehold: waiting for {ns}/k: held by the-first, alive; 0 ahead; held for")
+    holder.process.terminate()
+    terminal.shows(r"\nit-is-mine")
+    assert holder.ends() == 128 + signal.SIGTERM
+
+
+def test_a_command_that_took_the_terminal_gives_it_back_when_it_is_killed(service, terminal, ns):
+    terminal.types(f"leasehold run {ns} k -d 3s --kill-after 100ms -- bash --norc --noprofile --noediting -i\n")
+    terminal.types("stty -echo; trap '' TERM; echo inner-$((40+2))\n")
+    terminal.shows("inner-42")
+    service.psql(f"select leasehold.force_release('{ns}', 'k', 'maintenance')")
+    terminal.shows("the command was ended")
+    terminal.types("echo outer-$((40+3))-$?; stty -a\n")
+    terminal.shows("outer-43-4")
+    terminal.shows(" echo ")

@@ -21,6 +21,7 @@ int main(int argc, char **argv)
     suite_add_tcase(suite, test_cli_bounds());
     suite_add_tcase(suite, test_cli_print());
     suite_add_tcase(suite, test_cli_json());
+    suite_add_tcase(suite, test_cli_run());
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

@@ -7,6 +7,7 @@ TCase *test_cli_args(void);
 TCase *test_cli_bounds(void);
 TCase *test_cli_print(void);
 TCase *test_cli_json(void);
+TCase *test_cli_run(void);
 
 /* Reads a packed message of that name from stdin; an exit status. */
 int print_message_as_json(const char *name);

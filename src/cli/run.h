@@ -1,0 +1,45 @@
+/* What the files of `leasehold run` share: one run of it. The story is told in run.c. */
+#ifndef LH_CLI_RUN_H
+#define LH_CLI_RUN_H
+
+#include "cli/acquire_words.h"
+#include "cli/cli.h"
+#include "cli/run_lease.h"
+#include "cli/run_supervisor.h"
+#include "cli/run_terminal.h"
+
+struct lh_run {
+    struct lh_cli *cli;
+    struct lh_acquire_words words;
+    struct lh_run_schedule schedule;
+    int own_status; /* -E, instead of 3 and 4; -1: not told */
+    struct lh_run_plan plan;
+    char **argv;
+
+    struct lh_run_lease lease;
+    struct lh_run_terminal terminal;
+    pid_t supervisor;
+    int channel;
+    int signals;
+    int64_t told_us; /* the last deadline that the supervisor knows */
+
+    int interrupt;               /* the signal that ended the wait for the lease */
+    bool has_terminal_interrupt; /* Ctrl-C, which the command has had too */
+    bool was_lost_told;
+    bool has_ended;
+    bool was_late;
+    bool was_abandoned; /* the supervisor is gone, and did not say how it ended */
+    int status;         /* the command's */
+};
+
+/* From now on signals are not heard but taken; SIGTTOU, which putting the terminal right causes, is not heard at all.
+ */
+void lh_run_block_signals(struct lh_run *run);
+
+/* Before there is a lease they end the wait for it; later they are passed on. */
+void lh_run_take_signals(struct lh_run *run);
+
+/* With the lease: from the start of the command until nothing is left of it. */
+void lh_run_watch(struct lh_run *run);
+
+#endif

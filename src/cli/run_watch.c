@@ -1,0 +1,180 @@
+/*
+ * While the command runs: its signals, its deadline, its end.
+ *
+ * The command is in our process group: it reads the terminal as if we were not there, and Ctrl-C and Ctrl-Z reach both
+ * of us. So what comes from the terminal (SI_KERNEL) is not passed on, and what somebody sent to us alone is.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/complain.h"
+#include "cli/run.h"
+#include "cli/run_descendants.h"
+
+#define TICK_MIN_US (5 * LH_US_PER_MS)
+#define TICK_MAX_US (250 * LH_US_PER_MS)
+#define TICKS_A_DURATION 50 /* the library renews by itself; how often to look whether it has */
+
+static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1,
+                                SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP, SIGALRM};
+
+/* --- signals --- */
+
+static void stop_ourselves(void)
+{
+    sigset_t stop;
+
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    raise(SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* here we stop, and here we go on */
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+}
+
+static void on_signal(struct lh_run *run, const struct signalfd_siginfo *told)
+{
+    int number = (int)told->ssi_signo;
+    bool is_of_terminal = told->ssi_code == SI_KERNEL;
+    struct lh_run_message message = {.kind = LH_RUN_SIGNAL, .number = number};
+
+    if (number == SIGCHLD)
+        return;
+    if (run->told_us == 0) {
+        if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM) {
+            run->interrupt = number;
+            lh_run_lease_cancel(&run->lease);
+        }
+    } else if (!is_of_terminal) {
+        lh_run_send(run->channel, &message);
+    } else if (number == SIGINT) {
+        run->has_terminal_interrupt = true;
+    }
+    if (number == SIGTSTP)
+        stop_ourselves();
+}
+
+void lh_run_take_signals(struct lh_run *run)
+{
+    struct signalfd_siginfo told;
+
+    while (read(run->signals, &told, sizeof(told)) == sizeof(told))
+        on_signal(run, &told);
+}
+
+void lh_run_block_signals(struct lh_run *run)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
+        sigaddset(&set, passed_on[i]);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGTTOU); /* putting the terminal right must not stop us */
+    sigprocmask(SIG_BLOCK, &set, &run->plan.mask);
+    sigdelset(&set, SIGTTOU);
+    run->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* --- while the command runs --- */
+
+static void on_message(struct lh_run *run, const struct lh_run_message *message)
+{
+    if (message->kind == LH_RUN_NOT_EXECUTED) {
+        lh_complain("cannot run %s: %s", run->argv[0], strerror(message->number));
+    } else if (message->kind == LH_RUN_ENDED) {
+        run->has_ended = true;
+        run->status = message->number;
+        run->was_late = message->is_late;
+    }
+}
+
+static void take_messages(struct lh_run *run)
+{
+    struct lh_run_message message;
+    ssize_t size;
+
+    while (!run->has_ended) {
+        size = recv(run->channel, &message, sizeof(message), MSG_DONTWAIT);
+        if (size == sizeof(message)) {
+            on_message(run, &message);
+        } else if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
+            return;
+        } else {
+            run->has_ended = run->was_abandoned = true;
+        }
+    }
+}
+
+static void tell_deadline(struct lh_run *run)
+{
+    struct lh_run_message message = {.kind = LH_RUN_DEADLINE, .deadline_us = lh_lease_deadline_us(run->lease.lease)};
+
+    if (lh_run_lease_is_lost(&run->lease)) {
+        message.kind = LH_RUN_LOST;
+        if (!run->was_lost_told)
+            run->was_lost_told = lh_run_send(run->channel, &message);
+    } else if (message.deadline_us > run->told_us && lh_run_send(run->channel, &message)) {
+        run->told_us = message.deadline_us;
+    }
+}
+
+/* The supervisor kills at deadline - margin. If half of the margin is gone too, somebody has stopped it. */
+static bool is_supervisor_overdue(const struct lh_run *run)
+{
+    return lh_clock_us() > run->told_us - run->schedule.margin_us / 2;
+}
+
+static int tick_ms(const struct lh_run *run)
+{
+    int64_t tick_us = run->words.duration_us / TICKS_A_DURATION;
+
+    if (tick_us > TICK_MAX_US)
+        tick_us = TICK_MAX_US;
+    return (int)((tick_us < TICK_MIN_US ? TICK_MIN_US : tick_us) / LH_US_PER_MS);
+}
+
+static void let_go_of_files(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (null < 0)
+        return;
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    close(null);
+}
+
+void lh_run_watch(struct lh_run *run)
+{
+    struct lh_run_message message = {.kind = LH_RUN_START,
+                                     .deadline_us = lh_lease_deadline_us(run->lease.lease),
+                                     .token = lh_lease_token(run->lease.lease)};
+
+    run->told_us = message.deadline_us;
+    if (!lh_run_send(run->channel, &message))
+        run->has_ended = run->was_abandoned = true;
+    let_go_of_files();
+    while (!run->has_ended) {
+        struct pollfd polled[] = {
+            {.fd = run->channel, .events = POLLIN},
+            {.fd = run->signals, .events = POLLIN},
+            {.fd = run->lease.wake, .events = POLLIN},
+        };
+        poll(polled, 3, tick_ms(run));
+        lh_run_lease_look(&run->lease);
+        lh_run_take_signals(run);
+        tell_deadline(run);
+        take_messages(run);
+        if (!run->has_ended && is_supervisor_overdue(run))
+            run->has_ended = run->was_abandoned = true;
+    }
+    if (run->was_abandoned)
+        lh_run_kill_descendants();
+}
