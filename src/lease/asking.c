@@ -215,7 +215,8 @@ static void on_hooked(struct lh_lane *lane, struct lh_entry *entry)
     struct lh_coordinator *c = lane->coordinator;
     struct lh_waiter *waiter = entry->waiter;
 
-    if (!lh_hooks_learn(lane, waiter->scope, entry->acquire->hook_timeout_us)) {
+    /* Its own kind, and not the lane's: it may have ridden behind a release. */
+    if (!lh_hooks_learn(lane, waiter->scope, LH_KIND_ACQUIRE, entry->acquire->hook_timeout_us)) {
         on_busy(c, entry);
         return;
     }

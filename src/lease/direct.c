@@ -209,7 +209,7 @@ void lh_heartbeats_on_done(struct lh_lane *lane, enum lh_status status, const st
         struct lh_scope *scope = heartbeat->own.scope;
         note_loss(lane, scope, status);
         if (status == LH_OK && heartbeat->item.is_hooked &&
-            lh_hooks_learn(lane, scope, heartbeat->item.hook_timeout_us)) {
+            lh_hooks_learn(lane, scope, LH_KIND_HEARTBEAT, heartbeat->item.hook_timeout_us)) {
             lh_list_prepend(&scope->heartbeats, &heartbeat->own.link); /* it keeps its place */
         } else if (status == LH_OK && !heartbeat->item.is_busy && !heartbeat->item.is_hooked) {
             answer_heartbeat(c, heartbeat);
@@ -252,7 +252,8 @@ void lh_releases_on_done(struct lh_lane *lane, enum lh_status status, const stru
         struct lh_release *release = LH_CONTAINER(struct lh_release, item, lane->items[i]);
         struct lh_scope *scope = release->own.scope;
         note_loss(lane, scope, status);
-        if (status == LH_OK && release->item.is_hooked && lh_hooks_learn(lane, scope, release->item.hook_timeout_us)) {
+        if (status == LH_OK && release->item.is_hooked &&
+            lh_hooks_learn(lane, scope, LH_KIND_RELEASE, release->item.hook_timeout_us)) {
             lh_list_prepend(&scope->releases, &release->own.link);
         } else if (status == LH_OK && !release->item.is_busy && !release->item.is_hooked) {
             answer_release(c, release);

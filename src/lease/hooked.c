@@ -122,7 +122,7 @@ bool lh_hooks_refuse(struct lh_coordinator *c, const char *ns, enum lh_kind kind
     return true;
 }
 
-bool lh_hooks_learn(struct lh_lane *lane, struct lh_scope *scope, int64_t timeout_us)
+bool lh_hooks_learn(struct lh_lane *lane, struct lh_scope *scope, enum lh_kind kind, int64_t timeout_us)
 {
     struct lh_coordinator *c = lane->coordinator;
     struct lh_hook_space *space;
@@ -132,9 +132,9 @@ bool lh_hooks_learn(struct lh_lane *lane, struct lh_scope *scope, int64_t timeou
         return false;
     }
     space = lh_hooks_space(c, scope->ns);
-    space->known_until_us[lane->kind] = c->now_us + LH_HOOK_BELIEF_US;
+    space->known_until_us[kind] = c->now_us + LH_HOOK_BELIEF_US;
     space->timeout_us = timeout_us;
-    scope->hooked |= (uint8_t)(1u << lane->kind);
+    scope->hooked |= (uint8_t)(1u << kind);
     lh_hooks_forget_some(c);
     return true;
 }

@@ -44,7 +44,7 @@ bool lh_hooks_wants(const struct lh_coordinator *c, const struct lh_scope *scope
 void lh_hooks_join(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind);
 void lh_hooks_part(struct lh_coordinator *c, struct lh_scope *scope);
 /* An item was answered HOOKED. False, on a hook lane: take it for busy. */
-bool lh_hooks_learn(struct lh_lane *lane, struct lh_scope *scope, int64_t timeout_us);
+bool lh_hooks_learn(struct lh_lane *lane, struct lh_scope *scope, enum lh_kind kind, int64_t timeout_us);
 /* Is the line full, and this for it? Counts it as refused then. */
 bool lh_hooks_refuse(struct lh_coordinator *c, const char *ns, enum lh_kind kind);
 

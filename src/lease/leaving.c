@@ -85,7 +85,8 @@ void lh_leaving_on_done(struct lh_lane *lane, enum lh_status status, const struc
     for (size_t i = 0; i < lane->n; i++) {
         struct lh_entry *entry = &lane->entries[i];
         struct lh_scope *scope = entry->waiter->scope;
-        if (status == LH_OK && entry->leave->is_hooked && lh_hooks_learn(lane, scope, entry->leave->hook_timeout_us)) {
+        if (status == LH_OK && entry->leave->is_hooked &&
+            lh_hooks_learn(lane, scope, LH_KIND_LEAVE, entry->leave->hook_timeout_us)) {
             on_not_left(c, entry->waiter);
         } else if (status == LH_OK && !entry->leave->is_busy && !entry->leave->is_hooked) {
             on_left(c, entry);

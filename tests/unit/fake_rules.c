@@ -336,7 +336,7 @@ static void release(struct fake_node *node, struct fake_scope *scope, struct lh_
     item->message = NULL;
     item->end_reason = LH_END_UNSPECIFIED;
     item->wake = item->is_hooked = false;
-    if (is_own && !is_expired(world, scope) && world->is_hooked) {
+    if (is_own && !is_expired(world, scope) && world->is_hooked && !world->is_release_plain) {
         item->is_hooked = !batch->is_on_hook_lane;
         item->hook_timeout_us = world->hook_timeout_us;
         item->outcome = LH_OUTCOME_REJECTED;

@@ -175,6 +175,7 @@ struct fake_world {
     size_t largest_run;       /* seen */
     /* Hooks, of all scopes and events. */
     bool is_hooked;
+    bool is_release_plain; /* ...but for releases */
     int hook_reject_percent;
     int hook_break_percent; /* of the connection, before anything is committed */
     int64_t hook_us;        /* how long they take at most */

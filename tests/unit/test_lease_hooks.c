@@ -79,6 +79,24 @@ START_TEST(heartbeats_and_releases_go_there_too)
 }
 END_TEST
 
+START_TEST(an_acquire_behind_a_release_says_nothing_of_releases)
+{
+    world.is_release_plain = true;
+    begin();
+    hold_now(node, &first, 0, 1);
+    ask_for(node, &second, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(1500)); /* what was known of hooks is to be asked for again */
+    give_send(node, &give, 0, 1);
+    fake_run(&world, MS(20));
+    ck_assert_uint_eq(world.riders, 1);
+    ck_assert_int_eq(second.status, LH_OK);
+    give_send(node, &give, 0, 2);
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(give.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(world.hook_batches[2], 0);
+}
+END_TEST
+
 START_TEST(nobody_without_a_hook_waits_for_one)
 {
     begin();
@@ -503,6 +521,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_hooked_acquire_goes_to_a_hook_lane_alone);
     tcase_add_test(tcase, what_is_known_goes_there_at_once_and_is_asked_again_after_a_second);
     tcase_add_test(tcase, heartbeats_and_releases_go_there_too);
+    tcase_add_test(tcase, an_acquire_behind_a_release_says_nothing_of_releases);
     tcase_add_test(tcase, nobody_without_a_hook_waits_for_one);
     tcase_add_test(tcase, a_heartbeat_behind_a_hook_of_its_own_scope_is_told_to_retry);
     tcase_add_test(tcase, a_slow_namespace_never_has_the_last_hook_lane);
