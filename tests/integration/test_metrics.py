@@ -328,7 +328,9 @@ def test_a_client_that_answers_no_ping_is_parted_from_and_counted(cluster, datab
         received = b""
         while chunk := mute.recv(4096):
             received += chunk
-    assert received[-17:-8] == bytes([0, 0, 8, 6, 0, 0, 0, 0, 0])  # the PING
+    ping, goaway = received[-34:-25], received[-17:]
+    assert ping == bytes([0, 0, 8, 6, 0, 0, 0, 0, 0])
+    assert goaway == bytes([0, 0, 8, 7, 0, 0, 0, 0, 0]) + bytes(8)  # NO_ERROR: it has no call, and is welcome again
     assert Metrics(daemon).get("leasehold_rpc_connections_closed_total", reason="silent") == 1
 
 
