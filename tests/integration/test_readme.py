@@ -78,6 +78,16 @@ def test_the_first_lease_from_the_command_line(service, shell):
     service.psql("delete from leasehold.scope where key = 'invoice-42'")
 
 
+def test_a_lease_around_a_command(service, shell):
+    *runs, watch = block_with("sh", "leasehold run").strip().splitlines()
+    out = shell("\n".join(runs))
+    assert re.search(r"report made under token \d+\n", out) and "one deployment at a time" in out and "on one host only" in out
+    assert service.psql("select key, state, last_outcome from leasehold.scope where namespace in ('cron', 'deploy') order by key") == (
+        "cleanup|free|ok\nnightly|free|ok\nproduction|free|ok")
+    service.psql("select leasehold.acquire('cron', 'weekly', '30 s')")
+    assert json.loads(shell(watch))["lease"]["scope"]["key"] == "weekly"
+
+
 def test_the_first_lease_from_python(service, shell, tmp_path):
     shell(block_with("sh", "--grpc_python_out").replace("/tmp", str(tmp_path)))
     program = tmp_path / "first.py"
@@ -155,7 +165,11 @@ def test_policies_are_inherited_and_kept_holds_are_shown(service, shell):
 
     service.psql("select leasehold.release_ok(namespace, key, lease_key, '{\"rows\": 3}')"
                  "  from leasehold.acquire('payments', 'invoice-44', '30 s', owner => 'psql')")
-    out = service.psql(block_with("sql", "leasehold.history"))
+    service.psql("create role looker login in role leasehold_reader")
+    try:
+        out = service.psql(block_with("sql", "leasehold.history"), user="looker")
+    finally:
+        service.psql("drop role looker")
     assert re.search(r'^invoice-44\|\d+\|psql\|.*\|ok\|{"rows": 3}\|\|$', out, re.M), out
     shell(lines[3])
     assert service.psql("select max_duration from leasehold.policy where namespace = 'payments.invoices'") == ""
