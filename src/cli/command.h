@@ -39,6 +39,7 @@ extern const struct lh_command lh_command_release;
 extern const struct lh_command lh_command_run;
 extern const struct lh_command lh_command_list;
 extern const struct lh_command lh_command_show;
+extern const struct lh_command lh_command_watch;
 extern const struct lh_command lh_command_reap;
 extern const struct lh_command lh_command_force_release;
 extern const struct lh_command lh_command_policy;

@@ -21,6 +21,8 @@ struct lh_caller {
     struct lh_rpc_client_call *call; /* the one going on, or NULL */
     const ProtobufCMessageDescriptor *output;
     struct lh_reply *reply;
+    lh_caller_message_cb *on_message; /* of a stream */
+    void *on_message_arg;
 
     bool catches_signals;
     struct lh_signal interrupt;
@@ -114,21 +116,67 @@ static void start(struct lh_caller *caller, const char *path, const ProtobufCMes
     free(packed);
 }
 
-void lh_caller_call(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
-                    const ProtobufCMessage *request, int64_t deadline_us, struct lh_reply *reply)
+static bool refuse_after_signal(struct lh_caller *caller, struct lh_reply *reply,
+                                const ProtobufCMethodDescriptor *described)
 {
     static const struct lh_rpc_result cancelled = {
         .code = LH_GRPC_CANCELLED, .message = "interrupted", .delivery = LH_RPC_NOT_SENT};
-    const ProtobufCMethodDescriptor *described = protobuf_c_service_descriptor_get_method_by_name(service, method);
-    char *path = lh_format("/%s/%s", service->name, method);
 
     *reply = (struct lh_reply){0};
     caller->output = described->output;
     caller->reply = reply;
-    if (caller->signal != 0) {
+    if (caller->signal != 0)
         lh_reply_fill(reply, &cancelled, described->output);
-    } else {
+    return caller->signal != 0;
+}
+
+void lh_caller_call(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
+                    const ProtobufCMessage *request, int64_t deadline_us, struct lh_reply *reply)
+{
+    char *path = lh_format("/%s/%s", service->name, method);
+
+    if (!refuse_after_signal(caller, reply, protobuf_c_service_descriptor_get_method_by_name(service, method))) {
         start(caller, path, request, deadline_us);
+        while (caller->call != NULL)
+            lh_loop_run(caller->loop);
+    }
+    free(path);
+}
+
+static void on_stream_message(void *arg, const void *data, size_t size)
+{
+    struct lh_caller *caller = arg;
+    ProtobufCMessage *message = protobuf_c_message_unpack(caller->output, NULL, size, data);
+
+    if ((message == NULL || !caller->on_message(caller->on_message_arg, message)) && caller->call != NULL)
+        lh_rpc_client_call_cancel(caller->call);
+    if (message != NULL)
+        protobuf_c_message_free_unpacked(message, NULL);
+}
+
+static void start_stream(struct lh_caller *caller, const char *path, const ProtobufCMessage *request)
+{
+    static const struct lh_rpc_stream_callbacks callbacks = {.on_message = on_stream_message, .on_done = on_done};
+    size_t size = protobuf_c_message_get_packed_size(request);
+    uint8_t *packed = lh_alloc(size + 1);
+
+    protobuf_c_message_pack(request, packed);
+    caller->call = lh_rpc_call_start(caller->channel, path, LH_RPC_FOREVER, NULL, 0, &callbacks, caller);
+    lh_rpc_client_call_send(caller->call, packed, size);
+    lh_rpc_client_call_half_close(caller->call);
+    free(packed);
+}
+
+void lh_caller_read(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
+                    const ProtobufCMessage *request, lh_caller_message_cb *on_message, void *arg,
+                    struct lh_reply *reply)
+{
+    char *path = lh_format("/%s/%s", service->name, method);
+
+    caller->on_message = on_message;
+    caller->on_message_arg = arg;
+    if (!refuse_after_signal(caller, reply, protobuf_c_service_descriptor_get_method_by_name(service, method))) {
+        start_stream(caller, path, request);
         while (caller->call != NULL)
             lh_loop_run(caller->loop);
     }

@@ -39,6 +39,15 @@ int lh_caller_take_signal(struct lh_caller *caller);
 void lh_caller_call(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
                     const ProtobufCMessage *request, int64_t deadline_us, struct lh_reply *reply);
 
+/*
+ * The same for a method that answers with a stream: each message of it, until it ends; `reply` is how. `on_message`
+ * returns whether to go on; if not, the call is cancelled, and answered CANCELLED.
+ */
+typedef bool lh_caller_message_cb(void *arg, const ProtobufCMessage *message);
+void lh_caller_read(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
+                    const ProtobufCMessage *request, lh_caller_message_cb *on_message, void *arg,
+                    struct lh_reply *reply);
+
 /* Returns early when a signal was caught. */
 void lh_caller_sleep(struct lh_caller *caller, int64_t duration_us);
 

@@ -107,7 +107,7 @@ def ns(request):
 def test_help_teaches():
     said = cli("--help")
     assert said.returncode == 0 and said.stderr == ""
-    for command in "acquire heartbeat release run list show reap force-release policy hook status migrate".split():
+    for command in "acquire heartbeat release run list show watch reap force-release policy hook status migrate".split():
         assert re.search(rf"^  {command} +\S", said.stdout, re.M)
         for own in (cli(command, "--help"), cli("help", command), cli("--help", command), cli(command, "-h", "a", "b")):
             assert own.returncode == 0
