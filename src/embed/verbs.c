@@ -170,11 +170,17 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
 
 /* --- heartbeat --- */
 
+struct heartbeat {
+    const struct lh_embed_lease *lease; /* as it was, however often this is done */
+    struct lh_embed_lease renewed;
+};
+
 static enum lh_status heartbeat_work(struct lh_call *call, struct lh_error *error)
 {
     static const char sql[] = "select (extract(epoch from leasehold.heartbeat(namespace => $1, key => $2,"
                               " lease_key => $3::uuid)) * 1000000)::bigint as deadline_at_us";
-    struct lh_embed_lease *lease = call->arg;
+    struct heartbeat *heartbeat = call->arg;
+    const struct lh_embed_lease *lease = heartbeat->lease;
     const char *const values[] = {lease->namespace_text, lease->key, lease->lease_key};
     int64_t sent_us = lh_clock_us();
     PGresult *result = lh_query(call->conn, sql, values, 3, error);
@@ -193,23 +199,22 @@ static enum lh_status heartbeat_work(struct lh_call *call, struct lh_error *erro
     if (call->options != NULL)
         status = lh_call_ask(call, call->options->will_heartbeat, &renewed, NULL, error);
     if (status == LH_OK)
-        *lease = renewed;
+        heartbeat->renewed = renewed;
     return status;
 }
 
 enum lh_status lh_embed_heartbeat(PGconn *conn, struct lh_embed_lease *lease, const struct lh_embed_options *options,
                                   struct lh_error *error)
 {
-    struct lh_embed_lease renewed;
-    struct lh_call call = {.conn = conn, .options = options, .work = heartbeat_work, .arg = &renewed};
+    struct heartbeat heartbeat = {.lease = lease};
+    struct lh_call call = {.conn = conn, .options = options, .work = heartbeat_work, .arg = &heartbeat};
     enum lh_status status;
 
     if (lease == NULL)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "a lease is needed");
-    renewed = *lease;
     status = lh_call_run(&call, error);
     if (status == LH_OK)
-        *lease = renewed;
+        *lease = heartbeat.renewed;
     return status;
 }
 

@@ -63,6 +63,13 @@ static void prepare(void)
     execute("create table public.note (words text not null);"
             "create table public.once (id integer primary key deferrable initially deferred);"
             "create sequence public.attempt;"
+            "create table public.late (id integer);"
+            "create sequence public.commit_number;"
+            "create function public.fail_the_first_commit() returns trigger language plpgsql as $$ begin"
+            "  if nextval('public.commit_number') = 1 then"
+            "    raise exception 'not serializable' using errcode = '40001'; end if; return null; end $$;"
+            "create constraint trigger late after insert on public.late deferrable initially deferred"
+            "  for each row execute function public.fail_the_first_commit();"
             "select leasehold.reap()");
 }
 
@@ -212,6 +219,20 @@ START_TEST(what_cannot_be_serialized_is_repeated_with_its_callback)
     ck_assert_int_eq(script.calls, 4);
     check_value("select count(*) from public.note", "1");
     check_value("select heartbeats from leasehold.scope", "0");
+}
+END_TEST
+
+START_TEST(a_heartbeat_that_is_repeated_counts_once)
+{
+    struct script beat = {.name = "heartbeat", .sql = "insert into public.late values (1)"};
+    struct lh_embed_options beating = {.arg = &beat, .will_heartbeat = note};
+    struct lh_embed_lease lease;
+
+    ck_assert_int_eq(lh_embed_acquire(conn, "e", "late", NULL, &lease, &error), LH_OK);
+    ck_assert_int_eq(lh_embed_heartbeat(conn, &lease, &beating, &error), LH_OK);
+    ck_assert_int_eq(beat.calls, 2);
+    check_value("select heartbeats from leasehold.scope", "1");
+    ck_assert_int_eq(lease.heartbeats, 1);
 }
 END_TEST
 
@@ -615,6 +636,7 @@ int main(void)
     tcase_add_test(tests, a_failure_is_released_with_its_words);
     tcase_add_test(tests, a_callback_that_refuses_takes_the_change_back);
     tcase_add_test(tests, what_cannot_be_serialized_is_repeated_with_its_callback);
+    tcase_add_test(tests, a_heartbeat_that_is_repeated_counts_once);
     tcase_add_test(tests, repetition_has_an_end);
     tcase_add_test(tests, a_connection_that_breaks_is_made_anew_and_the_verb_repeated);
     tcase_add_test(tests, an_idle_connection_that_broke_is_made_anew);
