@@ -19,6 +19,10 @@ begin
     insert into record.event (at, kind, scope, lease, token)
     values (clock_timestamp(), case new.last_outcome when 'expired' then 'reap' else 'end' end, new.key, old.lease_key, old.token);
   elsif new.state = 'held' and new.lease_key is distinct from old.lease_key then
+    -- From one holder to the next in one update: released first, where it was not taken over.
+    if old.state = 'held' and new.last_outcome <> 'expired' then
+      insert into record.event (at, kind, scope, lease, token) values (new.ended_at, 'end', new.key, old.lease_key, old.token);
+    end if;
     insert into record.event (at, kind, scope, lease, token, until)
     values (new.acquired_at, 'grant', new.key, new.lease_key, new.token, new.deadline + new.grace);
   elsif new.state = 'held' and new.heartbeat_at <> old.heartbeat_at then
