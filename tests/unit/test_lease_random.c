@@ -603,7 +603,9 @@ static void check_owners(void)
             const struct call *call = &t.calls[i];
             if (call->scope == s && lh_uuid_equal(&call->acquire.lease_key, &scope->lease_key))
                 has_owner = call->answers == 0 || call->is_lost || may_come_back(call->acquire.own.verdict) ||
-                            (t.has_faults && call->acquire.own.verdict == LH_HOOK_REJECTED);
+                            (t.has_faults && call->acquire.own.verdict == LH_HOOK_REJECTED) ||
+                            /* stopped while its lanes were down: what nobody could give back ends by its expiry */
+                            (t.has_faults && call->is_cancelled && call->node->has_stopped);
         }
         if (!has_owner)
             fake_fail("k%d is held by key %d, and nobody knows", s, scope->lease_key.bytes[0]);
