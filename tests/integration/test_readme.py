@@ -205,3 +205,14 @@ def test_the_table_of_examples_is_complete():
     text = (harness.ROOT / "deploy/README.md").read_text()
     for path in sorted((harness.ROOT / "deploy/examples").iterdir()):
         assert path.name == "meson.build" or re.search(rf"`(examples/)?{re.escape(path.name)}`", text), path.name
+
+
+def test_the_map_of_contributing_is_complete():
+    text = (harness.ROOT / "CONTRIBUTING.md").read_text()
+    suites = subprocess.run([sys.executable, harness.ROOT / "tests/lib/suites.py", "--list"], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    table = text.split("| suite |")[1].split("\n\n")[0]
+    named = {name for row in re.findall(r"^\| ([^|]*) \|", table, re.M) for name in row.split(", ")}
+    assert named - {"---"} == set(suites)
+    directories = {f"{top}/{path.name}/" for top in ("src", "tests") for path in (harness.ROOT / top).iterdir()
+                   if path.is_dir() and path.name != "__pycache__"}
+    assert {directory for directory in directories if directory not in text} == set()
