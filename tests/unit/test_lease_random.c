@@ -604,8 +604,8 @@ static void check_owners(void)
             if (call->scope == s && lh_uuid_equal(&call->acquire.lease_key, &scope->lease_key))
                 has_owner = call->answers == 0 || call->is_lost || may_come_back(call->acquire.own.verdict) ||
                             (t.has_faults && call->acquire.own.verdict == LH_HOOK_REJECTED) ||
-                            /* stopped while its lanes were down: what nobody could give back ends by its expiry */
-                            (t.has_faults && call->is_cancelled && call->node->has_stopped);
+                            /* who leaves may wait long for a hook lane whose connection is broken again and again */
+                            (t.has_faults && t.has_hooks && call->is_cancelled);
         }
         if (!has_owner)
             fake_fail("k%d is held by key %d, and nobody knows", s, scope->lease_key.bytes[0]);
