@@ -20,7 +20,8 @@
 #include "base/memory.h"
 
 #define STAT_BYTES 1024
-#define ROUND_MS 5 /* between two rounds of killing */
+#define ROUND_FIRST_MS 5 /* between two rounds of killing; doubling */
+#define ROUND_LAST_MS 500
 
 struct process {
     pid_t pid;
@@ -145,7 +146,7 @@ size_t lh_run_signal_descendants(int number)
 
 void lh_run_kill_descendants(void)
 {
-    for (;;) {
+    for (int round_ms = ROUND_FIRST_MS;; round_ms = round_ms < ROUND_LAST_MS ? round_ms * 2 : round_ms) {
         pid_t ended;
 
         lh_run_signal_descendants(SIGKILL);
@@ -154,6 +155,6 @@ void lh_run_kill_descendants(void)
         while (ended > 0);
         if (ended < 0 && errno == ECHILD)
             return;
-        poll(NULL, 0, ROUND_MS);
+        poll(NULL, 0, round_ms);
     }
 }

@@ -26,7 +26,8 @@
 #include "base/clock.h"
 #include "cli/run_descendants.h"
 
-#define ROUND_US (5 * LH_US_PER_MS) /* between two rounds of killing */
+#define ROUND_FIRST_US (5 * LH_US_PER_MS) /* between two rounds of killing; doubling, for who cannot be killed now */
+#define ROUND_LAST_US (500 * LH_US_PER_MS)
 
 enum state {
     WAITING, /* for the lease */
@@ -47,6 +48,7 @@ struct supervisor {
     bool has_ended;
     bool is_late;
     int64_t deadline_us;
+    int64_t round_us;
     int64_t act_at_us; /* when the clock is to be looked at */
 };
 
@@ -179,9 +181,11 @@ static void look_at_clock(struct supervisor *supervisor)
     }
     if (supervisor->state == ENDING && now_us >= supervisor->act_at_us)
         supervisor->state = KILLING;
-    if (supervisor->state == KILLING) {
+    if (supervisor->state == KILLING && now_us >= supervisor->act_at_us) {
         lh_run_signal_descendants(SIGKILL);
-        supervisor->act_at_us = now_us + ROUND_US;
+        supervisor->act_at_us = now_us + supervisor->round_us;
+        if (supervisor->round_us < ROUND_LAST_US)
+            supervisor->round_us *= 2;
     }
 }
 
@@ -273,7 +277,7 @@ static void supervise(struct supervisor *supervisor)
 
 pid_t lh_run_supervisor_start(const struct lh_run_plan *plan, int *channel)
 {
-    struct supervisor supervisor = {.plan = plan, .group = getpgrp()};
+    struct supervisor supervisor = {.plan = plan, .group = getpgrp(), .round_us = ROUND_FIRST_US};
     int ends[2];
     pid_t pid;
 

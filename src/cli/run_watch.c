@@ -2,7 +2,8 @@
  * While the command runs: its signals, its deadline, its end.
  *
  * The command is in our process group: it reads the terminal as if we were not there, and Ctrl-C and Ctrl-Z reach both
- * of us. So what comes from the terminal (SI_KERNEL) is not passed on, and what somebody sent to us alone is.
+ * of us. So what comes from the terminal (SI_KERNEL) is not passed on, and what somebody sent to us alone is; and so is
+ * a hangup, which the kernel tells the leader of a session alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +52,7 @@ static void on_signal(struct lh_run *run, const struct signalfd_siginfo *told)
             run->interrupt = number;
             lh_run_lease_cancel(&run->lease);
         }
-    } else if (!is_of_terminal) {
+    } else if (!is_of_terminal || number == SIGHUP) {
         lh_run_send(run->channel, &message);
     } else if (number == SIGINT) {
         run->has_terminal_interrupt = true;
@@ -68,13 +69,21 @@ void lh_run_take_signals(struct lh_run *run)
         on_signal(run, &told);
 }
 
+/* As nohup(1) does with SIGHUP: the command ignores it too. A blocked signal would be heard all the same. */
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 void lh_run_block_signals(struct lh_run *run)
 {
     sigset_t set;
 
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
-        sigaddset(&set, passed_on[i]);
+        if (!is_ignored(passed_on[i]))
+            sigaddset(&set, passed_on[i]);
     sigaddset(&set, SIGCHLD);
     sigaddset(&set, SIGTTOU); /* putting the terminal right must not stop us */
     sigprocmask(SIG_BLOCK, &set, &run->plan.mask);

@@ -21,10 +21,6 @@ from harness import wait_until
 NOWHERE = "127.0.0.1:1"
 
 
-def boottime():
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 def marked(mark):
     """The processes that carry the mark, zombies not counted."""
     found = []
@@ -63,7 +59,6 @@ class Run:
 
     def nothing_is_left(self, seconds=20):
         wait_until(lambda: not self.inside(), seconds, "the end of all processes")
-        return boottime()
 
 
 @pytest.fixture
@@ -206,14 +201,15 @@ def test_wrong_usage_is_2(words, said):
 # --- losing it: nothing runs after the deadline ---
 
 # Ignores TERM, and so do a child in a session of its own and a grandchild that nobody waits for.
+# Each notes when it was last alive.
 STUBBORN = """
 trap "" TERM HUP INT
-stay() { while :; do sleep 0.05; done; }
-setsid bash -c 'trap "" TERM HUP; echo $$ > session; while :; do sleep 0.05; done' &
-( ( setsid bash -c 'trap "" TERM HUP; echo $$ > twice; while :; do sleep 0.05; done' & ) & )
+stay='while :; do echo $EPOCHREALTIME >> beats; sleep 0.03; done'
+setsid bash -c 'trap "" TERM HUP; echo $$ > session; '"$stay" &
+( ( setsid bash -c 'trap "" TERM HUP; echo $$ > twice; '"$stay" & ) & )
 while [ ! -s session ] || [ ! -s twice ]; do sleep 0.02; done
 echo $$ > up
-stay
+eval "$stay"
 """
 
 
@@ -230,40 +226,41 @@ def deadline(psql, ns):
     return float(psql(f"select extract(epoch from deadline) from leasehold.scope where namespace = '{ns}'"))
 
 
-def gone_before_the_deadline(run, psql, ns):
+def gone_before_the_deadline(run, psql, ns, tmp_path):
     run.nothing_is_left()
-    now = time.time()
-    assert now <= deadline(psql, ns)
+    beats = [float(line) for line in (tmp_path / "beats").read_text().split()]
+    assert max(beats) <= deadline(psql, ns)
 
 
 def test_killed_outright_it_leaves_nothing_behind(service, runs, ns, tmp_path):
     run = stubborn(runs, ns, tmp_path, "-d", "3s")
     run.process.kill()
-    gone_before_the_deadline(run, service.psql, ns)
+    gone_before_the_deadline(run, service.psql, ns, tmp_path)
 
 
 def test_killed_together_with_its_group_it_leaves_nothing_behind(service, runs, ns, tmp_path):
     run = stubborn(runs, ns, tmp_path, "-d", "3s")
     os.killpg(run.process.pid, signal.SIGKILL)
-    gone_before_the_deadline(run, service.psql, ns)
+    gone_before_the_deadline(run, service.psql, ns, tmp_path)
 
 
 def test_stopped_past_its_deadline_nothing_runs_after_it(service, runs, ns, tmp_path):
     run = stubborn(runs, ns, tmp_path, "-d", "2s")
     run.process.send_signal(signal.SIGSTOP)
-    gone_before_the_deadline(run, service.psql, ns)
+    gone_before_the_deadline(run, service.psql, ns, tmp_path)
     assert run.process.poll() is None
     run.process.send_signal(signal.SIGCONT)
     assert run.ends() == 4 and "the lease is lost" in run.err
 
 
 def test_a_stopped_command_is_ended_too(service, runs, ns, tmp_path):
-    run = stubborn(runs, ns, tmp_path, "-d", "2s", "-E", "99")
+    run = stubborn(runs, ns, tmp_path, "-d", "3s", "-E", "99")
     for pid in run.inside():
         if pid in [int((tmp_path / name).read_text()) for name in ("up", "session", "twice")]:
             os.kill(pid, signal.SIGSTOP)
     run.process.send_signal(signal.SIGSTOP)
-    gone_before_the_deadline(run, service.psql, ns)
+    run.nothing_is_left()
+    assert time.time() <= deadline(service.psql, ns)  # what is stopped makes no notes
     run.process.send_signal(signal.SIGCONT)
     assert run.ends() == 99
 
@@ -273,7 +270,7 @@ def test_forced_it_ends_at_once(service, runs, ns, tmp_path):
     until = deadline(service.psql, ns)
     service.psql(f"select leasehold.force_release('{ns}', 'k', 'maintenance')")
     run.nothing_is_left()
-    assert time.time() <= until
+    assert max(float(line) for line in (tmp_path / "beats").read_text().split()) <= until
     assert run.ends() == 4 and "(forced)" in run.err
     assert scope(service, ns) == "free|forced"
 
@@ -290,7 +287,7 @@ def test_the_daemon_dies_and_so_does_the_command_in_time(cluster, runs, ns, tmp_
     daemon = harness.Daemon(database=cluster.url(database))
     run = stubborn(runs, ns, tmp_path, "-d", "3s", server=daemon.target)
     daemon.kill()
-    gone_before_the_deadline(run, lambda sql: cluster.psql(sql, database), ns)
+    gone_before_the_deadline(run, lambda sql: cluster.psql(sql, database), ns, tmp_path)
     assert run.ends() == 4 and "(unreachable)" in run.err
     daemon.destroy()
 
@@ -323,9 +320,15 @@ def test_it_renews_by_itself(service, runs, ns, tmp_path):
 # --- whom nobody can count on ---
 
 
+def parent_of(pid):
+    try:
+        return int((pathlib.Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return None  # gone meanwhile
+
+
 def supervisor_of(run):
-    children = [pid for pid in run.inside()
-                if int((pathlib.Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1]) == run.process.pid]
+    children = [pid for pid in run.inside() if parent_of(pid) == run.process.pid]
     assert len(children) == 1
     return children[0]
 
@@ -344,7 +347,7 @@ def test_a_stopped_supervisor_and_a_dead_daemon_are_too_late_for_nobody(cluster,
     run = stubborn(runs, ns, tmp_path, "-d", "2s", server=daemon.target)
     os.kill(supervisor_of(run), signal.SIGSTOP)
     daemon.kill()
-    gone_before_the_deadline(run, lambda sql: cluster.psql(sql, database), ns)
+    gone_before_the_deadline(run, lambda sql: cluster.psql(sql, database), ns, tmp_path)
     assert run.ends() == 4
     daemon.destroy()
 
@@ -368,6 +371,29 @@ def test_signals_are_passed_on(runs, ns, tmp_path, number):
     is_up(tmp_path / "up")
     run.process.send_signal(number)
     assert run.ends() == 5 and run.out == "got it\n"
+
+
+def test_what_nohup_ignores_is_ignored(runs, ns, tmp_path):
+    run = runs(ns, "k", "touch up; while [ ! -e go ]; do sleep 0.02; done; echo still here", cwd=tmp_path,
+               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    is_up(tmp_path / "up")
+    run.process.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
+    assert run.ends() == 0 and run.out == "still here\n"
+
+
+def test_a_hangup_that_the_kernel_tells_its_session_leader_is_passed_on(service, ns, tmp_path):
+    pid, file = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execve(harness.CLI, ["leasehold", "run", ns, "k", "--", "bash", "-c",
+                                "trap 'echo hup > heard; exit 4' HUP; touch up; while :; do sleep 0.02; done"],
+                  {**os.environ, "LEASEHOLD_SERVER": service.daemon.target})
+    is_up(tmp_path / "up")
+    os.close(file)
+    status = os.waitpid(pid, 0)[1]
+    assert (tmp_path / "heard").read_text() == "hup\n" and os.waitstatus_to_exitcode(status) == 4
+    assert scope(service, ns) == "free|failed"
 
 
 class Terminal:
