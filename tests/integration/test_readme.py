@@ -72,8 +72,9 @@ def test_the_first_lease_from_the_command_line(service, shell):
     assert "stranger" in out and "invoice-42" in out
     assert service.psql("select state, heartbeats, last_result ->> 'rows' from leasehold.scope where key = 'invoice-42'") == "free|1|3"
     assert re.search(r"token \d+", shell(block_with("sh", "-o env")))
-    out = shell(block_with("sh", "leasehold force-release"))
-    assert "invoice-42" in out
+    assert service.psql("select state, last_outcome from leasehold.scope where key = 'invoice-42'") == "free|ok"
+    shell(lines[0])
+    assert "invoice-42" in shell(block_with("sh", "leasehold force-release"))
     assert service.psql("select state, last_outcome, last_error from leasehold.scope where key = 'invoice-42'") == "free|forced|worker-3 is gone"
     service.psql("delete from leasehold.scope where key = 'invoice-42'")
 
@@ -113,22 +114,27 @@ def test_the_first_lease_over_a_connection(service, cluster, compile_and_run):
 
 def test_the_first_lease_from_psql(service, cluster):
     script = block_with("sql", "leasehold.acquire")
-    service.psql("create table invoice (id integer, state text); insert into invoice values (42, 'new')")
+    service.psql("create table invoice (id integer, state text); insert into invoice values (43, 'new')")
     acquire, rest = script.split("\n", 1)
     token = service.psql(acquire).split("|")[0]
     out = service.psql(rest.replace("4711", token))
-    assert "invoice-42" in out and "psql" in out
+    assert "invoice-43" in out and "psql" in out
     assert service.psql("select state from invoice") == "sent"
     refused = service.psql(rest, check=False)
     assert refused.returncode != 0 and "lease_lost" in refused.stderr
-    service.psql("delete from leasehold.scope where key = 'invoice-42'")
+    service.psql("delete from leasehold.scope where key = 'invoice-43'")
 
     service.psql(block_with("sql", "create role worker"))
     try:
-        assert service.psql("select owner from leasehold.acquire('payments', 'invoice-43', '30 s', 'w')", user="worker") == "w"
+        assert service.psql("select owner from leasehold.acquire('payments', 'invoice-45', '30 s', 'w')", user="worker") == "w"
         assert service.psql("show idle_in_transaction_session_timeout", user="worker") == "1min"
     finally:
         service.psql("drop role worker")
+
+
+def test_a_database_without_a_daemon_gets_the_schema(cluster, shell, database):
+    shell(block_with("sh", "leasehold migrate").replace("postgresql:///app", shlex.quote(cluster.url(database))))
+    assert cluster.psql("select owner from leasehold.acquire('payments', 'invoice-42', '30 s', 'w')", database) == "w"
 
 
 def test_a_hook_puts_a_call_back(service):
