@@ -233,7 +233,7 @@ def gone_before_the_deadline(run, psql, ns, tmp_path):
 
 
 def test_killed_outright_it_leaves_nothing_behind(service, runs, ns, tmp_path):
-    run = stubborn(runs, ns, tmp_path, "-d", "3s")
+    run = stubborn(runs, ns, tmp_path, "-d", "40s", "--kill-after", "1s")  # the wait ends before that: it is not the deadline
     run.process.kill()
     gone_before_the_deadline(run, service.psql, ns, tmp_path)
 
@@ -391,7 +391,12 @@ def test_a_hangup_that_the_kernel_tells_its_session_leader_is_passed_on(service,
                   {**os.environ, "LEASEHOLD_SERVER": service.daemon.target})
     is_up(tmp_path / "up")
     os.close(file)
-    status = os.waitpid(pid, 0)[1]
+    try:
+        ended, status = wait_until(lambda: (found := os.waitpid(pid, os.WNOHANG))[0] and found, what="the end of leasehold run")
+    except AssertionError:
+        os.kill(pid, signal.SIGKILL)  # which ends the command
+        os.waitpid(pid, 0)
+        raise
     assert (tmp_path / "heard").read_text() == "hup\n" and os.waitstatus_to_exitcode(status) == 4
     assert scope(service, ns) == "free|failed"
 
