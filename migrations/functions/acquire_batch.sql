@@ -58,13 +58,15 @@ begin
     v_hooked := leasehold.hooked(p_namespace, 'acquire');
   end if;
 
-  if v_may_be_plain and cardinality(p_namespace) = 1 and v_hooked = '{}' and not leasehold.is_blind()
-     and not exists (select from leasehold.watch)
-  then
+  if v_may_be_plain and cardinality(p_namespace) = 1 and v_hooked = '{}' and not leasehold.is_blind() then
     v_may_be_plain := false;
     v_one := leasehold.acquire_one(p_coordinator, v_life, v_rules[1], p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
                                    p_labels[1], p_duration_us[1], p_wait_us[1]);
     if v_one.token is not null then
+      -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
+      if exists (select from leasehold.watch) then
+        perform leasehold.tell_watchers(null, p_namespace, p_key);
+      end if;
       n := 1;
       outcome := 'granted';
       waiters_ahead := 0;

@@ -33,9 +33,15 @@ begin
   end if;
   v_life := leasehold.life_of_holders();
   if cardinality(p_namespace) = 1 and v_hooked_ok = '{}' and v_hooked_fail = '{}' and not leasehold.is_blind()
-     and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
+     and not exists (select from leasehold.policy p where p.history)
   then
-    if p_failed[1] is not null and leasehold.release_one(v_life, p_namespace[1], p_key[1], p_lease_key[1], coalesce(p_failed[1], false), p_value[1]) then
+    if p_failed[1] is not null
+       and leasehold.release_one(v_life, p_namespace[1], p_key[1], p_lease_key[1], p_failed[1], p_value[1])
+    then
+      -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
+      if exists (select from leasehold.watch) then
+        perform leasehold.tell_watchers(null, p_namespace, p_key);
+      end if;
       n := 1;
       outcome := 'ok';
       wake := false;
