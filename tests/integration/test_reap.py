@@ -389,7 +389,7 @@ def test_two_reapers_a_daemon_and_a_call_in_sql_at_once_run_each_hook_once(stage
     stage.done("hook", "add", "jobs", "reap", "public.count_it")
     daemon = harness.Daemon(database=stage.url)  # before: the first one to come gives every lease its time once more
     try:
-        stage.expire(3000)
+        stage.expire(10000)
         reapers = [stage.start("reap", *names) for names in ([], ["jobs"])]
         stage.psql("select count(*) from leasehold.reap(max => 1000)")
         for reaper in reapers:
@@ -399,7 +399,7 @@ def test_two_reapers_a_daemon_and_a_call_in_sql_at_once_run_each_hook_once(stage
     finally:
         assert daemon.stop() == 0, daemon.log()
         daemon.destroy()
-    assert stage.counted() == (3000, 3000) and stage.failures() == {}
+    assert stage.counted() == (10000, 10000) and stage.failures() == {}
 
 
 def test_a_hook_that_vetoes_keeps_the_command_from_running(stage, tmp_path):
