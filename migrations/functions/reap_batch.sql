@@ -224,20 +224,25 @@ begin
     select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, r.error, coalesce(r.scope, w.scope),
                coalesce(r.hold, w.hold), w.outcome, null, w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
       from unnest(p_work) w
-      left join lateral leasehold.reap_one(
-             w.scope, w.head_lease_key is not null,
+     -- Which are due is an argument: a join calls the function for every row, whatever its condition says.
+     cross join lateral leasehold.reap_one(
+             w.hold = 'end' and w.namespace = any (p_hooked), w.scope, w.head_lease_key is not null,
              (select x from unnest(p_rules) x where x.namespace = w.namespace)) r
-        on w.hold = 'end' and w.namespace = any (p_hooked)
      order by (w.scope).check_at, w.namespace, w.key);
 end
 $$;
 
--- One of them: what its hold becomes, the scope where that has failed, and the error. The caller has the row locked FOR UPDATE.
+-- One of them: what its hold becomes, the scope where that has failed, and the error; nulls for one that is not due. The caller
+-- has the row locked FOR UPDATE.
 create or replace function leasehold.reap_one(
-  p_scope leasehold.scope, p_has_head boolean, p_rules leasehold.rules, out hold text, out scope leasehold.scope, out error text)
+  p_is_due boolean, p_scope leasehold.scope, p_has_head boolean, p_rules leasehold.rules, out hold text,
+  out scope leasehold.scope, out error text)
 language plpgsql
 as $$
 begin
+  if p_is_due is not true then
+    return;
+  end if;
   hold := 'skipped';
   if leasehold.is_timed_out()
      or not exists (select
@@ -315,7 +320,7 @@ $$;
 revoke execute on function leasehold.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean),
   leasehold.take_due(integer, timestamptz),
   leasehold.hook_reaps(leasehold.item_work[], text[], leasehold.rules[], boolean),
-  leasehold.reap_one(leasehold.scope, boolean, leasehold.rules),
+  leasehold.reap_one(boolean, leasehold.scope, boolean, leasehold.rules),
   leasehold.take_expired(text[], boolean, integer, leasehold.life_now, timestamptz), leasehold.sweep_waiters(uuid)
   from public;
 grant execute on function leasehold.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean)

@@ -28,6 +28,18 @@ begin
     '11111111-1111-4111-8111-111111111111', case p_function when 'reap_hooked' then 'null,' else '' end, 'r', p_key, p_arguments);
 end $$;
 
+-- reap(): a visit to a lease that is alive, beside one that is not
+select t.dead('r', array['gone']);
+select leasehold.acquire('r', k, '1 h', lease_key => t.key(1)) from unnest(array['here1', 'here2']) k;
+update leasehold.scope set check_at = clock_timestamp() - interval '1 s' where key like 'here%';
+select set_eq($$select key from leasehold.reap()$$, array['gone'], 'only what has expired is reaped');
+select set_eq($$select (e).key from app.reaped$$, array['gone'], 'and only its hook runs');
+select is((select count(*) from leasehold.scope where key like 'here%' and state = 'held' and check_at > clock_timestamp() + interval '50 min'), 2::bigint,
+          'the others are visited when they expire');
+select leasehold.release_ok('r', k, t.key(1)) from unnest(array['here1', 'here2']) k;
+delete from leasehold.scope;
+truncate app.reaped;
+
 -- reap(): every third fails
 select t.dead('r', array(select case when n % 3 = 0 then 'bad' else 'good' end || n from generate_series(1, 9) n));
 select results_eq($$select outcome, count(*), min(error) like 'the work of bad% cannot be put back', min(reap_failures) from leasehold.reap() group by 1 order by 1$$,
