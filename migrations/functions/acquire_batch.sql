@@ -5,10 +5,11 @@
 -- item's own when granted or renewed, else the holder's. It never waits: a row or a new key that another session keeps
 -- is busy. Several items of one scope are decided in order of n.
 --
--- Locks each scope's row FOR NO KEY UPDATE in (namespace, key) order; FOR UPDATE where an expired lease is taken over; the
--- scope's advisory lock where there is no row yet.
+-- Locks each scope's row FOR NO KEY UPDATE; FOR UPDATE where an expired lease is taken over; the scope's advisory lock where there
+-- is no row yet. In any order, for it waits for none of them.
 
--- The common case first, in one statement: a free scope that nobody waits for (`queued` is false; it is set in the same
+-- The common case first, in one statement, which finds each row once and updates what it has locked (ctid; a row that somebody has
+-- changed since the statement began is left over): a free scope that nobody waits for (`queued` is false; it is set in the same
 -- transaction as the first waiter, under the row's lock, so that this statement sees it when it takes that lock). What is
 -- left over is decided by acquire_carefully.
 create or replace function leasehold.acquire_batch(
@@ -25,6 +26,7 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_bitmapscan = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
@@ -37,65 +39,74 @@ declare
   v_times timestamptz[];
   v_left integer[];
   v_hooked text[] := '{}';
-  v_one leasehold.scope;
   -- Whoever has a place waits for a scope that is `queued`.
   v_may_be_plain boolean := coalesce(0 = any (p_ticket), true);
 begin
-  perform leasehold.be_durable();
-  perform leasehold.ensure_epoch();
-  if cardinality(p_namespace) > 1 then
-    v_rules := array(
-      select r
-        from leasehold.policies_of(array(
-               select d.namespace
-                 from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
-                where leasehold.namespace_problem(d.namespace) is null)) r);
-  elsif leasehold.namespace_problem(p_namespace[1]) is null then
-    v_rules := array(select r from leasehold.policies_of(p_namespace) r);
-  end if;
-  v_life := leasehold.life(p_clock);
-  if exists (select from leasehold.registered_hook) then
-    v_hooked := leasehold.hooked(p_namespace, 'acquire');
+  if current_setting('synchronous_commit') = 'off' then
+    perform leasehold.be_durable();
   end if;
 
-  if v_may_be_plain and cardinality(p_namespace) = 1 and v_hooked = '{}' and not leasehold.is_blind() then
+  -- Batches of one are what an idle coordinator sends: everything about the common case is asked and done in one statement.
+  if cardinality(p_namespace) = 1 and v_may_be_plain and not leasehold.is_blind() then
     v_may_be_plain := false;
-    v_one := leasehold.acquire_one(p_coordinator, v_life, v_rules[1], p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
-                                   p_labels[1], p_duration_us[1], p_wait_us[1]);
-    if v_one.token is not null then
+    return query
+      update leasehold.scope s
+         set state = 'held',
+             lease_key = p_lease_key[1],
+             token = nextval('leasehold.token'),
+             owner = p_owner[1],
+             labels = p_labels[1]::jsonb,
+             duration = w.duration,
+             grace = w.grace,
+             acquired_at = w.now,
+             heartbeat_at = w.now,
+             heartbeats = 0,
+             deadline = w.now + w.duration,
+             incarnation = w.life_id,
+             granted_by = p_coordinator,
+             lapsed = false,
+             reap_failures = 0,
+             check_at = least(s.check_at, w.now + w.duration + w.grace)
+        from (select l.*, clock_timestamp() as now
+                from (select i.*, x.row_id
+                        from (select p_namespace[1] as namespace, p_key[1] as key, leasehold.from_us(p_duration_us[1]) as duration,
+                                     f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry
+                                from leasehold.life_facts() f,
+                                     leasehold.rules_of(p_namespace[1]) r
+                               where f.is_same and p_lease_key[1] is not null
+                                 and leasehold.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1])
+                                 and not exists (select from leasehold.registered_hook h
+                                                  where h.event = 'acquire' and leasehold.covers(h.namespace, p_namespace[1]))
+                              offset 0) i
+                       cross join lateral (
+                         select x.ctid as row_id
+                           from leasehold.scope x
+                          where x.namespace = i.namespace and x.key = i.key
+                            and x.state = 'free' and not x.queued and p_lease_key[1] <> all (x.ended_keys)
+                            for no key update skip locked) x
+                      offset 0) l
+              offset 0) w
+       where s.ctid = w.row_id
+      returning 1, 'granted', null::bigint, 0,
+                case when w.expiry <> 'manual' then p_duration_us[1] + leasehold.to_us(w.grace) end,
+                leasehold.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
+                null::text, null::text, null::text, s.token, s.owner, p_labels[1], p_duration_us[1], leasehold.to_us(w.grace),
+                w.now, s.deadline, p_duration_us[1], 0::bigint, 0::bigint, 0::bigint, w.now, 'alive', w.expiry = 'manual';
+    if found then
       -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
       if exists (select from leasehold.watch) then
         perform leasehold.tell_watchers(null, p_namespace, p_key);
       end if;
-      n := 1;
-      outcome := 'granted';
-      waiters_ahead := 0;
-      expires_in_us := case when v_rules[1].expiry <> 'manual' then p_duration_us[1] + leasehold.to_us(v_one.grace) end;
-      suspected_in_us := leasehold.to_us(least(coalesce(v_rules[1].dead_after, v_one.duration * 2 / 3), v_rules[1].max_hold));
-      token := v_one.token;
-      owner := p_owner[1];
-      labels := p_labels[1];
-      duration_us := p_duration_us[1];
-      grace_us := leasehold.to_us(v_one.grace);
-      acquired_at := v_one.acquired_at;
-      deadline := v_one.deadline;
-      remaining_us := duration_us;
-      held_us := 0;
-      silent_us := 0;
-      heartbeats := 0;
-      heartbeat_at := v_one.heartbeat_at;
-      liveness := 'alive';
-      is_manual := v_rules[1].expiry = 'manual';
-      return next;
       return;
     end if;
-    if p_queue[1] then
+    if p_queue[1] and not exists (select from leasehold.registered_hook h
+                                   where h.event = 'acquire' and leasehold.covers(h.namespace, p_namespace[1])) then
       return query
         select 1, 'queued', q.ticket, q.waiters_ahead, (q.facts).expires_in_us, (q.facts).suspected_in_us,
                null::text, null::text, null::text, (q.facts).token, (q.facts).owner, (q.facts).labels, (q.facts).duration_us,
                (q.facts).grace_us, (q.facts).acquired_at, (q.facts).deadline, (q.facts).remaining_us, (q.facts).held_us,
                (q.facts).silent_us, (q.facts).heartbeats, (q.facts).heartbeat_at, (q.facts).liveness, (q.facts).is_manual
-          from leasehold.queue_one(p_coordinator, v_life, v_rules[1], p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
+          from leasehold.queue_one(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
                                    p_labels[1], p_duration_us[1], p_wait_us[1]) q
          where q.ticket is not null;
       if found then
@@ -104,7 +115,19 @@ begin
     end if;
   end if;
 
+  perform leasehold.ensure_epoch();
+  if exists (select from leasehold.registered_hook) then
+    v_hooked := leasehold.hooked(p_namespace, 'acquire');
+  end if;
+
   if v_may_be_plain then
+    v_life := leasehold.life(p_clock);
+    v_rules := array(
+      select r
+        from leasehold.policies_of(array(
+               select d.namespace
+                 from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
+                where leasehold.namespace_problem(d.namespace) is null)) r);
     with granted as (
       update leasehold.scope s
          set state = 'held',
@@ -124,7 +147,7 @@ begin
              reap_failures = 0,
              check_at = least(s.check_at, w.now + w.duration + w.grace)
         from (select l.*, clock_timestamp() as now
-                from (select i.*
+                from (select i.*, x.row_id
                         from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, u.labels::jsonb as labels,
                                      leasehold.from_us(u.duration_us) as duration, r.grace
                                 from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us)
@@ -136,16 +159,16 @@ begin
                                  and coalesce(u.wait_us, 0) >= 0
                                  and coalesce(octet_length(u.owner), 0) <= 255
                                  and (u.labels = '{}' or leasehold.labels_problem(u.labels::jsonb) is null)
-                               order by u.namespace, u.key, u.n) i
+                               offset 0) i
                        cross join lateral (
-                         select 1
+                         select x.ctid as row_id
                            from leasehold.scope x
                           where x.namespace = i.namespace and x.key = i.key
                             and x.state = 'free' and not x.queued and i.lease_key <> all (x.ended_keys)
                             for no key update skip locked) x
                       offset 0) l
               offset 0) w
-       where s.namespace = w.namespace and s.key = w.key
+       where s.ctid = w.row_id
       returning w.n, s.token, w.now)
     select coalesce(array_agg(g.n), '{}'), array_agg(g.token), array_agg(g.now)
       into v_granted, v_tokens, v_times

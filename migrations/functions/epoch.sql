@@ -51,11 +51,15 @@ begin
 end
 $$;
 
--- Before a token or a ticket is drawn. Locks nothing once the jump is made.
+-- Before a token or a ticket is drawn. Locks nothing once the jump is made. Where the incarnation is this life of the database
+-- (life_facts().is_same) it was made before that was written down.
 create or replace function leasehold.ensure_epoch() returns void
 language plpgsql
 as $$
 begin
+  if (select f.is_same from leasehold.life_facts() f) then
+    return;
+  end if;
   if (select m.last_value from leasehold.epoch_mark m) <> leasehold.epoch_for() then
     perform leasehold.jump_epoch(false);
   end if;

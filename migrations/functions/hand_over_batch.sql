@@ -1,7 +1,7 @@
 -- Release many leases, and in the same transaction acquire for who waits for some of them: one commit for a hand-over, not two.
 -- Returns the rows of release_batch (`part` is release), then those of acquire_batch (`part` is acquire), which sees what was
 -- released and decides as ever: who was not first stays queued. Locks what they lock: the second only rows of the first.
--- The common case, one lease that passes from its holder to its first waiter, is one update (hand_over_one).
+-- The common case, one lease that passes from its holder to its first waiter, is one update.
 create or replace function leasehold.hand_over_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[],
   p_clock timestamptz, p_next_namespace text[], p_next_key text[], p_next_lease_key uuid[], p_next_owner text[],
@@ -23,39 +23,88 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-  v_rules leasehold.rules;
-  v_life leasehold.life_now;
-  v_one leasehold.scope;
+  v_found record;
+  v_now timestamptz;
 begin
   if cardinality(p_namespace) = 1 and cardinality(p_next_namespace) = 1
      and p_namespace[1] = p_next_namespace[1] and p_key[1] = p_next_key[1] and p_failed[1] is not null
-     and not leasehold.is_blind() and not exists (select from leasehold.registered_hook)
-     and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
+     and not leasehold.is_blind()
   then
-    perform leasehold.be_durable();
-    perform leasehold.ensure_epoch();
-    v_life := leasehold.life_of_holders();
-    select r.* into v_rules from leasehold.policies_of(p_namespace) r;
-    v_one := leasehold.hand_over_one(
-      p_coordinator, v_life, v_rules, p_namespace[1], p_key[1], p_lease_key[1], p_failed[1], p_value[1], p_next_lease_key[1],
-      p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1]);
-    if v_one.token is not null then
-      -- Asked again after the change, for a watch that begins waits for who has changed something, and not for who is about to.
-      -- Its two events cannot be told from one row: the releases are repeated by themselves.
-      if exists (select from leasehold.watch) then
-        raise serialization_failure using message = 'somebody began to watch in the same instant';
-      end if;
-      n := 1;
-      part := 'release';
-      outcome := 'ok';
-      wake := true;
-      return next;
+    if current_setting('synchronous_commit') = 'off' then
+      perform leasehold.be_durable();
+    end if;
+    -- One update, from one holder to the other. The queue is read after the row's lock.
+    select i.* into v_found
+      from (select h.id as life_id, h.started_at, r.grace, r.dead_after, r.max_hold, r.expiry
+              from leasehold.life_for_holders() h, leasehold.rules_of(p_namespace[1]) r
+             where h.is_settled and p_next_lease_key[1] <> p_lease_key[1]
+               and leasehold.is_plain(r, p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1])
+               and not exists (select from leasehold.registered_hook k where leasehold.covers(k.namespace, p_namespace[1]))
+               and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
+            offset 0) i
+     cross join lateral (
+       select 1
+         from leasehold.scope x
+        where x.namespace = p_namespace[1] and x.key = p_key[1] and x.lease_key = p_lease_key[1] and not x.lapsed
+          and p_next_lease_key[1] <> all (x.ended_keys) and i.life_id is not null
+          for update skip locked) x;
+    if found then
+      v_now := clock_timestamp();
       return query
-        select 'acquire', null::text, null::boolean, 1, 'granted', null::bigint, 0, f.expires_in_us, f.suspected_in_us,
-               null::text, null::text, null::text, f.token, f.owner, f.labels, f.duration_us, f.grace_us, f.acquired_at,
-               f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
-          from leasehold.lease_facts(v_one, v_rules, v_life, v_one.acquired_at) f;
-      return;
+        with passed as (
+          update leasehold.scope s
+             set lease_key = p_next_lease_key[1],
+                 token = nextval('leasehold.token'),
+                 owner = p_next_owner[1],
+                 labels = p_next_labels[1]::jsonb,
+                 duration = leasehold.from_us(p_next_duration_us[1]),
+                 grace = v_found.grace,
+                 acquired_at = v_now,
+                 heartbeat_at = v_now,
+                 heartbeats = 0,
+                 deadline = v_now + leasehold.from_us(p_next_duration_us[1]),
+                 incarnation = v_found.life_id,
+                 granted_by = p_coordinator,
+                 reap_failures = 0,
+                 check_at = least(s.check_at, v_now + leasehold.from_us(p_next_duration_us[1]) + v_found.grace),
+                 queued = exists (select 1
+                                    from leasehold.waiter q
+                                   where q.namespace = s.namespace and q.key = s.key and q.lease_key <> p_next_lease_key[1]),
+                 ended_at = v_now,
+                 last_outcome = case when p_failed[1] then 'failed' else 'ok' end,
+                 last_result = case when not p_failed[1] then p_value[1]::jsonb end,
+                 last_error = case when p_failed[1] then p_value[1] end,
+                 ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
+                 ended_outcomes = leasehold.remember(s.ended_outcomes, case when p_failed[1] then 'failed' else 'ok' end)
+           where s.namespace = p_namespace[1] and s.key = p_key[1]
+             and v_now < case when s.incarnation = v_found.life_id then s.deadline + s.grace
+             else v_found.started_at + s.duration + s.grace end
+             and p_next_lease_key[1] = (select h.lease_key
+                                          from leasehold.live_head(p_namespace[1], p_key[1], leasehold.live_coordinators(v_now),
+                                                                   v_now) h)
+          returning s.token, s.duration, s.deadline)
+        select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
+               null::text, null::text, null::bigint, null::text, null::text, null::bigint, null::bigint,
+               null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
+               null::timestamptz, null::text, null::boolean
+          from passed
+        union all
+        select 'acquire', null, null, 1, 'granted', null, 0,
+               case when v_found.expiry <> 'manual' then p_next_duration_us[1] + leasehold.to_us(v_found.grace) end,
+               leasehold.to_us(least(coalesce(v_found.dead_after, p.duration * 2 / 3), v_found.max_hold)),
+               null, null, null, p.token, p_next_owner[1], p_next_labels[1], p_next_duration_us[1], leasehold.to_us(v_found.grace),
+               v_now, p.deadline, p_next_duration_us[1], 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual'
+          from passed p;
+      if found then
+        delete from leasehold.waiter q
+         where q.lease_key = p_next_lease_key[1] and (q.namespace, q.key) is not distinct from (p_namespace[1], p_key[1]);
+        -- Asked again after the change, for a watch that begins waits for who has changed something, and not for who is about to.
+        -- Its two events cannot be told from one row: the releases are repeated by themselves.
+        if exists (select from leasehold.watch) then
+          raise serialization_failure using message = 'somebody began to watch in the same instant';
+        end if;
+        return;
+      end if;
     end if;
   end if;
   return query

@@ -1,7 +1,6 @@
 -- Renew many leases at once. Each item gets one row: ok with the new deadline, lost with how it ended, busy, rejected with a
 -- hook's words; or, where this call runs no hooks, hooked with their time limit.
--- Locks each scope's row FOR NO KEY UPDATE, in (namespace, key) order, skipping what another session has. A guard's
--- FOR KEY SHARE does not conflict.
+-- Locks each scope's row FOR NO KEY UPDATE, skipping what another session has. A guard's FOR KEY SHARE does not conflict.
 -- The common case in one statement: the lease is held under this lease key and has not expired. The clock is read after each
 -- row's lock. What is left over is told apart by heartbeat_carefully.
 create or replace function leasehold.heartbeat_batch(p_namespace text[], p_key text[], p_lease_key uuid[])
@@ -13,6 +12,7 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_bitmapscan = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
@@ -25,27 +25,43 @@ declare
   v_counts bigint[];
   v_left integer[];
   v_hooked text[] := '{}';
-  v_one leasehold.scope;
 begin
+  if cardinality(p_namespace) = 1 then
+    return query
+      update leasehold.scope s
+         set heartbeat_at = w.now,
+             heartbeats = s.heartbeats + 1,
+             deadline = w.now + s.duration,
+             incarnation = w.life_id
+        from (select l.*, clock_timestamp() as now
+                from (select i.*, x.row_id
+                        from (select p_namespace[1] as namespace, p_key[1] as key, f.id as life_id, f.started_at, f.is_settled
+                                from leasehold.life_for_holders() f
+                               where not exists (select from leasehold.registered_hook h
+                                                  where h.event = 'heartbeat' and leasehold.covers(h.namespace, p_namespace[1]))
+                              offset 0) i
+                       cross join lateral (
+                         select x.ctid as row_id
+                           from leasehold.scope x
+                          where x.namespace = i.namespace and x.key = i.key and x.lease_key = p_lease_key[1] and not x.lapsed
+                            for no key update skip locked) x
+                      offset 0) l
+              offset 0) w
+       where s.ctid = w.row_id
+         and (not w.is_settled
+              or w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
+                              else w.started_at + s.duration + s.grace end)
+      returning 1, 'ok', leasehold.to_us(s.duration), s.deadline, s.heartbeats, null::text, null::text;
+    if not found then
+      return query select 1, c.outcome, c.remaining_us, c.deadline, c.heartbeats, c.end_reason, c.message
+        from leasehold.heartbeat_carefully(p_namespace, p_key, p_lease_key) c;
+    end if;
+    return;
+  end if;
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold.hooked(p_namespace, 'heartbeat');
   end if;
   v_life := leasehold.life_of_holders();
-  if cardinality(p_namespace) = 1 and v_hooked = '{}' then
-    v_one := leasehold.heartbeat_one(v_life, p_namespace[1], p_key[1], p_lease_key[1]);
-    if v_one.token is not null then
-      n := 1;
-      outcome := 'ok';
-      remaining_us := leasehold.to_us(v_one.duration);
-      deadline := v_one.deadline;
-      heartbeats := v_one.heartbeats;
-      return next;
-      return;
-    end if;
-    return query select 1, c.outcome, c.remaining_us, c.deadline, c.heartbeats, c.end_reason, c.message
-      from leasehold.heartbeat_carefully(p_namespace, p_key, p_lease_key) c;
-    return;
-  end if;
   -- Nothing that is set here is indexed: the update stays HOT.
   with renewed as (
     update leasehold.scope s
@@ -54,19 +70,19 @@ begin
            deadline = w.now + s.duration,
            incarnation = v_life.id
       from (select l.*, clock_timestamp() as now
-              from (select i.*
+              from (select i.*, x.row_id
                       from (select u.n::integer as n, u.namespace, u.key, u.lease_key
                               from unnest(p_namespace, p_key, p_lease_key) with ordinality as u (namespace, key, lease_key, n)
                              where u.namespace <> all (v_hooked)
-                             order by u.namespace, u.key, u.n) i
+                             offset 0) i
                      cross join lateral (
-                       select 1
+                       select x.ctid as row_id
                          from leasehold.scope x
                         where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and not x.lapsed
                           for no key update skip locked) x
                     offset 0) l
             offset 0) w
-     where s.namespace = w.namespace and s.key = w.key
+     where s.ctid = w.row_id
        and (not v_life.is_settled
             or w.now < case when s.incarnation = v_life.id then s.deadline + s.grace
                             else v_life.started_at + s.duration + s.grace end)
@@ -100,6 +116,7 @@ language plpgsql
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_bitmapscan = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 as $$

@@ -26,46 +26,64 @@ begin
 end
 $$;
 
+-- The incarnation, and what tells whether it is this life of the database (`is_same`), not crashed since (`is_whole`), and when a
+-- coordinator was last seen. One row. To be used in FROM, where it becomes a part of the query. Locks nothing.
+--
+-- The system identifier is not compared here, for reading the control file is most of what it would cost: two systems cannot
+-- have the same start of the postmaster, and within one the identifier cannot change.
+create or replace function leasehold.life_facts()
+returns table (id bigint, started_at timestamptz, is_same boolean, is_whole boolean, seen_at timestamptz)
+language sql stable
+as $$
+  select i.id,
+         i.started_at,
+         coalesce(i.postmaster_start = pg_postmaster_start_time()
+                  and i.table_oid = 'leasehold.incarnation'::regclass::oid
+                  and i.timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint, false),
+         exists (select 1 from leasehold.incarnation_marker),
+         (select max(c.seen_at) from leasehold.coordinator c)
+    from leasehold.incarnation i
+$$;
+
 -- The incarnation, and whether anything may be taken for expired: not while the facts differ from it, not while the
 -- database's clock runs over 1 s ahead of what the caller believes (`p_clock`, null: no belief), and not while
 -- coordinators are registered and none is live, for at most 5 minutes (outage_hold). Locks nothing.
---
--- Every batch asks, so it is incarnation_is_current() without its calls.
 create or replace function leasehold.life(p_clock timestamptz) returns leasehold.life_now
 language plpgsql volatile
 as $$
 declare
   v_life leasehold.life_now;
 begin
-  select i.id,
-         i.started_at,
-         i.postmaster_start is not distinct from pg_postmaster_start_time()
-         and i.system_identifier is not distinct from (select c.system_identifier from pg_control_system() c)
-         and i.table_oid is not distinct from 'leasehold.incarnation'::regclass::oid
-         and i.timeline is not distinct from ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint
-         and exists (select 1 from leasehold.incarnation_marker)
+  select f.id,
+         f.started_at,
+         f.is_same and f.is_whole
          and (p_clock is null or clock_timestamp() <= p_clock + interval '1 s')
-         and not coalesce((select max(c.seen_at) between clock_timestamp() - interval '5 min'
-                                                     and clock_timestamp() - interval '5 s'
-                             from leasehold.coordinator c), false)
+         and not coalesce(f.seen_at between clock_timestamp() - interval '5 min' and clock_timestamp() - interval '5 s', false)
     into v_life
-    from leasehold.incarnation i;
+    from leasehold.life_facts() f;
   return v_life;
 end
 $$;
 
 -- The same for holders who renew or give back what nobody has ended: not settled for as long as coordinators are registered and
 -- none is live. Where the database's clock has just stepped forward by more than 5 minutes, this is how it looks until the
--- next tick notices; a holder who comes in that moment must not be told that it has lost. Locks nothing.
+-- next tick notices; a holder who comes in that moment must not be told that it has lost. To be used in FROM. Locks nothing.
+create or replace function leasehold.life_for_holders() returns setof leasehold.life_now
+language sql stable
+as $$
+  select f.id,
+         f.started_at,
+         f.is_same and f.is_whole and coalesce(f.seen_at >= clock_timestamp() - interval '5 s', true)
+    from leasehold.life_facts() f
+$$;
+
 create or replace function leasehold.life_of_holders() returns leasehold.life_now
 language plpgsql volatile
 as $$
 declare
-  v_life leasehold.life_now := leasehold.life(null);
+  v_life leasehold.life_now;
 begin
-  v_life.is_settled := v_life.is_settled
-                       and not coalesce((select max(c.seen_at) < clock_timestamp() - interval '5 s'
-                                           from leasehold.coordinator c), false);
+  select f.* into v_life from leasehold.life_for_holders() f;
   return v_life;
 end
 $$;
@@ -80,6 +98,8 @@ begin
   if not found then
     return false;
   end if;
+  -- Whoever finds the incarnation to be this life takes it that the sequences have jumped.
+  perform leasehold.ensure_epoch();
   update leasehold.incarnation i
      set id = i.id + 1,
          started_at = clock_timestamp(),
@@ -154,7 +174,7 @@ end
 $$;
 
 revoke execute on function leasehold.incarnation_facts(), leasehold.incarnation_is_current(), leasehold.life(timestamptz),
-  leasehold.life_of_holders(),
+  leasehold.life_of_holders(), leasehold.life_for_holders(), leasehold.life_facts(),
   leasehold.renew_incarnation(text), leasehold.notice_incarnation(), leasehold.pin_incarnation(),
   leasehold.expires_at(leasehold.scope, leasehold.life_now, text),
   leasehold.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold.be_durable()

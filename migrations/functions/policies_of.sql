@@ -7,6 +7,13 @@ as $$
                       generate_series(0, cardinality(s.segments)) as i (i))
 $$;
 
+-- Is a prefix one of a namespace's own? Locks nothing.
+create or replace function leasehold.covers(p_prefix text, p_namespace text) returns boolean
+language sql immutable parallel safe
+as $$
+  select p_prefix = '' or p_prefix = p_namespace or starts_with(p_namespace, p_prefix || '.')
+$$;
+
 -- The rules in force for each of the given (valid, distinct) namespaces: every column from the longest prefix that sets
 -- it. Returns one row for each. Locks nothing.
 create or replace function leasehold.policies_of(p_namespaces text[]) returns setof leasehold.rules
@@ -45,4 +52,21 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.policies_of(text[]), leasehold.prefixes(text) from public;
+-- The same for one namespace, to be used in FROM, where it becomes a part of the query: where only the root is configured for it,
+-- that is one row read. Locks nothing.
+create or replace function leasehold.rules_of(p_namespace text) returns setof leasehold.rules
+language sql stable
+as $$
+  select p_namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
+         p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout
+    from leasehold.policy p
+   where p.namespace = ''
+     and not exists (select from leasehold.policy q where q.namespace > '' and leasehold.covers(q.namespace, p_namespace))
+  union all
+  select r.*
+    from leasehold.policies_of(array[p_namespace]) r
+   where exists (select from leasehold.policy q where q.namespace > '' and leasehold.covers(q.namespace, p_namespace))
+$$;
+
+revoke execute on function leasehold.policies_of(text[]), leasehold.prefixes(text),
+  leasehold.covers(text, text), leasehold.rules_of(text) from public;

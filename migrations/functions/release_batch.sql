@@ -2,8 +2,8 @@
 -- this call runs no hooks, hooked with their time limit. `p_value` is the result as JSON
 -- (what PostgreSQL refuses is an error of class 22 for the whole batch), or the error's text where `p_failed`. `p_failed` null: a
 -- success, given back for a holder who never heard of it; lost where it was renewed, for then somebody has.
--- Locks each scope's row FOR UPDATE, in (namespace, key) order, skipping what another session has or guards; then wakes the
--- first live waiter of each: `wake` is true where that is `p_coordinator`'s own.
+-- Locks each scope's row FOR UPDATE, skipping what another session has or guards; then wakes the first live waiter of each: `wake`
+-- is true where that is `p_coordinator`'s own.
 -- The common case in one statement: held under this lease key, not expired, and nobody waits. What is left over is told apart by
 -- release_carefully, and so is everything where the queue cannot be seen.
 create or replace function leasehold.release_batch(
@@ -15,6 +15,7 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_bitmapscan = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
@@ -26,31 +27,64 @@ declare
   v_hooked_ok text[] := '{}';
   v_hooked_fail text[] := '{}';
 begin
-  perform leasehold.be_durable();
+  if current_setting('synchronous_commit') = 'off' then
+    perform leasehold.be_durable();
+  end if;
+  if cardinality(p_namespace) = 1 and p_failed[1] is not null and not leasehold.is_blind() then
+    return query
+      update leasehold.scope s
+         set state = 'free',
+             lease_key = null,
+             lapsed = false,
+             reap_failures = 0,
+             ended_at = w.now,
+             last_outcome = w.outcome,
+             last_result = case when not p_failed[1] then p_value[1]::jsonb end,
+             last_error = case when p_failed[1] then p_value[1] end,
+             ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
+             ended_outcomes = leasehold.remember(s.ended_outcomes, w.outcome),
+             check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
+        from (select l.*, clock_timestamp() as now
+                from (select i.*, x.row_id
+                        from (select p_namespace[1] as namespace, p_key[1] as key, f.id as life_id, f.started_at, f.is_settled,
+                                     case when p_failed[1] then 'failed' else 'ok' end as outcome
+                                from leasehold.life_for_holders() f
+                               where not exists (select from leasehold.policy p where p.history)
+                                 and not exists (select from leasehold.registered_hook h
+                                                  where h.event = case when p_failed[1] then 'release_fail' else 'release_ok' end
+                                                    and leasehold.covers(h.namespace, p_namespace[1]))
+                              offset 0) i
+                       cross join lateral (
+                         select x.ctid as row_id
+                           from leasehold.scope x
+                          where x.namespace = i.namespace and x.key = i.key and x.lease_key = p_lease_key[1]
+                            and not x.lapsed and not x.queued
+                            for update skip locked) x
+                      offset 0) l
+              offset 0) w
+       where s.ctid = w.row_id
+         and (not w.is_settled
+              or w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
+                              else w.started_at + s.duration + s.grace end)
+      returning 1, 'ok', null::text, null::text, false;
+    if found then
+      -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
+      if exists (select from leasehold.watch) then
+        perform leasehold.tell_watchers(null, p_namespace, p_key);
+      end if;
+      return;
+    end if;
+  end if;
+  if cardinality(p_namespace) = 1 then
+    return query select * from leasehold.release_carefully(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value);
+    return;
+  end if;
   if exists (select from leasehold.registered_hook) then
     v_hooked_ok := leasehold.hooked(p_namespace, 'release_ok');
     v_hooked_fail := leasehold.hooked(p_namespace, 'release_fail');
   end if;
   v_life := leasehold.life_of_holders();
-  if cardinality(p_namespace) = 1 and v_hooked_ok = '{}' and v_hooked_fail = '{}' and not leasehold.is_blind()
-     and not exists (select from leasehold.policy p where p.history)
-  then
-    if p_failed[1] is not null
-       and leasehold.release_one(v_life, p_namespace[1], p_key[1], p_lease_key[1], p_failed[1], p_value[1])
-    then
-      -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
-      if exists (select from leasehold.watch) then
-        perform leasehold.tell_watchers(null, p_namespace, p_key);
-      end if;
-      n := 1;
-      outcome := 'ok';
-      wake := false;
-      return next;
-      return;
-    end if;
-    return query select * from leasehold.release_carefully(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value);
-    return;
-  elsif not leasehold.is_blind() then
+  if not leasehold.is_blind() then
     with ended as (
       update leasehold.scope s
          set state = 'free',
@@ -65,7 +99,7 @@ begin
              ended_outcomes = leasehold.remember(s.ended_outcomes, case when w.is_failure then 'failed' else 'ok' end),
              check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
         from (select l.*, clock_timestamp() as now
-                from (select i.*
+                from (select i.*, x.row_id
                         from (select u.n::integer as n, u.namespace, u.key, u.lease_key, coalesce(u.failed, false) as is_failure,
                                      u.failed is null as is_unheard,
                                      case when not coalesce(u.failed, false) then u.value::jsonb end as result,
@@ -73,9 +107,9 @@ begin
                                 from unnest(p_namespace, p_key, p_lease_key, p_failed, p_value)
                                      with ordinality as u (namespace, key, lease_key, failed, value, n)
                                where u.namespace <> all (case when u.failed then v_hooked_fail else v_hooked_ok end)
-                               order by u.namespace, u.key, u.n) i
+                               offset 0) i
                        cross join lateral (
-                         select 1
+                         select x.ctid as row_id
                            from leasehold.scope x
                           where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key
                             and not x.lapsed and not x.queued
@@ -83,7 +117,7 @@ begin
                             for update skip locked) x
                       offset 0) l
               offset 0) w
-       where s.namespace = w.namespace and s.key = w.key
+       where s.ctid = w.row_id
          and (not v_life.is_settled
               or w.now < case when s.incarnation = v_life.id then s.deadline + s.grace
                               else v_life.started_at + s.duration + s.grace end)
@@ -124,6 +158,7 @@ language plpgsql
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
+set enable_bitmapscan = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
