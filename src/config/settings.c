@@ -49,8 +49,9 @@ const struct lh_setting lh_settings_table[] = {
      "/var/lib/leasehold for root, else ~/.local/state/leasehold."},
     {"migrate", LH_TYPE_BOOL, AT(migrate), "yes", 0, 0, 0, NULL, NULL, NULL,
      "Bring the schema up to date at start. With no, leasehold migrate does it."},
-    {"lanes", LH_TYPE_INT, AT(lanes), "2", 1, 16, 0, NULL, NULL, NULL,
-     "How many database connections carry batches; two more serve control and notifications."},
+    {"lanes", LH_TYPE_INT, AT(lanes), "3", 1, 16, 0, NULL, NULL, NULL,
+     "How many database connections carry batches; two more serve control and notifications. From three on, renewals leave one of "
+     "them to everything else, and everything else leaves one to renewals."},
     {"hook_lanes", LH_TYPE_INT, AT(hook_lanes), "2", 1, 16, 0, NULL, NULL, NULL,
      "How many more run hooks: what has a hook goes there alone, and nobody else waits for it."},
 

@@ -189,12 +189,31 @@ static bool is_behind(const struct lh_coordinator *c)
     return !lh_list_is_empty(&c->ready[LH_KIND_ACQUIRE]) && c->port.is_behind != NULL && c->port.is_behind(c->port.arg);
 }
 
-/* The kind whose first scope has waited longest, or -1. */
+/*
+ * Renewals come by the thousand and have a third of a duration's time; an acquire is one that somebody waits for. In
+ * the order of arrival alone it would wait until all the renewals before it are written. So neither takes the last lane
+ * that the other could have; with fewer than three lanes there is none to spare.
+ */
+static bool has_its_share(const struct lh_coordinator *c, bool is_heartbeat)
+{
+    unsigned busy = 0;
+    if (c->lanes_up < 3)
+        return false;
+    for (unsigned i = 0; i < c->lane_count; i++)
+        busy += c->lanes[i].state == LH_LANE_BUSY && (c->lanes[i].kind == LH_KIND_HEARTBEAT) == is_heartbeat;
+    return busy + 1 >= c->lanes_up;
+}
+
+/* The kind that a free lane may take and whose first scope has waited longest, or -1. */
 static int oldest_kind(const struct lh_coordinator *c, bool without_acquires)
 {
     int best = -1;
     int64_t best_us = LH_NEVER;
+    bool without_heartbeats = has_its_share(c, true);
+    bool without_others = has_its_share(c, false);
     for (int kind = 0; kind < LH_KIND_COUNT; kind++) {
+        if (kind == LH_KIND_HEARTBEAT ? without_heartbeats : without_others)
+            continue;
         if (kind == LH_KIND_ACQUIRE && without_acquires)
             continue;
         const struct lh_scope *scope = LH_LIST_FIRST(struct lh_scope, &c->ready[kind], ready);

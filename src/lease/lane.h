@@ -1,6 +1,7 @@
 /*
  * Lanes and their batches. A lane that is free takes the kind whose oldest item is oldest, and everything of that kind
- * up to batch_max; whatever arrives while it is out makes the next batch.
+ * up to batch_max; whatever arrives while it is out makes the next batch. Of three lanes and more, renewals leave one
+ * to everything else, and everything else leaves one to renewals.
  */
 #ifndef LH_LEASE_LANE_H
 #define LH_LEASE_LANE_H

@@ -28,7 +28,7 @@ static void set_state(struct pg_store *store, enum pg_store_state state)
 void lh_store_options_init(struct lh_store_options *options)
 {
     *options = (struct lh_store_options){
-        .lanes = 2,
+        .lanes = 3,
         .hook_lanes = 2,
         .version = LH_VERSION,
         .statement_timeout_us = 30 * LH_US_PER_S,

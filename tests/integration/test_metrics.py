@@ -233,8 +233,8 @@ def test_metrics_work_while_the_database_is_down_and_count_its_return(start, cli
     daemon = start(database=own.url(own.create_database()))
     wait_until(lambda: Metrics(daemon).get("leasehold_ready") == 1, what="readiness")
     whole = Metrics(daemon)
-    assert whole.get("leasehold_database_connections", role="lane") == 2
-    assert whole.get("leasehold_database_connections_up", role="lane") == 2
+    assert whole.get("leasehold_database_connections", role="lane") == 3
+    assert whole.get("leasehold_database_connections_up", role="lane") == 3
     waiting = client(daemon).lease.Acquire.future(acquire_request("jobs", "k", wait=60))
     own.stop("immediate")
     down = wait_until(lambda: (m := Metrics(daemon)).get("leasehold_ready") == 0 and m, 60, "unreadiness")
@@ -246,7 +246,7 @@ def test_metrics_work_while_the_database_is_down_and_count_its_return(start, cli
     assert wait_until(lambda: Metrics(daemon).get("leasehold_database_answer_age_seconds") > age)
     own.start()
     back = wait_until(lambda: (m := Metrics(daemon)).get("leasehold_ready") == 1 and m.get(
-        "leasehold_database_connections_up", role="lane") == 2 and m.get("leasehold_database_connections_up", role="listener") == 1 and m,
+        "leasehold_database_connections_up", role="lane") == 3 and m.get("leasehold_database_connections_up", role="listener") == 1 and m,
         60, "the return")
     assert back.get("leasehold_database_reconnects_total", role="lane") >= 2
     assert back.get("leasehold_database_reconnects_total", role="control") >= 1

@@ -611,8 +611,8 @@ void fake_database_raise(struct fake_world *world)
 bool fake_node_is_healthy(const struct fake_node *node)
 {
     return !node->is_gone && !node->is_stopping && node->control_is_up && node->lanes[0].is_up &&
-           node->lanes[1].is_up && node->lanes[FAKE_LANES].is_up && node->lanes[FAKE_LANES + 1].is_up &&
-           node->is_registered;
+           node->lanes[1].is_up && node->lanes[2].is_up && node->lanes[FAKE_LANES].is_up &&
+           node->lanes[FAKE_LANES + 1].is_up && node->is_registered;
 }
 
 static void on_notified(struct fake_world *world, void *arg, uint64_t n)

@@ -80,7 +80,7 @@ START_TEST(defaults_need_no_file)
     ck_assert_uint_eq(settings.listen.count, 1);
     ck_assert_str_eq(settings.listen.items[0], "127.0.0.1:7420");
     ck_assert_str_eq(settings.admin, "127.0.0.1:7421");
-    ck_assert_int_eq(settings.lanes, 2);
+    ck_assert_int_eq(settings.lanes, 3);
     ck_assert_int_eq(settings.max_block_us, 20 * LH_US_PER_S);
     ck_assert(settings.migrate);
     ck_assert(!settings.insecure);
@@ -111,7 +111,7 @@ END_TEST
 
 START_TEST(the_command_line_wins_over_the_environment_and_that_over_the_file)
 {
-    write_config("[leasehold]\nlisten = 127.0.0.1:1\nadmin = 127.0.0.1:2\nlanes = 3\n");
+    write_config("[leasehold]\nlisten = 127.0.0.1:1\nadmin = 127.0.0.1:2\nlanes = 4\n");
     setenv("LEASEHOLD_LISTEN", "127.0.0.1:11", 1);
     setenv("LEASEHOLD_ADMIN", "127.0.0.1:12", 1);
     ck_assert(load(4, "--listen=127.0.0.1:21", "--config", path, "--listen=127.0.0.1:22"));
@@ -119,7 +119,7 @@ START_TEST(the_command_line_wins_over_the_environment_and_that_over_the_file)
     ck_assert_str_eq(settings.listen.items[0], "127.0.0.1:21");
     ck_assert_str_eq(settings.listen.items[1], "127.0.0.1:22");
     ck_assert_str_eq(settings.admin, "127.0.0.1:12");
-    ck_assert_int_eq(settings.lanes, 3);
+    ck_assert_int_eq(settings.lanes, 4);
 }
 END_TEST
 
@@ -411,7 +411,7 @@ START_TEST(the_example_file_is_valid_and_changes_nothing)
     char *example = print(print_example);
 
     ck_assert_msg(load_file(example), "%s", errors.text);
-    ck_assert_int_eq(settings.lanes, 2);
+    ck_assert_int_eq(settings.lanes, 3);
     lh_settings_finish(&settings);
     lh_settings_init(&settings);
     uncomment_defaults(example);

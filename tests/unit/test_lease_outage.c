@@ -6,14 +6,14 @@
 
 static void drop_lanes(struct fake_node *node, bool commits)
 {
-    fake_lane_drop(node, 0, commits);
-    fake_lane_drop(node, 1, commits);
+    for (unsigned i = 0; i < FAKE_LANES; i++)
+        fake_lane_drop(node, i, commits);
 }
 
 static void raise_lanes(struct fake_node *node)
 {
-    fake_lane_raise(node, 0);
-    fake_lane_raise(node, 1);
+    for (unsigned i = 0; i < FAKE_LANES; i++)
+        fake_lane_raise(node, i);
 }
 
 START_TEST(while_a_row_is_busy_only_the_first_is_tried)

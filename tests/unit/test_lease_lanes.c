@@ -1,0 +1,109 @@
+/* Who gets a lane: renewals and everything else beside each other. A batch takes one item and 1 ms here. */
+#include "lease_fixture.h"
+
+static struct fake_node *start_with(int held)
+{
+    options.batch_max = 1;
+    struct fake_node *node = start_node();
+    for (int i = 0; i < held; i++) {
+        struct ask ask;
+        hold_now(node, &ask, i, i + 1);
+    }
+    return node;
+}
+
+START_TEST(an_acquire_does_not_wait_behind_renewals)
+{
+    struct fake_node *node = start_with(3);
+    struct beat beats[3];
+    struct ask ask;
+    int64_t begun_us = world.now_us;
+    for (int i = 0; i < 3; i++)
+        beat_send(node, &beats[i], i, i + 1);
+    fake_run(&world, MS(1) / 2);
+    int64_t sent_us = world.now_us;
+    ask_for(node, &ask, 3, 4, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(ask.status, LH_OK);
+    ck_assert_int_eq(ask.answered_us - sent_us, MS(1));
+    /* Two lanes were theirs, and one of them was in want of a third. */
+    ck_assert_int_eq(beats[0].answered_us - begun_us, MS(1));
+    ck_assert_int_eq(beats[1].answered_us - begun_us, MS(1));
+    ck_assert_int_eq(beats[2].answered_us - begun_us, MS(2));
+}
+END_TEST
+
+START_TEST(a_renewal_does_not_wait_behind_the_others)
+{
+    struct fake_node *node = start_with(3);
+    struct beat beat;
+    struct give gives[2];
+    struct ask ask;
+    int64_t sent_us = world.now_us;
+    give_send(node, &gives[0], 1, 2);
+    give_send(node, &gives[1], 2, 3);
+    fake_run(&world, 1); /* one after the other */
+    ask_for(node, &ask, 3, 4, LH_WAIT_NONE, 0);
+    fake_run(&world, 1);
+    beat_send(node, &beat, 0, 1);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(beat.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(beat.answered_us - sent_us, MS(1) + 2);
+    ck_assert_int_eq(gives[0].answered_us - sent_us, MS(1));
+    ck_assert_int_eq(gives[1].answered_us - sent_us, MS(1));
+    ck_assert_int_eq(ask.answered_us - sent_us, MS(2));
+}
+END_TEST
+
+START_TEST(with_two_lanes_left_each_kind_takes_both)
+{
+    struct fake_node *node = start_with(2);
+    struct beat beats[2];
+    struct ask asks[2];
+    fake_lane_drop(node, 1, false);
+    int64_t sent_us = world.now_us;
+    for (int i = 0; i < 2; i++)
+        beat_send(node, &beats[i], i, i + 1);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(beats[0].answered_us - sent_us, MS(1));
+    ck_assert_int_eq(beats[1].answered_us - sent_us, MS(1));
+
+    sent_us = world.now_us;
+    for (int i = 0; i < 2; i++)
+        ask_for(node, &asks[i], i + 2, i + 3, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(asks[0].answered_us - sent_us, MS(1));
+    ck_assert_int_eq(asks[1].answered_us - sent_us, MS(1));
+}
+END_TEST
+
+START_TEST(the_last_lane_takes_everything)
+{
+    struct fake_node *node = start_with(2);
+    struct beat beats[2];
+    struct ask ask;
+    for (int i = 0; i < 2; i++)
+        beat_send(node, &beats[i], i, i + 1);
+    fake_run(&world, MS(1) / 4); /* both are out */
+    fake_lane_drop(node, 0, false);
+    fake_lane_drop(node, 2, false);
+    ask_for(node, &ask, 3, 4, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(beats[0].outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(beats[1].outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(ask.status, LH_OK);
+}
+END_TEST
+
+static void add(TCase *tcase)
+{
+    tcase_add_test(tcase, an_acquire_does_not_wait_behind_renewals);
+    tcase_add_test(tcase, a_renewal_does_not_wait_behind_the_others);
+    tcase_add_test(tcase, with_two_lanes_left_each_kind_takes_both);
+    tcase_add_test(tcase, the_last_lane_takes_everything);
+}
+
+int main(void)
+{
+    return run_suite("lease, who gets a lane", add);
+}
