@@ -46,9 +46,18 @@ begin
     perform leasehold.be_durable();
   end if;
 
-  -- Batches of one are what an idle coordinator sends: everything about the common case is asked and done in one statement.
+  -- Batches of one are what an idle coordinator sends: everything about the common cases is asked and done in one statement, or two.
   if cardinality(p_namespace) = 1 and v_may_be_plain and not leasehold.is_blind() then
     v_may_be_plain := false;
+    if p_queue[1] and exists (select from leasehold.scope x
+                               where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state = 'held') then
+      return query
+        select * from leasehold.queue_one(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
+                                          p_labels[1], p_duration_us[1], p_wait_us[1]);
+      if found then
+        return;
+      end if;
+    end if;
     return query
       update leasehold.scope s
          set state = 'held',
@@ -98,20 +107,6 @@ begin
         perform leasehold.tell_watchers(null, p_namespace, p_key);
       end if;
       return;
-    end if;
-    if p_queue[1] and not exists (select from leasehold.registered_hook h
-                                   where h.event = 'acquire' and leasehold.covers(h.namespace, p_namespace[1])) then
-      return query
-        select 1, 'queued', q.ticket, q.waiters_ahead, (q.facts).expires_in_us, (q.facts).suspected_in_us,
-               null::text, null::text, null::text, (q.facts).token, (q.facts).owner, (q.facts).labels, (q.facts).duration_us,
-               (q.facts).grace_us, (q.facts).acquired_at, (q.facts).deadline, (q.facts).remaining_us, (q.facts).held_us,
-               (q.facts).silent_us, (q.facts).heartbeats, (q.facts).heartbeat_at, (q.facts).liveness, (q.facts).is_manual
-          from leasehold.queue_one(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
-                                   p_labels[1], p_duration_us[1], p_wait_us[1]) q
-         where q.ticket is not null;
-      if found then
-        return;
-      end if;
     end if;
   end if;
 

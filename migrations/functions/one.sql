@@ -15,57 +15,65 @@ as $$
          and (p_labels = '{}' or leasehold.labels_problem(p_labels::jsonb) is null)
 $$;
 
--- Acquire a held scope that the caller has no place for yet: wait. Returns a ticket of null where anything is unusual, having changed
--- nothing, and the batch decides. Locks the scope's row as the batch would.
+-- Acquire a held scope that the caller has no place for yet: wait. Returns what acquire_batch() does; no row where anything is unusual:
+-- then nothing has changed, and the batch decides. Locks the scope's row as the batch would.
 create or replace function leasehold.queue_one(
   p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_lease_key uuid, p_owner text, p_labels text,
-  p_duration_us bigint, p_wait_us bigint,
-  out ticket bigint, out waiters_ahead integer, out facts leasehold.lease_facts)
+  p_duration_us bigint, p_wait_us bigint)
+returns table (
+  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
+  field text, bound text, token bigint, owner text, labels text, duration_us bigint, grace_us bigint,
+  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean)
 language plpgsql
 as $$
 #variable_conflict use_column
 declare
-  v_scope leasehold.scope;
-  v_rules leasehold.rules;
-  v_life leasehold.life_now := leasehold.life(p_clock);
+  v_found record;
   v_now timestamptz;
-  v_ticket bigint;
 begin
-  select r.* into v_rules from leasehold.rules_of(p_namespace) r;
-  if v_rules.max_waiters is not null
-     or leasehold.is_plain(v_rules, p_owner, p_labels, p_duration_us, p_wait_us) is not true
-  then
-    return;
-  end if;
-  perform leasehold.ensure_epoch();
-  select x.*
-    into v_scope
-    from leasehold.scope x
-   where x.namespace = p_namespace and x.key = p_key
-     and x.state = 'held' and not x.lapsed and x.lease_key <> p_lease_key and p_lease_key <> all (x.ended_keys)
-     for no key update skip locked;
+  select i.life, i.rules, x.scope
+    into v_found
+    from (select row(f.id, f.started_at,
+                     f.is_whole and (p_clock is null or clock_timestamp() <= p_clock + interval '1 s')
+                     and not coalesce(f.seen_at between clock_timestamp() - interval '5 min'
+                                                    and clock_timestamp() - interval '5 s', false))::leasehold.life_now as life,
+                 r as rules
+            from leasehold.life_facts() f, leasehold.rules_of(p_namespace) r
+           where f.is_same and r.max_waiters is null
+             and leasehold.is_plain(r, p_owner, p_labels, p_duration_us, p_wait_us)
+             and not exists (select from leasehold.registered_hook h
+                              where h.event = 'acquire' and leasehold.covers(h.namespace, p_namespace))
+          offset 0) i
+   cross join lateral (
+     select x as scope
+       from leasehold.scope x
+      where x.namespace = p_namespace and x.key = p_key and i.life is not null
+        and x.state = 'held' and not x.lapsed and x.lease_key <> p_lease_key and p_lease_key <> all (x.ended_keys)
+        for no key update skip locked) x;
   if not found then
     return;
   end if;
   v_now := clock_timestamp();
-  if leasehold.is_expired(v_scope, v_life, v_rules.expiry, v_now) then
-    return;
-  end if;
-  insert into leasehold.waiter (namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner)
-  values (p_namespace, p_key, nextval('leasehold.ticket'), p_lease_key, p_coordinator, v_now,
-          v_now + leasehold.from_us(p_wait_us), leasehold.from_us(p_duration_us), p_owner)
-      on conflict do nothing
-  returning ticket into v_ticket;
-  if v_ticket is null then
-    return;
-  end if;
-  if not v_scope.queued then
-    update leasehold.scope s set queued = true where s.namespace = p_namespace and s.key = p_key;
-  end if;
-  ticket := v_ticket;
-  waiters_ahead := leasehold.tickets_ahead(
-    leasehold.live_tickets(p_namespace, p_key, leasehold.live_coordinators(v_now), v_now), v_ticket);
-  select f.* into facts from leasehold.lease_facts(v_scope, v_rules, v_life, v_now) f;
+  -- The queue is read after the row's lock, so whoever is in it was there before.
+  return query
+    with placed as (
+      insert into leasehold.waiter (namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner)
+      select p_namespace, p_key, nextval('leasehold.ticket'), p_lease_key, p_coordinator, v_now,
+             v_now + leasehold.from_us(p_wait_us), leasehold.from_us(p_duration_us), p_owner
+       where not leasehold.is_expired(v_found.scope, v_found.life, (v_found.rules).expiry, v_now)
+          on conflict do nothing
+      returning ticket),
+    marked as (
+      update leasehold.scope s
+         set queued = true
+       where s.namespace = p_namespace and s.key = p_key and not s.queued and exists (select from placed))
+    select 1, 'queued', p.ticket,
+           cardinality(leasehold.live_tickets(p_namespace, p_key, leasehold.live_coordinators(v_now), v_now)),
+           f.expires_in_us, f.suspected_in_us, null::text, null::text, null::text, f.token, f.owner, f.labels, f.duration_us,
+           f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at,
+           f.liveness, f.is_manual
+      from placed p, leasehold.lease_facts(v_found.scope, v_found.rules, v_found.life, v_now) f;
 end
 $$;
 
