@@ -198,7 +198,7 @@ static void run_cycle(char **words)
             continue;
         }
         for (int ms = 0; ms < hold_ms && lh_lease_is_held(lease); ms += 5)
-            usleep(5000);
+            usleep(5000); /* the work */
         if (i % 2 == 0)
             status = lh_release(lease, &done, NULL);
         else

@@ -70,7 +70,7 @@ async def elsewhere(stubs, start, method, request, timeout=None):
 async def work(stubs, number, lost):
     request = acquire_request("jobs", f"k{number % SCOPES}", 20, wait_forever=True, owner=f"w{number}", lease_key=str(uuid.uuid4()))
     lease = (await elsewhere(stubs, number, "Acquire", request)).lease
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(0.15)  # it works
     while True:
         result = (await elsewhere(stubs, number, "Release", release_request(lease), timeout=2)).results[0]
         if result.outcome == pb.OUTCOME_OK or result.end_reason == pb.END_REASON_RELEASED:
@@ -88,13 +88,13 @@ def break_in_turns(place, stop):
         daemon = place.daemons[turns % len(place.daemons)]
         if turns % 2 == 0:
             daemon.kill()
-            time.sleep(0.5)
+            time.sleep(0.5)  # it is away
             daemon.start()
         else:
             daemon.signal(signal.SIGSTOP)
             time.sleep(6 if turns % 4 == 1 else 3)
             daemon.signal(signal.SIGCONT)
-        time.sleep(1)
+        time.sleep(1)  # and there again
         turns += 1
     return turns
 

@@ -46,8 +46,7 @@ def test_waiters_and_leases_outlive_a_restart_of_the_database(cluster):
         client.lease.Acquire(acquire_request("jobs", "b"))
     assert failure.value.code == grpc.StatusCode.UNAVAILABLE and failure.value.reason == "DATABASE_UNAVAILABLE"
     assert failure.value.retry is not None
-    # Longer than the lease and its grace: the holder could not have renewed it.
-    time.sleep(3.5)
+    time.sleep(3.5)  # longer than duration and grace, as nobody but us can know while it is away
     cluster.start()
     wait_until(lambda: heartbeat(client, held).outcome != pb.OUTCOME_RETRY)
     assert heartbeat(client, held).outcome == pb.OUTCOME_OK, "a restart cost the holder its lease"
@@ -157,7 +156,9 @@ def test_a_killed_daemon_leaves_its_holders_their_leases(cluster):
     client = harness.Client(daemon.target)
     held = client.lease.Acquire(acquire_request("jobs", "k", 3)).lease
     daemon.kill()
-    time.sleep(5)  # longer than duration and grace: nobody could renew
+    wait_until(lambda: cluster.psql("select clock_timestamp() > deadline + grace and clock_timestamp() > seen_at + interval '5 s' "
+                                    "from leasehold.scope, leasehold.coordinator", database) == "t",
+               what="its expiry, and the end of the daemon's last sign of life: nobody could renew")
     daemon.start()
     wait_until(lambda: daemon.process.poll() is None)
     client = harness.Client(daemon.target)

@@ -46,10 +46,8 @@ def key_of(number):
 
 
 def until_expired(cluster, database, namespace):
-    """Longer than every lease there lives: nothing can be waited for while the database is away, so its end is awaited before."""
-    left = float(cluster.psql("select greatest(0, extract(epoch from max(deadline + grace) - clock_timestamp())) from leasehold.scope "
-                              f"where namespace = '{namespace}'", database))
-    time.sleep(left + 0.2)
+    wait_until(lambda: cluster.psql("select clock_timestamp() > max(deadline + grace) from leasehold.scope "
+                                    f"where namespace = '{namespace}'", database) == "t", 60, "the expiry of every lease there")
 
 
 class Standby(harness.Cluster):

@@ -56,11 +56,11 @@ static int count(void *arg, PGconn *conn, const struct lh_embed_lease *lease, st
     if (strcmp(mode, "query") == 0 && number_of(lease) % 10 == 0)
         return run(conn, "select pg_sleep(60)", error);
     if (strcmp(mode, "sleep") == 0 && number_of(lease) % 10 == 0)
-        usleep(400000);
+        usleep(400000); /* slow work */
     if (strcmp(mode, "crash") == 0 && number_of(lease) % 10 == 0)
         abort();
     if (strcmp(mode, "gate") == 0 && number_of(lease) == 10)
-        while (access(getenv("REAP_GATE"), F_OK) != 0)
+        for (int tries = 0; access(getenv("REAP_GATE"), F_OK) != 0 && tries < 6000; tries++)
             usleep(10000);
     return 0;
 }

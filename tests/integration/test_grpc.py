@@ -2,7 +2,6 @@
 import json
 import socket
 import threading
-import time
 import uuid
 
 import grpc
@@ -140,7 +139,10 @@ def test_wait_while_alive_waits_on_while_the_holder_renews(service):
         call = service.client.lease.Acquire.future(
             acquire_request("jobs", key, wait=0.1, wait_while_alive=True, owner="patient")
         )
-        time.sleep(2)  # several times the wait; the holder is alive all the while
+        wait_until(lambda: service.psql(f"select count(*) from leasehold.waiter where key = '{key}'") == "1")
+        renewals = lambda: int(service.psql(f"select heartbeats from leasehold.scope where key = '{key}'"))  # noqa: E731
+        first = renewals()
+        wait_until(lambda: renewals() > first + 5, what="renewals for several times the wait")
         assert not call.done()
         service.client.lease.Release(release_request(held))
         assert call.result(30).lease.owner == "patient"
