@@ -76,24 +76,21 @@ begin
              lapsed = false,
              reap_failures = 0,
              check_at = least(s.check_at, w.now + w.duration + w.grace)
-        from (select l.*, clock_timestamp() as now
-                from (select i.*, x.row_id
-                        from (select p_namespace[1] as namespace, p_key[1] as key, leasehold.from_us(p_duration_us[1]) as duration,
-                                     f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry
-                                from leasehold.life_facts() f,
-                                     leasehold.rules_of(p_namespace[1]) r
-                               where f.is_same and p_lease_key[1] is not null
-                                 and leasehold.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1])
-                                 and not exists (select from leasehold.registered_hook h
-                                                  where h.event = 'acquire' and leasehold.covers(h.namespace, p_namespace[1]))
-                              offset 0) i
-                       cross join lateral (
-                         select x.ctid as row_id
-                           from leasehold.scope x
-                          where x.namespace = i.namespace and x.key = i.key
-                            and x.state = 'free' and not x.queued and p_lease_key[1] <> all (x.ended_keys)
-                            for no key update skip locked) x
-                      offset 0) l
+        from (select f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, leasehold.from_us(p_duration_us[1]) as duration,
+                     x.row_id, clock_timestamp() as now
+                from leasehold.life_facts() f
+               cross join leasehold.rules_of(p_namespace[1]) r
+               cross join lateral (
+                 select x.ctid as row_id
+                   from leasehold.scope x
+                  where x.namespace = p_namespace[1] and x.key = p_key[1]
+                    and x.state = 'free' and not x.queued and p_lease_key[1] <> all (x.ended_keys)
+                    and f.id is not null and r.namespace is not null
+                    for no key update skip locked) x
+               where f.is_same and p_lease_key[1] is not null
+                 and leasehold.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1])
+                 and not exists (select from leasehold.registered_hook h
+                                  where h.event = 'acquire' and leasehold.covers(h.namespace, p_namespace[1]))
               offset 0) w
        where s.ctid = w.row_id
       returning 1, 'granted', null::bigint, 0,
@@ -141,30 +138,23 @@ begin
              lapsed = false,
              reap_failures = 0,
              check_at = least(s.check_at, w.now + w.duration + w.grace)
-        from (select l.*, clock_timestamp() as now
-                from (select i.*, x.row_id
-                        from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, u.labels::jsonb as labels,
-                                     leasehold.from_us(u.duration_us) as duration, r.grace
-                                from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us)
-                                     with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, wait_us, n)
-                                join unnest(v_rules) r on r.namespace = u.namespace
-                               where not r.frozen and r.max_leases is null and u.namespace <> all (v_hooked)
-                                 and u.duration_us >= 100000 and u.lease_key is not null
-                                 and leasehold.from_us(u.duration_us) between r.min_duration and r.max_duration
-                                 and coalesce(u.wait_us, 0) >= 0
-                                 and coalesce(octet_length(u.owner), 0) <= 255
-                                 and (u.labels = '{}' or leasehold.labels_problem(u.labels::jsonb) is null)
-                               offset 0) i
-                       cross join lateral (
-                         select x.ctid as row_id
-                           from leasehold.scope x
-                          where x.namespace = i.namespace and x.key = i.key
-                            and x.state = 'free' and not x.queued and i.lease_key <> all (x.ended_keys)
-                            for no key update skip locked) x
-                      offset 0) l
+        from (select i.n, i.lease_key, i.owner, i.labels::jsonb as labels, leasehold.from_us(i.duration_us) as duration, r.grace,
+                     x.row_id, clock_timestamp() as now
+                from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us)
+                     with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, n)
+                join unnest(v_rules) r
+                  on r.namespace = i.namespace
+               cross join lateral (
+                 select x.ctid as row_id
+                   from leasehold.scope x
+                  where x.namespace = i.namespace and x.key = i.key and r.namespace is not null
+                    and x.state = 'free' and not x.queued and i.lease_key <> all (x.ended_keys)
+                    for no key update skip locked) x
+               where i.namespace <> all (v_hooked) and i.lease_key is not null
+                 and leasehold.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us)
               offset 0) w
        where s.ctid = w.row_id
-      returning w.n, s.token, w.now)
+      returning w.n::integer as n, s.token, w.now)
     select coalesce(array_agg(g.n), '{}'), array_agg(g.token), array_agg(g.now)
       into v_granted, v_tokens, v_times
       from granted g;

@@ -33,19 +33,16 @@ begin
              heartbeats = s.heartbeats + 1,
              deadline = w.now + s.duration,
              incarnation = w.life_id
-        from (select l.*, clock_timestamp() as now
-                from (select i.*, x.row_id
-                        from (select p_namespace[1] as namespace, p_key[1] as key, f.id as life_id, f.started_at, f.is_settled
-                                from leasehold.life_for_holders() f
-                               where not exists (select from leasehold.registered_hook h
-                                                  where h.event = 'heartbeat' and leasehold.covers(h.namespace, p_namespace[1]))
-                              offset 0) i
-                       cross join lateral (
-                         select x.ctid as row_id
-                           from leasehold.scope x
-                          where x.namespace = i.namespace and x.key = i.key and x.lease_key = p_lease_key[1] and not x.lapsed
-                            for no key update skip locked) x
-                      offset 0) l
+        from (select f.id as life_id, f.started_at, f.is_settled, x.row_id, clock_timestamp() as now
+                from leasehold.life_for_holders() f
+               cross join lateral (
+                 select x.ctid as row_id
+                   from leasehold.scope x
+                  where x.namespace = p_namespace[1] and x.key = p_key[1] and x.lease_key = p_lease_key[1] and not x.lapsed
+                    and f.id is not null
+                    for no key update skip locked) x
+               where not exists (select from leasehold.registered_hook h
+                                  where h.event = 'heartbeat' and leasehold.covers(h.namespace, p_namespace[1]))
               offset 0) w
        where s.ctid = w.row_id
          and (not w.is_settled
@@ -69,24 +66,20 @@ begin
            heartbeats = s.heartbeats + 1,
            deadline = w.now + s.duration,
            incarnation = v_life.id
-      from (select l.*, clock_timestamp() as now
-              from (select i.*, x.row_id
-                      from (select u.n::integer as n, u.namespace, u.key, u.lease_key
-                              from unnest(p_namespace, p_key, p_lease_key) with ordinality as u (namespace, key, lease_key, n)
-                             where u.namespace <> all (v_hooked)
-                             offset 0) i
-                     cross join lateral (
-                       select x.ctid as row_id
-                         from leasehold.scope x
-                        where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and not x.lapsed
-                          for no key update skip locked) x
-                    offset 0) l
+      from (select i.n, x.row_id, clock_timestamp() as now
+              from unnest(p_namespace, p_key, p_lease_key) with ordinality as i (namespace, key, lease_key, n)
+             cross join lateral (
+               select x.ctid as row_id
+                 from leasehold.scope x
+                where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and not x.lapsed
+                  for no key update skip locked) x
+             where i.namespace <> all (v_hooked)
             offset 0) w
      where s.ctid = w.row_id
        and (not v_life.is_settled
             or w.now < case when s.incarnation = v_life.id then s.deadline + s.grace
                             else v_life.started_at + s.duration + s.grace end)
-    returning w.n, s.deadline, s.duration, s.heartbeats)
+    returning w.n::integer as n, s.deadline, s.duration, s.heartbeats)
   select coalesce(array_agg(r.n), '{}'), array_agg(r.deadline), array_agg(leasehold.to_us(r.duration)), array_agg(r.heartbeats)
     into v_done, v_deadlines, v_remaining, v_counts
     from renewed r;

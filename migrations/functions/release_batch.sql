@@ -44,23 +44,19 @@ begin
              ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
              ended_outcomes = leasehold.remember(s.ended_outcomes, w.outcome),
              check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
-        from (select l.*, clock_timestamp() as now
-                from (select i.*, x.row_id
-                        from (select p_namespace[1] as namespace, p_key[1] as key, f.id as life_id, f.started_at, f.is_settled,
-                                     case when p_failed[1] then 'failed' else 'ok' end as outcome
-                                from leasehold.life_for_holders() f
-                               where not exists (select from leasehold.policy p where p.history)
-                                 and not exists (select from leasehold.registered_hook h
-                                                  where h.event = case when p_failed[1] then 'release_fail' else 'release_ok' end
-                                                    and leasehold.covers(h.namespace, p_namespace[1]))
-                              offset 0) i
-                       cross join lateral (
-                         select x.ctid as row_id
-                           from leasehold.scope x
-                          where x.namespace = i.namespace and x.key = i.key and x.lease_key = p_lease_key[1]
-                            and not x.lapsed and not x.queued
-                            for update skip locked) x
-                      offset 0) l
+        from (select f.id as life_id, f.started_at, f.is_settled, case when p_failed[1] then 'failed' else 'ok' end as outcome,
+                     x.row_id, clock_timestamp() as now
+                from leasehold.life_for_holders() f
+               cross join lateral (
+                 select x.ctid as row_id
+                   from leasehold.scope x
+                  where x.namespace = p_namespace[1] and x.key = p_key[1] and x.lease_key = p_lease_key[1]
+                    and not x.lapsed and not x.queued and f.id is not null
+                    for update skip locked) x
+               where not exists (select from leasehold.policy p where p.history)
+                 and not exists (select from leasehold.registered_hook h
+                                  where h.event = case when p_failed[1] then 'release_fail' else 'release_ok' end
+                                    and leasehold.covers(h.namespace, p_namespace[1]))
               offset 0) w
        where s.ctid = w.row_id
          and (not w.is_settled
@@ -98,30 +94,24 @@ begin
              ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
              ended_outcomes = leasehold.remember(s.ended_outcomes, case when w.is_failure then 'failed' else 'ok' end),
              check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
-        from (select l.*, clock_timestamp() as now
-                from (select i.*, x.row_id
-                        from (select u.n::integer as n, u.namespace, u.key, u.lease_key, coalesce(u.failed, false) as is_failure,
-                                     u.failed is null as is_unheard,
-                                     case when not coalesce(u.failed, false) then u.value::jsonb end as result,
-                                     case when u.failed then u.value end as error
-                                from unnest(p_namespace, p_key, p_lease_key, p_failed, p_value)
-                                     with ordinality as u (namespace, key, lease_key, failed, value, n)
-                               where u.namespace <> all (case when u.failed then v_hooked_fail else v_hooked_ok end)
-                               offset 0) i
-                       cross join lateral (
-                         select x.ctid as row_id
-                           from leasehold.scope x
-                          where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key
-                            and not x.lapsed and not x.queued
-                            and (not i.is_unheard or x.heartbeats = 0)
-                            for update skip locked) x
-                      offset 0) l
+        from (select i.n, coalesce(i.failed, false) as is_failure, case when not coalesce(i.failed, false) then i.value::jsonb end as result,
+                     case when i.failed then i.value end as error, x.row_id, clock_timestamp() as now
+                from unnest(p_namespace, p_key, p_lease_key, p_failed, p_value)
+                     with ordinality as i (namespace, key, lease_key, failed, value, n)
+               cross join lateral (
+                 select x.ctid as row_id
+                   from leasehold.scope x
+                  where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key
+                    and not x.lapsed and not x.queued
+                    and (i.failed is not null or x.heartbeats = 0)
+                    for update skip locked) x
+               where i.namespace <> all (case when i.failed then v_hooked_fail else v_hooked_ok end)
               offset 0) w
        where s.ctid = w.row_id
          and (not v_life.is_settled
               or w.now < case when s.incarnation = v_life.id then s.deadline + s.grace
                               else v_life.started_at + s.duration + s.grace end)
-      returning w.n)
+      returning w.n::integer as n)
     select coalesce(array_agg(e.n), '{}') into v_done from ended e;
     if exists (select from leasehold.policy p where p.history) then
       perform leasehold.record_holds(null, null, array_agg(p_namespace[d]), array_agg(p_key[d]))

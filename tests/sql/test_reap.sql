@@ -14,6 +14,7 @@ select results_eq($$select namespace, key from leasehold.reap(array['r'])$$, $$v
 select is((select state from leasehold.scope where namespace = 'r' and key = 'dead'), 'free', 'the scope is free');
 select is((select last_outcome from leasehold.scope where namespace = 'r' and key = 'dead'), 'expired', 'it ended as expired');
 select is((select count(*) from leasehold.lease where namespace = 'r'), 2::bigint, 'alive and in grace stay');
+select isnt(leasehold.heartbeat('r', 'grace', t.key(3)), null, 'what is in its grace can be renewed');
 select is((select state from leasehold.scope where namespace = 'r.child'), 'held', 'children only where asked for');
 select is(t.rows_of($$select * from leasehold.reap(array['r'])$$), 0, 'a second reap finds nothing');
 select results_eq($$select namespace, key from leasehold.reap(namespaces => array['r'], include_children => true)$$, $$values ('r.child', 'dead')$$,
