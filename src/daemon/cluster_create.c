@@ -20,17 +20,23 @@
 /*
  * Appended to what initdb wrote; a DBA may change any of it. Durability stays at PostgreSQL's defaults, written down
  * so that nobody has to look them up.
+ *
+ * WAL: a new segment is 16 MB of zeroes, written and synced while nobody can commit (20 to 100 ms), so those that were
+ * used once are kept for the next time. The first change of a page after a checkpoint is a copy of the whole page, so
+ * checkpoints are rare; but a recovery has to read what was written since the last one.
  */
 static const char settings[] =
     "\n# ---- Leasehold ----\n"
     "listen_addresses = ''                         # the unix socket alone\n"
     "max_connections = 100\n"
-    "shared_buffers = 128MB\n"
     "max_locks_per_transaction = 256               # a batch creates up to 500 scopes, each under an advisory lock\n"
     "fsync = on\n"
     "synchronous_commit = on\n"
     "wal_level = replica\n"
-    "max_wal_size = 1GB\n"
+    "max_wal_size = 2GB\n"
+    "min_wal_size = 1GB                            # segments that are there need not be made\n"
+    "checkpoint_timeout = 15min\n"
+    "checkpoint_completion_target = 0.9\n"
     "autovacuum = on\n"
     "autovacuum_naptime = 10s                      # the lease tables churn\n"
     "idle_in_transaction_session_timeout = 60s     # a forgotten transaction keeps dead rows alive\n"
@@ -45,6 +51,10 @@ static const char settings[] =
     "log_rotation_size = 0\n"
     "log_line_prefix = '%m [%p] %q%u@%d '\n"
     "log_lock_waits = on\n";
+
+/* Every row that is renewed should stay in memory: a million leases are some 800 MB. It is taken as it is used. */
+#define SHARED_BUFFERS_MIN_MB 128
+#define SHARED_BUFFERS_MAX_MB 1024
 
 static const char access_rules[] =
     "# Unix socket only. The kernel says who connects; pg_ident.conf says who may be the role leasehold.\n"
@@ -111,6 +121,36 @@ static bool run_initdb(const struct lh_cluster *cluster, const char *data)
     return is_done;
 }
 
+static long shared_buffers_mb(void)
+{
+    long megabytes = sysconf(_SC_PHYS_PAGES) / (1024 * 1024 / sysconf(_SC_PAGESIZE)) / 16;
+
+    if (megabytes < SHARED_BUFFERS_MIN_MB)
+        return SHARED_BUFFERS_MIN_MB;
+    return megabytes > SHARED_BUFFERS_MAX_MB ? SHARED_BUFFERS_MAX_MB : megabytes;
+}
+
+/* Not in PostgreSQL 14 and before, and only where it was built with it. */
+static bool knows_lz4(const struct lh_cluster *cluster, const char *data)
+{
+    char *postgres = lh_format("%s/postgres", cluster->programs);
+    const char *const arguments[] = {postgres, "-C", "wal_compression", "-D", data, "-c", "wal_compression=lz4", NULL};
+    bool is_known = lh_programs_run(arguments, NULL);
+
+    free(postgres);
+    return is_known;
+}
+
+static bool write_settings(const struct lh_cluster *cluster, const char *data)
+{
+    char *text = lh_format("%sshared_buffers = %ldMB\n%s", settings, shared_buffers_mb(),
+                           knows_lz4(cluster, data) ? "wal_compression = lz4\n" : "");
+    bool is_written = write_file(data, "postgresql.conf", "ae", text);
+
+    free(text);
+    return is_written;
+}
+
 static bool make_database(const struct lh_cluster *cluster, const char *data)
 {
     char *postgres = lh_format("%s/postgres", cluster->programs);
@@ -136,8 +176,7 @@ static bool make_data(const struct lh_cluster *cluster, uid_t daemon_uid)
 {
     char *fresh = lh_format("%s.new", cluster->data);
     const char *const clear[] = {"/bin/rm", "-rf", fresh, NULL};
-    bool is_done = lh_programs_run(clear, NULL) && run_initdb(cluster, fresh) &&
-                   write_file(fresh, "postgresql.conf", "ae", settings) &&
+    bool is_done = lh_programs_run(clear, NULL) && run_initdb(cluster, fresh) && write_settings(cluster, fresh) &&
                    write_file(fresh, "pg_hba.conf", "we", access_rules) && write_names(cluster, fresh, daemon_uid) &&
                    make_database(cluster, fresh) && fsync_directory(fresh);
 

@@ -137,6 +137,16 @@ START_TEST(a_cluster_is_made_with_checksums_utf8_and_no_tcp_port)
     expect(embedded, "show data_checksums", "on");
     expect(embedded, "show server_encoding", "UTF8");
     expect(embedded, "show lc_collate", "C");
+    expect(embedded, "show min_wal_size", "1GB");
+    expect(embedded,
+           "select pg_size_bytes(current_setting('shared_buffers')) between pg_size_bytes('128MB') and "
+           "pg_size_bytes('1GB')",
+           "t");
+    /* Where the server knows it. */
+    expect(
+        embedded,
+        "select bool_and('lz4' <> all (enumvals) or setting = 'lz4') from pg_settings where name = 'wal_compression'",
+        "t");
     expect(embedded, "show listen_addresses", "");
     expect(embedded, "show fsync", "on");
     expect(embedded, "select current_user || ' ' || current_database()", "leasehold leasehold");
