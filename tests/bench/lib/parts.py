@@ -234,6 +234,8 @@ def run_start(bench, level, times):
 def run_cost(bench, session, level, times):
     """Leases renewed every so often, and nothing faster: what that costs, and what an acquire waits meanwhile."""
     leases, every_s, batch = level
+    if not bench.quick:
+        session.postgres.break_in()
     with driver_process('steady', 'leasehold', session.target, '--leases', leases, '--every', every_s, '--batch', batch, '--connections', 8,
                         '--duration', 600, '--warmup', int(times.warmup_s * 1000), '--measure', int(times.measure_s * 1000)) as driver:
         daemon = session.daemon
