@@ -37,6 +37,18 @@ struct fake_node *start_node(void)
     return node;
 }
 
+void drop_lanes(struct fake_node *node, bool commits)
+{
+    for (unsigned i = 0; i < FAKE_LANES; i++)
+        fake_lane_drop(node, i, commits);
+}
+
+void raise_lanes(struct fake_node *node)
+{
+    for (unsigned i = 0; i < FAKE_LANES; i++)
+        fake_lane_raise(node, i);
+}
+
 struct lh_uuid key_of(int lease_key)
 {
     struct lh_uuid uuid = {{0}};

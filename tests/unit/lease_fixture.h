@@ -48,6 +48,9 @@ extern struct lh_coordinator_options options;
 void fixture_setup(void); /* a world with a round trip of 1 ms, and the default options */
 void fixture_teardown(void);
 struct fake_node *start_node(void); /* and let it connect */
+/* All lanes of a node at once. */
+void drop_lanes(struct fake_node *node, bool commits);
+void raise_lanes(struct fake_node *node);
 
 void ask_init(struct ask *ask, int scope, int lease_key, enum lh_wait wait, int64_t wait_us);
 void ask_send(struct fake_node *node, struct ask *ask);

@@ -1,0 +1,156 @@
+/* The core and who leaves: cancels and timeouts that meet a grant, who comes back, the coordinator's own stop. */
+#include "lease_fixture.h"
+
+START_TEST(a_grant_that_a_timeout_overtook_is_still_handed_over)
+{
+    options.max_block_us = MS(50);
+    struct fake_node *node = start_node();
+    struct ask a;
+    world.min_delay_us = world.max_delay_us = MS(40);
+    ask_for(node, &a, 0, 1, LH_WAIT_TIME, MS(5000));
+    fake_run(&world, MS(60)); /* granted, the answer under way, and its time has passed */
+    ck_assert(world.scopes[0].is_held);
+    fake_lane_drop(node, 0, true);
+    fake_run(&world, MS(200));
+    ck_assert_int_eq(world.batches[3], 1); /* the leave found the lease */
+    ck_assert_int_eq(a.status, LH_OK);
+    ck_assert(world.scopes[0].is_held);
+}
+END_TEST
+
+START_TEST(a_cancel_after_a_lost_reply_ends_the_lease)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    ask_for(node, &a, 0, 1, LH_WAIT_TIME, MS(5000));
+    fake_run(&world, 100);
+    drop_lanes(node, true);
+    lh_coordinator_cancel(node->coordinator, &a.acquire);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(a.status, LH_CANCELED);
+    ck_assert(world.scopes[0].is_held);
+    raise_lanes(node);
+    fake_run(&world, MS(5));
+    ck_assert(!world.scopes[0].is_held);
+}
+END_TEST
+
+START_TEST(who_comes_back_while_it_leaves_is_asked_for_anew)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, c;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(5000));
+    fake_run(&world, MS(5));
+    lh_coordinator_cancel(node->coordinator, &b.acquire);
+    fake_run(&world, 100); /* the leave is out */
+    ask_for(node, &c, 0, 2, LH_WAIT_TIME, MS(5000));
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(b.status, LH_CANCELED);
+    ck_assert_int_eq(c.answers, 0);
+    ck_assert_ptr_nonnull(row_of(0, 2));
+}
+END_TEST
+
+START_TEST(who_comes_back_before_it_left_keeps_its_ticket)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, c;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(5000));
+    fake_run(&world, MS(5));
+    int64_t ticket = row_of(0, 2)->ticket;
+    lh_coordinator_cancel(node->coordinator, &b.acquire);
+    ask_for(node, &c, 0, 2, LH_WAIT_TIME, MS(5000));
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(world.batches[3], 0);
+    ck_assert_int_eq(row_of(0, 2)->ticket, ticket);
+}
+END_TEST
+
+START_TEST(a_stop_answers_waiters_and_keeps_their_places)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, c;
+    struct give give;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(5));
+    ask_for(node, &c, 1, 3, LH_WAIT_TIME, MS(9000)); /* not asked for yet */
+    give_send(node, &give, 2, 9);
+    fake_node_stop(node);
+    ck_assert_int_eq(b.answers + c.answers + give.answers, 0);
+    struct ask late;
+    ask_init(&late, 0, 4, LH_WAIT_NONE, 0);
+    ck_assert_int_eq(lh_coordinator_acquire(node->coordinator, &late.acquire), LH_SHUTTING_DOWN);
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(b.status, LH_SHUTTING_DOWN);
+    ck_assert_int_eq(c.status, LH_SHUTTING_DOWN);
+    ck_assert_int_eq(give.outcome, LH_OUTCOME_LOST);
+    ck_assert_int_gt(row_of(0, 2)->away_until_us, world.now_us);
+    ck_assert(node->has_stopped);
+}
+END_TEST
+
+START_TEST(a_grant_in_flight_at_the_stop_is_handed_over)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    ask_for(node, &a, 0, 1, LH_WAIT_TIME, MS(5000));
+    fake_run(&world, 600);
+    fake_node_stop(node);
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(a.status, LH_OK);
+    ck_assert(node->has_stopped);
+}
+END_TEST
+
+START_TEST(a_stop_without_a_database_ends)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    struct beat beat;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(5));
+    fake_database_drop(&world);
+    beat_send(node, &beat, 0, 1);
+    fake_node_stop(node);
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(b.status, LH_SHUTTING_DOWN);
+    ck_assert_int_eq(beat.outcome, LH_OUTCOME_RETRY);
+    ck_assert(node->has_stopped);
+}
+END_TEST
+
+START_TEST(a_stop_with_a_busy_row_ends)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(5));
+    world.scopes[0].busy_until_us = world.now_us + MS(60000);
+    fake_node_stop(node);
+    fake_run(&world, MS(6000));
+    ck_assert_int_eq(b.status, LH_SHUTTING_DOWN);
+    ck_assert(node->has_stopped);
+}
+END_TEST
+
+static void add(TCase *tcase)
+{
+    tcase_add_test(tcase, a_grant_that_a_timeout_overtook_is_still_handed_over);
+    tcase_add_test(tcase, a_cancel_after_a_lost_reply_ends_the_lease);
+    tcase_add_test(tcase, who_comes_back_while_it_leaves_is_asked_for_anew);
+    tcase_add_test(tcase, who_comes_back_before_it_left_keeps_its_ticket);
+    tcase_add_test(tcase, a_stop_answers_waiters_and_keeps_their_places);
+    tcase_add_test(tcase, a_grant_in_flight_at_the_stop_is_handed_over);
+    tcase_add_test(tcase, a_stop_without_a_database_ends);
+    tcase_add_test(tcase, a_stop_with_a_busy_row_ends);
+}
+
+int main(void)
+{
+    return run_suite("lease, who leaves", add);
+}
