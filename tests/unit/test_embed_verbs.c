@@ -1,0 +1,183 @@
+/* The verbs over a PGconn with their callbacks: by themselves, and in a transaction of the caller's. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "test_embed.h"
+
+START_TEST(a_lease_goes_through_its_life_with_its_callbacks)
+{
+    struct script script = {.name = "insert"};
+    struct lh_embed_options options = calling(&script);
+    const char *const labels[] = {"team=red \"1\"", "b=", NULL};
+    struct lh_embed_acquire_options request = {
+        .duration_us = 5 * LH_SECOND, .owner = "me", .labels = labels, .embed = options};
+    struct lh_embed_lease lease, other;
+    int64_t before_us = lh_clock_us();
+
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.a", "k", &request, &lease, &test_error), LH_OK);
+    ck_assert_str_eq(lease.namespace_text, "embed.a");
+    ck_assert_str_eq(lease.owner, "me");
+    ck_assert_ptr_null(lease.labels);
+    ck_assert_int_gt(lease.token, 0);
+    ck_assert(lease.deadline_us >= before_us + 5 * LH_SECOND && lease.deadline_us <= lh_clock_us() + 5 * LH_SECOND);
+    ck_assert_int_eq(lease.deadline_at_us - lease.acquired_at_us, 5 * LH_SECOND);
+    check_value("select labels from leasehold.scope", "{\"b\": \"\", \"team\": \"red \\\"1\\\"\"}");
+
+    ck_assert_int_eq(acquire(&script, "other", &other), LH_OK);
+    request.lease_key = NULL;
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.a", "k", &request, &other, &test_error), LH_LEASE_HELD);
+    request.lease_key = lease.lease_key;
+    script.name = "renew";
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.a", "k", &request, &lease, &test_error), LH_OK);
+    script.name = "heartbeat";
+    ck_assert_int_eq(lh_embed_heartbeat(conn, &lease, &options, &test_error), LH_OK);
+    ck_assert_int_eq(lease.heartbeats, 2);
+    check_value("select heartbeats from leasehold.scope where namespace = 'embed.a'", "2");
+    script.name = "release";
+    ck_assert_int_eq(lh_embed_release_ok(conn, &lease, "{\"rows\": 3}", &options, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_release_ok(conn, &lease, NULL, &options, &test_error), LH_LOST);
+    ck_assert_int_eq(lh_embed_heartbeat(conn, &lease, &options, &test_error), LH_LOST);
+    check_value("select string_agg(words, ', ') from public.note",
+                "insert k -, insert other -, renew k -, heartbeat k -, release k {\"rows\": 3}");
+    check_value("select last_result->>'rows' from leasehold.scope where namespace = 'embed.a'", "3");
+}
+END_TEST
+
+START_TEST(a_failure_is_released_with_its_words)
+{
+    struct script script = {.name = "failed"};
+    struct lh_embed_options options = calling(&script);
+    struct lh_embed_lease lease;
+
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", NULL, &lease, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_release_fail(conn, &lease, "no disk", &options, &test_error), LH_OK);
+    check_value("select last_outcome || ' ' || last_error from leasehold.scope", "failed no disk");
+    check_value("select words from public.note", "failed k no disk");
+}
+END_TEST
+
+START_TEST(a_callback_that_refuses_takes_the_change_back)
+{
+    struct script script = {.name = "n", .answer = 1, .words = "not today"};
+    struct lh_embed_options options = calling(&script);
+    struct lh_embed_lease lease;
+
+    ck_assert_int_eq(acquire(&script, "k", &lease), LH_HOOK_REJECTED);
+    ck_assert_str_eq(test_error.message, "not today");
+    check_value("select count(*) from leasehold.scope where state = 'held'", "0");
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", NULL, &lease, &test_error), LH_OK);
+    int64_t deadline_us = lease.deadline_us;
+    ck_assert_int_eq(lh_embed_heartbeat(conn, &lease, &options, &test_error), LH_HOOK_REJECTED);
+    ck_assert_int_eq(lease.heartbeats, 0);
+    ck_assert_int_eq(lease.deadline_us, deadline_us);
+    script.words = NULL;
+    ck_assert_int_eq(lh_embed_release_ok(conn, &lease, NULL, &options, &test_error), LH_HOOK_REJECTED);
+    ck_assert_str_ne(test_error.message, "");
+    check_value("select state || heartbeats from leasehold.scope", "held0");
+    script.answer = 0;
+    script.sql = "select 1/0";
+    ck_assert_int_eq(lh_embed_release_ok(conn, &lease, NULL, &options, &test_error), LH_HOOK_REJECTED);
+    ck_assert_str_eq(test_error.message, "division by zero");
+    check_value("select count(*) from public.note", "0");
+    ck_assert_int_eq(PQtransactionStatus(conn), PQTRANS_IDLE);
+}
+END_TEST
+
+/* --- in a transaction of the caller's --- */
+
+START_TEST(a_verb_joins_the_callers_transaction)
+{
+    struct script script = {.name = "n"};
+    struct lh_embed_options options = calling(&script);
+    struct lh_embed_lease lease;
+
+    PQclear(PQexec(conn, "begin; insert into public.note values ('mine')"));
+    ck_assert_int_eq(acquire(&script, "k", &lease), LH_OK);
+    script.answer = 1;
+    ck_assert_int_eq(lh_embed_release_ok(conn, &lease, NULL, &options, &test_error), LH_HOOK_REJECTED);
+    script.answer = 0;
+    script.failures = 3; /* calls */
+    ck_assert_int_eq(lh_embed_heartbeat(conn, &lease, &options, &test_error), LH_HOOK_REJECTED);
+    ck_assert_str_eq(test_error.sqlstate, "40001");
+    ck_assert_int_eq(script.calls, 3); /* nothing was repeated */
+    ck_assert_int_eq(PQtransactionStatus(conn), PQTRANS_INTRANS);
+    check_value("select count(*) from leasehold.scope", "0");
+    PQclear(PQexec(conn, "commit"));
+    check_value("select count(*) from public.note", "2");
+    check_value("select state || heartbeats from leasehold.scope", "held0");
+    PQclear(PQexec(conn, "begin"));
+    ck_assert_int_eq(lh_embed_release_ok(conn, &lease, NULL, NULL, &test_error), LH_OK);
+    PQclear(PQexec(conn, "rollback"));
+    check_value("select state from leasehold.scope", "held");
+}
+END_TEST
+
+START_TEST(a_client_needs_no_more_than_its_role)
+{
+    struct lh_embed_acquire_options options = {.wait_us = 100 * LH_MILLISECOND};
+    struct lh_embed_lease lease, other;
+
+    execute("do $$ begin create role embed_client; exception when duplicate_object then null; end $$;"
+            "grant leasehold_client to embed_client");
+    PQclear(PQexec(conn, "set role embed_client"));
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", &options, &lease, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", &options, &other, &test_error), LH_WAIT_TIMEOUT);
+    ck_assert_int_eq(lh_embed_heartbeat(conn, &lease, NULL, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_release_ok(conn, &lease, NULL, NULL, &test_error), LH_OK);
+    ck_assert_int_eq(lh_reap_stale(conn, NULL, 0, false, NULL, NULL), LH_ACCESS_DENIED);
+}
+END_TEST
+
+START_TEST(misuse_is_answered_with_words)
+{
+    struct lh_embed_acquire_options options = {.wait_us = LH_SECOND};
+    const char *const labels[] = {"none", NULL};
+    struct lh_embed_lease lease = {0};
+    struct lh_reap_options reap = {.namespace_count = 1};
+    struct lh_reap_counts counts;
+
+    ck_assert_int_eq(lh_embed_acquire(NULL, "a", "k", NULL, &lease, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_embed_acquire(conn, NULL, "k", NULL, &lease, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_embed_acquire(conn, "a", NULL, NULL, &lease, NULL), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_embed_acquire(conn, "a", "k", NULL, NULL, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_embed_acquire(conn, "a..b", "k", NULL, &lease, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "namespace");
+    ck_assert_int_eq(
+        lh_embed_acquire(conn, "a", "k", &(struct lh_embed_acquire_options){.duration_us = 1}, &lease, &test_error),
+        LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "duration");
+    ck_assert_int_eq(
+        lh_embed_acquire(conn, "a", "k", &(struct lh_embed_acquire_options){.labels = labels}, &lease, &test_error),
+        LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "labels");
+    ck_assert_int_eq(lh_embed_heartbeat(conn, NULL, NULL, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_embed_release_fail(conn, &lease, NULL, NULL, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_reap_stale_with(conn, &reap, &counts, &test_error), LH_INVALID_ARGUMENT);
+    reap = (struct lh_reap_options){.transaction_max = 10001};
+    ck_assert_int_eq(lh_reap_stale_with(conn, &reap, &counts, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_reap_stale(NULL, NULL, 0, false, NULL, NULL), LH_INVALID_ARGUMENT);
+
+    PQclear(PQexec(conn, "begin"));
+    ck_assert_int_eq(lh_embed_acquire(conn, "a", "k", &options, &lease, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "wait");
+    ck_assert_int_eq(lh_reap_stale(conn, NULL, 0, false, NULL, NULL), LH_INVALID_ARGUMENT);
+    PQclear(PQexec(conn, "select 1/0"));
+    ck_assert_int_eq(lh_embed_acquire(conn, "a", "k", NULL, &lease, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(test_error.message, "roll it back first"));
+    PQclear(PQexec(conn, "rollback"));
+    ck_assert_int_eq(PQenterPipelineMode(conn), 1);
+    ck_assert_int_eq(lh_embed_acquire(conn, "a", "k", NULL, &lease, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_reap_stale(conn, NULL, 0, false, NULL, NULL), LH_INVALID_ARGUMENT);
+    PQexitPipelineMode(conn);
+}
+END_TEST
+
+void add_embed_verbs(TCase *tests)
+{
+    tcase_add_test(tests, a_lease_goes_through_its_life_with_its_callbacks);
+    tcase_add_test(tests, a_failure_is_released_with_its_words);
+    tcase_add_test(tests, a_callback_that_refuses_takes_the_change_back);
+    tcase_add_test(tests, a_verb_joins_the_callers_transaction);
+    tcase_add_test(tests, a_client_needs_no_more_than_its_role);
+    tcase_add_test(tests, misuse_is_answered_with_words);
+}
