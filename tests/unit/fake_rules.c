@@ -1,163 +1,9 @@
 #include "fake_rules.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
-
-static bool is_live_node(const struct fake_world *world, int index)
-{
-    const struct fake_node *node = world->nodes[index];
-    return node->is_registered && world->now_us - node->seen_at_us < FAKE_LIVE_US;
-}
-
-static bool is_live(const struct fake_world *world, const struct fake_row *row)
-{
-    return is_live_node(world, row->node) && row->away_until_us == 0 &&
-           (row->wait_until_us < 0 || row->wait_until_us > world->now_us);
-}
-
-struct fake_scope *fake_scope(struct fake_world *world, const char *ns, const char *key)
-{
-    for (int i = 0; i < FAKE_SCOPES; i++) {
-        if (strcmp(world->scopes[i].key, key) == 0 && strcmp(world->scopes[i].ns, ns) == 0)
-            return &world->scopes[i];
-    }
-    fake_fail("unknown scope %s/%s", ns, key);
-}
-
-int64_t fake_deadline_us(const struct fake_scope *scope)
-{
-    return scope->heartbeat_at_us + scope->duration_us;
-}
-
-static bool is_expired(const struct fake_world *world, const struct fake_scope *scope)
-{
-    return scope->is_held && !scope->is_manual && world->now_us >= fake_deadline_us(scope) + FAKE_GRACE_US;
-}
-
-bool fake_is_free(const struct fake_world *world, const struct fake_scope *scope)
-{
-    return !scope->is_held || is_expired(world, scope);
-}
-
-const struct fake_row *fake_head(const struct fake_world *world, const struct fake_scope *scope)
-{
-    for (size_t i = 0; i < scope->row_count; i++) {
-        if (is_live(world, &scope->rows[i]))
-            return &scope->rows[i];
-    }
-    return NULL;
-}
-
-static struct fake_row *find_row(struct fake_scope *scope, const struct lh_uuid *lease_key)
-{
-    return (struct fake_row *)(uintptr_t)fake_row(scope, lease_key);
-}
-
-const struct fake_row *fake_row(const struct fake_scope *scope, const struct lh_uuid *lease_key)
-{
-    for (size_t i = 0; i < scope->row_count; i++) {
-        if (lh_uuid_equal(&scope->rows[i].lease_key, lease_key))
-            return &scope->rows[i];
-    }
-    return NULL;
-}
-
-void fake_rows_lose(struct fake_world *world, int percent)
-{
-    /* The end of the log is what a failover loses: whoever came last. */
-    for (int s = 0; s < FAKE_SCOPES; s++) {
-        struct fake_scope *scope = &world->scopes[s];
-        scope->row_count -= (scope->row_count * (size_t)percent + 99) / 100;
-    }
-}
-
-static void remove_row(struct fake_scope *scope, const struct lh_uuid *lease_key)
-{
-    struct fake_row *row = find_row(scope, lease_key);
-    if (row == NULL)
-        return;
-    size_t after = scope->row_count - (size_t)(row - scope->rows) - 1;
-    memmove(row, row + 1, after * sizeof(*row));
-    scope->row_count--;
-}
-
-static struct fake_row *insert_row(struct fake_world *world, struct fake_scope *scope, struct fake_row new_row)
-{
-    if (new_row.ticket == 0)
-        new_row.ticket = ++world->next_ticket;
-    scope->rows = lh_realloc(scope->rows, scope->row_count + 1, sizeof(scope->rows[0]));
-    size_t place = scope->row_count;
-    while (place > 0 && scope->rows[place - 1].ticket > new_row.ticket)
-        place--;
-    memmove(scope->rows + place + 1, scope->rows + place, (scope->row_count - place) * sizeof(new_row));
-    scope->rows[place] = new_row;
-    scope->row_count++;
-    return &scope->rows[place];
-}
-
-void fake_row_add(struct fake_world *world, int scope, struct lh_uuid lease_key, int node)
-{
-    insert_row(world, &world->scopes[scope], (struct fake_row){lease_key, 0, node, 0, -1});
-}
-
-static enum lh_end_reason end_reason(const struct fake_scope *scope, const struct lh_uuid *lease_key)
-{
-    for (size_t i = 0; i < scope->end_count; i++) {
-        if (lh_uuid_equal(&scope->ends[i].lease_key, lease_key))
-            return scope->ends[i].reason;
-    }
-    return LH_END_UNSPECIFIED;
-}
-
-void fake_end_lease(struct fake_world *world, struct fake_scope *scope, enum lh_end_reason reason)
-{
-    scope->ends = lh_realloc(scope->ends, scope->end_count + 1, sizeof(scope->ends[0]));
-    scope->ends[scope->end_count++] = (struct fake_end){scope->lease_key, reason};
-    scope->is_held = false;
-    lh_debug("database: lease of %s ended: key %d reason %d", scope->key, scope->lease_key.bytes[0], (int)reason);
-}
-
-/* Tell the first live waiter; true when it is one of this node. */
-static bool wake_head(struct fake_world *world, int node, const struct fake_scope *scope)
-{
-    const struct fake_row *head = fake_is_free(world, scope) ? fake_head(world, scope) : NULL;
-    if (head == NULL)
-        return false;
-    if (head->node == node)
-        return true;
-    fake_notify(world, head->node, scope);
-    return false;
-}
-
-static void fill_lease(const struct fake_world *world, const struct fake_scope *scope, struct lh_arena *strings,
-                       struct lh_lease *lease)
-{
-    int64_t silent_us = world->now_us - scope->heartbeat_at_us;
-    *lease = (struct lh_lease){
-        .ns = lh_arena_strdup(strings, scope->ns),
-        .key = lh_arena_strdup(strings, scope->key),
-        .lease_key = scope->lease_key,
-        .token = scope->token,
-        .owner = lh_arena_strdup(strings, scope->owner),
-        .labels = lh_arena_strdup(strings, "{}"),
-        .duration_us = scope->duration_us,
-        .grace_us = FAKE_GRACE_US,
-        .remaining_us = fake_deadline_us(scope) - world->now_us,
-        .deadline_us = fake_deadline_us(scope) + world->clock_offset_us,
-        .acquired_at_us = scope->acquired_at_us + world->clock_offset_us,
-        .heartbeat_at_us = scope->heartbeat_at_us + world->clock_offset_us,
-        .held_us = world->now_us - scope->acquired_at_us,
-        .silent_us = silent_us,
-        .heartbeats = scope->heartbeats,
-        .liveness = is_expired(world, scope)                  ? LH_LIVENESS_EXPIRED
-                    : silent_us >= scope->duration_us / 3 * 2 ? LH_LIVENESS_SUSPECTED_DEAD
-                                                              : LH_LIVENESS_ALIVE,
-        .is_manual = scope->is_manual,
-    };
-}
+#include "fake_scope.h"
 
 static void grant(struct fake_node *node, struct fake_scope *scope, const struct lh_acquire_item *item)
 {
@@ -165,7 +11,7 @@ static void grant(struct fake_node *node, struct fake_scope *scope, const struct
     if (scope->is_held)
         fake_end_lease(world, scope, LH_END_EXPIRED);
     scope->granted_by = node->index;
-    remove_row(scope, &item->lease_key);
+    fake_remove_row(scope, &item->lease_key);
     scope->is_held = true;
     scope->lease_key = item->lease_key;
     scope->token = ++world->next_token;
@@ -181,10 +27,10 @@ static void grant(struct fake_node *node, struct fake_scope *scope, const struct
 static void enqueue(struct fake_node *node, struct fake_scope *scope, const struct lh_acquire_item *item)
 {
     struct fake_world *world = node->world;
-    struct fake_row *row = find_row(scope, &item->lease_key);
+    struct fake_row *row = fake_find_row(scope, &item->lease_key);
     int64_t until_us = item->wait_us == LH_FOREVER ? -1 : world->now_us + item->wait_us;
     if (row == NULL) {
-        insert_row(world, scope, (struct fake_row){item->lease_key, item->ticket, node->index, 0, until_us});
+        fake_insert_row(world, scope, (struct fake_row){item->lease_key, item->ticket, node->index, 0, until_us});
         return;
     }
     row->node = node->index;
@@ -217,8 +63,8 @@ static void set_hooked(struct fake_world *world, struct fake_scope *scope, struc
 static void reject(struct fake_node *node, struct fake_scope *scope, struct lh_acquire_item *item)
 {
     item->outcome = LH_ACQUIRE_REJECTED;
-    remove_row(scope, &item->lease_key);
-    item->waiters_ahead = wake_head(node->world, node->index, scope) ? -1 : 0;
+    fake_remove_row(scope, &item->lease_key);
+    item->waiters_ahead = fake_wake_head(node->world, node->index, scope) ? -1 : 0;
 }
 
 static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_acquire_item *item,
@@ -237,11 +83,11 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
         item->message = lh_arena_strdup(strings, "maintenance");
         return;
     }
-    if (is_own && is_expired(world, scope)) {
+    if (is_own && fake_is_expired(world, scope)) {
         fake_end_lease(world, scope, LH_END_EXPIRED);
         is_own = false;
     }
-    if (end_reason(scope, &item->lease_key) != LH_END_UNSPECIFIED) {
+    if (fake_end_reason(scope, &item->lease_key) != LH_END_UNSPECIFIED) {
         item->outcome = LH_ACQUIRE_ENDED;
         return;
     }
@@ -264,7 +110,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
         item->outcome = LH_ACQUIRE_RENEWED;
     } else {
         const struct fake_row *head = fake_head(world, scope);
-        const struct fake_row *own = find_row(scope, &item->lease_key);
+        const struct fake_row *own = fake_find_row(scope, &item->lease_key);
         /* Who asks is alive, whatever its row says. */
         bool is_first = head == NULL || (own != NULL && own->ticket <= head->ticket);
         bool is_next = fake_is_free(world, scope) && is_first;
@@ -285,7 +131,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
             item->outcome = item->queue ? LH_ACQUIRE_QUEUED : LH_ACQUIRE_HELD;
         }
     }
-    const struct fake_row *row = find_row(scope, &item->lease_key);
+    const struct fake_row *row = fake_find_row(scope, &item->lease_key);
     item->new_ticket = row == NULL ? 0 : row->ticket;
     item->waiters_ahead = row == NULL ? (int32_t)scope->row_count : (int32_t)(row - scope->rows);
     item->expires_in_us = LH_FOREVER;
@@ -293,7 +139,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
     if (!scope->is_held)
         return;
     item->has_lease = true;
-    fill_lease(world, scope, strings, &item->lease);
+    fake_fill_lease(world, scope, strings, &item->lease);
     if (!scope->is_manual)
         item->expires_in_us = fake_deadline_us(scope) + FAKE_GRACE_US - world->now_us;
     int64_t suspected_in_us = scope->duration_us / 3 * 2 - item->lease.silent_us;
@@ -307,14 +153,14 @@ static void heartbeat(struct fake_world *world, struct fake_scope *scope, struct
     item->is_hooked = false;
     item->end_reason = LH_END_UNSPECIFIED;
     bool is_own = scope->is_held && lh_uuid_equal(&scope->lease_key, &item->lease_key);
-    if (is_own && !is_expired(world, scope) && world->is_hooked) {
+    if (is_own && !fake_is_expired(world, scope) && world->is_hooked) {
         item->is_hooked = !batch->is_on_hook_lane;
         item->hook_timeout_us = world->hook_timeout_us;
         item->outcome = LH_OUTCOME_REJECTED;
         if (item->is_hooked || is_vetoed(world, scope->key, &batch->strings, &item->message))
             return;
     }
-    if (is_own && !is_expired(world, scope)) {
+    if (is_own && !fake_is_expired(world, scope)) {
         scope->heartbeat_at_us = world->now_us;
         item->outcome = LH_OUTCOME_OK;
         item->remaining_us = scope->duration_us;
@@ -323,7 +169,7 @@ static void heartbeat(struct fake_world *world, struct fake_scope *scope, struct
         return;
     }
     item->outcome = LH_OUTCOME_LOST;
-    item->end_reason = is_own ? LH_END_EXPIRED : end_reason(scope, &item->lease_key);
+    item->end_reason = is_own ? LH_END_EXPIRED : fake_end_reason(scope, &item->lease_key);
     if (item->end_reason == LH_END_UNSPECIFIED)
         item->end_reason = LH_END_UNKNOWN;
 }
@@ -336,21 +182,21 @@ static void release(struct fake_node *node, struct fake_scope *scope, struct lh_
     item->message = NULL;
     item->end_reason = LH_END_UNSPECIFIED;
     item->wake = item->is_hooked = false;
-    if (is_own && !is_expired(world, scope) && world->is_hooked && !world->is_release_plain) {
+    if (is_own && !fake_is_expired(world, scope) && world->is_hooked && !world->is_release_plain) {
         item->is_hooked = !batch->is_on_hook_lane;
         item->hook_timeout_us = world->hook_timeout_us;
         item->outcome = LH_OUTCOME_REJECTED;
         if (item->is_hooked || is_vetoed(world, scope->key, &batch->strings, &item->message))
             return;
     }
-    if (is_own && !is_expired(node->world, scope)) {
+    if (is_own && !fake_is_expired(node->world, scope)) {
         fake_end_lease(node->world, scope, item->is_failure ? LH_END_FAILED : LH_END_RELEASED);
         item->outcome = LH_OUTCOME_OK;
-        item->wake = wake_head(node->world, node->index, scope);
+        item->wake = fake_wake_head(node->world, node->index, scope);
         return;
     }
     item->outcome = LH_OUTCOME_LOST;
-    item->end_reason = is_own ? LH_END_EXPIRED : end_reason(scope, &item->lease_key);
+    item->end_reason = is_own ? LH_END_EXPIRED : fake_end_reason(scope, &item->lease_key);
     if (item->end_reason == LH_END_UNSPECIFIED)
         item->end_reason = LH_END_UNKNOWN;
 }
@@ -361,7 +207,7 @@ static void leave(struct fake_node *node, struct fake_scope *scope, struct lh_le
     struct fake_world *world = node->world;
     bool is_own = scope->is_held && lh_uuid_equal(&scope->lease_key, &item->lease_key) &&
                   scope->granted_by == node->index; /* else it came back elsewhere */
-    struct fake_row *row = find_row(scope, &item->lease_key);
+    struct fake_row *row = fake_find_row(scope, &item->lease_key);
     if (row != NULL && row->node != node->index)
         row = NULL; /* it waits elsewhere by now */
 
@@ -374,19 +220,19 @@ static void leave(struct fake_node *node, struct fake_scope *scope, struct lh_le
     item->waiters_ahead = row == NULL ? 0 : (int32_t)(row - scope->rows);
     if (item->mode == LH_LEAVE_GONE) {
         if (row != NULL)
-            remove_row(scope, &item->lease_key);
+            fake_remove_row(scope, &item->lease_key);
         if (is_own)
-            fake_end_lease(world, scope, is_expired(world, scope) ? LH_END_EXPIRED : LH_END_RELEASED);
-    } else if (is_own && !is_expired(world, scope)) {
+            fake_end_lease(world, scope, fake_is_expired(world, scope) ? LH_END_EXPIRED : LH_END_RELEASED);
+    } else if (is_own && !fake_is_expired(world, scope)) {
         item->was_granted = true;
     } else if (row != NULL) {
         row->away_until_us = world->now_us + 10 * LH_US_PER_S;
     }
     if (scope->is_held) {
         item->has_lease = true;
-        fill_lease(world, scope, strings, &item->lease);
+        fake_fill_lease(world, scope, strings, &item->lease);
     }
-    item->wake = wake_head(world, node->index, scope);
+    item->wake = fake_wake_head(world, node->index, scope);
 }
 
 /* A lease that a reaper's look had named. Committed before the next begins. */
@@ -398,7 +244,7 @@ static void reap_one(struct fake_node *node, struct lh_reap_item *item, struct l
     item->outcome = LH_REAP_GONE;
     item->took_us = 100;
     item->reaped = (struct lh_reaped){0};
-    if (!is_expired(world, scope) || scope->token != item->token || scope->busy_until_us > world->now_us)
+    if (!fake_is_expired(world, scope) || scope->token != item->token || scope->busy_until_us > world->now_us)
         return;
     if (item->loss != NULL || is_vetoed(world, scope->key, strings, &item->reaped.error)) {
         item->outcome = LH_REAP_FAILED;
@@ -411,7 +257,7 @@ static void reap_one(struct fake_node *node, struct lh_reap_item *item, struct l
     scope->reap_hooks++;
     fake_end_lease(world, scope, LH_END_EXPIRED);
     item->outcome = LH_REAP_DONE;
-    item->reaped.wake = wake_head(world, node->index, scope);
+    item->reaped.wake = fake_wake_head(world, node->index, scope);
 }
 
 static void execute_run(struct fake_node *node, struct fake_batch *batch)
@@ -524,133 +370,4 @@ void fake_scribble(struct fake_world *world, struct fake_batch *batch)
             break;
         }
     }
-}
-
-/* --- control --- */
-
-static void remove_rows_of(struct fake_world *world, int index)
-{
-    for (int s = 0; s < FAKE_SCOPES; s++) {
-        struct fake_scope *scope = &world->scopes[s];
-        size_t kept = 0;
-        for (size_t i = 0; i < scope->row_count; i++) {
-            if (scope->rows[i].node != index)
-                scope->rows[kept++] = scope->rows[i];
-        }
-        if (kept == scope->row_count)
-            continue;
-        scope->row_count = kept;
-        wake_head(world, -1, scope);
-    }
-}
-
-/* Its waiters stay away, as the real one's do; nobody is first then but others. */
-void fake_unregister(struct fake_node *node)
-{
-    struct fake_world *world = node->world;
-    node->is_registered = false;
-    for (int s = 0; s < FAKE_SCOPES; s++)
-        wake_head(world, node->index, &world->scopes[s]);
-}
-
-static size_t slow_poll(struct fake_node *node, struct lh_wake *wakes)
-{
-    size_t n = 0;
-    for (int s = 0; s < FAKE_SCOPES && node->world->slow_poll_helps; s++) {
-        struct fake_scope *scope = &node->world->scopes[s];
-        const struct fake_row *head = fake_head(node->world, scope);
-        if (head != NULL && head->node == node->index && fake_is_free(node->world, scope))
-            wakes[n++] = (struct lh_wake){scope->ns, scope->key, 0};
-    }
-    return n;
-}
-
-static void answer_tick(struct fake_node *node, const struct fake_control *control)
-{
-    struct fake_world *world = node->world;
-    struct lh_wake wakes[FAKE_SCOPES];
-    struct lh_tick_answer answer = {.database_now_us = world->now_us + world->clock_offset_us, .wakes = wakes};
-    if (control->kind == 0)
-        node->is_registered = true;
-    answer.is_registered = node->is_registered;
-    if (node->is_registered)
-        node->seen_at_us = world->now_us;
-    answer.wake_count = control->kind == 0 ? 0 : slow_poll(node, wakes);
-    control->on_done.tick(control->arg, LH_OK, NULL, &answer);
-}
-
-static void clean_up_the_dead(struct fake_world *world)
-{
-    for (int i = 0; i < world->node_count; i++) {
-        if (!world->nodes[i]->is_registered || is_live_node(world, i))
-            continue;
-        world->nodes[i]->is_registered = false;
-        world->nodes[i]->cleaned_at_us = world->now_us;
-        remove_rows_of(world, i);
-    }
-}
-
-static void answer_reap(struct fake_node *node, const struct fake_control *control)
-{
-    struct fake_world *world = node->world;
-    struct lh_reaped leases[FAKE_SCOPES];
-    struct lh_wake wakes[FAKE_SCOPES];
-    struct lh_reap_answer answer = {.leases = leases, .wakes = wakes};
-    struct lh_arena strings = {0};
-
-    clean_up_the_dead(world);
-    for (int s = 0; s < FAKE_SCOPES; s++) {
-        struct fake_scope *scope = &world->scopes[s];
-        if (!is_expired(world, scope) || scope->busy_until_us > world->now_us ||
-            (world->is_hooked && scope->claimed_until_us > world->now_us))
-            continue;
-        struct lh_reaped *reaped = &leases[answer.lease_count++];
-        *reaped = (struct lh_reaped){0};
-        fill_lease(world, scope, &strings, &reaped->lease);
-        if (world->is_hooked) {
-            reaped->is_hooked = true;
-            reaped->hook_timeout_us = world->hook_timeout_us;
-            scope->claimed_until_us = world->now_us + world->hook_timeout_us + 5 * LH_US_PER_S;
-            continue;
-        }
-        fake_end_lease(world, scope, LH_END_EXPIRED);
-        reaped->wake = wake_head(world, node->index, scope);
-    }
-    answer.wake_count = slow_poll(node, wakes);
-    control->on_done.reap(control->arg, LH_OK, NULL, &answer);
-    lh_arena_finish(&strings);
-}
-
-static void pass_on(struct fake_node *node, const struct fake_control *control)
-{
-    struct fake_world *world = node->world;
-    struct fake_scope *scope = fake_scope(world, control->ns, control->key);
-    world->passed_on++;
-    bool is_ours = wake_head(world, node->index, scope);
-    control->on_done.store(control->arg, LH_OK, NULL);
-    if (is_ours) {
-        struct lh_wake wake = {scope->ns, scope->key, 0};
-        node->events->on_wake(node->events_arg, &wake);
-    }
-}
-
-void fake_answer_control(struct fake_node *node, const struct fake_control *control, enum lh_status status)
-{
-    struct lh_error error;
-    if (status == LH_OK) {
-        if (control->kind <= 1)
-            answer_tick(node, control);
-        else if (control->kind == 2)
-            pass_on(node, control);
-        else
-            answer_reap(node, control);
-        return;
-    }
-    lh_error_set(&error, status, "control is gone");
-    if (control->kind <= 1)
-        control->on_done.tick(control->arg, status, &error, NULL);
-    else if (control->kind == 2)
-        control->on_done.store(control->arg, status, &error);
-    else
-        control->on_done.reap(control->arg, status, &error, NULL);
 }

@@ -1,0 +1,130 @@
+/* What goes beside the batches in the fake database: registering, ticks, reaping, wake-ups that are passed on. */
+#include "fake_rules.h"
+#include "fake_scope.h"
+
+static void remove_rows_of(struct fake_world *world, int index)
+{
+    for (int s = 0; s < FAKE_SCOPES; s++) {
+        struct fake_scope *scope = &world->scopes[s];
+        size_t kept = 0;
+        for (size_t i = 0; i < scope->row_count; i++) {
+            if (scope->rows[i].node != index)
+                scope->rows[kept++] = scope->rows[i];
+        }
+        if (kept == scope->row_count)
+            continue;
+        scope->row_count = kept;
+        fake_wake_head(world, -1, scope);
+    }
+}
+
+/* Its waiters stay away, as the real one's do; nobody is first then but others. */
+void fake_unregister(struct fake_node *node)
+{
+    struct fake_world *world = node->world;
+    node->is_registered = false;
+    for (int s = 0; s < FAKE_SCOPES; s++)
+        fake_wake_head(world, node->index, &world->scopes[s]);
+}
+
+static size_t slow_poll(struct fake_node *node, struct lh_wake *wakes)
+{
+    size_t n = 0;
+    for (int s = 0; s < FAKE_SCOPES && node->world->slow_poll_helps; s++) {
+        struct fake_scope *scope = &node->world->scopes[s];
+        const struct fake_row *head = fake_head(node->world, scope);
+        if (head != NULL && head->node == node->index && fake_is_free(node->world, scope))
+            wakes[n++] = (struct lh_wake){scope->ns, scope->key, 0};
+    }
+    return n;
+}
+
+static void answer_tick(struct fake_node *node, const struct fake_control *control)
+{
+    struct fake_world *world = node->world;
+    struct lh_wake wakes[FAKE_SCOPES];
+    struct lh_tick_answer answer = {.database_now_us = world->now_us + world->clock_offset_us, .wakes = wakes};
+    if (control->kind == 0)
+        node->is_registered = true;
+    answer.is_registered = node->is_registered;
+    if (node->is_registered)
+        node->seen_at_us = world->now_us;
+    answer.wake_count = control->kind == 0 ? 0 : slow_poll(node, wakes);
+    control->on_done.tick(control->arg, LH_OK, NULL, &answer);
+}
+
+static void clean_up_the_dead(struct fake_world *world)
+{
+    for (int i = 0; i < world->node_count; i++) {
+        if (!world->nodes[i]->is_registered || fake_is_live(world, i))
+            continue;
+        world->nodes[i]->is_registered = false;
+        world->nodes[i]->cleaned_at_us = world->now_us;
+        remove_rows_of(world, i);
+    }
+}
+
+static void answer_reap(struct fake_node *node, const struct fake_control *control)
+{
+    struct fake_world *world = node->world;
+    struct lh_reaped leases[FAKE_SCOPES];
+    struct lh_wake wakes[FAKE_SCOPES];
+    struct lh_reap_answer answer = {.leases = leases, .wakes = wakes};
+    struct lh_arena strings = {0};
+
+    clean_up_the_dead(world);
+    for (int s = 0; s < FAKE_SCOPES; s++) {
+        struct fake_scope *scope = &world->scopes[s];
+        if (!fake_is_expired(world, scope) || scope->busy_until_us > world->now_us ||
+            (world->is_hooked && scope->claimed_until_us > world->now_us))
+            continue;
+        struct lh_reaped *reaped = &leases[answer.lease_count++];
+        *reaped = (struct lh_reaped){0};
+        fake_fill_lease(world, scope, &strings, &reaped->lease);
+        if (world->is_hooked) {
+            reaped->is_hooked = true;
+            reaped->hook_timeout_us = world->hook_timeout_us;
+            scope->claimed_until_us = world->now_us + world->hook_timeout_us + 5 * LH_US_PER_S;
+            continue;
+        }
+        fake_end_lease(world, scope, LH_END_EXPIRED);
+        reaped->wake = fake_wake_head(world, node->index, scope);
+    }
+    answer.wake_count = slow_poll(node, wakes);
+    control->on_done.reap(control->arg, LH_OK, NULL, &answer);
+    lh_arena_finish(&strings);
+}
+
+static void pass_on(struct fake_node *node, const struct fake_control *control)
+{
+    struct fake_world *world = node->world;
+    struct fake_scope *scope = fake_scope(world, control->ns, control->key);
+    world->passed_on++;
+    bool is_ours = fake_wake_head(world, node->index, scope);
+    control->on_done.store(control->arg, LH_OK, NULL);
+    if (is_ours) {
+        struct lh_wake wake = {scope->ns, scope->key, 0};
+        node->events->on_wake(node->events_arg, &wake);
+    }
+}
+
+void fake_answer_control(struct fake_node *node, const struct fake_control *control, enum lh_status status)
+{
+    struct lh_error error;
+    if (status == LH_OK) {
+        if (control->kind <= 1)
+            answer_tick(node, control);
+        else if (control->kind == 2)
+            pass_on(node, control);
+        else
+            answer_reap(node, control);
+        return;
+    }
+    lh_error_set(&error, status, "control is gone");
+    if (control->kind <= 1)
+        control->on_done.tick(control->arg, status, &error, NULL);
+    else if (control->kind == 2)
+        control->on_done.store(control->arg, status, &error);
+    else
+        control->on_done.reap(control->arg, status, &error, NULL);
+}
