@@ -1,6 +1,10 @@
+import re
+import uuid
+
 import pytest
 
 import harness
+from commandline import Shell
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +34,14 @@ def service(cluster):
 @pytest.fixture
 def database(cluster):
     return cluster.create_database()
+
+
+@pytest.fixture
+def shell(service):
+    return Shell(service)
+
+
+@pytest.fixture
+def ns(request):
+    """A namespace of the test's own."""
+    return "cli." + re.sub(r"\W", "-", request.node.name)[:40] + "-" + uuid.uuid4().hex[:6]

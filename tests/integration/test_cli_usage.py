@@ -1,0 +1,176 @@
+"""The command line before it asks anybody: help, wrong usage; and JSON against the mapping of stock Python."""
+import json
+import re
+import subprocess
+
+import pytest
+from google.protobuf import json_format
+
+import harness
+from commandline import NOWHERE, SOME_KEY, cli, environment, timestamp
+from harness import error_details_pb2, pb
+
+
+# --- help and usage: no server is asked ---
+
+
+def test_help_teaches():
+    said = cli("--help")
+    assert said.returncode == 0 and said.stderr == ""
+    for command in "acquire heartbeat release run list show watch reap force-release policy hook status migrate".split():
+        assert re.search(rf"^  {command} +\S", said.stdout, re.M)
+        for own in (cli(command, "--help"), cli("help", command), cli("--help", command), cli(command, "-h", "a", "b")):
+            assert own.returncode == 0
+            assert own.stdout.startswith(f"leasehold {command}: ")
+            assert "\nExamples\n  leasehold " in own.stdout and "\nExit status\n" in own.stdout
+    assert max(len(line) for line in said.stdout.splitlines()) <= 80
+    assert cli("--version").stdout.startswith("leasehold 0.")
+
+
+def test_no_words_show_help_and_are_wrong_usage():
+    said = cli()
+    assert said.returncode == 2 and said.stdout == "" and "Commands" in said.stderr
+
+
+WRONG = [
+    (["frobnicate"], "there is no command frobnicate"),
+    (["aquire", "a", "b"], "did you mean acquire?"),
+    (["help", "frobnicate"], "there is no command frobnicate"),
+    (["acquire", "a"], "acquire needs more words"),
+    (["acquire", "a", "b", "c"], "a word too many: c"),
+    (["acquire", "a", "b", "--duraton", "5s"], "did you mean --duration?"),
+    (["acquire", "a", "b", "--duration"], "needs a value"),
+    (["acquire", "a", "b", "-o", "xml"], "text, json and env"),
+    (["list", "-o", "env"], "-o env is for acquire"),
+    (["list", "--database", "x"], "list asks a server"),
+    (["list", "--server", ""], "--server is empty"),
+    (["list", "--server", "localhost"], "'localhost' is no address of a server"),
+    (["list", "--server", "localhost:http"], "is no address of a server"),
+    *[(["list", "--server", text], "is no address of a server") for text in
+      (":7420", "localhost:", "localhost:74200", "localhost:123456789", "::1:7420", "[::1]", "[]:1", "unix:", "unix:" + "x" * 108)],
+    (["list", "--timeout", "soon"], "timeout 'soon' is not a duration"),
+    (["list", "--timeout", "0"], "timeout 0 is too short"),
+    (["acquire", "", "k"], "namespace is empty"),
+    (["acquire", "a..b", "k"], "empty segment"),
+    (["acquire", ".", "k"], "empty segment"),
+    (["acquire", "a" * 64, "k"], "too long"),
+    (["acquire", ".".join("abcdefghijklmnopq"), "k"], "too many segments"),
+    (["acquire", ".".join(["a" * 60] * 5), "k"], "255 bytes in all"),
+    (["acquire", "a\nb", "k"], "control character"),
+    (["acquire", "a", ""], "key is empty"),
+    (["acquire", "a", "k" * 1025], "1 to 1024 bytes"),
+    (["acquire", "a", "k\x7f"], "control character"),
+    (["acquire", b"\xff", "k"], "not valid UTF-8"),
+    (["acquire", "a", b"\xc0\x80"], "not valid UTF-8"),
+    (["acquire", "a", "k", "--duration", "0"], "100 ms or more"),
+    (["acquire", "a", "k", "--duration", "-5s"], "duration '-5s' is not a duration"),
+    (["acquire", "a", "k", "--duration", "99ms"], "100 ms or more"),
+    (["acquire", "a", "k", "--duration", "5 parsecs"], "is not a duration"),
+    (["acquire", "a", "k", "--wait", "-1s"], "neither a duration, such as 5s, nor forever nor alive"),
+    (["acquire", "a", "k", "--wait", "never"], "neither a duration"),
+    (["acquire", "a", "k", "--owner", "o" * 256], "at most 255 bytes"),
+    (["acquire", "a", "k", "--lease-key", "42"], "lease_key '42' is no UUID"),
+    (["acquire", "a", "k", "--lease-key", "00000000-0000-0000-0000-000000000000"], "is no UUID"),
+    (["acquire", "a", "k", "--label", "team"], "has no '='"),
+    (["acquire", "a", "k", "--label", "=red"], "has no name"),
+    (["acquire", "a", "k", "--label", "n" * 64 + "=x"], "name that is too long"),
+    (["acquire", "a", "k", "--label", "n=" + "x" * 256], "value that is too long"),
+    (["acquire", "a", "k", "--label", "n=1", "--label", "n=2"], "label n is given twice"),
+    (["acquire", "a", "k", *sum((["--label", f"n{i}=x"] for i in range(17)), [])], "a lease may have 16"),
+    (["heartbeat", "a", "k", "nonsense"], "is no UUID"),
+    (["heartbeat", "a", "k"], "heartbeat needs more words"),
+    (["release", "a", "k", "nonsense"], "is no UUID"),
+    (["release", "a", "k", SOME_KEY, "--result", "text"], "result is not JSON"),
+    (["release", "a", "k", SOME_KEY, "--result", '"\\u0000"'], "result is not JSON"),
+    (["release", "a", "k", SOME_KEY, "--result", '"' + "x" * 8192 + '"'], "8192 bytes"),
+    (["release", "a", "k", SOME_KEY, "--fail", ""], "fail is empty"),
+    (["release", "a", "k", SOME_KEY, "--fail", "x" * 8193], "1 to 8192 bytes"),
+    (["release", "a", "k", SOME_KEY, "--fail", "x", "--result", "1"], "exclude each other"),
+    (["list", "a..b"], "empty segment"),
+    (["show", "a", ""], "key is empty"),
+    (["reap", "a..b"], "empty segment"),
+    (["reap", "--max", "0"], "a whole number from 1 to 10000"),
+    (["reap", "--max", "10001"], "a whole number from 1 to 10000"),
+    (["reap", "--once", "--every", "1s"], "exclude each other"),
+    (["reap", "--every", "1ms"], "100 ms or more"),
+    (["force-release", "a", "k"], "needs --reason TEXT"),
+    (["force-release", "a", "k", "--reason", ""], "reason is empty"),
+    (["force-release", "a", "k", "--reason", "x", "--token", "0"], "token '0' is out of bounds"),
+    (["force-release", "a", "k", "--reason", "x", "--token", "1e3"], "token '1e3' is out of bounds"),
+    (["policy", "frob"], "there are show, set and reset"),
+    (["policy", "set"], "policy set needs a namespace"),
+    (["policy", "set", "a"], "policy set needs settings"),
+    (["policy", "set", "a", "grace"], "'grace' is no name=value"),
+    (["policy", "set", "a", "grase=1s"], "did you mean grace?"),
+    (["policy", "set", "a", "grace=long"], "grace 'long' is not a duration"),
+    (["policy", "set", "a", "expiry=never"], "one of: takeover, reap, manual"),
+    (["policy", "set", "a", "frozen=ice"], "neither true nor false"),
+    (["policy", "set", "a", "max_leases=-1"], "a whole number from 0 on"),
+    (["policy", "reset", "a", "colour"], "no setting 'colour'"),
+    (["policy", "show", "a", "b"], "a word too many: b"),
+    (["status", "now"], "a word too many: now"),
+    (["migrate"], "--database URL, or LEASEHOLD_DATABASE"),
+    (["migrate", "--database", "x", "--print", "--status"], "exclude each other"),
+    (["reap", "--database", "postgresql://%zz"], 'not the address of a database: invalid percent-encoded token: "%zz"'),
+    (["reap", "--database", "postgresql://u:secret%zz@h/"], "not the address of a database: it is neither"),
+    (["reap", "--database", "nonsense"], "not the address of a database"),
+]
+
+
+@pytest.mark.parametrize("args,sentence", WRONG, ids=[" ".join(map(repr, args))[:60] for args, _ in WRONG])
+def test_wrong_usage_is_refused_before_anybody_is_asked(args, sentence):
+    said = subprocess.run([harness.CLI, *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+                          env=environment(LEASEHOLD_SERVER=NOWHERE))
+    text = said.stderr.decode()
+    assert said.returncode == 2, text
+    assert sentence in text and text.startswith("leasehold: ")
+    assert said.stdout == b"" and "\nSee: leasehold " in text
+
+
+def test_nobody_there_is_unavailable(tmp_path):
+    for args in (["status"], ["acquire", "a", "b"], ["list"], ["policy", "show"], ["reap"]):
+        said = cli("--server", NOWHERE, *args)
+        assert said.returncode == 5
+        assert "127.0.0.1:1" in said.stderr and "--server names another" in said.stderr and said.stdout == ""
+    assert cli("status", "--server", f"unix:{tmp_path}/no.sock").returncode == 5
+    assert cli("status", "--server", "no-such-host.invalid:7420").returncode == 5
+    gone = f"host={tmp_path} dbname=x connect_timeout=2"
+    for args in (["reap"], ["migrate"], ["policy", "show"], ["force-release", "a", "b", "--reason", "x"]):
+        said = cli(*args, "--database", gone)
+        assert said.returncode == 5 and "the database is unavailable" in said.stderr
+
+
+# --- JSON against the mapping of stock Python ---
+
+
+def messages():
+    lease = pb.Lease(
+        scope=harness.scope("a.für", 'k "1"\u2028\U0001f512'), token=2**63 - 1, owner="\x01\\", heartbeats=-1,
+        duration=harness.duration(1.5), remaining=harness.duration(-0.02), deadline=timestamp("2026-11-20T18:28:57.123456Z"),
+        acquired_at=timestamp("1969-12-31T23:59:59.999999999Z"), labels={"": "empty", "b": ""},
+        liveness=pb.LIVENESS_OVERDUE)
+    policy = pb.Policy(namespace=pb.Namespace(segments=["a", "b"]), expiry=pb.Policy.EXPIRY_MANUAL)
+    policy.grace.CopyFrom(harness.duration(0))
+    policy.frozen.value = False
+    policy.max_leases.value = -(2**63)
+    policy.max_reap_failures.value = 2**31 - 1
+    request = pb.SetPolicyRequest(policy=policy)
+    request.update_mask.paths.extend(["max_leases", "dead_after", "frozen"])
+    return [
+        pb.Lease(), lease, request, pb.SetPolicyRequest(),
+        pb.GetPolicyResponse(own=policy, effective=pb.Policy(), source={"grace": "", "frozen": "a.b"}),
+        pb.AcquireEvent(queued=pb.Contention()), pb.AcquireEvent(granted=lease, waited=harness.duration(3)),
+        pb.ReapResponse(reaped=-3, failures=[pb.ReapFailure(error="e"), pb.ReapFailure(lease=lease)], more=True),
+        error_details_pb2.ErrorInfo(reason="R", domain="leasehold", metadata={"key": "v", "a": "b"}),
+    ]
+
+
+@pytest.mark.parametrize("message", messages(), ids=lambda m: m.DESCRIPTOR.name)
+def test_json_is_the_mapping_of_stock_python(message):
+    tool = harness.BUILD / "tests/unit/test_cli"
+    done = subprocess.run([tool, "json", message.DESCRIPTOR.full_name], input=message.SerializeToString(), check=True,
+                          stdout=subprocess.PIPE, timeout=60)
+    set_fields, all_fields = map(json.loads, done.stdout.decode().rstrip("\n").split("\n"))
+    assert set_fields == json.loads(json_format.MessageToJson(message, preserving_proto_field_name=True))
+    assert all_fields == json.loads(json_format.MessageToJson(message, preserving_proto_field_name=True,
+                                                              including_default_value_fields=True))
