@@ -60,4 +60,5 @@ select is((select array_agg(relname::text order by relname::text collate "C") fr
 select is((select relpersistence::text from pg_class where oid = 'leasehold.waiter'::regclass), 'p', 'the queue survives a crash');
 select ok((select reloptions::text like '%vacuum_truncate=%' from pg_class where oid = 'leasehold.scope'::regclass), 'the hot table is never truncated by vacuum');
 select ok((select reloptions::text like '%fillfactor=%' from pg_class where oid = 'leasehold.scope'::regclass), 'and leaves room for HOT updates');
+select ok((select 'autovacuum_analyze_scale_factor=5' = any (reloptions) from pg_class where oid = 'leasehold.scope'::regclass), 'and is not analyzed for every few renewals');
 select * from finish();
