@@ -54,7 +54,9 @@ static enum lh_outcome outcome_read(const PGresult *result, int row, int column)
 
 static const struct lh_pg_statement heartbeat_statement = {
     "heartbeat_batch",
-    "select * from leasehold.heartbeat_batch($1, $2, $3)",
+    /* Nothing but renewals: they may be lost in a crash (migrations/functions/relax_commit.sql). */
+    "with b as materialized (select * from leasehold.heartbeat_batch($1, $2, $3))"
+    " select b.* from b where (select leasehold.relax_commit(bool_and(b.outcome = 'ok')) from b)",
     3,
     {LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY},
 };

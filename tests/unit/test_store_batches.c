@@ -41,6 +41,7 @@ static const char stand_ins[] =
     " returns table (n integer, outcome text) language plpgsql as $$ begin"
     "  perform leasehold.behave(p_key); return query select i, 'ok' from generate_series(1, cardinality(p_key)) as i;"
     " end $$;"
+    "create function leasehold.relax_commit(boolean) returns boolean language sql as 'select true';"
     "create function leasehold.acquire_batch(uuid, timestamptz, text[], p_key text[], uuid[], text[], p_labels text[],"
     " bigint[], boolean[], bigint[], bigint[]) returns table (n integer, outcome text, token bigint)"
     " language plpgsql as $$ begin"

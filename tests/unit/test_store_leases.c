@@ -413,6 +413,43 @@ START_TEST(a_duration_out_of_bounds_names_field_and_bound)
 }
 END_TEST
 
+/* The setting as it is when the transaction commits. */
+static const char commit_watcher[] =
+    "create table public.commit (setting text);"
+    "create function public.note_commit() returns trigger language plpgsql security definer as $$ begin"
+    "  insert into public.commit values (current_setting('synchronous_commit')); return null; end $$;"
+    "create constraint trigger note_commit after update on leasehold.scope deferrable initially deferred"
+    "  for each row execute function public.note_commit();";
+
+static const char *commits(void)
+{
+    return pg_fixture_value(conninfo, "with d as (delete from public.commit returning setting)"
+                                      " select string_agg(distinct setting, ' ') from d");
+}
+
+START_TEST(renewals_alone_are_answered_before_they_are_on_disk)
+{
+    struct lh_acquire_item mine = wish(false);
+    struct lh_heartbeat_item ours, theirs;
+    struct lh_heartbeat_item *both[] = {&ours, &theirs};
+
+    acquire(&one, &mine);
+    pg_fixture_execute(conninfo, commit_watcher);
+    ck_assert_int_eq(heartbeat(&one, &mine).outcome, LH_OUTCOME_OK);
+    ck_assert_str_eq(commits(), "off");
+
+    ours = theirs = (struct lh_heartbeat_item){.ns = mine.ns, .key = key, .lease_key = mine.lease_key};
+    theirs.lease_key = lh_uuid_random();
+    ck_assert_int_eq(one.store->ops->heartbeat(one.store, 0, both, 2, test_on_answer, &answer), LH_OK);
+    test_wait_for(&answer);
+    ck_assert_int_eq(ours.outcome, LH_OUTCOME_OK);
+    ck_assert_int_eq(theirs.outcome, LH_OUTCOME_LOST);
+    ck_assert_str_eq(commits(), "on"); /* for somebody was told LOST */
+    pg_fixture_execute(conninfo, "drop trigger note_commit on leasehold.scope; drop function public.note_commit;"
+                                 " drop table public.commit");
+}
+END_TEST
+
 START_TEST(leases_outlive_a_server_that_was_restarted)
 {
     struct lh_acquire_item mine = wish(false);
@@ -446,6 +483,7 @@ TCase *test_store_leases(void)
     tcase_add_test(tcase, a_row_that_another_session_has_is_busy_and_holds_up_nobody);
     tcase_add_test(tcase, five_hundred_at_once_with_bad_ones_among_them);
     tcase_add_test(tcase, a_duration_out_of_bounds_names_field_and_bound);
+    tcase_add_test(tcase, renewals_alone_are_answered_before_they_are_on_disk);
     tcase_add_test(tcase, leases_outlive_a_server_that_was_restarted);
     return tcase;
 }
