@@ -33,7 +33,8 @@ as $$
 #variable_conflict use_column
 declare
   v_rules leasehold.rules[];
-  v_life leasehold.life_now;
+  v_life_id bigint;
+  v_is_same boolean;
   v_granted integer[] := '{}';
   v_tokens bigint[];
   v_times timestamptz[];
@@ -107,19 +108,25 @@ begin
     end if;
   end if;
 
-  perform leasehold.ensure_epoch();
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold.hooked(p_namespace, 'acquire');
   end if;
 
   if v_may_be_plain then
-    v_life := leasehold.life(p_clock);
-    v_rules := array(
-      select r
-        from leasehold.policies_of(array(
-               select d.namespace
-                 from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
-                where leasehold.namespace_problem(d.namespace) is null)) r);
+    select f.id, f.is_same into v_life_id, v_is_same from leasehold.life_facts() f;
+    if not v_is_same then
+      perform leasehold.ensure_epoch();
+    end if;
+    if p_namespace[1] = all (p_namespace) then
+      v_rules := array(select r from leasehold.rules_of(p_namespace[1]) r);
+    else
+      v_rules := array(
+        select r
+          from leasehold.policies_of(array(
+                 select d.namespace
+                   from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
+                  where leasehold.namespace_problem(d.namespace) is null)) r);
+    end if;
     with granted as (
       update leasehold.scope s
          set state = 'held',
@@ -133,7 +140,7 @@ begin
              heartbeat_at = w.now,
              heartbeats = 0,
              deadline = w.now + w.duration,
-             incarnation = v_life.id,
+             incarnation = v_life_id,
              granted_by = p_coordinator,
              lapsed = false,
              reap_failures = 0,
