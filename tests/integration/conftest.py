@@ -4,6 +4,7 @@ import uuid
 import pytest
 
 import harness
+import streams
 from commandline import Shell
 
 
@@ -45,3 +46,51 @@ def shell(service):
 def ns(request):
     """A namespace of the test's own."""
     return "cli." + re.sub(r"\W", "-", request.node.name)[:40] + "-" + uuid.uuid4().hex[:6]
+
+
+@pytest.fixture
+def stream():
+    """Streams that are closed with the test."""
+    opened = []
+
+    def open_stream(*args, **more):
+        opened.append(streams.Stream(*args, **more))
+        return opened[-1]
+
+    yield open_stream
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def process(service):
+    """A client in a process of its own, to be killed and stopped."""
+    started = []
+
+    def start(method, request):
+        started.append(streams.start_client(service.daemon.target, method, request))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+        each.wait()
+
+
+@pytest.fixture
+def own(request):
+    """A cluster and a daemon of this test alone, for outages and shutdowns."""
+
+    class Own:
+        pass
+
+    own = Own()
+    own.cluster = harness.Cluster()
+    database = own.cluster.create_database()
+    own.daemon = harness.Daemon(*getattr(request, "param", ()), database=own.cluster.url(database))
+    own.client = harness.Client(own.daemon.target)
+    own.psql = lambda sql, **more: own.cluster.psql(sql, database, **more)
+    yield own
+    own.client.close()
+    own.daemon.destroy()
+    own.cluster.destroy()

@@ -1,5 +1,4 @@
 """WatchLeases, with a stock Python client: every change once, in order for a scope, from wherever it comes."""
-import queue
 import random
 import threading
 import uuid
@@ -9,8 +8,7 @@ import pytest
 
 import harness
 from harness import acquire_request, fails, pb, release_request, scope, wait_until
-
-BOUND = 60  # seconds until a test gives up; never a measurement
+from streams import BOUND, Reading
 
 ACQUIRED = pb.LeaseEvent.TYPE_ACQUIRED
 RELEASED = pb.LeaseEvent.TYPE_RELEASED
@@ -20,58 +18,17 @@ INITIAL = pb.LeaseEvent.TYPE_INITIAL
 SYNCED = pb.LeaseEvent.TYPE_SYNCED
 
 
-class Watch:
+class Watch(Reading):
     """A watch that is active when it is made; a thread reads it."""
-
-    END = object()
 
     def __init__(self, client, namespace="", include_children=False, include_initial=False, reads=True, wait=True):
         segments = namespace.split(".") if namespace else []
-        self.call = client.lease.WatchLeases(
-            pb.WatchLeasesRequest(namespace=segments, include_children=include_children, include_initial=include_initial))
-        self.events = queue.Queue()
-        self.seen = []
-        self.error = None
+        super().__init__(client.lease.WatchLeases(
+            pb.WatchLeasesRequest(namespace=segments, include_children=include_children, include_initial=include_initial)))
         if wait:
             self.call.initial_metadata()
         if reads:
             self.read()
-
-    def read(self):
-        self.thread = threading.Thread(target=self._read, daemon=True)
-        self.thread.start()
-
-    def _read(self):
-        try:
-            for event in self.call:
-                self.events.put(event)
-        except grpc.RpcError as error:
-            self.error = error
-        self.events.put(Watch.END)
-
-    def next(self, seconds=BOUND):
-        event = self.events.get(timeout=seconds)
-        if event is Watch.END:
-            self.events.put(event)
-            return None
-        self.seen.append(event)
-        return event
-
-    def until(self, condition, what="the event"):
-        while True:
-            event = self.next()
-            assert event is not None, f"the stream ended before {what}: {self.error}"
-            if condition(event):
-                return event
-
-    def fails(self):
-        while self.next() is not None:
-            pass
-        assert self.error is not None, "the stream ended with OK"
-        return harness.Failure(self.error)
-
-    def close(self):
-        self.call.cancel()
 
 
 @pytest.fixture
