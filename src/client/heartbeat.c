@@ -34,22 +34,6 @@ static void pack(struct lh_request *request, struct lh_buffer *buffer)
     lh_arena_finish(&arena);
 }
 
-static enum lh_status outcome_status(Leasehold__V1__Outcome outcome)
-{
-    switch (outcome) {
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_OK:
-        return LH_OK;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_LOST:
-        return LH_LOST;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_REJECTED:
-        return LH_HOOK_REJECTED;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID:
-        return LH_INVALID_ARGUMENT;
-    default:
-        return LH_UNAVAILABLE;
-    }
-}
-
 static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
 {
     const Leasehold__V1__HeartbeatResponse *response = (const void *)reply->message;
@@ -64,7 +48,7 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
         return RETRY_NO_REASON;
     }
     result = response->results[0];
-    request->status = lh_error_set(&request->error, outcome_status(result->outcome), "%s", result->message);
+    request->status = lh_error_set(&request->error, status_of_outcome(result->outcome), "%s", result->message);
     if (request->status == LH_OK)
         lease_renewed(lease, request->sent_us, duration_from_message(result->remaining));
     else if (request->status == LH_LOST)

@@ -193,6 +193,22 @@ enum lh_lost_reason lost_reason_of(Leasehold__V1__EndReason reason)
     }
 }
 
+enum lh_status status_of_outcome(Leasehold__V1__Outcome outcome)
+{
+    switch (outcome) {
+    case LEASEHOLD__V1__OUTCOME__OUTCOME_OK:
+        return LH_OK;
+    case LEASEHOLD__V1__OUTCOME__OUTCOME_LOST:
+        return LH_LOST;
+    case LEASEHOLD__V1__OUTCOME__OUTCOME_REJECTED:
+        return LH_HOOK_REJECTED;
+    case LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID:
+        return LH_INVALID_ARGUMENT;
+    default:
+        return LH_UNAVAILABLE;
+    }
+}
+
 const char *lh_lost_reason_name(enum lh_lost_reason reason)
 {
     static const char *const names[] = {"none",        "released",     "expired", "forced",

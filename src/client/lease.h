@@ -81,6 +81,8 @@ void lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us
 /* The server says LOST, or time does. Does nothing to a lease that is not held any more. */
 void lease_lose(struct lh_lease *lease, enum lh_lost_reason reason, const char *words);
 enum lh_lost_reason lost_reason_of(Leasehold__V1__EndReason reason);
+/* Of an item of a batch; LH_UNAVAILABLE: it was not done, and may be tried again. */
+enum lh_status status_of_outcome(Leasehold__V1__Outcome outcome);
 
 bool lease_is_held(const struct lh_lease *lease);
 

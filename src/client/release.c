@@ -100,7 +100,6 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
     const Leasehold__V1__ReleaseResponse *response = (const void *)reply->message;
     const Leasehold__V1__ReleaseResult *result;
     struct release_op *op = op_of(request);
-    unsigned reason = RETRY_NO_REASON;
 
     if (reply->code != LH_GRPC_OK) {
         op->was_sent |= reply->delivery != LH_RPC_NOT_SENT;
@@ -112,26 +111,11 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
         return RETRY_NO_REASON;
     }
     result = response->results[0];
-    switch (result->outcome) {
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_OK:
-        request->status = LH_OK;
-        return RETRY_NO_REASON;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_LOST:
+    request->status = status_of_outcome(result->outcome);
+    if (request->status == LH_LOST)
         request->status = lost_status(op, result);
-        break;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_REJECTED:
-        request->status = LH_HOOK_REJECTED;
-        break;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID:
-        request->status = LH_INVALID_ARGUMENT;
-        break;
-    default:
-        request->status = LH_UNAVAILABLE;
-        reason = LH_RETRY_OUTCOME_RETRY;
-        break;
-    }
     lh_error_set(&request->error, request->status, "%s", result->message);
-    return reason;
+    return request->status == LH_UNAVAILABLE ? LH_RETRY_OUTCOME_RETRY : RETRY_NO_REASON;
 }
 
 static void finish(struct lh_request *request)
