@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "pg/migrate.h"
 
 struct lh_loop *test_loop;
 
@@ -44,6 +45,16 @@ static void on_stopped(void *arg, enum lh_status status, const struct lh_error *
 {
     ck_assert_int_eq(status, LH_OK);
     ((struct test_store *)arg)->is_stopped = true;
+}
+
+const char *test_store_database(const char *name)
+{
+    const char *conninfo = pg_fixture_create_database(name);
+    struct lh_error error;
+
+    ck_assert_msg(lh_migrate(conninfo, LH_MIGRATE_RUN, &lh_migrations, LH_VERSION, NULL, &error) == LH_OK, "%s",
+                  error.message);
+    return conninfo;
 }
 
 void test_store_start(struct test_store *test, const char *conninfo, unsigned lanes)
@@ -103,6 +114,12 @@ void test_wait_for(struct test_answer *answer)
     WAIT_FOR(test_loop, answer->count > 0);
     ck_assert_uint_eq(answer->count, 1);
     answer->count = 0;
+}
+
+void test_wait_for_ok(struct test_answer *answer)
+{
+    test_wait_for(answer);
+    ck_assert_msg(answer->status == LH_OK, "%s (%s)", answer->error.message, answer->error.sqlstate);
 }
 
 int main(void)

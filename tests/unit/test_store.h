@@ -18,6 +18,8 @@ struct test_store {
 
 extern struct lh_loop *test_loop;
 
+/* A new database with the schema: its conninfo. */
+const char *test_store_database(const char *name);
 /* Started, and everything up. */
 void test_store_start(struct test_store *test, const char *conninfo, unsigned lanes);
 /* With hook lanes behind them; the others have none. */
@@ -34,6 +36,7 @@ struct test_answer {
 
 void test_on_answer(void *arg, enum lh_status status, const struct lh_error *error);
 void test_wait_for(struct test_answer *answer); /* until count is 1, and clears that */
+void test_wait_for_ok(struct test_answer *answer);
 
 TCase *test_store_batches(void);
 TCase *test_store_leases(void);

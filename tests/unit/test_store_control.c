@@ -29,10 +29,7 @@ static struct {
 
 static void setup_all(void)
 {
-    struct lh_error error;
-    conninfo = pg_fixture_create_database("control");
-    ck_assert_msg(lh_migrate(conninfo, LH_MIGRATE_RUN, &lh_migrations, LH_VERSION, NULL, &error) == LH_OK, "%s",
-                  error.message);
+    conninfo = test_store_database("control");
 }
 
 static void on_tick(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_tick_answer *tick)
@@ -47,12 +44,6 @@ static void on_tick(void *arg, enum lh_status status, const struct lh_error *err
         snprintf(got.keys[i], sizeof(got.keys[i]), "%s", tick->wakes[i].key);
 }
 
-static void wait_for_ok(void)
-{
-    test_wait_for(&answer);
-    ck_assert_msg(answer.status == LH_OK, "%s (%s)", answer.error.message, answer.error.sqlstate);
-}
-
 static void setup(void)
 {
     memset(&answer, 0, sizeof(answer));
@@ -61,7 +52,7 @@ static void setup(void)
                                  " delete from leasehold.policy where namespace <> ''");
     test_store_start(&test, conninfo, 1);
     ck_assert_int_eq(test.store->ops->enroll(test.store, on_tick, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
 }
 
 static void teardown(void)
@@ -82,7 +73,7 @@ static struct lh_acquire_item acquire(const char *ns, const char *key, const cha
                                    .wait_us = LH_FOREVER};
     struct lh_acquire_item *items[] = {&item};
     ck_assert_int_eq(test.store->ops->acquire(test.store, 0, 0, items, 1, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     return item;
 }
 
@@ -102,12 +93,12 @@ END_TEST
 START_TEST(tick_says_when_this_coordinator_was_taken_for_dead)
 {
     ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert(got.is_registered);
     ck_assert_int_gt(got.database_now_us, INT64_C(1700000000) * SECOND);
     pg_fixture_execute(conninfo, "delete from leasehold.coordinator");
     ck_assert_int_eq(test.store->ops->tick(test.store, got.database_now_us, on_tick, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert(!got.is_registered);
 }
 END_TEST
@@ -120,14 +111,14 @@ START_TEST(tick_finds_a_free_scope_whose_first_waiter_is_ours)
     /* The row is freed behind everybody's back: no notification. */
     pg_fixture_execute(conninfo, "update leasehold.scope set state = 'free', lease_key = null, check_at = now()");
     ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert_uint_eq(got.wake_count, 1);
     ck_assert_str_eq(got.keys[0], "one");
     /* And a wake-up that reached somebody else is passed on to it: to us, without a notification. */
     test.wakes = 0;
     ck_assert_int_eq(test.store->ops->pass_on(test.store, &(struct lh_wake){"a", "one", 0}, test_on_answer, &answer),
                      LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert_uint_eq(test.wakes, 1);
     ck_assert_str_eq(test.wake_key, "one");
 }
@@ -156,7 +147,7 @@ static void get(const char *key)
 {
     memset(&got, 0, sizeof(got));
     ck_assert_int_eq(test.store->ops->get(test.store, "a", key, on_scope, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
 }
 
 START_TEST(get_shows_holder_last_hold_or_nothing)
@@ -175,7 +166,7 @@ START_TEST(get_shows_holder_last_hold_or_nothing)
     ck_assert_str_eq(got.lease_key, "00000000-0000-0000-0000-000000000000");
     back.lease_key = mine.lease_key;
     ck_assert_int_eq(test.store->ops->release(test.store, 0, items, 1, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     get("one");
     ck_assert(!got.is_held && got.has_last);
     ck_assert_int_eq(got.last_token, mine.lease.token);
@@ -198,7 +189,7 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
 static void list(const struct lh_list_request *request)
 {
     ck_assert_int_eq(test.store->ops->list(test.store, request, on_list, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
 }
 
 START_TEST(list_goes_page_by_page)
@@ -286,7 +277,7 @@ static void on_survey(void *arg, enum lh_status status, const struct lh_error *e
 static void survey(void)
 {
     ck_assert_int_eq(test.store->ops->survey(test.store, on_survey, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
 }
 
 START_TEST(survey_counts_leases_and_names_the_transaction_that_holds_back_vacuum)
@@ -350,7 +341,7 @@ static size_t reap(const char *ns, int32_t max)
     const char *const namespaces[] = {ns};
     ck_assert_int_eq(test.store->ops->reap(test.store, 0, namespaces, ns != NULL, true, max, ns == NULL, on_reap, NULL),
                      LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     return got.count;
 }
 
@@ -416,7 +407,7 @@ START_TEST(a_policy_is_set_inherited_and_reset)
     ck_assert_int_eq(got.policies[0].values[LH_POLICY_GRACE].number, 2500000);
 
     ck_assert_int_eq(test.store->ops->get_policy(test.store, "a.b", on_policy, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert_uint_eq(got.count, 2);
     ck_assert_uint_eq(got.policies[0].set, 0);
     ck_assert_int_eq(got.policies[1].values[LH_POLICY_FROZEN].number, 1);
@@ -433,12 +424,12 @@ START_TEST(a_policy_is_set_inherited_and_reset)
     ck_assert_int_eq(got.policies[0].values[LH_POLICY_FROZEN].number, 1);
 
     ck_assert_int_eq(test.store->ops->list_policies(test.store, 1, NULL, on_policy, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert_uint_eq(got.count, 1);
     ck_assert(got.has_more);
     ck_assert_str_eq(got.keys[0], "");
     ck_assert_int_eq(test.store->ops->list_policies(test.store, 1, "", on_policy, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert_uint_eq(got.count, 1);
     ck_assert(!got.has_more);
     ck_assert_str_eq(got.keys[0], "a");
@@ -483,7 +474,7 @@ START_TEST(control_calls_have_a_bound)
     WAIT_FOR(test_loop, answer.count == accepted);
     answer.count = 0;
     ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
 }
 END_TEST
 

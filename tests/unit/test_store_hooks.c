@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pg/migrate.h"
 #include "test_store.h"
 
 #define SECOND INT64_C(1000000)
@@ -36,10 +35,7 @@ static const char hooks[] =
 
 static void setup_all(void)
 {
-    struct lh_error error;
-    conninfo = pg_fixture_create_database("hooks");
-    ck_assert_msg(lh_migrate(conninfo, LH_MIGRATE_RUN, &lh_migrations, LH_VERSION, NULL, &error) == LH_OK, "%s",
-                  error.message);
+    conninfo = test_store_database("hooks");
     pg_fixture_execute(conninfo, hooks);
 }
 
@@ -48,19 +44,13 @@ static void on_tick(void *arg, enum lh_status status, const struct lh_error *err
     test_on_answer(&answer, status, error);
 }
 
-static void wait_for_ok(void)
-{
-    test_wait_for(&answer);
-    ck_assert_msg(answer.status == LH_OK, "%s (%s)", answer.error.message, answer.error.sqlstate);
-}
-
 static void setup(void)
 {
     memset(&answer, 0, sizeof(answer));
     pg_fixture_execute(conninfo, "delete from leasehold.scope; delete from public.hit");
     test_store_start_hooked(&test, conninfo, 1, 1);
     ck_assert_int_eq(test.store->ops->enroll(test.store, on_tick, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     for (int i = 0; i < RUN; i++) {
         snprintf(keys[i], sizeof(keys[i]), "key %d", i);
         items[i] = (struct lh_reap_item){.ns = "h", .key = keys[i], .hook_timeout_us = LIMIT_US};
@@ -84,7 +74,7 @@ static struct lh_acquire_item acquire(unsigned lane, const char *key)
                                    .hook_timeout_us = LIMIT_US};
     struct lh_acquire_item *all[] = {&item};
     ck_assert_int_eq(test.store->ops->acquire(test.store, lane, 0, all, 1, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     return item;
 }
 
@@ -107,29 +97,29 @@ START_TEST(a_hooked_item_is_left_alone_by_a_lane_and_done_by_a_hook_lane)
     struct lh_heartbeat_item beat = {.ns = "h", .key = "k", .lease_key = item.lease_key};
     struct lh_heartbeat_item *beats[] = {&beat};
     ck_assert_int_eq(test.store->ops->heartbeat(test.store, LANE, beats, 1, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert(beat.is_hooked && !beat.is_busy);
     ck_assert_int_eq(beat.hook_timeout_us, LIMIT_US);
     ck_assert_int_eq(test.store->ops->heartbeat(test.store, HOOK_LANE, beats, 1, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert(!beat.is_hooked && !beat.is_busy);
     ck_assert_int_eq(beat.outcome, LH_OUTCOME_OK);
 
     struct lh_leave_item leave = {.ns = "h", .key = "k", .lease_key = item.lease_key, .mode = LH_LEAVE_GONE};
     struct lh_leave_item *leaves[] = {&leave};
     ck_assert_int_eq(test.store->ops->leave(test.store, LANE, leaves, 1, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert(leave.is_hooked && !leave.is_busy);
     ck_assert_int_eq(leave.hook_timeout_us, LIMIT_US);
 
     struct lh_release_item give = {.ns = "h", .key = "k", .lease_key = item.lease_key};
     struct lh_release_item *gives[] = {&give};
     ck_assert_int_eq(test.store->ops->release(test.store, LANE, gives, 1, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert(give.is_hooked && give.hook_timeout_us == LIMIT_US);
     give.hook_timeout_us = 0; /* no limit */
     ck_assert_int_eq(test.store->ops->release(test.store, HOOK_LANE, gives, 1, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert_int_eq(give.outcome, LH_OUTCOME_OK);
     ck_assert_int_eq(hits("release_ok"), 1);
 }
@@ -267,7 +257,7 @@ START_TEST(a_forced_release_has_the_limit_of_its_policy_and_does_not_hold_up_the
     expire(2);
     ck_assert_int_eq(test.store->ops->force_release(test.store, "h", "slow", "because", 0, on_forced, &forced), LH_OK);
     ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     ck_assert_uint_eq(forced.count, 0);
     test_wait_for(&forced);
     ck_assert_int_eq(forced.status, LH_HOOK_REJECTED);

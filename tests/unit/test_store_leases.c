@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pg/migrate.h"
 #include "test_store.h"
 
 #define SECOND INT64_C(1000000)
@@ -32,10 +31,7 @@ static void enroll(struct test_store *test)
 
 static void setup_all(void)
 {
-    struct lh_error error;
-    conninfo = pg_fixture_create_database("leases");
-    ck_assert_msg(lh_migrate(conninfo, LH_MIGRATE_RUN, &lh_migrations, LH_VERSION, NULL, &error) == LH_OK, "%s",
-                  error.message);
+    conninfo = test_store_database("leases");
 }
 
 static void setup(void)

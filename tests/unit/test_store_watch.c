@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pg/migrate.h"
 #include "test_store.h"
 
 static const char *conninfo;
@@ -21,10 +20,7 @@ static struct {
 
 static void setup_all(void)
 {
-    struct lh_error error;
-    conninfo = pg_fixture_create_database("watch");
-    ck_assert_msg(lh_migrate(conninfo, LH_MIGRATE_RUN, &lh_migrations, LH_VERSION, NULL, &error) == LH_OK, "%s",
-                  error.message);
+    conninfo = test_store_database("watch");
 }
 
 static void on_tick(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_tick_answer *tick)
@@ -62,19 +58,13 @@ static void on_events(void *arg, enum lh_status status, const struct lh_error *e
     }
 }
 
-static void wait_for_ok(void)
-{
-    test_wait_for(&answer);
-    ck_assert_msg(answer.status == LH_OK, "%s (%s)", answer.error.message, answer.error.sqlstate);
-}
-
 static void setup(void)
 {
     memset(&answer, 0, sizeof(answer));
     memset(&got, 0, sizeof(got));
     test_store_start(&test, conninfo, 1);
     ck_assert_int_eq(test.store->ops->enroll(test.store, on_tick, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
 }
 
 static void teardown(void)
@@ -85,19 +75,19 @@ static void teardown(void)
 static void add(const char *ns, bool include_children)
 {
     ck_assert_int_eq(test.store->ops->watch_add(test.store, ns, include_children, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
 }
 
 static void barrier(void)
 {
     ck_assert_int_eq(test.store->ops->watch_barrier(test.store, on_barrier, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
 }
 
 static bool settled(uint64_t horizon)
 {
     ck_assert_int_eq(test.store->ops->watch_settled(test.store, horizon, on_settled, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     return got.is_settled;
 }
 
@@ -105,7 +95,7 @@ static void take(int32_t max)
 {
     memset(&got, 0, sizeof(got));
     ck_assert_int_eq(test.store->ops->take_events(test.store, max, on_events, NULL), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
 }
 
 static void take_and_give(const char *ns)
@@ -187,7 +177,7 @@ START_TEST(a_watch_that_is_removed_tells_nothing_more)
 {
     add("jobs", false);
     ck_assert_int_eq(test.store->ops->watch_remove(test.store, "jobs", false, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     add("other", false); /* something is watched, else it would have lagged */
     take_and_give("jobs");
     take(100);
@@ -200,7 +190,7 @@ START_TEST(what_was_cleared_is_told_as_lost)
     add("jobs", false);
     take_and_give("jobs");
     ck_assert_int_eq(test.store->ops->watch_clear(test.store, test_on_answer, &answer), LH_OK);
-    wait_for_ok();
+    test_wait_for_ok(&answer);
     barrier();
     ck_assert_uint_eq(got.horizon, 0);
     take(100);
