@@ -33,11 +33,11 @@ begin
     if current_setting('synchronous_commit') = 'off' then
       perform leasehold.be_durable();
     end if;
-    -- One update, from one holder to the other. The queue is read after the row's lock.
+    -- One update, from one holder to the other, whose expiry has not passed. The queue is read after the row's lock.
     select i.* into v_found
-      from (select h.id as life_id, h.started_at, r.grace, r.dead_after, r.max_hold, r.expiry
-              from leasehold.life_for_holders() h, leasehold.rules_of(p_namespace[1]) r
-             where h.is_settled and p_next_lease_key[1] <> p_lease_key[1]
+      from (select f.id as life_id, f.started_at, r.grace, r.dead_after, r.max_hold, r.expiry
+              from leasehold.life_facts() f, leasehold.rules_of(p_namespace[1]) r
+             where f.is_same and p_next_lease_key[1] <> p_lease_key[1]
                and leasehold.is_plain(r, p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1])
                and not exists (select from leasehold.registered_hook k where leasehold.covers(k.namespace, p_namespace[1]))
                and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)

@@ -1,8 +1,8 @@
 -- Renew many leases at once. Each item gets one row: ok with the new deadline, lost with how it ended, busy, rejected with a
 -- hook's words; or, where this call runs no hooks, hooked with their time limit.
 -- Locks each scope's row FOR NO KEY UPDATE, skipping what another session has. A guard's FOR KEY SHARE does not conflict.
--- The common case in one statement: the lease is held under this lease key and has not expired. The clock is read after each
--- row's lock. What is left over is told apart by heartbeat_carefully.
+-- The common case in one statement: the lease is held under this lease key and its expiry has not passed. The clock is read after each
+-- row's lock. What is left over, also where the expiry counts for nothing because of what happened to the database, is told apart by heartbeat_carefully.
 create or replace function leasehold.heartbeat_batch(p_namespace text[], p_key text[], p_lease_key uuid[])
 returns table (
   n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text)
@@ -18,7 +18,8 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-  v_life leasehold.life_now;
+  v_life_id bigint;
+  v_started_at timestamptz;
   v_done integer[];
   v_deadlines timestamptz[];
   v_remaining bigint[];
@@ -33,8 +34,8 @@ begin
              heartbeats = s.heartbeats + 1,
              deadline = w.now + s.duration,
              incarnation = w.life_id
-        from (select f.id as life_id, f.started_at, f.is_settled, x.row_id, clock_timestamp() as now
-                from leasehold.life_for_holders() f
+        from (select f.id as life_id, f.started_at, x.row_id, clock_timestamp() as now
+                from leasehold.incarnation f
                cross join lateral (
                  select x.ctid as row_id
                    from leasehold.scope x
@@ -45,9 +46,8 @@ begin
                                   where h.event = 'heartbeat' and leasehold.covers(h.namespace, p_namespace[1]))
               offset 0) w
        where s.ctid = w.row_id
-         and (not w.is_settled
-              or w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
-                              else w.started_at + s.duration + s.grace end)
+         and w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
+                          else w.started_at + s.duration + s.grace end
       returning 1, 'ok', leasehold.to_us(s.duration), s.deadline, s.heartbeats, null::text, null::text;
     if not found then
       return query select 1, c.outcome, c.remaining_us, c.deadline, c.heartbeats, c.end_reason, c.message
@@ -58,14 +58,14 @@ begin
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold.hooked(p_namespace, 'heartbeat');
   end if;
-  v_life := leasehold.life_of_holders();
+  select i.id, i.started_at into v_life_id, v_started_at from leasehold.incarnation i;
   -- Nothing that is set here is indexed: the update stays HOT.
   with renewed as (
     update leasehold.scope s
        set heartbeat_at = w.now,
            heartbeats = s.heartbeats + 1,
            deadline = w.now + s.duration,
-           incarnation = v_life.id
+           incarnation = v_life_id
       from (select i.n, x.row_id, clock_timestamp() as now
               from unnest(p_namespace, p_key, p_lease_key) with ordinality as i (namespace, key, lease_key, n)
              cross join lateral (
@@ -76,9 +76,8 @@ begin
              where i.namespace <> all (v_hooked)
             offset 0) w
      where s.ctid = w.row_id
-       and (not v_life.is_settled
-            or w.now < case when s.incarnation = v_life.id then s.deadline + s.grace
-                            else v_life.started_at + s.duration + s.grace end)
+       and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
+                        else v_started_at + s.duration + s.grace end
     returning w.n::integer as n, s.deadline, s.duration, s.heartbeats)
   select coalesce(array_agg(r.n), '{}'), array_agg(r.deadline), array_agg(leasehold.to_us(r.duration)), array_agg(r.heartbeats)
     into v_done, v_deadlines, v_remaining, v_counts

@@ -67,23 +67,18 @@ $$;
 
 -- The same for holders who renew or give back what nobody has ended: not settled for as long as coordinators are registered and
 -- none is live. Where the database's clock has just stepped forward by more than 5 minutes, this is how it looks until the
--- next tick notices; a holder who comes in that moment must not be told that it has lost. To be used in FROM. Locks nothing.
-create or replace function leasehold.life_for_holders() returns setof leasehold.life_now
-language sql stable
-as $$
-  select f.id,
-         f.started_at,
-         f.is_same and f.is_whole and coalesce(f.seen_at >= clock_timestamp() - interval '5 s', true)
-    from leasehold.life_facts() f
-$$;
-
+-- next tick notices; a holder who comes in that moment must not be told that it has lost. Locks nothing.
 create or replace function leasehold.life_of_holders() returns leasehold.life_now
 language plpgsql volatile
 as $$
 declare
   v_life leasehold.life_now;
 begin
-  select f.* into v_life from leasehold.life_for_holders() f;
+  select f.id,
+         f.started_at,
+         f.is_same and f.is_whole and coalesce(f.seen_at >= clock_timestamp() - interval '5 s', true)
+    into v_life
+    from leasehold.life_facts() f;
   return v_life;
 end
 $$;
@@ -174,7 +169,7 @@ end
 $$;
 
 revoke execute on function leasehold.incarnation_facts(), leasehold.incarnation_is_current(), leasehold.life(timestamptz),
-  leasehold.life_of_holders(), leasehold.life_for_holders(), leasehold.life_facts(),
+  leasehold.life_of_holders(), leasehold.life_facts(),
   leasehold.renew_incarnation(text), leasehold.notice_incarnation(), leasehold.pin_incarnation(),
   leasehold.expires_at(leasehold.scope, leasehold.life_now, text),
   leasehold.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold.be_durable()

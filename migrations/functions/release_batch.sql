@@ -4,7 +4,7 @@
 -- success, given back for a holder who never heard of it; lost where it was renewed, for then somebody has.
 -- Locks each scope's row FOR UPDATE, skipping what another session has or guards; then wakes the first live waiter of each: `wake`
 -- is true where that is `p_coordinator`'s own.
--- The common case in one statement: held under this lease key, not expired, and nobody waits. What is left over is told apart by
+-- The common case in one statement: held under this lease key, its expiry not passed, and nobody waits. What is left over is told apart by
 -- release_carefully, and so is everything where the queue cannot be seen.
 create or replace function leasehold.release_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[])
@@ -21,7 +21,8 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
-  v_life leasehold.life_now;
+  v_life_id bigint;
+  v_started_at timestamptz;
   v_done integer[] := '{}';
   v_left integer[];
   v_hooked_ok text[] := '{}';
@@ -44,9 +45,9 @@ begin
              ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
              ended_outcomes = leasehold.remember(s.ended_outcomes, w.outcome),
              check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
-        from (select f.id as life_id, f.started_at, f.is_settled, case when p_failed[1] then 'failed' else 'ok' end as outcome,
+        from (select f.id as life_id, f.started_at, case when p_failed[1] then 'failed' else 'ok' end as outcome,
                      x.row_id, clock_timestamp() as now
-                from leasehold.life_for_holders() f
+                from leasehold.incarnation f
                cross join lateral (
                  select x.ctid as row_id
                    from leasehold.scope x
@@ -59,9 +60,8 @@ begin
                                     and leasehold.covers(h.namespace, p_namespace[1]))
               offset 0) w
        where s.ctid = w.row_id
-         and (not w.is_settled
-              or w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
-                              else w.started_at + s.duration + s.grace end)
+         and w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
+                          else w.started_at + s.duration + s.grace end
       returning 1, 'ok', null::text, null::text, false;
     if found then
       -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
@@ -79,7 +79,7 @@ begin
     v_hooked_ok := leasehold.hooked(p_namespace, 'release_ok');
     v_hooked_fail := leasehold.hooked(p_namespace, 'release_fail');
   end if;
-  v_life := leasehold.life_of_holders();
+  select i.id, i.started_at into v_life_id, v_started_at from leasehold.incarnation i;
   if not leasehold.is_blind() then
     with ended as (
       update leasehold.scope s
@@ -108,9 +108,8 @@ begin
                where i.namespace <> all (case when i.failed then v_hooked_fail else v_hooked_ok end)
               offset 0) w
        where s.ctid = w.row_id
-         and (not v_life.is_settled
-              or w.now < case when s.incarnation = v_life.id then s.deadline + s.grace
-                              else v_life.started_at + s.duration + s.grace end)
+         and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
+                          else v_started_at + s.duration + s.grace end
       returning w.n::integer as n)
     select coalesce(array_agg(e.n), '{}') into v_done from ended e;
     if exists (select from leasehold.policy p where p.history) then
