@@ -110,6 +110,37 @@ begin
 end
 $$;
 
+-- The names of the hooks of an event, in the order in which they are called. Raises where one must not be. Locks nothing.
+create or replace function leasehold.hooks_of(p_namespace text, p_event text) returns text[]
+language plpgsql stable
+as $$
+declare
+  v_functions text[];
+  v_bad text;
+begin
+  select array_agg(h.function_name order by length(h.namespace), h.position),
+         min(h.function_name) filter (where not h.is_good)
+    into v_functions, v_bad
+    from (select r.namespace, r.position, r.function_name,
+                 -- Whom it runs as: what may change without our knowing. The rest its call finds out.
+                 p.oid is not null and pg_has_role(p.proowner, 'leasehold_admin', 'member')
+                 and (p.prosecdef or pg_has_role(p.proowner, current_user, 'member')) as is_good
+            from leasehold.registered_hook r
+            left join pg_proc p
+              on p.oid = to_regprocedure(r.function_name)
+           where r.event = p_event
+             and r.namespace = any (array(
+                   select array_to_string(n.segments[:depth], '.')
+                     from (select string_to_array(p_namespace, '.') as segments) n
+                    cross join lateral generate_series(0, cardinality(n.segments)) depth))
+          offset 0) h;
+  if v_bad is not null then
+    raise exception 'the % hook % cannot be run: it must be %', p_event, v_bad, leasehold.hook_problem(to_regprocedure(v_bad));
+  end if;
+  return coalesce(v_functions, '{}');
+end
+$$;
+
 -- The calls alone: leaves the token in leasehold.hook_tokens, and the look at what has become of the lease to the caller. In few
 -- statements, for it runs for each of 100,000 leases: a statement more was 10 to 20 us.
 create or replace function leasehold.call_hooks(p_event leasehold.lease_event) returns void
@@ -118,7 +149,6 @@ as $$
 declare
   v_running text := coalesce(current_setting('leasehold.hook_tokens', true), '');
   v_functions text[];
-  v_bad text;
   v_function text;
 begin
   -- A hook may call these functions, for other leases.
@@ -129,28 +159,10 @@ begin
       raise exception 'hooks call each other too deep';
     end if;
   end if;
-  select array_agg(h.function_name order by length(h.namespace), h.position),
-         min(h.function_name) filter (where not h.is_good),
+  select leasehold.hooks_of(p_event.namespace, p_event.event),
          set_config('leasehold.hook_tokens', v_running || ',' || p_event.token || ',', true)
-    into v_functions, v_bad
-    from (select r.namespace, r.position, r.function_name,
-                 -- Whom it runs as: what may change without our knowing. The rest its call finds out.
-                 p.oid is not null and pg_has_role(p.proowner, 'leasehold_admin', 'member')
-                 and (p.prosecdef or pg_has_role(p.proowner, current_user, 'member')) as is_good
-            from leasehold.registered_hook r
-            left join pg_proc p
-              on p.oid = to_regprocedure(r.function_name)
-           where r.event = p_event.event
-             and r.namespace = any (array(
-                   select array_to_string(n.segments[:depth], '.')
-                     from (select string_to_array(p_event.namespace, '.') as segments) n
-                    cross join lateral generate_series(0, cardinality(n.segments)) depth))
-          offset 0) h;
-  if v_bad is not null then
-    raise exception 'the % hook % cannot be run: it must be %', p_event.event, v_bad,
-      leasehold.hook_problem(to_regprocedure(v_bad));
-  end if;
-  foreach v_function in array coalesce(v_functions, '{}') loop
+    into v_functions;
+  foreach v_function in array v_functions loop
     perform leasehold.call_hook(v_function, p_event);
   end loop;
 end
@@ -332,6 +344,7 @@ $$;
 
 revoke execute on function leasehold.runs_hooks(boolean), leasehold.hooked(text[], text), leasehold.hook_problem(oid),
   leasehold.event_of(text, leasehold.scope, timestamptz, jsonb, text), leasehold.run_hooks(leasehold.lease_event),
+  leasehold.hooks_of(text, text),
   leasehold.call_hooks(leasehold.lease_event), leasehold.call_hook(text, leasehold.lease_event),
   leasehold.refuse_end_by_hook(), leasehold.veto_text(text, text), leasehold.try_hooks(leasehold.lease_event, leasehold.lease_end),
   leasehold.is_timed_out(),

@@ -22,7 +22,7 @@ set leasehold.hook_tokens = ''
 as $$
 #variable_conflict use_column
 declare
-  v_is_lazy boolean := current_setting('leasehold.lazy', true) = 'on' and current_setting('synchronous_commit') = 'off';
+  v_is_lazy boolean := coalesce(current_setting('leasehold.lazy', true), '') = 'on' and current_setting('synchronous_commit') = 'off';
   v_scope leasehold.scope;
   v_rules leasehold.rules;
   v_life leasehold.life_now;

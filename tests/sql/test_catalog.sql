@@ -6,7 +6,7 @@ select has_function('leasehold', name, 'function ' || name)
   from unnest(array['acquire', 'heartbeat', 'release_ok', 'release_fail', 'guard', 'join_queue', 'leave_queue', 'explain', 'reap', 'force_release', 'set_policy',
                     'reset_policy', 'bump_epoch', 'acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
                     'coordinator_unregister', 'reap_batch', 'get_scope', 'list_leases', 'force_release_one', 'policy_update', 'policy_get', 'policy_list',
-                    'watch_add', 'watch_remove', 'watch_clear', 'watch_barrier', 'watch_settled', 'take_events', 'add_hook', 'remove_hook', 'reap_hooked', 'reap_failed']) name;
+                    'watch_add', 'watch_remove', 'watch_clear', 'watch_barrier', 'watch_settled', 'take_events', 'add_hook', 'remove_hook', 'reap_hooked', 'reap_together', 'reap_failed']) name;
 select has_role(name, 'role ' || name) from unnest(array['leasehold_client', 'leasehold_reader', 'leasehold_coordinator', 'leasehold_admin']) name;
 select col_is_pk('leasehold', 'scope', array['namespace', 'key'], 'a scope is namespace and key');
 select has_column('leasehold', 'scope', name, 'scope.' || name)

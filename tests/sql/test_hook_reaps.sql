@@ -172,6 +172,7 @@ select ok(check_at <= clock_timestamp() + interval '1 s', 'and the reaper looks 
 begin;
 set local synchronous_commit = off;
 select t.dead('r', array['lazy']);
+set local synchronous_commit = off;
 select kind from t.one('reap_hooked', 'lazy');
 select is(current_setting('synchronous_commit'), 'local', 'what ends is committed durably');
 commit;
