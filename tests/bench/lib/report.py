@@ -201,7 +201,7 @@ writes: a pair that was not held does not count.
 
 | driver | a pair | durable |
 | --- | --- | --- |
-| Leasehold | `Acquire`, `Release`: gRPC, 16 connections; together: one `Release` at a time carries what is due; libleasehold: `lh_acquire_async`, `lh_try_release` | PostgreSQL, `synchronous_commit` and `fsync` on |
+| Leasehold | `Acquire`, `Release`: gRPC, 16 connections; together: one `Release` at a time carries what is due; libleasehold: `lh_acquire_async`, `lh_try_release` | PostgreSQL, `synchronous_commit` and `fsync` on; renewals alone are answered before they are on disk, for a crash takes none of their leases |
 | plain SQL | `insert ... on conflict`, `delete` on a table of locks: two transactions, one connection for each request in flight; no token, no queue, no reaper | the same PostgreSQL, same settings |
 | batch functions | `acquire_batch`, `release_batch` by pgbench with half of the requests in flight in each of two transactions: the limit of the SQL beneath | the same |
 | etcd | lease granted, transaction that puts if absent, lease revoked; kept: put and delete with a lease that stays | its WAL, fsync for each batch |
