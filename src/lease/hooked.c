@@ -21,6 +21,7 @@
 
 #define LOSS_FIRST_US (100 * LH_US_PER_MS)
 #define LOSS_LAST_US (10 * LH_US_PER_S)
+#define REST_MAX_US (50 * LH_US_PER_MS)
 
 /* --- what is known of namespaces --- */
 
@@ -229,21 +230,30 @@ static struct lh_hook_space *next_reaping(const struct lh_coordinator *c)
     return NULL;
 }
 
+static bool is_resting(const struct lh_lane *lane)
+{
+    return lane->rest_us > lane->coordinator->now_us;
+}
+
+/* Rather one that may reap. */
 static struct lh_lane *idle_lane(const struct lh_coordinator *c)
 {
+    struct lh_lane *best = NULL;
+
     for (unsigned i = 0; i < c->hook_lane_count; i++) {
         struct lh_lane *lane = &c->lanes[c->lane_count + i];
-        if (lane->state == LH_LANE_IDLE && lane->space == NULL)
-            return lane;
+        bool is_idle = lane->state == LH_LANE_IDLE && lane->space == NULL;
+        if (is_idle && (best == NULL || (is_resting(best) && !is_resting(lane))))
+            best = lane;
     }
-    return NULL;
+    return best;
 }
 
 bool lh_hooks_could_dispatch(const struct lh_coordinator *c)
 {
     bool has_work = !lh_list_is_empty(&c->hooks.working) || !lh_list_is_empty(&c->hooks.reaping);
-    return has_work && c->state != LH_CORE_CLOSING && idle_lane(c) != NULL &&
-           (next_working(c) != NULL || next_reaping(c) != NULL);
+    const struct lh_lane *lane = has_work && c->state != LH_CORE_CLOSING ? idle_lane(c) : NULL;
+    return lane != NULL && (next_working(c) != NULL || (!is_resting(lane) && next_reaping(c) != NULL));
 }
 
 void lh_hooks_occupy(struct lh_lane *lane, struct lh_hook_space *space)
@@ -305,7 +315,7 @@ void lh_hooks_dispatch(struct lh_coordinator *c)
 
     while (has_work && c->state != LH_CORE_CLOSING && (lane = idle_lane(c)) != NULL) {
         struct lh_hook_space *item_space = is_behind ? NULL : next_working(c);
-        struct lh_hook_space *reap_space = next_reaping(c);
+        struct lh_hook_space *reap_space = is_resting(lane) ? NULL : next_reaping(c);
 
         /* By turns: neither waits for all of the other. */
         if (item_space != NULL && (reap_space == NULL || lane->has_reaps))
@@ -328,7 +338,38 @@ void lh_hooks_on_timer(struct lh_coordinator *c)
         next_us = space->retry_us > c->now_us && space->retry_us < next_us ? space->retry_us : next_us;
     LH_LIST_EACH(struct lh_hook_space, space, lists[1], reaping)
         next_us = space->retry_us > c->now_us && space->retry_us < next_us ? space->retry_us : next_us;
+    for (unsigned i = 0; i < c->hook_lane_count; i++) {
+        int64_t rest_us = hook_lanes(c)[i].rest_us;
+        next_us = rest_us > c->now_us && rest_us < next_us ? rest_us : next_us;
+    }
     lh_heap_set(&c->timers, &c->hooks.timer, next_us);
+}
+
+static bool have_others_work(const struct lh_coordinator *c)
+{
+    for (unsigned i = 0; i < c->lane_count; i++) {
+        if (c->lanes[i].state == LH_LANE_BUSY)
+            return true;
+    }
+    return false;
+}
+
+static void wake_at(struct lh_coordinator *c, int64_t at_us)
+{
+    if (c->hooks.timer.slot == 0 || c->hooks.timer.at_us > at_us)
+        lh_heap_set(&c->timers, &c->hooks.timer, at_us);
+}
+
+/* A backlog of the dead must not starve the living: while they work, so long as the run took. */
+void lh_hooks_rest(struct lh_lane *lane)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    int64_t took_us = c->now_us - lane->sent_us;
+
+    if (took_us <= 0 || !have_others_work(c))
+        return;
+    lane->rest_us = c->now_us + (took_us < REST_MAX_US ? took_us : REST_MAX_US);
+    wake_at(c, lane->rest_us);
 }
 
 void lh_hooks_back_off(struct lh_coordinator *c, struct lh_hook_space *space)
@@ -338,8 +379,7 @@ void lh_hooks_back_off(struct lh_coordinator *c, struct lh_hook_space *space)
         space->delay_us = LOSS_LAST_US;
     space->retry_us = c->now_us + lh_core_jitter(c, space->delay_us, 20);
     c->stats.hook_losses++;
-    if (c->hooks.timer.slot == 0 || c->hooks.timer.at_us > space->retry_us)
-        lh_heap_set(&c->timers, &c->hooks.timer, space->retry_us);
+    wake_at(c, space->retry_us);
 }
 
 void lh_hooks_on_call(struct lh_coordinator *c, struct lh_hook_space *space, unsigned event, int64_t took_us)

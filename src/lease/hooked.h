@@ -30,6 +30,7 @@ struct lh_hook_space {
     int64_t delay_us;   /* the backoff after a lost connection; 0: none */
     unsigned running;   /* lanes that it has */
     unsigned jobs;      /* reaps, in line or in flight */
+    unsigned together;  /* how many of them may share a transaction now: twice as many after all went well; 0 is 1 */
     char ns[];
 };
 
@@ -58,6 +59,8 @@ void lh_hooks_on_timer(struct lh_coordinator *c);
 void lh_hooks_back_off(struct lh_coordinator *c, struct lh_hook_space *space);
 void lh_hooks_on_call(struct lh_coordinator *c, struct lh_hook_space *space, unsigned event, int64_t took_us);
 bool lh_hooks_is_slow(const struct lh_coordinator *c, const struct lh_hook_space *space);
+/* A run of reaps is over. */
+void lh_hooks_rest(struct lh_lane *lane);
 
 /* The lane is the space's from now on; given up by lh_hooks_leave. */
 void lh_hooks_occupy(struct lh_lane *lane, struct lh_hook_space *space);

@@ -32,6 +32,7 @@ struct lh_lane {
     struct lh_hook_space *space; /* of a hook lane that is at work: whose hooks run */
     bool is_slow;                /* and they were known to be slow */
     bool has_reaps;              /* its last turn was a run of reaps; kind is LH_KIND_COUNT then */
+    int64_t rest_us;             /* no reaps before, for others have work */
     bool is_sent;                /* false: the store refused the batch, so its outcome is known */
     size_t n;
     int64_t sent_us;

@@ -1,9 +1,14 @@
 /*
  * A run takes as many reaps as are expected to be done within 50 ms, and the first of a namespace that is not known
- * alone; each is a transaction of its own, and the last one's commit makes all of them durable. Where the connection is
- * lost in a run, what was answered is looked at again, for it may not have been durable; the first that was not
- * answered is taken for the cause, and that is recorded as its failure, unless it turns out to be reaped after all; the
- * others are tried again.
+ * alone; the last one's commit makes all of them durable. Those of a namespace whose hooks are quick and do not fail go
+ * several to a transaction. That is a gamble to save time, and nothing is said of a lease for having lost it: where one
+ * of them fails, or takes too long, or breaks the connection, none of them is done, and each is tried again by itself.
+ * Only that counts. After one that was lost they go one by one; each won doubles the stake, while it is won within 10
+ * ms.
+ *
+ * Where the connection is lost in a run, what was answered is looked at again, for it may not have been durable; the
+ * first that was not answered, if it was by itself, is taken for the cause, and that is recorded as its failure, unless
+ * it turns out to be reaped after all; the others are tried again.
  */
 #include "lease/reap_run.h"
 
@@ -11,22 +16,42 @@
 #include "base/log.h"
 
 #define RUN_US (50 * LH_US_PER_MS)
+#define TOGETHER_US (20 * LH_US_PER_MS) /* what they lock stays locked about as long */
 
 static const char loss_words[] = "the connection to the database was lost while its hook ran";
 
 static void on_run_done(void *arg, enum lh_status status, const struct lh_error *error);
 
+static struct lh_reap_job *job_of(const struct lh_lane *lane, size_t i)
+{
+    return LH_CONTAINER(struct lh_reap_job, item, lane->items[i]);
+}
+
+/* How many items from the first one on share its transaction. */
+static size_t group_size(const struct lh_lane *lane, size_t first)
+{
+    size_t n = 1;
+    while (first + n < lane->n && job_of(lane, first + n)->item.is_joined)
+        n++;
+    return n;
+}
+
 static void take_jobs(struct lh_lane *lane, struct lh_hook_space *space, int64_t *left_us)
 {
+    size_t group = 0; /* how many of this space share a transaction that has room */
+
     while (lane->n < LH_REAP_PIPELINE_MAX && !lh_list_is_empty(&space->reaps)) {
         struct lh_reap_job *job = LH_LIST_FIRST(struct lh_reap_job, &space->reaps, link);
         bool is_unknown = space->took_us == 0 || job->item.loss != NULL || space->delay_us > 0;
+        bool is_alone = is_unknown || job->is_alone;
         int64_t expected_us = is_unknown ? RUN_US : space->took_us;
         if (lane->n > 0 && expected_us > *left_us)
             return;
         *left_us -= expected_us;
         lh_list_remove(&job->link);
         job->item.outcome = LH_REAP_UNANSWERED;
+        job->item.is_joined = group > 0 && !is_alone && group < space->together;
+        group = is_alone ? 0 : job->item.is_joined ? group + 1 : 1;
         lane->items[lane->n++] = &job->item;
     }
 }
@@ -68,7 +93,7 @@ void lh_reaping_send(struct lh_lane *lane, struct lh_hook_space *space)
     }
     lh_lane_set_state(lane, LH_LANE_DOWN);
     for (size_t i = lane->n; i-- > 0;)
-        lh_reap_job_line_up(c, LH_CONTAINER(struct lh_reap_job, item, lane->items[i]), true);
+        lh_reap_job_line_up(c, job_of(lane, i), true);
     lh_hooks_leave(lane);
     lane->n = 0;
 }
@@ -104,14 +129,36 @@ static void on_job_error(struct lh_coordinator *c, struct lh_reap_job *job)
     lh_reap_job_end(c, job, NULL);
 }
 
+/* What has become of this gamble, or of a single one that might have been one, says how many go together next. */
+static void learn(const struct lh_lane *lane, size_t first, size_t n)
+{
+    struct lh_hook_space *space = job_of(lane, first)->space;
+    int64_t took_us = job_of(lane, first)->item.took_us * (int64_t)n;
+    bool is_won = true;
+
+    if (job_of(lane, first)->is_alone || job_of(lane, first)->item.outcome == LH_REAP_UNANSWERED)
+        return;
+    for (size_t i = first; i < first + n; i++)
+        is_won &= job_of(lane, i)->item.outcome == LH_REAP_DONE || job_of(lane, i)->item.outcome == LH_REAP_GONE;
+    if (!is_won)
+        space->together = 1;
+    else if (took_us > TOGETHER_US)
+        space->together = n > 1 ? (unsigned)n / 2 : 1;
+    else if (took_us <= TOGETHER_US / 2 && n >= space->together)
+        space->together = n * 2 < LH_REAP_TOGETHER_MAX ? (unsigned)n * 2 : LH_REAP_TOGETHER_MAX;
+}
+
 /* The run came to its end, and everything that was answered is durable. What was not sent is tried again. */
 static void end_run(struct lh_lane *lane)
 {
     struct lh_coordinator *c = lane->coordinator;
 
+    for (size_t first = 0, n; first < lane->n; first += n)
+        learn(lane, first, n = group_size(lane, first));
     for (size_t i = lane->n; i-- > 0;) {
-        struct lh_reap_job *job = LH_CONTAINER(struct lh_reap_job, item, lane->items[i]);
-        if (job->item.outcome == LH_REAP_UNANSWERED)
+        struct lh_reap_job *job = job_of(lane, i);
+        job->is_alone |= job->item.outcome == LH_REAP_ALONE;
+        if (job->item.outcome == LH_REAP_UNANSWERED || job->item.outcome == LH_REAP_ALONE)
             lh_reap_job_line_up(c, job, true);
         else if (job->item.outcome == LH_REAP_ERROR)
             on_job_error(c, job);
@@ -122,7 +169,7 @@ static void end_run(struct lh_lane *lane)
     for (size_t i = 0; i < lane->n; i++) {
         if (lane->items[i] == NULL)
             continue;
-        struct lh_reap_job *job = LH_CONTAINER(struct lh_reap_job, item, lane->items[i]);
+        struct lh_reap_job *job = job_of(lane, i);
         if (job->item.loss == NULL)
             lh_hooks_on_call(c, job->space, LH_KIND_COUNT, job->item.took_us);
         end_answered(c, job);
@@ -133,9 +180,23 @@ static void lose_run(struct lh_lane *lane)
 {
     struct lh_coordinator *c = lane->coordinator;
     struct lh_reap_job *suspect = NULL;
+    bool is_by_itself = true;
 
+    /* Those that were in one transaction with the cause cannot be told from it. */
+    for (size_t first = 0, n; first < lane->n && suspect == NULL; first += n) {
+        n = group_size(lane, first);
+        if (job_of(lane, first)->item.outcome != LH_REAP_UNANSWERED)
+            continue;
+        suspect = job_of(lane, first);
+        is_by_itself = n == 1;
+        for (size_t i = first; i < first + n; i++) {
+            job_of(lane, i)->is_alone = true;
+            job_of(lane, i)->is_tentative = true; /* if it is gone by then, its hook has done its work */
+        }
+    }
     for (size_t i = lane->n; i-- > 0;) {
-        struct lh_reap_job *job = LH_CONTAINER(struct lh_reap_job, item, lane->items[i]);
+        struct lh_reap_job *job = job_of(lane, i);
+        job->is_alone |= job->item.outcome == LH_REAP_ALONE;
         if (job->item.outcome == LH_REAP_FAILED || job->item.outcome == LH_REAP_GONE) {
             end_answered(c, job);
             continue;
@@ -144,17 +205,16 @@ static void lose_run(struct lh_lane *lane)
             on_job_error(c, job);
             continue;
         }
-        if (job->item.outcome == LH_REAP_UNANSWERED)
-            suspect = job;
-        else
+        if (job->item.outcome == LH_REAP_DONE)
             job->is_tentative = true;
         lh_reap_job_line_up(c, job, true);
     }
-    if (suspect != NULL) {
+    if (suspect == NULL)
+        return;
+    suspect->space->together = 1;
+    lh_hooks_back_off(c, suspect->space);
+    if (is_by_itself)
         suspect->item.loss = loss_words;
-        suspect->is_tentative = true; /* if it is gone by then, its hook has done its work */
-        lh_hooks_back_off(c, suspect->space);
-    }
 }
 
 /* The database refused the run as a whole, and not because of a hook: their claims pass, then they come back. */
@@ -164,8 +224,9 @@ static void fail_run(struct lh_lane *lane, const struct lh_error *error)
 
     lh_warn("a run of %zu reaps failed: %s", lane->n, error != NULL ? error->message : "");
     for (size_t i = 0; i < lane->n; i++) {
-        struct lh_reap_job *job = LH_CONTAINER(struct lh_reap_job, item, lane->items[i]);
-        bool is_answered = job->item.outcome != LH_REAP_UNANSWERED && job->item.outcome != LH_REAP_ERROR;
+        struct lh_reap_job *job = job_of(lane, i);
+        enum lh_reap_outcome outcome = job->item.outcome;
+        bool is_answered = outcome == LH_REAP_DONE || outcome == LH_REAP_FAILED || outcome == LH_REAP_GONE;
         if (is_answered)
             end_answered(c, job);
         else
@@ -187,6 +248,7 @@ static void on_run_done(void *arg, enum lh_status status, const struct lh_error 
         fail_run(lane, error);
     lane->n = 0;
     c->answered_lane = lane;
+    lh_hooks_rest(lane);
     if (c->state != LH_CORE_RUNNING)
         lh_reaping_drop(c);
     lh_reaping_look_again(c);

@@ -14,6 +14,7 @@ struct lh_reap_job {
     struct lh_arena arena;
     struct lh_lease lease;
     bool is_tentative; /* it was done, and the connection was lost before that was durable */
+    bool is_alone;     /* it goes by itself, for it was not done with others, or has failed before */
 };
 
 void lh_reap_job_line_up(struct lh_coordinator *c, struct lh_reap_job *job, bool is_first);

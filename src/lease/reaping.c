@@ -179,6 +179,7 @@ static bool add_job(struct lh_coordinator *c, const struct lh_reaped *reaped, st
     job->space = lh_hooks_space(c, job->lease.ns);
     job->space->timeout_us = reaped->hook_timeout_us;
     job->space->jobs++;
+    job->is_alone = reaped->reap_failures > 0;
     job->request = request;
     if (request != NULL)
         request->own.open++;

@@ -182,15 +182,17 @@ enum lh_reap_outcome {
     LH_REAP_FAILED,
     LH_REAP_ERROR, /* the statement failed: reaped.error. Nothing is recorded */
     LH_REAP_GONE,  /* not held with that token any more, or not expired, or busy */
+    LH_REAP_ALONE, /* not done with those it was joined to, whyever: it is to be sent by itself. Nothing is recorded */
 };
 
-/* A lease whose reap hooks are to run, in a transaction of its own. */
+/* A lease whose reap hooks are to run, in a transaction of its own or with those it is joined to. */
 struct lh_reap_item {
     const char *ns;
     const char *key;
     int64_t token;
     int64_t hook_timeout_us;
     const char *loss; /* not NULL: do not run them, record this failure */
+    bool is_joined;   /* in one transaction with the item before it, which is of the same namespace */
 
     enum lh_reap_outcome outcome;
     struct lh_reaped reaped; /* DONE, FAILED; without the lease */
@@ -395,7 +397,8 @@ struct lh_store_ops {
 };
 
 #define LH_BATCH_MAX 500
-#define LH_REAP_PIPELINE_MAX 64
+#define LH_REAP_PIPELINE_MAX 256
+#define LH_REAP_TOGETHER_MAX 32
 
 /* Implementations put this first. */
 struct lh_store {

@@ -263,7 +263,8 @@ enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char
     /* The reaper's own ticks tell the log and the metrics, and may bring a thousand rows each. */
     static const struct lh_pg_statement narrow = {
         "reap_batch_narrow",
-        "select kind, namespace, key, error, wake, token, owner from leasehold.reap_batch($1, $2, $3, $4, $5, $6)",
+        "select kind, namespace, key, error, reap_failures, wake, token, owner"
+        "  from leasehold.reap_batch($1, $2, $3, $4, $5, $6)",
         6,
         {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL},
     };

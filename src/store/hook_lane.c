@@ -4,8 +4,9 @@
  * Where the last had nothing to write, a record that means nothing is flushed in its place. After one that took long no
  * more are sent: whoever waits for this lane shall not wait for all of them.
  *
- * A statement that fails as a whole tells why, and its failure is recorded by the next run. A lost connection ends the
- * run, after all that was on its way has been answered.
+ * A statement reaps one lease, or those that are joined: of these it does all or none, and has little time. What it has
+ * not done is answered ALONE. A statement for one lease that fails as a whole tells why, and its failure is recorded by
+ * the next run. A lost connection ends the run, after all that was on its way has been answered.
  */
 #include "store/hook_lane.h"
 
@@ -15,12 +16,16 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/result.h"
+#include "store/hook_reap.h"
 #include "store/internal.h"
 #include "store/lease_row.h"
 
 #define WINDOW 8 /* on their way at most... */
 #define REFILL 4 /* ...and no more are sent before so few are: a packet wakes the other side, several cost no more */
 #define LONG_US (100 * LH_US_PER_MS)
+/* For those that are joined, who need a tenth of it: what they lock, others wait for. It is less than any
+   deadlock_timeout in use (1 s), so that a deadlock ends here, and never with its other party. */
+#define TOGETHER_TIMEOUT_US (200 * LH_US_PER_MS)
 #define NOT_SET INT64_C(-1)
 
 struct hook_run {
@@ -31,6 +36,7 @@ struct hook_run {
     size_t in_flight; /* statements */
     size_t durable;   /* how many there were with the one that does not commit lazily; 0: it was not sent */
     int64_t timeout_us;
+    int64_t longest_us; /* limit of any of its statements; 0: one has none */
     int64_t answered_us;
     bool is_lazy_open; /* something was committed that may not be flushed */
     enum lh_status status;
@@ -59,7 +65,7 @@ static void on_set(void *arg, enum lh_status status, const PGresult *result, con
 {
 }
 
-void hook_lane_set(struct lane *lane, int64_t timeout_us)
+static void set_limits(struct lane *lane, int64_t timeout_us, int64_t answer_us)
 {
     static const struct lh_pg_statement statement = {
         "hook_lane_set",
@@ -73,9 +79,14 @@ void hook_lane_set(struct lane *lane, int64_t timeout_us)
     snprintf(text, sizeof(text), "%lld", (long long)((timeout_us + LH_US_PER_MS - 1) / LH_US_PER_MS));
     lh_pg_params_reset(&lane->params);
     lh_pg_add_text(&lane->params, text);
-    lh_pg_conn_set_answer_limit(lane->conn, timeout_us);
+    lh_pg_conn_set_answer_limit(lane->conn, answer_us);
     lh_pg_query(lane->conn, &statement, &lane->params, on_set, lane);
     lane->run->timeout_us = timeout_us;
+}
+
+void hook_lane_set(struct lane *lane, int64_t timeout_us)
+{
+    set_limits(lane, timeout_us, timeout_us);
 }
 
 void hook_lane_touched(struct lane *lane)
@@ -133,45 +144,53 @@ static void lose(struct hook_run *run, enum lh_status status, const struct lh_er
         lh_error_set(&run->error, status, "the connection was lost");
 }
 
-static enum lh_status send_one(struct lane *lane, const struct lh_reap_item *item, bool is_last)
+/* How many items from the first one on are one statement's. */
+static size_t group_size(const struct hook_run *run, size_t first)
 {
-    static const struct lh_pg_statement reap = {
-        "reap_hooked",
-        "select kind, error, reap_failures, next_try_at, wake from leasehold.reap_hooked($1, $2, $3, $4, $5)",
-        5,
-        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
-    };
-    /* The settings end with the transaction. They are made first, for the call needs them. */
-    static const struct lh_pg_statement lazy_reap = {
-        "reap_hooked_lazily",
-        "select r.kind, r.error, r.reap_failures, r.next_try_at, r.wake"
-        "  from (select pg_catalog.set_config('synchronous_commit', 'off', true) as a,"
-        "               pg_catalog.set_config('leasehold.lazy', 'on', true) as b offset 0) s"
-        " cross join lateral leasehold.reap_hooked($1, $2, $3, $4, case when s.a = s.b then null else $5 end) r",
-        5,
-        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
-    };
-    static const struct lh_pg_statement fail = {
-        "reap_failed",
-        "select kind, error, reap_failures, next_try_at, wake from leasehold.reap_failed($1, $2, $3, $4, $5)",
-        5,
-        {LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT},
-    };
-    const struct lh_pg_statement *statement = item->loss != NULL ? &fail : is_last ? &reap : &lazy_reap;
-    struct lh_pg_params *params = &lane->params;
+    size_t n = 1;
+    while (first + n < run->n && run->items[first + n]->is_joined)
+        n++;
+    return n;
+}
 
-    lh_pg_params_reset(params);
-    lh_pg_add_uuid(params, &lane->store->base.coordinator);
-    if (item->loss == NULL)
-        pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
-    lh_pg_add_text(params, item->ns);
-    lh_pg_add_text(params, item->key);
-    lh_pg_add_int8(params, item->token);
-    if (item->loss != NULL)
-        lh_pg_add_text(params, item->loss);
+static int64_t limit_of(const struct hook_run *run, size_t first)
+{
+    int64_t timeout_us = run->items[first]->hook_timeout_us;
+    bool is_short = timeout_us > 0 && timeout_us < TOGETHER_TIMEOUT_US;
+    return group_size(run, first) == 1 || is_short ? timeout_us : TOGETHER_TIMEOUT_US;
+}
+
+/* An earlier statement that is still on its way may have a longer limit than the next one. */
+static int64_t longest_limit(const struct hook_run *run)
+{
+    int64_t longest_us = 0;
+
+    for (size_t i = 0; i < run->n; i++) {
+        if (run->items[i]->hook_timeout_us == 0)
+            return 0;
+        if (run->items[i]->hook_timeout_us > longest_us)
+            longest_us = run->items[i]->hook_timeout_us;
+    }
+    return longest_us;
+}
+
+static enum lh_status send_next(struct lane *lane)
+{
+    struct hook_run *run = lane->run;
+    size_t n = group_size(run, run->sent);
+    bool is_last = run->sent + n == run->n;
+    enum lh_status status;
+
+    if (limit_of(run, run->sent) != run->timeout_us)
+        set_limits(lane, limit_of(run, run->sent), run->longest_us);
+    status = hook_reap_send(lane, run->items + run->sent, n, is_last, on_answer);
+    if (status != LH_OK)
+        return status;
+    run->sent += n;
+    run->in_flight++;
     if (is_last)
-        lane->run->durable = lane->run->sent + 1;
-    return lh_pg_query(lane->conn, statement, params, on_answer, lane);
+        run->durable = run->sent;
+    return LH_OK;
 }
 
 static void flush(struct lane *lane)
@@ -194,15 +213,8 @@ static void go_on(struct lane *lane)
     bool is_low = run->in_flight <= REFILL;
 
     while (is_low && run->status == LH_OK && run->sent < run->n && run->in_flight < WINDOW) {
-        const struct lh_reap_item *item = run->items[run->sent];
-        if (item->hook_timeout_us != run->timeout_us)
-            hook_lane_set(lane, item->hook_timeout_us);
-        if (send_one(lane, item, run->sent + 1 == run->n) == LH_OK) {
-            run->sent++;
-            run->in_flight++;
-        } else {
+        if (send_next(lane) != LH_OK)
             lose(run, LH_DATABASE_UNAVAILABLE, NULL);
-        }
     }
     if (run->in_flight > 0)
         return;
@@ -237,28 +249,59 @@ static void read_item(struct lane *lane, struct lh_reap_item *item, const PGresu
     run->is_lazy_open = !is_durable && item->loss == NULL;
 }
 
+/* Those that were reaped are told in their order. */
+static void read_joined(struct lane *lane, struct lh_reap_item **items, size_t n, const PGresult *result,
+                        bool is_durable)
+{
+    int row = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        bool is_done = row < PQntuples(result) && lh_pg_int8(result, row, 0) == items[i]->token;
+        items[i]->outcome = is_done ? LH_REAP_DONE : LH_REAP_ALONE;
+        items[i]->reaped = (struct lh_reaped){0};
+        row += is_done;
+    }
+    if (row > 0)
+        lane->run->is_lazy_open = !is_durable;
+}
+
+static void read_error(struct lane *lane, struct lh_reap_item **items, size_t n, const struct lh_error *error)
+{
+    if (n == 1) {
+        items[0]->outcome = LH_REAP_ERROR;
+        items[0]->reaped.error = lh_arena_strdup(&lane->arena, error->message);
+        return;
+    }
+    lh_debug("%zu leases were not reaped together namespace=%s: %s", n, items[0]->ns, error->message);
+    for (size_t i = 0; i < n; i++)
+        items[i]->outcome = LH_REAP_ALONE;
+}
+
 static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
 {
     struct lane *lane = arg;
     struct hook_run *run = lane->run;
-    struct lh_reap_item *item = run->items[run->answered];
+    struct lh_reap_item **items = run->items + run->answered;
+    size_t n = group_size(run, run->answered);
     int64_t now_us = lh_clock_us();
+    int64_t took_us = now_us - run->answered_us;
 
     lane_refresh_arena(lane);
-    item->took_us = now_us - run->answered_us;
+    for (size_t i = 0; i < n; i++)
+        items[i]->took_us = took_us / (int64_t)n;
     run->answered_us = now_us;
-    run->answered++;
+    run->answered += n;
     run->in_flight--;
-    if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
+    /* Not `run->n`: where the run was cut short, its last one was not sent as such. */
+    if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED)
         lose(run, status, error);
-    } else if (status != LH_OK) {
-        item->outcome = LH_REAP_ERROR;
-        item->reaped.error = lh_arena_strdup(&lane->arena, error->message);
-    } else {
-        /* Not `run->n`: where the run was cut short, its last one was not sent as such. */
-        read_item(lane, item, result, run->answered == run->durable);
-    }
-    if (item->took_us > LONG_US)
+    else if (status != LH_OK)
+        read_error(lane, items, n, error);
+    else if (n > 1)
+        read_joined(lane, items, n, result, run->answered == run->durable);
+    else
+        read_item(lane, items[0], result, run->answered == run->durable);
+    if (took_us > LONG_US)
         run->n = run->sent;
     go_on(lane);
 }
@@ -282,12 +325,11 @@ enum lh_status hook_lane_reap(struct lane *lane, int64_t clock_us, struct lh_rea
                              .answered_us = lane->sent_us,
                              .columns = run->columns,
                              .has_columns = run->has_columns};
-    hook_lane_set(lane, items[0]->hook_timeout_us);
-    if (send_one(lane, items[0], n == 1) != LH_OK) {
+    run->longest_us = longest_limit(run);
+    if (send_next(lane) != LH_OK) {
         lane->kind = NULL;
         return LH_DATABASE_UNAVAILABLE;
     }
-    run->sent = run->in_flight = 1;
     go_on(lane);
     return LH_OK;
 }

@@ -84,6 +84,7 @@ static void answer_reap(struct fake_node *node, const struct fake_control *contr
         if (world->is_hooked) {
             reaped->is_hooked = true;
             reaped->hook_timeout_us = world->hook_timeout_us;
+            reaped->reap_failures = scope->reap_failures;
             scope->claimed_until_us = world->now_us + world->hook_timeout_us + 5 * LH_US_PER_S;
             continue;
         }

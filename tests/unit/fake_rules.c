@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "fake_reaps.h"
 #include "fake_scope.h"
 
 static void grant(struct fake_node *node, struct fake_scope *scope, const struct lh_acquire_item *item)
@@ -37,18 +38,6 @@ static void enqueue(struct fake_node *node, struct fake_scope *scope, const stru
     row->away_until_us = 0;
     if (row->wait_until_us < 0 || (until_us >= 0 && until_us < row->wait_until_us))
         row->wait_until_us = until_us; /* a repeat never lengthens a wait */
-}
-
-/* Does a hook refuse? */
-static bool is_vetoed(struct fake_world *world, const char *key, struct lh_arena *strings, const char **message)
-{
-    bool is_veto = fake_below(world, 100) < world->hook_reject_percent;
-    const char *words = "the hook says no";
-    if (world->on_hook != NULL)
-        is_veto = world->on_hook(world, key, &words);
-    if (is_veto)
-        *message = lh_arena_strdup(strings, words);
-    return is_veto;
 }
 
 /* Nothing is done, and so nothing is done for who came later in this batch. */
@@ -99,7 +88,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
         set_hooked(world, scope, item);
         return;
     }
-    if (is_own && world->is_hooked && is_vetoed(world, scope->key, strings, &item->message)) {
+    if (is_own && world->is_hooked && fake_is_vetoed(world, scope->key, strings, &item->message)) {
         item->outcome = LH_ACQUIRE_REJECTED;
         return;
     }
@@ -118,7 +107,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
             set_hooked(world, scope, item);
             return;
         }
-        if (is_next && world->is_hooked && is_vetoed(world, scope->key, strings, &item->message)) {
+        if (is_next && world->is_hooked && fake_is_vetoed(world, scope->key, strings, &item->message)) {
             reject(node, scope, item);
             return;
         }
@@ -157,7 +146,7 @@ static void heartbeat(struct fake_world *world, struct fake_scope *scope, struct
         item->is_hooked = !batch->is_on_hook_lane;
         item->hook_timeout_us = world->hook_timeout_us;
         item->outcome = LH_OUTCOME_REJECTED;
-        if (item->is_hooked || is_vetoed(world, scope->key, &batch->strings, &item->message))
+        if (item->is_hooked || fake_is_vetoed(world, scope->key, &batch->strings, &item->message))
             return;
     }
     if (is_own && !fake_is_expired(world, scope)) {
@@ -186,7 +175,7 @@ static void release(struct fake_node *node, struct fake_scope *scope, struct lh_
         item->is_hooked = !batch->is_on_hook_lane;
         item->hook_timeout_us = world->hook_timeout_us;
         item->outcome = LH_OUTCOME_REJECTED;
-        if (item->is_hooked || is_vetoed(world, scope->key, &batch->strings, &item->message))
+        if (item->is_hooked || fake_is_vetoed(world, scope->key, &batch->strings, &item->message))
             return;
     }
     if (is_own && !fake_is_expired(node->world, scope)) {
@@ -235,46 +224,11 @@ static void leave(struct fake_node *node, struct fake_scope *scope, struct lh_le
     item->wake = fake_wake_head(world, node->index, scope);
 }
 
-/* A lease that a reaper's look had named. Committed before the next begins. */
-static void reap_one(struct fake_node *node, struct lh_reap_item *item, struct lh_arena *strings)
-{
-    struct fake_world *world = node->world;
-    struct fake_scope *scope = fake_scope(world, item->ns, item->key);
-
-    item->outcome = LH_REAP_GONE;
-    item->took_us = 100;
-    item->reaped = (struct lh_reaped){0};
-    if (!fake_is_expired(world, scope) || scope->token != item->token || scope->busy_until_us > world->now_us)
-        return;
-    if (item->loss != NULL || is_vetoed(world, scope->key, strings, &item->reaped.error)) {
-        item->outcome = LH_REAP_FAILED;
-        if (item->loss != NULL)
-            item->reaped.error = lh_arena_strdup(strings, item->loss);
-        item->reaped.reap_failures = ++scope->reap_failures;
-        scope->claimed_until_us = world->now_us + LH_US_PER_S;
-        return;
-    }
-    scope->reap_hooks++;
-    fake_end_lease(world, scope, LH_END_EXPIRED);
-    item->outcome = LH_REAP_DONE;
-    item->reaped.wake = fake_wake_head(world, node->index, scope);
-}
-
-static void execute_run(struct fake_node *node, struct fake_batch *batch)
-{
-    bool is_broken = false;
-    for (int l = 0; l < FAKE_ALL_LANES; l++)
-        is_broken |= &node->lanes[l].batch == batch && node->lanes[l].is_broken;
-    size_t n = is_broken ? (size_t)fake_below(node->world, (int)batch->n) : batch->n;
-    for (size_t i = 0; i < n; i++)
-        reap_one(node, batch->items[i], &batch->strings);
-}
-
 static void execute_items(struct fake_node *node, struct fake_batch *batch)
 {
     struct fake_world *world = node->world;
     if (batch->kind == 4) {
-        execute_run(node, batch);
+        fake_execute_run(node, batch);
         return;
     }
     for (int s = 0; s < FAKE_SCOPES; s++)
@@ -333,18 +287,10 @@ void fake_execute(struct fake_node *node, struct fake_batch *batch)
     batch->strings = riders.strings;
 }
 
-/* Of a run some were answered before the connection was lost. */
-static void scribble_run(struct fake_world *world, struct fake_batch *batch)
-{
-    size_t answered = (size_t)fake_below(world, (int)batch->n + 1);
-    for (size_t i = answered; i < batch->n; i++)
-        ((struct lh_reap_item *)batch->items[i])->outcome = LH_REAP_UNANSWERED;
-}
-
 void fake_scribble(struct fake_world *world, struct fake_batch *batch)
 {
     if (batch->kind == 4) {
-        scribble_run(world, batch);
+        fake_scribble_run(world, batch);
         return;
     }
     if (batch->rider_count > 0) {

@@ -117,6 +117,8 @@ void fake_end_lease(struct fake_world *world, struct fake_scope *scope, enum lh_
     scope->ends = lh_realloc(scope->ends, scope->end_count + 1, sizeof(scope->ends[0]));
     scope->ends[scope->end_count++] = (struct fake_end){scope->lease_key, reason};
     scope->is_held = false;
+    scope->reap_failures = 0;
+    scope->claimed_until_us = 0;
     lh_debug("database: lease of %s ended: key %d reason %d", scope->key, scope->lease_key.bytes[0], (int)reason);
 }
 

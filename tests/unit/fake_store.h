@@ -173,6 +173,8 @@ struct fake_world {
     int batches[5];           /* seen */
     int hook_batches[5];      /* seen on hook lanes, of these */
     size_t largest_run;       /* seen */
+    size_t largest_group;     /* seen, of reaps in one transaction */
+    int lost_groups;          /* seen, for one of them was refused */
     /* Hooks, of all scopes and events. */
     bool is_hooked;
     bool is_release_plain; /* ...but for releases */

@@ -332,15 +332,22 @@ END_TEST
 
 /* --- reaping --- */
 
-static void hold_and_forget(void)
+static void hold_for(int64_t duration_us, int64_t grant_us)
 {
+    static int lease_keys;
+
     for (int i = 0; i < 4; i++) {
-        ask_init(&first, i, 1 + i, LH_WAIT_NONE, 0);
-        first.acquire.duration_us = MS(300);
+        ask_init(&first, i, ++lease_keys, LH_WAIT_NONE, 0);
+        first.acquire.duration_us = duration_us;
         ask_send(node, &first);
-        fake_run(&world, MS(20));
+        fake_run(&world, grant_us);
         ck_assert_int_eq(first.status, LH_OK);
     }
+}
+
+static void hold_and_forget(void)
+{
+    hold_for(MS(300), MS(20));
 }
 
 static int count_held(void)
@@ -407,6 +414,99 @@ START_TEST(a_reap_that_breaks_its_connection_is_recorded_and_the_others_are_done
     ck_assert_uint_ge(stats.hook_losses, 1);
     ck_assert_uint_ge(stats.reap_failures, 1);
     ck_assert_uint_eq(stats.reaped, 4);
+}
+END_TEST
+
+/* All four are reaped, so often that they go together. */
+static void win_some(void)
+{
+    begin();
+    for (int round = 0; round < 4; round++) {
+        hold_and_forget();
+        fake_run(&world, MS(3000));
+        ck_assert_int_eq(count_held(), 0);
+        for (int i = 0; i < 4; i++)
+            ck_assert_int_eq(world.scopes[i].reap_hooks, round + 1);
+    }
+    ck_assert_uint_eq(world.largest_group, 4);
+    ck_assert_int_eq(world.lost_groups, 0);
+    world.largest_group = 0;
+}
+
+START_TEST(reaps_that_go_well_share_a_transaction)
+{
+    win_some();
+    struct lh_coordinator_stats stats = stats_now();
+    ck_assert_uint_eq(stats.reaped, 16);
+    ck_assert_uint_eq(stats.hook_calls[4], 16);
+}
+END_TEST
+
+START_TEST(of_reaps_that_shared_a_transaction_in_vain_only_the_cause_has_failed)
+{
+    win_some();
+    hold_and_forget();
+    world.on_hook = refuse_k2;
+    fake_run(&world, MS(800));
+    ck_assert_int_eq(world.lost_groups, 1);
+    ck_assert_int_eq(count_held(), 1);
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(world.scopes[i].reap_hooks, i == 2 ? 4 : 5);
+    ck_assert_int_eq(world.scopes[2].reap_failures, 1);
+    ck_assert_uint_eq(stats_now().reap_failures, 1);
+    ck_assert_uint_eq(stats_now().hook_rejections[4], 1);
+    fake_run(&world, MS(5000));
+    ck_assert_int_gt(world.scopes[2].reap_failures, 1);
+    ck_assert_int_eq(world.lost_groups, 1);
+    world.on_hook = NULL;
+    fake_run(&world, MS(8000));
+    ck_assert_int_eq(count_held(), 0);
+}
+END_TEST
+
+START_TEST(of_reaps_that_shared_a_broken_connection_none_has_failed)
+{
+    win_some();
+    hold_and_forget();
+    world.hook_break_percent = 100;
+    while (stats_now().hook_losses == 0)
+        fake_step(&world, world.now_us + MS(1));
+    world.hook_break_percent = 0;
+    fake_run(&world, MS(12000));
+    ck_assert_int_eq(count_held(), 0);
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(world.scopes[i].reap_hooks, 5);
+    ck_assert_uint_eq(stats_now().reap_failures, 0);
+    ck_assert_uint_eq(stats_now().reaped, 20);
+}
+END_TEST
+
+/* From the first reap of four to the last, each in a run of its own, of 40 ms. */
+static int64_t reap_slowly(bool have_others_work)
+{
+    int64_t begun_us = 0;
+
+    hold_for(MS(1000), MS(100));
+    if (have_others_work)
+        give_send(node, &give, 3, 99);
+    while (count_held() > 0) {
+        if (have_others_work && give.answers > 0)
+            give_send(node, &give, 3, 99);
+        fake_step(&world, world.now_us + MS(1));
+        if (begun_us == 0 && count_held() < 4)
+            begun_us = world.now_us;
+    }
+    return world.now_us - begun_us;
+}
+
+START_TEST(a_backlog_of_reaps_leaves_half_of_the_time_to_others)
+{
+    begin();
+    world.min_delay_us = world.max_delay_us = MS(20);
+    world.is_release_plain = true;
+    int64_t alone_us = reap_slowly(false);
+    int64_t beside_us = reap_slowly(true);
+    ck_assert_msg(beside_us >= alone_us + MS(40), "%lld, %lld", (long long)alone_us, (long long)beside_us);
 }
 END_TEST
 
@@ -534,6 +634,10 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, expired_leases_are_reaped_in_a_run_and_each_hook_runs_once);
     tcase_add_test(tcase, a_failed_reap_is_counted_and_tried_again);
     tcase_add_test(tcase, a_reap_that_breaks_its_connection_is_recorded_and_the_others_are_done);
+    tcase_add_test(tcase, reaps_that_go_well_share_a_transaction);
+    tcase_add_test(tcase, of_reaps_that_shared_a_transaction_in_vain_only_the_cause_has_failed);
+    tcase_add_test(tcase, of_reaps_that_shared_a_broken_connection_none_has_failed);
+    tcase_add_test(tcase, a_backlog_of_reaps_leaves_half_of_the_time_to_others);
     tcase_add_test(tcase, who_asks_for_a_reap_hears_when_all_of_it_is_done);
     tcase_add_test(tcase, who_asks_for_a_reap_is_answered_at_a_stop);
     tcase_add_test(tcase, a_stop_waits_for_the_hook_that_runs);

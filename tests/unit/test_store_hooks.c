@@ -20,12 +20,16 @@ static struct lh_reap_item *pointers[RUN];
 static char keys[RUN][24];
 
 static const char hooks[] =
-    "create table public.hit (event text, key text, lsn pg_lsn default pg_current_wal_insert_lsn());"
+    "create table public.hit (event text, key text, lsn pg_lsn default pg_current_wal_insert_lsn(),"
+    " at xid8 default pg_current_xact_id(), timeout text default current_setting('statement_timeout'));"
+    "create table public.parent (key text primary key);"
+    "create table public.child (key text references public.parent deferrable initially deferred);"
     "create function public.hook(e leasehold.lease_event) returns void"
     " language plpgsql security definer set search_path = pg_catalog, pg_temp as $$ begin"
     "  if e.key like 'no%' then raise exception 'no, said the hook'; end if;"
     "  if e.key like 'slow%' then perform pg_sleep(60); end if;"
     "  if e.key like 'fatal%' then perform pg_terminate_backend(pg_backend_pid()); perform pg_sleep(60); end if;"
+    "  if e.key like 'orphan%' then insert into public.child values (e.key); end if;"
     "  if e.key like 'wild%' then perform set_config('statement_timeout', '1', false); end if;"
     "  insert into public.hit values (e.event, e.key); end $$;"
     "insert into leasehold.policy (namespace, min_duration, grace, hook_timeout)"
@@ -243,6 +247,126 @@ START_TEST(a_hook_that_ends_its_session_ends_the_run_and_its_failure_is_recorded
 }
 END_TEST
 
+/* Items from..to - 1, in one transaction. */
+static void join(int from, int to)
+{
+    for (int i = from + 1; i < to; i++)
+        items[i].is_joined = true;
+}
+
+static void check_outcomes(int from, int to, enum lh_reap_outcome expected)
+{
+    for (int i = from; i < to; i++)
+        ck_assert_msg(items[i].outcome == expected, "item %d: %d", i, items[i].outcome);
+}
+
+static const char *failures(void)
+{
+    return pg_fixture_value(conninfo, "select count(*) from leasehold.reap_failure");
+}
+
+START_TEST(reaps_that_are_joined_are_one_transaction_with_little_time)
+{
+    expire(RUN);
+    join(0, 10);
+    join(10, RUN - 1);
+    items[5].token += 1000; /* somebody else's by now */
+    run(RUN);
+    ck_assert_int_eq(answer.status, LH_OK);
+    check_outcomes(0, 5, LH_REAP_DONE);
+    check_outcomes(5, 6, LH_REAP_ALONE);
+    check_outcomes(6, RUN, LH_REAP_DONE);
+    ck_assert_int_eq(held(), 1);
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select string_agg(n || ' ' || timeout, ', ' order by n desc) from"
+                                                " (select count(*) n, timeout from public.hit group by at, timeout) t"),
+                     "29 200ms, 9 200ms, 1 2s");
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select pg_current_wal_flush_lsn() > max(lsn) from public.hit"), "t");
+}
+END_TEST
+
+START_TEST(joined_reaps_have_no_more_time_than_one_of_them)
+{
+    expire(4);
+    for (int i = 0; i < 4; i++)
+        items[i].hook_timeout_us = 150000;
+    join(0, 4);
+    run(4);
+    check_outcomes(0, 4, LH_REAP_DONE);
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select distinct timeout from public.hit"), "150ms");
+}
+END_TEST
+
+/* Whatever goes wrong with one of the joined: none is done, none has failed, and what comes before and behind is done.
+ */
+static void lose(const char *culprit)
+{
+    snprintf(keys[14], sizeof(keys[14]), "%s", culprit);
+    expire(RUN);
+    join(0, 10);
+    join(10, 20);
+    join(20, RUN);
+    run(RUN);
+    check_outcomes(0, 10, LH_REAP_DONE);
+    ck_assert_str_eq(failures(), "0");
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select count(*) from public.hit h join leasehold.scope s"
+                                                " on s.key = h.key and s.namespace = 'h' where s.state = 'held'"),
+                     "0");
+}
+
+static void lose_and_go_on(const char *culprit)
+{
+    lose(culprit);
+    ck_assert_int_eq(answer.status, LH_OK);
+    check_outcomes(10, 20, LH_REAP_ALONE);
+    for (int i = 20; i < RUN; i++)
+        ck_assert(items[i].outcome == LH_REAP_DONE || items[i].outcome == LH_REAP_UNANSWERED);
+    ck_assert_str_eq(pg_fixture_value(conninfo, "select pg_current_wal_flush_lsn() > max(lsn) from public.hit"), "t");
+    for (int i = 10; i < 20; i++) {
+        items[i].is_joined = false;
+        pointers[i - 10] = &items[i];
+    }
+    run(10);
+    check_outcomes(10, 14, LH_REAP_DONE);
+}
+
+START_TEST(a_veto_in_the_middle_of_joined_reaps_is_no_failure_of_the_others)
+{
+    lose_and_go_on("no, never");
+    check_outcomes(14, 15, LH_REAP_FAILED);
+    ck_assert_str_eq(items[14].reaped.error, "no, said the hook");
+    check_outcomes(15, 20, LH_REAP_DONE);
+    ck_assert_str_eq(failures(), "1");
+}
+END_TEST
+
+START_TEST(a_slow_one_in_the_middle_of_joined_reaps_has_its_own_limit_alone)
+{
+    lose_and_go_on("slow");
+    check_outcomes(14, 15, LH_REAP_FAILED);
+    ck_assert_int_ge(items[14].took_us, LIMIT_US / 2);
+    ck_assert_str_eq(failures(), "1");
+}
+END_TEST
+
+START_TEST(what_fails_at_the_commit_of_joined_reaps_fails_alone_too)
+{
+    lose_and_go_on("orphan");
+    check_outcomes(14, 15, LH_REAP_ERROR);
+    check_outcomes(15, 20, LH_REAP_DONE);
+    ck_assert_ptr_nonnull(strstr(items[14].reaped.error, "violates foreign key"));
+}
+END_TEST
+
+START_TEST(a_hook_that_ends_its_session_in_the_middle_of_joined_reaps_leaves_no_trace)
+{
+    lose("fatal");
+    ck_assert_int_eq(answer.status, LH_DATABASE_UNAVAILABLE);
+    check_outcomes(10, RUN, LH_REAP_UNANSWERED);
+    ck_assert_int_eq(hits("reap"), 10);
+    WAIT_FOR(test_loop, test.lanes_down == 1 && test.lanes_up == 3);
+}
+END_TEST
+
 static void on_forced(void *arg, enum lh_status status, const struct lh_error *error,
                       const struct lh_scope_answer *scope)
 {
@@ -282,6 +406,12 @@ TCase *test_store_hooks(void)
     tcase_add_test(tcase, after_one_that_took_long_no_more_are_sent);
     tcase_add_test(tcase, a_run_that_was_cut_short_is_durable_when_it_is_answered);
     tcase_add_test(tcase, a_hook_that_ends_its_session_ends_the_run_and_its_failure_is_recorded_afterwards);
+    tcase_add_test(tcase, reaps_that_are_joined_are_one_transaction_with_little_time);
+    tcase_add_test(tcase, joined_reaps_have_no_more_time_than_one_of_them);
+    tcase_add_test(tcase, a_veto_in_the_middle_of_joined_reaps_is_no_failure_of_the_others);
+    tcase_add_test(tcase, a_slow_one_in_the_middle_of_joined_reaps_has_its_own_limit_alone);
+    tcase_add_test(tcase, what_fails_at_the_commit_of_joined_reaps_fails_alone_too);
+    tcase_add_test(tcase, a_hook_that_ends_its_session_in_the_middle_of_joined_reaps_leaves_no_trace);
     tcase_add_test(tcase, a_forced_release_has_the_limit_of_its_policy_and_does_not_hold_up_the_signs_of_life);
     return tcase;
 }

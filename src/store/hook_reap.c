@@ -1,0 +1,92 @@
+/*
+ * The statements of a run of reaps. All but the last commit lazily: the settings for that end with the transaction, and
+ * are made first, for the call needs them.
+ */
+#include "store/hook_reap.h"
+
+#include "base/clock.h"
+#include "store/internal.h"
+
+static void add_clock(struct lane *lane)
+{
+    pg_store_add_clock(&lane->params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
+}
+
+static enum lh_status send_one(struct lane *lane, const struct lh_reap_item *item, bool is_last,
+                               lh_pg_query_cb *on_answer)
+{
+    static const struct lh_pg_statement reap = {
+        "reap_hooked",
+        "select kind, error, reap_failures, next_try_at, wake from leasehold.reap_hooked($1, $2, $3, $4, $5)",
+        5,
+        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
+    };
+    static const struct lh_pg_statement lazy_reap = {
+        "reap_hooked_lazily",
+        "select r.kind, r.error, r.reap_failures, r.next_try_at, r.wake"
+        "  from (select pg_catalog.set_config('synchronous_commit', 'off', true) as a,"
+        "               pg_catalog.set_config('leasehold.lazy', 'on', true) as b offset 0) s"
+        " cross join lateral leasehold.reap_hooked($1, $2, $3, $4, case when s.a = s.b then null else $5 end) r",
+        5,
+        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
+    };
+    static const struct lh_pg_statement fail = {
+        "reap_failed",
+        "select kind, error, reap_failures, next_try_at, wake from leasehold.reap_failed($1, $2, $3, $4, $5)",
+        5,
+        {LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT},
+    };
+    const struct lh_pg_statement *statement = item->loss != NULL ? &fail : is_last ? &reap : &lazy_reap;
+    struct lh_pg_params *params = &lane->params;
+
+    lh_pg_params_reset(params);
+    lh_pg_add_uuid(params, &lane->store->base.coordinator);
+    if (item->loss == NULL)
+        add_clock(lane);
+    lh_pg_add_text(params, item->ns);
+    lh_pg_add_text(params, item->key);
+    lh_pg_add_int8(params, item->token);
+    if (item->loss != NULL)
+        lh_pg_add_text(params, item->loss);
+    return lh_pg_query(lane->conn, statement, params, on_answer, lane);
+}
+
+static enum lh_status send_joined(struct lane *lane, struct lh_reap_item *const *items, size_t n, bool is_last,
+                                  lh_pg_query_cb *on_answer)
+{
+    static const struct lh_pg_statement reap = {
+        "reap_together",
+        "select t from leasehold.reap_together($1, $2, $3, $4) t",
+        4,
+        {LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY},
+    };
+    static const struct lh_pg_statement lazy_reap = {
+        "reap_together_lazily",
+        "select t"
+        "  from (select pg_catalog.set_config('synchronous_commit', 'off', true) as a,"
+        "               pg_catalog.set_config('leasehold.lazy', 'on', true) as b offset 0) s"
+        " cross join lateral leasehold.reap_together($1, case when s.a = s.b then null else $2 end, $3, $4) t",
+        4,
+        {LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY},
+    };
+    struct lh_pg_params *params = &lane->params;
+
+    lh_pg_params_reset(params);
+    add_clock(lane);
+    lh_pg_add_text(params, items[0]->ns);
+    lh_pg_array_begin(params, LH_PG_TEXT);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_text(params, items[i]->key);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_INT8);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_int8(params, items[i]->token);
+    lh_pg_array_end(params);
+    return lh_pg_query(lane->conn, is_last ? &reap : &lazy_reap, params, on_answer, lane);
+}
+
+enum lh_status hook_reap_send(struct lane *lane, struct lh_reap_item *const *items, size_t n, bool is_last,
+                              lh_pg_query_cb *on_answer)
+{
+    return n == 1 ? send_one(lane, items[0], is_last, on_answer) : send_joined(lane, items, n, is_last, on_answer);
+}
