@@ -4,30 +4,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/service.h"
-#include "test_service_fakes.h"
+#include "test_service_methods.h"
 
-static struct fake_store store;
-static struct lh_coordinator coordinator;
-static struct lh_service *service;
 static struct lh_rpc_call *call;
-
-static void setup(void)
-{
-    struct lh_service_options options;
-
-    fake_store_init(&store);
-    memset(&coordinator, 0, sizeof(coordinator));
-    coordinator.store = &store.base;
-    lh_service_options_init(&options);
-    service = lh_service_create(&coordinator, &options);
-}
-
-static void teardown(void)
-{
-    lh_service_destroy(service);
-    test_arena_reset();
-}
 
 static void open_stream(void)
 {
@@ -41,7 +20,7 @@ static void open_stream(void)
     ck_assert_ptr_nonnull(coordinator.acquire);
 }
 
-static struct lh_lease new_lease(int64_t remaining_us)
+static struct lh_lease lease_for(int64_t remaining_us)
 {
     struct lh_lease lease = {
         .ns = "payments",
@@ -60,7 +39,7 @@ static struct lh_lease new_lease(int64_t remaining_us)
 /* Held, with so much left of 30 s. A renewal is due at 20. */
 static void hold(int64_t remaining_us)
 {
-    struct lh_lease lease = new_lease(remaining_us);
+    struct lh_lease lease = lease_for(remaining_us);
     struct lh_acquire_result result = {.status = LH_OK, .lease = &lease};
 
     open_stream();
@@ -227,7 +206,7 @@ END_TEST
 
 static void answer_look(bool is_held, int64_t token, enum lh_liveness liveness, bool is_manual)
 {
-    struct lh_scope_answer answer = {.is_held = is_held, .lease = new_lease(-5 * LH_US_PER_S)};
+    struct lh_scope_answer answer = {.is_held = is_held, .lease = lease_for(-5 * LH_US_PER_S)};
 
     ck_assert_ptr_nonnull(store.arg);
     answer.lease.token = token;
@@ -286,7 +265,7 @@ END_TEST
 
 START_TEST(hold_that_ends_while_it_waits_is_cancelled_and_a_crossing_grant_given_back)
 {
-    struct lh_lease lease = new_lease(29 * LH_US_PER_S);
+    struct lh_lease lease = lease_for(29 * LH_US_PER_S);
     struct lh_acquire_result result = {.status = LH_OK, .lease = &lease};
 
     open_stream();
@@ -376,7 +355,7 @@ Suite *hold_suite(void)
     Suite *suite = suite_create("service hold");
     TCase *tcase = tcase_create("hold");
 
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, methods_setup, methods_teardown);
     tcase_add_test(tcase, hold_renews_when_a_third_has_passed);
     tcase_add_test(tcase, hold_does_not_renew_for_a_client_that_was_not_heard_since);
     tcase_add_test(tcase, hold_names_the_alive_that_came_before_the_renewal_was_sent);

@@ -8,7 +8,7 @@ struct fake_store store;
 struct lh_coordinator coordinator;
 struct lh_service *service;
 
-static void setup(void)
+void methods_setup(void)
 {
     struct lh_service_options options;
 
@@ -20,7 +20,7 @@ static void setup(void)
     service = lh_service_create(&coordinator, &options);
 }
 
-static void teardown(void)
+void methods_teardown(void)
 {
     lh_service_destroy(service);
     test_arena_reset();
@@ -51,7 +51,7 @@ Suite *methods_suite(const char *name, void (*add)(TCase *tcase))
     Suite *suite = suite_create(name);
     TCase *tcase = tcase_create(name);
 
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, methods_setup, methods_teardown);
     add(tcase);
     suite_add_tcase(suite, tcase);
     return suite;

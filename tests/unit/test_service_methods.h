@@ -12,6 +12,8 @@ extern struct fake_store store;
 extern struct lh_coordinator coordinator;
 extern struct lh_service *service;
 
+void methods_setup(void);
+void methods_teardown(void);
 struct lh_lease new_lease(const char *key);
 /* A suite of one case, to which `add` adds the tests. */
 Suite *methods_suite(const char *name, void (*add)(TCase *tcase));

@@ -2,31 +2,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/service.h"
-#include "test_service_fakes.h"
+#include "test_service_methods.h"
 
-static struct fake_store store;
-static struct lh_coordinator coordinator;
-static struct lh_service *service;
 static struct lh_rpc_call *call;
 static unsigned seen;
 
 static void setup(void)
 {
-    struct lh_service_options options;
-
-    fake_store_init(&store);
-    memset(&coordinator, 0, sizeof(coordinator));
-    coordinator.store = &store.base;
-    lh_service_options_init(&options);
-    service = lh_service_create(&coordinator, &options);
+    methods_setup();
     seen = 0;
-}
-
-static void teardown(void)
-{
-    lh_service_destroy(service);
-    test_arena_reset();
 }
 
 static void open_stream(bool include_initial)
@@ -208,7 +192,7 @@ Suite *watch_suite(void)
     Suite *suite = suite_create("watch");
     TCase *tcase = tcase_create("watch");
 
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, setup, methods_teardown);
     tcase_add_test(tcase, headers_come_when_it_is_active);
     tcase_add_test(tcase, what_the_list_has_shown_is_not_told_again);
     tcase_add_test(tcase, changes_while_it_lists_come_after_synced);
