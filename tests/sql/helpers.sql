@@ -78,4 +78,18 @@ language sql as $$
   update leasehold.coordinator set seen_at = clock_timestamp() + interval '1 hour' where id = p_coordinator;
 $$;
 
+-- Is this role refused it for want of a privilege?
+create function t.denied(p_role text, p_sql text) returns boolean
+language plpgsql as $$
+begin
+  execute format('set local role %I', p_role);
+  execute p_sql;
+  reset role;
+  return false;
+exception when insufficient_privilege then
+  reset role;
+  return true;
+end
+$$;
+
 grant usage on schema t to public;

@@ -61,16 +61,6 @@ select results_eq($$select namespace collate "default", event, function, functio
                   $$values ('h', 'reap', 'app.note(leasehold.lease_event)'::regprocedure, 'app.note(leasehold.lease_event)', 1::bigint)$$, 'the view shows it');
 
 -- who may add, and read
-create function t.denied(p_role text, p_sql text) returns boolean language plpgsql as $$
-begin
-  execute format('set local role %I', p_role);
-  execute p_sql;
-  reset role;
-  return false;
-exception when insufficient_privilege then
-  reset role;
-  return true;
-end $$;
 select is(t.denied(r, $$select leasehold.add_hook('q', 'reap', 'app.safe(leasehold.lease_event)')$$), r <> 'hooks_admin', r || ': add_hook') from unnest(array['hooks_client', 'hooks_reader', 'hooks_daemon', 'hooks_admin']) r;
 select is(t.denied(r, $$select leasehold.remove_hook('q', 'reap', 'app.safe(leasehold.lease_event)')$$), r <> 'hooks_admin', r || ': remove_hook') from unnest(array['hooks_client', 'hooks_reader', 'hooks_daemon', 'hooks_admin']) r;
 select is(t.denied('hooks_reader', 'select * from leasehold.' || v), false, 'a reader reads ' || v) from unnest(array['hook', 'reap_failure']) v;

@@ -10,17 +10,6 @@ grant select on all tables in schema pg_temp to public;
 select leasehold.acquire('p', 'a', '30 s', owner => 'w', lease_key => t.key(1));
 select leasehold.join_queue('p', 'a', t.key(2));
 
-create function pg_temp.denied(p_role text, p_sql text) returns boolean language plpgsql as $$
-begin
-  execute format('set local role %I', p_role);
-  execute p_sql;
-  reset role;
-  return false;
-exception when insufficient_privilege then
-  reset role;
-  return true;
-end $$;
-
 create temp table client_call (sql text);
 insert into client_call values
   ($$select leasehold.acquire('p', 'b', '30 s')$$), ($$select leasehold.heartbeat('p', 'a', t.key(1))$$), ($$select leasehold.release_ok('p', 'z', t.key(1))$$),
@@ -47,28 +36,28 @@ insert into daemon_call values
 create temp table reader_view (name text);
 insert into reader_view values ('lease'), ('queue'), ('effective_policy'), ('lease_summary'), ('history'), ('reap_failure'), ('hook'), ('coordinator'), ('policy'), ('watch');
 
-select is(pg_temp.denied('a_client', sql), false, 'a client may: ' || sql) from client_call;
+select is(t.denied('a_client', sql), false, 'a client may: ' || sql) from client_call;
 select token from leasehold.acquire('p', 'mine', '30 s') \gset
-select is(pg_temp.denied('a_client', format('select leasehold.guard(%L, %L, %s)', 'p', 'mine', :token)), false, 'a client may guard');
-select is(pg_temp.denied('plain', sql), true, 'a stranger may not: ' || sql) from client_call;
-select is(pg_temp.denied('plain', $$select leasehold.guard('p', 'a', 1)$$), true, 'a stranger may not guard');
-select is(pg_temp.denied('a_client', sql), true, 'a client may not: ' || sql) from admin_call union all select is(pg_temp.denied('a_client', sql), true, 'a client may not: ' || sql) from daemon_call;
-select is(pg_temp.denied('a_reader', sql), true, 'a reader may not: ' || sql) from admin_call union all select is(pg_temp.denied('a_reader', sql), true, 'a reader may not: ' || sql) from daemon_call;
-select is(pg_temp.denied('a_reader', sql), true, 'a reader may not: ' || sql) from client_call where sql !~ 'explain';
-select is(pg_temp.denied('a_reader', 'select * from leasehold.' || name), false, 'a reader sees ' || name) from reader_view;
-select is(pg_temp.denied('plain', 'select * from leasehold.' || name), true, 'a stranger does not see ' || name) from reader_view;
-select is(pg_temp.denied('a_daemon', sql), false, 'a daemon may: ' || sql) from daemon_call;
-select is(pg_temp.denied('an_admin', sql), false, 'an administrator may: ' || sql) from client_call union all select is(pg_temp.denied('an_admin', sql), false, 'an administrator may: ' || sql) from admin_call;
-select is(pg_temp.denied('an_admin', 'select * from leasehold.' || name), false, 'an administrator sees ' || name) from reader_view;
+select is(t.denied('a_client', format('select leasehold.guard(%L, %L, %s)', 'p', 'mine', :token)), false, 'a client may guard');
+select is(t.denied('plain', sql), true, 'a stranger may not: ' || sql) from client_call;
+select is(t.denied('plain', $$select leasehold.guard('p', 'a', 1)$$), true, 'a stranger may not guard');
+select is(t.denied('a_client', sql), true, 'a client may not: ' || sql) from admin_call union all select is(t.denied('a_client', sql), true, 'a client may not: ' || sql) from daemon_call;
+select is(t.denied('a_reader', sql), true, 'a reader may not: ' || sql) from admin_call union all select is(t.denied('a_reader', sql), true, 'a reader may not: ' || sql) from daemon_call;
+select is(t.denied('a_reader', sql), true, 'a reader may not: ' || sql) from client_call where sql !~ 'explain';
+select is(t.denied('a_reader', 'select * from leasehold.' || name), false, 'a reader sees ' || name) from reader_view;
+select is(t.denied('plain', 'select * from leasehold.' || name), true, 'a stranger does not see ' || name) from reader_view;
+select is(t.denied('a_daemon', sql), false, 'a daemon may: ' || sql) from daemon_call;
+select is(t.denied('an_admin', sql), false, 'an administrator may: ' || sql) from client_call union all select is(t.denied('an_admin', sql), false, 'an administrator may: ' || sql) from admin_call;
+select is(t.denied('an_admin', 'select * from leasehold.' || name), false, 'an administrator sees ' || name) from reader_view;
 
 -- lease keys are credentials
 set role a_reader;
 select count(*) filter (where lease_key is not null) as shown from leasehold.lease \gset
 reset role;
 select is(:shown, 0, 'a reader sees no lease key');
-select is(pg_temp.denied('a_reader', 'select lease_key from leasehold.scope'), true, 'not in the table either');
-select is(pg_temp.denied('a_reader', 'select lease_key from leasehold.waiter'), true, 'nor in the queue');
-select is(pg_temp.denied('a_client', 'select lease_key from leasehold.scope'), true, 'nor does a client');
+select is(t.denied('a_reader', 'select lease_key from leasehold.scope'), true, 'not in the table either');
+select is(t.denied('a_reader', 'select lease_key from leasehold.waiter'), true, 'nor in the queue');
+select is(t.denied('a_client', 'select lease_key from leasehold.scope'), true, 'nor does a client');
 select hasnt_column('leasehold', 'queue', 'lease_key', 'the view queue has none');
 set role an_admin;
 select count(*) filter (where lease_key is not null) as shown from leasehold.lease where namespace = 'p' and key = 'a' \gset
