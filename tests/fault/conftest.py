@@ -1,6 +1,13 @@
 import pytest
 
-from place import Place
+from place import Place, harness
+
+
+@pytest.fixture
+def cluster():
+    cluster = harness.Cluster()
+    yield cluster
+    cluster.destroy()
 
 
 @pytest.fixture

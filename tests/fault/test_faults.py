@@ -8,22 +8,10 @@ import time
 import uuid
 
 import grpc
-import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 import harness  # noqa: E402
-from harness import acquire_request, fails, lease_ref, pb, release_request, wait_until  # noqa: E402
-
-
-@pytest.fixture
-def cluster():
-    cluster = harness.Cluster()
-    yield cluster
-    cluster.destroy()
-
-
-def heartbeat(client, lease):
-    return client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease)])).results[0]
+from harness import acquire_request, fails, heartbeat, lease_ref, pb, release_request, wait_until  # noqa: E402
 
 
 def queued(cluster, database, key):

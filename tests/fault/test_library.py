@@ -25,19 +25,10 @@ DRIVER = harness.BUILD / "tests/fault/library_driver"
 def service():
     """One daemon on a database that keeps the history of every hold."""
     cluster = harness.Cluster()
-
-    class Service:
-        pass
-
-    service = Service()
-    service.database = cluster.create_database()
-    service.daemon = harness.Daemon(database=cluster.url(service.database))
-    service.psql = lambda sql: cluster.psql(sql, service.database)
+    service = harness.Service(cluster)
     service.psql("select leasehold.set_policy('', history => true)")
-    service.client = harness.Client(service.daemon.target)
     yield service
-    service.client.close()
-    assert service.daemon.stop() == 0, service.daemon.log()
+    service.close()
     cluster.destroy()
 
 

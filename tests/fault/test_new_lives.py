@@ -1,7 +1,6 @@
 """Promises 2 and 9 under real faults: a standby that lost commits is promoted, a dump is restored elsewhere, PostgreSQL is away for longer
 than every lease lives, its clock is stepped, no daemon runs while cron reaps. Tokens grow through all of it, and nobody who
 could not renew loses a lease."""
-import contextlib
 import os
 import pathlib
 import shutil
@@ -10,26 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
-
-import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 import harness  # noqa: E402
-from harness import acquire_request, lease_ref, pb, release_request, wait_until  # noqa: E402
+from harness import acquire_request, heartbeat, lease_ref, pb, release_request, wait_until  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-
-
-@pytest.fixture
-def cluster():
-    cluster = harness.Cluster()
-    yield cluster
-    cluster.destroy()
-
-
-def heartbeat(client, lease):
-    return client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease)])).results[0]
 
 
 def cli(*args):

@@ -16,25 +16,28 @@ def cluster():
 @pytest.fixture(scope="module")
 def service(cluster):
     """One daemon on a fresh database, for all tests of a module."""
-
-    class Service:
-        pass
-
-    service = Service()
-    service.database = cluster.create_database()
-    service.daemon = harness.Daemon(database=cluster.url(service.database))
-    service.client = harness.Client(service.daemon.target)
-    service.psql = lambda sql, **more: cluster.psql(sql, service.database, **more)
-    service.session = lambda: cluster.session(service.database)
+    service = harness.Service(cluster)
     yield service
-    service.client.close()
-    assert service.daemon.stop() == 0, service.daemon.log()
-    service.daemon.destroy()
+    service.close()
 
 
 @pytest.fixture
 def database(cluster):
     return cluster.create_database()
+
+
+@pytest.fixture
+def start():
+    """Daemons that are gone when the test is over."""
+    daemons = []
+
+    def start(*args, **more):
+        daemons.append(harness.Daemon(*args, **more))
+        return daemons[-1]
+
+    yield start
+    for daemon in daemons:
+        daemon.destroy()
 
 
 @pytest.fixture
@@ -80,16 +83,7 @@ def process(service):
 @pytest.fixture
 def own(request):
     """A cluster and a daemon of this test alone, for outages and shutdowns."""
-
-    class Own:
-        pass
-
-    own = Own()
-    own.cluster = harness.Cluster()
-    database = own.cluster.create_database()
-    own.daemon = harness.Daemon(*getattr(request, "param", ()), database=own.cluster.url(database))
-    own.client = harness.Client(own.daemon.target)
-    own.psql = lambda sql, **more: own.cluster.psql(sql, database, **more)
+    own = harness.Service(harness.Cluster(), *getattr(request, "param", ()))
     yield own
     own.client.close()
     own.daemon.destroy()

@@ -286,6 +286,11 @@ def lease_ref(lease):
     return pb.LeaseRef(scope=lease.scope, lease_key=lease.lease_key)
 
 
+def heartbeat(client, lease):
+    """What one heartbeat of one lease is answered."""
+    return client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease)])).results[0]
+
+
 def release_request(*leases, success=None, failure=None):
     items = []
     for lease in leases:
@@ -358,3 +363,24 @@ class Client:
 
     def close(self):
         self.channel.close()
+
+
+class Service:
+    """A daemon on a fresh database of a cluster, and a client: what most tests stand on."""
+
+    def __init__(self, cluster, *args):
+        self.cluster = cluster
+        self.database = cluster.create_database()
+        self.daemon = Daemon(*args, database=cluster.url(self.database))
+        self.client = Client(self.daemon.target)
+
+    def psql(self, sql, **more):
+        return self.cluster.psql(sql, self.database, **more)
+
+    def session(self):
+        return self.cluster.session(self.database)
+
+    def close(self):
+        self.client.close()
+        assert self.daemon.stop() == 0, self.daemon.log()
+        self.daemon.destroy()

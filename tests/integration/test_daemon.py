@@ -42,20 +42,6 @@ def place():
     shutil.rmtree(directory, ignore_errors=True)
 
 
-@pytest.fixture
-def start():
-    """Daemons that are gone when the test is over."""
-    daemons = []
-
-    def start(*args, **more):
-        daemons.append(harness.Daemon(*args, **more))
-        return daemons[-1]
-
-    yield start
-    for daemon in daemons:
-        daemon.destroy()
-
-
 def acquire(daemon, key):
     client = harness.Client(daemon.target)
     try:

@@ -62,19 +62,6 @@ def bound(metrics, kind, name):
 
 
 @pytest.fixture
-def start():
-    daemons = []
-
-    def start(*args, **more):
-        daemons.append(harness.Daemon(*args, **more))
-        return daemons[-1]
-
-    yield start
-    for daemon in daemons:
-        daemon.destroy()
-
-
-@pytest.fixture
 def client():
     clients = []
 

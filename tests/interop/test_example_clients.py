@@ -24,18 +24,9 @@ EXAMPLES = harness.ROOT / "deploy/examples"
 @pytest.fixture(scope="module")
 def service():
     cluster = harness.Cluster()
-
-    class Service:
-        pass
-
-    service = Service()
-    service.database = cluster.create_database()
-    service.daemon = harness.Daemon(database=cluster.url(service.database))
-    service.psql = lambda sql: cluster.psql(sql, service.database)
-    service.client = harness.Client(service.daemon.target)
+    service = harness.Service(cluster)
     yield service
-    service.client.close()
-    assert service.daemon.stop() == 0
+    service.close()
     cluster.destroy()
 
 
