@@ -38,7 +38,7 @@ static void reap_one(struct fake_node *node, struct lh_reap_item *item, struct l
     struct fake_scope *scope = fake_scope(world, item->ns, item->key);
 
     item->outcome = LH_REAP_GONE;
-    item->took_us = 100;
+    item->took_us = world->reap_us > 0 ? world->reap_us : 100;
     item->reaped = (struct lh_reaped){0};
     if (!is_due(world, scope, item))
         return;
@@ -76,7 +76,7 @@ static void reap_together(struct fake_node *node, struct lh_reap_item **items, s
         const char *words;
         if (strcmp(items[i]->ns, items[0]->ns) != 0 || items[i]->loss != NULL || scope->reap_failures > 0)
             fake_fail("the reap of %s/%s shares a transaction", items[i]->ns, items[i]->key);
-        items[i]->took_us = 100;
+        items[i]->took_us = world->reap_us > 0 ? world->reap_us : 100;
         items[i]->reaped = (struct lh_reaped){0};
         items[i]->outcome = LH_REAP_ALONE;
         is_lost |= fake_is_vetoed(world, scope->key, strings, &words);

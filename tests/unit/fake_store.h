@@ -181,6 +181,7 @@ struct fake_world {
     int hook_reject_percent;
     int hook_break_percent; /* of the connection, before anything is committed */
     int64_t hook_us;        /* how long they take at most */
+    int64_t reap_us;        /* how long each reap of a run has taken; 0: 100 us */
     const char *slow_ns;    /* only in this namespace; NULL: everywhere */
     int64_t hook_timeout_us;
     bool (*on_hook)(struct fake_world *world, const char *key, const char **message); /* or NULL; true: it refuses */

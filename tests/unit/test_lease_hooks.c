@@ -461,6 +461,52 @@ START_TEST(of_reaps_that_shared_a_transaction_in_vain_only_the_cause_has_failed)
     world.on_hook = NULL;
     fake_run(&world, MS(8000));
     ck_assert_int_eq(count_held(), 0);
+    /* After that they begin one by one. */
+    world.largest_group = 0;
+    hold_and_forget();
+    fake_run(&world, MS(3000));
+    ck_assert_int_eq(count_held(), 0);
+    ck_assert_uint_eq(world.largest_group, 0);
+    hold_and_forget();
+    fake_run(&world, MS(3000));
+    ck_assert_uint_eq(world.largest_group, 2);
+}
+END_TEST
+
+START_TEST(who_has_failed_before_shares_no_transaction)
+{
+    win_some();
+    hold_and_forget();
+    world.scopes[2].reap_failures = 1;
+    fake_run(&world, MS(3000));
+    ck_assert_int_eq(count_held(), 0);
+    ck_assert_uint_eq(world.largest_group, 2);
+}
+END_TEST
+
+START_TEST(reaps_that_take_long_share_no_transaction)
+{
+    begin();
+    world.reap_us = MS(21);
+    for (int round = 0; round < 4; round++) {
+        hold_and_forget();
+        fake_run(&world, MS(3000));
+        ck_assert_int_eq(count_held(), 0);
+    }
+    ck_assert_uint_eq(world.largest_group, 0);
+    world.reap_us = MS(4);
+    for (int round = 0; round < 8; round++) {
+        hold_and_forget();
+        fake_run(&world, MS(3000));
+    }
+    ck_assert_uint_eq(world.largest_group, 4); /* 8 ms for two, so four are tried once: 16 ms */
+    world.reap_us = MS(6);
+    for (int round = 0; round < 8; round++) {
+        world.largest_group = 0;
+        hold_and_forget();
+        fake_run(&world, MS(3000));
+        ck_assert_uint_eq(world.largest_group, round == 0 ? 4 : 2);
+    }
 }
 END_TEST
 
@@ -478,6 +524,10 @@ START_TEST(of_reaps_that_shared_a_broken_connection_none_has_failed)
         ck_assert_int_eq(world.scopes[i].reap_hooks, 5);
     ck_assert_uint_eq(stats_now().reap_failures, 0);
     ck_assert_uint_eq(stats_now().reaped, 20);
+    world.largest_group = 0;
+    hold_and_forget();
+    fake_run(&world, MS(3000));
+    ck_assert_uint_eq(world.largest_group, 0);
 }
 END_TEST
 
@@ -636,6 +686,8 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_reap_that_breaks_its_connection_is_recorded_and_the_others_are_done);
     tcase_add_test(tcase, reaps_that_go_well_share_a_transaction);
     tcase_add_test(tcase, of_reaps_that_shared_a_transaction_in_vain_only_the_cause_has_failed);
+    tcase_add_test(tcase, who_has_failed_before_shares_no_transaction);
+    tcase_add_test(tcase, reaps_that_take_long_share_no_transaction);
     tcase_add_test(tcase, of_reaps_that_shared_a_broken_connection_none_has_failed);
     tcase_add_test(tcase, a_backlog_of_reaps_leaves_half_of_the_time_to_others);
     tcase_add_test(tcase, who_asks_for_a_reap_hears_when_all_of_it_is_done);

@@ -29,6 +29,7 @@ static const char hooks[] =
     "  if e.key like 'no%' then raise exception 'no, said the hook'; end if;"
     "  if e.key like 'slow%' then perform pg_sleep(60); end if;"
     "  if e.key like 'fatal%' then perform pg_terminate_backend(pg_backend_pid()); perform pg_sleep(60); end if;"
+    "  if e.key like 'nap%' then perform pg_sleep(6); end if;"
     "  if e.key like 'orphan%' then insert into public.child values (e.key); end if;"
     "  if e.key like 'wild%' then perform set_config('statement_timeout', '1', false); end if;"
     "  insert into public.hit values (e.event, e.key); end $$;"
@@ -296,6 +297,20 @@ START_TEST(joined_reaps_have_no_more_time_than_one_of_them)
 }
 END_TEST
 
+/* Their own limit is shorter than what the answer to the first one takes, and than how long a connection may be silent.
+ */
+START_TEST(those_behind_one_that_may_take_long_do_not_cut_it_short)
+{
+    snprintf(keys[0], sizeof(keys[0]), "nap");
+    expire(4);
+    items[0].hook_timeout_us = 30 * SECOND;
+    join(1, 4);
+    run(4);
+    ck_assert_int_eq(answer.status, LH_OK);
+    check_outcomes(0, 4, LH_REAP_DONE);
+}
+END_TEST
+
 /* Whatever goes wrong with one of the joined: none is done, none has failed, and what comes before and behind is done.
  */
 static void lose(const char *culprit)
@@ -408,6 +423,7 @@ TCase *test_store_hooks(void)
     tcase_add_test(tcase, a_hook_that_ends_its_session_ends_the_run_and_its_failure_is_recorded_afterwards);
     tcase_add_test(tcase, reaps_that_are_joined_are_one_transaction_with_little_time);
     tcase_add_test(tcase, joined_reaps_have_no_more_time_than_one_of_them);
+    tcase_add_test(tcase, those_behind_one_that_may_take_long_do_not_cut_it_short);
     tcase_add_test(tcase, a_veto_in_the_middle_of_joined_reaps_is_no_failure_of_the_others);
     tcase_add_test(tcase, a_slow_one_in_the_middle_of_joined_reaps_has_its_own_limit_alone);
     tcase_add_test(tcase, what_fails_at_the_commit_of_joined_reaps_fails_alone_too);
