@@ -29,7 +29,8 @@ static const char hooks[] =
     "  if e.key like 'no%' then raise exception 'no, said the hook'; end if;"
     "  if e.key like 'slow%' then perform pg_sleep(60); end if;"
     "  if e.key like 'fatal%' then perform pg_terminate_backend(pg_backend_pid()); perform pg_sleep(60); end if;"
-    "  if e.key like 'nap%' then perform pg_sleep(6); end if;"
+    "  if e.key like 'nap%' then perform pg_sleep(6);"
+    "    update leasehold.coordinator set seen_at = clock_timestamp(); end if;" /* no tick comes meanwhile */
     "  if e.key like 'orphan%' then insert into public.child values (e.key); end if;"
     "  if e.key like 'wild%' then perform set_config('statement_timeout', '1', false); end if;"
     "  insert into public.hit values (e.event, e.key); end $$;"
