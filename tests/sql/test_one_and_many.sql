@@ -159,6 +159,7 @@ insert into operation (name, width, item) values
   ('hand over to itself', 2, '{"do": "hand over", "next": {"lk": 2}}'),
   ('hand over without a lease key', 1, '{"do": "hand over", "next": {"lk": null}}'),
   ('hand over to who does not wait', 1, '{"do": "hand over", "next": {"lk": 7, "queue": false}}'),
+  ('hand over, of another scope', 2, '{"do": "hand over", "next": {"key": "l"}}'),
   ('hand over with bad labels', 1, '{"do": "hand over", "next": {"labels": "{\"a\": 1}"}}'),
   ('hand over with a long owner', 1, jsonb_build_object('do', 'hand over', 'next', jsonb_build_object('owner', repeat('o', 256)))),
   ('hand over for too long', 1, '{"do": "hand over", "next": {"duration": 86400000001}}'),
@@ -238,6 +239,7 @@ create function pg_temp.answers(p_item jsonb, p_namespace text, p_count integer)
 declare
   v_ns text[] := (array[p_namespace, 'beside.' || p_namespace])[1:p_count];
   v_keys text[] := (array['k', 'k'])[1:p_count];
+  v_next_keys text[] := (array[coalesce(p_item->'next'->>'key', 'k'), 'k'])[1:p_count];
   v_usual constant jsonb := '{"lk": 2, "failed": false, "owner": "me", "labels": "{}", "duration": 7200000003, "queue": false, "ticket": 0}';
   v_next constant jsonb := v_usual || '{"lk": 3, "owner": "next", "queue": true}';
   i jsonb[] := (array[v_usual || p_item, v_usual])[1:p_count];
@@ -259,7 +261,7 @@ begin
                         t.key(901), v_ns, v_keys, a.lease_keys, v_failed, v_values) r);
       else
         v_answers := (select jsonb_agg(to_jsonb(r)) from leasehold.hand_over_batch(
-                        t.key(901), v_ns, v_keys, a.lease_keys, v_failed, v_values, b.clock, v_ns, v_keys, b.lease_keys, b.owners, b.labels, b.durations,
+                        t.key(901), v_ns, v_keys, a.lease_keys, v_failed, v_values, b.clock, v_ns, v_next_keys, b.lease_keys, b.owners, b.labels, b.durations,
                         b.queues, b.waits, b.tickets) r);
     end case;
   exception when others then
@@ -272,13 +274,14 @@ begin
 end
 $$;
 
--- Everything about a scope, as name: [value, seconds]. Times are told from p_at; tokens and places by what they were before.
-create function pg_temp.seen(p_ns text, p_answers jsonb, p_at timestamptz, p_old_token bigint, p_last_token bigint, p_last_ticket bigint)
+-- Everything about the scopes of a namespace, as name: [value, seconds]. Times are told from p_at; tokens and places by what they were
+-- before. p_is_same: what is handed over is acquired in the same scope.
+create function pg_temp.seen(p_ns text, p_answers jsonb, p_is_same boolean, p_at timestamptz, p_old_token bigint, p_last_token bigint, p_last_ticket bigint)
 returns jsonb language plpgsql as $$
 declare
-  v_token bigint := (select s.token from leasehold.scope s where s.namespace = p_ns);
+  v_tokens bigint[] := array(select s.token from leasehold.scope s where s.namespace = p_ns and s.token > p_last_token);
   v_tickets bigint[] := array(select w.ticket from leasehold.waiter w where w.namespace = p_ns order by w.ticket);
-  v_is_handed boolean := coalesce(p_answers->'acquire'->>'outcome' = 'granted', false);
+  v_is_handed boolean := coalesce(p_answers->'acquire'->>'outcome' = 'granted', false) and p_is_same;
 begin
   return (
     with thing (name, facts) as (
@@ -288,7 +291,7 @@ begin
         from jsonb_each(p_answers) a
        union all
       -- The short way leaves check_at, which is indexed, where it is; the long one lowers it with the release. Both are in time.
-      select 'scope', to_jsonb(s) || case when v_is_handed then jsonb_build_object('check_at', s.check_at <= s.deadline + s.grace) else '{}' end
+      select 'scope ' || s.key, to_jsonb(s) || case when v_is_handed then jsonb_build_object('check_at', s.check_at <= s.deadline + s.grace) else '{}' end
         from leasehold.scope s where s.namespace = p_ns
        union all
       select 'waiter ' || right(w.lease_key::text, 3), to_jsonb(w) from leasehold.waiter w where w.namespace = p_ns
@@ -301,8 +304,8 @@ begin
     )
     select jsonb_object_agg(t.name || '.' || f.key, case
              when f.value = 'null' or f.value = '"infinity"' then jsonb_build_array(f.value, null)
-             when f.key = 'token' then jsonb_build_array(case f.value::bigint when p_old_token then 'the old one'
-                                                           when greatest(v_token, p_last_token + 1) then 'a new one' else f.value::text end)
+             when f.key = 'token' then jsonb_build_array(case when f.value::bigint = p_old_token then 'the old one'
+                                                                when f.value::bigint = any (v_tokens) then 'a new one' else f.value::text end)
              when f.key = 'ticket' then jsonb_build_array(format('the %s. place%s', array_position(v_tickets, f.value::bigint),
                                                                  case when f.value::bigint > p_last_ticket then ', a new one' else '' end))
              when f.value::text ~ '^"\d{4}-\d\d-\d\dT' then jsonb_build_array('a time', extract(epoch from (f.value #>> '{}')::timestamptz - p_at))
@@ -334,7 +337,7 @@ begin
     delete from t.notified;
     v_at := clock_timestamp();
     v_answers := pg_temp.answers((p_trial.o).item, v_namespace, v_count);
-    v_seen[v_count] := pg_temp.seen(v_namespace, v_answers, v_at, v_old_token, v_last_token, v_last_ticket);
+    v_seen[v_count] := pg_temp.seen(v_namespace, v_answers, (p_trial.o).item->'next'->>'key' is null, v_at, v_old_token, v_last_token, v_last_ticket);
   end loop;
   insert into met select (p_trial.o).item->>'do', a.value->>'outcome' from jsonb_each(v_answers) a;
   return (select string_agg(format('%s: %s alone, %s with another', key, a.value, b.value), E'\n' order by key)
