@@ -232,13 +232,13 @@ def test_a_daemon_killed_in_the_middle_of_a_run_of_reaps_leaves_each_lease_reape
 
 
 def test_a_daemon_and_sql_reap_the_same_leases_and_each_is_reaped_once(hooked):
-    count, by_sql, errors = 10000, [0], []
-    hooked.leases(count, "both")
+    count, by_sql, errors = 4000, [0], []
+    hooked.leases(count, "nap")  # so long that the daemon is not done before SQL has begun
 
     def cron():
         try:
             while hooked.held() > 0:
-                by_sql[0] += int(hooked.psql("select count(*) from leasehold.reap(array['hooked'], false, 200) where outcome = 'reaped'"))
+                by_sql[0] += int(hooked.psql("select count(*) from leasehold.reap(array['hooked'], false, 50) where outcome = 'reaped'"))
         except Exception as error:  # noqa: BLE001
             errors.append(error)
 
