@@ -78,10 +78,12 @@ begin
                  ended_outcomes = leasehold.remember(s.ended_outcomes, case when p_failed[1] then 'failed' else 'ok' end)
            where s.namespace = p_namespace[1] and s.key = p_key[1]
              and v_now < case when s.incarnation = v_found.life_id then s.deadline + s.grace
-             else v_found.started_at + s.duration + s.grace end
+                              else v_found.started_at + s.duration + s.grace end
+             -- Whose caller has gone on to another coordinator, that one is told.
              and p_next_lease_key[1] = (select h.lease_key
                                           from leasehold.live_head(p_namespace[1], p_key[1], leasehold.live_coordinators(v_now),
-                                                                   v_now) h)
+                                                                   v_now) h
+                                         where h.coordinator = p_coordinator)
           returning s.token, s.duration, s.deadline)
         select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
                null::text, null::text, null::bigint, null::text, null::text, null::bigint, null::bigint,

@@ -44,6 +44,11 @@ select is(pg_temp.hand(:'c1', array['far'], array[1], array[3]), array['release 
 select is((select row(state, queued)::text from leasehold.scope where key = 'far'), row('free', true)::text, 'and the scope waits for it');
 select is(pg_temp.ask(:'c2', 'far', 2), 'granted', 'whose turn it is');
 
+-- Its call has ended here and gone on there, which this coordinator may not know yet.
+select pg_temp.ask(:'c1', 'moved', 1), pg_temp.ask(:'c1', 'moved', 2);
+update leasehold.waiter set coordinator = :'c2' where key = 'moved';
+select is((pg_temp.hand(:'c1', array['moved'], array[1], array[2]))[1], 'release 1 ok', 'a waiter that another coordinator has is not told here: that one is');
+
 select pg_temp.ask(:'c1', k, 1), pg_temp.ask(:'c1', k, 2) from unnest(array['m1', 'm2', 'm3']) k;
 select is(pg_temp.hand(:'c1', array['m3', 'm1', 'm2'], array[1, 9, 1], array[2, 2, 2]),
           array['release 1 ok wake', 'release 2 lost unknown', 'release 3 ok wake', 'acquire 1 granted', 'acquire 2 queued', 'acquire 3 granted'],
