@@ -1,8 +1,8 @@
 -- Hooks: functions f(leasehold.lease_event) returns void that run in the transaction in which a lease changes. An error in one
 -- vetoes the change; for a lease that is to be reaped it leaves it expired, to be tried again.
 --
--- When. Before a lease is renewed, released or reaped, while it is still held: leasehold.guard() passes in a hook. After it is
--- granted, for only then it has a token. Each lease's hooks run in a subtransaction of their own: what they did goes with
+-- When. Before a lease is renewed, released or reaped, while it is still held: leasehold.guard() passes in a hook, but for a reap's,
+-- whose lease has expired. After it is granted, for only then it has a token. Each lease's hooks run in a subtransaction of their own: what they did goes with
 -- their veto, and nothing else does.
 --
 -- Rights. A hook is called by the owner of these functions. So a function that runs with its caller's rights must belong to
