@@ -5,8 +5,13 @@
  *     WAITING --- on_done: answered, not granted -------------------------> gone
  *        |   `--- on_done: granted, replied ---> TOLD --- on_end ---------> not sent: released again, gone
  *        |                                          `---- on_end: sent ---> kept for 2 s, then gone; a cancel that
- *        |                                                                  crossed the reply: released again, gone
+ *        |                                                                  crossed the reply: released again, gone;
+ *        |                                                                  of a stream: gone
  *        `------- on_end: the client is gone --> ABANDONED --- on_done ---> gone
+ *
+ * A client that cancels a unary call has not heard the reply. One that cancels a stream may have read `granted`, and no
+ * further: it works under the lease. What it has heard of cannot be told, so the lease is left to its deadline, for one
+ * that nobody has is less harm than one taken from who has it.
  *
  * Who asks again with the same lease key, here or at another coordinator, while the end of the call before is still on
  * its way to us, and is told that the lease is his, keeps it: what was renewed is not released again.
@@ -316,8 +321,10 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     acquire->call = NULL;
     if (!acquire->is_told)
         lh_coordinator_cancel(acquire->service->coordinator, &acquire->acquire);
-    else if (reason == LH_RPC_END_FINISHED)
+    else if (reason == LH_RPC_END_FINISHED && acquire->acquire.on_progress == NULL)
         keep_told(acquire);
+    else if (reason == LH_RPC_END_FINISHED)
+        free(acquire);
     else
         give_back(acquire);
 }

@@ -1,5 +1,6 @@
 """AcquireStream, with a stock Python client."""
 import signal
+import sys
 import uuid
 
 import grpc
@@ -9,6 +10,9 @@ import harness
 from harness import acquire_request, fails, pb, wait_until
 from streams import BOUND, beat, granted_event, keys, says, waiters
 
+sys.path.insert(0, str(harness.ROOT / "tests/lib"))
+from flaky_proxy import FlakyProxy  # noqa: E402
+
 
 def test_acquire_stream_is_granted_at_once_where_it_is_free(service):
     key, lease_key = keys(), str(uuid.uuid4())
@@ -16,6 +20,21 @@ def test_acquire_stream_is_granted_at_once_where_it_is_free(service):
     assert len(events) == 1 and events[0].granted.lease_key == lease_key and events[0].granted.owner == "w"
     assert events[0].HasField("waited") and events[0].granted.token > 0
     assert service.client.lease.Heartbeat(beat(events[0].granted)).results[0].outcome == pb.OUTCOME_OK
+
+
+def test_a_stream_that_is_read_no_further_than_its_grant_keeps_the_lease(service):
+    """A loop that breaks at `granted` cancels the call. A proxy passes the trailers on by themselves, so that many are cancelled first."""
+    proxy = FlakyProxy(service.daemon.target)
+    client = harness.Client(proxy.target)
+    granted = []
+    for _ in range(60):
+        call = client.lease.AcquireStream(acquire_request("jobs", keys()))
+        granted.append(next(call).granted)
+        call.cancel()
+    kept = [service.client.lease.Heartbeat(beat(lease)).results[0].outcome for lease in granted]
+    client.close()
+    proxy.close()
+    assert kept == [pb.OUTCOME_OK] * 60
 
 
 def test_acquire_stream_tells_who_holds_it_and_then_grants(service, stream):

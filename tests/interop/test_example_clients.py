@@ -109,7 +109,7 @@ def test_a_lease_lives_through_lost_replies_and_is_given_back(service, proxy, st
     program = start(proxy.target, key, duration=3)
     token = program.wait_for("acquired").split()[1]
     wait_until(lambda: int(row(service, key, "heartbeats") or 0) >= 4 or program.process.poll() is not None)
-    assert program.process.poll() is None, program.lines
+    assert program.process.poll() is None, (program.lines[-3:], proxy.actions)
     assert row(service, key, "state, token") == f"held|{token}"
     assert proxy.actions["drop"] and proxy.actions["cut"], proxy.actions
     program.process.terminate()

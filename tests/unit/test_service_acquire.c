@@ -310,8 +310,22 @@ START_TEST(acquire_stream_whose_grant_was_not_sent_is_released)
 }
 END_TEST
 
+START_TEST(acquire_stream_that_is_cancelled_at_its_grant_keeps_the_lease)
+{
+    struct lh_rpc_call *call = fake_call(service, LEASES "AcquireStream");
+    uint64_t id = call->id;
+
+    fake_call_message(call, &new_acquire_request()->base);
+    finish_acquire(LH_OK, false);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    lh_service_on_late_cancel(service, id);
+    ck_assert_ptr_null(coordinator.release);
+}
+END_TEST
+
 static void add(TCase *tcase)
 {
+    tcase_add_test(tcase, acquire_stream_that_is_cancelled_at_its_grant_keeps_the_lease);
     tcase_add_test(tcase, acquire_that_is_granted_returns_the_lease_with_its_key);
     tcase_add_test(tcase, acquire_that_is_refused_is_an_error_with_contention);
     tcase_add_loop_test(tcase, acquire_refusals_have_these_codes_and_reasons, 0,
