@@ -2,8 +2,9 @@
 -- vetoes the change; for a lease that is to be reaped it leaves it expired, to be tried again.
 --
 -- When. Before a lease is renewed, released or reaped, while it is still held: leasehold.guard() passes in a hook, but for a reap's,
--- whose lease has expired. After it is granted, for only then it has a token. Each lease's hooks run in a subtransaction of their own: what they did goes with
--- their veto, and nothing else does.
+-- whose lease has expired. After it is granted, for only then it has a token. Each lease's hooks run in a subtransaction of their
+-- own: what they did goes with their veto, and nothing else does. (Reaps that share a transaction go with the veto of any of them,
+-- and are tried again alone: reap_together.)
 --
 -- Rights. A hook is called by the owner of these functions. So a function that runs with its caller's rights must belong to
 -- somebody who has that owner's rights anyway; everybody else's is `security definer`, and runs with its own owner's rights.

@@ -63,6 +63,21 @@ select leasehold.bump_epoch();
 select pg_temp.token() as third \gset
 select cmp_ok(pg_temp.epoch(:third), '>=', pg_temp.epoch(:after) + 2, 'twice is twice');
 select is(pg_temp.epoch(pg_temp.token()), pg_temp.epoch(:third), 'and no more by itself');
+
+-- A failover: the sequences have not jumped for this timeline yet, and the incarnation is of the last one. Whoever is first to notice,
+-- a grant or who writes the new incarnation, the next token is of a new epoch.
+create function pg_temp.fail_over() returns void language sql as $$
+  select setval('leasehold.epoch_mark', 1);
+  update leasehold.incarnation set timeline = timeline - 1;
+$$;
+select pg_temp.fail_over();
+select pg_temp.token() as fourth \gset
+select cmp_ok(pg_temp.epoch(:fourth), '>=', pg_temp.epoch(:third) + 2, 'a grant after a failover is of a new epoch');
+select leasehold.reap();
+select is(pg_temp.epoch(pg_temp.token()), pg_temp.epoch(:fourth), 'of that one alone');
+select pg_temp.fail_over();
+select leasehold.reap();
+select cmp_ok(pg_temp.epoch(pg_temp.token()), '>=', pg_temp.epoch(:fourth) + 2, 'also where the new incarnation was written before');
 select leasehold.acquire('n', 'ticket', '30 s', lease_key => t.key(50)), leasehold.join_queue('n', 'ticket', t.key(51));
 select leasehold.bump_epoch();
 select leasehold.join_queue('n', 'ticket', t.key(52));
