@@ -42,7 +42,6 @@ struct supervisor {
     int channel; /* -1: the outer process is gone */
     int children;
     int timer;
-    pid_t group; /* the command's: that of the outer process, so that the terminal treats them as one job */
     pid_t command;
     int status; /* the command's, once it has ended */
     bool has_ended;
@@ -70,13 +69,13 @@ static void set_variables(const struct lh_run_plan *plan, int64_t token)
     setenv("LEASEHOLD_TOKEN", text, 1);
 }
 
-static void become_command(const struct supervisor *supervisor, pid_t parent, int64_t token)
+static void become_command(const struct supervisor *supervisor, pid_t parent, int gate, int64_t token)
 {
     struct lh_run_message message = {.kind = LH_RUN_NOT_EXECUTED};
+    char opened;
 
-    setpgid(0, supervisor->group);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* should both of us be killed at once, at least it goes too */
-    if (getppid() != parent)
+    if (getppid() != parent || read(gate, &opened, sizeof(opened)) != sizeof(opened))
         _exit(126);
     set_variables(supervisor->plan, token);
     signal(SIGPIPE, SIG_DFL);
@@ -101,19 +100,38 @@ static void let_go_of_files(const struct supervisor *supervisor)
             close(file);
 }
 
+static void fail_command(struct supervisor *supervisor, int error)
+{
+    struct lh_run_message failed = {.kind = LH_RUN_NOT_EXECUTED, .number = error};
+
+    lh_run_send(supervisor->channel, &failed);
+    supervisor->status = 126 << 8;
+    supervisor->has_ended = true;
+}
+
+/*
+ * The command stays in the group and session of the outer process, one job to the terminal; we leave both before it
+ * may start. Another group alone is not enough: the end of a child whose parent is in another group of its session can
+ * leave its group orphaned, and of an orphaned group with a stopped member the kernel hangs up all members.
+ */
 static void fork_command(struct supervisor *supervisor, int64_t token)
 {
     pid_t self = getpid();
+    int gate[2];
 
+    if (pipe2(gate, O_CLOEXEC) != 0) {
+        fail_command(supervisor, errno);
+        return;
+    }
     supervisor->command = fork();
     if (supervisor->command == 0)
-        become_command(supervisor, self, token);
-    if (supervisor->command < 0) {
-        struct lh_run_message failed = {.kind = LH_RUN_NOT_EXECUTED, .number = errno};
-        lh_run_send(supervisor->channel, &failed);
-        supervisor->status = 126 << 8;
-        supervisor->has_ended = true;
-    }
+        become_command(supervisor, self, gate[0], token);
+    if (supervisor->command < 0)
+        fail_command(supervisor, errno);
+    else if (setsid() < 0 || write(gate[1], "", 1) != 1)
+        _exit(1); /* which takes it along */
+    close(gate[0]);
+    close(gate[1]);
 }
 
 static void start_command(struct supervisor *supervisor, const struct lh_run_message *message)
@@ -262,7 +280,6 @@ static void supervise(struct supervisor *supervisor)
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     signal(SIGCHLD, SIG_DFL);
-    setpgid(0, 0);
     supervisor->children = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (supervisor->children < 0 || supervisor->timer < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
@@ -277,7 +294,7 @@ static void supervise(struct supervisor *supervisor)
 
 pid_t lh_run_supervisor_start(const struct lh_run_plan *plan, int *channel)
 {
-    struct supervisor supervisor = {.plan = plan, .group = getpgrp(), .round_us = ROUND_FIRST_US};
+    struct supervisor supervisor = {.plan = plan, .round_us = ROUND_FIRST_US};
     int ends[2];
     pid_t pid;
 

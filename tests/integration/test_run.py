@@ -8,6 +8,7 @@ import pathlib
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import time
@@ -382,6 +383,14 @@ def test_what_nohup_ignores_is_ignored(runs, ns, tmp_path):
     run.process.send_signal(signal.SIGHUP)
     (tmp_path / "go").touch()
     assert run.ends() == 0 and run.out == "still here\n"
+
+
+def test_its_end_hangs_up_nobody_of_a_group_that_has_a_stopped_member(service, ns):
+    script = (f"trap 'echo hung up' HUP; sleep 60 & kill -STOP $!; {shlex.quote(str(harness.CLI))} run {ns} k -- true; "
+              "echo ended $?; kill -KILL $!")
+    done = subprocess.run(["bash", "-c", script], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env={**os.environ, "LEASEHOLD_SERVER": service.daemon.target}, timeout=60)
+    assert done.stdout == "ended 0\n"
 
 
 def test_a_hangup_that_the_kernel_tells_its_session_leader_is_passed_on(service, ns, tmp_path):
