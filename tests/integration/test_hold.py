@@ -126,8 +126,8 @@ def test_hold_waits_and_tells_who_is_in_the_way(service, stream):
     first = stream(service.client.lease.Hold, hold_request("hold", key, owner="first"))
     granted = first.next().granted
     second = stream(service.client.lease.Hold, hold_request("hold", key, owner="second", wait_forever=True))
-    third = stream(service.client.lease.Hold, hold_request("hold", key, owner="third", wait_forever=True))
     assert second.next().queued.holder.owner == "first"
+    third = stream(service.client.lease.Hold, hold_request("hold", key, owner="third", wait_forever=True))
     third.until(lambda e: e.queued.waiters_ahead == 1)
     first.half_close()
     event = second.until(is_event("granted"))
@@ -328,8 +328,8 @@ def test_hold_is_lost_when_the_database_stays_away_past_the_deadline(own, stream
 def test_hold_outlives_a_shutdown_under_its_lease_key(own, stream):
     key, lease_key = keys(), str(uuid.uuid4())
     held = stream(own.client.lease.Hold, hold_request("hold", key, 60, lease_key=lease_key))
-    waiting = stream(own.client.lease.Hold, hold_request("hold", key, 60, wait_forever=True))
     token = held.next().granted.token
+    waiting = stream(own.client.lease.Hold, hold_request("hold", key, 60, wait_forever=True))
     waiting.next()
     own.daemon.signal(signal.SIGTERM)
     for each in (held, waiting):

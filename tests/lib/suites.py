@@ -62,6 +62,8 @@ def execute(command, limit_s, environment=None):
         signal.alarm(0)
     if late:
         print('  took longer than %d s' % limit_s)
+    elif process.returncode < 0:
+        print('\n  ended by %s' % signal.Signals(-process.returncode).name)
     return ''.join(lines), -1 if late else process.returncode
 
 
