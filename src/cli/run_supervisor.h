@@ -2,10 +2,11 @@
  * The inner of the two processes of `leasehold run`: the parent of the command and of all that it leaves behind.
  *
  * It does nothing but watch: the clock, its children, and the socket to the outer process, which holds the lease and
- * tells each new deadline. From the command's start on it has a session of its own, so that neither Ctrl-Z nor a signal to
- * the job stops it, and it hears no signal. It ends every process of the command when the outer process says that the lease is lost,
- * when the outer process is gone (however it ended), when the last deadline it was told comes near (whatever the outer
- * process does, even if it is stopped), and, without asking, what is left when the command itself has ended.
+ * tells each new deadline. From the command's start on it has a session of its own, so that neither Ctrl-Z nor a signal
+ * to the job stops it, and it hears no signal. It ends every process of the command when the outer process says that
+ * the lease is lost, when the outer process is gone (however it ended), when the last deadline it was told comes near
+ * (whatever the outer process does, even if it is stopped), and, without asking, what is left when the command itself
+ * has ended.
  */
 #ifndef LH_CLI_RUN_SUPERVISOR_H
 #define LH_CLI_RUN_SUPERVISOR_H
