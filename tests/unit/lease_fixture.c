@@ -37,6 +37,20 @@ struct fake_node *start_node(void)
     return node;
 }
 
+struct fake_node *start_hooked_node(void)
+{
+    world.is_hooked = true;
+    world.hook_timeout_us = MS(1000);
+    return start_node();
+}
+
+struct lh_coordinator_stats stats_of(const struct fake_node *node)
+{
+    struct lh_coordinator_stats stats;
+    lh_coordinator_stats(node->coordinator, &stats);
+    return stats;
+}
+
 void drop_lanes(struct fake_node *node, bool commits)
 {
     for (unsigned i = 0; i < FAKE_LANES; i++)

@@ -48,6 +48,9 @@ extern struct lh_coordinator_options options;
 void fixture_setup(void); /* a world with a round trip of 1 ms, and the default options */
 void fixture_teardown(void);
 struct fake_node *start_node(void); /* and let it connect */
+/* The same in a world where every scope has hooks, which may take a second. */
+struct fake_node *start_hooked_node(void);
+struct lh_coordinator_stats stats_of(const struct fake_node *node);
 /* All lanes of a node at once. */
 void drop_lanes(struct fake_node *node, bool commits);
 void raise_lanes(struct fake_node *node);

@@ -81,7 +81,6 @@ START_TEST(waiters_and_items_are_bounded)
     struct fake_node *node = start_node();
     struct ask a, b, c, d;
     struct beat beat;
-    struct lh_coordinator_stats stats;
     hold_now(node, &d, 0, 9);
     ask_for(node, &a, 0, 1, LH_WAIT_TIME, MS(5000));
     ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(5000));
@@ -99,7 +98,7 @@ START_TEST(waiters_and_items_are_bounded)
     beat.request.items = beat.items;
     beat.request.count = 1;
     ck_assert_int_eq(lh_coordinator_heartbeat(node->coordinator, &beat.request), LH_OVERLOADED);
-    lh_coordinator_stats(node->coordinator, &stats);
+    struct lh_coordinator_stats stats = stats_of(node);
     ck_assert_uint_eq(stats.waiters, 2);
     ck_assert_uint_eq(stats.pending, 2);
     ck_assert_uint_eq(stats.refused, 3);

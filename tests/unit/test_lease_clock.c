@@ -6,7 +6,6 @@ START_TEST(the_reaper_ends_what_its_holder_left_and_counts_it)
 {
     struct fake_node *node = start_node();
     struct ask a;
-    struct lh_coordinator_stats stats;
     ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
     a.acquire.duration_us = MS(1000);
     ask_send(node, &a);
@@ -14,8 +13,7 @@ START_TEST(the_reaper_ends_what_its_holder_left_and_counts_it)
     ck_assert(world.scopes[0].is_held);
     fake_run(&world, MS(1500));
     ck_assert(!world.scopes[0].is_held);
-    lh_coordinator_stats(node->coordinator, &stats);
-    ck_assert_uint_eq(stats.reaped, 1);
+    ck_assert_uint_eq(stats_of(node).reaped, 1);
 }
 END_TEST
 

@@ -55,26 +55,19 @@ static void answer_next(int64_t held, int64_t oldest_us)
     on_survey(survey_arg, LH_OK, NULL, &answer);
 }
 
-static struct lh_coordinator_stats stats(void)
-{
-    struct lh_coordinator_stats stats;
-    lh_coordinator_stats(node->coordinator, &stats);
-    return stats;
-}
-
 START_TEST(the_database_is_surveyed_every_15_seconds_and_never_twice_at_once)
 {
     fake_run(&world, MS(60000));
     ck_assert_int_eq(surveys, 1); /* not answered yet */
-    ck_assert_int_eq(stats().survey_us, 0);
+    ck_assert_int_eq(stats_of(node).survey_us, 0);
     on_survey(survey_arg, LH_OK, NULL, &(struct lh_survey_answer){42, 3000000, "somebody"});
-    ck_assert_int_eq(stats().held, 42);
-    ck_assert_int_eq(stats().oldest_us, 3000000);
-    ck_assert_int_eq(stats().survey_us, world.now_us);
+    ck_assert_int_eq(stats_of(node).held, 42);
+    ck_assert_int_eq(stats_of(node).oldest_us, 3000000);
+    ck_assert_int_eq(stats_of(node).survey_us, world.now_us);
     for (int i = 0; i < 4; i++)
         answer_next(i, 0);
-    ck_assert_int_eq(stats().held, 3);
-    ck_assert_int_eq(stats().oldest_us, 0);
+    ck_assert_int_eq(stats_of(node).held, 3);
+    ck_assert_int_eq(stats_of(node).oldest_us, 0);
     surveys = 0;
     fake_run(&world, MS(13000));
     ck_assert_int_eq(surveys, 0);
@@ -89,9 +82,9 @@ START_TEST(a_survey_that_failed_keeps_what_was_known_and_is_asked_again)
     answer_next(5, 0);
     fake_run(&world, MS(17000));
     on_survey(survey_arg, LH_DATABASE_UNAVAILABLE, &error, NULL);
-    ck_assert_int_eq(stats().held, 5);
+    ck_assert_int_eq(stats_of(node).held, 5);
     answer_next(6, 0);
-    ck_assert_int_eq(stats().held, 6);
+    ck_assert_int_eq(stats_of(node).held, 6);
 }
 END_TEST
 
@@ -120,11 +113,11 @@ START_TEST(batches_are_measured)
     hold_now(node, &a, 0, 1);
     hold_now(node, &b, 1, 2);
     for (size_t i = 0; i <= lh_latency_bounds.count; i++)
-        acquires += stats().batch_us[0].counts[i];
+        acquires += stats_of(node).batch_us[0].counts[i];
     ck_assert_uint_eq(acquires, 2);
-    ck_assert_uint_ge(stats().batch_us[0].sum, 2 * MS(1)); /* a round trip takes as long */
-    ck_assert_uint_eq(stats().batch_sizes[0].counts[0], 2);
-    ck_assert_uint_eq(stats().batch_sizes[0].sum, 2);
+    ck_assert_uint_ge(stats_of(node).batch_us[0].sum, 2 * MS(1)); /* a round trip takes as long */
+    ck_assert_uint_eq(stats_of(node).batch_sizes[0].counts[0], 2);
+    ck_assert_uint_eq(stats_of(node).batch_sizes[0].sum, 2);
 }
 END_TEST
 
@@ -138,10 +131,10 @@ START_TEST(refusals_of_waiters_are_told_apart)
     ask_for(node, &asks[1], 0, 2, LH_WAIT_TIME, MS(9000));
     ask_init(&asks[2], 0, 3, LH_WAIT_TIME, MS(9000));
     ck_assert_int_eq(lh_coordinator_acquire(node->coordinator, &asks[2].acquire), LH_OVERLOADED);
-    ck_assert_uint_eq(stats().refused, 1);
-    ck_assert_uint_eq(stats().refused_waiters, 1);
-    ck_assert_uint_eq(stats().max_waiters, 1);
-    ck_assert_uint_ge(stats().scopes, 1);
+    ck_assert_uint_eq(stats_of(node).refused, 1);
+    ck_assert_uint_eq(stats_of(node).refused_waiters, 1);
+    ck_assert_uint_eq(stats_of(node).max_waiters, 1);
+    ck_assert_uint_ge(stats_of(node).scopes, 1);
 }
 END_TEST
 

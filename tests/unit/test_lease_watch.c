@@ -198,13 +198,6 @@ static void change(const char *ns, int64_t token)
     answer_events(LH_OK, &events);
 }
 
-static uint64_t lags(void)
-{
-    struct lh_coordinator_stats stats;
-    lh_coordinator_stats(node->coordinator, &stats);
-    return stats.watch_lags;
-}
-
 /* --- beginning --- */
 
 START_TEST(a_watcher_is_active_when_what_was_under_way_has_settled)
@@ -306,7 +299,7 @@ START_TEST(after_five_seconds_it_begins_in_doubt_and_lags_when_that_has_ended)
     ck_assert_int_eq(a.ended, 1);
     ck_assert_int_eq(a.status, LH_WATCH_LAGGED);
     ck_assert_int_eq(later.status, LH_WATCH_LAGGED);
-    ck_assert_uint_eq(lags(), 2);
+    ck_assert_uint_eq(stats_of(node).watch_lags, 2);
     /* Who comes now is in no doubt. */
     watch(&a, "jobs", false);
     ck_assert_int_eq(a.active, 1);
