@@ -193,6 +193,7 @@ void fake_world_init(struct fake_world *world, uint64_t seed);
 void fake_world_finish(struct fake_world *world); /* destroys the coordinators too */
 uint32_t fake_random(struct fake_world *world);
 int fake_below(struct fake_world *world, int n);
+int64_t fake_delay_us(struct fake_world *world); /* of half a round trip */
 void fake_at(struct fake_world *world, int64_t at_us, fake_event_fn *fn, void *arg, uint64_t n);
 bool fake_step(struct fake_world *world, int64_t until_us); /* false: nothing to do before then; it is then */
 void fake_run(struct fake_world *world, int64_t duration_us);

@@ -1,0 +1,235 @@
+/* A batch's way: sent, executed when it has reached the database, answered when the reply has come back. */
+#include "fake_lanes.h"
+
+#include <string.h>
+
+#include "fake_rules.h"
+
+void fake_lanes_init(struct fake_node *node)
+{
+    for (int i = 0; i < FAKE_ALL_LANES; i++)
+        node->lanes[i].batch.kind = -1;
+}
+
+void fake_lanes_finish(struct fake_node *node)
+{
+    for (int i = 0; i < FAKE_ALL_LANES; i++)
+        lh_arena_finish(&node->lanes[i].batch.strings);
+}
+
+bool fake_lanes_are_idle(const struct fake_node *node)
+{
+    for (int i = 0; i < FAKE_ALL_LANES; i++) {
+        if (node->lanes[i].batch.kind >= 0)
+            return false;
+    }
+    return true;
+}
+
+/* --- on its way --- */
+
+static void answer_batch(struct fake_node *node, struct fake_lane *lane, enum lh_status status)
+{
+    struct fake_batch *batch = &lane->batch;
+    struct lh_error error;
+    lh_error_set(&error, status == LH_OK ? LH_INTERNAL : status, "the database says no");
+    batch->kind = -1;
+    batch->serial++;
+    batch->on_done(batch->arg, status, status == LH_OK ? NULL : &error);
+    lh_arena_finish(&batch->strings); /* whoever kept a string is found out */
+    fake_stop_when_idle(node);
+}
+
+static void on_mended(struct fake_world *world, void *arg, uint64_t n)
+{
+    fake_lane_raise(arg, (unsigned)n);
+}
+
+static void on_reply(struct fake_world *world, void *arg, uint64_t n)
+{
+    struct fake_node *node = arg;
+    struct fake_lane *lane = &node->lanes[n % FAKE_ALL_LANES];
+    if (node->is_gone || lane->batch.serial != n / FAKE_ALL_LANES || lane->batch.kind < 0)
+        return;
+    if (lane->is_broken) {
+        lane->is_broken = false;
+        fake_lane_drop(node, (unsigned)(n % FAKE_ALL_LANES), false);
+        fake_at(world, world->now_us + 50 * LH_US_PER_MS, on_mended, node, n % FAKE_ALL_LANES);
+        return;
+    }
+    answer_batch(node, lane, lane->batch.status);
+}
+
+static void scope_of(int kind, const void *item, const char **ns, const char **key)
+{
+    /* All of them begin with the names. */
+    const struct lh_heartbeat_item *names = item;
+    *ns = names->ns;
+    *key = names->key;
+}
+
+static void on_execute(struct fake_world *world, void *arg, uint64_t n)
+{
+    struct fake_node *node = arg;
+    struct fake_lane *lane = &node->lanes[n % FAKE_ALL_LANES];
+    if (node->is_gone || lane->batch.serial != n / FAKE_ALL_LANES || lane->batch.kind < 0)
+        return;
+    lane->is_broken = lane->batch.is_on_hook_lane && fake_below(world, 100) < world->hook_break_percent;
+    if (world->fail_with == LH_OK && (!lane->is_broken || lane->batch.kind == 4))
+        fake_execute(node, &lane->batch);
+    lane->batch.is_executed = true;
+    lane->batch.status = world->fail_with;
+    int64_t hook_us = 0;
+    const char *ns, *key;
+    scope_of(lane->batch.kind, lane->batch.items[0], &ns, &key);
+    bool is_slow = world->slow_ns == NULL || strcmp(ns, world->slow_ns) == 0;
+    if (lane->batch.is_on_hook_lane && world->hook_us > 0 && is_slow)
+        hook_us = (int64_t)(fake_random(world) % (uint64_t)world->hook_us);
+    fake_at(world, world->now_us + fake_delay_us(world) + hook_us, on_reply, node, n);
+}
+
+/* The core's rule: a scope is in one batch at a time. */
+static void check_alone(const struct fake_node *node, const struct fake_batch *batch)
+{
+    for (int l = 0; l < FAKE_ALL_LANES && batch->kind != 4; l++) {
+        const struct fake_batch *other = &node->lanes[l].batch;
+        if (other == batch || other->kind < 0 || other->kind == 4)
+            continue;
+        for (size_t i = 0; i < batch->n; i++) {
+            for (size_t k = 0; k < other->n; k++) {
+                const char *ns, *key, *other_ns, *other_key;
+                scope_of(batch->kind, batch->items[i], &ns, &key);
+                scope_of(other->kind, other->items[k], &other_ns, &other_key);
+                if (strcmp(ns, other_ns) == 0 && strcmp(key, other_key) == 0)
+                    fake_fail("scope %s/%s is in two batches at once", ns, key);
+            }
+        }
+    }
+}
+
+static enum lh_status send_batch(struct lh_store *store, unsigned index, int kind, void *items, size_t n,
+                                 lh_store_cb *on_done, void *arg)
+{
+    struct fake_node *node = (struct fake_node *)store;
+    struct fake_world *world = node->world;
+    struct fake_lane *lane = &node->lanes[index];
+
+    if (!lane->is_up || world->refuse_batches)
+        return LH_DATABASE_UNAVAILABLE;
+    if (lane->batch.kind >= 0 || node->is_stopping)
+        fake_fail("lane %u got a batch out of turn", index);
+    if (n == 0 || n > LH_BATCH_MAX)
+        fake_fail("a batch of %zu", n);
+    struct fake_batch *batch = &lane->batch;
+    batch->is_on_hook_lane = index >= FAKE_LANES;
+    if (batch->is_on_hook_lane && n != 1 && kind != 4)
+        fake_fail("%zu items at once on a hook lane", n);
+    if (kind == 4 && (n > LH_REAP_PIPELINE_MAX || !batch->is_on_hook_lane))
+        fake_fail("a run of %zu reaps on lane %u", n, index);
+    if (kind == 4 && n > world->largest_run)
+        world->largest_run = n;
+    world->hook_batches[kind] += batch->is_on_hook_lane;
+    batch->kind = kind;
+    batch->items = items;
+    batch->n = n;
+    batch->rider_count = 0;
+    batch->is_executed = false;
+    batch->on_done = on_done;
+    batch->arg = arg;
+    check_alone(node, batch);
+    if (n > world->largest_batch)
+        world->largest_batch = n;
+    world->batches[kind]++;
+    fake_at(world, world->now_us + fake_delay_us(world), on_execute, node, batch->serial * FAKE_ALL_LANES + index);
+    return LH_OK;
+}
+
+enum lh_status fake_lane_acquire(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                 struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg)
+{
+    struct fake_node *node = (struct fake_node *)store;
+    node->lanes[lane].batch.clock_us = clock_us;
+    node->last_clock_us = clock_us;
+    return send_batch(store, lane, 0, items, n, on_done, arg);
+}
+
+enum lh_status fake_lane_heartbeat(struct lh_store *store, unsigned lane, struct lh_heartbeat_item **items, size_t n,
+                                   lh_store_cb *on_done, void *arg)
+{
+    return send_batch(store, lane, 1, items, n, on_done, arg);
+}
+
+enum lh_status fake_lane_release(struct lh_store *store, unsigned lane, struct lh_release_item **items, size_t n,
+                                 lh_store_cb *on_done, void *arg)
+{
+    return send_batch(store, lane, 2, items, n, on_done, arg);
+}
+
+enum lh_status fake_lane_hand_over(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                   struct lh_release_item **items, size_t n, struct lh_acquire_item **riders,
+                                   size_t rider_count, lh_store_cb *on_done, void *arg)
+{
+    struct fake_node *node = (struct fake_node *)store;
+    struct fake_batch *batch = &node->lanes[lane].batch;
+    enum lh_status status = send_batch(store, lane, 2, items, n, on_done, arg);
+    if (status != LH_OK)
+        return status;
+    if (rider_count == 0 || rider_count > n)
+        fake_fail("%zu riders on %zu releases", rider_count, n);
+    batch->clock_us = clock_us;
+    node->last_clock_us = clock_us;
+    batch->riders = (void **)riders;
+    batch->rider_count = rider_count;
+    node->world->riders += rider_count;
+    return LH_OK;
+}
+
+enum lh_status fake_lane_leave(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
+                               lh_store_cb *on_done, void *arg)
+{
+    return send_batch(store, lane, 3, items, n, on_done, arg);
+}
+
+enum lh_status fake_lane_reap_hooked(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                     struct lh_reap_item **items, size_t n, lh_store_cb *on_done, void *arg)
+{
+    return send_batch(store, lane, 4, items, n, on_done, arg);
+}
+
+/* --- breaking and mending --- */
+
+void fake_lane_drop(struct fake_node *node, unsigned index, bool commits)
+{
+    struct fake_lane *lane = &node->lanes[index];
+    if (node->is_gone || !lane->is_up)
+        return;
+    lane->is_up = false;
+    if (lane->batch.kind >= 0) {
+        if (commits && !lane->batch.is_executed && node->world->fail_with == LH_OK)
+            fake_execute(node, &lane->batch);
+        lane->is_broken = false;
+        fake_scribble(node->world, &lane->batch);
+        answer_batch(node, lane, LH_DATABASE_UNAVAILABLE);
+    }
+    if (!node->is_gone)
+        node->events->on_lane_down(node->events_arg, index);
+}
+
+void fake_lane_raise(struct fake_node *node, unsigned index)
+{
+    if (node->is_gone || node->is_stopping || node->lanes[index].is_up)
+        return;
+    node->lanes[index].is_up = true;
+    node->events->on_lane_up(node->events_arg, index);
+}
+
+void fake_lanes_kill(struct fake_node *node)
+{
+    for (int i = 0; i < FAKE_ALL_LANES; i++) {
+        struct fake_batch *batch = &node->lanes[i].batch;
+        if (batch->kind >= 0 && !batch->is_executed && fake_below(node->world, 2) == 0)
+            fake_execute(node, batch); /* it was on its way already */
+        batch->kind = -1;
+        lh_arena_finish(&batch->strings);
+    }
+}
