@@ -1,9 +1,11 @@
+import pathlib
 import re
 import uuid
 
 import pytest
 
 import harness
+import reaping
 import streams
 from commandline import Shell
 
@@ -88,3 +90,19 @@ def own(request):
     own.client.close()
     own.daemon.destroy()
     own.cluster.destroy()
+
+
+@pytest.fixture(scope="session")
+def stage_template(cluster):
+    return reaping.Stage(cluster).build()
+
+
+@pytest.fixture
+def stage(cluster, stage_template):
+    """A database without a daemon."""
+    return reaping.Stage(cluster, stage_template)
+
+
+@pytest.fixture(scope="session")
+def plugin(tmp_path_factory):
+    return reaping.compile_plugin(tmp_path_factory.mktemp("plugin"), pathlib.Path(__file__).parent / "reap_plugin.c")

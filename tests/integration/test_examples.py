@@ -190,3 +190,26 @@ def test_an_example_is_explained(name):
     for file in (EXAMPLES / name).iterdir():
         assert file.name == "README.md" or file.name in words, f"README.md does not mention {file.name}"
     assert name in (EXAMPLES.parent / "README.md").read_text(), "deploy/README.md does not list it"
+
+
+def test_the_example_of_embedding_works_on_its_job(stage):
+    worker = harness.BUILD / "deploy/examples/worker"
+    stage.psql("create table job (id text primary key, state text not null, token bigint, steps integer not null default 0);"
+               "insert into job values ('invoice-42', 'queued')")
+    run = lambda key: subprocess.run([worker, stage.url, "jobs", key], capture_output=True, text=True, timeout=60)
+    said = run("invoice-42")
+    assert said.returncode == 0 and "done after 3 heartbeats" in said.stdout, said.stderr
+    token = stage.psql("select token from leasehold.scope")
+    assert stage.psql("select * from job") == f"invoice-42|done|{token}|3"
+    assert stage.psql("select state, last_outcome, last_result from leasehold.scope") == 'free|ok|{"steps": 3}'
+    said = run("no-such-job")
+    assert said.returncode == 1 and "there is no such job" in said.stderr and stage.held() == 0
+    # It waits for its turn, and is told by NOTIFY when that comes.
+    stage.psql("insert into job values ('next', 'queued')")
+    lease_key = stage.psql("select lease_key from leasehold.acquire('jobs', 'next', '1 h')")
+    waiting = subprocess.Popen([worker, stage.url, "jobs", "next"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: stage.number("select count(*) from leasehold.waiter") == 1, what="the worker in the queue")
+    stage.psql(f"select leasehold.release_ok('jobs', 'next', '{lease_key}')")
+    out, err = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0 and "done" in out, err
+    assert stage.number("select count(*) from leasehold.waiter") == 0
