@@ -14,6 +14,18 @@ def hold_request(*args, **fields):
     return pb.HoldRequest(acquire=acquire_request(*args, **fields))
 
 
+def is_event(name):
+    return lambda event: event.WhichOneof("event") == name
+
+
+def hold(stream, service, key, seconds=30, **fields):
+    """A stream that holds the lease of a free scope, and that lease."""
+    held = stream(service.client.lease.Hold, hold_request("hold", key, seconds, **fields))
+    event = held.next()
+    assert is_event("granted")(event), event
+    return held, event.granted
+
+
 def alive(sequence):
     return pb.HoldRequest(alive=pb.Alive(sequence=sequence))
 
@@ -29,12 +41,12 @@ def release_message(success=None, failure=None, lease=None):
     return pb.HoldRequest(release=item)
 
 
-def is_event(name):
-    return lambda event: event.WhichOneof("event") == name
-
-
 def last_of(service, namespace, key):
     return service.client.lease.GetLease(pb.GetLeaseRequest(scope=scope(namespace, key))).last
+
+
+def wait_until_free(service, key):
+    wait_until(lambda: holder(service, key) == "", BOUND, "the end of the lease")
 
 
 def test_hold_renews_for_a_client_that_does_nothing(service, stream):
@@ -58,8 +70,7 @@ def test_hold_renews_for_a_client_that_does_nothing(service, stream):
 @pytest.mark.parametrize("named", [False, True])
 def test_hold_release_with_success(service, stream, named):
     key = keys()
-    held = stream(service.client.lease.Hold, hold_request("hold", key))
-    granted = held.next().granted
+    held, granted = hold(stream, service, key)
     held.send(release_message(success='{"rows": 3}', lease=granted if named else None))
     event = held.until(is_event("released"))
     assert event.released.outcome == pb.OUTCOME_OK and event.released.lease_key == granted.lease_key
@@ -70,8 +81,7 @@ def test_hold_release_with_success(service, stream, named):
 
 def test_hold_release_with_failure(service, stream):
     key = keys()
-    held = stream(service.client.lease.Hold, hold_request("hold", key))
-    held.next()
+    held, _ = hold(stream, service, key)
     held.send(release_message(failure="disk full"))
     assert held.until(is_event("released")).released.outcome == pb.OUTCOME_OK
     held.ends()
@@ -81,19 +91,17 @@ def test_hold_release_with_failure(service, stream):
 
 def test_hold_result_that_the_database_refuses_ends_the_lease_all_the_same(service, stream):
     key = keys()
-    held = stream(service.client.lease.Hold, hold_request("hold", key))
-    held.next()
+    held, _ = hold(stream, service, key)
     held.send(release_message(success="1e200000"))
     assert held.until(is_event("released")).released.outcome == pb.OUTCOME_INVALID
     held.ends()
-    wait_until(lambda: holder(service, key) == "", BOUND)
+    wait_until_free(service, key)
     assert last_of(service, "hold", key).end_reason == pb.END_REASON_FAILED
 
 
 def test_hold_half_close_releases(service, stream):
     key = keys()
-    held = stream(service.client.lease.Hold, hold_request("hold", key))
-    assert held.next().granted is not None
+    held, _ = hold(stream, service, key)
     held.half_close()
     assert held.until(is_event("released")).released.outcome == pb.OUTCOME_OK
     held.ends()
@@ -102,11 +110,10 @@ def test_hold_half_close_releases(service, stream):
 
 def test_hold_reset_releases_at_once(service, stream):
     key = keys()
-    held = stream(service.client.lease.Hold, hold_request("hold", key, 3600, owner="h"))
-    held.next()
+    held, _ = hold(stream, service, key, 3600, owner="h")
     assert holder(service, key) == "h"
     held.call.cancel()
-    wait_until(lambda: holder(service, key) == "", BOUND)
+    wait_until_free(service, key)
     assert last_of(service, "hold", key).end_reason == pb.END_REASON_FAILED
 
 
@@ -123,8 +130,7 @@ def test_hold_closed_connection_releases_at_once(service, stream):
 
 def test_hold_waits_and_tells_who_is_in_the_way(service, stream):
     key = keys()
-    first = stream(service.client.lease.Hold, hold_request("hold", key, owner="first"))
-    granted = first.next().granted
+    first, granted = hold(stream, service, key, owner="first")
     second = stream(service.client.lease.Hold, hold_request("hold", key, owner="second", wait_forever=True))
     assert second.next().queued.holder.owner == "first"
     third = stream(service.client.lease.Hold, hold_request("hold", key, owner="third", wait_forever=True))
@@ -138,8 +144,7 @@ def test_hold_waits_and_tells_who_is_in_the_way(service, stream):
 
 def test_hold_is_refused_as_acquire_is(service, stream):
     key = keys()
-    first = stream(service.client.lease.Hold, hold_request("hold", key, owner="sitting"))
-    first.next()
+    hold(stream, service, key, owner="sitting")
     failure = stream(service.client.lease.Hold, hold_request("hold", key)).fails()
     assert failure.code == grpc.StatusCode.ABORTED and failure.reason == "LEASE_HELD"
     assert failure.contention.holder.owner == "sitting"
@@ -160,23 +165,20 @@ def test_hold_bad_messages_end_the_stream_and_the_lease(service, stream):
     assert refused(pb.HoldRequest(acquire=pb.AcquireRequest())) == ["acquire.scope", "acquire.duration"]
     assert refused(None) == ["acquire"]  # half-closed without a word
     key = keys()
-    held = stream(service.client.lease.Hold, hold_request("hold", key, owner="h"))
-    other = held.next().granted
+    _, other = hold(stream, service, key, owner="h")
     for bad in (hold_request("hold", key), release_message(success="{no json"), pb.HoldRequest(),
                 release_message(lease=pb.Lease(scope=other.scope, lease_key=str(uuid.uuid4())))):
         key = keys()
-        held = stream(service.client.lease.Hold, hold_request("hold", key, owner="h"))
-        assert held.next().granted is not None
+        held, _ = hold(stream, service, key, owner="h")
         held.send(bad)
         failure = held.fails()
         assert failure.code == grpc.StatusCode.INVALID_ARGUMENT
-        wait_until(lambda k=key: holder(service, k) == "", BOUND)
+        wait_until_free(service, key)
 
 
 def test_hold_is_told_that_it_was_taken_away(service, stream):
     key = keys()
-    held = stream(service.client.lease.Hold, hold_request("hold", key, 1))
-    granted = held.next().granted
+    held, granted = hold(stream, service, key, 1)
     service.psql(f"select leasehold.force_release('hold', '{key}', 'maintenance')")
     event = held.until(is_event("lost"))
     assert event.lost.outcome == pb.OUTCOME_LOST and event.lost.end_reason == pb.END_REASON_FORCED
@@ -186,8 +188,7 @@ def test_hold_is_told_that_it_was_taken_away(service, stream):
 
 def test_hold_alive_is_named_by_the_renewals(service, stream):
     key = keys()
-    held = stream(service.client.lease.Hold, hold_request("hold", key, 1))
-    held.next()
+    held, _ = hold(stream, service, key, 1)
     for sequence in (5, 7, 6):
         held.send(alive(sequence))
     held.until(lambda e: e.alive_sequence == 7)
@@ -198,23 +199,21 @@ def test_hold_alive_is_named_by_the_renewals(service, stream):
 def test_hold_without_alive_messages_is_lost_once_there_was_one(service, stream):
     """The connection answers PINGs, as a proxy would; the client behind it works no more."""
     key = keys()
-    held = stream(service.client.lease.Hold, hold_request("hold", key, 1, owner="h"))
-    held.next()
+    held, _ = hold(stream, service, key, 1, owner="h")
     held.send(alive(1))
     event = held.until(is_event("lost"))
     assert event.lost.end_reason in (pb.END_REASON_EXPIRED, pb.END_REASON_UNKNOWN)
     assert max(e.alive_sequence for e in held.seen) <= 1
     held.ends()
-    wait_until(lambda: holder(service, key) == "", BOUND)
+    wait_until_free(service, key)
 
 
 def test_hold_again_with_the_same_lease_key_takes_over(service, stream):
     """As a client does whose connection broke: the first stream's end must not release the second one's lease."""
     key, lease_key = keys(), str(uuid.uuid4())
-    first = stream(service.client.lease.Hold, hold_request("hold", key, 1, lease_key=lease_key, owner="h"))
-    token = first.next().granted.token
+    first, granted = hold(stream, service, key, 1, lease_key=lease_key, owner="h")
     second = stream(service.client.lease.Hold, hold_request("hold", key, 1, lease_key=lease_key, owner="h"))
-    assert second.next().granted.token == token
+    assert second.next().granted.token == granted.token
     assert first.fails().code == grpc.StatusCode.CANCELLED
     for _ in range(4):
         assert second.next().WhichOneof("event") == "renewed"
@@ -227,7 +226,7 @@ def test_hold_of_a_killed_client_is_released_at_once(service, process):
     says(client, "granted")
     assert holder(service, key) == "h"
     client.kill()
-    wait_until(lambda: holder(service, key) == "", BOUND)
+    wait_until_free(service, key)
     assert last_of(service, "hold", key).end_reason == pb.END_REASON_FAILED
 
 
@@ -291,8 +290,7 @@ def test_hold_of_a_stopped_client_under_a_manual_policy_waits_for_it(service, pr
 @pytest.mark.parametrize("own", [("--max-block", "1s")], indirect=True)
 def test_hold_is_exempt_from_the_blocking_limit(own, stream):
     key = keys()
-    first = stream(own.client.lease.Hold, hold_request("hold", key, 60))
-    first.next()
+    first, _ = hold(stream, own, key, 60)
     second = stream(own.client.lease.Hold, hold_request("hold", key, 60, wait_forever=True))
     assert second.next().queued is not None
     for _ in range(2):
@@ -305,8 +303,7 @@ def test_hold_is_exempt_from_the_blocking_limit(own, stream):
 
 def test_hold_tries_again_while_the_database_is_away(own, stream):
     key = keys()
-    held = stream(own.client.lease.Hold, hold_request("hold", key, 20))
-    granted = held.next().granted
+    held, granted = hold(stream, own, key, 20)
     held.until(is_event("renewed"))
     own.cluster.stop("immediate")
     with fails() as failure:  # it is noticed
@@ -317,8 +314,7 @@ def test_hold_tries_again_while_the_database_is_away(own, stream):
 
 
 def test_hold_is_lost_when_the_database_stays_away_past_the_deadline(own, stream):
-    held = stream(own.client.lease.Hold, hold_request("hold", keys(), 2))
-    held.next()
+    held, _ = hold(stream, own, keys(), 2)
     own.cluster.stop("immediate")
     event = held.until(is_event("lost"))
     assert event.lost.end_reason == pb.END_REASON_UNKNOWN and event.lost.message
@@ -327,8 +323,7 @@ def test_hold_is_lost_when_the_database_stays_away_past_the_deadline(own, stream
 
 def test_hold_outlives_a_shutdown_under_its_lease_key(own, stream):
     key, lease_key = keys(), str(uuid.uuid4())
-    held = stream(own.client.lease.Hold, hold_request("hold", key, 60, lease_key=lease_key))
-    token = held.next().granted.token
+    held, granted = hold(stream, own, key, 60, lease_key=lease_key)
     waiting = stream(own.client.lease.Hold, hold_request("hold", key, 60, wait_forever=True))
     waiting.next()
     own.daemon.signal(signal.SIGTERM)
@@ -339,5 +334,5 @@ def test_hold_outlives_a_shutdown_under_its_lease_key(own, stream):
     own.daemon.start()
     again = harness.Client(own.daemon.target)
     held = stream(again.lease.Hold, hold_request("hold", key, 60, lease_key=lease_key))
-    assert held.next().granted.token == token
+    assert held.next().granted.token == granted.token
     again.close()

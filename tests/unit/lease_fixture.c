@@ -51,10 +51,21 @@ struct lh_coordinator_stats stats_of(const struct fake_node *node)
     return stats;
 }
 
-void drop_lanes(struct fake_node *node, bool commits)
+static void drop_all(struct fake_node *node, bool commits)
 {
     for (unsigned i = 0; i < FAKE_LANES; i++)
         fake_lane_drop(node, i, commits);
+}
+
+void drop_lanes(struct fake_node *node)
+{
+    drop_all(node, false);
+}
+
+void lose_replies(struct fake_node *node)
+{
+    fake_run(&world, 100);
+    drop_all(node, true);
 }
 
 void raise_lanes(struct fake_node *node)
@@ -136,6 +147,15 @@ void hold_now(struct fake_node *node, struct ask *ask, int scope, int lease_key)
     fake_run(&world, MS(5));
     ck_assert_int_eq(ask->answers, 1);
     ck_assert_int_eq(ask->status, LH_OK);
+}
+
+void hold_and_queue(struct fake_node *node, struct ask *holder, struct ask *waiter)
+{
+    hold_now(node, holder, 0, 1);
+    ask_for(node, waiter, 0, 2, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(waiter->answers, 0);
+    ck_assert_ptr_nonnull(row_of(0, 2));
 }
 
 static void on_beaten(struct lh_heartbeat_request *request)

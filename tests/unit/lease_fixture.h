@@ -51,8 +51,10 @@ struct fake_node *start_node(void); /* and let it connect */
 /* The same in a world where every scope has hooks, which may take a second. */
 struct fake_node *start_hooked_node(void);
 struct lh_coordinator_stats stats_of(const struct fake_node *node);
-/* All lanes of a node at once. */
-void drop_lanes(struct fake_node *node, bool commits);
+/* All lanes of a node at once, and with them what is under way. */
+void drop_lanes(struct fake_node *node);
+/* What was sent just now is committed, and the lanes are lost before anybody hears so. */
+void lose_replies(struct fake_node *node);
 void raise_lanes(struct fake_node *node);
 
 void ask_init(struct ask *ask, int scope, int lease_key, enum lh_wait wait, int64_t wait_us);
@@ -61,6 +63,8 @@ void ask_send(struct fake_node *node, struct ask *ask);
 void ask_for(struct fake_node *node, struct ask *ask, int scope, int lease_key, enum lh_wait wait, int64_t wait_us);
 /* Takes the scope with this lease key and waits for it. */
 void hold_now(struct fake_node *node, struct ask *ask, int scope, int lease_key);
+/* Lease key 1 takes scope 0, and 2 gets in its queue for 9 s. */
+void hold_and_queue(struct fake_node *node, struct ask *holder, struct ask *waiter);
 void beat_send(struct fake_node *node, struct beat *beat, int scope, int lease_key);
 void give_send(struct fake_node *node, struct give *give, int scope, int lease_key);
 struct lh_uuid key_of(int lease_key);

@@ -23,8 +23,7 @@ START_TEST(a_cancel_after_a_lost_reply_ends_the_lease)
     struct fake_node *node = start_node();
     struct ask a;
     ask_for(node, &a, 0, 1, LH_WAIT_TIME, MS(5000));
-    fake_run(&world, 100);
-    drop_lanes(node, true);
+    lose_replies(node);
     lh_coordinator_cancel(node->coordinator, &a.acquire);
     fake_run(&world, MS(5));
     ck_assert_int_eq(a.status, LH_CANCELED);
@@ -39,9 +38,7 @@ START_TEST(who_comes_back_while_it_leaves_is_asked_for_anew)
 {
     struct fake_node *node = start_node();
     struct ask a, b, c;
-    hold_now(node, &a, 0, 1);
-    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(5000));
-    fake_run(&world, MS(5));
+    hold_and_queue(node, &a, &b);
     lh_coordinator_cancel(node->coordinator, &b.acquire);
     fake_run(&world, 100); /* the leave is out */
     ask_for(node, &c, 0, 2, LH_WAIT_TIME, MS(5000));
@@ -56,9 +53,7 @@ START_TEST(who_comes_back_before_it_left_keeps_its_ticket)
 {
     struct fake_node *node = start_node();
     struct ask a, b, c;
-    hold_now(node, &a, 0, 1);
-    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(5000));
-    fake_run(&world, MS(5));
+    hold_and_queue(node, &a, &b);
     int64_t ticket = row_of(0, 2)->ticket;
     lh_coordinator_cancel(node->coordinator, &b.acquire);
     ask_for(node, &c, 0, 2, LH_WAIT_TIME, MS(5000));
@@ -73,9 +68,7 @@ START_TEST(a_stop_answers_waiters_and_keeps_their_places)
     struct fake_node *node = start_node();
     struct ask a, b, c;
     struct give give;
-    hold_now(node, &a, 0, 1);
-    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
-    fake_run(&world, MS(5));
+    hold_and_queue(node, &a, &b);
     ask_for(node, &c, 1, 3, LH_WAIT_TIME, MS(9000)); /* not asked for yet */
     give_send(node, &give, 2, 9);
     fake_node_stop(node);
@@ -110,9 +103,7 @@ START_TEST(a_stop_without_a_database_ends)
     struct fake_node *node = start_node();
     struct ask a, b;
     struct beat beat;
-    hold_now(node, &a, 0, 1);
-    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
-    fake_run(&world, MS(5));
+    hold_and_queue(node, &a, &b);
     fake_database_drop(&world);
     beat_send(node, &beat, 0, 1);
     fake_node_stop(node);
@@ -127,9 +118,7 @@ START_TEST(a_stop_with_a_busy_row_ends)
 {
     struct fake_node *node = start_node();
     struct ask a, b;
-    hold_now(node, &a, 0, 1);
-    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
-    fake_run(&world, MS(5));
+    hold_and_queue(node, &a, &b);
     world.scopes[0].busy_until_us = world.now_us + MS(60000);
     fake_node_stop(node);
     fake_run(&world, MS(6000));

@@ -8,8 +8,7 @@ START_TEST(a_grant_whose_reply_was_lost_is_asked_for_again)
     struct fake_node *node = start_node();
     struct ask a;
     ask_for(node, &a, 0, 1, LH_WAIT_NONE, 0);
-    fake_run(&world, 100);
-    drop_lanes(node, true);
+    lose_replies(node);
     ck_assert(world.scopes[0].is_held);
     fake_run(&world, MS(100));
     ck_assert_int_eq(a.answers, 0);
@@ -28,8 +27,7 @@ START_TEST(a_release_whose_reply_was_lost_is_done)
     struct give give;
     hold_now(node, &a, 0, 1);
     give_send(node, &give, 0, 1);
-    fake_run(&world, 100);
-    drop_lanes(node, true);
+    lose_replies(node);
     raise_lanes(node);
     fake_run(&world, MS(5));
     ck_assert_int_eq(give.outcome, LH_OUTCOME_OK);
@@ -46,12 +44,9 @@ START_TEST(a_lost_reply_of_a_release_still_wakes_the_next)
     struct fake_node *node = start_node();
     struct ask a, b;
     struct give give;
-    hold_now(node, &a, 0, 1);
-    ask_for(node, &b, 0, 2, LH_WAIT_TIME, MS(9000));
-    fake_run(&world, MS(5));
+    hold_and_queue(node, &a, &b);
     give_send(node, &give, 0, 1);
-    fake_run(&world, 100);
-    drop_lanes(node, true);
+    lose_replies(node);
     raise_lanes(node);
     fake_run(&world, MS(10));
     ck_assert_int_eq(b.status, LH_OK);
@@ -66,12 +61,12 @@ START_TEST(a_heartbeat_outlives_a_short_outage_and_not_a_long_one)
     hold_now(node, &a, 0, 1);
     beat_send(node, &beat, 0, 1);
     fake_run(&world, 100);
-    drop_lanes(node, false);
+    drop_lanes(node);
     fake_run(&world, MS(500));
     raise_lanes(node);
     fake_run(&world, MS(5));
     ck_assert_int_eq(beat.outcome, LH_OUTCOME_OK);
-    drop_lanes(node, false);
+    drop_lanes(node);
     int64_t sent_us = world.now_us;
     beat_send(node, &late, 0, 1);
     fake_run(&world, MS(3000));
@@ -144,7 +139,7 @@ START_TEST(refused_batches_are_sent_when_the_lane_is_up_again)
     give_send(node, &give, 1, 9);
     fake_run(&world, MS(20));
     ck_assert_int_eq(a.answers, 0);
-    drop_lanes(node, false);
+    drop_lanes(node);
     world.refuse_batches = false;
     raise_lanes(node);
     fake_run(&world, MS(5));

@@ -88,13 +88,19 @@ END_TEST
 
 /* --- decisions that come later --- */
 
+/* It has failed, and its strategy has not answered yet. */
+static void begin_deferred(struct lh_request *request, int64_t timeout_us)
+{
+    begin(request, true, timeout_us);
+    request->retry.strategy = strategies[NEVER_ANSWERS];
+    ck_assert_int_eq(failed_for(request, LH_RETRY_UNKNOWN), RETRY_LATER);
+}
+
 START_TEST(a_decision_may_come_later)
 {
     struct lh_request request;
 
-    begin(&request, true, LH_US_PER_S);
-    request.retry.strategy = strategies[NEVER_ANSWERS];
-    ck_assert_int_eq(failed_for(&request, LH_RETRY_UNKNOWN), RETRY_LATER);
+    begin_deferred(&request, LH_US_PER_S);
     clock_us += 30 * MS;
     ck_assert(retrier_decide(&retrier, lh_request_id(&request), 5 * MS));
     ck_assert_uint_eq(request.verdicts, 0);
@@ -110,9 +116,7 @@ START_TEST(a_late_decision_is_cut_to_what_is_left_then)
 {
     struct lh_request request;
 
-    begin(&request, true, 50 * MS);
-    request.retry.strategy = strategies[NEVER_ANSWERS];
-    failed_for(&request, LH_RETRY_UNKNOWN);
+    begin_deferred(&request, 50 * MS);
     clock_us += 30 * MS;
     ck_assert(retrier_decide(&retrier, lh_request_id(&request), 21 * MS));
     ck_assert_int_eq(wait_for_timer(&request), 20 * MS);
@@ -124,9 +128,7 @@ START_TEST(a_late_no_is_told_later)
 {
     struct lh_request request;
 
-    begin(&request, true, LH_US_PER_S);
-    request.retry.strategy = strategies[NEVER_ANSWERS];
-    failed_for(&request, LH_RETRY_UNKNOWN);
+    begin_deferred(&request, LH_US_PER_S);
     ck_assert(!retrier_decide(&retrier, lh_request_id(&request), LH_RETRY_DEFER));
     ck_assert(retrier_decide(&retrier, lh_request_id(&request), LH_RETRY_REFUSE));
     ck_assert_uint_eq(request.verdicts, 0);
@@ -139,9 +141,7 @@ START_TEST(a_strategy_that_never_answers_ends_at_the_timeout)
 {
     struct lh_request request;
 
-    begin(&request, true, 77 * MS);
-    request.retry.strategy = strategies[NEVER_ANSWERS];
-    failed_for(&request, LH_RETRY_UNKNOWN);
+    begin_deferred(&request, 77 * MS);
     ck_assert_int_eq(wait_for_timer(&request), 77 * MS);
     ck_assert_int_eq(request.verdict, RETRY_TIMED_OUT);
     ck_assert(strstr(log_text, "before its strategy answered") != NULL);
@@ -174,9 +174,7 @@ START_TEST(a_request_without_a_timeout_waits_for_its_strategy_without_a_timer)
 {
     struct lh_request request;
 
-    begin(&request, true, LH_FOREVER);
-    request.retry.strategy = strategies[NEVER_ANSWERS];
-    ck_assert_int_eq(failed_for(&request, LH_RETRY_UNKNOWN), RETRY_LATER);
+    begin_deferred(&request, LH_FOREVER);
     ck_assert_int_eq(request.armed_at_us, LH_FOREVER);
     ck_assert_uint_eq(retrier.count, 1);
     retry_stop(&request.retry);
@@ -189,11 +187,8 @@ START_TEST(many_deferred_decisions_are_each_their_own)
     enum { COUNT = 1000 };
     static struct lh_request requests[COUNT];
 
-    for (unsigned i = 0; i < COUNT; i++) {
-        begin(&requests[i], true, LH_US_PER_S);
-        requests[i].retry.strategy = strategies[NEVER_ANSWERS];
-        failed_for(&requests[i], LH_RETRY_UNKNOWN);
-    }
+    for (unsigned i = 0; i < COUNT; i++)
+        begin_deferred(&requests[i], LH_US_PER_S);
     for (unsigned i = COUNT; i-- > 0;)
         ck_assert(retrier_decide(&retrier, lh_request_id(&requests[i]), (int64_t)(i + 1)));
     for (unsigned i = 0; i < COUNT; i++)
