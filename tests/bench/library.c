@@ -1,10 +1,11 @@
 /*
- * What libleasehold costs its caller, against a coordinator without a database in a process of its own. Measures and
- * asserts nothing.
+ * What libleasehold costs its caller, against a coordinator without a database in a process of its own. Measures, and
+ * asserts nothing but that there is something to measure.
  *
- *     library pairs 20000      client CPU of an acquire and a release by the blocking calls, and of the same two bare
- * RPCs library try 1000000      lh_try_release of so many leases, against a server that is stopped library leases
- * 100000    memory of each lease held, and RPCs for their renewal
+ *     library pairs 20000       client CPU of an acquire and a release by the blocking calls, and of two bare RPCs
+ *     library bare 20000        of the bare RPCs alone
+ *     library try 1000000       lh_try_release of so many leases, against a server that is stopped
+ *     library leases 100000     memory of each lease held, and RPCs for their renewal
  */
 #include <err.h>
 #include <malloc.h>
@@ -24,6 +25,9 @@
 #include "rpc/client.h"
 
 #include "../unit/fake_coordinator.h"
+
+/* Nothing here leaves this machine: what has stood still for so long has stopped. Renewals come every 3 s. */
+#define STALL_US (30 * LH_US_PER_S)
 
 static pid_t server;
 static char target[32];
@@ -48,6 +52,7 @@ static void start_server(void)
         err(1, "no server");
     if (server == 0)
         serve(ends[1]);
+    close(ends[1]);
     if (read(ends[0], target, sizeof(target)) <= 0)
         errx(1, "no server");
 }
@@ -134,6 +139,27 @@ static void pairs(size_t count)
 
 /* --- many leases --- */
 
+/* How far a poll has come, and since when it has been there. */
+struct progress {
+    const char *what;
+    size_t wanted, seen;
+    int64_t since_us;
+};
+
+static void look_again_later(struct progress *progress, size_t seen, useconds_t pause_us)
+{
+    int64_t now_us = lh_clock_us();
+
+    if (progress->since_us == 0 || seen != progress->seen) {
+        progress->seen = seen;
+        progress->since_us = now_us;
+    }
+    if (now_us - progress->since_us > STALL_US)
+        errx(1, "no %s for %lld s, after %zu of %zu", progress->what, (long long)(STALL_US / LH_US_PER_S), seen,
+             progress->wanted);
+    usleep(pause_us);
+}
+
 static struct lh_lease **leases;
 static size_t acquired;
 
@@ -152,17 +178,20 @@ static size_t seen(void)
 
 static void hold(struct lh_declared *declared, size_t count)
 {
+    struct progress progress = {.what = "grant", .wanted = count};
+    struct lh_error error;
     char key[32];
 
     leases = calloc(count, sizeof(*leases));
     for (size_t i = 0; i < count; i++) {
         snprintf(key, sizeof(key), "invoice-%zu", i);
         while (i - seen() >= 1000)
-            usleep(100);
-        lh_acquire_async(declared, key, NULL, on_acquired, (void *)(uintptr_t)i, NULL, NULL);
+            look_again_later(&progress, seen(), 100);
+        if (lh_acquire_async(declared, key, NULL, on_acquired, (void *)(uintptr_t)i, NULL, &error) != LH_OK)
+            errx(1, "%s", error.message);
     }
     while (seen() < count)
-        usleep(1000);
+        look_again_later(&progress, seen(), 1000);
 }
 
 static int compare(const void *a, const void *b)
@@ -203,6 +232,7 @@ static void hold_all(size_t count)
     struct lh_client *client = lh_client_create(&(struct lh_client_options){.endpoints = target, .flush_us = -1}, NULL);
     struct lh_declared *declared =
         lh_declare(client, "bench", &(struct lh_declare_options){.duration_us = 9 * LH_SECOND}, NULL);
+    struct progress progress = {.what = "renewal", .wanted = 3 * count};
     struct lh_client_stats begun, ended;
     size_t before = mallinfo2().uordblks, after;
     double cpu;
@@ -211,10 +241,8 @@ static void hold_all(size_t count)
     after = mallinfo2().uordblks;
     lh_client_get_stats(client, &begun);
     cpu = cpu_us();
-    do {
-        usleep(10000);
-        lh_client_get_stats(client, &ended);
-    } while (ended.renewals - begun.renewals < 3 * count);
+    for (ended = begun; ended.renewals - begun.renewals < progress.wanted; lh_client_get_stats(client, &ended))
+        look_again_later(&progress, ended.renewals - begun.renewals, 10000);
     printf("leases=%zu bytes_each=%.0f renewals=%llu rpcs=%llu rpcs_percent=%.3f cpu_us_per_renewal=%.2f lost=%llu\n",
            count, (double)(after - before) / (double)count, (unsigned long long)(ended.renewals - begun.renewals),
            (unsigned long long)(ended.rpcs - begun.rpcs),
@@ -227,11 +255,15 @@ static void hold_all(size_t count)
 int main(int argc, char **argv)
 {
     size_t count = argc > 2 ? (size_t)atol(argv[2]) : 10000;
+    pid_t measurer;
+    int status;
 
     if (argc < 2)
-        errx(2, "library pairs|try|leases COUNT");
+        errx(2, "library pairs|bare|try|leases COUNT");
     start_server();
-    if (fork() == 0) {
+    if ((measurer = fork()) < 0)
+        err(1, "fork");
+    if (measurer == 0) {
         if (strcmp(argv[1], "pairs") == 0)
             pairs(count);
         else if (strcmp(argv[1], "bare") == 0)
@@ -242,8 +274,9 @@ int main(int argc, char **argv)
             hold_all(count);
         return 0;
     }
-    wait(NULL); /* the one that measures; the server goes with it */
+    if (waitpid(measurer, &status, 0) < 0)
+        err(1, "waitpid");
     kill(server, SIGKILL);
-    wait(NULL);
-    return 0;
+    waitpid(server, NULL, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
