@@ -183,6 +183,13 @@ static void on_flush(void *arg)
     want(connection);
 }
 
+static ssize_t receive(struct rpc_connection *connection, size_t size)
+{
+    if (connection->early_reset != NULL)
+        return rpc_early_reset_receive(connection->early_reset, connection->session, connection->pool->input, size);
+    return nghttp2_session_mem_recv(connection->session, connection->pool->input, size);
+}
+
 static void read_some(struct rpc_connection *connection)
 {
     for (int i = 0; i < READS_PER_TURN && connection->broken == NULL; i++) {
@@ -197,7 +204,7 @@ static void read_some(struct rpc_connection *connection)
         if (connection->is_ending)
             continue;
         connection->received_at_us = lh_clock_us();
-        used = nghttp2_session_mem_recv(connection->session, connection->pool->input, (size_t)size);
+        used = receive(connection, (size_t)size);
         if (used < 0) {
             rpc_connection_break(connection, nghttp2_strerror((int)used));
             return;

@@ -17,12 +17,14 @@
 
 #include "base/memory.h"
 #include "loop/loop.h"
+#include "rpc/early_reset.h"
 #include "rpc/frame.h"
 
 struct rpc_connection {
     struct lh_loop *loop;
     struct rpc_pool *pool;
     nghttp2_session *session;
+    struct rpc_early_reset *early_reset; /* of a server; NULL in a client */
     void (*on_closed)(void *arg, const char *reason);
     void (*on_input_done)(void *arg); /* the bytes that callbacks saw are about to go; may be NULL */
     void (*on_ending)(void *arg);     /* is_ending has become true; may be NULL */
@@ -41,7 +43,7 @@ struct rpc_connection {
     bool is_ending; /* the session is done: our half is shut, the peer's bytes are thrown away */
 };
 
-/* The connection takes `fd`; `session` is set by the owner before the first touch. */
+/* The connection takes `fd`; `session` and `early_reset` are set by the owner before the first touch. */
 void rpc_connection_init(struct rpc_connection *connection, struct lh_loop *loop, struct rpc_pool *pool, int fd,
                          size_t output_mark, void (*on_closed)(void *arg, const char *reason), void *arg);
 /* Frees the session too; not from inside of its callbacks. */

@@ -315,6 +315,8 @@ static bool start_session(struct server_connection *connection)
                                     &server->recycle.mem) != 0)
         return false;
     connection->io.session = session;
+    rpc_early_reset_init(&connection->early_reset);
+    connection->io.early_reset = &connection->early_reset;
     return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, sizeof(settings) / sizeof(settings[0])) == 0 &&
            nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW_BYTES) == 0;
 }

@@ -49,6 +49,7 @@ struct lh_rpc_server {
 
 struct server_connection {
     struct rpc_connection io;
+    struct rpc_early_reset early_reset;
     struct lh_rpc_server *server;
     struct lh_link in_server;
     struct lh_link calls;

@@ -1,5 +1,6 @@
 """Hold, with a stock Python client."""
 import signal
+import time
 import uuid
 
 import grpc
@@ -206,6 +207,21 @@ def test_hold_without_alive_messages_is_lost_once_there_was_one(service, stream)
     assert max(e.alive_sequence for e in held.seen) <= 1
     held.ends()
     wait_until_free(service, key)
+
+
+def test_hold_outlives_calls_beside_it_that_are_cancelled_before_they_were_sent(own, stream):
+    """While the socket takes no more, grpc-core resets the streams of such calls without ever opening them."""
+    key, other = keys(), keys()
+    held, lease = hold(stream, own, key, 60)
+    own.daemon.signal(signal.SIGSTOP)
+    padding = [("x-padding", "x" * 4000)]
+    for _ in range(2500):  # 10 MB
+        own.client.lease.GetLease.future(pb.GetLeaseRequest(scope=scope("hold", other)), metadata=padding).cancel()
+        time.sleep(0.0005)
+    own.daemon.signal(signal.SIGCONT)
+    assert own.client.lease.GetLease(pb.GetLeaseRequest(scope=scope("hold", key))).lease.token == lease.token
+    held.half_close()
+    assert is_event("released")(held.next())
 
 
 def test_hold_again_with_the_same_lease_key_takes_over(service, stream):

@@ -17,6 +17,7 @@ int main(void)
     suite_add_tcase(suite, call_tests());
     suite_add_tcase(suite, alarm_tests());
     suite_add_tcase(suite, hostile_tests());
+    suite_add_tcase(suite, early_reset_tests());
     suite_add_tcase(suite, client_tests());
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

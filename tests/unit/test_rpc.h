@@ -115,6 +115,7 @@ TCase *input_tests(void);
 TCase *call_tests(void);
 TCase *alarm_tests(void);
 TCase *hostile_tests(void);
+TCase *early_reset_tests(void);
 TCase *client_tests(void);
 
 #endif
