@@ -23,6 +23,13 @@ def service(cluster):
     service.close()
 
 
+@pytest.fixture(autouse=True)
+def sessions():
+    """What a failed test leaves open would keep the next one waiting."""
+    yield
+    harness.Session.close_all()
+
+
 @pytest.fixture
 def database(cluster):
     return cluster.create_database()

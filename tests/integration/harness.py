@@ -128,7 +128,10 @@ class Cluster:
 class Session:
     """A psql that stays open, for transactions left open on purpose."""
 
+    opened = []
+
     def __init__(self, cluster, database):
+        self.opened.append(self)
         self.process = subprocess.Popen(
             ["psql", "-X", "-A", "-t", "-q", "-d", cluster.url(database)],
             stdin=subprocess.PIPE,
@@ -153,6 +156,11 @@ class Session:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         self.process.wait(30)
+
+    @classmethod
+    def close_all(cls):
+        while cls.opened:
+            cls.opened.pop().close()
 
 
 class Daemon:

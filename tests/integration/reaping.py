@@ -63,6 +63,11 @@ class Stage:
     def failures(self):
         return dict(line.split("|", 1) for line in self.psql("select key, error from leasehold.reap_failure").splitlines())
 
+    def put_off(self):
+        """A backoff that outlasts the test, however slow the machine is."""
+        self.psql("update leasehold.scope set next_try_at = now() + interval '1 hour', check_at = now() + interval '1 hour'"
+                  " where reap_failures > 0")
+
     def let_retry(self):
         """As if the backoff of what has failed had passed."""
         self.psql("update leasehold.scope set next_try_at = now() - interval '1 s', check_at = now() - interval '1 s',"
