@@ -152,12 +152,22 @@ def judge(found):
     return rows
 
 
+def disturbance(results):
+    """What the host of the virtual machine took meanwhile, for whoever judges the figures."""
+    shares = [sample['stolen'] * 100 for sample in results.samples]
+    if not shares:
+        return ''
+    return ('The host of this virtual machine took %s %% of the processors while a sample was taken, at most %s %%.'
+            % (number(statistics.median(shares)), number(max(shares))))
+
+
 def markdown(results):
     found = summarize(results.samples)
     about = results.machines[-1] if results.machines else {}
     parts = ['Measured on %(date)s at commit %(commit)s: %(cores)d cores of %(cpu)s, %(memory_gib)s GiB, %(system)s; %(versions)s. Servers, '
              'drivers and database share these cores; each server ran alone, data on the same disk, durability on. Medians, in '
-             'brackets the smallest and the largest of the rounds.' % about if about else '']
+             'brackets the smallest and the largest of the rounds. %(stolen)s'
+             % {**about, 'stolen': disturbance(results)} if about else '']
     if any(sample['quick'] for sample in results.samples):
         parts.append('**A quick run: short rounds, few leases. It shows that the benchmark works; its figures prove nothing.**')
     for part, levels in found.items():

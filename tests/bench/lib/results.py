@@ -1,4 +1,8 @@
-"""Samples in a file, one JSON object a line, written as soon as each is there: a run that was ended can be taken up again."""
+"""Samples in a file, one JSON object a line, written as soon as each is there: a run that was ended can be taken up again.
+
+On a virtual machine others may take the processors meanwhile. How much was taken is kept with each sample (`stolen`, a share of
+all of the processors' time); where there are several of the same, the one of which the least was taken counts.
+"""
 import datetime
 import json
 import os
@@ -26,10 +30,27 @@ def os_name():
         return next((line.split('=')[1].strip().strip('"') for line in lines if line.startswith('PRETTY_NAME=')), 'Linux')
 
 
+class Stolen:
+    """What the host took of the processors since the beginning, by /proc/stat."""
+
+    def __init__(self):
+        self.begun = self.ticks()
+
+    @staticmethod
+    def ticks():
+        with open('/proc/stat', encoding='ascii') as file:
+            ticks = list(map(int, file.readline().split()[1:9]))  # user nice system idle iowait irq softirq steal
+        return ticks[7], sum(ticks)
+
+    def share(self):
+        stolen, total = (now - then for now, then in zip(self.ticks(), self.begun))
+        return round(stolen / max(total, 1), 4)
+
+
 class Results:
     def __init__(self, path, resume):
         self.path = pathlib.Path(path)
-        self.samples = []
+        self.best = {}
         self.machines = []
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if resume and self.path.exists():
@@ -46,7 +67,7 @@ class Results:
                 if 'machine' in row:
                     self.machines.append(row['machine'])
                 else:
-                    self.samples.append(row)
+                    self.keep(row)
 
     def write(self, row):
         with open(self.path, 'a', encoding='utf-8') as file:
@@ -56,11 +77,24 @@ class Results:
         self.machines.append(about)
         self.write({'machine': about})
 
-    def add(self, part, driver, level, number, quick, values):
-        sample = {'part': part, 'driver': driver, 'level': level, 'round': number, 'quick': quick, 'values': values}
-        self.samples.append(sample)
+    @staticmethod
+    def name(part, driver, level, number, quick):
+        return json.dumps([part, driver, level, number, quick])
+
+    def keep(self, sample):
+        name = self.name(*(sample[what] for what in ('part', 'driver', 'level', 'round', 'quick')))
+        if name not in self.best or sample['stolen'] <= self.best[name]['stolen']:
+            self.best[name] = sample
+
+    @property
+    def samples(self):
+        return list(self.best.values())
+
+    def add(self, part, driver, level, number, quick, values, stolen):
+        sample = {'part': part, 'driver': driver, 'level': level, 'round': number, 'quick': quick, 'values': values, 'stolen': stolen}
+        self.keep(sample)
         self.write(sample)
 
-    def has(self, part, driver, level, number, quick):
-        wanted = json.loads(json.dumps([part, driver, level, number, quick]))
-        return any([s['part'], s['driver'], s['level'], s['round'], s['quick']] == wanted for s in self.samples)
+    def has(self, part, driver, level, number, quick, most_stolen=1.0):
+        name = self.name(part, driver, level, number, quick)
+        return name in self.best and self.best[name]['stolen'] <= most_stolen
