@@ -147,6 +147,8 @@ class Bench:
                 if driver != 'sql':
                     postgres.psql("with a as materialized (select * from leasehold.acquire('bench', 'first', '1 min')) "
                                   "select leasehold.release_ok('bench', 'first', a.lease_key) from a", database)
+                if driver == 'raw':  # as cron does, or a daemon when it starts: until then nothing takes the short way
+                    postgres.psql('select * from leasehold.reap()', database)
                 if driver in ('sql', 'raw'):
                     yield Session(driver, None, {'postgres': postgres}, postgres, database)
                 else:
