@@ -169,6 +169,7 @@ void lh_run_watch(struct lh_run *run)
     run->told_us = message.deadline_us;
     if (!lh_run_send(run->channel, &message))
         run->has_ended = run->was_abandoned = true;
+    kill(run->supervisor, SIGCONT); /* it was of our group until now, and may have been stopped with us */
     let_go_of_files();
     while (!run->has_ended) {
         struct pollfd polled[] = {

@@ -3,6 +3,7 @@
 Every command of these tests carries a mark of its own in its environment, so what is left of it is found in /proc, wherever
 it went. Where a lease is lost, a watcher notes when the last marked process went, and what the clock said then.
 """
+import contextlib
 import os
 import pathlib
 import pty
@@ -180,6 +181,18 @@ def test_a_signal_while_waiting_leaves_the_queue(service, runs, ns):
     assert holder.ends() == 128 + signal.SIGTERM
 
 
+def test_stopped_as_a_group_while_it_waits_it_goes_on_alone(service, runs, ns):
+    holder = runs(ns, "k", "while :; do sleep 0.02; done")
+    wait_until(lambda: scope(service, ns, "state") == "held", what="the lease")
+    waiter = runs(ns, "k", "echo it ran", "--wait", "forever")
+    wait_until(lambda: service.psql(f"select count(*) from leasehold.waiter where namespace = '{ns}'") == "1", what="a waiter")
+    os.killpg(waiter.process.pid, signal.SIGSTOP)
+    waiter.process.send_signal(signal.SIGCONT)
+    holder.process.terminate()
+    assert waiter.ends() == 0 and waiter.out == "it ran\n"
+    assert holder.ends() == 128 + signal.SIGTERM
+
+
 def test_without_a_server_it_is_5_and_nothing_runs(runs, ns):
     run = runs(ns, "k", "echo it ran", "--timeout", "300ms", server=NOWHERE)
     assert run.ends() == 5 and run.out == "" and run.err != ""
@@ -321,11 +334,16 @@ def test_it_renews_by_itself(service, runs, ns, tmp_path):
 # --- whom nobody can count on ---
 
 
-def parent_of(pid):
+def state_and_parent(pid):
     try:
-        return int((pathlib.Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        state, parent = (pathlib.Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+        return state, int(parent)
     except OSError:
-        return None  # gone meanwhile
+        return None, None  # gone meanwhile
+
+
+def parent_of(pid):
+    return state_and_parent(pid)[1]
 
 
 def supervisor_of(run):
@@ -455,8 +473,16 @@ def terminal(service):
     yield terminal
     for pid in marked(mark):
         if pid != terminal.pid:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     terminal.close()
+
+
+def is_running(pid, *words):
+    try:
+        return (pathlib.Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")[:len(words)] == list(words)
+    except OSError:
+        return False
 
 
 def test_in_a_terminal_the_command_reads_stops_and_goes_on(service, terminal, ns):
@@ -466,6 +492,9 @@ def test_in_a_terminal_the_command_reads_stops_and_goes_on(service, terminal, ns
     terminal.shows("one-alpha")
     terminal.types("\x1a")
     terminal.shows("Stopped")
+    # The shell is told of the outer process; the command might still take what is typed next.
+    wait_until(lambda: [state_and_parent(pid)[0] for pid in marked(terminal.mark) if is_running(pid, b"sh", b"-c")] == ["T"],
+               what="the command being stopped")
     terminal.types("fg\n")
     terminal.shows("leasehold run .*\n")
     terminal.types("beta\n")
@@ -473,13 +502,6 @@ def test_in_a_terminal_the_command_reads_stops_and_goes_on(service, terminal, ns
     terminal.types("echo status-$?\n")
     terminal.shows("status-6")
     assert scope(service, ns) == "free|failed"
-
-
-def is_sleeping(pid):
-    try:
-        return (pathlib.Path("/proc") / str(pid) / "cmdline").read_bytes() == b"sleep\x00100\x00"
-    except OSError:
-        return False
 
 
 def test_ctrl_c_reaches_the_command_once_and_ends_a_script(service, terminal, ns, tmp_path):
@@ -494,7 +516,7 @@ def test_ctrl_c_reaches_the_command_once_and_ends_a_script(service, terminal, ns
     script = tmp_path / "script"
     script.write_text(f"leasehold run {ns} k -- sleep 100\necho not-reached\n")
     terminal.types("bash script\n")
-    wait_until(lambda: [pid for pid in marked(terminal.mark) if is_sleeping(pid)], what="sleep being executed")
+    wait_until(lambda: [pid for pid in marked(terminal.mark) if is_running(pid, b"sleep", b"100")], what="sleep being executed")
     terminal.types("\x03")
     terminal.shows(r"\^C")
     terminal.types("echo script-$?\n")
