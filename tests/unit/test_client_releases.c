@@ -67,8 +67,8 @@ START_TEST(messages_stay_below_the_servers_limits)
 
     memset(padding, 'p', 400);
     padding[400] = '\0';
-    client_declare(LH_US_PER_S, 0);
-    hold_many(MANY, padding); /* 12 MB of keys */
+    client_declare(15 * LH_US_PER_S, 0); /* longer than the slowest machine takes to acquire them */
+    hold_many(MANY, padding);            /* 12 MB of keys */
     WAIT_FOR(stats().renewals >= MANY);
     for (size_t i = 0; i < MANY; i++)
         ck_assert_int_eq(lh_try_release(leases[i], NULL), LH_OK);
