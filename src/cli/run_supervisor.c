@@ -109,6 +109,18 @@ static void fail_command(struct supervisor *supervisor, int error)
     supervisor->has_ended = true;
 }
 
+static bool is_too_late(const struct supervisor *supervisor)
+{
+    return lh_clock_us() >= lh_run_term_at_us(&supervisor->plan->schedule, supervisor->deadline_us);
+}
+
+/* We were stopped, with the group that we were in, before it could start. */
+static void kill_late(struct supervisor *supervisor)
+{
+    supervisor->is_late = true;
+    kill(supervisor->command, SIGKILL);
+}
+
 /*
  * The command stays in the group and session of the outer process, one job to the terminal; we leave both before it
  * may start. Another group alone is not enough: the end of a child whose parent is in another group of its session can
@@ -128,8 +140,12 @@ static void fork_command(struct supervisor *supervisor, int64_t token)
         become_command(supervisor, self, gate[0], token);
     if (supervisor->command < 0)
         fail_command(supervisor, errno);
-    else if (setsid() < 0 || write(gate[1], "", 1) != 1)
+    else if (setsid() < 0)
         _exit(1); /* which takes it along */
+    else if (is_too_late(supervisor))
+        kill_late(supervisor);
+    else if (write(gate[1], "", 1) != 1)
+        _exit(1);
     close(gate[0]);
     close(gate[1]);
 }
@@ -138,10 +154,9 @@ static void start_command(struct supervisor *supervisor, const struct lh_run_mes
 {
     supervisor->deadline_us = message->deadline_us;
     supervisor->state = RUNNING;
-    if (lh_clock_us() < lh_run_term_at_us(&supervisor->plan->schedule, message->deadline_us))
+    supervisor->is_late = is_too_late(supervisor); /* stopped meanwhile: without a child, this is the end */
+    if (!supervisor->is_late)
         fork_command(supervisor, message->token);
-    else
-        supervisor->is_late = true; /* we were stopped meanwhile: without a child, this is the end */
     let_go_of_files(supervisor);
 }
 

@@ -155,7 +155,7 @@ def judge(found):
 def disturbance(results):
     """What the host of the virtual machine took meanwhile, for whoever judges the figures."""
     shares = [sample['stolen'] * 100 for sample in results.samples]
-    if not shares:
+    if not any(shares):
         return ''
     return ('The host of this virtual machine took %s %% of the processors while a sample was taken, at most %s %%.'
             % (number(statistics.median(shares)), number(max(shares))))

@@ -70,7 +70,7 @@ class Results:
                 if 'machine' in row:
                     self.machines.append(row['machine'])
                 else:
-                    self.keep(row)
+                    self.keep({'stolen': 0, **row})  # files of older runs do not tell
 
     def write(self, row):
         with open(self.path, 'a', encoding='utf-8') as file:
