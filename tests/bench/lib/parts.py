@@ -145,6 +145,10 @@ def backends_kib(session):
     return total
 
 
+def rows_of_waiters(session):
+    return int(session.postgres.psql('select count(*) from leasehold.waiter', session.database))
+
+
 def run_idle(bench, session, level, times):
     """A level is ('waiters' or 'connections', how many, connections)."""
     what, count, connections = level
@@ -155,11 +159,13 @@ def run_idle(bench, session, level, times):
         driver.stdin.write('\n')
         driver.stdin.flush()
         await_line(driver, 'READY')
+        if what == 'waiters':  # the daemon knows them all; their rows follow
+            servers.wait_until(lambda: rows_of_waiters(session) >= count, 120, 'the rows of all waiters', 0.2)
         time.sleep(0.5 if bench.quick else 3)
         after = servers.resident_kib(daemon)
         values = {'bytes_each': round((after - before) * 1024 / count, 1), 'resident_mib': round(after / 1024, 1)}
         if what == 'waiters':
-            there = int(session.postgres.psql('select count(*) from leasehold.waiter', session.database))
+            there = rows_of_waiters(session)
             if there != count:
                 raise Failure('%d waiters are in the table, not %d' % (there, count))
             values['table_bytes_each'] = round(int(session.postgres.psql(
