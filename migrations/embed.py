@@ -4,6 +4,8 @@ usage: embed.py DIRECTORY OUTPUT DEPFILE
 
 A migration is NNNN_topic.sql; a line `-- oldest daemon: 1.2.0` in it names the oldest version that may run once it is
 applied. Functions are functions/<name>.sql, applied in the order of functions/order.txt, which has to name each once.
+
+runner/roles.sql and runner/table.sql are what every migration begins with.
 """
 
 import hashlib
@@ -48,6 +50,22 @@ def read_functions(directory):
     return [(0, there[name]) for name in order]
 
 
+# The runner makes the group roles (runner/roles.sql), as the installer. The released file makes them too, which its role,
+# leasehold_owner, may not; so that statement is left out of what is run. The file and its checksum stay as they were released.
+DONE_BY_THE_RUNNER = {
+    "0001_tables": re.compile(rb"-- Group roles belong to the cluster.*?\n\$\$;\n", re.DOTALL),
+}
+
+
+def what_is_run(stem, data):
+    if stem not in DONE_BY_THE_RUNNER:
+        return data
+    rest, count = DONE_BY_THE_RUNNER[stem].subn(b"", data, count=1)
+    if count != 1:
+        fail(f"{stem}: the statement that the runner does itself is not there")
+    return rest
+
+
 def literal(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -56,6 +74,12 @@ def byte_rows(data):
     """Escapes of 16 bytes a line: a string literal would be longer than ISO C allows."""
     for at in range(0, len(data), 16):
         yield "    " + " ".join(f"'\\{byte:03o}'," for byte in data[at : at + 16])
+
+
+def write_text(out, declaration, data):
+    out.append(declaration + " = {")
+    out.extend(byte_rows(data + b"\0"))
+    out.append("};")
 
 
 def write_entries(out, kind, entries):
@@ -69,9 +93,7 @@ def write_entries(out, kind, entries):
         checksum = hashlib.sha256(data).hexdigest()
         whole.update(f"{path.stem} {checksum}\n".encode())
         oldest = re.search(r"^-- oldest daemon: (\d+(?:\.\d+)*)\s*$", data.decode("utf-8"), re.MULTILINE)
-        out.append(f"static const char {kind}_{index}[] = {{")
-        out.extend(byte_rows(data + b"\0"))
-        out.append("};")
+        write_text(out, f"static const char {kind}_{index}[]", what_is_run(path.stem, data))
         rows.append(
             f"    {{{number}, {literal(path.stem)}, {literal(checksum)}, "
             f"{literal(oldest[1] if oldest else '')}, {kind}_{index}}},"
@@ -89,14 +111,18 @@ def main():
     migrations = read_migrations(directory)
     functions = read_functions(directory / "functions")
     out = ["/* Made by migrations/embed.py. */", '#include "pg/migrate.h"', ""]
+    for name in ("roles", "table"):
+        write_text(out, f"const char lh_migration_{name}_sql[]", (directory / "runner" / f"{name}.sql").read_bytes())
     write_entries(out, "migration", migrations)
     checksum = write_entries(out, "function", functions)
     out.append("const struct lh_migration_set lh_migrations = {")
-    out.append(f"    migrations, {len(migrations)}, functions, {len(functions)}, {literal(checksum)},")
+    revision = (directory / "functions" / "revision.txt").read_text(encoding="ascii").split()[0]
+    out.append(f"    migrations, {len(migrations)}, functions, {len(functions)}, {literal(checksum)}, {int(revision)},")
     out.append("};")
     output.write_text("\n".join(out) + "\n", encoding="utf-8")
     # The directories too: their times change when a file comes or goes.
-    needs = [directory, directory / "functions", directory / "functions" / "order.txt"]
+    needs = [directory, directory / "functions", directory / "functions" / "order.txt", directory / "functions" / "revision.txt"]
+    needs += [directory / "runner" / "roles.sql", directory / "runner" / "table.sql"]
     needs += [path for _, path in migrations + functions]
     names = " ".join(str(path).replace(" ", "\\ ") for path in needs if path.exists())
     depfile.write_text(f"{output}: {names}\n", encoding="utf-8")

@@ -5,19 +5,30 @@
 -- item's own when granted or renewed, else the holder's. It never waits: a row or a new key that another session keeps
 -- is busy. Several items of one scope are decided in order of n.
 --
--- Locks each scope's row FOR NO KEY UPDATE; FOR UPDATE where an expired lease is taken over; the scope's advisory lock where there
--- is no row yet. In any order, for it waits for none of them.
+-- Promise 1: only a scope that is free under its row's lock is granted, here and in acquire_general.
+--
+-- `p_principals` are who asks, as proved: a coordinator knows its clients.
+--
+-- Locks each scope's row FOR NO KEY UPDATE; FOR UPDATE where an expired lease is taken over. Where there
+-- is no row yet, the row of its slot in leasehold.creation. In any order, for it waits for none of them.
 
 -- The common case first, in one statement, which finds each row once and updates what it has locked (ctid; a row that somebody has
--- changed since the statement began is left over): a free scope that nobody waits for (`queued` is false; it is set in the same
--- transaction as the first waiter, under the row's lock, so that this statement sees it when it takes that lock). What is
--- left over is decided by acquire_carefully.
-create or replace function leasehold.acquire_batch(
+-- changed since the statement began is left over): a free scope that nobody waits for. `queued` is false; it is set in the same
+-- transaction as the first waiter, under the row's lock, so that this statement sees it when it takes that lock. And no SQL user has
+-- joined while it was held, which leaves the row as it was: who did before this statement began is seen. What is left over is
+-- decided by acquire_general.
+--
+-- acquire_general() can decide about everything. For speed the common cases are decided a second time, and what they write is written
+-- there again: a free scope here, in a batch of one and in a batch of several; a wait behind a holder in queue_one(); the hand-over to
+-- the first waiter in hand_over_batch(). Each leaves alone what is unusual. A change of one is a change of its twins:
+-- tests/sql/test_one_and_many.sql does each operation both ways and compares answers, rows, queue, history and notifications.
+create or replace function leasehold_internal.acquire_batch(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
-  p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[])
+  p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[],
+  p_principals text[] default null)
 returns table (
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, labels text, duration_us bigint, grace_us bigint,
+  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
   heartbeat_at timestamptz, liveness text, is_manual boolean)
 language plpgsql
@@ -40,31 +51,34 @@ declare
   v_times timestamptz[];
   v_left integer[];
   v_hooked text[] := '{}';
+  v_has_sql_users boolean;
   -- Whoever has a place waits for a scope that is `queued`.
   v_may_be_plain boolean := coalesce(0 = any (p_ticket), true);
 begin
   if current_setting('synchronous_commit') = 'off' then
-    perform leasehold.be_durable();
+    perform leasehold_internal.be_durable();
   end if;
 
   -- Batches of one are what an idle coordinator sends: everything about the common cases is asked and done in one statement, or two.
-  if cardinality(p_namespace) = 1 and v_may_be_plain and not leasehold.is_blind() then
+  if cardinality(p_namespace) = 1 and v_may_be_plain and not leasehold_internal.is_blind() then
     v_may_be_plain := false;
     if p_queue[1] and exists (select from leasehold.scope x
                                where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state = 'held') then
       return query
-        select * from leasehold.queue_one(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
-                                          p_labels[1], p_duration_us[1], p_wait_us[1]);
+        select * from leasehold_internal.queue_one(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
+                                          p_labels[1], p_duration_us[1], p_wait_us[1], p_principals[1]);
       if found then
         return;
       end if;
     end if;
+    -- Its twin is the statement for a batch of several, below.
     return query
       update leasehold.scope s
          set state = 'held',
              lease_key = p_lease_key[1],
              token = nextval('leasehold.token'),
              owner = p_owner[1],
+             principal = p_principals[1],
              labels = p_labels[1]::jsonb,
              duration = w.duration,
              grace = w.grace,
@@ -77,10 +91,10 @@ begin
              lapsed = false,
              reap_failures = 0,
              check_at = least(s.check_at, w.now + w.duration + w.grace)
-        from (select f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, leasehold.from_us(p_duration_us[1]) as duration,
+        from (select f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, leasehold_internal.from_us(p_duration_us[1]) as duration,
                      x.row_id, clock_timestamp() as now
-                from leasehold.life_facts() f
-               cross join leasehold.rules_of(p_namespace[1]) r
+                from leasehold_internal.life_facts() f
+               cross join leasehold_internal.rules_of(p_namespace[1]) r
                cross join lateral (
                  select x.ctid as row_id
                    from leasehold.scope x
@@ -89,43 +103,47 @@ begin
                     and f.id is not null and r.namespace is not null
                     for no key update skip locked) x
                where f.is_same and p_lease_key[1] is not null
-                 and leasehold.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1])
+                 and leasehold_internal.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1])
                  and not exists (select from leasehold.registered_hook h
-                                  where h.event = 'acquire' and leasehold.covers(h.namespace, p_namespace[1]))
+                                  where h.event = 'acquire' and leasehold_internal.covers(h.namespace, p_namespace[1]))
+                 and not exists (select from leasehold.waiter q
+                                  where q.coordinator is null and q.namespace = p_namespace[1] and q.key = p_key[1])
               offset 0) w
        where s.ctid = w.row_id
       returning 1, 'granted', null::bigint, 0,
-                case when w.expiry <> 'manual' then p_duration_us[1] + leasehold.to_us(w.grace) end,
-                leasehold.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
-                null::text, null::text, null::text, s.token, s.owner, p_labels[1], p_duration_us[1], leasehold.to_us(w.grace),
+                case when w.expiry <> 'manual' then p_duration_us[1] + leasehold_internal.to_us(w.grace) end,
+                leasehold_internal.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
+                null::text, null::text, null::text, s.token, s.owner, s.principal, p_labels[1], p_duration_us[1], leasehold_internal.to_us(w.grace),
                 w.now, s.deadline, p_duration_us[1], 0::bigint, 0::bigint, 0::bigint, w.now, 'alive', w.expiry = 'manual';
     if found then
       -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
       if exists (select from leasehold.watch) then
-        perform leasehold.tell_watchers(null, p_namespace, p_key);
+        perform leasehold_internal.tell_watchers(null, p_namespace, p_key);
       end if;
       return;
     end if;
   end if;
 
   if exists (select from leasehold.registered_hook) then
-    v_hooked := leasehold.hooked(p_namespace, 'acquire');
+    v_hooked := leasehold_internal.hooked(p_namespace, 'acquire');
   end if;
 
   if v_may_be_plain then
-    select f.id, f.is_same into v_life_id, v_is_same from leasehold.life_facts() f;
+    select f.id, f.is_same, exists (select from leasehold.waiter q where q.coordinator is null)
+      into v_life_id, v_is_same, v_has_sql_users
+      from leasehold_internal.life_facts() f;
     if not v_is_same then
-      perform leasehold.ensure_epoch();
+      perform leasehold_internal.ensure_epoch();
     end if;
     if p_namespace[1] = all (p_namespace) then
-      v_rules := array(select r from leasehold.rules_of(p_namespace[1]) r);
+      v_rules := array(select r from leasehold_internal.rules_of(p_namespace[1]) r);
     else
       v_rules := array(
         select r
-          from leasehold.policies_of(array(
+          from leasehold_internal.policies_of(array(
                  select d.namespace
                    from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
-                  where leasehold.namespace_problem(d.namespace) is null)) r);
+                  where leasehold_internal.namespace_problem(d.namespace) is null)) r);
     end if;
     with granted as (
       update leasehold.scope s
@@ -133,6 +151,7 @@ begin
              lease_key = w.lease_key,
              token = nextval('leasehold.token'),
              owner = w.owner,
+             principal = p_principals[w.n],
              labels = w.labels,
              duration = w.duration,
              grace = w.grace,
@@ -145,7 +164,7 @@ begin
              lapsed = false,
              reap_failures = 0,
              check_at = least(s.check_at, w.now + w.duration + w.grace)
-        from (select i.n, i.lease_key, i.owner, i.labels::jsonb as labels, leasehold.from_us(i.duration_us) as duration, r.grace,
+        from (select i.n, i.lease_key, i.owner, i.labels::jsonb as labels, leasehold_internal.from_us(i.duration_us) as duration, r.grace,
                      x.row_id, clock_timestamp() as now
                 from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us)
                      with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, n)
@@ -156,17 +175,20 @@ begin
                    from leasehold.scope x
                   where x.namespace = i.namespace and x.key = i.key and r.namespace is not null
                     and x.state = 'free' and not x.queued and i.lease_key <> all (x.ended_keys)
+                    and not (v_has_sql_users
+                             and exists (select from leasehold.waiter q
+                                          where q.coordinator is null and q.namespace = x.namespace and q.key = x.key))
                     for no key update skip locked) x
                where i.namespace <> all (v_hooked) and i.lease_key is not null
-                 and leasehold.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us)
+                 and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us)
               offset 0) w
        where s.ctid = w.row_id
       returning w.n::integer as n, s.token, w.now)
     select coalesce(array_agg(g.n), '{}'), array_agg(g.token), array_agg(g.now)
       into v_granted, v_tokens, v_times
       from granted g;
-    if exists (select from leasehold.watch) or leasehold.is_blind() then
-      perform leasehold.tell_watchers(null, array_agg(p_namespace[g]), array_agg(p_key[g]))
+    if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
+      perform leasehold_internal.tell_watchers(null, array_agg(p_namespace[g]), array_agg(p_key[g]))
          from unnest(v_granted) g
        having count(*) > 0;
     end if;
@@ -174,54 +196,54 @@ begin
 
   if cardinality(p_namespace) = 1 and v_granted = '{}' and not exists (select from leasehold.registered_hook) then
     return query
-      select * from leasehold.acquire_carefully(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels,
-                                                p_duration_us, p_queue, p_wait_us, p_ticket);
+      select * from leasehold_internal.acquire_general(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels,
+                                                p_duration_us, p_queue, p_wait_us, p_ticket, p_principals);
     return;
   end if;
   return query
     select g.n, 'granted', null::bigint, 0,
-           case when r.expiry <> 'manual' then p_duration_us[g.n] + leasehold.to_us(r.grace) end,
-           leasehold.to_us(least(coalesce(r.dead_after, leasehold.from_us(p_duration_us[g.n]) * 2 / 3), r.max_hold)),
-           null::text, null::text, null::text, g.token, p_owner[g.n], p_labels[g.n], p_duration_us[g.n],
-           leasehold.to_us(r.grace), g.now, g.now + leasehold.from_us(p_duration_us[g.n]), p_duration_us[g.n],
+           case when r.expiry <> 'manual' then p_duration_us[g.n] + leasehold_internal.to_us(r.grace) end,
+           leasehold_internal.to_us(least(coalesce(r.dead_after, leasehold_internal.from_us(p_duration_us[g.n]) * 2 / 3), r.max_hold)),
+           null::text, null::text, null::text, g.token, p_owner[g.n], p_principals[g.n], p_labels[g.n], p_duration_us[g.n],
+           leasehold_internal.to_us(r.grace), g.now, g.now + leasehold_internal.from_us(p_duration_us[g.n]), p_duration_us[g.n],
            0::bigint, 0::bigint, 0::bigint, g.now, 'alive', r.expiry = 'manual'
       from unnest(v_granted, v_tokens, v_times) as g (n, token, now)
       join unnest(v_rules) r on r.namespace = p_namespace[g.n];
 
   if cardinality(v_granted) < cardinality(p_namespace) then
     v_left := array(select i::integer from generate_subscripts(p_namespace, 1) i except select unnest(v_granted) order by 1);
-    if exists (select from leasehold.registered_hook) and leasehold.runs_hooks(p_coordinator is null) then
-      v_hooked := v_hooked || leasehold.hooked(p_namespace, 'heartbeat') || leasehold.hooked(p_namespace, 'reap');
+    if exists (select from leasehold.registered_hook) and leasehold_internal.runs_hooks(p_coordinator is null) then
+      v_hooked := v_hooked || leasehold_internal.hooked(p_namespace, 'heartbeat') || leasehold_internal.hooked(p_namespace, 'reap');
       return query
         select i, h.outcome, h.ticket, h.waiters_ahead, h.expires_in_us, h.suspected_in_us, h.message, h.field, h.bound,
-               h.token, h.owner, h.labels, h.duration_us, h.grace_us, h.acquired_at, h.deadline, h.remaining_us, h.held_us,
+               h.token, h.owner, h.principal, h.labels, h.duration_us, h.grace_us, h.acquired_at, h.deadline, h.remaining_us, h.held_us,
                h.silent_us, h.heartbeats, h.heartbeat_at, h.liveness, h.is_manual
           from unnest(v_left) i
-         cross join lateral leasehold.acquire_hooked(
+         cross join lateral leasehold_internal.acquire_hooked(
                  p_coordinator, p_clock, p_namespace[i], p_key[i], p_lease_key[i], p_owner[i], p_labels[i], p_duration_us[i],
-                 p_queue[i], p_wait_us[i], p_ticket[i]) h
+                 p_queue[i], p_wait_us[i], p_ticket[i], p_principals[i]) h
          where p_namespace[i] = any (v_hooked);
       v_left := array(select i from unnest(v_left) i where (p_namespace[i] = any (v_hooked)) is not true order by i);
     end if;
     return query
       select v_left[c.n], c.outcome, c.ticket, c.waiters_ahead, c.expires_in_us, c.suspected_in_us, c.message, c.field, c.bound,
-             c.token, c.owner, c.labels, c.duration_us, c.grace_us, c.acquired_at, c.deadline, c.remaining_us, c.held_us,
+             c.token, c.owner, c.principal, c.labels, c.duration_us, c.grace_us, c.acquired_at, c.deadline, c.remaining_us, c.held_us,
              c.silent_us, c.heartbeats, c.heartbeat_at, c.liveness, c.is_manual
         from (select array_agg(p_namespace[i] order by i) as namespaces, array_agg(p_key[i] order by i) as keys,
                      array_agg(p_lease_key[i] order by i) as lease_keys, array_agg(p_owner[i] order by i) as owners,
                      array_agg(p_labels[i] order by i) as labels, array_agg(p_duration_us[i] order by i) as durations,
                      array_agg(p_queue[i] order by i) as queues, array_agg(p_wait_us[i] order by i) as waits,
-                     array_agg(p_ticket[i] order by i) as tickets
+                     array_agg(p_ticket[i] order by i) as tickets, array_agg(p_principals[i] order by i) as principals
                 from unnest(v_left) i
               having count(*) > 0) a,
-             leasehold.acquire_carefully(p_coordinator, p_clock, a.namespaces, a.keys, a.lease_keys, a.owners, a.labels,
-                                         a.durations, a.queues, a.waits, a.tickets) c;
+             leasehold_internal.acquire_general(p_coordinator, p_clock, a.namespaces, a.keys, a.lease_keys, a.owners, a.labels,
+                                         a.durations, a.queues, a.waits, a.tickets, a.principals) c;
   end if;
 end
 $$;
-comment on function leasehold.acquire_batch is 'Acquire for many at once, by a coordinator';
+comment on function leasehold_internal.acquire_batch is 'Acquire for many at once, by a coordinator';
 
-revoke execute on function leasehold.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[]) from public;
-grant execute on function leasehold.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[]) to leasehold_coordinator, leasehold_admin;
+revoke execute on function leasehold_internal.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
+  boolean[], bigint[], bigint[], text[]) from public;
+grant execute on function leasehold_internal.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
+  boolean[], bigint[], bigint[], text[]) to leasehold_coordinator, leasehold_admin;

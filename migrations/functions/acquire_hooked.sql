@@ -1,14 +1,14 @@
--- Acquiring where there are hooks: what acquire_batch() leaves to this.
+-- Acquiring where there are hooks: what acquire_batch() leaves to this. acquire_general() decides; nothing is decided here again.
 
 -- One item whose namespace has hooks. In a subtransaction: where a hook vetoes, nothing was done (rejected), and where this
 -- lease key waited, its place goes, and the next is woken; waiters_ahead is -1 where that is `p_coordinator`'s own.
--- Locks what acquire_carefully() does, and the row first, so that it stays ours whatever the hook says.
-create or replace function leasehold.acquire_hooked(
+-- Locks what acquire_general() does, and the row first, so that it stays ours whatever the hook says.
+create or replace function leasehold_internal.acquire_hooked(
   p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_lease_key uuid, p_owner text,
-  p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint)
+  p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text)
 returns table (
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, labels text, duration_us bigint, grace_us bigint,
+  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
   heartbeat_at timestamptz, liveness text, is_manual boolean)
 language plpgsql
@@ -24,12 +24,13 @@ begin
      for no key update skip locked;
   begin
     select c.* into v_answer
-      from leasehold.acquire_carefully(
+      from leasehold_internal.acquire_general(
              p_coordinator, p_clock, array[p_namespace], array[p_key], array[p_lease_key], array[p_owner], array[p_labels],
-             array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket]) c;
+             array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket], array[p_principal]) c;
     return query
       select v_answer.n, v_answer.outcome, v_answer.ticket, v_answer.waiters_ahead, v_answer.expires_in_us,
-             v_answer.suspected_in_us, v_answer.message, v_answer.field, v_answer.bound, v_answer.token, v_answer.owner, v_answer.labels,
+             v_answer.suspected_in_us, v_answer.message, v_answer.field, v_answer.bound, v_answer.token, v_answer.owner,
+             v_answer.principal, v_answer.labels,
              v_answer.duration_us, v_answer.grace_us, v_answer.acquired_at, v_answer.deadline, v_answer.remaining_us,
              v_answer.held_us, v_answer.silent_us, v_answer.heartbeats, v_answer.heartbeat_at, v_answer.liveness,
              v_answer.is_manual;
@@ -44,7 +45,7 @@ begin
     delete from leasehold.waiter w
      where w.lease_key = p_lease_key and (w.namespace, w.key) is not distinct from (p_namespace, p_key);
     if found and (v_scope.state = 'free' or v_scope.lapsed or v_scope.deadline + v_scope.grace <= clock_timestamp())
-       and leasehold.wake_head(p_coordinator, p_namespace, p_key) then
+       and leasehold_internal.wake_head(p_coordinator, p_namespace, p_key) then
       waiters_ahead := -1;
     end if;
   end if;
@@ -55,7 +56,7 @@ $$;
 
 -- The hooks of reaping for a lease that is about to be taken over. Returns null, or why it could not be reaped, which is written
 -- down. One item, with its row locked FOR UPDATE.
-create or replace function leasehold.reap_for_takeover(p_work leasehold.acquire_work[]) returns text
+create or replace function leasehold_internal.reap_for_takeover(p_work leasehold.acquire_work[]) returns text
 language plpgsql
 as $$
 declare
@@ -64,11 +65,11 @@ declare
 begin
   foreach v_item in array p_work loop
     if v_item.outcome = 'granted' and v_item.hold = 'expired'
-       and leasehold.hooked(array[v_item.namespace], 'reap') <> '{}' then
-      v_veto := leasehold.try_hooks(
-                  leasehold.event_of('reap', v_item.scope, (v_item.scope).deadline, null, null));
+       and leasehold_internal.hooked(array[v_item.namespace], 'reap') <> '{}' then
+      v_veto := leasehold_internal.try_hooks(
+                  leasehold_internal.event_of('reap', v_item.scope, (v_item.scope).deadline, null, null));
       if v_veto is not null then
-        perform leasehold.note_reap_failure(
+        perform leasehold_internal.note_reap_failure(
                   v_item.namespace, v_item.key, (v_item.scope).token, v_veto, (v_item.rules).max_reap_failures);
       end if;
     end if;
@@ -78,7 +79,7 @@ end
 $$;
 
 -- The hooks of grants and renewals, after the change. Raises LH905 where one vetoes. The caller has the rows locked.
-create or replace function leasehold.hook_grants(p_work leasehold.acquire_work[]) returns void
+create or replace function leasehold_internal.hook_grants(p_work leasehold.acquire_work[]) returns void
 language plpgsql
 as $$
 declare
@@ -90,13 +91,13 @@ begin
   foreach v_item in array p_work loop
     v_event := case when v_item.outcome = 'granted' then 'acquire'
                     when v_item.outcome = 'renewed' and v_item.hold = 'locked' then 'heartbeat' end;
-    if v_event is not null and leasehold.hooked(array[v_item.namespace], v_event) <> '{}' then
+    if v_event is not null and leasehold_internal.hooked(array[v_item.namespace], v_event) <> '{}' then
       select s.* into v_scope from leasehold.scope s where s.namespace = v_item.namespace and s.key = v_item.key;
-      v_veto := leasehold.try_hooks(leasehold.event_of(v_event, v_scope, v_scope.deadline, null, null));
+      v_veto := leasehold_internal.try_hooks(leasehold_internal.event_of(v_event, v_scope, v_scope.deadline, null, null));
       if v_veto is not null then
         raise sqlstate 'LH905' using message = v_veto;
       end if;
-      perform leasehold.be_durable();
+      perform leasehold_internal.be_durable();
     end if;
   end loop;
 end
@@ -104,7 +105,7 @@ $$;
 
 -- Items that need a hook, where this call runs none, become 'hooked'; and so do those of the same scope that came later, and where
 -- it is a grant, all that it would have left waiting: so nobody overtakes. Locks nothing.
-create or replace function leasehold.leave_hooked(p_work leasehold.acquire_work[]) returns leasehold.acquire_work[]
+create or replace function leasehold_internal.leave_hooked(p_work leasehold.acquire_work[]) returns leasehold.acquire_work[]
 language plpgsql
 as $$
 declare
@@ -113,9 +114,9 @@ declare
   v_heartbeat text[];
   v_reap text[];
 begin
-  v_acquire := leasehold.hooked(v_namespaces, 'acquire');
-  v_heartbeat := leasehold.hooked(v_namespaces, 'heartbeat');
-  v_reap := leasehold.hooked(v_namespaces, 'reap');
+  v_acquire := leasehold_internal.hooked(v_namespaces, 'acquire');
+  v_heartbeat := leasehold_internal.hooked(v_namespaces, 'heartbeat');
+  v_reap := leasehold_internal.hooked(v_namespaces, 'reap');
   if v_acquire = '{}' and v_heartbeat = '{}' and v_reap = '{}' then
     return p_work;
   end if;
@@ -137,6 +138,6 @@ end
 $$;
 
 revoke execute on function
-  leasehold.acquire_hooked(uuid, timestamptz, text, text, uuid, text, text, bigint, boolean, bigint, bigint),
-  leasehold.reap_for_takeover(leasehold.acquire_work[]), leasehold.hook_grants(leasehold.acquire_work[]),
-  leasehold.leave_hooked(leasehold.acquire_work[]) from public;
+  leasehold_internal.acquire_hooked(uuid, timestamptz, text, text, uuid, text, text, bigint, boolean, bigint, bigint, text),
+  leasehold_internal.reap_for_takeover(leasehold.acquire_work[]), leasehold_internal.hook_grants(leasehold.acquire_work[]),
+  leasehold_internal.leave_hooked(leasehold.acquire_work[]) from public;

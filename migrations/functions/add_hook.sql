@@ -8,31 +8,39 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_name text := leasehold.hook_name(add_hook.function);
+  v_name text := leasehold_internal.hook_name(add_hook.function);
   v_is_new boolean;
+  v_problem leasehold_internal.problem := leasehold_internal.hook_event_problem(add_hook.namespace, add_hook.event);
 begin
-  perform leasehold.check_hook_event(add_hook.namespace, add_hook.event);
-  if leasehold.hook_problem(add_hook.function) <> '' then
-    perform leasehold.refuse('function', leasehold.hook_problem(add_hook.function));
+  if v_problem.field is null and leasehold_internal.hook_problem(add_hook.function) <> '' then
+    v_problem := row('function', leasehold_internal.hook_problem(add_hook.function));
+  end if;
+  if v_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
+      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
   end if;
   insert into leasehold.registered_hook (namespace, event, function_name, added_at)
   values (add_hook.namespace, add_hook.event, v_name, clock_timestamp())
       on conflict do nothing;
   v_is_new := found;
+  if v_is_new then
+    perform leasehold_internal.audit_add(null, null, 'hook_add', add_hook.namespace, null, null, add_hook.event || ': ' || v_name);
+  end if;
   if not exists (select
                    from pg_proc p, unnest(p.proconfig) c
-                  where p.oid = add_hook.function and c like 'search\_path=%') then
+                  where p.oid = add_hook.function and starts_with(c, 'search_path=')) then
     raise notice 'the hook % has no "set search_path": it runs with pg_catalog, pg_temp, and must qualify every other name',
       v_name;
   end if;
   if add_hook.event = 'reap' then
-    perform leasehold.retry_reaps(add_hook.namespace);
+    perform leasehold_internal.retry_reaps(add_hook.namespace);
   end if;
   return v_is_new;
 end
 $$;
 comment on function leasehold.add_hook is
-  'Have a function f(leasehold.lease_event) returns void run at an event of a namespace and all below it; an error in it vetoes';
+  'Run a function f(leasehold.lease_event) returns void at an event of a namespace and all below it; an error in it vetoes. Example:
+  select leasehold.add_hook(''jobs'', ''reap'', ''app.clean_up(leasehold.lease_event)'')';
 
 -- The opposite. Returns whether it was there. For a function that does not exist any more: remove_hook_named().
 -- Locks the hook's row, and what retry_reaps() does.
@@ -42,15 +50,22 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
+declare
+  v_problem leasehold_internal.problem := leasehold_internal.hook_event_problem(remove_hook.namespace, remove_hook.event);
 begin
-  perform leasehold.check_hook_event(remove_hook.namespace, remove_hook.event);
-  if remove_hook.function is null then
-    perform leasehold.refuse('function', 'a function');
+  if v_problem.field is null and remove_hook.function is null then
+    v_problem := row('function', 'a function');
   end if;
-  return leasehold.remove_hook_named(remove_hook.namespace, remove_hook.event, leasehold.hook_name(remove_hook.function));
+  if v_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
+      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
+  end if;
+  return leasehold.remove_hook_named(remove_hook.namespace, remove_hook.event, leasehold_internal.hook_name(remove_hook.function));
 end
 $$;
-comment on function leasehold.remove_hook is 'Have a function run at an event of a namespace no more: whether it did';
+comment on function leasehold.remove_hook is
+  'Run a function at an event of a namespace no more: whether it did. Example:
+  select leasehold.remove_hook(''jobs'', ''reap'', ''app.clean_up(leasehold.lease_event)'')';
 
 -- The same by the name that leasehold.hook shows, whether there is such a function or not.
 create or replace function leasehold.remove_hook_named(namespace text, event text, function_name text) returns boolean
@@ -61,46 +76,45 @@ as $$
 #variable_conflict use_column
 declare
   v_is_gone boolean;
+  v_problem leasehold_internal.problem := leasehold_internal.hook_event_problem(remove_hook_named.namespace, remove_hook_named.event);
 begin
-  perform leasehold.check_hook_event(remove_hook_named.namespace, remove_hook_named.event);
+  if v_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
+      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
+  end if;
   delete from leasehold.registered_hook h
    where h.namespace = remove_hook_named.namespace and h.event = remove_hook_named.event
      and h.function_name = remove_hook_named.function_name;
   v_is_gone := found;
+  if v_is_gone then
+    perform leasehold_internal.audit_add(null, null, 'hook_remove', remove_hook_named.namespace, null, null,
+                                         remove_hook_named.event || ': ' || remove_hook_named.function_name);
+  end if;
   if v_is_gone and remove_hook_named.event = 'reap' then
-    perform leasehold.retry_reaps(remove_hook_named.namespace);
+    perform leasehold_internal.retry_reaps(remove_hook_named.namespace);
   end if;
   return v_is_gone;
 end
 $$;
 comment on function leasehold.remove_hook_named is
-  'Remove a hook by the function_name that leasehold.hook shows, for its function may have been dropped: whether it was there';
+  'Remove a hook by the function_name that leasehold.hook shows, also when its function was dropped: whether it was there. Example:
+  select leasehold.remove_hook_named(''jobs'', ''reap'', ''app.clean_up(leasehold.lease_event)'')';
 
--- Raise LH002 for a bad namespace ('' is the root) or event. Locks nothing.
-create or replace function leasehold.check_hook_event(p_namespace text, p_event text) returns void
-language plpgsql
+-- What is wrong with a namespace ('' is the root) or event; null when nothing is. Locks nothing.
+create or replace function leasehold_internal.hook_event_problem(p_namespace text, p_event text)
+returns leasehold_internal.problem
+language plpgsql immutable parallel safe
 as $$
 begin
-  perform leasehold.check_policy_namespace(p_namespace);
-  if p_event is null or p_event not in ('acquire', 'heartbeat', 'release_ok', 'release_fail', 'reap') then
-    perform leasehold.refuse('event', 'one of acquire, heartbeat, release_ok, release_fail, reap');
-  end if;
+  return coalesce(
+    leasehold_internal.subtree_problem(p_namespace),
+    case when p_event is null or p_event not in ('acquire', 'heartbeat', 'release_ok', 'release_fail', 'reap')
+         then row('event', 'one of acquire, heartbeat, release_ok, release_fail, reap')::leasehold_internal.problem end);
 end
 $$;
 
--- The name under which a function is written down: always qualified, whatever the search_path. Locks nothing.
-create or replace function leasehold.hook_name(p_function oid) returns text
-language sql stable
-as $$
-  select format('%I.%I(leasehold.lease_event)', n.nspname, p.proname)
-    from pg_catalog.pg_proc p
-    join pg_catalog.pg_namespace n
-      on n.oid = p.pronamespace
-   where p.oid = p_function
-$$;
-
 -- Let the leases of a subtree that could not be reaped be tried now. Locks their rows FOR NO KEY UPDATE SKIP LOCKED.
-create or replace function leasehold.retry_reaps(p_namespace text) returns void
+create or replace function leasehold_internal.retry_reaps(p_namespace text) returns void
 language sql volatile
 as $$
   update leasehold.scope s
@@ -108,27 +122,18 @@ as $$
          check_at = clock_timestamp()
     from (select x.namespace, x.key
             from leasehold.scope x
-           where x.reap_failures > 0 and x.state = 'held' and leasehold.is_in_subtree(x.namespace, p_namespace)
+           where x.reap_failures > 0 and x.state = 'held' and leasehold_internal.is_in_subtree(x.namespace, p_namespace)
            order by x.namespace, x.key
              for no key update skip locked) a
    where s.namespace = a.namespace and s.key = a.key
 $$;
 
--- The function of that name, or null. By the catalogs: to_regprocedure() is refused where the reader may not look into its
--- schema. Locks nothing.
-create or replace function leasehold.hook_function(p_function_name text) returns regprocedure
-language sql stable
-as $$
-  select p.oid::regprocedure
-    from pg_catalog.pg_proc p
-   where p.pronargs = 1 and p.proargtypes[0] = 'leasehold.lease_event'::regtype and leasehold.hook_name(p.oid) = p_function_name
-$$;
-
-create or replace view leasehold.hook as
-  select h.namespace, h.event, leasehold.hook_function(h.function_name) as function, h.function_name,
+create or replace view leasehold.hook with (security_barrier) as
+  select h.namespace, h.event, leasehold_internal.hook_function(h.function_name) as function, h.function_name,
          row_number() over (partition by h.namespace, h.event order by h.position) as position,
          h.added_at
-    from leasehold.registered_hook h;
+    from leasehold.registered_hook h
+   where coalesce((h.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
 comment on view leasehold.hook is 'The functions that run when a lease changes, in its transaction; the parents'' run first';
 comment on column leasehold.hook.namespace is 'For this namespace and all below it; '''' is everything';
 comment on column leasehold.hook.event is 'acquire, heartbeat, release_ok, release_fail, reap';
@@ -137,11 +142,12 @@ comment on column leasehold.hook.function_name is 'Its name, qualified';
 comment on column leasehold.hook.position is 'Of several for one namespace and event, 1 runs first';
 comment on column leasehold.hook.added_at is 'Since when';
 
-create or replace view leasehold.reap_failure as
+create or replace view leasehold.reap_failure with (security_barrier) as
   select s.namespace, s.key, s.token, s.owner, s.reap_failures, s.reap_error as error, s.reap_failed_at as failed_at,
          s.next_try_at
     from leasehold.scope s
-   where s.reap_failures > 0 and s.state = 'held' and (s.lapsed or s.deadline <= clock_timestamp());
+   where s.reap_failures > 0 and s.state = 'held' and (s.lapsed or s.deadline <= clock_timestamp())
+     and coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
 comment on view leasehold.reap_failure is 'Expired leases that could not be reaped, for a callback failed; nobody else gets them';
 comment on column leasehold.reap_failure.namespace is 'Dotted: payments.invoices';
 comment on column leasehold.reap_failure.key is 'The name inside of the namespace';
@@ -154,13 +160,13 @@ comment on column leasehold.reap_failure.next_try_at is
   'When it is tried again; null: it has failed max_reap_failures times, and waits for a reap() that names its namespace';
 
 revoke execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
-  leasehold.remove_hook_named(text, text, text), leasehold.check_hook_event(text, text),
-  leasehold.hook_name(oid), leasehold.hook_function(text),
-  leasehold.retry_reaps(text) from public;
-grant execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
-  leasehold.remove_hook_named(text, text, text)
-  to leasehold_admin;
-grant execute on function leasehold.hook_function(text), leasehold.hook_name(oid)
+  leasehold.remove_hook_named(text, text, text), leasehold_internal.hook_event_problem(text, text),
+  leasehold_internal.hook_name(oid), leasehold_internal.hook_function(text),
+  leasehold_internal.retry_reaps(text) from public;
+-- Members of leasehold_owner register hooks: what runs as that role is theirs to say.
+revoke execute on function leasehold.add_hook(text, text, regprocedure), leasehold.remove_hook(text, text, regprocedure),
+  leasehold.remove_hook_named(text, text, text) from leasehold_admin;
+grant execute on function leasehold_internal.hook_function(text), leasehold_internal.hook_name(oid)
   to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.hook, leasehold.reap_failure to leasehold_reader, leasehold_coordinator, leasehold_admin;
 grant select on leasehold.registered_hook to leasehold_admin;

@@ -2,16 +2,16 @@
 -- They lock nothing.
 
 -- In plpgsql, for its plan is kept: the body of a function in SQL that cannot be inlined is parsed in every query.
-create or replace function leasehold.namespace_problem(p_namespace text) returns text
+create or replace function leasehold_internal.namespace_problem(p_namespace text) returns text
 language plpgsql immutable parallel safe
 as $$
 begin
   return case
     when p_namespace is null or p_namespace = '' then '1 to 16 segments of 1 to 63 bytes'
     when octet_length(p_namespace) > 255 then 'at most 255 bytes in all'
-    when p_namespace ~ '[\x01-\x1f\x7f-\x9f]' then 'no control characters'
-    when p_namespace ~ '^\.|\.\.|\.$' then 'no empty segment'
-    when p_namespace ~ '^([^.]*\.){16}' then 'at most 16 segments'
+    when p_namespace ~ E'[\\x01-\\x1f\\x7f-\\x9f]' then 'no control characters'
+    when p_namespace ~ E'^\\.|\\.\\.|\\.$' then 'no empty segment'
+    when p_namespace ~ E'^([^.]*\\.){16}' then 'at most 16 segments'
     when octet_length(p_namespace) > 63
          and exists (select 1 from unnest(string_to_array(p_namespace, '.')) s where octet_length(s) > 63)
       then 'segments of at most 63 bytes'
@@ -19,17 +19,17 @@ begin
 end
 $$;
 
-create or replace function leasehold.key_problem(p_key text) returns text
+create or replace function leasehold_internal.key_problem(p_key text) returns text
 language sql immutable parallel safe
 as $$
   select case
     when p_key is null or p_key = '' then '1 to 1024 bytes'
     when octet_length(p_key) > 1024 then 'at most 1024 bytes'
-    when p_key ~ '[\x01-\x1f\x7f-\x9f]' then 'no control characters'
+    when p_key ~ E'[\\x01-\\x1f\\x7f-\\x9f]' then 'no control characters'
   end
 $$;
 
-create or replace function leasehold.labels_problem(p_labels jsonb) returns text
+create or replace function leasehold_internal.labels_problem(p_labels jsonb) returns text
 language sql immutable parallel safe
 as $$
   select case
@@ -48,46 +48,59 @@ as $$
   end
 $$;
 
--- Raise LH002: `p_field` in DETAIL, the limit in HINT.
-create or replace function leasehold.refuse(p_field text, p_bound text) returns void
-language plpgsql
+-- What is wrong with a call, as a value; null when nothing is. Each function of the API raises it itself: LH002 with the field in DETAIL
+-- and the bound in HINT, and no CONTEXT but its own.
+create or replace function leasehold_internal.scope_problem(p_namespace text, p_key text) returns leasehold_internal.problem
+language plpgsql immutable parallel safe
 as $$
+declare
+  v_bound text := leasehold_internal.namespace_problem(p_namespace);
 begin
-  raise exception 'invalid_argument: % must be %', p_field, p_bound
-    using errcode = 'LH002', detail = p_field, hint = p_bound;
+  if v_bound is not null then
+    return row('namespace', v_bound)::leasehold_internal.problem;
+  end if;
+  v_bound := leasehold_internal.key_problem(p_key);
+  return case when v_bound is not null then row('key', v_bound)::leasehold_internal.problem end;
 end
 $$;
 
-create or replace function leasehold.check_scope(p_namespace text, p_key text) returns void
+-- The same of a scope and a lease key.
+create or replace function leasehold_internal.holder_problem(p_namespace text, p_key text, p_lease_key uuid)
+returns leasehold_internal.problem
+language plpgsql immutable parallel safe
+as $$
+begin
+  return coalesce(leasehold_internal.scope_problem(p_namespace, p_key),
+                  case when p_lease_key is null then row('lease_key', 'a UUID')::leasehold_internal.problem end);
+end
+$$;
+
+-- Raise it, for functions that only programs call.
+create or replace function leasehold_internal.refuse(p_problem leasehold_internal.problem) returns void
 language plpgsql
 as $$
-declare
-  v_problem text;
 begin
-  v_problem := leasehold.namespace_problem(p_namespace);
-  if v_problem is not null then
-    perform leasehold.refuse('namespace', v_problem);
-  end if;
-  v_problem := leasehold.key_problem(p_key);
-  if v_problem is not null then
-    perform leasehold.refuse('key', v_problem);
+  if p_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', p_problem.field, p_problem.bound
+      using errcode = 'LH002', detail = p_problem.field, hint = p_problem.bound;
   end if;
 end
 $$;
 
 -- Microseconds of an interval. Leases hold plain seconds: a day is 24 hours here, whatever a calendar says.
-create or replace function leasehold.to_us(p_interval interval) returns bigint
+create or replace function leasehold_internal.to_us(p_interval interval) returns bigint
 language sql immutable parallel safe
 as $$
   select (extract(epoch from p_interval) * 1000000)::bigint
 $$;
 
-create or replace function leasehold.from_us(p_us bigint) returns interval
+create or replace function leasehold_internal.from_us(p_us bigint) returns interval
 language sql immutable parallel safe
 as $$
   select p_us * interval '1 microsecond'
 $$;
 
-revoke execute on function leasehold.namespace_problem(text), leasehold.key_problem(text), leasehold.labels_problem(jsonb),
-  leasehold.refuse(text, text), leasehold.check_scope(text, text), leasehold.to_us(interval), leasehold.from_us(bigint)
+revoke execute on function leasehold_internal.namespace_problem(text), leasehold_internal.key_problem(text), leasehold_internal.labels_problem(jsonb),
+  leasehold_internal.scope_problem(text, text), leasehold_internal.holder_problem(text, text, uuid),
+  leasehold_internal.refuse(leasehold_internal.problem), leasehold_internal.to_us(interval), leasehold_internal.from_us(bigint)
   from public;

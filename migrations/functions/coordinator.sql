@@ -1,6 +1,6 @@
 -- A daemon connects (again): its row is written, and the incarnation is renewed where the facts differ from it or where no
 -- coordinator was live, for then nobody could renew. Locks its own row, and the incarnation without waiting.
-create or replace function leasehold.coordinator_register(p_coordinator uuid, p_host text, p_pid integer, p_version text)
+create or replace function leasehold_internal.coordinator_register(p_coordinator uuid, p_host text, p_pid integer, p_version text)
 returns table (database_now timestamptz, timeline bigint, schema_version integer)
 language plpgsql
 security definer
@@ -9,8 +9,13 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  if not leasehold.notice_incarnation() and cardinality(leasehold.live_coordinators(v_now)) = 0 then
-    perform leasehold.renew_incarnation('the first coordinator after a time with none');
+  if cardinality(leasehold_internal.live_coordinators(v_now)) = 0 then
+    perform leasehold_internal.keep_places(v_now);
+    if not leasehold_internal.notice_incarnation() then
+      perform leasehold_internal.renew_incarnation('the first coordinator after a time with none');
+    end if;
+  else
+    perform leasehold_internal.notice_incarnation();
   end if;
   insert into leasehold.coordinator as c (id, host, pid, version, started_at, seen_at)
   values (p_coordinator, p_host, p_pid, p_version, v_now, v_now)
@@ -18,16 +23,18 @@ begin
      set host = excluded.host, pid = excluded.pid, version = excluded.version, seen_at = excluded.seen_at;
   return query
     select clock_timestamp(), f.timeline, (select max(m.number) from leasehold.migration m)
-      from leasehold.incarnation_facts() f;
+      from leasehold_internal.incarnation_facts() f;
 end
 $$;
-comment on function leasehold.coordinator_register is 'A daemon registers, or registers again';
+comment on function leasehold_internal.coordinator_register is 'A daemon registers, or registers again';
 
--- A daemon's sign of life, once a second. The first row tells the time and whether it is registered; then follows a row for
--- each scope, free or expired, whose first live waiter is its own: the poll beneath the notifications. A clock that stepped
--- forward by over 1 s against the daemon's, and facts that differ, renew the incarnation. Locks its own row.
-create or replace function leasehold.coordinator_tick(p_coordinator uuid, p_clock timestamptz)
-returns table (database_now timestamptz, is_registered boolean, namespace text, key text)
+-- A daemon's sign of life, once a second. The first row tells the time, whether it is registered and the version of rules and tokens;
+-- then follows a row for each scope, free or expired, whose first live waiter is its own: the poll beneath the notifications.
+-- `p_cannot_write`: since its last tick renewals or reaps of its own failed because the server could not write. A clock that stepped
+-- by over 1 s against the daemon's, a time in which no coordinator could say that it lives, the end of one in which this one could not
+-- write renewals, and facts that differ, renew the incarnation. Locks its own row; after a step back also the rows whose check_at it moves, without waiting.
+create or replace function leasehold_internal.coordinator_tick(p_coordinator uuid, p_clock timestamptz, p_cannot_write boolean default false)
+returns table (database_now timestamptz, is_registered boolean, namespace text, key text, access_version bigint)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -43,43 +50,106 @@ declare
   v_live uuid[];
   v_life leasehold.life_now;
   v_is_registered boolean;
+  v_could_not_write boolean;
+  v_was_nobody_live boolean := cardinality(leasehold_internal.live_coordinators(v_now)) = 0;
 begin
+  if v_was_nobody_live then
+    perform leasehold_internal.keep_places(v_now);
+  end if;
   -- Of one that is being swept (seen at the epoch) some waiters are gone already: it registers again, with all of them.
-  update leasehold.coordinator c set seen_at = v_now where c.id = p_coordinator and c.seen_at > 'epoch';
+  update leasehold.coordinator c
+     set seen_at = v_now, cannot_write = c.cannot_write or p_cannot_write
+   where c.id = p_coordinator and c.seen_at > 'epoch'
+  returning c.cannot_write into v_could_not_write;
   v_is_registered := found;
-  if not leasehold.notice_incarnation() and v_now > p_clock + interval '1 s' then
-    perform leasehold.renew_incarnation('the clock of the database stepped forward');
-  end if;
-  if v_now < p_clock - interval '1 s' then
-    -- It stepped back: nobody's sign of life may lie in the future, or the dead would look alive.
+  if leasehold_internal.notice_incarnation() then
+    null;
+  elsif v_now > p_clock + interval '1 s' then
+    perform leasehold_internal.renew_incarnation('the clock of the database stepped forward');
+  elsif v_now < p_clock - interval '1 s' then
+    -- Nobody's sign of life may lie in the future, or the dead would look alive. Nor may an expiry: that of each lease is counted
+    -- from now on.
     update leasehold.coordinator c set seen_at = v_now where c.seen_at > v_now;
+    perform leasehold_internal.renew_incarnation('the clock of the database stepped back');
+  elsif v_was_nobody_live then
+    perform leasehold_internal.renew_incarnation('no coordinator could write for a time');
+  elsif v_could_not_write and not p_cannot_write then
+    if leasehold_internal.renew_incarnation('renewals can be written again') then
+      update leasehold.coordinator c set cannot_write = false where c.id = p_coordinator;
+    end if;
   end if;
-  if exists (select from leasehold.history_keeping k where k.look_at <= v_now) then
-    perform leasehold.keep_history(v_now, true);
+  perform leasehold_internal.look_again_after_step_back(v_now);
+  if exists (select from leasehold.keeping k where k.look_at <= v_now) then
+    perform leasehold_internal.keep_days(v_now, true);
   end if;
-  return query select clock_timestamp(), v_is_registered, null::text, null::text;
+  return query select clock_timestamp(), v_is_registered, null::text, null::text, a.version from leasehold.access_state a;
   if v_is_registered and exists (select 1 from leasehold.waiter q where q.coordinator = p_coordinator) then
-    v_life := leasehold.life(p_clock);
-    v_live := leasehold.live_coordinators(v_now);
+    v_life := leasehold_internal.life(p_clock);
+    v_live := leasehold_internal.live_coordinators(v_now);
     -- A free scope with waiters is due within a second, an expired one is due now (see check_at).
     return query
-      select null::timestamptz, null::boolean, d.namespace, d.key
+      select null::timestamptz, null::boolean, d.namespace, d.key, null::bigint
         from (select s as scope, s.namespace, s.key
                 from leasehold.scope s
                where s.check_at <= v_now + interval '1 s'
                order by s.check_at
                limit 10000) d
-       cross join lateral leasehold.live_head(d.namespace, d.key, v_live, v_now) h
+       cross join lateral leasehold_internal.live_head(d.namespace, d.key, v_live, v_now) h
        where h.coordinator = p_coordinator
-         and ((d.scope).state = 'free' or leasehold.is_expired(d.scope, v_life, 'takeover', v_now))
+         and ((d.scope).state = 'free' or leasehold_internal.is_expired(d.scope, v_life, 'takeover', v_now))
        limit 1000;
   end if;
 end
 $$;
-comment on function leasehold.coordinator_tick is 'A daemon''s sign of life, and its slow poll';
+comment on function leasehold_internal.coordinator_tick is 'A daemon''s sign of life, and its slow poll';
 
--- A daemon shuts down cleanly: its row and its watches go, its waiters' places are kept for 10 s, passed over. Locks its own row.
-create or replace function leasehold.coordinator_unregister(p_coordinator uuid) returns void
+-- No coordinator could say that it lives, and this is the first that can again. The others have 10 s to do the same before they are
+-- swept, and callers who were told to come again have their 10 s from now on: so places outlive an outage of up to outage_hold
+-- (5 min). Locks the coordinators' rows, and those of waiters who are away, without waiting for the latter.
+create or replace function leasehold_internal.keep_places(p_now timestamptz) returns void
+language plpgsql
+as $$
+begin
+  update leasehold.coordinator c
+     set seen_at = p_now - interval '5 s'
+   where c.seen_at between p_now - interval '5 min' and p_now - interval '5 s';
+  update leasehold.waiter w
+     set away_until = p_now + interval '10 s'
+    from (select x.namespace, x.key, x.ticket
+            from leasehold.waiter x
+           where x.away_until between p_now - interval '5 min' and p_now + interval '10 s'
+             for update skip locked) a
+   where w.namespace = a.namespace and w.key = a.key and w.ticket = a.ticket;
+end
+$$;
+
+-- For a minute after the database's clock stepped back: the reaper's visits that lie too far ahead come within a second. Locks the rows
+-- FOR NO KEY UPDATE SKIP LOCKED; those that others have are left to the next tick.
+create or replace function leasehold_internal.look_again_after_step_back(p_now timestamptz) returns void
+language plpgsql
+set enable_seqscan = off
+as $$
+begin
+  if not exists (select from leasehold.incarnation i
+                  where i.reason = 'the clock of the database stepped back' and i.started_at > p_now - interval '1 min') then
+    return;
+  end if;
+  update leasehold.scope s
+     set check_at = p_now + interval '1 s'
+    from (select x.namespace, x.key
+            from leasehold.scope x
+           where x.check_at > p_now + interval '1 s' and x.check_at < 'infinity'
+             and x.check_at > p_now + interval '2 s' + coalesce(x.duration + x.grace, interval '0')
+             and (x.state = 'held' or x.queued or x.ended_at > p_now + interval '1 s')
+           limit 10000
+             for no key update skip locked) d
+   where s.namespace = d.namespace and s.key = d.key;
+end
+$$;
+
+-- A daemon shuts down cleanly: its row and its watches go, its waiters' places are kept for 10 s, passed over. Locks its own row,
+-- and the incarnation, without waiting, where it could not write renewals.
+create or replace function leasehold_internal.coordinator_unregister(p_coordinator uuid) returns void
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -87,21 +157,25 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
+  if exists (select from leasehold.coordinator c where c.id = p_coordinator and c.cannot_write) then
+    perform leasehold_internal.renew_incarnation('a daemon that could not write renewals is gone');
+  end if;
   delete from leasehold.coordinator c where c.id = p_coordinator;
-  perform leasehold.watch_clear(p_coordinator);
+  perform leasehold_internal.watch_clear(p_coordinator);
   update leasehold.waiter q
      set away_until = v_now + interval '10 s'
    where q.coordinator = p_coordinator and q.away_until is null;
-  perform leasehold.wake_head(null, s.namespace, s.key)
+  perform leasehold_internal.wake_head(null, s.namespace, s.key)
      from (select distinct q.namespace, q.key from leasehold.waiter q where q.coordinator = p_coordinator) q
      join leasehold.scope s on s.namespace = q.namespace and s.key = q.key
     where s.state = 'free';
 end
 $$;
-comment on function leasehold.coordinator_unregister is 'A daemon shuts down cleanly';
+comment on function leasehold_internal.coordinator_unregister is 'A daemon shuts down cleanly';
 
-revoke execute on function leasehold.coordinator_register(uuid, text, integer, text),
-  leasehold.coordinator_tick(uuid, timestamptz), leasehold.coordinator_unregister(uuid) from public;
-grant execute on function leasehold.coordinator_register(uuid, text, integer, text),
-  leasehold.coordinator_tick(uuid, timestamptz), leasehold.coordinator_unregister(uuid)
+revoke execute on function leasehold_internal.coordinator_register(uuid, text, integer, text),
+  leasehold_internal.coordinator_tick(uuid, timestamptz, boolean), leasehold_internal.coordinator_unregister(uuid),
+  leasehold_internal.keep_places(timestamptz), leasehold_internal.look_again_after_step_back(timestamptz) from public;
+grant execute on function leasehold_internal.coordinator_register(uuid, text, integer, text),
+  leasehold_internal.coordinator_tick(uuid, timestamptz, boolean), leasehold_internal.coordinator_unregister(uuid)
   to leasehold_coordinator, leasehold_admin;

@@ -1,5 +1,5 @@
 -- 0.8 s, 25 s, 3 min 20 s, 4 h 10 min, 2 d 3 h: for people, whatever the session's IntervalStyle. Locks nothing.
-create or replace function leasehold.duration_text(p_interval interval) returns text
+create or replace function leasehold_internal.duration_text(p_interval interval) returns text
 language sql immutable parallel safe
 as $$
   select case
@@ -12,4 +12,4 @@ as $$
     from (select greatest(extract(epoch from p_interval)::numeric, 0) as s) s
 $$;
 
-revoke execute on function leasehold.duration_text(interval) from public;
+revoke execute on function leasehold_internal.duration_text(interval) from public;

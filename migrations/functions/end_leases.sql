@@ -1,22 +1,25 @@
 -- A list of at most 8 with one more at its end; a scope remembers so many ended lease keys. Locks nothing.
-create or replace function leasehold.remember(p_list anyarray, p_one anyelement) returns anyarray
+create or replace function leasehold_internal.remember(p_list anyarray, p_one anyelement) returns anyarray
 language sql immutable
 as $$
   select (p_list || p_one)[greatest(1, cardinality(p_list) - 6):]
 $$;
 
+-- Promise 7: a lease key names one acquisition.
 -- How the lease of this lease key ended in this scope, as an end reason; null when the scope does not remember it. Locks
 -- nothing.
-create or replace function leasehold.end_reason(p_scope leasehold.scope, p_lease_key uuid) returns text
+create or replace function leasehold_internal.end_reason(p_scope leasehold.scope, p_lease_key uuid) returns text
 language sql immutable
 as $$
   select case (p_scope).ended_outcomes[array_position((p_scope).ended_keys, p_lease_key)]
            when 'ok' then 'released' when 'failed' then 'failed' when 'expired' then 'expired' when 'forced' then 'forced' end
 $$;
 
--- End leases: the one place where release, reap, force-release and a leaving waiter do it. The caller has locked every row
+-- Promise 4: four things end a lease.
+-- End leases: the one place where release, reap, force-release and a leaving waiter do it. For speed the common cases of release_batch()
+-- and hand_over_batch(), and a takeover by acquire_general(), write the same again. The caller has locked every row
 -- FOR UPDATE in an earlier statement (a guard's FOR KEY SHARE keeps that off), has read the queue since, and wakes the heads.
-create or replace function leasehold.end_leases(p_ends leasehold.lease_end[], p_now timestamptz) returns void
+create or replace function leasehold_internal.end_leases(p_ends leasehold.lease_end[], p_now timestamptz) returns void
 language plpgsql
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -25,7 +28,7 @@ set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
 begin
-  perform leasehold.be_durable();
+  perform leasehold_internal.be_durable();
   update leasehold.scope s
      set state = 'free',
          lease_key = null,
@@ -35,8 +38,10 @@ begin
          last_outcome = e.outcome,
          last_result = e.result,
          last_error = e.error,
-         ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
-         ended_outcomes = leasehold.remember(s.ended_outcomes, e.outcome),
+         ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
+         ended_outcomes = leasehold_internal.remember(s.ended_outcomes, e.outcome),
+         -- A SQL user may have joined without saying so here.
+         queued = s.queued or e.has_waiters,
          -- With waiters, be they live or only slow, the reaper looks soon, should the wake-up get lost. Without, the row goes
          -- after its retention; it is left where it is when that is soon enough, for moving it costs an index entry.
          check_at = case
@@ -49,13 +54,13 @@ begin
     from unnest(p_ends) e
    where s.namespace = e.namespace and s.key = e.key;
   if exists (select from leasehold.policy p where p.history) then
-    perform leasehold.record_holds(null, p_now, array_agg(e.namespace), array_agg(e.key)) from unnest(p_ends) e having count(*) > 0;
+    perform leasehold_internal.record_holds(null, p_now, array_agg(e.namespace), array_agg(e.key)) from unnest(p_ends) e having count(*) > 0;
   end if;
-  if exists (select from leasehold.watch) or leasehold.is_blind() then
-    perform leasehold.tell_watchers(null, array_agg(e.namespace), array_agg(e.key)) from unnest(p_ends) e having count(*) > 0;
+  if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
+    perform leasehold_internal.tell_watchers(null, array_agg(e.namespace), array_agg(e.key)) from unnest(p_ends) e having count(*) > 0;
   end if;
 end
 $$;
 
-revoke execute on function leasehold.remember(anyarray, anyelement), leasehold.end_reason(leasehold.scope, uuid),
-  leasehold.end_leases(leasehold.lease_end[], timestamptz) from public;
+revoke execute on function leasehold_internal.remember(anyarray, anyelement), leasehold_internal.end_reason(leasehold.scope, uuid),
+  leasehold_internal.end_leases(leasehold.lease_end[], timestamptz) from public;

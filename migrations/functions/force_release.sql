@@ -1,10 +1,13 @@
 -- End a lease against its holder's will; `p_token` 0 or null: whoever holds it. Returns one row: ended with the lease and its
--- lease key, not_held, or busy with a message that names the sessions that have the scope's row. The hooks of reaping run, with
--- the reason as their error; one that vetoes is LH005, and nothing has changed.
--- Locks the scope's row FOR UPDATE, and waits for nobody; then wakes the first live waiter.
-create or replace function leasehold.force_release_one(p_namespace text, p_key text, p_reason text, p_token bigint)
+-- lease key, not_held, or with a message: busy, which names the sessions that have the scope's row, or rejected. Sessions that guard the scope
+-- are ended first. `p_by` and `p_peer` are the principal and the address of a daemon's caller; only daemons are believed. The hooks of reaping run, with the reason as
+-- their error; where one vetoes (rejected) the lease has not changed.
+-- Locks the scope's row FOR UPDATE, and waits for nobody but the end of such sessions; then wakes the first live waiter.
+create or replace function leasehold_internal.force_release_one(
+  p_namespace text, p_key text, p_reason text, p_token bigint, p_peer text default null,
+  p_by text default null)
 returns table (
-  outcome text, message text, namespace text, key text, lease_key uuid, token bigint, owner text, labels text,
+  outcome text, message text, namespace text, key text, lease_key uuid, token bigint, owner text, principal text, labels text,
   duration_us bigint, grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint,
   silent_us bigint, heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean)
 language plpgsql
@@ -17,11 +20,17 @@ declare
   v_rules leasehold.rules;
   v_has_waiters boolean;
   v_now timestamptz;
+  v_trouble text;
+  v_by text;
 begin
-  perform leasehold.check_scope(p_namespace, p_key);
-  if coalesce(btrim(p_reason), '') = '' or octet_length(p_reason) > 8192 then
-    perform leasehold.refuse('reason', '1 to 8192 bytes');
+  perform leasehold_internal.refuse(leasehold_internal.force_problem(p_namespace, p_key, p_reason));
+  -- Who is written down in the history, whatever the session had set.
+  v_by := coalesce(nullif(p_by, 'anonymous'), p_peer);
+  if v_by is null or not pg_has_role(session_user, 'leasehold_coordinator', 'member') then
+    v_by := session_user;
   end if;
+  perform set_config('leasehold.ended_by', v_by, true);
+  v_trouble := leasehold_internal.lock_by_force(p_namespace, p_key, p_token);
   select s.* into v_scope
     from leasehold.scope s
    where s.namespace = p_namespace and s.key = p_key and s.state = 'held'
@@ -30,11 +39,14 @@ begin
   if not found then
     select case when count(*) = 0 then 'not_held' else 'busy' end,
            case when count(*) > 0 then format('%s/%s is busy: %s', p_namespace, left(p_key, 128),
-                                              leasehold.row_sessions(p_namespace, p_key)) end
+                                              leasehold_internal.row_sessions(p_namespace, p_key) || coalesce('; ' || v_trouble, '')) end
       into outcome, message
       from leasehold.scope s
      where s.namespace = p_namespace and s.key = p_key and s.state = 'held'
        and coalesce(p_token, 0) in (0, s.token);
+    if outcome = 'busy' then
+      perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, nullif(p_token, 0), p_reason, 'refused');
+    end if;
     namespace := p_namespace;
     key := p_key;
     return next;
@@ -42,30 +54,34 @@ begin
   end if;
 
   -- The queue is read in a statement after the lock.
-  if leasehold.hooked(array[p_namespace], 'reap') <> '{}' then
-    message := leasehold.try_hooks(leasehold.event_of('reap', v_scope, v_scope.deadline, null, p_reason));
+  if leasehold_internal.hooked(array[p_namespace], 'reap') <> '{}' then
+    message := 'hook_rejected: ' || leasehold_internal.try_hooks(
+                                      leasehold_internal.event_of('reap', v_scope, v_scope.deadline, null, p_reason));
     if message is not null then
-      raise exception 'hook_rejected: %', message using errcode = 'LH005',
-        hint = format('The lease stays. To end it all the same, first select leasehold.remove_hook(%L, ''reap'', ...).', p_namespace);
+      outcome := 'rejected';
+      perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, v_scope.token, p_reason, 'refused');
+      namespace := p_namespace;
+      key := p_key;
+      return next;
+      return;
     end if;
   end if;
   v_now := clock_timestamp();
   v_has_waiters := exists (select 1 from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key);
-  select r.* into v_rules from leasehold.policies_of(array[p_namespace]) r;
-  perform leasehold.end_leases(
-            array[row(p_namespace, p_key, 'forced', null, p_reason, v_has_waiters or leasehold.is_blind(),
+  select r.* into v_rules from leasehold_internal.policies_of(array[p_namespace]) r;
+  perform leasehold_internal.end_leases(
+            array[row(p_namespace, p_key, 'forced', null, p_reason, v_has_waiters or leasehold_internal.is_blind(),
                       null)::leasehold.lease_end], v_now);
-  perform leasehold.wake_next(p_namespace, p_key);
-  -- The scope remembers it for a while, the history where there is one; the server's log everywhere.
-  raise log 'lease forced scope=%/% token=% owner=% by=%: %', p_namespace, left(p_key, 128), v_scope.token, v_scope.owner, session_user, p_reason;
+  perform leasehold_internal.wake_next(p_namespace, p_key);
+  perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, v_scope.token, p_reason);
   return query
-    select 'ended', null::text, p_namespace, p_key, v_scope.lease_key, f.token, f.owner, f.labels, f.duration_us, f.grace_us,
+    select 'ended', null::text, p_namespace, p_key, v_scope.lease_key, f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us,
            f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,
            f.is_manual
-      from leasehold.lease_facts(v_scope, v_rules, leasehold.life(null), v_now) f;
+      from leasehold_internal.lease_facts(v_scope, v_rules, leasehold_internal.life(null), v_now) f;
 end
 $$;
-comment on function leasehold.force_release_one is 'End a lease against its holder''s will, by a coordinator';
+comment on function leasehold_internal.force_release_one is 'End a lease against its holder''s will, by a coordinator';
 
 -- The same for people. Returns the lease that was ended, or no row when it was not held (with that token); raises 55P03, and
 -- names the sessions, when others have the scope's row.
@@ -74,15 +90,21 @@ returns setof leasehold.lease
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set leasehold.hooks = 'inline'
 as $$
 #variable_conflict use_column
 declare
   v_lease leasehold.lease;
   v_answer record;
+  v_problem leasehold_internal.problem := leasehold_internal.force_problem(
+                                             force_release.namespace, force_release.key, force_release.reason);
 begin
-  perform leasehold.check_scope(force_release.namespace, force_release.key);
+  if v_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
+      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
+  end if;
+  perform set_config('leasehold.hooks', 'inline', true);
   -- With the row locked, what is shown is what is ended.
+  perform leasehold_internal.lock_by_force(force_release.namespace, force_release.key, force_release.token);
   perform 1
      from leasehold.scope s
     where s.namespace = force_release.namespace and s.key = force_release.key and s.state = 'held'
@@ -93,10 +115,15 @@ begin
      where l.namespace = force_release.namespace and l.key = force_release.key;
   end if;
   select f.* into v_answer
-    from leasehold.force_release_one(force_release.namespace, force_release.key, force_release.reason, force_release.token) f;
+    from leasehold_internal.force_release_one(force_release.namespace, force_release.key, force_release.reason, force_release.token) f;
   if v_answer.outcome = 'busy' then
     raise exception '%', v_answer.message
       using errcode = '55P03', hint = 'End those sessions, or wait for them, and try again.';
+  elsif v_answer.outcome = 'rejected' then
+    raise exception '%', v_answer.message
+      using errcode = 'LH005',
+      hint = format('The lease stays. To end it all the same, first select leasehold.remove_hook(%L, ''reap'', ...).',
+                    force_release.namespace);
   elsif v_answer.outcome = 'ended' then
     v_lease.lease_key := v_answer.lease_key;
     return next v_lease;
@@ -104,16 +131,68 @@ begin
 end
 $$;
 comment on function leasehold.force_release is
-  'End a lease against its holder''s will, with a reason: the lease that was ended, or no row. The holder should be dead';
+  'End a lease against its holder''s will, with a reason: the lease that was ended, or no row. The holder should be dead. Example:
+  select key, owner, token from leasehold.force_release(''jobs'', ''nightly'', reason => ''its host burned down'')';
 
--- The sessions that have a scope's row, in words: whose transaction its row names, or else who has changed or locked rows of
--- the table, oldest first. Locks nothing.
-create or replace function leasehold.row_sessions(p_namespace text, p_key text) returns text
+-- What is wrong with the arguments of force_release(); null when nothing is. Locks nothing.
+create or replace function leasehold_internal.force_problem(p_namespace text, p_key text, p_reason text)
+returns leasehold_internal.problem
+language plpgsql immutable parallel safe
+as $$
+begin
+  return coalesce(
+    leasehold_internal.scope_problem(p_namespace, p_key),
+    case when coalesce(btrim(p_reason), '') = '' or octet_length(p_reason) > 8192
+         then row('reason', '1 to 8192 bytes')::leasehold_internal.problem end);
+end
+$$;
+
+-- Before the scope's row is locked for a force-release of the lease with this token (0 or null: of any): end the sessions that guard it, and
+-- wait for up to a second until they are gone. Returns null, or why one of them may not be ended. Locks the scope's row FOR UPDATE where
+-- nobody has it.
+create or replace function leasehold_internal.lock_by_force(p_namespace text, p_key text, p_token bigint) returns text
+language plpgsql
+as $$
+declare
+  v_pids integer[];
+  v_pid integer;
+  v_session text;
+  v_trouble text;
+begin
+  perform 1
+     from leasehold.scope s
+    where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and coalesce(p_token, 0) in (0, s.token)
+      for update skip locked;
+  if found or not exists (select from leasehold.scope s
+                           where s.namespace = p_namespace and s.key = p_key and s.state = 'held'
+                             and coalesce(p_token, 0) in (0, s.token)) then
+    return null;
+  end if;
+  v_pids := array(
+    select distinct g.pid
+      from leasehold_internal.guarding() g
+      join pg_locks l
+        on l.pid = g.pid and l.locktype = 'transactionid' and l.granted
+       and l.transactionid = any (leasehold_internal.row_lockers(p_namespace, p_key)));
+  foreach v_pid in array v_pids loop
+    v_session := leasehold_internal.session_text(v_pid);
+    v_trouble := coalesce(leasehold_internal.end_session(v_pid), v_trouble);
+    raise log 'guard ended by force scope=%/% by=%: %', p_namespace, left(p_key, 128), session_user, v_session;
+  end loop;
+  for i in 1..100 loop
+    exit when v_trouble is not null or not exists (select from leasehold_internal.guarding() g where g.pid = any (v_pids));
+    perform pg_sleep(0.01);
+  end loop;
+  return v_trouble;
+end
+$$;
+
+-- Transactions that have a scope's row locked, as far as the row tells. Locks nothing.
+create or replace function leasehold_internal.row_lockers(p_namespace text, p_key text) returns xid[]
 language plpgsql
 as $$
 declare
   v_lockers xid[];
-  v_sessions text;
 begin
   select array[s.xmax] into v_lockers from leasehold.scope s where s.namespace = p_namespace and s.key = p_key;
   begin
@@ -122,14 +201,27 @@ begin
   exception when others then
     null;
   end;
-  select string_agg(leasehold.session_text(l.pid), ', ' order by a.xact_start)
+  return v_lockers;
+end
+$$;
+
+-- The sessions that have a scope's row, in words: whose transaction its row names, or else who has changed or locked rows of
+-- the table, oldest first. Locks nothing.
+create or replace function leasehold_internal.row_sessions(p_namespace text, p_key text) returns text
+language plpgsql
+as $$
+declare
+  v_lockers constant xid[] := leasehold_internal.row_lockers(p_namespace, p_key);
+  v_sessions text;
+begin
+  select string_agg(leasehold_internal.session_text(l.pid), ', ' order by a.xact_start)
     into v_sessions
     from pg_locks l
     left join pg_stat_activity a
       on a.pid = l.pid
    where l.locktype = 'transactionid' and l.granted and l.transactionid = any (v_lockers);
   if v_sessions is null then
-    select string_agg(leasehold.session_text(a.pid), ', ' order by a.xact_start)
+    select string_agg(leasehold_internal.session_text(a.pid), ', ' order by a.xact_start)
       into v_sessions
       from pg_stat_activity a
      where a.pid <> pg_backend_pid()
@@ -142,17 +234,18 @@ end
 $$;
 
 -- A session in words; a prepared transaction has none. Locks nothing.
-create or replace function leasehold.session_text(p_pid integer) returns text
+create or replace function leasehold_internal.session_text(p_pid integer) returns text
 language sql stable
 as $$
   select coalesce((select format('pid %s (user %s, application "%s", in a transaction for %s)', a.pid, a.usename,
-                                 left(a.application_name, 64), leasehold.duration_text(clock_timestamp() - a.xact_start))
+                                 left(a.application_name, 64), leasehold_internal.duration_text(clock_timestamp() - a.xact_start))
                      from pg_stat_activity a
                     where a.pid = p_pid), 'a prepared transaction')
 $$;
 
-revoke execute on function leasehold.force_release_one(text, text, text, bigint),
-  leasehold.force_release(text, text, text, bigint), leasehold.row_sessions(text, text), leasehold.session_text(integer)
-  from public;
-grant execute on function leasehold.force_release_one(text, text, text, bigint) to leasehold_coordinator, leasehold_admin;
+revoke execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text),
+  leasehold_internal.force_problem(text, text, text),
+  leasehold.force_release(text, text, text, bigint), leasehold_internal.row_sessions(text, text), leasehold_internal.session_text(integer),
+  leasehold_internal.lock_by_force(text, text, bigint), leasehold_internal.row_lockers(text, text) from public;
+grant execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text) to leasehold_coordinator, leasehold_admin;
 grant execute on function leasehold.force_release(text, text, text, bigint) to leasehold_admin;

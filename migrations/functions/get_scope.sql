@@ -1,9 +1,9 @@
 -- A scope as programs are told of it: its holder, or how its last lease ended. Returns no row when it is unknown. Locks
 -- nothing.
-create or replace function leasehold.get_scope(p_namespace text, p_key text)
+create or replace function leasehold_internal.get_scope(p_namespace text, p_key text)
 returns table (
-  is_held boolean, waiters integer, last_token bigint, last_owner text, last_end_reason text, last_result text,
-  last_error text, last_ended_at timestamptz, token bigint, owner text, labels text, duration_us bigint, grace_us bigint,
+  is_held boolean, waiters integer, last_token bigint, last_owner text, last_principal text, last_end_reason text, last_result text,
+  last_error text, last_ended_at timestamptz, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
   heartbeat_at timestamptz, liveness text, is_manual boolean)
 language plpgsql
@@ -12,28 +12,29 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-  perform leasehold.check_scope(p_namespace, p_key);
+  perform leasehold_internal.refuse(leasehold_internal.scope_problem(p_namespace, p_key));
   return query
     select s.state = 'held', coalesce(cardinality(q.tickets), 0),
            case when s.state = 'free' then nullif(s.token, 0) end,
            case when s.state = 'free' then s.owner end,
+           case when s.state = 'free' then s.principal end,
            case when s.state = 'free' then case s.last_outcome when 'ok' then 'released' else s.last_outcome end end,
            case when s.state = 'free' then s.last_result::text end,
            case when s.state = 'free' then s.last_error end,
            case when s.state = 'free' then s.ended_at end,
-           f.token, f.owner, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
+           f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
            f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
       from (select clock_timestamp() as now) c
-     cross join leasehold.life(null) l
+     cross join leasehold_internal.life(null) l
       join leasehold.scope s
         on s.namespace = p_namespace and s.key = p_key
-     cross join lateral leasehold.live_tickets(s.namespace, s.key, leasehold.live_coordinators(c.now), c.now) q (tickets)
-     cross join lateral leasehold.policies_of(array[s.namespace]) r
-      left join lateral leasehold.lease_facts(s, r, l, c.now) f
+     cross join lateral leasehold_internal.live_tickets(s.namespace, s.key, leasehold_internal.live_coordinators(c.now), c.now) q (tickets)
+     cross join lateral leasehold_internal.policies_of(array[s.namespace]) r
+      left join lateral leasehold_internal.lease_facts(s, r, l, c.now) f
         on true;
 end
 $$;
-comment on function leasehold.get_scope is 'A scope as programs read it: the holder, or how the last lease ended';
+comment on function leasehold_internal.get_scope is 'A scope as programs read it: the holder, or how the last lease ended';
 
-revoke execute on function leasehold.get_scope(text, text) from public;
-grant execute on function leasehold.get_scope(text, text) to leasehold_coordinator, leasehold_admin;
+revoke execute on function leasehold_internal.get_scope(text, text) from public;
+grant execute on function leasehold_internal.get_scope(text, text) to leasehold_coordinator, leasehold_admin;

@@ -1,15 +1,17 @@
 -- Release many leases, and in the same transaction acquire for who waits for some of them: one commit for a hand-over, not two.
 -- Returns the rows of release_batch (`part` is release), then those of acquire_batch (`part` is acquire), which sees what was
 -- released and decides as ever: who was not first stays queued. Locks what they lock: the second only rows of the first.
--- The common case, one lease that passes from its holder to its first waiter, is one update.
-create or replace function leasehold.hand_over_batch(
+-- The common case, one lease that passes from its holder to its first waiter, is one update: the twin of end_leases() and of the grant in
+-- acquire_general(). tests/sql/test_one_and_many.sql compares them.
+create or replace function leasehold_internal.hand_over_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[],
   p_clock timestamptz, p_next_namespace text[], p_next_key text[], p_next_lease_key uuid[], p_next_owner text[],
-  p_next_labels text[], p_next_duration_us bigint[], p_next_queue boolean[], p_next_wait_us bigint[], p_next_ticket bigint[])
+  p_next_labels text[], p_next_duration_us bigint[], p_next_queue boolean[], p_next_wait_us bigint[], p_next_ticket bigint[],
+  p_next_principals text[] default null)
 returns table (
   part text, end_reason text, wake boolean,
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, labels text, duration_us bigint, grace_us bigint,
+  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
   heartbeat_at timestamptz, liveness text, is_manual boolean)
 language plpgsql
@@ -28,18 +30,18 @@ declare
 begin
   if cardinality(p_namespace) = 1 and cardinality(p_next_namespace) = 1
      and p_namespace[1] = p_next_namespace[1] and p_key[1] = p_next_key[1] and p_failed[1] is not null
-     and not leasehold.is_blind()
+     and not leasehold_internal.is_blind()
   then
     if current_setting('synchronous_commit') = 'off' then
-      perform leasehold.be_durable();
+      perform leasehold_internal.be_durable();
     end if;
     -- One update, from one holder to the other, whose expiry has not passed. The queue is read after the row's lock.
     select i.* into v_found
       from (select f.id as life_id, f.started_at, r.grace, r.dead_after, r.max_hold, r.expiry
-              from leasehold.life_facts() f, leasehold.rules_of(p_namespace[1]) r
+              from leasehold_internal.life_facts() f, leasehold_internal.rules_of(p_namespace[1]) r
              where f.is_same and p_next_lease_key[1] <> p_lease_key[1]
-               and leasehold.is_plain(r, p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1])
-               and not exists (select from leasehold.registered_hook k where leasehold.covers(k.namespace, p_namespace[1]))
+               and leasehold_internal.is_plain(r, p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1])
+               and not exists (select from leasehold.registered_hook k where leasehold_internal.covers(k.namespace, p_namespace[1]))
                and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
             offset 0) i
      cross join lateral (
@@ -56,17 +58,18 @@ begin
              set lease_key = p_next_lease_key[1],
                  token = nextval('leasehold.token'),
                  owner = p_next_owner[1],
+                 principal = p_next_principals[1],
                  labels = p_next_labels[1]::jsonb,
-                 duration = leasehold.from_us(p_next_duration_us[1]),
+                 duration = leasehold_internal.from_us(p_next_duration_us[1]),
                  grace = v_found.grace,
                  acquired_at = v_now,
                  heartbeat_at = v_now,
                  heartbeats = 0,
-                 deadline = v_now + leasehold.from_us(p_next_duration_us[1]),
+                 deadline = v_now + leasehold_internal.from_us(p_next_duration_us[1]),
                  incarnation = v_found.life_id,
                  granted_by = p_coordinator,
                  reap_failures = 0,
-                 check_at = least(s.check_at, v_now + leasehold.from_us(p_next_duration_us[1]) + v_found.grace),
+                 check_at = least(s.check_at, v_now + leasehold_internal.from_us(p_next_duration_us[1]) + v_found.grace),
                  queued = exists (select 1
                                     from leasehold.waiter q
                                    where q.namespace = s.namespace and q.key = s.key and q.lease_key <> p_next_lease_key[1]),
@@ -74,27 +77,27 @@ begin
                  last_outcome = case when p_failed[1] then 'failed' else 'ok' end,
                  last_result = case when not p_failed[1] then p_value[1]::jsonb end,
                  last_error = case when p_failed[1] then p_value[1] end,
-                 ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
-                 ended_outcomes = leasehold.remember(s.ended_outcomes, case when p_failed[1] then 'failed' else 'ok' end)
+                 ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
+                 ended_outcomes = leasehold_internal.remember(s.ended_outcomes, case when p_failed[1] then 'failed' else 'ok' end)
            where s.namespace = p_namespace[1] and s.key = p_key[1]
              and v_now < case when s.incarnation = v_found.life_id then s.deadline + s.grace
                               else v_found.started_at + s.duration + s.grace end
              -- Whose caller has gone on to another coordinator, that one is told.
              and p_next_lease_key[1] = (select h.lease_key
-                                          from leasehold.live_head(p_namespace[1], p_key[1], leasehold.live_coordinators(v_now),
+                                          from leasehold_internal.live_head(p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_now),
                                                                    v_now) h
                                          where h.coordinator = p_coordinator)
           returning s.token, s.duration, s.deadline)
         select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
-               null::text, null::text, null::bigint, null::text, null::text, null::bigint, null::bigint,
+               null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
                null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
                null::timestamptz, null::text, null::boolean
           from passed
         union all
         select 'acquire', null, null, 1, 'granted', null, 0,
-               case when v_found.expiry <> 'manual' then p_next_duration_us[1] + leasehold.to_us(v_found.grace) end,
-               leasehold.to_us(least(coalesce(v_found.dead_after, p.duration * 2 / 3), v_found.max_hold)),
-               null, null, null, p.token, p_next_owner[1], p_next_labels[1], p_next_duration_us[1], leasehold.to_us(v_found.grace),
+               case when v_found.expiry <> 'manual' then p_next_duration_us[1] + leasehold_internal.to_us(v_found.grace) end,
+               leasehold_internal.to_us(least(coalesce(v_found.dead_after, p.duration * 2 / 3), v_found.max_hold)),
+               null, null, null, p.token, p_next_owner[1], p_next_principals[1], p_next_labels[1], p_next_duration_us[1], leasehold_internal.to_us(v_found.grace),
                v_now, p.deadline, p_next_duration_us[1], 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual'
           from passed p;
       if found then
@@ -111,20 +114,20 @@ begin
   end if;
   return query
     select 'release', r.end_reason, r.wake, r.n, r.outcome, null::bigint, null::integer, null::bigint, null::bigint, r.message,
-           null::text, null::text, null::bigint, null::text, null::text, null::bigint, null::bigint,
+           null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
            null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
            null::timestamptz, null::text, null::boolean
-      from leasehold.release_batch(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value) r;
+      from leasehold_internal.release_batch(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value) r;
   return query
     select 'acquire', null::text, null::boolean, a.*
-      from leasehold.acquire_batch(
+      from leasehold_internal.acquire_batch(
              p_coordinator, p_clock, p_next_namespace, p_next_key, p_next_lease_key, p_next_owner, p_next_labels,
-             p_next_duration_us, p_next_queue, p_next_wait_us, p_next_ticket) a;
+             p_next_duration_us, p_next_queue, p_next_wait_us, p_next_ticket, p_next_principals) a;
 end
 $$;
-comment on function leasehold.hand_over_batch is 'Release many leases and acquire for who is next, by a coordinator';
+comment on function leasehold_internal.hand_over_batch is 'Release many leases and acquire for who is next, by a coordinator';
 
-revoke execute on function leasehold.hand_over_batch(uuid, text[], text[], uuid[], boolean[], text[], timestamptz, text[], text[],
-  uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[]) from public;
-grant execute on function leasehold.hand_over_batch(uuid, text[], text[], uuid[], boolean[], text[], timestamptz, text[], text[],
-  uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[]) to leasehold_coordinator, leasehold_admin;
+revoke execute on function leasehold_internal.hand_over_batch(uuid, text[], text[], uuid[], boolean[], text[], timestamptz, text[], text[],
+  uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[]) from public;
+grant execute on function leasehold_internal.hand_over_batch(uuid, text[], text[], uuid[], boolean[], text[], timestamptz, text[], text[],
+  uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[]) to leasehold_coordinator, leasehold_admin;

@@ -1,45 +1,48 @@
 -- Renew a lease. Returns its new deadline, or null when it is lost.
 -- Waits for whoever has the scope's row (bounded by lock_timeout), then locks it FOR NO KEY UPDATE; a stranger's lease key
--- locks nothing.
+-- locks nothing, nor does one that has ended while we waited: that lock goes with the subtransaction.
 create or replace function leasehold.heartbeat(namespace text, key text, lease_key uuid) returns timestamptz
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set leasehold.hooks = 'inline'
 as $$
 #variable_conflict use_column
 declare
+  v_denial text := leasehold_internal.denial('lease', heartbeat.namespace);
+  v_problem leasehold_internal.problem;
   v_answer record;
 begin
-  perform leasehold.check_holder(heartbeat.namespace, heartbeat.key, heartbeat.lease_key);
-  perform 1
-     from leasehold.scope s
-    where s.namespace = heartbeat.namespace and s.key = heartbeat.key and s.lease_key = heartbeat.lease_key
-      for no key update;
-  if not found then
-    return null;
+  perform set_config('leasehold.hooks', 'inline', true);
+  v_problem := leasehold_internal.holder_problem(heartbeat.namespace, heartbeat.key, heartbeat.lease_key);
+  if v_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
+      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
   end if;
-  select b.* into v_answer
-    from leasehold.heartbeat_batch(array[heartbeat.namespace], array[heartbeat.key], array[heartbeat.lease_key]) b;
+  if v_denial is not null then
+    raise exception '%', v_denial using errcode = 'LH007';
+  end if;
+  begin
+    perform 1
+       from leasehold.scope s
+      where s.namespace = heartbeat.namespace and s.key = heartbeat.key and s.lease_key = heartbeat.lease_key
+        for no key update;
+    if not found then
+      raise sqlstate 'LH900' using message = 'give the lock back';
+    end if;
+    select b.* into v_answer
+      from leasehold_internal.heartbeat_batch(array[heartbeat.namespace], array[heartbeat.key], array[heartbeat.lease_key]) b;
+  exception when sqlstate 'LH900' then
+    return null;
+  end;
   if v_answer.outcome = 'rejected' then
     raise exception 'hook_rejected: %', v_answer.message using errcode = 'LH005';
   end if;
   return v_answer.deadline;
 end
 $$;
-comment on function leasehold.heartbeat is 'Renew a lease: its new deadline, or null when it is lost';
+comment on function leasehold.heartbeat is
+  'Renew a lease: its new deadline, or null when it is lost. Example:
+  select leasehold.heartbeat(''jobs'', ''nightly'', :''lease_key'')';
 
--- Raise LH002 for a bad scope, or no lease key. Locks nothing.
-create or replace function leasehold.check_holder(p_namespace text, p_key text, p_lease_key uuid) returns void
-language plpgsql
-as $$
-begin
-  perform leasehold.check_scope(p_namespace, p_key);
-  if p_lease_key is null then
-    perform leasehold.refuse('lease_key', 'a UUID');
-  end if;
-end
-$$;
-
-revoke execute on function leasehold.heartbeat(text, text, uuid), leasehold.check_holder(text, text, uuid) from public;
+revoke execute on function leasehold.heartbeat(text, text, uuid) from public;
 grant execute on function leasehold.heartbeat(text, text, uuid) to leasehold_client, leasehold_admin;

@@ -3,7 +3,7 @@
 -- Locks each scope's row FOR NO KEY UPDATE, skipping what another session has. A guard's FOR KEY SHARE does not conflict.
 -- The common case in one statement: the lease is held under this lease key and its expiry has not passed. The clock is read after each
 -- row's lock. What is left over, also where the expiry counts for nothing because of what happened to the database, is told apart by heartbeat_carefully.
-create or replace function leasehold.heartbeat_batch(p_namespace text[], p_key text[], p_lease_key uuid[])
+create or replace function leasehold_internal.heartbeat_batch(p_namespace text[], p_key text[], p_lease_key uuid[])
 returns table (
   n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text)
 language plpgsql
@@ -43,20 +43,20 @@ begin
                     and f.id is not null
                     for no key update skip locked) x
                where not exists (select from leasehold.registered_hook h
-                                  where h.event = 'heartbeat' and leasehold.covers(h.namespace, p_namespace[1]))
+                                  where h.event = 'heartbeat' and leasehold_internal.covers(h.namespace, p_namespace[1]))
               offset 0) w
        where s.ctid = w.row_id
          and w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
                           else w.started_at + s.duration + s.grace end
-      returning 1, 'ok', leasehold.to_us(s.duration), s.deadline, s.heartbeats, null::text, null::text;
+      returning 1, 'ok', leasehold_internal.to_us(s.duration), s.deadline, s.heartbeats, null::text, null::text;
     if not found then
       return query select 1, c.outcome, c.remaining_us, c.deadline, c.heartbeats, c.end_reason, c.message
-        from leasehold.heartbeat_carefully(p_namespace, p_key, p_lease_key) c;
+        from leasehold_internal.heartbeat_carefully(p_namespace, p_key, p_lease_key) c;
     end if;
     return;
   end if;
   if exists (select from leasehold.registered_hook) then
-    v_hooked := leasehold.hooked(p_namespace, 'heartbeat');
+    v_hooked := leasehold_internal.hooked(p_namespace, 'heartbeat');
   end if;
   select i.id, i.started_at into v_life_id, v_started_at from leasehold.incarnation i;
   -- Nothing that is set here is indexed: the update stays HOT.
@@ -79,7 +79,7 @@ begin
        and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
                         else v_started_at + s.duration + s.grace end
     returning w.n::integer as n, s.deadline, s.duration, s.heartbeats)
-  select coalesce(array_agg(r.n), '{}'), array_agg(r.deadline), array_agg(leasehold.to_us(r.duration)), array_agg(r.heartbeats)
+  select coalesce(array_agg(r.n), '{}'), array_agg(r.deadline), array_agg(leasehold_internal.to_us(r.duration)), array_agg(r.heartbeats)
     into v_done, v_deadlines, v_remaining, v_counts
     from renewed r;
 
@@ -94,14 +94,14 @@ begin
         from (select array_agg(p_namespace[i] order by i) as namespaces, array_agg(p_key[i] order by i) as keys,
                      array_agg(p_lease_key[i] order by i) as lease_keys
                 from unnest(v_left) i) a,
-             leasehold.heartbeat_carefully(a.namespaces, a.keys, a.lease_keys) c;
+             leasehold_internal.heartbeat_carefully(a.namespaces, a.keys, a.lease_keys) c;
   end if;
 end
 $$;
-comment on function leasehold.heartbeat_batch is 'Renew many leases at once, by a coordinator';
+comment on function leasehold_internal.heartbeat_batch is 'Renew many leases at once, by a coordinator';
 
 -- What is left over: lost, busy, hooked, expired but manual, and the same lease twice in a batch.
-create or replace function leasehold.heartbeat_carefully(p_namespace text[], p_key text[], p_lease_key uuid[])
+create or replace function leasehold_internal.heartbeat_carefully(p_namespace text[], p_key text[], p_lease_key uuid[])
 returns table (
   n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text)
 language plpgsql
@@ -129,12 +129,12 @@ begin
           from leasehold.scope x
          where x.namespace = w.namespace and x.key = w.key
            for no key update skip locked) s on true);
-  v_work := leasehold.mark_busy(v_work);
-  v_life := leasehold.life_of_holders();
+  v_work := leasehold_internal.mark_busy(v_work);
+  v_life := leasehold_internal.life_of_holders();
   v_now := clock_timestamp();
-  v_work := leasehold.mark_lost(v_work, v_life, v_now);
+  v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
   if exists (select from leasehold.registered_hook) then
-    v_work := leasehold.hook_items(v_work, 'heartbeat', leasehold.runs_hooks(false), v_now);
+    v_work := leasehold_internal.hook_items(v_work, 'heartbeat', leasehold_internal.runs_hooks(false), v_now);
   end if;
 
   -- Nothing that is set here is indexed: the update stays HOT.
@@ -148,7 +148,7 @@ begin
 
   return query
     select w.n, w.outcome,
-           case when w.outcome = 'ok' then leasehold.to_us((w.scope).duration) end,
+           case when w.outcome = 'ok' then leasehold_internal.to_us((w.scope).duration) end,
            case when w.outcome = 'ok' then v_now + (w.scope).duration end,
            case when w.outcome = 'ok' then (w.scope).heartbeats + 1 end,
            w.end_reason, case when w.outcome in ('hooked', 'rejected') then w.error end
@@ -158,7 +158,7 @@ end
 $$;
 
 -- Items whose row could not be taken: 'busy' where there is one, 'unknown' where there is none. Locks nothing.
-create or replace function leasehold.mark_busy(p_work leasehold.item_work[]) returns leasehold.item_work[]
+create or replace function leasehold_internal.mark_busy(p_work leasehold.item_work[]) returns leasehold.item_work[]
 language plpgsql
 as $$
 begin
@@ -177,9 +177,10 @@ begin
 end
 $$;
 
+-- Promise 11: a holder that lost its lease gets LOST with the reason, never OK.
 -- Whether each item's lease key still holds its scope: ok, lost (with the reason) or busy. An expired lease is marked
 -- lapsed here, for its holder is about to be told, and must never revive. The caller has the rows locked.
-create or replace function leasehold.mark_lost(
+create or replace function leasehold_internal.mark_lost(
   p_work leasehold.item_work[], p_life leasehold.life_now, p_now timestamptz)
 returns leasehold.item_work[]
 language plpgsql
@@ -188,17 +189,17 @@ declare
   v_rules leasehold.rules[] := '{}';
 begin
   -- The policy matters only to what would have expired without one.
-  if exists (select 1 from unnest(p_work) w where leasehold.is_expired(w.scope, p_life, 'takeover', p_now)) then
+  if exists (select 1 from unnest(p_work) w where leasehold_internal.is_expired(w.scope, p_life, 'takeover', p_now)) then
     v_rules := array(
-      select r from leasehold.policies_of(array(
+      select r from leasehold_internal.policies_of(array(
         select distinct w.namespace from unnest(p_work) w
-         where leasehold.is_expired(w.scope, p_life, 'takeover', p_now))) r);
-    perform leasehold.pin_incarnation();
+         where leasehold_internal.is_expired(w.scope, p_life, 'takeover', p_now))) r);
+    perform leasehold_internal.pin_incarnation();
     update leasehold.scope s
        set lapsed = true
       from unnest(p_work) w
      where (w.scope).lease_key = w.lease_key and not (w.scope).lapsed
-       and leasehold.is_expired(
+       and leasehold_internal.is_expired(
              w.scope, p_life, (select r.expiry from unnest(v_rules) r where r.namespace = w.namespace), p_now)
        and s.namespace = w.namespace and s.key = w.key;
   end if;
@@ -207,20 +208,20 @@ begin
                case when w.hold = 'busy' then 'busy' when h.is_mine and not h.is_over then 'ok' else 'lost' end,
                case when w.hold = 'busy' or (h.is_mine and not h.is_over) then null
                     when h.is_mine then 'expired'
-                    else coalesce(leasehold.end_reason(w.scope, w.lease_key), 'unknown') end,
+                    else coalesce(leasehold_internal.end_reason(w.scope, w.lease_key), 'unknown') end,
                null, null, null)::leasehold.item_work
       from unnest(p_work) w
      cross join lateral (
        select coalesce((w.scope).state = 'held' and (w.scope).lease_key = w.lease_key, false) as is_mine,
               coalesce((w.scope).lapsed, false)
-              or leasehold.is_expired(
+              or leasehold_internal.is_expired(
                    w.scope, p_life,
                    coalesce((select r.expiry from unnest(v_rules) r where r.namespace = w.namespace), 'takeover'), p_now)
                 as is_over) h);
 end
 $$;
 
-revoke execute on function leasehold.heartbeat_batch(text[], text[], uuid[]),
-  leasehold.heartbeat_carefully(text[], text[], uuid[]), leasehold.mark_busy(leasehold.item_work[]),
-  leasehold.mark_lost(leasehold.item_work[], leasehold.life_now, timestamptz) from public;
-grant execute on function leasehold.heartbeat_batch(text[], text[], uuid[]) to leasehold_coordinator, leasehold_admin;
+revoke execute on function leasehold_internal.heartbeat_batch(text[], text[], uuid[]),
+  leasehold_internal.heartbeat_carefully(text[], text[], uuid[]), leasehold_internal.mark_busy(leasehold.item_work[]),
+  leasehold_internal.mark_lost(leasehold.item_work[], leasehold.life_now, timestamptz) from public;
+grant execute on function leasehold_internal.heartbeat_batch(text[], text[], uuid[]) to leasehold_coordinator, leasehold_admin;

@@ -1,14 +1,14 @@
 -- A held scope as people and programs are told of it; no row when it is free. Locks nothing.
-create or replace function leasehold.lease_facts(
+create or replace function leasehold_internal.lease_facts(
   p_scope leasehold.scope, p_rules leasehold.rules, p_life leasehold.life_now, p_now timestamptz)
 returns setof leasehold.lease_facts
 language sql stable
 as $$
-  select s.token, s.owner, s.labels::text, leasehold.to_us(s.duration), leasehold.to_us(s.grace), s.acquired_at, s.deadline,
-         leasehold.to_us(s.deadline - p_now), leasehold.to_us(p_now - s.acquired_at),
-         leasehold.to_us(p_now - s.heartbeat_at), s.heartbeats, s.heartbeat_at,
+  select s.token, s.owner, s.labels::text, leasehold_internal.to_us(s.duration), leasehold_internal.to_us(s.grace), s.acquired_at, s.deadline,
+         leasehold_internal.to_us(s.deadline - p_now), leasehold_internal.to_us(p_now - s.acquired_at),
+         leasehold_internal.to_us(p_now - s.heartbeat_at), s.heartbeats, s.heartbeat_at,
          case
-           when leasehold.is_expired(p_scope, p_life, (p_rules).expiry, p_now) then 'expired'
+           when leasehold_internal.is_expired(p_scope, p_life, (p_rules).expiry, p_now) then 'expired'
            when p_now >= d.suspected_at then 'suspected_dead'
            when p_now >= s.acquired_at + (p_rules).max_hold then 'overdue'
            else 'alive'
@@ -16,13 +16,14 @@ as $$
          (p_rules).expiry = 'manual',
          case -- Reaping it has failed: not before the next try, or not by itself any more.
               when s.reap_failures > 0 and coalesce(s.next_try_at > p_now, s.reap_failures >= (p_rules).max_reap_failures)
-                then leasehold.to_us(s.next_try_at - p_now)
+                then leasehold_internal.to_us(s.next_try_at - p_now)
               when s.lapsed and (p_rules).expiry <> 'manual' then 0
-              else leasehold.to_us(leasehold.expires_at(p_scope, p_life, (p_rules).expiry) - p_now) end,
-         greatest(0, leasehold.to_us(least(d.suspected_at, s.acquired_at + (p_rules).max_hold) - p_now))
+              else leasehold_internal.to_us(leasehold_internal.expires_at(p_scope, p_life, (p_rules).expiry) - p_now) end,
+         greatest(0, leasehold_internal.to_us(least(d.suspected_at, s.acquired_at + (p_rules).max_hold) - p_now)),
+         s.principal
     from (select (p_scope).*) s,
          lateral (select s.heartbeat_at + coalesce((p_rules).dead_after, s.duration * 2 / 3) as suspected_at) d
    where s.state = 'held'
 $$;
 
-revoke execute on function leasehold.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz) from public;
+revoke execute on function leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz) from public;

@@ -5,10 +5,10 @@
 -- and ends by its expiry (ok). Where this call runs no hooks: hooked, with their time limit as duration_us, and nothing changed.
 -- Locks each scope's row FOR NO KEY UPDATE in (namespace, key) order; FOR UPDATE where a lease is ended. Where the scope is
 -- not held the next live waiter is woken: `wake` is true where that is `p_coordinator`'s own.
-create or replace function leasehold.leave_batch(
+create or replace function leasehold_internal.leave_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_away boolean[])
 returns table (
-  n integer, outcome text, wake boolean, waiters_ahead integer, token bigint, owner text, labels text, duration_us bigint,
+  n integer, outcome text, wake boolean, waiters_ahead integer, token bigint, owner text, principal text, labels text, duration_us bigint,
   grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint,
   heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean)
 language plpgsql
@@ -39,12 +39,12 @@ begin
           from leasehold.scope x
          where x.namespace = w.namespace and x.key = w.key
            for no key update skip locked) s on true);
-  v_work := leasehold.mark_busy(v_work);
-  v_life := leasehold.life(null);
+  v_work := leasehold_internal.mark_busy(v_work);
+  v_life := leasehold_internal.life(null);
   v_now := clock_timestamp();
-  v_live := leasehold.live_coordinators(v_now);
+  v_live := leasehold_internal.live_coordinators(v_now);
   v_rules := array(
-    select r from leasehold.policies_of(array(select distinct w.namespace from unnest(v_work) w where w.hold = 'locked')) r);
+    select r from leasehold_internal.policies_of(array(select distinct w.namespace from unnest(v_work) w where w.hold = 'locked')) r);
 
   -- A lease that this coordinator granted and nobody got: end it, FOR UPDATE, unless somebody guards it.
   if exists (select 1 from unnest(v_work) w
@@ -63,20 +63,20 @@ begin
            where x.namespace = w.namespace and x.key = w.key and o.is_own and not w.is_away
              for update skip locked) e on true);
     if exists (select from leasehold.registered_hook) then
-      v_work := leasehold.hook_leaving(v_work, leasehold.runs_hooks(p_coordinator is null), v_now);
+      v_work := leasehold_internal.hook_leaving(v_work, leasehold_internal.runs_hooks(p_coordinator is null), v_now);
     end if;
   end if;
 
   -- How many were ahead, counted before anybody leaves, once for each scope.
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, null, null, w.error, w.scope, w.hold, null, null, null, null,
-               leasehold.tickets_ahead(w.tickets, coalesce(o.ticket, 0)))::leasehold.item_work
+               leasehold_internal.tickets_ahead(w.tickets, coalesce(o.ticket, 0)))::leasehold.item_work
       from (select u.*, first_value(t.tickets) over (partition by u.namespace, u.key order by u.n) as tickets
               from (select v.*, row_number() over (partition by v.namespace, v.key order by v.n) as nth
                       from unnest(v_work) v) u
              cross join lateral (
                select case when u.nth = 1 and u.hold <> 'unknown'
-                           then leasehold.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets offset 0) t) w
+                           then leasehold_internal.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets offset 0) t) w
       left join lateral (
         select q.ticket
           from leasehold.waiter q
@@ -98,45 +98,45 @@ begin
                case when w.hold = 'end' or (w.hold = 'locked' and (w.scope).state = 'free') then 'ok' end,
                null, h.coordinator, h.lease_key, w.waiters_ahead)::leasehold.item_work
       from unnest(v_work) w
-      left join lateral leasehold.live_head(w.namespace, w.key, v_live, v_now) h
+      left join lateral leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) h
         on w.hold = 'end' or (w.hold = 'locked' and (w.scope).state = 'free'));
   if exists (select 1 from unnest(v_work) w where w.hold = 'end') then
-    perform leasehold.end_leases(array(
-      select row(w.namespace, w.key, case when w.error is null then 'ok' else 'failed' end, null, w.error, w.head_lease_key is not null or leasehold.is_blind(),
+    perform leasehold_internal.end_leases(array(
+      select row(w.namespace, w.key, case when w.error is null then 'ok' else 'failed' end, null, w.error, w.head_lease_key is not null or leasehold_internal.is_blind(),
                  null)::leasehold.lease_end
         from unnest(v_work) w
        where w.hold = 'end'), v_now);
   end if;
-  perform leasehold.tell_heads(p_coordinator, v_work, v_now);
+  perform leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
 
   return query
     select w.n, case when w.hold in ('busy', 'granted', 'hooked') then w.hold else 'ok' end,
            coalesce(w.outcome = 'ok' and w.head_coordinator = p_coordinator, false), coalesce(w.waiters_ahead, 0),
-           f.token, f.owner, f.labels, case when w.hold = 'hooked' then w.error::bigint else f.duration_us end, f.grace_us,
+           f.token, f.owner, f.principal, f.labels, case when w.hold = 'hooked' then w.error::bigint else f.duration_us end, f.grace_us,
            f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
       from unnest(v_work) w
       left join lateral (select r as rules from unnest(v_rules) r where r.namespace = w.namespace) r on true
-      left join lateral leasehold.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('locked', 'granted')
+      left join lateral leasehold_internal.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('locked', 'granted')
      order by w.n;
 end
 $$;
-comment on function leasehold.leave_batch is 'Waiters that leave the queue, or keep their place for 10 s, by a coordinator';
+comment on function leasehold_internal.leave_batch is 'Waiters that leave the queue, or keep their place for 10 s, by a coordinator';
 
 -- The leases of callers that went away before they heard of the grant (hold 'end'), in namespaces with hooks: they end as failed,
 -- with that as the error. hold becomes 'kept' where a hook vetoes, and where this call runs none 'hooked', with the limit as
 -- `error`. The caller has the rows locked FOR UPDATE.
-create or replace function leasehold.hook_leaving(p_work leasehold.item_work[], p_runs boolean, p_now timestamptz)
+create or replace function leasehold_internal.hook_leaving(p_work leasehold.item_work[], p_runs boolean, p_now timestamptz)
 returns leasehold.item_work[]
 language plpgsql
 as $$
 declare
-  v_hooked text[] := leasehold.hooked(array(select w.namespace from unnest(p_work) w where w.hold = 'end'), 'release_fail');
+  v_hooked text[] := leasehold_internal.hooked(array(select w.namespace from unnest(p_work) w where w.hold = 'end'), 'release_fail');
   v_work leasehold.item_work[];
 begin
   if v_hooked = '{}' then
     return p_work;
   end if;
-  v_work := leasehold.hook_items(array(
+  v_work := leasehold_internal.hook_items(array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, true, null,
                case when h.is_hooked then 'the caller went away before it heard of the grant' end, w.scope, w.hold,
                case when h.is_hooked then 'ok' end, null, null, null, null)::leasehold.item_work
@@ -155,7 +155,7 @@ $$;
 -- first: a batch was committed after its connection had been given up. They are removed once they are 10 s old; younger ones
 -- may be on their way to it. Returns true where the head is `p_coordinator`'s own. Locks the scope's row FOR NO KEY UPDATE;
 -- where another session has it, that one wakes.
-create or replace function leasehold.pass_on(
+create or replace function leasehold_internal.pass_on(
   p_coordinator uuid, p_namespace text, p_key text, p_first_ticket bigint default null)
 returns boolean
 language plpgsql
@@ -174,13 +174,13 @@ begin
    where w.namespace = p_namespace and w.key = p_key and w.coordinator = p_coordinator and w.away_until is null
      and w.ticket < coalesce(p_first_ticket, 9223372036854775807)
      and w.enqueued_at < clock_timestamp() - interval '10 s';
-  return leasehold.wake_head(p_coordinator, p_namespace, p_key);
+  return leasehold_internal.wake_head(p_coordinator, p_namespace, p_key);
 end
 $$;
-comment on function leasehold.pass_on is 'Pass a wake-up on to the current head of the queue, by a coordinator';
+comment on function leasehold_internal.pass_on is 'Pass a wake-up on to the current head of the queue, by a coordinator';
 
-revoke execute on function leasehold.leave_batch(uuid, text[], text[], uuid[], boolean[]),
-  leasehold.hook_leaving(leasehold.item_work[], boolean, timestamptz),
-  leasehold.pass_on(uuid, text, text, bigint) from public;
-grant execute on function leasehold.leave_batch(uuid, text[], text[], uuid[], boolean[]),
-  leasehold.pass_on(uuid, text, text, bigint) to leasehold_coordinator, leasehold_admin;
+revoke execute on function leasehold_internal.leave_batch(uuid, text[], text[], uuid[], boolean[]),
+  leasehold_internal.hook_leaving(leasehold.item_work[], boolean, timestamptz),
+  leasehold_internal.pass_on(uuid, text, text, bigint) from public;
+grant execute on function leasehold_internal.leave_batch(uuid, text[], text[], uuid[], boolean[]),
+  leasehold_internal.pass_on(uuid, text, text, bigint) to leasehold_coordinator, leasehold_admin;

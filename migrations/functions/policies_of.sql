@@ -1,5 +1,5 @@
 -- {'', a, a.b, a.b.c} of a.b.c. Locks nothing.
-create or replace function leasehold.prefixes(p_namespace text) returns text[]
+create or replace function leasehold_internal.prefixes(p_namespace text) returns text[]
 language sql immutable parallel safe
 as $$
   select array(select array_to_string(s.segments[1:i.i], '.')
@@ -8,7 +8,7 @@ as $$
 $$;
 
 -- Is a prefix one of a namespace's own? Locks nothing.
-create or replace function leasehold.covers(p_prefix text, p_namespace text) returns boolean
+create or replace function leasehold_internal.covers(p_prefix text, p_namespace text) returns boolean
 language sql immutable parallel safe
 as $$
   select p_prefix = '' or p_prefix = p_namespace or starts_with(p_namespace, p_prefix || '.')
@@ -16,7 +16,7 @@ $$;
 
 -- The rules in force for each of the given (valid, distinct) namespaces: every column from the longest prefix that sets
 -- it. Returns one row for each. Locks nothing.
-create or replace function leasehold.policies_of(p_namespaces text[]) returns setof leasehold.rules
+create or replace function leasehold_internal.policies_of(p_namespaces text[]) returns setof leasehold.rules
 language plpgsql stable
 as $$
 begin
@@ -47,26 +47,26 @@ begin
          (array_agg(p.hook_timeout order by length(p.namespace) desc) filter (where p.hook_timeout is not null))[1]
     from unnest(p_namespaces) as n (namespace)
     join leasehold.policy p
-      on p.namespace = any (leasehold.prefixes(n.namespace))
+      on p.namespace = any (leasehold_internal.prefixes(n.namespace))
    group by n.namespace;
 end
 $$;
 
 -- The same for one namespace, to be used in FROM, where it becomes a part of the query: where only the root is configured for it,
 -- that is one row read. Locks nothing.
-create or replace function leasehold.rules_of(p_namespace text) returns setof leasehold.rules
+create or replace function leasehold_internal.rules_of(p_namespace text) returns setof leasehold.rules
 language sql stable
 as $$
   select p_namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
          p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout
     from leasehold.policy p
    where p.namespace = ''
-     and not exists (select from leasehold.policy q where q.namespace > '' and leasehold.covers(q.namespace, p_namespace))
+     and not exists (select from leasehold.policy q where q.namespace > '' and leasehold_internal.covers(q.namespace, p_namespace))
   union all
   select r.*
-    from leasehold.policies_of(array[p_namespace]) r
-   where exists (select from leasehold.policy q where q.namespace > '' and leasehold.covers(q.namespace, p_namespace))
+    from leasehold_internal.policies_of(array[p_namespace]) r
+   where exists (select from leasehold.policy q where q.namespace > '' and leasehold_internal.covers(q.namespace, p_namespace))
 $$;
 
-revoke execute on function leasehold.policies_of(text[]), leasehold.prefixes(text),
-  leasehold.covers(text, text), leasehold.rules_of(text) from public;
+revoke execute on function leasehold_internal.policies_of(text[]), leasehold_internal.prefixes(text),
+  leasehold_internal.covers(text, text), leasehold_internal.rules_of(text) from public;

@@ -1,5 +1,5 @@
 -- The settings of a policy, in the order in which programs are told of them. Locks nothing.
-create or replace function leasehold.policy_columns() returns text[]
+create or replace function leasehold_internal.policy_columns() returns text[]
 language sql immutable parallel safe
 as $$
   select array['min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'expiry', 'reaper', 'frozen', 'max_leases',
@@ -8,24 +8,24 @@ $$;
 
 -- Where each setting in force for a namespace comes from, in that order: the longest prefix that sets it; '' is the root.
 -- Locks nothing.
-create or replace function leasehold.policy_sources(p_namespace text) returns text[]
+create or replace function leasehold_internal.policy_sources(p_namespace text) returns text[]
 language sql stable
 as $$
   with p as materialized (
     select p.namespace, to_jsonb(p) as settings
       from leasehold.policy p
-     where p.namespace = any (leasehold.prefixes(p_namespace)))
+     where p.namespace = any (leasehold_internal.prefixes(p_namespace)))
   select array_agg(coalesce((select p.namespace
                                from p
                               where p.settings ->> c.name is not null
                               order by length(p.namespace) desc
                               limit 1), '')
                    order by c.place)
-    from unnest(leasehold.policy_columns()) with ordinality as c (name, place)
+    from unnest(leasehold_internal.policy_columns()) with ordinality as c (name, place)
 $$;
 
 -- What a setting may be, in words. Locks nothing.
-create or replace function leasehold.policy_bound(p_column text) returns text
+create or replace function leasehold_internal.policy_bound(p_column text) returns text
 language sql immutable parallel safe
 as $$
   select case
@@ -42,36 +42,37 @@ $$;
 
 -- A setting given as text, as the SQL literal to store; null when it is out of its bounds. Durations are microseconds.
 -- Locks nothing. The intervals must read back as what they were written.
-create or replace function leasehold.policy_literal(p_column text, p_value text) returns text
+create or replace function leasehold_internal.policy_literal(p_column text, p_value text) returns text
 language sql immutable
 set intervalstyle = 'postgres'
 as $$
   select case
     when p_column in ('min_duration', 'max_duration') then
-      case when p_value ~ '^\d{6,17}$' and p_value::bigint between 100000 and 31557600000000000
-           then quote_literal(leasehold.from_us(p_value::bigint)::text) end
+      case when p_value ~ E'^\\d{6,17}$' and p_value::bigint between 100000 and 31557600000000000
+           then quote_literal(leasehold_internal.from_us(p_value::bigint)::text) end
     when p_column in ('grace', 'max_hold', 'dead_after', 'hook_timeout', 'free_retention', 'history_retention') then
-      case when p_value ~ '^\d{1,17}$' and p_value::bigint <= 31557600000000000
-           then quote_literal(leasehold.from_us(p_value::bigint)::text) end
+      case when p_value ~ E'^\\d{1,17}$' and p_value::bigint <= 31557600000000000
+           then quote_literal(leasehold_internal.from_us(p_value::bigint)::text) end
     when p_column = 'expiry' then case when p_value in ('takeover', 'reap', 'manual') then quote_literal(p_value) end
     when p_column = 'reaper' then case when p_value in ('auto', 'external') then quote_literal(p_value) end
     when p_column in ('frozen', 'history') then
       case when lower(p_value) in ('true', 'false', 't', 'f', 'on', 'off', '1', '0') then quote_literal(p_value) end
-    when p_column in ('max_leases', 'max_waiters') then case when p_value ~ '^\d{1,18}$' then p_value end
-    when p_column = 'max_reap_failures' then case when p_value ~ '^\d{1,9}$' then p_value end
+    when p_column in ('max_leases', 'max_waiters') then case when p_value ~ E'^\\d{1,18}$' then p_value end
+    when p_column = 'max_reap_failures' then case when p_value ~ E'^\\d{1,9}$' then p_value end
   end
 $$;
 
--- Raise LH002 unless it is a namespace, or '' for the root.
-create or replace function leasehold.check_policy_namespace(p_namespace text) returns void
-language plpgsql
+-- What keeps it from being a namespace, or '' for the root; null when nothing does. Locks nothing.
+create or replace function leasehold_internal.subtree_problem(p_namespace text) returns leasehold_internal.problem
+language plpgsql immutable parallel safe
 as $$
+declare
+  v_bound text := leasehold_internal.namespace_problem(p_namespace);
 begin
-  if p_namespace is distinct from '' and leasehold.namespace_problem(p_namespace) is not null then
-    perform leasehold.refuse('namespace', leasehold.namespace_problem(p_namespace));
-  end if;
+  return case when p_namespace is distinct from '' and v_bound is not null
+              then row('namespace', v_bound)::leasehold_internal.problem end;
 end
 $$;
 
-revoke execute on function leasehold.policy_columns(), leasehold.policy_sources(text), leasehold.policy_bound(text),
-  leasehold.policy_literal(text, text), leasehold.check_policy_namespace(text) from public;
+revoke execute on function leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text), leasehold_internal.policy_bound(text),
+  leasehold_internal.policy_literal(text, text), leasehold_internal.subtree_problem(text) from public;

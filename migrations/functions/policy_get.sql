@@ -1,49 +1,49 @@
 -- The rules of keeping history that are in force for a namespace: they matter to no grant, so policies_of() leaves them out.
 -- Locks nothing.
-create or replace function leasehold.history_policy_of(p_namespace text)
+create or replace function leasehold_internal.history_policy_of(p_namespace text)
 returns table (history boolean, history_retention interval)
 language sql stable
 as $$
   select (array_agg(p.history order by length(p.namespace) desc) filter (where p.history is not null))[1],
          (array_agg(p.history_retention order by length(p.namespace) desc) filter (where p.history_retention is not null))[1]
     from leasehold.policy p
-   where p.namespace = any (leasehold.prefixes(p_namespace))
+   where p.namespace = any (leasehold_internal.prefixes(p_namespace))
 $$;
 
 -- The settings in force for each of the given namespaces, durations in microseconds, and where each comes from. Locks
 -- nothing.
-create or replace function leasehold.policies_in_force(p_namespaces text[])
+create or replace function leasehold_internal.policies_in_force(p_namespaces text[])
 returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
   max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint, sources text[])
 language sql stable
 as $$
-  select r.namespace, leasehold.to_us(r.min_duration), leasehold.to_us(r.max_duration), leasehold.to_us(r.grace),
-         leasehold.to_us(r.max_hold), leasehold.to_us(r.dead_after), r.expiry, r.reaper, r.frozen, r.max_leases,
-         r.max_waiters, h.history, r.max_reap_failures, leasehold.to_us(r.hook_timeout), leasehold.to_us(r.free_retention),
-         leasehold.to_us(h.history_retention), leasehold.policy_sources(r.namespace)
-    from leasehold.policies_of(p_namespaces) r
-   cross join lateral leasehold.history_policy_of(r.namespace) h
+  select r.namespace, leasehold_internal.to_us(r.min_duration), leasehold_internal.to_us(r.max_duration), leasehold_internal.to_us(r.grace),
+         leasehold_internal.to_us(r.max_hold), leasehold_internal.to_us(r.dead_after), r.expiry, r.reaper, r.frozen, r.max_leases,
+         r.max_waiters, h.history, r.max_reap_failures, leasehold_internal.to_us(r.hook_timeout), leasehold_internal.to_us(r.free_retention),
+         leasehold_internal.to_us(h.history_retention), leasehold_internal.policy_sources(r.namespace)
+    from leasehold_internal.policies_of(p_namespaces) r
+   cross join lateral leasehold_internal.history_policy_of(r.namespace) h
 $$;
 
 -- The policies that are configured, as they are written down: null is inherited. Locks nothing.
-create or replace function leasehold.own_policies()
+create or replace function leasehold_internal.own_policies()
 returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
   max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint, sources text[])
 language sql stable
 as $$
-  select p.namespace, leasehold.to_us(p.min_duration), leasehold.to_us(p.max_duration), leasehold.to_us(p.grace),
-         leasehold.to_us(p.max_hold), leasehold.to_us(p.dead_after), p.expiry, p.reaper, p.frozen, p.max_leases,
-         p.max_waiters, p.history, p.max_reap_failures, leasehold.to_us(p.hook_timeout), leasehold.to_us(p.free_retention),
-         leasehold.to_us(p.history_retention), null::text[]
+  select p.namespace, leasehold_internal.to_us(p.min_duration), leasehold_internal.to_us(p.max_duration), leasehold_internal.to_us(p.grace),
+         leasehold_internal.to_us(p.max_hold), leasehold_internal.to_us(p.dead_after), p.expiry, p.reaper, p.frozen, p.max_leases,
+         p.max_waiters, p.history, p.max_reap_failures, leasehold_internal.to_us(p.hook_timeout), leasehold_internal.to_us(p.free_retention),
+         leasehold_internal.to_us(p.history_retention), null::text[]
     from leasehold.policy p
 $$;
 
 -- A namespace's policy for programs: first its own row (all null when there is none), then what is in force. Locks nothing.
-create or replace function leasehold.policy_get(p_namespace text)
+create or replace function leasehold_internal.policy_get(p_namespace text)
 returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
@@ -54,19 +54,19 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-  perform leasehold.check_policy_namespace(p_namespace);
-  return query select o.* from leasehold.own_policies() o where o.namespace = p_namespace;
+  perform leasehold_internal.refuse(leasehold_internal.subtree_problem(p_namespace));
+  return query select o.* from leasehold_internal.own_policies() o where o.namespace = p_namespace;
   if not found then
     namespace := p_namespace;
     return next;
   end if;
-  return query select f.* from leasehold.policies_in_force(array[p_namespace]) f;
+  return query select f.* from leasehold_internal.policies_in_force(array[p_namespace]) f;
 end
 $$;
-comment on function leasehold.policy_get is 'A namespace''s own policy, then the one in force, as programs read it';
+comment on function leasehold_internal.policy_get is 'A namespace''s own policy, then the one in force, as programs read it';
 
 -- The configured policies after `p_after` (null: from the first), at most `p_limit`, by namespace. Locks nothing.
-create or replace function leasehold.policy_list(p_limit integer, p_after text)
+create or replace function leasehold_internal.policy_list(p_limit integer, p_after text)
 returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
@@ -76,14 +76,14 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select o.*
-    from leasehold.own_policies() o
+    from leasehold_internal.own_policies() o
    where p_after is null or o.namespace collate "C" > p_after
    order by o.namespace collate "C"
    limit p_limit
 $$;
-comment on function leasehold.policy_list is 'The policies that are configured, by namespace, as programs read them';
+comment on function leasehold_internal.policy_list is 'The policies that are configured, by namespace, as programs read them';
 
-revoke execute on function leasehold.history_policy_of(text), leasehold.policies_in_force(text[]),
-  leasehold.own_policies(), leasehold.policy_get(text), leasehold.policy_list(integer, text) from public;
-grant execute on function leasehold.policy_get(text), leasehold.policy_list(integer, text)
+revoke execute on function leasehold_internal.history_policy_of(text), leasehold_internal.policies_in_force(text[]),
+  leasehold_internal.own_policies(), leasehold_internal.policy_get(text), leasehold_internal.policy_list(integer, text) from public;
+grant execute on function leasehold_internal.policy_get(text), leasehold_internal.policy_list(integer, text)
   to leasehold_coordinator, leasehold_admin;

@@ -1,43 +1,48 @@
 -- Is this namespace the prefix, or below it? Everything is below the root. Locks nothing.
-create or replace function leasehold.is_in_subtree(p_namespace text, p_prefix text) returns boolean
+create or replace function leasehold_internal.is_in_subtree(p_namespace text, p_prefix text) returns boolean
 language sql immutable parallel safe
 as $$
   select p_prefix = '' or p_namespace = p_prefix or starts_with(p_namespace, p_prefix || '.')
 $$;
 
--- Change settings of one namespace: `p_values` are texts, durations in microseconds; null inherits again, at the root it is
--- the default. Returns nothing; a bad name or value is LH002 with the setting in DETAIL, and nothing is written.
+-- Change settings of one namespace, and write that down in the audit: `p_values` are texts, durations in microseconds; null inherits again, at the root it is
+-- the default. Returns null, or what is wrong: the caller raises it, and nothing is written.
 -- Locks the policy table against other changes of policies, never against its readers; for settings of the history what
--- make_history_days() does, and history_keeping's row; then, skipping what others have, the rows that the reaper had put aside,
+-- make_days() does, and a row of leasehold.keeping; then, skipping what others have, the rows that the reaper had put aside,
 -- so that it looks at them again. Daemons are told to ask again where it matters to those who wait.
-create or replace function leasehold.change_policy(p_namespace text, p_columns text[], p_values text[]) returns void
+create or replace function leasehold_internal.change_policy(
+  p_by text, p_peer text, p_namespace text, p_columns text[], p_values text[])
+returns leasehold_internal.problem
 language plpgsql
 as $$
 declare
   v_change record;
   v_set text;
-  v_problem text;
+  v_contradiction text;
+  v_problem leasehold_internal.problem := leasehold_internal.subtree_problem(p_namespace);
 begin
-  perform leasehold.check_policy_namespace(p_namespace);
+  if v_problem.field is not null then
+    return v_problem;
+  end if;
   for v_change in
     select c.name, c.value from unnest(p_columns, p_values) with ordinality as c (name, value, place) order by c.place
   loop
-    if v_change.name is null or v_change.name <> all (leasehold.policy_columns()) then
-      perform leasehold.refuse('column_name', 'one of ' || array_to_string(leasehold.policy_columns(), ', '));
+    if v_change.name is null or v_change.name <> all (leasehold_internal.policy_columns()) then
+      return row('column_name', 'one of ' || array_to_string(leasehold_internal.policy_columns(), ', '))::leasehold_internal.problem;
     end if;
-    if v_change.value is not null and leasehold.policy_literal(v_change.name, v_change.value) is null then
-      perform leasehold.refuse(v_change.name, leasehold.policy_bound(v_change.name));
+    if v_change.value is not null and leasehold_internal.policy_literal(v_change.name, v_change.value) is null then
+      return row(v_change.name, leasehold_internal.policy_bound(v_change.name))::leasehold_internal.problem;
     end if;
   end loop;
 
-  select string_agg(format('%I = %s', c.name, coalesce(leasehold.policy_literal(c.name, c.value),
+  select string_agg(format('%I = %s', c.name, coalesce(leasehold_internal.policy_literal(c.name, c.value),
                                                        case when p_namespace = '' then 'default' else 'null' end)), ', ')
     into v_set
     from (select distinct on (u.name) u.name, u.value
             from unnest(p_columns, p_values) with ordinality as u (name, value, place)
            order by u.name, u.place desc) c;
   if v_set is null then
-    return;
+    return null;
   end if;
 
   lock table leasehold.policy in share row exclusive mode;
@@ -48,41 +53,43 @@ begin
     execute format('update leasehold.policy set %s where namespace = $1', v_set) using p_namespace;
   exception when check_violation then
     -- The two durations contradict each other; everything else was looked at above.
-    v_problem := p_namespace;
+    v_contradiction := p_namespace;
   end;
   delete from leasehold.policy p
    where p.namespace = p_namespace and p.namespace <> ''
      and jsonb_strip_nulls(to_jsonb(p)) = jsonb_build_object('namespace', p.namespace);
 
   -- A namespace below may set one of the two durations and inherit the other.
-  v_problem := coalesce(v_problem, (
+  v_contradiction := coalesce(v_contradiction, (
     select min(r.namespace)
-      from leasehold.policies_of(array(select p_namespace
+      from leasehold_internal.policies_of(array(select p_namespace
                                         union
                                        select p.namespace from leasehold.policy p
-                                        where leasehold.is_in_subtree(p.namespace, p_namespace))) r
+                                        where leasehold_internal.is_in_subtree(p.namespace, p_namespace))) r
      where r.min_duration > r.max_duration));
-  if v_problem is not null then
-    perform leasehold.refuse(case when 'min_duration' = any (p_columns) then 'min_duration' else 'max_duration' end,
-                             case when 'min_duration' = any (p_columns) then 'at most max_duration' else 'at least min_duration' end
-                             || case when v_problem = p_namespace then '' else ' in ' || v_problem end);
+  if v_contradiction is not null then
+    return row(case when 'min_duration' = any (p_columns) then 'min_duration' else 'max_duration' end,
+               case when 'min_duration' = any (p_columns) then 'at most max_duration' else 'at least min_duration' end
+               || case when v_contradiction = p_namespace then '' else ' in ' || v_contradiction end)::leasehold_internal.problem;
   end if;
 
+  perform leasehold_internal.audit_add(p_by, p_peer, case when array_remove(p_values, null) = '{}' then 'policy_reset' else 'policy_set' end,
+                                       p_namespace, null, null, v_set);
   -- Partitions for the history, before anything is written to it; a new retention is looked at within a second.
   if 'history' = any (p_columns) and exists (select from leasehold.policy p where p.history) then
-    perform leasehold.make_history_days(clock_timestamp());
+    perform leasehold_internal.make_days('history', clock_timestamp());
   end if;
   if p_columns && array['history', 'history_retention'] then
-    update leasehold.history_keeping k set look_at = clock_timestamp();
+    update leasehold.keeping k set look_at = clock_timestamp() where k.name = 'history';
   end if;
 
   -- A row that a batch has just now is free again in a moment; one in an open transaction is told of.
   for v_try in 1 .. 20 loop
-    perform leasehold.look_again(p_namespace);
+    perform leasehold_internal.look_again(p_namespace);
     exit when not exists (select 1
                             from leasehold.scope s
                            where s.check_at = 'infinity' and s.state = 'held'
-                             and leasehold.is_in_subtree(s.namespace, p_namespace));
+                             and leasehold_internal.is_in_subtree(s.namespace, p_namespace));
     if v_try = 20 then
       raise warning 'some leases of % are kept by other sessions: the reaper does not look at them before the policy is set '
                     'again, or reap() names the namespace', p_namespace;
@@ -90,23 +97,24 @@ begin
     perform pg_sleep(0.01);
   end loop;
   if 'free_retention' = any (p_columns) then
-    perform leasehold.look_at_free(p_namespace);
+    perform leasehold_internal.look_at_free(p_namespace);
   end if;
   if p_columns && array['dead_after', 'max_hold', 'expiry'] then
-    perform leasehold.let_ask_again(p_namespace);
+    perform leasehold_internal.let_ask_again(p_namespace);
   end if;
+  return null;
 end
 $$;
 
 -- Let the reaper look again at the leases of a subtree that it had put aside. Locks their rows FOR NO KEY UPDATE SKIP LOCKED.
-create or replace function leasehold.look_again(p_namespace text) returns void
+create or replace function leasehold_internal.look_again(p_namespace text) returns void
 language sql volatile
 as $$
   update leasehold.scope s
      set check_at = clock_timestamp()
     from (select x.namespace, x.key
             from leasehold.scope x
-           where x.check_at = 'infinity' and x.state = 'held' and leasehold.is_in_subtree(x.namespace, p_namespace)
+           where x.check_at = 'infinity' and x.state = 'held' and leasehold_internal.is_in_subtree(x.namespace, p_namespace)
            order by x.namespace, x.key
              for no key update skip locked) a
    where s.namespace = a.namespace and s.key = a.key
@@ -114,14 +122,14 @@ $$;
 
 -- Let the reaper look sooner at the free rows of a subtree, where their retention is shorter now. Locks their rows FOR NO KEY
 -- UPDATE SKIP LOCKED; one that others have goes when it would have gone.
-create or replace function leasehold.look_at_free(p_namespace text) returns void
+create or replace function leasehold_internal.look_at_free(p_namespace text) returns void
 language sql volatile
 as $$
   update leasehold.scope s
      set check_at = a.at
     from (select x.namespace, x.key, x.ended_at + r.free_retention as at
-            from leasehold.policies_of(array(select distinct f.namespace from leasehold.scope f
-                                              where f.state = 'free' and leasehold.is_in_subtree(f.namespace, p_namespace))) r
+            from leasehold_internal.policies_of(array(select distinct f.namespace from leasehold.scope f
+                                              where f.state = 'free' and leasehold_internal.is_in_subtree(f.namespace, p_namespace))) r
             join leasehold.scope x
               on x.namespace = r.namespace
            where x.state = 'free' and x.check_at > x.ended_at + r.free_retention
@@ -132,19 +140,20 @@ $$;
 
 -- What daemons told their waiters of the holders of a subtree, and when they look again, may not be true any more: let their
 -- first waiter of each scope ask again, of 10,000 scopes at most. Locks nothing.
-create or replace function leasehold.let_ask_again(p_namespace text) returns void
+create or replace function leasehold_internal.let_ask_again(p_namespace text) returns void
 language sql volatile
 as $$
-  select pg_notify(leasehold.channel_of(w.coordinator, null), w.namespace || chr(10) || w.key)
+  select pg_notify(leasehold_internal.channel_of(w.coordinator, null), w.namespace || chr(10) || w.key)
     from (select distinct q.coordinator, q.namespace, q.key
             from leasehold.waiter q
-           where q.coordinator is not null and leasehold.is_in_subtree(q.namespace, p_namespace)
+           where q.coordinator is not null and leasehold_internal.is_in_subtree(q.namespace, p_namespace)
            limit 10000) w
 $$;
 
--- change_policy() for programs. Returns what policy_get() does after it; locks what change_policy() does, but waits for no
+-- change_policy() for programs; `p_by` and `p_peer` are the principal and the address of a daemon's caller. Returns what policy_get() does after it; locks what change_policy() does, but waits for no
 -- longer than a second: a daemon sends its signs of life over the same connection.
-create or replace function leasehold.policy_update(p_namespace text, p_columns text[], p_values text[])
+create or replace function leasehold_internal.policy_update(
+  p_namespace text, p_columns text[], p_values text[], p_by text default null, p_peer text default null)
 returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
@@ -155,12 +164,12 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin
-  perform leasehold.change_policy(p_namespace, p_columns, p_values);
-  return query select g.* from leasehold.policy_get(p_namespace) g;
+  perform leasehold_internal.refuse(leasehold_internal.change_policy(p_by, p_peer, p_namespace, p_columns, p_values));
+  return query select g.* from leasehold_internal.policy_get(p_namespace) g;
 end
 $$;
-comment on function leasehold.policy_update is 'Change settings of a namespace, as programs do';
+comment on function leasehold_internal.policy_update is 'Change settings of a namespace, as programs do';
 
-revoke execute on function leasehold.change_policy(text, text[], text[]), leasehold.look_again(text), leasehold.look_at_free(text), leasehold.let_ask_again(text),
-  leasehold.is_in_subtree(text, text), leasehold.policy_update(text, text[], text[]) from public;
-grant execute on function leasehold.policy_update(text, text[], text[]) to leasehold_coordinator, leasehold_admin;
+revoke execute on function leasehold_internal.change_policy(text, text, text, text[], text[]), leasehold_internal.look_again(text), leasehold_internal.look_at_free(text), leasehold_internal.let_ask_again(text),
+  leasehold_internal.is_in_subtree(text, text), leasehold_internal.policy_update(text, text[], text[], text, text) from public;
+grant execute on function leasehold_internal.policy_update(text, text[], text[], text, text) to leasehold_coordinator, leasehold_admin;

@@ -1,15 +1,17 @@
--- The coordinators that are live: seen within 5 s. Locks nothing.
-create or replace function leasehold.live_coordinators(p_now timestamptz) returns uuid[]
+-- The coordinators that are live: seen within 3.5 s. The others look once a second, so the waiters of one that died are passed
+-- over within 5 s. Locks nothing.
+create or replace function leasehold_internal.live_coordinators(p_now timestamptz) returns uuid[]
 language plpgsql stable
 as $$
 begin
-  return array(select c.id from leasehold.coordinator c where c.seen_at > p_now - interval '5 s');
+  return array(select c.id from leasehold.coordinator c where c.seen_at > p_now - interval '3.5 s');
 end
 $$;
 
+-- Promise 6: first come, first served, among those who are live.
 -- The first live waiter of a scope, or no row: not away, its wait not over, its coordinator (if any) live. Read it in a
 -- statement after the one that locked the scope's row, or lose a wake-up. Locks nothing.
-create or replace function leasehold.live_head(p_namespace text, p_key text, p_live uuid[], p_now timestamptz)
+create or replace function leasehold_internal.live_head(p_namespace text, p_key text, p_live uuid[], p_now timestamptz)
 returns table (ticket bigint, lease_key uuid, coordinator uuid)
 language sql stable
 as $$
@@ -25,7 +27,7 @@ $$;
 
 -- The tickets of the live waiters of a scope, in order: the first 1,000, so that joining a long queue costs no more than
 -- joining a short one. Places beyond are told as 1,000 ahead. Locks nothing.
-create or replace function leasehold.live_tickets(p_namespace text, p_key text, p_live uuid[], p_now timestamptz)
+create or replace function leasehold_internal.live_tickets(p_namespace text, p_key text, p_live uuid[], p_now timestamptz)
 returns bigint[]
 language plpgsql stable
 as $$
@@ -43,7 +45,7 @@ end
 $$;
 
 -- How many of the (sorted) tickets come before this one; all of them when it is null. Locks nothing.
-create or replace function leasehold.tickets_ahead(p_tickets bigint[], p_ticket bigint) returns integer
+create or replace function leasehold_internal.tickets_ahead(p_tickets bigint[], p_ticket bigint) returns integer
 language sql immutable
 as $$
   select case
@@ -54,7 +56,7 @@ as $$
 $$;
 
 -- Where a waiter is told that its turn has come: its coordinator's channel, or the SQL user's own. Locks nothing.
-create or replace function leasehold.channel_of(p_coordinator uuid, p_lease_key uuid) returns text
+create or replace function leasehold_internal.channel_of(p_coordinator uuid, p_lease_key uuid) returns text
 language sql immutable
 as $$
   select 'leasehold_' || case when p_coordinator is null then left(md5(p_lease_key::text), 16)
@@ -63,7 +65,7 @@ $$;
 
 -- Tell the first live waiter of a scope that is not held. Returns true where that is `p_coordinator`'s own, which is then
 -- told by this answer and not by NOTIFY. The caller has the scope's row locked, by an earlier statement.
-create or replace function leasehold.wake_head(p_coordinator uuid, p_namespace text, p_key text) returns boolean
+create or replace function leasehold_internal.wake_head(p_coordinator uuid, p_namespace text, p_key text) returns boolean
 language plpgsql
 as $$
 declare
@@ -71,40 +73,63 @@ declare
   v_head record;
 begin
   select h.* into v_head
-    from leasehold.live_head(p_namespace, p_key, leasehold.live_coordinators(v_now), v_now) h;
+    from leasehold_internal.live_head(p_namespace, p_key, leasehold_internal.live_coordinators(v_now), v_now) h;
   if not found then
     return false;
   end if;
   if v_head.coordinator = p_coordinator then
     return true;
   end if;
-  perform pg_notify(leasehold.channel_of(v_head.coordinator, v_head.lease_key), p_namespace || chr(10) || p_key);
+  perform pg_notify(leasehold_internal.channel_of(v_head.coordinator, v_head.lease_key), p_namespace || chr(10) || p_key);
   return false;
 end
 $$;
 
 -- In REPEATABLE READ and SERIALIZABLE the queue cannot be seen: who queued since the snapshot was taken is invisible. Then
 -- every live coordinator is told. Returns whether that is the case. Locks nothing.
-create or replace function leasehold.is_blind() returns boolean
+create or replace function leasehold_internal.is_blind() returns boolean
 language sql stable
 as $$
   select current_setting('transaction_isolation') in ('repeatable read', 'serializable')
 $$;
 
-create or replace function leasehold.wake_everybody(p_namespace text, p_key text, p_live uuid[]) returns void
+create or replace function leasehold_internal.wake_everybody(p_namespace text, p_key text, p_live uuid[]) returns void
 language sql volatile
 as $$
-  select pg_notify(leasehold.channel_of(c, null), p_namespace || chr(10) || p_key) from unnest(p_live) c
+  select pg_notify(leasehold_internal.channel_of(c, null), p_namespace || chr(10) || p_key) from unnest(p_live) c
 $$;
 
--- The advisory lock under which the row of a scope that has none is created. Locks nothing by itself.
-create or replace function leasehold.scope_lock(p_namespace text, p_key text) returns bigint
+-- Leases of these scopes have been ended on the quick path, which does not look at the queue: tell SQL users who joined while they
+-- were held, and let the reaper look soon, should that get lost. The caller has the rows locked, by an earlier statement.
+create or replace function leasehold_internal.wake_sql_users(p_namespace text[], p_key text[]) returns void
+language plpgsql
+set enable_seqscan = off
+as $$
+begin
+  update leasehold.scope s
+     set queued = true,
+         check_at = least(s.check_at, clock_timestamp() + interval '1 s')
+    from unnest(p_namespace, p_key) as w (namespace, key)
+   where s.namespace = w.namespace and s.key = w.key and s.state = 'free'
+     and exists (select from leasehold.waiter q
+                  where q.coordinator is null and q.namespace = w.namespace and q.key = w.key);
+  perform leasehold_internal.wake_head(null, w.namespace, w.key)
+     from unnest(p_namespace, p_key) as w (namespace, key)
+    where exists (select from leasehold.waiter q
+                   where q.coordinator is null and q.namespace = w.namespace and q.key = w.key);
+end
+$$;
+
+-- The row of leasehold.creation under whose lock a scope that has none is created. Two scopes may share a slot; the seed, which no
+-- client can read, keeps it from being chosen. Locks nothing by itself.
+create or replace function leasehold_internal.creation_slot(p_namespace text, p_key text, p_seed bigint) returns integer
 language sql immutable parallel safe
 as $$
-  select hashtextextended(p_namespace || chr(10) || p_key, 1818585960)
+  select (hashtextextended(p_namespace || chr(10) || p_key, p_seed) & 65535)::integer
 $$;
 
-revoke execute on function leasehold.live_coordinators(timestamptz), leasehold.live_head(text, text, uuid[], timestamptz),
-  leasehold.live_tickets(text, text, uuid[], timestamptz), leasehold.tickets_ahead(bigint[], bigint),
-  leasehold.channel_of(uuid, uuid), leasehold.wake_head(uuid, text, text), leasehold.is_blind(),
-  leasehold.wake_everybody(text, text, uuid[]), leasehold.scope_lock(text, text) from public;
+revoke execute on function leasehold_internal.live_coordinators(timestamptz), leasehold_internal.live_head(text, text, uuid[], timestamptz),
+  leasehold_internal.live_tickets(text, text, uuid[], timestamptz), leasehold_internal.tickets_ahead(bigint[], bigint),
+  leasehold_internal.channel_of(uuid, uuid), leasehold_internal.wake_head(uuid, text, text), leasehold_internal.is_blind(),
+  leasehold_internal.wake_everybody(text, text, uuid[]), leasehold_internal.wake_sql_users(text[], text[]),
+  leasehold_internal.creation_slot(text, text, bigint) from public;

@@ -11,40 +11,43 @@ returns table (
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set leasehold.hooks = 'reap'
 as $$
 #variable_conflict use_column
 declare
-  v_namespace text;
+  v_problem leasehold_internal.problem;
   v_left integer := reap.max;
   v_row record;
   v_has_more boolean;
 begin
-  foreach v_namespace in array coalesce(reap.namespaces, '{}') loop
-    if leasehold.namespace_problem(v_namespace) is not null then
-      perform leasehold.refuse('namespaces', leasehold.namespace_problem(v_namespace));
-    end if;
-  end loop;
-  if reap.include_children is null then
-    perform leasehold.refuse('include_children', 'true or false');
-  elsif reap.max is null or reap.max < 1 then
-    perform leasehold.refuse('max', 'at least 1');
+  perform set_config('leasehold.hooks', 'reap', true);
+  select 'namespaces', b.bound into v_problem
+    from unnest(reap.namespaces) n, leasehold_internal.namespace_problem(n) b (bound)
+   where b.bound is not null
+   limit 1;
+  if v_problem.field is null and reap.include_children is null then
+    v_problem := row('include_children', 'true or false');
+  elsif v_problem.field is null and (reap.max is null or reap.max < 1) then
+    v_problem := row('max', 'at least 1');
+  end if;
+  if v_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
+      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
   end if;
 
   -- Places that nobody waits for any more. Not while all coordinators are away: they may be on their way back, and their rows
   -- hold up every expiry until then.
-  if reap.namespaces is null and (leasehold.life(null)).is_settled then
-    perform leasehold.sweep_waiters(null);
+  if reap.namespaces is null and (leasehold_internal.life(null)).is_settled then
+    perform leasehold_internal.sweep_waiters(null);
   end if;
   -- psql and pg_cron: a transaction that began with this statement ends with it. (Drivers that prepare their statements look as
   -- if they went on.)
-  perform leasehold.keep_history(clock_timestamp(), now() = statement_timestamp());
+  perform leasehold_internal.keep_days(clock_timestamp(), now() = statement_timestamp());
   -- A visit may find leases that are alive and free rows, which do not count. Each moves its row on, so this comes to an
   -- end; the limit is for rows that others make due as fast.
   for v_round in 1 .. 100 loop
     v_has_more := false;
     for v_row in
-      select b.* from leasehold.reap_batch(null, null, reap.namespaces, reap.include_children, v_left, false) b
+      select b.* from leasehold_internal.reap_batch(null, null, reap.namespaces, reap.include_children, v_left, false) b
     loop
       if v_row.kind = 'more' then
         v_has_more := true;
@@ -61,12 +64,13 @@ begin
         return next;
       end if;
     end loop;
-    exit when not v_has_more or v_left < 1 or leasehold.is_timed_out();
+    exit when not v_has_more or v_left < 1 or leasehold_internal.is_timed_out();
   end loop;
 end
 $$;
 comment on function leasehold.reap is
-  'End what is past its expiry: a row for each lease reaped or failed; null is all namespaces but those with reaper = external';
+  'End what is past its expiry: a row for each lease reaped or failed; null is all namespaces but those with reaper = external. Example:
+  select * from leasehold.reap(array[''jobs''])';
 
 revoke execute on function leasehold.reap(text[], boolean, integer) from public;
 grant execute on function leasehold.reap(text[], boolean, integer) to leasehold_admin;

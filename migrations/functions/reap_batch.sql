@@ -4,14 +4,15 @@
 -- error and the next try); where this call runs no hooks, for each that has some (hooked: their time limit is the error; it is
 -- not due again until then, for reap_hooked() is to follow); for each free scope whose head is
 -- `p_coordinator`'s own (wake), and one (more) where `p_max` was reached. Where the facts of the database differ from the
--- incarnation it writes a new one and ends nothing.
+-- incarnation it writes a new one and ends nothing. A reap by name is in the audit, with the leases that it ended or has left to their hooks;
+-- `p_by` and `p_peer` are the principal and the address of a daemon's caller.
 -- Locks the rows FOR UPDATE SKIP LOCKED, and guarded ones FOR NO KEY UPDATE to look again in a second.
-create or replace function leasehold.reap_batch(
+create or replace function leasehold_internal.reap_batch(
   p_coordinator uuid, p_clock timestamptz, p_namespaces text[], p_include_children boolean, p_max integer,
-  p_automatic boolean)
+  p_automatic boolean, p_by text default null, p_peer text default null)
 returns table (
   kind text, namespace text, key text, error text, reap_failures integer, next_try_at timestamptz, wake boolean,
-  token bigint, owner text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
+  token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
   deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
   heartbeat_at timestamptz, liveness text, is_manual boolean, lease_key uuid)
 language plpgsql
@@ -33,28 +34,28 @@ declare
   v_hooked text[] := '{}';
   v_has_more boolean;
 begin
-  if leasehold.notice_incarnation() then
+  if leasehold_internal.notice_incarnation() then
     return;
   end if;
-  perform leasehold.be_durable();
-  v_life := leasehold.life(p_clock);
+  perform leasehold_internal.be_durable();
+  v_life := leasehold_internal.life(p_clock);
   v_now := clock_timestamp();
   if p_namespaces is null then
-    v_work := leasehold.take_due(p_max, v_now);
+    v_work := leasehold_internal.take_due(p_max, v_now);
   else
-    v_work := leasehold.take_expired(p_namespaces, p_include_children, p_max, v_life, v_now);
+    v_work := leasehold_internal.take_expired(p_namespaces, p_include_children, p_max, v_life, v_now);
   end if;
   v_now := clock_timestamp();
-  v_live := leasehold.live_coordinators(v_now);
-  v_rules := array(select r from leasehold.policies_of(array(select distinct w.namespace from unnest(v_work) w)) r);
+  v_live := leasehold_internal.live_coordinators(v_now);
+  v_rules := array(select r from leasehold_internal.policies_of(array(select distinct w.namespace from unnest(v_work) w)) r);
   -- What is to be done with each row, and who is next there. The queue is read here, after the locks.
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, null, w.scope,
                case
-                 when leasehold.is_expired(w.scope, v_life, (r.rules).expiry, v_now)
+                 when leasehold_internal.is_expired(w.scope, v_life, (r.rules).expiry, v_now)
                       and (p_namespaces is not null
                            or ((r.rules).reaper = 'auto'
-                               and not leasehold.is_put_off(w.scope, (r.rules).max_reap_failures, v_now))) then 'end'
+                               and not leasehold_internal.is_put_off(w.scope, (r.rules).max_reap_failures, v_now))) then 'end'
                  when (w.scope).state = 'free' and not q.has_any
                       and coalesce((w.scope).ended_at + (r.rules).free_retention <= v_now, true) then 'delete'
                  else 'later'
@@ -64,23 +65,23 @@ begin
       left join lateral (select x as rules from unnest(v_rules) x where x.namespace = w.namespace) r on true
      cross join lateral (
        select exists (select 1 from leasehold.waiter q where q.namespace = w.namespace and q.key = w.key) as has_any) q
-      left join lateral leasehold.live_head(w.namespace, w.key, v_live, v_now) h on q.has_any);
+      left join lateral leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) h on q.has_any);
 
   v_has_more := cardinality(v_work) >= p_max;
   if exists (select from leasehold.registered_hook) then
-    v_hooked := leasehold.hooked(array(select w.namespace from unnest(v_work) w where w.hold = 'end'), 'reap');
+    v_hooked := leasehold_internal.hooked(array(select w.namespace from unnest(v_work) w where w.hold = 'end'), 'reap');
     if v_hooked <> '{}' then
-      perform leasehold.pin_incarnation();
-      v_work := leasehold.hook_reaps(v_work, v_hooked, v_rules, leasehold.runs_hooks(p_coordinator is null));
+      perform leasehold_internal.pin_incarnation();
+      v_work := leasehold_internal.hook_reaps(v_work, v_hooked, v_rules, leasehold_internal.runs_hooks(p_coordinator is null));
       v_has_more := v_has_more or exists (select from unnest(v_work) w where w.hold = 'skipped');
       v_now := clock_timestamp();
     end if;
   end if;
   if exists (select 1 from unnest(v_work) w where w.hold = 'end') then
-    perform leasehold.pin_incarnation();
-    perform leasehold.end_leases(array(
+    perform leasehold_internal.pin_incarnation();
+    perform leasehold_internal.end_leases(array(
       select row(w.namespace, w.key, 'expired', null, null, w.head_lease_key is not null,
-                 v_now + case when w.head_lease_key is not null or leasehold.is_blind() then interval '1 s'
+                 v_now + case when w.head_lease_key is not null or leasehold_internal.is_blind() then interval '1 s'
                               else greatest(r.free_retention, interval '100 ms') end)::leasehold.lease_end
         from unnest(v_work) w
        cross join lateral (select x.free_retention from unnest(v_rules) x where x.namespace = w.namespace) r
@@ -97,8 +98,8 @@ begin
                   else greatest(coalesce(s.ended_at, v_now) + r.free_retention, v_now + interval '100 ms') end
            when r.expiry = 'manual' or (r.reaper = 'external' and p_namespaces is null) then 'infinity'
            when w.hold = 'hooked' then v_now + coalesce(nullif(r.hook_timeout, interval '0'), interval '5 min') + interval '5 s'
-           when leasehold.is_put_off(w.scope, r.max_reap_failures, v_now) then coalesce(s.next_try_at, 'infinity')
-           else greatest(leasehold.expires_at(w.scope, v_life, r.expiry),
+           when leasehold_internal.is_put_off(w.scope, r.max_reap_failures, v_now) then coalesce(s.next_try_at, 'infinity')
+           else greatest(leasehold_internal.expires_at(w.scope, v_life, r.expiry),
                          v_now + case when v_life.is_settled then interval '100 ms' else interval '1 s' end)
          end
     from unnest(v_work) w
@@ -122,37 +123,41 @@ begin
                case when w.hold in ('end', 'ended') or (w.hold = 'later' and (w.scope).state = 'free') then 'ok' end, null,
                w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
       from unnest(v_work) w);
-  perform leasehold.tell_heads(p_coordinator, v_work, v_now);
+  perform leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
+  if p_namespaces is not null then
+    perform leasehold_internal.audit_add(p_by, p_peer, 'reap', d.namespace, null, null, null, 'done', d.count)
+       from (select w.namespace, count(*) from unnest(v_work) w where w.hold in ('end', 'ended', 'hooked') group by w.namespace) d;
+  end if;
 
   return query
     select case when w.hold in ('end', 'ended') then 'reaped' when w.hold in ('failed', 'hooked') then w.hold else 'wake' end,
            w.namespace, w.key, w.error, case when w.hold in ('failed', 'hooked') then (w.scope).reap_failures end,
            case when w.hold = 'failed' then (w.scope).next_try_at end,
-           coalesce(w.head_coordinator = p_coordinator, false), f.token, f.owner, f.labels, f.duration_us, f.grace_us,
+           coalesce(w.head_coordinator = p_coordinator, false), f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us,
            f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,
            f.is_manual, w.lease_key
       from unnest(v_work) w
       left join lateral (select x as rules from unnest(v_rules) x where x.namespace = w.namespace) r on true
-      left join lateral leasehold.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('end', 'ended', 'failed', 'hooked')
+      left join lateral leasehold_internal.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('end', 'ended', 'failed', 'hooked')
      where w.hold in ('end', 'ended', 'failed', 'hooked') or (w.outcome = 'ok' and w.head_coordinator = p_coordinator);
   if v_has_more then
     return query select 'more', null::text, null::text, null::text, null::integer, null::timestamptz, false, null::bigint, null::text,
-                        null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
+                        null::text, null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
                         null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid;
   end if;
   if p_automatic then
     return query
       select 'wake', k.namespace, k.key, null::text, null::integer, null::timestamptz, true, null::bigint, null::text,
-             null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
+             null::text, null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
              null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid
-        from leasehold.sweep_waiters(p_coordinator) k;
+        from leasehold_internal.sweep_waiters(p_coordinator) k;
   end if;
 end
 $$;
-comment on function leasehold.reap_batch is 'Visit what is due: end expired leases, delete old free rows, by a coordinator or reap()';
+comment on function leasehold_internal.reap_batch is 'Visit what is due: end expired leases, delete old free rows, by a coordinator or reap()';
 
 -- The rows whose check_at has come, oldest first. Locks them FOR UPDATE, skipping what is taken or guarded.
-create or replace function leasehold.take_due(p_max integer, p_now timestamptz) returns leasehold.item_work[]
+create or replace function leasehold_internal.take_due(p_max integer, p_now timestamptz) returns leasehold.item_work[]
 language sql volatile
 as $$
   select array(
@@ -169,7 +174,7 @@ $$;
 -- The expired leases of these namespaces, by their primary key, whatever their check_at; those that could not be reaped come
 -- last, whenever their next try is, but only once for a caller's statement. Locks them FOR UPDATE, skipping
 -- what is taken or guarded.
-create or replace function leasehold.take_expired(
+create or replace function leasehold_internal.take_expired(
   p_namespaces text[], p_include_children boolean, p_max integer, p_life leasehold.life_now, p_now timestamptz)
 returns leasehold.item_work[]
 language plpgsql
@@ -179,7 +184,7 @@ declare
 begin
   v_rules := array(
     select r
-      from leasehold.policies_of(array(
+      from leasehold_internal.policies_of(array(
         select distinct s.namespace
           from unnest(p_namespaces) as n (namespace)
           join leasehold.scope s
@@ -192,7 +197,7 @@ begin
       from (select s as scope
               from unnest(v_rules) r
               join leasehold.scope s on s.namespace = r.namespace
-             where s.state = 'held' and leasehold.is_expired(s, p_life, r.expiry, p_now)
+             where s.state = 'held' and leasehold_internal.is_expired(s, p_life, r.expiry, p_now)
                and (s.reap_failures = 0 or s.reap_failed_at < statement_timestamp())
              order by s.reap_failures > 0, s.namespace, s.key
              limit p_max
@@ -204,7 +209,7 @@ $$;
 -- one. hold becomes 'ended', or 'failed' where a hook vetoes, with the scope as it is then and the error; 'skipped' where there
 -- is no time left, or another's hook has ended it; 'hooked' where this call runs none, with their limit as the error. The
 -- caller has the rows locked FOR UPDATE.
-create or replace function leasehold.hook_reaps(
+create or replace function leasehold_internal.hook_reaps(
   p_work leasehold.item_work[], p_hooked text[], p_rules leasehold.rules[], p_runs boolean)
 returns leasehold.item_work[]
 language plpgsql
@@ -214,7 +219,7 @@ begin
     return array(
       select row(w.n, w.namespace, w.key, w.lease_key, null, null, null,
                  case when h.is_hooked
-                      then (select leasehold.to_us(r.hook_timeout)::text from unnest(p_rules) r where r.namespace = w.namespace) end,
+                      then (select leasehold_internal.to_us(r.hook_timeout)::text from unnest(p_rules) r where r.namespace = w.namespace) end,
                  w.scope, case when h.is_hooked then 'hooked' else w.hold end, w.outcome, null, w.head_coordinator,
                  w.head_lease_key, null)::leasehold.item_work
         from unnest(p_work) w
@@ -225,7 +230,7 @@ begin
                coalesce(r.hold, w.hold), w.outcome, null, w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
       from unnest(p_work) w
      -- Which are due is an argument: a join calls the function for every row, whatever its condition says.
-     cross join lateral leasehold.reap_one(
+     cross join lateral leasehold_internal.reap_one(
              w.hold = 'end' and w.namespace = any (p_hooked), w.scope, w.head_lease_key is not null,
              (select x from unnest(p_rules) x where x.namespace = w.namespace)) r
      order by (w.scope).check_at, w.namespace, w.key);
@@ -234,7 +239,7 @@ $$;
 
 -- One of them: what its hold becomes, the scope where that has failed, and the error; nulls for one that is not due. The caller
 -- has the row locked FOR UPDATE.
-create or replace function leasehold.reap_one(
+create or replace function leasehold_internal.reap_one(
   p_is_due boolean, p_scope leasehold.scope, p_has_head boolean, p_rules leasehold.rules, out hold text,
   out scope leasehold.scope, out error text)
 language plpgsql
@@ -244,23 +249,23 @@ begin
     return;
   end if;
   hold := 'skipped';
-  if leasehold.is_timed_out()
+  if leasehold_internal.is_timed_out()
      or not exists (select
                       from leasehold.scope s
                      where s.namespace = p_scope.namespace and s.key = p_scope.key and s.state = 'held'
                        and s.token = p_scope.token) then
     return;
   end if;
-  error := leasehold.try_hooks(
-             leasehold.event_of('reap', p_scope, p_scope.deadline, null, null),
+  error := leasehold_internal.try_hooks(
+             leasehold_internal.event_of('reap', p_scope, p_scope.deadline, null, null),
              row(p_scope.namespace, p_scope.key, 'expired', null, null, p_has_head,
-                 clock_timestamp() + case when p_has_head or leasehold.is_blind() then interval '1 s'
+                 clock_timestamp() + case when p_has_head or leasehold_internal.is_blind() then interval '1 s'
                                           else greatest(p_rules.free_retention, interval '100 ms') end)::leasehold.lease_end);
   if error is null then
     hold := 'ended';
     return;
   end if;
-  scope := leasehold.note_reap_failure(p_scope.namespace, p_scope.key, p_scope.token, error, p_rules.max_reap_failures);
+  scope := leasehold_internal.note_reap_failure(p_scope.namespace, p_scope.key, p_scope.token, error, p_rules.max_reap_failures);
   hold := case when scope.namespace is null then 'skipped' else 'failed' end;
 end
 $$;
@@ -268,7 +273,7 @@ $$;
 -- Remove waiters that nobody waits for: of coordinators not seen for 15 s (together, with the coordinator's row and its
 -- watches), places kept longer than their 10 s, SQL users whose ttl has passed. Returns the scopes whose next head is
 -- `p_coordinator`'s own; other heads are notified. Locks each scope's row FOR NO KEY UPDATE SKIP LOCKED, as every removal does.
-create or replace function leasehold.sweep_waiters(p_coordinator uuid) returns table (namespace text, key text)
+create or replace function leasehold_internal.sweep_waiters(p_coordinator uuid) returns table (namespace text, key text)
 language plpgsql
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -285,7 +290,7 @@ begin
   v_dead := array(
     select c.id from leasehold.coordinator c where c.seen_at < v_now - interval '15 s' order by c.id for update skip locked);
   update leasehold.coordinator c set seen_at = 'epoch' where c.id = any (v_dead);
-  perform leasehold.sweep_watches(v_dead);
+  perform leasehold_internal.sweep_watches(v_dead);
   v_work := array(
     select row(0, w.namespace, w.key, null, null, null, null, null, s.scope, 'locked', null, null, null, null, null)::leasehold.item_work
       from (select distinct g.namespace, g.key
@@ -313,15 +318,15 @@ begin
   return query
     select w.namespace, w.key
       from unnest(v_work) w
-     where (w.scope).state = 'free' and leasehold.wake_head(p_coordinator, w.namespace, w.key);
+     where (w.scope).state = 'free' and leasehold_internal.wake_head(p_coordinator, w.namespace, w.key);
 end
 $$;
 
-revoke execute on function leasehold.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean),
-  leasehold.take_due(integer, timestamptz),
-  leasehold.hook_reaps(leasehold.item_work[], text[], leasehold.rules[], boolean),
-  leasehold.reap_one(boolean, leasehold.scope, boolean, leasehold.rules),
-  leasehold.take_expired(text[], boolean, integer, leasehold.life_now, timestamptz), leasehold.sweep_waiters(uuid)
+revoke execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text),
+  leasehold_internal.take_due(integer, timestamptz),
+  leasehold_internal.hook_reaps(leasehold.item_work[], text[], leasehold.rules[], boolean),
+  leasehold_internal.reap_one(boolean, leasehold.scope, boolean, leasehold.rules),
+  leasehold_internal.take_expired(text[], boolean, integer, leasehold.life_now, timestamptz), leasehold_internal.sweep_waiters(uuid)
   from public;
-grant execute on function leasehold.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean)
+grant execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text)
   to leasehold_coordinator, leasehold_admin;

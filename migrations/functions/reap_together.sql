@@ -9,7 +9,7 @@
 -- The caller's statement_timeout bounds all of them together. It is short, for what one's hook has locked stays locked until the last
 -- one's has run; and shorter than any deadlock_timeout, so that whoever waits for us is never the victim.
 -- Locks the rows FOR UPDATE SKIP LOCKED, then what the hooks lock.
-create or replace function leasehold.reap_together(
+create or replace function leasehold_internal.reap_together(
   p_clock timestamptz, p_namespace text, p_keys text[], p_tokens bigint[])
 returns setof bigint
 language plpgsql
@@ -21,34 +21,36 @@ set enable_hashjoin = on
 set enable_mergejoin = on
 set plan_cache_mode = auto
 set jit = off
-set leasehold.hooks = 'on'
-set leasehold.hook_tokens = ''
 as $$
 declare
   v_is_lazy boolean := coalesce(current_setting('leasehold.lazy', true), '') = 'on' and current_setting('synchronous_commit') = 'off';
   v_scopes leasehold.scope[];
+  v_before record;
 begin
-  if leasehold.is_blind() then
+  perform set_config('leasehold.hooks', 'on', true);
+  if leasehold_internal.is_blind() then
     return;
   end if;
-  v_scopes := leasehold.lock_expired(p_clock, p_namespace, p_keys, p_tokens);
+  v_scopes := leasehold_internal.lock_expired(p_clock, p_namespace, p_keys, p_tokens);
   if v_scopes = '{}' then
     return;
   end if;
-  return query execute leasehold.reaping_query(p_namespace) using v_scopes;
-  perform leasehold.tell_reaped(v_scopes);
+  select d.* into v_before from leasehold_internal.deferrable_changes() d;
+  return query execute leasehold_internal.reaping_query(p_namespace) using v_scopes, leasehold_internal.hook_salt();
+  perform leasehold_internal.run_deferred(v_before.tables, v_before.counts);
+  perform leasehold_internal.tell_reaped(v_scopes);
   -- A hook may have set it otherwise.
   if v_is_lazy and current_setting('synchronous_commit') <> 'off' then
     perform set_config('synchronous_commit', 'off', true);
   elsif not v_is_lazy then
-    perform leasehold.be_durable();
+    perform leasehold_internal.be_durable();
   end if;
 end
 $$;
-comment on function leasehold.reap_together is 'Reap several leases through their hooks, all or nothing, by a coordinator';
+comment on function leasehold_internal.reap_together is 'Reap several leases through their hooks, all or nothing, by a coordinator';
 
 -- Those of these leases that are to be reaped together, in this order. Locks their rows FOR UPDATE SKIP LOCKED.
-create or replace function leasehold.lock_expired(
+create or replace function leasehold_internal.lock_expired(
   p_clock timestamptz, p_namespace text, p_keys text[], p_tokens bigint[])
 returns leasehold.scope[]
 language plpgsql
@@ -72,41 +74,45 @@ begin
         where s.namespace = p_namespace and s.key = w.key and s.state = 'held' and s.token = w.token
           for update skip locked) l
      order by w.n);
-  v_life := leasehold.life(p_clock);
-  select r.expiry into v_expiry from leasehold.policies_of(array[p_namespace]) r;
+  v_life := leasehold_internal.life(p_clock);
+  select r.expiry into v_expiry from leasehold_internal.policies_of(array[p_namespace]) r;
   v_now := clock_timestamp();
   return array(
     select s
       from unnest(v_scopes) s
-     where leasehold.is_expired(s, v_life, v_expiry, v_now) and not s.queued and s.reap_failures = 0);
+     where leasehold_internal.is_expired(s, v_life, v_expiry, v_now) and not s.queued and s.reap_failures = 0
+       and not exists (select from leasehold.waiter q
+                        where q.coordinator is null and q.namespace = s.namespace and q.key = s.key));
 end
 $$;
 
--- The query that for each lease in its argument, a leasehold.scope[], calls the hooks and then ends it. Planned once for all of them:
+-- The query that for each lease in its first argument, a leasehold.scope[], calls the hooks and then ends it. Planned once for all of them:
 -- planning was most of what a call cost. Each hook finds the search_path that it was promised, whatever the one before it has set.
 -- Locks nothing.
-create or replace function leasehold.reaping_query(p_namespace text) returns text
+create or replace function leasehold_internal.reaping_query(p_namespace text) returns text
 language plpgsql
 as $$
 declare
   v_calls text := '';
   v_function text;
 begin
-  foreach v_function in array leasehold.hooks_of(p_namespace, 'reap') loop
+  foreach v_function in array leasehold_internal.hooks_of(p_namespace, 'reap') loop
+    perform leasehold_internal.check_hook(v_function, 'reap');
     v_calls := v_calls
                || left(v_function, -length('(leasehold.lease_event)'))
-               || $q$(leasehold.event_of('reap', s, s.deadline, null, null)) is null,
+               || $q$(leasehold_internal.event_of('reap', s, s.deadline, null, null)) is null,
                   pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true) is null,$q$;
   end loop;
-  return $q$select leasehold.end_reaped(s, array[
-              pg_catalog.set_config('leasehold.hook_tokens', ',' || s.token || ',', true) is null,$q$ || v_calls || $q$ true])
+  return $q$select leasehold_internal.end_reaped(s, array[
+              pg_catalog.set_config('leasehold.hook_tokens', pg_catalog.md5($2 || ',' || s.token || ',') || ',' || s.token || ',', true)
+                is null,$q$ || v_calls || $q$ true])
               from pg_catalog.unnest($1) s$q$;
 end
 $$;
 
 -- End a lease whose hooks have run: they are an argument, for arguments are evaluated first. As reap_hooked() ends one that nobody
 -- waits for. Returns its token. The caller has the row locked.
-create or replace function leasehold.end_reaped(p_scope leasehold.scope, p_have_run boolean[]) returns bigint
+create or replace function leasehold_internal.end_reaped(p_scope leasehold.scope, p_have_run boolean[]) returns bigint
 language plpgsql
 set enable_seqscan = off
 as $$
@@ -121,11 +127,11 @@ begin
          last_outcome = 'expired',
          last_result = null,
          last_error = null,
-         ended_keys = leasehold.remember(p_scope.ended_keys, p_scope.lease_key),
-         ended_outcomes = leasehold.remember(p_scope.ended_outcomes, 'expired'::text)
+         ended_keys = leasehold_internal.remember(p_scope.ended_keys, p_scope.lease_key),
+         ended_outcomes = leasehold_internal.remember(p_scope.ended_outcomes, 'expired'::text)
    where s.namespace = p_scope.namespace and s.key = p_scope.key and s.state = 'held' and s.token = p_scope.token;
   if not found then
-    perform leasehold.refuse_end_by_hook();
+    perform leasehold_internal.refuse_end_by_hook();
   end if;
   return p_scope.token;
 end
@@ -133,7 +139,7 @@ $$;
 
 -- What has been reaped goes into the history, and to who watches. That is asked after the change: who begins to watch meanwhile
 -- misses nothing. Locks what tell_watchers() does.
-create or replace function leasehold.tell_reaped(p_scopes leasehold.scope[]) returns void
+create or replace function leasehold_internal.tell_reaped(p_scopes leasehold.scope[]) returns void
 language plpgsql
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -158,13 +164,13 @@ begin
     raise exception 'a hook has changed a lease that was reaped with its own';
   end if;
   if v_has_history then
-    perform leasehold.record_holds(null, clock_timestamp(), v_namespaces, v_keys);
+    perform leasehold_internal.record_holds(null, clock_timestamp(), v_namespaces, v_keys);
   end if;
-  perform leasehold.tell_watchers(null, v_namespaces, v_keys);
+  perform leasehold_internal.tell_watchers(null, v_namespaces, v_keys);
 end
 $$;
 
-revoke execute on function leasehold.reap_together(timestamptz, text, text[], bigint[]),
-  leasehold.lock_expired(timestamptz, text, text[], bigint[]), leasehold.reaping_query(text),
-  leasehold.end_reaped(leasehold.scope, boolean[]), leasehold.tell_reaped(leasehold.scope[]) from public;
-grant execute on function leasehold.reap_together(timestamptz, text, text[], bigint[]) to leasehold_coordinator, leasehold_admin;
+revoke execute on function leasehold_internal.reap_together(timestamptz, text, text[], bigint[]),
+  leasehold_internal.lock_expired(timestamptz, text, text[], bigint[]), leasehold_internal.reaping_query(text),
+  leasehold_internal.end_reaped(leasehold.scope, boolean[]), leasehold_internal.tell_reaped(leasehold.scope[]) from public;
+grant execute on function leasehold_internal.reap_together(timestamptz, text, text[], bigint[]) to leasehold_coordinator, leasehold_admin;

@@ -11,18 +11,18 @@
 --
 -- What it is for: the disk does not count for renewals. In batches of 500 on a busy machine the 99th percentile of a batch was 65 ms
 -- when it waited for the disk and 40 ms when it did not.
-create or replace function leasehold.relax_commit(
+create or replace function leasehold_internal.relax_commit(
   p_may boolean, p_standbys text default current_setting('synchronous_standby_names')) returns boolean
 language plpgsql
 as $$
 begin
-  if p_may and p_standbys = '' and not leasehold.runs_hooks(false) then
+  if p_may and p_standbys = '' and not leasehold_internal.runs_hooks(false) then
     perform pg_catalog.set_config('synchronous_commit', 'off', true);
   end if;
   return true;
 end
 $$;
-comment on function leasehold.relax_commit is 'Renewals alone need not be on disk when they are answered; by a coordinator';
+comment on function leasehold_internal.relax_commit is 'Renewals alone need not be on disk when they are answered; by a coordinator';
 
-revoke execute on function leasehold.relax_commit(boolean, text) from public;
-grant execute on function leasehold.relax_commit(boolean, text) to leasehold_coordinator, leasehold_admin;
+revoke execute on function leasehold_internal.relax_commit(boolean, text) from public;
+grant execute on function leasehold_internal.relax_commit(boolean, text) to leasehold_coordinator, leasehold_admin;

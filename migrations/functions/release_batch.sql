@@ -5,8 +5,9 @@
 -- Locks each scope's row FOR UPDATE, skipping what another session has or guards; then wakes the first live waiter of each: `wake`
 -- is true where that is `p_coordinator`'s own.
 -- The common case in one statement: held under this lease key, its expiry not passed, and nobody waits. What is left over is told apart by
--- release_carefully, and so is everything where the queue cannot be seen.
-create or replace function leasehold.release_batch(
+-- release_carefully, and so is everything where the queue cannot be seen. That statement writes again, for speed, what end_leases() writes
+-- where nobody waits: a change of one is a change of the other.
+create or replace function leasehold_internal.release_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[])
 returns table (n integer, outcome text, end_reason text, message text, wake boolean)
 language plpgsql
@@ -29,9 +30,9 @@ declare
   v_hooked_fail text[] := '{}';
 begin
   if current_setting('synchronous_commit') = 'off' then
-    perform leasehold.be_durable();
+    perform leasehold_internal.be_durable();
   end if;
-  if cardinality(p_namespace) = 1 and p_failed[1] is not null and not leasehold.is_blind() then
+  if cardinality(p_namespace) = 1 and p_failed[1] is not null and not leasehold_internal.is_blind() then
     return query
       update leasehold.scope s
          set state = 'free',
@@ -42,8 +43,8 @@ begin
              last_outcome = w.outcome,
              last_result = case when not p_failed[1] then p_value[1]::jsonb end,
              last_error = case when p_failed[1] then p_value[1] end,
-             ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
-             ended_outcomes = leasehold.remember(s.ended_outcomes, w.outcome),
+             ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
+             ended_outcomes = leasehold_internal.remember(s.ended_outcomes, w.outcome),
              check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
         from (select f.id as life_id, f.started_at, case when p_failed[1] then 'failed' else 'ok' end as outcome,
                      x.row_id, clock_timestamp() as now
@@ -57,30 +58,34 @@ begin
                where not exists (select from leasehold.policy p where p.history)
                  and not exists (select from leasehold.registered_hook h
                                   where h.event = case when p_failed[1] then 'release_fail' else 'release_ok' end
-                                    and leasehold.covers(h.namespace, p_namespace[1]))
+                                    and leasehold_internal.covers(h.namespace, p_namespace[1]))
               offset 0) w
        where s.ctid = w.row_id
          and w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
                           else w.started_at + s.duration + s.grace end
       returning 1, 'ok', null::text, null::text, false;
     if found then
-      -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
-      if exists (select from leasehold.watch) then
-        perform leasehold.tell_watchers(null, p_namespace, p_key);
+      -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to; and a
+      -- SQL user joins a held scope without changing its row.
+      if exists (select from leasehold.watch)
+         or exists (select from leasehold.waiter q
+                     where q.coordinator is null and q.namespace = p_namespace[1] and q.key = p_key[1]) then
+        perform leasehold_internal.tell_watchers(null, p_namespace, p_key);
+        perform leasehold_internal.wake_sql_users(p_namespace, p_key);
       end if;
       return;
     end if;
   end if;
   if cardinality(p_namespace) = 1 then
-    return query select * from leasehold.release_carefully(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value);
+    return query select * from leasehold_internal.release_carefully(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value);
     return;
   end if;
   if exists (select from leasehold.registered_hook) then
-    v_hooked_ok := leasehold.hooked(p_namespace, 'release_ok');
-    v_hooked_fail := leasehold.hooked(p_namespace, 'release_fail');
+    v_hooked_ok := leasehold_internal.hooked(p_namespace, 'release_ok');
+    v_hooked_fail := leasehold_internal.hooked(p_namespace, 'release_fail');
   end if;
   select i.id, i.started_at into v_life_id, v_started_at from leasehold.incarnation i;
-  if not leasehold.is_blind() then
+  if not leasehold_internal.is_blind() then
     with ended as (
       update leasehold.scope s
          set state = 'free',
@@ -91,8 +96,8 @@ begin
              last_outcome = case when w.is_failure then 'failed' else 'ok' end,
              last_result = w.result,
              last_error = w.error,
-             ended_keys = leasehold.remember(s.ended_keys, s.lease_key),
-             ended_outcomes = leasehold.remember(s.ended_outcomes, case when w.is_failure then 'failed' else 'ok' end),
+             ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
+             ended_outcomes = leasehold_internal.remember(s.ended_outcomes, case when w.is_failure then 'failed' else 'ok' end),
              check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
         from (select i.n, coalesce(i.failed, false) as is_failure, case when not coalesce(i.failed, false) then i.value::jsonb end as result,
                      case when i.failed then i.value end as error, x.row_id, clock_timestamp() as now
@@ -113,12 +118,17 @@ begin
       returning w.n::integer as n)
     select coalesce(array_agg(e.n), '{}') into v_done from ended e;
     if exists (select from leasehold.policy p where p.history) then
-      perform leasehold.record_holds(null, null, array_agg(p_namespace[d]), array_agg(p_key[d]))
+      perform leasehold_internal.record_holds(null, null, array_agg(p_namespace[d]), array_agg(p_key[d]))
          from unnest(v_done) d
        having count(*) > 0;
     end if;
     if exists (select from leasehold.watch) then
-      perform leasehold.tell_watchers(null, array_agg(p_namespace[d]), array_agg(p_key[d]))
+      perform leasehold_internal.tell_watchers(null, array_agg(p_namespace[d]), array_agg(p_key[d]))
+         from unnest(v_done) d
+       having count(*) > 0;
+    end if;
+    if exists (select from leasehold.waiter q where q.coordinator is null) then
+      perform leasehold_internal.wake_sql_users(array_agg(p_namespace[d]), array_agg(p_key[d]))
          from unnest(v_done) d
        having count(*) > 0;
     end if;
@@ -133,14 +143,14 @@ begin
                      array_agg(p_lease_key[i] order by i) as lease_keys, array_agg(p_failed[i] order by i) as failed,
                      array_agg(p_value[i] order by i) as texts
                 from unnest(v_left) i) a,
-             leasehold.release_carefully(p_coordinator, a.namespaces, a.keys, a.lease_keys, a.failed, a.texts) c;
+             leasehold_internal.release_carefully(p_coordinator, a.namespaces, a.keys, a.lease_keys, a.failed, a.texts) c;
   end if;
 end
 $$;
-comment on function leasehold.release_batch is 'Release many leases at once, by a coordinator';
+comment on function leasehold_internal.release_batch is 'Release many leases at once, by a coordinator';
 
 -- What is left over: somebody waits, lost, busy, hooked, and the same lease twice in a batch.
-create or replace function leasehold.release_carefully(
+create or replace function leasehold_internal.release_carefully(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[])
 returns table (n integer, outcome text, end_reason text, message text, wake boolean)
 language plpgsql
@@ -171,10 +181,10 @@ begin
           from leasehold.scope x
          where x.namespace = w.namespace and x.key = w.key
            for update skip locked) s on true);
-  v_work := leasehold.mark_busy(v_work);
-  v_life := leasehold.life_of_holders();
+  v_work := leasehold_internal.mark_busy(v_work);
+  v_life := leasehold_internal.life_of_holders();
   v_now := clock_timestamp();
-  v_work := leasehold.mark_lost(v_work, v_life, v_now);
+  v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
   -- The same lease twice in a batch is released once.
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,
@@ -190,19 +200,19 @@ begin
                      as first_is_failure
               from unnest(v_work) u) w
       -- The queue is read here, after the locks.
-      left join lateral leasehold.live_head(w.namespace, w.key, leasehold.live_coordinators(v_now), v_now) h
+      left join lateral leasehold_internal.live_head(w.namespace, w.key, leasehold_internal.live_coordinators(v_now), v_now) h
         on w.outcome = 'ok'
      order by w.n);
   if exists (select from leasehold.registered_hook) then
-    v_work := leasehold.hook_items(v_work, null, leasehold.runs_hooks(p_coordinator is null), v_now);
+    v_work := leasehold_internal.hook_items(v_work, null, leasehold_internal.runs_hooks(p_coordinator is null), v_now);
   end if;
 
-  perform leasehold.end_leases(array(
+  perform leasehold_internal.end_leases(array(
       select row(w.namespace, w.key, case when w.is_failure then 'failed' else 'ok' end, w.result, w.error,
-                 w.head_lease_key is not null or leasehold.is_blind(), null)::leasehold.lease_end
+                 w.head_lease_key is not null or leasehold_internal.is_blind(), null)::leasehold.lease_end
         from unnest(v_work) w
        where w.outcome = 'ok'), v_now);
-  perform leasehold.tell_heads(p_coordinator, v_work, v_now);
+  perform leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
 
   return query
     select w.n, w.outcome, w.end_reason, case when w.outcome in ('hooked', 'rejected') then w.error end,
@@ -214,26 +224,26 @@ $$;
 
 -- NOTIFY the heads of the scopes whose leases were ended (outcome ok), where they are not `p_coordinator`'s own. One
 -- notification for each scope, to the one coordinator concerned; to all of them where the queue cannot be seen.
-create or replace function leasehold.tell_heads(p_coordinator uuid, p_work leasehold.item_work[], p_now timestamptz)
+create or replace function leasehold_internal.tell_heads(p_coordinator uuid, p_work leasehold.item_work[], p_now timestamptz)
 returns void
 language plpgsql
 as $$
 begin
-  perform pg_notify(leasehold.channel_of(w.head_coordinator, w.head_lease_key), w.namespace || chr(10) || w.key)
+  perform pg_notify(leasehold_internal.channel_of(w.head_coordinator, w.head_lease_key), w.namespace || chr(10) || w.key)
      from unnest(p_work) w
     where w.outcome = 'ok' and w.head_lease_key is not null
       -- Neither a SQL user who waits nor one who ends a lease has a coordinator; that does not make them the same.
       and (w.head_coordinator is null or w.head_coordinator is distinct from p_coordinator);
-  if leasehold.is_blind() then
-    perform leasehold.wake_everybody(w.namespace, w.key, leasehold.live_coordinators(p_now))
+  if leasehold_internal.is_blind() then
+    perform leasehold_internal.wake_everybody(w.namespace, w.key, leasehold_internal.live_coordinators(p_now))
        from unnest(p_work) w
       where w.outcome = 'ok';
   end if;
 end
 $$;
 
-revoke execute on function leasehold.release_batch(uuid, text[], text[], uuid[], boolean[], text[]),
-  leasehold.release_carefully(uuid, text[], text[], uuid[], boolean[], text[]),
-  leasehold.tell_heads(uuid, leasehold.item_work[], timestamptz) from public;
-grant execute on function leasehold.release_batch(uuid, text[], text[], uuid[], boolean[], text[])
+revoke execute on function leasehold_internal.release_batch(uuid, text[], text[], uuid[], boolean[], text[]),
+  leasehold_internal.release_carefully(uuid, text[], text[], uuid[], boolean[], text[]),
+  leasehold_internal.tell_heads(uuid, leasehold.item_work[], timestamptz) from public;
+grant execute on function leasehold_internal.release_batch(uuid, text[], text[], uuid[], boolean[], text[])
   to leasehold_coordinator, leasehold_admin;

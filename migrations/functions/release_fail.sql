@@ -3,18 +3,34 @@ create or replace function leasehold.release_fail(namespace text, key text, leas
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
-set leasehold.hooks = 'inline'
 as $$
+declare
+  v_denial text := leasehold_internal.denial('lease', namespace);
+  v_problem leasehold_internal.problem;
+  v_answer record;
 begin
-  perform leasehold.check_holder(namespace, key, lease_key);
-  if error is null or octet_length(error) > 8192 then
-    perform leasehold.refuse('error', 'a text of at most 8192 bytes');
+  perform set_config('leasehold.hooks', 'inline', true);
+  v_problem := leasehold_internal.holder_problem(namespace, key, lease_key);
+  if v_problem.field is null and (error is null or octet_length(error) > 8192) then
+    v_problem := row('error', 'a text of at most 8192 bytes');
   end if;
-  return leasehold.release_one(namespace, key, lease_key, true, error);
+  if v_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
+      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
+  end if;
+  if v_denial is not null then
+    raise exception '%', v_denial using errcode = 'LH007';
+  end if;
+  v_answer := leasehold_internal.release_one(namespace, key, lease_key, true, error);
+  if v_answer.outcome = 'rejected' then
+    raise exception 'hook_rejected: %', v_answer.message using errcode = 'LH005';
+  end if;
+  return v_answer.outcome = 'ok';
 end
 $$;
 comment on function leasehold.release_fail is
-  'Give a lease back as failed, with the error: true, or false when it was not held';
+  'Give a lease back as failed, with the error: true, or false when it was not held. Example:
+  select leasehold.release_fail(''jobs'', ''nightly'', :''lease_key'', ''the disk is full'')';
 
 revoke execute on function leasehold.release_fail(text, text, uuid, text) from public;
 grant execute on function leasehold.release_fail(text, text, uuid, text) to leasehold_client, leasehold_admin;

@@ -6,12 +6,20 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_columns text[] := case when column_name is null then leasehold.policy_columns() else array[column_name] end;
+  v_columns text[] := case when column_name is null then leasehold_internal.policy_columns() else array[column_name] end;
+  v_problem leasehold_internal.problem;
 begin
-  perform leasehold.change_policy(namespace, v_columns, array_fill(null::text, array[cardinality(v_columns)]));
+  v_problem := leasehold_internal.change_policy(
+    null, null, namespace, v_columns, array_fill(null::text, array[cardinality(v_columns)]));
+  if v_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
+      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
+  end if;
 end
 $$;
-comment on function leasehold.reset_policy is 'Let a setting of a namespace, or all of them, be inherited again';
+comment on function leasehold.reset_policy is
+  'Inherit a setting of a namespace, or all of them, again. Example:
+  select leasehold.reset_policy(''jobs'', ''grace'')';
 
 revoke execute on function leasehold.reset_policy(text, text) from public;
 grant execute on function leasehold.reset_policy(text, text) to leasehold_admin;

@@ -11,30 +11,38 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_problem leasehold_internal.problem;
 begin
-  perform leasehold.change_policy(
-            set_policy.namespace, array_agg(c.name order by c.place), array_agg(c.value order by c.place))
-     from unnest(leasehold.policy_columns(),
-                 array[leasehold.us_text(min_duration), leasehold.us_text(max_duration), leasehold.us_text(grace),
-                       leasehold.us_text(max_hold), leasehold.us_text(dead_after), expiry, reaper, frozen::text,
-                       max_leases::text, max_waiters::text, history::text, max_reap_failures::text,
-                       leasehold.us_text(hook_timeout), leasehold.us_text(free_retention),
-                       leasehold.us_text(history_retention)])
-          with ordinality as c (name, value, place)
-    where c.value is not null;
+  v_problem := (
+    select leasehold_internal.change_policy(
+             null, null, set_policy.namespace, array_agg(c.name order by c.place), array_agg(c.value order by c.place))
+      from unnest(leasehold_internal.policy_columns(),
+                  array[leasehold_internal.us_text(min_duration), leasehold_internal.us_text(max_duration), leasehold_internal.us_text(grace),
+                        leasehold_internal.us_text(max_hold), leasehold_internal.us_text(dead_after), expiry, reaper, frozen::text,
+                        max_leases::text, max_waiters::text, history::text, max_reap_failures::text,
+                        leasehold_internal.us_text(hook_timeout), leasehold_internal.us_text(free_retention),
+                        leasehold_internal.us_text(history_retention)])
+           with ordinality as c (name, value, place)
+     where c.value is not null);
+  if v_problem.field is not null then
+    raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
+      using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
+  end if;
 end
 $$;
 comment on function leasehold.set_policy is
-  'Change settings of a namespace, inherited by all below it: select leasehold.set_policy(''payments'', grace => ''5 s'')';
+  'Change settings of a namespace, inherited by all below it. Example:
+  select leasehold.set_policy(''jobs'', grace => ''5 s'', max_leases => 100)';
 
 -- Microseconds of an interval as text, of any length. Locks nothing.
-create or replace function leasehold.us_text(p_interval interval) returns text
+create or replace function leasehold_internal.us_text(p_interval interval) returns text
 language sql immutable parallel safe
 as $$
   select trunc(extract(epoch from p_interval)::numeric * 1000000)::text
 $$;
 
-revoke execute on function leasehold.us_text(interval),
+revoke execute on function leasehold_internal.us_text(interval),
   leasehold.set_policy(text, interval, interval, interval, interval, interval, text, text, boolean, bigint, bigint, boolean,
                        integer, interval, interval, interval) from public;
 grant execute on function

@@ -1,35 +1,51 @@
 -- The views for people. A view reads tables with its owner's rights, but calls functions with its reader's: those below
 -- are granted, and what they read is read for them.
 
--- leasehold.life for whoever may read the views. Locks nothing.
-create or replace function leasehold.life_for_readers() returns leasehold.life_now
+-- leasehold_internal.life for whoever may read the views. Locks nothing.
+create or replace function leasehold_internal.life_for_readers() returns leasehold.life_now
 language sql volatile
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  select leasehold.life(null)
+  select leasehold_internal.life(null)
 $$;
 
-create or replace view leasehold.lease as
-  select s.namespace, s.key, s.token, s.owner,
+-- May the reader see other holders' fencing tokens? A guard takes one, so a client that knows it could keep a lease from ending.
+-- Where rules name roles, what may be read may be read whole, and a guard needs its own right. The search path is pinned, or a client could
+-- lay out a function of its own for it. Locks nothing.
+create or replace function leasehold_internal.sees_tokens() returns boolean
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+  select pg_has_role('leasehold_reader', 'member') or pg_has_role('leasehold_admin', 'member')
+         or pg_has_role('leasehold_coordinator', 'member') or pg_has_role('leasehold_owner', 'member')
+         or leasehold_internal.rules_name_roles()
+$$;
+
+-- Each view shows what its reader may read, and is a security barrier: a function of the reader's in its WHERE sees nothing else. What is
+-- asked once for a query stands in a subquery.
+
+create or replace view leasehold.lease with (security_barrier) as
+  select s.namespace, s.key, case when (select leasehold_internal.sees_tokens()) then s.token end as token, s.owner,
          f.liveness,
          s.deadline - l.now as remaining,
          l.now - s.acquired_at as held,
          s.acquired_at, s.heartbeat_at, s.heartbeats, s.deadline,
-         leasehold.expires_at(s, l.life, r.expiry) as expires_at,
+         leasehold_internal.expires_at(s, l.life, r.expiry) as expires_at,
          s.duration, s.grace, s.labels, s.reap_failures,
-         case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key
-    from (select life, clock_timestamp() as now from leasehold.life_for_readers() life) l
+         case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key, s.principal
+    from (select life, clock_timestamp() as now from leasehold_internal.life_for_readers() life) l
    cross join leasehold.scope s
-   cross join lateral leasehold.policies_of(array[s.namespace]) r
-   cross join lateral leasehold.lease_facts(s, r, l.life, l.now) f
-   where s.state = 'held';
+   cross join lateral leasehold_internal.policies_of(array[s.namespace]) r
+   cross join lateral leasehold_internal.lease_facts(s, r, l.life, l.now) f
+   where s.state = 'held' and coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
 
 comment on view leasehold.lease is 'What is held now';
 comment on column leasehold.lease.namespace is 'Dotted: payments.invoices';
 comment on column leasehold.lease.key is 'The name inside of the namespace';
-comment on column leasehold.lease.token is 'Fencing token: grows with each grant of the scope';
+comment on column leasehold.lease.token is 'Fencing token: grows with each grant of the scope; null for roles that are members of leasehold_client alone, as long as no rule names a role';
 comment on column leasehold.lease.owner is 'Who holds it, in the holder''s own words';
+comment on column leasehold.lease.principal is 'Who holds it, as proved: spiffe://, uri:, dns:, token:, user: or role: with a name; anonymous';
 comment on column leasehold.lease.liveness is
   'alive; suspected_dead: silent for longer than dead_after; overdue: held for longer than max_hold; expired: will be reaped';
 comment on column leasehold.lease.remaining is 'Until the deadline, without another heartbeat; negative when it has passed';
@@ -46,28 +62,30 @@ comment on column leasehold.lease.labels is 'A JSON object of strings';
 comment on column leasehold.lease.reap_failures is 'How often reaping it has failed';
 comment on column leasehold.lease.lease_key is 'The credential to renew and release it: shown to members of leasehold_admin only';
 
-create or replace view leasehold.queue as
+create or replace view leasehold.queue with (security_barrier) as
   select w.namespace, w.key,
          case when w.has_place then count(*) filter (where w.has_place) over (partition by w.namespace, w.key order by w.ticket)
          end as position,
          w.owner,
          w.now - w.enqueued_at as waiting,
          coalesce(w.away_until > w.now, false) as away,
-         w.enqueued_at, w.wait_until, w.duration, w.coordinator, w.ticket
+         w.enqueued_at, w.wait_until, w.duration, w.coordinator, w.ticket, w.principal
     from (select x.*, n.now,
                  (x.wait_until is null or x.wait_until > n.now)
                  and (x.away_until is null or x.away_until > n.now)
-                 and (x.coordinator is null or c.seen_at > n.now - interval '5 s') is true as has_place
+                 and (x.coordinator is null or c.seen_at > n.now - interval '3.5 s') is true as has_place
             from (select clock_timestamp() as now) n
            cross join leasehold.waiter x
             left join leasehold.coordinator c
-              on c.id = x.coordinator) w;
+              on c.id = x.coordinator
+           where coalesce((x.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false)) w;
 
 comment on view leasehold.queue is 'Who waits for what, first come first served';
 comment on column leasehold.queue.namespace is 'Of the scope';
 comment on column leasehold.queue.key is 'Of the scope';
-comment on column leasehold.queue.position is '1 is next; null: passed over, for its wait is over or its coordinator was not seen for 5 s';
+comment on column leasehold.queue.position is '1 is next; null: passed over, for its wait is over or its coordinator was not seen for 3.5 s';
 comment on column leasehold.queue.owner is 'Who waits';
+comment on column leasehold.queue.principal is 'Who waits, as proved: spiffe://, uri:, dns:, token:, user: or role: with a name; anonymous';
 comment on column leasehold.queue.waiting is 'For how long';
 comment on column leasehold.queue.away is 'Its call has ended but may come back: the place is kept for 10 s, and passed over';
 comment on column leasehold.queue.enqueued_at is 'Since when';
@@ -76,17 +94,17 @@ comment on column leasehold.queue.duration is 'Of the lease that it wants; null 
 comment on column leasehold.queue.coordinator is 'The daemon that its caller waits at; null: a SQL user';
 comment on column leasehold.queue.ticket is 'The place in the order of arrival';
 
-create or replace view leasehold.lease_summary as
+create or replace view leasehold.lease_summary with (security_barrier) as
   select c.namespace, sum(c.held)::bigint as held, sum(c.waiting)::bigint as waiting, sum(c.expired)::bigint as expired,
          sum(c.failing)::bigint as failing
     from (select s.namespace, count(*) as held, 0 as waiting,
-                 count(*) filter (where leasehold.is_expired(s, l.life, r.expiry, l.now)) as expired,
+                 count(*) filter (where leasehold_internal.is_expired(s, l.life, r.expiry, l.now)) as expired,
                  count(*) filter (where s.reap_failures > 0) as failing
-            from (select life, clock_timestamp() as now from leasehold.life_for_readers() life) l
+            from (select life, clock_timestamp() as now from leasehold_internal.life_for_readers() life) l
            cross join leasehold.scope s
-            join leasehold.policies_of(array(select distinct x.namespace from leasehold.scope x where x.state = 'held')) r
+            join leasehold_internal.policies_of(array(select distinct x.namespace from leasehold.scope x where x.state = 'held')) r
               on r.namespace = s.namespace
-           where s.state = 'held'
+           where s.state = 'held' and coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false)
            group by s.namespace
           union all
           select q.namespace, 0, count(q.position), 0, 0
@@ -101,16 +119,17 @@ comment on column leasehold.lease_summary.waiting is 'Places in the queues, with
 comment on column leasehold.lease_summary.expired is 'Of those held: past their expiry, so that a reaper or an acquirer may end them';
 comment on column leasehold.lease_summary.failing is 'Of those held: reaping them has failed at least once';
 
-create or replace view leasehold.effective_policy as
+create or replace view leasehold.effective_policy with (security_barrier) as
   select n.namespace,
          r.min_duration, r.max_duration, r.grace, r.max_hold, r.dead_after, r.expiry, r.reaper, r.frozen, r.max_leases,
          r.max_waiters, h.history, r.max_reap_failures, r.hook_timeout, r.free_retention, h.history_retention,
-         jsonb_object(leasehold.policy_columns(), leasehold.policy_sources(n.namespace)) as sources
+         jsonb_object(leasehold_internal.policy_columns(), leasehold_internal.policy_sources(n.namespace)) as sources
     from (select p.namespace from leasehold.policy p
            union
           select s.namespace from leasehold.scope s) n
-   cross join lateral leasehold.policies_of(array[n.namespace]) r
-   cross join lateral leasehold.history_policy_of(n.namespace) h;
+   cross join lateral leasehold_internal.policies_of(array[n.namespace]) r
+   cross join lateral leasehold_internal.history_policy_of(n.namespace) h
+   where coalesce((n.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
 
 comment on view leasehold.effective_policy is 'The settings in force, for each namespace that has a policy or a scope';
 comment on column leasehold.effective_policy.namespace is 'The namespace; '''' is the root';
@@ -139,10 +158,18 @@ grant select on leasehold.lease, leasehold.queue, leasehold.lease_summary, lease
 -- Lease keys are in these.
 grant select on leasehold.scope, leasehold.waiter, leasehold.incarnation to leasehold_admin;
 
-revoke execute on function leasehold.life_for_readers() from public;
-grant execute on function leasehold.life_for_readers(), leasehold.to_us(interval), leasehold.prefixes(text),
-  leasehold.policies_of(text[]), leasehold.policy_columns(), leasehold.policy_sources(text),
-  leasehold.history_policy_of(text), leasehold.expires_at(leasehold.scope, leasehold.life_now, text),
-  leasehold.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
-  leasehold.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
+-- A client sees who holds what.
+grant select on leasehold.lease, leasehold.policy to leasehold_client;
+grant execute on function leasehold_internal.life_for_readers(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
+  leasehold_internal.policies_of(text[]), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
+  leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
+  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
+  to leasehold_client;
+
+revoke execute on function leasehold_internal.life_for_readers(), leasehold_internal.sees_tokens() from public;
+grant execute on function leasehold_internal.life_for_readers(), leasehold_internal.sees_tokens(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
+  leasehold_internal.policies_of(text[]), leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text),
+  leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
+  leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
+  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
   to leasehold_reader, leasehold_coordinator, leasehold_admin;

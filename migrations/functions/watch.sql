@@ -1,8 +1,8 @@
 -- Watching: every grant and every end of a lease writes one row for each coordinator that watches its namespace, in the same
 -- transaction; the coordinator takes its rows.
 --
--- Order. An event's number is drawn while its transaction has the scope's row locked (or, for a new scope, its advisory
--- lock), and the next change of the scope locks that row only after this transaction has committed. So numbers of one scope
+-- Order. An event's number is drawn while its transaction has the scope's row locked (or has inserted it), and the
+-- next change of the scope locks that row only after this transaction has committed. So numbers of one scope
 -- grow in the order of the commits, and a snapshot that sees one of them sees all before it. Rows are taken by one DELETE,
 -- sorted by number: no cursor that a late commit with a low number could fall behind.
 --
@@ -16,22 +16,22 @@
 -- of the rest a 'lagged' row is left, which tells it that it has to start again.
 
 -- Watch a namespace ('' is everything), in a transaction of its own. Twice is once. The coordinator must be registered.
--- Takes the advisory lock of all who add, until the commit, for at most a second (then 55P03).
-create or replace function leasehold.watch_add(p_coordinator uuid, p_namespace text, p_include_children boolean) returns void
+-- Takes the turn of all who add, until the commit, and waits for it for at most a second (then 55P03).
+create or replace function leasehold_internal.watch_add(p_coordinator uuid, p_namespace text, p_include_children boolean) returns void
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '1s'
 as $$
 begin
-  perform leasehold.check_policy_namespace(p_namespace);
+  perform leasehold_internal.refuse(leasehold_internal.subtree_problem(p_namespace));
   if p_coordinator is null then
-    perform leasehold.refuse('coordinator', 'a UUID');
+    perform leasehold_internal.refuse(row('coordinator', 'a UUID'));
   elsif p_include_children is null then
-    perform leasehold.refuse('include_children', 'true or false');
+    perform leasehold_internal.refuse(row('include_children', 'true or false'));
   end if;
   -- One after the other: a snapshot in which the marked transaction has ended sees what all before it added.
-  perform pg_advisory_xact_lock(hashtextextended('leasehold.watch', 0));
+  perform 1 from leasehold.turn t where t.name = 'watch' for update;
   perform setval('leasehold.watch_mark', pg_current_xact_id()::text::bigint);
   insert into leasehold.watch (coordinator, namespace, include_children, added_at)
   select p_coordinator, p_namespace, p_include_children, clock_timestamp()
@@ -41,11 +41,11 @@ begin
                         and w.include_children = p_include_children);
 end
 $$;
-comment on function leasehold.watch_add is 'Watch a namespace, by a coordinator';
+comment on function leasehold_internal.watch_add is 'Watch a namespace, by a coordinator';
 
 -- Watch it no more. Returns whether it was watched. Its events that were not taken yet are still there, for another watch may
 -- want them. Locks its own row.
-create or replace function leasehold.watch_remove(p_coordinator uuid, p_namespace text, p_include_children boolean) returns boolean
+create or replace function leasehold_internal.watch_remove(p_coordinator uuid, p_namespace text, p_include_children boolean) returns boolean
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -60,10 +60,10 @@ begin
   return found;
 end
 $$;
-comment on function leasehold.watch_remove is 'Watch a namespace no more, by a coordinator';
+comment on function leasehold_internal.watch_remove is 'Watch a namespace no more, by a coordinator';
 
 -- Watch nothing, and forget what was not taken. Returns how many watches there were. Locks its own rows, and waits for nobody.
-create or replace function leasehold.watch_clear(p_coordinator uuid) returns integer
+create or replace function leasehold_internal.watch_clear(p_coordinator uuid) returns integer
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -81,11 +81,11 @@ begin
   return v_count;
 end
 $$;
-comment on function leasehold.watch_clear is 'Watch nothing any more, by a coordinator';
+comment on function leasehold_internal.watch_clear is 'Watch nothing any more, by a coordinator';
 
 -- After watch_add has committed: the horizon to give to watch_settled(); null when the coordinator watches nothing (any
 -- more). Its own transaction's number, and not the snapshot's xmax: that may lie below one that is running. Locks nothing.
-create or replace function leasehold.watch_barrier(p_coordinator uuid) returns xid8
+create or replace function leasehold_internal.watch_barrier(p_coordinator uuid) returns xid8
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -97,11 +97,11 @@ begin
   return pg_current_xact_id();
 end
 $$;
-comment on function leasehold.watch_barrier is 'What a new watch has to wait for before it lists the leases';
+comment on function leasehold_internal.watch_barrier is 'What a new watch has to wait for before it lists the leases';
 
 -- Have all transactions ended that may have changed a scope before the horizon? What is listed in a later statement shows
 -- what they did. A guard does not count, for it changes nothing. Locks nothing.
-create or replace function leasehold.watch_settled(p_horizon xid8) returns boolean
+create or replace function leasehold_internal.watch_settled(p_horizon xid8) returns boolean
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -119,17 +119,17 @@ begin
        and age(x.transactionid) > age(p_horizon::xid));
 end
 $$;
-comment on function leasehold.watch_settled is 'Whether the leases may be listed now, for a new watch';
+comment on function leasehold_internal.watch_settled is 'Whether the leases may be listed now, for a new watch';
 
 -- A transaction in REPEATABLE READ or SERIALIZABLE reads who watches from its snapshot. Where somebody began to watch since,
 -- it could not tell him: 40001, and the caller starts again. In READ COMMITTED it does nothing. Locks nothing.
-create or replace function leasehold.check_watch_mark() returns void
+create or replace function leasehold_internal.check_watch_mark() returns void
 language plpgsql
 as $$
 declare
   v_mark xid8;
 begin
-  if not leasehold.is_blind() then
+  if not leasehold_internal.is_blind() then
     return;
   end if;
   select m.last_value::text::xid8 into v_mark from leasehold.watch_mark m;
@@ -153,10 +153,10 @@ $$;
 -- taken over; the scopes at (p_namespace, p_key) are read as they are now: held is acquired, free is how the last lease ended.
 -- The caller has the rows locked, by an earlier statement, and changed each once since. It asks first, for nobody may watch:
 --
---   if exists (select from leasehold.watch) or leasehold.is_blind() then
+--   if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
 --
 -- Writes the events, and NOTIFYs each coordinator that has any, once a transaction: payload 'watch'. Locks nothing.
-create or replace function leasehold.tell_watchers(p_taken_over leasehold.scope[], p_namespace text[], p_key text[]) returns void
+create or replace function leasehold_internal.tell_watchers(p_taken_over leasehold.scope[], p_namespace text[], p_key text[]) returns void
 language plpgsql
 as $$
 declare
@@ -166,7 +166,7 @@ declare
   v_first bigint;
   v_last bigint;
 begin
-  perform leasehold.check_watch_mark();
+  perform leasehold_internal.check_watch_mark();
   if not exists (select from leasehold.watch) then
     return;
   end if;
@@ -174,8 +174,8 @@ begin
 
   with change as (
     select 0 as step, 'expired' as type, 'expired' as end_reason, null::text as reason, null::jsonb as result,
-           null::text as error, o.namespace, o.key, o.token, o.owner, o.labels, o.duration, o.grace, o.acquired_at, o.deadline,
-           o.heartbeats, o.heartbeat_at
+           null::text as error, o.namespace, o.key, o.token, o.owner, o.principal, o.labels, o.duration, o.grace, o.acquired_at,
+           o.deadline, o.heartbeats, o.heartbeat_at
       from unnest(p_taken_over) o
     union all
     select 1,
@@ -186,8 +186,8 @@ begin
            case when s.state = 'free' and s.last_outcome = 'forced' then s.last_error end,
            case when s.state = 'free' then s.last_result end,
            case when s.state = 'free' and s.last_outcome = 'failed' then s.last_error end,
-           s.namespace, s.key, s.token, s.owner, s.labels, s.duration, s.grace, s.acquired_at, s.deadline, s.heartbeats,
-           s.heartbeat_at
+           s.namespace, s.key, s.token, s.owner, s.principal, s.labels, s.duration, s.grace, s.acquired_at, s.deadline,
+           s.heartbeats, s.heartbeat_at
       from unnest(p_namespace, p_key) as c (namespace, key)
       join leasehold.scope s on s.namespace = c.namespace and s.key = c.key
   ), watching as (
@@ -197,13 +197,13 @@ begin
       join leasehold.watch w
         on w.namespace = array_to_string(n.segments[:depth], '.')
        and (w.include_children or depth in (0, cardinality(n.segments)))
-     where w.coordinator <> all (v_lost) and leasehold.is_taking(w.coordinator, v_now)
+     where w.coordinator <> all (v_lost) and leasehold_internal.is_taking(w.coordinator, v_now)
   ), written as (
     insert into leasehold.event (
-      coordinator, number, type, at, namespace, key, token, owner, labels, duration, grace, acquired_at, deadline, heartbeats,
-      heartbeat_at, end_reason, reason, result, error)
-    select o.coordinator, nextval('leasehold.event_number'), o.type, v_now, o.namespace, o.key, o.token, o.owner, o.labels,
-           o.duration, o.grace, o.acquired_at, o.deadline, o.heartbeats, o.heartbeat_at, o.end_reason, o.reason, o.result,
+      coordinator, number, type, at, namespace, key, token, owner, principal, labels, duration, grace, acquired_at, deadline,
+      heartbeats, heartbeat_at, end_reason, reason, result, error)
+    select o.coordinator, nextval('leasehold.event_number'), o.type, v_now, o.namespace, o.key, o.token, o.owner, o.principal,
+           o.labels, o.duration, o.grace, o.acquired_at, o.deadline, o.heartbeats, o.heartbeat_at, o.end_reason, o.reason, o.result,
            o.error
       -- The expired event of a takeover comes first.
       from (select c.*, w.coordinator
@@ -214,17 +214,17 @@ begin
     returning coordinator, number)
   select array_agg(distinct w.coordinator), min(w.number), max(w.number) into v_told, v_first, v_last from written w;
 
-  perform pg_notify(leasehold.channel_of(t, null), 'watch') from unnest(v_told) t;
-  perform leasehold.mark_lagged(v_lost, v_now, v_last / 1000 > (v_first - 1) / 1000);
+  perform pg_notify(leasehold_internal.channel_of(t, null), 'watch') from unnest(v_told) t;
+  perform leasehold_internal.mark_lagged(v_lost, v_now, v_last / 1000 > (v_first - 1) / 1000);
 end
 $$;
 
 -- Does this coordinator still take its events? One that is not seen for 15 s is swept away. An old snapshot cannot tell.
 -- Locks nothing.
-create or replace function leasehold.is_taking(p_coordinator uuid, p_now timestamptz) returns boolean
+create or replace function leasehold_internal.is_taking(p_coordinator uuid, p_now timestamptz) returns boolean
 language sql stable
 as $$
-  select leasehold.is_blind()
+  select leasehold_internal.is_blind()
          or exists (select
                       from leasehold.coordinator c
                      where c.id = p_coordinator and c.seen_at > p_now - interval '15 s')
@@ -233,7 +233,7 @@ $$;
 -- Leave a 'lagged' row for each coordinator that stopped taking: not seen for 15 s; or, where `p_is_turn` (every thousandth
 -- event, for it costs), with more than 100,000 events. `p_lost` have one already. A row, and not a mark at the watch: to write
 -- one never waits for anybody. Locks nothing.
-create or replace function leasehold.mark_lagged(p_lost uuid[], p_now timestamptz, p_is_turn boolean) returns void
+create or replace function leasehold_internal.mark_lagged(p_lost uuid[], p_now timestamptz, p_is_turn boolean) returns void
 language plpgsql
 as $$
 declare
@@ -243,12 +243,12 @@ begin
     insert into leasehold.event (coordinator, number, type, at)
     select w.coordinator, nextval('leasehold.event_number'), 'lagged', p_now
       from (select distinct x.coordinator from leasehold.watch x where x.coordinator <> all (p_lost)) w
-     where not leasehold.is_taking(w.coordinator, p_now)
+     where not leasehold_internal.is_taking(w.coordinator, p_now)
         or (p_is_turn
             and exists (select from leasehold.event e where e.coordinator = w.coordinator order by e.number offset 100000 limit 1))
     returning coordinator)
   select array_agg(l.coordinator) into v_lagging from lagging l;
-  perform pg_notify(leasehold.channel_of(c, null), 'watch') from unnest(v_lagging) c;
+  perform pg_notify(leasehold_internal.channel_of(c, null), 'watch') from unnest(v_lagging) c;
 end
 $$;
 
@@ -256,10 +256,10 @@ $$;
 -- and nothing is watched any more. The caller ends its watchers, for they start again, with watch_add. So it is told too when
 -- a crash, a failover or a sweep has taken its watches away, or when it never had any.
 -- Locks the rows that it takes. Only one call at a time for a coordinator keeps the order.
-create or replace function leasehold.take_events(p_coordinator uuid, p_max integer)
+create or replace function leasehold_internal.take_events(p_coordinator uuid, p_max integer)
 returns table (
   type text, namespace text, key text, reason text, end_reason text, result text, error text, token bigint, owner text,
-  labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint,
+  principal text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint,
   held_us bigint, silent_us bigint, heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean)
 language plpgsql
 security definer
@@ -276,7 +276,7 @@ declare
 begin
   if not exists (select from leasehold.watch w where w.coordinator = p_coordinator)
      or exists (select from leasehold.event e where e.coordinator = p_coordinator and e.type = 'lagged') then
-    perform leasehold.watch_clear(p_coordinator);
+    perform leasehold_internal.watch_clear(p_coordinator);
     type := 'lagged';
     return next;
     return;
@@ -297,10 +297,10 @@ begin
                   for update skip locked))
       returning e.*)
     select t.type, t.namespace::text, t.key::text, t.reason, t.end_reason, t.result::text, t.error, t.token, t.owner,
-           t.labels::text, leasehold.to_us(t.duration), leasehold.to_us(t.grace), t.acquired_at, t.deadline,
+           t.principal, t.labels::text, leasehold_internal.to_us(t.duration), leasehold_internal.to_us(t.grace), t.acquired_at, t.deadline,
            -- A lease that has ended is told as it was then; one that was granted, as it is now.
-           case when t.type = 'acquired' then leasehold.to_us(t.deadline - v_now) else 0::bigint end,
-           leasehold.to_us(f.at - t.acquired_at), leasehold.to_us(f.at - t.heartbeat_at), t.heartbeats, t.heartbeat_at,
+           case when t.type = 'acquired' then leasehold_internal.to_us(t.deadline - v_now) else 0::bigint end,
+           leasehold_internal.to_us(f.at - t.acquired_at), leasehold_internal.to_us(f.at - t.heartbeat_at), t.heartbeats, t.heartbeat_at,
            case when t.type = 'expired' then 'expired' else 'alive' end,
            false
       from taken t
@@ -308,11 +308,11 @@ begin
      order by t.number;
 end
 $$;
-comment on function leasehold.take_events is 'Take the events of what is watched, by a coordinator';
+comment on function leasehold_internal.take_events is 'Take the events of what is watched, by a coordinator';
 
 -- Remove the watches of these coordinators and of unknown ones, the events that nobody takes, and those that a coordinator which
 -- has lagged is not going to read (10,000 a visit). Locks what it removes, and waits for nobody.
-create or replace function leasehold.sweep_watches(p_dead uuid[]) returns void
+create or replace function leasehold_internal.sweep_watches(p_dead uuid[]) returns void
 language plpgsql
 as $$
 declare
@@ -348,13 +348,13 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.watch_add(uuid, text, boolean), leasehold.watch_remove(uuid, text, boolean),
-  leasehold.watch_clear(uuid), leasehold.watch_barrier(uuid), leasehold.watch_settled(xid8), leasehold.check_watch_mark(),
-  leasehold.tell_watchers(leasehold.scope[], text[], text[]), leasehold.is_taking(uuid, timestamptz),
-  leasehold.mark_lagged(uuid[], timestamptz, boolean), leasehold.take_events(uuid, integer), leasehold.sweep_watches(uuid[])
+revoke execute on function leasehold_internal.watch_add(uuid, text, boolean), leasehold_internal.watch_remove(uuid, text, boolean),
+  leasehold_internal.watch_clear(uuid), leasehold_internal.watch_barrier(uuid), leasehold_internal.watch_settled(xid8), leasehold_internal.check_watch_mark(),
+  leasehold_internal.tell_watchers(leasehold.scope[], text[], text[]), leasehold_internal.is_taking(uuid, timestamptz),
+  leasehold_internal.mark_lagged(uuid[], timestamptz, boolean), leasehold_internal.take_events(uuid, integer), leasehold_internal.sweep_watches(uuid[])
   from public;
-grant execute on function leasehold.watch_add(uuid, text, boolean), leasehold.watch_remove(uuid, text, boolean),
-  leasehold.watch_clear(uuid), leasehold.watch_barrier(uuid), leasehold.watch_settled(xid8), leasehold.take_events(uuid, integer)
+grant execute on function leasehold_internal.watch_add(uuid, text, boolean), leasehold_internal.watch_remove(uuid, text, boolean),
+  leasehold_internal.watch_clear(uuid), leasehold_internal.watch_barrier(uuid), leasehold_internal.watch_settled(xid8), leasehold_internal.take_events(uuid, integer)
   to leasehold_coordinator, leasehold_admin;
 grant select on leasehold.watch to leasehold_reader, leasehold_admin;
 grant select on leasehold.event to leasehold_admin;

@@ -1,30 +1,20 @@
 #include "admin/admin.h"
 
-#include <event2/buffer.h>
-#include <event2/http.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "admin/http.h"
 #include "admin/metrics.h"
-#include "admin/ready.h"
-#include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "lease/coordinator.h"
-#include "loop/loop.h"
+#include "lease/readiness.h"
 
-#define HEADER_MAX_BYTES 8192
-#define BODY_MAX_BYTES 4096
-#define TIMEOUT_S 10 /* of a connection that says nothing, or takes nothing */
+#define PLAIN "text/plain; charset=utf-8"
 
 struct lh_admin {
-    struct evhttp *http;
+    struct lh_http *http;
     struct lh_coordinator *coordinator;
     const char *phase;
     int64_t started_us; /* the process */
@@ -32,107 +22,101 @@ struct lh_admin {
     void *metrics_arg;
 };
 
-static void answer_with(struct evhttp_request *request, int code, const char *type, const void *bytes, size_t size)
-{
-    struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
-
-    evhttp_add_header(headers, "Content-Type", type);
-    evhttp_add_header(headers, "Cache-Control", "no-store");
-    evbuffer_add(evhttp_request_get_output_buffer(request), bytes, size);
-    evhttp_send_reply(request, code, NULL, NULL);
-}
-
-static void answer(struct evhttp_request *request, int code, const char *text)
+static void answer(struct lh_http_request *request, int code, const char *text)
 {
     char *line = lh_format("%s\n", text);
-    answer_with(request, code, "text/plain; charset=utf-8", line, strlen(line));
+    lh_http_answer(request, code, PLAIN, line, strlen(line));
     free(line);
 }
 
-static void on_healthz(struct evhttp_request *request, void *arg)
+static void on_healthz(struct lh_admin *admin, struct lh_http_request *request)
 {
-    answer(request, HTTP_OK, "ok");
+    answer(request, 200, "ok");
 }
 
-static bool is_ready(const struct lh_admin *admin, char words[LH_READY_WORDS_BYTES])
+static bool judge(const struct lh_admin *admin, struct lh_readiness *readiness)
 {
-    struct lh_ready_facts facts = {.phase = admin->phase, .now_us = lh_clock_us()};
-
-    if (admin->coordinator != NULL) {
-        struct lh_coordinator_stats stats;
-        struct lh_store *store = lh_coordinator_store(admin->coordinator);
-        lh_coordinator_stats(admin->coordinator, &stats);
-        facts.has_coordinator = true;
-        facts.is_connected = store->ops->is_connected(store);
-        facts.last_tick_us = stats.last_tick_us;
-    }
-    return lh_ready_judge(&facts, words);
+    *readiness = (struct lh_readiness){0};
+    if (admin->phase == NULL && admin->coordinator != NULL)
+        lh_coordinator_readiness(admin->coordinator, readiness);
+    else
+        snprintf(readiness->words, sizeof(readiness->words), "%s", admin->phase != NULL ? admin->phase : "starting");
+    return readiness->is_ready;
 }
 
-static void on_readyz(struct evhttp_request *request, void *arg)
+static void on_readyz(struct lh_admin *admin, struct lh_http_request *request)
 {
-    char words[LH_READY_WORDS_BYTES];
-    bool is_good = is_ready(arg, words);
+    struct lh_readiness readiness;
+    bool is_ready = judge(admin, &readiness);
+    char *words = is_ready ? lh_format("ready %s", readiness.words) : lh_format("not ready: %s", readiness.words);
 
-    answer(request, is_good ? HTTP_OK : HTTP_SERVUNAVAIL, words);
+    answer(request, is_ready ? 200 : 503, words);
+    free(words);
 }
 
-static void on_metrics(struct evhttp_request *request, void *arg)
+static void expose_port(struct lh_exposition *out, const struct lh_http *http)
 {
-    const struct lh_admin *admin = arg;
+    struct lh_http_stats stats;
+
+    lh_http_stats(http, &stats);
+    lh_expose_gauge(out, "leasehold_admin_connections_open", stats.connections, "Connections of the admin port.");
+    lh_expose_gauge(out, "leasehold_admin_connections_max", LH_HTTP_CONNECTIONS_MAX,
+                    "Connections that the admin port has at most.");
+    lh_expose_family(out, "leasehold_admin_connections_cut_total", LH_EXPOSE_COUNTER,
+                     "Connections of the admin port that were cut, by why: the most were open, or the request or its "
+                     "answer took too long.");
+    lh_expose_count(out, stats.evicted, "reason", "max_connections", NULL);
+    lh_expose_count(out, stats.timed_out, "reason", "timeout", NULL);
+}
+
+static void on_metrics(struct lh_admin *admin, struct lh_http_request *request)
+{
     struct lh_exposition out = {0};
-    char words[LH_READY_WORDS_BYTES];
+    struct lh_readiness readiness;
 
     lh_metrics_process(&out, admin->started_us);
-    lh_expose_gauge(&out, "leasehold_ready", is_ready(admin, words), "1 when /readyz says that this daemon can work.");
+    lh_expose_gauge(&out, "leasehold_ready", judge(admin, &readiness),
+                    "1 when /readyz says that this daemon can work.");
+    expose_port(&out, admin->http);
     if (admin->coordinator != NULL)
         lh_metrics_coordinator(&out, admin->coordinator);
     if (admin->write_metrics != NULL)
         admin->write_metrics(admin->metrics_arg, &out);
-    answer_with(request, HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", out.text.data, out.text.size);
+    lh_http_answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", out.text.data, out.text.size);
     lh_buffer_finish(&out.text);
-}
-
-static void on_other(struct evhttp_request *request, void *arg)
-{
-    answer(request, HTTP_NOTFOUND, "there is nothing here; try /metrics, /healthz or /readyz");
 }
 
 static const struct {
     const char *path;
-    void (*on_request)(struct evhttp_request *request, void *arg);
+    void (*on_request)(struct lh_admin *admin, struct lh_http_request *request);
 } routes[] = {
     {"/metrics", on_metrics},
     {"/healthz", on_healthz},
     {"/readyz", on_readyz},
 };
 
-struct lh_admin *lh_admin_create(struct lh_loop *loop, int fd)
+static void on_request(void *arg, struct lh_http_request *request)
+{
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        if (strcmp(request->path, routes[i].path) == 0) {
+            routes[i].on_request(arg, request);
+            return;
+        }
+    }
+    answer(request, 404, "there is nothing here; try /metrics, /healthz or /readyz");
+}
+
+struct lh_admin *lh_admin_create(struct lh_loop *loop, int fd, struct lh_error *error)
 {
     struct lh_admin *admin = lh_alloc_zero(1, sizeof(*admin));
-    int yes = 1;
 
-    /* Accepted sockets take it over. The metrics are more than one segment: the last would wait for an acknowledgement.
-     */
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     admin->phase = "starting";
     admin->started_us = lh_process_started_us();
-    admin->http = evhttp_new(lh_loop_base(loop));
-    if (admin->http == NULL || evhttp_accept_socket(admin->http, fd) != 0) {
-        lh_err("admin: the HTTP server cannot be set up");
-        close(fd);
-        if (admin->http != NULL)
-            evhttp_free(admin->http);
+    admin->http = lh_http_create(loop, fd, on_request, admin, error);
+    if (admin->http == NULL) {
         free(admin);
         return NULL;
     }
-    evhttp_set_max_headers_size(admin->http, HEADER_MAX_BYTES);
-    evhttp_set_max_body_size(admin->http, BODY_MAX_BYTES);
-    evhttp_set_timeout(admin->http, TIMEOUT_S);
-    evhttp_set_allowed_methods(admin->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
-    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-        evhttp_set_cb(admin->http, routes[i].path, routes[i].on_request, admin);
-    evhttp_set_gencb(admin->http, on_other, admin);
     return admin;
 }
 
@@ -140,8 +124,14 @@ void lh_admin_destroy(struct lh_admin *admin)
 {
     if (admin == NULL)
         return;
-    evhttp_free(admin->http); /* closes the listening socket and what is open */
+    lh_http_destroy(admin->http);
     free(admin);
+}
+
+void lh_admin_set_tls(struct lh_admin *admin, struct lh_tls_context *context)
+{
+    if (admin != NULL)
+        lh_http_set_tls(admin->http, context);
 }
 
 void lh_admin_set_phase(struct lh_admin *admin, const char *phase)

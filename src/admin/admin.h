@@ -1,5 +1,5 @@
 /*
- * The daemon's HTTP port, for probes and people: plain HTTP/1.1 on the daemon's own loop, beside gRPC.
+ * The daemon's HTTP port, for probes and people: HTTP/1.1 on the daemon's own loop, beside gRPC.
  *
  *     GET /metrics   what is counted and measured, as Prometheus reads it
  *     GET /healthz   200 as long as this process turns its loop
@@ -10,14 +10,19 @@
 #ifndef LH_ADMIN_ADMIN_H
 #define LH_ADMIN_ADMIN_H
 
+#include "base/status.h"
+
 struct lh_admin;
 struct lh_coordinator;
 struct lh_exposition;
 struct lh_loop;
+struct lh_tls_context;
 
-/* `fd` is a listening, non-blocking socket; it is closed by destroy. NULL when the system refuses (logged). */
-struct lh_admin *lh_admin_create(struct lh_loop *loop, int fd);
+/* `fd` is a bound, non-blocking socket; it listens from now on and is the admin port's. NULL: `error`. */
+struct lh_admin *lh_admin_create(struct lh_loop *loop, int fd, struct lh_error *error);
 void lh_admin_destroy(struct lh_admin *admin);
+/* From now on TCP connections that are accepted speak TLS, in this context, of which it keeps a reference. */
+void lh_admin_set_tls(struct lh_admin *admin, struct lh_tls_context *context);
 
 /* What to say at /readyz as long as it is not ready for another reason than the database's: "starting", "draining". A
    literal, or NULL: ask the coordinator. */

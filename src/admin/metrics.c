@@ -7,7 +7,7 @@ static void expose_leases(struct lh_exposition *out, const struct lh_coordinator
 {
     lh_expose_counter(out, "leasehold_lease_grants_total", stats->grants, "Leases granted by this daemon.");
     lh_expose_counter(out, "leasehold_lease_renewals_total", stats->renewals,
-                      "Acquires by who held the lease already, which renewed it.");
+                      "Acquires by the holder of the lease, which renewed it.");
     lh_expose_counter(out, "leasehold_heartbeats_total", stats->heartbeats, "Heartbeats answered OK.");
     lh_expose_family(out, "leasehold_lease_losses_total", LH_EXPOSE_COUNTER,
                      "Heartbeats answered LOST, by how the lease had ended.");
@@ -100,9 +100,22 @@ static void expose_database(struct lh_exposition *out, const struct lh_coordinat
         lh_expose_count(out, (uint64_t)stats->held, NULL);
     expose_time(out, "leasehold_database_oldest_transaction_seconds",
                 "How long the transaction that keeps dead rows from being removed was open then; 0: there was none.",
-                is_surveyed, stats->oldest_us);
+                is_surveyed && stats->oldest_us >= 0, stats->oldest_us);
+    lh_expose_family(out, "leasehold_database_monitor_missing", LH_EXPOSE_GAUGE,
+                     "1 where the database does not show other sessions' transactions: grant pg_monitor.");
+    if (is_surveyed)
+        lh_expose_count(out, stats->oldest_us < 0, NULL);
     expose_time(out, "leasehold_database_survey_age_seconds", "Since the database was last surveyed.", is_surveyed,
                 now_us - stats->survey_us);
+}
+
+static void expose_guards(struct lh_exposition *out, const struct lh_coordinator_stats *stats)
+{
+    lh_expose_counter(out, "leasehold_guards_ended_total", stats->guards_ended,
+                      "Database sessions that were ended because they guarded a lease for longer than max_guard.");
+    lh_expose_family(out, "leasehold_guards_overdue", LH_EXPOSE_GAUGE,
+                     "Sessions that guard a lease for longer than max_guard and could not be ended, at the last look.");
+    lh_expose_count(out, stats->guards_overdue, NULL);
 }
 
 void lh_metrics_coordinator(struct lh_exposition *out, const struct lh_coordinator *coordinator)
@@ -115,4 +128,5 @@ void lh_metrics_coordinator(struct lh_exposition *out, const struct lh_coordinat
     expose_batches(out, &stats);
     expose_hooks(out, &stats);
     expose_database(out, &stats);
+    expose_guards(out, &stats);
 }

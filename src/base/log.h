@@ -4,18 +4,32 @@
  *     lh_info("lease expired scope=%s/%s token=%lld", ns, key, token);
  *     2026-11-20T18:28:57.123456Z INFO lease expired scope=db/7 token=42
  *
- * Info is for transitions. No credentials, no payloads. Control characters are written as \xNN.
+ * A handle is what the format writes as " name=%...": a value cannot make one. In the forms for machines each is a field:
+ *
+ *     {"time":"2026-11-20T18:28:57.123456Z","level":"info","message":"lease expired","scope":"db/7","token":"42"}
+ *     MESSAGE=lease expired scope=db/7 token=42, PRIORITY=6, LEASEHOLD_SCOPE=db/7, LEASEHOLD_TOKEN=42
+ *
+ * Info is for transitions. No credentials, no payloads. The bytes of control characters, of those that turn the
+ * direction of text, and of what is no UTF-8 are written as \xNN.
  */
 #ifndef LH_BASE_LOG_H
 #define LH_BASE_LOG_H
 
-#ifndef LEASEHOLD_H /* the public header declares it too */
-enum lh_log_level { LH_LOG_DEBUG, LH_LOG_INFO, LH_LOG_WARN, LH_LOG_ERROR };
-#endif
+#include <stdbool.h>
+
+#include "base/public_status.h"
 
 /* The lowest level that is written; the default is LH_LOG_INFO. */
 void lh_log_set_level(enum lh_log_level level);
 enum lh_log_level lh_log_level(void);
+
+/* Text and JSON go to stderr, a line each. */
+enum lh_log_form { LH_LOG_TEXT, LH_LOG_JSON, LH_LOG_JOURNALD };
+#define LH_JOURNAL_SOCKET "/run/systemd/journal/socket"
+
+/* `journal`: the socket of LH_LOG_JOURNALD (systemd's native protocol). False: it cannot be reached, errno says why, and
+ * the form is as it was. A line that it does not take goes to stderr. */
+bool lh_log_set_form(enum lh_log_form form, const char *journal);
 
 /* Where lines go instead of stderr, for tests and for the library; NULL: stderr again. */
 typedef void lh_log_sink(void *arg, enum lh_log_level level, const char *line);

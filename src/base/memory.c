@@ -70,15 +70,26 @@ char *lh_format(const char *format, ...)
     return checked(size < 0 ? NULL : text, 1);
 }
 
+size_t lh_buffer_growth(const struct lh_buffer *buffer, size_t extra)
+{
+    size_t needed = buffer->size + extra, capacity = buffer->capacity;
+
+    if (needed <= capacity && buffer->data != NULL)
+        return 0;
+    if (capacity < 256)
+        capacity = 256;
+    while (capacity < needed)
+        capacity *= 2;
+    return capacity - buffer->capacity;
+}
+
 unsigned char *lh_buffer_reserve(struct lh_buffer *buffer, size_t extra)
 {
-    size_t needed = buffer->size + extra;
-    if (needed > buffer->capacity) {
-        size_t capacity = buffer->capacity < 256 ? 256 : buffer->capacity;
-        while (capacity < needed)
-            capacity *= 2;
-        buffer->data = lh_realloc(buffer->data, capacity, 1);
-        buffer->capacity = capacity;
+    size_t growth = lh_buffer_growth(buffer, extra);
+
+    if (growth > 0) {
+        buffer->data = lh_realloc(buffer->data, buffer->capacity + growth, 1);
+        buffer->capacity += growth;
     }
     return buffer->data + buffer->size;
 }

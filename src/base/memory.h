@@ -22,6 +22,8 @@ struct lh_buffer {
 
 /* Make room for `extra` bytes after `size` and return where they go; the caller then adds to `size`. */
 unsigned char *lh_buffer_reserve(struct lh_buffer *buffer, size_t extra);
+/* By how much its capacity would grow for that. */
+size_t lh_buffer_growth(const struct lh_buffer *buffer, size_t extra);
 void lh_buffer_append(struct lh_buffer *buffer, const void *data, size_t size);
 void lh_buffer_finish(struct lh_buffer *buffer);
 

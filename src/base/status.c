@@ -8,12 +8,18 @@ static const struct {
     const char *text;
     int grpc;
 } status_table[] = {
-#define X(name, grpc, text) {#name, text, grpc},
+#define X(name, grpc, text) [LH_##name] = {#name, text, grpc},
     LH_STATUS_MAP(X) LH_CLIENT_STATUS_MAP(X)
 #undef X
 };
 
 #define STATUS_COUNT (sizeof(status_table) / sizeof(status_table[0]))
+
+/* A status of leasehold.h without a line in the map would leave a hole. */
+#define X(name, grpc, text) +1
+_Static_assert(STATUS_COUNT == 0 LH_STATUS_MAP(X) LH_CLIENT_STATUS_MAP(X), "each status has a line in the map");
+_Static_assert(LH_WOULD_BLOCK + 1 == STATUS_COUNT, "LH_WOULD_BLOCK is the last");
+#undef X
 
 const char *lh_status_name(enum lh_status status)
 {

@@ -1,5 +1,6 @@
 /*
- * What a caller can act on (enum lh_status) and the words for people that go with it (struct lh_error).
+ * What a caller can act on (enum lh_status) and the words for people that go with it (struct lh_error); both are
+ * declared in leasehold.h, which users of the library include.
  *
  * One line of LH_STATUS_MAP keeps together a status, the reason that travels in google.rpc.ErrorInfo, the gRPC
  * status code (https://grpc.github.io/grpc/core/md_doc_statuscodes.html) and a text.
@@ -12,13 +13,15 @@
 
 #include <stddef.h>
 
+#include "base/public_status.h"
+
 /* X(name, gRPC code, text) */
 #define LH_STATUS_MAP(X)                                                                                               \
     X(OK, 0, "done")                                                                                                   \
     X(CANCELED, 1, "the call was cancelled")                                                                           \
     X(INVALID_ARGUMENT, 3, "a field is out of bounds")                                                                 \
     X(WAIT_TIMEOUT, 4, "the wait has passed")                                                                          \
-    X(NOT_HELD, 5, "nobody holds this lease")                                                                          \
+    X(NOT_HELD, 5, "the scope is not held")                                                                            \
     X(ACCESS_DENIED, 7, "access denied")                                                                               \
     X(QUOTA_EXCEEDED, 8, "the quota of the namespace is used up")                                                      \
     X(OVERLOADED, 8, "the server is at one of its limits")                                                             \
@@ -36,7 +39,7 @@
     X(SHUTTING_DOWN, 14, "the server is shutting down")                                                                \
     X(UNAUTHENTICATED, 16, "not authenticated")
 
-/* What only the client library says; no server does. */
+/* What only the client library says; a server says TIMED_OUT too, when the deadline of a call has passed. */
 #define LH_CLIENT_STATUS_MAP(X)                                                                                        \
     X(LOST, 9, "the lease is lost")                                                                                    \
     X(TIMED_OUT, 4, "the request's time has passed")                                                                   \
@@ -44,42 +47,12 @@
     X(CLOSED, 1, "the client was closed")                                                                              \
     X(WOULD_BLOCK, 9, "a call that blocks, from a thread that must not")
 
-/* The public header declares the same for callers; whichever is read first counts, and a test compares them. */
-#ifndef LEASEHOLD_H
-
-enum lh_status {
-#define X(name, grpc, text) LH_##name,
-    LH_STATUS_MAP(X) LH_CLIENT_STATUS_MAP(X)
-#undef X
-};
-
-#endif
-
 /* Of LH_STATUS_MAP. */
 enum {
 #define X(name, grpc, text) +1
     LH_STATUS_COUNT = 0 LH_STATUS_MAP(X)
 #undef X
 };
-
-#ifndef LEASEHOLD_H
-
-/* Words for people; `status` says what to do about it. Zero-initialised it means "nothing went wrong". */
-struct lh_error {
-    enum lh_status status;
-    char sqlstate[6];  /* of PostgreSQL, or "" */
-    char message[512]; /* one sentence, without a final full stop or newline */
-    char field[64];    /* LH_INVALID_ARGUMENT: the field's name as in the proto, or "" */
-    char bound[128];   /* LH_INVALID_ARGUMENT: the limit in words, or "" */
-};
-
-/* The reason as it travels in ErrorInfo, e.g. "LEASE_HELD". */
-const char *lh_status_name(enum lh_status status);
-
-/* A few words for logs. */
-const char *lh_status_text(enum lh_status status);
-
-#endif
 
 /* The gRPC status code, 0..16. */
 int lh_status_grpc(enum lh_status status);

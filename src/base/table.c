@@ -1,5 +1,6 @@
 #include "base/table.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -104,19 +105,21 @@ static void sip_round(uint64_t v[4])
     v[2] = rotate(v[2], 32);
 }
 
-static const uint64_t *secret(void)
+static uint64_t secret[2];
+
+static void make_secret(void)
 {
-    static uint64_t key[2];
-    if (key[0] == 0 && getrandom(key, sizeof(key), 0) != (ssize_t)sizeof(key))
-        key[0] = (uint64_t)(uintptr_t)&key;
-    key[0] |= 1;
-    return key;
+    if (getrandom(secret, sizeof(secret), 0) != (ssize_t)sizeof(secret))
+        secret[0] = (uint64_t)(uintptr_t)&secret;
 }
 
 uint64_t lh_hash(const void *data, size_t size, uint64_t seed)
 {
-    const uint64_t *key = secret();
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const uint64_t *key = secret;
     const unsigned char *bytes = data;
+
+    pthread_once(&once, make_secret);
     uint64_t v[4] = {key[0] ^ UINT64_C(0x736f6d6570736575), key[1] ^ UINT64_C(0x646f72616e646f6d) ^ seed,
                      key[0] ^ UINT64_C(0x6c7967656e657261), key[1] ^ UINT64_C(0x7465646279746573) ^ seed};
     uint64_t word;

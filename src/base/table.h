@@ -1,6 +1,6 @@
 /*
  * A hash table with the links inside the objects (chained, grows by doubling). Keys are compared by the caller.
- * The hash is keyed with a secret for each process, so that nobody can choose names that collide.
+ * The hash is keyed with a secret for each process, so that no client can choose names that collide.
  */
 #ifndef LH_BASE_TABLE_H
 #define LH_BASE_TABLE_H

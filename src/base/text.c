@@ -153,6 +153,22 @@ bool lh_utf8_has_control(const char *text, size_t size)
     return false;
 }
 
+size_t lh_utf8_shown(const char *text, size_t size)
+{
+    /* U+061C, U+200E and U+200F, U+2028 to U+202E, U+2066 to U+2069: Unicode, UAX #9, and the line separators. */
+    static const char *const steering[] = {"\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202b",
+                                           "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069"};
+    size_t step = size == 0 ? 0 : utf8_sequence((const unsigned char *)text, size);
+
+    if (step == 0 || lh_utf8_has_control(text, step))
+        return 0;
+    for (size_t i = 0; i < sizeof(steering) / sizeof(steering[0]); i++) {
+        if (strlen(steering[i]) == step && memcmp(steering[i], text, step) == 0)
+            return 0;
+    }
+    return step;
+}
+
 size_t lh_utf8_cut(const char *text, size_t size, size_t limit)
 {
     if (size <= limit)

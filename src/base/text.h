@@ -27,6 +27,10 @@ bool lh_utf8_is_valid(const char *text, size_t size);
 /* Has it a control character: U+0000..U+001F, U+007F..U+009F? `text` must be valid UTF-8. */
 bool lh_utf8_has_control(const char *text, size_t size);
 
+/* The size of the first character, when a terminal shows it as itself; 0: it is a control character, or turns lines or
+   the direction of text, or is not well-formed. */
+size_t lh_utf8_shown(const char *text, size_t size);
+
 /* At most `limit` bytes of `text`, never cutting a character in two. */
 size_t lh_utf8_cut(const char *text, size_t size, size_t limit);
 

@@ -4,7 +4,7 @@
  * A call may come back before the wait has passed: the server waits for max_block at most (BLOCKING_TIMEOUT), it may
  * be stopping, its database may be away, the connection may break. Each time the same lease key asks again for what is
  * left of the wait, and finds its place in the queue or the lease that it was granted meanwhile. Without --wait that
- * goes on for --timeout, and a server that nobody ever reached is reported at once.
+ * goes on for --timeout, and a server that could not be reached is reported at once.
  *
  * Ctrl-C cancels the call, which leaves the queue. A lease that was granted in that instant is released again, unless
  * the caller chose the lease key: then it may be one that was held before.
@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/acquire_words.h"
-#include "cli/complain.h"
+#include "cli/acquire_options.h"
+#include "cli/error.h"
 #include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/print.h"
@@ -29,7 +29,7 @@
 struct acquire {
     struct lh_cli *cli;
     struct lh_server server;
-    struct lh_acquire_words words;
+    struct lh_cli_acquire asked;
 
     int64_t give_up_at_us; /* LH_RPC_FOREVER: never */
     int64_t wait_until_us; /* LH_CLI_WAIT_TIME */
@@ -56,20 +56,20 @@ static bool leaves_it_open(const struct lh_reply *reply)
 static void attempt(struct acquire *acquire, struct lh_reply *reply)
 {
     Leasehold__V1__AcquireRequest request = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
-    Google__Protobuf__Duration duration = lh_duration_message(acquire->words.duration_us);
+    Google__Protobuf__Duration duration = lh_duration_message(acquire->asked.duration_us);
     Google__Protobuf__Duration wait;
     int64_t now_us = lh_clock_us();
-    int64_t left_us = acquire->sent_at_us == 0 ? acquire->words.wait_us : acquire->wait_until_us - now_us;
+    int64_t left_us = acquire->sent_at_us == 0 ? acquire->asked.wait_us : acquire->wait_until_us - now_us;
 
-    request.scope = &acquire->words.scope.message;
+    request.scope = &acquire->asked.scope.message;
     request.duration = &duration;
-    request.owner = acquire->words.owner;
-    request.lease_key = acquire->words.lease_key;
-    request.labels = acquire->words.label_list;
-    request.n_labels = acquire->words.label_count;
-    request.wait_forever = acquire->words.wait == LH_CLI_WAIT_FOREVER;
-    request.wait_while_alive = acquire->words.wait == LH_CLI_WAIT_ALIVE;
-    if (acquire->words.wait == LH_CLI_WAIT_TIME && left_us > 0) {
+    request.owner = acquire->asked.owner;
+    request.lease_key = acquire->asked.lease_key;
+    request.labels = acquire->asked.label_list;
+    request.n_labels = acquire->asked.label_count;
+    request.wait_forever = acquire->asked.wait == LH_CLI_WAIT_FOREVER;
+    request.wait_while_alive = acquire->asked.wait == LH_CLI_WAIT_ALIVE;
+    if (acquire->asked.wait == LH_CLI_WAIT_TIME && left_us > 0) {
         wait = lh_duration_message(left_us);
         request.wait = &wait;
     }
@@ -81,7 +81,7 @@ static void attempt(struct acquire *acquire, struct lh_reply *reply)
 /* How long until the next attempt; negative: this answer is the last. */
 static int64_t next_attempt_in_us(const struct acquire *acquire, const struct lh_reply *reply, unsigned failures)
 {
-    bool is_waiting = acquire->words.wait != LH_CLI_WAIT_NONE;
+    bool is_waiting = acquire->asked.wait != LH_CLI_WAIT_NONE;
 
     if (reply->has_reason && reply->reason == LH_BLOCKING_TIMEOUT && is_waiting)
         return lh_clock_us() - acquire->sent_at_us >= BLOCKED_US ? 0 : lh_backoff_us(failures, reply);
@@ -92,12 +92,12 @@ static int64_t next_attempt_in_us(const struct acquire *acquire, const struct lh
 
 static void tell_that_we_go_on(struct acquire *acquire, const struct lh_reply *reply)
 {
-    if (acquire->has_told || acquire->words.wait == LH_CLI_WAIT_NONE)
+    if (acquire->has_told || acquire->asked.wait == LH_CLI_WAIT_NONE)
         return;
     if (reply->has_reason && reply->reason == LH_BLOCKING_TIMEOUT)
         return;
     acquire->has_told = true;
-    lh_complain("%s: %s; the wait goes on", acquire->cli->server, reply->words);
+    lh_error_print("%s: %s; still waiting", acquire->cli->server, reply->words);
 }
 
 static void ask(struct acquire *acquire, struct lh_reply *reply)
@@ -156,23 +156,12 @@ static void print_text(const Leasehold__V1__Lease *lease, int64_t waited_us)
     lh_grid_finish(&card);
 }
 
-/* Take back what nobody will ever use. Best effort: if it fails, the lease ends by its deadline. */
+/* Only we know its lease key. If this fails, the lease ends by its deadline. */
 static void give_back(struct acquire *acquire)
 {
-    Leasehold__V1__ReleaseRequest request = LEASEHOLD__V1__RELEASE_REQUEST__INIT;
-    Leasehold__V1__ReleaseItem item = LEASEHOLD__V1__RELEASE_ITEM__INIT, *items[] = {&item};
-    Leasehold__V1__LeaseRef ref = LEASEHOLD__V1__LEASE_REF__INIT;
-    struct lh_reply reply;
-
-    if (!acquire->words.is_own_key)
-        return;
-    ref.scope = &acquire->words.scope.message;
-    ref.lease_key = acquire->words.lease_key;
-    item.lease = &ref;
-    request.items = items;
-    request.n_items = 1;
-    lh_caller_call(acquire->server.caller, SERVICE, "Release", &request.base, lh_clock_us() + LH_US_PER_S, &reply);
-    lh_reply_finish(&reply);
+    if (acquire->asked.is_own_key)
+        lh_server_release(&acquire->server, &acquire->asked.scope.message, acquire->asked.lease_key, NULL,
+                          lh_clock_us() + LH_US_PER_S);
 }
 
 static enum lh_exit on_granted(struct acquire *acquire, const Leasehold__V1__AcquireResponse *response)
@@ -182,7 +171,7 @@ static enum lh_exit on_granted(struct acquire *acquire, const Leasehold__V1__Acq
     enum lh_exit status;
 
     if (lease == NULL) {
-        lh_complain("the server answered without a lease: it is no leaseholdd, or it is broken");
+        lh_error_print("the server answered without a lease; it is not a leaseholdd, or it is broken");
         return LH_EXIT_FAILED;
     }
     if (acquire->cli->output == LH_OUTPUT_JSON)
@@ -192,20 +181,20 @@ static enum lh_exit on_granted(struct acquire *acquire, const Leasehold__V1__Acq
     else
         print_text(lease, waited_us);
     status = lh_flush(LH_EXIT_DONE);
-    if (status != LH_EXIT_DONE && acquire->words.is_own_key) {
+    if (status != LH_EXIT_DONE && acquire->asked.is_own_key) {
         give_back(acquire);
-        lh_complain("the lease was given back, for it could not be printed");
+        lh_error_print("the lease was released because it could not be printed");
     }
     return status;
 }
 
 static enum lh_exit on_refused(struct acquire *acquire, const struct lh_reply *reply)
 {
-    enum lh_exit status = lh_complain_reply(acquire->cli, reply);
+    enum lh_exit status = lh_error_reply(acquire->cli, reply);
 
     if (acquire->may_be_granted && status == LH_EXIT_UNAVAILABLE)
-        lh_complain("the lease may have been granted: acquire again with --lease-key %s to learn it",
-                    acquire->words.lease_key);
+        lh_error_print("the lease may have been granted; to find out, acquire again with --lease-key %s",
+                       acquire->asked.lease_key);
     return status;
 }
 
@@ -216,18 +205,19 @@ static enum lh_exit take(struct acquire *acquire)
     struct lh_reply reply;
     int number;
 
-    acquire->wait_until_us = later(now_us, acquire->words.wait_us);
+    acquire->wait_until_us = later(now_us, acquire->asked.wait_us);
     acquire->give_up_at_us = later(acquire->wait_until_us, acquire->cli->timeout_us);
-    if (acquire->words.wait == LH_CLI_WAIT_FOREVER || acquire->words.wait == LH_CLI_WAIT_ALIVE)
+    if (acquire->asked.wait == LH_CLI_WAIT_FOREVER || acquire->asked.wait == LH_CLI_WAIT_ALIVE)
         acquire->give_up_at_us = LH_RPC_FOREVER;
     lh_caller_catch_signals(acquire->server.caller);
     ask(acquire, &reply);
     number = lh_caller_take_signal(acquire->server.caller);
     if (number != 0) {
         give_back(acquire);
-        lh_complain("interrupted; it left the queue");
-        if (!acquire->words.is_own_key)
-            lh_complain("if it was granted in that instant, release it with lease key %s", acquire->words.lease_key);
+        lh_error_print("interrupted; the request left the queue");
+        if (!acquire->asked.is_own_key)
+            lh_error_print("if the lease was granted at that moment, release it with lease key %s",
+                           acquire->asked.lease_key);
         status = (enum lh_exit)(LH_EXIT_SIGNAL + number);
     } else if (reply.code == LH_GRPC_OK) {
         status = on_granted(acquire, (Leasehold__V1__AcquireResponse *)reply.message);
@@ -244,41 +234,41 @@ static enum lh_exit run(struct lh_cli *cli)
     struct lh_error error = {0};
     enum lh_exit status;
 
-    if (lh_acquire_words_take(&acquire.words, &cli->args, &error) != LH_OK) {
-        status = lh_complain_value(cli, &error);
+    if (lh_cli_acquire_take(&acquire.asked, &cli->args, &error) != LH_OK) {
+        status = lh_error_value(cli, &error);
     } else {
         status = lh_server_open(&acquire.server, cli);
         if (status == LH_EXIT_DONE)
             status = take(&acquire);
         lh_server_close(&acquire.server);
     }
-    lh_acquire_words_finish(&acquire.words);
+    lh_cli_acquire_finish(&acquire.asked);
     return status;
 }
 
 static const struct lh_option options[] = {
-    {"duration", 'd', "DURATION", "How long it lives without a heartbeat; 30s unless told."},
-    {"wait", 'w', "DURATION",
-     "How long to queue for it; forever: until it is granted; alive: as long as the holder gives signs of life."},
-    {"owner", 0, "TEXT", "Who holds it, for people; user@host unless told."},
+    {"duration", 'd', "DURATION", "How long the lease lives without a heartbeat. Default: 30s."},
+    {"wait", 'w', "DURATION", "Queue for that long; forever: until granted; alive: while the holder is alive."},
+    {"owner", 0, "TEXT", "A name of the holder, for people. Default: user@host."},
     {"lease-key", 0, "UUID",
-     "The lease's name and credential; made here unless told. Again with the same one renews the lease, or finds the "
-     "old place in the queue."},
-    {"label", 'l', "NAME=VALUE", "Kept with the lease; up to 16 times."},
+     "The identity of this acquisition, and the credential of its holder. Default: a new one. Used again, it renews "
+     "the "
+     "lease, or finds the old place in the queue."},
+    {"label", 'l', "NAME=VALUE", "Stored with the lease; up to 16 times."},
     {0},
 };
 
 const struct lh_command lh_command_acquire = {
     .name = "acquire",
-    .summary = "take a lease, waiting for it if told to",
+    .summary = "acquire a lease",
     .usage = (const char *const[]){"acquire NAMESPACE KEY [--duration 30s] [--wait 5s|forever|alive]", NULL},
-    .description = "Takes the lease of a namespace and key for one holder, and prints it. Renew it\n"
-                   "with heartbeat before its deadline, give it back with release; both ask for the\n"
-                   "lease key that is printed. Pass the token on to whatever must refuse a holder\n"
-                   "that is late: it grows with every grant.\n"
+    .description = "Acquires the lease of a namespace and key, and prints it. Renew it with\n"
+                   "heartbeat before its deadline and end it with release; both need the lease key\n"
+                   "printed here. Pass the token to the systems that the work writes to, so that\n"
+                   "they can refuse a late holder: the token grows with every grant.\n"
                    "\n"
-                   "Without --wait a lease that is held is refused at once (exit status 3). Waiters\n"
-                   "are served in order of their arrival; Ctrl-C leaves the queue.\n",
+                   "Without --wait a held lease is refused at once (exit status 3). Waiters are\n"
+                   "served in the order of their arrival. Ctrl-C leaves the queue.\n",
     .options = options,
     .examples = "  leasehold acquire payments invoice-42 --duration 1m --wait 10s\n"
                 "  eval \"$(leasehold acquire payments invoice-42 -o env)\" &&\n"

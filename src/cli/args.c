@@ -1,139 +1,124 @@
 #include "cli/args.h"
 
+#include <getopt.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 
-#define NAMES_MAX 64
+#define OPTIONS_MAX 64 /* of a command and the global ones, synonyms included */
 #define NEAREST_MAX_BYTES 24
+#define LONG_OPTION 256 /* getopt_long's answer is this + the option's place, or a letter */
 
-struct parser {
-    struct lh_args *args;
-    int argc;
-    char **argv;
-    int at; /* the next word to look at */
-    const struct lh_option *global;
-    const struct lh_option *own; /* of the command, once it is known */
-    struct lh_error *error;
+/* One call's worth of options, as getopt_long wants them. */
+struct table {
+    const struct lh_option *options[OPTIONS_MAX];
+    struct option names[OPTIONS_MAX + 1];
+    char letters[2 * OPTIONS_MAX + 3];
+    size_t count;
 };
 
-static const struct lh_option *find_long(const struct lh_option *options, const char *name, size_t size)
+static void add_options(struct table *table, const struct lh_option *options)
 {
-    for (; options != NULL && options->name != NULL; options++)
-        if (strlen(options->name) == size && memcmp(options->name, name, size) == 0)
-            return options;
+    for (; options != NULL && options->name != NULL && table->count < OPTIONS_MAX; options++) {
+        char letter[3] = {options->letter, options->value != NULL ? ':' : '\0'};
+        table->names[table->count] =
+            (struct option){options->name, options->value != NULL ? required_argument : no_argument, NULL,
+                            LONG_OPTION + (int)table->count};
+        table->options[table->count++] = options;
+        strcat(table->letters, letter);
+    }
+}
+
+static const struct lh_option *find(const struct table *table, int answer)
+{
+    if (answer >= LONG_OPTION)
+        return table->options[answer - LONG_OPTION];
+    for (size_t i = 0; i < table->count; i++)
+        if (table->options[i]->letter == answer && answer != 0)
+            return table->options[i];
     return NULL;
 }
 
-static const struct lh_option *find_letter(const struct lh_option *options, char letter)
-{
-    for (; options != NULL && options->name != NULL; options++)
-        if (options->letter == letter)
-            return options;
-    return NULL;
-}
+/* Names that people try, and what they mean by them: suggested, never accepted. */
+static const char *const synonyms[][2] = {{"length", "duration"}, {"ttl", "duration"}, {"lease-time", "duration"},
+                                          {"host", "server"},     {"dsn", "database"}, {"format", "output"},
+                                          {"name", "owner"},      {"error", "fail"},   {"recursive", "children"}};
 
-static void add_given(struct lh_args *args, const struct lh_option *option, const char *value)
+static const char *nearest_option(const struct table *table, const char *word)
 {
-    args->given = lh_realloc(args->given, args->given_count + 1, sizeof(*args->given));
-    args->given[args->given_count++] = (struct lh_given){option, value};
-}
-
-static void add_word(struct lh_args *args, const char *word)
-{
-    args->words = lh_realloc(args->words, args->word_count + 1, sizeof(*args->words));
-    args->words[args->word_count++] = word;
-}
-
-static bool refuse_unknown(struct parser *parser, const char *name, size_t size)
-{
-    const char *names[NAMES_MAX + 1];
-    char word[NEAREST_MAX_BYTES + 1] = "";
-    const char *near = NULL;
+    const char *names[OPTIONS_MAX + 1] = {NULL}, *meant[OPTIONS_MAX + 1], *near;
     size_t count = 0;
 
-    for (const struct lh_option *o = parser->own; o != NULL && o->name != NULL && count < NAMES_MAX; o++)
-        names[count++] = o->name;
-    for (const struct lh_option *o = parser->global; o->name != NULL && count < NAMES_MAX; o++)
-        names[count++] = o->name;
-    names[count] = NULL;
-    if (size <= NEAREST_MAX_BYTES) {
-        memcpy(word, name, size);
-        near = lh_nearest(word, names);
+    for (size_t i = 0; i < table->count; i++) {
+        meant[count] = names[count] = table->options[i]->name;
+        count++;
+        for (size_t j = 0; j < sizeof(synonyms) / sizeof(synonyms[0]) && count < OPTIONS_MAX; j++)
+            if (strcmp(synonyms[j][1], table->options[i]->name) == 0) {
+                names[count] = synonyms[j][0];
+                meant[count++] = synonyms[j][1];
+            }
     }
-    if (near != NULL)
-        lh_error_set(parser->error, LH_INVALID_ARGUMENT, "unknown option --%.*s; did you mean --%s?", (int)size, name,
-                     near);
-    else if (parser->args->command == NULL)
-        lh_error_set(parser->error, LH_INVALID_ARGUMENT,
-                     "unknown option --%.*s before the command; a command's own options go after it", (int)size, name);
-    else
-        lh_error_set(parser->error, LH_INVALID_ARGUMENT, "unknown option --%.*s", (int)size, name);
-    return false;
+    near = lh_nearest(word, names);
+    for (size_t i = 0; near != NULL && i < count; i++)
+        if (names[i] == near)
+            return meant[i];
+    return NULL;
 }
 
-/* Take `value`, or the next word where there is none. */
-static bool take_option(struct parser *parser, const struct lh_option *option, const char *value)
+static bool is_ambiguous(const struct table *table, const char *name)
 {
-    if (option->value == NULL && value != NULL) {
-        lh_error_set(parser->error, LH_INVALID_ARGUMENT, "option --%s takes no value", option->name);
-        return false;
-    }
-    if (option->value != NULL && value == NULL) {
-        if (parser->at >= parser->argc) {
-            lh_error_set(parser->error, LH_INVALID_ARGUMENT, "option --%s needs a value: --%s %s", option->name,
-                         option->name, option->value);
-            return false;
-        }
-        value = parser->argv[parser->at++];
-    }
-    add_given(parser->args, option, value);
-    return true;
+    size_t matches = 0;
+    for (size_t i = 0; i < table->count; i++)
+        matches += strncmp(table->options[i]->name, name, strlen(name)) == 0;
+    return matches > 1;
 }
 
-static bool on_long(struct parser *parser, const char *name)
+/* What getopt_long answered with '?' or ':'; `word` is the one it stopped at. */
+static void refuse(const struct table *table, int answer, const char *word, bool has_command, struct lh_error *error)
 {
-    const char *equals = strchr(name, '=');
-    size_t size = equals != NULL ? (size_t)(equals - name) : strlen(name);
-    const struct lh_option *option = find_long(parser->own, name, size);
+    const struct lh_option *option = find(table, optopt);
+    const char *near;
+    char name[NEAREST_MAX_BYTES * 4];
 
-    if (option == NULL)
-        option = find_long(parser->global, name, size);
-    if (option == NULL)
-        return refuse_unknown(parser, name, size);
-    return take_option(parser, option, equals != NULL ? equals + 1 : NULL);
+    if (answer == ':' && option != NULL) {
+        lh_error_set(error, LH_INVALID_ARGUMENT, "option --%s needs a value: --%s %s", option->name, option->name,
+                     option->value);
+    } else if (option != NULL) {
+        lh_error_set(error, LH_INVALID_ARGUMENT, "option --%s takes no value", option->name);
+    } else if (optopt != 0) {
+        lh_error_set(error, LH_INVALID_ARGUMENT, "unknown option -%c", optopt);
+    } else {
+        snprintf(name, sizeof(name), "%s", word + 2);
+        name[strcspn(name, "=")] = '\0';
+        near = nearest_option(table, name);
+        if (is_ambiguous(table, name))
+            lh_error_set(error, LH_INVALID_ARGUMENT, "option --%s is ambiguous", name);
+        else if (near != NULL)
+            lh_error_set(error, LH_INVALID_ARGUMENT, "unknown option --%s; did you mean --%s?", name, near);
+        else
+            lh_error_set(error, LH_INVALID_ARGUMENT, "unknown option --%s%s", name,
+                         has_command ? "" : " before the command; a command's own options go after it");
+    }
 }
 
-/* "-vh" are two switches, "-ojson" is an option with its value. */
-static bool on_letters(struct parser *parser, const char *letters)
+/* False: refused. Leaves optind at the first word that is no option. */
+static bool take_options(struct lh_args *args, struct table *table, int argc, char **argv, struct lh_error *error)
 {
-    for (; *letters != '\0'; letters++) {
-        const struct lh_option *option = find_letter(parser->own, *letters);
-        if (option == NULL)
-            option = find_letter(parser->global, *letters);
+    int answer;
+
+    opterr = 0;
+    optind = 0; /* begin anew (glibc) */
+    while ((answer = getopt_long(argc, argv, table->letters, table->names, NULL)) != -1) {
+        const struct lh_option *option = find(table, answer);
         if (option == NULL) {
-            lh_error_set(parser->error, LH_INVALID_ARGUMENT, "unknown option -%c", *letters);
+            refuse(table, answer, argv[optind - 1], args->command != NULL, error);
             return false;
         }
-        if (option->value != NULL)
-            return take_option(parser, option, letters[1] != '\0' ? letters + 1 : NULL);
-        add_given(parser->args, option, NULL);
-    }
-    return true;
-}
-
-static bool on_word(struct parser *parser, const char *word, lh_args_options_of *options_of)
-{
-    if (parser->args->command != NULL) {
-        add_word(parser->args, word);
-        return true;
-    }
-    parser->args->command = word;
-    if (!options_of(word, &parser->own)) {
-        lh_error_set(parser->error, LH_INVALID_ARGUMENT, "there is no command %s", word);
-        return false;
+        args->given = lh_realloc(args->given, args->given_count + 1, sizeof(*args->given));
+        args->given[args->given_count++] = (struct lh_given){option, option->value != NULL ? optarg : NULL};
     }
     return true;
 }
@@ -141,33 +126,33 @@ static bool on_word(struct parser *parser, const char *word, lh_args_options_of 
 bool lh_args_parse(struct lh_args *args, int argc, char **argv, const struct lh_option *global,
                    lh_args_options_of *options_of, struct lh_error *error)
 {
-    struct parser parser = {.args = args, .argc = argc, .argv = argv, .at = 1, .global = global, .error = error};
-    bool is_past_options = false;
+    struct table before = {.letters = "+:"}, after = {.letters = ":"};
+    const struct lh_option *own;
 
     *args = (struct lh_args){0};
-    while (parser.at < argc) {
-        const char *word = argv[parser.at++];
-        bool is_understood;
-
-        if (is_past_options || word[0] != '-' || word[1] == '\0') {
-            is_understood = on_word(&parser, word, options_of);
-        } else if (strcmp(word, "--") == 0) {
-            is_past_options = true;
-            continue;
-        } else if (word[1] == '-') {
-            is_understood = on_long(&parser, word + 2);
-        } else {
-            is_understood = on_letters(&parser, word + 1);
-        }
-        if (!is_understood)
-            return false;
+    add_options(&before, global);
+    if (!take_options(args, &before, argc, argv, error))
+        return false;
+    if (optind >= argc)
+        return true;
+    argc -= optind;
+    argv += optind;
+    args->command = argv[0];
+    if (!options_of(args->command, &own)) {
+        lh_error_set(error, LH_INVALID_ARGUMENT, "unknown command: %s", args->command);
+        return false;
     }
+    add_options(&after, own);
+    add_options(&after, global);
+    if (!take_options(args, &after, argc, argv, error))
+        return false;
+    args->words = (const char **)(argv + optind);
+    args->word_count = (size_t)(argc - optind);
     return true;
 }
 
 void lh_args_finish(struct lh_args *args)
 {
-    free(args->words);
     free(args->given);
     *args = (struct lh_args){0};
 }

@@ -1,12 +1,11 @@
 /*
- * The words of a command line, taken apart.
+ * The command line, taken apart with getopt_long(3).
  *
- * Options may stand before or after the command, as --name value, --name=value, -n value or -nvalue; "--" ends them.
- * Which options are known depends on the command; those of `global` are known everywhere. An option given twice has
- * its last value, unless it says that it repeats.
+ * Global options stand before or after the command, a command's own after it; "--" ends them. Long options may be
+ * abbreviated as far as they stay unique. An option given twice has its last value, unless it says that it repeats.
  *
  *     if (!lh_args_parse(&args, argc, argv, global, options_of, &error))
- *         complain(error.message);
+ *         fprintf(stderr, "%s\n", error.message);
  *     const char *owner = lh_args_value(&args, "owner");
  */
 #ifndef LH_CLI_ARGS_H
@@ -26,7 +25,7 @@ struct lh_option {
 
 struct lh_args {
     const char *command; /* the first word that is no option; NULL: there is none */
-    const char **words;  /* the words after the command that are no options */
+    const char **words;  /* the words after the command that are no options: a part of argv */
     size_t word_count;
     struct lh_given {
         const struct lh_option *option;
@@ -38,7 +37,8 @@ struct lh_args {
 /* The options of a command, ending in a row without name; false: there is no such command. */
 typedef bool lh_args_options_of(const char *command, const struct lh_option **options);
 
-/* `args` borrows from argv and from the tables. On false it is to be finished too, and holds what was understood. */
+/* Reorders argv. `args` borrows from it and from the tables; after false too it must be finished, and holds what was
+ * understood. */
 bool lh_args_parse(struct lh_args *args, int argc, char **argv, const struct lh_option *global,
                    lh_args_options_of *options_of, struct lh_error *error);
 void lh_args_finish(struct lh_args *args);

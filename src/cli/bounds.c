@@ -8,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAMESPACE_MAX_BYTES 255
-#define SEGMENT_MAX_BYTES 63
-#define KEY_MAX_BYTES 1024
-#define OWNER_MAX_BYTES 255
-#define LABEL_NAME_MAX_BYTES 63
-#define LABEL_VALUE_MAX_BYTES 255
-#define TEXT_MAX_BYTES 8192
-
 static const char segment_bound[] = "1 to 16 segments between dots, of 1 to 63 bytes each, 255 bytes in all";
 
 static enum lh_status refuse(struct lh_error *error, const char *field, const char *bound, const char *format, ...)
@@ -53,7 +45,7 @@ static enum lh_status check_text(const char *field, const char *bound, const cha
 
 enum lh_status lh_check_namespace(const char *text, struct lh_error *error)
 {
-    enum lh_status status = check_text("namespace", segment_bound, text, 1, NAMESPACE_MAX_BYTES, false, error);
+    enum lh_status status = check_text("namespace", segment_bound, text, 1, LH_NAMESPACE_MAX_BYTES, false, error);
     size_t count = 0;
 
     if (status != LH_OK)
@@ -63,13 +55,13 @@ enum lh_status lh_check_namespace(const char *text, struct lh_error *error)
         count++;
         if (size == 0)
             return refuse(error, "namespace", segment_bound, "'%s' has an empty segment", text);
-        if (size > SEGMENT_MAX_BYTES)
+        if (size > LH_SEGMENT_MAX_BYTES)
             return refuse(error, "namespace", segment_bound, "has a segment that is too long (%zu bytes)", size);
         at += size;
         if (*at == '\0')
             break;
     }
-    if (count > LH_BOUND_SEGMENTS)
+    if (count > LH_NAMESPACE_MAX_SEGMENTS)
         return refuse(error, "namespace", segment_bound, "has too many segments (%zu)", count);
     return LH_OK;
 }
@@ -81,21 +73,59 @@ enum lh_status lh_check_namespace_or_root(const char *text, struct lh_error *err
     return lh_check_namespace(text, error);
 }
 
+enum lh_status lh_check_new_namespace(const char *text, struct lh_error *error)
+{
+    char dotted[LH_NAMESPACE_MAX_BYTES + 1];
+    enum lh_status status = lh_check_namespace(text, error);
+
+    if (status != LH_OK || strchr(text, '/') == NULL)
+        return status;
+    strcpy(dotted, text);
+    for (char *c = dotted; *c != '\0'; c++)
+        *c = *c == '/' ? '.' : *c;
+    return lh_error_set(error, LH_INVALID_ARGUMENT,
+                        "namespace '%.100s' has a '/'; segments are separated by dots: did you mean %.100s?", text,
+                        dotted);
+}
+
+enum lh_status lh_take_lease_key(const char *word, char text[LH_UUID_TEXT_BYTES], struct lh_error *error)
+{
+    char line[LH_UUID_TEXT_BYTES + 1] = "";
+    struct lh_uuid uuid;
+    enum lh_status status;
+
+    if (word == NULL)
+        word = getenv("LEASEHOLD_LEASE_KEY");
+    if (word == NULL || word[0] == '\0')
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "missing lease key: give LEASE_KEY, - to read it from stdin, or set LEASEHOLD_LEASE_KEY");
+    if (strcmp(word, "-") == 0) {
+        if (fgets(line, sizeof(line), stdin) == NULL)
+            return lh_error_set(error, LH_INVALID_ARGUMENT, "no lease key on stdin");
+        line[strcspn(line, "\r\n")] = '\0';
+        word = line;
+    }
+    status = lh_check_lease_key(word, &uuid, error);
+    if (status == LH_OK)
+        lh_uuid_format(&uuid, text);
+    return status;
+}
+
 enum lh_status lh_check_key(const char *text, struct lh_error *error)
 {
-    return check_text("key", "1 to 1024 bytes of UTF-8 without control characters", text, 1, KEY_MAX_BYTES, false,
+    return check_text("key", "1 to 1024 bytes of UTF-8 without control characters", text, 1, LH_KEY_MAX_BYTES, false,
                       error);
 }
 
 enum lh_status lh_check_owner(const char *text, struct lh_error *error)
 {
-    return check_text("owner", "at most 255 bytes of UTF-8", text, 0, OWNER_MAX_BYTES, true, error);
+    return check_text("owner", "at most 255 bytes of UTF-8", text, 0, LH_OWNER_MAX_BYTES, true, error);
 }
 
 enum lh_status lh_check_lease_key(const char *text, struct lh_uuid *uuid, struct lh_error *error)
 {
     if (!lh_uuid_parse(text, uuid) || lh_uuid_is_zero(uuid))
-        return refuse(error, "lease_key", "one such as 6f2c1f0e-5d0b-4b57-9a35-0c8f6c2e7a11", "'%.64s' is no UUID",
+        return refuse(error, "lease_key", "one such as 6f2c1f0e-5d0b-4b57-9a35-0c8f6c2e7a11", "'%.64s' is not a UUID",
                       text);
     return LH_OK;
 }
@@ -145,9 +175,9 @@ enum lh_status lh_check_label(const char *text, size_t *name_size, struct lh_err
     *name_size = (size_t)(equals - text);
     if (*name_size == 0)
         return refuse(error, "label", bound, "'%.64s' has no name", text);
-    if (*name_size > LABEL_NAME_MAX_BYTES)
+    if (*name_size > LH_LABEL_NAME_MAX_BYTES)
         return refuse(error, "label", bound, "has a name that is too long (%zu bytes)", *name_size);
-    if (size - *name_size - 1 > LABEL_VALUE_MAX_BYTES)
+    if (size - *name_size - 1 > LH_LABEL_VALUE_MAX_BYTES)
         return refuse(error, "label", bound, "'%.*s' has a value that is too long (%zu bytes)", (int)*name_size, text,
                       size - *name_size - 1);
     return check_text("label", bound, text, 1, SIZE_MAX, true, error);
@@ -156,21 +186,21 @@ enum lh_status lh_check_label(const char *text, size_t *name_size, struct lh_err
 enum lh_status lh_check_result(const char *text, struct lh_error *error)
 {
     static const char bound[] = "JSON of at most 8192 bytes, such as '{\"rows\": 12}' or '\"a text in quotes\"'";
-    json_error_t complaint;
+    json_error_t fault;
     json_t *json;
-    enum lh_status status = check_text("result", bound, text, 1, TEXT_MAX_BYTES, true, error);
+    enum lh_status status = check_text("result", bound, text, 1, LH_RESULT_MAX_BYTES, true, error);
 
     if (status != LH_OK)
         return status;
-    json = json_loads(text, JSON_DECODE_ANY, &complaint);
+    json = json_loads(text, JSON_DECODE_ANY, &fault);
     /* A number that jansson cannot hold PostgreSQL may: that is the server's to say. */
-    if (json == NULL && json_error_code(&complaint) != json_error_numeric_overflow)
-        return refuse(error, "result", bound, "is not JSON (%s)", complaint.text);
+    if (json == NULL && json_error_code(&fault) != json_error_numeric_overflow)
+        return refuse(error, "result", bound, "is not JSON (%s)", fault.text);
     json_decref(json);
     return LH_OK;
 }
 
 enum lh_status lh_check_words(const char *option, const char *text, struct lh_error *error)
 {
-    return check_text(option, "1 to 8192 bytes of UTF-8", text, 1, TEXT_MAX_BYTES, true, error);
+    return check_text(option, "1 to 8192 bytes of UTF-8", text, 1, LH_RESULT_MAX_BYTES, true, error);
 }

@@ -1,29 +1,44 @@
 #include "cli/command.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* In the order in which somebody new meets them. */
+#include "base/memory.h"
+
+/* In the order in which a new user meets them. */
 const struct lh_command *const lh_commands[] = {
-    &lh_command_acquire,       &lh_command_heartbeat,
-    &lh_command_release,       &lh_command_run,
-    &lh_command_list,          &lh_command_show,
-    &lh_command_watch,         &lh_command_reap,
-    &lh_command_force_release, &lh_command_policy,
-    &lh_command_hook,          &lh_command_status,
-    &lh_command_migrate,       NULL,
+    &lh_command_acquire, &lh_command_heartbeat,     &lh_command_release, &lh_command_run,     &lh_command_list,
+    &lh_command_show,    &lh_command_watch,         &lh_command_queue,   &lh_command_explain, &lh_command_history,
+    &lh_command_reap,    &lh_command_force_release, &lh_command_policy,  &lh_command_hook,    &lh_command_access,
+    &lh_command_token,   &lh_command_status,        &lh_command_daemons, &lh_command_migrate, NULL,
 };
 
 const struct lh_option lh_global_options[] = {
     {"server", 0, "ADDRESS",
-     "Where leaseholdd listens: HOST:PORT or unix:PATH. Otherwise LEASEHOLD_SERVER, otherwise 127.0.0.1:7420."},
+     "Where leaseholdd listens: HOST:PORT, [IPv6]:PORT or unix:PATH. Several, separated by commas, are tried in turn. "
+     "Default: LEASEHOLD_SERVER, or 127.0.0.1:7420."},
     {"database", 0, "URL",
-     "Work on this database directly, without a daemon: reap, force-release, policy, hook and migrate can. Otherwise "
-     "LEASEHOLD_DATABASE, where no server is named."},
-    {"output", 'o', "FORMAT",
-     "text (for people), json (the protocol's messages), or env (of acquire: lines for eval)."},
-    {"timeout", 0, "DURATION", "How long to wait for an answer, beyond any --wait; 5s unless told."},
-    {"help", 'h', NULL, "Explain, and do nothing."},
-    {"version", 0, NULL, "Print the version, and do nothing."},
+     "Use this PostgreSQL database, without a daemon. Default: LEASEHOLD_DATABASE, if no server is named. A password "
+     "in it "
+     "is hidden from ps; a password file (~/.pgpass) is safer."},
+    {"tls", 0, NULL,
+     "Connect with TLS. Each of the next four means that too. Default: LEASEHOLD_TLS (yes or no). Unix sockets never "
+     "speak TLS."},
+    {"ca", 0, "FILE",
+     "The authorities that may sign the server's certificate, PEM. Default: LEASEHOLD_CA, or those of the system."},
+    {"cert", 0, "FILE",
+     "The certificate that is shown to the server, PEM, its chain behind it. Default: LEASEHOLD_CERT."},
+    {"key", 0, "FILE", "The private key of --cert, PEM, without a passphrase. Default: LEASEHOLD_KEY."},
+    {"server-name", 0, "NAME",
+     "The name that the server's certificate must be for. Default: LEASEHOLD_SERVER_NAME, or the host of --server."},
+    {"token-file", 0, "FILE",
+     "A file with a bearer token, which is sent to the server with each call: over TLS, to unix sockets and to "
+     "loopback "
+     "addresses only. Default: LEASEHOLD_TOKEN_FILE."},
+    {"output", 'o', "FORMAT", "text (for people), json (for programs), or env (acquire only: lines for eval)."},
+    {"timeout", 0, "DURATION", "How long to wait for an answer, in addition to any --wait. Default: 5s."},
+    {"help", 'h', NULL, "Print this help."},
+    {"version", 0, NULL, "Print the version."},
     {0},
 };
 
@@ -33,4 +48,31 @@ const struct lh_command *lh_command_find(const char *name)
         if (strcmp(lh_commands[i]->name, name) == 0)
             return lh_commands[i];
     return NULL;
+}
+
+bool lh_command_takes(const struct lh_command *command, const struct lh_option *global)
+{
+    static const char *const of_servers[] = {"server", "tls", "ca", "cert", "key", "server-name", "token-file"};
+
+    for (size_t i = 0; i < sizeof(of_servers) / sizeof(of_servers[0]); i++)
+        if (strcmp(global->name, of_servers[i]) == 0)
+            return command->reach != LH_REACH_DATABASE;
+    return strcmp(global->name, "database") != 0 || command->reach != LH_REACH_SERVER;
+}
+
+char *lh_commands_with_database(void)
+{
+    const char *names[32] = {NULL};
+    char *list = lh_strdup("");
+    size_t count = 0;
+
+    for (size_t i = 0; lh_commands[i] != NULL && count < 32; i++)
+        if (lh_commands[i]->reach != LH_REACH_SERVER)
+            names[count++] = lh_commands[i]->name;
+    for (size_t i = 0; i < count; i++) {
+        char *longer = lh_format("%s%s%s", list, i == 0 ? "" : i + 1 < count ? ", " : " and ", names[i]);
+        free(list);
+        list = longer;
+    }
+    return list;
 }

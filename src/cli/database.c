@@ -6,30 +6,34 @@
 
 #include "base/clock.h"
 #include "cli/bounds.h"
-#include "cli/complain.h"
+#include "cli/error.h"
 #include "cli/message.h"
 
 static void on_notice(void *arg, const char *line)
 {
     const struct lh_cli *cli = arg;
     if (lh_args_has(&cli->args, "verbose"))
-        lh_complain("the database says: %s", line);
+        lh_error_print("the database says: %s", line);
 }
 
-enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *cli)
+enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *cli, enum lh_database_use use)
 {
     struct lh_error error = {0};
 
-    *session = lh_session_open(cli->database, cli->timeout_us, &error);
+    *session = NULL;
+    if (cli->database == NULL)
+        return lh_error_usage(cli->command, "%s works on a database: --database URL, or LEASEHOLD_DATABASE",
+                              cli->command->name);
+    *session = lh_session_open(cli->database, use == LH_DATABASE_WRITE, cli->timeout_us, &error);
     if (*session == NULL && error.status == LH_INVALID_ARGUMENT)
-        return lh_complain_usage(cli->command, "--database: %s", error.message);
+        return lh_error_usage(cli->command, "--database: %s", error.message);
     if (*session == NULL)
-        return lh_complain_database(cli, &error);
+        return lh_error_database(cli, &error);
     lh_session_on_notice(*session, on_notice, (void *)(uintptr_t)cli);
     if (lh_session_set_timeout(*session, cli->timeout_us, &error) != LH_OK) {
         lh_session_close(*session);
         *session = NULL;
-        return lh_complain_database(cli, &error);
+        return lh_error_database(cli, &error);
     }
     return LH_EXIT_DONE;
 }
@@ -40,7 +44,7 @@ PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli
     struct lh_error error = {0};
     PGresult *result = lh_session_query(session, sql, values, value_count, &error);
 
-    *status = result != NULL ? LH_EXIT_DONE : lh_complain_database(cli, &error);
+    *status = result != NULL ? LH_EXIT_DONE : lh_error_database(cli, &error);
     return result;
 }
 
@@ -56,53 +60,42 @@ int64_t lh_row_number(const PGresult *result, int row, const char *column, int64
     return text != NULL ? strtoll(text, NULL, 10) : otherwise;
 }
 
-Google__Protobuf__Duration *lh_row_duration(struct lh_arena *arena, const PGresult *result, int row,
-                                            const char *column_us)
+static Google__Protobuf__Duration *row_duration(struct lh_arena *arena, const PGresult *result, int row,
+                                                const char *column_us)
 {
-    Google__Protobuf__Duration *duration;
-
     if (lh_row_text(result, row, column_us) == NULL)
         return NULL;
-    duration = lh_arena_alloc(arena, sizeof(*duration));
-    *duration = lh_duration_message(lh_row_number(result, row, column_us, 0));
-    return duration;
+    return lh_duration_new(arena, lh_row_number(result, row, column_us, 0));
 }
 
 Google__Protobuf__Timestamp *lh_row_timestamp(struct lh_arena *arena, const PGresult *result, int row,
                                               const char *column_us)
 {
-    Google__Protobuf__Timestamp *timestamp;
-    int64_t us = lh_row_number(result, row, column_us, 0);
-    int64_t fraction_us = (us % LH_US_PER_S + LH_US_PER_S) % LH_US_PER_S; /* nanos are never negative here */
-
     if (lh_row_text(result, row, column_us) == NULL)
         return NULL;
-    timestamp = lh_arena_alloc(arena, sizeof(*timestamp));
-    google__protobuf__timestamp__init(timestamp);
-    timestamp->seconds = (us - fraction_us) / LH_US_PER_S;
-    timestamp->nanos = (int32_t)fraction_us * 1000;
-    return timestamp;
+    return lh_timestamp_new(arena, lh_row_number(result, row, column_us, 0));
 }
 
 char **lh_segments_in_arena(struct lh_arena *arena, const char *ns, size_t *count)
 {
-    char **list = lh_arena_alloc(arena, (LH_BOUND_SEGMENTS + 1) * sizeof(*list));
+    char **list = lh_arena_alloc(arena, (LH_NAMESPACE_MAX_SEGMENTS + 1) * sizeof(*list));
     char *rest = NULL;
 
     *count = 0;
     for (char *segment = strtok_r(lh_arena_strdup(arena, ns), ".", &rest);
-         segment != NULL && *count < LH_BOUND_SEGMENTS; segment = strtok_r(NULL, ".", &rest))
+         segment != NULL && *count < LH_NAMESPACE_MAX_SEGMENTS; segment = strtok_r(NULL, ".", &rest))
         list[(*count)++] = segment;
     return list;
 }
 
-const char lh_lease_columns[] = " l.namespace, l.key, l.token, l.owner, l.labels, l.heartbeats, l.liveness,"
-                                " (extract(epoch from l.duration) * 1000000)::bigint as duration_us,"
-                                " (extract(epoch from l.grace) * 1000000)::bigint as grace_us,"
-                                " (extract(epoch from l.remaining) * 1000000)::bigint as remaining_us,"
-                                " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_us,"
-                                " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
-                                " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us ";
+const char lh_lease_columns[] =
+    " l.namespace, l.key, l.token, l.owner, l.principal, l.labels, l.heartbeats, l.liveness,"
+    " (extract(epoch from l.duration) * 1000000)::bigint as duration_us,"
+    " (extract(epoch from l.grace) * 1000000)::bigint as grace_us,"
+    " (extract(epoch from l.remaining) * 1000000)::bigint as remaining_us,"
+    " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_us,"
+    " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
+    " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us ";
 
 static Leasehold__V1__Liveness liveness_from_text(const char *text)
 {
@@ -138,6 +131,7 @@ Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *
     const char *ns = lh_row_text(result, row, "namespace");
     const char *key = lh_row_text(result, row, "key");
     const char *owner = lh_row_text(result, row, "owner");
+    const char *principal = lh_row_text(result, row, "principal");
 
     leasehold__v1__lease__init(lease);
     lease->scope = lh_arena_alloc(arena, sizeof(*lease->scope));
@@ -147,12 +141,14 @@ Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *
         lease->scope->key = lh_arena_strdup(arena, key);
     if (owner != NULL)
         lease->owner = lh_arena_strdup(arena, owner);
+    if (principal != NULL)
+        lease->principal = lh_arena_strdup(arena, principal);
     lease->token = lh_row_number(result, row, "token", 0);
     lease->heartbeats = lh_row_number(result, row, "heartbeats", 0);
     lease->liveness = liveness_from_text(lh_row_text(result, row, "liveness"));
-    lease->duration = lh_row_duration(arena, result, row, "duration_us");
-    lease->grace = lh_row_duration(arena, result, row, "grace_us");
-    lease->remaining = lh_row_duration(arena, result, row, "remaining_us");
+    lease->duration = row_duration(arena, result, row, "duration_us");
+    lease->grace = row_duration(arena, result, row, "grace_us");
+    lease->remaining = row_duration(arena, result, row, "remaining_us");
     lease->deadline = lh_row_timestamp(arena, result, row, "deadline_us");
     lease->acquired_at = lh_row_timestamp(arena, result, row, "acquired_at_us");
     lease->heartbeat_at = lh_row_timestamp(arena, result, row, "heartbeat_at_us");

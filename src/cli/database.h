@@ -12,10 +12,15 @@
 #include "embed/session.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
-/* Statements end after --timeout. Not DONE: complained about. */
-enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *cli);
+enum lh_database_use {
+    LH_DATABASE_READ,  /* a standby will do */
+    LH_DATABASE_WRITE, /* of several hosts the one that takes writes */
+};
 
-/* NULL: complained about, and `status` says how it ends. The caller clears the result. */
+/* Statements end after --timeout. Not DONE: an error was printed. */
+enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *cli, enum lh_database_use use);
+
+/* NULL: an error was printed, and `status` says how it ends. The caller clears the result. */
 PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli, const char *sql,
                             const char *const *values, size_t value_count, enum lh_exit *status);
 
@@ -31,8 +36,6 @@ void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, co
 /* NULL for null and for a column that is not there. */
 const char *lh_row_text(const PGresult *result, int row, const char *column);
 int64_t lh_row_number(const PGresult *result, int row, const char *column, int64_t otherwise);
-Google__Protobuf__Duration *lh_row_duration(struct lh_arena *arena, const PGresult *result, int row,
-                                            const char *column_us);
 Google__Protobuf__Timestamp *lh_row_timestamp(struct lh_arena *arena, const PGresult *result, int row,
                                               const char *column_us);
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "cli/bounds.h"
-#include "cli/complain.h"
 #include "cli/database.h"
+#include "cli/error.h"
 #include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
@@ -20,10 +20,14 @@ static void print_ended(const struct lh_cli *cli, Leasehold__V1__Lease *lease)
         response.lease = lease;
         lh_json_print(stdout, &response.base);
     } else {
-        char *owner = lh_clean(lease->owner[0] != '\0' ? lease->owner : "an owner not told");
-        printf("ended the lease %s/%s of %s, token %" PRId64 "\n", cli->args.words[0], cli->args.words[1], owner,
-               lease->token);
-        free(owner);
+        char *scope = lh_scope_text_of(cli->args.words[0], cli->args.words[1]);
+        char *line = lh_format("ended the lease %s of %s, token %" PRId64, scope,
+                               lease->owner[0] != '\0' ? lease->owner : "an unknown owner", lease->token);
+        char *clean = lh_clean(line);
+        puts(clean);
+        free(clean);
+        free(line);
+        free(scope);
     }
 }
 
@@ -36,13 +40,13 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *reason, co
     struct lh_session *session;
     struct lh_arena arena = {0};
     PGresult *result = NULL;
-    enum lh_exit status = lh_database_open(&session, cli);
+    enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_WRITE);
 
     if (status == LH_EXIT_DONE)
         result = lh_database_query(session, cli, sql, values, 4, &status);
     if (result != NULL && PQntuples(result) == 0) {
-        lh_complain("nobody holds %s/%s%s", cli->args.words[0], cli->args.words[1],
-                    token != NULL ? " with this token" : "");
+        lh_error_print("%s/%s is not held%s", cli->args.words[0], cli->args.words[1],
+                       token != NULL ? " with this token" : "");
         status = LH_EXIT_LOST;
     } else if (result != NULL) {
         print_ended(cli, lh_lease_from_row(&arena, result, 0));
@@ -55,7 +59,8 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *reason, co
 }
 
 /* With a token a repetition can only end the lease that was meant; without one it might end the next. */
-static enum lh_exit by_server(const struct lh_cli *cli, struct lh_scope *scope, const char *reason, int64_t token)
+static enum lh_exit by_server(const struct lh_cli *cli, struct lh_scope_message *scope, const char *reason,
+                              int64_t token)
 {
     Leasehold__V1__ForceReleaseRequest request = LEASEHOLD__V1__FORCE_RELEASE_REQUEST__INIT;
     const Leasehold__V1__ForceReleaseResponse *response;
@@ -83,40 +88,40 @@ static enum lh_exit run(struct lh_cli *cli)
     const char *reason = lh_args_value(&cli->args, "reason");
     const char *token_text = lh_args_value(&cli->args, "token");
     struct lh_error error = {0};
-    struct lh_scope scope;
+    struct lh_scope_message scope;
     enum lh_exit status;
     int64_t token = 0;
 
     if (reason == NULL)
-        return lh_complain_usage(cli->command, "force-release needs --reason TEXT: the holder and the history get it");
+        return lh_error_usage(cli->command, "force-release needs --reason TEXT; the holder and the history get it");
     if (lh_check_words("reason", reason, &error) != LH_OK ||
         (token_text != NULL && lh_check_number("token", token_text, 1, INT64_MAX, &token, &error) != LH_OK) ||
-        !lh_scope_init(&scope, cli->args.words[0], cli->args.words[1], &error))
-        return lh_complain_value(cli, &error);
+        !lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+        return lh_error_value(cli, &error);
     if (cli->uses_database)
         status = by_database(cli, reason, token_text);
     else
         status = by_server(cli, &scope, reason, token);
-    lh_scope_finish(&scope);
-    if (status == LH_EXIT_HELD) /* busy: nobody refused us the lease, we could not end it */
+    lh_scope_message_finish(&scope);
+    if (status == LH_EXIT_HELD) /* busy: not a refused lease, but one that could not be ended */
         status = LH_EXIT_FAILED;
     return status;
 }
 
 static const struct lh_option options[] = {
-    {"reason", 0, "TEXT", "Why; mandatory. Kept with the lease's end."},
-    {"token", 0, "N", "Only if it is still held with this token, as list shows it."},
+    {"reason", 0, "TEXT", "The reason, mandatory. The holder and the history get it."},
+    {"token", 0, "N", "End it only if it is still held with this token."},
     {0},
 };
 
 const struct lh_command lh_command_force_release = {
     .name = "force-release",
-    .summary = "end somebody else's lease, as an administrator",
+    .summary = "end the lease of another holder, as an administrator",
     .usage = (const char *const[]){"force-release NAMESPACE KEY --reason TEXT [--token N]", NULL},
-    .description = "Ends a lease whatever its holder does. The holder hears of it at its next\n"
-                   "heartbeat; until then it may go on working, so be sure that it is dead, or that\n"
-                   "what it writes to refuses its token. Give the --token that you looked at, and a\n"
-                   "new holder is never hit by mistake.\n",
+    .description = "Ends a lease against the will of its holder. The holder gets LOST at its next\n"
+                   "heartbeat; until then it may continue its work, so make sure that it is dead,\n"
+                   "or that the systems it writes to refuse its token. With the --token that list\n"
+                   "printed, a newer holder is never ended by mistake.\n",
     .options = options,
     .examples = "  leasehold force-release payments invoice-42 --token 41 \\\n"
                 "    --reason 'worker-3 is gone'\n"
@@ -124,6 +129,6 @@ const struct lh_command lh_command_force_release = {
                 "    --database postgresql:///leasehold\n",
     .words_min = 2,
     .words_max = 2,
-    .takes_database = true,
+    .reach = LH_REACH_EITHER,
     .run = run,
 };

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "cli/bounds.h"
-#include "cli/complain.h"
+#include "cli/error.h"
 #include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
@@ -62,17 +62,17 @@ static enum lh_exit report(const struct lh_cli *cli, const Leasehold__V1__Heartb
         print_renewed(cli, result);
         return LH_EXIT_DONE;
     case LEASEHOLD__V1__OUTCOME__OUTCOME_LOST:
-        lh_complain_lost(result->end_reason, result->message, "stop what it protected");
+        lh_error_lost(result->end_reason, result->message, "stop what it protected");
         return LH_EXIT_LOST;
     case LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID:
-        lh_complain("%s", result->message);
+        lh_error_print("%s", result->message);
         return LH_EXIT_USAGE;
     case LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY:
-        lh_complain("not renewed, and not lost either%s%s; try again before the deadline",
-                    result->message[0] != '\0' ? ": " : "", result->message);
+        lh_error_print("not renewed, and not lost either%s%s; try again before the deadline",
+                       result->message[0] != '\0' ? ": " : "", result->message);
         return LH_EXIT_UNAVAILABLE;
     default:
-        lh_complain("refused: %s", result->message);
+        lh_error_print("refused: %s", result->message);
         return LH_EXIT_FAILED;
     }
 }
@@ -81,18 +81,17 @@ static enum lh_exit run(struct lh_cli *cli)
 {
     Leasehold__V1__LeaseRef ref = LEASEHOLD__V1__LEASE_REF__INIT;
     const Leasehold__V1__HeartbeatResult *result;
+    const char *word = cli->args.word_count > 2 ? cli->args.words[2] : NULL;
     char lease_key[LH_UUID_TEXT_BYTES];
     struct lh_error error = {0};
     struct lh_server server;
-    struct lh_scope scope;
+    struct lh_scope_message scope;
     struct lh_reply reply;
-    struct lh_uuid uuid;
     enum lh_exit status;
 
-    if (lh_check_lease_key(cli->args.words[2], &uuid, &error) != LH_OK ||
-        !lh_scope_init(&scope, cli->args.words[0], cli->args.words[1], &error))
-        return lh_complain_value(cli, &error);
-    lh_uuid_format(&uuid, lease_key);
+    if (lh_take_lease_key(word, lease_key, &error) != LH_OK ||
+        !lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+        return lh_error_value(cli, &error);
     ref.scope = &scope.message;
     ref.lease_key = lease_key;
     status = lh_server_open(&server, cli);
@@ -101,24 +100,28 @@ static enum lh_exit run(struct lh_cli *cli)
         if (result != NULL)
             status = report(cli, result);
         else
-            status = lh_complain_reply(cli, &reply);
+            status = lh_error_reply(cli, &reply);
         lh_reply_finish(&reply);
     }
     lh_server_close(&server);
-    lh_scope_finish(&scope);
+    lh_scope_message_finish(&scope);
     return status;
 }
 
 const struct lh_command lh_command_heartbeat = {
     .name = "heartbeat",
-    .summary = "renew a lease, and learn whether it is still yours",
-    .usage = (const char *const[]){"heartbeat NAMESPACE KEY LEASE_KEY", NULL},
+    .summary = "renew a lease",
+    .usage = (const char *const[]){"heartbeat NAMESPACE KEY [LEASE_KEY]", NULL},
     .description = "Moves the deadline of a lease to one duration from now. A third of the duration\n"
-                   "is a good interval. Exit status 4 says that the lease is lost for good, and why:\n"
-                   "stop what it protected. Exit status 5 says that it could not be renewed now and\n"
-                   "is not known to be lost: try again before the deadline.\n",
-    .examples = "  leasehold heartbeat payments invoice-42 \"$LEASEHOLD_LEASE_KEY\"\n",
-    .words_min = 3,
+                   "is a good interval. Exit status 4: the lease is lost for good; stop the work\n"
+                   "that it protects. Exit status 5: the lease could not be renewed now, but is not\n"
+                   "known to be lost; try again before the deadline.\n"
+                   "\n"
+                   "Without LEASE_KEY the environment variable LEASEHOLD_LEASE_KEY is used; - reads\n"
+                   "it from stdin. Both keep it out of the list of processes (ps).\n",
+    .examples = "  leasehold heartbeat payments invoice-42 \"$LEASEHOLD_LEASE_KEY\"\n"
+                "  leasehold heartbeat payments invoice-42 - < lease-key\n",
+    .words_min = 2,
     .words_max = 3,
     .run = run,
 };

@@ -6,8 +6,8 @@
 
 #include "base/memory.h"
 #include "cli/bounds.h"
-#include "cli/complain.h"
 #include "cli/database.h"
+#include "cli/error.h"
 #include "cli/print.h"
 
 static const char *const events[] = {"acquire", "heartbeat", "release_ok", "release_fail", "reap", NULL};
@@ -41,7 +41,7 @@ static void print_table(const PGresult *hooks)
         lh_grid_add(&table, "%s", root_text(lh_row_text(hooks, row, "namespace")));
         lh_grid_add(&table, "%s", lh_row_text(hooks, row, "event"));
         lh_grid_add(&table, "%s%s", lh_row_text(hooks, row, "function_name"),
-                    lh_row_text(hooks, row, "exists")[0] == 't' ? "" : " (does not exist: vetoes everything)");
+                    lh_row_text(hooks, row, "exists")[0] == 't' ? "" : " (does not exist: vetoes every change)");
         lh_grid_add(&table, "%s", when);
     }
     lh_grid_print(&table, stdout);
@@ -83,7 +83,7 @@ static enum lh_exit list(struct hook_command *hook)
     else if (PQntuples(hooks) > 0)
         print_table(hooks);
     else
-        fprintf(stderr, "there are no hooks\n");
+        fprintf(stderr, "no hooks\n");
     PQclear(hooks);
     return LH_EXIT_DONE;
 }
@@ -92,20 +92,20 @@ static enum lh_exit list(struct hook_command *hook)
 
 static void on_notice(void *arg, const char *line)
 {
-    lh_complain("%s", line);
+    lh_error_print("%s", line);
 }
 
 /* A name that PostgreSQL cannot read, or knows nothing of. */
-static enum lh_exit complain_function(const struct hook_command *hook, const struct lh_error *error)
+static enum lh_exit function_error(const struct hook_command *hook, const struct lh_error *error)
 {
     const char *code = error->sqlstate;
 
-    if (strncmp(code, "42", 2) == 0 && strcmp(code, "42501") != 0 && strstr(error->message, "leasehold.") == NULL)
-        return lh_complain_usage(hook->cli->command, "%s is no function's name: %s", hook->function, error->message);
-    return lh_complain_database(hook->cli, error);
+    if (strncmp(code, "42", 2) == 0 && strcmp(code, "42501") != 0 && strstr(error->message, "leasehold") == NULL)
+        return lh_error_usage(hook->cli->command, "invalid function name %s: %s", hook->function, error->message);
+    return lh_error_database(hook->cli, error);
 }
 
-/* The one boolean of the answer; 'n' for null. '\0': complained about. */
+/* The one boolean of the answer; 'n' for null. '\0': an error was printed. */
 static char ask(const struct hook_command *hook, const char *sql, enum lh_exit *status)
 {
     const char *const values[] = {hook->ns, hook->event, hook->function};
@@ -114,7 +114,7 @@ static char ask(const struct hook_command *hook, const char *sql, enum lh_exit *
     char answer;
 
     if (result == NULL) {
-        *status = complain_function(hook, &error);
+        *status = function_error(hook, &error);
         return '\0';
     }
     answer = PQgetisnull(result, 0, 0) ? 'n' : PQgetvalue(result, 0, 0)[0];
@@ -132,11 +132,11 @@ static enum lh_exit add(struct hook_command *hook)
                       &status);
 
     if (is_new == 'n')
-        return lh_complain_usage(hook->cli->command, "there is no function %s in the database", hook->function);
+        return lh_error_usage(hook->cli->command, "the database has no function %s", hook->function);
     if (is_new == 't')
-        printf("%s: %s runs at %s from now on\n", root_text(hook->ns), hook->function, hook->event);
+        printf("%s: %s now runs at %s\n", root_text(hook->ns), hook->function, hook->event);
     else if (is_new == 'f')
-        printf("%s: %s runs at %s already\n", root_text(hook->ns), hook->function, hook->event);
+        printf("%s: %s already runs at %s\n", root_text(hook->ns), hook->function, hook->event);
     return status;
 }
 
@@ -150,9 +150,9 @@ static enum lh_exit remove_hook(struct hook_command *hook)
                        &status);
 
     if (is_gone == 't')
-        printf("%s: %s runs at %s no more\n", root_text(hook->ns), hook->function, hook->event);
+        printf("%s: %s no longer runs at %s\n", root_text(hook->ns), hook->function, hook->event);
     if (is_gone == 'f') {
-        lh_complain("%s has no hook %s for %s of its own", root_text(hook->ns), hook->function, hook->event);
+        lh_error_print("%s has no hook %s for %s of its own", root_text(hook->ns), hook->function, hook->event);
         return LH_EXIT_FAILED;
     }
     return status;
@@ -168,45 +168,37 @@ static bool is_event(const char *word)
     return false;
 }
 
-static enum lh_exit check_words(struct hook_command *hook, bool is_list)
+static enum lh_exit check_arguments(struct hook_command *hook, bool is_list)
 {
     const struct lh_args *args = &hook->cli->args;
     const struct lh_command *command = hook->cli->command;
     struct lh_error error = {0};
 
     if (is_list && args->word_count > 2)
-        return lh_complain_usage(command, "there is a word too many: %s", args->words[2]);
+        return lh_error_usage(command, "unexpected argument: %s", args->words[2]);
     if (!is_list && args->word_count < 4)
-        return lh_complain_usage(command, "hook %s needs NAMESPACE EVENT FUNCTION", args->words[0]);
+        return lh_error_usage(command, "missing argument; usage: leasehold hook %s NAMESPACE EVENT FUNCTION",
+                              args->words[0]);
     if (hook->ns != NULL && lh_check_namespace_or_root(hook->ns, &error) != LH_OK)
-        return lh_complain_value(hook->cli, &error);
+        return lh_error_value(hook->cli, &error);
     if (!is_list && !is_event(hook->event)) {
         const char *near = lh_nearest(hook->event, events);
-        return lh_complain_usage(
-            command, "there is no event %s; there are acquire, heartbeat, release_ok, release_fail and reap%s%s",
-            hook->event, near != NULL ? "; did you mean " : "", near != NULL ? near : "");
+        return lh_error_usage(command,
+                              "unknown event: %s; use acquire, heartbeat, release_ok, release_fail or reap%s%s",
+                              hook->event, near != NULL ? "; did you mean " : "", near != NULL ? near : "");
     }
-    if (hook->cli->database == NULL)
-        return lh_complain_usage(command, "hook works on the database: --database URL, or LEASEHOLD_DATABASE");
     return LH_EXIT_DONE;
 }
 
 static enum lh_exit run(struct lh_cli *cli)
 {
-    static const char *const names[] = {"list", "add", "remove", NULL};
     const struct lh_args *args = &cli->args;
-    const char *verb = args->words[0];
-    bool is_list = strcmp(verb, "list") == 0, is_add = strcmp(verb, "add") == 0;
-    struct hook_command hook = {.cli = cli, .ns = args->word_count > 1 ? args->words[1] : NULL};
-    enum lh_exit status;
+    bool is_list = strcmp(args->words[0], "list") == 0, is_add = strcmp(args->words[0], "add") == 0;
+    struct hook_command hook = {.cli = cli,
+                                .ns = args->word_count > 1 ? args->words[1] : NULL,
+                                .event = args->word_count > 2 ? args->words[2] : NULL};
+    enum lh_exit status = check_arguments(&hook, is_list);
 
-    if (!is_list && !is_add && strcmp(verb, "remove") != 0) {
-        const char *near = lh_nearest(verb, names);
-        return lh_complain_usage(cli->command, "there is no hook %s; there are list, add and remove%s%s", verb,
-                                 near != NULL ? "; did you mean " : "", near != NULL ? near : "");
-    }
-    hook.event = args->word_count > 2 ? args->words[2] : NULL;
-    status = check_words(&hook, is_list);
     if (status != LH_EXIT_DONE)
         return status;
     if (hook.ns != NULL && strcmp(hook.ns, ".") == 0)
@@ -214,7 +206,7 @@ static enum lh_exit run(struct lh_cli *cli)
     if (!is_list)
         hook.function =
             lh_format("%s%s", args->words[3], strchr(args->words[3], '(') != NULL ? "" : "(leasehold.lease_event)");
-    status = lh_database_open(&hook.session, cli);
+    status = lh_database_open(&hook.session, cli, is_list ? LH_DATABASE_READ : LH_DATABASE_WRITE);
     if (status == LH_EXIT_DONE) {
         lh_session_on_notice(hook.session, on_notice, NULL);
         status = is_list ? list(&hook) : is_add ? add(&hook) : remove_hook(&hook);
@@ -226,21 +218,25 @@ static enum lh_exit run(struct lh_cli *cli)
 
 const struct lh_command lh_command_hook = {
     .name = "hook",
-    .summary = "show and change the SQL functions that run when a lease changes",
+    .summary = "show and change the SQL functions that leases call",
     .usage = (const char *const[]){"hook list [NAMESPACE] --database URL",
                                    "hook add NAMESPACE EVENT FUNCTION --database URL",
                                    "hook remove NAMESPACE EVENT FUNCTION --database URL", NULL},
     .description = "A hook is a function f(leasehold.lease_event) returns void. It runs in the\n"
-                   "transaction in which a lease of the namespace, or of one below it, changes; an\n"
-                   "error that it raises vetoes the change. Its owner must be a member of\n"
-                   "leasehold_admin. The events are acquire, heartbeat, release_ok, release_fail and\n"
-                   "reap. A hook acts at once, also in daemons. With a namespace, list shows what\n"
-                   "runs there: its own hooks and those of its parents. The root is written '.'.\n",
+                   "transaction in which a lease of the namespace, or of a namespace below it,\n"
+                   "changes. An error that it raises vetoes the change. Its owner, and the role\n"
+                   "that adds it, must be members of leasehold_owner. The events are acquire,\n"
+                   "heartbeat, release_ok, release_fail and reap. A change of the hooks takes\n"
+                   "effect at once, also in daemons.\n"
+                   "\n"
+                   "With a namespace, list prints the hooks that run there: its own and those of\n"
+                   "its parents. The root is written '.'.\n",
     .examples = "  leasehold hook add payments reap public.put_back \\\n"
                 "    --database postgresql:///leasehold\n"
                 "  leasehold hook list payments.invoices\n",
+    .verbs = (const char *const[]){"list", "add", "remove", NULL},
     .words_min = 1,
     .words_max = 4,
-    .takes_database = true,
+    .reach = LH_REACH_DATABASE,
     .run = run,
 };

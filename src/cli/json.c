@@ -120,7 +120,7 @@ static json_t *bytes_to_json(const ProtobufCBinaryData *bytes)
     return json;
 }
 
-/* A server that sent invalid UTF-8 must not make us print nothing: what is wrong becomes "?". */
+/* Invalid bytes become "?": jansson would refuse the whole string. */
 static json_t *string_to_json(const char *text)
 {
     json_t *json = json_string(text != NULL ? text : "");
@@ -228,8 +228,8 @@ static bool is_default(const ProtobufCFieldDescriptor *field, const void *at)
 
 /* --- fields --- */
 
-/* protobuf-c does not tell maps from other repeated messages; protoc names their entries after the field, and nobody
- * else may use that name. */
+/* protobuf-c does not tell maps from other repeated messages; protoc names their entries after the field, and
+ * reserves that name. */
 static bool is_map(const ProtobufCMessageDescriptor *parent, const ProtobufCFieldDescriptor *field)
 {
     const ProtobufCMessageDescriptor *entry = field->descriptor;

@@ -11,20 +11,32 @@
 
 char *lh_namespace_text(char *const *segments, size_t count)
 {
-    struct lh_buffer text = {0};
+    char *text = lh_strdup(count == 0 ? "(root)" : segments[0]);
 
-    if (count == 0)
-        return lh_strdup("(root)");
-    for (size_t i = 0; i < count; i++) {
-        if (i > 0)
-            lh_buffer_append(&text, ".", 1);
-        lh_buffer_append(&text, segments[i], strlen(segments[i]));
+    for (size_t i = 1; i <= count; i++) {
+        char *longer = i < count ? lh_format("%s.%s", text, segments[i])
+                                 : lh_format(strchr(text, '/') != NULL ? "\"%s\"" : "%s", text);
+        free(text);
+        text = longer;
     }
-    lh_buffer_append(&text, "", 1);
-    return (char *)text.data;
+    return text;
 }
 
-const char *lh_liveness_text(Leasehold__V1__Liveness liveness)
+char *lh_scope_text_of(const char *ns, const char *key)
+{
+    return lh_format(strchr(ns, '/') != NULL ? "\"%s\"/%s" : "%s/%s", ns, key);
+}
+
+char *lh_scope_text(const Leasehold__V1__Scope *scope)
+{
+    char *ns = lh_namespace_text(scope->namespace_, scope->n_namespace_);
+    char *text = lh_format("%s/%s", ns, scope->key);
+
+    free(ns);
+    return text;
+}
+
+static const char *liveness_text(Leasehold__V1__Liveness liveness)
 {
     switch (liveness) {
     case LEASEHOLD__V1__LIVENESS__LIVENESS_ALIVE:
@@ -120,15 +132,23 @@ static void add_future(struct lh_grid *card, const Leasehold__V1__Lease *lease)
     }
 }
 
+void lh_add_principal(struct lh_grid *card, const char *principal)
+{
+    if (principal[0] == '\0')
+        return;
+    lh_grid_add(card, "principal");
+    lh_grid_add(card, "%s", principal);
+}
+
 void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 {
-    bool is_new = lease->lease_key[0] != '\0' && lease->heartbeats == 0; /* just granted to whoever reads this */
+    bool is_new = lease->lease_key[0] != '\0' && lease->heartbeats == 0; /* just granted */
 
     if (lease->scope != NULL) {
-        char *ns = lh_namespace_text(lease->scope->namespace_, lease->scope->n_namespace_);
+        char *scope = lh_scope_text(lease->scope);
         lh_grid_add(card, "lease");
-        lh_grid_add(card, "%s/%s", ns, lease->scope->key);
-        free(ns);
+        lh_grid_add(card, "%s", scope);
+        free(scope);
     }
     if (lease->lease_key[0] != '\0') {
         lh_grid_add(card, "lease key");
@@ -137,10 +157,11 @@ void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
     lh_grid_add(card, "token");
     lh_grid_add(card, "%" PRId64, lease->token);
     lh_grid_add(card, "owner");
-    lh_grid_add(card, "%s", lease->owner[0] != '\0' ? lease->owner : "(not told)");
+    lh_grid_add(card, "%s", lease->owner[0] != '\0' ? lease->owner : "(unknown)");
+    lh_add_principal(card, lease->principal);
     if (!is_new && lease->liveness != LEASEHOLD__V1__LIVENESS__LIVENESS_UNSPECIFIED) {
         lh_grid_add(card, "state");
-        lh_grid_add(card, "%s", lh_liveness_text(lease->liveness));
+        lh_grid_add(card, "%s", liveness_text(lease->liveness));
     }
     if (!is_new)
         add_past(card, lease);
@@ -150,8 +171,8 @@ void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 
 void lh_add_lease_table_header(struct lh_grid *table)
 {
-    static const char *const names[LH_LEASE_TABLE_COLUMNS] = {"NAMESPACE", "KEY",   "STATE", "HELD",
-                                                              "REMAINING", "TOKEN", "OWNER", "HEARTBEATS"};
+    static const char *const names[LH_LEASE_TABLE_COLUMNS] = {
+        "NAMESPACE", "KEY", "STATE", "HELD", "REMAINING", "TOKEN", "OWNER", "PRINCIPAL", "HEARTBEATS"};
     for (size_t i = 0; i < LH_LEASE_TABLE_COLUMNS; i++)
         lh_grid_add(table, "%s", names[i]);
 }
@@ -168,11 +189,12 @@ void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *l
         lh_duration_format(lh_duration_us(lease->remaining), remaining);
     lh_grid_add(table, "%s", ns);
     lh_grid_add(table, "%s", lease->scope != NULL ? lease->scope->key : "");
-    lh_grid_add(table, "%s", lh_liveness_text(lease->liveness));
+    lh_grid_add(table, "%s", liveness_text(lease->liveness));
     lh_grid_add(table, "%s", held);
     lh_grid_add(table, "%s", remaining);
     lh_grid_add(table, "%" PRId64, lease->token);
     lh_grid_add(table, "%s", lease->owner);
+    lh_grid_add(table, "%s", lease->principal);
     lh_grid_add(table, "%" PRId64, lease->heartbeats);
     free(ns);
 }
@@ -184,13 +206,14 @@ void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention)
 
     if (holder != NULL) {
         lh_grid_add(&card, "holder");
-        lh_grid_add(&card, "%s, %s, token %" PRId64, holder->owner[0] != '\0' ? holder->owner : "(not told)",
-                    lh_liveness_text(contention->liveness), holder->token);
+        lh_grid_add(&card, "%s, %s, token %" PRId64, holder->owner[0] != '\0' ? holder->owner : "(unknown)",
+                    liveness_text(contention->liveness), holder->token);
+        lh_add_principal(&card, holder->principal);
         add_past(&card, holder);
         add_future(&card, holder);
     } else {
         lh_grid_add(&card, "holder");
-        lh_grid_add(&card, "nobody: it is the turn of somebody who waits");
+        lh_grid_add(&card, "none: the next waiter is about to get it");
     }
     lh_grid_add(&card, "waiters");
     lh_grid_add(&card, "%" PRId32 " ahead", contention->waiters_ahead);

@@ -10,25 +10,28 @@
 #include "cli/print.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
-/* "payments.invoices"; "(root)" for no segments. A new string. */
+/* "payments.invoices"; "(root)" for no segments; in quotes if it has a '/', which stands before the key. A new string. */
 char *lh_namespace_text(char *const *segments, size_t count);
 
-/* "alive", "suspected dead", "overdue", "expired". */
-const char *lh_liveness_text(Leasehold__V1__Liveness liveness);
+/* "payments.invoices/invoice-42". New strings. */
+char *lh_scope_text(const Leasehold__V1__Scope *scope);
+char *lh_scope_text_of(const char *ns, const char *key);
 
 /* "released", "failed" ... */
 const char *lh_end_reason_text(Leasehold__V1__EndReason reason);
 
 /* Rows "name  value" for a grid of two columns. */
 void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease);
+/* A row of it; none where it is unknown. */
+void lh_add_principal(struct lh_grid *card, const char *principal);
 
 /* Header and row of a table of leases. */
-#define LH_LEASE_TABLE_COLUMNS 8
-#define LH_LEASE_TABLE_RIGHT 0xa0u /* token, heartbeats */
+#define LH_LEASE_TABLE_COLUMNS 9
+#define LH_LEASE_TABLE_RIGHT 0x120u /* token, heartbeats */
 void lh_add_lease_table_header(struct lh_grid *table);
 void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *lease);
 
-/* Who stands in the way: holder, since when, heartbeats, the last one, waiters ahead. */
+/* The holder that stands in the way: since when, heartbeats, the last one, waiters ahead. */
 void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention);
 
 #endif

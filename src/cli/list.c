@@ -4,7 +4,8 @@
 
 #include "base/memory.h"
 #include "cli/bounds.h"
-#include "cli/complain.h"
+#include "cli/database.h"
+#include "cli/error.h"
 #include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
@@ -41,55 +42,46 @@ static enum lh_exit fetch(struct lh_server *server, Leasehold__V1__ListLeasesReq
     }
 }
 
-/* One message, as if the server knew no pages. */
-static void print_json(const struct listing *listing)
+/* One message, as if the server knew no pages. Its leases stay those of the pages. */
+static void join_pages(const struct listing *listing, struct lh_arena *arena, Leasehold__V1__ListLeasesResponse *all)
 {
-    Leasehold__V1__ListLeasesResponse all = LEASEHOLD__V1__LIST_LEASES_RESPONSE__INIT;
-
-    for (size_t i = 0; i < listing->page_count; i++)
-        all.n_leases += page(listing, i)->n_leases;
-    all.leases = lh_alloc_zero(all.n_leases + 1, sizeof(Leasehold__V1__Lease *));
-    all.n_leases = 0;
-    for (size_t i = 0; i < listing->page_count; i++) {
-        const Leasehold__V1__ListLeasesResponse *from = page(listing, i);
-        for (size_t j = 0; j < from->n_leases; j++)
-            all.leases[all.n_leases++] = from->leases[j];
-    }
-    lh_json_print(stdout, &all.base);
-    free(all.leases);
-}
-
-static void print_text(const struct listing *listing)
-{
-    struct lh_grid table = {.columns = LH_LEASE_TABLE_COLUMNS, .right = LH_LEASE_TABLE_RIGHT};
     size_t count = 0;
 
-    lh_add_lease_table_header(&table);
-    for (size_t i = 0; i < listing->page_count; i++) {
-        const Leasehold__V1__ListLeasesResponse *from = page(listing, i);
-        for (size_t j = 0; j < from->n_leases; j++, count++)
-            lh_add_lease_table_row(&table, from->leases[j]);
+    for (size_t i = 0; i < listing->page_count; i++)
+        count += page(listing, i)->n_leases;
+    all->leases = lh_arena_alloc(arena, (count + 1) * sizeof(*all->leases));
+    for (size_t i = 0; i < listing->page_count; i++)
+        for (size_t j = 0; j < page(listing, i)->n_leases; j++)
+            all->leases[all->n_leases++] = page(listing, i)->leases[j];
+}
+
+static void print(const struct lh_cli *cli, const Leasehold__V1__ListLeasesResponse *all)
+{
+    struct lh_grid table = {.columns = LH_LEASE_TABLE_COLUMNS, .right = LH_LEASE_TABLE_RIGHT};
+
+    if (cli->output == LH_OUTPUT_JSON) {
+        lh_json_print(stdout, &all->base);
+        return;
     }
-    if (count > 0)
+    lh_add_lease_table_header(&table);
+    for (size_t i = 0; i < all->n_leases; i++)
+        lh_add_lease_table_row(&table, all->leases[i]);
+    if (all->n_leases > 0)
         lh_grid_print(&table, stdout);
     else
         fputs("no lease is held\n", stderr);
     lh_grid_finish(&table);
 }
 
-static enum lh_exit run(struct lh_cli *cli)
+static enum lh_exit by_server(const struct lh_cli *cli, const char *ns, const char *owner, struct lh_arena *arena)
 {
     Leasehold__V1__ListLeasesRequest request = LEASEHOLD__V1__LIST_LEASES_REQUEST__INIT;
-    const char *ns = cli->args.word_count > 0 ? cli->args.words[0] : "";
-    const char *owner = lh_args_value(&cli->args, "owner");
+    Leasehold__V1__ListLeasesResponse all = LEASEHOLD__V1__LIST_LEASES_RESPONSE__INIT;
     struct lh_segments segments = {0};
     struct listing listing = {0};
-    struct lh_error error = {0};
     struct lh_server server;
-    enum lh_exit status;
+    enum lh_exit status = lh_server_open(&server, cli);
 
-    if (lh_check_namespace_or_root(ns, &error) != LH_OK || (owner != NULL && lh_check_owner(owner, &error) != LH_OK))
-        return lh_complain_value(cli, &error);
     lh_segments_split(&segments, ns);
     request.namespace_ = segments.list;
     request.n_namespace_ = segments.count;
@@ -97,13 +89,12 @@ static enum lh_exit run(struct lh_cli *cli)
     request.page_size = PAGE_SIZE;
     if (owner != NULL)
         request.owner = (char *)(uintptr_t)owner;
-    status = lh_server_open(&server, cli);
     if (status == LH_EXIT_DONE)
         status = fetch(&server, &request, &listing);
-    if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
-        print_json(&listing);
-    else if (status == LH_EXIT_DONE)
-        print_text(&listing);
+    if (status == LH_EXIT_DONE) {
+        join_pages(&listing, arena, &all);
+        print(cli, &all);
+    }
     for (size_t i = 0; i < listing.page_count; i++)
         lh_reply_finish(&listing.pages[i]);
     free(listing.pages);
@@ -112,24 +103,70 @@ static enum lh_exit run(struct lh_cli *cli)
     return status;
 }
 
+/* What the server would have answered, made from the view. */
+static enum lh_exit by_database(const struct lh_cli *cli, const char *ns, const char *owner, struct lh_arena *arena)
+{
+    Leasehold__V1__ListLeasesResponse all = LEASEHOLD__V1__LIST_LEASES_RESPONSE__INIT;
+    char *sql =
+        lh_format("select %s from leasehold.lease l"
+                  " where ($1 = '' or l.namespace = $1 or ($2::boolean and starts_with(l.namespace, $1 || '.')))"
+                  " and ($3::text is null or l.owner = $3) order by l.namespace, l.key",
+                  lh_lease_columns);
+    const char *const values[] = {strcmp(ns, ".") == 0 ? "" : ns,
+                                  lh_args_has(&cli->args, "children") ? "true" : "false", owner};
+    struct lh_session *session;
+    PGresult *rows = NULL;
+    enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_READ);
+
+    if (status == LH_EXIT_DONE)
+        rows = lh_database_query(session, cli, sql, values, 3, &status);
+    if (rows != NULL) {
+        all.leases = lh_arena_alloc(arena, ((size_t)PQntuples(rows) + 1) * sizeof(*all.leases));
+        for (int row = 0; row < PQntuples(rows); row++)
+            all.leases[all.n_leases++] = lh_lease_from_row(arena, rows, row);
+        print(cli, &all);
+    }
+    PQclear(rows);
+    lh_session_close(session);
+    free(sql);
+    return status;
+}
+
+static enum lh_exit run(struct lh_cli *cli)
+{
+    const char *ns = cli->args.word_count > 0 ? cli->args.words[0] : "";
+    const char *owner = lh_args_value(&cli->args, "owner");
+    struct lh_arena arena = {0};
+    struct lh_error error = {0};
+    enum lh_exit status;
+
+    if (lh_check_namespace_or_root(ns, &error) != LH_OK || (owner != NULL && lh_check_owner(owner, &error) != LH_OK))
+        return lh_error_value(cli, &error);
+    status = cli->uses_database ? by_database(cli, ns, owner, &arena) : by_server(cli, ns, owner, &arena);
+    lh_arena_finish(&arena);
+    return status;
+}
+
 static const struct lh_option options[] = {
-    {"children", 'r', NULL, "The namespaces below it too."},
-    {"owner", 0, "TEXT", "Only what this owner holds."},
+    {"children", 'r', NULL, "Include the namespaces below."},
+    {"owner", 0, "TEXT", "Only the leases of this owner."},
     {0},
 };
 
 const struct lh_command lh_command_list = {
     .name = "list",
-    .summary = "what is held now",
+    .summary = "print the leases that are held",
     .usage = (const char *const[]){"list [NAMESPACE] [--children] [--owner TEXT]", NULL},
-    .description = "Every lease of a namespace, or of all of them, ordered by namespace and key.\n"
-                   "STATE is alive, suspected dead (its heartbeats are missed), overdue (held for\n"
-                   "longer than the policy calls reasonable) or expired (about to be ended). Nothing\n"
-                   "held is no error: the exit status is 0.\n",
+    .description = "Prints every lease of a namespace, or of all of them, ordered by namespace and\n"
+                   "key. STATE is alive, suspected dead (its heartbeats are missing), overdue (held\n"
+                   "for longer than max_hold of the policy) or expired (about to be ended). If no\n"
+                   "lease is held, the exit status is still 0.\n",
     .options = options,
     .examples = "  leasehold list payments --children\n"
+                "  leasehold list --database postgresql:///leasehold\n"
                 "  leasehold list -o json | jq -r '.leases[] | .owner' | sort | uniq -c\n",
     .words_min = 0,
     .words_max = 1,
+    .reach = LH_REACH_EITHER,
     .run = run,
 };

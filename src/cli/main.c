@@ -1,6 +1,6 @@
 /*
- * leasehold: the command line. The words are taken apart, the command is found, asked for its help or run; what it
- * returns is the exit status.
+ * leasehold: the command line. Parse the arguments, find the command, print its help or run it; what it returns is the
+ * exit status.
  */
 #include <locale.h>
 #include <signal.h>
@@ -10,7 +10,8 @@
 
 #include "base/log.h"
 #include "cli/cli.h"
-#include "cli/complain.h"
+#include "cli/error.h"
+#include "cli/generate.h"
 #include "cli/help.h"
 
 static bool options_of(const char *name, const struct lh_option **options)
@@ -24,19 +25,14 @@ static bool options_of(const char *name, const struct lh_option **options)
 
 static enum lh_exit refuse(const struct lh_cli *cli, const struct lh_error *error)
 {
-    const char *names[32];
-    size_t count = 0;
-    const char *near;
+    const char *names[32] = {NULL}, *near = NULL;
 
-    if (cli->args.command == NULL || cli->command != NULL)
-        return lh_complain_usage(cli->command, "%s", error->message);
-    for (; lh_commands[count] != NULL && count < 31; count++)
-        names[count] = lh_commands[count]->name;
-    names[count] = NULL;
-    near = lh_nearest(cli->args.command, names);
-    if (near != NULL)
-        return lh_complain_usage(NULL, "%s; did you mean %s?", error->message, near);
-    return lh_complain_usage(NULL, "%s", error->message);
+    for (size_t i = 0; lh_commands[i] != NULL && i < 31; i++)
+        names[i] = lh_commands[i]->name;
+    if (cli->args.command != NULL && cli->command == NULL)
+        near = lh_nearest(cli->args.command, names);
+    return lh_error_usage(cli->command, "%s%s%s%s", error->message, near != NULL ? "; did you mean " : "",
+                          near != NULL ? near : "", near != NULL ? "?" : "");
 }
 
 /* "leasehold help", "leasehold help COMMAND", "leasehold COMMAND --help". */
@@ -47,13 +43,33 @@ static enum lh_exit help(const struct lh_cli *cli)
     if (command == NULL && cli->args.word_count > 0) {
         command = lh_command_find(cli->args.words[0]);
         if (command == NULL)
-            return lh_complain_usage(NULL, "there is no command %s", cli->args.words[0]);
+            return lh_error_usage(NULL, "unknown command: %s", cli->args.words[0]);
     }
     if (command != NULL)
         lh_help_print_command(stdout, command);
     else
         lh_help_print(stdout);
     return LH_EXIT_DONE;
+}
+
+static bool is_verb(const struct lh_command *command, const char *word)
+{
+    for (size_t i = 0; command->verbs != NULL; i++) {
+        if (command->verbs[i] == NULL)
+            return false;
+        if (strcmp(command->verbs[i], word) == 0)
+            return true;
+    }
+    return true;
+}
+
+static enum lh_exit refuse_verb(const struct lh_command *command, const char *word)
+{
+    const char *near = lh_nearest(word, command->verbs);
+
+    return lh_error_usage(command, "unknown subcommand: %s %s; use %s, %s or %s%s%s%s", command->name, word,
+                          command->verbs[0], command->verbs[1], command->verbs[2],
+                          near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
 }
 
 static enum lh_exit run(struct lh_cli *cli)
@@ -74,12 +90,13 @@ static enum lh_exit run(struct lh_cli *cli)
     if (command == NULL)
         return help(cli);
     if (words < (size_t)command->words_min)
-        return lh_complain_usage(command, "%s needs more words: leasehold %s", command->name, command->usage[0]);
+        return lh_error_usage(command, "missing argument; usage: leasehold %.*s", (int)strcspn(command->usage[0], "\n"),
+                              command->usage[0]);
     if (command->words_max >= 0 && words > (size_t)command->words_max)
-        return lh_complain_usage(command, "there is a word too many: %s", cli->args.words[command->words_max]);
-    if (!lh_cli_configure(cli))
-        return LH_EXIT_USAGE;
-    return command->run(cli);
+        return lh_error_usage(command, "unexpected argument: %s", cli->args.words[command->words_max]);
+    if (words > 0 && !is_verb(command, cli->args.words[0]))
+        return refuse_verb(command, cli->args.words[0]);
+    return lh_cli_configure(cli) ? command->run(cli) : LH_EXIT_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -90,14 +107,16 @@ int main(int argc, char **argv)
     bool is_understood;
 
     setlocale(LC_TIME, "");
-    signal(SIGPIPE, SIG_IGN);       /* a write tells */
-    lh_log_set_level(LH_LOG_ERROR); /* what matters to the user is said in sentences */
+    signal(SIGPIPE, SIG_IGN);                            /* a write tells */
+    lh_log_set_level(LH_LOG_ERROR);                      /* what matters to the user is said in sentences */
+    if (argc == 3 && strcmp(argv[1], "--generate") == 0) /* for the build: not an option in help */
+        return (int)lh_flush(lh_generate(stdout, argv[2]) ? LH_EXIT_DONE : LH_EXIT_USAGE);
 
     is_understood = lh_args_parse(&cli.args, argc, argv, lh_global_options, options_of, &error);
     if (cli.args.command != NULL)
         cli.command = lh_command_find(cli.args.command);
     status = is_understood ? run(&cli) : refuse(&cli, &error);
     status = lh_flush(status);
-    lh_args_finish(&cli.args);
+    lh_cli_finish(&cli);
     return (int)status;
 }

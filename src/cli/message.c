@@ -7,7 +7,8 @@
 #include "base/memory.h"
 #include "cli/bounds.h"
 
-#define SECONDS_MAX (INT64_MAX / LH_US_PER_S - 1)
+/* What a server may say: sums and differences of three such times do not overflow. */
+#define SECONDS_MAX (INT64_MAX / LH_US_PER_S / 4)
 
 static int64_t to_us(int64_t seconds, int32_t nanos)
 {
@@ -36,13 +37,32 @@ Google__Protobuf__Duration lh_duration_message(int64_t duration_us)
     return message;
 }
 
+Google__Protobuf__Duration *lh_duration_new(struct lh_arena *arena, int64_t duration_us)
+{
+    Google__Protobuf__Duration *message = lh_arena_alloc(arena, sizeof(*message));
+
+    *message = lh_duration_message(duration_us);
+    return message;
+}
+
+Google__Protobuf__Timestamp *lh_timestamp_new(struct lh_arena *arena, int64_t us)
+{
+    Google__Protobuf__Timestamp *message = lh_arena_alloc(arena, sizeof(*message));
+    int64_t fraction_us = (us % LH_US_PER_S + LH_US_PER_S) % LH_US_PER_S; /* nanos are never negative here */
+
+    google__protobuf__timestamp__init(message);
+    message->seconds = (us - fraction_us) / LH_US_PER_S;
+    message->nanos = (int32_t)fraction_us * 1000;
+    return message;
+}
+
 void lh_segments_split(struct lh_segments *segments, const char *ns)
 {
     char *rest = NULL;
 
     *segments = (struct lh_segments){.text = lh_strdup(ns)};
-    for (char *segment = strtok_r(segments->text, ".", &rest); segment != NULL && segments->count < LH_BOUND_SEGMENTS;
-         segment = strtok_r(NULL, ".", &rest))
+    for (char *segment = strtok_r(segments->text, ".", &rest);
+         segment != NULL && segments->count < LH_NAMESPACE_MAX_SEGMENTS; segment = strtok_r(NULL, ".", &rest))
         segments->list[segments->count++] = segment;
 }
 
@@ -52,7 +72,7 @@ void lh_segments_finish(struct lh_segments *segments)
     *segments = (struct lh_segments){0};
 }
 
-bool lh_scope_init(struct lh_scope *scope, const char *ns, const char *key, struct lh_error *error)
+bool lh_scope_message_init(struct lh_scope_message *scope, const char *ns, const char *key, struct lh_error *error)
 {
     if (lh_check_namespace(ns, error) != LH_OK || lh_check_key(key, error) != LH_OK)
         return false;
@@ -64,7 +84,7 @@ bool lh_scope_init(struct lh_scope *scope, const char *ns, const char *key, stru
     return true;
 }
 
-void lh_scope_finish(struct lh_scope *scope)
+void lh_scope_message_finish(struct lh_scope_message *scope)
 {
     lh_segments_finish(&scope->segments);
 }

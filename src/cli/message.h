@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
@@ -13,6 +14,8 @@ int64_t lh_duration_us(const Google__Protobuf__Duration *duration);
 int64_t lh_timestamp_us(const Google__Protobuf__Timestamp *timestamp);
 
 Google__Protobuf__Duration lh_duration_message(int64_t duration_us);
+Google__Protobuf__Duration *lh_duration_new(struct lh_arena *arena, int64_t duration_us);
+Google__Protobuf__Timestamp *lh_timestamp_new(struct lh_arena *arena, int64_t us);
 
 /* A dotted namespace, taken apart. Zero-initialised it is the root; the segments are its own. */
 struct lh_segments {
@@ -26,11 +29,11 @@ void lh_segments_split(struct lh_segments *segments, const char *ns);
 void lh_segments_finish(struct lh_segments *segments);
 
 /* Both words checked; on false there is nothing to finish. `key` is borrowed. */
-struct lh_scope {
+struct lh_scope_message {
     struct lh_segments segments;
     Leasehold__V1__Scope message;
 };
-bool lh_scope_init(struct lh_scope *scope, const char *ns, const char *key, struct lh_error *error);
-void lh_scope_finish(struct lh_scope *scope);
+bool lh_scope_message_init(struct lh_scope_message *scope, const char *ns, const char *key, struct lh_error *error);
+void lh_scope_message_finish(struct lh_scope_message *scope);
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/bounds.h"
-#include "cli/complain.h"
+#include "cli/error.h"
 #include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
@@ -36,7 +36,7 @@ static const char *source_of(const Leasehold__V1__GetPolicyResponse *response, c
     return "(default)";
 }
 
-/* What a setting means that nobody made. */
+/* What a setting without a value means. */
 static const char *unset_text(const char *field)
 {
     if (strcmp(field, "dead_after") == 0)
@@ -97,37 +97,47 @@ static void print_policies(const Leasehold__V1__ListPoliciesResponse *response)
 
 /* --- show --- */
 
-static void print_get(const struct lh_cli *cli, const Leasehold__V1__GetPolicyResponse *response)
+/* Not DONE: an error was printed. `reply` is to be finished either way. */
+static enum lh_exit call(const struct policy_command *command, const char *method, const ProtobufCMessage *request,
+                         struct lh_reply *reply)
 {
-    if (cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else if (response->effective != NULL)
-        print_effective(response);
+    struct lh_server server;
+    enum lh_exit status = lh_server_open(&server, command->cli);
+
+    if (status == LH_EXIT_DONE)
+        status = lh_server_call(&server, SERVICE, method, request, LH_REPEAT, reply);
+    lh_server_close(&server);
+    return status;
+}
+
+/* The response lives in the arena, or in `reply`, which is to be finished. */
+static enum lh_exit get(struct policy_command *command, struct lh_reply *reply,
+                        const Leasehold__V1__GetPolicyResponse **response)
+{
+    Leasehold__V1__GetPolicyRequest request = LEASEHOLD__V1__GET_POLICY_REQUEST__INIT;
+    Leasehold__V1__GetPolicyResponse *made = lh_arena_alloc(&command->arena, sizeof(*made));
+    enum lh_exit status;
+
+    request.namespace_ = &command->name;
+    if (command->cli->uses_database)
+        status = lh_policy_database_get(command->cli, command->ns, &command->arena, made);
+    else
+        status = call(command, "GetPolicy", &request.base, reply);
+    *response = reply->message != NULL ? (const Leasehold__V1__GetPolicyResponse *)reply->message : made;
+    return status;
 }
 
 static enum lh_exit show(struct policy_command *command)
 {
-    Leasehold__V1__GetPolicyRequest request = LEASEHOLD__V1__GET_POLICY_REQUEST__INIT;
-    Leasehold__V1__GetPolicyResponse response;
-    struct lh_server server;
-    struct lh_reply reply;
-    enum lh_exit status;
+    const Leasehold__V1__GetPolicyResponse *response;
+    struct lh_reply reply = {0};
+    enum lh_exit status = get(command, &reply, &response);
 
-    if (command->cli->uses_database) {
-        status = lh_policy_database_get(command->cli, command->ns, &command->arena, &response);
-        if (status == LH_EXIT_DONE)
-            print_get(command->cli, &response);
-        return status;
-    }
-    status = lh_server_open(&server, command->cli);
-    if (status == LH_EXIT_DONE) {
-        request.namespace_ = &command->name;
-        status = lh_server_call(&server, SERVICE, "GetPolicy", &request.base, LH_REPEAT, &reply);
-        if (status == LH_EXIT_DONE)
-            print_get(command->cli, (const Leasehold__V1__GetPolicyResponse *)reply.message);
-        lh_reply_finish(&reply);
-    }
-    lh_server_close(&server);
+    if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &response->base);
+    else if (status == LH_EXIT_DONE && response->effective != NULL)
+        print_effective(response);
+    lh_reply_finish(&reply);
     return status;
 }
 
@@ -144,34 +154,16 @@ static void print_list(const struct lh_cli *cli, const Leasehold__V1__ListPolici
 static enum lh_exit list_by_server(struct policy_command *command)
 {
     Leasehold__V1__ListPoliciesRequest request = LEASEHOLD__V1__LIST_POLICIES_REQUEST__INIT;
-    Leasehold__V1__ListPoliciesResponse all = LEASEHOLD__V1__LIST_POLICIES_RESPONSE__INIT;
-    struct lh_reply *pages = NULL;
+    struct lh_reply reply = {0};
     struct lh_server server;
-    size_t page_count = 0;
     enum lh_exit status = lh_server_open(&server, command->cli);
 
     request.page_size = PAGE_SIZE;
-    while (status == LH_EXIT_DONE) {
-        const Leasehold__V1__ListPoliciesResponse *page;
-
-        pages = lh_realloc(pages, page_count + 1, sizeof(*pages));
-        status = lh_server_call(&server, SERVICE, "ListPolicies", &request.base, LH_REPEAT, &pages[page_count++]);
-        page = (const Leasehold__V1__ListPoliciesResponse *)pages[page_count - 1].message;
-        if (page == NULL)
-            break;
-        all.policies = lh_realloc(all.policies, all.n_policies + page->n_policies + 1, sizeof(*all.policies));
-        for (size_t i = 0; i < page->n_policies; i++)
-            all.policies[all.n_policies++] = page->policies[i];
-        request.page_token = page->next_page_token;
-        if (request.page_token[0] == '\0')
-            break;
-    }
     if (status == LH_EXIT_DONE)
-        print_list(command->cli, &all);
-    free(all.policies);
-    for (size_t i = 0; i < page_count; i++)
-        lh_reply_finish(&pages[i]);
-    free(pages);
+        status = lh_server_list(&server, SERVICE, "ListPolicies", &request.base, &reply);
+    if (status == LH_EXIT_DONE)
+        print_list(command->cli, (const Leasehold__V1__ListPoliciesResponse *)reply.message);
+    lh_reply_finish(&reply);
     lh_server_close(&server);
     return status;
 }
@@ -212,27 +204,20 @@ static enum lh_exit change(struct policy_command *command, Leasehold__V1__Policy
 {
     Leasehold__V1__SetPolicyRequest request = LEASEHOLD__V1__SET_POLICY_REQUEST__INIT;
     Leasehold__V1__SetPolicyResponse response;
-    struct lh_server server;
-    struct lh_reply reply;
+    struct lh_reply reply = {0};
     enum lh_exit status;
 
-    if (command->cli->uses_database) {
+    policy->namespace_ = &command->name;
+    request.policy = policy;
+    request.update_mask = mask;
+    if (command->cli->uses_database)
         status = lh_policy_database_set(command->cli, command->ns, policy, mask, &command->arena, &response);
-        if (status == LH_EXIT_DONE)
-            print_set(command, &response, mask);
-        return status;
-    }
-    status = lh_server_open(&server, command->cli);
-    if (status == LH_EXIT_DONE) {
-        policy->namespace_ = &command->name;
-        request.policy = policy;
-        request.update_mask = mask;
-        status = lh_server_call(&server, SERVICE, "SetPolicy", &request.base, LH_REPEAT, &reply);
-        if (status == LH_EXIT_DONE)
-            print_set(command, (const Leasehold__V1__SetPolicyResponse *)reply.message, mask);
-        lh_reply_finish(&reply);
-    }
-    lh_server_close(&server);
+    else
+        status = call(command, "SetPolicy", &request.base, &reply);
+    if (status == LH_EXIT_DONE)
+        print_set(command, reply.message != NULL ? (const Leasehold__V1__SetPolicyResponse *)reply.message : &response,
+                  mask);
+    lh_reply_finish(&reply);
     return status;
 }
 
@@ -244,7 +229,7 @@ static enum lh_exit set(struct policy_command *command, size_t count, const char
     struct lh_error error = {0};
 
     if (count == 0)
-        return lh_complain_usage(command->cli->command, "policy set needs settings: name=value ...");
+        return lh_error_usage(command->cli->command, "policy set needs at least one NAME=VALUE");
     mask.paths = lh_arena_alloc(&command->arena, count * sizeof(*mask.paths));
     for (size_t i = 0; i < count; i++) {
         const ProtobufCFieldDescriptor *field;
@@ -252,41 +237,50 @@ static enum lh_exit set(struct policy_command *command, size_t count, const char
         char *equals = strchr(name, '=');
 
         if (equals == NULL)
-            return lh_complain_usage(command->cli->command, "'%s' is no name=value", words[i]);
+            return lh_error_usage(command->cli->command, "'%s' is not NAME=VALUE", words[i]);
         *equals = '\0';
         field = lh_policy_field(name, &error);
         if (field == NULL || lh_policy_parse(&command->arena, &policy, field, equals + 1, &error) != LH_OK)
-            return lh_complain_value(command->cli, &error);
+            return lh_error_value(command->cli, &error);
         mask.paths[mask.n_paths++] = name;
     }
     return change(command, &policy, &mask);
 }
 
-/* The names given, or all. */
+/* The names given, or, without any, all that are set. */
 static enum lh_exit reset(struct policy_command *command, size_t count, const char **words)
 {
     const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
     size_t field_count = lh_policy_fields(fields);
     Leasehold__V1__Policy policy = LEASEHOLD__V1__POLICY__INIT;
     Google__Protobuf__FieldMask mask = GOOGLE__PROTOBUF__FIELD_MASK__INIT;
+    const Leasehold__V1__GetPolicyResponse *before;
+    struct lh_reply reply = {0};
     struct lh_error error = {0};
+    enum lh_exit status = LH_EXIT_DONE;
 
     mask.paths = lh_arena_alloc(&command->arena, (count + field_count) * sizeof(*mask.paths));
     for (size_t i = 0; i < count; i++) {
         const ProtobufCFieldDescriptor *field = lh_policy_field(words[i], &error);
         if (field == NULL)
-            return lh_complain_value(command->cli, &error);
+            return lh_error_value(command->cli, &error);
         mask.paths[mask.n_paths++] = (char *)(uintptr_t)field->name;
     }
-    for (size_t i = 0; count == 0 && i < field_count; i++)
-        mask.paths[mask.n_paths++] = (char *)(uintptr_t)fields[i]->name;
-    return change(command, &policy, &mask);
+    if (count == 0)
+        status = get(command, &reply, &before);
+    for (size_t i = 0; count == 0 && status == LH_EXIT_DONE && before->own != NULL && i < field_count; i++)
+        if (lh_policy_has(before->own, fields[i]))
+            mask.paths[mask.n_paths++] = (char *)(uintptr_t)fields[i]->name;
+    lh_reply_finish(&reply);
+    if (status == LH_EXIT_DONE && mask.n_paths == 0)
+        fprintf(stderr, "%s has no settings of its own\n", command->ns[0] != '\0' ? command->ns : "(root)");
+    return status == LH_EXIT_DONE && mask.n_paths > 0 ? change(command, &policy, &mask) : status;
 }
 
 static enum lh_exit run_verb(struct policy_command *command, const char *verb, size_t count, const char **words)
 {
     if (strcmp(verb, "show") == 0 && count > 0)
-        return lh_complain_usage(command->cli->command, "there is a word too many: %s", words[0]);
+        return lh_error_usage(command->cli->command, "unexpected argument: %s", words[0]);
     if (strcmp(verb, "show") == 0)
         return show(command);
     if (strcmp(verb, "set") == 0)
@@ -301,18 +295,16 @@ static enum lh_exit run(struct lh_cli *cli)
     struct lh_error error = {0};
     enum lh_exit status;
 
-    if (strcmp(verb, "show") != 0 && strcmp(verb, "set") != 0 && strcmp(verb, "reset") != 0)
-        return lh_complain_usage(cli->command, "policy %s: there are show, set and reset", verb);
     if (cli->args.word_count == 1) {
         if (strcmp(verb, "show") != 0)
-            return lh_complain_usage(cli->command, "policy %s needs a namespace; . is the root", verb);
+            return lh_error_usage(cli->command, "policy %s needs a namespace; . is the root", verb);
         status = list(&command);
         lh_arena_finish(&command.arena);
         return status;
     }
     command.ns = cli->args.words[1];
     if (lh_check_namespace_or_root(command.ns, &error) != LH_OK)
-        return lh_complain_value(cli, &error);
+        return lh_error_value(cli, &error);
     if (strcmp(command.ns, ".") == 0)
         command.ns = "";
     lh_segments_split(&command.segments, command.ns);
@@ -327,35 +319,35 @@ static enum lh_exit run(struct lh_cli *cli)
 
 const struct lh_command lh_command_policy = {
     .name = "policy",
-    .summary = "the settings of namespaces",
+    .summary = "show and change the settings of namespaces",
     .usage = (const char *const[]){"policy show [NAMESPACE]", "policy set NAMESPACE NAME=VALUE...",
                                    "policy reset NAMESPACE [NAME...]", NULL},
-    .description = "What is set for a namespace holds for those below it too, unless they have\n"
-                   "their own; . is the root. show tells what is in force and which namespace it\n"
-                   "comes from, or, without a namespace, everything that is set. reset lets settings\n"
-                   "be inherited again, all of them where none is named. A change acts on every\n"
-                   "daemon within a second.\n"
+    .description = "A setting of a namespace also applies to the namespaces below it, unless they\n"
+                   "have their own; . is the root. show prints the settings in force and the\n"
+                   "namespace each comes from; without a namespace it prints all that are set.\n"
+                   "reset removes settings, so that they are inherited again; without names it\n"
+                   "removes all. A change takes effect on every daemon within a second.\n"
                    "\n"
                    "Settings\n"
                    "  min_duration, max_duration  bounds of a lease's duration\n"
                    "  grace                       how long after its deadline a lease is left alone\n"
-                   "  max_hold                    holding longer is reported, never ended\n"
+                   "  max_hold                    longer holds are reported, never ended\n"
                    "  dead_after                  a holder silent for longer is suspected dead\n"
                    "  expiry                      takeover (reaper or next acquirer), reap (reaper\n"
-                   "                              only), or manual (an administrator only)\n"
+                   "                              only) or manual (an administrator only)\n"
                    "  reaper                      auto, or external (only a reap that names it)\n"
-                   "  frozen                      true: nothing is granted\n"
+                   "  frozen                      true: no new grants\n"
                    "  max_leases, max_waiters     how many at once\n"
-                   "  history, history_retention  keep every hold in leasehold.history, and for how\n"
-                   "                              long\n"
-                   "  max_reap_failures           after so many a lease is left to people\n"
+                   "  history, history_retention  whether every hold is kept, and for how long\n"
+                   "  max_reap_failures           after that many, an administrator must act\n"
                    "  hook_timeout                for the callbacks of one lease\n"
                    "  free_retention              how long a free lease is remembered\n",
     .examples = "  leasehold policy set payments grace=5s max_duration=1h\n"
                 "  leasehold policy show payments.invoices\n"
                 "  leasehold policy reset payments grace\n",
+    .verbs = (const char *const[]){"show", "set", "reset", NULL},
     .words_min = 1,
     .words_max = -1,
-    .takes_database = true,
+    .reach = LH_REACH_EITHER,
     .run = run,
 };

@@ -64,19 +64,19 @@ static void add_sources(struct lh_arena *arena, const PGresult *result, int row,
  * policy_get and policy_update answer alike: the namespace's own row, then what is in force. Sources come one by one
  * ("p.sources[1] as source_0, ..."): an array is easier taken apart there than here.
  */
-static enum lh_exit ask(const struct lh_cli *cli, const char *call, const char *const *values, size_t value_count,
-                        struct lh_arena *arena, Leasehold__V1__GetPolicyResponse *response)
+static enum lh_exit ask(const struct lh_cli *cli, enum lh_database_use use, const char *call, const char *const *values,
+                        size_t value_count, struct lh_arena *arena, Leasehold__V1__GetPolicyResponse *response)
 {
     const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
     size_t count = lh_policy_fields(fields);
     struct lh_session *session;
     PGresult *result = NULL;
     char *sql = lh_strdup("select p.*");
-    enum lh_exit status = lh_database_open(&session, cli);
+    enum lh_exit status = lh_database_open(&session, cli, use);
 
     for (size_t i = 0; i < count; i++)
         sql = extend(sql, lh_format(", p.sources[%zu] as source_%zu", i + 1, i));
-    sql = extend(sql, lh_format(" from leasehold.%s p", call));
+    sql = extend(sql, lh_format(" from leasehold_internal.%s p", call));
     leasehold__v1__get_policy_response__init(response);
     if (status == LH_EXIT_DONE)
         result = lh_database_query(session, cli, sql, values, value_count, &status);
@@ -94,16 +94,16 @@ static enum lh_exit ask(const struct lh_cli *cli, const char *call, const char *
 enum lh_exit lh_policy_database_get(const struct lh_cli *cli, const char *ns, struct lh_arena *arena,
                                     Leasehold__V1__GetPolicyResponse *response)
 {
-    return ask(cli, "policy_get($1)", &ns, 1, arena, response);
+    return ask(cli, LH_DATABASE_READ, "policy_get($1)", &ns, 1, arena, response);
 }
 
 enum lh_exit lh_policy_database_list(const struct lh_cli *cli, struct lh_arena *arena,
                                      Leasehold__V1__ListPoliciesResponse *response)
 {
-    static const char sql[] = "select p.* from leasehold.policy_list(2147483647, null) p";
+    static const char sql[] = "select p.* from leasehold_internal.policy_list(2147483647, null) p";
     struct lh_session *session;
     PGresult *result = NULL;
-    enum lh_exit status = lh_database_open(&session, cli);
+    enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_READ);
 
     leasehold__v1__list_policies_response__init(response);
     if (status == LH_EXIT_DONE)
@@ -137,7 +137,7 @@ enum lh_exit lh_policy_database_set(const struct lh_cli *cli, const char *ns, co
     }
     values[1] = columns = extend(columns, lh_strdup("}"));
     values[2] = settings = extend(settings, lh_strdup("}"));
-    status = ask(cli, "policy_update($1, $2::text[], $3::text[])", values, 3, arena, &after);
+    status = ask(cli, LH_DATABASE_WRITE, "policy_update($1, $2::text[], $3::text[])", values, 3, arena, &after);
     leasehold__v1__set_policy_response__init(response);
     if (status == LH_EXIT_DONE)
         response->effective = after.effective;

@@ -87,9 +87,7 @@ bool lh_policy_has(const Leasehold__V1__Policy *policy, const ProtobufCFieldDesc
 static void set_duration(struct lh_arena *arena, const Leasehold__V1__Policy *policy,
                          const ProtobufCFieldDescriptor *field, int64_t duration_us)
 {
-    Google__Protobuf__Duration *message = lh_arena_alloc(arena, sizeof(*message));
-    *message = lh_duration_message(duration_us);
-    *(void **)place(policy, field) = message;
+    *(void **)place(policy, field) = lh_duration_new(arena, duration_us);
 }
 
 static void set_bool(struct lh_arena *arena, const Leasehold__V1__Policy *policy, const ProtobufCFieldDescriptor *field,

@@ -36,7 +36,7 @@ void lh_grid_finish(struct lh_grid *grid);
 /* `text` broken at spaces so that no line is longer than `width`, each but the first behind `indent` spaces. */
 void lh_print_wrapped(FILE *out, const char *text, size_t indent, size_t width);
 
-/* "2026-11-20 18:28:57 UTC", in the time zone of whoever reads. */
+/* "2026-11-20 18:28:57 UTC", in the local time zone. */
 #define LH_TIME_TEXT_BYTES 64
 void lh_time_format(int64_t seconds, char text[LH_TIME_TEXT_BYTES]);
 

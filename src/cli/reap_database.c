@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/complain.h"
-#include "cli/message.h"
-#include "cli/reap.h"
+#include "cli/error.h"
+#include "cli/reap_database.h"
 #include "embed/query.h"
 
 #define TRANSACTION_LEASES 1000 /* of those without a callback of ours */
@@ -23,47 +22,7 @@ struct run {
     int64_t shown_us;
 };
 
-static Google__Protobuf__Timestamp *timestamp(struct lh_arena *arena, int64_t us)
-{
-    Google__Protobuf__Timestamp *message = lh_arena_alloc(arena, sizeof(*message));
-
-    google__protobuf__timestamp__init(message);
-    message->seconds = us / LH_US_PER_S;
-    message->nanos = (int32_t)(us % LH_US_PER_S) * 1000;
-    return message;
-}
-
-static Google__Protobuf__Duration *duration(struct lh_arena *arena, int64_t us)
-{
-    Google__Protobuf__Duration *message = lh_arena_alloc(arena, sizeof(*message));
-
-    *message = lh_duration_message(us);
-    return message;
-}
-
-static Leasehold__V1__Lease *lease_message(struct lh_arena *arena, const struct lh_embed_lease *lease)
-{
-    Leasehold__V1__Lease *message = lh_arena_alloc(arena, sizeof(*message));
-
-    leasehold__v1__lease__init(message);
-    message->scope = lh_arena_alloc(arena, sizeof(*message->scope));
-    leasehold__v1__scope__init(message->scope);
-    message->scope->namespace_ = lh_segments_in_arena(arena, lease->namespace_text, &message->scope->n_namespace_);
-    message->scope->key = lh_arena_strdup(arena, lease->key);
-    message->owner = lh_arena_strdup(arena, lease->owner);
-    message->token = lease->token;
-    message->heartbeats = lease->heartbeats;
-    message->liveness = LEASEHOLD__V1__LIVENESS__LIVENESS_EXPIRED;
-    message->duration = duration(arena, lease->duration_us);
-    message->grace = duration(arena, lease->grace_us);
-    message->deadline = timestamp(arena, lease->deadline_at_us);
-    message->acquired_at = timestamp(arena, lease->acquired_at_us);
-    message->heartbeat_at = timestamp(arena, lease->heartbeat_at_us);
-    lh_lease_add_labels(arena, message, lease->labels);
-    return message;
-}
-
-/* One line that stays in its place, where somebody looks on and it takes long. */
+/* One line that stays in its place, on a terminal, if it takes long. */
 static void show_progress(struct run *run)
 {
     int64_t now_us = lh_clock_us();
@@ -84,42 +43,26 @@ static void clear_progress(struct run *run)
     run->has_progress = false;
 }
 
-void lh_reap_add_outcome(struct lh_reap_pass *pass, const struct lh_embed_lease *lease, const char *error,
-                         int32_t reap_failures, int64_t next_try_at_us)
-{
-    Leasehold__V1__ReapFailure *failure = lh_arena_alloc(&pass->arena, sizeof(*failure));
-
-    leasehold__v1__reap_failure__init(failure);
-    failure->lease = lease_message(&pass->arena, lease);
-    failure->error = lh_arena_strdup(&pass->arena, error);
-    failure->reap_failures = reap_failures;
-    if (next_try_at_us != 0)
-        failure->next_try_at = timestamp(&pass->arena, next_try_at_us);
-    lh_reap_add_failure(pass, failure);
-}
-
 static void on_outcome(void *arg, const struct lh_reap_outcome *outcome)
 {
     struct run *run = arg;
     struct lh_reap_pass *pass = run->pass;
     const struct lh_embed_lease *lease = outcome->lease;
 
-    if (!outcome->is_reaped)
-        lh_reap_add_outcome(pass, lease, outcome->error, outcome->reap_failures, outcome->next_try_at_us);
+    if (outcome->is_reaped)
+        lh_reap_pass_add_reaped(pass, 1);
     else
-        pass->total.reaped++;
-    if (pass->callback->flight != NULL)
-        lh_reap_flight_count(pass->callback->flight, pass->total.reaped);
+        lh_reap_pass_add_failed(pass, lease, outcome->error, outcome->reap_failures, outcome->next_try_at_us);
     if (outcome->is_reaped && run->is_verbose)
-        lh_complain("reaped %s/%s of %s, token %" PRId64, lease->namespace_text, lease->key,
-                    lease->owner[0] != '\0' ? lease->owner : "an owner not told", lease->token);
+        lh_error_print("reaped %s/%s of %s, token %" PRId64, lease->namespace_text, lease->key,
+                       lease->owner[0] != '\0' ? lease->owner : "an unknown owner", lease->token);
     show_progress(run);
 }
 
 static int on_lease(void *arg, PGconn *conn, const struct lh_embed_lease *lease, struct lh_error *error)
 {
     struct run *run = arg;
-    const struct lh_reap_callback *callback = run->pass->callback;
+    const struct lh_reap_callback *callback = &run->pass->callback;
 
     clear_progress(run);
     return callback->on_lease(callback->arg, conn, lease, error);
@@ -128,7 +71,7 @@ static int on_lease(void *arg, PGconn *conn, const struct lh_embed_lease *lease,
 enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, struct lh_session *session)
 {
     const struct lh_args *args = &pass->cli->args;
-    const struct lh_reap_callback *callback = pass->callback;
+    const struct lh_reap_callback *callback = &pass->callback;
     struct run run = {
         .pass = pass,
         .is_verbose = lh_args_has(args, "verbose"),
@@ -158,7 +101,7 @@ enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, struct lh_session *s
         options.transaction_max = TRANSACTION_LEASES;
     status = lh_reap_stale_with(lh_session_conn(session), &options, NULL, &error);
     clear_progress(&run);
-    return status == LH_OK ? LH_EXIT_DONE : lh_complain_database(pass->cli, &error);
+    return status == LH_OK ? LH_EXIT_DONE : lh_error_database(pass->cli, &error);
 }
 
 void lh_reap_tell_unknown(const struct lh_reap_pass *pass, struct lh_session *session)
@@ -175,7 +118,7 @@ void lh_reap_tell_unknown(const struct lh_reap_pass *pass, struct lh_session *se
     PGresult *unknown = lh_session_query(session, sql, values, 1, NULL);
 
     for (int row = 0; unknown != NULL && row < PQntuples(unknown); row++)
-        lh_complain("nothing to do in %s: no lease, policy or hook is known there", PQgetvalue(unknown, row, 0));
+        lh_error_print("%s has no lease, policy or hook: nothing to do", PQgetvalue(unknown, row, 0));
     PQclear(unknown);
     free(namespaces);
 }

@@ -2,13 +2,14 @@
  * --exec: a command for each lease, inside of its transaction.
  *
  * Between us and /bin/sh stands a process of our own, the leader of the command's process group. It waits for the
- * shell, writes how that ended into a pipe, and kills the whole group when we die (PR_SET_PDEATHSIG): whoever kills a
- * reaper leaves no command behind that goes on with a lease another one may be reaping. What the command leaves running
+ * shell, writes how that ended into a pipe, and kills the whole group when we die (PR_SET_PDEATHSIG): a reaper
+ * that is killed leaves no command behind that goes on with a lease which another may be reaping. What the command leaves running
  * in its group is killed when it has ended.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libpq-fe.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,8 +21,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "cli/complain.h"
-#include "cli/reap.h"
+#include "cli/error.h"
+#include "cli/reap_callback.h"
 
 #define LINE_MAX_BYTES 4096
 #define DRAIN_READS_MAX 32
@@ -51,6 +52,7 @@ static void set_variables(const struct lh_embed_lease *lease)
     char token[24];
 
     snprintf(token, sizeof(token), "%" PRId64, lease->token);
+    unsetenv("LEASEHOLD_DATABASE"); /* may hold a password */
     setenv("LEASEHOLD_NAMESPACE", lease->namespace_text, 1);
     setenv("LEASEHOLD_KEY", lease->key, 1);
     setenv("LEASEHOLD_LEASE_KEY", lease->lease_key, 1);
@@ -116,7 +118,7 @@ static bool start(struct command *command, const char *text)
         lead(command, text, parent);
     }
     if (command->leader > 0)
-        setpgid(command->leader, command->leader); /* whoever is first */
+        setpgid(command->leader, command->leader); /* both do it: either may be first */
     close(output[1]);
     close(end[1]);
     command->output = output[0];
@@ -132,7 +134,7 @@ static bool start(struct command *command, const char *text)
 static void print_line(struct command *command)
 {
     command->line[command->line_size] = '\0';
-    lh_complain("%s/%s: %s", command->lease->namespace_text, command->lease->key, command->line);
+    lh_error_print("%s/%s: %s", command->lease->namespace_text, command->lease->key, command->line);
     command->line_size = 0;
 }
 
@@ -152,7 +154,7 @@ static void keep_tail(struct command *command, const char *data, size_t size)
     command->tail[command->tail_size] = '\0';
 }
 
-/* What there is to read: 0 when nobody writes any more, negative when there is nothing now. */
+/* What there is to read: 0 at the end of the output, negative when there is nothing now. */
 static ssize_t take_output(struct command *command)
 {
     char data[LINE_MAX_BYTES];
@@ -218,7 +220,7 @@ static void finish(struct command *command)
     kill(-command->leader, SIGKILL);
     while (waitpid(command->leader, NULL, 0) < 0 && errno == EINTR)
         ;
-    /* What is in the pipe still; somebody who left the group may go on writing. */
+    /* What is still in the pipe; a process that left the group may go on writing. */
     for (int i = 0; i < DRAIN_READS_MAX && take_output(command) > 0; i++)
         ;
     if (command->line_size > 0)

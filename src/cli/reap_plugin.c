@@ -1,11 +1,12 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/memory.h"
-#include "cli/reap.h"
+#include "cli/reap_callback.h"
 
-/* The loader looks for a bare name in the system's libraries; whoever types one means the file here. */
+/* The loader looks for a bare name in the system's libraries; a user who types one means the file here. */
 static char *path_of(const char *file)
 {
     return strchr(file, '/') != NULL ? lh_strdup(file) : lh_format("./%s", file);
@@ -14,11 +15,14 @@ static char *path_of(const char *file)
 static int call_plugin(void *arg, PGconn *conn, const struct lh_embed_lease *lease, struct lh_error *error)
 {
     const struct lh_reap_callback *callback = arg;
+    struct lh_reap_flight *flight = callback->flight;
     int answer;
 
-    lh_reap_flight_begin(callback->flight, lease);
+    flight->lease = *lease;
+    flight->lease.principal = flight->lease.labels = NULL; /* in memory that dies with the process */
+    flight->is_in_callback = 1;
     answer = callback->plugin->on_lease(callback->plugin->arg, conn, lease, error);
-    lh_reap_flight_end(callback->flight);
+    flight->is_in_callback = 0;
     return answer;
 }
 
@@ -31,7 +35,7 @@ bool lh_reap_use_plugin(struct lh_reap_callback *callback, const char *file, str
     if (library == NULL)
         lh_error_set(error, LH_INVALID_ARGUMENT, "--plugin: %s", dlerror());
     else if (plugin == NULL)
-        lh_error_set(error, LH_INVALID_ARGUMENT, "--plugin: %s is no plugin: it has no symbol leasehold_reap_plugin",
+        lh_error_set(error, LH_INVALID_ARGUMENT, "--plugin: %s is not a plugin: it has no symbol leasehold_reap_plugin",
                      path);
     else if (plugin->version != LH_REAP_PLUGIN_VERSION)
         lh_error_set(error, LH_INVALID_ARGUMENT,
@@ -48,7 +52,10 @@ bool lh_reap_use_plugin(struct lh_reap_callback *callback, const char *file, str
     callback->on_lease = call_plugin;
     callback->arg = callback;
     callback->plugin = plugin;
-    callback->flight = lh_reap_flight_create();
-    return callback->flight != NULL ||
-           lh_error_set(error, LH_INVALID_ARGUMENT, "--plugin: there is no memory for it") == LH_OK;
+    callback->flight = mmap(NULL, sizeof(*callback->flight), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (callback->flight != MAP_FAILED)
+        return true;
+    callback->flight = NULL;
+    lh_error_set(error, LH_INVALID_ARGUMENT, "--plugin: no memory");
+    return false;
 }

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "cli/bounds.h"
-#include "cli/complain.h"
+#include "cli/error.h"
 #include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
@@ -12,7 +12,7 @@
 #define SERVICE (&leasehold__v1__lease_service__descriptor)
 
 /*
- * Repeats while nobody knows whether it was done. A repetition that hears LOST because the lease was released has found
+ * Repeats while it is unknown whether it was done. A repetition that gets LOST because the lease was released has found
  * its own first attempt: `was_repeated` lets that be taken as done.
  */
 static const Leasehold__V1__ReleaseResult *ask(struct lh_server *server, Leasehold__V1__ReleaseItem *item,
@@ -54,9 +54,9 @@ static enum lh_exit report_lost(const Leasehold__V1__ReleaseResult *result, bool
         return LH_EXIT_DONE;
     if (result->end_reason == LEASEHOLD__V1__END_REASON__END_REASON_RELEASED ||
         result->end_reason == LEASEHOLD__V1__END_REASON__END_REASON_FAILED)
-        lh_complain("the lease was given back before (%s)", lh_end_reason_text(result->end_reason));
+        lh_error_print("the lease was already released (%s)", lh_end_reason_text(result->end_reason));
     else
-        lh_complain_lost(result->end_reason, result->message, "what it protected may have been done twice");
+        lh_error_lost(result->end_reason, result->message, "what it protected may have been done twice");
     return LH_EXIT_LOST;
 }
 
@@ -74,13 +74,13 @@ static enum lh_exit report(const struct lh_cli *cli, const Leasehold__V1__Releas
         status = report_lost(result, is_failure, was_repeated);
         break;
     case LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID:
-        lh_complain("%s", result->message);
+        lh_error_print("%s", result->message);
         return LH_EXIT_USAGE;
     case LEASEHOLD__V1__OUTCOME__OUTCOME_RETRY:
-        lh_complain("not released yet%s%s; try again", result->message[0] != '\0' ? ": " : "", result->message);
+        lh_error_print("not released yet%s%s; try again", result->message[0] != '\0' ? ": " : "", result->message);
         return LH_EXIT_UNAVAILABLE;
     default:
-        lh_complain("refused: %s", result->message);
+        lh_error_print("refused: %s", result->message);
         return LH_EXIT_FAILED;
     }
     if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_TEXT)
@@ -95,7 +95,7 @@ static enum lh_status take_result(const struct lh_cli *cli, Leasehold__V1__Relea
     const char *failure = lh_args_value(&cli->args, "fail");
 
     if (result != NULL && failure != NULL)
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "--result and --fail exclude each other");
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "--result and --fail cannot be combined");
     if (failure != NULL) {
         item->result_case = LEASEHOLD__V1__RELEASE_ITEM__RESULT_FAILURE;
         item->failure = (char *)(uintptr_t)failure;
@@ -114,19 +114,18 @@ static enum lh_exit run(struct lh_cli *cli)
     Leasehold__V1__ReleaseItem item = LEASEHOLD__V1__RELEASE_ITEM__INIT;
     Leasehold__V1__LeaseRef ref = LEASEHOLD__V1__LEASE_REF__INIT;
     const Leasehold__V1__ReleaseResult *result;
+    const char *word = cli->args.word_count > 2 ? cli->args.words[2] : NULL;
     char lease_key[LH_UUID_TEXT_BYTES];
     struct lh_error error = {0};
     bool was_repeated = false;
     struct lh_server server;
-    struct lh_scope scope;
+    struct lh_scope_message scope;
     struct lh_reply reply;
-    struct lh_uuid uuid;
     enum lh_exit status;
 
-    if (take_result(cli, &item, &error) != LH_OK || lh_check_lease_key(cli->args.words[2], &uuid, &error) != LH_OK ||
-        !lh_scope_init(&scope, cli->args.words[0], cli->args.words[1], &error))
-        return lh_complain_value(cli, &error);
-    lh_uuid_format(&uuid, lease_key);
+    if (take_result(cli, &item, &error) != LH_OK || lh_take_lease_key(word, lease_key, &error) != LH_OK ||
+        !lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+        return lh_error_value(cli, &error);
     ref.scope = &scope.message;
     ref.lease_key = lease_key;
     item.lease = &ref;
@@ -136,34 +135,37 @@ static enum lh_exit run(struct lh_cli *cli)
         if (result != NULL)
             status = report(cli, result, was_repeated);
         else
-            status = lh_complain_reply(cli, &reply);
+            status = lh_error_reply(cli, &reply);
         lh_reply_finish(&reply);
     }
     lh_server_close(&server);
-    lh_scope_finish(&scope);
+    lh_scope_message_finish(&scope);
     return status;
 }
 
 static const struct lh_option options[] = {
-    {"result", 0, "JSON", "What came of it, for whoever looks: JSON of at most 8 KiB."},
-    {"fail", 0, "TEXT", "It went wrong, and why; at most 8 KiB."},
+    {"result", 0, "JSON", "The result of the work, as JSON of at most 8 KiB."},
+    {"fail", 0, "TEXT", "Release it as failed, with this error; at most 8 KiB."},
     {0},
 };
 
 const struct lh_command lh_command_release = {
     .name = "release",
-    .summary = "give a lease back, with a result or an error",
-    .usage = (const char *const[]){"release NAMESPACE KEY LEASE_KEY [--result JSON | --fail TEXT]", NULL},
-    .description = "Ends a lease for its holder; the first who waits for it is granted it at once.\n"
-                   "Result or error stay readable (leasehold show) until the next grant. Exit status\n"
-                   "4 says that it was not held any more.\n",
+    .summary = "end a lease that you hold, with a result or an error",
+    .usage = (const char *const[]){"release NAMESPACE KEY [LEASE_KEY] [--result JSON | --fail TEXT]", NULL},
+    .description = "Ends a lease for its holder; the first waiter is granted it at once. The result\n"
+                   "or error can be read with show until the next grant. Exit status 4: the lease\n"
+                   "was not held any more.\n"
+                   "\n"
+                   "Without LEASE_KEY the environment variable LEASEHOLD_LEASE_KEY is used; - reads\n"
+                   "it from stdin. Both keep it out of the list of processes (ps).\n",
     .options = options,
     .examples = "  leasehold release payments invoice-42 \"$LEASEHOLD_LEASE_KEY\"\n"
                 "  leasehold release payments invoice-42 \"$LEASEHOLD_LEASE_KEY\" \\\n"
                 "    --result '{\"rows\": 12}'\n"
                 "  leasehold release payments invoice-42 \"$LEASEHOLD_LEASE_KEY\" \\\n"
                 "    --fail 'the bank is closed'\n",
-    .words_min = 3,
+    .words_min = 2,
     .words_max = 3,
     .run = run,
 };

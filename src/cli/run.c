@@ -6,7 +6,7 @@
  * command's status. This process keeps the terminal, the signals and the lease; the other one keeps the processes.
  *
  * The failures: refused or interrupted before it is granted, the supervisor goes home and the command never ran. Lost,
- * the supervisor is told, and ends everything before the deadline. This process stopped or killed, it does so by
+ * the supervisor gets a message, and ends everything before the deadline. This process stopped or killed, it does so by
  * itself. The supervisor killed or stopped, its processes are ended from here.
  */
 #include <errno.h>
@@ -21,9 +21,10 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "cli/complain.h"
+#include "cli/error.h"
 #include "cli/run.h"
 #include "cli/run_descendants.h"
+#include "cli/server.h"
 
 #define KILL_AFTER_US (5 * LH_US_PER_S)
 
@@ -58,11 +59,11 @@ static enum lh_exit on_lost(struct lh_run *run)
         reason = lh_lost_reason_name(lease->lost);
         words = lease->lost_words;
     }
-    lh_complain("the lease is lost (%s): %s; the command was ended", reason, words);
+    lh_error_print("the lease is lost (%s): %s; the command was ended", reason, words);
     if (!lh_run_lease_is_lost(lease) || lease->lost == LH_LOST_UNREACHABLE) {
         const struct lh_release_options options = {.failure = "the lease could not be renewed; the command was ended",
                                                    .call.timeout_us = run->schedule.margin_us};
-        lh_release(lease->lease, &options, NULL); /* whoever waits for it need not wait for its deadline */
+        lh_release(lease->lease, &options, NULL); /* the next waiter need not wait for its deadline */
     }
     return own(run, LH_EXIT_LOST);
 }
@@ -87,7 +88,7 @@ static enum lh_exit on_ended(struct lh_run *run)
 
 static enum lh_exit on_abandoned(struct lh_run *run)
 {
-    lh_complain("the supervisor of the command was killed or stopped; the command was ended");
+    lh_error_print("the supervisor of the command was killed or stopped; the command was ended");
     lh_run_lease_release(&run->lease, "the supervisor of the command was killed or stopped");
     return LH_EXIT_FAILED;
 }
@@ -97,7 +98,13 @@ static enum lh_exit run_with_lease(struct lh_run *run)
     enum lh_exit status;
 
     lh_run_terminal_remember(&run->terminal);
+    if (run->terraform != NULL && !lh_terraform_start(run->terraform, run->lease.lease)) {
+        lh_error_print("cannot start a thread: %s", strerror(errno));
+        lh_run_lease_release(&run->lease, "no thread for Terraform's backend");
+        return LH_EXIT_FAILED;
+    }
     lh_run_watch(run);
+    lh_terraform_stop(run->terraform);
     lh_run_terminal_restore(&run->terminal);
     if (run->was_late || lh_run_lease_is_lost(&run->lease) || !lh_lease_is_held(run->lease.lease))
         status = on_lost(run);
@@ -126,15 +133,13 @@ static enum lh_exit hold(struct lh_run *run)
 {
     enum lh_exit status;
 
-    lh_run_block_signals(run);
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
     run->supervisor = lh_run_supervisor_start(&run->plan, &run->channel);
     if (run->supervisor < 0 || run->signals < 0) {
-        lh_complain("cannot start a process: %s", strerror(errno));
+        lh_error_print("cannot start a process: %s", strerror(errno));
         return LH_EXIT_FAILED;
     }
-    run->lease.wake = -1;
-    status = lh_run_lease_ask(&run->lease, run->cli, &run->words, run->schedule.grace_us);
+    run->lease = (struct lh_run_lease){.wake = -1};
+    status = lh_run_lease_ask(&run->lease, run->cli, &run->asked, run->schedule.grace_us);
     if (status == LH_EXIT_DONE) {
         wait_for_lease(run);
         if (run->interrupt != 0)
@@ -149,45 +154,131 @@ static enum lh_exit hold(struct lh_run *run)
     close(run->channel);
     lh_run_lease_finish(&run->lease);
     waitpid(run->supervisor, NULL, 0);
-    die_of_interrupt(run);
     return status;
 }
 
-/* --- the words --- */
+/* --- again and again --- */
 
-static enum lh_status take_words(struct lh_run *run, struct lh_error *error)
+/* Ready for another acquisition. */
+static void renew(struct lh_run *run)
+{
+    struct lh_uuid uuid = lh_uuid_random();
+
+    lh_uuid_format(&uuid, run->asked.lease_key);
+    run->lease = (struct lh_run_lease){.is_answered = true}; /* there is nothing to cancel */
+    run->told_us = 0;
+    run->was_lost_told = run->has_ended = run->was_late = run->was_abandoned = false;
+    run->status = 0;
+}
+
+/* Would another round fare no better? */
+static bool is_final(const struct lh_run *run, enum lh_exit status)
+{
+    enum lh_status refusal = run->lease.status;
+
+    return run->is_stopping || status == LH_EXIT_USAGE || refusal == LH_ACCESS_DENIED ||
+           refusal == LH_UNAUTHENTICATED ||
+           (run->told_us != 0 && WIFEXITED(run->status) && WEXITSTATUS(run->status) >= 126);
+}
+
+/* Rounds begin no faster than one a second, so that others get their turn, and a command that fails does not spin. */
+static void pause_until(struct lh_run *run, int64_t until_us)
+{
+    int64_t left_us;
+
+    while (!run->is_stopping && (left_us = until_us - lh_clock_us()) > 0) {
+        struct pollfd polled = {.fd = run->signals, .events = POLLIN};
+        poll(&polled, 1, (int)(left_us / LH_US_PER_MS) + 1);
+        lh_run_take_signals(run);
+    }
+}
+
+static enum lh_exit hold_again_and_again(struct lh_run *run)
+{
+    enum lh_exit status;
+
+    for (;;) {
+        int64_t began_us = lh_clock_us();
+
+        status = hold(run);
+        if (!run->repeats || is_final(run, status))
+            return status;
+        renew(run);
+        pause_until(run, began_us + LH_US_PER_S);
+        if (run->is_stopping)
+            return status;
+    }
+}
+
+/* --- the arguments --- */
+
+static enum lh_status check_combination(const struct lh_args *args, struct lh_error *error)
+{
+    if (lh_args_has(args, "nonblock") && lh_args_has(args, "wait"))
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "--nonblock and --wait cannot be combined");
+    if (lh_args_has(args, "command") && args->word_count > 2)
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "--command and COMMAND cannot be combined");
+    if (lh_args_has(args, "state") && !lh_args_has(args, "terraform"))
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "--state is for --terraform");
+    if (!lh_args_has(args, "command") && args->word_count == 2)
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "missing command; usage: leasehold run NAMESPACE KEY -- COMMAND");
+    return LH_OK;
+}
+
+static enum lh_status take_arguments(struct lh_run *run, struct lh_error *error)
 {
     const struct lh_args *args = &run->cli->args;
     const char *kill_after = lh_args_value(args, "kill-after");
     const char *code = lh_args_value(args, "conflict-exit-code");
     int64_t kill_after_us = KILL_AFTER_US, number = -1;
 
-    if (lh_acquire_words_take(&run->words, args, error) != LH_OK ||
+    if (check_combination(args, error) != LH_OK || lh_cli_acquire_take(&run->asked, args, error) != LH_OK ||
         (kill_after != NULL && lh_check_duration("kill-after", kill_after, 0, &kill_after_us, error) != LH_OK) ||
         (code != NULL && lh_check_number("conflict-exit-code", code, 0, 255, &number, error) != LH_OK))
         return LH_INVALID_ARGUMENT;
     if (lh_args_value(args, "owner") == NULL) {
-        size_t size = strlen(run->words.owner);
-        snprintf(run->words.owner + size, sizeof(run->words.owner) - size, "/%d", (int)getpid());
+        size_t size = strlen(run->asked.owner);
+        snprintf(run->asked.owner + size, sizeof(run->asked.owner) - size, "/%d", (int)getpid());
     }
     run->own_status = (int)number;
-    run->schedule = lh_run_schedule_of(run->words.duration_us, kill_after_us);
+    run->repeats = lh_args_has(args, "repeat");
+    if (run->repeats && run->asked.wait == LH_CLI_WAIT_NONE && !lh_args_has(args, "nonblock"))
+        run->asked.wait = LH_CLI_WAIT_FOREVER;
+    run->schedule = lh_run_schedule_of(run->asked.duration_us, kill_after_us);
     return LH_OK;
+}
+
+/* In the supervisor. This process is gone, and its lease would otherwise last until its deadline. */
+static void on_alone(void *arg)
+{
+    struct lh_run *run = arg;
+    struct lh_server server;
+
+    if (lh_server_open(&server, run->cli) == LH_EXIT_DONE)
+        lh_server_release(&server, &run->asked.scope.message, run->asked.lease_key,
+                          "leasehold run was killed; its command was ended", lh_clock_us() + run->cli->timeout_us);
+    lh_server_close(&server);
 }
 
 static void plan(struct lh_run *run)
 {
     const struct lh_args *args = &run->cli->args;
+    const char *shell[] = {"/bin/sh", "-c", lh_args_value(args, "command")};
+    const char *const *words = shell[2] != NULL ? shell : args->words + 2;
+    size_t count = shell[2] != NULL ? 3 : args->word_count - 2;
 
-    run->argv = lh_alloc_zero(args->word_count, sizeof(*run->argv));
-    for (size_t i = 2; i < args->word_count; i++)
-        run->argv[i - 2] = (char *)(uintptr_t)args->words[i];
+    run->argv = lh_alloc_zero(count + 1, sizeof(*run->argv));
+    for (size_t i = 0; i < count; i++)
+        run->argv[i] = (char *)(uintptr_t)words[i];
     run->plan = (struct lh_run_plan){
         .argv = run->argv,
         .namespace_text = args->words[0],
         .key = args->words[1],
-        .lease_key = run->words.lease_key,
+        .lease_key = run->asked.lease_key,
         .schedule = run->schedule,
+        .on_alone = on_alone,
+        .arg = run,
     };
 }
 
@@ -197,62 +288,90 @@ static enum lh_exit run(struct lh_cli *cli)
     struct lh_error error = {0};
     enum lh_exit status;
 
-    if (take_words(&run, &error) != LH_OK) {
-        status = lh_complain_value(cli, &error);
+    if (take_arguments(&run, &error) != LH_OK) {
+        status = lh_error_value(cli, &error);
     } else if (!lh_run_can_see_descendants()) {
-        lh_complain("/proc is not mounted: a command could not be ended with all that it started");
+        lh_error_print("/proc is not mounted: a command could not be ended with all that it started");
+        status = LH_EXIT_FAILED;
+    } else if (lh_args_has(&cli->args, "terraform") &&
+               (run.terraform = lh_terraform_open(lh_args_value(&cli->args, "state"))) == NULL) {
         status = LH_EXIT_FAILED;
     } else {
         plan(&run);
-        status = hold(&run);
+        lh_run_block_signals(&run);
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        status = hold_again_and_again(&run);
+        die_of_interrupt(&run);
     }
+    lh_terraform_close(run.terraform);
     free(run.argv);
-    lh_acquire_words_finish(&run.words);
+    lh_cli_acquire_finish(&run.asked);
     return status;
 }
 
 static const struct lh_option options[] = {
     {"duration", 'd', "DURATION",
-     "How long the lease outlives us; it is renewed every third of that. 30s unless told."},
-    {"wait", 'w', "DURATION",
-     "How long to queue for it; forever: until it is granted; alive: as long as the holder gives signs of life."},
-    {"kill-after", 'k', "DURATION",
-     "How long before the deadline a command whose lease cannot be renewed is sent TERM, before it is killed; 5s "
-     "unless "
-     "told, at most a third of the duration."},
+     "How long the lease outlives leasehold run; it is renewed at a third of that. Default: 30s."},
+    {"wait", 'w', "DURATION", "Queue for that long; forever: until granted; alive: while the holder is alive."},
+    {"nonblock", 'n', NULL, "Do not queue (the default, except with --repeat)."},
+    {"command", 'c', "COMMAND", "Run this by /bin/sh -c, instead of COMMAND after --."},
     {"conflict-exit-code", 'E', "CODE",
-     "Exit with CODE where it would be 3 or 4, to tell them from the command's own."},
-    {"owner", 0, "TEXT", "Who holds it, for people; user@host/pid unless told."},
-    {"label", 'l', "NAME=VALUE", "Kept with the lease; up to 16 times."},
+     "Exit with CODE instead of 3 and 4, to tell them from the command's own status."},
+    {"exclusive", 'x', NULL, "An exclusive lease (the default)."},
+    {"repeat", 0, NULL,
+     "When the command has ended or the lease was lost, acquire it and run the command again, with a new token; "
+     "without "
+     "--wait it waits forever. Ends by TERM, INT, HUP or QUIT, when the caller is denied, or with a command's status "
+     "of "
+     "126 or 127."},
+    {"terraform", 0, NULL,
+     "Serve Terraform's and OpenTofu's http backend to the command, on loopback, by TF_HTTP_*: the lease is the lock."},
+    {"state", 0, "DIRECTORY", "With --terraform: keep the state there too, as terraform.tfstate."},
+    {"kill-after", 'k', "DURATION",
+     "How long before the deadline a command whose lease cannot be renewed gets TERM, before it is killed. Default: "
+     "5s; "
+     "at most a third of the duration."},
+    {"owner", 0, "TEXT", "A name of the holder, for people. Default: user@host/pid."},
+    {"label", 'l', "NAME=VALUE", "Stored with the lease; up to 16 times."},
     {0},
 };
 
 const struct lh_command lh_command_run = {
     .name = "run",
     .summary = "run a command while holding a lease",
-    .usage = (const char *const[]){"run NAMESPACE KEY [--duration 30s] [--wait 5s|forever|alive]\n"
-                                   "                [--kill-after 5s] [-E CODE] -- COMMAND...",
-                                   NULL},
-    .description = "Takes the lease, runs COMMAND, renews the lease while it runs, and gives it back when\n"
-                   "it ends: as a success if its status is 0, else as failed. The exit status is the\n"
-                   "command's own, 126 if it cannot be executed, 127 if it is not found, 128+N if signal N\n"
-                   "ended it. Without --wait a lease that is held is refused at once (exit status 3).\n"
+    .usage = (const char *const[]){"run NAMESPACE KEY [--wait 5s|forever|alive] [-E CODE] -- COMMAND...",
+                                   "run NAMESPACE KEY [-n | -w SECONDS] -c COMMAND",
+                                   "run NAMESPACE KEY --repeat -- COMMAND...",
+                                   "run NAMESPACE KEY --terraform [--state DIRECTORY] -- terraform apply", NULL},
+    .description = "Acquires the lease, runs COMMAND, renews the lease while the command runs, and\n"
+                   "releases it when the command ends: as a success if its status is 0, otherwise\n"
+                   "as failed. The exit status is the command's own: 126 if it cannot be executed,\n"
+                   "127 if it is not found, 128+N if signal N ended it. Without --wait a held lease\n"
+                   "is refused at once (exit status 3). -n, -w, -E, -c and -x are those of\n"
+                   "flock(1).\n"
                    "\n"
                    "The command gets LEASEHOLD_NAMESPACE, LEASEHOLD_KEY, LEASEHOLD_LEASE_KEY and\n"
-                   "LEASEHOLD_TOKEN. It has the terminal and all files; signals sent to leasehold run are\n"
-                   "passed on to it.\n"
+                   "LEASEHOLD_TOKEN. It has the terminal and all files. Its environment loses\n"
+                   "LEASEHOLD_DATABASE, which may hold a password, and keeps LEASEHOLD_TOKEN_FILE,\n"
+                   "which is a path. Signals sent to leasehold run are passed on to it.\n"
                    "\n"
-                   "When the lease is lost, every process that descends from the command is sent TERM, and\n"
-                   "KILL in time before somebody else can have the lease, also those that left its process\n"
-                   "group or session; the exit status is then 4. The same is done when leasehold run itself\n"
-                   "is killed or stopped, and with what the command leaves running in the background when it\n"
-                   "ends: nothing works on without the lease.\n",
+                   "When the lease is lost, every process that descends from the command gets TERM,\n"
+                   "then KILL before another holder can have the lease, including those that left\n"
+                   "its process group or session. The exit status is then 4. The same happens when\n"
+                   "leasehold run itself is killed or stopped, and to background processes that the\n"
+                   "command leaves behind. No process outlives the lease.\n"
+                   "\n"
+                   "--terraform is for a configuration with an empty backend \"http\" {} block. A run\n"
+                   "that is killed leaves no lock that somebody must break: its lease ends by its\n"
+                   "deadline. A state in --state is written only while the lease is held.\n",
     .options = options,
     .examples = "  leasehold run cron nightly -- /usr/local/bin/nightly-report\n"
                 "  leasehold run deploy production --wait 10m -- make deploy\n"
-                "  leasehold run -E 0 cron cleanup -- ./cleanup   # held by another: fine\n"
+                "  leasehold run -n -E 0 cron cleanup -c './cleanup && ./report'\n"
+                "  leasehold run --repeat service leader -d 10s -- /usr/sbin/scheduler\n"
+                "  leasehold run terraform prod --terraform --state . -- terraform apply\n"
                 "  leasehold run db big -d 10s -- sh -c 'work --token $LEASEHOLD_TOKEN'\n",
-    .words_min = 3,
+    .words_min = 2,
     .words_max = -1,
     .run = run,
 };

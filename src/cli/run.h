@@ -2,19 +2,22 @@
 #ifndef LH_CLI_RUN_H
 #define LH_CLI_RUN_H
 
-#include "cli/acquire_words.h"
+#include "cli/acquire_options.h"
 #include "cli/cli.h"
 #include "cli/run_lease.h"
 #include "cli/run_supervisor.h"
 #include "cli/run_terminal.h"
+#include "cli/run_terraform.h"
 
 struct lh_run {
     struct lh_cli *cli;
-    struct lh_acquire_words words;
+    struct lh_cli_acquire asked;
     struct lh_run_schedule schedule;
-    int own_status; /* -E, instead of 3 and 4; -1: not told */
+    int own_status; /* -E, instead of 3 and 4; -1: not given */
+    bool repeats;
     struct lh_run_plan plan;
     char **argv;
+    struct lh_terraform *terraform; /* NULL: without --terraform */
 
     struct lh_run_lease lease;
     struct lh_run_terminal terminal;
@@ -23,6 +26,7 @@ struct lh_run {
     int signals;
     int64_t told_us; /* the last deadline that the supervisor knows */
 
+    bool is_stopping;            /* a signal asked us to end: no round follows */
     int interrupt;               /* the signal that ended the wait for the lease */
     bool has_terminal_interrupt; /* Ctrl-C, which the command has had too */
     bool was_lost_told;

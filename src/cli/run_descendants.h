@@ -1,7 +1,8 @@
 /*
  * Every process that descends from this one, wherever it went: other process groups, other sessions, forked away twice.
- * The caller is a child subreaper (prctl(2)), so whoever loses its parent becomes its child and stays in reach. It has
- * no descendant exactly when it has no child: wait(2) says ECHILD, without a race. /proc only says whom to signal.
+ * The caller is a child subreaper (prctl(2)), so a process that loses its parent becomes its child and stays in reach.
+ * It has no descendant exactly when it has no child: wait(2) says ECHILD, without a race. /proc only says which
+ * processes to signal.
  */
 #ifndef LH_CLI_RUN_DESCENDANTS_H
 #define LH_CLI_RUN_DESCENDANTS_H
@@ -13,8 +14,8 @@
 bool lh_run_can_see_descendants(void);
 
 /*
- * Send each of them this signal, and SIGCONT after SIGTERM, for a stopped process does not hear it. What is forked
- * meanwhile may be missed: who kills repeats until no child is left. Returns how many were signalled.
+ * Send each of them this signal, and SIGCONT after SIGTERM, because a stopped process does not get it. What is forked
+ * meanwhile may be missed: to kill, repeat until no child is left. Returns how many were signalled.
  */
 size_t lh_run_signal_descendants(int number);
 

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "cli/complain.h"
+#include "cli/error.h"
 
 /* --- what the library's thread tells --- */
 
@@ -69,31 +69,37 @@ static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
     char held[LH_DURATION_TEXT_BYTES], holder[400];
 
     snprintf(holder, sizeof(holder), "held by %s%s; %" PRIu32 " ahead",
-             obstacle->owner[0] != '\0' ? obstacle->owner : "somebody", liveness_words(obstacle->liveness),
+             obstacle->owner[0] != '\0' ? obstacle->owner : "an unknown owner", liveness_words(obstacle->liveness),
              obstacle->waiters_ahead);
     if (strcmp(lease->told, holder) == 0)
         return;
     snprintf(lease->told, sizeof(lease->told), "%s", holder);
     lh_duration_format(obstacle->held_us, held);
-    lh_complain("waiting for %s/%s: %s; held for %s", words[0], words[1], holder, held);
+    lh_error_print("waiting for %s/%s: %s; held for %s", words[0], words[1], holder, held);
 }
 
 /* --- asking --- */
 
 static enum lh_exit refuse(const struct lh_run_lease *lease, const struct lh_error *error)
 {
+    if (error->status == LH_INVALID_ARGUMENT && strcmp(error->field, "duration") == 0)
+        return lh_error_field(lease->cli, error->field, error->message);
     if (error->status == LH_INVALID_ARGUMENT)
-        return lh_complain_value(lease->cli, error);
-    lh_complain("%s", error->message);
+        return lh_error_value(lease->cli, error);
+    lh_error_print("%s", error->message);
     return lh_exit_of_status(error->status);
 }
 
 static struct lh_declared *declare(struct lh_run_lease *lease, int64_t grace_us, struct lh_error *error)
 {
     const struct lh_client_options client = {
-        .endpoints = lease->cli->server, .owner = lease->words->owner, .timeout_us = lease->cli->timeout_us};
+        .endpoints = lease->cli->server,
+        .tls = &lease->cli->tls,
+        .owner = lease->asked->owner,
+        .timeout_us = lease->cli->timeout_us,
+    };
     const struct lh_declare_options options = {
-        .duration_us = lease->words->duration_us, .margin_us = grace_us, .on_lost = on_lost, .arg = lease};
+        .duration_us = lease->asked->duration_us, .margin_us = grace_us, .on_lost = on_lost, .arg = lease};
 
     lease->client = lh_client_create(&client, error);
     return lease->client != NULL ? lh_declare(lease->client, lease->cli->args.words[0], &options, error) : NULL;
@@ -101,37 +107,37 @@ static struct lh_declared *declare(struct lh_run_lease *lease, int64_t grace_us,
 
 static enum lh_status request(struct lh_run_lease *lease, struct lh_declared *declared, struct lh_error *error)
 {
-    const struct lh_acquire_words *words = lease->words;
-    const char *labels[LH_BOUND_LABELS + 1] = {NULL};
+    const struct lh_cli_acquire *asked = lease->asked;
+    const char *labels[LH_LABELS_MAX + 1] = {NULL};
     struct lh_acquire_options options = {
-        .wait_us = words->wait == LH_CLI_WAIT_FOREVER ? LH_FOREVER : words->wait_us,
-        .wait_while_alive = words->wait == LH_CLI_WAIT_ALIVE,
-        .owner = words->owner,
-        .lease_key = words->lease_key,
+        .wait_us = asked->wait == LH_CLI_WAIT_FOREVER ? LH_FOREVER : asked->wait_us,
+        .wait_while_alive = asked->wait == LH_CLI_WAIT_ALIVE,
+        .owner = asked->owner,
+        .lease_key = asked->lease_key,
         .labels = labels,
         .on_waiting = lease->tells_waiting ? on_waiting : NULL,
         .on_waiting_arg = lease,
     };
     size_t at = 0;
 
-    for (size_t i = 0; i < LH_BOUND_LABELS; i++)
+    for (size_t i = 0; i < LH_LABELS_MAX; i++)
         labels[i] = lh_args_next_value(&lease->cli->args, "label", &at);
     return lh_acquire_async(declared, lease->cli->args.words[1], &options, on_acquired, lease, &lease->request, error);
 }
 
-enum lh_exit lh_run_lease_ask(struct lh_run_lease *lease, const struct lh_cli *cli,
-                              const struct lh_acquire_words *words, int64_t grace_us)
+enum lh_exit lh_run_lease_ask(struct lh_run_lease *lease, const struct lh_cli *cli, const struct lh_cli_acquire *asked,
+                              int64_t grace_us)
 {
     struct lh_error error = {0};
     struct lh_declared *declared;
 
     lease->cli = cli;
-    lease->words = words;
+    lease->asked = asked;
     lease->tells_waiting = isatty(STDERR_FILENO);
     pthread_mutex_init(&lease->mutex, NULL);
     lease->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (lease->wake < 0) {
-        lh_complain("too many files are open");
+        lh_error_print("too many open files");
         return LH_EXIT_FAILED;
     }
     declared = declare(lease, grace_us, &error);
@@ -190,13 +196,13 @@ enum lh_exit lh_run_lease_release(struct lh_run_lease *lease, const char *failur
     case LH_OK:
         return LH_EXIT_DONE;
     case LH_LOST:
-        lh_complain("the lease was lost before the command had ended: %s", error.message);
+        lh_error_print("the lease was lost before the command had ended: %s", error.message);
         return LH_EXIT_LOST;
     case LH_HOOK_REJECTED:
-        lh_complain("the release was refused, so the lease is left to expire: %s", error.message);
+        lh_error_print("the release was refused, so the lease will expire: %s", error.message);
         return LH_EXIT_FAILED;
     default:
-        lh_complain("the lease could not be given back, and ends by its deadline: %s", error.message);
+        lh_error_print("the lease could not be released and ends by its deadline: %s", error.message);
         return lh_exit_of_status(status);
     }
 }

@@ -1,9 +1,9 @@
 /*
- * When a command whose lease is not renewed any more is told to end, and when it is ended: pure arithmetic.
+ * When a command whose lease is not renewed any more gets TERM, and when it gets KILL: pure arithmetic.
  *
  *     deadline - grace              TERM: renewal is given up, the command may clean up
  *     deadline - margin             KILL, again and again until nothing is left
- *     deadline                      somebody else may have the lease: nothing of the command runs any more
+ *     deadline                      another holder may have the lease: nothing of the command runs any more
  *
  * All points in time are on lh_clock_us().
  */

@@ -1,10 +1,14 @@
 /*
- *     WAITING -- LH_RUN_START --> RUNNING -- too late, lost, alone, command ended --> ENDING -- its time is over -->
- * KILLING |                                                  |                              |
- *                                    '---------- no child is left: report, exit
- * --------+------------------------------'
+ *     WAITING --- LH_RUN_START ---> RUNNING
+ *                                      |
+ *                                      | the deadline is near, the lease is lost, the outer process is gone, or the
+ *                                      | command has ended
+ *                                      v
+ *                                   ENDING --- its time is over ---> KILLING
  *
- * One loop turn: take the messages, reap the children, look at the clock. Timers are on CLOCK_BOOTTIME, so that a
+ * In each state but the first: no child is left ---> report, or release the lease if the outer process is gone, and exit.
+ *
+ * One turn of the loop: take the messages, reap the children, look at the clock. Timers are on CLOCK_BOOTTIME, so that a
  * machine that wakes up from a suspend finds them due at once.
  */
 #include "cli/run_supervisor.h"
@@ -26,7 +30,8 @@
 #include "base/clock.h"
 #include "cli/run_descendants.h"
 
-#define ROUND_FIRST_US (5 * LH_US_PER_MS) /* between two rounds of killing; doubling, for who cannot be killed now */
+#define ROUND_FIRST_US                                                                                                 \
+    (5 * LH_US_PER_MS) /* between two rounds of killing; doubling: a process may be unkillable for a while */
 #define ROUND_LAST_US (500 * LH_US_PER_MS)
 
 enum state {
@@ -63,6 +68,7 @@ static void set_variables(const struct lh_run_plan *plan, int64_t token)
     char text[24];
 
     snprintf(text, sizeof(text), "%" PRId64, token);
+    unsetenv("LEASEHOLD_DATABASE"); /* may hold a password */
     setenv("LEASEHOLD_NAMESPACE", plan->namespace_text, 1);
     setenv("LEASEHOLD_KEY", plan->key, 1);
     setenv("LEASEHOLD_LEASE_KEY", plan->lease_key, 1);
@@ -86,7 +92,7 @@ static void become_command(const struct supervisor *supervisor, pid_t parent, in
     _exit(message.number == ENOENT ? 127 : 126);
 }
 
-/* The command's files are its own: who reads from it must see the end when the command closes them. */
+/* The command's files are its own: its reader must see the end when the command closes them. */
 static void let_go_of_files(const struct supervisor *supervisor)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -181,6 +187,8 @@ static void report_and_exit(const struct supervisor *supervisor)
 
     if (supervisor->channel >= 0)
         lh_run_send(supervisor->channel, &message);
+    else if (supervisor->plan->on_alone != NULL)
+        supervisor->plan->on_alone(supervisor->plan->arg);
     _exit(0);
 }
 
@@ -258,7 +266,7 @@ static void take_messages(struct supervisor *supervisor)
             on_message(supervisor, &message);
         } else if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
             return;
-        } else { /* whatever became of it, nobody renews the lease any more */
+        } else { /* for whatever reason, the lease is not renewed any more */
             close(supervisor->channel);
             supervisor->channel = -1;
             if (supervisor->state == WAITING)

@@ -1,12 +1,12 @@
 /*
  * The inner of the two processes of `leasehold run`: the parent of the command and of all that it leaves behind.
  *
- * It does nothing but watch: the clock, its children, and the socket to the outer process, which holds the lease and
+ * It only watches: the clock, its children, and the socket to the outer process, which holds the lease and
  * tells each new deadline. From the command's start on it has a session of its own, so that neither Ctrl-Z nor a signal
- * to the job stops it, and it hears no signal. It ends every process of the command when the outer process says that
- * the lease is lost, when the outer process is gone (however it ended), when the last deadline it was told comes near
+ * to the job stops it, and it takes no signal. It ends every process of the command when the outer process says that
+ * the lease is lost, when the outer process is gone (however it ended), when the last deadline it knows comes near
  * (whatever the outer process does, even if it is stopped), and, without asking, what is left when the command itself
- * has ended.
+ * has ended. If the outer process is gone, the supervisor releases the lease before it exits.
  */
 #ifndef LH_CLI_RUN_SUPERVISOR_H
 #define LH_CLI_RUN_SUPERVISOR_H
@@ -31,7 +31,7 @@ struct lh_run_message {
         LH_RUN_ENDED,        /* nothing is left: `number` is the command's wait status; then it exits */
     } kind;
     int32_t number;
-    bool is_late; /* LH_RUN_ENDED: the supervisor had to end it, for its deadline came near */
+    bool is_late; /* LH_RUN_ENDED: the supervisor had to end it because its deadline came near */
     int64_t deadline_us;
     int64_t token;
 };
@@ -44,6 +44,10 @@ struct lh_run_plan {
     const char *lease_key;
     struct lh_run_schedule schedule;
     sigset_t mask; /* the command's blocked signals */
+
+    /* In the supervisor, when nothing of the command is left and nothing of the outer process either. */
+    void (*on_alone)(void *arg);
+    void *arg;
 };
 
 /*

@@ -2,7 +2,7 @@
  * While the command runs: its signals, its deadline, its end.
  *
  * The command is in our process group: it reads the terminal as if we were not there, and Ctrl-C and Ctrl-Z reach both
- * of us. So what comes from the terminal (SI_KERNEL) is not passed on, and what somebody sent to us alone is; and so is
+ * of us. So what comes from the terminal (SI_KERNEL) is not passed on, and a signal sent to us alone is; and so is
  * a hangup, which the kernel tells the leader of a session alone.
  */
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/complain.h"
+#include "cli/error.h"
 #include "cli/run.h"
 #include "cli/run_descendants.h"
 
@@ -47,6 +47,7 @@ static void on_signal(struct lh_run *run, const struct signalfd_siginfo *told)
 
     if (number == SIGCHLD)
         return;
+    run->is_stopping |= number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM;
     if (run->told_us == 0) {
         if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM) {
             run->interrupt = number;
@@ -96,7 +97,7 @@ void lh_run_block_signals(struct lh_run *run)
 static void on_message(struct lh_run *run, const struct lh_run_message *message)
 {
     if (message->kind == LH_RUN_NOT_EXECUTED) {
-        lh_complain("cannot run %s: %s", run->argv[0], strerror(message->number));
+        lh_error_print("cannot run %s: %s", run->argv[0], strerror(message->number));
     } else if (message->kind == LH_RUN_ENDED) {
         run->has_ended = true;
         run->status = message->number;
@@ -134,7 +135,7 @@ static void tell_deadline(struct lh_run *run)
     }
 }
 
-/* The supervisor kills at deadline - margin. If half of the margin is gone too, somebody has stopped it. */
+/* The supervisor kills at deadline - margin. If half of the margin is gone too, it was stopped. */
 static bool is_supervisor_overdue(const struct lh_run *run)
 {
     return lh_clock_us() > run->told_us - run->schedule.margin_us / 2;
@@ -142,7 +143,7 @@ static bool is_supervisor_overdue(const struct lh_run *run)
 
 static int tick_ms(const struct lh_run *run)
 {
-    int64_t tick_us = run->words.duration_us / TICKS_A_DURATION;
+    int64_t tick_us = run->asked.duration_us / TICKS_A_DURATION;
 
     if (tick_us > TICK_MAX_US)
         tick_us = TICK_MAX_US;
@@ -170,7 +171,8 @@ void lh_run_watch(struct lh_run *run)
     if (!lh_run_send(run->channel, &message))
         run->has_ended = run->was_abandoned = true;
     kill(run->supervisor, SIGCONT); /* it was of our group until now, and may have been stopped with us */
-    let_go_of_files();
+    if (!run->repeats)              /* the next round needs them */
+        let_go_of_files();
     while (!run->has_ended) {
         struct pollfd polled[] = {
             {.fd = run->channel, .events = POLLIN},

@@ -5,7 +5,8 @@
 #include <sys/un.h>
 
 #include "base/clock.h"
-#include "cli/complain.h"
+#include "base/memory.h"
+#include "cli/error.h"
 
 #define BACKOFF_FIRST_US (50 * LH_US_PER_MS)
 #define BACKOFF_MAX_US LH_US_PER_S
@@ -26,19 +27,37 @@ static bool looks_like_address(const char *text)
     return colon != text && strchr(text, ':') == colon;
 }
 
+/* One, or several with commas between. */
+static enum lh_exit check_addresses(const struct lh_cli *cli)
+{
+    char *copy = lh_strdup(cli->server), *rest = copy, *address;
+    enum lh_exit status = LH_EXIT_DONE;
+
+    while (status == LH_EXIT_DONE && (address = strsep(&rest, ",")) != NULL) {
+        address += strspn(address, " ");
+        if (!looks_like_address(address))
+            status = lh_error_usage(
+                cli->command, "'%s' is not an address of a server; use HOST:PORT, [IPv6]:PORT or unix:PATH", address);
+    }
+    free(copy);
+    return status;
+}
+
 enum lh_exit lh_server_open(struct lh_server *server, const struct lh_cli *cli)
 {
     struct lh_error error = {0};
+    enum lh_exit status = check_addresses(cli);
 
     server->cli = cli;
     server->caller = NULL;
-    if (!looks_like_address(cli->server))
-        return lh_complain_usage(cli->command, "'%s' is no address of a server: HOST:PORT, [IPv6]:PORT or unix:PATH",
-                                 cli->server);
-    server->caller = lh_caller_create(cli->server, &error);
+    if (status != LH_EXIT_DONE)
+        return status;
+    server->caller = lh_caller_create(cli->server, &cli->tls, &error);
     if (server->caller != NULL)
         return LH_EXIT_DONE;
-    lh_complain("cannot reach a server: %s", error.message);
+    if (strcmp(error.field, "token_file") == 0)
+        return lh_error_value(cli, &error);
+    lh_error_print("cannot reach a server: %s", error.message);
     return LH_EXIT_UNAVAILABLE;
 }
 
@@ -88,5 +107,70 @@ enum lh_exit lh_server_call(struct lh_server *server, const ProtobufCServiceDesc
                             const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply)
 {
     lh_server_try(server, service, method, request, repeat, lh_clock_us() + server->cli->timeout_us, reply);
-    return reply->code == LH_GRPC_OK ? LH_EXIT_DONE : lh_complain_reply(server->cli, reply);
+    return reply->code == LH_GRPC_OK ? LH_EXIT_DONE : lh_error_reply(server->cli, reply);
+}
+
+static char **text_of(const ProtobufCMessage *message, const char *field)
+{
+    const ProtobufCFieldDescriptor *found = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, field);
+    return (char **)(void *)((char *)(uintptr_t)message + found->offset);
+}
+
+/* What `page` lists goes to the end of `all`, which gets its next_page_token too. */
+static void take_page(ProtobufCMessage *all, ProtobufCMessage *page)
+{
+    const ProtobufCFieldDescriptor *field = &all->descriptor->fields[0];
+    size_t *count = (size_t *)(void *)((char *)all + field->quantifier_offset);
+    size_t *more = (size_t *)(void *)((char *)page + field->quantifier_offset);
+    void ***items = (void ***)(void *)((char *)all + field->offset);
+    void **moved = *(void ***)(void *)((char *)page + field->offset);
+    char **next = text_of(all, "next_page_token"), **after = text_of(page, "next_page_token"), *token = *next;
+
+    if (*more > 0) {
+        *items = lh_realloc(*items, *count + *more, sizeof(**items));
+        memcpy(*items + *count, moved, *more * sizeof(*moved));
+        *count += *more;
+        *more = 0;
+    }
+    *next = *after;
+    *after = token;
+}
+
+enum lh_exit lh_server_list(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
+                            ProtobufCMessage *request, struct lh_reply *reply)
+{
+    char **page_token = text_of(request, "page_token"), *first = *page_token;
+    enum lh_exit status = lh_server_call(server, service, method, request, LH_REPEAT, reply);
+
+    while (status == LH_EXIT_DONE && (*page_token = *text_of(reply->message, "next_page_token"))[0] != '\0') {
+        struct lh_reply page;
+        status = lh_server_call(server, service, method, request, LH_REPEAT, &page);
+        if (status == LH_EXIT_DONE)
+            take_page(reply->message, page.message);
+        lh_reply_finish(&page);
+    }
+    *page_token = first;
+    return status;
+}
+
+void lh_server_release(struct lh_server *server, Leasehold__V1__Scope *scope, char *lease_key, const char *failure,
+                       int64_t deadline_us)
+{
+    Leasehold__V1__ReleaseRequest request = LEASEHOLD__V1__RELEASE_REQUEST__INIT;
+    Leasehold__V1__ReleaseItem item = LEASEHOLD__V1__RELEASE_ITEM__INIT, *items[] = {&item};
+    Leasehold__V1__LeaseRef ref = LEASEHOLD__V1__LEASE_REF__INIT;
+    struct lh_reply reply;
+
+    ref.scope = scope;
+    ref.lease_key = lease_key;
+    item.lease = &ref;
+    if (failure != NULL) {
+        item.result_case = LEASEHOLD__V1__RELEASE_ITEM__RESULT_FAILURE;
+        item.failure = (char *)(uintptr_t)failure;
+    }
+    request.items = items;
+    request.n_items = 1;
+    lh_server_try(server, &leasehold__v1__lease_service__descriptor, "Release", &request.base, LH_REPEAT, deadline_us,
+                  &reply);
+    lh_reply_finish(&reply);
 }

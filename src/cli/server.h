@@ -25,19 +25,30 @@ enum lh_repeat {
     LH_REPEAT,    /* what changes nothing, or says by its lease key that it is the same request */
 };
 
-/* Not DONE: complained about. */
+/* Not DONE: an error was printed. */
 enum lh_exit lh_server_open(struct lh_server *server, const struct lh_cli *cli);
 void lh_server_close(struct lh_server *server);
 
-/* Not DONE: complained about. `reply` is to be finished either way. */
+/* Not DONE: an error was printed. `reply` is to be finished either way. */
 enum lh_exit lh_server_call(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
                             const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply);
 
-/* The same without complaints, until `deadline_us`; the last reply is the one that counts. */
+/*
+ * A list, all of its pages as one: `request` has page_size and page_token; the first field of the answer is what is
+ * listed, and gets all of it. Otherwise as lh_server_call.
+ */
+enum lh_exit lh_server_list(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
+                            ProtobufCMessage *request, struct lh_reply *reply);
+
+/* lh_server_call without printing errors, until `deadline_us`; the last reply is the one that counts. */
 void lh_server_try(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
                    const ProtobufCMessage *request, enum lh_repeat repeat, int64_t deadline_us, struct lh_reply *reply);
 
-/* Can the same request have a better answer in a moment? A server that nobody ever reached cannot. */
+/* Best effort, without printing errors. `failure` NULL: as a success. */
+void lh_server_release(struct lh_server *server, Leasehold__V1__Scope *scope, char *lease_key, const char *failure,
+                       int64_t deadline_us);
+
+/* Can the same request have a better answer in a moment? A server that was never reached cannot. */
 bool lh_reply_is_passing(const struct lh_reply *reply);
 
 /* 50 ms doubling to 1 s, or what the server asked for if that is longer. `attempt` counts from 0. */

@@ -1,7 +1,8 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-#include "cli/complain.h"
+#include "cli/error.h"
 #include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
@@ -16,8 +17,9 @@ static void add_last_hold(struct lh_grid *card, const Leasehold__V1__LastHold *l
     if (last->ended_at != NULL)
         lh_time_format(last->ended_at->seconds, when);
     lh_grid_add(card, "last hold");
-    lh_grid_add(card, "%s, token %" PRId64 ", %s, %s", last->owner[0] != '\0' ? last->owner : "(owner not told)",
+    lh_grid_add(card, "%s, token %" PRId64 ", %s, %s", last->owner[0] != '\0' ? last->owner : "(owner unknown)",
                 last->token, lh_end_reason_text(last->end_reason), when);
+    lh_add_principal(card, last->principal);
     if (last->result[0] != '\0') {
         lh_grid_add(card, "result");
         lh_grid_add(card, "%s", last->result);
@@ -31,12 +33,13 @@ static void add_last_hold(struct lh_grid *card, const Leasehold__V1__LastHold *l
 static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetLeaseResponse *response)
 {
     struct lh_grid card = {.columns = 2};
+    char *scope = lh_scope_text_of(cli->args.words[0], cli->args.words[1]);
 
     if (response->lease != NULL) {
         lh_add_lease_rows(&card, response->lease);
     } else {
         lh_grid_add(&card, "lease");
-        lh_grid_add(&card, "%s/%s", cli->args.words[0], cli->args.words[1]);
+        lh_grid_add(&card, "%s", scope);
         lh_grid_add(&card, "state");
         lh_grid_add(&card, "free");
     }
@@ -48,6 +51,7 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetLeaseRe
         add_last_hold(&card, response->last);
     lh_grid_print(&card, stdout);
     lh_grid_finish(&card);
+    free(scope);
 }
 
 static enum lh_exit run(struct lh_cli *cli)
@@ -56,12 +60,12 @@ static enum lh_exit run(struct lh_cli *cli)
     const Leasehold__V1__GetLeaseResponse *response;
     struct lh_error error = {0};
     struct lh_server server;
-    struct lh_scope scope;
+    struct lh_scope_message scope;
     struct lh_reply reply;
     enum lh_exit status;
 
-    if (!lh_scope_init(&scope, cli->args.words[0], cli->args.words[1], &error))
-        return lh_complain_value(cli, &error);
+    if (!lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
+        return lh_error_value(cli, &error);
     request.scope = &scope.message;
     status = lh_server_open(&server, cli);
     if (status == LH_EXIT_DONE) {
@@ -77,17 +81,17 @@ static enum lh_exit run(struct lh_cli *cli)
         lh_reply_finish(&reply);
     }
     lh_server_close(&server);
-    lh_scope_finish(&scope);
+    lh_scope_message_finish(&scope);
     return status;
 }
 
 const struct lh_command lh_command_show = {
     .name = "show",
-    .summary = "one lease: holder, waiters, and how the last hold ended",
+    .summary = "print one lease: holder, waiters, end of the last hold",
     .usage = (const char *const[]){"show NAMESPACE KEY", NULL},
-    .description = "The holder of a lease, how it is doing and how many wait for it. A lease that\n"
-                   "was given back lately shows how its last hold ended, with result or error. Exit\n"
-                   "status 4 says that nobody holds it.\n",
+    .description = "Prints the holder of a lease, its state and the number of waiters. A lease that\n"
+                   "was released lately shows how its last hold ended, with result or error. Exit\n"
+                   "status 4: the lease is not held.\n",
     .examples = "  leasehold show payments invoice-42\n"
                 "  leasehold show payments invoice-42 >/dev/null 2>&1 && echo held\n",
     .words_min = 2,

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "cli/complain.h"
+#include "cli/error.h"
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/print.h"
@@ -26,6 +26,10 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusR
     lh_grid_add(&card, "%" PRId32, response->schema_version);
     lh_grid_add(&card, "coordinator");
     lh_grid_add(&card, "%s", response->coordinator_id);
+    lh_grid_add(&card, "state");
+    lh_grid_add(&card, "%s", response->trouble[0] == '\0' ? "serving" : "not serving");
+    lh_grid_add(&card, "database server");
+    lh_grid_add(&card, "%s", response->server[0] != '\0' ? response->server : "none was reached yet");
     lh_grid_add(&card, "timeline");
     if (response->timeline > 0)
         lh_grid_add(&card, "%" PRId64, response->timeline);
@@ -43,15 +47,22 @@ static enum lh_exit run(struct lh_cli *cli)
 {
     Leasehold__V1__GetStatusRequest request = LEASEHOLD__V1__GET_STATUS_REQUEST__INIT;
     struct lh_server server;
+    const Leasehold__V1__GetStatusResponse *answer;
     struct lh_reply reply;
     enum lh_exit status = lh_server_open(&server, cli);
 
     if (status == LH_EXIT_DONE) {
         status = lh_server_call(&server, SERVICE, "GetStatus", &request.base, LH_REPEAT, &reply);
-        if (reply.message != NULL && cli->output == LH_OUTPUT_JSON)
+        answer = (const Leasehold__V1__GetStatusResponse *)reply.message;
+        if (answer != NULL && cli->output == LH_OUTPUT_JSON)
             lh_json_print(stdout, reply.message);
-        else if (reply.message != NULL)
-            print_text(cli, (const Leasehold__V1__GetStatusResponse *)reply.message);
+        else if (answer != NULL)
+            print_text(cli, answer);
+        if (answer != NULL && answer->trouble[0] != '\0') {
+            lh_error_print("%s does not serve: %s; its log and /readyz on its admin port say more", cli->server,
+                           answer->trouble);
+            status = LH_EXIT_UNAVAILABLE;
+        }
         lh_reply_finish(&reply);
     }
     lh_server_close(&server);
@@ -62,7 +73,8 @@ const struct lh_command lh_command_status = {
     .name = "status",
     .summary = "the daemon that answers: version, database, waiters",
     .usage = (const char *const[]){"status", NULL},
-    .description = "Asks the daemon about itself. Exit status 5 says that none answers.\n",
+    .description = "Asks the daemon about itself. Exit status 5 says that none answers, or that it\n"
+                   "cannot serve now: then it says why.\n",
     .examples = "  leasehold status\n"
                 "  leasehold status --server unix:/run/leasehold/leaseholdd.sock -o json\n",
     .words_min = 0,

@@ -1,5 +1,5 @@
 /*
- * watch: what is held, then every change, one line each, until somebody has seen enough.
+ * watch: what is held, then every change, one line each, until it is interrupted.
  *
  * A stream that ends (the watcher fell behind, the connection broke, the daemon or its database went away) is begun
  * again, and says first what is held now: what happened meanwhile is to be seen in that. Only a server that was never
@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "cli/bounds.h"
-#include "cli/complain.h"
+#include "cli/error.h"
 #include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
@@ -63,24 +63,25 @@ static void print_text(const Leasehold__V1__LeaseEvent *event)
 {
     const Leasehold__V1__Lease *lease = event->lease;
     char now[LH_TIME_TEXT_BYTES];
-    char *line, *ns;
+    char *line, *scope;
 
     lh_time_format(lh_clock_wall_us() / LH_US_PER_S, now);
     if (lease == NULL || lease->scope == NULL) {
         printf("%s  %s\n", now, type_text(event));
         return;
     }
-    ns = lh_namespace_text(lease->scope->namespace_, lease->scope->n_namespace_);
+    scope = lh_scope_text(lease->scope);
     printf("%s  %-8s  ", now, type_text(event));
-    if (asprintf(&line, "%s/%s  token %" PRId64 "  owner %s%s%s", ns, lease->scope->key, lease->token,
-                 lease->owner[0] != '\0' ? lease->owner : "(not told)", words_of(event)[0] != '\0' ? ": " : "",
+    if (asprintf(&line, "%s  token %" PRId64 "  owner %s  principal %s%s%s", scope, lease->token,
+                 lease->owner[0] != '\0' ? lease->owner : "(unknown)",
+                 lease->principal[0] != '\0' ? lease->principal : "(unknown)", words_of(event)[0] != '\0' ? ": " : "",
                  words_of(event)) >= 0) {
         char *clean = lh_clean(line);
         printf("%s\n", clean);
         free(clean);
         free(line);
     }
-    free(ns);
+    free(scope);
 }
 
 static void print_json(const Leasehold__V1__LeaseEvent *event)
@@ -123,7 +124,7 @@ static enum lh_exit verdict(struct watch *watch, const struct lh_reply *reply)
 
     if (number != 0)
         return (enum lh_exit)(LH_EXIT_SIGNAL + number);
-    return watch->is_reader_gone ? LH_EXIT_FAILED : lh_complain_reply(watch->cli, reply);
+    return watch->is_reader_gone ? LH_EXIT_FAILED : lh_error_reply(watch->cli, reply);
 }
 
 static enum lh_exit follow(struct watch *watch)
@@ -139,8 +140,8 @@ static enum lh_exit follow(struct watch *watch)
         if (!is_worth_another(watch, &reply))
             break;
         if (watch->is_heard || (!watch->has_begun && failures == 0))
-            lh_complain("the watch was interrupted (%s); it begins again with what is held then",
-                        reply.code != LH_GRPC_OK && reply.words[0] != '\0' ? reply.words : "the server ended it");
+            lh_error_print("the watch was interrupted (%s); it starts again with the leases held then",
+                           reply.code != LH_GRPC_OK && reply.words[0] != '\0' ? reply.words : "the server ended it");
         failures = watch->is_heard ? 0 : failures + 1;
         lh_caller_sleep(watch->server.caller, lh_backoff_us(failures, &reply));
         lh_reply_finish(&reply);
@@ -159,7 +160,7 @@ static enum lh_exit run(struct lh_cli *cli)
     enum lh_exit status;
 
     if (lh_check_namespace_or_root(ns, &error) != LH_OK)
-        return lh_complain_value(cli, &error);
+        return lh_error_value(cli, &error);
     lh_segments_split(&segments, ns);
     watch.request.namespace_ = segments.list;
     watch.request.n_namespace_ = segments.count;
@@ -174,20 +175,21 @@ static enum lh_exit run(struct lh_cli *cli)
 }
 
 static const struct lh_option options[] = {
-    {"children", 'r', NULL, "The namespaces below it too."},
+    {"children", 'r', NULL, "Include the namespaces below."},
     {0},
 };
 
 const struct lh_command lh_command_watch = {
     .name = "watch",
-    .summary = "what is held, then every grant and end as it happens",
+    .summary = "print the leases that are held, then every change",
     .usage = (const char *const[]){"watch [NAMESPACE] [--children]", NULL},
-    .description = "Prints a line for each lease of a namespace, or of all of them: first what is held\n"
-                   "(held), then a line synced, then every change: acquired, released, failed, expired,\n"
-                   "forced; with the words that came along. With -o json each line is one object.\n"
+    .description = "Prints one line for each lease of a namespace, or of all of them: first the\n"
+                   "leases held now (held), then a line synced, then each change: acquired,\n"
+                   "released, failed, expired or forced, with its reason. With -o json each line is\n"
+                   "one object.\n"
                    "\n"
-                   "Where the watch is interrupted it says so on stderr and begins again with what is\n"
-                   "held then. Ctrl-C ends it.\n",
+                   "After an interruption the watch starts again with the leases held then, and\n"
+                   "says so on stderr. Ctrl-C ends it.\n",
     .options = options,
     .examples = "  leasehold watch payments --children\n"
                 "  leasehold watch -o json | jq -r 'select(.type == \"TYPE_FORCED\") | .reason'\n",

@@ -6,14 +6,17 @@
  *     LEASE_ENDED: the server granted it, saw the connection break and took it back; a new lease key begins anew
  *     it fails for good: whatever the server may have granted is released, by the set of releases
  */
-#include "client/acquire.h"
+#include "base/bounds.h"
+#include "client/acquire_message.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/attempt.h"
 #include "client/blocking.h"
-#include "client/check.h"
+#include "client/client.h"
 #include "client/context.h"
+#include "client/lease_message.h"
 #include "client/request.h"
 
 static struct acquire_op *op_of(struct lh_request *request)
@@ -34,13 +37,13 @@ static void give_back(struct acquire_op *op)
 {
     struct lh_lease *lease;
 
-    if (leases_find(op->request.client, &op->key) != NULL)
+    if (lh_leases_find(op->request.client, &op->key) != NULL)
         return;
-    lease = lease_create(op->declared, op->scope_key, &op->key);
+    lease = lh_lease_create(op->declared, op->scope_key, &op->key);
     atomic_store(&lease->state, LEASE_RELEASING);
     atomic_store(&lease->deadline_us, plus_us(lh_clock_us(), op->declared->options.duration_us));
-    if (releases_enqueue(op->request.client, lease) != LH_OK)
-        lease_unref(lease);
+    if (lh_releases_enqueue(op->request.client, lease) != LH_OK)
+        lh_lease_unref(lease);
 }
 
 /* This process stood still meanwhile: nobody is to begin what has to end at once. */
@@ -53,13 +56,13 @@ static bool is_over(const struct acquire_op *op, int64_t waited_us, int64_t rema
 static void take_lease(struct acquire_op *op, const Leasehold__V1__Lease *granted,
                        const Google__Protobuf__Duration *waited)
 {
-    int64_t remaining_us = duration_from_message(granted->remaining);
-    int64_t waited_us = duration_from_message(waited);
-    struct lh_lease *lease = leases_find(op->request.client, &op->key);
+    int64_t remaining_us = lh_unpack_duration_us(granted->remaining);
+    int64_t waited_us = lh_unpack_duration_us(waited);
+    struct lh_lease *lease = lh_leases_find(op->request.client, &op->key);
 
     if (lease != NULL) {
-        lease_ref(lease);
-        lease_renewed(lease, plus_us(op->request.sent_us, waited_us), remaining_us);
+        lh_lease_ref(lease);
+        lh_lease_renewed(lease, plus_us(op->request.sent_us, waited_us), remaining_us);
     } else if (is_over(op, waited_us, remaining_us)) {
         give_back(op);
         op->request.status =
@@ -67,11 +70,12 @@ static void take_lease(struct acquire_op *op, const Leasehold__V1__Lease *grante
                          "the lease was granted, and its time was over before this process heard of it");
         return;
     } else {
-        lease = lease_create(op->declared, op->scope_key, &op->key);
+        lease = lh_lease_create(op->declared, op->scope_key, &op->key);
         lease->user = op->user;
         if (op->parent != NULL)
-            atomic_store(&lease->context, context_create_for_lease(op->parent, LH_FOREVER));
-        lease_begin(lease, granted->token, op->request.sent_us, waited_us, remaining_us);
+            atomic_store(&lease->context, lh_context_create_for_lease(op->parent, LH_FOREVER));
+        lh_lease_begin(lease, granted->token, op->request.sent_us, waited_us, remaining_us);
+        lh_renewals_add(&op->request.client->renewals, lease);
     }
     op->lease = lease;
 }
@@ -106,7 +110,7 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
         op->key = lh_uuid_random();
         return REQUEST_AGAIN;
     }
-    reason = request_judge_error(request, reply);
+    reason = lh_attempt_judge_error(request, reply);
     if (request->status == LH_LEASE_HELD && op->wait_us > 0 && request->wait_us == 0) {
         request->status = request->error.status = LH_WAIT_TIMEOUT;
         return RETRY_NO_REASON;
@@ -134,7 +138,6 @@ static void finish(struct lh_request *request)
 {
     struct acquire_op *op = op_of(request);
 
-    lh_list_remove(&op->following);
     if (request->status != LH_OK && request->is_in_doubt)
         give_back(op);
     op->on_done(op->arg, request->status, op->lease, &request->error);
@@ -145,7 +148,7 @@ static const struct request_verb acquire_verb = {
     .name = "Acquire",
     .path = "/leasehold.v1.LeaseService/Acquire",
     .output = &leasehold__v1__acquire_response__descriptor,
-    .pack = acquire_pack,
+    .pack = lh_acquire_pack,
     .judge = judge,
     .undo = undo,
     .finish = finish,
@@ -161,7 +164,7 @@ static void on_event(struct lh_request *request, const void *data, size_t size)
     if (event == NULL)
         return;
     if (event->event_case == LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_QUEUED)
-        acquire_tell(op, event->queued);
+        lh_acquire_tell(op, event->queued);
     if (event->event_case != LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_GRANTED) {
         leasehold__v1__acquire_event__free_unpacked(event, NULL);
         return;
@@ -174,7 +177,7 @@ static const struct request_verb acquire_stream_verb = {
     .name = "AcquireStream",
     .path = "/leasehold.v1.LeaseService/AcquireStream",
     .output = &leasehold__v1__acquire_response__descriptor, /* what no message at all is read as */
-    .pack = acquire_pack,
+    .pack = lh_acquire_pack,
     .judge = judge,
     .on_message = on_event,
     .undo = undo,
@@ -187,25 +190,14 @@ static void on_start(struct lh_request *request)
 {
     struct acquire_op *op = op_of(request);
     struct releases *releases = &request->client->releases;
-    struct lh_lease *before = releases_find(releases, op->declared->text, op->scope_key);
+    struct lh_lease *before = lh_releases_find(releases, op->declared->text, op->scope_key);
 
     if (before == NULL) {
-        request_go(request);
+        lh_request_go(request);
         return;
     }
-    lh_list_append(&before->followers, &op->following);
-    releases_hurry(releases);
-}
-
-void acquire_follow(struct lh_link *followers)
-{
-    struct acquire_op *op;
-
-    while ((op = LH_LIST_FIRST(struct acquire_op, followers, following)) != NULL) {
-        lh_list_remove(&op->following);
-        if (op->request.state == REQUEST_WAITING)
-            on_start(&op->request);
-    }
+    lh_list_append(&before->followers, &request->following);
+    lh_releases_hurry(releases);
 }
 
 /* --- the call --- */
@@ -216,20 +208,20 @@ static enum lh_status check(struct lh_declared *declared, const char *key, const
     size_t name_size, count = 0;
 
     if (declared == NULL)
-        return check_refuse(error, "declared", "not NULL", "declared is missing");
-    if (check_key(key, error) != LH_OK)
+        return lh_bounds_refuse(error, "declared", "not NULL", "declared is missing");
+    if (lh_bounds_key(key, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    if (options->owner != NULL && check_owner(options->owner, error) != LH_OK)
+    if (options->owner != NULL && lh_bounds_owner(options->owner, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (options->wait_us < 0 || options->timeout_us < 0)
-        return check_refuse(error, options->wait_us < 0 ? "wait_us" : "timeout_us", "not negative",
-                            "a time is negative");
+        return lh_bounds_refuse(error, options->wait_us < 0 ? "wait_us" : "timeout_us", "not negative",
+                                "a time is negative");
     if (options->lease_key != NULL && (!lh_uuid_parse(options->lease_key, lease_key) || lh_uuid_is_zero(lease_key)))
-        return check_refuse(error, "lease_key", "a UUID", "lease_key is no UUID");
+        return lh_bounds_refuse(error, "lease_key", "a UUID", "lease_key is no UUID");
     for (; options->labels != NULL && options->labels[count] != NULL; count++) {
-        if (count == CHECK_LABELS_MAX)
-            return check_refuse(error, "labels", "at most 16", "there are more than 16 labels");
-        if (check_label(options->labels[count], &name_size, error) != LH_OK)
+        if (count == LH_LABELS_MAX)
+            return lh_bounds_refuse(error, "labels", "at most 16", "there are more than 16 labels");
+        if (lh_bounds_label(options->labels[count], &name_size, error) != LH_OK)
             return LH_INVALID_ARGUMENT;
     }
     return LH_OK;
@@ -245,10 +237,10 @@ static void take_options(struct acquire_op *op, const struct lh_acquire_options 
     op->wait_us = options->wait_us;
     op->waits_while_alive = options->wait_while_alive;
     op->owner = options->owner != NULL ? lh_strdup(options->owner) : NULL;
-    op->parent = options->context != NULL ? context_ref(options->context) : NULL;
+    op->parent = options->context != NULL ? lh_context_ref(options->context) : NULL;
     for (; options->labels != NULL && options->labels[op->label_count] != NULL; op->label_count++) {
         op->labels[op->label_count] = lh_strdup(options->labels[op->label_count]);
-        check_label(options->labels[op->label_count], &name_size, NULL);
+        lh_bounds_label(options->labels[op->label_count], &name_size, NULL);
         op->labels[op->label_count][name_size] = '\0';
     }
 }
@@ -266,7 +258,7 @@ enum lh_status lh_acquire_async(struct lh_declared *declared, const char *key, c
     if (options == NULL)
         options = &none;
     if (on_done == NULL)
-        return check_refuse(error, "on_done", "not NULL", "on_done is missing");
+        return lh_bounds_refuse(error, "on_done", "not NULL", "on_done is missing");
     if (check(declared, key, options, &lease_key, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     op = lh_alloc_zero(1, sizeof(*op));
@@ -285,14 +277,14 @@ enum lh_status lh_acquire_async(struct lh_declared *declared, const char *key, c
     op->wait_until_us = plus_us(lh_clock_us(), op->wait_us);
     deadline_us = op->waits_while_alive ? LH_FOREVER : op->wait_until_us;
     deadline_us = plus_us(deadline_us, call.timeout_us > 0 ? call.timeout_us : declared->client->timeout_us);
-    request_init(&op->request, declared->client, op->on_waiting != NULL ? &acquire_stream_verb : &acquire_verb,
-                 deadline_us, &call, declared->has_strategy ? &declared->strategy : NULL);
+    lh_request_init(&op->request, declared->client, op->on_waiting != NULL ? &acquire_stream_verb : &acquire_verb,
+                    deadline_us, &call, declared->has_strategy ? &declared->strategy : NULL);
     op->request.name = op->name;
     if (request != NULL)
         *request = &op->request;
-    status = request_submit(&op->request, on_start, error);
+    status = lh_request_submit(&op->request, on_start, error);
     if (status != LH_OK) {
-        request_drop(&op->request);
+        lh_request_drop(&op->request);
         destroy(op);
     }
     return status;
@@ -303,7 +295,7 @@ static void on_blocking_done(void *arg, enum lh_status status, struct lh_lease *
     struct blocked *blocked = arg;
 
     blocked->lease = lease;
-    blocked_wake(blocked, status, error);
+    lh_blocked_wake(blocked, status, error);
 }
 
 enum lh_status lh_acquire(struct lh_declared *declared, const char *key, const struct lh_acquire_options *options,
@@ -313,13 +305,13 @@ enum lh_status lh_acquire(struct lh_declared *declared, const char *key, const s
     enum lh_status status;
 
     if (lease == NULL || declared == NULL)
-        return check_refuse(error, lease == NULL ? "lease" : "declared", "not NULL", "an argument is missing");
+        return lh_bounds_refuse(error, lease == NULL ? "lease" : "declared", "not NULL", "an argument is missing");
     *lease = NULL;
-    status = blocked_begin(&blocked, declared->client, error);
+    status = lh_blocked_begin(&blocked, declared->client, error);
     if (status != LH_OK)
         return status;
     status = lh_acquire_async(declared, key, options, on_blocking_done, &blocked, NULL, error);
-    status = blocked_wait(&blocked, status);
+    status = lh_blocked_wait(&blocked, status);
     *lease = blocked.lease;
     return status;
 }

@@ -1,7 +1,9 @@
 /* An acquire's request, and what comes back while it waits. */
 #include <string.h>
 
-#include "client/acquire.h"
+#include "client/acquire_message.h"
+#include "client/client.h"
+#include "client/lease_message.h"
 
 static void put_labels(Leasehold__V1__AcquireRequest *message, const struct acquire_op *op, struct lh_arena *arena)
 {
@@ -28,36 +30,46 @@ static void put_wait(Leasehold__V1__AcquireRequest *message, struct acquire_op *
         left_us = op->wait_until_us - lh_clock_us();
         op->request.wait_us = left_us = left_us > 0 ? left_us : 0;
     }
-    message->wait = duration_message(left_us, arena);
+    message->wait = lh_pack_duration(left_us, arena);
 }
 
-void acquire_pack(struct lh_request *request, struct lh_buffer *buffer)
+void lh_acquire_pack(struct lh_request *request, struct lh_buffer *buffer)
 {
     struct acquire_op *op = LH_CONTAINER(struct acquire_op, request, request);
     Leasehold__V1__AcquireRequest message = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
     struct lh_arena arena = {0};
     char key[LH_UUID_TEXT_BYTES];
-    size_t size;
 
     lh_uuid_format(&op->key, key);
-    message.scope = scope_message(op->declared, op->scope_key, &arena);
-    message.duration = duration_message(op->declared->options.duration_us, &arena);
+    message.scope = lh_pack_scope(op->declared, op->scope_key, &arena);
+    message.duration = lh_pack_duration(op->declared->options.duration_us, &arena);
     message.lease_key = key;
     message.owner = op->owner != NULL ? op->owner : request->client->owner;
     put_wait(&message, op, &arena);
     put_labels(&message, op, &arena);
-    size = leasehold__v1__acquire_request__get_packed_size(&message);
-    leasehold__v1__acquire_request__pack(&message, lh_buffer_reserve(buffer, size + 1));
-    buffer->size += size;
+    lh_pack_message(&message.base, buffer);
     lh_arena_finish(&arena);
 }
 
+/* A time that no database has is passed over. */
 static int64_t timestamp_us(const Google__Protobuf__Timestamp *timestamp)
 {
-    return timestamp == NULL ? 0 : timestamp->seconds * LH_US_PER_S + timestamp->nanos / 1000;
+    Google__Protobuf__Duration since_1970 = GOOGLE__PROTOBUF__DURATION__INIT;
+
+    if (timestamp == NULL)
+        return 0;
+    since_1970.seconds = timestamp->seconds;
+    since_1970.nanos = timestamp->nanos;
+    return lh_unpack_duration_us(&since_1970);
 }
 
-void acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *contention)
+static int64_t minus_us(int64_t at_us, int64_t less_us)
+{
+    int64_t difference_us;
+    return __builtin_sub_overflow(at_us, less_us, &difference_us) ? 0 : difference_us;
+}
+
+void lh_acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *contention)
 {
     const Leasehold__V1__Lease *holder = contention->holder;
     struct lh_obstacle obstacle = {
@@ -68,11 +80,11 @@ void acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *conten
 
     if (holder != NULL) {
         /* The database's clock when it answered. */
-        int64_t now_us = timestamp_us(holder->deadline) - duration_from_message(holder->remaining);
+        int64_t now_us = minus_us(timestamp_us(holder->deadline), lh_unpack_duration_us(holder->remaining));
         obstacle.owner = holder->owner;
         obstacle.token = holder->token;
-        obstacle.held_us = now_us - timestamp_us(holder->acquired_at);
-        obstacle.silent_us = now_us - timestamp_us(holder->heartbeat_at);
+        obstacle.held_us = minus_us(now_us, timestamp_us(holder->acquired_at));
+        obstacle.silent_us = minus_us(now_us, timestamp_us(holder->heartbeat_at));
     }
     op->on_waiting(op->on_waiting_arg, &obstacle);
 }

@@ -1,10 +1,10 @@
 #include "client/attempt.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "client/client.h"
 #include "client/context.h"
+#include "client/request_end.h"
 
 /* With another endpoint to ask, no attempt gets more than this part of the request's own time. */
 #define ATTEMPT_PARTS 2
@@ -23,7 +23,7 @@ static int64_t attempt_cut_us(const struct lh_request *request, int64_t now_us)
             cut_us = part_us;
     }
     /* A wait may be longer than a lease whose renewals move the time on: it ends when that is lost. */
-    if (request->context != NULL && !(request->wait_us > 0 && context_moves(request->context))) {
+    if (request->context != NULL && !(request->wait_us > 0 && lh_context_moves(request->context))) {
         int64_t left_us = lh_context_remaining_us(request->context);
         if (left_us < LH_FOREVER - now_us && now_us + left_us < cut_us)
             cut_us = now_us + left_us;
@@ -34,17 +34,17 @@ static int64_t attempt_cut_us(const struct lh_request *request, int64_t now_us)
 static void consider(struct lh_request *request, const struct retry_failure *failure)
 {
     request->state = REQUEST_RETRYING;
-    switch (retry_consider(&request->retry, failure)) {
+    switch (lh_retry_consider(&request->retry, failure)) {
     case RETRY_LATER:
         break;
     case RETRY_REFUSED:
-        request_become_over(request);
+        lh_request_become_over(request);
         break;
     case RETRY_LIMITED:
-        request_end(request, LH_OVERLOADED, "too many requests of this client are in retry already");
+        lh_request_end(request, LH_OVERLOADED, "too many requests of this client are in retry already");
         break;
     case RETRY_EXPIRED:
-        request_time_out(request);
+        lh_request_time_out(request);
         break;
     }
     atomic_store_explicit(&request->client->counts.retries, request->client->retrier.retries, memory_order_relaxed);
@@ -55,15 +55,15 @@ static void fail_unsent(struct lh_request *request, enum lh_retry_reason reason,
 {
     struct retry_failure failure = {.reason = reason, .message = words};
 
-    request_set_status(request, LH_UNAVAILABLE, words);
+    lh_request_set_status(request, LH_UNAVAILABLE, words);
     consider(request, &failure);
 }
 
-bool attempt_is_context_over(struct lh_request *request)
+bool lh_attempt_is_context_over(struct lh_request *request)
 {
     if (request->context == NULL || lh_context_remaining_us(request->context) > 0)
         return false;
-    request_end(request, LH_CANCELED, "its context has ended: %s", lh_context_words(request->context));
+    lh_request_end(request, LH_CANCELED, "its context has ended: %s", lh_context_words(request->context));
     return true;
 }
 
@@ -71,7 +71,7 @@ static void on_stream_message(void *arg, const void *data, size_t size)
 {
     struct lh_request *request = arg;
 
-    client_look_at_clock(request->client);
+    lh_leases_look_at_clock(request->client);
     if (request->state == REQUEST_CALLING && !request->is_cancelled)
         request->verb->on_message(request, data, size);
 }
@@ -94,21 +94,21 @@ static void start_call(struct lh_request *request, const struct lh_buffer *messa
     lh_rpc_client_call_half_close(request->call);
 }
 
-void attempt_begin(struct lh_request *request)
+void lh_attempt_begin(struct lh_request *request)
 {
     struct lh_client *client = request->client;
     struct lh_buffer message = {0};
     int64_t now_us = lh_clock_us();
 
-    if (attempt_is_context_over(request))
+    if (lh_attempt_is_context_over(request))
         return;
     if (now_us >= request->deadline_us) {
-        request_time_out(request);
+        lh_request_time_out(request);
         return;
     }
     request->state = REQUEST_CALLING;
     request->sent_us = now_us;
-    request->endpoint = endpoints_admit(&client->endpoints, request->wanted, now_us, &request->ticket);
+    request->endpoint = lh_endpoints_admit(&client->endpoints, request->wanted, now_us, &request->ticket);
     if (request->endpoint == NULL) {
         fail_unsent(request, LH_RETRY_CIRCUIT_BREAKER_OPEN, "no endpoint has answered lately");
         return;
@@ -119,9 +119,9 @@ void attempt_begin(struct lh_request *request)
     start_call(request, &message);
     lh_buffer_finish(&message);
     if (request->call == NULL) {
-        breaker_settle(&request->endpoint->breaker, request->ticket, BREAKER_SAID_NOTHING, now_us);
-        request_end(request, LH_OVERLOADED, "too many calls of this client go to %s at once",
-                    request->endpoint->target);
+        lh_breaker_settle(&request->endpoint->breaker, request->ticket, BREAKER_SAID_NOTHING, now_us);
+        lh_request_end(request, LH_OVERLOADED, "too many calls of this client go to %s at once",
+                       request->endpoint->target);
         return;
     }
     atomic_fetch_add_explicit(&client->counts.rpcs, 1, memory_order_relaxed);
@@ -130,13 +130,13 @@ void attempt_begin(struct lh_request *request)
 static void move_on(struct lh_request *request, unsigned reason)
 {
     struct endpoints *endpoints = &request->client->endpoints;
-    size_t index = endpoints_index(endpoints, request->endpoint);
+    size_t index = lh_endpoints_index(endpoints, request->endpoint);
 
-    if (retry_reason_keeps_endpoint(reason)) {
+    if (lh_retry_reason_keeps_endpoint(reason)) {
         request->wanted = index;
         return;
     }
-    endpoints_leave(endpoints, request->endpoint);
+    lh_endpoints_leave(endpoints, request->endpoint);
     request->wanted = (index + 1) % endpoints->count;
 }
 
@@ -155,30 +155,30 @@ static void on_attempt_done(void *arg, const struct lh_rpc_result *result)
     int64_t now_us = lh_clock_us();
 
     request->call = NULL;
-    client_look_at_clock(client);
-    breaker_settle(&request->endpoint->breaker, request->ticket, breaker_result_of(result->delivery, result->code),
-                   now_us);
+    lh_leases_look_at_clock(client);
+    lh_breaker_settle(&request->endpoint->breaker, request->ticket,
+                      lh_breaker_result_of(result->delivery, result->code), now_us);
     lh_reply_fill(&reply, result, request->verb->output);
     if (reply.code != LH_GRPC_OK && reply.delivery == LH_RPC_IN_FLIGHT && reply.code != LH_GRPC_CANCELLED)
         request->is_in_doubt = true;
     if (request->is_cancelled) {
         if (request->verb->undo != NULL && reply.code == LH_GRPC_OK)
             request->verb->undo(request, &reply);
-        request_become_over(request);
+        lh_request_become_over(request);
         lh_reply_finish(&reply);
         return;
     }
     if (is_unanswered(&reply) && client->endpoints.count > 1)
-        endpoints_leave(&client->endpoints, request->endpoint);
+        lh_endpoints_leave(&client->endpoints, request->endpoint);
     failure.reason = request->verb->judge(request, &reply);
     if (request->state != REQUEST_CALLING) {
         lh_reply_finish(&reply);
         return;
     }
     if (failure.reason == RETRY_NO_REASON) {
-        request_become_over(request);
+        lh_request_become_over(request);
     } else if (failure.reason == REQUEST_AGAIN) {
-        attempt_begin(request);
+        lh_attempt_begin(request);
     } else {
         move_on(request, failure.reason);
         failure.blocked_us = now_us - request->sent_us;
@@ -195,7 +195,7 @@ static bool is_cut_short(const struct lh_request *request, const struct lh_reply
     return reply->code == LH_GRPC_DEADLINE_EXCEEDED && !reply->has_reason && request->cut_us < request->deadline_us;
 }
 
-unsigned request_judge_error(struct lh_request *request, const struct lh_reply *reply)
+unsigned lh_attempt_judge_error(struct lh_request *request, const struct lh_reply *reply)
 {
     struct retry_evidence evidence = {
         .stage = reply->delivery,
@@ -205,15 +205,15 @@ unsigned request_judge_error(struct lh_request *request, const struct lh_reply *
     };
 
     if (is_cut_short(request, reply)) {
-        request_set_status(request, LH_UNAVAILABLE, "no answer in time");
+        lh_request_set_status(request, LH_UNAVAILABLE, "no answer in time");
         return reply->delivery == LH_RPC_NOT_SENT ? LH_RETRY_SOCKET_NOT_AVAILABLE
                                                   : LH_RETRY_SOCKET_CLOSED_WHILE_IN_FLIGHT;
     }
-    request->status = retry_status_of(&evidence);
+    request->status = lh_retry_status_of(&evidence);
     lh_error_set(&request->error, request->status, "%s", reply->words);
     if (reply->field != NULL)
         snprintf(request->error.field, sizeof(request->error.field), "%s", reply->field);
     if (reply->limit != NULL)
         snprintf(request->error.bound, sizeof(request->error.bound), "%s", reply->limit);
-    return retry_reason_of(&evidence);
+    return lh_retry_reason_of(&evidence);
 }

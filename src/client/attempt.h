@@ -5,9 +5,12 @@
 #include "client/request.h"
 
 /* At once; the request may be over when it returns. */
-void attempt_begin(struct lh_request *request);
+void lh_attempt_begin(struct lh_request *request);
+
+/* `judge` of everything that is no answer of the verb's own. */
+unsigned lh_attempt_judge_error(struct lh_request *request, const struct lh_reply *reply);
 
 /* Ends the request where its context has ended. */
-bool attempt_is_context_over(struct lh_request *request);
+bool lh_attempt_is_context_over(struct lh_request *request);
 
 #endif

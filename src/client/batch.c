@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 /* Tags and lengths of an item, its LeaseRef, its Scope, its strings; and the lease key. */
 #define ITEM_BYTES (64 + LH_UUID_TEXT_BYTES)
 #define SEGMENT_BYTES 3
 
-size_t lease_item_bytes(const struct lh_lease *lease)
+static size_t item_bytes(const struct lh_lease *lease)
 {
     size_t bytes = ITEM_BYTES + strlen(lease->scope_key) + strlen(lease->declared->text);
 
@@ -17,9 +19,9 @@ size_t lease_item_bytes(const struct lh_lease *lease)
     return bytes;
 }
 
-bool lease_batch_add(struct lease_batch *batch, struct lh_lease *lease)
+bool lh_lease_batch_add(struct lease_batch *batch, struct lh_lease *lease)
 {
-    size_t bytes = lease_item_bytes(lease);
+    size_t bytes = item_bytes(lease);
 
     if (batch->count == BATCH_ITEMS_MAX || (batch->count > 0 && batch->bytes + bytes > BATCH_BYTES_MAX))
         return false;
@@ -32,10 +34,10 @@ bool lease_batch_add(struct lease_batch *batch, struct lh_lease *lease)
     return true;
 }
 
-void lease_batch_finish(struct lease_batch *batch)
+void lh_lease_batch_finish(struct lease_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++)
-        lease_unref(batch->leases[i]);
+        lh_lease_unref(batch->leases[i]);
     free(batch->leases);
     *batch = (struct lease_batch){0};
 }

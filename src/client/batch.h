@@ -4,6 +4,9 @@
 
 #include "client/lease.h"
 
+#define BATCH_ITEMS_MAX 10000
+#define BATCH_BYTES_MAX (3 * 1024 * 1024 + 512 * 1024) /* below the server's 4 MiB */
+
 struct lease_batch {
     struct lh_lease **leases;
     size_t count;
@@ -12,10 +15,7 @@ struct lease_batch {
 };
 
 /* Takes over a reference. False: it is full, nothing was taken. */
-bool lease_batch_add(struct lease_batch *batch, struct lh_lease *lease);
-void lease_batch_finish(struct lease_batch *batch); /* gives the references up */
-
-/* At most what an item takes in a message. */
-size_t lease_item_bytes(const struct lh_lease *lease);
+bool lh_lease_batch_add(struct lease_batch *batch, struct lh_lease *lease);
+void lh_lease_batch_finish(struct lease_batch *batch); /* gives the references up */
 
 #endif

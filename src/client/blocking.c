@@ -2,19 +2,21 @@
 
 #include <errno.h>
 
-enum lh_status blocked_begin(struct blocked *blocked, struct lh_client *client, struct lh_error *error)
+#include "client/client.h"
+
+enum lh_status lh_blocked_begin(struct blocked *blocked, struct lh_client *client, struct lh_error *error)
 {
     *blocked = (struct blocked){.error = error};
     if (!client->has_thread)
         return lh_error_set(error, LH_WOULD_BLOCK,
                             "this client lives on an event base, which a call that blocks would stop");
-    if (client_is_here(client))
+    if (lh_client_is_here(client))
         return lh_error_set(error, LH_WOULD_BLOCK, "a call that blocks, from inside of a callback of its client");
     sem_init(&blocked->done, 0, 0);
     return LH_OK;
 }
 
-enum lh_status blocked_wait(struct blocked *blocked, enum lh_status started)
+enum lh_status lh_blocked_wait(struct blocked *blocked, enum lh_status started)
 {
     if (started == LH_OK)
         while (sem_wait(&blocked->done) != 0 && errno == EINTR)
@@ -25,7 +27,7 @@ enum lh_status blocked_wait(struct blocked *blocked, enum lh_status started)
     return blocked->status;
 }
 
-void blocked_wake(struct blocked *blocked, enum lh_status status, const struct lh_error *error)
+void lh_blocked_wake(struct blocked *blocked, enum lh_status status, const struct lh_error *error)
 {
     blocked->status = status;
     if (blocked->error != NULL && status != LH_OK)
@@ -33,7 +35,7 @@ void blocked_wake(struct blocked *blocked, enum lh_status status, const struct l
     sem_post(&blocked->done);
 }
 
-void blocked_on_done(void *arg, enum lh_status status, const struct lh_error *error)
+void lh_blocked_on_done(void *arg, enum lh_status status, const struct lh_error *error)
 {
-    blocked_wake(arg, status, error);
+    lh_blocked_wake(arg, status, error);
 }

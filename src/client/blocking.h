@@ -4,7 +4,7 @@
 
 #include <semaphore.h>
 
-#include "client/client.h"
+#include "leasehold.h"
 
 struct blocked {
     sem_t done;
@@ -14,12 +14,12 @@ struct blocked {
 };
 
 /* LH_WOULD_BLOCK: this thread must not. */
-enum lh_status blocked_begin(struct blocked *blocked, struct lh_client *client, struct lh_error *error);
+enum lh_status lh_blocked_begin(struct blocked *blocked, struct lh_client *client, struct lh_error *error);
 
-/* `started` is what the call without blocking said: LH_OK, and somebody will wake. */
-enum lh_status blocked_wait(struct blocked *blocked, enum lh_status started);
+/* `started` is the status of the call without blocking; after LH_OK its callback wakes this one. */
+enum lh_status lh_blocked_wait(struct blocked *blocked, enum lh_status started);
 
-void blocked_wake(struct blocked *blocked, enum lh_status status, const struct lh_error *error);
-lh_done_cb blocked_on_done; /* `arg` is the struct blocked */
+void lh_blocked_wake(struct blocked *blocked, enum lh_status status, const struct lh_error *error);
+lh_done_cb lh_blocked_on_done; /* `arg` is the struct blocked */
 
 #endif

@@ -15,7 +15,7 @@ static void set_state(struct breaker *breaker, enum breaker_state state, const c
     breaker->state = state;
 }
 
-void breaker_init(struct breaker *breaker, const char *name, uint32_t failures, int64_t open_us)
+void lh_breaker_init(struct breaker *breaker, const char *name, uint32_t failures, int64_t open_us)
 {
     memset(breaker, 0, sizeof(*breaker));
     breaker->name = name;
@@ -24,14 +24,14 @@ void breaker_init(struct breaker *breaker, const char *name, uint32_t failures, 
     breaker->ticket = BREAKER_OPEN + 1;
 }
 
-bool breaker_is_open(const struct breaker *breaker, int64_t now_us)
+bool lh_breaker_is_open(const struct breaker *breaker, int64_t now_us)
 {
     return breaker->state != BREAKER_CLOSED && now_us < breaker->probe_at_us;
 }
 
-uint64_t breaker_admit(struct breaker *breaker, int64_t now_us)
+uint64_t lh_breaker_admit(struct breaker *breaker, int64_t now_us)
 {
-    if (breaker_is_open(breaker, now_us))
+    if (lh_breaker_is_open(breaker, now_us))
         return BREAKER_OPEN;
     if (breaker->state == BREAKER_IS_OPEN) {
         breaker->probe = breaker->ticket;
@@ -66,7 +66,7 @@ static void settle_probe(struct breaker *breaker, enum breaker_result result, in
     }
 }
 
-void breaker_settle(struct breaker *breaker, uint64_t ticket, enum breaker_result result, int64_t now_us)
+void lh_breaker_settle(struct breaker *breaker, uint64_t ticket, enum breaker_result result, int64_t now_us)
 {
     if (breaker->state == BREAKER_HALF_OPEN && ticket >= breaker->probe) {
         if (result == BREAKER_FAILED)
@@ -85,7 +85,7 @@ void breaker_settle(struct breaker *breaker, uint64_t ticket, enum breaker_resul
         open_it(breaker, now_us, "it failed too often");
 }
 
-enum breaker_result breaker_result_of(enum lh_rpc_delivery stage, enum lh_grpc_code code)
+enum breaker_result lh_breaker_result_of(enum lh_rpc_delivery stage, enum lh_grpc_code code)
 {
     if (stage == LH_RPC_ANSWERED)
         return BREAKER_SUCCEEDED;
@@ -93,6 +93,7 @@ enum breaker_result breaker_result_of(enum lh_rpc_delivery stage, enum lh_grpc_c
     case LH_GRPC_CANCELLED:
     case LH_GRPC_DEADLINE_EXCEEDED:
     case LH_GRPC_RESOURCE_EXHAUSTED:
+    case LH_GRPC_UNAUTHENTICATED: /* each call says which certificate is wrong */
         return BREAKER_SAID_NOTHING;
     default:
         return BREAKER_FAILED;

@@ -3,10 +3,10 @@
  * call at a time until one of them succeeds. A probe that takes its time (a call that waits for a lease) does not hold
  * up the next one for longer than the circuit stays open. No clock of its own.
  *
- *     ticket = breaker_admit(&endpoint->breaker, now_us);
+ *     ticket = lh_breaker_admit(&endpoint->breaker, now_us);
  *     if (ticket == BREAKER_OPEN)
  *         try another endpoint, or retry for CIRCUIT_BREAKER_OPEN
- *     ... when the call is over, whatever came of it: breaker_settle(&endpoint->breaker, ticket, result, now_us);
+ *     ... when the call is over, whatever came of it: lh_breaker_settle(&endpoint->breaker, ticket, result, now_us);
  *
  * Calls that were under way together and fail together (a connection that broke) count as one failure: only a call that
  * was admitted after the last failure counted can be the next one.
@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/retry_reason.h"
+#include "client/retry/retry_reason.h"
 
 #define BREAKER_FAILURES_DEFAULT 5
 #define BREAKER_OPEN_US_DEFAULT INT64_C(1000000)
@@ -42,24 +42,24 @@ struct breaker {
 };
 
 /* `failures` 0 and `open_us` 0: the defaults. */
-void breaker_init(struct breaker *breaker, const char *name, uint32_t failures, int64_t open_us);
+void lh_breaker_init(struct breaker *breaker, const char *name, uint32_t failures, int64_t open_us);
 
 #define BREAKER_OPEN 0
 
 /* A ticket for one call, or BREAKER_OPEN. */
-uint64_t breaker_admit(struct breaker *breaker, int64_t now_us);
+uint64_t lh_breaker_admit(struct breaker *breaker, int64_t now_us);
 
 /* Would it admit a call now? */
-bool breaker_is_open(const struct breaker *breaker, int64_t now_us);
+bool lh_breaker_is_open(const struct breaker *breaker, int64_t now_us);
 
 enum breaker_result {
     BREAKER_SUCCEEDED,    /* the endpoint answered, whatever it said */
     BREAKER_FAILED,       /* no connection, or no answer on it */
     BREAKER_SAID_NOTHING, /* cancelled, or the time was over: nothing is known of the endpoint */
 };
-void breaker_settle(struct breaker *breaker, uint64_t ticket, enum breaker_result result, int64_t now_us);
+void lh_breaker_settle(struct breaker *breaker, uint64_t ticket, enum breaker_result result, int64_t now_us);
 
 /* What a call that is over says of its endpoint. */
-enum breaker_result breaker_result_of(enum lh_rpc_delivery stage, enum lh_grpc_code code);
+enum breaker_result lh_breaker_result_of(enum lh_rpc_delivery stage, enum lh_grpc_code code);
 
 #endif

@@ -11,11 +11,12 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "client/endpoints.h"
 #include "loop/loop.h"
 
 struct lh_caller {
     struct lh_loop *loop;
-    struct lh_rpc_channel *channel;
+    struct endpoints endpoints;
     struct lh_timer nap;
 
     struct lh_rpc_client_call *call; /* the one going on, or NULL */
@@ -36,8 +37,9 @@ static void on_nap_over(void *arg)
     lh_loop_stop(caller->loop);
 }
 
-struct lh_caller *lh_caller_create(const char *target, struct lh_error *error)
+struct lh_caller *lh_caller_create(const char *targets, const struct lh_client_tls *tls, struct lh_error *error)
 {
+    const struct lh_client_options options = {.endpoints = targets, .tls = tls};
     struct lh_caller *caller = lh_alloc_zero(1, sizeof(*caller));
 
     caller->loop = lh_loop_create();
@@ -47,8 +49,7 @@ struct lh_caller *lh_caller_create(const char *target, struct lh_error *error)
         return NULL;
     }
     lh_timer_init(&caller->nap, caller->loop, on_nap_over, caller);
-    caller->channel = lh_rpc_channel_create(caller->loop, target, NULL, error);
-    if (caller->channel == NULL) {
+    if (lh_endpoints_init(&caller->endpoints, caller->loop, &options, error) != LH_OK) {
         lh_caller_destroy(caller);
         return NULL;
     }
@@ -59,8 +60,7 @@ void lh_caller_destroy(struct lh_caller *caller)
 {
     if (caller == NULL)
         return;
-    if (caller->channel != NULL)
-        lh_rpc_channel_destroy(caller->channel);
+    lh_endpoints_finish(&caller->endpoints);
     if (caller->catches_signals) {
         lh_signal_finish(&caller->interrupt);
         lh_signal_finish(&caller->terminate);
@@ -106,13 +106,33 @@ static void on_done(void *arg, const struct lh_rpc_result *result)
     lh_loop_stop(caller->loop);
 }
 
+static struct endpoint *current(struct lh_caller *caller)
+{
+    return &caller->endpoints.items[caller->endpoints.current];
+}
+
+/* Does the same call go to the next server now? That is certain to do no harm only where this one never got it. */
+static bool goes_on(struct lh_caller *caller, const struct lh_reply *reply, size_t *tries)
+{
+    struct retry_evidence evidence = {.stage = reply->delivery,
+                                      .code = reply->code,
+                                      .info = reply->has_reason ? (int)reply->reason : RETRY_NO_INFO,
+                                      .has_retry_info = reply->retry_after_us > 0};
+    bool is_silent = reply->code == LH_GRPC_DEADLINE_EXCEEDED && reply->delivery != LH_RPC_ANSWERED;
+
+    if (is_silent || !lh_retry_reason_keeps_endpoint(lh_retry_reason_of(&evidence)))
+        lh_endpoints_leave(&caller->endpoints, current(caller));
+    return reply->delivery == LH_RPC_NOT_SENT && reply->code == LH_GRPC_UNAVAILABLE && caller->signal == 0 &&
+           ++*tries < caller->endpoints.count;
+}
+
 static void start(struct lh_caller *caller, const char *path, const ProtobufCMessage *request, int64_t deadline_us)
 {
     size_t size = protobuf_c_message_get_packed_size(request);
     uint8_t *packed = lh_alloc(size + 1);
 
     protobuf_c_message_pack(request, packed);
-    caller->call = lh_rpc_call_unary(caller->channel, path, packed, size, deadline_us, on_done, caller);
+    caller->call = lh_rpc_call_unary(current(caller)->channel, path, packed, size, deadline_us, on_done, caller);
     free(packed);
 }
 
@@ -134,11 +154,15 @@ void lh_caller_call(struct lh_caller *caller, const ProtobufCServiceDescriptor *
                     const ProtobufCMessage *request, int64_t deadline_us, struct lh_reply *reply)
 {
     char *path = lh_format("/%s/%s", service->name, method);
+    size_t tries = 0;
 
     if (!refuse_after_signal(caller, reply, protobuf_c_service_descriptor_get_method_by_name(service, method))) {
-        start(caller, path, request, deadline_us);
-        while (caller->call != NULL)
-            lh_loop_run(caller->loop);
+        do {
+            lh_reply_finish(reply);
+            start(caller, path, request, deadline_us);
+            while (caller->call != NULL)
+                lh_loop_run(caller->loop);
+        } while (goes_on(caller, reply, &tries));
     }
     free(path);
 }
@@ -161,7 +185,7 @@ static void start_stream(struct lh_caller *caller, const char *path, const Proto
     uint8_t *packed = lh_alloc(size + 1);
 
     protobuf_c_message_pack(request, packed);
-    caller->call = lh_rpc_call_start(caller->channel, path, LH_RPC_FOREVER, NULL, 0, &callbacks, caller);
+    caller->call = lh_rpc_call_start(current(caller)->channel, path, LH_RPC_FOREVER, NULL, 0, &callbacks, caller);
     lh_rpc_client_call_send(caller->call, packed, size);
     lh_rpc_client_call_half_close(caller->call);
     free(packed);
@@ -172,13 +196,17 @@ void lh_caller_read(struct lh_caller *caller, const ProtobufCServiceDescriptor *
                     struct lh_reply *reply)
 {
     char *path = lh_format("/%s/%s", service->name, method);
+    size_t tries = 0;
 
     caller->on_message = on_message;
     caller->on_message_arg = arg;
     if (!refuse_after_signal(caller, reply, protobuf_c_service_descriptor_get_method_by_name(service, method))) {
-        start_stream(caller, path, request);
-        while (caller->call != NULL)
-            lh_loop_run(caller->loop);
+        do {
+            lh_reply_finish(reply);
+            start_stream(caller, path, request);
+            while (caller->call != NULL)
+                lh_loop_run(caller->loop);
+        } while (goes_on(caller, reply, &tries));
     }
     free(path);
 }

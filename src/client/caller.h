@@ -1,9 +1,10 @@
 /*
  * Blocking calls to a Leasehold server, one at a time, for programs that do nothing else meanwhile.
  *
- *     caller = lh_caller_create("127.0.0.1:7420", &error);
- *     lh_caller_call(caller, &leasehold__v1__admin_service__descriptor, "GetStatus", &request.base, deadline_us,
- * &reply); if (reply.code == LH_GRPC_OK) print((Leasehold__V1__GetStatusResponse *)reply.message);
+ *     caller = lh_caller_create("127.0.0.1:7420", NULL, &error);
+ *     lh_caller_call(caller, service, "GetStatus", &request.base, deadline_us, &reply);
+ *     if (reply.code == LH_GRPC_OK)
+ *         print((Leasehold__V1__GetStatusResponse *)reply.message);
  *     lh_reply_finish(&reply);
  *
  * It does not retry: `delivery` and `reason` say what a repetition would mean.
@@ -20,9 +21,13 @@
 #include "rpc/client.h"
 
 struct lh_caller;
+struct lh_client_tls;
 
-/* `target` as lh_rpc_channel_create has it. Nothing is connected yet. NULL: `error` says why. */
-struct lh_caller *lh_caller_create(const char *target, struct lh_error *error);
+/*
+ * `targets` as lh_client_options.endpoints has them, and `tls` as lh_client_options.tls. Nothing is connected yet. A call goes to the first server that can
+ * be reached, from the one on that answered last. NULL: `error` says why.
+ */
+struct lh_caller *lh_caller_create(const char *targets, const struct lh_client_tls *tls, struct lh_error *error);
 void lh_caller_destroy(struct lh_caller *caller);
 
 /*

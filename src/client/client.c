@@ -8,6 +8,7 @@
  * caller's event base the same happens without a thread, and tasks come only from contexts that others cancel.
  */
 #include "client/client.h"
+#include "base/bounds.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -19,46 +20,12 @@
 #include <unistd.h>
 
 #include "client/blocking.h"
-#include "client/check.h"
 #include "client/lease.h"
 #include "client/request.h"
 
 #define TIMEOUT_DEFAULT_US (5 * LH_US_PER_S)
 #define FLUSH_DEFAULT_US (5 * LH_US_PER_S)
 #define REQUESTS_MAX_DEFAULT 65536
-
-void client_look_at_clock(struct lh_client *client)
-{
-    int64_t now_us = lh_clock_us();
-
-    if (deadlines_next_us(&client->deadlines) <= now_us)
-        leases_expire(client, now_us);
-}
-
-static void on_deadline(void *arg)
-{
-    struct lh_client *client = arg;
-    leases_expire(client, lh_clock_us());
-}
-
-/* --- memory --- */
-
-void client_ref(struct lh_client *client)
-{
-    atomic_fetch_add_explicit(&client->refs, 1, memory_order_relaxed);
-}
-
-void client_unref(struct lh_client *client)
-{
-    if (atomic_fetch_sub_explicit(&client->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    declarations_destroy(client);
-    pthread_cond_destroy(&client->ended);
-    pthread_mutex_destroy(&client->mutex);
-    free(client->prefix);
-    free(client->owner);
-    free(client);
-}
 
 /* --- the end --- */
 
@@ -67,7 +34,7 @@ static void close_now(struct lh_client *client)
     pthread_mutex_lock(&client->mutex);
     client->state = CLIENT_CLOSED;
     pthread_mutex_unlock(&client->mutex);
-    leases_abandon(client);
+    lh_leases_abandon(client);
     if (client->on_closed != NULL)
         client->on_closed(client->on_closed_arg);
     if (client->has_thread)
@@ -79,22 +46,16 @@ static void settle(void *arg)
     struct lh_client *client = arg;
 
     if (client->state == CLIENT_CLOSING && client->request_count == 0 &&
-        lh_list_is_empty(&client->renewals.keep_alive.streams) && releases_are_empty(&client->releases))
+        lh_list_is_empty(&client->renewals.keep_alive.streams) && lh_releases_are_empty(&client->releases))
         close_now(client);
-}
-
-void client_settle(struct lh_client *client)
-{
-    if (client->state == CLIENT_CLOSING)
-        lh_defer(client->loop, &client->settle);
 }
 
 static void on_flush_limit(void *arg)
 {
     struct lh_client *client = arg;
 
-    releases_give_up(&client->releases);
-    client_settle(client);
+    lh_releases_give_up(&client->releases);
+    lh_client_settle(client);
 }
 
 static void begin_to_close(struct lh_client *client)
@@ -102,17 +63,17 @@ static void begin_to_close(struct lh_client *client)
     pthread_mutex_lock(&client->mutex);
     client->state = CLIENT_CLOSING;
     pthread_mutex_unlock(&client->mutex);
-    renewals_stop(&client->renewals);
+    lh_renewals_stop(&client->renewals);
     LH_LIST_EACH(struct lh_request, request, &client->requests, link)
-        if (!releases_is_theirs(&client->releases, request))
-            request_cancel(request, LH_CANCELED, "the client was closed");
+        if (!lh_releases_is_theirs(&client->releases, request))
+            lh_request_cancel(request, LH_CANCELED, "the client was closed");
     if (client->flush_us > 0) {
         lh_timer_arm_at_us(&client->flush_limit, lh_clock_us() + client->flush_us);
-        releases_hurry(&client->releases);
+        lh_releases_hurry(&client->releases);
     } else {
-        releases_give_up(&client->releases);
+        lh_releases_give_up(&client->releases);
     }
-    client_settle(client);
+    lh_client_settle(client);
 }
 
 struct close_task {
@@ -154,9 +115,9 @@ void lh_client_close(struct lh_client *client, lh_closed_cb *on_closed, void *ar
     closing->client = client;
     closing->on_closed = on_closed;
     closing->arg = arg;
-    if (client_post(client, &closing->task) != LH_OK)
+    if (lh_client_post(client, &closing->task) != LH_OK)
         free(closing);
-    if (client->has_thread && !client_is_here(client))
+    if (client->has_thread && !lh_client_is_here(client))
         wait_for_end(client);
 }
 
@@ -164,7 +125,7 @@ void lh_client_close(struct lh_client *client, lh_closed_cb *on_closed, void *ar
 static void finish_tasks(struct lh_client *client)
 {
     while (client->request_count > 0 || client->tasks != NULL) {
-        client_run_tasks(client);
+        lh_client_run_tasks(client);
         lh_loop_run_once(client->loop, 0);
     }
 }
@@ -173,7 +134,7 @@ static void *run_thread(void *arg)
 {
     struct lh_client *client = arg;
 
-    client_serve(client);
+    lh_client_serve(client);
     lh_loop_run(client->loop);
     finish_tasks(client);
     pthread_mutex_lock(&client->mutex);
@@ -186,17 +147,16 @@ static void *run_thread(void *arg)
 /* Everything of the loop's; nobody else runs it any more. */
 static void take_apart(struct lh_client *client)
 {
-    renewals_stop(&client->renewals);
-    lh_timer_finish(&client->deadline_timer);
+    lh_renewals_stop(&client->renewals);
+    lh_leases_stop(&client->leases);
     lh_timer_finish(&client->flush_limit);
     lh_timer_cancel(&client->releases.pause);
     lh_watch_finish(&client->wake);
-    endpoints_finish(&client->endpoints);
+    lh_endpoints_finish(&client->endpoints);
     lh_loop_destroy(client->loop);
-    leases_abandon(client);
-    releases_finish(&client->releases);
-    retrier_finish(&client->retrier);
-    deadlines_finish(&client->deadlines);
+    lh_leases_abandon(client);
+    lh_releases_finish(&client->releases);
+    lh_retrier_finish(&client->retrier);
     close(client->wake_fd);
 }
 
@@ -204,7 +164,7 @@ void lh_client_destroy(struct lh_client *client)
 {
     if (client == NULL)
         return;
-    if (client->has_thread && client_is_here(client)) {
+    if (client->has_thread && lh_client_is_here(client)) {
         lh_err("lh_client_destroy from inside of a callback of its client: it is closed, and not freed");
         lh_client_close(client, NULL, NULL);
         return;
@@ -213,13 +173,13 @@ void lh_client_destroy(struct lh_client *client)
         lh_client_close(client, NULL, NULL);
         pthread_join(client->thread, NULL);
     } else if (client->state != CLIENT_CLOSED) {
-        client_run_tasks(client);
+        lh_client_run_tasks(client);
         client->flush_us = 0;
         begin_to_close(client);
     }
     take_apart(client);
     client->state = CLIENT_CLOSED;
-    client_unref(client);
+    lh_client_unref(client);
 }
 
 /* --- the beginning --- */
@@ -233,10 +193,7 @@ static void port_arm(void *arg, struct retry *retry, int64_t at_us)
 {
     struct lh_request *request = LH_CONTAINER(struct lh_request, retry, retry);
 
-    if (at_us == LH_FOREVER)
-        lh_timer_cancel(&request->timer);
-    else
-        lh_timer_arm_at_us(&request->timer, at_us);
+    lh_timer_arm_at_us(&request->timer, at_us);
 }
 
 static char *default_owner(void)
@@ -261,8 +218,20 @@ static void take_options(struct lh_client *client, const struct lh_client_option
 static enum lh_status check_options(const struct lh_client_options *options, struct lh_error *error)
 {
     if (options->timeout_us < 0 || options->connect_timeout_us < 0 || options->breaker_open_us < 0)
-        return check_refuse(error, "timeout_us", "not negative", "a time is negative");
-    return options->owner == NULL ? LH_OK : check_owner(options->owner, error);
+        return lh_bounds_refuse(error, "timeout_us", "not negative", "a time is negative");
+    return options->owner == NULL ? LH_OK : lh_bounds_owner(options->owner, error);
+}
+
+static void on_woken(void *arg, unsigned ready)
+{
+    struct lh_client *client = arg;
+    uint64_t count;
+
+    if (read(client->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR)
+        return;
+    lh_leases_look_at_clock(client);
+    lh_client_run_tasks(client);
+    lh_releases_drain(&client->releases);
 }
 
 static void init_parts(struct lh_client *client, const struct lh_client_options *options)
@@ -270,18 +239,17 @@ static void init_parts(struct lh_client *client, const struct lh_client_options 
     struct retry_port port = {.now_us = port_now_us, .arm = port_arm, .arg = client};
 
     lh_list_init(&client->requests);
-    leases_init(client);
-    renewals_init(&client->renewals, client);
-    releases_init(&client->releases, client);
-    retrier_init(&client->retrier, &port);
+    lh_leases_init(client);
+    lh_renewals_init(&client->renewals, client);
+    lh_releases_init(&client->releases, client);
+    lh_retrier_init(&client->retrier, &port);
     if (options->strategy != NULL)
         client->retrier.strategy = *options->strategy;
     if (options->max_retrying > 0)
         client->retrier.limit = options->max_retrying;
-    lh_timer_init(&client->deadline_timer, client->loop, on_deadline, client);
     lh_timer_init(&client->flush_limit, client->loop, on_flush_limit, client);
     lh_deferred_init(&client->settle, settle, client);
-    lh_watch_init(&client->wake, client->loop, client->wake_fd, client_on_woken, client);
+    lh_watch_init(&client->wake, client->loop, client->wake_fd, on_woken, client);
     lh_watch_want(&client->wake, LH_WATCH_READ);
 }
 
@@ -320,14 +288,14 @@ struct lh_client *lh_client_create(const struct lh_client_options *options, stru
         lh_error_set(error, LH_INTERNAL, "no event loop: %s", strerror(errno));
         goto no_loop;
     }
-    if (endpoints_init(&client->endpoints, client->loop, options, error) != LH_OK)
+    if (lh_endpoints_init(&client->endpoints, client->loop, options, error) != LH_OK)
         goto no_endpoints;
     init_parts(client, options);
     if (!client->has_thread || start_thread(client))
         return client;
     lh_error_set(error, LH_INTERNAL, "no thread: %s", strerror(errno));
     take_apart(client);
-    client_unref(client);
+    lh_client_unref(client);
     return NULL;
 
 no_endpoints:
@@ -335,7 +303,7 @@ no_endpoints:
 no_loop:
     if (client->wake_fd >= 0)
         close(client->wake_fd);
-    client_unref(client);
+    lh_client_unref(client);
     return NULL;
 }
 

@@ -17,20 +17,14 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/table.h"
-#include "client/deadlines.h"
 #include "client/endpoints.h"
-#include "client/releases.h"
-#include "client/renewals.h"
-#include "client/retry.h"
+#include "client/lease.h"
+#include "client/release/releases.h"
+#include "client/renewal/renewals.h"
+#include "client/retry/retry.h"
+#include "client/tasks.h"
 #include "leasehold.h"
 #include "loop/loop.h"
-
-/* A piece of work for the client's thread; inside of what it works on. */
-struct client_task {
-    struct client_task *next;
-    void (*run)(struct client_task *task);
-};
 
 enum client_state {
     CLIENT_OPEN,
@@ -51,7 +45,7 @@ struct lh_client {
     int64_t flush_us;
     uint32_t max_requests;
     bool has_thread;
-    pthread_t thread; /* of who destroys it */
+    pthread_t thread; /* lh_client_destroy joins it */
     int wake_fd;
 
     atomic_uint refs; /* the caller's, and one for each lease */
@@ -64,7 +58,7 @@ struct lh_client {
     struct client_task **tasks_end;
     pthread_cond_t ended;
     bool has_ended; /* the thread did all that it had to */
-    bool is_woken;  /* the thread was told that there are tasks or releases */
+    bool is_woken;  /* `wake_fd` tells the thread of tasks or releases */
     struct lh_link declarations;
     struct release_inbox inbox;
 
@@ -75,9 +69,7 @@ struct lh_client {
     struct retrier retrier;
     struct lh_link requests;
     size_t request_count;
-    struct lh_table leases; /* that are held, by lease key */
-    struct deadlines deadlines;
-    struct lh_timer deadline_timer;
+    struct leases leases;
     struct renewals renewals;
     struct releases releases;
     struct lh_timer flush_limit;
@@ -85,33 +77,5 @@ struct lh_client {
     lh_closed_cb *on_closed;
     void *on_closed_arg;
 };
-
-/* Any thread. */
-bool client_is_here(const struct lh_client *client); /* is this the client's own thread? */
-void client_ref(struct lh_client *client);
-void client_unref(struct lh_client *client);
-bool client_is_open(struct lh_client *client);
-
-/* Wakes the thread; with the mutex held. */
-void client_wake_locked(struct lh_client *client);
-
-/* To run on the client's thread, soon. LH_CLOSED: it never will. */
-enum lh_status client_post(struct lh_client *client, struct client_task *task);
-
-/* This thread is the client's from now on. */
-void client_serve(const struct lh_client *client);
-void client_on_woken(void *arg, unsigned ready);
-void client_run_tasks(struct lh_client *client);
-
-/*
- * First of all at every entry from the loop: leases whose time has passed while this process slept are lost before
- * anything else is done.
- */
-void client_look_at_clock(struct lh_client *client);
-
-void declarations_destroy(struct lh_client *client);
-
-/* While closing: look whether that is done, at the end of the turn. */
-void client_settle(struct lh_client *client);
 
 #endif

@@ -116,17 +116,17 @@ struct lh_context *lh_context_create(struct lh_context *parent, int64_t deadline
     return create(parent, deadline_us, false);
 }
 
-struct lh_context *context_create_for_lease(struct lh_context *parent, int64_t deadline_us)
+struct lh_context *lh_context_create_for_lease(struct lh_context *parent, int64_t deadline_us)
 {
     return create(parent, deadline_us, true);
 }
 
-void context_set_clock(struct lh_context *root, int64_t (*now_us)(void))
+void lh_context_set_clock(struct lh_context *root, int64_t (*now_us)(void))
 {
     root->root->now_us = now_us != NULL ? now_us : lh_clock_us;
 }
 
-struct lh_context *context_ref(struct lh_context *context)
+struct lh_context *lh_context_ref(struct lh_context *context)
 {
     pthread_mutex_lock(&context->root->lock);
     context->refs++;
@@ -242,7 +242,7 @@ int64_t lh_context_remaining_us(const struct lh_context *context)
     return least_us > 0 ? least_us : 0;
 }
 
-bool context_move(struct lh_context *context, int64_t deadline_us)
+bool lh_context_move(struct lh_context *context, int64_t deadline_us)
 {
     bool is_live;
 
@@ -254,14 +254,14 @@ bool context_move(struct lh_context *context, int64_t deadline_us)
     return is_live;
 }
 
-bool context_moves(const struct lh_context *context)
+bool lh_context_moves(const struct lh_context *context)
 {
     while (context != NULL && !context->moves)
         context = context->parent;
     return context != NULL;
 }
 
-void context_free_of_time(struct lh_context *context)
+void lh_context_free_of_time(struct lh_context *context)
 {
     pthread_mutex_lock(&context->root->lock);
     context->is_free_of_time = true;

@@ -12,9 +12,61 @@
 /* A server that stands still is found out after twice that, where a call waits for its answer. */
 #define KEEPALIVE_US (5 * LH_US_PER_S)
 
-static enum lh_status add(struct endpoints *endpoints, struct lh_loop *loop, char *target,
-                          const struct lh_client_options *options, struct lh_error *error)
+/* --- TLS --- */
+
+/* An empty variable is as good as none. */
+static const char *environment(const char *name)
 {
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static bool is_one_of(const char *word, const char *one, const char *two, const char *three, const char *four)
+{
+    return strcmp(word, one) == 0 || strcmp(word, two) == 0 || strcmp(word, three) == 0 || strcmp(word, four) == 0;
+}
+
+enum lh_status lh_tls_from_environment(struct lh_client_tls *tls, struct lh_error *error)
+{
+    const char *word = environment("LEASEHOLD_TLS");
+
+    *tls = (struct lh_client_tls){
+        .ca_file = environment("LEASEHOLD_CA"),
+        .cert_file = environment("LEASEHOLD_CERT"),
+        .key_file = environment("LEASEHOLD_KEY"),
+        .server_name = environment("LEASEHOLD_SERVER_NAME"),
+        .token_file = environment("LEASEHOLD_TOKEN_FILE"),
+    };
+    tls->plaintext =
+        tls->ca_file == NULL && tls->cert_file == NULL && tls->key_file == NULL && tls->server_name == NULL;
+    if (word == NULL)
+        return LH_OK;
+    tls->plaintext = is_one_of(word, "no", "off", "false", "0");
+    if (!tls->plaintext && !is_one_of(word, "yes", "on", "true", "1"))
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "LEASEHOLD_TLS is %s; it takes yes or no", word);
+    return LH_OK;
+}
+
+static enum lh_status choose_tls(const struct lh_client_tls *wanted, struct lh_client_tls *tls, struct lh_error *error)
+{
+    if (wanted != NULL)
+        *tls = *wanted;
+    else if (lh_tls_from_environment(tls, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (!tls->plaintext && (tls->cert_file == NULL) != (tls->key_file == NULL))
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "a certificate and its private key belong together: the %s is missing",
+                            tls->key_file == NULL ? "key" : "certificate");
+    return LH_OK;
+}
+
+/* --- the servers --- */
+
+static enum lh_status add(struct endpoints *endpoints, struct lh_loop *loop, char *target,
+                          const struct lh_client_options *options, const struct lh_client_tls *tls,
+                          struct lh_error *error)
+{
+    const struct lh_rpc_tls files = {tls->ca_file, tls->cert_file, tls->key_file, tls->server_name};
     struct lh_rpc_channel_options channel_options;
     struct endpoint *endpoint;
     struct lh_rpc_channel *channel;
@@ -25,37 +77,40 @@ static enum lh_status add(struct endpoints *endpoints, struct lh_loop *loop, cha
     channel_options.connect_timeout_us =
         options->connect_timeout_us > 0 ? options->connect_timeout_us : CONNECT_TIMEOUT_US;
     channel_options.keepalive_us = KEEPALIVE_US;
+    channel_options.tls = tls->plaintext ? NULL : &files;
+    channel_options.token_file = tls->token_file;
     channel = lh_rpc_channel_create(loop, target, &channel_options, error);
     if (channel == NULL)
         return LH_INVALID_ARGUMENT;
     endpoint = &endpoints->items[endpoints->count++];
     endpoint->target = lh_strdup(target);
     endpoint->channel = channel;
-    breaker_init(&endpoint->breaker, endpoint->target, options->breaker_failures, options->breaker_open_us);
+    lh_breaker_init(&endpoint->breaker, endpoint->target, options->breaker_failures, options->breaker_open_us);
     return LH_OK;
 }
 
-enum lh_status endpoints_init(struct endpoints *endpoints, struct lh_loop *loop,
-                              const struct lh_client_options *options, struct lh_error *error)
+enum lh_status lh_endpoints_init(struct endpoints *endpoints, struct lh_loop *loop,
+                                 const struct lh_client_options *options, struct lh_error *error)
 {
     const char *text = options->endpoints != NULL ? options->endpoints : getenv("LEASEHOLD_SERVER");
-    enum lh_status status = LH_OK;
     char *copy, *rest, *target;
+    struct lh_client_tls tls;
+    enum lh_status status = choose_tls(options->tls, &tls, error);
 
     *endpoints = (struct endpoints){0};
     rest = copy = lh_strdup(text != NULL ? text : DEFAULT_ENDPOINT);
     while (status == LH_OK && (target = strsep(&rest, ",")) != NULL) {
         target += strspn(target, " ");
         target[strcspn(target, " ")] = '\0';
-        status = add(endpoints, loop, target, options, error);
+        status = add(endpoints, loop, target, options, &tls, error);
     }
     free(copy);
     if (status != LH_OK)
-        endpoints_finish(endpoints);
+        lh_endpoints_finish(endpoints);
     return status;
 }
 
-void endpoints_finish(struct endpoints *endpoints)
+void lh_endpoints_finish(struct endpoints *endpoints)
 {
     for (size_t i = 0; i < endpoints->count; i++) {
         lh_rpc_channel_destroy(endpoints->items[i].channel);
@@ -64,25 +119,25 @@ void endpoints_finish(struct endpoints *endpoints)
     endpoints->count = 0;
 }
 
-struct endpoint *endpoints_admit(struct endpoints *endpoints, size_t wanted, int64_t now_us, uint64_t *ticket)
+struct endpoint *lh_endpoints_admit(struct endpoints *endpoints, size_t wanted, int64_t now_us, uint64_t *ticket)
 {
     for (size_t i = 0; i < endpoints->count; i++) {
         struct endpoint *endpoint = &endpoints->items[(wanted + i) % endpoints->count];
-        *ticket = breaker_admit(&endpoint->breaker, now_us);
+        *ticket = lh_breaker_admit(&endpoint->breaker, now_us);
         if (*ticket != BREAKER_OPEN)
             return endpoint;
     }
     return NULL;
 }
 
-void endpoints_leave(struct endpoints *endpoints, const struct endpoint *endpoint)
+void lh_endpoints_leave(struct endpoints *endpoints, const struct endpoint *endpoint)
 {
-    size_t index = endpoints_index(endpoints, endpoint);
+    size_t index = lh_endpoints_index(endpoints, endpoint);
     if (endpoints->current == index)
         endpoints->current = (index + 1) % endpoints->count;
 }
 
-size_t endpoints_index(const struct endpoints *endpoints, const struct endpoint *endpoint)
+size_t lh_endpoints_index(const struct endpoints *endpoints, const struct endpoint *endpoint)
 {
     return (size_t)(endpoint - endpoints->items);
 }

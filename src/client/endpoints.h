@@ -24,18 +24,21 @@ struct endpoints {
     size_t current;
 };
 
+/* What the environment says about TLS and the token. LH_INVALID_ARGUMENT: a value that is none. */
+enum lh_status lh_tls_from_environment(struct lh_client_tls *tls, struct lh_error *error);
+
 /* Of the options' endpoints, or of the environment. LH_INVALID_ARGUMENT: nothing is left to finish. */
-enum lh_status endpoints_init(struct endpoints *endpoints, struct lh_loop *loop,
-                              const struct lh_client_options *options, struct lh_error *error);
-void endpoints_finish(struct endpoints *endpoints); /* answers what is still open with CANCELLED */
+enum lh_status lh_endpoints_init(struct endpoints *endpoints, struct lh_loop *loop,
+                                 const struct lh_client_options *options, struct lh_error *error);
+void lh_endpoints_finish(struct endpoints *endpoints); /* answers what is still open with CANCELLED */
 
 /*
  * The first from `wanted` on whose circuit lets a call pass, and the ticket to settle it with. NULL: none does. *
  */
-struct endpoint *endpoints_admit(struct endpoints *endpoints, size_t wanted, int64_t now_us, uint64_t *ticket);
+struct endpoint *lh_endpoints_admit(struct endpoints *endpoints, size_t wanted, int64_t now_us, uint64_t *ticket);
 
 /* Calls go to another one than this from now on. */
-void endpoints_leave(struct endpoints *endpoints, const struct endpoint *endpoint);
-size_t endpoints_index(const struct endpoints *endpoints, const struct endpoint *endpoint);
+void lh_endpoints_leave(struct endpoints *endpoints, const struct endpoint *endpoint);
+size_t lh_endpoints_index(const struct endpoints *endpoints, const struct endpoint *endpoint);
 
 #endif

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/client.h"
 #include "client/context.h"
+#include "client/lease_message.h"
 
 static void add_us(int64_t *total, int64_t more)
 {
@@ -11,7 +13,7 @@ static void add_us(int64_t *total, int64_t more)
         *total = more < 0 ? INT64_MIN : INT64_MAX;
 }
 
-struct lh_lease *lease_create(struct lh_declared *declared, const char *scope_key, const struct lh_uuid *key)
+struct lh_lease *lh_lease_create(struct lh_declared *declared, const char *scope_key, const struct lh_uuid *key)
 {
     size_t size = strlen(scope_key) + 1;
     struct lh_lease *lease = lh_alloc_zero(1, sizeof(*lease) + size);
@@ -23,16 +25,16 @@ struct lh_lease *lease_create(struct lh_declared *declared, const char *scope_ke
     lh_list_init(&lease->followers);
     atomic_init(&lease->refs, 1);
     atomic_init(&lease->state, LEASE_HELD);
-    client_ref(lease->client);
+    lh_client_ref(lease->client);
     return lease;
 }
 
-void lease_ref(struct lh_lease *lease)
+void lh_lease_ref(struct lh_lease *lease)
 {
     atomic_fetch_add_explicit(&lease->refs, 1, memory_order_relaxed);
 }
 
-void lease_unref(struct lh_lease *lease)
+void lh_lease_unref(struct lh_lease *lease)
 {
     struct lh_client *client = lease->client;
 
@@ -41,7 +43,7 @@ void lease_unref(struct lh_lease *lease)
     lh_context_destroy(atomic_load(&lease->context));
     free(lease->result);
     free(lease);
-    client_unref(client);
+    lh_client_unref(client);
 }
 
 /* --- held --- */
@@ -51,15 +53,10 @@ static bool key_is_equal(const struct lh_table_entry *entry, const void *key)
     return lh_uuid_equal(&LH_CONTAINER(struct lh_lease, entry, entry)->key, key);
 }
 
-void leases_init(struct lh_client *client)
-{
-    lh_table_init(&client->leases, key_is_equal);
-}
-
-struct lh_lease *leases_find(struct lh_client *client, const struct lh_uuid *key)
+struct lh_lease *lh_leases_find(struct lh_client *client, const struct lh_uuid *key)
 {
     uint64_t hash = lh_hash(key->bytes, sizeof(key->bytes), 0);
-    struct lh_table_entry *entry = lh_table_find(&client->leases, hash, key);
+    struct lh_table_entry *entry = lh_table_find(&client->leases.by_key, hash, key);
     return entry == NULL ? NULL : LH_CONTAINER(struct lh_lease, entry, entry);
 }
 
@@ -71,26 +68,25 @@ static int64_t due_us(const struct lh_lease *lease)
     return lease->longest_us < at_us ? lease->longest_us : at_us;
 }
 
-void leases_arm(struct lh_client *client)
+static void arm(struct leases *leases)
 {
-    int64_t next_us = deadlines_next_us(&client->deadlines);
-
-    if (next_us == INT64_MAX)
-        lh_timer_cancel(&client->deadline_timer);
-    else if (!lh_timer_is_armed(&client->deadline_timer) || client->deadline_timer.at_us > next_us)
-        lh_timer_arm_at_us(&client->deadline_timer, next_us);
+    if (leases->deadlines.count == 0)
+        lh_timer_cancel(&leases->timer);
+    else
+        lh_timer_arm_no_later_us(&leases->timer, lh_heap_next_us(&leases->deadlines));
 }
 
 /* The heap keeps the earliest time it was told: a later one is found when that comes. */
 static void watch(struct lh_lease *lease)
 {
+    struct leases *leases = &lease->client->leases;
     int64_t at_us = due_us(lease);
 
     if (!lease->is_counted)
         return;
-    if (lease->due.place == 0 || at_us < lease->due.at_us) {
-        deadlines_set(&lease->client->deadlines, &lease->due, at_us);
-        leases_arm(lease->client);
+    if (lease->due.slot == 0 || at_us < lease->due.at_us) {
+        lh_heap_set(&leases->deadlines, &lease->due, at_us);
+        arm(leases);
     }
 }
 
@@ -103,13 +99,27 @@ static void move_context(struct lh_lease *lease, int64_t old_us, int64_t deadlin
     struct lh_context *context = atomic_load(&lease->context);
     int64_t margin_us = lease->declared->options.margin_us;
 
-    if (context != NULL && !context_move(context, deadline_us - margin_us) && lh_clock_us() >= old_us - margin_us)
-        lease_lose(lease, LH_LOST_UNREACHABLE, "no renewal got through in time");
+    if (context != NULL && !lh_context_move(context, deadline_us - margin_us) && lh_clock_us() >= old_us - margin_us)
+        lh_lease_lose(lease, LH_LOST_UNREACHABLE, "no renewal got through in time");
 }
 
-void lease_begin(struct lh_lease *lease, int64_t token, int64_t sent_us, int64_t waited_us, int64_t remaining_us)
+static void enter(struct lh_lease *lease)
 {
-    struct lh_client *client = lease->client;
+    struct leases *leases = &lease->client->leases;
+    struct lh_declared *declared = lease->declared;
+
+    lh_lease_ref(lease);
+    lease->is_counted = true;
+    lh_table_insert(&leases->by_key, &lease->entry, lh_hash(lease->key.bytes, sizeof(lease->key.bytes), 0));
+    if (lh_list_is_empty(&declared->held))
+        lh_list_append(&leases->declarations, &declared->in_leases);
+    lh_list_append(&declared->held, &lease->held);
+    atomic_fetch_add(&lease->client->counts.leases, 1);
+}
+
+/* Promise 3: the deadline counts from when the request was sent. */
+void lh_lease_begin(struct lh_lease *lease, int64_t token, int64_t sent_us, int64_t waited_us, int64_t remaining_us)
+{
     int64_t deadline_us;
 
     add_us(&sent_us, waited_us);
@@ -124,21 +134,17 @@ void lease_begin(struct lh_lease *lease, int64_t token, int64_t sent_us, int64_t
         add_us(&lease->longest_us, lease->declared->options.longest_hold_us);
     }
     atomic_store(&lease->deadline_us, deadline_us);
-    lease_ref(lease);
-    lease->is_counted = true;
-    lh_table_insert(&client->leases, &lease->entry, lh_hash(lease->key.bytes, sizeof(lease->key.bytes), 0));
-    atomic_fetch_add(&client->counts.leases, 1);
-    renewals_add(&client->renewals, lease);
+    enter(lease);
     move_context(lease, LH_FOREVER, deadline_us);
     watch(lease);
 }
 
-void lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us)
+void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us)
 {
     int64_t old_us = atomic_load(&lease->deadline_us);
     int64_t deadline_us = sent_us;
 
-    if (!lease_is_held(lease) || sent_us <= lease->sent_us)
+    if (!lh_lease_is_kept(lease) || sent_us <= lease->sent_us)
         return;
     add_us(&deadline_us, remaining_us);
     lease->sent_us = sent_us;
@@ -148,83 +154,51 @@ void lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us
     watch(lease);
 }
 
-void lease_leave(struct lh_lease *lease)
+void lh_lease_leave(struct lh_lease *lease)
 {
-    struct lh_client *client = lease->client;
+    struct leases *leases = &lease->client->leases;
+    struct lh_declared *declared = lease->declared;
 
     if (!lease->is_counted)
         return;
     lease->is_counted = false;
-    lh_table_remove(&client->leases, &lease->entry);
-    deadlines_remove(&client->deadlines, &lease->due);
-    renewals_remove(&client->renewals, lease);
-    atomic_fetch_sub(&client->counts.leases, 1);
-    lease_unref(lease);
+    lh_table_remove(&leases->by_key, &lease->entry);
+    lh_heap_remove(&leases->deadlines, &lease->due);
+    lh_list_remove(&lease->held);
+    if (lh_list_is_empty(&declared->held))
+        lh_list_remove(&declared->in_leases);
+    atomic_fetch_sub(&lease->client->counts.leases, 1);
+    lh_lease_unref(lease);
 }
 
-void leases_abandon(struct lh_client *client)
+void lh_leases_abandon(struct lh_client *client)
 {
+    struct leases *leases = &client->leases;
     struct lh_table_entry *entry, *next = NULL;
     size_t slot = 0;
 
-    while ((entry = lh_table_walk(&client->leases, &slot, &next)) != NULL) {
+    while ((entry = lh_table_walk(&leases->by_key, &slot, &next)) != NULL) {
         struct lh_lease *lease = LH_CONTAINER(struct lh_lease, entry, entry);
         unsigned char held = LEASE_HELD;
         atomic_compare_exchange_strong(&lease->state, &held, LEASE_GONE);
-        lease_leave(lease);
+        lh_lease_leave(lease);
     }
-    lh_table_finish(&client->leases);
+    lh_table_finish(&leases->by_key);
+    lh_heap_finish(&leases->deadlines);
 }
 
 /* --- lost --- */
 
-enum lh_lost_reason lost_reason_of(Leasehold__V1__EndReason reason)
-{
-    switch (reason) {
-    case LEASEHOLD__V1__END_REASON__END_REASON_RELEASED:
-    case LEASEHOLD__V1__END_REASON__END_REASON_FAILED:
-        return LH_LOST_RELEASED;
-    case LEASEHOLD__V1__END_REASON__END_REASON_EXPIRED:
-        return LH_LOST_EXPIRED;
-    case LEASEHOLD__V1__END_REASON__END_REASON_FORCED:
-        return LH_LOST_FORCED;
-    default:
-        return LH_LOST_UNKNOWN;
-    }
-}
-
-enum lh_status status_of_outcome(Leasehold__V1__Outcome outcome)
-{
-    switch (outcome) {
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_OK:
-        return LH_OK;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_LOST:
-        return LH_LOST;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_REJECTED:
-        return LH_HOOK_REJECTED;
-    case LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID:
-        return LH_INVALID_ARGUMENT;
-    default:
-        return LH_UNAVAILABLE;
-    }
-}
-
-const char *lh_lost_reason_name(enum lh_lost_reason reason)
-{
-    static const char *const names[] = {"none",        "released",     "expired", "forced",
-                                        "unreachable", "longest hold", "unknown"};
-    return (size_t)reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
-}
-
-void lease_lose(struct lh_lease *lease, enum lh_lost_reason reason, const char *words)
+void lh_lease_lose(struct lh_lease *lease, enum lh_lost_reason reason, const char *words)
 {
     unsigned char held = LEASE_HELD;
     struct lh_context *context;
 
     if (!atomic_compare_exchange_strong(&lease->state, &held, (unsigned char)(LEASE_LOST | reason)))
         return;
-    lease_ref(lease);
-    lease_leave(lease);
+    words = lh_lost_words(reason, words);
+    lh_lease_ref(lease);
+    lh_lease_leave(lease);
     atomic_fetch_add(&lease->client->counts.lost, 1);
     lh_warn("lease lost scope=%s/%s token=%lld reason=%s: %s", lease->declared->text, lease->scope_key,
             (long long)lease->token, lh_lost_reason_name(reason), words);
@@ -233,7 +207,7 @@ void lease_lose(struct lh_lease *lease, enum lh_lost_reason reason, const char *
         lh_context_cancel(context, words);
     if (lease->declared->options.on_lost != NULL)
         lease->declared->options.on_lost(lease->declared->options.arg, lease, reason, words);
-    lease_unref(lease);
+    lh_lease_unref(lease);
 }
 
 /* More time for a lease that has been held for its longest hold? */
@@ -257,32 +231,60 @@ static void on_due(struct lh_lease *lease, int64_t now_us)
 {
     int64_t deadline_us = atomic_load(&lease->deadline_us);
 
-    if (!lease_is_held(lease)) /* released, and not on its way yet */
+    if (!lh_lease_is_kept(lease)) /* released, and not on its way yet */
         return;
     if (now_us >= deadline_us)
-        lease_lose(lease, LH_LOST_EXPIRED, "its deadline passed before it could be renewed");
+        lh_lease_lose(lease, LH_LOST_EXPIRED, "its deadline passed before it could be renewed");
     else if (now_us >= deadline_us - lease->declared->options.margin_us)
-        lease_lose(lease, LH_LOST_UNREACHABLE, "no renewal got through in time");
+        lh_lease_lose(lease, LH_LOST_UNREACHABLE, "no renewal got through in time");
     else if (now_us >= lease->longest_us && !is_extended(lease, now_us))
-        lease_lose(lease, LH_LOST_LONGEST_HOLD, "it has been held for its longest hold");
+        lh_lease_lose(lease, LH_LOST_LONGEST_HOLD, "it has been held for its longest hold");
     else
         watch(lease);
 }
 
-void leases_expire(struct lh_client *client, int64_t now_us)
+void lh_leases_expire(struct lh_client *client, int64_t now_us)
 {
-    struct deadline *due;
+    struct leases *leases = &client->leases;
+    struct lh_heap_timer *due;
 
-    while ((due = deadlines_due(&client->deadlines, now_us)) != NULL) {
+    while ((due = lh_heap_due(&leases->deadlines, now_us)) != NULL) {
         struct lh_lease *lease = LH_CONTAINER(struct lh_lease, due, due);
-        lease_ref(lease);
+        lh_lease_ref(lease);
         on_due(lease, now_us);
-        lease_unref(lease);
+        lh_lease_unref(lease);
     }
-    leases_arm(client);
+    arm(leases);
 }
 
-enum lh_status lease_take_for_release(struct lh_lease *lease, struct lh_error *error)
+void lh_leases_look_at_clock(struct lh_client *client)
+{
+    int64_t now_us = lh_clock_us();
+
+    if (lh_heap_next_us(&client->leases.deadlines) <= now_us)
+        lh_leases_expire(client, now_us);
+}
+
+static void on_deadline(void *arg)
+{
+    lh_leases_expire(arg, lh_clock_us());
+}
+
+void lh_leases_init(struct lh_client *client)
+{
+    struct leases *leases = &client->leases;
+
+    lh_table_init(&leases->by_key, key_is_equal);
+    lh_list_init(&leases->declarations);
+    lh_timer_init(&leases->timer, client->loop, on_deadline, client);
+}
+
+void lh_leases_stop(struct leases *leases)
+{
+    lh_timer_finish(&leases->timer);
+}
+
+enum lh_status lh_lease_take_for_release(struct lh_lease *lease, struct lh_error *error)
 {
     unsigned char state = LEASE_HELD;
     unsigned reason;
@@ -298,54 +300,85 @@ enum lh_status lease_take_for_release(struct lh_lease *lease, struct lh_error *e
                                 lease->scope_key, lh_lost_reason_name(reason));
     }
     if (atomic_load(&lease->context) != NULL)
-        context_free_of_time(atomic_load(&lease->context));
+        lh_context_free_of_time(atomic_load(&lease->context));
     return LH_OK;
 }
 
-bool lease_is_held(const struct lh_lease *lease)
+bool lh_lease_is_kept(const struct lh_lease *lease)
 {
     return atomic_load(&lease->state) == LEASE_HELD;
 }
 
-/* --- messages --- */
+/* --- what a program may ask of a lease --- */
 
-Leasehold__V1__Scope *scope_message(const struct lh_declared *declared, const char *key, struct lh_arena *arena)
+int64_t lh_lease_deadline_us(const struct lh_lease *lease)
 {
-    Leasehold__V1__Scope *scope = lh_arena_alloc(arena, sizeof(*scope));
-
-    leasehold__v1__scope__init(scope);
-    scope->n_namespace_ = declared->segment_count;
-    scope->namespace_ = (char **)(void *)declared->segments;
-    scope->key = (char *)(void *)key;
-    return scope;
+    return lease == NULL ? 0 : atomic_load(&lease->deadline_us);
 }
 
-Leasehold__V1__LeaseRef *lease_ref_message(const struct lh_lease *lease, struct lh_arena *arena)
+int64_t lh_lease_remaining_us(const struct lh_lease *lease)
 {
-    Leasehold__V1__LeaseRef *ref = lh_arena_alloc(arena, sizeof(*ref));
-
-    leasehold__v1__lease_ref__init(ref);
-    ref->scope = scope_message(lease->declared, lease->scope_key, arena);
-    ref->lease_key = lh_arena_alloc(arena, LH_UUID_TEXT_BYTES);
-    lh_uuid_format(&lease->key, ref->lease_key);
-    return ref;
+    return lease == NULL ? 0 : atomic_load(&lease->deadline_us) - lh_clock_us();
 }
 
-Google__Protobuf__Duration *duration_message(int64_t duration_us, struct lh_arena *arena)
+bool lh_lease_is_held(const struct lh_lease *lease)
 {
-    Google__Protobuf__Duration *duration = lh_arena_alloc(arena, sizeof(*duration));
-
-    google__protobuf__duration__init(duration);
-    duration->seconds = duration_us / LH_US_PER_S;
-    duration->nanos = (int32_t)(duration_us % LH_US_PER_S * 1000);
-    return duration;
+    return lease != NULL && lh_lease_is_kept(lease) && lh_lease_remaining_us(lease) > 0;
 }
 
-int64_t duration_from_message(const Google__Protobuf__Duration *duration)
+int64_t lh_lease_token(const struct lh_lease *lease)
 {
-    if (duration == NULL)
-        return 0;
-    if (duration->seconds > INT64_MAX / LH_US_PER_S - 1 || duration->seconds < -(INT64_MAX / LH_US_PER_S - 1))
-        return 0;
-    return duration->seconds * LH_US_PER_S + duration->nanos / 1000;
+    return lease == NULL ? 0 : lease->token;
+}
+
+const char *lh_lease_namespace(const struct lh_lease *lease)
+{
+    return lease == NULL ? "" : lease->declared->text;
+}
+
+const char *lh_lease_scope_key(const struct lh_lease *lease)
+{
+    return lease == NULL ? "" : lease->scope_key;
+}
+
+void lh_lease_key(const struct lh_lease *lease, char text[37])
+{
+    static const struct lh_uuid none;
+    lh_uuid_format(lease == NULL ? &none : &lease->key, text);
+}
+
+void *lh_lease_user(const struct lh_lease *lease)
+{
+    return lease == NULL ? NULL : lease->user;
+}
+
+enum lh_lost_reason lh_lease_lost_reason(const struct lh_lease *lease)
+{
+    return (enum lh_lost_reason)(lease == NULL ? 0 : LEASE_REASON(atomic_load(&lease->state)));
+}
+
+/* Made when first asked for. What happened to the lease meanwhile is caught up with. */
+struct lh_context *lh_lease_context(struct lh_lease *lease)
+{
+    struct lh_context *context, *made;
+    unsigned char state;
+
+    if (lease == NULL)
+        return NULL;
+    context = atomic_load(&lease->context);
+    if (context != NULL)
+        return context;
+    made = lh_context_create_for_lease(NULL, atomic_load(&lease->deadline_us) - lease->declared->options.margin_us);
+    if (!atomic_compare_exchange_strong(&lease->context, &context, made)) {
+        lh_context_destroy(made);
+        return context;
+    }
+    state = atomic_load(&lease->state);
+    if (LEASE_REASON(state) != 0)
+        lh_context_cancel(made, lh_lost_reason_name((enum lh_lost_reason)LEASE_REASON(state)));
+    else if (LEASE_STATE(state) != LEASE_HELD)
+        lh_context_free_of_time(made);
+    else
+        lh_context_move(made, atomic_load(&lease->deadline_us) - lease->declared->options.margin_us);
+    return made;
 }

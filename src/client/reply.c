@@ -11,6 +11,9 @@
 #include "google/rpc/status.pb-c.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
+/* Longer ones are no advice. */
+#define RETRY_AFTER_MAX_S 3600
+
 static bool reason_from_name(const char *name, enum lh_status *reason)
 {
 #define X(id, grpc, text)                                                                                              \
@@ -33,7 +36,7 @@ static void take_error_info(struct lh_reply *reply, const Google__Rpc__ErrorInfo
 {
     if (strcmp(info->domain, "leasehold") != 0)
         return;
-    reply->has_reason = reason_from_name(info->reason, &reply->reason);
+    reply->has_reason = reason_from_name(info->reason, &reply->reason) && reply->reason != LH_OK;
     for (size_t i = 0; i < info->n_metadata; i++) {
         const Google__Rpc__ErrorInfo__MetadataEntry *entry = info->metadata[i];
         if (strcmp(entry->key, "field") == 0 && reply->field == NULL)
@@ -62,8 +65,9 @@ static void take_detail(struct lh_reply *reply, const Google__Protobuf__Any *any
         google__rpc__error_info__free_unpacked(info, NULL);
     } else if (is_type(any, "google.rpc.RetryInfo")) {
         Google__Rpc__RetryInfo *info = google__rpc__retry_info__unpack(NULL, size, data);
-        if (info != NULL && info->retry_delay != NULL && info->retry_delay->seconds < 3600)
-            reply->retry_after_us = info->retry_delay->seconds * LH_US_PER_S + info->retry_delay->nanos / 1000;
+        const Google__Protobuf__Duration *delay = info == NULL ? NULL : info->retry_delay;
+        if (delay != NULL && delay->seconds >= 0 && delay->seconds < RETRY_AFTER_MAX_S && delay->nanos >= 0)
+            reply->retry_after_us = delay->seconds * LH_US_PER_S + delay->nanos / 1000;
         google__rpc__retry_info__free_unpacked(info, NULL);
     } else if (is_type(any, "google.rpc.BadRequest")) {
         Google__Rpc__BadRequest *bad = google__rpc__bad_request__unpack(NULL, size, data);

@@ -5,16 +5,20 @@
  *        ^                         |
  *        '-- RETRYING <- reason ---'        cancelled, time passed: from everywhere to OVER
  *
- * It lies inside of what its verb needs (struct acquire_op, release_op, ...). request_start makes it the client's, on
- * the client's thread; `finish` gives it back, exactly once, never from inside of a function that the verb called.
+ * It lies inside the memory of its verb (struct acquire_op, lease_op, ...). lh_request_submit gives it to the client;
+ * `finish` gives it back, exactly once, never inside a function that the verb called.
  */
 #ifndef LH_CLIENT_REQUEST_H
 #define LH_CLIENT_REQUEST_H
 
 #include <protobuf-c/protobuf-c.h>
 
-#include "client/client.h"
+#include "base/memory.h"
+#include "client/endpoints.h"
 #include "client/reply.h"
+#include "client/retry/retry.h"
+#include "client/tasks.h"
+#include "loop/loop.h"
 
 #define REQUEST_AGAIN (RETRY_NO_REASON + 1)
 
@@ -45,7 +49,7 @@ struct request_verb {
 
 enum request_state {
     REQUEST_NEW,
-    REQUEST_WAITING, /* for somebody who will call request_go */
+    REQUEST_WAITING, /* until lh_request_go */
     REQUEST_CALLING,
     REQUEST_RETRYING,
     REQUEST_OVER,
@@ -55,7 +59,8 @@ struct lh_request {
     struct retry retry; /* first: strategies look at it */
     const struct request_verb *verb;
     struct lh_client *client;
-    struct lh_link link; /* in the client's requests */
+    struct lh_link link;      /* in the client's requests */
+    struct lh_link following; /* among those that wait until a release is answered */
     struct lh_timer timer;
     struct lh_deferred finishing;
     struct lh_rpc_client_call *call;
@@ -91,37 +96,28 @@ struct lh_request {
 
 /*
  * Any thread. `deadline_us` LH_FOREVER: none. `options` and `strategy` (what they have before the client's) may be
- * NULL. request_drop undoes it where nothing else follows.
+ * NULL. lh_request_drop undoes it where nothing else follows.
  */
-void request_init(struct lh_request *request, struct lh_client *client, const struct request_verb *verb,
-                  int64_t deadline_us, const struct lh_call_options *options, const struct lh_strategy *strategy);
-void request_drop(struct lh_request *request);
+void lh_request_init(struct lh_request *request, struct lh_client *client, const struct request_verb *verb,
+                     int64_t deadline_us, const struct lh_call_options *options, const struct lh_strategy *strategy);
+void lh_request_drop(struct lh_request *request);
 
 /*
- * Hand it to the client: `on_start` runs on the client's thread, after request_begin; it calls request_go, now or
+ * Hand it to the client: `on_start` runs on the client's thread, after request_begin; it calls lh_request_go, now or
  * later. Not LH_OK: refused, it is still the caller's.
  */
-enum lh_status request_submit(struct lh_request *request, void (*on_start)(struct lh_request *request),
-                              struct lh_error *error);
+enum lh_status lh_request_submit(struct lh_request *request, void (*on_start)(struct lh_request *request),
+                                 struct lh_error *error);
 
-/* The client's own, on its thread; no limit holds for it, and it may go out while the client closes. */
-void request_begin_internal(struct lh_request *request);
+/* A request of the client itself, on its thread: without limit, also while the client closes. */
+void lh_request_begin_internal(struct lh_request *request);
 
-void request_go(struct lh_request *request);
+void lh_request_go(struct lh_request *request);
 
-/* End it with `status`. */
-void request_end(struct lh_request *request, enum lh_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* What these waited for is over: `on_start` of each runs again. */
+void lh_requests_resume(struct lh_link *waiting);
 
 /* As lh_cancel, with words; the client's thread. */
-void request_cancel(struct lh_request *request, enum lh_status status, const char *words);
-
-/* For attempts: over, with the status that is set; with LH_TIMED_OUT; and the status it ends with, if it does. */
-void request_become_over(struct lh_request *request);
-void request_time_out(struct lh_request *request);
-void request_set_status(struct lh_request *request, enum lh_status status, const char *words);
-
-/* `judge` of everything that is no answer of the verb's own. */
-unsigned request_judge_error(struct lh_request *request, const struct lh_reply *reply);
+void lh_request_cancel(struct lh_request *request, enum lh_status status, const char *words);
 
 #endif

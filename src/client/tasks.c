@@ -4,20 +4,42 @@
 #include <unistd.h>
 
 #include "client/client.h"
+#include "client/declare.h"
 
 static _Thread_local const struct lh_client *served; /* by this thread */
 
-void client_serve(const struct lh_client *client)
+/* --- references --- */
+
+void lh_client_ref(struct lh_client *client)
+{
+    atomic_fetch_add_explicit(&client->refs, 1, memory_order_relaxed);
+}
+
+void lh_client_unref(struct lh_client *client)
+{
+    if (atomic_fetch_sub_explicit(&client->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    lh_declarations_destroy(client);
+    pthread_cond_destroy(&client->ended);
+    pthread_mutex_destroy(&client->mutex);
+    free(client->prefix);
+    free(client->owner);
+    free(client);
+}
+
+/* --- tasks --- */
+
+void lh_client_serve(const struct lh_client *client)
 {
     served = client;
 }
 
-bool client_is_here(const struct lh_client *client)
+bool lh_client_is_here(const struct lh_client *client)
 {
     return !client->has_thread || served == client;
 }
 
-bool client_is_open(struct lh_client *client)
+bool lh_client_is_open(struct lh_client *client)
 {
     bool is_open;
 
@@ -27,7 +49,7 @@ bool client_is_open(struct lh_client *client)
     return is_open;
 }
 
-void client_wake_locked(struct lh_client *client)
+void lh_client_wake_locked(struct lh_client *client)
 {
     uint64_t one = 1;
 
@@ -38,7 +60,7 @@ void client_wake_locked(struct lh_client *client)
         ;
 }
 
-enum lh_status client_post(struct lh_client *client, struct client_task *task)
+enum lh_status lh_client_post(struct lh_client *client, struct client_task *task)
 {
     enum lh_status status = LH_OK;
 
@@ -49,7 +71,7 @@ enum lh_status client_post(struct lh_client *client, struct client_task *task)
         task->next = NULL;
         *client->tasks_end = task;
         client->tasks_end = &task->next;
-        client_wake_locked(client);
+        lh_client_wake_locked(client);
     }
     pthread_mutex_unlock(&client->mutex);
     return status;
@@ -68,7 +90,7 @@ static struct client_task *take_tasks(struct lh_client *client)
     return tasks;
 }
 
-void client_run_tasks(struct lh_client *client)
+void lh_client_run_tasks(struct lh_client *client)
 {
     struct client_task *task = take_tasks(client);
 
@@ -79,16 +101,10 @@ void client_run_tasks(struct lh_client *client)
     }
 }
 
-void client_on_woken(void *arg, unsigned ready)
+void lh_client_settle(struct lh_client *client)
 {
-    struct lh_client *client = arg;
-    uint64_t count;
-
-    if (read(client->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR)
-        return;
-    client_look_at_clock(client);
-    client_run_tasks(client);
-    releases_drain(&client->releases);
+    if (client->state == CLIENT_CLOSING)
+        lh_defer(client->loop, &client->settle);
 }
 
 /* --- decisions of strategies --- */
@@ -104,7 +120,7 @@ static void run_decision(struct client_task *task)
 {
     struct decision *decision = LH_CONTAINER(struct decision, task, task);
 
-    retrier_decide(&decision->client->retrier, decision->id, decision->delay_us);
+    lh_retrier_decide(&decision->client->retrier, decision->id, decision->delay_us);
     free(decision);
 }
 
@@ -114,12 +130,12 @@ void lh_retry_decide(struct lh_client *client, uint64_t request_id, int64_t dela
 
     if (client == NULL)
         return;
-    if (client->has_thread && client_is_here(client)) {
-        retrier_decide(&client->retrier, request_id, delay_us);
+    if (client->has_thread && lh_client_is_here(client)) {
+        lh_retrier_decide(&client->retrier, request_id, delay_us);
         return;
     }
     decision = lh_alloc_zero(1, sizeof(*decision));
     *decision = (struct decision){.task.run = run_decision, .client = client, .id = request_id, .delay_us = delay_us};
-    if (client_post(client, &decision->task) != LH_OK)
+    if (lh_client_post(client, &decision->task) != LH_OK)
         free(decision);
 }

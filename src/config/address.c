@@ -90,16 +90,6 @@ bool lh_address_is_local(const struct lh_address *address)
     return address->socket.ss_family == AF_UNIX;
 }
 
-void lh_address_set_port(struct lh_address *address, int port)
-{
-    if (port == 0)
-        return;
-    if (address->socket.ss_family == AF_INET)
-        ((struct sockaddr_in *)&address->socket)->sin_port = htons((in_port_t)port);
-    else if (address->socket.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&address->socket)->sin6_port = htons((in_port_t)port);
-}
-
 void lh_address_format(const struct lh_address *address, char text[LH_ADDRESS_TEXT_BYTES])
 {
     char host[INET6_ADDRSTRLEN] = "";

@@ -20,8 +20,6 @@ bool lh_address_parse(const char *text, struct lh_address *address, char *why, s
 /* Only processes of this machine can reach it: a loopback address or a unix socket. */
 bool lh_address_is_local(const struct lh_address *address);
 
-void lh_address_set_port(struct lh_address *address, int port); /* does nothing to a unix socket, nor with port 0 */
-
 /* As it is written, with the port the kernel chose when `socket` came from getsockname(2). */
 #define LH_ADDRESS_TEXT_BYTES 128
 void lh_address_format(const struct lh_address *address, char text[LH_ADDRESS_TEXT_BYTES]);

@@ -16,6 +16,7 @@
 #define SECTION "leasehold"
 #define LINE_MAX_BYTES 4096
 #define ARGUMENTS_MAX 200
+#define ORIGIN_BYTES 512
 
 struct flag {
     const struct lh_setting *setting;
@@ -36,16 +37,16 @@ struct origin {
     enum lh_config_rank rank;
     const char *where;
     int line;
+    bool is_more; /* of the value that the line above began */
 };
 
 static void apply(struct lh_settings *settings, const struct lh_setting *setting, const char *text,
                   const struct origin *origin, struct lh_config_errors *errors)
 {
     size_t i = (size_t)(setting - lh_settings_table);
-    bool extend = settings->ranks[i] == origin->rank && settings->ranks[i] != LH_RANK_DEFAULT;
     char why[160];
 
-    if (lh_setting_set(settings, setting, text, extend, why, sizeof(why))) {
+    if (lh_setting_set(settings, setting, text, origin->is_more, why, sizeof(why))) {
         settings->ranks[i] = origin->rank;
         settings->lines[i] = origin->line;
         return;
@@ -166,7 +167,7 @@ static void continue_value(struct file *file, const struct lh_setting *setting, 
 static int on_line(void *arg, const char *section, const char *name, const char *value)
 {
     struct file *file = arg;
-    struct origin origin = {LH_RANK_FILE, file->path, file->line};
+    struct origin origin = {LH_RANK_FILE, file->path, file->line, false};
     const struct lh_setting *setting = lh_setting_find(name, strlen(name));
     size_t i;
 
@@ -182,7 +183,8 @@ static int on_line(void *arg, const char *section, const char *name, const char 
         return 1;
     }
     i = (size_t)(setting - lh_settings_table);
-    if (file->settings->ranks[i] == LH_RANK_DEFAULT || setting->type == LH_TYPE_ADDRESSES)
+    origin.is_more = file->is_continuation && (setting->type == LH_TYPE_ADDRESSES || setting->type == LH_TYPE_WORDS);
+    if (file->settings->ranks[i] == LH_RANK_DEFAULT || origin.is_more)
         apply(file->settings, setting, value, &origin, file->errors);
     else if (file->is_continuation && setting->type == LH_TYPE_STRING)
         continue_value(file, setting, value, &origin);
@@ -215,7 +217,7 @@ static void read_environment(struct lh_settings *settings, struct lh_config_erro
         const struct lh_setting *setting = &lh_settings_table[i];
         const char *value = setting->environment == NULL ? NULL : getenv(setting->environment);
         char where[64];
-        struct origin origin = {LH_RANK_ENVIRONMENT, where, 0};
+        struct origin origin = {LH_RANK_ENVIRONMENT, where, 0, false};
         if (value == NULL || *value == '\0' || (setting->flags & LH_SETTING_FLAG_ONLY) != 0)
             continue;
         snprintf(where, sizeof(where), "environment, %s", setting->environment);
@@ -225,9 +227,12 @@ static void read_environment(struct lh_settings *settings, struct lh_config_erro
 
 static char *default_directory(void)
 {
+    const char *of_service = getenv("STATE_DIRECTORY"); /* systemd, StateDirectory=: several are separated by colons */
     const char *state = getenv("XDG_STATE_HOME");
     const char *home = getenv("HOME");
 
+    if (of_service != NULL && *of_service == '/' && strchr(of_service, ':') == NULL)
+        return lh_strdup(of_service);
     if (geteuid() == 0)
         return lh_strdup("/var/lib/leasehold");
     if (state != NULL && *state == '/')
@@ -237,20 +242,34 @@ static char *default_directory(void)
     return NULL;
 }
 
-/* Exactly one of the two: the one that was set at the higher place, else embedded with its default. */
+/* "--embedded", "LEASEHOLD_DATABASE", "/etc/leasehold.ini:7" */
+static void name_origin(const struct lh_settings *settings, const struct lh_setting *setting, char text[ORIGIN_BYTES])
+{
+    size_t i = (size_t)(setting - lh_settings_table);
+
+    if (settings->ranks[i] == LH_RANK_FILE)
+        snprintf(text, ORIGIN_BYTES, "%s:%d", settings->config, settings->lines[i]);
+    else if (settings->ranks[i] == LH_RANK_ENVIRONMENT)
+        snprintf(text, ORIGIN_BYTES, "environment, %s", setting->environment);
+    else
+        snprintf(text, ORIGIN_BYTES, "command line");
+}
+
+/*
+ * Exactly one of the two, wherever they were set: a place that wins without a word would leave a daemon on another
+ * database than the one its file names.
+ */
 static void choose_database(struct lh_settings *settings, struct lh_config_errors *errors)
 {
     const struct lh_setting *database = lh_setting_find("database", strlen("database"));
     const struct lh_setting *embedded = lh_setting_find("embedded", strlen("embedded"));
-    enum lh_config_rank database_rank = settings->ranks[database - lh_settings_table];
-    enum lh_config_rank embedded_rank = settings->ranks[embedded - lh_settings_table];
+    char one[ORIGIN_BYTES], other[ORIGIN_BYTES];
 
-    if (database_rank != LH_RANK_DEFAULT && database_rank == embedded_rank)
-        lh_config_error(errors, "database and embedded exclude each other: set one of them");
-    else if (database_rank > embedded_rank)
-        lh_setting_clear(settings, embedded);
-    else
-        lh_setting_clear(settings, database);
+    if (settings->database != NULL && settings->embedded != NULL) {
+        name_origin(settings, database, one);
+        name_origin(settings, embedded, other);
+        lh_config_error(errors, "database (%s) and embedded (%s) exclude each other: set one of them", one, other);
+    }
     if (settings->database == NULL && settings->embedded == NULL)
         settings->embedded = default_directory();
     if (settings->database == NULL && settings->embedded == NULL)
@@ -264,15 +283,40 @@ static void choose_database(struct lh_settings *settings, struct lh_config_error
     }
 }
 
-static void check_reach(const char *name, const char *text, struct lh_config_errors *errors)
+/* What does not go without something else. */
+static void check_tls(const struct lh_settings *settings, struct lh_config_errors *errors)
+{
+    if (settings->tls_cert != NULL && settings->tls_key == NULL)
+        lh_settings_refuse(settings, "tls_cert", "set tls_key too, the file with its private key", errors);
+    if (settings->tls_cert == NULL && settings->tls_key != NULL)
+        lh_settings_refuse(settings, "tls_key", "set tls_cert too, the file with the certificate", errors);
+    if (settings->tls_cert == NULL && settings->tls_client_ca != NULL)
+        lh_settings_refuse(settings, "tls_client_ca", "set tls_cert and tls_key too", errors);
+}
+
+static bool is_of_this_machine(const char *text)
 {
     struct lh_address address;
     char why[160];
 
-    if (lh_address_parse(text, &address, why, sizeof(why)) && !lh_address_is_local(&address))
+    return !lh_address_parse(text, &address, why, sizeof(why)) || lh_address_is_local(&address);
+}
+
+static void choose_authorization(struct lh_settings *settings)
+{
+    if (settings->ranks[lh_setting_find("authorization", strlen("authorization")) - lh_settings_table] !=
+        LH_RANK_DEFAULT)
+        return;
+    for (size_t i = 0; i < settings->listen.count; i++)
+        settings->authorization = settings->authorization || !is_of_this_machine(settings->listen.items[i]);
+}
+
+static void check_reach(const char *name, const char *text, struct lh_config_errors *errors)
+{
+    if (!is_of_this_machine(text))
         lh_config_error(errors,
                         "%s = %s: other machines could reach it, without encryption or authentication: use a loopback "
-                        "address or a unix socket, or say insecure = yes",
+                        "address or a unix socket, set tls_cert and tls_key, or say insecure = yes",
                         name, text);
 }
 
@@ -280,8 +324,9 @@ bool lh_settings_load(struct lh_settings *settings, int argc, char **argv, struc
 {
     struct flag flags[ARGUMENTS_MAX];
     size_t count = read_flags(argc, argv, &settings->action, flags, errors);
-    struct origin origin = {LH_RANK_FLAG, "command line", 0};
+    struct origin origin = {LH_RANK_FLAG, "command line", 0, false};
     const char *file = getenv("LEASEHOLD_CONFIG");
+    bool is_open;
 
     if (settings->action == LH_CONFIG_HELP || settings->action == LH_CONFIG_VERSION ||
         settings->action == LH_CONFIG_PRINT)
@@ -301,11 +346,28 @@ bool lh_settings_load(struct lh_settings *settings, int argc, char **argv, struc
             apply(settings, flags[i].setting, flags[i].value, &origin, errors);
     }
     choose_database(settings, errors);
-    for (size_t i = 0; !settings->insecure && i < settings->listen.count; i++)
+    choose_authorization(settings);
+    check_tls(settings, errors);
+    is_open = settings->insecure || settings->tls_cert != NULL;
+    for (size_t i = 0; !is_open && i < settings->listen.count; i++)
         check_reach("listen", settings->listen.items[i], errors);
-    if (!settings->insecure && settings->admin != NULL)
+    if (!is_open && settings->admin != NULL)
         check_reach("admin", settings->admin, errors);
     return errors->size == 0;
+}
+
+void lh_settings_refuse(const struct lh_settings *settings, const char *name, const char *why,
+                        struct lh_config_errors *errors)
+{
+    const struct lh_setting *setting = lh_setting_find(name, strlen(name));
+    char *value = lh_setting_format(settings, setting);
+    char *shown = (setting->flags & LH_SETTING_SECRET) != 0 ? lh_database_redact(value) : lh_strdup(value);
+    char where[ORIGIN_BYTES];
+
+    name_origin(settings, setting, where);
+    lh_config_error(errors, "%s: %s = %s: %s", where, name, shown, why);
+    free(shown);
+    free(value);
 }
 
 void lh_settings_adopt(struct lh_settings *settings, const struct lh_settings *fresh,

@@ -6,6 +6,7 @@
 #include "config/table.h"
 
 #define WIDTH 100
+#define BLANKS " \t\n\r\f\v"
 
 /* Break at spaces; each line begins with `indent`. */
 static void print_wrapped(FILE *out, const char *indent, const char *text)
@@ -38,11 +39,13 @@ static char *number(const struct lh_setting *setting, int64_t value)
 /* "Default 20s; 0, or 100ms to 1d; a reload changes it." */
 static char *facts(const struct lh_setting *setting)
 {
-    bool is_number = setting->type == LH_TYPE_INT || setting->type == LH_TYPE_DURATION;
+    bool is_number = setting->type == LH_TYPE_INT || setting->type == LH_TYPE_DURATION ||
+                     setting->type == LH_TYPE_MODE || setting->type == LH_TYPE_SIZE;
     char *min = is_number ? number(setting, setting->min) : NULL;
     char *max = is_number ? number(setting, setting->max) : NULL;
-    char *text = lh_format("%s%s%s%s%s%s%s%s%s%s", setting->standard == NULL ? "No default" : "Default ",
-                           setting->standard == NULL ? "" : setting->standard, is_number ? "; " : "",
+    bool has_standard = setting->standard != NULL && *setting->standard != '\0';
+    char *text = lh_format("%s%s%s%s%s%s%s%s%s%s", has_standard ? "Default " : "No default",
+                           has_standard ? setting->standard : "", is_number ? "; " : "",
                            (setting->flags & LH_SETTING_OR_ZERO) != 0 ? "0, or " : "", is_number ? min : "",
                            is_number ? " to " : "", is_number ? max : "",
                            (setting->flags & LH_SETTING_RELOADABLE) != 0 ? "; a reload changes it" : "",
@@ -55,7 +58,12 @@ static char *facts(const struct lh_setting *setting)
 
 static void print_flag(FILE *out, const struct lh_setting *setting)
 {
-    static const char *const words[] = {"TEXT", "ADDRESS", "ADDRESS,...", "N", "DURATION", "yes|no", NULL};
+    static const char *const words[] = {
+        [LH_TYPE_STRING] = "TEXT",    [LH_TYPE_ADDRESS] = "ADDRESS", [LH_TYPE_ADDRESSES] = "ADDRESS,...",
+        [LH_TYPE_WORDS] = "WORD,...", [LH_TYPE_INT] = "N",           [LH_TYPE_DURATION] = "DURATION",
+        [LH_TYPE_MODE] = "MODE",      [LH_TYPE_SIZE] = "SIZE",       [LH_TYPE_BOOL] = "yes|no",
+        [LH_TYPE_CHOICE] = NULL,
+    };
     const char *word = words[setting->type];
     char *name = lh_strdup(setting->name);
     char *more = facts(setting);
@@ -138,8 +146,13 @@ void lh_settings_print_example(FILE *out)
 /* The end of a value in a connection string: a blank, unless quoted (libpq, "Connection Strings"). */
 static const char *value_end(const char *text)
 {
-    if (*text != '\'')
-        return text + strcspn(text, " \t");
+    if (*text != '\'') {
+        for (; *text != '\0' && strchr(BLANKS, *text) == NULL; text++) {
+            if (*text == '\\' && text[1] != '\0')
+                text++;
+        }
+        return text;
+    }
     for (text++; *text != '\0' && *text != '\''; text++) {
         if (*text == '\\' && text[1] != '\0')
             text++;
@@ -147,30 +160,69 @@ static const char *value_end(const char *text)
     return *text == '\0' ? text : text + 1;
 }
 
-static char *without(const char *text, const char *begin, const char *end)
+/* Is it a password by its name? Libpq decodes the names in a URL too: one with an escape is taken for one. */
+static bool is_secret(const char *name, const char *end)
 {
-    return lh_format("%.*s***%s", (int)(begin - text), text, end);
+    size_t size = (size_t)(end - name);
+
+    return memchr(name, '%', size) != NULL || (size == 8 && memcmp(name, "password", 8) == 0) ||
+           (size == 11 && memcmp(name, "sslpassword", 11) == 0);
+}
+
+static void append(struct lh_buffer *shown, const char *begin, const char *end)
+{
+    lh_buffer_append(shown, begin, (size_t)(end - begin));
+}
+
+/* user:password@host/name?option=value&... */
+static void redact_url(struct lh_buffer *shown, const char *url)
+{
+    const char *host = strstr(url, "://") + 3;
+    const char *options = host + strcspn(host, "?");
+    const char *at = memrchr(host, '@', strcspn(host, "/?"));
+    const char *colon = at == NULL ? NULL : memchr(host, ':', (size_t)(at - host));
+
+    append(shown, url, colon != NULL ? colon + 1 : host);
+    if (colon != NULL)
+        lh_buffer_append(shown, "***", 3);
+    append(shown, colon != NULL ? at : host, options);
+    while (*options != '\0') {
+        const char *name = options + 1;
+        const char *equals = name + strcspn(name, "=&");
+        const char *end = equals + strcspn(equals, "&");
+        bool is_hidden = *equals == '=' && is_secret(name, equals);
+        append(shown, options, is_hidden ? equals + 1 : end);
+        if (is_hidden)
+            lh_buffer_append(shown, "***", 3);
+        options = end;
+    }
+}
+
+/* name = value ..., with blanks around the = or without */
+static void redact_pairs(struct lh_buffer *shown, const char *text)
+{
+    while (*text != '\0') {
+        const char *name = text + strspn(text, BLANKS);
+        const char *end_of_name = name + strcspn(name, "=" BLANKS);
+        const char *equals = end_of_name + strspn(end_of_name, BLANKS);
+        const char *value = *equals == '=' ? equals + 1 + strspn(equals + 1, BLANKS) : equals;
+        const char *end = *equals == '=' ? value_end(value) : value;
+        bool is_hidden = *equals == '=' && is_secret(name, end_of_name);
+        append(shown, text, is_hidden ? value : end);
+        if (is_hidden)
+            lh_buffer_append(shown, "***", 3);
+        text = end;
+    }
 }
 
 char *lh_database_redact(const char *database)
 {
-    const char *host = strstr(database, "://");
-    const char *password = strstr(database, "password=");
+    struct lh_buffer shown = {0};
 
-    if (host != NULL) {
-        const char *begin = host + 3;
-        const char *at = begin + strcspn(begin, "/?");
-        const char *colon;
-        while (at > begin && *at != '@')
-            at--;
-        colon = memchr(begin, ':', (size_t)(at - begin));
-        if (*at == '@' && colon != NULL)
-            return without(database, colon + 1, at);
-        if (password != NULL)
-            return without(database, password + strlen("password="), password + strcspn(password, "&"));
-    } else if (password != NULL) {
-        password += strlen("password=");
-        return without(database, password, value_end(password));
-    }
-    return lh_strdup(database);
+    if (strncmp(database + strcspn(database, ":=" BLANKS), "://", 3) == 0)
+        redact_url(&shown, database);
+    else
+        redact_pairs(&shown, database);
+    lh_buffer_append(&shown, "", 1);
+    return (char *)shown.data;
 }

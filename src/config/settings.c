@@ -12,6 +12,7 @@
 
 #define AT(member) offsetof(struct lh_settings, member)
 #define SECONDS(n) (INT64_C(n) * LH_US_PER_S)
+#define MIB(n) (INT64_C(n) << 20)
 #define RELOADABLE LH_SETTING_RELOADABLE
 
 /* clang-format off */
@@ -22,11 +23,35 @@ const struct lh_setting lh_settings_table[] = {
     {"listen", LH_TYPE_ADDRESSES, AT(listen), "127.0.0.1:7420", 0, 0, 0, NULL, "LEASEHOLD_LISTEN", "Network",
      "Where gRPC is served: ADDRESS:PORT or unix:/PATH, several separated by commas. Port 0 takes a free one."},
     {"insecure", LH_TYPE_BOOL, AT(insecure), "no", 0, 0, 0, NULL, NULL, NULL,
-     "Allow addresses that other machines can reach, without encryption and without authentication."},
+     "Allow addresses that other machines can reach, without encryption and without authentication. With tls_cert it "
+     "is not needed."},
     {"reuse_port", LH_TYPE_BOOL, AT(reuse_port), "no", 0, 0, 0, NULL, NULL, NULL,
      "Share the TCP addresses with other daemons of this machine (SO_REUSEPORT); the kernel spreads the connections."},
+    {"socket_mode", LH_TYPE_MODE, AT(socket_mode), "0666", 0, 0777, 0, NULL, NULL, NULL,
+     "The mode of unix sockets, in octal. A client needs the right to write: 0660 leaves the daemon's user and group. The directory's "
+     "mode counts too."},
+    {"tls_cert", LH_TYPE_STRING, AT(tls_cert), NULL, 0, 0, 0, NULL, NULL, NULL,
+     "Speak TLS on the TCP addresses, that of the admin port too, with the certificate in this PEM file, its chain behind it. This file, tls_key and "
+     "tls_client_ca are read again at HUP and when they change."},
+    {"tls_key", LH_TYPE_STRING, AT(tls_key), NULL, 0, 0, 0, NULL, NULL, NULL,
+     "The private key of tls_cert: a PEM file without a passphrase."},
+    {"tls_client_ca", LH_TYPE_STRING, AT(tls_client_ca), NULL, 0, 0, 0, NULL, NULL, NULL,
+     "The authorities that sign the certificates of clients: a PEM file. The admin port asks for none."},
+    {"tls_client_auth", LH_TYPE_CHOICE, AT(tls_client_auth), "require", 0, 1, 0, "require|request", NULL, NULL,
+     "With tls_client_ca: require refuses a client without a certificate, request lets it in."},
+    {"tls_min_version", LH_TYPE_CHOICE, AT(tls_min_version), "1.2", 0, 1, 0, "1.2|1.3", NULL, NULL,
+     "The lowest version of TLS that a client may speak: 1.2 or 1.3."},
+    {"authorization", LH_TYPE_BOOL, AT(authorization), "no", 0, 0, RELOADABLE, NULL, NULL, NULL,
+     "Deny what no rule of leasehold.access_rule allows. The default is yes where listen has an address that other machines can reach, else no: every "
+     "caller may do everything."},
+    {"admin_principals", LH_TYPE_WORDS, AT(admin_principals), "", 0, 0, RELOADABLE, NULL, NULL, NULL,
+     "With authorization: these principals have the right admin in every namespace, several separated by commas; one may end in *. So the first "
+     "administrator comes in."},
+    {"max_connection_age", LH_TYPE_DURATION, AT(max_connection_age_us), "1h", SECONDS(1), SECONDS(86400 * 30), LH_SETTING_OR_ZERO, NULL, NULL, NULL,
+     "Send the client of a TLS connection away after that long: its open calls finish, and it connects anew with the certificates that are "
+     "then in force; 0: never. A connection ends with its client's certificate in any case."},
     {"admin", LH_TYPE_ADDRESS, AT(admin), "127.0.0.1:7421", 0, 0, 0, NULL, "LEASEHOLD_ADMIN", NULL,
-     "Where /metrics, /healthz and /readyz are served over HTTP; none: nowhere."},
+     "Where /metrics, /healthz and /readyz are served over HTTP, with tls_cert over HTTPS; none: nowhere."},
     {"idle_timeout", LH_TYPE_DURATION, AT(idle_timeout_us), "10m", SECONDS(1), SECONDS(86400), LH_SETTING_OR_ZERO, NULL, NULL, NULL,
      "Close a connection on which no call was open for that long; 0: never."},
     {"keepalive", LH_TYPE_DURATION, AT(keepalive_us), "30s", SECONDS(1), SECONDS(86400), LH_SETTING_OR_ZERO, NULL, NULL, NULL,
@@ -34,44 +59,74 @@ const struct lh_setting lh_settings_table[] = {
     {"keepalive_timeout", LH_TYPE_DURATION, AT(keepalive_timeout_us), "10s", 100 * LH_US_PER_MS, SECONDS(3600), 0, NULL, NULL, NULL,
      "Close the connection of a client that has not answered within that time."},
     {"max_connections", LH_TYPE_INT, AT(max_connections), "10000", 1, 1000000, 0, NULL, NULL, NULL,
-     "How many clients may be connected; more are sent away (GOAWAY)."},
+     "How many clients may be connected; the connections of more are closed. At most the limit of open files less 64."},
     {"max_streams", LH_TYPE_INT, AT(max_streams), "10000", 1, 1000000, 0, NULL, NULL, NULL,
      "How many calls one connection may have open; clients wait with more."},
+    {"connection_memory", LH_TYPE_SIZE, AT(connection_memory), "16MiB", MIB(1), MIB(4096), 0, NULL, NULL, NULL,
+     "What may be kept for one connection: headers, requests that are not complete, answers that are not read. Above half of it "
+     "new calls are refused with OVERLOADED, beyond it the connection is reset."},
+    {"memory", LH_TYPE_SIZE, AT(memory), "512MiB", MIB(4), MIB(1048576), 0, NULL, NULL, NULL,
+     "The same for all connections. Above three quarters of it new calls are refused with OVERLOADED, except heartbeats and releases; "
+     "beyond it the connection that keeps the most is reset."},
+    {"watch_buffer", LH_TYPE_SIZE, AT(watch_buffer), "1MiB", INT64_C(16384), MIB(1024), 0, NULL, NULL, NULL,
+     "What may wait for the client of one WatchLeases call; then the call ends with WATCH_LAGGED."},
+    {"handshake_timeout", LH_TYPE_DURATION, AT(handshake_timeout_us), "5s", 100 * LH_US_PER_MS, SECONDS(3600), 0, NULL, NULL, NULL,
+     "Close a connection that has not begun to speak HTTP/2 after that long, its TLS handshake included; one address may have 64 of those."},
+    {"request_timeout", LH_TYPE_DURATION, AT(request_timeout_us), "10s", 100 * LH_US_PER_MS, SECONDS(3600), 0, NULL, NULL, NULL,
+     "End a call whose request has begun and is not complete after that long with DEADLINE_EXCEEDED."},
+    {"stall_timeout", LH_TYPE_DURATION, AT(stall_timeout_us), "30s", 100 * LH_US_PER_MS, SECONDS(3600), 0, NULL, NULL, NULL,
+     "Reset a call whose client reads nothing of its answer for that long, and a connection whose client takes nothing at all."},
     {"port_file", LH_TYPE_STRING, AT(port_file), NULL, 0, 0, 0, NULL, NULL, NULL,
      "Once it serves, write the gRPC address to line 1 of this file and the admin address to line 2."},
     {"pid_file", LH_TYPE_STRING, AT(pid_file), NULL, 0, 0, 0, NULL, NULL, NULL,
      "Write the process id to this file; another daemon with the same file refuses to start."},
+    {"user", LH_TYPE_STRING, AT(user), NULL, 0, 0, 0, NULL, NULL, NULL,
+     "Started by root, become this user before anything is served. The default is the owner of the embedded data, else postgres, else "
+     "nobody. What HUP reads again must be readable for that user. Started by another user, it must be that user's name."},
 
     {"database", LH_TYPE_STRING, AT(database), NULL, 0, 0, LH_SETTING_SECRET, NULL, "LEASEHOLD_DATABASE", "Database",
      "The PostgreSQL to use: postgresql://USER@HOST:PORT/NAME or host=... dbname=... Excludes embedded."},
     {"embedded", LH_TYPE_STRING, AT(embedded), NULL, 0, 0, 0, NULL, "LEASEHOLD_EMBEDDED", NULL,
      "Run a private PostgreSQL with its data in this directory. The default, where database is not set: "
-     "/var/lib/leasehold for root, else ~/.local/state/leasehold."},
+     "the StateDirectory of a systemd unit, /var/lib/leasehold for root, else ~/.local/state/leasehold. Excludes database."},
     {"migrate", LH_TYPE_BOOL, AT(migrate), "yes", 0, 0, 0, NULL, NULL, NULL,
      "Bring the schema up to date at start. With no, leasehold migrate does it."},
     {"lanes", LH_TYPE_INT, AT(lanes), "3", 1, 16, 0, NULL, NULL, NULL,
      "How many database connections carry batches; two more serve control and notifications. From three on, renewals leave one of "
      "them to everything else, and everything else leaves one to renewals."},
     {"hook_lanes", LH_TYPE_INT, AT(hook_lanes), "2", 1, 16, 0, NULL, NULL, NULL,
-     "How many more run hooks: what has a hook goes there alone, and nobody else waits for it."},
+     "How many more connections run hooks: items with a hook go there, and other items never wait for them."},
 
     {"max_block", LH_TYPE_DURATION, AT(max_block_us), "20s", 100 * LH_US_PER_MS, SECONDS(86400), RELOADABLE | LH_SETTING_OR_ZERO, NULL, NULL, "Leases",
      "Answer a call that still waits after that long with BLOCKING_TIMEOUT, its place in the queue kept; 0: never. At most 0.97 of idle_timeout."},
     {"busy_limit", LH_TYPE_DURATION, AT(busy_limit_us), "1s", LH_US_PER_MS, SECONDS(60), 0, NULL, NULL, NULL,
      "Try again that long where another transaction has the row of a lease locked."},
+    {"max_guard", LH_TYPE_DURATION, AT(max_guard_us), "60s", SECONDS(1), SECONDS(86400), RELOADABLE | LH_SETTING_OR_ZERO, NULL, NULL, NULL,
+     "End the database session of a transaction that has guarded a lease for that long; 0: never. leasehold_owner needs pg_signal_backend for it."},
     {"reap_interval", LH_TYPE_DURATION, AT(reap_interval_us), "1s", 100 * LH_US_PER_MS, SECONDS(3600), LH_SETTING_OR_ZERO, NULL, NULL, NULL,
      "Look for expired leases that often; 0: leave that to other daemons, cron, or leasehold reap."},
     {"max_waiters", LH_TYPE_INT, AT(max_waiters), "200000", 1, 10000000, 0, NULL, NULL, NULL,
      "How many calls may wait for a lease; more are refused with OVERLOADED."},
     {"max_pending", LH_TYPE_INT, AT(max_pending), "200000", 1, 10000000, 0, NULL, NULL, NULL,
-     "How many items may be under way to the database; more are refused with OVERLOADED."},
+     "How many items may be under way to the database; more are refused with OVERLOADED. A quarter is for heartbeats "
+     "and releases alone."},
     {"max_hooked", LH_TYPE_INT, AT(max_hooked), "10000", 1, 1000000, 0, NULL, NULL, NULL,
      "How many leases may wait for a connection that runs their hooks; then more are refused with OVERLOADED."},
     {"max_watchers", LH_TYPE_INT, AT(max_watchers), "1000", 1, 100000, 0, NULL, NULL, NULL,
      "How many calls of WatchLeases may be open; more are refused with OVERLOADED."},
+    {"max_waiters_per_client", LH_TYPE_INT, AT(max_waiters_per_client), "0", 1, 10000000, LH_SETTING_OR_ZERO, NULL, NULL, NULL,
+     "How many of the calls that wait may be of one client, that is, of one principal on all of its connections, or of "
+     "one anonymous connection; 0: a tenth of max_waiters, at least 100."},
+    {"max_pending_per_client", LH_TYPE_INT, AT(max_pending_per_client), "0", 1, 10000000, LH_SETTING_OR_ZERO, NULL, NULL, NULL,
+     "How many of the items under way may be of one client; 0: a tenth of max_pending, at least 100."},
+    {"max_watchers_per_client", LH_TYPE_INT, AT(max_watchers_per_client), "0", 1, 100000, LH_SETTING_OR_ZERO, NULL, NULL, NULL,
+     "How many of the calls of WatchLeases may be of one client; 0: a tenth of max_watchers, at least 100."},
 
     {"log_level", LH_TYPE_CHOICE, AT(log_level), "info", 0, 3, RELOADABLE, "debug|info|warn|error", NULL, "Process",
-     "The lowest level that is logged, to stderr: debug, info, warn or error."},
+     "The lowest level that is logged: debug, info, warn or error."},
+    {"log_format", LH_TYPE_CHOICE, AT(log_format), "text", 0, 2, 0, "text|json|journald", NULL, NULL,
+     "text and json write a line each to stderr; journald sends to the systemd journal, with the level as priority and each handle of a "
+     "line as a field: scope=... is LEASEHOLD_SCOPE."},
     {"shutdown_timeout", LH_TYPE_DURATION, AT(shutdown_timeout_us), "10s", SECONDS(1), SECONDS(3600), RELOADABLE, NULL, NULL, NULL,
      "At a shutdown, close what is still open after that long."},
 };
@@ -129,7 +184,7 @@ void lh_setting_clear(struct lh_settings *settings, const struct lh_setting *set
 {
     char **string = lh_setting_place(settings, setting);
 
-    if (setting->type == LH_TYPE_ADDRESSES) {
+    if (setting->type == LH_TYPE_ADDRESSES || setting->type == LH_TYPE_WORDS) {
         clear_strings(lh_setting_place(settings, setting));
     } else if (setting->type == LH_TYPE_STRING || setting->type == LH_TYPE_ADDRESS) {
         free(*string);

@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define LH_SETTINGS_MAX 40
+#define LH_SETTINGS_MAX 80
 
 struct lh_strings {
     char **items;
@@ -35,6 +35,8 @@ enum lh_config_action {
 
 enum lh_config_rank { LH_RANK_DEFAULT, LH_RANK_FILE, LH_RANK_ENVIRONMENT, LH_RANK_FLAG };
 
+enum lh_tls_client_auth { LH_TLS_CLIENT_REQUIRE, LH_TLS_CLIENT_REQUEST };
+
 struct lh_settings {
     enum lh_config_action action;
 
@@ -42,9 +44,19 @@ struct lh_settings {
     struct lh_strings listen;
     bool insecure;
     bool reuse_port;
+    int64_t socket_mode;     /* of unix sockets, as for chmod */
+    char *tls_cert;          /* NULL: no TLS */
+    char *tls_key;           /* with tls_cert */
+    char *tls_client_ca;     /* NULL: clients are not asked for a certificate */
+    int64_t tls_client_auth; /* enum lh_tls_client_auth */
+    int64_t tls_min_version; /* the place in 1.2|1.3 */
+    bool authorization;      /* the default: yes where `listen` is beyond this machine */
+    struct lh_strings admin_principals;
+    int64_t max_connection_age_us;
     char *admin; /* NULL: no admin port */
     char *port_file;
     char *pid_file;
+    char *user; /* NULL: see daemon/user.h */
 
     char *database;
     char *embedded; /* the directory; set exactly when `database` is not */
@@ -54,21 +66,32 @@ struct lh_settings {
 
     int64_t max_block_us;
     int64_t busy_limit_us;
+    int64_t max_guard_us;
     int64_t reap_interval_us;
     int64_t idle_timeout_us;
     int64_t keepalive_us;
     int64_t keepalive_timeout_us;
     int64_t max_connections;
     int64_t max_streams;
+    int64_t connection_memory; /* bytes */
+    int64_t memory;
+    int64_t watch_buffer;
+    int64_t handshake_timeout_us;
+    int64_t request_timeout_us;
+    int64_t stall_timeout_us;
     int64_t max_waiters;
     int64_t max_pending;
     int64_t max_hooked;
     int64_t max_watchers;
+    int64_t max_waiters_per_client; /* this and the next two: 0: a tenth of the daemon's, at least 100 */
+    int64_t max_pending_per_client;
+    int64_t max_watchers_per_client;
 
-    int64_t log_level; /* enum lh_log_level */
+    int64_t log_level;  /* enum lh_log_level */
+    int64_t log_format; /* enum lh_log_form */
     int64_t shutdown_timeout_us;
 
-    /* For each row of the table: who set it, for a file in which line. */
+    /* For each row of the table: its source, and the line of a file. */
     enum lh_config_rank ranks[LH_SETTINGS_MAX];
     int lines[LH_SETTINGS_MAX];
 };
@@ -86,6 +109,10 @@ void lh_config_errors_finish(struct lh_config_errors *errors);
 /* From argv, the environment and the file they name. `settings` must be fresh from init. False: see `errors`. */
 bool lh_settings_load(struct lh_settings *settings, int argc, char **argv, struct lh_config_errors *errors);
 
+/* One more thing that is wrong: `name` with its value, and where it was set. */
+void lh_settings_refuse(const struct lh_settings *settings, const char *name, const char *why,
+                        struct lh_config_errors *errors);
+
 /*
  * After a reload: copy from `fresh` what may change while the daemon runs, and call `told` with a sentence for each
  * setting that differs.
@@ -93,8 +120,8 @@ bool lh_settings_load(struct lh_settings *settings, int argc, char **argv, struc
 void lh_settings_adopt(struct lh_settings *settings, const struct lh_settings *fresh,
                        void (*told)(void *arg, const char *sentence), void *arg);
 
-/* max_block, but at most 0.97 of idle_timeout: whoever declares that connections without traffic are closed after a
-   time must not have calls that are answered later. 0: calls may wait for ever. */
+/* max_block, but at most 0.97 of idle_timeout: where idle connections are closed after a time, every call must be
+   answered before. 0: calls may wait for ever. */
 int64_t lh_settings_max_block_us(const struct lh_settings *settings);
 
 void lh_settings_print_help(FILE *out);

@@ -7,9 +7,12 @@
 enum lh_setting_type {
     LH_TYPE_STRING,    /* char * */
     LH_TYPE_ADDRESS,   /* char *, checked; "none" is NULL */
-    LH_TYPE_ADDRESSES, /* struct lh_strings, separated by commas, or given several times */
+    LH_TYPE_ADDRESSES, /* struct lh_strings, separated by commas */
+    LH_TYPE_WORDS,     /* struct lh_strings, separated by commas; may be empty */
     LH_TYPE_INT,       /* int64_t */
     LH_TYPE_DURATION,  /* int64_t, microseconds */
+    LH_TYPE_MODE,      /* int64_t, the bits of a file's mode, written in octal */
+    LH_TYPE_SIZE,      /* int64_t, bytes */
     LH_TYPE_BOOL,      /* bool */
     LH_TYPE_CHOICE,    /* int64_t, the place in `choices` */
 };
@@ -47,7 +50,7 @@ static inline void *lh_setting_place(const struct lh_settings *settings, const s
 /* NULL where there is none. Dashes count as underscores. */
 const struct lh_setting *lh_setting_find(const char *name, size_t size);
 
-/* False: `why` says what is wrong with `text`. For ADDRESSES `extend` adds to what is there. */
+/* False: `why` says what is wrong with `text`. For ADDRESSES and WORDS `extend` adds to what is there. */
 bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setting, const char *text, bool extend,
                     char *why, size_t why_bytes);
 /* The value as one would write it, or NULL for none; free() it. */

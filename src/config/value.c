@@ -28,10 +28,52 @@ static char *format_duration(int64_t duration_us)
     return lh_format("%lld%s", (long long)(duration_us / units[i].us), units[i].name);
 }
 
+/* Units are of 1024, as PostgreSQL's are: 16MB is 16 MiB. */
+static const struct {
+    const char *name;
+    int64_t bytes;
+} size_units[] = {{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}};
+
+#define SIZE_UNITS (sizeof(size_units) / sizeof(size_units[0]))
+
+static char *format_size(int64_t size)
+{
+    size_t i = 0;
+
+    while (size % size_units[i].bytes != 0)
+        i++;
+    return lh_format("%lld%s", (long long)(size / size_units[i].bytes), size_units[i].name);
+}
+
+/* "16MiB", "16 MB", "16m", or bytes. */
+static bool parse_size(const char *text, int64_t *size)
+{
+    char *unit;
+
+    errno = 0;
+    *size = strtoll(text, &unit, 10);
+    if (unit == text || isspace((unsigned char)*text) || errno != 0)
+        return false;
+    unit += strspn(unit, " ");
+    if (*unit == '\0')
+        return true;
+    for (size_t i = 0; i < SIZE_UNITS; i++) {
+        const char *name = size_units[i].name;
+        bool is_short = strncasecmp(unit, name, 1) == 0 && (unit[1] == '\0' || strcasecmp(unit + 1, "B") == 0);
+        if (is_short || strcasecmp(unit, name) == 0)
+            return !__builtin_mul_overflow(*size, size_units[i].bytes, size);
+    }
+    return false;
+}
+
 static char *format_number(const struct lh_setting *setting, int64_t value)
 {
     if (setting->type == LH_TYPE_DURATION)
         return format_duration(value);
+    if (setting->type == LH_TYPE_MODE)
+        return lh_format("%04llo", (unsigned long long)value);
+    if (setting->type == LH_TYPE_SIZE)
+        return format_size(value);
     return lh_format("%lld", (long long)value);
 }
 
@@ -57,11 +99,17 @@ static bool set_number(void *to, const struct lh_setting *setting, const char *t
             snprintf(why, why_bytes, "expected a duration such as 500ms, 20s, 5m or 1h30m");
             return false;
         }
+    } else if (setting->type == LH_TYPE_SIZE) {
+        if (!parse_size(text, &value)) {
+            snprintf(why, why_bytes, "expected a size such as 16MiB, 512KiB or 1GiB");
+            return false;
+        }
     } else {
+        bool is_mode = setting->type == LH_TYPE_MODE;
         errno = 0;
-        value = strtoll(text, &end, 10);
+        value = strtoll(text, &end, is_mode ? 8 : 10);
         if (end == text || *end != '\0' || isspace((unsigned char)*text) || (errno != 0 && errno != ERANGE)) {
-            snprintf(why, why_bytes, "expected a whole number");
+            snprintf(why, why_bytes, "expected %s", is_mode ? "octal digits such as 0660" : "a whole number");
             return false;
         }
     }
@@ -134,7 +182,7 @@ static void append_string(struct lh_strings *strings, const char *text)
     strings->items[strings->count++] = lh_strdup(text);
 }
 
-static bool set_addresses(struct lh_strings *to, const char *text, char *why, size_t why_bytes)
+static bool set_list(struct lh_strings *to, bool are_addresses, const char *text, char *why, size_t why_bytes)
 {
     char *list = lh_strdup(text);
     char *rest = list;
@@ -146,12 +194,12 @@ static bool set_addresses(struct lh_strings *to, const char *text, char *why, si
         word[strcspn(word, " \t")] = '\0';
         if (*word == '\0')
             continue;
-        is_valid = lh_address_parse(word, &address, why, why_bytes);
+        is_valid = !are_addresses || lh_address_parse(word, &address, why, why_bytes);
         if (is_valid)
             append_string(to, word);
     }
     free(list);
-    if (is_valid && to->count == 0) {
+    if (is_valid && are_addresses && to->count == 0) {
         snprintf(why, why_bytes, "must not be empty");
         return false;
     }
@@ -177,11 +225,14 @@ bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setti
     case LH_TYPE_ADDRESS:
         return set_address(to, text, why, why_bytes);
     case LH_TYPE_ADDRESSES:
+    case LH_TYPE_WORDS:
         if (!extend)
             lh_setting_clear(settings, setting);
-        return set_addresses(to, text, why, why_bytes);
+        return set_list(to, setting->type == LH_TYPE_ADDRESSES, text, why, why_bytes);
     case LH_TYPE_INT:
     case LH_TYPE_DURATION:
+    case LH_TYPE_MODE:
+    case LH_TYPE_SIZE:
         return set_number(to, setting, text, why, why_bytes);
     case LH_TYPE_BOOL:
         return set_bool(to, text, why, why_bytes);
@@ -218,9 +269,12 @@ char *lh_setting_format(const struct lh_settings *settings, const struct lh_sett
         return lh_strdup(text == NULL ? "none" : text);
     }
     case LH_TYPE_ADDRESSES:
+    case LH_TYPE_WORDS:
         return join(from);
     case LH_TYPE_INT:
     case LH_TYPE_DURATION:
+    case LH_TYPE_MODE:
+    case LH_TYPE_SIZE:
         return format_number(setting, *(const int64_t *)from);
     case LH_TYPE_BOOL:
         return lh_strdup(*(const bool *)from ? "yes" : "no");

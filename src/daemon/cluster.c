@@ -22,9 +22,10 @@
 #define TAIL_BYTES 1200
 #define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-"
 
-/* As root: the owner of the data that is there, else postgres. Otherwise who we are. */
-static enum lh_status choose_user(struct lh_cluster *cluster, struct lh_error *error)
+/* As root: the owner of the data that is there, else who is wanted, else postgres. Otherwise who we are. */
+static enum lh_status choose_user(struct lh_cluster *cluster, const char *wanted, struct lh_error *error)
 {
+    bool is_wanted = wanted != NULL && strcmp(wanted, "root") != 0;
     struct stat data;
     const struct passwd *user;
 
@@ -33,7 +34,10 @@ static enum lh_status choose_user(struct lh_cluster *cluster, struct lh_error *e
     else if (stat(cluster->data, &data) == 0 && data.st_uid != 0)
         user = getpwuid(data.st_uid);
     else
-        user = getpwnam("postgres");
+        user = getpwnam(is_wanted ? wanted : "postgres");
+    if (geteuid() == 0 && is_wanted && (user == NULL || strcmp(user->pw_name, wanted) != 0))
+        return lh_error_set(error, LH_INTERNAL, "embedded: user = %s, but %s", wanted,
+                            user == NULL ? "there is no such user" : "the data belongs to another user");
     if (user == NULL)
         return lh_error_set(error, LH_INTERNAL,
                             geteuid() == 0 ? "embedded: there is no user postgres to run PostgreSQL as; install "
@@ -138,7 +142,8 @@ static enum lh_status choose_socket_directory(struct lh_cluster *cluster, struct
     return LH_OK;
 }
 
-enum lh_status lh_cluster_open(struct lh_cluster *cluster, const char *directory, struct lh_error *error)
+enum lh_status lh_cluster_open(struct lh_cluster *cluster, const char *directory, const char *user,
+                               struct lh_error *error)
 {
     enum lh_status status;
     char *lock;
@@ -148,7 +153,7 @@ enum lh_status lh_cluster_open(struct lh_cluster *cluster, const char *directory
     cluster->directory = lh_strdup(directory);
     cluster->data = lh_format("%s/data", directory);
     cluster->log = lh_format("%s/log", directory);
-    status = choose_user(cluster, error);
+    status = choose_user(cluster, user, error);
     if (status == LH_OK)
         status = make_directory(cluster, error);
     if (status == LH_OK) {
@@ -251,9 +256,9 @@ struct lh_postmaster lh_cluster_postmaster(const struct lh_cluster *cluster)
     return found;
 }
 
-char *lh_cluster_conninfo(const struct lh_cluster *cluster)
+char *lh_cluster_conninfo(const struct lh_cluster *cluster, const char *role)
 {
-    return lh_format("host='%s' port=5432 user=leasehold dbname=leasehold", cluster->run);
+    return lh_format("host='%s' port=5432 user=%s dbname=leasehold", cluster->run, role);
 }
 
 char *lh_cluster_psql(const struct lh_cluster *cluster)

@@ -1,15 +1,15 @@
 /*
- * The private PostgreSQL cluster below a directory: where things lie, which programs run it and as whom.
+ * The private PostgreSQL cluster below a directory: where things lie, which programs run it, and as which user.
  *
  *     DIR/leaseholdd.lock   one daemon at a time
  *     DIR/data              the cluster; made as data.new and renamed, so it is whole when it is there
  *     DIR/log               what PostgreSQL and initdb say, a week of it
  *     DIR/run               the unix socket
  *
- * PostgreSQL refuses to run as root. Started by root the cluster therefore belongs to, and runs as, the user postgres
- * (or whoever owns DIR/data already); started by anybody else, to that user. There is no TCP port. The socket's
- * directory is closed to others (0700), and PostgreSQL asks the kernel who connects (`peer`): root, the cluster's user
- * and the daemon's user may be the role `leasehold`, which owns everything.
+ * PostgreSQL refuses to run as root. Started by root the cluster therefore belongs to, and runs as, the owner of
+ * DIR/data, for a new one the wanted user or postgres; and so does the daemon. Started by another user, as that user.
+ * There is no TCP port. The socket's directory is closed to others (0700), and PostgreSQL asks the kernel who connects
+ * (`peer`): root, the cluster's user and the daemon's user may be the role `leasehold`, which owns everything.
  */
 #ifndef LH_DAEMON_CLUSTER_H
 #define LH_DAEMON_CLUSTER_H
@@ -18,6 +18,9 @@
 #include <sys/types.h>
 
 #include "base/status.h"
+
+#define LH_CLUSTER_ROLE "leasehold"                /* the superuser: for people and migrations */
+#define LH_CLUSTER_SERVING_ROLE "leasehold_daemon" /* what the daemon serves as; the migration makes it */
 
 struct lh_cluster {
     char *directory;
@@ -31,8 +34,10 @@ struct lh_cluster {
     int lock_fd; /* -1: not locked */
 };
 
-/* Makes DIR where it is missing, finds user and programs, and takes the lock. Not LH_OK: `error` says what to do. */
-enum lh_status lh_cluster_open(struct lh_cluster *cluster, const char *directory, struct lh_error *error);
+/* `user` may be NULL. Makes DIR where it is missing, finds user and programs, and takes the lock. Not LH_OK: `error`
+ * says what to do. */
+enum lh_status lh_cluster_open(struct lh_cluster *cluster, const char *directory, const char *user,
+                               struct lh_error *error);
 void lh_cluster_close(struct lh_cluster *cluster); /* accepts what was zeroed */
 
 /* In a child process, exit status 0 or 1; what they say goes to DIR/log. */
@@ -50,7 +55,7 @@ struct lh_postmaster {
 struct lh_postmaster lh_cluster_postmaster(const struct lh_cluster *cluster);
 
 /* For libpq, and the same as a command for people; free() them. */
-char *lh_cluster_conninfo(const struct lh_cluster *cluster);
+char *lh_cluster_conninfo(const struct lh_cluster *cluster, const char *role);
 char *lh_cluster_psql(const struct lh_cluster *cluster);
 
 /* The last words in a file of DIR/log, at most a few lines, as warnings. */

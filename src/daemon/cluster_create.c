@@ -29,7 +29,6 @@ static const char settings[] =
     "\n# ---- Leasehold ----\n"
     "listen_addresses = ''                         # the unix socket alone\n"
     "max_connections = 100\n"
-    "max_locks_per_transaction = 256               # a batch creates up to 500 scopes, each under an advisory lock\n"
     "fsync = on\n"
     "synchronous_commit = on\n"
     "wal_level = replica\n"
@@ -41,6 +40,8 @@ static const char settings[] =
     "autovacuum_naptime = 10s                      # the lease tables churn\n"
     "idle_in_transaction_session_timeout = 60s     # a forgotten transaction keeps dead rows alive\n"
     "jit = off                                     # short statements only\n"
+    "dynamic_shared_memory_type = mmap             # files: systemd's RemoveIPC would take segments away from under "
+    "it\n"
     "timezone = 'UTC'\n"
     "log_timezone = 'UTC'\n"
     "logging_collector = on\n"
@@ -57,7 +58,7 @@ static const char settings[] =
 #define SHARED_BUFFERS_MAX_MB 1024
 
 static const char access_rules[] =
-    "# Unix socket only. The kernel says who connects; pg_ident.conf says who may be the role leasehold.\n"
+    "# Unix socket only. The kernel gives the user who connects; pg_ident.conf maps users to roles.\n"
     "local all all peer map=leasehold\n"
     "local replication all peer map=leasehold\n";
 
@@ -79,8 +80,8 @@ static bool write_file(const char *directory, const char *name, const char *mode
     return is_written;
 }
 
-/* Root, the cluster's user and the daemon's user. */
-static bool write_names(const struct lh_cluster *cluster, const char *data, uid_t daemon_uid)
+/* Root, the cluster's user and the daemon's user may be the role. */
+static bool write_names(const struct lh_cluster *cluster, const char *data, uid_t daemon_uid, const char *role)
 {
     const struct passwd *daemon = getpwuid(daemon_uid);
     struct lh_buffer text = {0};
@@ -91,14 +92,30 @@ static bool write_names(const struct lh_cluster *cluster, const char *data, uid_
         char *line;
         if (i > 0 && (strcmp(names[i], "root") == 0 || (i == 2 && strcmp(names[2], names[1]) == 0)))
             continue;
-        line = lh_format("leasehold \"%s\" leasehold\n", names[i]);
+        line = lh_format("leasehold \"%s\" %s\n", names[i], role);
         lh_buffer_append(&text, line, strlen(line));
         free(line);
     }
     lh_buffer_append(&text, "", 1);
-    is_written = write_file(data, "pg_ident.conf", "w", (const char *)text.data);
+    is_written = write_file(data, "pg_ident.conf", "a", (const char *)text.data);
     lh_buffer_finish(&text);
     return is_written;
+}
+
+/* A cluster from before the daemon had a role of its own. */
+static bool lacks_serving_role(const char *data)
+{
+    char *path = lh_format("%s/pg_ident.conf", data);
+    FILE *file = fopen(path, "re");
+    bool is_there = false;
+    char line[512];
+
+    free(path);
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        is_there = is_there || strstr(line, LH_CLUSTER_SERVING_ROLE) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return file != NULL && !is_there;
 }
 
 static bool run_initdb(const struct lh_cluster *cluster, const char *data)
@@ -113,7 +130,6 @@ static bool run_initdb(const struct lh_cluster *cluster, const char *data)
                                      "--data-checksums",
                                      "--auth-local=peer",
                                      "--auth-host=reject",
-                                     "--no-instructions",
                                      NULL};
     bool is_done = lh_programs_run(arguments, NULL);
 
@@ -177,8 +193,10 @@ static bool make_data(const struct lh_cluster *cluster, uid_t daemon_uid)
     char *fresh = lh_format("%s.new", cluster->data);
     const char *const clear[] = {"/bin/rm", "-rf", fresh, NULL};
     bool is_done = lh_programs_run(clear, NULL) && run_initdb(cluster, fresh) && write_settings(cluster, fresh) &&
-                   write_file(fresh, "pg_hba.conf", "we", access_rules) && write_names(cluster, fresh, daemon_uid) &&
-                   make_database(cluster, fresh) && fsync_directory(fresh);
+                   write_file(fresh, "pg_hba.conf", "we", access_rules) &&
+                   write_names(cluster, fresh, daemon_uid, LH_CLUSTER_ROLE) &&
+                   write_names(cluster, fresh, daemon_uid, LH_CLUSTER_SERVING_ROLE) && make_database(cluster, fresh) &&
+                   fsync_directory(fresh);
 
     if (is_done && rename(fresh, cluster->data) != 0)
         is_done = fail("cannot rename to", cluster->data);
@@ -206,7 +224,10 @@ int lh_cluster_create_data(void *arg)
     if (!make_private(cluster->log) || !make_private(cluster->run))
         return 1;
     if (access(version, F_OK) == 0)
-        return 0;
+        return !lacks_serving_role(cluster->data) ||
+                       write_names(cluster, cluster->data, daemon_uid, LH_CLUSTER_SERVING_ROLE)
+                   ? 0
+                   : 1;
     if (!lh_programs_redirect(log, false))
         return 1;
     lh_programs_clean_environment();

@@ -1,13 +1,14 @@
 /*
- * Up: the admin port first, so that probes are answered; PostgreSQL, if it is ours; the schema; then everything that
- * serves. Down, at TERM or INT: what serves, in good order; PostgreSQL last. Each step waits for the one before
- * without blocking, so a signal is heard at any time, and a second one makes it quicker.
+ * Up: the ports first, so that probes and clients are answered with the reason why nothing is served yet; PostgreSQL, if
+ * it is ours; the schema; then the coordinator. Down, at TERM or INT: what serves, in good order; PostgreSQL last. Each
+ * step waits for the one before without blocking, so a signal is heard at any time, and a second one makes it quicker.
  *
  * A step that can never succeed (a port that is taken, a schema that is too new) ends the daemon with status 1 by the
- * same way down. A database that is away is waited for.
+ * same way down. A database that is away, or refuses the daemon until a person changes something, is waited for.
  */
 #include "daemon/daemon.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,17 +17,26 @@
 #include <unistd.h>
 
 #include "admin/admin.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/settings.h"
+#include "daemon/arguments.h"
+#include "daemon/certificates.h"
 #include "daemon/child.h"
+#include "daemon/cluster.h"
 #include "daemon/embedded.h"
 #include "daemon/files.h"
 #include "daemon/lockfile.h"
 #include "daemon/migration.h"
 #include "daemon/notify.h"
 #include "daemon/serving.h"
+#include "daemon/sockets.h"
+#include "daemon/user.h"
+#include "lease/readiness.h"
 #include "loop/loop.h"
+
+#define LISTEN_LATEST_US (5 * LH_US_PER_S)
 
 enum phase {
     PHASE_DATABASE, /* the embedded PostgreSQL starts */
@@ -37,12 +47,12 @@ enum phase {
     PHASE_ENDED,
 };
 
-static const char *const phase_words[] = {"waiting for PostgreSQL to start",
-                                          "waiting for the database, to bring the schema up to date",
-                                          NULL,
-                                          "draining",
-                                          "draining",
-                                          "draining"};
+/* For /readyz, health and the calls that are refused. */
+static const char *const waiting_words[] = {
+    [PHASE_DATABASE] = "waiting for PostgreSQL to start",
+    [PHASE_MIGRATION] = "waiting for the database, to bring the schema up to date",
+    [PHASE_ENDED] = NULL, /* and all others */
+};
 
 struct lh_daemon {
     struct lh_settings *settings;
@@ -52,13 +62,18 @@ struct lh_daemon {
     struct lh_children *children;
     struct lh_signal signals[3];
     int pid_fd;
-    char admin_address[LH_ADDRESS_TEXT_BYTES];
+    struct lh_user user;
+    struct lh_remover remover;
+    struct lh_sockets sockets;
+    struct lh_certificates *certificates; /* NULL: no TLS */
     struct lh_admin *admin;
     struct lh_embedded *embedded;
     struct lh_migration_run *migration;
     struct lh_serving *serving;
+    struct lh_timer listen_timer;
 
     enum phase phase;
+    bool is_listening;
     bool is_stopping;
     bool is_loop_in_use; /* by what could not be stopped */
     int exit_status;
@@ -67,7 +82,10 @@ struct lh_daemon {
 static void set_phase(struct lh_daemon *daemon, enum phase phase)
 {
     daemon->phase = phase;
-    lh_admin_set_phase(daemon->admin, phase_words[phase]);
+    if (waiting_words[phase] != NULL)
+        lh_coordinator_set_phase(lh_serving_coordinator(daemon->serving), waiting_words[phase], NULL, NULL);
+    if (phase > PHASE_SERVING)
+        lh_admin_set_phase(daemon->admin, "draining");
 }
 
 /* --- down --- */
@@ -104,6 +122,12 @@ static void on_drained(void *arg, bool is_clean)
     close_database(daemon);
 }
 
+static void drain(struct lh_daemon *daemon)
+{
+    set_phase(daemon, PHASE_DRAINING);
+    lh_serving_drain(daemon->serving, on_drained, daemon);
+}
+
 static void stop(struct lh_daemon *daemon, int exit_status)
 {
     if (daemon->is_stopping)
@@ -111,22 +135,10 @@ static void stop(struct lh_daemon *daemon, int exit_status)
     daemon->is_stopping = true;
     daemon->exit_status = exit_status;
     lh_notify("STOPPING=1");
-    switch (daemon->phase) {
-    case PHASE_SERVING:
-        set_phase(daemon, PHASE_DRAINING);
-        lh_serving_drain(daemon->serving, on_drained, daemon);
-        break;
-    case PHASE_MIGRATION:
-        if (daemon->migration != NULL) {
-            lh_migration_run_stop(daemon->migration);
-            break; /* goes on in on_migrated */
-        }
-        close_database(daemon);
-        break;
-    default:
-        close_database(daemon);
-        break;
-    }
+    if (daemon->migration != NULL)
+        lh_migration_run_stop(daemon->migration); /* goes on in on_migrated */
+    else
+        drain(daemon);
 }
 
 static void on_stop_signal(void *arg, int number)
@@ -149,40 +161,66 @@ static void on_stop_signal(void *arg, int number)
 
 static void announce(struct lh_daemon *daemon)
 {
-    const char *admin = daemon->admin == NULL ? "none" : daemon->admin_address;
-    char address[LH_ADDRESS_TEXT_BYTES];
-    const char *lines[] = {address, admin};
+    const char *lines[] = {daemon->sockets.grpc_address, daemon->sockets.admin_address};
     char *database;
     struct lh_error error = {0};
 
-    lh_serving_address(daemon->serving, address);
     if (daemon->settings->port_file != NULL && lh_write_lines(daemon->settings->port_file, lines, 2, &error) != LH_OK) {
         lh_err("%s", error.message);
         stop(daemon, EXIT_FAILURE);
         return;
     }
     database = lh_database_redact(daemon->embedded != NULL ? daemon->settings->embedded : daemon->settings->database);
-    lh_info("serving grpc=%s admin=%s database=%s", address, admin, database);
+    lh_info("serving grpc=%s admin=%s database=%s", lines[0], lines[1], database);
     free(database);
     lh_notify("READY=1");
 }
 
-static void serve(struct lh_daemon *daemon)
+/* At the latest some seconds after the start: clients hear then why there is no service. Not sooner, for beside other
+   daemons (reuse_port, a balancer) a port that is open takes connections from those that can serve. */
+static void listen_now(void *arg)
 {
-    const char *conninfo =
-        daemon->embedded != NULL ? lh_embedded_conninfo(daemon->embedded) : daemon->settings->database;
-    struct lh_error error = {0};
+    struct lh_daemon *daemon = arg;
+    struct lh_error error;
 
-    daemon->serving = lh_serving_create(daemon->loop, daemon->settings, conninfo, &error);
-    if (daemon->serving == NULL) {
-        lh_err("%s", error.message);
-        stop(daemon, EXIT_FAILURE);
+    if (daemon->is_listening || daemon->is_stopping)
+        return;
+    daemon->is_listening = true;
+    lh_timer_cancel(&daemon->listen_timer);
+    if (lh_serving_listen(daemon->serving, &daemon->sockets, &error) == LH_OK) {
+        lh_info("listening grpc=%s admin=%s", daemon->sockets.grpc_address, daemon->sockets.admin_address);
         return;
     }
+    lh_err("%s", error.message);
+    stop(daemon, EXIT_FAILURE);
+}
+
+static void prepare_serving(struct lh_daemon *daemon)
+{
+    struct lh_tls_context *tls = daemon->certificates != NULL ? lh_certificates_for_rpc(daemon->certificates) : NULL;
+    const char *conninfo =
+        daemon->embedded != NULL ? lh_embedded_serving_conninfo(daemon->embedded) : daemon->settings->database;
+
+    daemon->serving = lh_serving_create(daemon->loop, daemon->settings, conninfo, tls);
+    lh_admin_set_phase(daemon->admin, NULL);
     lh_admin_set_coordinator(daemon->admin, lh_serving_coordinator(daemon->serving));
     lh_admin_set_metrics(daemon->admin, lh_serving_metrics, daemon->serving);
+    lh_timer_arm_at_us(&daemon->listen_timer, lh_clock_us() + LISTEN_LATEST_US);
+}
+
+static void serve(struct lh_daemon *daemon)
+{
+    lh_serving_start(daemon->serving);
     set_phase(daemon, PHASE_SERVING);
-    announce(daemon);
+    listen_now(daemon);
+    if (!daemon->is_stopping)
+        announce(daemon);
+}
+
+static void on_migration_trouble(void *arg, const char *words, const char *cause)
+{
+    struct lh_daemon *daemon = arg;
+    lh_coordinator_set_phase(lh_serving_coordinator(daemon->serving), waiting_words[daemon->phase], words, cause);
 }
 
 static void on_migrated(void *arg, bool is_done)
@@ -192,7 +230,7 @@ static void on_migrated(void *arg, bool is_done)
     lh_migration_run_destroy(daemon->migration);
     daemon->migration = NULL;
     if (daemon->is_stopping)
-        close_database(daemon);
+        drain(daemon);
     else if (is_done)
         serve(daemon);
     else
@@ -201,14 +239,16 @@ static void on_migrated(void *arg, bool is_done)
 
 static void migrate(struct lh_daemon *daemon)
 {
-    const char *conninfo =
-        daemon->embedded != NULL ? lh_embedded_conninfo(daemon->embedded) : daemon->settings->database;
+    static const struct lh_migration_events events = {on_migration_trouble, on_migrated};
+    bool is_embedded = daemon->embedded != NULL;
+    struct lh_migration_options options = {
+        .conninfo = is_embedded ? lh_embedded_conninfo(daemon->embedded) : daemon->settings->database,
+        .is_check = !daemon->settings->migrate,
+        .serving_role = is_embedded ? LH_CLUSTER_SERVING_ROLE : NULL,
+    };
 
     set_phase(daemon, PHASE_MIGRATION);
-    if (daemon->settings->migrate)
-        daemon->migration = lh_migration_run_create(daemon->loop, daemon->children, conninfo, on_migrated, daemon);
-    else
-        serve(daemon);
+    daemon->migration = lh_migration_run_create(daemon->loop, daemon->children, &options, &events, daemon);
 }
 
 static void on_database_ready(void *arg)
@@ -241,12 +281,14 @@ static void on_reload_signal(void *arg, int number)
     char *rest;
 
     lh_settings_init(&fresh);
-    if (lh_settings_load(&fresh, daemon->argc, daemon->argv, &errors)) {
+    if (lh_arguments_load(&fresh, daemon->argc, daemon->argv, &errors)) {
         lh_info("reload: reading the settings again");
         lh_settings_adopt(daemon->settings, &fresh, tell_change, NULL);
         lh_log_set_level((enum lh_log_level)daemon->settings->log_level);
         if (daemon->serving != NULL)
             lh_serving_reload(daemon->serving);
+        if (daemon->certificates != NULL)
+            lh_certificates_reload(daemon->certificates);
     } else {
         rest = errors.text;
         for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
@@ -259,36 +301,91 @@ static void on_reload_signal(void *arg, int number)
     lh_settings_finish(&fresh);
 }
 
+static void on_new_certificates(void *arg)
+{
+    struct lh_daemon *daemon = arg;
+
+    if (daemon->serving != NULL)
+        lh_serving_set_tls(daemon->serving, lh_certificates_for_rpc(daemon->certificates));
+    lh_admin_set_tls(daemon->admin, lh_certificates_for_admin(daemon->certificates));
+}
+
 /* --- life --- */
+
+/* As the user who will read the files again. */
+static enum lh_status open_certificates(struct lh_daemon *daemon, struct lh_error *error)
+{
+    if (daemon->settings->tls_cert == NULL)
+        return LH_OK;
+    daemon->certificates = lh_certificates_create(daemon->loop, daemon->settings, on_new_certificates, daemon, error);
+    return daemon->certificates != NULL ? LH_OK : error->status;
+}
 
 static enum lh_status open_admin(struct lh_daemon *daemon, struct lh_error *error)
 {
-    int fd;
+    int fd = daemon->sockets.admin;
 
-    if (daemon->settings->admin == NULL)
+    if (fd < 0)
         return LH_OK;
-    if (lh_listen(daemon->settings->admin, &fd, daemon->admin_address, error) != LH_OK)
+    daemon->sockets.admin = -1;
+    daemon->admin = lh_admin_create(daemon->loop, fd, error);
+    if (daemon->admin == NULL)
         return error->status;
-    daemon->admin = lh_admin_create(daemon->loop, fd);
-    return daemon->admin != NULL ? LH_OK
-                                 : lh_error_set(error, LH_INTERNAL, "admin: %s is not served", daemon->admin_address);
+    if (daemon->certificates != NULL)
+        lh_admin_set_tls(daemon->admin, lh_certificates_for_admin(daemon->certificates));
+    return LH_OK;
+}
+
+/* What root made must not outlive the daemon because its user may not remove it. */
+static enum lh_status start_remover(struct lh_daemon *daemon, struct lh_error *error)
+{
+    const struct lh_sockets *sockets = &daemon->sockets;
+    const char **paths = lh_alloc_zero(sockets->path_count + 1, sizeof(*paths));
+    size_t count = sockets->path_count;
+    enum lh_status status;
+
+    if (count > 0)
+        memcpy(paths, sockets->paths, count * sizeof(*paths));
+    if (daemon->settings->pid_file != NULL)
+        paths[count++] = daemon->settings->pid_file;
+    status = lh_remover_start(&daemon->remover, paths, count, error);
+    free(paths);
+    return status;
+}
+
+static enum lh_status leave_root(struct lh_daemon *daemon, struct lh_error *error)
+{
+    const struct lh_user *user = &daemon->user;
+    const char *port_file = daemon->settings->port_file;
+
+    if (user->name == NULL)
+        return LH_OK;
+    if (port_file != NULL && lh_make_file(port_file, user->uid, user->gid, error) != LH_OK)
+        return error->status;
+    if (start_remover(daemon, error) != LH_OK)
+        return error->status;
+    return lh_user_become(user, error);
 }
 
 static enum lh_status prepare(struct lh_daemon *daemon, struct lh_error *error)
 {
     const struct lh_settings *settings = daemon->settings;
+    const char *standard = NULL;
 
     if (settings->pid_file != NULL && lh_lockfile_take(settings->pid_file, &daemon->pid_fd, error) != LH_OK)
         return error->status;
-    if (open_admin(daemon, error) != LH_OK)
-        return error->status;
     if (settings->embedded != NULL) {
-        daemon->embedded =
-            lh_embedded_create(daemon->loop, daemon->children, settings->embedded, &embedded_events, daemon, error);
+        daemon->embedded = lh_embedded_create(daemon->loop, daemon->children, settings->embedded, settings->user,
+                                              &embedded_events, daemon, error);
         if (daemon->embedded == NULL)
             return error->status;
+        standard = lh_embedded_user(daemon->embedded);
     }
-    return LH_OK;
+    if (lh_user_choose(settings->user, standard, &daemon->user, error) != LH_OK ||
+        lh_sockets_bind(&daemon->sockets, settings, &daemon->user, error) != LH_OK ||
+        leave_root(daemon, error) != LH_OK || open_certificates(daemon, error) != LH_OK)
+        return error->status;
+    return open_admin(daemon, error);
 }
 
 struct lh_daemon *lh_daemon_create(struct lh_settings *settings, int argc, char **argv)
@@ -305,11 +402,17 @@ struct lh_daemon *lh_daemon_create(struct lh_settings *settings, int argc, char 
         free(daemon);
         return NULL;
     }
+    lh_timer_init(&daemon->listen_timer, daemon->loop, listen_now, daemon);
     lh_signal_init(&daemon->signals[0], daemon->loop, SIGTERM, on_stop_signal, daemon);
     lh_signal_init(&daemon->signals[1], daemon->loop, SIGINT, on_stop_signal, daemon);
     lh_signal_init(&daemon->signals[2], daemon->loop, SIGHUP, on_reload_signal, daemon);
     daemon->children = lh_children_create(daemon->loop);
     lh_log_set_level((enum lh_log_level)settings->log_level);
+    if (!lh_log_set_form((enum lh_log_form)settings->log_format, LH_JOURNAL_SOCKET)) {
+        lh_err("log_format = journald: %s: %s", LH_JOURNAL_SOCKET, strerror(errno));
+        lh_daemon_destroy(daemon);
+        return NULL;
+    }
     lh_info("leaseholdd " LH_VERSION " starts, process %ld", (long)getpid());
     lh_raise_file_limit((size_t)settings->max_connections);
     if (prepare(daemon, &error) != LH_OK) {
@@ -322,6 +425,7 @@ struct lh_daemon *lh_daemon_create(struct lh_settings *settings, int argc, char 
 
 int lh_daemon_run(struct lh_daemon *daemon)
 {
+    prepare_serving(daemon);
     set_phase(daemon, PHASE_DATABASE);
     if (daemon->embedded != NULL)
         lh_embedded_start(daemon->embedded);
@@ -338,11 +442,12 @@ void lh_daemon_destroy(struct lh_daemon *daemon)
     if (daemon == NULL)
         return;
     lh_admin_destroy(daemon->admin);
-    if (strncmp(daemon->admin_address, "unix:", 5) == 0)
-        unlink(daemon->admin_address + 5);
+    lh_certificates_destroy(daemon->certificates);
+    lh_sockets_finish(&daemon->sockets);
     lh_embedded_destroy(daemon->embedded);
     for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++)
         lh_signal_finish(&daemon->signals[i]);
+    lh_timer_finish(&daemon->listen_timer);
     lh_children_destroy(daemon->children);
     if (!daemon->is_loop_in_use)
         lh_loop_destroy(daemon->loop);
@@ -350,5 +455,7 @@ void lh_daemon_destroy(struct lh_daemon *daemon)
         unlink(daemon->settings->pid_file);
         close(daemon->pid_fd);
     }
+    lh_remover_finish(&daemon->remover);
+    lh_user_finish(&daemon->user);
     free(daemon);
 }

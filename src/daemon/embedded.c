@@ -46,6 +46,7 @@ struct lh_embedded {
     struct lh_children *children;
     struct lh_cluster cluster;
     char *conninfo;
+    char *serving_conninfo;
     const struct lh_embedded_events *events;
     void *arg;
 
@@ -249,11 +250,12 @@ static void on_timer(void *arg)
 }
 
 struct lh_embedded *lh_embedded_create(struct lh_loop *loop, struct lh_children *children, const char *directory,
-                                       const struct lh_embedded_events *events, void *arg, struct lh_error *error)
+                                       const char *user, const struct lh_embedded_events *events, void *arg,
+                                       struct lh_error *error)
 {
     struct lh_embedded *embedded = lh_alloc_zero(1, sizeof(*embedded));
 
-    if (lh_cluster_open(&embedded->cluster, directory, error) != LH_OK) {
+    if (lh_cluster_open(&embedded->cluster, directory, user, error) != LH_OK) {
         free(embedded);
         return NULL;
     }
@@ -262,7 +264,8 @@ struct lh_embedded *lh_embedded_create(struct lh_loop *loop, struct lh_children 
     embedded->events = events;
     embedded->arg = arg;
     embedded->rest_us = FIRST_REST_US;
-    embedded->conninfo = lh_cluster_conninfo(&embedded->cluster);
+    embedded->conninfo = lh_cluster_conninfo(&embedded->cluster, LH_CLUSTER_ROLE);
+    embedded->serving_conninfo = lh_cluster_conninfo(&embedded->cluster, LH_CLUSTER_SERVING_ROLE);
     lh_timer_init(&embedded->timer, loop, on_timer, embedded);
     return embedded;
 }
@@ -274,9 +277,19 @@ void lh_embedded_start(struct lh_embedded *embedded)
     create(embedded);
 }
 
+const char *lh_embedded_user(const struct lh_embedded *embedded)
+{
+    return embedded->cluster.user;
+}
+
 const char *lh_embedded_conninfo(const struct lh_embedded *embedded)
 {
     return embedded->conninfo;
+}
+
+const char *lh_embedded_serving_conninfo(const struct lh_embedded *embedded)
+{
+    return embedded->serving_conninfo;
 }
 
 void lh_embedded_stop(struct lh_embedded *embedded, void (*on_stopped)(void *arg), void *arg)
@@ -311,5 +324,6 @@ void lh_embedded_destroy(struct lh_embedded *embedded)
     lh_timer_finish(&embedded->timer);
     lh_cluster_close(&embedded->cluster);
     free(embedded->conninfo);
+    free(embedded->serving_conninfo);
     free(embedded);
 }

@@ -24,11 +24,15 @@ struct lh_embedded_events {
     void (*on_failed)(void *arg); /* it could never be started: what to do about it is logged */
 };
 
-/* NULL: refused, `error` says why. Takes the lock of `directory`. */
+/* NULL: refused, `error` says why. Takes the lock of `directory`. `user` is whose a new cluster becomes when root makes
+   it; NULL or "root": postgres. */
 struct lh_embedded *lh_embedded_create(struct lh_loop *loop, struct lh_children *children, const char *directory,
-                                       const struct lh_embedded_events *events, void *arg, struct lh_error *error);
+                                       const char *user, const struct lh_embedded_events *events, void *arg,
+                                       struct lh_error *error);
+const char *lh_embedded_user(const struct lh_embedded *embedded); /* the user that PostgreSQL runs as */
 void lh_embedded_start(struct lh_embedded *embedded);
-const char *lh_embedded_conninfo(const struct lh_embedded *embedded);
+const char *lh_embedded_conninfo(const struct lh_embedded *embedded);         /* as the cluster's superuser */
+const char *lh_embedded_serving_conninfo(const struct lh_embedded *embedded); /* as LH_CLUSTER_SERVING_ROLE */
 
 /* on_stopped fires once, later; no other event after it. Accepts one that was never started. */
 void lh_embedded_stop(struct lh_embedded *embedded, void (*on_stopped)(void *arg), void *arg);

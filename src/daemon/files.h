@@ -1,17 +1,18 @@
-/* Small things at the edge of the process: the admin socket, the port file, the limit of open files. */
+/* Small things at the edge of the process: the port file, the limit of open files. */
 #ifndef LH_DAEMON_FILES_H
 #define LH_DAEMON_FILES_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/status.h"
-#include "config/address.h"
 
-/* A listening, non-blocking socket in *fd, and in `bound` the address it really has. */
-enum lh_status lh_listen(const char *address, int *fd, char bound[LH_ADDRESS_TEXT_BYTES], struct lh_error *error);
-
-/* Whole or not at all: written beside `path`, then renamed. */
+/* Whole or not at all: written beside `path`, then renamed. Where the directory is closed to this user, into the file
+   that lh_make_file left there, with one write. */
 enum lh_status lh_write_lines(const char *path, const char *const *lines, size_t count, struct lh_error *error);
+
+/* For root: an empty file in place of `path` that is another user's to write. */
+enum lh_status lh_make_file(const char *path, uid_t uid, gid_t gid, struct lh_error *error);
 
 /* As many open files as the system lets us have; warns when that is less than `wanted`. */
 void lh_raise_file_limit(size_t wanted);

@@ -2,7 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "config/settings.h"
+#include "daemon/arguments.h"
+#include "daemon/certificates.h"
 #include "daemon/daemon.h"
 
 #define EXIT_USAGE 2
@@ -18,6 +21,19 @@ static int serve(struct lh_settings *settings, int argc, char **argv)
     return status;
 }
 
+/* The files that it names, too. */
+static int check(const struct lh_settings *settings)
+{
+    struct lh_error error = {0};
+
+    if (settings->tls_cert != NULL && lh_certificates_check(settings, &error) != LH_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        return EXIT_USAGE;
+    }
+    lh_settings_print_effective(settings, stdout);
+    return EXIT_SUCCESS;
+}
+
 static int act(struct lh_settings *settings, int argc, char **argv)
 {
     switch (settings->action) {
@@ -28,8 +44,7 @@ static int act(struct lh_settings *settings, int argc, char **argv)
         puts("leaseholdd " LH_VERSION);
         return EXIT_SUCCESS;
     case LH_CONFIG_CHECK:
-        lh_settings_print_effective(settings, stdout);
-        return EXIT_SUCCESS;
+        return check(settings);
     case LH_CONFIG_PRINT:
         lh_settings_print_example(stdout);
         return EXIT_SUCCESS;
@@ -44,13 +59,15 @@ int main(int argc, char **argv)
     struct lh_config_errors errors = {0};
     struct lh_settings settings;
     int status = EXIT_USAGE;
+    char **arguments = lh_arguments_take(argc, argv);
 
     lh_settings_init(&settings);
-    if (lh_settings_load(&settings, argc, argv, &errors))
-        status = act(&settings, argc, argv);
+    if (lh_arguments_load(&settings, argc, arguments, &errors))
+        status = act(&settings, argc, arguments);
     else
         fprintf(stderr, "%s", errors.text);
     lh_config_errors_finish(&errors);
     lh_settings_finish(&settings);
+    lh_arguments_finish(arguments);
     return status;
 }

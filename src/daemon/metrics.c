@@ -3,6 +3,7 @@
 #include <stdbool.h>
 
 #include "admin/exposition.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "lease/coordinator.h"
 #include "rpc/server.h"
@@ -60,7 +61,8 @@ static void expose_requests(struct lh_exposition *out, const struct lh_rpc_serve
 static void expose_connections(struct lh_exposition *out, const struct lh_rpc_server_stats *stats)
 {
     static const char *const ends[] = {"finished", "canceled", "disconnected", "deadline", "refused", "shutdown"};
-    static const char *const aways[] = {"idle", "silent", "stalled", "no_preface"};
+    static const char *const aways[] = {"idle",     "silent", "stalled", "no_preface",  "slow",
+                                        "flooding", "memory", "aged",    "certificate", "tls"};
 
     lh_expose_gauge(out, "leasehold_rpc_connections_open", stats->connections, "Client connections that are open.");
     lh_expose_counter(out, "leasehold_rpc_connections_accepted_total", stats->connections_total,
@@ -101,6 +103,32 @@ static void expose_store(struct lh_exposition *out, const struct lh_store_stats 
                       "Checks of the listener without a good answer; it connected again.");
     lh_expose_counter(out, "leasehold_notifications_total", stats->notifications,
                       "Notifications that the database sent to this daemon.");
+    lh_expose_gauge(
+        out, "leasehold_database_timeline", (uint64_t)stats->timeline,
+        "The WAL timeline of the primary that this daemon uses; 0 before it found one. Daemons must agree.");
+    lh_expose_counter(out, "leasehold_database_failovers_total", stats->failovers,
+                      "Times that this daemon found another primary.");
+}
+
+/* --- access --- */
+
+static void expose_access(struct lh_exposition *out, const struct lh_service *service)
+{
+    static const char *const rights[] = {"read", "lease", "admin"};
+    struct lh_service_access_stats stats;
+
+    lh_service_access_stats(service, &stats);
+    lh_expose_gauge(out, "leasehold_access_authorization", stats.is_on, "1: what no rule allows is denied.");
+    lh_expose_gauge(out, "leasehold_access_rules", stats.rules, "Access rules in force.");
+    lh_expose_gauge(out, "leasehold_access_tokens", stats.tokens, "Bearer tokens that are valid.");
+    lh_expose_counter(out, "leasehold_access_loads_total", stats.loads,
+                      "Times that rules and tokens were read because they had changed.");
+    lh_expose_family(out, "leasehold_access_denials_total", LH_EXPOSE_COUNTER,
+                     "Calls, and items of batches, that were denied for a right that the caller does not have.");
+    for (size_t i = 0; i < sizeof(rights) / sizeof(rights[0]); i++)
+        lh_expose_count(out, stats.denials[i], "right", rights[i], NULL);
+    lh_expose_counter(out, "leasehold_access_unauthenticated_total", stats.unauthenticated,
+                      "Calls that were refused for a token that is not valid.");
 }
 
 /* --- bounds --- */
@@ -113,10 +141,28 @@ struct bound {
     uint64_t refusals;
 };
 
-#define BOUNDS_MAX 12
+#define BOUNDS_MAX 32
+
+static uint64_t whole_seconds(int64_t duration_us)
+{
+    return (uint64_t)((duration_us + LH_US_PER_S - 1) / LH_US_PER_S);
+}
+
+static size_t collect_caller_bounds(struct bound *bounds, const struct lh_service *service)
+{
+    static const char *const names[] = {"waiters_of_a_client", "pending_items_of_a_client", "watchers_of_a_client",
+                                        "control_calls_of_a_client"};
+    struct lh_service_caller_stats stats;
+
+    lh_service_caller_stats(service, &stats);
+    for (size_t i = 0; i < LH_USAGE_BOUNDS; i++)
+        bounds[i] = (struct bound){names[i], stats.limits[i], 0, false, stats.refusals[i]};
+    return LH_USAGE_BOUNDS;
+}
 
 static size_t collect_bounds(struct bound bounds[BOUNDS_MAX], const struct lh_rpc_server *server,
-                             const struct lh_coordinator *coordinator, const struct lh_store_stats *store)
+                             const struct lh_service *service, const struct lh_coordinator *coordinator,
+                             const struct lh_store_stats *store)
 {
     const struct lh_rpc_server_options *options;
     struct lh_rpc_server_stats rpc;
@@ -132,6 +178,7 @@ static size_t collect_bounds(struct bound bounds[BOUNDS_MAX], const struct lh_rp
     bounds[n++] = (struct bound){"hooked_reaps", core.max_reaps, core.reaps, true, core.refused_reaps};
     bounds[n++] =
         (struct bound){"control_calls", store->max_control, store->control_in_flight, true, store->control_refused};
+    n += collect_caller_bounds(bounds + n, service);
     if (server == NULL)
         return n;
     options = lh_rpc_server_options(server);
@@ -140,8 +187,24 @@ static size_t collect_bounds(struct bound bounds[BOUNDS_MAX], const struct lh_rp
                                  rpc.refusals[LH_RPC_BOUND_CONNECTIONS]};
     bounds[n++] =
         (struct bound){"streams_of_a_connection", options->max_streams, 0, false, rpc.refusals[LH_RPC_BOUND_STREAMS]};
-    bounds[n++] = (struct bound){"request_buffer_bytes", options->max_buffered_bytes, rpc.buffered_bytes, true,
-                                 rpc.refusals[LH_RPC_BOUND_BUFFERED]};
+    bounds[n++] = (struct bound){"memory_bytes", options->memory, rpc.memory, true, rpc.refusals[LH_RPC_BOUND_MEMORY]};
+    bounds[n++] = (struct bound){"memory_bytes_of_a_connection", options->connection_memory, 0, false,
+                                 rpc.refusals[LH_RPC_BOUND_CONNECTION_MEMORY]};
+    bounds[n++] = (struct bound){"handshakes_of_an_address", options->max_handshakes, 0, false,
+                                 rpc.refusals[LH_RPC_BOUND_HANDSHAKES]};
+    bounds[n++] = (struct bound){"handshake_seconds", whole_seconds(options->handshake_timeout_us), 0, false,
+                                 rpc.sent_away[LH_RPC_AWAY_NO_PREFACE]};
+    bounds[n++] = (struct bound){"request_seconds", whole_seconds(options->request_timeout_us), 0, false,
+                                 rpc.refusals[LH_RPC_BOUND_REQUEST_TIME] + rpc.sent_away[LH_RPC_AWAY_SLOW]};
+    bounds[n++] = (struct bound){"stall_seconds", whole_seconds(options->stall_timeout_us), 0, false,
+                                 rpc.refusals[LH_RPC_BOUND_STALL_TIME] + rpc.sent_away[LH_RPC_AWAY_STALLED]};
+    bounds[n++] =
+        (struct bound){"new_streams_of_a_turn", LH_RPC_STREAMS_PER_TURN, 0, false, rpc.refusals[LH_RPC_BOUND_TURN]};
+    bounds[n++] = (struct bound){"resets", options->reset_burst, 0, false, rpc.refusals[LH_RPC_BOUND_RESETS]};
+    bounds[n++] =
+        (struct bound){"control_frames", options->control_burst, 0, false, rpc.refusals[LH_RPC_BOUND_CONTROL_FRAMES]};
+    bounds[n++] =
+        (struct bound){"continuations", LH_RPC_CONTINUATIONS_MAX, 0, false, rpc.refusals[LH_RPC_BOUND_CONTINUATIONS]};
     bounds[n++] = (struct bound){"output_bytes_of_a_call", options->max_stream_bytes, 0, false,
                                  rpc.refusals[LH_RPC_BOUND_OUTPUT]};
     bounds[n++] =
@@ -168,7 +231,7 @@ static void expose_bounds(struct lh_exposition *out, const struct bound *bounds,
         lh_expose_count(out, bounds[i].refusals, "bound", bounds[i].name, NULL);
 }
 
-void lh_metrics_write(struct lh_exposition *out, const struct lh_rpc_server *server,
+void lh_metrics_write(struct lh_exposition *out, const struct lh_rpc_server *server, const struct lh_service *service,
                       const struct lh_coordinator *coordinator, const struct lh_store *store)
 {
     struct bound bounds[BOUNDS_MAX];
@@ -177,7 +240,8 @@ void lh_metrics_write(struct lh_exposition *out, const struct lh_rpc_server *ser
 
     lh_store_stats(store, &store_stats);
     expose_store(out, &store_stats);
-    expose_bounds(out, bounds, collect_bounds(bounds, server, coordinator, &store_stats));
+    expose_access(out, service);
+    expose_bounds(out, bounds, collect_bounds(bounds, server, service, coordinator, &store_stats));
     if (server == NULL)
         return;
     lh_rpc_server_stats(server, &rpc_stats);

@@ -5,10 +5,11 @@
 struct lh_coordinator;
 struct lh_exposition;
 struct lh_rpc_server;
+struct lh_service;
 struct lh_store;
 
 /* `server` may be NULL: its connections were cut. */
-void lh_metrics_write(struct lh_exposition *out, const struct lh_rpc_server *server,
+void lh_metrics_write(struct lh_exposition *out, const struct lh_rpc_server *server, const struct lh_service *service,
                       const struct lh_coordinator *coordinator, const struct lh_store *store);
 
 #endif

@@ -13,10 +13,7 @@ static void set_timer(void *arg, int64_t at_us)
 {
     struct lh_port *port = arg;
 
-    if (at_us == LH_FOREVER)
-        lh_timer_cancel(&port->timer);
-    else
-        lh_timer_arm_at_us(&port->timer, at_us);
+    lh_timer_arm_at_us(&port->timer, at_us);
 }
 
 static uint32_t random_number(void *arg)

@@ -1,5 +1,6 @@
 /*
- * Down: health says NOT_SERVING; the server sends GOAWAY and lets calls end; the coordinator answers its waiters
+ * Down: health says NOT_SERVING, and calls that would wait are refused; the server tells its clients to go and serves
+ * what does not wait until they have heard it; when those calls are answered the coordinator answers its waiters
  * SHUTTING_DOWN, finishes its batches and unregisters. When both are done, server, service, coordinator and store go,
  * in this order, for each may still call the next one.
  *
@@ -10,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -17,6 +19,7 @@
 #include "config/settings.h"
 #include "daemon/metrics.h"
 #include "daemon/port.h"
+#include "daemon/sockets.h"
 #include "lease/coordinator.h"
 #include "loop/loop.h"
 #include "rpc/server.h"
@@ -24,7 +27,10 @@
 #include "store/store.h"
 
 #define HEALTH_LOOK_US (250 * LH_US_PER_MS)
-#define LAST_PATIENCE_US (2 * LH_US_PER_S) /* for the coordinator, after connections were cut */
+#define SHORT_CALLS_LOOK_US (5 * LH_US_PER_MS)
+#define SHORT_CALLS_LIMIT_US (2 * LH_US_PER_S) /* after the final GOAWAY */
+#define DESCRIPTORS_KEPT 64                    /* for the database, the admin port and files */
+#define LAST_PATIENCE_US (2 * LH_US_PER_S)     /* for the coordinator, after connections were cut */
 
 struct lh_serving {
     struct lh_loop *loop;
@@ -38,9 +44,12 @@ struct lh_serving {
 
     bool is_started;
     bool is_server_idle;
+    bool is_coordinator_told; /* to stop */
     bool is_coordinator_stopped;
     bool is_told;
     struct lh_timer limit_timer;
+    struct lh_timer short_calls_timer;
+    int64_t short_calls_until_us;
     struct lh_deferred advance; /* out of the callbacks of those who are to be destroyed */
     void (*on_drained)(void *arg, bool is_clean);
     void *arg;
@@ -71,6 +80,7 @@ static void create_coordinator(struct lh_serving *serving, const char *conninfo)
     lh_coordinator_options_init(&options);
     options.max_block_us = lh_settings_max_block_us(settings);
     options.busy_limit_us = settings->busy_limit_us;
+    options.max_guard_us = settings->max_guard_us;
     options.reap_interval_us = settings->reap_interval_us;
     options.max_waiters = (size_t)settings->max_waiters;
     options.max_pending = (size_t)settings->max_pending;
@@ -80,41 +90,81 @@ static void create_coordinator(struct lh_serving *serving, const char *conninfo)
     serving->port.coordinator = serving->coordinator;
 }
 
+static size_t descriptors_for_clients(const struct lh_settings *settings)
+{
+    size_t wanted = (size_t)settings->max_connections;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur >= wanted + DESCRIPTORS_KEPT)
+        return wanted;
+    wanted = limit.rlim_cur > DESCRIPTORS_KEPT ? (size_t)limit.rlim_cur - DESCRIPTORS_KEPT : 1;
+    lh_warn(
+        "max_connections is lowered to %zu: %llu files may be open, and %d are kept for other uses; raise the limit "
+        "(systemd: LimitNOFILE)",
+        wanted, (unsigned long long)limit.rlim_cur, DESCRIPTORS_KEPT);
+    return wanted;
+}
+
+/* What one caller may have of what there is for all. */
+static size_t share(int64_t setting, int64_t of_all)
+{
+    if (setting > 0)
+        return (size_t)setting;
+    return of_all / 10 > 100 ? (size_t)of_all / 10 : 100;
+}
+
+static void set_access(struct lh_serving *serving)
+{
+    const struct lh_strings *admins = &serving->settings->admin_principals;
+
+    lh_service_set_access(serving->service, serving->settings->authorization, (const char *const *)admins->items,
+                          admins->count);
+}
+
+static void create_service(struct lh_serving *serving)
+{
+    const struct lh_settings *settings = serving->settings;
+    struct lh_service_options options;
+    struct lh_store_stats store;
+
+    lh_store_stats(serving->store, &store);
+    lh_service_options_init(&options);
+    options.max_block_us = lh_settings_max_block_us(settings);
+    options.watch_buffer = (size_t)settings->watch_buffer;
+    options.caller_limits[LH_USAGE_WAITERS] = share(settings->max_waiters_per_client, settings->max_waiters);
+    options.caller_limits[LH_USAGE_PENDING] = share(settings->max_pending_per_client, settings->max_pending);
+    options.caller_limits[LH_USAGE_WATCHERS] = share(settings->max_watchers_per_client, settings->max_watchers);
+    options.caller_limits[LH_USAGE_CONTROL] = share(0, (int64_t)store.max_control);
+    serving->service = lh_service_create(serving->coordinator, &options);
+    set_access(serving);
+}
+
 static void create_server(struct lh_serving *serving)
 {
     const struct lh_settings *settings = serving->settings;
-    struct lh_service_options service_options;
     struct lh_rpc_server_options options;
     const struct lh_rpc_method *methods;
     size_t count;
 
-    lh_service_options_init(&service_options);
-    service_options.max_block_us = lh_settings_max_block_us(settings);
-    serving->service = lh_service_create(serving->coordinator, &service_options);
     methods = lh_service_methods(&count);
     lh_rpc_server_options_init(&options);
-    options.max_connections = (size_t)settings->max_connections;
+    options.max_connections = descriptors_for_clients(settings);
+    options.connection_memory = (size_t)settings->connection_memory;
+    options.memory = (size_t)settings->memory;
+    options.handshake_timeout_us = settings->handshake_timeout_us;
+    options.request_timeout_us = settings->request_timeout_us;
+    options.stall_timeout_us = settings->stall_timeout_us;
     options.max_streams = (uint32_t)settings->max_streams;
     options.idle_timeout_us = settings->idle_timeout_us;
     options.keepalive_us = settings->keepalive_us;
     options.keepalive_timeout_us = settings->keepalive_timeout_us;
+    options.max_age_us = settings->max_connection_age_us;
     options.drain_limit_us = settings->shutdown_timeout_us;
     options.encode_error = lh_service_encode_error;
     options.on_late_cancel = lh_service_on_late_cancel;
+    options.on_client_gone = lh_service_on_client_gone;
     serving->server = lh_rpc_server_create(serving->loop, &options, methods, count, serving->service);
-}
-
-static enum lh_status listen_everywhere(struct lh_serving *serving, struct lh_error *error)
-{
-    const struct lh_strings *listen = &serving->settings->listen;
-
-    for (size_t i = 0; i < listen->count; i++) {
-        enum lh_status status =
-            lh_rpc_server_listen(serving->server, listen->items[i], serving->settings->reuse_port, error);
-        if (status != LH_OK)
-            return status;
-    }
-    return LH_OK;
 }
 
 static void tell(struct lh_serving *serving, bool is_clean)
@@ -133,6 +183,57 @@ static void advance(void *arg)
         tell(serving, true);
 }
 
+static void on_coordinator_stopped(void *arg)
+{
+    struct lh_serving *serving = arg;
+
+    serving->is_coordinator_stopped = true;
+    lh_defer(serving->loop, &serving->advance);
+}
+
+static void stop_coordinator(struct lh_serving *serving)
+{
+    if (serving->is_coordinator_told)
+        return;
+    serving->is_coordinator_told = true;
+    if (serving->is_started)
+        lh_coordinator_stop(serving->coordinator, on_coordinator_stopped, serving);
+    else
+        on_coordinator_stopped(serving);
+}
+
+/* Those that are open and do not wait for a lease. */
+static size_t short_calls(const struct lh_serving *serving)
+{
+    struct lh_coordinator_stats core;
+    struct lh_rpc_server_stats rpc;
+
+    if (serving->server == NULL)
+        return 0;
+    lh_coordinator_stats(serving->coordinator, &core);
+    lh_rpc_server_stats(serving->server, &rpc);
+    return rpc.calls > core.waiters ? rpc.calls - core.waiters : 0;
+}
+
+static void look_at_short_calls(void *arg)
+{
+    struct lh_serving *serving = arg;
+    int64_t now_us = lh_clock_us();
+
+    if (short_calls(serving) > 0 && now_us < serving->short_calls_until_us)
+        lh_timer_arm_at_us(&serving->short_calls_timer, now_us + SHORT_CALLS_LOOK_US);
+    else
+        stop_coordinator(serving);
+}
+
+static void on_final_goaway(void *arg)
+{
+    struct lh_serving *serving = arg;
+
+    serving->short_calls_until_us = lh_clock_us() + SHORT_CALLS_LIMIT_US;
+    look_at_short_calls(serving);
+}
+
 static void on_limit(void *arg)
 {
     struct lh_serving *serving = arg;
@@ -142,6 +243,7 @@ static void on_limit(void *arg)
         lh_rpc_server_destroy(serving->server);
         serving->server = NULL;
         serving->is_server_idle = true;
+        stop_coordinator(serving);
         lh_timer_arm_at_us(&serving->limit_timer, lh_clock_us() + LAST_PATIENCE_US);
         lh_defer(serving->loop, &serving->advance);
     } else if (!serving->is_told) {
@@ -151,7 +253,7 @@ static void on_limit(void *arg)
 }
 
 struct lh_serving *lh_serving_create(struct lh_loop *loop, const struct lh_settings *settings, const char *conninfo,
-                                     struct lh_error *error)
+                                     struct lh_tls_context *tls)
 {
     struct lh_serving *serving = lh_alloc_zero(1, sizeof(*serving));
 
@@ -160,23 +262,44 @@ struct lh_serving *lh_serving_create(struct lh_loop *loop, const struct lh_setti
     lh_port_init(&serving->port, loop);
     lh_timer_init(&serving->health_timer, loop, look_at_health, serving);
     lh_timer_init(&serving->limit_timer, loop, on_limit, serving);
+    lh_timer_init(&serving->short_calls_timer, loop, look_at_short_calls, serving);
     lh_deferred_init(&serving->advance, advance, serving);
     create_coordinator(serving, conninfo);
+    create_service(serving);
     create_server(serving);
-    if (listen_everywhere(serving, error) != LH_OK) {
-        lh_serving_destroy(serving);
-        return NULL;
-    }
-    lh_coordinator_start(serving->coordinator);
-    serving->is_started = true;
+    if (tls != NULL)
+        lh_serving_set_tls(serving, tls);
     lh_timer_arm_at_us(&serving->health_timer, lh_clock_us() + HEALTH_LOOK_US);
     return serving;
+}
+
+enum lh_status lh_serving_listen(struct lh_serving *serving, struct lh_sockets *sockets, struct lh_error *error)
+{
+    for (size_t i = 0; i < sockets->grpc_count; i++) {
+        int fd = sockets->grpc[i];
+        sockets->grpc[i] = -1;
+        if (lh_rpc_server_adopt(serving->server, fd, error) != LH_OK)
+            return error->status;
+    }
+    return LH_OK;
+}
+
+void lh_serving_set_tls(struct lh_serving *serving, struct lh_tls_context *tls)
+{
+    if (serving->server != NULL)
+        lh_rpc_server_set_tls(serving->server, tls);
+}
+
+void lh_serving_start(struct lh_serving *serving)
+{
+    serving->is_started = true;
+    lh_coordinator_start(serving->coordinator);
 }
 
 void lh_serving_metrics(void *arg, struct lh_exposition *out)
 {
     const struct lh_serving *serving = arg;
-    lh_metrics_write(out, serving->server, serving->coordinator, serving->store);
+    lh_metrics_write(out, serving->server, serving->service, serving->coordinator, serving->store);
 }
 
 struct lh_coordinator *lh_serving_coordinator(struct lh_serving *serving)
@@ -184,28 +307,14 @@ struct lh_coordinator *lh_serving_coordinator(struct lh_serving *serving)
     return serving->coordinator;
 }
 
-void lh_serving_address(const struct lh_serving *serving, char text[LH_ADDRESS_TEXT_BYTES])
-{
-    const struct lh_strings *listen = &serving->settings->listen;
-    struct lh_address address;
-    char why[160];
-    size_t i = 0;
-
-    while (i + 1 < listen->count && strncmp(listen->items[i], "unix:", 5) == 0)
-        i++;
-    if (strncmp(listen->items[i], "unix:", 5) == 0)
-        i = 0;
-    lh_address_parse(listen->items[i], &address, why, sizeof(why));
-    lh_address_set_port(&address, lh_rpc_server_port(serving->server));
-    lh_address_format(&address, text);
-}
-
 void lh_serving_reload(struct lh_serving *serving)
 {
     int64_t max_block_us = lh_settings_max_block_us(serving->settings);
 
     lh_coordinator_set_max_block(serving->coordinator, max_block_us);
+    lh_coordinator_set_max_guard(serving->coordinator, serving->settings->max_guard_us);
     lh_service_set_max_block(serving->service, max_block_us);
+    set_access(serving);
 }
 
 static void on_server_idle(void *arg)
@@ -216,22 +325,13 @@ static void on_server_idle(void *arg)
     lh_defer(serving->loop, &serving->advance);
 }
 
-static void on_coordinator_stopped(void *arg)
-{
-    struct lh_serving *serving = arg;
-
-    serving->is_coordinator_stopped = true;
-    lh_defer(serving->loop, &serving->advance);
-}
-
 void lh_serving_drain(struct lh_serving *serving, void (*on_drained)(void *arg, bool is_clean), void *arg)
 {
     serving->on_drained = on_drained;
     serving->arg = arg;
     lh_timer_arm_at_us(&serving->limit_timer, lh_clock_us() + serving->settings->shutdown_timeout_us);
     lh_service_drain(serving->service);
-    lh_rpc_server_drain(serving->server, on_server_idle, serving);
-    lh_coordinator_stop(serving->coordinator, on_coordinator_stopped, serving);
+    lh_rpc_server_drain(serving->server, on_final_goaway, on_server_idle, serving);
 }
 
 void lh_serving_hurry(struct lh_serving *serving)
@@ -246,6 +346,7 @@ void lh_serving_destroy(struct lh_serving *serving)
         return;
     lh_deferred_cancel(&serving->advance);
     lh_timer_finish(&serving->limit_timer);
+    lh_timer_finish(&serving->short_calls_timer);
     lh_timer_finish(&serving->health_timer);
     lh_rpc_server_destroy(serving->server);
     if (serving->is_started && !serving->is_coordinator_stopped)

@@ -1,7 +1,9 @@
 /*
- * What serves: store, coordinator, gRPC services and their server, wired together; up in one step, down in good order.
+ * What serves: store, coordinator, gRPC services and their server, wired together; up in three steps, down in good order.
  *
- *     serving = lh_serving_create(loop, &settings, conninfo, &error)      listens from now on
+ *     serving = lh_serving_create(loop, &settings, conninfo, tls)
+ *     lh_serving_listen(serving, &sockets, &error)                        takes calls; before the start it says why it cannot serve
+ *     lh_serving_start(serving)                                           the database is ready for it
  *     lh_serving_drain(serving, on_drained, arg)                          GOAWAY, waiters answered, unregistered
  *     lh_serving_destroy(serving)
  */
@@ -11,25 +13,29 @@
 #include <stdbool.h>
 
 #include "base/status.h"
-#include "config/address.h"
 
 struct lh_coordinator;
 struct lh_exposition;
 struct lh_loop;
 struct lh_serving;
 struct lh_settings;
+struct lh_sockets;
+struct lh_tls_context;
 
-/* `settings` and `conninfo` are borrowed for as long as it lives. NULL: `error`. */
+/* `settings` and `conninfo` are borrowed for as long as it lives. `tls` NULL: no TLS. */
 struct lh_serving *lh_serving_create(struct lh_loop *loop, const struct lh_settings *settings, const char *conninfo,
-                                     struct lh_error *error);
+                                     struct lh_tls_context *tls);
+/* Once; the server has the sockets then. */
+enum lh_status lh_serving_listen(struct lh_serving *serving, struct lh_sockets *sockets, struct lh_error *error);
+void lh_serving_start(struct lh_serving *serving);
+
+/* New connections are made with these certificates. */
+void lh_serving_set_tls(struct lh_serving *serving, struct lh_tls_context *tls);
 /* lh_admin_set_metrics: what RPC server, store and bounds count. `serving` is a struct lh_serving. */
 void lh_serving_metrics(void *serving, struct lh_exposition *out);
 struct lh_coordinator *lh_serving_coordinator(struct lh_serving *serving);
 
-/* The first TCP address with its real port, else the first address. */
-void lh_serving_address(const struct lh_serving *serving, char text[LH_ADDRESS_TEXT_BYTES]);
-
-/* What a reload changes: max_block. */
+/* What a reload changes: max_block, max_guard, authorization. */
 void lh_serving_reload(struct lh_serving *serving);
 
 /* on_drained fires once, later, with true when everything ended well, at the latest a little after shutdown_timeout. */

@@ -11,6 +11,7 @@ static void copy_text(char *to, size_t size, const PGresult *result, int row, co
 void lh_lease_of_row(struct lh_embed_lease *lease, const PGresult *result, int row)
 {
     *lease = (struct lh_embed_lease){
+        .principal = lh_query_text(result, row, "principal"),
         .labels = lh_query_text(result, row, "labels"),
         .token = lh_query_number(result, row, "token", 0),
         .heartbeats = lh_query_number(result, row, "heartbeats", 0),

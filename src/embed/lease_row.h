@@ -5,7 +5,7 @@
 #include "embed/query.h"
 #include "leasehold.h"
 
-/* `labels` points into the result. */
+/* `principal` and `labels` point into the result. */
 void lh_lease_of_row(struct lh_embed_lease *lease, const PGresult *result, int row);
 
 #endif

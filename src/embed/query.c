@@ -45,8 +45,8 @@ static enum lh_status status_of_sqlstate(const char *sqlstate)
     } known[] = {
         {"LH001", LH_NOT_HELD},       {"LH002", LH_INVALID_ARGUMENT}, {"LH003", LH_NAMESPACE_FROZEN},
         {"LH004", LH_QUOTA_EXCEEDED}, {"LH005", LH_HOOK_REJECTED},    {"LH006", LH_LEASE_ENDED},
-        {"42501", LH_ACCESS_DENIED},  {"55P03", LH_SCOPE_BUSY},       {"57014", LH_CANCELED},
-        {"40001", LH_SCOPE_BUSY},     {"40P01", LH_SCOPE_BUSY},
+        {"LH007", LH_ACCESS_DENIED},  {"42501", LH_ACCESS_DENIED},    {"55P03", LH_SCOPE_BUSY},
+        {"57014", LH_CANCELED},       {"40001", LH_SCOPE_BUSY},       {"40P01", LH_SCOPE_BUSY},
     };
     if (is_unavailable(sqlstate))
         return LH_DATABASE_UNAVAILABLE;

@@ -1,5 +1,5 @@
 /*
- * Statements on a connection that is somebody else's: text in, text out, and errors as words.
+ * Statements on the caller's connection: text in, text out, and errors as words.
  *
  *     result = lh_query(conn, "select leasehold.bump_epoch()", NULL, 0, &error);
  *     if (result == NULL)
@@ -24,7 +24,7 @@
 PGresult *lh_query(PGconn *conn, const char *sql, const char *const *values, size_t value_count,
                    struct lh_error *error);
 
-/* One statement or several, whose answers nobody needs. */
+/* One statement or several, without their answers. */
 enum lh_status lh_query_run(PGconn *conn, const char *sql, struct lh_error *error);
 
 /* A column that is null or not there is NULL, or `otherwise`. */

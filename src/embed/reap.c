@@ -34,7 +34,7 @@ struct sweep {
 
 static PGresult *list(struct sweep *sweep, struct lh_error *error)
 {
-    static const char sql[] = "select * from leasehold.reap_stale_list($1, $2, " LIST_MAX ", $3, $4, $5, $6)";
+    static const char sql[] = "select * from leasehold_internal.reap_stale_list($1, $2, " LIST_MAX ", $3, $4, $5, $6)";
     bool has_begun = sweep->after_key[0] != '\0';
     const char *const values[] = {sweep->namespaces,
                                   sweep->include_children,
@@ -97,14 +97,15 @@ static void tell_round(struct lh_reaper *reaper, const PGresult *rows)
 static PGresult *end_round(struct sweep *sweep, struct lh_error *error)
 {
     static const char sql[] =
-        "select b.kind = 'hooked' as is_stale, b.kind, b.namespace, b.key, b.lease_key, b.token, b.owner, b.labels,"
+        "select b.kind = 'hooked' as is_stale, b.kind, b.namespace, b.key, b.lease_key, b.token, b.owner, b.principal, "
+        "b.labels,"
         " b.duration_us, b.grace_us, b.heartbeats, b.reap_failures, b.error,"
         " case when b.kind = 'hooked' then b.error end as limit_us,"
         " (extract(epoch from b.acquired_at) * 1000000)::bigint as acquired_at_us,"
         " (extract(epoch from b.heartbeat_at) * 1000000)::bigint as heartbeat_at_us,"
         " (extract(epoch from b.deadline) * 1000000)::bigint as deadline_at_us,"
         " (extract(epoch from b.next_try_at) * 1000000)::bigint as next_try_at_us"
-        "  from leasehold.reap_batch($1::uuid, null, $2::text[], $3::boolean, $4::integer, false) b"
+        "  from leasehold_internal.reap_batch($1::uuid, null, $2::text[], $3::boolean, $4::integer, false) b"
         " where b.kind <> 'wake'";
     struct lh_reaper *reaper = sweep->reaper;
     int64_t left = reaper->options.max - reaper->counts->reaped - reaper->counts->failed;
@@ -171,7 +172,7 @@ static enum lh_status run(struct sweep *sweep, struct lh_error *error)
             status = run_sweep(sweep, error);
     } while (status == LH_OK && reaper->counts->reaped > before && lh_reaper_wants_more(reaper));
     for (int i = 0; status == LH_OK && is_full && sweep->namespaces == NULL && i < TIDY_ROUNDS; i++) {
-        PGresult *result = lh_query(reaper->conn, "select leasehold.reap_stale_tidy(1000)", NULL, 0, error);
+        PGresult *result = lh_query(reaper->conn, "select leasehold_internal.reap_stale_tidy(1000)", NULL, 0, error);
         if (result == NULL)
             return error->status;
         is_full = atoi(PQgetvalue(result, 0, 0)) >= 1000;

@@ -97,7 +97,7 @@ static bool record_failure(struct lh_reaper *reaper, const PGresult *list, int r
 {
     static const char sql[] = "select f.reap_failures,"
                               " (extract(epoch from f.next_try_at) * 1000000)::bigint as next_try_at_us"
-                              "  from leasehold.reap_failed(null, $1, $2, $3, $4) f";
+                              "  from leasehold_internal.reap_failed(null, $1, $2, $3, $4) f";
     const char *const values[] = {lh_query_text(list, row, "namespace"), lh_query_text(list, row, "key"),
                                   lh_query_text(list, row, "token"), words};
     PGresult *result = lh_query(reaper->conn, sql, values, 4, error);
@@ -221,7 +221,7 @@ static enum visit visit(struct lh_reaper *reaper, const PGresult *list, int row,
 {
     static const char sql[] = "select h.kind, h.error, h.reap_failures,"
                               " (extract(epoch from h.next_try_at) * 1000000)::bigint as next_try_at_us"
-                              "  from leasehold.reap_hooked(null, null, $1, $2, $3) h";
+                              "  from leasehold_internal.reap_hooked(null, null, $1, $2, $3) h";
     const char *const values[] = {lh_query_text(list, row, "namespace"), lh_query_text(list, row, "key"),
                                   lh_query_text(list, row, "token")};
     int64_t policy_us = lh_query_number(list, row, "limit_us", 0);

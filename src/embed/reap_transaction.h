@@ -1,13 +1,13 @@
 /*
  * Ending expired leases one by one, several in a transaction and each in a savepoint of its own.
  *
- * The happy path of a lease: SAVEPOINT; leasehold.reap_hooked (locks the row or passes it over, runs the hooks in
- * SQL, ends the lease); the callback; deferred constraints are tried; RELEASE. What fails goes back to the savepoint
- * and is recorded in the same transaction. Outcomes are told after the commit.
+ * The happy path of a lease: SAVEPOINT; leasehold_internal.reap_hooked (locks the row or passes it over, runs the hooks in
+ * SQL, ends the lease); the callback; deferred constraints are checked; RELEASE. A failure goes back to the savepoint
+ * and is recorded in the same transaction. Outcomes are reported after the commit.
  *
- * The unhappy one: the connection breaks, or the callback ends the transaction. Then the connection is mended, what
- * became of the transaction is looked up, the failure is recorded for the lease that it happened to, and the others of
- * the transaction are done again.
+ * The failure path: the connection breaks, or the callback ends the transaction. Then the connection is restored, the
+ * outcome of the transaction is looked up, the failure is recorded for its lease, and the other leases of the
+ * transaction are done again.
  */
 #ifndef LH_EMBED_REAP_TRANSACTION_H
 #define LH_EMBED_REAP_TRANSACTION_H

@@ -33,13 +33,13 @@ static bool may_have_password(const char *conninfo)
     return strchr(conninfo, '@') != NULL || strstr(conninfo, "password") != NULL;
 }
 
-struct lh_session *lh_session_open(const char *conninfo, int64_t timeout_us, struct lh_error *error)
+struct lh_session *lh_session_open(const char *conninfo, bool must_write, int64_t timeout_us, struct lh_error *error)
 {
     /* What stands before dbname is a default for it, what stands after it overrules it. */
-    static const char *const names[] = {"connect_timeout", "dbname", "client_encoding", "fallback_application_name",
-                                        NULL};
+    static const char *const names[] = {"connect_timeout", "target_session_attrs",      "dbname",
+                                        "client_encoding", "fallback_application_name", NULL};
     char timeout_s[24];
-    const char *const values[] = {timeout_s, conninfo, "UTF8", "leasehold", NULL};
+    const char *const values[] = {timeout_s, must_write ? "read-write" : NULL, conninfo, "UTF8", "leasehold", NULL};
     struct lh_session *session;
     PQconninfoOption *parsed;
     char *complaint = NULL;

@@ -1,6 +1,6 @@
 /*
- * A transaction on somebody else's connection, whose end is known even where the connection broke in the middle of its
- * commit: it has its number from the beginning, and the server remembers what became of it.
+ * A transaction on the caller's connection. Its end is known even when the connection broke during the commit: it has
+ * its number from the beginning, and the server remembers its outcome.
  *
  *     if (lh_transaction_begin(&transaction, conn, &error) == LH_OK && work(conn))
  *         status = lh_transaction_commit(&transaction, &error);
@@ -27,8 +27,8 @@ enum lh_fate {
 enum lh_status lh_transaction_begin(struct lh_transaction *transaction, PGconn *conn, struct lh_error *error);
 
 /*
- * LH_OK: it is committed. Where the answer was lost, the connection is made anew and the outcome looked up; then
- * LH_DATABASE_UNAVAILABLE means that it was not committed, or that nobody can tell.
+ * LH_OK: it is committed. After a lost answer it connects again and looks up the outcome. LH_DATABASE_UNAVAILABLE: it
+ * was not committed, or the outcome is unknown.
  */
 enum lh_status lh_transaction_commit(struct lh_transaction *transaction, struct lh_error *error);
 

@@ -38,7 +38,7 @@ struct acquire {
 static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
 {
     static const char sql[] =
-        "select l.namespace, l.key, l.lease_key, l.token, l.owner, l.labels, l.heartbeats,"
+        "select l.namespace, l.key, l.lease_key, l.token, l.owner, l.principal, l.labels, l.heartbeats,"
         " (extract(epoch from l.duration) * 1000000)::bigint as duration_us,"
         " (extract(epoch from l.grace) * 1000000)::bigint as grace_us,"
         " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
@@ -69,7 +69,7 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
             status =
                 lh_call_ask(call, lease->heartbeats == 0 ? call->options->will_insert : call->options->will_heartbeat,
                             lease, NULL, error);
-        lease->labels = NULL;
+        lease->principal = lease->labels = NULL;
     }
     PQclear(result);
     return status;

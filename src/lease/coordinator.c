@@ -1,4 +1,14 @@
-/* The coordinator's life, its turns, and its timer. */
+/*
+ * The coordinator's life, and its turns. Every entry from outside is a turn.
+ *
+ * A call of the API (acquire, cancel, heartbeat, release) changes state, and at its end sets the timer to now where
+ * there is something to do. So no callback runs inside a call.
+ *
+ * A callback of the store and the timer look into answers, which only changes state too. What follows is done at the
+ * end, in this order (end_event): watches see what is next; callers are answered; grants that no caller took are given
+ * back and the answered lane is free; a stop goes on; free lanes are filled; hook lanes are filled; what was refused
+ * meanwhile is answered; the timer is set. So no lane is refilled while answers still point into its batch.
+ */
 #include "lease/coordinator.h"
 
 #include <assert.h>
@@ -7,16 +17,37 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "lease/hooked.h"
-#include "lease/lane.h"
-#include "lease/progress.h"
+#include "lease/acquire.h"
+#include "lease/batch.h"
+#include "lease/dequeue.h"
+#include "lease/heartbeat.h"
+#include "lease/hooks/hook_queue.h"
+#include "lease/hooks/hook_scheduler.h"
+#include "lease/hooks/reap.h"
+#include "lease/queue/all_scopes.h"
+#include "lease/queue/reply.h"
+#include "lease/queue/request.h"
+#include "lease/queue/wait_progress.h"
+#include "lease/queue/waiter.h"
 #include "lease/reaping.h"
+#include "lease/registration.h"
+#include "lease/release.h"
+#include "lease/watch/watch.h"
+
+#define STOP_LIMIT_US (5 * LH_US_PER_S)
+
+static const struct lh_operation *const operations[LH_KIND_COUNT] = {
+    [LH_KIND_ACQUIRE] = &lh_acquire_operation,     [LH_KIND_HEARTBEAT] = &lh_heartbeat_operation.row,
+    [LH_KIND_RELEASE] = &lh_release_operation.row, [LH_KIND_LEAVE] = &lh_dequeue_operation,
+    [LH_KIND_REAP] = &lh_reap_operation,
+};
 
 void lh_coordinator_options_init(struct lh_coordinator_options *options)
 {
     *options = (struct lh_coordinator_options){
         .max_block_us = 20 * LH_US_PER_S,
         .busy_limit_us = 1 * LH_US_PER_S,
+        .max_guard_us = 60 * LH_US_PER_S,
         .reap_interval_us = 1 * LH_US_PER_S,
         .max_waiters = 200000,
         .max_pending = 200000,
@@ -24,30 +55,6 @@ void lh_coordinator_options_init(struct lh_coordinator_options *options)
         .max_hooked = 10000,
         .batch_max = LH_BATCH_MAX,
     };
-}
-
-int64_t lh_time_add(int64_t a_us, int64_t b_us)
-{
-    int64_t sum_us;
-    return __builtin_add_overflow(a_us, b_us, &sum_us) ? LH_NEVER : sum_us;
-}
-
-int64_t lh_core_jitter(struct lh_coordinator *c, int64_t value_us, int percent)
-{
-    int64_t span_us = value_us / 100 * percent;
-    if (span_us <= 0)
-        return value_us;
-    return value_us - span_us + (int64_t)(c->port.random(c->port.arg) % (uint64_t)(2 * span_us + 1));
-}
-
-bool lh_core_can_send(const struct lh_coordinator *c, enum lh_kind kind)
-{
-    return kind != LH_KIND_ACQUIRE || c->control.is_enrolled;
-}
-
-bool lh_core_can_ask(const struct lh_coordinator *c)
-{
-    return c->lanes_up > 0 && c->control.is_enrolled;
 }
 
 static const char *const state_names[] = {"created", "running", "stopping", "closing", "stopped"};
@@ -60,88 +67,83 @@ static const unsigned legal_moves[] = {
     [LH_CORE_STOPPED] = 0,
 };
 
-void lh_core_set_state(struct lh_coordinator *c, enum lh_core_state state)
+static void set_state(struct lh_coordinator *c, enum lh_core_state state)
 {
     assert(legal_moves[c->state] & (1u << state));
     lh_debug("coordinator %s -> %s", state_names[c->state], state_names[state]);
     c->state = state;
 }
 
-void lh_turn_begin(struct lh_coordinator *c)
-{
-    c->turn_depth++;
-    c->now_us = c->port.now_us(c->port.arg);
-}
+/* --- the turn --- */
 
 static bool has_answers(const struct lh_coordinator *c)
 {
-    return !lh_list_is_empty(&c->answers) || !lh_list_is_empty(&c->telling) || !lh_list_is_empty(&c->heartbeats_done) ||
-           !lh_list_is_empty(&c->releases_done) || lh_reaping_has_answers(c);
-}
-
-static void arm(struct lh_coordinator *c)
-{
-    int64_t at_us = lh_heap_next_us(&c->timers);
-    bool may_close = c->state == LH_CORE_STOPPING && c->lanes_busy == 0 && (c->scopes.count == 0 || c->lanes_up == 0);
-    if (has_answers(c) || lh_lanes_could_dispatch(c) || lh_hooks_could_dispatch(c) || may_close || c->wants_turn)
-        at_us = c->now_us;
-    if (at_us == c->armed_us || c->armed_us <= c->now_us)
-        return; /* it is due already, and looks again then */
-    c->armed_us = at_us;
-    c->port.set_timer(c->port.arg, at_us == LH_NEVER ? LH_FOREVER : at_us);
-}
-
-void lh_turn_end_call(struct lh_coordinator *c)
-{
-    if (--c->turn_depth == 0)
-        arm(c);
+    return lh_wait_progress_is_due(c) || lh_reply_is_due(c) || lh_holder_op_is_due(c) || lh_reaping_has_answers(c);
 }
 
 static void deliver(struct lh_coordinator *c)
 {
     while (has_answers(c)) {
-        lh_progress_deliver(c);
-        lh_request_deliver(c);
-        lh_direct_deliver(c);
+        lh_wait_progress_deliver(c);
+        lh_reply_deliver(c);
+        lh_holder_op_deliver(c);
         lh_reaping_deliver(c);
     }
+}
+
+static void arm(struct lh_coordinator *c)
+{
+    int64_t at_us = lh_heap_next_us(&c->timers);
+    bool may_close =
+        c->state == LH_CORE_STOPPING && lh_lanes_are_quiet(c) && (lh_scopes_count(c) == 0 || !lh_lanes_are_up(c));
+    if (has_answers(c) || lh_batches_could_dispatch(c) || lh_hooks_could_dispatch(c) || may_close || c->wants_turn)
+        at_us = c->now_us;
+    if (at_us == c->armed_us || c->armed_us <= c->now_us)
+        return; /* it is due already, and looks again then */
+    c->armed_us = at_us;
+    c->port.set_timer(c->port.arg, at_us);
 }
 
 static void on_store_stopped(void *arg, enum lh_status status, const struct lh_error *error)
 {
     struct lh_coordinator *c = arg;
     lh_turn_begin(c);
-    lh_core_drop_all(c);
-    lh_core_set_state(c, LH_CORE_STOPPED);
+    lh_scopes_drop_all(c);
+    set_state(c, LH_CORE_STOPPED);
     lh_turn_end_event(c);
 }
 
-/* Everybody is answered, or nobody can be asked any more: close the store. */
-static void progress_stop(struct lh_coordinator *c)
+static void close_store(struct lh_coordinator *c)
 {
-    if (c->state == LH_CORE_STOPPING && c->lanes_up == 0)
-        lh_core_drop_all(c);
-    if (c->state == LH_CORE_CLOSING || c->state == LH_CORE_STOPPED)
-        lh_core_drop_all(c);
-    if (c->state == LH_CORE_STOPPING && c->scopes.count == 0 && c->lanes_busy == 0 && !has_answers(c)) {
-        lh_core_set_state(c, LH_CORE_CLOSING);
-        lh_heap_remove(&c->timers, &c->stop_timer);
-        lh_control_stop(c);
-        c->store->ops->stop(c->store, on_store_stopped, c);
-    }
+    set_state(c, LH_CORE_CLOSING);
+    lh_scopes_drop_all(c); /* where time is up */
+    lh_heap_remove(&c->timers, &c->stop_timer);
+    lh_registration_stop(c);
+    lh_reaping_drop(c);
+    lh_watch_stop(c);
+    c->store->ops->stop(c->store, on_store_stopped, c);
 }
 
-void lh_turn_end_event(struct lh_coordinator *c)
+/* Everybody is answered, or nobody can be asked any more: close the store. */
+static void go_on_stopping(struct lh_coordinator *c)
+{
+    if (c->state == LH_CORE_STOPPING && !lh_lanes_are_up(c))
+        lh_scopes_drop_all(c);
+    if (c->state == LH_CORE_CLOSING || c->state == LH_CORE_STOPPED)
+        lh_scopes_drop_all(c);
+    if (c->state == LH_CORE_STOPPING && lh_scopes_count(c) == 0 && lh_lanes_are_quiet(c) && !has_answers(c))
+        close_store(c);
+}
+
+static void end_event(struct lh_coordinator *c)
 {
     assert(c->turn_depth == 1);
     c->wants_turn = false;
+    lh_watch_pump(c);
     deliver(c);
-    if (c->answered_lane != NULL) {
-        lh_lane_settle(c, c->answered_lane);
-        c->answered_lane = NULL;
-    }
-    progress_stop(c);
-    lh_lanes_dispatch(c);
+    lh_batch_finish(c);
+    go_on_stopping(c);
+    lh_batches_dispatch(c);
     lh_hooks_dispatch(c);
     deliver(c);
     arm(c);
@@ -153,14 +155,12 @@ void lh_turn_end_event(struct lh_coordinator *c)
     }
 }
 
+static const struct lh_turn turn = {.end_call = arm, .end_event = end_event};
+
 static void on_stop_timer(struct lh_coordinator *c)
 {
-    if (c->state != LH_CORE_STOPPING)
-        return;
-    lh_core_set_state(c, LH_CORE_CLOSING);
-    lh_core_drop_all(c);
-    lh_control_stop(c);
-    c->store->ops->stop(c->store, on_store_stopped, c);
+    if (c->state == LH_CORE_STOPPING)
+        close_store(c);
 }
 
 void lh_coordinator_on_timer(struct lh_coordinator *c)
@@ -178,7 +178,7 @@ void lh_coordinator_on_timer(struct lh_coordinator *c)
             lh_scope_on_timer(c, LH_CONTAINER(struct lh_scope, timer, timer));
             break;
         case LH_TIMER_TICK:
-            lh_control_on_tick(c);
+            lh_registration_on_tick(c);
             break;
         case LH_TIMER_REAP:
             lh_reaping_on_timer(c);
@@ -187,7 +187,7 @@ void lh_coordinator_on_timer(struct lh_coordinator *c)
             on_stop_timer(c);
             break;
         case LH_TIMER_PROGRESS:
-            lh_progress_on_timer(c, LH_CONTAINER(struct lh_progress, timer, timer));
+            lh_wait_progress_on_timer(c, LH_CONTAINER(struct lh_wait_progress, timer, timer));
             break;
         case LH_TIMER_WATCH:
             lh_watch_on_timer(c);
@@ -200,6 +200,39 @@ void lh_coordinator_on_timer(struct lh_coordinator *c)
     lh_turn_end_event(c);
 }
 
+/* --- from the store --- */
+
+static void on_listener_up(void *arg)
+{
+    struct lh_coordinator *c = arg;
+    lh_turn_begin(c);
+    lh_scopes_wake_all(c);
+    lh_turn_end_event(c);
+}
+
+static void on_wake(void *arg, const struct lh_wake *wake)
+{
+    struct lh_coordinator *c = arg;
+    lh_turn_begin(c);
+    if (wake->ns == NULL)
+        lh_scopes_wake_all(c);
+    else
+        lh_scope_wake_named(c, wake->ns, wake->key);
+    lh_turn_end_event(c);
+}
+
+static const struct lh_store_events store_events = {
+    .on_lane_up = lh_batch_on_lane_up,
+    .on_lane_down = lh_batch_on_lane_down,
+    .on_control_up = lh_registration_on_up,
+    .on_control_down = lh_registration_on_down,
+    .on_listener_up = on_listener_up,
+    .on_wake = on_wake,
+    .on_watch = lh_watch_on_news,
+};
+
+/* --- its life --- */
+
 struct lh_coordinator *lh_coordinator_create(struct lh_store *store, const struct lh_coordinator_port *port,
                                              const struct lh_coordinator_options *options)
 {
@@ -211,19 +244,16 @@ struct lh_coordinator *lh_coordinator_create(struct lh_store *store, const struc
         c->options.batch_max = LH_BATCH_MAX;
     if (c->options.busy_limit_us < LH_US_PER_MS)
         c->options.busy_limit_us = LH_US_PER_MS;
+    c->operations = operations;
+    c->turn = &turn;
     c->armed_us = LH_NEVER;
     c->stop_timer.kind = LH_TIMER_STOP;
-    lh_scope_table_init(c);
-    lh_waiter_table_init(c);
+    lh_scopes_create(c);
+    lh_waiters_create(c);
+    lh_holder_ops_create(c);
     lh_watch_create(c);
-    lh_hooks_create(c);
+    lh_hook_queues_create(c);
     lh_reaping_create(c);
-    for (int kind = 0; kind < LH_KIND_COUNT; kind++)
-        lh_list_init(&c->ready[kind]);
-    lh_list_init(&c->answers);
-    lh_list_init(&c->telling);
-    lh_list_init(&c->heartbeats_done);
-    lh_list_init(&c->releases_done);
     return c;
 }
 
@@ -232,33 +262,56 @@ void lh_coordinator_destroy(struct lh_coordinator *c)
     if (c == NULL)
         return;
     /* The requests may be gone with their callers: neither they nor their timers are touched. */
-    size_t slot = 0;
-    struct lh_table_entry *next = NULL;
-    struct lh_table_entry *entry;
-    while ((entry = lh_table_walk(&c->waiters, &slot, &next)) != NULL) {
-        lh_table_remove(&c->waiters, entry);
-        free(LH_CONTAINER(struct lh_waiter, entry, entry));
-    }
-    slot = 0;
-    next = NULL;
-    while ((entry = lh_table_walk(&c->scopes, &slot, &next)) != NULL) {
-        lh_table_remove(&c->scopes, entry);
-        lh_progress_destroy(c, LH_CONTAINER(struct lh_scope, entry, entry));
-        free(LH_CONTAINER(struct lh_scope, entry, entry));
-    }
-    lh_table_finish(&c->waiters);
-    lh_scope_table_finish(c);
+    lh_scopes_free_all(c);
     lh_reaping_destroy(c);
-    lh_hooks_destroy(c);
+    lh_hook_queues_destroy(c);
     lh_lanes_destroy(c);
     lh_watch_destroy(c);
     lh_heap_finish(&c->timers);
     free(c);
 }
 
+void lh_coordinator_start(struct lh_coordinator *c)
+{
+    lh_turn_begin(c);
+    set_state(c, LH_CORE_RUNNING);
+    lh_lanes_create(c);
+    lh_registration_start(c);
+    lh_reaping_start(c);
+    c->store->ops->start(c->store, &store_events, c);
+    lh_turn_end_call(c);
+}
+
+void lh_coordinator_stop(struct lh_coordinator *c, void (*on_done)(void *arg), void *arg)
+{
+    lh_turn_begin(c);
+    lh_info("coordinator stops waiters=%zu pending=%zu", lh_waiters_waiting(c), c->pending);
+    set_state(c, LH_CORE_STOPPING);
+    c->on_stopped = on_done;
+    c->on_stopped_arg = arg;
+    lh_heap_set(&c->timers, &c->stop_timer, c->now_us + STOP_LIMIT_US);
+    lh_reaping_drop(c);
+    c->wants_turn = true;
+    lh_scopes_stop_all(c);
+    lh_turn_end_call(c);
+}
+
+void lh_coordinator_wake(struct lh_coordinator *c, const char *ns, const char *key)
+{
+    lh_turn_begin(c);
+    if (lh_scope_find(c, ns, key) != NULL)
+        lh_scope_wake_named(c, ns, key);
+    lh_turn_end_call(c);
+}
+
 void lh_coordinator_set_max_block(struct lh_coordinator *c, int64_t max_block_us)
 {
     c->options.max_block_us = max_block_us;
+}
+
+void lh_coordinator_set_max_guard(struct lh_coordinator *c, int64_t max_guard_us)
+{
+    c->options.max_guard_us = max_guard_us;
 }
 
 struct lh_store *lh_coordinator_store(struct lh_coordinator *c)
@@ -269,12 +322,12 @@ struct lh_store *lh_coordinator_store(struct lh_coordinator *c)
 void lh_coordinator_stats(const struct lh_coordinator *c, struct lh_coordinator_stats *stats)
 {
     *stats = c->stats;
-    stats->waiters = c->waiting;
+    stats->waiters = lh_waiters_waiting(c);
     stats->pending = c->pending;
-    stats->scopes = c->scopes.count;
+    stats->scopes = lh_scopes_count(c);
     stats->max_waiters = c->options.max_waiters;
     stats->max_pending = c->options.max_pending;
-    stats->watchers = c->watching.watcher_count;
+    stats->watchers = lh_watchers_count(c);
     stats->max_watchers = c->options.max_watchers;
     stats->hooked = c->hooks.waiting;
     stats->max_hooked = c->options.max_hooked;

@@ -1,6 +1,6 @@
 /*
- * The coordinator: who waits where, when to ask the store again, and what to answer. It makes no system call; store,
- * clock and timer are handed in, so a test can run it on a virtual clock.
+ * The coordinator: which caller waits for which scope, when to ask the store again, and what to answer. It makes no
+ * system call; store, clock and timer are handed in, so a test can run it on a virtual clock.
  *
  *     request->on_done = on_acquired;
  *     status = lh_coordinator_acquire(coordinator, request);   refused: on_done never fires
@@ -18,12 +18,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/heap.h"
 #include "base/histogram.h"
 #include "base/list.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "lease/store.h"
-#include "lease/timer.h"
 #include "lease/types.h"
 
 struct lh_coordinator;
@@ -32,19 +32,21 @@ struct lh_coordinator;
 struct lh_coordinator_port {
     int64_t (*now_us)(void *arg);                /* never steps; CLOCK_BOOTTIME */
     void (*set_timer)(void *arg, int64_t at_us); /* call lh_coordinator_on_timer then (or soon after); replaces the
-                                                    one before; LH_FOREVER: none */
+                                                    one before; LH_NEVER: none */
     uint32_t (*random)(void *arg);               /* for jitter */
-    bool (*is_behind)(void *arg);                /* is there news of callers that was not read for long? Nobody is asked
-                                                    for then, until it is told false in a later turn; NULL: never */
+    bool (*is_behind)(void *arg);                /* are there old news of callers that were not read yet? While true, no
+                                                    waiter is asked for; asked again in a later turn. NULL: never */
     void *arg;
 };
 
 struct lh_coordinator_options {
     int64_t max_block_us;     /* waits longer than this are answered BLOCKING_TIMEOUT; 0: none. Default 20 s */
     int64_t busy_limit_us;    /* a busy row is retried that long; default 1 s */
+    int64_t max_guard_us;     /* a session that guards a lease for longer is ended; 0: none. Default 60 s */
     int64_t reap_interval_us; /* default 1 s; 0: no reaper tick */
     size_t max_waiters;       /* in this coordinator; more are refused OVERLOADED; default 200,000 */
-    size_t max_pending;       /* items accepted and not answered, without waiters; default 200,000 */
+    size_t max_pending;       /* items accepted and not answered, without waiters; default 200,000. A quarter of them is
+                                 for heartbeats and releases alone */
     size_t max_watchers;      /* see watch.h; more are refused OVERLOADED; default 1000 */
     size_t max_hooked;        /* scopes that wait for a hook lane; then more are refused OVERLOADED; default 10,000 */
     size_t batch_max;         /* default LH_BATCH_MAX */
@@ -58,11 +60,12 @@ void lh_coordinator_start(struct lh_coordinator *coordinator); /* starts the sto
 /* Waiters are answered SHUTTING_DOWN (their places kept for 10 s), batches in flight finish, the store stops; then
  * on_done. */
 void lh_coordinator_stop(struct lh_coordinator *coordinator, void (*on_done)(void *arg), void *arg);
-/* After on_done of stop, also from within it. Without a stop (after a crash in a test) nobody is answered. */
+/* After on_done of stop, also inside it. Without a stop (after a crash in a test) no request is answered. */
 void lh_coordinator_destroy(struct lh_coordinator *coordinator);
 void lh_coordinator_on_timer(struct lh_coordinator *coordinator);
 /* Takes effect for calls from now on. */
 void lh_coordinator_set_max_block(struct lh_coordinator *coordinator, int64_t max_block_us);
+void lh_coordinator_set_max_guard(struct lh_coordinator *coordinator, int64_t max_guard_us);
 
 enum lh_wait {
     LH_WAIT_NONE,
@@ -74,7 +77,7 @@ enum lh_wait {
 /* Strings live until on_done returns. */
 struct lh_acquire_result {
     enum lh_status status; /* LH_OK: `lease`. LEASE_HELD, WAIT_TIMEOUT, BLOCKING_TIMEOUT: `contention` where known */
-    const struct lh_lease *lease;
+    const struct lh_held_lease *lease;
     bool is_renewal;
     int64_t waited_us; /* from arrival to just before the granting statement was sent */
     const struct lh_contention *contention;
@@ -96,20 +99,22 @@ struct lh_acquire {
     const char *key;
     struct lh_uuid lease_key;
     const char *owner;
+    const char *principal; /* whose call it is, see lh_rpc_call_principal */
     const char *labels;
     int64_t duration_us;
     enum lh_wait wait;
     int64_t wait_us;
+    uint64_t client; /* acquires of different clients are taken in turn; 0: of no client in particular */
     lh_acquire_cb *on_done;
-    lh_progress_cb *on_progress; /* or NULL. Who is told is exempt from max_block: nobody takes it for dead */
+    lh_progress_cb *on_progress; /* or NULL. A request with one is exempt from max_block: its connection has traffic */
     void *arg;
 
     struct { /* the coordinator's */
         struct lh_link link;
         struct lh_heap_timer timer;
         struct lh_waiter *waiter;
-        struct lh_teller *teller; /* with on_progress */
-        struct lh_entry *entry;   /* of the batch that answers it, or NULL */
+        struct lh_subscriber *subscriber; /* with on_progress */
+        struct lh_entry *entry;           /* of the batch that answers it, or NULL */
         const char *message;
         int64_t arrived_us;
         int64_t wait_until_us;
@@ -127,48 +132,47 @@ enum lh_status lh_coordinator_acquire(struct lh_coordinator *coordinator, struct
 void lh_coordinator_cancel(struct lh_coordinator *coordinator, struct lh_acquire *acquire);
 
 /* Heartbeats and releases. A request is answered when all its items are; a busy or lost batch ends as RETRY. */
-struct lh_heartbeat_request;
-struct lh_release_request;
-
-struct lh_heartbeat_request {
-    struct lh_heartbeat {
-        struct lh_heartbeat_item item; /* ns, key, lease_key in; outcome and so on out. item.message is malloc'ed and
-                                          freed by the coordinator after on_done, or NULL */
-        bool skip;                     /* decided by the caller already (INVALID): left alone */
-        struct lh_op_own {
-            struct lh_link link;
-            struct lh_scope *scope;
-            void *request;
-            int64_t arrived_us;
-            bool is_unknown; /* an earlier reply was lost */
-        } own;
-    } * items;
-    size_t count;
-    size_t open;         /* the coordinator's: items not answered yet */
-    struct lh_link link; /* the coordinator's */
-    void (*on_done)(struct lh_heartbeat_request *request);
-    void *arg;
+struct lh_holder_entry {
+    struct lh_holder_item
+        item;  /* ns, key, lease_key and a release's value in; outcome and so on out. item.message lives
+                                   until on_done returns, or is NULL */
+    bool skip; /* decided by the caller already (INVALID): left alone */
+    struct {   /* the coordinator's */
+        struct lh_link link;
+        struct lh_scope *scope;
+        struct lh_holder_request *request;
+        int64_t arrived_us;
+        bool is_unknown; /* an earlier reply was lost */
+    } own;
 };
 
-struct lh_release_request {
-    struct lh_release {
-        struct lh_release_item item;
-        bool skip;
-        struct lh_op_own own;
-    } * items;
+/* Heartbeats, or releases. */
+struct lh_holder_request {
+    struct lh_holder_entry *items;
     size_t count;
-    size_t open;
-    struct lh_link link;
-    void (*on_done)(struct lh_release_request *request);
+    void (*on_done)(struct lh_holder_request *request);
     void *arg;
+    struct { /* the coordinator's */
+        struct lh_link link;
+        size_t open;                        /* items not answered yet */
+        struct lh_holder_message *messages; /* of its items */
+    } own;
 };
 
 /* The requests stay in place until on_done. With no open item on_done still fires, later. Refused: OVERLOADED,
    SHUTTING_DOWN. */
-enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, struct lh_heartbeat_request *request);
-enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct lh_release_request *request);
+enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, struct lh_holder_request *request);
+enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct lh_holder_request *request);
 
-/* Somebody here ended this lease beside the coordinator (an administrator's reap): look who waits for it. */
+/*
+ * Access rules: on_rules is called with all of them, within a second of each change, never from inside of a call. With
+ * needs_rules the coordinator is not ready before the first time. Both before the start.
+ */
+typedef void lh_rules_cb(void *arg, const struct lh_access_answer *answer);
+void lh_coordinator_on_rules(struct lh_coordinator *coordinator, lh_rules_cb *on_rules, void *arg);
+void lh_coordinator_need_rules(struct lh_coordinator *coordinator, bool needs_rules);
+
+/* This daemon ended the lease outside of the coordinator (an administrator's reap): look for its waiters. */
 void lh_coordinator_wake(struct lh_coordinator *coordinator, const char *ns, const char *key);
 
 /* Counts for GetStatus, health and metrics. */
@@ -212,7 +216,9 @@ struct lh_coordinator_stats {
     struct lh_histogram batch_us[4];    /* in lh_latency_bounds */
     int64_t survey_us;                  /* our clock when the database was last surveyed; 0: not yet */
     int64_t held;                       /* leases then */
-    int64_t oldest_us;                  /* age then of the transaction that holds back vacuum; 0: none */
+    int64_t oldest_us;                  /* age then of the transaction that holds back vacuum; 0: none, -1: unknown */
+    uint64_t guards_ended;              /* sessions that guarded for longer than max_guard */
+    size_t guards_overdue;              /* such that could not be ended, at the last look */
     int64_t clock_offset_us;            /* database clock - our clock, at the last tick */
     int64_t last_tick_us;               /* our clock at the last answered tick; 0: none yet */
 };

@@ -1,6 +1,6 @@
 /*
- * The reaper: its own tick, and reaps that somebody asks for. What needs no hook is ended by the look for it. The
- * others wait here, in their namespace's line, and go to a hook lane in runs of single transactions.
+ * The reaper: its own tick, and reaps on request. The look for expired leases ends those that need no hook. The others
+ * wait here, in their namespace's line, and go to a hook lane in runs of single transactions.
  *
  *     request->on_done = on_reaped;
  *     status = lh_coordinator_reap(coordinator, request);     refused: on_done never fires
@@ -18,12 +18,13 @@ struct lh_reap_request;
 typedef void lh_reaped_cb(struct lh_reap_request *request, enum lh_status status, const struct lh_error *error,
                           const struct lh_reap_answer *answer);
 
-/* The caller's, in place until on_done; `namespaces` only until lh_coordinator_reap returns. NULL: all of them. */
+/* The caller's, in place until on_done; `namespaces` and `requester` only until lh_coordinator_reap returns. NULL: all of them. */
 struct lh_reap_request {
     const char *const *namespaces;
     size_t namespace_count;
     bool include_children;
     int32_t max;
+    struct lh_requester requester;
     lh_reaped_cb *on_done;
     void *arg;
 
@@ -45,14 +46,11 @@ struct lh_reap_request {
 enum lh_status lh_coordinator_reap(struct lh_coordinator *coordinator, struct lh_reap_request *request);
 
 /* For the files of this directory. */
-struct lh_hook_space;
-struct lh_lane;
 void lh_reaping_create(struct lh_coordinator *c);
 void lh_reaping_destroy(struct lh_coordinator *c);
 void lh_reaping_start(struct lh_coordinator *c);
 void lh_reaping_on_timer(struct lh_coordinator *c);
-void lh_reaping_soon(struct lh_coordinator *c); /* somebody waits for a lease that only a reaper ends */
-void lh_reaping_send(struct lh_lane *lane, struct lh_hook_space *space);
+void lh_reaping_soon(struct lh_coordinator *c); /* a caller waits for a lease that only a reaper ends */
 void lh_reaping_drop(struct lh_coordinator *c); /* whatever is not in flight */
 bool lh_reaping_has_answers(const struct lh_coordinator *c);
 void lh_reaping_deliver(struct lh_coordinator *c);

@@ -4,7 +4,7 @@
  *
  * Batches travel on lanes: a lane takes one batch at a time, answers it with exactly one call of `on_done` (never
  * before the call that sent it returned), and is then free for the next. Control calls travel beside them on a lane of
- * their own, in order, each answered exactly once.
+ * their own, each answered exactly once: those that the coordinator makes for itself in order, those for clients in order.
  *
  * Where a hook is to run, an item is answered HOOKED and nothing was done. It is then sent alone, on a hook lane: the
  * hook runs there in the item's transaction for at most hook_timeout, and the other lanes never wait for one. Hook
@@ -25,12 +25,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "access/access.h"
+#include "base/heap.h"
 #include "base/status.h"
+#include "lease/access_admin.h"
 #include "lease/types.h"
 
 struct lh_store;
-
-#define LH_FOREVER INT64_C(-1) /* in a field of microseconds: never */
 
 enum lh_acquire_outcome {
     LH_ACQUIRE_GRANTED,
@@ -49,62 +50,51 @@ enum lh_acquire_outcome {
 /* What a rejection by the limit of a hook begins with. */
 #define LH_HOOK_TIMEOUT_WORDS "the hook ran over its limit"
 
-/* Strings that are asked with must stay until on_done; those of an answer live until on_done returns. */
+/* Strings of a request must stay until on_done; those of an answer live until on_done returns. */
 struct lh_acquire_item {
     const char *ns;
     const char *key;
     struct lh_uuid lease_key;
     const char *owner;
+    const char *principal;
     const char *labels; /* a JSON object of strings */
     int64_t duration_us;
     bool queue;              /* join the queue where it is not granted */
-    int64_t wait_us;         /* how long at most, from now; LH_FOREVER */
+    int64_t wait_us;         /* how long at most, from now; LH_NEVER */
     int64_t ticket;          /* 0, or the place it had: kept when the row was lost */
     int64_t hook_timeout_us; /* on a hook lane: 0 is no limit; the answer HOOKED tells it */
 
     enum lh_acquire_outcome outcome;
     int64_t new_ticket; /* QUEUED */
     bool has_lease;     /* GRANTED, RENEWED: this lease; QUEUED, HELD: the holder's, if any */
-    struct lh_lease lease;
+    struct lh_held_lease lease;
     int32_t waiters_ahead;   /* HELD; QUEUED too. REJECTED: -1 is a wake-up for our own next one */
-    int64_t expires_in_us;   /* QUEUED: when to ask again; LH_FOREVER: only an administrator ends it */
+    int64_t expires_in_us;   /* QUEUED: when to ask again; LH_NEVER: only an administrator ends it */
     int64_t suspected_in_us; /* QUEUED: when the holder, if silent, stops being ALIVE; 0: it is not now */
     const char *message;     /* or NULL */
     const char *field;       /* INVALID: the field's name as in the proto, or NULL */
     const char *bound;       /* INVALID, QUOTA: the limit in words, or NULL */
 };
 
-struct lh_heartbeat_item {
+/* What a holder does with its lease: a heartbeat or a release. */
+struct lh_holder_item {
     const char *ns;
     const char *key;
     struct lh_uuid lease_key;
+    bool is_failure;   /* of a release: `value` is the error's text, else the result as JSON, or NULL for none */
+    bool is_unheard;   /* a release, only while the lease was never renewed: its holder did not hear of the grant */
+    const char *value; /* of a release */
     int64_t hook_timeout_us;
 
-    bool is_busy;            /* another session has the row: nothing was done, `outcome` is unset */
-    bool is_hooked;          /* for a hook lane: the same */
-    enum lh_outcome outcome; /* OK, LOST, REJECTED */
-    int64_t remaining_us;
-    int64_t deadline_us;
-    int64_t heartbeats;
-    enum lh_end_reason end_reason; /* LOST */
-    const char *message;           /* or NULL */
-};
-
-struct lh_release_item {
-    const char *ns;
-    const char *key;
-    struct lh_uuid lease_key;
-    bool is_failure; /* `value` is the error's text, else the result as JSON, or NULL for none */
-    bool is_unheard; /* a success, only while it was never renewed: its holder did not hear of the grant */
-    const char *value;
-    int64_t hook_timeout_us;
-
-    bool is_busy;
-    bool is_hooked;
+    bool is_busy;                  /* another session has the row: nothing was done, `outcome` is unset */
+    bool is_hooked;                /* for a hook lane: the same */
     enum lh_outcome outcome;       /* OK, LOST, REJECTED, INVALID */
     enum lh_end_reason end_reason; /* LOST */
-    const char *message;
-    bool wake; /* the scope is free and the first live waiter is this coordinator's: ask for it now */
+    const char *message;           /* or NULL */
+    int64_t remaining_us;          /* these three of a heartbeat */
+    int64_t deadline_us;
+    int64_t heartbeats;
+    bool wake; /* of a release: the scope is free, and its first live waiter is this coordinator's */
 };
 
 enum lh_leave_mode {
@@ -124,7 +114,7 @@ struct lh_leave_item {
     bool is_hooked;
     bool was_granted; /* AWAY: it holds the lease, see `lease` */
     bool has_lease;   /* the holder's lease, if any */
-    struct lh_lease lease;
+    struct lh_held_lease lease;
     int32_t waiters_ahead; /* that were ahead of it */
     bool wake;
 };
@@ -153,14 +143,35 @@ typedef void lh_store_cb(void *arg, enum lh_status status, const struct lh_error
 
 struct lh_tick_answer {
     int64_t database_now_us;
-    bool is_registered; /* false: somebody took this coordinator for dead and cleaned up: register again */
+    bool is_registered; /* false: another one took this coordinator for dead and cleaned up: register again */
     const struct lh_wake *wakes;
     size_t wake_count;
+    int64_t access_version; /* of rules and tokens; another one: they have changed */
+};
+
+struct lh_access_answer {
+    const struct lh_access_rule *rules;
+    size_t rule_count;
+    const struct lh_access_token *tokens; /* the valid ones */
+    size_t token_count;
+};
+
+/* A line of the audit. NULL where there is nothing to say. */
+struct lh_audit {
+    const char *principal;
+    const char *peer;
+    const char *action;
+    const char *ns;
+    const char *key;
+    int64_t token; /* 0: none */
+    const char *reason;
+    const char *outcome;
+    int64_t count;
 };
 
 struct lh_reap_answer {
     struct lh_reaped {
-        struct lh_lease lease; /* of an automatic reap only names, token and owner */
+        struct lh_held_lease lease; /* of an automatic reap only names, token, owner and principal */
         bool is_failure;
         const char *error; /* is_failure */
         int32_t reap_failures;
@@ -199,21 +210,42 @@ struct lh_reap_item {
     int64_t took_us;
 };
 
+/* The database server behind the store. Strings live until the next call of the store. */
+struct lh_server_facts {
+    bool is_up;         /* there is a connection to it */
+    const char *server; /* as the configuration names it; "": none was seen yet */
+    uint64_t system_identifier;
+    int64_t timeline;    /* 0: none was seen yet */
+    int64_t answered_us; /* when it last answered anything, on the coordinator's clock; 0: never */
+    uint64_t failovers;  /* times that another primary was found */
+    const char *trouble; /* why there is no connection, or NULL */
+    const char *cause;   /* the same in few words that name no host and no role, or NULL */
+    bool is_permanent;   /* it does not pass by waiting: a person has to change something */
+};
+
 /* What is measured now and then, beside the work. */
 struct lh_survey_answer {
     int64_t held;       /* leases */
-    int64_t oldest_us;  /* how long the transaction that holds back vacuum has been open; 0: there is none */
-    const char *oldest; /* who has it, in words */
+    int64_t oldest_us;  /* how long the transaction that holds back vacuum has been open; 0: there is none; -1: unknown,
+                           because the role may not see other sessions (pg_monitor) */
+    const char *oldest; /* its session, in words */
+};
+
+/* A transaction whose guard was open for too long. */
+struct lh_long_guard {
+    const char *session; /* in words */
+    const char *trouble; /* why its session could not be ended; NULL: it was */
 };
 
 struct lh_scope_answer {
     bool is_held;
-    struct lh_lease lease;
+    struct lh_held_lease lease;
     int32_t waiters;
     bool has_last;
     struct lh_last_hold {
         int64_t token;
         const char *owner;
+        const char *principal;
         enum lh_end_reason end_reason;
         const char *result; /* JSON, or "" */
         const char *error;
@@ -231,7 +263,7 @@ struct lh_list_request {
 };
 
 struct lh_list_answer {
-    const struct lh_lease *leases;
+    const struct lh_held_lease *leases;
     size_t lease_count;
     bool has_more;
 };
@@ -247,8 +279,8 @@ enum lh_event_type {
 
 struct lh_lease_event {
     enum lh_event_type type;
-    struct lh_lease lease; /* of an ended one: as it was then */
-    const char *reason;    /* FORCED, or NULL */
+    struct lh_held_lease lease; /* of an ended one: as it was then */
+    const char *reason;         /* FORCED, or NULL */
     enum lh_end_reason end_reason;
     const char *result; /* JSON, or NULL */
     const char *error;  /* or NULL */
@@ -307,6 +339,10 @@ typedef void lh_tick_cb(void *arg, enum lh_status status, const struct lh_error 
                         const struct lh_tick_answer *answer);
 typedef void lh_survey_cb(void *arg, enum lh_status status, const struct lh_error *error,
                           const struct lh_survey_answer *answer);
+typedef void lh_guards_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                          const struct lh_long_guard *guards, size_t count);
+typedef void lh_access_cb(void *arg, enum lh_status status, const struct lh_error *error,
+                          const struct lh_access_answer *answer);
 typedef void lh_reap_cb(void *arg, enum lh_status status, const struct lh_error *error,
                         const struct lh_reap_answer *answer);
 typedef void lh_scope_cb(void *arg, enum lh_status status, const struct lh_error *error,
@@ -335,17 +371,17 @@ struct lh_store_ops {
      * down. */
     enum lh_status (*acquire)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
                               size_t n, lh_store_cb *on_done, void *arg);
-    enum lh_status (*heartbeat)(struct lh_store *store, unsigned lane, struct lh_heartbeat_item **items, size_t n,
+    enum lh_status (*heartbeat)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                                 lh_store_cb *on_done, void *arg);
-    enum lh_status (*release)(struct lh_store *store, unsigned lane, struct lh_release_item **items, size_t n,
+    enum lh_status (*release)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                               lh_store_cb *on_done, void *arg);
     enum lh_status (*leave)(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg);
     /*
-     * Releases, and behind them in the same transaction `riders`: acquires of who waits for scopes that are released in
-     * it. NULL where the store does not offer it. What fails for its data is repeated without riders, which are BUSY.
+     * Releases, and behind them in the same transaction `riders`: acquires of waiters for the released scopes. NULL:
+     * the store does not offer it. A batch that fails for its data is repeated without riders, which are then BUSY.
      */
-    enum lh_status (*hand_over)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_release_item **items,
+    enum lh_status (*hand_over)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,
                                 void *arg);
 
@@ -358,22 +394,41 @@ struct lh_store_ops {
     enum lh_status (*enroll)(struct lh_store *store, lh_tick_cb *on_done, void *arg); /* register this coordinator */
     enum lh_status (*tick)(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
     enum lh_status (*survey)(struct lh_store *store, lh_survey_cb *on_done, void *arg); /* NULL: it does not measure */
+    /* End the sessions that guard a lease for longer. NULL: the store knows of none. */
+    enum lh_status (*end_long_guards)(struct lh_store *store, int64_t max_us, lh_guards_cb *on_done, void *arg);
+    /* Access; each NULL where the store does not know of it. */
+    enum lh_status (*read_access)(struct lh_store *store, lh_access_cb *on_done, void *arg);
+    enum lh_status (*audit)(struct lh_store *store, const struct lh_audit *row, lh_store_cb *on_done, void *arg);
+    enum lh_status (*token_used)(struct lh_store *store, const char *const *ids, size_t count);
     enum lh_status (*pass_on)(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
     enum lh_status (*reap)(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
                            size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
-                           lh_reap_cb *on_done, void *arg);
+                           const struct lh_requester *requester, lh_reap_cb *on_done, void *arg);
     enum lh_status (*get)(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
     enum lh_status (*list)(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
                            void *arg);
-    /* The answer is the lease that was ended; LH_NOT_HELD otherwise; LH_SCOPE_BUSY names the sessions in `error`. */
+    /* The answer is the lease that was ended; LH_NOT_HELD otherwise; LH_SCOPE_BUSY names the sessions in `error`.
+       `requester` is whom the history and the audit name, here and elsewhere; NULL: the daemon itself. */
     enum lh_status (*force_release)(struct lh_store *store, const char *ns, const char *key, const char *reason,
-                                    int64_t token, lh_scope_cb *on_done, void *arg);
+                                    int64_t token, const struct lh_requester *requester, lh_scope_cb *on_done,
+                                    void *arg);
     /* For each field in `mask`: set it where policy->set has it, else inherit again. */
     enum lh_status (*set_policy)(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
-                                 lh_policy_cb *on_done, void *arg);
+                                 const struct lh_requester *requester, lh_policy_cb *on_done, void *arg);
     enum lh_status (*get_policy)(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);
     enum lh_status (*list_policies)(struct lh_store *store, int32_t page_size, const char *after_ns,
                                     lh_policy_cb *on_done, void *arg);
+    /* Rules and tokens: lease/access_admin.h. `after` NULL: from the first on. */
+    enum lh_status (*change_access)(struct lh_store *store, const struct lh_requester *by,
+                                    const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg);
+    enum lh_status (*list_access)(struct lh_store *store, int32_t page_size, const char *after_principal,
+                                  const char *after_ns, lh_access_admin_cb *on_done, void *arg);
+    enum lh_status (*create_token)(struct lh_store *store, const struct lh_requester *by, const char *name,
+                                   int64_t expires_us, lh_access_admin_cb *on_done, void *arg);
+    enum lh_status (*revoke_token)(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
+                                   lh_access_admin_cb *on_done, void *arg);
+    enum lh_status (*list_tokens)(struct lh_store *store, int32_t page_size, const char *after_name,
+                                  const char *after_id, lh_access_admin_cb *on_done, void *arg);
 
     /*
      * Watching; each NULL where the store does not offer it. From watch_add on, changes under `ns` ("" is everything)
@@ -394,6 +449,7 @@ struct lh_store_ops {
     int64_t (*timeline)(struct lh_store *store); /* WAL timeline, 0 before the first connection */
     int32_t (*schema_version)(struct lh_store *store);
     bool (*is_connected)(struct lh_store *store);
+    void (*server)(struct lh_store *store, struct lh_server_facts *facts); /* NULL: the store does not know */
 };
 
 #define LH_BATCH_MAX 500

@@ -8,18 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/bounds.h"
 #include "base/text.h"
-
-#define LH_NAMESPACE_MAX_BYTES 255
-#define LH_NAMESPACE_MAX_SEGMENTS 16
-#define LH_SEGMENT_MAX_BYTES 63
-#define LH_KEY_MAX_BYTES 1024
-#define LH_OWNER_MAX_BYTES 255
-#define LH_LABELS_MAX 16
-#define LH_LABEL_NAME_MAX_BYTES 63
-#define LH_LABEL_VALUE_MAX_BYTES 255
-#define LH_RESULT_MAX_BYTES 8192
-#define LH_ITEMS_MAX 10000
 
 /* The numbers are those of leasehold.v1. */
 enum lh_liveness {
@@ -46,16 +36,24 @@ enum lh_outcome {
     LH_OUTCOME_REJECTED = 3,
     LH_OUTCOME_RETRY = 4,
     LH_OUTCOME_INVALID = 5,
+    LH_OUTCOME_DENIED = 6,
 };
 
-/* A lease as the database told it. Whoever hands one out says how long its strings live. */
-struct lh_lease {
+/* Who asks for what only an administrator may do: for the history and the audit. */
+struct lh_requester {
+    const char *principal; /* "anonymous" where nobody is proved */
+    const char *peer;      /* its address */
+};
+
+/* A lease as the database has it. The function that hands one out says how long its strings live. */
+struct lh_held_lease {
     const char *ns;
     const char *key;
     struct lh_uuid lease_key; /* zero unless the receiver is its holder or an administrator */
     int64_t token;
-    const char *owner;  /* "" when unknown */
-    const char *labels; /* a JSON object of strings */
+    const char *owner;     /* "" when unknown */
+    const char *principal; /* who has acquired it, as proved; "" when unknown */
+    const char *labels;    /* a JSON object of strings */
     int64_t duration_us;
     int64_t grace_us;
     int64_t remaining_us; /* to the deadline, when the database answered; negative when it has passed */
@@ -69,11 +67,12 @@ struct lh_lease {
     bool is_manual; /* expiry = manual: it never ends by itself */
 };
 
-/* Who stands in the way of an acquire. */
+/* The holder that an acquire waits for. */
 struct lh_contention {
     bool has_holder; /* false: free, but queued for */
-    struct lh_lease holder;
+    struct lh_held_lease holder;
     int32_t waiters_ahead;
+    bool is_holder_hidden; /* `holder` has its names alone: the caller may not know more */
 };
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * Watching the leases under a namespace: each that is granted or ended, by whomever, is told to each watcher once, in
- * order for a scope.
+ * Watching the leases under a namespace: a watcher gets every grant and every end once, in order for a scope, whichever
+ * coordinator or SQL session made it.
  *
  *     struct lh_watcher watcher = {.ns = "payments", .on_active = ..., .on_event = ..., .on_end = ...};
  *     status = lh_coordinator_watch(coordinator, &watcher);       refused: nothing is ever called
  *
- * on_active: nothing is missed from now on. on_event: then, any number of times. on_end: once, unless it was taken away
- * with lh_coordinator_unwatch before; the watcher is the caller's again then. LH_WATCH_LAGGED: events are missing,
- * begin again. All of them come later, never from within a call, and may take their watcher away.
+ * on_active: nothing is missed from now on. on_event: then, any number of times. on_end: once, unless
+ * lh_coordinator_unwatch came before; then the watcher is the caller's again. LH_WATCH_LAGGED: events are missing,
+ * begin again. All of them come later, never inside a call, and may unwatch their watcher.
  */
 #ifndef LH_LEASE_WATCH_H
 #define LH_LEASE_WATCH_H
@@ -35,7 +35,7 @@ struct lh_watcher {
 enum lh_status lh_coordinator_watch(struct lh_coordinator *coordinator, struct lh_watcher *watcher);
 void lh_coordinator_unwatch(struct lh_coordinator *coordinator, struct lh_watcher *watcher);
 
-/* Of an active watcher: on_caught_up comes once, when it was told every event that was committed before this call. */
+/* Of an active watcher: on_caught_up comes once, after every event that was committed before this call. */
 void lh_coordinator_catch_up(struct lh_coordinator *coordinator, struct lh_watcher *watcher);
 
 #endif

@@ -2,7 +2,8 @@
 """What leasehold.h declares.
 
     symbols.py leasehold.h                              as a version script for the linker
-    symbols.py --compare libleasehold.so leasehold.h    does the library export exactly that?
+    symbols.py --list leasehold.h                       one name a line
+    symbols.py --compare LIBRARY leasehold.h            does libleasehold.so, or .a, export exactly that?
 """
 import re
 import subprocess
@@ -24,9 +25,10 @@ def functions(header):
 
 
 def exported(library):
-    lines = subprocess.run(['nm', '-D', '--defined-only', library], check=True, stdout=subprocess.PIPE,
+    kind = '-g' if library.endswith('.a') else '-D'
+    lines = subprocess.run(['nm', kind, '--defined-only', library], check=True, stdout=subprocess.PIPE,
                            universal_newlines=True).stdout.splitlines()
-    return sorted(line.split()[2].split('@')[0] for line in lines if line.split()[1] not in 'Aw')
+    return sorted(line.split()[2].split('@')[0] for line in lines if len(line.split()) == 3 and line.split()[1] not in 'Aw')
 
 
 def compare(library, names):
@@ -40,6 +42,9 @@ def compare(library, names):
 
 def main():
     names = functions(open(sys.argv[-1], encoding='utf-8').read())
+    if sys.argv[1] == '--list':
+        print('\n'.join(names))
+        return
     if sys.argv[1] == '--compare':
         sys.exit(compare(sys.argv[2], names))
     print('LEASEHOLD_0 {\n  global:\n%s\n  local: *;\n};' % '\n'.join('    %s;' % name for name in names))

@@ -42,7 +42,7 @@ static void on_clock(void *arg, unsigned ready)
     uint64_t expirations;
     if (read(loop->clock_watch.fd, &expirations, sizeof(expirations)) < 0)
         return;
-    loop->clock_at_us = LH_NEVER_US;
+    loop->clock_at_us = LH_NEVER;
     lh_loop_wake_guest(loop);
 }
 
@@ -55,7 +55,7 @@ static struct lh_loop *create(struct event_base *base)
     int clock_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
 
     lh_list_init(&loop->deferred);
-    loop->clock_at_us = LH_NEVER_US;
+    loop->clock_at_us = LH_NEVER;
     loop->batch = BATCH_FIRST;
     loop->read_us = lh_clock_us();
     if (clock_fd < 0)
@@ -119,18 +119,18 @@ void lh_loop_destroy(struct lh_loop *loop)
         event_free(loop->guest_turn);
     else
         event_base_free(loop->base);
-    free(loop->timers.slots);
+    lh_heap_finish(&loop->timers);
     free(loop);
 }
 
 /* May this turn wait? If so, wake it for the next timer. */
 static bool prepare_to_wait(struct lh_loop *loop)
 {
-    int64_t next_us = lh_timers_next_us(loop);
+    int64_t next_us = lh_heap_next_us(&loop->timers);
 
     if (!lh_list_is_empty(&loop->deferred))
         return false;
-    if (next_us == LH_NEVER_US)
+    if (next_us == LH_NEVER)
         return true;
     if (next_us <= lh_clock_us())
         return false;

@@ -2,9 +2,9 @@
  * The event loop of a process: timers, descriptors, signals, and work for the end of a turn. One thread, one loop.
  *
  * A turn: wait for descriptors or the next timer, run what is ready, run the timers that are due, run what was
- * deferred. Timers, watchers and deferrals live inside their owner's object; whoever frees the object finishes them
- * first. Any callback may cancel or finish any of them, its own included. Nothing is freed under its own callback: put
- * a struct lh_deferred into the object and free it from there.
+ * deferred. Timers, watchers and deferrals live inside their owner's object; finish them before you free the object.
+ * Any callback may cancel or finish any of them, its own included. Nothing is freed under its own callback: put a
+ * struct lh_deferred into the object and free it from there.
  *
  *     lh_timer_init(&waiter->timer, loop, on_wait_passed, waiter);
  *     lh_timer_arm_at_us(&waiter->timer, lh_clock_us() + 5 * LH_US_PER_S);
@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/heap.h"
 #include "base/list.h"
 
 struct event;
@@ -25,7 +26,7 @@ struct lh_loop;
 struct lh_loop *lh_loop_create(void);
 
 /*
- * A guest on somebody else's base: it runs while they run that, and lh_loop_run, _run_once and _stop are not for it.
+ * A guest on the caller's base: it runs while the caller runs that base; never call lh_loop_run, _run_once or _stop.
  * NULL: a base of its own. Unlike lh_loop_create it leaves the signals of the process alone.
  */
 struct lh_loop *lh_loop_create_guest(struct event_base *base);
@@ -41,13 +42,13 @@ void lh_loop_stop(struct lh_loop *loop);
 void lh_loop_run_once(struct lh_loop *loop, int64_t wait_us);
 
 /*
- * Is there anything that came over the network over 100 ms ago and may not have been read? So it is after the process
- * stood still (SIGSTOP, a suspend, no CPU): what is decided then would be decided without it. False again some turns
- * later, when all was read; whoever is told true tries again in the next turn.
+ * May there be unread data that arrived over 100 ms ago? That is so after the process stood still (SIGSTOP, a suspend,
+ * no CPU). A decision would then ignore that data: try again in the next turn. False again some turns later, when all
+ * was read.
  */
 bool lh_loop_is_behind(struct lh_loop *loop);
 
-/* For evhttp and the like. Its events run at the beginning of a turn. */
+/* For guests on it. Their events run at the beginning of a turn. */
 struct event_base *lh_loop_base(struct lh_loop *loop);
 
 /*
@@ -58,12 +59,12 @@ struct lh_timer {
     struct lh_loop *loop;
     void (*on_due)(void *arg);
     void *arg;
-    int64_t at_us;
-    uint32_t place; /* in the loop's heap, from 1; 0: not armed */
+    struct lh_heap_timer due;
 };
 
 void lh_timer_init(struct lh_timer *timer, struct lh_loop *loop, void (*on_due)(void *arg), void *arg);
-void lh_timer_arm_at_us(struct lh_timer *timer, int64_t at_us); /* replaces the time before */
+void lh_timer_arm_at_us(struct lh_timer *timer, int64_t at_us); /* replaces the time before; LH_NEVER: disarms it */
+void lh_timer_arm_no_later_us(struct lh_timer *timer, int64_t at_us); /* an earlier time before stays */
 void lh_timer_cancel(struct lh_timer *timer);
 bool lh_timer_is_armed(const struct lh_timer *timer);
 void lh_timer_finish(struct lh_timer *timer);
@@ -85,6 +86,9 @@ struct lh_watch {
 void lh_watch_init(struct lh_watch *watch, struct lh_loop *loop, int fd, void (*on_ready)(void *arg, unsigned ready),
                    void *arg);
 void lh_watch_want(struct lh_watch *watch, unsigned wanted);
+/* At the end of a turn: call on_ready with LH_WATCH_READ in the next one, whatever is wanted. lh_watch_want takes it
+   back. */
+void lh_watch_again(struct lh_watch *watch);
 void lh_watch_finish(struct lh_watch *watch); /* may be repeated, and called on a zeroed one */
 
 /* Signals, delivered as ordinary callbacks of the loop. One loop in a process may have them. */

@@ -40,15 +40,27 @@ void lh_watch_init(struct lh_watch *watch, struct lh_loop *loop, int fd, void (*
     watch->fd = fd;
 }
 
+static bool has_event(struct lh_watch *watch)
+{
+    if (watch->event != NULL)
+        return true;
+    watch->event = checked(event_new(watch->loop->base, watch->fd, EV_PERSIST, on_event, watch));
+    return false;
+}
+
+void lh_watch_again(struct lh_watch *watch)
+{
+    has_event(watch);
+    event_active(watch->event, EV_READ, 0);
+}
+
 void lh_watch_want(struct lh_watch *watch, unsigned wanted)
 {
     short flags = EV_PERSIST;
 
     if (wanted == watch->wanted)
         return;
-    if (watch->event == NULL)
-        watch->event = checked(event_new(watch->loop->base, watch->fd, EV_PERSIST, on_event, watch));
-    else
+    if (has_event(watch))
         event_del(watch->event);
     watch->wanted = wanted;
     if (wanted == 0)

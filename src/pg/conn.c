@@ -1,10 +1,11 @@
 /*
- * The life of a connection. Start: libpq shakes hands while the loop watches whatever socket it uses at the moment,
- * under one timer. Then the session's settings travel as the first query; their answer makes it up. Whatever goes
- * wrong (refused, timed out, closed by the server, no answer in time, a fatal error) leads to one place,
- * lh_pg_conn_lose: queries in flight are answered, on_down is told if on_up was, and after a pause that doubles from
- * 50 ms to 2 s it starts again. Close may come at any time, from inside of any callback: the state says so at once, and
- * the memory goes at the end of the turn.
+ * The life of a connection. Start: where the primary was last, or at the next host (pg/servers.h); its name is looked
+ * up, then libpq shakes hands while the loop watches whatever socket it uses at the moment, under one timer. Then the
+ * session is set and asks who its server is (session.c); the answer makes it up. Whatever goes wrong (refused, timed
+ * out, closed by the server, no answer in time, a fatal error) leads to one place, lh_pg_conn_lose: queries in flight
+ * are answered, on_down is told if on_up was, and it starts again: after 50 ms, and when each host has failed after a
+ * pause that doubles from that to 2 s. Close may come at any time, from inside of any callback: the state says so at
+ * once, and the memory goes at the end of the turn.
  */
 #include "pg/conn.h"
 
@@ -36,7 +37,7 @@ void lh_pg_conn_options_init(struct lh_pg_conn_options *options)
         .statement_timeout_us = 30 * LH_US_PER_S,
         .lock_timeout_us = 5 * LH_US_PER_S,
         .answer_slack_us = 5 * LH_US_PER_S,
-        .connect_timeout_us = 15 * LH_US_PER_S,
+        .connect_timeout_us = 3 * LH_US_PER_S,
         .max_in_flight = 1024,
     };
 }
@@ -45,8 +46,9 @@ static void start_connecting(struct lh_pg_conn *conn);
 
 static int64_t pause_us(struct lh_pg_conn *conn)
 {
-    unsigned doublings = conn->failures < 6 ? conn->failures : 6;
-    int64_t longest_us = FIRST_PAUSE_US << doublings;
+    unsigned hosts = (unsigned)lh_pg_hosts_count(lh_pg_servers_hosts(conn->servers));
+    unsigned rounds = conn->failures / hosts < 6 ? conn->failures / hosts : 6;
+    int64_t longest_us = conn->failures % hosts == 0 ? FIRST_PAUSE_US << rounds : FIRST_PAUSE_US;
     uint32_t jitter = 0;
 
     if (longest_us > LONGEST_PAUSE_US)
@@ -57,16 +59,6 @@ static int64_t pause_us(struct lh_pg_conn *conn)
     return longest_us / 2 + (int64_t)(jitter % (uint32_t)(longest_us / 2 + 1));
 }
 
-static void log_loss(struct lh_pg_conn *conn, bool was_up)
-{
-    if (was_up)
-        lh_warn("database connection %s was lost: %s", conn->name, conn->error.message);
-    else if (conn->failures == 0)
-        lh_warn("database connection %s cannot be made: %s", conn->name, conn->error.message);
-    else
-        lh_debug("database connection %s still cannot be made: %s", conn->name, conn->error.message);
-}
-
 void lh_pg_conn_lose(struct lh_pg_conn *conn)
 {
     struct lh_error error = conn->error;
@@ -74,18 +66,20 @@ void lh_pg_conn_lose(struct lh_pg_conn *conn)
     int64_t now_us = lh_clock_us();
 
     error.status = LH_DATABASE_UNAVAILABLE;
+    lh_pg_servers_on_failed(conn->servers, conn, conn->is_permanent || lh_pg_is_permanent(error.sqlstate));
     if (was_up) {
+        lh_warn("database connection %s was lost: %s", conn->name, conn->error.message);
         conn->down_since_us = now_us;
         if (now_us - conn->up_since_us > STEADY_US)
             conn->failures = 0;
     }
-    log_loss(conn, was_up);
     set_state(conn, LH_PG_PAUSING);
     lh_deferred_cancel(&conn->broken);
     lh_watch_finish(&conn->watch);
     PQfinish(conn->pg);
     conn->pg = NULL;
     conn->prepared_count = 0;
+    conn->is_permanent = false;
     conn->last_words.status = LH_OK;
     lh_timer_arm_at_us(&conn->timer, now_us + pause_us(conn));
     conn->failures++;
@@ -109,7 +103,12 @@ static void on_broken(void *arg)
         lh_pg_conn_lose(conn);
 }
 
-/* The settings were answered. */
+bool lh_pg_conn_is_broken(const struct lh_pg_conn *conn)
+{
+    return lh_link_is_linked(&conn->broken.link);
+}
+
+/* It is on the primary, with its settings. */
 void lh_pg_conn_on_settled(struct lh_pg_conn *conn)
 {
     conn->up_since_us = lh_clock_us();
@@ -143,7 +142,8 @@ static void continue_connecting(struct lh_pg_conn *conn)
     lh_watch_init(&conn->watch, conn->loop, PQsocket(conn->pg), on_ready, conn);
     if (poll == PGRES_POLLING_OK) {
         set_state(conn, LH_PG_SETTING);
-        lh_pg_pipeline_send_settings(conn);
+        PQsetErrorVerbosity(conn->pg, PQERRORS_DEFAULT);
+        lh_pg_session_begin(conn);
     } else {
         lh_watch_want(&conn->watch, poll == PGRES_POLLING_READING ? LH_WATCH_READ : LH_WATCH_WRITE);
     }
@@ -158,6 +158,18 @@ static void on_ready(void *arg, unsigned ready)
         lh_pg_pipeline_on_ready(conn, ready);
 }
 
+static void on_no_answer(struct lh_pg_conn *conn, int64_t limit_us)
+{
+    char host[LH_PG_HOST_TEXT_BYTES];
+
+    lh_pg_hosts_name(lh_pg_servers_hosts(conn->servers), conn->place.host, host);
+    lh_error_set(&conn->error, LH_DATABASE_UNAVAILABLE, "%s: no answer within %lld ms", host,
+                 (long long)(limit_us / LH_US_PER_MS));
+    if (conn->options.is_pulse)
+        lh_pg_servers_on_silent(conn->servers, conn);
+    lh_pg_conn_lose(conn);
+}
+
 static void on_due(void *arg)
 {
     struct lh_pg_conn *conn = arg;
@@ -168,14 +180,10 @@ static void on_due(void *arg)
         break;
     case LH_PG_CONNECTING:
     case LH_PG_SETTING:
-        lh_error_set(&conn->error, LH_DATABASE_UNAVAILABLE, "no connection within %lld s",
-                     (long long)(conn->options.connect_timeout_us / LH_US_PER_S));
-        lh_pg_conn_lose(conn);
+        on_no_answer(conn, conn->options.connect_timeout_us);
         break;
     case LH_PG_UP:
-        lh_error_set(&conn->error, LH_DATABASE_UNAVAILABLE, "no answer within %lld ms",
-                     (long long)((conn->answer_limit_us + conn->options.answer_slack_us) / LH_US_PER_MS));
-        lh_pg_conn_lose(conn);
+        on_no_answer(conn, conn->answer_limit_us + conn->options.answer_slack_us);
         break;
     case LH_PG_NEW:
     case LH_PG_CLOSING:
@@ -183,30 +191,29 @@ static void on_due(void *arg)
     }
 }
 
-/*
- * What comes before `dbname` may be overridden in conninfo, what comes after may not. A peer that vanished is noticed
- * within 10 s by its silence to data (tcp_user_timeout, also while connecting, so that the next host gets its turn) or
- * to probes; unix sockets ignore both.
- */
-static void start_connecting(struct lh_pg_conn *conn)
+/* In verbose errors libpq tells the server's SQLSTATE. */
+void lh_pg_conn_on_found(struct lh_pg_conn *conn)
 {
-    static const char *const names[] = {
-        "application_name", "target_session_attrs", "keepalives", "keepalives_idle", "keepalives_interval",
-        "keepalives_count", "tcp_user_timeout",     "dbname",     "client_encoding", NULL,
-    };
-    const char *values[] = {"leaseholdd", "read-write", "1", "4", "2", "3", "10000", conn->conninfo, "UTF8", NULL};
-
-    set_state(conn, LH_PG_CONNECTING);
-    lh_timer_arm_at_us(&conn->timer, lh_clock_us() + conn->options.connect_timeout_us);
-    conn->pg = PQconnectStartParams(names, values, 1);
+    if (!lh_pg_hosts_find(lh_pg_servers_hosts(conn->servers), &conn->place))
+        return; /* another connection has moved on to a host that is looked up now */
+    conn->pg = lh_pg_hosts_open(lh_pg_servers_hosts(conn->servers), &conn->error, &conn->is_permanent);
     if (conn->pg == NULL || PQstatus(conn->pg) == CONNECTION_BAD) {
-        lh_pg_error_of_conn(conn->pg, &conn->error);
+        if (conn->pg != NULL)
+            lh_pg_error_of_conn(conn->pg, &conn->error);
         lh_pg_conn_lose(conn);
         return;
     }
+    PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE);
     /* As the manual says: act as if PQconnectPoll had returned PGRES_POLLING_WRITING. */
     lh_watch_init(&conn->watch, conn->loop, PQsocket(conn->pg), on_ready, conn);
     lh_watch_want(&conn->watch, LH_WATCH_WRITE);
+}
+
+static void start_connecting(struct lh_pg_conn *conn)
+{
+    set_state(conn, LH_PG_CONNECTING);
+    lh_timer_arm_at_us(&conn->timer, lh_clock_us() + conn->options.connect_timeout_us);
+    lh_pg_conn_on_found(conn);
 }
 
 static void on_close(void *arg)
@@ -220,9 +227,10 @@ static void on_close(void *arg)
     conn->pg = NULL;
     lh_pg_pipeline_answer_all(conn, &error);
     lh_timer_finish(&conn->timer);
+    lh_pg_servers_part(conn->servers, conn);
     if (conn->on_closed != NULL)
         conn->on_closed(conn->on_closed_arg);
-    free(conn->conninfo);
+    lh_pg_servers_destroy(conn->own_servers);
     free(conn->name);
     free(conn);
 }
@@ -235,13 +243,19 @@ struct lh_pg_conn *lh_pg_conn_create(struct lh_loop *loop, const struct lh_pg_co
     conn->loop = loop;
     conn->options = *options;
     conn->answer_limit_us = options->statement_timeout_us;
-    conn->conninfo = lh_strdup(options->conninfo);
     conn->name = lh_strdup(options->name == NULL ? "" : options->name);
-    conn->options.conninfo = conn->conninfo;
     conn->options.name = conn->name;
+    conn->options.conninfo = NULL;
+    if (options->servers == NULL)
+        conn->own_servers = lh_pg_servers_create(loop, options->conninfo);
+    conn->servers = options->servers != NULL ? options->servers : conn->own_servers;
+    if (lh_pg_hosts_connect_timeout_us(lh_pg_servers_hosts(conn->servers)) > 0)
+        conn->options.connect_timeout_us = lh_pg_hosts_connect_timeout_us(lh_pg_servers_hosts(conn->servers));
+    lh_pg_servers_join(conn->servers, conn);
     conn->events = *events;
     conn->arg = arg;
     lh_list_init(&conn->queries);
+    lh_list_init(&conn->waiting);
     lh_timer_init(&conn->timer, loop, on_due, conn);
     lh_deferred_init(&conn->broken, on_broken, conn);
     lh_deferred_init(&conn->closed, on_close, conn);
@@ -281,7 +295,7 @@ bool lh_pg_conn_is_up(const struct lh_pg_conn *conn)
 
 size_t lh_pg_conn_in_flight(const struct lh_pg_conn *conn)
 {
-    return conn->in_flight;
+    return conn->in_flight + conn->waiting_count;
 }
 
 uint64_t lh_pg_conn_connects(const struct lh_pg_conn *conn)

@@ -10,10 +10,10 @@
  *
  * Each query is a transaction of its own (a Sync follows it) and is answered when that has committed. Queries are sent
  * at once, one behind the other, and answered in order. A query in flight when the connection is lost is answered
- * LH_DATABASE_UNAVAILABLE: nobody knows whether it was committed.
+ * LH_DATABASE_UNAVAILABLE: it is unknown whether it was committed.
  *
- * One thing does block: a host *name* is looked up by getaddrinfo inside PQconnectStart. Unix sockets and numeric
- * addresses (or `hostaddr` beside `host`) do not.
+ * Its session has the settings that we rely on, whatever the database or the role is set to, and is on the primary that
+ * all connections with the same `servers` are on (pg/servers.h).
  */
 #ifndef LH_PG_CONN_H
 #define LH_PG_CONN_H
@@ -28,6 +28,7 @@
 
 struct lh_loop;
 struct lh_pg_conn;
+struct lh_pg_servers;
 
 /* Prepared at its first use on each connection, under its name. Stays in place as long as the connection does. */
 struct lh_pg_statement {
@@ -38,13 +39,15 @@ struct lh_pg_statement {
 };
 
 struct lh_pg_conn_options {
-    const char *conninfo;         /* as libpq takes it; copied */
-    const char *name;             /* for logs: "lane 0"; copied */
-    int64_t statement_timeout_us; /* the server ends a longer statement; default 30 s */
-    int64_t lock_timeout_us;      /* and one that waits for a lock longer than this; 0: none. Default 5 s */
-    int64_t answer_slack_us;      /* no answer that long after statement_timeout: the connection is dead. Default 5 s */
-    int64_t connect_timeout_us;   /* from the first packet to the first answer; default 15 s */
-    size_t max_in_flight;         /* more queries are refused; default 1024 */
+    struct lh_pg_servers *servers; /* shared with others; stays until all of them have closed */
+    const char *conninfo;          /* or NULL, and these: as libpq takes them; copied */
+    const char *name;              /* for logs: "lane 0"; copied */
+    int64_t statement_timeout_us;  /* the server ends a longer statement; default 30 s */
+    int64_t lock_timeout_us;       /* and one that waits for a lock longer than this; 0: none. Default 5 s */
+    int64_t answer_slack_us;    /* no answer that long after statement_timeout: the connection is dead. Default 5 s */
+    int64_t connect_timeout_us; /* of one attempt, which is one host's; default 3 s, or the conninfo's */
+    bool is_pulse;        /* when this connection gets no answer, the server is silent: all with the same servers end */
+    size_t max_in_flight; /* more queries are refused; default 1024 */
 };
 
 void lh_pg_conn_options_init(struct lh_pg_conn_options *options);
@@ -76,6 +79,23 @@ typedef void lh_pg_query_cb(void *arg, enum lh_status status, const PGresult *re
 enum lh_status lh_pg_query(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
                            const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg);
 
+/*
+ * The same for a query that others do not wait behind: at most LH_PG_PATIENT_MAX of these are with the server at once,
+ * the next one waits here. They are answered in their order.
+ */
+enum lh_status lh_pg_query_patiently(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
+                                     const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg);
+#define LH_PG_PATIENT_MAX 2 /* one that runs, and one that is next */
+
+/* Reads the server's identity again; if it is not the primary any more, the session ends. Refused as a query is. */
+enum lh_status lh_pg_conn_check_server(struct lh_pg_conn *conn);
+
+/*
+ * As at its beginning, but for statement_timeout: whatever a statement has set in the session is reset by what is sent
+ * next, in the same packet. Refused as a query is; a session that cannot be reset is given up.
+ */
+enum lh_status lh_pg_conn_reset_session(struct lh_pg_conn *conn, int64_t statement_timeout_us);
+
 /* Wait that long for an answer from now on, and answer_slack beyond it, whatever statement_timeout says; 0: for ever.
  */
 void lh_pg_conn_set_answer_limit(struct lh_pg_conn *conn, int64_t limit_us);
@@ -84,7 +104,7 @@ void lh_pg_conn_set_answer_limit(struct lh_pg_conn *conn, int64_t limit_us);
 void lh_pg_conn_drop(struct lh_pg_conn *conn, const char *reason);
 
 bool lh_pg_conn_is_up(const struct lh_pg_conn *conn);
-size_t lh_pg_conn_in_flight(const struct lh_pg_conn *conn);
+size_t lh_pg_conn_in_flight(const struct lh_pg_conn *conn);  /* and what waits */
 uint64_t lh_pg_conn_connects(const struct lh_pg_conn *conn); /* how often it came up */
 int lh_pg_conn_backend_pid(const struct lh_pg_conn *conn);   /* 0 when it is not up */
 

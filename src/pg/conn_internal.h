@@ -1,17 +1,19 @@
-/* What conn.c (the life of a connection) and pipeline.c (its queries) share. */
+/* What conn.c (the life of a connection), session.c (how it begins), pipeline.c (its queries) and servers.c share. */
 #ifndef LH_PG_CONN_INTERNAL_H
 #define LH_PG_CONN_INTERNAL_H
 
 #include "base/list.h"
 #include "loop/loop.h"
 #include "pg/conn.h"
+#include "pg/params.h"
+#include "pg/servers.h"
 
 #define LH_PG_STATEMENTS_MAX 64
 
 enum lh_pg_state {
     LH_PG_NEW,        /* -> CONNECTING, CLOSING */
-    LH_PG_CONNECTING, /* libpq shakes hands: -> SETTING, PAUSING, CLOSING */
-    LH_PG_SETTING,    /* the session's settings are on their way: -> UP, PAUSING, CLOSING */
+    LH_PG_CONNECTING, /* a name is looked up (`pg` is NULL), libpq shakes hands: -> SETTING, PAUSING, CLOSING */
+    LH_PG_SETTING,    /* makes its settings and reads the server's identity: -> UP, PAUSING, CLOSING */
     LH_PG_UP,         /* takes queries: -> PAUSING, CLOSING */
     LH_PG_PAUSING,    /* before the next attempt: -> CONNECTING, CLOSING */
     LH_PG_CLOSING,    /* freed at the end of the turn */
@@ -27,8 +29,10 @@ struct lh_pg_query {
     struct lh_link link;
     const struct lh_pg_statement *statement;
     enum lh_pg_stage stage;
-    bool was_prepared; /* before this query, so its plan may be stale */
-    PGresult *result;  /* the first error, or else the answer */
+    bool was_prepared;          /* before this query, so its plan may be stale */
+    bool is_patient;            /* see lh_pg_query_patiently */
+    PGresult *result;           /* the first error, or else the answer */
+    struct lh_pg_params params; /* while it waits to be sent */
     lh_pg_query_cb *on_done;
     void *arg;
 };
@@ -36,13 +40,18 @@ struct lh_pg_query {
 struct lh_pg_conn {
     struct lh_loop *loop;
     struct lh_pg_conn_options options;
-    char *conninfo;
     char *name;
+    struct lh_link session; /* in `servers` */
+    struct lh_pg_servers *servers;
+    struct lh_pg_servers *own_servers; /* the same, where they are not shared; else NULL */
     struct lh_pg_conn_events events;
     void *arg;
 
     enum lh_pg_state state;
     PGconn *pg;
+    struct lh_pg_place place;       /* of the session, or of the attempt */
+    struct lh_pg_identity identity; /* of the server, while it is up */
+    bool is_permanent;              /* the error of this attempt */
     struct lh_watch watch;
     struct lh_timer timer;     /* CONNECTING, SETTING: the connect timeout; UP: for the next answer; PAUSING */
     struct lh_deferred broken; /* a send failed: drop at the end of the turn */
@@ -55,9 +64,12 @@ struct lh_pg_conn {
 
     struct lh_link queries; /* struct lh_pg_query, oldest first */
     size_t in_flight;
+    size_t patient_in_flight; /* of them */
+    struct lh_link waiting;   /* patient ones that are not sent yet, oldest first */
+    size_t waiting_count;
     const struct lh_pg_statement *prepared[LH_PG_STATEMENTS_MAX];
     size_t prepared_count;
-    struct lh_error error;      /* for whoever is answered now */
+    struct lh_error error;      /* of the query that is being answered */
     struct lh_error last_words; /* of a server that ended an idle session; else the status is LH_OK */
 
     void (*on_closed)(void *arg);
@@ -67,10 +79,16 @@ struct lh_pg_conn {
 /* conn.c */
 void lh_pg_conn_lose(struct lh_pg_conn *conn); /* conn->error says why */
 void lh_pg_conn_on_settled(struct lh_pg_conn *conn);
+void lh_pg_conn_on_found(struct lh_pg_conn *conn); /* what was looked up, or that there is nothing to be looked up */
+bool lh_pg_conn_is_broken(const struct lh_pg_conn *conn); /* about to be lost */
+
+/* session.c */
+void lh_pg_session_begin(struct lh_pg_conn *conn);
 
 /* pipeline.c */
 void lh_pg_pipeline_arm(struct lh_pg_conn *conn); /* the timer for the next answer */
-void lh_pg_pipeline_send_settings(struct lh_pg_conn *conn);
+bool lh_pg_pipeline_send(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
+                         const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg);
 void lh_pg_pipeline_on_ready(struct lh_pg_conn *conn, unsigned ready);
 void lh_pg_pipeline_answer_all(struct lh_pg_conn *conn, const struct lh_error *error);
 

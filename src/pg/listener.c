@@ -35,7 +35,7 @@ static const struct lh_pg_statement check_statement = {
 void lh_pg_listener_options_init(struct lh_pg_listener_options *options)
 {
     *options =
-        (struct lh_pg_listener_options){.check_interval_us = 10 * LH_US_PER_S, .answer_timeout_us = 10 * LH_US_PER_S};
+        (struct lh_pg_listener_options){.check_interval_us = 500 * LH_US_PER_MS, .answer_timeout_us = 3 * LH_US_PER_S};
 }
 
 /* A quoted identifier. */
@@ -119,7 +119,8 @@ static void on_check_due(void *arg)
 
     lh_pg_add_text(&params, listener->channel);
     /* Refused: the connection is on its way down, and its return arms the check again. */
-    if (lh_pg_query(listener->conn, &check_statement, &params, on_checked, listener) == LH_OK)
+    if (lh_pg_conn_check_server(listener->conn) == LH_OK &&
+        lh_pg_query(listener->conn, &check_statement, &params, on_checked, listener) == LH_OK)
         listener->stats.checks++;
     lh_pg_params_finish(&params);
 }
@@ -140,7 +141,9 @@ struct lh_pg_listener *lh_pg_listener_create(struct lh_loop *loop, const struct 
     listener->listen = (struct lh_pg_statement){.name = "lh_listen", .sql = listener->listen_sql};
     lh_timer_init(&listener->check, loop, on_check_due, listener);
     lh_pg_conn_options_init(&conn_options);
+    conn_options.servers = options->servers;
     conn_options.conninfo = options->conninfo;
+    conn_options.is_pulse = true;
     conn_options.name = "listener";
     conn_options.statement_timeout_us = options->answer_timeout_us;
     conn_options.answer_slack_us = 0;

@@ -1,8 +1,10 @@
 /*
- * A connection that listens to one channel and does nothing else. It never has a transaction open, so it holds up
- * nobody, and asks every 10 s whether it still listens: silence alone cannot tell a quiet channel from a dead one.
+ * A connection that listens to one channel and does nothing else. It never has a transaction open, so it delays no
+ * other session. Twice a second it asks whether it still listens, and whether the server is still the primary: silence
+ * alone cannot tell a quiet channel from a dead one. As it waits for nothing else it is the pulse of the server: when
+ * it gets no answer, all connections with the same `servers` end and look for the primary elsewhere.
  *
- * Notifications are hints. Whatever was sent while it was not listening is lost, so on_up says: look everything up.
+ * Notifications are hints. Those sent while it was not listening are lost, so after on_up look everything up.
  */
 #ifndef LH_PG_LISTENER_H
 #define LH_PG_LISTENER_H
@@ -14,12 +16,14 @@
 
 struct lh_loop;
 struct lh_pg_listener;
+struct lh_pg_servers;
 
 struct lh_pg_listener_options {
-    const char *conninfo;      /* copied */
-    const char *channel;       /* copied */
-    int64_t check_interval_us; /* default 10 s */
-    int64_t answer_timeout_us; /* no answer to LISTEN or a check within that: a new connection. Default 10 s */
+    struct lh_pg_servers *servers; /* shared with the other connections... */
+    const char *conninfo;          /* ...or NULL, and this; copied */
+    const char *channel;           /* copied */
+    int64_t check_interval_us;     /* default 500 ms */
+    int64_t answer_timeout_us;     /* no answer to LISTEN or a check within that: the server is silent. Default 3 s */
 };
 
 void lh_pg_listener_options_init(struct lh_pg_listener_options *options);

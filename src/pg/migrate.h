@@ -1,14 +1,15 @@
 /*
- * The migration runner: brings the schema `leasehold` to the state this program was built with. It blocks, for it runs
- * before anything is served, or in the command line.
+ * The migration runner: brings the schema `leasehold` to the state this program was built with. It blocks: it runs
+ * before the daemon serves, or in the command line.
  *
  *     status = lh_migrate(conninfo, LH_MIGRATE_RUN, &lh_migrations, LH_VERSION, &output, &error);
  *
- * Under a session advisory lock, which it polls for (a session that sleeps in a lock keeps a snapshot, and that holds
- * up the very index builds it may wait for), each migration runs once, in one transaction with its row in
- * leasehold.migration. A table lock that cannot be had within a second is given up and tried again, so that nobody
- * queues behind a migration that itself queues. The functions are one more row, number 0: they are applied again,
- * all together, when their checksum differs and this program is at least as new as the one that applied them last.
+ * It logs in as the installer, makes roles and schema where they are missing, and does everything else as the role
+ * leasehold_owner (migrations/runner). All that is pending is applied in one transaction, each step with its row in
+ * leasehold.migration, under a lock of that table: a migration that fails leaves nothing behind. A lock that cannot be
+ * had within a second is given up and the whole is tried again, so that no session queues behind a migration that
+ * itself waits. The functions are one more row, number 0: they are applied again, all together, when their checksum
+ * differs and this program's revision of them is not lower than that of the program that applied them last.
  *
  * A migration that was changed after it was applied, and a database that asks for a newer program, are refused before
  * anything is written. With nothing to do nothing is locked and nothing is written: a role that can only read is
@@ -37,6 +38,7 @@ struct lh_migration_set {
     const struct lh_migration *functions;
     size_t function_count;
     const char *functions_checksum;
+    int functions_revision; /* grows with each change of a function (migrations/functions/revision.txt) */
 };
 
 /* The set that is compiled in (library `migrations`). */
@@ -45,6 +47,7 @@ extern const struct lh_migration_set lh_migrations;
 enum lh_migrate_mode {
     LH_MIGRATE_RUN,    /* do it; each line says what was done or is waited for */
     LH_MIGRATE_STATUS, /* a line for each migration: applied when and by which version, or pending */
+    LH_MIGRATE_CHECK,  /* may this program serve on the schema as it is? Writes nothing */
     LH_MIGRATE_PRINT,  /* the SQL that is pending, as a script for psql; all of it when conninfo is NULL */
 };
 
@@ -56,11 +59,18 @@ struct lh_migrate_output {
 };
 
 /*
- * LH_DATABASE_UNAVAILABLE: no connection, or it broke. LH_ACCESS_DENIED: the role may not. LH_INTERNAL: refused, or
- * the SQL failed; `error` says what to do.
+ * LH_DATABASE_UNAVAILABLE: no connection, or it broke; CHECK: also a schema that is missing or behind, because another
+ * program may bring it up to date. LH_ACCESS_DENIED: the role may not. LH_INTERNAL: refused, or the SQL failed. `error`
+ * says what to do.
  */
 enum lh_status lh_migrate(const char *conninfo, enum lh_migrate_mode mode, const struct lh_migration_set *set,
                           const char *version, struct lh_migrate_output *output, struct lh_error *error);
+
+/*
+ * Makes the login role that a daemon serves with, where it is missing: a member of leasehold_coordinator and nothing
+ * more. For a cluster that the daemon made itself; `conninfo` logs in as its superuser, the schema is there.
+ */
+enum lh_status lh_migrate_serving_role(const char *conninfo, const char *role, struct lh_error *error);
 
 /* Numbers compared one by one, "0.10" after "0.9"; what follows the numbers is ignored. <0, 0, >0. */
 int lh_version_compare(const char *a, const char *b);

@@ -5,23 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char lh_migration_table_sql[] =
-    "begin;\n"
-    "create schema if not exists leasehold;\n"
-    "create table if not exists leasehold.migration (\n"
-    "  number integer primary key,\n"
-    "  name text not null,\n"
-    "  checksum text not null,\n"
-    "  oldest_daemon text not null default '',\n"
-    "  version text not null,\n"
-    "  applied_at timestamptz not null default pg_catalog.clock_timestamp()\n"
-    ");\n"
-    "comment on table leasehold.migration is\n"
-    "  'What was applied to this schema, by which version; number 0 stands for the functions as a whole.';\n"
-    "comment on column leasehold.migration.checksum is 'SHA-256 of the file that was applied.';\n"
-    "comment on column leasehold.migration.oldest_daemon is 'The oldest version that may run on it, or empty.';\n"
-    "comment on column leasehold.migration.version is 'The version of the program that applied it.';\n"
-    "commit;\n";
+/* Around SQL in the printed script; no file has them. */
+#define QUOTE "$leasehold_step$"
+#define FILE_QUOTE "$leasehold_file$"
 
 int lh_version_compare(const char *a, const char *b)
 {
@@ -54,6 +40,7 @@ void lh_applied_list_fill(struct lh_applied_list *applied, const PGresult *resul
         row->oldest_daemon = lh_strdup(PQgetvalue(result, (int)i, 3));
         row->version = lh_strdup(PQgetvalue(result, (int)i, 4));
         row->applied_at = lh_strdup(PQgetvalue(result, (int)i, 5));
+        row->revision = atoi(PQgetvalue(result, (int)i, 6));
     }
 }
 
@@ -120,13 +107,16 @@ static void plan_functions(struct lh_plan *plan, const struct lh_migration_set *
                            .checksum = set->functions_checksum,
                            .oldest_daemon = "",
                            .files = set->functions,
-                           .file_count = set->function_count};
+                           .file_count = set->function_count,
+                           .revision = set->functions_revision};
 
     if (set->function_count == 0)
         return;
     if (row != NULL && strcmp(row->checksum, set->functions_checksum) == 0)
         return;
-    if (row != NULL && lh_version_compare(version, row->version) < 0)
+    /* Builds of one version may differ: the revision decides, and the version between sets without one. */
+    if (row != NULL && (set->functions_revision < row->revision ||
+                        (set->functions_revision == row->revision && lh_version_compare(version, row->version) < 0)))
         plan->newer_functions = row->version;
     else
         add_step(plan, &step);
@@ -143,8 +133,8 @@ enum lh_status lh_plan_make(struct lh_plan *plan, const struct lh_migration_set 
     for (size_t i = 0; status == LH_OK && i < set->migration_count; i++) {
         const struct lh_migration *migration = &set->migrations[i];
         const struct lh_applied *row = find_applied(applied, migration->number);
-        struct lh_step step = {migration->number,        migration->name, migration->checksum,
-                               migration->oldest_daemon, migration,       1};
+        struct lh_step step = {
+            migration->number, migration->name, migration->checksum, migration->oldest_daemon, migration, 1, 0};
         if (row != NULL)
             status = check_unchanged(migration, row, error);
         else if (migration->number < newest)
@@ -183,10 +173,12 @@ static void append_literal(struct lh_buffer *sql, const char *text)
 void lh_step_record_sql(const struct lh_step *step, const char *version, struct lh_buffer *sql)
 {
     const char *const columns[] = {step->name, step->checksum, step->oldest_daemon, version};
-    char number[16];
+    char number[32];
 
-    snprintf(number, sizeof(number), "%d", step->number);
-    append_text(sql, "insert into leasehold.migration as m (number, name, checksum, oldest_daemon, version)\nvalues (");
+    snprintf(number, sizeof(number), "%d, %d", step->number, step->revision);
+    append_text(
+        sql,
+        "insert into leasehold.migration as m (number, revision, name, checksum, oldest_daemon, version)\nvalues (");
     append_text(sql, number);
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
         append_text(sql, ", ");
@@ -194,6 +186,7 @@ void lh_step_record_sql(const struct lh_step *step, const char *version, struct 
     }
     append_text(sql, ")\n"
                      "on conflict (number) do update set checksum = excluded.checksum, version = excluded.version,\n"
+                     "  revision = excluded.revision,\n"
                      "  applied_at = pg_catalog.clock_timestamp() where m.number = 0;\n");
     lh_buffer_append(sql, "", 1);
 }
@@ -233,24 +226,47 @@ void lh_plan_say_status(const struct lh_plan *plan, const struct lh_migration_se
         output->on_line(output->arg, "functions are a newer version's and are left alone");
 }
 
-void lh_plan_say_script(const struct lh_plan *plan, const char *version, const struct lh_applied_list *applied,
-                        struct lh_migrate_output *output)
+/*
+ * A step whose row is there already does nothing, so a script may be run again. It asks the database and not psql, so
+ * any client may send the script.
+ */
+static void say_step(const struct lh_step *step, const char *version, struct lh_migrate_output *output)
+{
+    struct lh_buffer checksum = {0}, record = {0};
+    char *condition;
+
+    append_literal(&checksum, step->checksum);
+    lh_buffer_append(&checksum, "", 1);
+    condition = lh_format("do " QUOTE "\nbegin\n"
+                          "if exists (select from leasehold.migration m where m.number = %d\n"
+                          "           and (m.checksum = %s or (m.number = 0 and m.revision > %d))) then\n"
+                          "  return;\nend if;",
+                          step->number, (const char *)checksum.data, step->revision);
+    output->on_line(output->arg, condition);
+    for (size_t i = 0; i < step->file_count; i++) {
+        output->on_line(output->arg, "execute " FILE_QUOTE);
+        output->on_line(output->arg, step->files[i].sql);
+        output->on_line(output->arg, FILE_QUOTE ";");
+    }
+    lh_step_record_sql(step, version, &record);
+    output->on_line(output->arg, (const char *)record.data);
+    output->on_line(output->arg, "end\n" QUOTE ";");
+    free(condition);
+    lh_buffer_finish(&checksum);
+    lh_buffer_finish(&record);
+}
+
+void lh_plan_say_script(const struct lh_plan *plan, const char *version, struct lh_migrate_output *output)
 {
     if (plan->step_count == 0)
         return;
-    output->on_line(output->arg, "set search_path = pg_catalog, pg_temp;");
-    if (!applied->is_table_there)
-        output->on_line(output->arg, lh_migration_table_sql);
-    for (size_t i = 0; i < plan->step_count; i++) {
-        struct lh_buffer sql = {0};
-        output->on_line(output->arg, "begin;");
-        for (size_t f = 0; f < plan->steps[i].file_count; f++) {
-            output->on_line(output->arg, plan->steps[i].files[f].sql);
-            output->on_line(output->arg, ";"); /* a file need not end in one */
-        }
-        lh_step_record_sql(&plan->steps[i], version, &sql);
-        output->on_line(output->arg, (const char *)sql.data);
-        output->on_line(output->arg, "commit;");
-        lh_buffer_finish(&sql);
-    }
+    output->on_line(output->arg, "begin isolation level read committed read write;");
+    output->on_line(output->arg, "set local search_path = pg_catalog, pg_temp;");
+    output->on_line(output->arg, "set local standard_conforming_strings = on;");
+    output->on_line(output->arg, lh_migration_roles_sql);
+    output->on_line(output->arg, "set local role leasehold_owner;");
+    output->on_line(output->arg, lh_migration_table_sql);
+    for (size_t i = 0; i < plan->step_count; i++)
+        say_step(&plan->steps[i], version, output);
+    output->on_line(output->arg, "commit;");
 }

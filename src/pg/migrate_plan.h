@@ -1,4 +1,4 @@
-/* What is applied, what is pending, and what must be refused: the part of the migration runner that asks nobody. */
+/* What is applied, what is pending, and what must be refused: the part of the migration runner without I/O. */
 #ifndef LH_PG_MIGRATE_PLAN_H
 #define LH_PG_MIGRATE_PLAN_H
 
@@ -22,6 +22,7 @@ struct lh_applied_list {
         char *oldest_daemon;
         char *version;
         char *applied_at; /* for people */
+        int revision;     /* of the functions */
     } * rows;
     size_t count;
 };
@@ -38,6 +39,7 @@ struct lh_step {
     const char *oldest_daemon;
     const struct lh_migration *files;
     size_t file_count;
+    int revision;
 };
 
 struct lh_plan {
@@ -51,7 +53,8 @@ enum lh_status lh_plan_make(struct lh_plan *plan, const struct lh_migration_set 
                             const struct lh_applied_list *applied, struct lh_error *error);
 void lh_plan_finish(struct lh_plan *plan);
 
-/* The schema and its migration table; the runner's own, for everything else is recorded in it. */
+/* What every migration begins with: roles and schema, as the installer; the migration table and its lock, as the owner. */
+extern const char lh_migration_roles_sql[];
 extern const char lh_migration_table_sql[];
 
 /* The statement that records the step, ending in NUL. */
@@ -59,7 +62,6 @@ void lh_step_record_sql(const struct lh_step *step, const char *version, struct 
 
 void lh_plan_say_status(const struct lh_plan *plan, const struct lh_migration_set *set,
                         const struct lh_applied_list *applied, struct lh_migrate_output *output);
-void lh_plan_say_script(const struct lh_plan *plan, const char *version, const struct lh_applied_list *applied,
-                        struct lh_migrate_output *output);
+void lh_plan_say_script(const struct lh_plan *plan, const char *version, struct lh_migrate_output *output);
 
 #endif

@@ -7,7 +7,6 @@
 
 /* Dimensions, null flag, element type; then length and lower bound of the one dimension. */
 #define ARRAY_EMPTY_HEADER_BYTES 12
-#define ARRAY_HEADER_BYTES 20
 
 void lh_pg_params_reset(struct lh_pg_params *params)
 {
@@ -136,11 +135,6 @@ void lh_pg_array_add_text(struct lh_pg_params *params, const char *value)
 void lh_pg_array_add_uuid(struct lh_pg_params *params, const struct lh_uuid *value)
 {
     add_element(params, value->bytes, sizeof(value->bytes));
-}
-
-void lh_pg_array_add_timestamptz(struct lh_pg_params *params, int64_t unix_us)
-{
-    lh_pg_array_add_int8(params, unix_us - LH_PG_EPOCH_US);
 }
 
 static void patch_u32(struct lh_buffer *bytes, size_t offset, uint32_t value)

@@ -21,7 +21,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-#define LH_PG_PARAMS_MAX 16
+#define LH_PG_PARAMS_MAX 17
 
 /* OIDs of types (src/include/catalog/pg_type.dat); they never change. */
 #define LH_PG_BOOL 16u
@@ -33,7 +33,6 @@
 #define LH_PG_BOOL_ARRAY 1000u
 #define LH_PG_TEXT_ARRAY 1009u
 #define LH_PG_INT8_ARRAY 1016u
-#define LH_PG_TIMESTAMPTZ_ARRAY 1185u
 #define LH_PG_UUID_ARRAY 2951u
 
 /* Microseconds from the Unix epoch to PostgreSQL's. */
@@ -70,7 +69,6 @@ void lh_pg_array_add_bool(struct lh_pg_params *params, bool value);
 void lh_pg_array_add_int8(struct lh_pg_params *params, int64_t value);
 void lh_pg_array_add_text(struct lh_pg_params *params, const char *value); /* NULL: NULL */
 void lh_pg_array_add_uuid(struct lh_pg_params *params, const struct lh_uuid *value);
-void lh_pg_array_add_timestamptz(struct lh_pg_params *params, int64_t unix_us);
 void lh_pg_array_end(struct lh_pg_params *params);
 
 #endif

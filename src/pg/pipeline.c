@@ -14,37 +14,6 @@
 #include "pg/conn_internal.h"
 #include "pg/error.h"
 
-/*
- * jit: compiling costs more than any statement here runs. idle_in_transaction: there never is one; if ever, the server
- * shall end it. Isolation: a server may have another default. Time zone: results are binary, but messages are not.
- */
-static const struct lh_pg_statement settings_statement = {
-    "lh_settings",
-    "select pg_catalog.set_config('statement_timeout', $1::text, false),"
-    " pg_catalog.set_config('lock_timeout', $2::text, false),"
-    " pg_catalog.set_config('idle_in_transaction_session_timeout', '10s', false),"
-    " pg_catalog.set_config('default_transaction_isolation', 'read committed', false),"
-    " pg_catalog.set_config('jit', 'off', false),"
-    " pg_catalog.set_config('client_min_messages', 'warning', false),"
-    " pg_catalog.set_config('timezone', 'UTC', false)",
-    2,
-    {LH_PG_TEXT, LH_PG_TEXT},
-};
-
-/* A session that is ended while it is idle hears why in a notice. */
-static void on_notice(void *arg, const PGresult *result)
-{
-    struct lh_pg_conn *conn = arg;
-    const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
-    struct lh_error words;
-
-    lh_pg_error_of_result(result, &words);
-    if (severity != NULL && strcmp(severity, "FATAL") == 0)
-        conn->last_words = words;
-    else
-        lh_info("database connection %s: the server says: %s", conn->name, words.message);
-}
-
 static void forget_statement(struct lh_pg_conn *conn, const struct lh_pg_statement *statement)
 {
     for (size_t i = 0; i < conn->prepared_count; i++)
@@ -98,15 +67,21 @@ void lh_pg_pipeline_arm(struct lh_pg_conn *conn)
         lh_timer_arm_at_us(&conn->timer, lh_clock_us() + conn->answer_limit_us + conn->options.answer_slack_us);
 }
 
-static bool send_query(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
-                       const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg)
+static struct lh_pg_query *create(const struct lh_pg_statement *statement, lh_pg_query_cb *on_done, void *arg)
 {
     struct lh_pg_query *query = lh_alloc_zero(1, sizeof(*query));
 
-    *query = (struct lh_pg_query){.statement = statement, .stage = LH_PG_RUNNING, .on_done = on_done, .arg = arg};
+    *query = (struct lh_pg_query){.statement = statement, .on_done = on_done, .arg = arg};
+    return query;
+}
+
+static bool send_query(struct lh_pg_conn *conn, struct lh_pg_query *query, const struct lh_pg_params *params)
+{
+    const struct lh_pg_statement *statement = query->statement;
+
     query->was_prepared = is_prepared(conn, statement);
+    query->stage = query->was_prepared ? LH_PG_RUNNING : LH_PG_PREPARING;
     if (!query->was_prepared) {
-        query->stage = LH_PG_PREPARING;
         if (!PQsendPrepare(conn->pg, statement->name, statement->sql, statement->param_count, statement->param_types))
             goto fail;
         if (conn->prepared_count < LH_PG_STATEMENTS_MAX)
@@ -115,12 +90,23 @@ static bool send_query(struct lh_pg_conn *conn, const struct lh_pg_statement *st
     if (!send_execute(conn, statement, params) || !PQpipelineSync(conn->pg) || !flush(conn))
         goto fail;
     lh_list_append(&conn->queries, &query->link);
+    conn->patient_in_flight += query->is_patient;
     if (conn->in_flight++ == 0)
         lh_pg_pipeline_arm(conn);
     return true;
 fail:
     lh_pg_error_of_conn(conn->pg, &conn->error);
     lh_defer(conn->loop, &conn->broken);
+    return false;
+}
+
+bool lh_pg_pipeline_send(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
+                         const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg)
+{
+    struct lh_pg_query *query = create(statement, on_done, arg);
+
+    if (send_query(conn, query, params))
+        return true;
     free(query);
     return false;
 }
@@ -132,45 +118,52 @@ enum lh_status lh_pg_query(struct lh_pg_conn *conn, const struct lh_pg_statement
         return LH_DATABASE_UNAVAILABLE;
     if (conn->in_flight >= conn->options.max_in_flight)
         return LH_OVERLOADED;
-    return send_query(conn, statement, params, on_done, arg) ? LH_OK : LH_DATABASE_UNAVAILABLE;
+    return lh_pg_pipeline_send(conn, statement, params, on_done, arg) ? LH_OK : LH_DATABASE_UNAVAILABLE;
 }
 
-static void on_settings_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+/* --- patient ones --- */
+
+static void keep_params(struct lh_pg_query *query, const struct lh_pg_params *params)
 {
-    struct lh_pg_conn *conn = arg;
-    if (conn->state != LH_PG_SETTING)
+    if (params == NULL)
         return;
-    if (status == LH_OK) {
-        lh_pg_conn_on_settled(conn);
-        return;
-    }
-    conn->error = *error;
-    lh_pg_conn_lose(conn);
+    query->params = *params;
+    query->params.bytes = (struct lh_buffer){0};
+    lh_buffer_append(&query->params.bytes, params->bytes.data, params->bytes.size);
 }
 
-static char *milliseconds(int64_t us)
+/* What cannot be sent stays: the connection is about to be lost, and then all are answered. */
+static void send_waiting(struct lh_pg_conn *conn)
 {
-    return lh_format("%lld", (long long)((us + LH_US_PER_MS - 1) / LH_US_PER_MS));
+    while (conn->state == LH_PG_UP && !lh_link_is_linked(&conn->broken.link) && conn->waiting_count > 0 &&
+           conn->patient_in_flight < LH_PG_PATIENT_MAX) {
+        struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->waiting, link);
+        lh_list_remove(&query->link);
+        if (!send_query(conn, query, &query->params)) {
+            lh_list_prepend(&conn->waiting, &query->link);
+            return;
+        }
+        conn->waiting_count--;
+        lh_pg_params_finish(&query->params);
+    }
 }
 
-void lh_pg_pipeline_send_settings(struct lh_pg_conn *conn)
+enum lh_status lh_pg_query_patiently(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
+                                     const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg)
 {
-    char *statement_timeout = milliseconds(conn->options.statement_timeout_us);
-    char *lock_timeout = milliseconds(conn->options.lock_timeout_us);
-    struct lh_pg_params params = {0};
+    struct lh_pg_query *query;
 
-    PQsetNoticeReceiver(conn->pg, on_notice, conn);
-    lh_pg_add_text(&params, statement_timeout);
-    lh_pg_add_text(&params, lock_timeout);
-    if (PQsetnonblocking(conn->pg, 1) != 0 || !PQenterPipelineMode(conn->pg)) {
-        lh_pg_error_of_conn(conn->pg, &conn->error);
-        lh_defer(conn->loop, &conn->broken);
-    } else {
-        send_query(conn, &settings_statement, &params, on_settings_answer, conn);
-    }
-    lh_pg_params_finish(&params);
-    free(statement_timeout);
-    free(lock_timeout);
+    if (conn->state != LH_PG_UP || lh_link_is_linked(&conn->broken.link))
+        return LH_DATABASE_UNAVAILABLE;
+    if (conn->in_flight + conn->waiting_count >= conn->options.max_in_flight)
+        return LH_OVERLOADED;
+    query = create(statement, on_done, arg);
+    query->is_patient = true;
+    keep_params(query, params);
+    lh_list_append(&conn->waiting, &query->link);
+    conn->waiting_count++;
+    send_waiting(conn);
+    return LH_OK;
 }
 
 /* The oldest query's Sync was answered. The callback may do anything, closing the connection included. */
@@ -183,7 +176,10 @@ static void answer_first(struct lh_pg_conn *conn)
 
     lh_list_remove(&query->link);
     conn->in_flight--;
+    conn->patient_in_flight -= query->is_patient;
+    send_waiting(conn);
     lh_pg_pipeline_arm(conn);
+    lh_pg_servers_on_answer(conn->servers);
     if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK) {
         status = lh_pg_error_of_result(query->result, &error);
         /* It is not prepared here any more: somebody deallocated it. The next use prepares it again. */
@@ -196,7 +192,7 @@ static void answer_first(struct lh_pg_conn *conn)
             conn->error = error;
             lh_defer(conn->loop, &conn->broken);
         }
-    } else {
+    } else if (conn->state == LH_PG_UP) {
         conn->failures = 0;
     }
     query->on_done(query->arg, status, status == LH_OK ? query->result : NULL, status == LH_OK ? NULL : &error);
@@ -318,11 +314,17 @@ void lh_pg_pipeline_on_ready(struct lh_pg_conn *conn, unsigned ready)
 
 void lh_pg_pipeline_answer_all(struct lh_pg_conn *conn, const struct lh_error *error)
 {
+    lh_list_splice(&conn->queries, &conn->waiting);
+    conn->in_flight += conn->waiting_count;
+    conn->patient_in_flight += conn->waiting_count;
+    conn->waiting_count = 0;
     while (!lh_list_is_empty(&conn->queries)) {
         struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
         lh_list_remove(&query->link);
         conn->in_flight--;
+        conn->patient_in_flight -= query->is_patient;
         PQclear(query->result);
+        lh_pg_params_finish(&query->params);
         query->on_done(query->arg, error->status, NULL, error);
         free(query);
     }

@@ -89,6 +89,19 @@ size_t rpc_address_resolve(const char *text, struct rpc_address *addresses, size
     return look_up(text, AI_ADDRCONFIG, addresses, room, error);
 }
 
+bool rpc_address_is_local(const struct rpc_address *address)
+{
+    const void *storage = &address->storage;
+
+    if (address->storage.ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)storage)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (address->storage.ss_family == AF_INET6) {
+        const struct in6_addr *v6 = &((const struct sockaddr_in6 *)storage)->sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
+    }
+    return address->storage.ss_family == AF_UNIX;
+}
+
 void rpc_address_format(const struct rpc_address *address, char text[RPC_ADDRESS_TEXT_BYTES])
 {
     const void *storage = &address->storage;
@@ -103,6 +116,8 @@ void rpc_address_format(const struct rpc_address *address, char text[RPC_ADDRESS
         inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
         snprintf(text, RPC_ADDRESS_TEXT_BYTES, "[%s]:%u", host, ntohs(in6->sin6_port));
     } else {
-        snprintf(text, RPC_ADDRESS_TEXT_BYTES, "unix:");
+        const struct sockaddr_un *local = storage;
+        bool has_path = address->size > offsetof(struct sockaddr_un, sun_path);
+        snprintf(text, RPC_ADDRESS_TEXT_BYTES, "unix:%s", has_path ? local->sun_path : "");
     }
 }

@@ -13,7 +13,7 @@ struct rpc_address {
     socklen_t size;
 };
 
-#define RPC_ADDRESS_TEXT_BYTES 64
+#define RPC_ADDRESS_TEXT_BYTES 128
 
 /* One numeric address or unix path. */
 enum lh_status rpc_address_parse(const char *text, struct rpc_address *address, struct lh_error *error);
@@ -21,7 +21,10 @@ enum lh_status rpc_address_parse(const char *text, struct rpc_address *address, 
 /* The same, or a host name, which getaddrinfo looks up and blocks for. Returns how many were found, 0: `error` says. */
 size_t rpc_address_resolve(const char *text, struct rpc_address *addresses, size_t room, struct lh_error *error);
 
-/* For people; a unix peer has no name: "unix:". */
+/* Only processes of this machine can listen there: a loopback address or a unix socket. */
+bool rpc_address_is_local(const struct rpc_address *address);
+
+/* For people. A unix socket without a name, as a client's, is "unix:". */
 void rpc_address_format(const struct rpc_address *address, char text[RPC_ADDRESS_TEXT_BYTES]);
 
 #endif

@@ -3,6 +3,7 @@
  * has taken everything of a finished call it gets the trailers, inside of that same callback, as nghttp2 wants it. A
  * call that ends before it sent anything is one HEADERS frame (Trailers-Only).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,8 @@ void call_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     count_end(call, reason);
     if (call->is_told && call->method->on_end != NULL)
         call->method->on_end(call, reason);
+    call->kept = 0;
+    call_count(call);
 }
 
 void call_free(struct lh_rpc_call *call)
@@ -79,11 +82,14 @@ void call_free(struct lh_rpc_call *call)
     struct server_connection *connection = call->connection;
     struct lh_rpc_server *server = connection->server;
 
-    call_drop_input(call);
+    call->kept = 0;
     rpc_outbox_finish(&call->outbox, &server->pool);
     rpc_pool_give(&server->pool, &call->metadata);
+    call_drop_input(call); /* and count */
     free(call->status);
+    free(call->principal);
     lh_timer_finish(&call->deadline);
+    lh_list_remove(&call->in_waiting);
     lh_list_remove(&call->in_connection);
     call_finish_alarm(call);
     if (--connection->call_count == 0)
@@ -138,9 +144,13 @@ static ssize_t on_read_output(nghttp2_session *session, int32_t stream_id, uint8
     struct lh_rpc_call *call = source->ptr;
     size_t taken = rpc_outbox_take(&call->outbox, &call->connection->server->pool, to, room);
 
+    call_count(call);
     tell_writable(call);
-    if (rpc_outbox_unsent(&call->outbox) > 0)
+    if (rpc_outbox_unsent(&call->outbox) > 0) {
+        if (call->state == CALL_FINISHING)
+            call_wait_for_reader(call);
         return (ssize_t)taken;
+    }
     if (call->state == CALL_FINISHING) {
         nghttp2_nv fields[STATUS_FIELDS_MAX];
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
@@ -187,7 +197,12 @@ enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size
         server->stats.refusals[LH_RPC_BOUND_OUTPUT]++;
         return LH_OVERLOADED;
     }
+    if (!server_takes_answer(call, size)) {
+        server->stats.refusals[LH_RPC_BOUND_CONNECTION_MEMORY]++;
+        return LH_OVERLOADED;
+    }
     rpc_outbox_put(&call->outbox, &call->connection->server->pool, data, size);
+    call_count(call);
     if (rpc_outbox_unsent(&call->outbox) >= server->options.stream_mark_bytes)
         call->was_over_mark = true;
     wake_output(call);
@@ -233,7 +248,10 @@ static void finish(struct lh_rpc_call *call, enum lh_grpc_code code, const char 
     call->code = (uint8_t)(code > LH_GRPC_UNAUTHENTICATED ? LH_GRPC_UNKNOWN : code);
     call->status = encode_status(message, details, details_size);
     call->state = CALL_FINISHING;
-    if (lh_status_grpc((enum lh_status)call->outcome) != call->code)
+    lh_list_remove(&call->in_waiting);
+    if (rpc_outbox_unsent(&call->outbox) > 0)
+        call_wait_for_reader(call);
+    if (call->outcome >= LH_STATUS_COUNT || lh_status_grpc((enum lh_status)call->outcome) != call->code)
         call->outcome = (uint8_t)(LH_STATUS_COUNT + call->code);
     if (!call->has_response) {
         nghttp2_nv fields[STATUS_FIELDS_MAX];
@@ -259,30 +277,55 @@ void lh_rpc_call_set_reason(struct lh_rpc_call *call, enum lh_status reason)
         call->outcome = (uint8_t)reason;
 }
 
+static void finish_with_details(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_code code,
+                                const char *message)
+{
+    const struct lh_rpc_server *server = call->connection->server;
+    struct lh_buffer details = {0};
+
+    if (server->options.encode_error != NULL)
+        server->options.encode_error(server->arg, status, message, &details);
+    call->outcome = (uint8_t)status;
+    finish(call, code, message, details.data, details.size);
+    lh_buffer_finish(&details);
+}
+
+/* In place of an answer: to the handler it is one. */
+static void refuse_answer(struct lh_rpc_call *call)
+{
+    finish_with_details(call, LH_OVERLOADED, LH_GRPC_RESOURCE_EXHAUSTED,
+                        "too many answers wait to be read on this connection: read them, then ask again");
+}
+
 void lh_rpc_call_reply(struct lh_rpc_call *call, const void *data, size_t size)
 {
     enum lh_status status = lh_rpc_call_send(call, data, size);
     if (status == LH_OK)
         lh_rpc_call_finish(call, LH_GRPC_OK, NULL, NULL, 0);
     else if (status == LH_OVERLOADED)
-        lh_rpc_call_finish(call, LH_GRPC_RESOURCE_EXHAUSTED, "the reply is too large", NULL, 0);
+        refuse_answer(call);
 }
 
 void call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_code code, const char *message)
 {
-    const struct lh_rpc_server *server = call->connection->server;
-    struct lh_buffer details = {0};
-
     if (call->state == CALL_FINISHING)
         return;
-    if (server->options.encode_error != NULL)
-        server->options.encode_error(server->arg, status, message, &details);
     call_drop_input(call);
-    if (status == LH_OVERLOADED)
-        call->connection->server->stats.refusals[LH_RPC_BOUND_BUFFERED]++;
-    call->outcome = (uint8_t)status;
-    finish(call, code, message, details.data, details.size);
-    lh_buffer_finish(&details);
+    finish_with_details(call, status, code, message);
+    call_end(call, LH_RPC_END_REFUSED);
+}
+
+void call_break(struct lh_rpc_call *call, uint32_t error)
+{
+    struct rpc_connection *io = &call->connection->io;
+
+    call_drop_input(call);
+    if (call->state == CALL_HEADERS)
+        call->outcome = LH_STATUS_COUNT + LH_GRPC_UNKNOWN;
+    call->state = CALL_FINISHING;
+    lh_list_remove(&call->in_waiting);
+    nghttp2_submit_rst_stream(io->session, NGHTTP2_FLAG_NONE, call->stream_id, error);
+    rpc_connection_touch(io);
     call_end(call, LH_RPC_END_REFUSED);
 }
 
@@ -311,7 +354,7 @@ static void on_deadline(void *arg)
     } else {
         rpc_outbox_finish(&call->outbox, &call->connection->server->pool);
         call_drop_input(call);
-        finish(call, LH_GRPC_DEADLINE_EXCEEDED, "the deadline of the call has passed", NULL, 0);
+        finish_with_details(call, LH_TIMED_OUT, LH_GRPC_DEADLINE_EXCEEDED, "the deadline of the call has passed");
     }
     call_end(call, LH_RPC_END_DEADLINE);
 }
@@ -331,6 +374,16 @@ uint64_t lh_rpc_call_id(const struct lh_rpc_call *call)
     return server_call_id(call->connection, call->stream_id);
 }
 
+void lh_rpc_call_set_client(struct lh_rpc_call *call, void *client)
+{
+    call->connection->client = client;
+}
+
+void *lh_rpc_call_client(const struct lh_rpc_call *call)
+{
+    return call->connection->client;
+}
+
 void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data)
 {
     call->data = data;
@@ -341,16 +394,6 @@ void *lh_rpc_call_data(const struct lh_rpc_call *call)
     return call->data;
 }
 
-const char *lh_rpc_call_peer(const struct lh_rpc_call *call)
-{
-    return call->connection->peer;
-}
-
-int64_t lh_rpc_call_arrived_us(const struct lh_rpc_call *call)
-{
-    return call->arrived_us;
-}
-
 int64_t lh_rpc_call_deadline_us(const struct lh_rpc_call *call)
 {
     return call->deadline_us;
@@ -358,14 +401,14 @@ int64_t lh_rpc_call_deadline_us(const struct lh_rpc_call *call)
 
 const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name)
 {
-    const char *at = (const char *)call->metadata.data;
-    const char *end = at + call->metadata.size;
+    const char *all = (const char *)call->metadata.data; /* NULL: there is none */
 
-    while (at < end) {
-        const char *value = at + strlen(at) + 1;
-        if (strcmp(at, name) == 0)
+    for (size_t at = 0; at < call->metadata.size;) {
+        const char *field = all + at;
+        const char *value = field + strlen(field) + 1;
+        if (strcmp(field, name) == 0)
             return value;
-        at = value + strlen(value) + 1;
+        at += strlen(field) + strlen(value) + 2;
     }
     return NULL;
 }

@@ -58,11 +58,8 @@ void lh_rpc_call_listen(struct lh_rpc_call *call, int64_t silence_us)
         connection->listen_us = silence_us;
     else if (before_us > 0 && before_us == connection->listen_us)
         connection->listen_us = shortest_us(connection, before_us);
-    if (silence_us > 0 && !connection->io.is_ending) {
-        int64_t look_us = lh_clock_us() + connection->listen_us;
-        if (!lh_timer_is_armed(&connection->timer) || look_us < connection->timer.at_us)
-            lh_timer_arm_at_us(&connection->timer, look_us);
-    }
+    if (silence_us > 0 && !connection->io.is_ending)
+        lh_timer_arm_no_later_us(&connection->timer, lh_clock_us() + connection->listen_us);
 }
 
 static void on_due(void *arg)

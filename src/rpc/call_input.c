@@ -10,6 +10,7 @@
 #include "rpc/server_internal.h"
 
 #define UNKNOWN_PATH_MAX_BYTES 128
+#define SPARE_METADATA_BYTES 64 /* not worth copying for */
 
 static bool is_name(const char *name, size_t size, const char *wanted)
 {
@@ -62,10 +63,16 @@ static bool is_transport_header(const char *name, size_t size)
 void call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value, size_t value_size)
 {
     const struct lh_rpc_server *server = call->connection->server;
+    bool is_too_large;
 
     /* nghttp2 does not enforce SETTINGS_MAX_HEADER_LIST_SIZE; the 32 are RFC 9113, section 6.5.2. */
     call->header_bytes += name_size + value_size + 32;
-    if (call->header_bytes > server->options.max_header_bytes || call->state != CALL_HEADERS)
+    is_too_large = call->header_bytes > server->options.max_header_bytes;
+    /* A byte of HPACK can be a field of 4 KB: of a call that is refused anyway, nobody looks at them. */
+    if (is_too_large && name_size > 0 && name[0] != ':')
+        return;
+    if (!rpc_header_check_field(&call->check, name, name_size, value, value_size) || is_too_large ||
+        call->state != CALL_HEADERS)
         return;
     if (is_name(name, name_size, ":path")) {
         call->method = find_method(server, value, value_size);
@@ -91,13 +98,53 @@ static void refuse_unknown(struct lh_rpc_call *call)
     call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, message);
 }
 
-void call_on_headers(struct lh_rpc_call *call)
+/* Metadata are kept as long as the call: not in a buffer that was made for more. */
+static void fit_metadata(struct lh_rpc_call *call)
+{
+    struct lh_buffer *metadata = &call->metadata;
+    struct lh_buffer fitting = {0};
+
+    if (metadata->capacity > 2 * metadata->size + SPARE_METADATA_BYTES) {
+        fitting = (struct lh_buffer){lh_alloc(metadata->size), metadata->size, metadata->size};
+        memcpy(fitting.data, metadata->data, metadata->size);
+        rpc_pool_give(&call->connection->server->pool, metadata);
+        *metadata = fitting;
+    }
+    call_count(call);
+}
+
+static void begin(struct lh_rpc_call *call, bool is_end)
+{
+    if (call->deadline_us != LH_RPC_FOREVER)
+        lh_timer_arm_at_us(&call->deadline, call->deadline_us);
+    if (!is_end && call->method->kind != LH_RPC_BIDI)
+        call_wait_for_rest(call);
+    if (call->method->on_start != NULL) {
+        call->is_told = true;
+        call->method->on_start(call);
+    }
+}
+
+static void refuse_overloaded(struct lh_rpc_call *call)
+{
+    call_refuse(call, LH_OVERLOADED, LH_GRPC_RESOURCE_EXHAUSTED,
+                server_connection_is_full(call->connection)
+                    ? "this connection keeps too much that is not complete or not read: see connection_memory"
+                    : "the server keeps too much for its clients: see memory; try again later");
+}
+
+void call_on_headers(struct lh_rpc_call *call, bool is_end)
 {
     struct lh_rpc_server *server = call->connection->server;
 
+    if (!rpc_header_check_block(&call->check, is_end)) {
+        call_break(call, NGHTTP2_PROTOCOL_ERROR);
+        return;
+    }
     if (call->state != CALL_HEADERS)
         return;
     call->state = CALL_OPEN;
+    fit_metadata(call);
     if (call->header_bytes > server->options.max_header_bytes) {
         server->stats.refusals[LH_RPC_BOUND_HEADERS]++;
         call_refuse(call, LH_MESSAGE_TOO_LARGE, LH_GRPC_RESOURCE_EXHAUSTED, "the headers of the call are too large");
@@ -110,13 +157,10 @@ void call_on_headers(struct lh_rpc_call *call)
     } else if (call->has_bad_timeout) {
         call_refuse(call, LH_INVALID_ARGUMENT, LH_GRPC_INVALID_ARGUMENT,
                     "grpc-timeout is not 1 to 8 digits and a unit");
+    } else if (!server_takes_call(call)) {
+        refuse_overloaded(call);
     } else {
-        if (call->deadline_us != LH_RPC_FOREVER)
-            lh_timer_arm_at_us(&call->deadline, call->deadline_us);
-        if (call->method->on_start != NULL) {
-            call->is_told = true;
-            call->method->on_start(call);
-        }
+        begin(call, is_end);
     }
 }
 
@@ -125,18 +169,16 @@ static bool takes_input(const struct lh_rpc_call *call)
     return call->state == CALL_OPEN && !call->is_over;
 }
 
-/* Keep the books of bytes that wait for the rest of their message, and say whether there are too many. */
-static bool count_buffered(struct lh_rpc_call *call)
+/* Is it more than its connection may keep of what is not complete? */
+static bool is_too_much(struct lh_rpc_call *call)
 {
-    struct server_connection *connection = call->connection;
-    struct lh_rpc_server *server = connection->server;
-    size_t now = call->inbox.partial.capacity + call->held.capacity;
+    size_t before = call->counted;
 
-    server->stats.buffered_bytes += now - call->buffered;
-    connection->buffered += now - call->buffered;
-    call->buffered = now;
-    return server->stats.buffered_bytes > server->options.max_buffered_bytes ||
-           connection->buffered > server->options.max_buffered_bytes / 4;
+    call_count(call);
+    if (call->counted <= before || !server_connection_is_full(call->connection))
+        return false;
+    call->connection->server->stats.refusals[LH_RPC_BOUND_CONNECTION_MEMORY]++;
+    return true;
 }
 
 void call_drop_input(struct lh_rpc_call *call)
@@ -147,7 +189,7 @@ void call_drop_input(struct lh_rpc_call *call)
     rpc_pool_give(pool, &call->held);
     lh_list_remove(&call->in_queue);
     call->borrowed = NULL;
-    count_buffered(call);
+    call_count(call);
 }
 
 /* A unary call's message waits for the end of the client's half, in the input if it lasts until then. */
@@ -175,8 +217,8 @@ void call_keep_borrowed(struct lh_rpc_call *call)
     rpc_pool_take(&call->connection->server->pool, &call->held);
     lh_buffer_append(&call->held, call->borrowed, call->borrowed_size);
     call->borrowed = NULL;
-    if (count_buffered(call))
-        call_refuse(call, LH_OVERLOADED, LH_GRPC_RESOURCE_EXHAUSTED, "too many requests wait for the rest of them");
+    if (is_too_much(call))
+        refuse_overloaded(call);
 }
 
 static void hand_over(struct lh_rpc_call *call, const void *message, size_t size)
@@ -201,6 +243,17 @@ static void refuse_message(struct lh_rpc_call *call, enum rpc_inbox_result why)
     call_refuse(call, LH_MESSAGE_TOO_LARGE, LH_GRPC_RESOURCE_EXHAUSTED, message);
 }
 
+/* Of a stream: has a message begun that is not complete? */
+static void note_rest(struct lh_rpc_call *call)
+{
+    if (call->method->kind != LH_RPC_BIDI)
+        return;
+    if (call->is_paused || rpc_inbox_is_between(&call->inbox))
+        lh_list_remove(&call->in_waiting);
+    else if (!lh_link_is_linked(&call->in_waiting))
+        call_wait_for_rest(call);
+}
+
 /* Look at the bytes until they are used up, or the call does not want more. Returns how many it looked at. */
 static size_t take_input(struct lh_rpc_call *call, const unsigned char *data, size_t size)
 {
@@ -223,8 +276,9 @@ static size_t take_input(struct lh_rpc_call *call, const unsigned char *data, si
     }
     if (!takes_input(call))
         return size;
-    if (count_buffered(call))
-        call_refuse(call, LH_OVERLOADED, LH_GRPC_RESOURCE_EXHAUSTED, "too many requests wait for the rest of them");
+    note_rest(call);
+    if (is_too_much(call))
+        refuse_overloaded(call);
     return size - left;
 }
 
@@ -235,6 +289,7 @@ void call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t si
 
     /* The connection's window is never held back: one paused call must not stop the others. */
     nghttp2_session_consume_connection(session, size);
+    rpc_header_check_data(&call->check, size);
     if (call->held.size == 0 || call->method == NULL || call->method->kind != LH_RPC_BIDI)
         looked_at = take_input(call, data, size);
     if (looked_at > 0)
@@ -242,8 +297,8 @@ void call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t si
     if (looked_at < size) {
         rpc_pool_take(&call->connection->server->pool, &call->held);
         lh_buffer_append(&call->held, data + looked_at, size - looked_at);
-        if (count_buffered(call))
-            call_refuse(call, LH_OVERLOADED, LH_GRPC_RESOURCE_EXHAUSTED, "too many requests wait for the rest of them");
+        if (is_too_much(call))
+            refuse_overloaded(call);
     }
 }
 
@@ -282,6 +337,11 @@ void call_on_half_close(struct lh_rpc_call *call)
     call->has_half_close = true;
     if (!takes_input(call))
         return;
+    if (!rpc_header_check_end(&call->check)) {
+        call_break(call, NGHTTP2_PROTOCOL_ERROR);
+        return;
+    }
+    lh_list_remove(&call->in_waiting);
     if (call->method->kind != LH_RPC_BIDI)
         end_unary(call);
     else if (!call->is_paused && call->held.size == 0)
@@ -324,7 +384,7 @@ void call_on_resume(struct lh_rpc_call *call)
         lh_buffer_append(&call->held, held.data + looked_at, held.size - looked_at);
     }
     rpc_pool_give(pool, &held);
-    count_buffered(call);
+    call_count(call);
     if (takes_input(call) && !call->is_paused && call->held.size == 0 && call->has_half_close)
         end_stream(call);
     rpc_connection_touch(io);

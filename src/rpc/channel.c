@@ -1,7 +1,6 @@
 /*
- * A channel's connection: addresses are tried one after the other, without blocking; calls made meanwhile wait and then
- * go out together. When an attempt has failed at the last address the waiting calls are answered UNAVAILABLE, NOT_SENT.
- * A connection that the server sends away (GOAWAY) keeps its calls and gets no new ones.
+ * A channel and its connections; channel_connect.c makes them. Calls that are made meanwhile wait and then go out
+ * together. A connection that the server sends away (GOAWAY) keeps its calls and gets no new ones.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -50,23 +49,38 @@ enum lh_rpc_channel_state lh_rpc_channel_state(const struct lh_rpc_channel *chan
     return channel->state;
 }
 
+void channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason)
+{
+    struct lh_rpc_channel *channel = connection->channel;
+
+    snprintf(channel->connect_failure, sizeof(channel->connect_failure), "cannot connect to %s: %s", channel->authority,
+             reason);
+    while (!lh_list_is_empty(&connection->calls))
+        client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), code, LH_RPC_NOT_SENT,
+                           channel->connect_failure);
+}
+
 static void on_connection_closed(void *arg, const char *reason)
 {
     struct client_connection *connection = arg;
     struct lh_rpc_channel *channel = connection->channel;
+    char why[sizeof(channel->connect_failure)];
 
     lh_timer_finish(&connection->keepalive);
-    while (!lh_list_is_empty(&connection->calls)) {
-        struct lh_rpc_client_call *call = LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link);
-        client_call_answer(call, LH_GRPC_UNAVAILABLE, call->is_sent ? LH_RPC_IN_FLIGHT : LH_RPC_NOT_SENT, reason);
-    }
+    if (connection->io.tls != NULL && lh_tls_session_fault(connection->io.tls) == LH_TLS_FAULT_CERTIFICATE)
+        /* In TLS 1.3 the server looks at our certificate after our half of the handshake. */
+        channel_refuse_calls(connection, LH_GRPC_UNAUTHENTICATED, reason);
+    while (!lh_list_is_empty(&connection->calls))
+        client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_UNAVAILABLE,
+                         reason);
+    snprintf(why, sizeof(why), "%s", reason); /* it may be the TLS session's */
     rpc_connection_finish(&connection->io);
     lh_list_remove(&connection->in_channel);
     if (channel->current == connection)
         channel->current = NULL;
     free(connection);
     if (channel->current == NULL && !is_connecting(channel) && lh_list_is_empty(&channel->connections))
-        channel_set_state(channel, LH_RPC_CHANNEL_IDLE, reason);
+        channel_set_state(channel, LH_RPC_CHANNEL_IDLE, why);
 }
 
 /* The session is done, by GOAWAY or because the server broke the rules: there is nothing to wait for. */
@@ -130,7 +144,7 @@ static bool start_session(struct client_connection *connection)
            nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW_BYTES) == 0;
 }
 
-static void use_connection(struct lh_rpc_channel *channel, int fd)
+void channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tls_session *tls)
 {
     struct client_connection *connection = lh_alloc_zero(1, sizeof(*connection));
 
@@ -141,6 +155,7 @@ static void use_connection(struct lh_rpc_channel *channel, int fd)
     rpc_connection_init(&connection->io, channel->loop, &channel->pool, fd, OUTPUT_MARK_BYTES, on_connection_closed,
                         connection);
     connection->io.on_ending = on_connection_ending;
+    connection->io.tls = tls;
     if (!start_session(connection)) {
         lh_err("out of memory for HTTP/2; stopping");
         abort();
@@ -150,79 +165,6 @@ static void use_connection(struct lh_rpc_channel *channel, int fd)
     while (!lh_list_is_empty(&channel->waiting))
         client_call_submit(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), connection);
     rpc_connection_touch(&connection->io);
-}
-
-static void stop_connecting(struct lh_rpc_channel *channel)
-{
-    lh_timer_cancel(&channel->connect_timer);
-    lh_watch_finish(&channel->connect_watch);
-    lh_deferred_cancel(&channel->connect_next);
-    if (channel->connect_fd >= 0)
-        close(channel->connect_fd);
-    channel->connect_fd = -1;
-}
-
-static void fail_address(struct lh_rpc_channel *channel, const char *reason)
-{
-    char where[RPC_ADDRESS_TEXT_BYTES];
-
-    rpc_address_format(&channel->addresses[channel->address_at], where);
-    snprintf(channel->connect_failure, sizeof(channel->connect_failure), "cannot connect to %s: %s", where, reason);
-    stop_connecting(channel);
-    channel->address_at++;
-    lh_defer(channel->loop, &channel->connect_next);
-}
-
-static void on_connect_timeout(void *arg)
-{
-    fail_address(arg, "no answer in time");
-}
-
-static void on_connect_ready(void *arg, unsigned ready)
-{
-    struct lh_rpc_channel *channel = arg;
-    int failure = 0, fd = channel->connect_fd;
-    socklen_t size = sizeof(failure);
-
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) != 0)
-        failure = errno;
-    if (failure != 0) {
-        fail_address(channel, strerror(failure));
-        return;
-    }
-    channel->connect_fd = -1;
-    stop_connecting(channel);
-    use_connection(channel, fd);
-}
-
-static void fail_attempt(struct lh_rpc_channel *channel)
-{
-    /* The calls first: one that is made by the state's callback belongs to the next attempt. */
-    while (!lh_list_is_empty(&channel->waiting))
-        client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), LH_GRPC_UNAVAILABLE,
-                           LH_RPC_NOT_SENT, channel->connect_failure);
-    channel_set_state(channel, LH_RPC_CHANNEL_IDLE, channel->connect_failure);
-}
-
-static void connect_next(void *arg)
-{
-    struct lh_rpc_channel *channel = arg;
-    const struct rpc_address *address = &channel->addresses[channel->address_at];
-
-    if (channel->address_at == channel->address_count) {
-        fail_attempt(channel);
-        return;
-    }
-    channel->connect_fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (channel->connect_fd < 0 ||
-        (connect(channel->connect_fd, (const struct sockaddr *)(const void *)&address->storage, address->size) != 0 &&
-         errno != EINPROGRESS)) {
-        fail_address(channel, strerror(errno));
-        return;
-    }
-    lh_watch_init(&channel->connect_watch, channel->loop, channel->connect_fd, on_connect_ready, channel);
-    lh_watch_want(&channel->connect_watch, LH_WATCH_WRITE);
-    lh_timer_arm_at_us(&channel->connect_timer, lh_clock_us() + channel->options.connect_timeout_us);
 }
 
 struct client_connection *channel_usable(struct lh_rpc_channel *channel)
@@ -245,6 +187,7 @@ void channel_want_connection(struct lh_rpc_channel *channel)
     if (channel->current != NULL || channel->is_closing || is_connecting(channel))
         return;
     channel->address_at = 0;
+    channel->connect_code = LH_GRPC_UNAVAILABLE;
     channel_set_state(channel, LH_RPC_CHANNEL_CONNECTING, "connecting");
     lh_defer(channel->loop, &channel->connect_next);
 }
@@ -259,6 +202,28 @@ static void deliver_answers(void *arg)
     struct lh_rpc_channel *channel = arg;
     while (!lh_list_is_empty(&channel->answered))
         client_call_deliver(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->answered, link));
+}
+
+/* Whoever reads the wire could use the token. */
+static bool may_send_token(const struct lh_rpc_channel *channel, const char *target, struct lh_error *error)
+{
+    for (size_t i = 0; i < channel->address_count; i++)
+        if (channel->bearer.file != NULL && channel->tls == NULL && !rpc_address_is_local(&channel->addresses[i])) {
+            lh_error_set(error, LH_INVALID_ARGUMENT,
+                         "%s: without TLS a token is sent to loopback addresses and unix sockets only; use TLS, or no "
+                         "token file",
+                         target);
+            if (error != NULL)
+                snprintf(error->field, sizeof(error->field), "token_file");
+            return false;
+        }
+    return true;
+}
+
+static void finish_identity(struct lh_rpc_channel *channel)
+{
+    channel_finish_tls(channel);
+    rpc_bearer_finish(&channel->bearer);
 }
 
 struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *target,
@@ -277,6 +242,14 @@ struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *t
         lh_rpc_channel_options_init(&channel->options);
     channel->loop = loop;
     channel->connect_fd = -1;
+    channel_set_tls(channel, target);
+    rpc_bearer_init(&channel->bearer, channel->options.token_file);
+    channel->options.token_file = NULL; /* the caller's */
+    if (!may_send_token(channel, target, error)) {
+        finish_identity(channel);
+        free(channel);
+        return NULL;
+    }
     channel->user_agent = lh_strdup(channel->options.user_agent);
     channel->authority = lh_strdup(channel->addresses[0].storage.ss_family == AF_UNIX ? "localhost" : target);
     channel->callbacks = client_callbacks_create();
@@ -291,8 +264,8 @@ struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *t
     lh_list_init(&channel->connections);
     lh_list_init(&channel->waiting);
     lh_list_init(&channel->answered);
-    lh_timer_init(&channel->connect_timer, loop, on_connect_timeout, channel);
-    lh_deferred_init(&channel->connect_next, connect_next, channel);
+    lh_timer_init(&channel->connect_timer, loop, channel_on_connect_timeout, channel);
+    lh_deferred_init(&channel->connect_next, channel_connect_next, channel);
     lh_deferred_init(&channel->answer, deliver_answers, channel);
     return channel;
 }
@@ -303,17 +276,15 @@ void lh_rpc_channel_destroy(struct lh_rpc_channel *channel)
         return;
     channel->options.on_state = NULL;
     channel->is_closing = true;
-    stop_connecting(channel);
+    channel_stop_connecting(channel);
     snprintf(channel->connect_failure, sizeof(channel->connect_failure), "the channel was closed");
     while (!lh_list_is_empty(&channel->waiting))
         client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), LH_GRPC_CANCELLED,
                            LH_RPC_NOT_SENT, channel->connect_failure);
     LH_LIST_EACH(struct client_connection, connection, &channel->connections, in_channel) {
-        while (!lh_list_is_empty(&connection->calls)) {
-            struct lh_rpc_client_call *call = LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link);
-            client_call_answer(call, LH_GRPC_CANCELLED, call->is_sent ? LH_RPC_IN_FLIGHT : LH_RPC_NOT_SENT,
-                               channel->connect_failure);
-        }
+        while (!lh_list_is_empty(&connection->calls))
+            client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_CANCELLED,
+                             channel->connect_failure);
         on_connection_closed(connection, channel->connect_failure);
     }
     deliver_answers(channel);
@@ -325,5 +296,6 @@ void lh_rpc_channel_destroy(struct lh_rpc_channel *channel)
     rpc_recycle_finish(&channel->recycle);
     free(channel->user_agent);
     free(channel->authority);
+    finish_identity(channel);
     free(channel);
 }

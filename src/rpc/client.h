@@ -1,10 +1,12 @@
 /*
  * A gRPC channel: one HTTP/2 connection to one server, made when the first call needs it and made anew by the first
- * call after it broke. It does not retry and does not back off: that is the business of whoever calls.
+ * call after it broke. It does not retry and does not back off: the caller does.
  *
  *     channel = lh_rpc_channel_create(loop, "127.0.0.1:7420", NULL, &error);
  *     lh_rpc_call_unary(channel, "/leasehold.v1.LeaseService/Acquire", bytes, size, lh_clock_us() + 5 * LH_US_PER_S,
  *                       on_acquired, request);
+ *
+ * A certificate that one side does not accept, or a file that cannot be used, is UNAUTHENTICATED, NOT_SENT.
  *
  * Each call is answered exactly once by on_done: later, never before the function that made it returned. After it the
  * call's pointer is dead. `delivery` tells an error before anything was sent from one after.
@@ -43,12 +45,23 @@ typedef void lh_rpc_done_cb(void *arg, const struct lh_rpc_result *result);
 
 enum lh_rpc_channel_state {
     LH_RPC_CHANNEL_IDLE,       /* no connection; the next call makes one */
-    LH_RPC_CHANNEL_CONNECTING, /* calls wait for it, as long as their deadlines let them */
+    LH_RPC_CHANNEL_CONNECTING, /* calls wait for the connection until their deadlines */
     LH_RPC_CHANNEL_READY,
     LH_RPC_CHANNEL_DRAINING, /* the server sent GOAWAY: old calls end, a new call makes a new connection */
 };
 
+/* TLS to a server. The files are read for each attempt to connect: they may be replaced at any time. */
+struct lh_rpc_tls {
+    const char *ca_file;     /* PEM: the authorities of servers; NULL: those of the system */
+    const char *cert_file;   /* PEM: what is shown to the server, the chain behind it; NULL: nothing */
+    const char *key_file;    /* PEM: its key */
+    const char *server_name; /* that the server's certificate must be for; NULL: the target's host */
+};
+
 struct lh_rpc_channel_options {
+    const struct lh_rpc_tls *tls; /* copied; NULL: none. A unix socket is connected to without TLS */
+    /* Holds a bearer token, sent with each call; copied; NULL: none. Without TLS every address must be of this machine. */
+    const char *token_file;
     size_t max_message_bytes;   /* of a reply; default 16 MiB */
     size_t max_calls;           /* open at once, the waiting ones too; default 65,536. More are refused with NULL */
     int64_t connect_timeout_us; /* for each address; default 5 s */

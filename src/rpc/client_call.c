@@ -13,7 +13,7 @@
 #define MARK_BYTES (64 * 1024)
 #define UNSENT_MAX_BYTES (8 * 1024 * 1024)
 #define METADATA_MAX 32
-#define REQUEST_FIELDS 8
+#define REQUEST_FIELDS 9
 
 void client_call_deliver(struct lh_rpc_client_call *call)
 {
@@ -94,20 +94,20 @@ void client_call_accept(struct lh_rpc_client_call *call)
     move_to_answered(call, (enum lh_grpc_code)call->grpc_status, LH_RPC_ANSWERED);
 }
 
-static enum lh_rpc_delivery unanswered(const struct lh_rpc_client_call *call)
+void client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message)
 {
-    return call->is_sent ? LH_RPC_IN_FLIGHT : LH_RPC_NOT_SENT;
+    client_call_answer(call, code, call->is_sent ? LH_RPC_IN_FLIGHT : LH_RPC_NOT_SENT, message);
 }
 
 static void on_deadline(void *arg)
 {
     struct lh_rpc_client_call *call = arg;
-    client_call_answer(call, LH_GRPC_DEADLINE_EXCEEDED, unanswered(call), "the deadline of the call has passed");
+    client_call_lose(call, LH_GRPC_DEADLINE_EXCEEDED, "the deadline of the call has passed");
 }
 
 void lh_rpc_client_call_cancel(struct lh_rpc_client_call *call)
 {
-    client_call_answer(call, LH_GRPC_CANCELLED, unanswered(call), "the call was cancelled");
+    client_call_lose(call, LH_GRPC_CANCELLED, "the call was cancelled");
 }
 
 static void tell_writable(struct lh_rpc_client_call *call)
@@ -142,15 +142,13 @@ static ssize_t read_output(nghttp2_session *session, int32_t stream_id, uint8_t 
 
 static size_t add_metadata(const struct lh_rpc_client_call *call, nghttp2_nv *fields, size_t count)
 {
-    const char *at = (const char *)call->metadata.data;
-    const char *end = at + call->metadata.size;
-
-    while (at < end) {
-        const char *value = at + strlen(at) + 1;
-        fields[count] = rpc_header(at, value, strlen(value));
+    for (size_t at = 0; at < call->metadata.size;) {
+        const char *name = (const char *)call->metadata.data + at;
+        const char *value = name + strlen(name) + 1;
+        fields[count] = rpc_header(name, value, strlen(value));
         /* The call may be gone before nghttp2 has sent it. */
         fields[count++].flags = NGHTTP2_NV_FLAG_NO_INDEX;
-        at = value + strlen(value) + 1;
+        at += strlen(name) + strlen(value) + 2;
     }
     return count;
 }
@@ -160,11 +158,13 @@ void client_call_submit(struct lh_rpc_client_call *call, struct client_connectio
     struct lh_rpc_channel *channel = call->channel;
     nghttp2_data_provider output = {.read_callback = read_output};
     nghttp2_nv fields[REQUEST_FIELDS + METADATA_MAX];
+    const char *token = rpc_bearer_header(&channel->bearer, lh_clock_us());
     char timeout[LH_GRPC_TIMEOUT_TEXT_BYTES];
     size_t count = 0;
 
     fields[count++] = RPC_HEADER_LITERAL(":method", "POST");
-    fields[count++] = RPC_HEADER_LITERAL(":scheme", "http");
+    fields[count++] =
+        channel->tls != NULL ? RPC_HEADER_LITERAL(":scheme", "https") : RPC_HEADER_LITERAL(":scheme", "http");
     fields[count++] = rpc_header_static(":path", call->path);
     fields[count - 1].flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
     fields[count++] = rpc_header_static(":authority", channel->authority);
@@ -174,6 +174,10 @@ void client_call_submit(struct lh_rpc_client_call *call, struct client_connectio
     if (call->deadline_us != LH_RPC_FOREVER) {
         lh_grpc_timeout_format(call->deadline_us - lh_clock_us(), timeout);
         fields[count++] = rpc_header("grpc-timeout", timeout, strlen(timeout));
+    }
+    if (token != NULL) {
+        fields[count] = rpc_header("authorization", token, strlen(token));
+        fields[count++].flags = NGHTTP2_NV_FLAG_NO_INDEX; /* RFC 7541, section 7.1.3: a secret is not compressed */
     }
     count = add_metadata(call, fields, count);
     lh_list_remove(&call->link);

@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "loop/loop.h"
 #include "rpc/address.h"
+#include "rpc/bearer.h"
 #include "rpc/client.h"
 #include "rpc/connection.h"
 #include "rpc/frame.h"
@@ -15,6 +16,8 @@
 struct lh_rpc_channel {
     struct lh_loop *loop;
     struct lh_rpc_channel_options options;
+    struct lh_rpc_tls *tls; /* the channel's copy; NULL: no TLS */
+    struct rpc_bearer bearer;
     char *user_agent;
     char *authority;
     struct rpc_pool pool;
@@ -29,11 +32,13 @@ struct lh_rpc_channel {
 
     /* The attempt that is going on: from the first address to the last. */
     size_t address_at;
-    int connect_fd; /* -1: none */
+    int connect_fd;                     /* -1: none */
+    struct lh_tls_session *connect_tls; /* its handshake; NULL: not yet, or no TLS */
+    enum lh_grpc_code connect_code;     /* of the attempt's failure: one for a certificate outweighs the others */
     struct lh_watch connect_watch;
     struct lh_timer connect_timer;
     struct lh_deferred connect_next;
-    char connect_failure[128];
+    char connect_failure[768];
 
     struct client_connection *current; /* where new calls go; NULL: there is none */
     struct lh_link connections;        /* with those that are draining */
@@ -89,12 +94,25 @@ void channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state
 struct client_connection *channel_usable(struct lh_rpc_channel *channel); /* NULL: none takes new calls */
 void channel_want_connection(struct lh_rpc_channel *channel);
 void client_connection_watch_silence(struct client_connection *connection);
+/* `tls` NULL: none. Both are the connection's. */
+void channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tls_session *tls);
+/* The server has taken none of them. */
+void channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason);
+
+/* channel_connect.c */
+void channel_set_tls(struct lh_rpc_channel *channel, const char *target); /* of its options */
+void channel_finish_tls(struct lh_rpc_channel *channel);
+void channel_connect_next(void *channel); /* lh_deferred */
+void channel_on_connect_timeout(void *channel);
+void channel_stop_connecting(struct lh_rpc_channel *channel);
 
 /* client_call.c */
 void client_call_submit(struct lh_rpc_client_call *call, struct client_connection *connection);
 /* Takes the call out of its connection (resetting its stream if that is still open) and has on_done called, once. */
 void client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery,
                         const char *message);
+/* Answer a call whose connection is of no use any more: IN_FLIGHT once its headers were sent. */
+void client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message);
 /* The same with what the server said. */
 void client_call_accept(struct lh_rpc_client_call *call);
 void client_call_deliver(struct lh_rpc_client_call *call); /* calls on_done and frees the call */

@@ -1,4 +1,6 @@
 /* What nghttp2 tells a client's connection, passed on to the call of the stream. */
+#include <stdio.h>
+
 #include "rpc/client_internal.h"
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_size,
@@ -66,12 +68,33 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
     return 0;
 }
 
+/* The first bytes are not HTTP/2's. Whether a call was served nobody knows: something between may have cut the first bytes off. */
+static int on_error(nghttp2_session *session, int code, const char *message, size_t size, void *arg)
+{
+    struct client_connection *connection = arg;
+    struct lh_rpc_channel *channel = connection->channel;
+
+    if (code != NGHTTP2_ERR_SETTINGS_EXPECTED)
+        return 0;
+    if (connection->io.peer_speaks_tls) {
+        channel_refuse_calls(connection, LH_GRPC_UNAVAILABLE, "it expects TLS");
+        return 0;
+    }
+    snprintf(channel->connect_failure, sizeof(channel->connect_failure),
+             "%s answers, but not in HTTP/2, which gRPC needs: it may be the admin port", channel->authority);
+    while (!lh_list_is_empty(&connection->calls))
+        client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_UNAVAILABLE,
+                         channel->connect_failure);
+    return 0;
+}
+
 nghttp2_session_callbacks *client_callbacks_create(void)
 {
     nghttp2_session_callbacks *callbacks;
 
     if (nghttp2_session_callbacks_new(&callbacks) != 0)
         return NULL;
+    nghttp2_session_callbacks_set_error_callback2(callbacks, on_error);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);

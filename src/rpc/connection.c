@@ -13,15 +13,26 @@
 /* So much of one connection in one loop turn, then the others get theirs. */
 #define READS_PER_TURN 4
 #define WRITES_PER_TURN 16
+/* The first read of a connection that had not its turn taken, or none yet. */
+#define SMALL_READ_BYTES (16 * 1024)
 
-/* These two are all that touches the socket's bytes: TLS takes their place. */
+/* The first byte of TLS: of a client, and of a server that refuses; and the second. */
+#define TLS_HANDSHAKE_RECORD 0x16
+#define TLS_ALERT_RECORD 0x15
+#define TLS_MAJOR_VERSION 3
+
+/* Once the session is done, bytes are only thrown away. */
 static ssize_t socket_read(struct rpc_connection *connection, unsigned char *to, size_t room)
 {
+    if (connection->tls != NULL && !connection->is_ending)
+        return lh_tls_session_read(connection->tls, to, room);
     return recv(connection->fd, to, room, 0);
 }
 
 static ssize_t socket_write(struct rpc_connection *connection, const unsigned char *from, size_t size)
 {
+    if (connection->tls != NULL)
+        return lh_tls_session_write(connection->tls, from, size);
     return send(connection->fd, from, size, MSG_NOSIGNAL);
 }
 
@@ -48,6 +59,15 @@ void rpc_connection_break(struct rpc_connection *connection, const char *reason)
     lh_defer(connection->loop, &connection->flush);
 }
 
+/* The socket has failed, or TLS, which knows why. */
+static void break_socket(struct rpc_connection *connection, const char *reason)
+{
+    connection->is_lost = is_network(errno);
+    if (connection->tls != NULL && !connection->is_ending)
+        reason = lh_tls_session_failure(connection->tls);
+    rpc_connection_break(connection, reason);
+}
+
 void rpc_connection_touch(struct rpc_connection *connection)
 {
     lh_defer(connection->loop, &connection->flush);
@@ -58,10 +78,8 @@ static size_t write_some(struct rpc_connection *connection, const unsigned char 
 {
     ssize_t written = socket_write(connection, from, size);
     if (written < 0) {
-        if (!is_later(errno)) {
-            connection->is_lost = is_network(errno);
-            rpc_connection_break(connection, "the socket failed while sending");
-        }
+        if (!is_later(errno))
+            break_socket(connection, "the socket failed while sending");
         return 0;
     }
     if (written > 0)
@@ -141,21 +159,53 @@ static void write_session(struct rpc_connection *connection)
         rpc_connection_touch(connection);
 }
 
+static size_t held_bytes(const struct rpc_connection *connection)
+{
+    return connection->held.size - connection->held_at;
+}
+
+static bool reads_when_writable(const struct rpc_connection *connection)
+{
+    return connection->tls != NULL && !connection->is_ending && lh_tls_session_reads_when_writable(connection->tls);
+}
+
+/* Bytes that the socket does not show: the gate has not taken them, or TLS has read ahead. */
+static bool has_input(const struct rpc_connection *connection)
+{
+    return held_bytes(connection) > 0 ||
+           (connection->tls != NULL && !connection->is_ending && lh_tls_session_has_input(connection->tls));
+}
+
 static void want(struct rpc_connection *connection)
 {
     size_t unsent = rpc_connection_unsent(connection);
+    bool takes_input = unsent < connection->output_mark;
     unsigned wanted = 0;
-    if (unsent < connection->output_mark)
+
+    if (takes_input && held_bytes(connection) == 0)
         wanted |= LH_WATCH_READ;
-    if (unsent > 0)
+    if (unsent > 0 || (takes_input && reads_when_writable(connection)))
         wanted |= LH_WATCH_WRITE;
     lh_watch_want(&connection->watch, wanted);
+    if (takes_input && has_input(connection))
+        lh_watch_again(&connection->watch);
 }
 
-/* Close would throw away what the peer has not read yet if it sent anything more: shut our half and wait for its. */
-static void begin_ending(struct rpc_connection *connection)
+static void count_buffers(struct rpc_connection *connection)
 {
+    size_t now = connection->unsent.capacity + connection->held.capacity;
+
+    rpc_account_change(connection->account, connection->counted, now);
+    connection->counted = now;
+}
+
+void rpc_connection_end(struct rpc_connection *connection)
+{
+    if (connection->tls != NULL)
+        lh_tls_session_close(connection->tls);
+    connection->is_handshaking = false;
     connection->is_ending = true;
+    connection->held_at = connection->held.size;
     shutdown(connection->fd, SHUT_WR);
     if (connection->on_ending != NULL)
         connection->on_ending(connection->arg);
@@ -167,12 +217,15 @@ static void on_flush(void *arg)
 
     if (connection->is_closed)
         return;
+    if (connection->broken == NULL && connection->is_handshaking)
+        return;
     if (connection->broken == NULL && !connection->is_ending) {
         write_unsent(connection);
         write_session(connection);
         if (connection->broken == NULL && rpc_connection_unsent(connection) == 0 &&
             !nghttp2_session_want_read(connection->session) && !nghttp2_session_want_write(connection->session))
-            begin_ending(connection);
+            rpc_connection_end(connection);
+        count_buffers(connection);
     }
     if (connection->broken != NULL) {
         connection->is_closed = true;
@@ -183,44 +236,105 @@ static void on_flush(void *arg)
     want(connection);
 }
 
-static ssize_t receive(struct rpc_connection *connection, size_t size)
+static bool is_tls(const unsigned char *bytes, size_t size)
 {
-    if (connection->early_reset != NULL)
-        return rpc_early_reset_receive(connection->early_reset, connection->session, connection->pool->input, size);
-    return nghttp2_session_mem_recv(connection->session, connection->pool->input, size);
+    return size >= 2 && (bytes[0] == TLS_HANDSHAKE_RECORD || bytes[0] == TLS_ALERT_RECORD) &&
+           bytes[1] == TLS_MAJOR_VERSION;
+}
+
+/* True: all of it was taken. */
+static bool take(struct rpc_connection *connection, const unsigned char *bytes, size_t size, size_t *taken)
+{
+    ssize_t used;
+
+    if (!connection->has_received)
+        connection->peer_speaks_tls = is_tls(bytes, size);
+    connection->has_received = true;
+    used = connection->gate != NULL ? rpc_gate_receive(connection->gate, connection->session, bytes, size)
+                                    : nghttp2_session_mem_recv(connection->session, bytes, size);
+
+    *taken = used < 0 ? 0 : (size_t)used;
+    if (used < 0)
+        rpc_connection_break(connection, nghttp2_strerror((int)used));
+    else if (connection->on_input_done != NULL)
+        connection->on_input_done(connection->arg);
+    return used == (ssize_t)size;
+}
+
+/* False: its turn is over, or it is broken. */
+static bool take_held(struct rpc_connection *connection)
+{
+    size_t size = held_bytes(connection), taken;
+    bool is_all;
+
+    if (size == 0)
+        return true;
+    is_all = take(connection, connection->held.data + connection->held_at, size, &taken);
+    connection->held_at += taken;
+    if (is_all) {
+        rpc_pool_give(connection->pool, &connection->held);
+        connection->held_at = 0;
+    }
+    return is_all;
+}
+
+static void hold(struct rpc_connection *connection, const unsigned char *bytes, size_t size)
+{
+    rpc_pool_take(connection->pool, &connection->held);
+    lh_buffer_append(&connection->held, bytes, size);
+    connection->read_bytes = SMALL_READ_BYTES;
 }
 
 static void read_some(struct rpc_connection *connection)
 {
     for (int i = 0; i < READS_PER_TURN && connection->broken == NULL; i++) {
-        ssize_t used, size = socket_read(connection, connection->pool->input, RPC_SCRATCH_BYTES);
+        unsigned char *input = connection->pool->input;
+        size_t wanted = connection->read_bytes, taken;
+        ssize_t size = socket_read(connection, input, wanted);
         if (size < 0 && is_later(errno))
             return;
-        if (size <= 0) {
-            connection->is_lost = size < 0 && is_network(errno);
-            rpc_connection_break(connection, size == 0 ? "closed by the peer" : "the socket failed while receiving");
+        if (size < 0)
+            break_socket(connection, "the socket failed while receiving");
+        if (size == 0)
+            rpc_connection_break(connection, "closed by the peer");
+        if (size <= 0)
             return;
-        }
         if (connection->is_ending)
             continue;
         connection->received_at_us = lh_clock_us();
-        used = receive(connection, (size_t)size);
-        if (used < 0) {
-            rpc_connection_break(connection, nghttp2_strerror((int)used));
+        if (!take(connection, input, (size_t)size, &taken)) {
+            if (connection->broken == NULL)
+                hold(connection, input + taken, (size_t)size - taken);
             return;
         }
-        if (connection->on_input_done != NULL)
-            connection->on_input_done(connection->arg);
-        if (size < RPC_SCRATCH_BYTES)
+        if ((size_t)size < wanted)
             return;
+        connection->read_bytes = RPC_SCRATCH_BYTES;
     }
+}
+
+void rpc_connection_read(struct rpc_connection *connection)
+{
+    if (connection->is_handshaking)
+        return;
+    if (connection->gate != NULL)
+        rpc_gate_begin_turn(connection->gate, lh_clock_us());
+    if (take_held(connection))
+        read_some(connection);
+    rpc_connection_touch(connection);
 }
 
 static void on_ready(void *arg, unsigned ready)
 {
     struct rpc_connection *connection = arg;
-    if (ready & LH_WATCH_READ)
-        read_some(connection);
+
+    if (connection->is_handshaking) {
+        lh_watch_want(&connection->watch, 0);
+        connection->on_handshake(connection->arg);
+        return;
+    }
+    if ((ready & LH_WATCH_READ) || reads_when_writable(connection))
+        rpc_connection_read(connection);
     rpc_connection_touch(connection);
 }
 
@@ -234,6 +348,7 @@ void rpc_connection_init(struct rpc_connection *connection, struct lh_loop *loop
     connection->pool = pool;
     connection->fd = fd;
     connection->output_mark = output_mark;
+    connection->read_bytes = SMALL_READ_BYTES;
     connection->on_closed = on_closed;
     connection->arg = arg;
     connection->received_at_us = lh_clock_us();
@@ -251,6 +366,10 @@ void rpc_connection_finish(struct rpc_connection *connection)
     nghttp2_session_del(connection->session);
     connection->session = NULL;
     lh_buffer_finish(&connection->unsent);
+    lh_buffer_finish(&connection->held);
+    lh_tls_session_destroy(connection->tls);
+    connection->tls = NULL;
+    count_buffers(connection);
     if (connection->fd >= 0)
         close(connection->fd);
     connection->fd = -1;

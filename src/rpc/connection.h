@@ -4,8 +4,10 @@
  * The story: bytes that arrive go through the session, whose callbacks (the owner's) see streams; whatever anybody
  * submits meanwhile leaves in one write at the end of the loop turn (rpc_connection_touch). While more than the mark
  * waits for the socket, nothing is taken from the session and nothing is read: a client that does not read is not
- * served. However a connection ends (peer, protocol, socket, owner), on_closed is called at the end of a turn, once,
- * never from inside of the session.
+ * served. Over TLS (tls/session.h) nothing is sent or taken before the owner has finished the
+ * handshake. A server's gate (rpc/gate.h) takes so much of one connection in a turn; what is left of its bytes is held,
+ * and nothing is read until they are taken too. However a connection ends (peer, protocol, socket, owner), on_closed is
+ * called at the end of a turn, once, never from inside of the session.
  */
 #ifndef LH_RPC_CONNECTION_H
 #define LH_RPC_CONNECTION_H
@@ -17,43 +19,63 @@
 
 #include "base/memory.h"
 #include "loop/loop.h"
-#include "rpc/early_reset.h"
+#include "rpc/account.h"
 #include "rpc/frame.h"
+#include "rpc/gate.h"
+#include "tls/session.h"
 
 struct rpc_connection {
     struct lh_loop *loop;
     struct rpc_pool *pool;
     nghttp2_session *session;
-    struct rpc_early_reset *early_reset; /* of a server; NULL in a client */
+    struct rpc_gate *gate;       /* of a server; NULL in a client */
+    struct rpc_account *account; /* the same */
     void (*on_closed)(void *arg, const char *reason);
     void (*on_input_done)(void *arg); /* the bytes that callbacks saw are about to go; may be NULL */
     void (*on_ending)(void *arg);     /* is_ending has become true; may be NULL */
+    void (*on_handshake)(void *arg);  /* while is_handshaking: the socket is ready; it is watched again by the owner */
     void *arg;
     struct lh_watch watch;
     struct lh_deferred flush;
     struct lh_buffer unsent;
     size_t unsent_at;
+    struct lh_buffer held; /* read, and not taken by the gate */
+    size_t held_at;
+    size_t read_bytes; /* at once: less for those that send more than their turn takes */
+    size_t counted;    /* in the account */
     size_t output_mark;
     int64_t received_at_us; /* when bytes came last */
     int64_t written_at_us;  /* when the socket took bytes last, or began to wait for that */
     const char *broken;     /* why; NULL: it works */
     int fd;
-    bool is_lost;   /* it ended without a word of the peer */
-    bool is_closed; /* on_closed has been called */
-    bool is_ending; /* the session is done: our half is shut, the peer's bytes are thrown away */
+    struct lh_tls_session *tls; /* NULL: none; the connection's */
+    bool is_handshaking;        /* the owner's to end */
+    bool has_received;          /* a byte of HTTP/2, or what came in its place */
+    bool peer_speaks_tls;       /* its first bytes say so, and we do not */
+    bool is_lost;               /* it ended without a word of the peer */
+    bool is_closed;             /* on_closed has been called */
+    bool is_ending;             /* the session is done: our half is shut, the peer's bytes are thrown away */
 };
 
-/* The connection takes `fd`; `session` and `early_reset` are set by the owner before the first touch. */
+/* The connection takes `fd`; `session`, `gate` and `account` are set by the owner before the
+   first touch. */
 void rpc_connection_init(struct rpc_connection *connection, struct lh_loop *loop, struct rpc_pool *pool, int fd,
                          size_t output_mark, void (*on_closed)(void *arg, const char *reason), void *arg);
 /* Frees the session too; not from inside of its callbacks. */
 void rpc_connection_finish(struct rpc_connection *connection);
+
+/* Read what is there, as in a turn of its own; nothing while is_handshaking. */
+void rpc_connection_read(struct rpc_connection *connection);
 
 /* Something was submitted: send it at the end of the turn. */
 void rpc_connection_touch(struct rpc_connection *connection);
 
 /* End it at the end of the turn, unsent bytes and all. `reason` is a literal. */
 void rpc_connection_break(struct rpc_connection *connection, const char *reason);
+
+/* Shut our half and throw away what comes until the peer shuts its own: close at once would take away from it what was
+   sent last. */
+void rpc_connection_end(struct rpc_connection *connection);
 
 size_t rpc_connection_unsent(const struct rpc_connection *connection);
 

@@ -42,7 +42,7 @@ enum rpc_inbox_result {
     RPC_INBOX_MORE,       /* the input is used up */
     RPC_INBOX_MESSAGE,    /* `message` is in the input, or in the inbox until the next call */
     RPC_INBOX_TOO_LARGE,  /* known from its prefix, before anything was buffered */
-    RPC_INBOX_COMPRESSED, /* flag 1, or a flag that nobody has defined */
+    RPC_INBOX_COMPRESSED, /* flag 1, or an undefined flag */
 };
 
 /* Take from `data`, which moves on, up to the end of one message. */

@@ -60,6 +60,52 @@ static void *take_larger(void *memory, size_t size, void *arg)
     return realloc(memory, size);
 }
 
+static void *count_taken(struct rpc_counted *counted, void *memory)
+{
+    if (memory != NULL)
+        rpc_account_change(counted->account, 0, malloc_usable_size(memory));
+    return memory;
+}
+
+static void *take_counted(size_t size, void *arg)
+{
+    struct rpc_counted *counted = arg;
+    return count_taken(counted, take(size, counted->recycle));
+}
+
+static void *take_cleared_counted(size_t count, size_t size, void *arg)
+{
+    struct rpc_counted *counted = arg;
+    return count_taken(counted, take_cleared(count, size, counted->recycle));
+}
+
+static void *take_larger_counted(void *memory, size_t size, void *arg)
+{
+    struct rpc_counted *counted = arg;
+    size_t before = memory == NULL ? 0 : malloc_usable_size(memory);
+    void *larger = realloc(memory, size);
+
+    if (larger != NULL)
+        rpc_account_change(counted->account, before, malloc_usable_size(larger));
+    return larger;
+}
+
+static void give_counted(void *memory, void *arg)
+{
+    struct rpc_counted *counted = arg;
+
+    if (memory != NULL)
+        rpc_account_change(counted->account, malloc_usable_size(memory), 0);
+    give(memory, counted->recycle);
+}
+
+void rpc_counted_init(struct rpc_counted *counted, struct rpc_recycle *recycle, struct rpc_account *account)
+{
+    counted->recycle = recycle;
+    counted->account = account;
+    counted->mem = (nghttp2_mem){counted, take_counted, give_counted, take_cleared_counted, take_larger_counted};
+}
+
 void rpc_recycle_init(struct rpc_recycle *recycle)
 {
     memset(recycle, 0, sizeof(*recycle));

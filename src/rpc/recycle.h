@@ -7,6 +7,8 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include "rpc/account.h"
+
 #define RECYCLE_STEP_BYTES 32
 #define RECYCLE_CLASSES 16 /* blocks of up to 512 bytes */
 
@@ -17,6 +19,15 @@ struct rpc_recycle {
     } * blocks[RECYCLE_CLASSES + 1];
     unsigned counts[RECYCLE_CLASSES + 1];
 };
+
+/* The same for one session, whose blocks are counted. It stays in place as long as the session. */
+struct rpc_counted {
+    nghttp2_mem mem; /* give this to nghttp2 */
+    struct rpc_recycle *recycle;
+    struct rpc_account *account;
+};
+
+void rpc_counted_init(struct rpc_counted *counted, struct rpc_recycle *recycle, struct rpc_account *account);
 
 void rpc_recycle_init(struct rpc_recycle *recycle);
 void rpc_recycle_finish(struct rpc_recycle *recycle);

@@ -14,12 +14,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/listen.h"
 #include "rpc/server_internal.h"
 
 #define ACCEPTS_PER_TURN 64
 #define LISTEN_BACKLOG 1024
 #define ACCEPT_PAUSE_US (100 * LH_US_PER_MS)
-#define REFUSING_MAX 64 /* connections that are told that there are too many; more are closed without a word */
 
 void lh_rpc_server_options_init(struct lh_rpc_server_options *options)
 {
@@ -28,27 +28,37 @@ void lh_rpc_server_options_init(struct lh_rpc_server_options *options)
         .max_connections = 10000,
         .max_streams = 1000,
         .max_header_bytes = 16 * 1024,
-        .max_buffered_bytes = 256 * 1024 * 1024,
+        .connection_memory = 16 * 1024 * 1024,
+        .memory = 512 * 1024 * 1024,
         .output_mark_bytes = 256 * 1024,
         .stream_mark_bytes = 64 * 1024,
         .max_stream_bytes = 8 * 1024 * 1024,
-        .preface_timeout_us = 10 * LH_US_PER_S,
+        .max_handshakes = 64,
+        .handshake_timeout_us = 5 * LH_US_PER_S,
+        .request_timeout_us = 10 * LH_US_PER_S,
         .idle_timeout_us = 600 * LH_US_PER_S,
         .keepalive_us = 30 * LH_US_PER_S,
         .keepalive_timeout_us = 10 * LH_US_PER_S,
-        .stall_timeout_us = 60 * LH_US_PER_S,
-        .reset_burst = 100000,
-        .reset_rate = 50000,
+        .stall_timeout_us = 30 * LH_US_PER_S,
+        .reset_burst = 10000,
+        .reset_rate = 2000,
+        .control_burst = 10000,
+        .control_rate = 1000,
         .drain_notice_us = 500 * LH_US_PER_MS,
         .drain_limit_us = 10 * LH_US_PER_S,
     };
 }
 
-static void on_idle(void *arg)
+static void tell_drain(void *arg)
 {
     struct lh_rpc_server *server = arg;
-    if (server->on_idle != NULL)
-        server->on_idle(server->idle_arg);
+    void (*on_final)(void *) = server->on_final;
+
+    server->on_final = NULL;
+    if (on_final != NULL)
+        on_final(server->drain_arg);
+    if (server->drain == DRAIN_IDLE && server->on_idle != NULL)
+        server->on_idle(server->drain_arg);
 }
 
 static void go_away(struct lh_rpc_server *server)
@@ -57,6 +67,7 @@ static void go_away(struct lh_rpc_server *server)
     LH_LIST_EACH(struct server_connection, connection, &server->connections, in_server)
         server_connection_goaway(connection);
     lh_timer_arm_at_us(&server->drain_timer, lh_clock_us() + server->options.drain_limit_us);
+    lh_defer(server->loop, &server->told);
 }
 
 static void on_drain_timer(void *arg)
@@ -89,7 +100,7 @@ struct lh_rpc_server *lh_rpc_server_create(struct lh_loop *loop, const struct lh
     for (size_t i = 0; i < method_count; i++)
         server->path_sizes[i] = strlen(methods[i].path);
     server->callbacks = server_callbacks_create();
-    server->session_options = server_session_options_create(options);
+    server->session_options = server_session_options_create();
     if (server->callbacks == NULL || server->session_options == NULL) {
         lh_err("out of memory for HTTP/2; stopping");
         abort();
@@ -98,7 +109,10 @@ struct lh_rpc_server *lh_rpc_server_create(struct lh_loop *loop, const struct lh
     rpc_recycle_init(&server->recycle);
     lh_list_init(&server->connections);
     lh_timer_init(&server->drain_timer, loop, on_drain_timer, server);
-    lh_deferred_init(&server->idle, on_idle, server);
+    lh_deferred_init(&server->told, tell_drain, server);
+    lh_deferred_init(&server->shed, server_shed, server);
+    server_sources_init(server);
+    server_handshakes_init(server);
     return server;
 }
 
@@ -106,6 +120,45 @@ static void accept_later(void *arg)
 {
     struct listener *listener = arg;
     lh_watch_want(&listener->watch, LH_WATCH_READ);
+}
+
+/* It is said once, and tried again when a connection has gone, or after a while: others take descriptors too. */
+static void pause_accepting(struct listener *listener)
+{
+    struct lh_rpc_server *server = listener->server;
+
+    if (!server->is_out_of_descriptors)
+        lh_warn("cannot accept connections, waiting until one goes connections=%zu: %s", server->stats.connections,
+                strerror(errno));
+    server->is_out_of_descriptors = true;
+    lh_watch_want(&listener->watch, 0);
+    lh_timer_arm_at_us(&listener->pause, lh_clock_us() + ACCEPT_PAUSE_US);
+}
+
+void server_resume_accepting(struct lh_rpc_server *server)
+{
+    if (!server->is_out_of_descriptors)
+        return;
+    for (size_t i = 0; i < server->listener_count; i++)
+        lh_timer_arm_at_us(&server->listeners[i].pause, lh_clock_us());
+}
+
+/* More than there may be are closed without a word: one that hears GOAWAY has been connected, and comes back at once.
+ */
+static void admit(struct lh_rpc_server *server, int fd, const struct rpc_address *peer)
+{
+    enum lh_rpc_bound bound = LH_RPC_BOUND_COUNT;
+
+    if (server->stats.connections >= server->options.max_connections)
+        bound = LH_RPC_BOUND_CONNECTIONS;
+    else if (!server_source_admits(server, peer))
+        bound = LH_RPC_BOUND_HANDSHAKES;
+    if (bound == LH_RPC_BOUND_COUNT) {
+        server_accept(server, fd, peer);
+        return;
+    }
+    server->stats.refusals[bound]++;
+    close(fd);
 }
 
 static void on_connection(void *arg, unsigned ready)
@@ -119,91 +172,49 @@ static void on_connection(void *arg, unsigned ready)
             accept4(listener->fd, (struct sockaddr *)(void *)&peer.storage, &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == ECONNABORTED || errno == EINTR))
             continue;
-        if (fd < 0) {
-            if (errno == EAGAIN || errno == EWOULDBLOCK)
-                return;
-            lh_warn("cannot accept connections for a moment: %s", strerror(errno));
-            lh_watch_want(&listener->watch, 0);
-            lh_timer_arm_at_us(&listener->pause, lh_clock_us() + ACCEPT_PAUSE_US);
+        if (fd < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+            pause_accepting(listener);
+        if (fd < 0)
             return;
-        }
-        if (server->stats.connections >= server->options.max_connections) {
-            server->stats.connections_refused++;
-            server->stats.refusals[LH_RPC_BOUND_CONNECTIONS]++;
-            if (server->refusing < REFUSING_MAX)
-                server_accept(server, fd, &peer, true);
-            else
-                close(fd);
-            continue;
-        }
-        server_accept(server, fd, &peer, false);
+        server->is_out_of_descriptors = false;
+        admit(server, fd, &peer);
     }
 }
 
-/* A socket file that nobody listens on is what a killed process left. */
-static void remove_stale(const struct rpc_address *address)
+enum lh_status lh_rpc_server_adopt(struct lh_rpc_server *server, int fd, struct lh_error *error)
 {
-    const struct sockaddr_un *to = (const struct sockaddr_un *)(const void *)&address->storage;
-    int fd;
+    struct listener *listener = &server->listeners[server->listener_count];
+    char text[RPC_ADDRESS_TEXT_BYTES];
 
-    if (address->storage.ss_family != AF_UNIX)
-        return;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return;
-    if (connect(fd, (const struct sockaddr *)(const void *)to, address->size) != 0 && errno == ECONNREFUSED)
-        unlink(to->sun_path);
-    close(fd);
-}
-
-static int open_listener(struct rpc_address *address, bool reuse_port)
-{
-    int family = address->storage.ss_family;
-    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int yes = 1, failure;
-
-    if (fd < 0)
-        return -1;
-    if (family != AF_UNIX && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0)
-        goto failed;
-    if (family != AF_UNIX && reuse_port && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof(yes)) != 0)
-        goto failed;
-    if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes)) != 0)
-        goto failed;
-    remove_stale(address);
-    if (bind(fd, (struct sockaddr *)(void *)&address->storage, address->size) != 0 || listen(fd, LISTEN_BACKLOG) != 0)
-        goto failed;
-    address->size = sizeof(address->storage);
-    getsockname(fd, (struct sockaddr *)(void *)&address->storage, &address->size);
-    return fd;
-
-failed:
-    failure = errno;
-    close(fd);
-    errno = failure;
-    return -1;
+    if (server->listener_count == LISTENERS_MAX) {
+        close(fd);
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "more than %d addresses to listen on", LISTENERS_MAX);
+    }
+    listener->address.size = sizeof(listener->address.storage);
+    getsockname(fd, (struct sockaddr *)(void *)&listener->address.storage, &listener->address.size);
+    if (listen(fd, LISTEN_BACKLOG) != 0) {
+        rpc_address_format(&listener->address, text);
+        lh_error_set(error, LH_INTERNAL, "cannot listen on %s: %s", text, strerror(errno));
+        close(fd);
+        return LH_INTERNAL;
+    }
+    listener->fd = fd;
+    listener->server = server;
+    lh_watch_init(&listener->watch, server->loop, fd, on_connection, listener);
+    lh_watch_want(&listener->watch, LH_WATCH_READ);
+    lh_timer_init(&listener->pause, server->loop, accept_later, listener);
+    server->listener_count++;
+    return LH_OK;
 }
 
 enum lh_status lh_rpc_server_listen(struct lh_rpc_server *server, const char *address, bool reuse_port,
                                     struct lh_error *error)
 {
-    struct listener *listener = &server->listeners[server->listener_count];
-    enum lh_status status;
+    const struct lh_rpc_bind how = {.address = address, .reuse_port = reuse_port};
+    int fd;
+    enum lh_status status = lh_rpc_bind(&how, &fd, NULL, error);
 
-    if (server->listener_count == LISTENERS_MAX)
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "more than %d addresses to listen on", LISTENERS_MAX);
-    status = rpc_address_parse(address, &listener->address, error);
-    if (status != LH_OK)
-        return status;
-    listener->fd = open_listener(&listener->address, reuse_port);
-    if (listener->fd < 0)
-        return lh_error_set(error, LH_INTERNAL, "cannot listen on %s: %s", address, strerror(errno));
-    listener->server = server;
-    lh_watch_init(&listener->watch, server->loop, listener->fd, on_connection, listener);
-    lh_watch_want(&listener->watch, LH_WATCH_READ);
-    lh_timer_init(&listener->pause, server->loop, accept_later, listener);
-    server->listener_count++;
-    return LH_OK;
+    return status == LH_OK ? lh_rpc_server_adopt(server, fd, error) : status;
 }
 
 int lh_rpc_server_port(const struct lh_rpc_server *server)
@@ -239,16 +250,27 @@ void server_check_idle(struct lh_rpc_server *server)
         return;
     server->drain = DRAIN_IDLE;
     lh_timer_cancel(&server->drain_timer);
-    lh_defer(server->loop, &server->idle);
+    lh_defer(server->loop, &server->told);
 }
 
-void lh_rpc_server_drain(struct lh_rpc_server *server, void (*on_drained)(void *arg), void *arg)
+/* Whoever is connected already, and was not accepted yet, is served like the others. */
+static void accept_waiting(struct lh_rpc_server *server)
+{
+    for (size_t i = 0; i < server->listener_count; i++)
+        for (int turns = LISTEN_BACKLOG / ACCEPTS_PER_TURN; turns > 0; turns--)
+            on_connection(&server->listeners[i], LH_WATCH_READ);
+}
+
+void lh_rpc_server_drain(struct lh_rpc_server *server, void (*on_final)(void *arg), void (*on_idle)(void *arg),
+                         void *arg)
 {
     if (server->drain != DRAIN_NONE)
         return;
+    server->on_final = on_final;
+    server->on_idle = on_idle;
+    server->drain_arg = arg;
+    accept_waiting(server);
     server->drain = DRAIN_NOTICE;
-    server->on_idle = on_drained;
-    server->idle_arg = arg;
     stop_listening(server);
     LH_LIST_EACH(struct server_connection, connection, &server->connections, in_server)
         server_connection_notice(connection);
@@ -265,7 +287,10 @@ void lh_rpc_server_destroy(struct lh_rpc_server *server)
     LH_LIST_EACH(struct server_connection, connection, &server->connections, in_server)
         server_connection_free(connection, LH_RPC_END_SHUTDOWN, "the server is destroyed");
     lh_timer_finish(&server->drain_timer);
-    lh_deferred_cancel(&server->idle);
+    lh_deferred_cancel(&server->told);
+    lh_deferred_cancel(&server->shed);
+    lh_table_finish(&server->sources);
+    server_handshakes_finish(server);
     while (server->free_calls != NULL) {
         struct lh_rpc_call *call = server->free_calls;
         server->free_calls = call->data;
@@ -283,6 +308,7 @@ void lh_rpc_server_destroy(struct lh_rpc_server *server)
 void lh_rpc_server_stats(const struct lh_rpc_server *server, struct lh_rpc_server_stats *stats)
 {
     *stats = server->stats;
+    stats->memory = server->account.bytes;
 }
 
 const struct lh_rpc_server_options *lh_rpc_server_options(const struct lh_rpc_server *server)

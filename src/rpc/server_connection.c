@@ -1,7 +1,8 @@
 /*
- * A connection of the server: nghttp2's callbacks find the call of a stream and pass on what came; the timer sends away
- * who never speaks, who is idle, and who does not take what it asked for.
+ * A connection of the server: nghttp2's callbacks find the call of a stream and pass on what came; the timer looks at
+ * what takes too long (server_timeouts.c).
  */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,9 +51,11 @@ uint64_t server_call_id(const struct server_connection *connection, int32_t stre
 static void on_reset(struct server_connection *connection, nghttp2_session *session, const nghttp2_frame *frame)
 {
     const struct lh_rpc_server *server = connection->server;
+    const struct lh_rpc_call *call = call_of(session, frame->hd.stream_id);
 
-    if (call_of(session, frame->hd.stream_id) == NULL && frame->rst_stream.error_code == NGHTTP2_CANCEL &&
-        server->options.on_late_cancel != NULL)
+    if (call == NULL || !call->has_ended)
+        rpc_gate_on_reset(&connection->gate, session);
+    if (call == NULL && frame->rst_stream.error_code == NGHTTP2_CANCEL && server->options.on_late_cancel != NULL)
         server->options.on_late_cancel(server->arg, server_call_id(connection, frame->hd.stream_id));
 }
 
@@ -63,6 +66,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 
     if (frame->hd.type == NGHTTP2_SETTINGS && !connection->has_preface) {
         connection->has_preface = true;
+        server_source_leave(connection);
         lh_timer_arm_at_us(&connection->timer, lh_clock_us()); /* from now on it looks at other limits */
     }
     if (frame->hd.type == NGHTTP2_RST_STREAM)
@@ -73,7 +77,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     if (call == NULL)
         return 0;
     if (frame->hd.type == NGHTTP2_HEADERS)
-        call_on_headers(call);
+        call_on_headers(call, (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0);
     if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
         call_on_half_close(call);
     return 0;
@@ -104,8 +108,11 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, c
 /* Answered while the client still sends: it may stop (RFC 9113, section 8.1). */
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
+    struct server_connection *connection = arg;
     struct lh_rpc_call *call;
 
+    if (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA)
+        rpc_gate_on_sent(&connection->gate);
     if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         return 0;
     call = call_of(session, frame->hd.stream_id);
@@ -143,7 +150,7 @@ nghttp2_session_callbacks *server_callbacks_create(void)
     return callbacks;
 }
 
-nghttp2_option *server_session_options_create(const struct lh_rpc_server_options *options)
+nghttp2_option *server_session_options_create(void)
 {
     nghttp2_option *option;
 
@@ -151,8 +158,11 @@ nghttp2_option *server_session_options_create(const struct lh_rpc_server_options
         return NULL;
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
-    /* A client's deadline is a reset: nghttp2's default of 33 a second would close honest connections. */
-    nghttp2_option_set_stream_reset_rate_limit(option, options->reset_burst, options->reset_rate);
+    /* A client's deadline is a reset: nghttp2's default of 33 a second would close honest connections. The gate counts
+       them, and the frames of a block of headers, which it cuts anew. */
+    nghttp2_option_set_stream_reset_rate_limit(option, UINT64_MAX, UINT64_MAX);
+    nghttp2_option_set_max_continuations(option, SIZE_MAX);
+    nghttp2_option_set_no_http_messaging(option, 1); /* see rpc/header_check.h */
     /* PINGs that came in one read: we read no more until their answers are on the way, and that is the bound. */
     nghttp2_option_set_max_outbound_ack(option, MAX_ANSWERS_WAITING);
     return option;
@@ -170,25 +180,56 @@ void server_connection_free(struct server_connection *connection, enum lh_rpc_en
         call_end(call, call->has_ended ? LH_RPC_END_FINISHED : reason);
         call_free(call);
     }
+    if (connection->client != NULL && server->options.on_client_gone != NULL)
+        server->options.on_client_gone(server->arg, connection->client);
+    if (!connection->has_preface)
+        server_source_leave(connection);
+    lh_backlog_remove(&connection->handshake);
     rpc_connection_finish(&connection->io);
+    rpc_gate_finish(&connection->gate);
+    free(connection->principal);
     lh_deferred_cancel(&connection->resume);
     lh_list_remove(&connection->in_server);
-    if (connection->is_refused)
-        server->refusing--;
-    else
-        server->stats.connections--;
+    server->stats.connections--;
     free(connection);
+    server_resume_accepting(server);
     server_check_idle(server);
 }
 
 static void on_closed(void *arg, const char *reason)
 {
+    struct server_connection *connection = arg;
+
+    if (connection->io.peer_speaks_tls)
+        server_tell_refusal(connection, "the client speaks TLS, and this address does not: set tls_cert and tls_key");
     server_connection_free(arg, LH_RPC_END_DISCONNECTED, reason);
+}
+
+static void note_gate(struct server_connection *connection)
+{
+    static const enum lh_rpc_bound bounds[] = {
+        [RPC_GATE_RESETS] = LH_RPC_BOUND_RESETS,
+        [RPC_GATE_CONTROL_FRAMES] = LH_RPC_BOUND_CONTROL_FRAMES,
+        [RPC_GATE_CONTINUATIONS] = LH_RPC_BOUND_CONTINUATIONS,
+    };
+    struct lh_rpc_server_stats *stats = &connection->server->stats;
+
+    connection->gate.open_streams = connection->call_count;
+    stats->refusals[LH_RPC_BOUND_TURN] += connection->gate.pauses;
+    connection->gate.pauses = 0;
+    if (connection->gate.excess == RPC_GATE_CALM || connection->is_flooding)
+        return;
+    connection->is_flooding = true;
+    stats->refusals[bounds[connection->gate.excess]]++;
+    stats->sent_away[LH_RPC_AWAY_FLOODING]++;
 }
 
 static void on_input_done(void *arg)
 {
     struct server_connection *connection = arg;
+
+    note_gate(connection);
+    server_connection_check_memory(connection);
     while (!lh_list_is_empty(&connection->borrowing))
         call_keep_borrowed(LH_LIST_FIRST(struct lh_rpc_call, &connection->borrowing, in_queue));
 }
@@ -203,10 +244,21 @@ static void on_resume(void *arg)
     }
 }
 
+/* Of one that is sent away, the calls do not wait for the peer. */
 static void on_ending(void *arg)
 {
     struct server_connection *connection = arg;
+
+    LH_LIST_EACH(struct lh_rpc_call, call, &connection->calls, in_connection)
+        call_end(call, call->has_ended ? LH_RPC_END_FINISHED : LH_RPC_END_DISCONNECTED);
     lh_timer_arm_at_us(&connection->timer, lh_clock_us() + ENDING_LIMIT_US);
+}
+
+void server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words)
+{
+    connection->server->stats.sent_away[why]++;
+    connection->io.is_lost = why == LH_RPC_AWAY_SILENT || why == LH_RPC_AWAY_STALLED;
+    rpc_connection_break(&connection->io, words);
 }
 
 static int64_t earlier(int64_t a_us, int64_t b_us)
@@ -214,90 +266,40 @@ static int64_t earlier(int64_t a_us, int64_t b_us)
     return a_us < b_us ? a_us : b_us;
 }
 
-static void part(struct server_connection *connection, enum lh_rpc_away why, const char *words)
-{
-    connection->server->stats.sent_away[why]++;
-    connection->io.is_lost = why == LH_RPC_AWAY_SILENT || why == LH_RPC_AWAY_STALLED;
-    rpc_connection_break(&connection->io, words);
-}
-
-/* Nobody waits in a queue for a machine that lost its power. Returns when to look again. */
-static int64_t check_silence(struct server_connection *connection, int64_t now_us)
+/* So often that whatever may take a time-out's length is looked at before it has taken that. */
+static int64_t next_look_us(const struct server_connection *connection, int64_t now_us)
 {
     const struct lh_rpc_server_options *options = &connection->server->options;
-    int64_t received_at_us = connection->io.received_at_us;
-
-    /* While bytes wait for the client we may not be reading; then the stall decides. */
-    if (options->keepalive_us <= 0 || rpc_connection_unsent(&connection->io) > 0)
-        return LH_RPC_FOREVER;
-    if (received_at_us > connection->pinged_at_us)
-        connection->pinged_at_us = 0;
-    if (connection->pinged_at_us == 0 && received_at_us + options->keepalive_us > now_us)
-        return received_at_us + options->keepalive_us;
-    if (connection->pinged_at_us == 0) {
-        connection->pinged_at_us = now_us;
-        nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, NULL);
-        rpc_connection_touch(&connection->io);
-    } else if (now_us - connection->pinged_at_us >= options->keepalive_timeout_us) {
-        if (connection->call_count > 0 || connection->is_going) {
-            part(connection, LH_RPC_AWAY_SILENT, "the peer does not answer any more");
-            return LH_RPC_FOREVER;
-        }
-        /* grpc-core does not read while it has no call: the GOAWAY waits for it, and it calls again elsewhere. */
-        connection->server->stats.sent_away[LH_RPC_AWAY_SILENT]++;
-        server_connection_goaway(connection);
-    }
-    return connection->pinged_at_us + options->keepalive_timeout_us;
-}
-
-/* In two steps, as at a shutdown: a call that crosses the first GOAWAY on the wire is still answered. */
-static int64_t check_idle(struct server_connection *connection, int64_t now_us)
-{
-    const struct lh_rpc_server_options *options = &connection->server->options;
-    int64_t due_us = connection->idle_at_us + options->idle_timeout_us;
-
-    if (options->idle_timeout_us <= 0 || connection->is_going)
-        return LH_RPC_FOREVER;
-    if (connection->noticed_at_us != 0) {
-        due_us = connection->noticed_at_us + options->drain_notice_us;
-        if (due_us > now_us)
-            return due_us;
-        server_connection_goaway(connection);
-        return LH_RPC_FOREVER;
-    }
-    if (connection->call_count > 0)
-        return LH_RPC_FOREVER;
-    if (due_us > now_us)
-        return due_us;
-    connection->server->stats.sent_away[LH_RPC_AWAY_IDLE]++;
-    connection->noticed_at_us = now_us;
-    server_connection_notice(connection);
-    return now_us + options->drain_notice_us;
+    return now_us + earlier(options->stall_timeout_us, options->request_timeout_us) / 2;
 }
 
 static void on_timer(void *arg)
 {
     struct server_connection *connection = arg;
-    int64_t stall_us = connection->server->options.stall_timeout_us;
+    const struct lh_rpc_server_options *options = &connection->server->options;
     int64_t now_us = lh_clock_us();
-    int64_t next_us = now_us + stall_us / 2;
+    int64_t next_us = next_look_us(connection, now_us);
 
     if (connection->io.is_ending) {
         rpc_connection_break(&connection->io, "the peer did not close in time");
-        return;
+    } else if (!connection->has_preface) {
+        server_connection_part(connection, LH_RPC_AWAY_NO_PREFACE, "no HTTP/2 preface in time");
+    } else if (rpc_connection_unsent(&connection->io) > 0 &&
+               now_us - connection->io.written_at_us >= options->stall_timeout_us) {
+        server_connection_part(connection, LH_RPC_AWAY_STALLED, "the peer does not take what is sent");
+    } else if (connection->gate.block_stream != 0 &&
+               now_us - connection->gate.block_began_us >= options->request_timeout_us) {
+        server_connection_part(connection, LH_RPC_AWAY_SLOW, "its headers are not complete in time");
+    } else {
+        next_us = earlier(next_us, server_connection_check_calls(connection, now_us));
+        next_us = earlier(next_us, server_connection_check_silence(connection, now_us));
+        next_us = earlier(next_us, server_connection_check_idle(connection, now_us));
+        next_us = earlier(next_us, server_connection_check_age(connection, now_us));
+        next_us = earlier(next_us, server_connection_check_listening(connection, now_us));
+        if (connection->gate.block_stream != 0)
+            next_us = earlier(next_us, connection->gate.block_began_us + options->request_timeout_us);
+        lh_timer_arm_at_us(&connection->timer, next_us);
     }
-    if (!connection->has_preface) {
-        part(connection, LH_RPC_AWAY_NO_PREFACE, "no HTTP/2 preface in time");
-        return;
-    }
-    if (rpc_connection_unsent(&connection->io) > 0 && now_us - connection->io.written_at_us >= stall_us) {
-        part(connection, LH_RPC_AWAY_STALLED, "the peer does not take what is sent");
-        return;
-    }
-    next_us = earlier(next_us, check_silence(connection, now_us));
-    next_us = earlier(next_us, check_idle(connection, now_us));
-    next_us = earlier(next_us, server_connection_check_listening(connection, now_us));
-    lh_timer_arm_at_us(&connection->timer, next_us);
 }
 
 static bool start_session(struct server_connection *connection)
@@ -312,21 +314,11 @@ static bool start_session(struct server_connection *connection)
     nghttp2_session *session;
 
     if (nghttp2_session_server_new3(&session, server->callbacks, connection, server->session_options,
-                                    &server->recycle.mem) != 0)
+                                    &connection->memory.mem) != 0)
         return false;
     connection->io.session = session;
-    rpc_early_reset_init(&connection->early_reset);
-    connection->io.early_reset = &connection->early_reset;
     return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, sizeof(settings) / sizeof(settings[0])) == 0 &&
            nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW_BYTES) == 0;
-}
-
-static void submit_goaway(struct server_connection *connection, uint32_t error)
-{
-    nghttp2_session *session = connection->io.session;
-
-    connection->is_going = true;
-    nghttp2_submit_goaway(session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session), error, NULL, 0);
 }
 
 static void count_connection(struct server_connection *connection)
@@ -335,39 +327,54 @@ static void count_connection(struct server_connection *connection)
 
     server->stats.connections_total++;
     connection->serial = (uint32_t)server->stats.connections_total;
-    if (connection->is_refused)
-        server->refusing++;
-    else
-        server->stats.connections++;
+    server->stats.connections++;
 }
 
-/* Above the bound it is answered by GOAWAY alone: a client that hears nothing would try again at once. */
-void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer, bool is_refused)
+static void open_gate(struct server_connection *connection, int64_t now_us)
+{
+    const struct lh_rpc_server_options *options = &connection->server->options;
+    struct rpc_gate *gate = &connection->gate;
+
+    rpc_gate_init(gate, options->max_header_bytes);
+    rpc_budget_init(&gate->resets, options->reset_burst, options->reset_rate, now_us);
+    rpc_budget_init(&gate->control, options->control_burst, options->control_rate, now_us);
+    connection->io.gate = gate;
+}
+
+void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer)
 {
     struct server_connection *connection = lh_alloc_zero(1, sizeof(*connection));
 
     connection->server = server;
-    connection->is_refused = is_refused;
+    connection->account.whole = &server->account;
     connection->idle_at_us = lh_clock_us();
     lh_list_init(&connection->calls);
     lh_list_init(&connection->borrowing);
     lh_list_init(&connection->resuming);
+    lh_list_init(&connection->unfinished);
+    lh_list_init(&connection->answered);
+    rpc_counted_init(&connection->memory, &server->recycle, &connection->account);
     lh_deferred_init(&connection->resume, on_resume, connection);
     lh_list_append(&server->connections, &connection->in_server);
     rpc_address_format(peer, connection->peer);
     rpc_connection_init(&connection->io, server->loop, &server->pool, fd, server->options.output_mark_bytes, on_closed,
                         connection);
+    server_connection_identify(connection, peer->storage.ss_family == AF_UNIX);
+    connection->io.account = &connection->account;
     connection->io.on_input_done = on_input_done;
     connection->io.on_ending = on_ending;
+    open_gate(connection, connection->idle_at_us);
     lh_timer_init(&connection->timer, server->loop, on_timer, connection);
-    lh_timer_arm_at_us(&connection->timer, lh_clock_us() + server->options.preface_timeout_us);
+    lh_timer_arm_at_us(&connection->timer, connection->idle_at_us + server->options.handshake_timeout_us);
     count_connection(connection);
+    server_source_enter(connection, peer);
     if (!start_session(connection)) {
         server_connection_free(connection, LH_RPC_END_DISCONNECTED, "no HTTP/2 session");
         return;
     }
-    if (is_refused)
-        submit_goaway(connection, NGHTTP2_ENHANCE_YOUR_CALM);
+    connection->leaves_at_us = connection->ends_at_us = LH_RPC_FOREVER;
+    if (server->tls != NULL && peer->storage.ss_family != AF_UNIX)
+        server_connection_secure(connection);
     rpc_connection_touch(&connection->io);
 }
 
@@ -379,8 +386,16 @@ void server_connection_notice(struct server_connection *connection)
 
 void server_connection_goaway(struct server_connection *connection)
 {
+    nghttp2_session *session = connection->io.session;
+
     if (connection->is_going)
         return;
-    submit_goaway(connection, NGHTTP2_NO_ERROR);
+    if (connection->io.is_handshaking) {
+        rpc_connection_break(&connection->io, "the server shuts down");
+        return;
+    }
+    connection->is_going = true;
+    nghttp2_submit_goaway(session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session),
+                          NGHTTP2_NO_ERROR, NULL, 0);
     rpc_connection_touch(&connection->io);
 }

@@ -3,10 +3,13 @@
 #define LH_RPC_SERVER_INTERNAL_H
 
 #include "base/list.h"
+#include "base/table.h"
+#include "loop/backlog.h"
 #include "loop/loop.h"
 #include "rpc/address.h"
 #include "rpc/connection.h"
 #include "rpc/frame.h"
+#include "rpc/header_check.h"
 #include "rpc/recycle.h"
 #include "rpc/server.h"
 
@@ -31,6 +34,13 @@ struct lh_rpc_server {
     nghttp2_option *session_options;
     struct rpc_pool pool;
     struct rpc_recycle recycle;
+    struct rpc_account account; /* of all connections */
+    struct lh_deferred shed;
+    struct lh_tls_context *tls;      /* NULL: none */
+    struct lh_backlog handshakes;    /* of connections whose client has sent the next part of it */
+    struct rpc_budget refusals_told; /* in the log */
+    size_t refusals_untold;
+    struct lh_table sources; /* addresses with unfinished handshakes */
     struct lh_link connections;
     struct lh_rpc_call *free_calls;
     size_t free_call_count;
@@ -38,36 +48,47 @@ struct lh_rpc_server {
     size_t listener_count;
     struct lh_rpc_server_stats stats;
     struct lh_rpc_method_stats *method_stats; /* one more than there are methods */
-    size_t refusing; /* connections above the bound that are being told so; not in stats.connections */
+    bool is_out_of_descriptors;
 
     enum drain_state { DRAIN_NONE, DRAIN_NOTICE, DRAIN_FINAL, DRAIN_IDLE } drain;
     struct lh_timer drain_timer;
-    struct lh_deferred idle;
+    struct lh_deferred told; /* what is to be told of the drain */
+    void (*on_final)(void *arg);
     void (*on_idle)(void *arg);
-    void *idle_arg;
+    void *drain_arg;
 };
 
 struct server_connection {
     struct rpc_connection io;
-    struct rpc_early_reset early_reset;
+    struct rpc_gate gate;
+    struct rpc_account account;
+    struct rpc_counted memory; /* of nghttp2 */
     struct lh_rpc_server *server;
     struct lh_link in_server;
     struct lh_link calls;
-    struct lh_link borrowing; /* calls whose message lies in the input that is being read */
-    struct lh_link resuming;  /* calls whose held bytes are to be looked at */
+    struct lh_link borrowing;  /* calls whose message lies in the input that is being read */
+    struct lh_link resuming;   /* calls whose held bytes are to be looked at */
+    struct lh_link unfinished; /* calls that have begun a message and not ended it, the oldest first */
+    struct lh_link answered;   /* calls whose answer was not taken yet, by when some of it was */
+    struct source *source;     /* while its handshake is not finished; NULL: it is, or there is no address */
+    struct lh_link in_source;
+    struct lh_backlog_item handshake;
+    void *client;    /* see lh_rpc_call_set_client */
+    char *principal; /* NULL: anonymous */
     struct lh_deferred resume;
     struct lh_timer timer; /* preface, idle, stall, ending */
     size_t call_count;
     uint32_t serial;       /* among the server's connections */
-    size_t buffered;       /* of its calls */
     int64_t listen_us;     /* the shortest of its calls, see lh_rpc_call_listen; 0: none listens */
     int64_t asked_at_us;   /* when a PING was sent for that */
     int64_t pinged_at_us;  /* 0: no PING is on its way */
     int64_t idle_at_us;    /* when the last call ended */
-    int64_t noticed_at_us; /* when it was told to go because it is idle; 0: it was not */
+    int64_t noticed_at_us; /* when it got GOAWAY because it is idle; 0: it did not */
+    int64_t leaves_at_us;  /* when it gets GOAWAY: max_age, or before its certificate ends */
+    int64_t ends_at_us;    /* its certificate */
     bool has_preface;
-    bool is_going; /* GOAWAY was sent */
-    bool is_refused;
+    bool is_going;    /* GOAWAY was sent */
+    bool is_flooding; /* its gate has sent it away */
     char peer[RPC_ADDRESS_TEXT_BYTES];
 };
 
@@ -80,15 +101,18 @@ enum call_state { CALL_HEADERS, CALL_OPEN, CALL_FINISHING };
 
 struct lh_rpc_call {
     struct lh_link in_connection;
-    struct lh_link in_queue; /* of its connection: borrowing or resuming */
+    struct lh_link in_queue;   /* of its connection: borrowing or resuming */
+    struct lh_link in_waiting; /* of its connection: unfinished or answered */
     struct server_connection *connection;
     const struct lh_rpc_method *method; /* NULL: unknown */
+    char *principal;                    /* NULL: its connection's */
     void *data;
     struct lh_timer deadline;
     struct lh_timer *alarm; /* NULL: never set */
     int64_t listen_us;
     int64_t arrived_us;
     int64_t deadline_us;
+    int64_t waiting_us; /* since when it is in in_waiting */
     struct rpc_inbox inbox;
     struct rpc_outbox outbox;
     struct lh_buffer held; /* arrived, not handed over: a unary message, or the bytes of a paused call */
@@ -96,7 +120,9 @@ struct lh_rpc_call {
     size_t borrowed_size;
     struct lh_buffer metadata;  /* name, NUL, value, NUL, and so on */
     struct call_status *status; /* words for the trailers; NULL: none */
-    size_t buffered;            /* of inbox and held, as counted in the server's statistics */
+    struct rpc_header_check check;
+    size_t kept;    /* by the handler */
+    size_t counted; /* in the connection's account: all of these */
     size_t header_bytes;
     int32_t stream_id;
     uint8_t state;   /* enum call_state */
@@ -125,13 +151,50 @@ struct call_status {
 
 /* server_connection.c */
 uint64_t server_call_id(const struct server_connection *connection, int32_t stream_id);
-void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer, bool is_refused);
+void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer);
 void server_connection_notice(struct server_connection *connection);
 void server_connection_goaway(struct server_connection *connection);
 void server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why);
+/* End it at the end of the turn. */
+void server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words);
 nghttp2_session_callbacks *server_callbacks_create(void);
-nghttp2_option *server_session_options_create(const struct lh_rpc_server_options *options);
+nghttp2_option *server_session_options_create(void);
 void server_check_idle(struct lh_rpc_server *server);
+void server_resume_accepting(struct lh_rpc_server *server);
+
+/* server_memory.c: what is kept, and what happens when it is too much */
+void server_connection_check_memory(struct server_connection *connection);
+bool server_connection_is_full(const struct server_connection *connection); /* for requests */
+bool server_takes_call(const struct lh_rpc_call *call);
+bool server_takes_answer(const struct lh_rpc_call *call, size_t size);
+void server_shed(void *server);            /* lh_deferred */
+void call_count(struct lh_rpc_call *call); /* keeps the books */
+
+/* server_source.c: connections by address whose handshake is not finished */
+void server_sources_init(struct lh_rpc_server *server);
+/* False: there are too many of that address. */
+bool server_source_admits(struct lh_rpc_server *server, const struct rpc_address *peer);
+void server_source_enter(struct server_connection *connection, const struct rpc_address *peer);
+void server_source_leave(struct server_connection *connection);
+
+/* server_handshake.c: TLS */
+void server_handshakes_init(struct lh_rpc_server *server);
+void server_handshakes_finish(struct lh_rpc_server *server);
+void server_connection_secure(struct server_connection *connection);
+/* A warning about a client that is refused; of many in a short time only some are written. */
+void server_tell_refusal(struct server_connection *connection, const char *why);
+
+/* server_principal.c: who calls */
+void server_connection_identify(struct server_connection *connection, bool is_unix);
+void server_connection_identify_by_certificate(struct server_connection *connection); /* after the handshake */
+
+/* server_timeouts.c: how long anything may take. Each returns when to look again. */
+int64_t server_connection_check_silence(struct server_connection *connection, int64_t now_us);
+int64_t server_connection_check_idle(struct server_connection *connection, int64_t now_us);
+int64_t server_connection_check_age(struct server_connection *connection, int64_t now_us);
+int64_t server_connection_check_calls(struct server_connection *connection, int64_t now_us);
+void call_wait_for_rest(struct lh_rpc_call *call);   /* a message has begun */
+void call_wait_for_reader(struct lh_rpc_call *call); /* some of the answer was taken, or none yet */
 
 /* call_alarm.c */
 void call_finish_alarm(struct lh_rpc_call *call);
@@ -146,10 +209,12 @@ void call_free(struct lh_rpc_call *call);
 void call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_code code, const char *message);
 
 void call_refuse_http(struct lh_rpc_call *call, const char *http_status);
+/* What is no request at all: its stream is reset. */
+void call_break(struct lh_rpc_call *call, uint32_t error);
 
 /* call_input.c: what the client sends */
 void call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value, size_t value_size);
-void call_on_headers(struct lh_rpc_call *call);
+void call_on_headers(struct lh_rpc_call *call, bool is_end);
 void call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t size);
 void call_on_half_close(struct lh_rpc_call *call);
 void call_keep_borrowed(struct lh_rpc_call *call);

@@ -22,8 +22,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "service/acquire.h"
+#include "service/contention_text.h"
 #include "service/message.h"
-#include "service/words.h"
 
 /* As long as a cancel may be on its way, and no more than so many. */
 #define TOLD_KEPT_US (2 * LH_US_PER_S)
@@ -31,20 +31,28 @@
 
 /* --- a lease nobody heard of is given back --- */
 
+/* Its last user is gone. */
+static void release_memory(struct acquire_call *acquire)
+{
+    lh_list_remove(&acquire->in_order);
+    lh_access_leave(&acquire->who);
+    free(acquire);
+}
+
 struct give_back {
-    struct lh_release_request request;
-    struct lh_release item;
+    struct lh_holder_request request;
+    struct lh_holder_entry item;
     struct acquire_call *acquire; /* keeps the strings */
 };
 
-static void on_given_back(struct lh_release_request *request)
+static void on_given_back(struct lh_holder_request *request)
 {
     struct give_back *back = request->arg;
 
     if (back->item.item.outcome != LH_OUTCOME_OK)
         lh_info("lease of an ended call was not released, it ends by its deadline scope=%s/%s",
                 back->acquire->acquire.ns, back->acquire->acquire.key);
-    free(back->acquire);
+    release_memory(back->acquire);
     free(back);
 }
 
@@ -76,6 +84,7 @@ void lh_acquire_start(struct lh_service *service)
 {
     lh_table_init(&service->told, is_call);
     lh_list_init(&service->told_in_order);
+    lh_list_init(&service->acquires);
 }
 
 static void take_out(struct acquire_call *acquire)
@@ -90,7 +99,7 @@ static void forget_told(struct lh_service *service, int64_t before_us)
         if (acquire->told_us >= before_us && service->told.count <= TOLD_MAX)
             return;
         take_out(acquire);
-        free(acquire);
+        release_memory(acquire);
     }
 }
 
@@ -133,7 +142,7 @@ static void reply_granted(struct acquire_call *acquire, const struct lh_acquire_
 {
     struct lh_arena *arena = &acquire->service->scratch;
     Leasehold__V1__AcquireResponse response;
-    struct lh_lease lease = *result->lease;
+    struct lh_held_lease lease = *result->lease;
 
     if (acquire->acquire.on_progress != NULL) {
         acquire_stream_tell_granted(acquire, result);
@@ -163,6 +172,15 @@ static void refuse_invalid(struct lh_rpc_call *call, const struct lh_acquire_res
     lh_call_refuse(call, &violations);
 }
 
+void acquire_hide_holder(const struct lh_access_caller *who, const struct lh_acquire *request,
+                         struct lh_contention *contention)
+{
+    if (!contention->has_holder || lh_access_may(who, LH_RIGHT_READ, request->ns))
+        return;
+    contention->is_holder_hidden = true;
+    contention->holder = (struct lh_held_lease){.ns = request->ns, .key = request->key};
+}
+
 /* Others may know who holds it, but it is not why they fail. */
 static bool tells_contention(enum lh_status status)
 {
@@ -170,39 +188,41 @@ static bool tells_contention(enum lh_status status)
 }
 
 /* What a person is told; `words` is room for it. */
-static const char *describe(const struct lh_acquire *request, const struct lh_acquire_result *result,
-                            int64_t max_block_us, const struct lh_contention *contention, char words[LH_WORDS_BYTES])
+static const char *describe(const struct lh_service *service, const struct lh_acquire *request,
+                            const struct lh_acquire_result *result, const struct lh_contention *contention,
+                            char words[LH_CONTENTION_TEXT_BYTES])
 {
     switch (result->status) {
     case LH_LEASE_HELD:
-        lh_words_held(request->ns, request->key, contention, words);
+        lh_contention_held(request->ns, request->key, contention, words);
         return words;
     case LH_WAIT_TIMEOUT:
-        lh_words_wait_timeout(request->ns, request->key, request->wait_us, contention, words);
+        lh_contention_wait_timeout(request->ns, request->key, request->wait_us, contention, words);
         return words;
     case LH_BLOCKING_TIMEOUT:
-        lh_words_blocking_timeout(request->ns, request->key, max_block_us, contention, words);
+        lh_contention_blocking_timeout(request->ns, request->key, service->max_block_us, contention, words);
         return words;
     case LH_CANCELED:
     case LH_SHUTTING_DOWN:
         return "the server is shutting down: call another, or again, with the same lease key; the place in the queue "
                "is kept for 10 s";
     case LH_DATABASE_UNAVAILABLE:
-        return "the database is unavailable: nothing is known to be lost, call again with the same lease key";
+        return lh_call_words_of_outage(service, "call again with the same lease key", words);
     default:
         if (result->message != NULL && result->message[0] != '\0')
             return result->message;
-        lh_words_refused(result->status, request->ns, request->key, result->bound, words);
+        lh_contention_refused(result->status, request->ns, request->key, result->bound, words);
         return words;
     }
 }
 
-void acquire_fail(struct lh_rpc_call *call, const struct lh_acquire *request, const struct lh_acquire_result *result)
+void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
+                  const struct lh_acquire_result *result)
 {
     struct lh_failure failure = {
         .status = result->status, .ns = request->ns, .key = request->key, .limit = result->bound};
     struct lh_contention contention;
-    char words[LH_WORDS_BYTES];
+    char words[LH_CONTENTION_TEXT_BYTES];
 
     if (result->status == LH_INVALID_ARGUMENT) {
         refuse_invalid(call, result);
@@ -218,16 +238,24 @@ void acquire_fail(struct lh_rpc_call *call, const struct lh_acquire *request, co
         contention = *result->contention;
         contention.holder.ns = request->ns;
         contention.holder.key = request->key;
+        acquire_hide_holder(who, request, &contention);
         failure.contention = &contention;
     }
-    failure.message = describe(request, result, lh_call_service(call)->max_block_us, failure.contention, words);
+    failure.message = describe(lh_call_service(call), request, result, failure.contention, words);
     lh_failure_send(call, &failure);
+}
+
+enum lh_usage_bound acquire_bound(const struct lh_acquire *request)
+{
+    return request->wait == LH_WAIT_NONE ? LH_USAGE_PENDING : LH_USAGE_WAITERS;
 }
 
 static void on_done(struct lh_acquire *request, const struct lh_acquire_result *result)
 {
     struct acquire_call *acquire = request->arg;
 
+    lh_usage_give(acquire->caller, acquire_bound(request), 1);
+    lh_list_remove(&acquire->in_order);
     if (acquire->call != NULL && result->status == LH_OK) {
         reply_granted(acquire, result);
         /* A renewal is not ours to take back: its holder has it, whatever becomes of this reply. */
@@ -235,7 +263,7 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
         if (acquire->is_told)
             return;
     } else if (acquire->call != NULL) {
-        acquire_fail(acquire->call, &acquire->acquire, result);
+        acquire_fail(acquire->call, &acquire->who, &acquire->acquire, result);
     } else if (result->status == LH_OK && !result->is_renewal) {
         /* Granted in the instant of the cancel, and on its way to us before the coordinator heard of it. */
         give_back(acquire);
@@ -243,19 +271,21 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
     }
     if (acquire->call != NULL)
         lh_rpc_call_set_data(acquire->call, NULL);
-    free(acquire);
+    release_memory(acquire);
 }
 
 /* --- the call --- */
 
-static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc_call *call)
+static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc_call *call,
+                                 const struct lh_access_caller *who)
 {
-    const char *const sources[] = {acquire->ns, acquire->key, acquire->owner, acquire->labels};
+    const char *const sources[] = {acquire->ns, acquire->key, acquire->owner, acquire->labels,
+                                   lh_rpc_call_principal(call)};
     struct acquire_call *kept;
     size_t size = 0;
     char *at;
 
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 5; i++)
         size += strlen(sources[i]) + 1;
     kept = lh_alloc(sizeof(*kept) + size);
     memset(kept, 0, sizeof(*kept));
@@ -263,22 +293,36 @@ static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc
     kept->service = lh_call_service(call);
     kept->call = call;
     kept->call_id = lh_rpc_call_id(call);
+    kept->who = lh_access_copy(who);
+    lh_list_append(&kept->service->acquires, &kept->in_order);
     at = kept->strings;
     kept->acquire.ns = at;
     kept->acquire.key = at = stpcpy(at, sources[0]) + 1;
     kept->acquire.owner = at = stpcpy(at, sources[1]) + 1;
     kept->acquire.labels = at = stpcpy(at, sources[2]) + 1;
-    stpcpy(at, sources[3]);
+    kept->acquire.principal = at = stpcpy(at, sources[3]) + 1;
+    stpcpy(at, sources[4]);
     kept->acquire.on_done = on_done;
     kept->acquire.arg = kept;
     return kept;
 }
 
-static void start(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress)
+static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
+                  lh_progress_cb *on_progress)
 {
-    struct acquire_call *acquire = keep(request, call);
+    struct acquire_call *acquire;
+    struct lh_usage *caller;
     enum lh_status status;
 
+    if (lh_call_service(call)->is_draining && (request->wait != LH_WAIT_NONE || on_progress != NULL)) {
+        struct lh_acquire_result result = {.status = LH_SHUTTING_DOWN};
+        acquire_fail(call, who, request, &result);
+        return;
+    }
+    if (!lh_usage_take(call, acquire_bound(request), 1, &caller))
+        return;
+    acquire = keep(request, call, who);
+    acquire->caller = caller;
     acquire->acquire.on_progress = on_progress;
     lh_rpc_call_set_data(call, acquire);
     status = lh_coordinator_acquire(acquire->service->coordinator, &acquire->acquire);
@@ -286,7 +330,21 @@ static void start(struct lh_rpc_call *call, const struct lh_acquire *request, lh
         return;
     lh_rpc_call_set_data(call, NULL);
     lh_call_fail(call, status, NULL, acquire->acquire.ns, acquire->acquire.key);
-    free(acquire);
+    lh_usage_give(caller, acquire_bound(request), 1);
+    release_memory(acquire);
+}
+
+static void start_if_permitted(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress)
+{
+    struct lh_access_caller who;
+
+    if (!lh_permit_enter(call, &who))
+        return;
+    if (lh_access_may(&who, LH_RIGHT_LEASE, request->ns))
+        start(call, &who, request, on_progress);
+    else
+        lh_permit_refuse(call, &who, LH_RIGHT_LEASE, request->ns);
+    lh_access_leave(&who);
 }
 
 void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress)
@@ -300,7 +358,7 @@ void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_p
 
     if (request != NULL) {
         if (lh_validate_acquire(&v, request, &acquire))
-            start(call, &acquire, on_progress);
+            start_if_permitted(call, &acquire, on_progress);
         else
             lh_call_refuse(call, &violations);
     }
@@ -324,7 +382,20 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     else if (reason == LH_RPC_END_FINISHED && acquire->acquire.on_progress == NULL)
         keep_told(acquire);
     else if (reason == LH_RPC_END_FINISHED)
-        free(acquire);
+        release_memory(acquire);
     else
         give_back(acquire);
+}
+
+void lh_acquire_check_rights(struct lh_service *service)
+{
+    LH_LIST_EACH(struct acquire_call, acquire, &service->acquires, in_order) {
+        struct lh_rpc_call *call = acquire->call;
+        if (call == NULL || lh_access_may(&acquire->who, LH_RIGHT_LEASE, acquire->acquire.ns))
+            continue;
+        acquire->call = NULL;
+        lh_rpc_call_set_data(call, NULL);
+        lh_permit_refuse(call, &acquire->who, LH_RIGHT_LEASE, acquire->acquire.ns);
+        lh_coordinator_cancel(service->coordinator, &acquire->acquire);
+    }
 }

@@ -8,19 +8,29 @@ struct acquire_call {
     struct lh_acquire acquire;
     struct lh_service *service;
     struct lh_rpc_call *call; /* NULL: ABANDONED */
-    bool is_told;             /* TOLD: a new lease, whose reply is on its way */
-    uint64_t call_id;         /* what a late cancel names */
+    struct lh_usage *caller;
+    struct lh_access_caller who;
+    bool is_told;     /* TOLD: a new lease, whose reply is on its way */
+    uint64_t call_id; /* what a late cancel names */
     int64_t told_us;
     struct lh_table_entry by_call; /* in lh_service.told and told_in_order, once its call has ended */
-    struct lh_link in_order;
+    struct lh_link in_order;       /* of lh_service.acquires before that */
     char strings[];
 };
 
 /* Check the request and begin; refused, the call is answered. With on_progress it is a stream. */
 void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress);
 
+/* What an acquire counts as among its caller's, until it is done. */
+enum lh_usage_bound acquire_bound(const struct lh_acquire *request);
+
 /* Why it was not granted, to the caller. */
-void acquire_fail(struct lh_rpc_call *call, const struct lh_acquire *request, const struct lh_acquire_result *result);
+void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
+                  const struct lh_acquire_result *result);
+
+/* Who has no right to read hears that it is held, and not by whom. */
+void acquire_hide_holder(const struct lh_access_caller *who, const struct lh_acquire *request,
+                         struct lh_contention *contention);
 
 void acquire_stream_tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result);
 

@@ -19,20 +19,22 @@ static void send_event(struct acquire_call *acquire, const Leasehold__V1__Acquir
 static void on_progress(struct lh_acquire *request, const struct lh_contention *contention)
 {
     struct acquire_call *acquire = request->arg;
+    struct lh_contention shown = *contention;
     Leasehold__V1__AcquireEvent event;
 
     if (acquire->call == NULL || lh_rpc_call_is_over_mark(acquire->call))
         return;
     leasehold__v1__acquire_event__init(&event);
     event.event_case = LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_QUEUED;
-    event.queued = lh_message_contention(contention, &acquire->service->scratch);
+    acquire_hide_holder(&acquire->who, request, &shown);
+    event.queued = lh_message_contention(&shown, &acquire->service->scratch);
     send_event(acquire, &event);
 }
 
 void acquire_stream_tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
     struct lh_arena *arena = &acquire->service->scratch;
-    struct lh_lease lease = *result->lease;
+    struct lh_held_lease lease = *result->lease;
     Leasehold__V1__AcquireEvent event;
 
     lease.ns = acquire->acquire.ns;

@@ -4,10 +4,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "lease/readiness.h"
 #include "lease/reaping.h"
 #include "service/call.h"
+#include "service/contention_text.h"
 #include "service/message.h"
-#include "service/words.h"
 
 /* What a hook said, within a reply that may have thousands of them. */
 #define REAP_ERROR_MAX_BYTES 1024
@@ -69,22 +70,68 @@ static void on_reap(struct lh_reap_request *request, enum lh_status status, cons
 
 static void begin_reap(struct lh_rpc_call *call, const struct lh_reap_arguments *arguments)
 {
-    struct reap *reap = lh_alloc_zero(1, sizeof(*reap));
     struct lh_store_call *store_call = lh_store_call_create(call, NULL, NULL);
+    struct reap *reap;
     enum lh_status status;
 
+    if (store_call == NULL)
+        return;
+    reap = lh_alloc_zero(1, sizeof(*reap));
     reap->store_call = store_call;
     reap->request = (struct lh_reap_request){
         .namespaces = arguments->namespace_count == 0 ? NULL : arguments->namespaces,
         .namespace_count = arguments->namespace_count,
         .include_children = arguments->include_children,
         .max = arguments->max,
+        .requester = lh_call_requester(call),
         .on_done = on_reap,
     };
     status = lh_coordinator_reap(store_call->service->coordinator, &reap->request);
     if (status != LH_OK)
         free(reap);
     lh_store_call_check(store_call, status);
+}
+
+/* Of what was asked for, what the caller may reap. */
+static void keep_reapable(const struct lh_access_caller *who, struct lh_arena *arena, struct lh_reap_arguments *reap)
+{
+    static const char *everything[] = {""};
+    const char **asked = reap->namespace_count > 0 ? reap->namespaces : everything;
+    size_t asked_count = reap->namespace_count > 0 ? reap->namespace_count : 1, count = 0;
+    bool with_children = reap->include_children || reap->namespace_count == 0;
+
+    for (size_t i = 0; i < asked_count; i++)
+        count += with_children ? lh_access_tops(who, LH_RIGHT_ADMIN, asked[i], NULL) : 1;
+    reap->namespaces = lh_arena_alloc(arena, (count + 1) * sizeof(*reap->namespaces));
+    reap->namespace_count = 0;
+    for (size_t i = 0; i < asked_count; i++) {
+        if (with_children)
+            reap->namespace_count +=
+                lh_access_tops(who, LH_RIGHT_ADMIN, asked[i], reap->namespaces + reap->namespace_count);
+        else if (lh_access_may(who, LH_RIGHT_ADMIN, asked[i]))
+            reap->namespaces[reap->namespace_count++] = asked[i];
+    }
+    reap->include_children = with_children;
+}
+
+/* False: the call was answered. */
+static bool permit_reap(struct lh_rpc_call *call, struct lh_arena *arena, struct lh_reap_arguments *reap)
+{
+    const char *first = reap->namespace_count > 0 ? reap->namespaces[0] : "";
+    struct lh_access_caller who;
+
+    if (!lh_permit_enter(call, &who))
+        return false;
+    if (reap->namespace_count > 0 || !lh_access_may(&who, LH_RIGHT_ADMIN, "")) {
+        keep_reapable(&who, arena, reap);
+        if (reap->namespace_count == 0) {
+            lh_permit_refuse(call, &who, LH_RIGHT_ADMIN, first);
+            lh_access_leave(&who);
+            return false;
+        }
+    }
+    lh_access_leave(&who);
+    return true;
 }
 
 void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size)
@@ -98,7 +145,7 @@ void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 
     if (request != NULL && !lh_validate_reap(&v, request, &reap))
         lh_call_refuse(call, &violations);
-    else if (request != NULL)
+    else if (request != NULL && permit_reap(call, v.arena, &reap))
         begin_reap(call, &reap);
     lh_arena_reset(&service->scratch);
 }
@@ -107,11 +154,11 @@ void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 
 static void fail_force(const struct lh_store_call *store_call)
 {
-    char name[LH_WORDS_NAME_BYTES];
+    char name[LH_CONTENTION_NAME_BYTES];
     struct lh_failure failure = {.status = LH_NOT_HELD, .ns = store_call->ns, .key = store_call->key};
     char *words;
 
-    lh_words_name(store_call->key, name);
+    lh_contention_name(store_call->key, name);
     if (store_call->token != 0)
         words =
             lh_format("lease %s/%s is not held with token %lld", store_call->ns, name, (long long)store_call->token);
@@ -136,7 +183,7 @@ static void on_forced(void *arg, enum lh_status status, const struct lh_error *e
         fail_force(store_call);
     } else if (lh_store_call_is_answered(store_call, status, error)) {
         struct lh_arena *arena = &store_call->service->scratch;
-        struct lh_lease lease = answer->lease;
+        struct lh_held_lease lease = answer->lease;
         Leasehold__V1__ForceReleaseResponse response;
 
         lease.ns = store_call->ns;
@@ -162,14 +209,17 @@ void lh_force_release_on_message(struct lh_rpc_call *call, const void *data, siz
     if (request != NULL) {
         bool is_valid = lh_validate_scope(&v, request->scope, "scope", &ns, &key);
         is_valid &= lh_validate_force(&v, request);
-        if (is_valid) {
-            struct lh_store_call *store_call = lh_store_call_create(call, ns, key);
-            store_call->token = request->token;
-            lh_store_call_check(store_call,
-                                store->ops->force_release(store, store_call->ns, store_call->key, request->reason,
-                                                          request->token, on_forced, store_call));
-        } else {
+        if (!is_valid) {
             lh_call_refuse(call, &violations);
+        } else if (lh_permit(call, LH_RIGHT_ADMIN, ns)) {
+            struct lh_requester requester = lh_call_requester(call);
+            struct lh_store_call *store_call = lh_store_call_create(call, ns, key);
+            if (store_call != NULL) {
+                store_call->token = request->token;
+                lh_store_call_check(store_call,
+                                    store->ops->force_release(store, store_call->ns, store_call->key, request->reason,
+                                                              request->token, &requester, on_forced, store_call));
+            }
         }
     }
     lh_arena_reset(&service->scratch);
@@ -184,9 +234,12 @@ void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t
     struct lh_arena *arena = &service->scratch;
     char coordinator[LH_UUID_TEXT_BYTES];
     struct lh_coordinator_stats stats;
+    struct lh_server_facts server = {0};
+    struct lh_readiness readiness;
     Leasehold__V1__GetStatusResponse response;
 
-    if (lh_call_unpack(call, &leasehold__v1__get_status_request__descriptor, data, size, arena) != NULL) {
+    if (lh_call_unpack(call, &leasehold__v1__get_status_request__descriptor, data, size, arena) != NULL &&
+        lh_permit_token(call)) {
         lh_coordinator_stats(service->coordinator, &stats);
         lh_uuid_format(&store->coordinator, coordinator);
         leasehold__v1__get_status_response__init(&response);
@@ -196,6 +249,15 @@ void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t
         response.timeline = store->ops->timeline(store);
         response.max_block = lh_message_duration(service->max_block_us, arena);
         response.waiters = (int64_t)stats.waiters;
+        lh_coordinator_readiness(service->coordinator, &readiness);
+        if (service->is_draining)
+            response.trouble = (char *)"the daemon is shutting down";
+        else if (!readiness.is_ready)
+            response.trouble = (char *)(readiness.cause[0] != '\0' ? readiness.cause : "the database is unavailable");
+        if (store->ops->server != NULL)
+            store->ops->server(store, &server);
+        if (server.server != NULL)
+            response.server = (char *)server.server;
         lh_call_reply(call, &response.base, arena);
     }
     lh_arena_reset(arena);

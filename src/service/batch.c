@@ -18,28 +18,32 @@ struct batch {
     lh_heartbeats_cb *on_answer; /* the stream's */
     void *arg;
     struct lh_service *service;
+    struct lh_usage *caller;
+    size_t taken; /* of what its caller may have */
     struct lh_arena arena;
-    const char **problems; /* of each item: why it is invalid, or NULL */
+    struct lh_access_caller who;
+    const char **problems; /* of each item that is decided: why */
     union {
         Leasehold__V1__HeartbeatRequest *heartbeat;
         Leasehold__V1__ReleaseRequest *release;
     } message;
     union {
-        struct lh_heartbeat_request heartbeat;
-        struct lh_release_request release;
+        struct lh_holder_request heartbeat;
+        struct lh_holder_request release;
     } request;
 };
 
-static struct batch *create(struct lh_service *service)
+static struct batch *create(struct lh_rpc_call *call)
 {
     struct batch *batch = lh_alloc_zero(1, sizeof(*batch));
-    batch->service = service;
+    batch->service = lh_call_service(call);
+    batch->caller = lh_usage_of(call);
     return batch;
 }
 
 static struct batch *create_for(struct lh_rpc_call *call)
 {
-    struct batch *batch = create(lh_call_service(call));
+    struct batch *batch = create(call);
     batch->call = call;
     lh_rpc_call_set_data(call, batch);
     return batch;
@@ -49,8 +53,20 @@ static void destroy(struct batch *batch)
 {
     if (batch->call != NULL)
         lh_rpc_call_set_data(batch->call, NULL);
+    if (batch->taken > 0) /* else its caller may be gone */
+        lh_usage_give(batch->caller, LH_USAGE_PENDING, batch->taken);
+    lh_access_leave(&batch->who);
     lh_arena_finish(&batch->arena);
     free(batch);
+}
+
+/* False: its caller has too much under way. */
+static bool take(struct batch *batch, size_t count)
+{
+    if (!lh_usage_may_take(batch->caller, LH_USAGE_PENDING, count))
+        return false;
+    batch->taken = count;
+    return true;
 }
 
 void lh_batch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
@@ -156,13 +172,12 @@ static char *echo_lease_key(const Leasehold__V1__LeaseRef *ref)
 
 static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, size_t i)
 {
-    const struct lh_heartbeat_item *item = &batch->request.heartbeat.items[i].item;
+    const struct lh_holder_item *item = &batch->request.heartbeat.items[i].item;
     Leasehold__V1__HeartbeatResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
 
     leasehold__v1__heartbeat_result__init(result);
     result->lease_key = echo_lease_key(batch->message.heartbeat->leases[i]);
-    result->outcome =
-        batch->problems[i] != NULL ? LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID : (Leasehold__V1__Outcome)item->outcome;
+    result->outcome = (Leasehold__V1__Outcome)item->outcome;
     if (result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_OK) {
         result->remaining = lh_message_duration(item->remaining_us, &batch->arena);
         result->deadline = lh_message_timestamp(item->deadline_us, &batch->arena);
@@ -180,7 +195,7 @@ static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, siz
 
 static size_t pack_heartbeats(struct batch *batch, const void **data)
 {
-    const struct lh_heartbeat_request *request = &batch->request.heartbeat;
+    const struct lh_holder_request *request = &batch->request.heartbeat;
     Leasehold__V1__HeartbeatResponse response;
 
     leasehold__v1__heartbeat_response__init(&response);
@@ -191,7 +206,7 @@ static size_t pack_heartbeats(struct batch *batch, const void **data)
     return lh_message_pack(&response.base, &batch->arena, data);
 }
 
-static void on_heartbeat_done(struct lh_heartbeat_request *request)
+static void on_heartbeat_done(struct lh_holder_request *request)
 {
     struct batch *batch = request->arg;
     const void *data;
@@ -208,7 +223,7 @@ static void on_heartbeat_done(struct lh_heartbeat_request *request)
 
 static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t i)
 {
-    const struct lh_release_item *item = &batch->request.release.items[i].item;
+    const struct lh_holder_item *item = &batch->request.release.items[i].item;
     Leasehold__V1__ReleaseResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
     const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;
     char *message;
@@ -221,8 +236,7 @@ static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t 
     message = cut_message(batch, words);
     leasehold__v1__release_result__init(result);
     result->lease_key = echo_lease_key(batch->message.release->items[i]->lease);
-    result->outcome =
-        batch->problems[i] != NULL ? LEASEHOLD__V1__OUTCOME__OUTCOME_INVALID : (Leasehold__V1__Outcome)item->outcome;
+    result->outcome = (Leasehold__V1__Outcome)item->outcome;
     if (message != NULL && result->outcome != LEASEHOLD__V1__OUTCOME__OUTCOME_OK)
         result->message = message;
     if (result->outcome == LEASEHOLD__V1__OUTCOME__OUTCOME_LOST)
@@ -230,7 +244,7 @@ static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t 
     return result;
 }
 
-static void on_release_done(struct lh_release_request *request)
+static void on_release_done(struct lh_holder_request *request)
 {
     struct batch *batch = request->arg;
 
@@ -248,14 +262,29 @@ static void on_release_done(struct lh_release_request *request)
 
 /* --- calls --- */
 
-static void fill_heartbeats(struct batch *batch)
+/* What is invalid or denied does not go to the coordinator. */
+static void decide(struct batch *batch, struct lh_rpc_call *call, struct lh_holder_entry *entry, size_t i)
 {
-    struct lh_heartbeat_request *request = &batch->request.heartbeat;
+    char words[LH_PERMIT_WORDS_BYTES];
+
+    if (batch->problems[i] != NULL) {
+        entry->item.outcome = LH_OUTCOME_INVALID;
+    } else if (!lh_access_may(&batch->who, LH_RIGHT_LEASE, entry->item.ns)) {
+        entry->item.outcome = LH_OUTCOME_DENIED;
+        lh_permit_refuse_item(call, &batch->who, LH_RIGHT_LEASE, entry->item.ns, words);
+        batch->problems[i] = lh_arena_strdup(&batch->arena, words);
+    }
+    entry->skip = batch->problems[i] != NULL;
+}
+
+static void fill_heartbeats(struct batch *batch, struct lh_rpc_call *call)
+{
+    struct lh_holder_request *request = &batch->request.heartbeat;
     struct lh_violations violations; /* emptied for each item by its counts alone: it is large */
     struct lh_validator v = {.arena = &batch->arena, .violations = &violations};
 
     for (size_t i = 0; i < request->count; i++) {
-        struct lh_heartbeat_item *item = &request->items[i].item;
+        struct lh_holder_item *item = &request->items[i].item;
         char field[LH_VIOLATION_FIELD_BYTES];
 
         violations.count = violations.omitted = 0;
@@ -263,26 +292,29 @@ static void fill_heartbeats(struct batch *batch)
         if (batch->problems[i] == NULL && !lh_validate_lease_ref(&v, batch->message.heartbeat->leases[i], field,
                                                                  &item->ns, &item->key, &item->lease_key))
             batch->problems[i] = violations_problem(batch, &violations);
-        request->items[i].skip = batch->problems[i] != NULL;
+        decide(batch, call, &request->items[i], i);
     }
 }
 
-/* LH_INVALID_ARGUMENT: the findings say why. */
-static enum lh_status start_heartbeats(struct batch *batch, const void *data, size_t size, struct findings *findings)
+/* LH_INVALID_ARGUMENT: the findings say why. LH_OVERLOADED with nothing taken: its caller's bound does. */
+static enum lh_status start_heartbeats(struct batch *batch, struct lh_rpc_call *call, const void *data, size_t size,
+                                       struct findings *findings)
 {
-    struct lh_heartbeat_request *request = &batch->request.heartbeat;
+    struct lh_holder_request *request = &batch->request.heartbeat;
     ProtobufCMessage *message;
 
     if (!unpack(batch, &leasehold__v1__heartbeat_request__descriptor, data, size, findings, &message))
         return LH_INVALID_ARGUMENT;
     batch->message.heartbeat = (Leasehold__V1__HeartbeatRequest *)message;
     request->count = batch->message.heartbeat->n_leases;
+    if (!take(batch, request->count))
+        return LH_OVERLOADED;
     request->items = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*request->items));
     memset(request->items, 0, (request->count + 1) * sizeof(*request->items));
     request->on_done = on_heartbeat_done;
     request->arg = batch;
     note_findings(batch, findings, request->count);
-    fill_heartbeats(batch);
+    fill_heartbeats(batch, call);
     return lh_coordinator_heartbeat(batch->service->coordinator, request);
 }
 
@@ -290,27 +322,36 @@ void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t 
 {
     struct batch *batch = create_for(call);
     struct findings findings = {0};
-    enum lh_status status = start_heartbeats(batch, data, size, &findings);
+    enum lh_status status;
 
+    if (!lh_permit_enter(call, &batch->who)) {
+        destroy(batch);
+        return;
+    }
+    status = start_heartbeats(batch, call, data, size, &findings);
     if (status == LH_OK)
         return;
     if (status == LH_INVALID_ARGUMENT)
         lh_call_refuse(call, &findings.violations);
+    else if (status == LH_OVERLOADED && batch->taken == 0)
+        lh_usage_refuse(call, LH_USAGE_PENDING);
     else
         lh_call_fail(call, status, NULL, NULL, NULL);
     destroy(batch);
 }
 
-enum lh_status lh_heartbeats_start(struct lh_service *service, const void *data, size_t size, size_t *count,
-                                   struct lh_violations *violations, lh_heartbeats_cb *on_answer, void *arg)
+enum lh_status lh_heartbeats_start(struct lh_rpc_call *call, const struct lh_access_caller *who, const void *data,
+                                   size_t size, size_t *count, struct lh_violations *violations,
+                                   lh_heartbeats_cb *on_answer, void *arg)
 {
-    struct batch *batch = create(service);
+    struct batch *batch = create(call);
     struct findings findings = {0};
     enum lh_status status;
 
+    batch->who = lh_access_copy(who);
     batch->on_answer = on_answer;
     batch->arg = arg;
-    status = start_heartbeats(batch, data, size, &findings);
+    status = start_heartbeats(batch, call, data, size, &findings);
     *count = batch->request.heartbeat.count;
     if (status == LH_OK)
         return LH_OK;
@@ -319,9 +360,9 @@ enum lh_status lh_heartbeats_start(struct lh_service *service, const void *data,
     return status;
 }
 
-static void fill_releases(struct batch *batch)
+static void fill_releases(struct batch *batch, struct lh_rpc_call *call)
 {
-    struct lh_release_request *request = &batch->request.release;
+    struct lh_holder_request *request = &batch->request.release;
     struct lh_violations violations; /* emptied for each item by its counts alone: it is large */
     struct lh_validator v = {.arena = &batch->arena, .violations = &violations};
 
@@ -333,18 +374,22 @@ static void fill_releases(struct batch *batch)
         if (batch->problems[i] == NULL &&
             !lh_validate_release_item(&v, batch->message.release->items[i], field, &request->items[i].item))
             batch->problems[i] = violations_problem(batch, &violations);
-        request->items[i].skip = batch->problems[i] != NULL;
+        decide(batch, call, &request->items[i], i);
     }
 }
 
 void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct batch *batch = create_for(call);
-    struct lh_release_request *request = &batch->request.release;
+    struct lh_holder_request *request = &batch->request.release;
     struct findings findings = {0};
     ProtobufCMessage *message;
     enum lh_status status;
 
+    if (!lh_permit_enter(call, &batch->who)) {
+        destroy(batch);
+        return;
+    }
     if (!unpack(batch, &leasehold__v1__release_request__descriptor, data, size, &findings, &message)) {
         lh_call_refuse(call, &findings.violations);
         destroy(batch);
@@ -352,12 +397,17 @@ void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t si
     }
     batch->message.release = (Leasehold__V1__ReleaseRequest *)message;
     request->count = batch->message.release->n_items;
+    if (!take(batch, request->count)) {
+        lh_usage_refuse(call, LH_USAGE_PENDING);
+        destroy(batch);
+        return;
+    }
     request->items = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*request->items));
     memset(request->items, 0, (request->count + 1) * sizeof(*request->items));
     request->on_done = on_release_done;
     request->arg = batch;
     note_findings(batch, &findings, request->count);
-    fill_releases(batch);
+    fill_releases(batch, call);
     status = lh_coordinator_release(batch->service->coordinator, request);
     if (status != LH_OK) {
         lh_call_fail(call, status, NULL, NULL, NULL);

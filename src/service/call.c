@@ -4,7 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lease/readiness.h"
 #include "service/message.h"
+
+struct lh_requester lh_call_requester(const struct lh_rpc_call *call)
+{
+    return (struct lh_requester){lh_rpc_call_principal(call), lh_rpc_call_peer(call)};
+}
 
 struct lh_service *lh_call_service(const struct lh_rpc_call *call)
 {
@@ -83,10 +89,24 @@ static void refuse_with_error(struct lh_rpc_call *call, const struct lh_error *e
     lh_call_refuse(call, &violations);
 }
 
+const char *lh_call_words_of_outage(const struct lh_service *service, const char *what_next,
+                                    char words[LH_OUTAGE_WORDS_BYTES])
+{
+    struct lh_readiness readiness;
+    bool has_cause;
+
+    lh_coordinator_readiness(service->coordinator, &readiness);
+    has_cause = readiness.cause[0] != '\0';
+    snprintf(words, LH_OUTAGE_WORDS_BYTES, "the database is unavailable%s%s%s: nothing is known to be lost, %s",
+             has_cause ? " (" : "", readiness.cause, has_cause ? ")" : "", what_next);
+    return words;
+}
+
 void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct lh_error *error, const char *ns,
                   const char *key)
 {
     struct lh_failure failure = {.status = status, .ns = ns, .key = key};
+    char words[LH_OUTAGE_WORDS_BYTES];
 
     switch (status) {
     case LH_INTERNAL:
@@ -96,8 +116,8 @@ void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct 
     case LH_CANCELED: /* the store is stopping */
         failure.status = LH_SHUTTING_DOWN;
         break;
-    case LH_DATABASE_UNAVAILABLE: /* its words speak of hosts and roles: they are for the log */
-        failure.message = "the database is unavailable: nothing is known to be lost, call again";
+    case LH_DATABASE_UNAVAILABLE: /* its own words speak of hosts and roles: they are for the log */
+        failure.message = lh_call_words_of_outage(lh_call_service(call), "call again", words);
         break;
     case LH_INVALID_ARGUMENT:
         if (error != NULL && error->field[0] != '\0') {
@@ -116,10 +136,16 @@ void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct 
 struct lh_store_call *lh_store_call_create(struct lh_rpc_call *call, const char *ns, const char *key)
 {
     size_t ns_size = ns == NULL ? 0 : strlen(ns) + 1, key_size = key == NULL ? 0 : strlen(key) + 1;
-    struct lh_store_call *store_call = lh_alloc(sizeof(*store_call) + ns_size + key_size);
-    char *strings = (char *)(store_call + 1);
+    struct lh_store_call *store_call;
+    struct lh_usage *caller;
+    char *strings;
 
+    if (!lh_usage_take(call, LH_USAGE_CONTROL, 1, &caller))
+        return NULL;
+    store_call = lh_alloc(sizeof(*store_call) + ns_size + key_size);
+    strings = (char *)(store_call + 1);
     memset(store_call, 0, sizeof(*store_call));
+    store_call->caller = caller;
     store_call->call = call;
     store_call->service = lh_call_service(call);
     if (ns != NULL)
@@ -134,6 +160,7 @@ void lh_store_call_destroy(struct lh_store_call *store_call)
 {
     if (store_call->call != NULL)
         lh_rpc_call_set_data(store_call->call, NULL);
+    lh_usage_give(store_call->caller, LH_USAGE_CONTROL, 1);
     free(store_call);
 }
 

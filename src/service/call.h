@@ -6,8 +6,11 @@
 #include "base/table.h"
 #include "lease/coordinator.h"
 #include "rpc/server.h"
+#include "service/denials.h"
 #include "service/failure.h"
+#include "service/permit.h"
 #include "service/service.h"
+#include "service/usage.h"
 #include "service/validate.h"
 #include "service/wire.h"
 
@@ -16,6 +19,8 @@
 /* Words of the database or a hook within an item of a batch. */
 #define LH_ITEM_MESSAGE_MAX_BYTES 256
 
+#define LH_OUTAGE_WORDS_BYTES 512
+
 struct lh_reflection;
 
 struct lh_service {
@@ -23,16 +28,25 @@ struct lh_service {
     struct lh_store *store;
     char *version;
     int64_t max_block_us;
-    int64_t health_patience_us;
     size_t max_health_watchers;
+    size_t watch_buffer;
+    size_t caller_limits[LH_USAGE_BOUNDS];
+    uint64_t caller_refusals[LH_USAGE_BOUNDS];
+    struct lh_table usages;  /* those of principals */
     struct lh_arena scratch; /* of the callback that runs now */
 
+    struct lh_access *access;
+    size_t admin_count; /* of the configuration */
+    struct lh_denials denials;
+    struct lh_service_access_stats access_stats; /* what is counted here */
+    int64_t used_told_us;
+
     bool is_draining;
-    bool was_serving;         /* what the watchers were told last */
-    int64_t last_database_us; /* when the database was last seen connected */
+    bool was_serving; /* what the watchers were told last */
     struct lh_link health_watchers;
     size_t health_watcher_count;
 
+    struct lh_link acquires; /* calls that are not answered yet */
     /* Grants whose replies went out lately, by call: a cancel may have crossed them on the wire. */
     struct lh_table told;
     struct lh_link told_in_order;
@@ -46,6 +60,8 @@ struct lh_service {
 };
 
 struct lh_service *lh_call_service(const struct lh_rpc_call *call);
+/* For the history and the audit; its strings are the call's. */
+struct lh_requester lh_call_requester(const struct lh_rpc_call *call);
 
 /* The checked and unpacked request, or NULL: then the call was answered. */
 void *lh_call_unpack(struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
@@ -64,13 +80,18 @@ void lh_call_refuse(struct lh_rpc_call *call, const struct lh_violations *violat
 void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct lh_error *error, const char *ns,
                   const char *key);
 
+/* The message of DATABASE_UNAVAILABLE: why, as far as clients may know, and `what_next`. */
+const char *lh_call_words_of_outage(const struct lh_service *service, const char *what_next,
+                                    char words[LH_OUTAGE_WORDS_BYTES]);
+
 /* A field of the database's functions as the request's path: "key" -> "scope.key", "grace" -> "policy.grace". */
 const char *lh_call_field(const char *field, char path[LH_VIOLATION_FIELD_BYTES]);
 
 /*
- * What is asked of the store: it is answered later, by when its RPC call may have ended.
+ * A call of the store, which answers later; its RPC call may have ended by then.
  *
  *     store_call = lh_store_call_create(call, ns, key);
+ *     if (store_call == NULL) return;      its caller asks for too much at once, and was refused
  *     lh_store_call_check(store_call, store->ops->get(store, store_call->ns, store_call->key, on_scope, store_call));
  *
  *     on_scope: if (lh_store_call_is_answered(store_call, status, error)) reply to store_call->call ...;
@@ -79,6 +100,7 @@ const char *lh_call_field(const char *field, char path[LH_VIOLATION_FIELD_BYTES]
 struct lh_store_call {
     struct lh_rpc_call *call; /* NULL once it has ended */
     struct lh_service *service;
+    struct lh_usage *caller;
     const char *ns;
     const char *key;
     uint64_t filter;
@@ -90,7 +112,7 @@ struct lh_store_call *lh_store_call_create(struct lh_rpc_call *call, const char 
 void lh_store_call_destroy(struct lh_store_call *store_call);
 /* The store refused to take it: answers and destroys. */
 void lh_store_call_check(struct lh_store_call *store_call, enum lh_status status);
-/* True: there is an answer and somebody to tell it to. Otherwise the call, if it is still there, is failed. */
+/* True: it succeeded, and the RPC call is still there to answer. Else it fails the RPC call, if that is still there. */
 bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status status, const struct lh_error *error);
 void lh_store_call_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 
@@ -100,8 +122,9 @@ void lh_store_call_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
  * how many items it has.
  */
 typedef void lh_heartbeats_cb(void *arg, const void *data, size_t size);
-enum lh_status lh_heartbeats_start(struct lh_service *service, const void *data, size_t size, size_t *count,
-                                   struct lh_violations *violations, lh_heartbeats_cb *on_answer, void *arg);
+enum lh_status lh_heartbeats_start(struct lh_rpc_call *call, const struct lh_access_caller *who, const void *data,
+                                   size_t size, size_t *count, struct lh_violations *violations,
+                                   lh_heartbeats_cb *on_answer, void *arg);
 
 /* The methods. */
 void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size);
@@ -110,6 +133,7 @@ void lh_acquire_stream_on_message(struct lh_rpc_call *call, const void *data, si
 void lh_acquire_start(struct lh_service *service);
 void lh_acquire_tick(struct lh_service *service);
 void lh_acquire_finish(struct lh_service *service);
+void lh_acquire_check_rights(struct lh_service *service);
 void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_batch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
@@ -125,6 +149,7 @@ void lh_hold_on_half_close(struct lh_rpc_call *call);
 void lh_hold_on_alarm(struct lh_rpc_call *call);
 void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 void lh_hold_start(struct lh_service *service);
+void lh_hold_check_rights(struct lh_service *service);
 void lh_hold_drain(struct lh_service *service);
 void lh_hold_finish(struct lh_service *service);
 void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t size);
@@ -135,10 +160,17 @@ void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t
 void lh_set_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_get_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_list_policies_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_grant_access_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_revoke_access_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_list_access_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_create_token_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_revoke_token_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_list_tokens_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_health_check_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_health_watch_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_health_watch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 void lh_reflection_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_reflection_on_writable(struct lh_rpc_call *call);
 void lh_reflection_on_half_close(struct lh_rpc_call *call);
 
 /* The services there are, in the order in which reflection lists them; NULL ends them. */

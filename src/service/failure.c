@@ -9,11 +9,11 @@
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
 #include "rpc/server.h"
+#include "service/contention_text.h"
 #include "service/message.h"
-#include "service/words.h"
 
 #define DETAILS_MAX 4
-#define METADATA_MAX 4
+#define METADATA_MAX 6
 
 /* How long a client should leave us alone; RetryInfo is sent where this is not negative. */
 static int64_t retry_delay_us(enum lh_status status)
@@ -74,12 +74,12 @@ static void add_metadata(Google__Rpc__ErrorInfo *info, const char *name, const c
     entry = lh_arena_alloc(arena, sizeof(*entry));
     google__rpc__error_info__metadata_entry__init(entry);
     copy = lh_arena_alloc(arena, LH_NAMESPACE_MAX_BYTES + 1);
-    if (strcmp(name, "namespace") == 0) {
+    if (strcmp(name, "namespace") == 0 || strcmp(name, "principal") == 0) {
         size_t kept = lh_utf8_cut(value, strlen(value), LH_NAMESPACE_MAX_BYTES);
         memcpy(copy, value, kept);
         copy[kept] = '\0';
     } else {
-        lh_words_name(value, copy);
+        lh_contention_name(value, copy);
     }
     entry->key = (char *)name;
     entry->value = copy;
@@ -101,6 +101,8 @@ static Google__Protobuf__Any *error_info(const struct lh_failure *failure, struc
     add_metadata(&info, "key", failure->key, arena);
     add_metadata(&info, "field", has_violation ? violations->list[0].field : failure->field, arena);
     add_metadata(&info, "limit", has_violation ? violations->list[0].limit : failure->limit, arena);
+    add_metadata(&info, "principal", failure->principal, arena);
+    add_metadata(&info, "right", failure->right, arena);
     return pack_any("type.googleapis.com/google.rpc.ErrorInfo", &info.base, arena);
 }
 

@@ -32,6 +32,8 @@ struct lh_failure {
     const char *key;
     const char *field; /* metadata; of the first violation when there are any */
     const char *limit;
+    const char *principal; /* this and `right` of ACCESS_DENIED */
+    const char *right;
     const struct lh_contention *contention;
     const struct lh_violations *violations;
 };

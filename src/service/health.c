@@ -1,15 +1,14 @@
 /*
  * grpc.health.v1: https://github.com/grpc/grpc/blob/master/doc/health-checking.md. All services here stand and fall
- * together: with the database, and until shutdown. A short outage is no reason to send clients away: their waits
- * outlive it.
+ * together: with the readiness that /readyz tells, and until shutdown.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "grpc/health/v1/health.pb-c.h"
+#include "lease/readiness.h"
 #include "service/call.h"
 #include "service/message.h"
 #include "service/watch.h"
@@ -21,6 +20,7 @@ struct watcher {
     struct lh_link link; /* in lh_service.health_watchers */
     struct lh_service *service;
     struct lh_rpc_call *call;
+    struct lh_usage *caller;
     bool is_known; /* of an unknown service SERVICE_UNKNOWN is told once, it never changes */
 };
 
@@ -34,17 +34,19 @@ static bool is_known(const char *name)
     return false;
 }
 
-bool lh_service_is_serving(const struct lh_service *service)
+static bool is_serving(const struct lh_service *service)
 {
+    struct lh_readiness readiness;
+
     if (service->is_draining)
         return false;
-    return service->store->ops->is_connected(service->store) ||
-           lh_clock_us() - service->last_database_us < service->health_patience_us;
+    lh_coordinator_readiness(service->coordinator, &readiness);
+    return readiness.is_ready;
 }
 
 static serving_status status_now(const struct lh_service *service)
 {
-    return lh_service_is_serving(service) ? STATUS(SERVING) : STATUS(NOT_SERVING);
+    return is_serving(service) ? STATUS(SERVING) : STATUS(NOT_SERVING);
 }
 
 void lh_health_check_on_message(struct lh_rpc_call *call, const void *data, size_t size)
@@ -94,15 +96,17 @@ void lh_health_watch_on_message(struct lh_rpc_call *call, const void *data, size
     struct lh_failure overloaded = {.status = LH_OVERLOADED, .message = "too many health watchers"};
     Grpc__Health__V1__HealthCheckRequest *request =
         lh_call_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, size, &service->scratch);
+    struct lh_usage *caller;
     char limit[24];
 
     if (request != NULL && service->health_watcher_count >= service->max_health_watchers) {
         snprintf(limit, sizeof(limit), "%zu", service->max_health_watchers);
         overloaded.limit = limit;
         lh_failure_send(call, &overloaded);
-    } else if (request != NULL) {
+    } else if (request != NULL && lh_usage_take(call, LH_USAGE_WATCHERS, 1, &caller)) {
         struct watcher *watcher = lh_alloc_zero(1, sizeof(*watcher));
         watcher->service = service;
+        watcher->caller = caller;
         watcher->call = call;
         watcher->is_known = is_known(request->service);
         lh_list_append(&service->health_watchers, &watcher->link);
@@ -123,24 +127,27 @@ void lh_health_watch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
         return;
     lh_list_remove(&watcher->link);
     watcher->service->health_watcher_count--;
+    lh_usage_give(watcher->caller, LH_USAGE_WATCHERS, 1);
     free(watcher);
 }
 
 void lh_service_tick(struct lh_service *service)
 {
-    bool is_serving;
+    struct lh_readiness readiness;
+    bool is_serving_now;
 
-    if (service->store->ops->is_connected(service->store))
-        service->last_database_us = lh_clock_us();
     lh_acquire_tick(service);
-    is_serving = lh_service_is_serving(service);
-    if (is_serving == service->was_serving)
+    lh_permit_tick(service);
+    lh_coordinator_readiness(service->coordinator, &readiness);
+    is_serving_now = readiness.is_ready && !service->is_draining;
+    if (is_serving_now == service->was_serving)
         return;
-    service->was_serving = is_serving;
-    lh_info("health is %s now", is_serving ? "SERVING" : "NOT_SERVING");
+    service->was_serving = is_serving_now;
+    lh_info("health is %s now: %s", is_serving_now ? "SERVING" : "NOT_SERVING",
+            service->is_draining ? "draining" : readiness.words);
     LH_LIST_EACH(struct watcher, watcher, &service->health_watchers, link)
         if (watcher->is_known)
-            tell(watcher, is_serving ? STATUS(SERVING) : STATUS(NOT_SERVING));
+            tell(watcher, is_serving_now ? STATUS(SERVING) : STATUS(NOT_SERVING));
 }
 
 void lh_service_drain(struct lh_service *service)

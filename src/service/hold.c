@@ -44,6 +44,7 @@ void hold_leave(struct hold *hold)
 {
     if (--hold->users > 0)
         return;
+    lh_access_leave(&hold->who);
     free(hold->strings);
     free(hold->release_value);
     free(hold);
@@ -107,6 +108,7 @@ static void on_acquired(struct lh_acquire *request, const struct lh_acquire_resu
 {
     struct hold *hold = request->arg;
 
+    lh_usage_give(hold->caller, acquire_bound(request), 1);
     if (hold->state == HOLD_WAITING && result->status == LH_OK) {
         take_over(hold);
         set_state(hold, HOLD_HELD);
@@ -114,7 +116,7 @@ static void on_acquired(struct lh_acquire *request, const struct lh_acquire_resu
         hold_tell_granted(hold, result->waited_us);
     } else if (hold->state == HOLD_WAITING) {
         hold_end(hold);
-        acquire_fail(hold->call, request, result);
+        acquire_fail(hold->call, &hold->who, request, result);
     } else if (result->status == LH_OK && !result->is_renewal) {
         give_back(hold, "its holder was gone when it was granted");
     }
@@ -124,22 +126,27 @@ static void on_acquired(struct lh_acquire *request, const struct lh_acquire_resu
 static void on_progress(struct lh_acquire *request, const struct lh_contention *contention)
 {
     struct hold *hold = request->arg;
+    struct lh_contention shown = *contention;
+
+    acquire_hide_holder(&hold->who, request, &shown);
     if (hold->state == HOLD_WAITING)
-        hold_tell_queued(hold, contention);
+        hold_tell_queued(hold, &shown);
 }
 
 static void keep(struct hold *hold, const struct lh_acquire *acquire)
 {
-    const char *const sources[] = {acquire->ns, acquire->key, acquire->owner, acquire->labels};
-    const char **const kept[] = {&hold->acquire.ns, &hold->acquire.key, &hold->acquire.owner, &hold->acquire.labels};
+    const char *const sources[] = {acquire->ns, acquire->key, acquire->owner, acquire->labels,
+                                   lh_rpc_call_principal(hold->call)};
+    const char **const kept[] = {&hold->acquire.ns, &hold->acquire.key, &hold->acquire.owner, &hold->acquire.labels,
+                                 &hold->acquire.principal};
     size_t size = 0;
     char *at;
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         size += strlen(sources[i]) + 1;
     hold->acquire = *acquire;
     hold->strings = at = lh_alloc(size);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         *kept[i] = at;
         at = stpcpy(at, sources[i]) + 1;
     }
@@ -153,10 +160,15 @@ static void begin(struct hold *hold, const struct lh_acquire *acquire)
     enum lh_status status;
 
     keep(hold, acquire);
+    if (!lh_usage_take(hold->call, acquire_bound(acquire), 1, &hold->caller)) {
+        hold_end(hold);
+        return;
+    }
     status = lh_coordinator_acquire(hold->service->coordinator, &hold->acquire);
     if (status != LH_OK) {
         hold_end(hold);
         lh_call_fail(hold->call, status, NULL, hold->acquire.ns, hold->acquire.key);
+        lh_usage_give(hold->caller, acquire_bound(acquire), 1);
         return;
     }
     hold->users++;
@@ -189,7 +201,12 @@ static bool take_acquire(struct hold *hold, const Leasehold__V1__AcquireRequest 
         prefix(violations, "acquire");
         return false;
     }
-    begin(hold, &acquire);
+    if (lh_access_may(&hold->who, LH_RIGHT_LEASE, acquire.ns)) {
+        begin(hold, &acquire);
+    } else {
+        hold_end(hold);
+        lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, acquire.ns);
+    }
     return true;
 }
 
@@ -227,7 +244,7 @@ static void release(struct hold *hold, bool is_failure, const char *value)
 }
 
 static bool take_release(struct hold *hold, Leasehold__V1__ReleaseItem *request, struct lh_violations *violations,
-                         struct lh_release_item *item)
+                         struct lh_holder_item *item)
 {
     struct lh_validator v = {.arena = &hold->service->scratch, .violations = violations};
     const Leasehold__V1__LeaseRef *ref = request->lease;
@@ -268,7 +285,7 @@ void lh_hold_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct hold *hold = lh_rpc_call_data(call);
     struct lh_violations violations = {0};
-    struct lh_release_item item = {0};
+    struct lh_holder_item item = {0};
     bool is_release = false, is_good = false;
     Leasehold__V1__HoldRequest *request;
 
@@ -325,13 +342,17 @@ void lh_hold_on_half_close(struct lh_rpc_call *call)
 void lh_hold_on_start(struct lh_rpc_call *call)
 {
     struct lh_service *service = lh_call_service(call);
+    struct lh_access_caller who;
     struct hold *hold;
 
     if (service->is_draining) {
         lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);
         return;
     }
+    if (!lh_permit_enter(call, &who))
+        return;
     hold = lh_alloc_zero(1, sizeof(*hold));
+    hold->who = who;
     hold->service = service;
     hold->call = call;
     hold->users = 1;
@@ -397,5 +418,19 @@ void lh_hold_drain(struct lh_service *service)
             hold_end(hold);
             lh_failure_send(hold->call, &failure);
         }
+    }
+}
+
+/* A lease that is held is left to its expiry: its holder may still work under it. */
+void lh_hold_check_rights(struct lh_service *service)
+{
+    LH_LIST_EACH(struct hold, hold, &service->hold_list, link) {
+        bool is_waiting = hold->state == HOLD_WAITING;
+        if ((!is_waiting && hold->state != HOLD_HELD) || lh_access_may(&hold->who, LH_RIGHT_LEASE, hold->acquire.ns))
+            continue;
+        hold_end(hold);
+        lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, hold->acquire.ns);
+        if (is_waiting)
+            lh_coordinator_cancel(service->coordinator, &hold->acquire);
     }
 }

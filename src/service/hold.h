@@ -1,6 +1,6 @@
 /*
- * A Hold stream, for hold.c (what the client says, and the end), hold_renew.c (the lease) and hold_event.c (what the
- * client is told).
+ * A Hold stream, for hold.c (what the client says, and the end), hold_renew.c (the lease) and hold_event.c (the
+ * messages to the client).
  *
  *     NEW -- acquire --> WAITING -- granted --> HELD -- release, half-close --> RELEASING -- answered --> OVER
  *                           |                     `-- lost, shutdown, taken over, stream gone ----------> OVER
@@ -22,16 +22,18 @@ struct hold {
     int users; /* the call, and whatever is out: acquire, heartbeat, release, look-up */
 
     struct lh_acquire acquire;
-    char *strings; /* of acquire */
-    struct lh_lease lease;
+    struct lh_access_caller who;
+    struct lh_usage *caller; /* of the acquire, until it is done */
+    char *strings;           /* of acquire */
+    struct lh_held_lease lease;
     int64_t deadline_us; /* on our clock, not before the database's */
     int64_t renewed_us;  /* when the last renewal that was done was sent, or the grant came */
     int64_t next_us;     /* when the next one is due */
 
     bool is_beating;
     bool is_looking;
-    struct lh_heartbeat_request beat;
-    struct lh_heartbeat beat_item;
+    struct lh_holder_request beat;
+    struct lh_holder_entry beat_item;
     int64_t beat_sent_us;
     int64_t beat_alive; /* alive_sequence when it was sent */
 
@@ -39,8 +41,8 @@ struct hold {
     int64_t alive_sequence; /* the highest */
     int64_t alive_us;       /* when the last one came */
 
-    struct lh_release_request release;
-    struct lh_release release_item;
+    struct lh_holder_request release;
+    struct lh_holder_entry release_item;
     char *release_value;
 };
 
@@ -52,7 +54,7 @@ void hold_end(struct hold *hold);
 /* hold_renew.c */
 void hold_begin(struct hold *hold, const struct lh_acquire_result *result);
 void hold_look(struct hold *hold); /* renew, wait, or find it lost */
-/* Give it back with hold->release_value; `is_failure`: that is the error. The client is told when it listens. */
+/* Releases with hold->release_value; `is_failure`: that is the error. The client, if it listens, gets the result. */
 void hold_release(struct hold *hold, bool is_failure);
 
 /* hold_event.c */

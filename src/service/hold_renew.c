@@ -52,6 +52,7 @@ void hold_begin(struct hold *hold, const struct lh_acquire_result *result)
     hold->lease.key = hold->acquire.key;
     hold->lease.lease_key = hold->acquire.lease_key;
     hold->lease.owner = hold->acquire.owner;
+    hold->lease.principal = hold->acquire.principal;
     hold->lease.labels = hold->acquire.labels;
     hold->renewed_us = lh_clock_us();
     note_remaining(hold, result->lease->remaining_us);
@@ -84,10 +85,10 @@ static void renew_again(struct hold *hold, const char *message)
     hold_release(hold, true); /* it is told lost: let the next one have it */
 }
 
-static void on_beaten(struct lh_heartbeat_request *request)
+static void on_beaten(struct lh_holder_request *request)
 {
     struct hold *hold = request->arg;
-    const struct lh_heartbeat_item *item = &hold->beat_item.item;
+    const struct lh_holder_item *item = &hold->beat_item.item;
 
     hold->is_beating = false;
     if (hold->state == HOLD_HELD && item->outcome == LH_OUTCOME_OK) {
@@ -107,10 +108,9 @@ static void on_beaten(struct lh_heartbeat_request *request)
 
 static void renew(struct hold *hold)
 {
-    hold->beat_item = (struct lh_heartbeat){
+    hold->beat_item = (struct lh_holder_entry){
         .item = {.ns = hold->acquire.ns, .key = hold->acquire.key, .lease_key = hold->acquire.lease_key}};
-    hold->beat =
-        (struct lh_heartbeat_request){.items = &hold->beat_item, .count = 1, .on_done = on_beaten, .arg = hold};
+    hold->beat = (struct lh_holder_request){.items = &hold->beat_item, .count = 1, .on_done = on_beaten, .arg = hold};
     hold->beat_sent_us = lh_clock_us();
     hold->beat_alive = hold->alive_sequence;
     if (lh_coordinator_heartbeat(hold->service->coordinator, &hold->beat) != LH_OK) {
@@ -185,7 +185,7 @@ void hold_look(struct hold *hold)
 /* A verdict that is none: what the client said was no good, or the database was not there. */
 static void on_given_back(struct hold *hold)
 {
-    const struct lh_release_item *item = &hold->release_item.item;
+    const struct lh_holder_item *item = &hold->release_item.item;
 
     if (item->outcome == LH_OUTCOME_OK || item->outcome == LH_OUTCOME_LOST)
         return;
@@ -199,10 +199,10 @@ static void on_given_back(struct hold *hold)
             hold->acquire.key);
 }
 
-static void on_released(struct lh_release_request *request)
+static void on_released(struct lh_holder_request *request)
 {
     struct hold *hold = request->arg;
-    const struct lh_release_item *item = &hold->release_item.item;
+    const struct lh_holder_item *item = &hold->release_item.item;
 
     hold->release.arg = NULL;
     if (hold->state == HOLD_RELEASING && item->outcome == LH_OUTCOME_RETRY && lh_clock_us() < hold->deadline_us &&
@@ -221,15 +221,15 @@ static void on_released(struct lh_release_request *request)
 
 void hold_release(struct hold *hold, bool is_failure)
 {
-    hold->release_item = (struct lh_release){.item = {.ns = hold->acquire.ns,
-                                                      .key = hold->acquire.key,
-                                                      .lease_key = hold->acquire.lease_key,
-                                                      .is_failure = is_failure,
-                                                      .value = hold->release_value}};
+    hold->release_item = (struct lh_holder_entry){.item = {.ns = hold->acquire.ns,
+                                                           .key = hold->acquire.key,
+                                                           .lease_key = hold->acquire.lease_key,
+                                                           .is_failure = is_failure,
+                                                           .value = hold->release_value}};
     if (is_failure && hold->release_value == NULL)
         hold->release_item.item.value = "its holder was told that it is lost";
     hold->release =
-        (struct lh_release_request){.items = &hold->release_item, .count = 1, .on_done = on_released, .arg = hold};
+        (struct lh_holder_request){.items = &hold->release_item, .count = 1, .on_done = on_released, .arg = hold};
     hold->users++;
     if (lh_coordinator_release(hold->service->coordinator, &hold->release) != LH_OK) {
         hold->release_item.item.outcome = LH_OUTCOME_RETRY;

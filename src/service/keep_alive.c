@@ -18,6 +18,7 @@
 struct keep_alive {
     struct lh_rpc_call *call; /* NULL: the client is gone */
     struct lh_service *service;
+    struct lh_access_caller who;
     struct lh_link link;    /* in lh_service.keep_alives, while it has a call */
     struct lh_link batches; /* not answered to the client, oldest first */
     size_t batch_count;
@@ -48,6 +49,7 @@ static void free_when_over(struct keep_alive *stream)
 {
     if (stream->call != NULL || stream->batch_count > 0)
         return;
+    lh_access_leave(&stream->who);
     free(stream->violations);
     free(stream);
 }
@@ -123,13 +125,17 @@ static void on_answer(void *arg, const void *data, size_t size)
 void lh_keep_alive_on_start(struct lh_rpc_call *call)
 {
     struct lh_service *service = lh_call_service(call);
+    struct lh_access_caller who;
     struct keep_alive *stream;
 
     if (service->is_draining) {
         lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);
         return;
     }
+    if (!lh_permit_enter(call, &who))
+        return;
     stream = lh_alloc_zero(1, sizeof(*stream));
+    stream->who = who;
     stream->call = call;
     stream->service = service;
     lh_list_init(&stream->batches);
@@ -149,7 +155,7 @@ void lh_keep_alive_on_message(struct lh_rpc_call *call, const void *data, size_t
     batch = lh_alloc_zero(1, sizeof(*batch));
     batch->stream = stream;
     lh_list_append(&stream->batches, &batch->link);
-    status = lh_heartbeats_start(stream->service, data, size, &batch->item_count, &violations, on_answer, batch);
+    status = lh_heartbeats_start(call, &stream->who, data, size, &batch->item_count, &violations, on_answer, batch);
     stream->batch_count++;
     stream->item_count += batch->item_count;
     if (status != LH_OK) {

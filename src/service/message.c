@@ -5,6 +5,9 @@
 #include "base/clock.h"
 #include "service/json.h"
 
+/* A certificate may name up to 2 KiB, and all trailers together stay under 6. */
+#define PRINCIPAL_IN_TRAILERS_MAX_BYTES 128
+
 Google__Protobuf__Duration *lh_message_duration(int64_t duration_us, struct lh_arena *arena)
 {
     Google__Protobuf__Duration *duration = lh_arena_alloc(arena, sizeof(*duration));
@@ -60,7 +63,7 @@ Leasehold__V1__Namespace *lh_message_namespace(const char *ns, struct lh_arena *
     return message;
 }
 
-static Leasehold__V1__Scope *new_scope(const struct lh_lease *lease, struct lh_arena *arena)
+static Leasehold__V1__Scope *new_scope(const struct lh_held_lease *lease, struct lh_arena *arena)
 {
     Leasehold__V1__Scope *scope = lh_arena_alloc(arena, sizeof(*scope));
 
@@ -70,7 +73,7 @@ static Leasehold__V1__Scope *new_scope(const struct lh_lease *lease, struct lh_a
     return scope;
 }
 
-Leasehold__V1__Lease *lh_message_lease(const struct lh_lease *lease, unsigned parts, struct lh_arena *arena)
+Leasehold__V1__Lease *lh_message_lease(const struct lh_held_lease *lease, unsigned parts, struct lh_arena *arena)
 {
     Leasehold__V1__Lease *message = lh_arena_alloc(arena, sizeof(*message));
 
@@ -83,6 +86,8 @@ Leasehold__V1__Lease *lh_message_lease(const struct lh_lease *lease, unsigned pa
     message->token = lease->token;
     if (lease->owner != NULL)
         message->owner = (char *)lease->owner;
+    if (lease->principal != NULL)
+        message->principal = (char *)lease->principal;
     message->duration = lh_message_duration(lease->duration_us, arena);
     message->remaining = lh_message_duration(lease->remaining_us, arena);
     message->deadline = lh_message_timestamp(lease->deadline_us, arena);
@@ -101,9 +106,15 @@ Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *con
     Leasehold__V1__Contention *message = lh_arena_alloc(arena, sizeof(*message));
 
     leasehold__v1__contention__init(message);
-    if (contention->has_holder) {
+    if (contention->is_holder_hidden) {
+        message->holder = lh_arena_alloc(arena, sizeof(*message->holder));
+        leasehold__v1__lease__init(message->holder);
+        message->holder->scope = new_scope(&contention->holder, arena);
+    } else if (contention->has_holder) {
         message->holder = lh_message_lease(&contention->holder, LH_LEASE_WITHOUT_LABELS, arena);
         message->liveness = message->holder->liveness;
+        if (strlen(message->holder->principal) > PRINCIPAL_IN_TRAILERS_MAX_BYTES)
+            message->holder->principal = (char *)"";
     }
     message->waiters_ahead = contention->waiters_ahead;
     return message;

@@ -1,10 +1,13 @@
 /* GetLease and ListLeases: what the store knows, without touching a lease. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "service/call.h"
+#include "service/contention_text.h"
 #include "service/message.h"
 #include "service/page_token.h"
-#include "service/words.h"
+#include "service/visible.h"
 
 /* --- GetLease --- */
 
@@ -16,6 +19,8 @@ static Leasehold__V1__LastHold *new_last_hold(const struct lh_last_hold *last, s
     message->token = last->token;
     if (last->owner != NULL)
         message->owner = (char *)last->owner;
+    if (last->principal != NULL)
+        message->principal = (char *)last->principal;
     message->end_reason = (Leasehold__V1__EndReason)last->end_reason;
     if (last->result != NULL)
         message->result = (char *)last->result;
@@ -27,8 +32,8 @@ static Leasehold__V1__LastHold *new_last_hold(const struct lh_last_hold *last, s
 
 static void fail_not_held(const struct lh_store_call *store_call)
 {
-    char name[LH_WORDS_NAME_BYTES];
-    char *words = lh_format("lease %s/%s is not held", store_call->ns, lh_words_name(store_call->key, name));
+    char name[LH_CONTENTION_NAME_BYTES];
+    char *words = lh_format("lease %s/%s is not held", store_call->ns, lh_contention_name(store_call->key, name));
     struct lh_failure failure = {.status = LH_NOT_HELD, .message = words, .ns = store_call->ns, .key = store_call->key};
 
     lh_failure_send(store_call->call, &failure);
@@ -83,41 +88,111 @@ void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t 
 
     if (request != NULL && !lh_validate_scope(&v, request->scope, "scope", &ns, &key)) {
         lh_call_refuse(call, &violations);
-    } else if (request != NULL) {
+    } else if (request != NULL && lh_permit(call, LH_RIGHT_READ, ns)) {
         struct lh_store_call *store_call = lh_store_call_create(call, ns, key);
-        lh_store_call_check(store_call, service->store->ops->get(service->store, store_call->ns, store_call->key,
-                                                                 on_scope, store_call));
+        if (store_call != NULL)
+            lh_store_call_check(store_call, service->store->ops->get(service->store, store_call->ns, store_call->key,
+                                                                     on_scope, store_call));
     }
     lh_arena_reset(&service->scratch);
 }
 
 /* --- ListLeases --- */
 
-static void on_list(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_list_answer *answer)
-{
-    struct lh_store_call *store_call = arg;
-    struct lh_arena *arena = &store_call->service->scratch;
-    Leasehold__V1__ListLeasesResponse response;
-    size_t bytes = 0;
+/* Of leases among which are some that the caller may not read. */
+#define LOOKED_AT_ONCE 1000
 
-    if (!lh_store_call_is_answered(store_call, status, error)) {
-        lh_store_call_destroy(store_call);
-        return;
-    }
+/* A page that is being put together: its leases are packed as they come. */
+struct list {
+    struct lh_store_call *store_call;
+    struct lh_access_caller who;
+    struct visible_walk walk;
+    char *owner;
+    int32_t left; /* of the page */
+    struct lh_buffer packed;
+    char last_ns[LH_NAMESPACE_MAX_BYTES + 1]; /* the last that was told: a page token names no other */
+    char last_key[LH_KEY_MAX_BYTES + 1];
+};
+
+static void free_list(struct list *list)
+{
+    lh_access_leave(&list->who);
+    lh_buffer_finish(&list->packed);
+    free(list->owner);
+    free(list);
+}
+
+static void append(struct list *list, const Leasehold__V1__ListLeasesResponse *response)
+{
+    const void *data;
+    size_t size = lh_message_pack(&response->base, &list->store_call->service->scratch, &data);
+
+    lh_buffer_append(&list->packed, data, size);
+    lh_arena_reset(&list->store_call->service->scratch);
+}
+
+static void finish(struct list *list, bool has_more)
+{
+    struct lh_store_call *store_call = list->store_call;
+    Leasehold__V1__ListLeasesResponse response;
+
+    leasehold__v1__list_leases_response__init(&response);
+    if (has_more)
+        response.next_page_token = lh_page_token_make(LH_PAGE_LEASES, store_call->filter, list->last_ns, list->last_key,
+                                                      &store_call->service->scratch);
+    append(list, &response);
+    lh_rpc_call_reply(store_call->call, list->packed.data, list->packed.size);
+    lh_store_call_destroy(store_call);
+    free_list(list);
+}
+
+/* Takes what the caller may read and the page has room for. Returns how many it is done with. */
+static size_t take(struct list *list, const struct lh_list_answer *answer)
+{
+    struct lh_arena *arena = &list->store_call->service->scratch;
+    Leasehold__V1__ListLeasesResponse response;
+    size_t bytes = list->packed.size, i;
+
     leasehold__v1__list_leases_response__init(&response);
     response.leases = lh_arena_alloc(arena, (answer->lease_count + 1) * sizeof(*response.leases));
-    while (response.n_leases < answer->lease_count && bytes < LH_REPLY_MAX_BYTES) {
-        Leasehold__V1__Lease *lease = lh_message_lease(&answer->leases[response.n_leases], LH_LEASE_PUBLIC, arena);
-        bytes += protobuf_c_message_get_packed_size(&lease->base);
-        response.leases[response.n_leases++] = lease;
+    for (i = 0; i < answer->lease_count; i++) {
+        const struct lh_held_lease *lease = &answer->leases[i];
+        if (!visible_may_show(&list->who, lease))
+            continue;
+        if (list->left == 0 || bytes >= LH_REPLY_MAX_BYTES)
+            break;
+        response.leases[response.n_leases] = lh_message_lease(lease, LH_LEASE_PUBLIC, arena);
+        bytes += protobuf_c_message_get_packed_size(&response.leases[response.n_leases++]->base);
+        list->left--;
+        snprintf(list->last_ns, sizeof(list->last_ns), "%s", lease->ns);
+        snprintf(list->last_key, sizeof(list->last_key), "%s", lease->key);
     }
-    if (response.n_leases > 0 && (answer->has_more || response.n_leases < answer->lease_count)) {
-        const struct lh_lease *last = &answer->leases[response.n_leases - 1];
-        response.next_page_token = lh_page_token_make(LH_PAGE_LEASES, store_call->filter, last->ns, last->key, arena);
+    append(list, &response);
+    return i;
+}
+
+static void ask(struct list *list, const struct lh_list_request *request);
+
+static void on_list(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_list_answer *answer)
+{
+    struct list *list = arg;
+    struct lh_list_request request = {.owner = list->owner};
+    size_t done;
+
+    if (!lh_store_call_is_answered(list->store_call, status, error)) {
+        lh_store_call_destroy(list->store_call);
+        free_list(list);
+        return;
     }
-    lh_call_reply(store_call->call, &response.base, arena);
-    lh_arena_reset(arena);
-    lh_store_call_destroy(store_call);
+    done = take(list, answer);
+    visible_advance(&list->walk, answer, done);
+    if (done < answer->lease_count ||
+        (list->left == 0 && answer->has_more && visible_is_whole(&list->walk, &list->who)))
+        finish(list, true);
+    else if (!visible_ask(&list->walk, &list->who, &request))
+        finish(list, false);
+    else
+        ask(list, &request);
 }
 
 static bool read_list(struct lh_validator *v, const Leasehold__V1__ListLeasesRequest *request,
@@ -135,22 +210,62 @@ static bool read_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
     return false;
 }
 
+static void ask(struct list *list, const struct lh_list_request *of_walk)
+{
+    struct lh_store_call *store_call = list->store_call;
+    struct lh_store *store = store_call->service->store;
+    struct lh_list_request request = *of_walk;
+    enum lh_status status;
+
+    request.page_size = visible_is_whole(&list->walk, &list->who) && list->left > 0 ? list->left : LOOKED_AT_ONCE;
+    status = store->ops->list(store, &request, on_list, list);
+    if (status != LH_OK)
+        free_list(list);
+    lh_store_call_check(store_call, status);
+}
+
+static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, const struct lh_list_request *request,
+                       uint64_t filter)
+{
+    bool include_children = request->include_children || *request->ns == '\0';
+    struct lh_list_request first = {.owner = request->owner};
+    struct lh_store_call *store_call;
+    struct list *list;
+
+    if (!lh_permit_any(call, who, LH_RIGHT_READ, request->ns, include_children))
+        return;
+    store_call = lh_store_call_create(call, NULL, NULL);
+    if (store_call == NULL)
+        return;
+    store_call->filter = filter;
+    list = lh_alloc_zero(1, sizeof(*list));
+    list->store_call = store_call;
+    list->who = lh_access_copy(who);
+    list->owner = lh_strdup(request->owner);
+    list->left = request->page_size;
+    visible_begin(&list->walk, request->ns, include_children, request->after_ns, request->after_key);
+    if (visible_ask(&list->walk, &list->who, &first))
+        ask(list, &first);
+    else
+        finish(list, false);
+}
+
 void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct lh_service *service = lh_call_service(call);
     struct lh_violations violations = {0};
     struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
     struct lh_list_request list = {0};
+    struct lh_access_caller who;
     uint64_t filter;
     Leasehold__V1__ListLeasesRequest *request =
         lh_call_unpack(call, &leasehold__v1__list_leases_request__descriptor, data, size, v.arena);
 
     if (request != NULL && !read_list(&v, request, &list, &filter)) {
         lh_call_refuse(call, &violations);
-    } else if (request != NULL) {
-        struct lh_store_call *store_call = lh_store_call_create(call, NULL, NULL);
-        store_call->filter = filter;
-        lh_store_call_check(store_call, service->store->ops->list(service->store, &list, on_list, store_call));
+    } else if (request != NULL && lh_permit_enter(call, &who)) {
+        begin_list(call, &who, &list, filter);
+        lh_access_leave(&who);
     }
     lh_arena_reset(&service->scratch);
 }

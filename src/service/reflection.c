@@ -360,8 +360,15 @@ void lh_reflection_on_message(struct lh_rpc_call *call, const void *data, size_t
         length = lh_message_pack(&response.base, arena, &bytes);
         if (lh_rpc_call_send(call, bytes, length) == LH_OVERLOADED)
             lh_failure_send(call, &overloaded);
+        else if (lh_rpc_call_is_over_mark(call))
+            lh_rpc_call_pause(call); /* who does not read asks for nothing more */
     }
     lh_arena_reset(arena);
+}
+
+void lh_reflection_on_writable(struct lh_rpc_call *call)
+{
+    lh_rpc_call_resume(call);
 }
 
 void lh_reflection_on_half_close(struct lh_rpc_call *call)

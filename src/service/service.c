@@ -7,7 +7,6 @@
 #include "service/call.h"
 #include "service/watch.h"
 
-#define HEALTH_PATIENCE_US (5 * LH_US_PER_S)
 #define HEALTH_WATCHERS_MAX 1000
 
 const char *const lh_service_names[] = {
@@ -15,9 +14,10 @@ const char *const lh_service_names[] = {
     "leasehold.v1.AdminService", "leasehold.v1.LeaseService",           NULL,
 };
 
-#define LEASE(name, message, end)                                                                                      \
+#define LEASE(name, message, end, is_first)                                                                            \
     {                                                                                                                  \
-        .path = "/leasehold.v1.LeaseService/" name, .kind = LH_RPC_UNARY, .on_message = message, .on_end = end         \
+        .path = "/leasehold.v1.LeaseService/" name, .kind = LH_RPC_UNARY, .on_message = message, .on_end = end,        \
+        .comes_first = is_first                                                                                        \
     }
 
 #define ADMIN(name, message)                                                                                           \
@@ -29,15 +29,16 @@ const char *const lh_service_names[] = {
 #define REFLECTION(version)                                                                                            \
     {                                                                                                                  \
         .path = "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo", .kind = LH_RPC_BIDI,             \
-        .on_message = lh_reflection_on_message, .on_half_close = lh_reflection_on_half_close                           \
+        .on_message = lh_reflection_on_message, .on_writable = lh_reflection_on_writable,                              \
+        .on_half_close = lh_reflection_on_half_close                                                                   \
     }
 
 static const struct lh_rpc_method methods[] = {
-    LEASE("Acquire", lh_acquire_on_message, lh_acquire_on_end),
-    LEASE("Heartbeat", lh_heartbeat_on_message, lh_batch_on_end),
-    LEASE("Release", lh_release_on_message, lh_batch_on_end),
-    LEASE("GetLease", lh_get_lease_on_message, lh_store_call_on_end),
-    LEASE("ListLeases", lh_list_leases_on_message, lh_store_call_on_end),
+    LEASE("Acquire", lh_acquire_on_message, lh_acquire_on_end, false),
+    LEASE("Heartbeat", lh_heartbeat_on_message, lh_batch_on_end, true),
+    LEASE("Release", lh_release_on_message, lh_batch_on_end, true),
+    LEASE("GetLease", lh_get_lease_on_message, lh_store_call_on_end, false),
+    LEASE("ListLeases", lh_list_leases_on_message, lh_store_call_on_end, false),
     {.path = "/leasehold.v1.LeaseService/AcquireStream",
      .kind = LH_RPC_SERVER_STREAM,
      .on_message = lh_acquire_stream_on_message,
@@ -66,8 +67,17 @@ static const struct lh_rpc_method methods[] = {
     ADMIN("SetPolicy", lh_set_policy_on_message),
     ADMIN("GetPolicy", lh_get_policy_on_message),
     ADMIN("ListPolicies", lh_list_policies_on_message),
+    ADMIN("GrantAccess", lh_grant_access_on_message),
+    ADMIN("RevokeAccess", lh_revoke_access_on_message),
+    ADMIN("ListAccess", lh_list_access_on_message),
+    ADMIN("CreateToken", lh_create_token_on_message),
+    ADMIN("RevokeToken", lh_revoke_token_on_message),
+    ADMIN("ListTokens", lh_list_tokens_on_message),
     ADMIN("GetStatus", lh_get_status_on_message),
-    {.path = "/grpc.health.v1.Health/Check", .kind = LH_RPC_UNARY, .on_message = lh_health_check_on_message},
+    {.path = "/grpc.health.v1.Health/Check",
+     .kind = LH_RPC_UNARY,
+     .on_message = lh_health_check_on_message,
+     .comes_first = true},
     {.path = "/grpc.health.v1.Health/Watch",
      .kind = LH_RPC_SERVER_STREAM,
      .on_message = lh_health_watch_on_message,
@@ -92,8 +102,9 @@ void lh_service_options_init(struct lh_service_options *options)
     *options = (struct lh_service_options){
         .version = LH_VERSION,
         .max_block_us = 20 * LH_US_PER_S,
-        .health_patience_us = HEALTH_PATIENCE_US,
         .max_health_watchers = HEALTH_WATCHERS_MAX,
+        .watch_buffer = 1024 * 1024,
+        .caller_limits = {20000, 20000, 100, 102},
     };
 }
 
@@ -105,14 +116,15 @@ struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const s
     service->store = lh_coordinator_store(coordinator);
     service->version = lh_strdup(options->version);
     service->max_block_us = options->max_block_us;
-    service->health_patience_us = options->health_patience_us;
     service->max_health_watchers = options->max_health_watchers;
+    service->watch_buffer = options->watch_buffer;
+    memcpy(service->caller_limits, options->caller_limits, sizeof(service->caller_limits));
+    lh_table_init(&service->usages, lh_usage_is_of);
     lh_list_init(&service->health_watchers);
     lh_list_init(&service->keep_alives);
     lh_list_init(&service->watches);
-    /* Before the first connection nothing is served, and patience starts with it. */
-    service->last_database_us = lh_clock_us() - options->health_patience_us;
     service->reflection = lh_reflection_create();
+    lh_permit_start(service);
     lh_acquire_start(service);
     lh_hold_start(service);
     return service;
@@ -124,10 +136,19 @@ void lh_service_destroy(struct lh_service *service)
         return;
     lh_acquire_finish(service);
     lh_hold_finish(service);
+    lh_permit_finish(service);
     lh_reflection_destroy(service->reflection);
+    lh_table_finish(&service->usages);
     lh_arena_finish(&service->scratch);
     free(service->version);
     free(service);
+}
+
+void lh_service_caller_stats(const struct lh_service *service, struct lh_service_caller_stats *stats)
+{
+    memcpy(stats->limits, service->caller_limits, sizeof(stats->limits));
+    memcpy(stats->refusals, service->caller_refusals, sizeof(stats->refusals));
+    stats->watch_buffer = service->watch_buffer;
 }
 
 void lh_service_set_max_block(struct lh_service *service, int64_t max_block_us)

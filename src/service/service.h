@@ -7,11 +7,13 @@
  *     lh_rpc_server_options_init(&rpc);
  *     rpc.encode_error = lh_service_encode_error;
  *     rpc.on_late_cancel = lh_service_on_late_cancel;
+ *     rpc.on_client_gone = lh_service_on_client_gone;
  *     server = lh_rpc_server_create(loop, &rpc, methods, count, service);      the service is the server's arg
  *     a timer, every 250 ms or so: lh_service_tick(service);                   health, and what is over
  *
- * and shutting down: lh_service_drain (health says NOT_SERVING), lh_rpc_server_drain, lh_coordinator_stop (waiters are
- * answered SHUTTING_DOWN), then when both are done lh_rpc_server_destroy, lh_service_destroy, lh_coordinator_destroy.
+ * and shutting down: lh_service_drain (health says NOT_SERVING, calls that would wait are answered SHUTTING_DOWN),
+ * lh_rpc_server_drain, and when its on_final has fired lh_coordinator_stop (waiters are answered SHUTTING_DOWN), then
+ * when both are done lh_rpc_server_destroy, lh_service_destroy, lh_coordinator_destroy.
  *
  * The story of a call: its bytes are checked on the wire, unpacked, checked against every bound, and handed to the
  * coordinator or the store as an object that outlives the call if it must. Ends the call first (cancelled, reset, too
@@ -27,16 +29,18 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "service/usage.h"
 
 struct lh_coordinator;
 struct lh_rpc_method;
 struct lh_service;
 
 struct lh_service_options {
-    const char *version;        /* of this program; default LH_VERSION */
-    int64_t max_block_us;       /* as the coordinator has it: for GetStatus and for words */
-    int64_t health_patience_us; /* without database for that long is NOT_SERVING; default 5 s */
-    size_t max_health_watchers; /* default 1000 */
+    const char *version;                   /* of this program; default LH_VERSION */
+    int64_t max_block_us;                  /* as the coordinator has it: for GetStatus and for words */
+    size_t max_health_watchers;            /* default 1000 */
+    size_t watch_buffer;                   /* bytes that may wait for the client of a watch; default 1 MiB */
+    size_t caller_limits[LH_USAGE_BOUNDS]; /* of one caller; default 20,000, 20,000, 100 and 102 */
 };
 
 void lh_service_options_init(struct lh_service_options *options);
@@ -55,12 +59,37 @@ void lh_service_encode_error(void *arg, enum lh_status status, const char *messa
 /* lh_rpc_server_options.on_late_cancel: a lease whose reply crossed the client's cancel is released again. */
 void lh_service_on_late_cancel(void *arg, uint64_t call_id);
 
-/* Look whether the database is there, and tell those who watch the health. */
+/* lh_rpc_server_options.on_client_gone. */
+void lh_service_on_client_gone(void *arg, void *client);
+
+/* The bounds of one caller, and how often each was the reason to refuse something. */
+struct lh_service_caller_stats {
+    size_t limits[LH_USAGE_BOUNDS];
+    uint64_t refusals[LH_USAGE_BOUNDS];
+    size_t watch_buffer;
+};
+void lh_service_caller_stats(const struct lh_service *service, struct lh_service_caller_stats *stats);
+
+/*
+ * Who may do what. Off (at first), every caller may do everything; on, what no rule allows is denied, and the admins
+ * have the right admin everywhere. Strings are copied.
+ */
+void lh_service_set_access(struct lh_service *service, bool is_on, const char *const *admins, size_t admin_count);
+
+struct lh_service_access_stats {
+    bool is_on;
+    size_t rules;
+    size_t tokens;
+    uint64_t loads;
+    uint64_t denials[3]; /* no right: read, lease, admin */
+    uint64_t unauthenticated;
+};
+void lh_service_access_stats(const struct lh_service *service, struct lh_service_access_stats *stats);
+
+/* Looks whether this daemon is ready, and tells the health watchers. */
 void lh_service_tick(struct lh_service *service);
-/* From now on NOT_SERVING. */
+/* From now on NOT_SERVING; what does not wait is still served. */
 void lh_service_drain(struct lh_service *service);
-/* What health says: for /readyz too. */
-bool lh_service_is_serving(const struct lh_service *service);
 /* After lh_coordinator_set_max_block. */
 void lh_service_set_max_block(struct lh_service *service, int64_t max_block_us);
 

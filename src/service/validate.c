@@ -234,7 +234,7 @@ bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef
 }
 
 bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__ReleaseItem *request, const char *field,
-                              struct lh_release_item *item)
+                              struct lh_holder_item *item)
 {
     char path[PATH_BYTES];
     const char *problem;
@@ -305,11 +305,11 @@ bool lh_validate_force(struct lh_validator *v, const Leasehold__V1__ForceRelease
     bool is_valid = check_size(v, request->reason, 1, LH_RESULT_MAX_BYTES, "reason");
 
     if (is_valid && strspn(request->reason, " \t\r\n") == strlen(request->reason)) {
-        lh_violations_add(v->violations, "reason", "must say why, for whoever reads the history");
+        lh_violations_add(v->violations, "reason", "must give a reason, for readers of the history");
         is_valid = false;
     }
     if (request->token < 0) {
-        lh_violations_add(v->violations, "token", "must be 0 (whoever holds it) or a token, is %lld",
+        lh_violations_add(v->violations, "token", "must be 0 (any holder) or a token, is %lld",
                           (long long)request->token);
         is_valid = false;
     }

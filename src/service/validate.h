@@ -54,7 +54,7 @@ bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireReq
 bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef *ref, const char *field,
                            const char **ns, const char **key, struct lh_uuid *lease_key);
 bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__ReleaseItem *request, const char *field,
-                              struct lh_release_item *item);
+                              struct lh_holder_item *item);
 
 /* What stays of a list request when its page token was looked at elsewhere. */
 bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesRequest *request,

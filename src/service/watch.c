@@ -9,7 +9,8 @@
  * coordinator has caught up with the list. A change that is older is dropped, and so is the end of a lease of which
  * the client never heard.
  *
- * A client that does not read is ended with WATCH_LAGGED when more than 4 MiB or 10,000 events wait for it.
+ * A client that does not read is ended with WATCH_LAGGED when more than watch_buffer or 10,000 events wait for it; the
+ * pages of the list do not count, for each is asked when the client has read the one before.
  */
 #include "service/watch.h"
 
@@ -19,8 +20,8 @@
 
 #include "service/call.h"
 #include "service/message.h"
+#include "service/visible.h"
 
-#define KEPT_BYTES_MAX ((size_t)4 * 1024 * 1024)
 #define KEPT_EVENTS_MAX 10000
 #define PAGE_SIZE 200
 
@@ -31,14 +32,15 @@ enum watch_state { WATCH_WAITING, WATCH_LISTING, WATCH_LIVE, WATCH_OVER };
 struct watch_stream {
     struct lh_rpc_call *call; /* NULL: the client is gone */
     struct lh_service *service;
-    struct lh_link link; /* in lh_service.watches, until it is over */
+    struct lh_usage *caller;
+    struct lh_access_caller who; /* what it may not read any more is left out from then on */
+    struct lh_link link;         /* in lh_service.watches, until it is over */
     struct lh_watcher watcher;
     enum watch_state state;
     bool include_initial;
     bool is_page_out;
     char *ns;
-    char *after_ns; /* the last scope of the page before */
-    char *after_key;
+    struct visible_walk walk;
     struct lh_link kept; /* events that came while it was listing */
     size_t kept_count;
     size_t kept_bytes;
@@ -134,6 +136,8 @@ static void drop_kept(struct watch_stream *stream, struct kept_event *event)
 {
     stream->kept_count--;
     stream->kept_bytes -= event->size;
+    if (stream->call != NULL)
+        lh_rpc_call_set_kept(stream->call, stream->kept_bytes);
     lh_list_remove(&event->link);
     free(event);
 }
@@ -155,9 +159,9 @@ static void free_when_over(struct watch_stream *stream)
 {
     if (stream->call != NULL || stream->is_page_out)
         return;
+    lh_usage_give(stream->caller, LH_USAGE_WATCHERS, 1);
+    lh_access_leave(&stream->who);
     free(stream->ns);
-    free(stream->after_ns);
-    free(stream->after_key);
     free(stream);
 }
 
@@ -182,9 +186,14 @@ static void fail_slow(struct watch_stream *stream)
 
 /* --- sending --- */
 
+static bool is_over(const struct watch_stream *stream, size_t waiting, size_t size)
+{
+    return waiting > 0 && waiting + size > stream->service->watch_buffer;
+}
+
 static bool send_bytes(struct watch_stream *stream, const void *data, size_t size)
 {
-    if (lh_rpc_call_unsent(stream->call) + size > KEPT_BYTES_MAX ||
+    if ((stream->state == WATCH_LIVE && is_over(stream, lh_rpc_call_unsent(stream->call), size)) ||
         lh_rpc_call_send(stream->call, data, size) == LH_OVERLOADED) {
         fail_slow(stream);
         return false;
@@ -218,7 +227,8 @@ static void keep(struct watch_stream *stream, const struct lh_lease_event *event
     size_t ns_size = strlen(event->lease.ns) + 1, key_size = strlen(event->lease.key) + 1;
     struct kept_event *kept;
 
-    if (stream->kept_count >= KEPT_EVENTS_MAX || stream->kept_bytes + size > KEPT_BYTES_MAX) {
+    if (stream->kept_count >= KEPT_EVENTS_MAX || is_over(stream, stream->kept_bytes, size) ||
+        !lh_rpc_call_set_kept(stream->call, stream->kept_bytes + size)) {
         fail_slow(stream);
         return;
     }
@@ -241,6 +251,8 @@ static void on_event(struct lh_watcher *watcher, const struct lh_lease_event *ev
     const void *data;
     size_t size;
 
+    if (!lh_access_may(&stream->who, LH_RIGHT_READ, event->lease.ns))
+        return;
     if (stream->state == WATCH_LIVE &&
         !is_news(stream, event->type == LH_EVENT_ACQUIRED, event->lease.token, event->lease.ns, event->lease.key))
         return;
@@ -257,18 +269,20 @@ static void on_event(struct lh_watcher *watcher, const struct lh_lease_event *ev
 static void on_page(void *arg, enum lh_status status, const struct lh_error *error,
                     const struct lh_list_answer *answer);
 
+static void go_live(struct watch_stream *stream);
+
 static void ask_page(struct watch_stream *stream)
 {
     struct lh_store *store = stream->service->store;
-    struct lh_list_request list = {.ns = stream->ns,
-                                   .include_children = stream->watcher.include_children,
-                                   .page_size = PAGE_SIZE,
-                                   .after_ns = stream->after_ns,
-                                   .after_key = stream->after_key};
+    struct lh_list_request list = {.page_size = PAGE_SIZE};
     enum lh_status status;
 
     if (stream->state != WATCH_LISTING || stream->is_page_out || lh_rpc_call_is_over_mark(stream->call))
         return;
+    if (!visible_ask(&stream->walk, &stream->who, &list)) {
+        go_live(stream);
+        return;
+    }
     status = store->ops->list(store, &list, on_page, stream);
     stream->is_page_out = status == LH_OK;
     if (status != LH_OK)
@@ -281,6 +295,8 @@ static void send_page(struct watch_stream *stream, const struct lh_list_answer *
 
     for (size_t i = 0; i < answer->lease_count && stream->state == WATCH_LISTING; i++) {
         struct lh_lease_event event = {.lease = answer->leases[i]};
+        if (!visible_may_show(&stream->who, &event.lease))
+            continue;
         struct known_scope *known = find_known(stream, event.lease.ns, event.lease.key, true);
         known->token = event.lease.token;
         known->is_held = true;
@@ -288,12 +304,7 @@ static void send_page(struct watch_stream *stream, const struct lh_list_answer *
         send_bytes(stream, data, size);
         lh_arena_reset(&stream->service->scratch);
     }
-    if (answer->lease_count > 0) {
-        free(stream->after_ns);
-        free(stream->after_key);
-        stream->after_ns = lh_strdup(answer->leases[answer->lease_count - 1].ns);
-        stream->after_key = lh_strdup(answer->leases[answer->lease_count - 1].key);
-    }
+    visible_advance(&stream->walk, answer, answer->lease_count);
 }
 
 static void go_live(struct watch_stream *stream)
@@ -307,7 +318,8 @@ static void go_live(struct watch_stream *stream)
     LH_LIST_EACH(struct kept_event, event, &stream->kept, link) {
         if (stream->state != WATCH_LIVE)
             return; /* it was too slow, and what was kept is gone */
-        if (is_news(stream, event->is_acquired, event->token, event->ns, event->key) &&
+        if (lh_access_may(&stream->who, LH_RIGHT_READ, event->ns) &&
+            is_news(stream, event->is_acquired, event->token, event->ns, event->key) &&
             !send_bytes(stream, event->data, event->size))
             return;
         drop_kept(stream, event);
@@ -332,12 +344,7 @@ static void on_page(void *arg, enum lh_status status, const struct lh_error *err
         return;
     }
     send_page(stream, answer);
-    if (stream->state != WATCH_LISTING)
-        return;
-    if (answer->has_more)
-        ask_page(stream);
-    else
-        go_live(stream);
+    ask_page(stream);
 }
 
 /* --- from the coordinator --- */
@@ -354,6 +361,7 @@ static void on_active(struct lh_watcher *watcher)
     stream->state = WATCH_LISTING;
     stream->has_known = true;
     lh_table_init(&stream->known, is_scope);
+    visible_begin(&stream->walk, stream->ns, stream->watcher.include_children, NULL, NULL);
     ask_page(stream);
 }
 
@@ -386,12 +394,20 @@ static void refuse(struct lh_rpc_call *call, const struct lh_service *service, e
     lh_failure_send(call, &failure);
 }
 
-static void begin(struct lh_rpc_call *call, const Leasehold__V1__WatchLeasesRequest *request, const char *ns)
+static void begin(struct lh_rpc_call *call, struct lh_access_caller *who,
+                  const Leasehold__V1__WatchLeasesRequest *request, const char *ns)
 {
     struct lh_service *service = lh_call_service(call);
-    struct watch_stream *stream = lh_alloc_zero(1, sizeof(*stream));
+    struct watch_stream *stream;
+    struct lh_usage *caller;
     enum lh_status status;
 
+    if (!lh_permit_any(call, who, LH_RIGHT_READ, ns, request->include_children || *ns == '\0') ||
+        !lh_usage_take(call, LH_USAGE_WATCHERS, 1, &caller))
+        return;
+    stream = lh_alloc_zero(1, sizeof(*stream));
+    stream->caller = caller;
+    stream->who = lh_access_copy(who);
     stream->call = call;
     stream->service = service;
     stream->ns = lh_strdup(ns);
@@ -422,6 +438,7 @@ void lh_watch_leases_on_message(struct lh_rpc_call *call, const void *data, size
     struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
     Leasehold__V1__WatchLeasesRequest *request =
         lh_call_unpack(call, &leasehold__v1__watch_leases_request__descriptor, data, size, v.arena);
+    struct lh_access_caller who;
     const char *ns;
 
     if (request == NULL) {
@@ -430,8 +447,9 @@ void lh_watch_leases_on_message(struct lh_rpc_call *call, const void *data, size
         lh_call_refuse(call, &violations);
     } else if (service->is_draining) {
         lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);
-    } else {
-        begin(call, request, ns);
+    } else if (lh_permit_enter(call, &who)) {
+        begin(call, &who, request, ns);
+        lh_access_leave(&who);
     }
     lh_arena_reset(&service->scratch);
 }

@@ -38,7 +38,7 @@ struct lh_wire_finding {
 typedef void lh_wire_cb(void *arg, const struct lh_wire_finding *finding);
 
 /*
- * Of each item only the first finding is told, outside of items the first 16.
+ * Reports the first finding of each item, and the first 16 outside of items.
  * False: not well-formed, nested too deep, too many fields, or a singular message field that comes twice (merging those
  * costs quadratic time, and no encoder sends them). The strings of a finding live until `on_finding` returns.
  */

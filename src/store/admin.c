@@ -10,12 +10,12 @@
 
 static void last_hold_read(struct lh_scope_answer *answer, const PGresult *result, struct lh_arena *arena)
 {
-    static const char *const names[] = {"last_token",  "last_owner", "last_end_reason",
-                                        "last_result", "last_error", "last_ended_at"};
+    static const char *const names[] = {"last_token", "last_owner",    "last_end_reason", "last_result",
+                                        "last_error", "last_ended_at", "last_principal"};
     struct lh_last_hold *last = &answer->last;
-    int at[6];
+    int at[7];
 
-    lh_pg_result_columns(result, names, at, 6);
+    lh_pg_result_columns(result, names, at, 7);
     if (lh_pg_is_null(result, 0, at[0]))
         return;
     answer->has_last = true;
@@ -25,8 +25,11 @@ static void last_hold_read(struct lh_scope_answer *answer, const PGresult *resul
     last->result = text_read(result, 0, at[3], arena);
     last->error = text_read(result, 0, at[4], arena);
     last->ended_at_us = lh_pg_timestamptz(result, 0, at[5]);
+    last->principal = text_read(result, 0, at[6], arena);
     if (last->owner == NULL)
         last->owner = "";
+    if (last->principal == NULL)
+        last->principal = "";
     if (last->result == NULL)
         last->result = "";
     if (last->error == NULL)
@@ -64,7 +67,7 @@ enum lh_status pg_store_get(struct lh_store *base, const char *ns, const char *k
 {
     static const struct lh_pg_statement statement = {
         "get_scope",
-        "select * from leasehold.get_scope($1, $2)",
+        "select * from leasehold_internal.get_scope($1, $2)",
         2,
         {LH_PG_TEXT, LH_PG_TEXT},
     };
@@ -75,6 +78,7 @@ enum lh_status pg_store_get(struct lh_store *base, const char *ns, const char *k
     call->key = lh_strdup(key);
     lh_pg_add_text(&store->params, ns);
     lh_pg_add_text(&store->params, key);
+    call->is_clients = true;
     return control_call_send(call, &statement);
 }
 
@@ -88,7 +92,7 @@ static void read_list(struct control_call *call, enum lh_status status, const PG
     struct lh_arena *arena = &call->store->arena;
     struct lh_list_answer answer = {0};
     struct lease_columns lease_at;
-    struct lh_lease *leases;
+    struct lh_held_lease *leases;
     int at[2];
 
     if (status != LH_OK) {
@@ -114,7 +118,7 @@ enum lh_status pg_store_list(struct lh_store *base, const struct lh_list_request
 {
     static const struct lh_pg_statement statement = {
         "list_leases",
-        "select * from leasehold.list_leases($1, $2, $3, $4, $5, $6)",
+        "select * from leasehold_internal.list_leases($1, $2, $3, $4, $5, $6)",
         6,
         {LH_PG_TEXT, LH_PG_BOOL, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT},
     };
@@ -129,6 +133,7 @@ enum lh_status pg_store_list(struct lh_store *base, const struct lh_list_request
     lh_pg_add_text(&store->params, request->after_ns);
     lh_pg_add_text(&store->params, request->after_key);
     lh_pg_add_text(&store->params, is_any_owner ? NULL : request->owner);
+    call->is_clients = true;
     return control_call_send(call, &statement);
 }
 
@@ -166,7 +171,11 @@ static void read_force_release(struct control_call *call, enum lh_status status,
         on_done(call->arg, LH_OK, NULL, &answer);
         return;
     }
-    status = outcome != NULL && strcmp(outcome, "busy") == 0 ? LH_SCOPE_BUSY : LH_NOT_HELD;
+    status = LH_NOT_HELD;
+    if (outcome != NULL && strcmp(outcome, "busy") == 0)
+        status = LH_SCOPE_BUSY;
+    else if (outcome != NULL && strcmp(outcome, "rejected") == 0)
+        status = LH_HOOK_REJECTED;
     lh_error_set(&refusal, status, "%s", message != NULL ? message : lh_status_text(status));
     on_done(call->arg, status, &refusal, NULL);
 }
@@ -176,20 +185,21 @@ static void on_limit_set(void *arg, enum lh_status status, const PGresult *resul
 }
 
 enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, const char *key, const char *reason,
-                                      int64_t token, lh_scope_cb *on_done, void *arg)
+                                      int64_t token, const struct lh_requester *requester, lh_scope_cb *on_done,
+                                      void *arg)
 {
     static const struct lh_pg_statement statement = {
         "force_release_one",
-        "select * from leasehold.force_release_one($1, $2, $3, $4)",
-        4,
-        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
+        "select * from leasehold_internal.force_release_one($1, $2, $3, $4, p_by => $5, p_peer => $6)",
+        6,
+        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT, LH_PG_TEXT},
     };
     /* The effective policy is the second row. */
     static const struct lh_pg_statement limit = {
         "hook_lane_limit",
         "select pg_catalog.set_config('statement_timeout', ("
         "         select pg_catalog.ceil(p.hook_timeout_us / 1000.0)::bigint::text"
-        "           from leasehold.policy_get($1) p offset 1 limit 1), false),"
+        "           from leasehold_internal.policy_get($1) p offset 1 limit 1), false),"
         "       pg_catalog.set_config('leasehold.hooks', 'on', false)",
         1,
         {LH_PG_TEXT},
@@ -202,7 +212,7 @@ enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, con
     if (store->options.hook_lanes > 0)
         call->conn = lane == NULL ? NULL : lane->conn;
     if (lane != NULL) {
-        hook_lane_touched(lane);
+        hook_lane_lend(lane);
         lh_pg_add_text(&store->params, ns);
         lh_pg_query(lane->conn, &limit, &store->params, on_limit_set, NULL);
         lh_pg_params_reset(&store->params);
@@ -213,5 +223,6 @@ enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, con
     lh_pg_add_text(&store->params, key);
     lh_pg_add_text(&store->params, reason);
     lh_pg_add_int8(&store->params, token);
+    pg_store_add_requester(&store->params, requester);
     return control_call_send(call, &statement);
 }

@@ -67,11 +67,46 @@ static void halve_part(struct lane *lane)
     send_part(lane);
 }
 
+static bool is_of_class(const struct lh_error *error, const char *const *classes)
+{
+    for (; *classes != NULL; classes++)
+        if (strncmp(error->sqlstate, *classes, 2) == 0)
+            return true;
+    return false;
+}
+
 /* Would the same items fail again, because of what is in one of them? */
 static bool is_data_error(const struct lh_error *error)
 {
-    return strncmp(error->sqlstate, "22", 2) == 0 || strncmp(error->sqlstate, "23", 2) == 0 ||
-           strncmp(error->sqlstate, "54", 2) == 0 || strncmp(error->sqlstate, "LH", 2) == 0;
+    static const char *const classes[] = {"22", "23", "54", "LH", NULL};
+    return is_of_class(error, classes);
+}
+
+/*
+ * What a hook does wrong fails in it, or at the commit, where its deferred triggers run. What is wrong in an item was
+ * found out before by a lane without hooks; what LH002 names is its own all the same.
+ */
+static bool is_of_hook(const struct lane *lane, const struct lh_error *error)
+{
+    static const char *const classes[] = {"0A", "21", "22", "23", "27", "2F", "38", "39", "42", "44", "54", "P0", NULL};
+    return lane->is_hook && is_of_class(error, classes);
+}
+
+/* The server's words for its limit are those for an administrator's cancel too. */
+static bool is_over_limit(const struct lane *lane, const struct lh_error *error)
+{
+    int64_t limit_us = lane->is_hook ? lane->kind->hook_timeout_us(lane->items) : 0;
+    return strcmp(error->sqlstate, "57014") == 0 && limit_us > 0 && lh_clock_us() - lane->part_sent_us >= limit_us;
+}
+
+/* Is it one of the fields, or what a function or a constraint of ours did not expect? */
+static bool names_field(const struct lh_error *error)
+{
+    static const char *const values[] = {"22003", "22008", "2200", "22021", "22P02", "22P05", "2203"};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        if (strncmp(error->sqlstate, values[i], strlen(values[i])) == 0)
+            return true;
+    return strncmp(error->sqlstate, "LH", 2) == 0;
 }
 
 static bool is_state(const struct lh_error *error, const char *sqlstate)
@@ -91,6 +126,12 @@ static void drop_riders(struct lane *lane)
     lane->kind = &release_kind;
 }
 
+static void note_failure(struct lane *lane, const struct lh_error *error)
+{
+    if (lane->kind == &heartbeat_kind)
+        pg_store_note_failure(lane->store, error);
+}
+
 static void on_part_failed(struct lane *lane, enum lh_status status, const struct lh_error *error)
 {
     bool is_single = current_part(lane)->count == 1;
@@ -103,15 +144,16 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
         lh_debug("a hand-over failed, the releases are sent alone: %s (%s)", error->message, error->sqlstate);
         drop_riders(lane);
         send_part(lane);
-    } else if (lane->is_hook && is_state(error, "57014")) {
+    } else if (is_over_limit(lane, error)) {
         hook_lane_timeout_words(lane->kind->hook_timeout_us(lane->items), words);
         lane->kind->set_rejected(lane, lane->items, words);
         next_part(lane);
-    } else if (is_data_error(error)) {
-        if (!is_single) {
-            halve_part(lane);
-            return;
-        }
+    } else if (is_of_hook(lane, error)) {
+        lane->kind->set_rejected(lane, lane->items, error->message);
+        next_part(lane);
+    } else if (is_data_error(error) && !is_single) {
+        halve_part(lane);
+    } else if (names_field(error)) {
         lh_info("%s refused for its data: %s (%s)", lane->kind->name, error->message, error->sqlstate);
         lane->kind->set_invalid(lane, current_items(lane), error);
         next_part(lane);
@@ -121,8 +163,10 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
         send_part(lane);
     } else if (is_state(error, "40001") || is_state(error, "40P01") || is_state(error, "55P03") ||
                is_state(error, "57014") || is_state(error, "53200")) {
+        note_failure(lane, error);
         give_up_part_as_busy(lane);
     } else {
+        note_failure(lane, error);
         lh_err("%s batch of %zu failed: %s (%s)", lane->kind->name, current_part(lane)->count, error->message,
                error->sqlstate);
         /* "Nothing was committed" would be wrong after a first part was; busy items are asked again. */
@@ -155,6 +199,7 @@ static void send_part(struct lane *lane)
 
     if (lane->is_hook)
         hook_lane_set(lane, lane->kind->hook_timeout_us(lane->items));
+    lane->part_sent_us = lh_clock_us();
     lh_pg_params_reset(&lane->params);
     lane->kind->write(lane, current_items(lane), current_part(lane)->count);
     status = lh_pg_query(lane->conn, lane->kind->statement, &lane->params, on_answer, lane);
@@ -182,7 +227,7 @@ enum lh_status lane_send(struct lane *lane, const struct batch_kind *kind, int64
     lane->kind = kind;
     lane->items = items;
     lane->clock_us = clock_us;
-    lane->sent_us = lh_clock_us();
+    lane->sent_us = lane->part_sent_us = lh_clock_us();
     lane->parts[0] = (struct part){0, n};
     lane->part_count = 1;
     lane->attempts = 0;

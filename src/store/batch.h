@@ -67,8 +67,9 @@ struct lane {
     const void *items;
     const void *riders; /* of hand_over_kind: acquires */
     size_t rider_count;
-    int64_t clock_us;             /* what the caller believed the database's clock to be... */
-    int64_t sent_us;              /* ...then; 0 in the first: no belief */
+    int64_t clock_us; /* what the caller believed the database's clock to be... */
+    int64_t sent_us;  /* ...then; 0 in the first: no belief */
+    int64_t part_sent_us;
     struct part parts[PARTS_MAX]; /* a stack; the last is in flight */
     size_t part_count;
     unsigned attempts; /* of the part in flight */

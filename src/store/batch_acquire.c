@@ -1,4 +1,4 @@
-/* Acquire batches: leasehold.acquire_batch. */
+/* Acquire batches: leasehold_internal.acquire_batch. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -9,10 +9,10 @@
 
 static const struct lh_pg_statement statement = {
     "acquire_batch",
-    "select * from leasehold.acquire_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-    11,
+    "select * from leasehold_internal.acquire_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+    12,
     {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY,
-     LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY},
+     LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY},
 };
 
 static void write_items(struct lane *lane, const void *items, size_t n)
@@ -57,7 +57,7 @@ void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
     lh_pg_array_end(params);
     lh_pg_array_begin(params, LH_PG_INT8);
     for (size_t i = 0; i < n; i++) {
-        if (items[i]->wait_us == LH_FOREVER)
+        if (items[i]->wait_us == LH_NEVER)
             lh_pg_array_add_null(params);
         else
             lh_pg_array_add_int8(params, items[i]->wait_us);
@@ -66,6 +66,10 @@ void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
     lh_pg_array_begin(params, LH_PG_INT8);
     for (size_t i = 0; i < n; i++)
         lh_pg_array_add_int8(params, items[i]->ticket);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_TEXT);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_text(params, items[i]->principal);
     lh_pg_array_end(params);
 }
 
@@ -102,7 +106,7 @@ static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGr
     item->waiters_ahead = lh_pg_int4(result, row, at[WAITERS_AHEAD]);
     item->expires_in_us = lh_pg_int8(result, row, at[EXPIRES_IN]);
     if (lh_pg_is_null(result, row, at[EXPIRES_IN]))
-        item->expires_in_us = LH_FOREVER;
+        item->expires_in_us = LH_NEVER;
     else if (item->expires_in_us < 0)
         item->expires_in_us = 0;
     item->suspected_in_us = lh_pg_int8(result, row, at[SUSPECTED_IN]);
@@ -149,7 +153,7 @@ static void set_busy(const void *all, size_t n)
         items[i]->new_ticket = 0;
         items[i]->has_lease = false;
         items[i]->waiters_ahead = 0;
-        items[i]->expires_in_us = LH_FOREVER;
+        items[i]->expires_in_us = LH_NEVER;
         items[i]->suspected_in_us = 0;
         items[i]->message = items[i]->field = items[i]->bound = NULL;
     }

@@ -1,5 +1,4 @@
 /* Batches about a lease that somebody has or waits for: heartbeats, releases, leaving the queue. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -50,20 +49,72 @@ static enum lh_outcome outcome_read(const PGresult *result, int row, int column)
     return LH_OUTCOME_UNSPECIFIED;
 }
 
-/* --- heartbeat --- */
+/* --- heartbeat and release --- */
+
+static void item_read(struct lane *lane, struct lh_holder_item *item, const PGresult *result, int row, int outcome_at,
+                      int end_reason_at, int message_at)
+{
+    item->outcome = outcome_read(result, row, outcome_at);
+    item->is_hooked = is_text(result, row, outcome_at, "hooked");
+    item->is_busy = item->outcome == LH_OUTCOME_UNSPECIFIED && !item->is_hooked;
+    if (item->is_hooked)
+        item->hook_timeout_us = hook_timeout_read(result, row, message_at);
+    item->end_reason = end_reason_read(result, row, end_reason_at);
+    item->message = text_read(result, row, message_at, &lane->arena);
+}
+
+static void holder_set_busy(const void *all, size_t n)
+{
+    struct lh_holder_item *const *items = all;
+    for (size_t i = 0; i < n; i++) {
+        items[i]->is_busy = true;
+        items[i]->is_hooked = items[i]->wake = false;
+        items[i]->outcome = LH_OUTCOME_UNSPECIFIED;
+        items[i]->message = NULL;
+    }
+}
+
+static void set_decided(struct lane *lane, struct lh_holder_item *item, enum lh_outcome outcome, const char *message)
+{
+    item->is_busy = item->is_hooked = item->wake = false;
+    item->outcome = outcome;
+    item->message = lh_arena_strdup(&lane->arena, message);
+}
+
+static void holder_set_invalid(struct lane *lane, const void *all, const struct lh_error *error)
+{
+    struct lh_holder_item *const *items = all;
+    set_decided(lane, items[0], LH_OUTCOME_INVALID, error->message);
+}
+
+static void holder_set_rejected(struct lane *lane, const void *all, const char *message)
+{
+    struct lh_holder_item *const *items = all;
+    set_decided(lane, items[0], LH_OUTCOME_REJECTED, message);
+}
+
+static int64_t holder_hook_timeout_us(const void *all)
+{
+    return ((struct lh_holder_item *const *)all)[0]->hook_timeout_us;
+}
+
+static const void *holder_skip(const void *all, size_t n)
+{
+    return (struct lh_holder_item *const *)all + n;
+}
 
 static const struct lh_pg_statement heartbeat_statement = {
     "heartbeat_batch",
     /* Nothing but renewals: they may be lost in a crash (migrations/functions/relax_commit.sql). */
-    "with b as materialized (select * from leasehold.heartbeat_batch($1, $2, $3))"
-    " select b.* from b where (select leasehold.relax_commit(bool_and(b.outcome = 'ok')) from b)",
+    "with b as materialized (select * from leasehold_internal.heartbeat_batch($1, $2, $3))"
+    " select b.* from b where (select leasehold_internal.relax_commit(bool_and(b.outcome = 'ok')) from b)",
     3,
     {LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY},
 };
 
 static void heartbeat_write(struct lane *lane, const void *all, size_t n)
 {
-    struct lh_heartbeat_item *const *items = all;
+    struct lh_holder_item *const *items = all;
     WRITE_REFS(&lane->params, items, n);
 }
 
@@ -72,84 +123,40 @@ static void heartbeat_read(struct lane *lane, const void *all, size_t n, const P
     enum { N, OUTCOME, REMAINING, DEADLINE, HEARTBEATS, END_REASON, MESSAGE, COLUMN_COUNT };
     static const char *const names[COLUMN_COUNT] = {"n",          "outcome",    "remaining_us", "deadline",
                                                     "heartbeats", "end_reason", "message"};
-    struct lh_heartbeat_item *const *items = all;
+    struct lh_holder_item *const *items = all;
     int at[COLUMN_COUNT];
 
     lh_pg_result_columns(result, names, at, COLUMN_COUNT);
     for (int row = 0; row < PQntuples(result); row++) {
         int32_t number = lh_pg_int4(result, row, at[N]);
-        struct lh_heartbeat_item *item;
+        struct lh_holder_item *item;
         if (number < 1 || (size_t)number > n)
             continue;
         item = items[number - 1];
-        item->outcome = outcome_read(result, row, at[OUTCOME]);
-        item->is_hooked = is_text(result, row, at[OUTCOME], "hooked");
-        item->is_busy = item->outcome == LH_OUTCOME_UNSPECIFIED && !item->is_hooked;
-        if (item->is_hooked)
-            item->hook_timeout_us = hook_timeout_read(result, row, at[MESSAGE]);
+        item_read(lane, item, result, row, at[OUTCOME], at[END_REASON], at[MESSAGE]);
         item->remaining_us = lh_pg_int8(result, row, at[REMAINING]);
         item->deadline_us = lh_pg_timestamptz(result, row, at[DEADLINE]);
         item->heartbeats = lh_pg_int8(result, row, at[HEARTBEATS]);
-        item->end_reason = end_reason_read(result, row, at[END_REASON]);
-        item->message = text_read(result, row, at[MESSAGE], &lane->arena);
     }
-}
-
-static void heartbeat_set_busy(const void *all, size_t n)
-{
-    struct lh_heartbeat_item *const *items = all;
-    for (size_t i = 0; i < n; i++) {
-        items[i]->is_busy = true;
-        items[i]->is_hooked = false;
-        items[i]->outcome = LH_OUTCOME_UNSPECIFIED;
-        items[i]->message = NULL;
-    }
-}
-
-static void heartbeat_set_invalid(struct lane *lane, const void *all, const struct lh_error *error)
-{
-    struct lh_heartbeat_item *const *items = all;
-    items[0]->is_busy = false;
-    items[0]->outcome = LH_OUTCOME_INVALID;
-    items[0]->message = lh_arena_strdup(&lane->arena, error->message);
-}
-
-static void heartbeat_set_rejected(struct lane *lane, const void *all, const char *message)
-{
-    struct lh_heartbeat_item *const *items = all;
-    items[0]->is_busy = items[0]->is_hooked = false;
-    items[0]->outcome = LH_OUTCOME_REJECTED;
-    items[0]->message = lh_arena_strdup(&lane->arena, message);
-}
-
-static int64_t heartbeat_hook_timeout_us(const void *all)
-{
-    return ((struct lh_heartbeat_item *const *)all)[0]->hook_timeout_us;
-}
-
-static const void *heartbeat_skip(const void *all, size_t n)
-{
-    return (struct lh_heartbeat_item *const *)all + n;
 }
 
 const struct batch_kind heartbeat_kind = {
-    "heartbeat",    &heartbeat_statement,   heartbeat_write,
-    heartbeat_read, heartbeat_set_busy,     heartbeat_set_invalid,
-    heartbeat_skip, heartbeat_set_rejected, heartbeat_hook_timeout_us,
+    "heartbeat",        &heartbeat_statement, heartbeat_write,     heartbeat_read,         holder_set_busy,
+    holder_set_invalid, holder_skip,          holder_set_rejected, holder_hook_timeout_us,
 };
 
 /* --- release --- */
 
 static const struct lh_pg_statement release_statement = {
     "release_batch",
-    "select * from leasehold.release_batch($1, $2, $3, $4, $5, $6)",
+    "select * from leasehold_internal.release_batch($1, $2, $3, $4, $5, $6)",
     6,
     {LH_PG_UUID, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_TEXT_ARRAY},
 };
 
 static void release_write(struct lane *lane, const void *all, size_t n)
 {
-    struct lh_release_item *const *items = all;
+    struct lh_holder_item *const *items = all;
     struct lh_pg_params *params = &lane->params;
 
     lh_pg_add_uuid(params, &lane->store->base.coordinator);
@@ -174,23 +181,17 @@ void release_read_rows(struct lane *lane, const void *all, size_t n, const PGres
 {
     enum { N, OUTCOME, END_REASON, MESSAGE, WAKE, COLUMN_COUNT };
     static const char *const names[COLUMN_COUNT] = {"n", "outcome", "end_reason", "message", "wake"};
-    struct lh_release_item *const *items = all;
+    struct lh_holder_item *const *items = all;
     int at[COLUMN_COUNT];
 
     lh_pg_result_columns(result, names, at, COLUMN_COUNT);
     for (int row = first; row < last; row++) {
         int32_t number = lh_pg_int4(result, row, at[N]);
-        struct lh_release_item *item;
+        struct lh_holder_item *item;
         if (number < 1 || (size_t)number > n)
             continue;
         item = items[number - 1];
-        item->outcome = outcome_read(result, row, at[OUTCOME]);
-        item->is_hooked = is_text(result, row, at[OUTCOME], "hooked");
-        item->is_busy = item->outcome == LH_OUTCOME_UNSPECIFIED && !item->is_hooked;
-        if (item->is_hooked)
-            item->hook_timeout_us = hook_timeout_read(result, row, at[MESSAGE]);
-        item->end_reason = end_reason_read(result, row, at[END_REASON]);
-        item->message = text_read(result, row, at[MESSAGE], &lane->arena);
+        item_read(lane, item, result, row, at[OUTCOME], at[END_REASON], at[MESSAGE]);
         item->wake = lh_pg_bool(result, row, at[WAKE]);
     }
 }
@@ -200,60 +201,26 @@ static void release_read(struct lane *lane, const void *items, size_t n, const P
     release_read_rows(lane, items, n, result, 0, PQntuples(result));
 }
 
-static void release_set_busy(const void *all, size_t n)
-{
-    struct lh_release_item *const *items = all;
-    for (size_t i = 0; i < n; i++) {
-        items[i]->is_busy = true;
-        items[i]->is_hooked = false;
-        items[i]->outcome = LH_OUTCOME_UNSPECIFIED;
-        items[i]->message = NULL;
-        items[i]->wake = false;
-    }
-}
-
 /* Only the result is data that the database judges: it is JSON to us, and more than that to PostgreSQL. */
 static void release_set_invalid(struct lane *lane, const void *all, const struct lh_error *error)
 {
-    struct lh_release_item *const *items = all;
-    const char *field = items[0]->is_failure ? "failure" : "success";
-    char message[sizeof(error->message) + 16];
+    struct lh_holder_item *const *items = all;
+    struct lh_error named;
 
-    snprintf(message, sizeof(message), "%s: %s", field, error->message);
-    items[0]->is_busy = false;
-    items[0]->outcome = LH_OUTCOME_INVALID;
-    items[0]->message = lh_arena_strdup(&lane->arena, message);
-    items[0]->wake = false;
-}
-
-static void release_set_rejected(struct lane *lane, const void *all, const char *message)
-{
-    struct lh_release_item *const *items = all;
-    items[0]->is_busy = items[0]->is_hooked = false;
-    items[0]->outcome = LH_OUTCOME_REJECTED;
-    items[0]->message = lh_arena_strdup(&lane->arena, message);
-}
-
-static int64_t release_hook_timeout_us(const void *all)
-{
-    return ((struct lh_release_item *const *)all)[0]->hook_timeout_us;
-}
-
-static const void *release_skip(const void *all, size_t n)
-{
-    return (struct lh_release_item *const *)all + n;
+    lh_error_set(&named, error->status, "%s: %.480s", items[0]->is_failure ? "failure" : "success", error->message);
+    holder_set_invalid(lane, all, &named);
 }
 
 const struct batch_kind release_kind = {
-    "release",    &release_statement,   release_write,           release_read, release_set_busy, release_set_invalid,
-    release_skip, release_set_rejected, release_hook_timeout_us,
+    "release",           &release_statement, release_write,       release_read,           holder_set_busy,
+    release_set_invalid, holder_skip,        holder_set_rejected, holder_hook_timeout_us,
 };
 
 /* --- leave --- */
 
 static const struct lh_pg_statement leave_statement = {
     "leave_batch",
-    "select * from leasehold.leave_batch($1, $2, $3, $4, $5)",
+    "select * from leasehold_internal.leave_batch($1, $2, $3, $4, $5)",
     5,
     {LH_PG_UUID, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY},
 };

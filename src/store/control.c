@@ -1,10 +1,14 @@
-/* Control calls: one statement each on the control connection, answered in order. Here those of the coordinator itself.
+/*
+ * Control calls: one statement each on the control connection. The coordinator's own go out at once; of those that
+ * clients ask for a few, for else a client with many lists would keep back the signs of life, and the daemon would count
+ * as dead. Here those of the coordinator itself.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "pg/error.h"
 #include "pg/result.h"
 #include "store/internal.h"
 #include "store/lease_row.h"
@@ -48,13 +52,19 @@ enum lh_status control_call_send(struct control_call *call, const struct lh_pg_s
     struct pg_store *store = call->store;
     enum lh_status status = LH_DATABASE_UNAVAILABLE;
 
-    if (store->state == STORE_RUNNING || store->state == STORE_UNREGISTERING)
-        status = call->conn == NULL ? LH_DATABASE_UNAVAILABLE
-                                    : lh_pg_query(call->conn, statement, &store->params, on_answer, call);
+    if (call->conn != NULL && (store->state == STORE_RUNNING || store->state == STORE_UNREGISTERING))
+        status = call->is_clients ? lh_pg_query_patiently(call->conn, statement, &store->params, on_answer, call)
+                                  : lh_pg_query(call->conn, statement, &store->params, on_answer, call);
     store->stats.control_refused += status == LH_OVERLOADED;
     if (status != LH_OK)
         free_call(call);
     return status;
+}
+
+void pg_store_add_requester(struct lh_pg_params *params, const struct lh_requester *requester)
+{
+    lh_pg_add_text(params, requester == NULL ? NULL : requester->principal);
+    lh_pg_add_text(params, requester == NULL ? NULL : requester->peer);
 }
 
 void pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us)
@@ -63,6 +73,15 @@ void pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us)
         lh_pg_add_null(params);
     else
         lh_pg_add_timestamptz(params, clock_us);
+}
+
+void pg_store_note_failure(struct pg_store *store, const struct lh_error *error)
+{
+    if (!lh_pg_is_of_system(error->sqlstate))
+        return;
+    if (!store->cannot_write)
+        lh_warn("the database cannot write, nothing expires until it can: %s (%s)", error->message, error->sqlstate);
+    store->cannot_write = true;
 }
 
 /* --- enroll and tick --- */
@@ -90,7 +109,7 @@ enum lh_status pg_store_enroll(struct lh_store *base, lh_tick_cb *on_done, void 
 {
     static const struct lh_pg_statement statement = {
         "coordinator_register",
-        "select * from leasehold.coordinator_register($1, $2, $3, $4)",
+        "select * from leasehold_internal.coordinator_register($1, $2, $3, $4)",
         4,
         {LH_PG_UUID, LH_PG_TEXT, LH_PG_INT4, LH_PG_TEXT},
     };
@@ -112,23 +131,25 @@ static struct lh_wake wake_read(const PGresult *result, int row, int ns_at, int 
 static void read_tick(struct control_call *call, enum lh_status status, const PGresult *result,
                       const struct lh_error *error)
 {
-    static const char *const names[] = {"database_now", "is_registered", "namespace", "key"};
+    static const char *const names[] = {"database_now", "is_registered", "namespace", "key", "access_version"};
     lh_tick_cb *on_done = (lh_tick_cb *)call->on_done;
     struct lh_arena *arena = &call->store->arena;
     struct lh_tick_answer answer = {0};
     struct lh_wake *wakes;
-    int at[4];
+    int at[5];
 
     if (status != LH_OK) {
+        call->store->cannot_write = call->store->cannot_write || call->told_cannot_write;
         on_done(call->arg, status, error, NULL);
         return;
     }
-    lh_pg_result_columns(result, names, at, 4);
+    lh_pg_result_columns(result, names, at, 5);
     wakes = lh_arena_alloc(arena, (size_t)PQntuples(result) * sizeof(*wakes));
     for (int row = 0; row < PQntuples(result); row++) {
         if (lh_pg_is_null(result, row, at[2])) {
             answer.database_now_us = lh_pg_timestamptz(result, row, at[0]);
             answer.is_registered = lh_pg_bool(result, row, at[1]);
+            answer.access_version = lh_pg_int8(result, row, at[4]);
         } else {
             wakes[answer.wake_count++] = wake_read(result, row, at[2], at[3], arena);
         }
@@ -141,15 +162,61 @@ enum lh_status pg_store_tick(struct lh_store *base, int64_t clock_us, lh_tick_cb
 {
     static const struct lh_pg_statement statement = {
         "coordinator_tick",
-        "select * from leasehold.coordinator_tick($1, $2)",
-        2,
-        {LH_PG_UUID, LH_PG_TIMESTAMPTZ},
+        "select * from leasehold_internal.coordinator_tick($1, $2, $3)",
+        3,
+        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_BOOL},
     };
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_tick, (void (*)(void))on_done, arg);
+    enum lh_status status;
 
     lh_pg_add_uuid(&store->params, &base->coordinator);
     pg_store_add_clock(&store->params, clock_us);
+    lh_pg_add_bool(&store->params, store->cannot_write);
+    call->told_cannot_write = store->cannot_write;
+    status = control_call_send(call, &statement);
+    if (status == LH_OK)
+        store->cannot_write = false;
+    return status;
+}
+
+/* --- long guards --- */
+
+static void read_long_guards(struct control_call *call, enum lh_status status, const PGresult *result,
+                             const struct lh_error *error)
+{
+    static const char *const names[] = {"session", "trouble"};
+    lh_guards_cb *on_done = (lh_guards_cb *)call->on_done;
+    struct lh_arena *arena = &call->store->arena;
+    struct lh_long_guard *guards;
+    size_t count;
+    int at[2];
+
+    if (status != LH_OK) {
+        on_done(call->arg, status, error, NULL, 0);
+        return;
+    }
+    lh_pg_result_columns(result, names, at, 2);
+    count = (size_t)PQntuples(result);
+    guards = lh_arena_alloc(arena, count * sizeof(*guards));
+    for (size_t i = 0; i < count; i++)
+        guards[i] =
+            (struct lh_long_guard){text_read(result, (int)i, at[0], arena), text_read(result, (int)i, at[1], arena)};
+    on_done(call->arg, LH_OK, NULL, guards, count);
+}
+
+enum lh_status pg_store_end_long_guards(struct lh_store *base, int64_t max_us, lh_guards_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "end_long_guards",
+        "select * from leasehold_internal.end_long_guards($1 * interval '1 us')",
+        1,
+        {LH_PG_INT8},
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_long_guards, (void (*)(void))on_done, arg);
+
+    lh_pg_add_int8(&store->params, max_us);
     return control_call_send(call, &statement);
 }
 
@@ -178,7 +245,7 @@ enum lh_status pg_store_pass_on(struct lh_store *base, const struct lh_wake *wak
 {
     static const struct lh_pg_statement statement = {
         "pass_on",
-        "select leasehold.pass_on($1, $2, $3, $4)",
+        "select leasehold_internal.pass_on($1, $2, $3, $4)",
         4,
         {LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
     };
@@ -201,7 +268,7 @@ enum lh_status pg_store_unregister(struct pg_store *store, lh_store_cb *on_done,
 {
     static const struct lh_pg_statement statement = {
         "coordinator_unregister",
-        "select leasehold.coordinator_unregister($1)",
+        "select leasehold_internal.coordinator_unregister($1)",
         1,
         {LH_PG_UUID},
     };
@@ -224,6 +291,7 @@ static void read_reap(struct control_call *call, enum lh_status status, const PG
     struct lh_wake *wakes;
 
     if (status != LH_OK) {
+        pg_store_note_failure(call->store, error);
         on_done(call->arg, status, error, NULL);
         return;
     }
@@ -252,19 +320,19 @@ static void read_reap(struct control_call *call, enum lh_status status, const PG
 
 enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char *const *namespaces,
                              size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
-                             lh_reap_cb *on_done, void *arg)
+                             const struct lh_requester *requester, lh_reap_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = {
         "reap_batch",
-        "select * from leasehold.reap_batch($1, $2, $3, $4, $5, $6)",
-        6,
-        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL},
+        "select * from leasehold_internal.reap_batch($1, $2, $3, $4, $5, $6, p_by => $7, p_peer => $8)",
+        8,
+        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL, LH_PG_TEXT, LH_PG_TEXT},
     };
     /* The reaper's own ticks tell the log and the metrics, and may bring a thousand rows each. */
     static const struct lh_pg_statement narrow = {
         "reap_batch_narrow",
-        "select kind, namespace, key, error, reap_failures, wake, token, owner"
-        "  from leasehold.reap_batch($1, $2, $3, $4, $5, $6)",
+        "select kind, namespace, key, error, reap_failures, wake, token, owner, principal"
+        "  from leasehold_internal.reap_batch($1, $2, $3, $4, $5, $6)",
         6,
         {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL},
     };
@@ -285,5 +353,8 @@ enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char
     lh_pg_add_bool(params, include_children);
     lh_pg_add_int4(params, max);
     lh_pg_add_bool(params, is_automatic);
+    if (!is_automatic)
+        pg_store_add_requester(params, requester);
+    call->is_clients = !is_automatic;
     return control_call_send(call, is_automatic ? &narrow : &statement);
 }

@@ -26,16 +26,15 @@
 /* For those that are joined, who need a tenth of it: what they lock, others wait for. It is less than any
    deadlock_timeout in use (1 s), so that a deadlock ends here, and never with its other party. */
 #define TOGETHER_TIMEOUT_US (200 * LH_US_PER_MS)
-#define NOT_SET INT64_C(-1)
 
 struct hook_run {
     struct lh_reap_item **items;
     size_t n; /* that will be sent */
     size_t sent;
     size_t answered;
-    size_t in_flight; /* statements */
-    size_t durable;   /* how many there were with the one that does not commit lazily; 0: it was not sent */
-    int64_t timeout_us;
+    size_t in_flight;   /* statements */
+    int64_t limit_us;   /* of the one that was sent last */
+    size_t durable;     /* how many there were with the one that does not commit lazily; 0: it was not sent */
     int64_t longest_us; /* limit of any of its statements; 0: one has none */
     int64_t answered_us;
     bool is_lazy_open; /* something was committed that may not be flushed */
@@ -68,20 +67,11 @@ static void on_set(void *arg, enum lh_status status, const PGresult *result, con
 static void set_limits(struct lane *lane, int64_t timeout_us, int64_t answer_us)
 {
     static const struct lh_pg_statement statement = {
-        "hook_lane_set",
-        "select pg_catalog.set_config('statement_timeout', $1::text, false),"
-        " pg_catalog.set_config('leasehold.hooks', 'on', false)",
-        1,
-        {LH_PG_TEXT},
-    };
-    char text[24];
+        "hook_lane_set", "select pg_catalog.set_config('leasehold.hooks', 'on', false)", 0, {0}};
 
-    snprintf(text, sizeof(text), "%lld", (long long)((timeout_us + LH_US_PER_MS - 1) / LH_US_PER_MS));
-    lh_pg_params_reset(&lane->params);
-    lh_pg_add_text(&lane->params, text);
     lh_pg_conn_set_answer_limit(lane->conn, answer_us);
-    lh_pg_query(lane->conn, &statement, &lane->params, on_set, lane);
-    lane->run->timeout_us = timeout_us;
+    if (lh_pg_conn_reset_session(lane->conn, timeout_us) == LH_OK)
+        lh_pg_query(lane->conn, &statement, NULL, on_set, lane);
 }
 
 void hook_lane_set(struct lane *lane, int64_t timeout_us)
@@ -89,10 +79,10 @@ void hook_lane_set(struct lane *lane, int64_t timeout_us)
     set_limits(lane, timeout_us, timeout_us);
 }
 
-void hook_lane_touched(struct lane *lane)
+void hook_lane_lend(struct lane *lane)
 {
     lh_pg_conn_set_answer_limit(lane->conn, 0);
-    lane->run->timeout_us = NOT_SET;
+    lh_pg_conn_reset_session(lane->conn, lane->store->options.statement_timeout_us);
 }
 
 void hook_lane_timeout_words(int64_t timeout_us, char words[HOOK_LANE_WORDS_BYTES])
@@ -174,6 +164,13 @@ static int64_t longest_limit(const struct hook_run *run)
     return longest_us;
 }
 
+/* Of one namespace with one limit, what a hook has left in the session is the namespace's own. */
+static bool needs_reset(const struct hook_run *run)
+{
+    const struct lh_reap_item *const *next = (const struct lh_reap_item *const *)run->items + run->sent;
+    return run->sent == 0 || strcmp(next[0]->ns, next[-1]->ns) != 0 || limit_of(run, run->sent) != run->limit_us;
+}
+
 static enum lh_status send_next(struct lane *lane)
 {
     struct hook_run *run = lane->run;
@@ -181,11 +178,12 @@ static enum lh_status send_next(struct lane *lane)
     bool is_last = run->sent + n == run->n;
     enum lh_status status;
 
-    if (limit_of(run, run->sent) != run->timeout_us)
+    if (needs_reset(run))
         set_limits(lane, limit_of(run, run->sent), run->longest_us);
     status = hook_reap_send(lane, run->items + run->sent, n, is_last, on_answer);
     if (status != LH_OK)
         return status;
+    run->limit_us = limit_of(run, run->sent);
     run->sent += n;
     run->in_flight++;
     if (is_last)
@@ -319,12 +317,8 @@ enum lh_status hook_lane_reap(struct lane *lane, int64_t clock_us, struct lh_rea
     lane->sent_us = lh_clock_us();
     lane->on_done = on_done;
     lane->arg = arg;
-    *run = (struct hook_run){.items = items,
-                             .n = n,
-                             .timeout_us = NOT_SET,
-                             .answered_us = lane->sent_us,
-                             .columns = run->columns,
-                             .has_columns = run->has_columns};
+    *run = (struct hook_run){
+        .items = items, .n = n, .answered_us = lane->sent_us, .columns = run->columns, .has_columns = run->has_columns};
     run->longest_us = longest_limit(run);
     if (send_next(lane) != LH_OK) {
         lane->kind = NULL;

@@ -17,7 +17,7 @@ static enum lh_status send_one(struct lane *lane, const struct lh_reap_item *ite
 {
     static const struct lh_pg_statement reap = {
         "reap_hooked",
-        "select kind, error, reap_failures, next_try_at, wake from leasehold.reap_hooked($1, $2, $3, $4, $5)",
+        "select kind, error, reap_failures, next_try_at, wake from leasehold_internal.reap_hooked($1, $2, $3, $4, $5)",
         5,
         {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
     };
@@ -26,13 +26,14 @@ static enum lh_status send_one(struct lane *lane, const struct lh_reap_item *ite
         "select r.kind, r.error, r.reap_failures, r.next_try_at, r.wake"
         "  from (select pg_catalog.set_config('synchronous_commit', 'off', true) as a,"
         "               pg_catalog.set_config('leasehold.lazy', 'on', true) as b offset 0) s"
-        " cross join lateral leasehold.reap_hooked($1, $2, $3, $4, case when s.a = s.b then null else $5 end) r",
+        " cross join lateral leasehold_internal.reap_hooked($1, $2, $3, $4, case when s.a = s.b then null else $5 end) "
+        "r",
         5,
         {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
     };
     static const struct lh_pg_statement fail = {
         "reap_failed",
-        "select kind, error, reap_failures, next_try_at, wake from leasehold.reap_failed($1, $2, $3, $4, $5)",
+        "select kind, error, reap_failures, next_try_at, wake from leasehold_internal.reap_failed($1, $2, $3, $4, $5)",
         5,
         {LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT},
     };
@@ -56,7 +57,7 @@ static enum lh_status send_joined(struct lane *lane, struct lh_reap_item *const 
 {
     static const struct lh_pg_statement reap = {
         "reap_together",
-        "select t from leasehold.reap_together($1, $2, $3, $4) t",
+        "select t from leasehold_internal.reap_together($1, $2, $3, $4) t",
         4,
         {LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY},
     };
@@ -65,7 +66,7 @@ static enum lh_status send_joined(struct lane *lane, struct lh_reap_item *const 
         "select t"
         "  from (select pg_catalog.set_config('synchronous_commit', 'off', true) as a,"
         "               pg_catalog.set_config('leasehold.lazy', 'on', true) as b offset 0) s"
-        " cross join lateral leasehold.reap_together($1, case when s.a = s.b then null else $2 end, $3, $4) t",
+        " cross join lateral leasehold_internal.reap_together($1, case when s.a = s.b then null else $2 end, $3, $4) t",
         4,
         {LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY},
     };

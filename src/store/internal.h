@@ -8,6 +8,7 @@
 #include "loop/loop.h"
 #include "pg/conn.h"
 #include "pg/listener.h"
+#include "pg/servers.h"
 #include "store/batch.h"
 #include "store/store.h"
 
@@ -24,7 +25,7 @@ struct pg_store {
     struct lh_store base; /* first */
     struct lh_loop *loop;
     struct lh_store_options options;
-    char *conninfo;
+    struct lh_pg_servers *servers; /* for all connections */
     char *host;
     char *version;
     const struct lh_store_events *events;
@@ -35,8 +36,10 @@ struct pg_store {
     unsigned lane_count;                       /* all of them */
     struct lh_pg_conn *control;
     struct lh_pg_listener *listener;
-    struct lh_pg_params params; /* of the control call that is being made */
-    struct lh_arena arena;      /* of the control answer that is being read */
+    struct lh_pg_params params;       /* of the control call that is being made */
+    struct lh_arena arena;            /* of the control answer that is being read */
+    struct lh_pg_server_facts server; /* as last reported */
+    bool cannot_write;                /* a renewal or a reap failed for that since the last tick that told it */
     int64_t timeline;
     int32_t schema_version;
 
@@ -57,21 +60,42 @@ static inline struct pg_store *pg_store_of(struct lh_store *store)
 enum lh_status pg_store_enroll(struct lh_store *store, lh_tick_cb *on_done, void *arg);
 enum lh_status pg_store_tick(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
 enum lh_status pg_store_survey(struct lh_store *store, lh_survey_cb *on_done, void *arg);
+enum lh_status pg_store_end_long_guards(struct lh_store *store, int64_t max_us, lh_guards_cb *on_done, void *arg);
 enum lh_status pg_store_pass_on(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
 enum lh_status pg_store_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
                              size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
-                             lh_reap_cb *on_done, void *arg);
+                             const struct lh_requester *requester, lh_reap_cb *on_done, void *arg);
 enum lh_status pg_store_unregister(struct pg_store *store, lh_store_cb *on_done, void *arg);
 enum lh_status pg_store_get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
 enum lh_status pg_store_list(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
                              void *arg);
 enum lh_status pg_store_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
-                                      int64_t token, lh_scope_cb *on_done, void *arg);
+                                      int64_t token, const struct lh_requester *requester, lh_scope_cb *on_done,
+                                      void *arg);
 enum lh_status pg_store_set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
-                                   lh_policy_cb *on_done, void *arg);
+                                   const struct lh_requester *requester, lh_policy_cb *on_done, void *arg);
 enum lh_status pg_store_get_policy(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);
 enum lh_status pg_store_list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
                                       lh_policy_cb *on_done, void *arg);
+
+/* access_admin.c */
+enum lh_status pg_store_change_access(struct lh_store *store, const struct lh_requester *by,
+                                      const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg);
+enum lh_status pg_store_list_access(struct lh_store *store, int32_t page_size, const char *after_principal,
+                                    const char *after_ns, lh_access_admin_cb *on_done, void *arg);
+enum lh_status pg_store_create_token(struct lh_store *store, const struct lh_requester *by, const char *name,
+                                     int64_t expires_us, lh_access_admin_cb *on_done, void *arg);
+enum lh_status pg_store_revoke_token(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
+                                     lh_access_admin_cb *on_done, void *arg);
+enum lh_status pg_store_list_tokens(struct lh_store *store, int32_t page_size, const char *after_name,
+                                    const char *after_id, lh_access_admin_cb *on_done, void *arg);
+
+/* access.c */
+/* Of a text[], as enum lh_right. */
+unsigned rights_read(const PGresult *result, int row, int column, struct lh_arena *arena);
+enum lh_status pg_store_read_access(struct lh_store *store, lh_access_cb *on_done, void *arg);
+enum lh_status pg_store_audit(struct lh_store *store, const struct lh_audit *row, lh_store_cb *on_done, void *arg);
+enum lh_status pg_store_token_used(struct lh_store *store, const char *const *ids, size_t count);
 
 /* watch.c */
 enum lh_status pg_store_watch_add(struct lh_store *store, const char *ns, bool include_children, lh_store_cb *on_done,
@@ -97,6 +121,8 @@ struct control_call {
     char *ns; /* where the answer needs it again, else NULL */
     char *key;
     int32_t page_size;
+    bool told_cannot_write;
+    bool is_clients; /* a client asked: the coordinator's own calls do not wait behind it */
 };
 
 /* A call whose parameters are written into store->params next; then send it. */
@@ -107,9 +133,14 @@ struct control_call *control_call_begin(struct pg_store *store,
 /* Refused: the call is freed. */
 enum lh_status control_call_send(struct control_call *call, const struct lh_pg_statement *statement);
 
+/* A renewal or a reap failed: the next tick tells it where the server could not write. */
+void pg_store_note_failure(struct pg_store *store, const struct lh_error *error);
+
 /* stats.c; while the connections are there */
 void pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats);
 
 void pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us);
+/* Its principal and its peer; nulls for NULL. */
+void pg_store_add_requester(struct lh_pg_params *params, const struct lh_requester *requester);
 
 #endif

@@ -9,6 +9,7 @@
 enum {
     TOKEN,
     OWNER,
+    PRINCIPAL,
     LABELS,
     DURATION,
     GRACE,
@@ -26,8 +27,8 @@ enum {
 void lease_columns_find(const PGresult *result, struct lease_columns *columns)
 {
     static const char *const names[LEASE_COLUMNS] = {
-        "token",        "owner",   "labels",    "duration_us", "grace_us",     "acquired_at", "deadline",
-        "remaining_us", "held_us", "silent_us", "heartbeats",  "heartbeat_at", "liveness",    "is_manual",
+        "token",        "owner",   "principal", "labels",     "duration_us",  "grace_us", "acquired_at", "deadline",
+        "remaining_us", "held_us", "silent_us", "heartbeats", "heartbeat_at", "liveness", "is_manual",
     };
     lh_pg_result_columns(result, names, columns->at, LEASE_COLUMNS);
 }
@@ -83,20 +84,24 @@ enum lh_end_reason end_reason_read(const PGresult *result, int row, int column)
 }
 
 bool lease_read(const PGresult *result, int row, const struct lease_columns *columns, struct lh_arena *arena,
-                struct lh_lease *lease)
+                struct lh_held_lease *lease)
 {
     const int *at = columns->at;
-    const char *owner, *labels;
+    const char *owner, *principal, *labels;
 
     memset(lease, 0, sizeof(*lease));
     lease->owner = "";
+    lease->principal = "";
     lease->labels = "{}";
     if (lh_pg_is_null(result, row, at[TOKEN]))
         return false;
     owner = text_read(result, row, at[OWNER], arena);
+    principal = text_read(result, row, at[PRINCIPAL], arena);
     labels = lh_pg_text(result, row, at[LABELS]);
     if (owner != NULL)
         lease->owner = owner;
+    if (principal != NULL)
+        lease->principal = principal;
     if (labels != NULL && strcmp(labels, "{}") != 0)
         lease->labels = lh_arena_strdup(arena, labels);
     lease->token = lh_pg_int8(result, row, at[TOKEN]);

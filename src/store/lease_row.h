@@ -1,4 +1,4 @@
-/* The columns token..is_manual, which the functions of the schema return in one form, as a struct lh_lease. */
+/* The columns token..is_manual, which the functions of the schema return in one form, as a struct lh_held_lease. */
 #ifndef LH_STORE_LEASE_ROW_H
 #define LH_STORE_LEASE_ROW_H
 
@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "lease/types.h"
 
-#define LEASE_COLUMNS 14
+#define LEASE_COLUMNS 15
 
 struct lease_columns {
     int at[LEASE_COLUMNS];
@@ -20,7 +20,7 @@ void lease_columns_find(const PGresult *result, struct lease_columns *columns);
  * lease_key are the caller's to fill.
  */
 bool lease_read(const PGresult *result, int row, const struct lease_columns *columns, struct lh_arena *arena,
-                struct lh_lease *lease);
+                struct lh_held_lease *lease);
 
 /* A copy in the arena; NULL for NULL. */
 const char *text_read(const PGresult *result, int row, int column, struct lh_arena *arena);
@@ -33,7 +33,7 @@ struct reap_columns {
 
 struct lh_reaped;
 void reap_columns_find(const PGresult *result, struct reap_columns *columns);
-/* `reaped` or `failed` or `hooked`; the kind of the row is what is asked first. */
+/* `reaped` or `failed` or `hooked`; read the row's kind first. */
 const char *reap_row_kind(const PGresult *result, int row, const struct reap_columns *columns);
 void reap_row_read(struct lh_reaped *reaped, const PGresult *result, int row, const struct reap_columns *columns,
                    struct lh_arena *arena);

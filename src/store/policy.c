@@ -122,13 +122,13 @@ static void add_value(struct lh_pg_params *params, enum value_kind kind, const s
 }
 
 enum lh_status pg_store_set_policy(struct lh_store *base, const struct lh_policy *policy, uint32_t mask,
-                                   lh_policy_cb *on_done, void *arg)
+                                   const struct lh_requester *requester, lh_policy_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = {
         "policy_update",
-        "select * from leasehold.policy_update($1, $2, $3)",
-        3,
-        {LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY},
+        "select * from leasehold_internal.policy_update($1, $2, $3, p_by => $4, p_peer => $5)",
+        5,
+        {LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_TEXT, LH_PG_TEXT},
     };
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_effective_policy, (void (*)(void))on_done, arg);
@@ -150,6 +150,8 @@ enum lh_status pg_store_set_policy(struct lh_store *base, const struct lh_policy
             lh_pg_array_add_null(params);
     }
     lh_pg_array_end(params);
+    pg_store_add_requester(params, requester);
+    call->is_clients = true;
     return control_call_send(call, &statement);
 }
 
@@ -157,7 +159,7 @@ enum lh_status pg_store_get_policy(struct lh_store *base, const char *ns, lh_pol
 {
     static const struct lh_pg_statement statement = {
         "policy_get",
-        "select * from leasehold.policy_get($1)",
+        "select * from leasehold_internal.policy_get($1)",
         1,
         {LH_PG_TEXT},
     };
@@ -165,6 +167,7 @@ enum lh_status pg_store_get_policy(struct lh_store *base, const char *ns, lh_pol
     struct control_call *call = control_call_begin(store, read_policies, (void (*)(void))on_done, arg);
 
     lh_pg_add_text(&store->params, ns);
+    call->is_clients = true;
     return control_call_send(call, &statement);
 }
 
@@ -173,7 +176,7 @@ enum lh_status pg_store_list_policies(struct lh_store *base, int32_t page_size, 
 {
     static const struct lh_pg_statement statement = {
         "policy_list",
-        "select * from leasehold.policy_list($1, $2)",
+        "select * from leasehold_internal.policy_list($1, $2)",
         2,
         {LH_PG_INT4, LH_PG_TEXT},
     };
@@ -183,5 +186,6 @@ enum lh_status pg_store_list_policies(struct lh_store *base, int32_t page_size, 
     call->page_size = page_size;
     lh_pg_add_int4(&store->params, page_size + 1);
     lh_pg_add_text(&store->params, after_ns);
+    call->is_clients = true;
     return control_call_send(call, &statement);
 }

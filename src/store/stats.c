@@ -15,6 +15,7 @@ static void add_connection(struct lh_store_stats *stats, enum lh_store_role role
 void pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats)
 {
     struct lh_pg_listener_stats listener;
+    struct lh_pg_server_facts server;
     uint64_t refused = store->stats.control_refused;
 
     memset(stats, 0, sizeof(*stats));
@@ -29,6 +30,9 @@ void pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats
     stats->listener_checks = listener.checks;
     stats->listener_checks_failed = listener.checks_failed;
     stats->notifications = listener.notifications;
+    lh_pg_servers_facts(store->servers, &server);
+    stats->timeline = server.timeline;
+    stats->failovers = server.failovers;
     stats->control_in_flight = lh_pg_conn_in_flight(store->control);
     stats->max_control = store->options.max_control;
     stats->control_refused = refused;
@@ -69,8 +73,9 @@ static void read_survey(struct control_call *call, enum lh_status status, const 
     }
     lh_pg_result_columns(result, names, at, 6);
     answer.held = lh_pg_int8(result, 0, at[0]);
-    if (!lh_pg_is_null(result, 0, at[2])) {
+    if (!lh_pg_is_null(result, 0, at[1]))
         answer.oldest_us = lh_pg_int8(result, 0, at[1]);
+    if (!lh_pg_is_null(result, 0, at[2])) {
         snprintf(who, sizeof(who), "pid=%d user=%s application=%s state=%s", (int)lh_pg_int4(result, 0, at[2]),
                  text_or(result, at[3], "?"), text_or(result, at[4], ""), text_or(result, at[5], "?"));
         answer.oldest = who;
@@ -80,7 +85,7 @@ static void read_survey(struct control_call *call, enum lh_status status, const 
 
 enum lh_status pg_store_survey(struct lh_store *base, lh_survey_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {"survey", "select * from leasehold.survey()", 0, {0}};
+    static const struct lh_pg_statement statement = {"survey", "select * from leasehold_internal.survey()", 0, {0}};
     struct pg_store *store = pg_store_of(base);
 
     return control_call_send(control_call_begin(store, read_survey, (void (*)(void))on_done, arg), &statement);

@@ -206,19 +206,19 @@ static enum lh_status acquire(struct lh_store *store, unsigned lane, int64_t clo
     return lane_send(&pg_store_of(store)->lanes[lane], &acquire_kind, clock_us, items, n, on_done, arg);
 }
 
-static enum lh_status heartbeat(struct lh_store *store, unsigned lane, struct lh_heartbeat_item **items, size_t n,
+static enum lh_status heartbeat(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                                 lh_store_cb *on_done, void *arg)
 {
     return lane_send(&pg_store_of(store)->lanes[lane], &heartbeat_kind, 0, items, n, on_done, arg);
 }
 
-static enum lh_status release(struct lh_store *store, unsigned lane, struct lh_release_item **items, size_t n,
+static enum lh_status release(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                               lh_store_cb *on_done, void *arg)
 {
     return lane_send(&pg_store_of(store)->lanes[lane], &release_kind, 0, items, n, on_done, arg);
 }
 
-static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_release_item **items,
+static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,
                                 void *arg)
 {
@@ -261,6 +261,25 @@ static bool is_connected(struct lh_store *base)
     return false;
 }
 
+static void server(struct lh_store *base, struct lh_server_facts *facts)
+{
+    struct pg_store *store = pg_store_of(base);
+    struct lh_pg_server_facts *known = &store->server;
+
+    lh_pg_servers_facts(store->servers, known);
+    *facts = (struct lh_server_facts){
+        .is_up = known->is_up,
+        .server = known->server,
+        .system_identifier = known->system_identifier,
+        .timeline = known->timeline,
+        .answered_us = known->answered_us,
+        .failovers = known->failovers,
+        .trouble = known->trouble.status == LH_OK ? NULL : known->trouble.message,
+        .cause = known->trouble.status == LH_OK ? NULL : lh_pg_cause(known->trouble.sqlstate),
+        .is_permanent = known->is_permanent,
+    };
+}
+
 static const struct lh_store_ops ops = {
     .lane_count = lane_count,
     .hook_lane_count = hook_lane_count,
@@ -275,6 +294,10 @@ static const struct lh_store_ops ops = {
     .enroll = pg_store_enroll,
     .tick = pg_store_tick,
     .survey = pg_store_survey,
+    .end_long_guards = pg_store_end_long_guards,
+    .read_access = pg_store_read_access,
+    .audit = pg_store_audit,
+    .token_used = pg_store_token_used,
     .pass_on = pg_store_pass_on,
     .reap = pg_store_reap,
     .get = pg_store_get,
@@ -283,6 +306,11 @@ static const struct lh_store_ops ops = {
     .set_policy = pg_store_set_policy,
     .get_policy = pg_store_get_policy,
     .list_policies = pg_store_list_policies,
+    .change_access = pg_store_change_access,
+    .list_access = pg_store_list_access,
+    .create_token = pg_store_create_token,
+    .revoke_token = pg_store_revoke_token,
+    .list_tokens = pg_store_list_tokens,
     .watch_add = pg_store_watch_add,
     .watch_remove = pg_store_watch_remove,
     .watch_clear = pg_store_watch_clear,
@@ -292,6 +320,7 @@ static const struct lh_store_ops ops = {
     .timeline = timeline,
     .schema_version = schema_version,
     .is_connected = is_connected,
+    .server = server,
 };
 
 /* --- create and destroy --- */
@@ -308,7 +337,7 @@ static void create_lane(struct pg_store *store, unsigned number)
     else
         snprintf(name, sizeof(name), "hook lane %u", number - store->options.lanes);
     lh_pg_conn_options_init(&options);
-    options.conninfo = store->conninfo;
+    options.servers = store->servers;
     options.name = name;
     options.statement_timeout_us = store->options.statement_timeout_us;
     lane->store = store;
@@ -324,7 +353,7 @@ static void create_control(struct pg_store *store)
     struct lh_pg_conn_options options;
 
     lh_pg_conn_options_init(&options);
-    options.conninfo = store->conninfo;
+    options.servers = store->servers;
     options.name = "control";
     options.statement_timeout_us = store->options.statement_timeout_us;
     options.max_in_flight = store->options.max_control;
@@ -345,7 +374,7 @@ static void create_listener(struct pg_store *store)
             channel[used++] = *c;
     channel[used] = '\0';
     lh_pg_listener_options_init(&options);
-    options.conninfo = store->conninfo;
+    options.servers = store->servers;
     options.channel = channel;
     store->listener = lh_pg_listener_create(store->loop, &options, &events, store);
 }
@@ -376,7 +405,7 @@ struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_opt
     if (store->options.hook_lanes > LH_STORE_LANES_MAX)
         store->options.hook_lanes = LH_STORE_LANES_MAX;
     store->lane_count = store->options.lanes + store->options.hook_lanes;
-    store->conninfo = lh_strdup(options->conninfo);
+    store->servers = lh_pg_servers_create(loop, options->conninfo);
     store->host = host_name(options->host);
     store->version = lh_strdup(options->version == NULL ? LH_VERSION : options->version);
     lh_timer_init(&store->stop_timer, loop, on_stop_due, store);
@@ -400,7 +429,7 @@ static void free_store(struct pg_store *store)
     lh_arena_finish(&store->arena);
     lh_deferred_cancel(&store->advance);
     lh_timer_finish(&store->stop_timer);
-    free(store->conninfo);
+    lh_pg_servers_destroy(store->servers);
     free(store->host);
     free(store->version);
     free(store);

@@ -48,6 +48,8 @@ struct lh_store_stats {
     uint64_t listener_checks;
     uint64_t listener_checks_failed;
     uint64_t notifications;
+    int64_t timeline; /* of the primary; 0: none was seen yet */
+    uint64_t failovers;
     size_t control_in_flight;
     size_t max_control;
     uint64_t control_refused;

@@ -30,7 +30,7 @@ enum lh_status pg_store_watch_add(struct lh_store *base, const char *ns, bool in
 {
     static const struct lh_pg_statement statement = {
         "watch_add",
-        "select leasehold.watch_add($1, $2, $3)",
+        "select leasehold_internal.watch_add($1, $2, $3)",
         3,
         {LH_PG_UUID, LH_PG_TEXT, LH_PG_BOOL},
     };
@@ -42,7 +42,7 @@ enum lh_status pg_store_watch_remove(struct lh_store *base, const char *ns, bool
 {
     static const struct lh_pg_statement statement = {
         "watch_remove",
-        "select leasehold.watch_remove($1, $2, $3)",
+        "select leasehold_internal.watch_remove($1, $2, $3)",
         3,
         {LH_PG_UUID, LH_PG_TEXT, LH_PG_BOOL},
     };
@@ -52,7 +52,7 @@ enum lh_status pg_store_watch_remove(struct lh_store *base, const char *ns, bool
 enum lh_status pg_store_watch_clear(struct lh_store *base, lh_store_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = {
-        "watch_clear", "select leasehold.watch_clear($1)", 1, {LH_PG_UUID}};
+        "watch_clear", "select leasehold_internal.watch_clear($1)", 1, {LH_PG_UUID}};
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_done, (void (*)(void))on_done, arg);
 
@@ -70,7 +70,7 @@ static void read_barrier(struct control_call *call, enum lh_status status, const
 enum lh_status pg_store_watch_barrier(struct lh_store *base, lh_barrier_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = {
-        "watch_barrier", "select leasehold.watch_barrier($1)", 1, {LH_PG_UUID}};
+        "watch_barrier", "select leasehold_internal.watch_barrier($1)", 1, {LH_PG_UUID}};
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_barrier, (void (*)(void))on_done, arg);
 
@@ -87,7 +87,8 @@ static void read_settled(struct control_call *call, enum lh_status status, const
 
 enum lh_status pg_store_watch_settled(struct lh_store *base, uint64_t horizon, lh_settled_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {"watch_settled", "select leasehold.watch_settled($1)", 1, {XID8}};
+    static const struct lh_pg_statement statement = {
+        "watch_settled", "select leasehold_internal.watch_settled($1)", 1, {XID8}};
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_settled, (void (*)(void))on_done, arg);
 
@@ -159,7 +160,7 @@ enum lh_status pg_store_take_events(struct lh_store *base, int32_t max, lh_event
 {
     static const struct lh_pg_statement statement = {
         "take_events",
-        "select * from leasehold.take_events($1, $2)",
+        "select * from leasehold_internal.take_events($1, $2)",
         2,
         {LH_PG_UUID, LH_PG_INT4},
     };

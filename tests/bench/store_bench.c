@@ -22,11 +22,11 @@ enum phase { ACQUIRE, RELEASE, HEARTBEAT };
 struct lane {
     unsigned number;
     struct lh_acquire_item *acquire_items;
-    struct lh_heartbeat_item *heartbeat_items;
-    struct lh_release_item *release_items;
+    struct lh_holder_item *heartbeat_items;
+    struct lh_holder_item *release_items;
     struct lh_acquire_item **acquires;
-    struct lh_heartbeat_item **heartbeats;
-    struct lh_release_item **releases;
+    struct lh_holder_item **heartbeats;
+    struct lh_holder_item **releases;
     enum phase phase;
     size_t next_scope;
     uint64_t batches;
@@ -73,7 +73,7 @@ static void send_release(struct lane *lane)
     for (size_t i = 0; i < batch_size; i++) {
         const struct lh_acquire_item *held = &lane->acquire_items[i];
         lane->release_items[i] =
-            (struct lh_release_item){.ns = held->ns, .key = held->key, .lease_key = held->lease_key};
+            (struct lh_holder_item){.ns = held->ns, .key = held->key, .lease_key = held->lease_key};
     }
     lane->phase = RELEASE;
     if (store->ops->release(store, lane->number, lane->releases, batch_size, on_batch, lane) != LH_OK)
@@ -85,7 +85,7 @@ static void send_heartbeat(struct lane *lane)
     for (size_t i = 0; i < batch_size; i++) {
         const struct lh_acquire_item *held = &lane->acquire_items[i];
         lane->heartbeat_items[i] =
-            (struct lh_heartbeat_item){.ns = held->ns, .key = held->key, .lease_key = held->lease_key};
+            (struct lh_holder_item){.ns = held->ns, .key = held->key, .lease_key = held->lease_key};
     }
     lane->phase = HEARTBEAT;
     if (store->ops->heartbeat(store, lane->number, lane->heartbeats, batch_size, on_batch, lane) != LH_OK)
@@ -204,8 +204,8 @@ static void make_lanes(void)
         struct lane *lane = &lane_states[i];
         lane->number = i;
         lane->acquire_items = lh_alloc_zero(batch_size, sizeof(struct lh_acquire_item));
-        lane->heartbeat_items = lh_alloc_zero(batch_size, sizeof(struct lh_heartbeat_item));
-        lane->release_items = lh_alloc_zero(batch_size, sizeof(struct lh_release_item));
+        lane->heartbeat_items = lh_alloc_zero(batch_size, sizeof(struct lh_holder_item));
+        lane->release_items = lh_alloc_zero(batch_size, sizeof(struct lh_holder_item));
         lane->acquires = lh_alloc(batch_size * sizeof(void *));
         lane->heartbeats = lh_alloc(batch_size * sizeof(void *));
         lane->releases = lh_alloc(batch_size * sizeof(void *));

@@ -1,9 +1,11 @@
 """What the tests of waiting stand on: a cluster with a database, daemons and clients on it."""
 import pathlib
+import ssl
 import sys
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import harness  # noqa: E402
 from harness import acquire_request, pb, wait_until  # noqa: E402
 
@@ -47,7 +49,8 @@ class Place:
 
 
 def metric(daemon, name):
-    text = urllib.request.urlopen(f"http://127.0.0.1:{daemon.admin_port}/metrics", timeout=30).read().decode()
+    scheme, tls = ("https", ssl._create_unverified_context()) if "--tls-cert" in daemon.args else ("http", None)
+    text = urllib.request.urlopen(f"{scheme}://127.0.0.1:{daemon.admin_port}/metrics", timeout=30, context=tls).read().decode()
     return float(next(line for line in text.splitlines() if line.startswith(name)).split()[-1])
 
 

@@ -119,6 +119,7 @@ async def crowd(place, holders):
     return lost, turns
 
 
+# Promise 6.
 def test_500_waiters_are_served_in_order_while_daemons_are_killed_and_stopped(place):
     for _ in range(3):
         place.daemon()

@@ -25,6 +25,7 @@ SECONDS = 0.5
 SETUP = """
 select leasehold.set_policy('race', min_duration => '100 ms', grace => '0 s', history => true, free_retention => '1 hour');
 create table ended (key text, token bigint, heartbeats bigint);
+grant insert on ended to leasehold_owner;
 create function note_end(p_event leasehold.lease_event) returns void language sql as $$
   insert into public.ended
   select s.key, p_event.token, s.heartbeats from leasehold.scope s where s.namespace = p_event.namespace and s.key = p_event.key
@@ -109,6 +110,7 @@ class Holder(threading.Thread):
                 self.problems.append(f"{result.lease_key} was lost, then {result.outcome}")
 
 
+# Promise 3, promise 11.
 @pytest.mark.parametrize("ender", ["reaper", "hooks", "takeover"])
 def test_a_heartbeat_races_the_end_of_its_lease_and_there_is_one_truth(cluster, ender):
     database = cluster.create_database()

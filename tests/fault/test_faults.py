@@ -1,4 +1,5 @@
 """What breaks: PostgreSQL stops, is killed, comes back; daemons die. Nobody loses a lease by it, nobody is forgotten."""
+import concurrent.futures
 import os
 import pathlib
 import signal
@@ -18,14 +19,26 @@ def queued(cluster, database, key):
     return int(cluster.psql(f"select count(*) from leasehold.waiter where key = '{key}'", database))
 
 
+def wait_for_lease(client, owner):
+    """As a client waits: handed back while the database is out of reach, it comes again with the same lease key."""
+    request = acquire_request("jobs", "a", 60, wait_forever=True, owner=owner, lease_key=str(uuid.uuid4()))
+    while True:
+        try:
+            return client.lease.Acquire(request)
+        except grpc.RpcError as error:
+            if harness.Failure(error).reason != "DATABASE_UNAVAILABLE":
+                raise
+
+
 def test_waiters_and_leases_outlive_a_restart_of_the_database(cluster):
     database = cluster.create_database()
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
     held = client.lease.Acquire(acquire_request("jobs", "a", 2)).lease
     calls = []
+    pool = concurrent.futures.ThreadPoolExecutor(3)
     for number in range(3):
-        calls.append(client.lease.Acquire.future(acquire_request("jobs", "a", 60, wait_forever=True, owner=f"w{number}")))
+        calls.append(pool.submit(wait_for_lease, client, f"w{number}"))
         wait_until(lambda n=number: queued(cluster, database, "a") == n + 1)
     cluster.stop("immediate")
     result = heartbeat(client, held)
@@ -39,6 +52,8 @@ def test_waiters_and_leases_outlive_a_restart_of_the_database(cluster):
     wait_until(lambda: heartbeat(client, held).outcome != pb.OUTCOME_RETRY)
     assert heartbeat(client, held).outcome == pb.OUTCOME_OK, "a restart cost the holder its lease"
     assert not any(call.done() for call in calls)
+    # After 5 s without the database they were sent away; until they are back in their places others go before them.
+    wait_until(lambda: cluster.psql("select count(*) from leasehold.waiter where away_until is null", database) == "3")
     for number, call in enumerate(calls):
         client.lease.Release(release_request(held))
         granted = call.result(30).lease

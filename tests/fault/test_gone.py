@@ -14,6 +14,7 @@ from place import BOUND, client_command, metric
 from record import RECORD
 
 
+# Promise 6.
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_client_that_is_gone_while_queued_never_holds(place, how):
     place.daemon("--keepalive", "1s", "--keepalive-timeout", "1s")
@@ -138,7 +139,7 @@ def cable():
 
 def reachable_daemon(place, cable):
     target = f"{cable.here}:7420"
-    place.daemon("--listen", target, "--insecure", "yes", "--keepalive", "1s", "--keepalive-timeout", "1s")
+    place.daemon("--listen", target, "--insecure", "yes", "--authorization", "no", "--keepalive", "1s", "--keepalive-timeout", "1s")
     # With grpc's own settings, for it does not answer PINGs while it has no call: it calls again after the GOAWAY.
     channel = grpc.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
     place.clients.append(types.SimpleNamespace(lease=pb_grpc.LeaseServiceStub(channel), close=channel.close))

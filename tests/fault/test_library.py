@@ -137,6 +137,7 @@ FAULTS = {
 SILENT = ("drop", "stop")
 
 
+# Promise 7.
 @pytest.mark.parametrize("endpoints", [1, 2])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_verb_and_the_database_agree_about_a_reply_that_is_hurt(service, proxy, drive, fault, endpoints):
@@ -240,6 +241,7 @@ def test_renewals_go_on_when_every_other_one_is_hurt(service, proxy, drive, faul
     wait_until(lambda: service.psql(f"select count(*) from leasehold.lease where owner = '{owner}'") == "0", 20)
 
 
+# Promise 3.
 def test_a_holder_that_is_cut_off_hears_of_it_before_anybody_else_can_have_the_lease(service, proxy, drive):
     driver = drive(proxy.target, "cut-off")
     assert driver.ask("acquire", "x", "cut-off", 0)[0] == "OK"
@@ -351,7 +353,9 @@ def test_a_crowd_behind_bad_connections_and_the_history_agree(service, drive):
             if status == "OK" and how == "release":
                 assert outcome == "ok", (key, token, outcome)
             elif status == "LOST":
-                assert lost > 0 and outcome != "ok", (key, token, outcome)
+                # A scope remembers its last 8 ended leases: a release that is repeated after more finds no trace of the first.
+                forgotten = sum(other > int(token) for other, *_ in holds[key]) >= 8
+                assert forgotten or (lost > 0 and outcome != "ok"), (key, token, outcome)
             # A set that could not be delivered is left to expire; the log says so.
             elif outcome != "ok":
                 assert any("left to expire" in line or "lost" in line for line in driver.log), (key, token, status, outcome)

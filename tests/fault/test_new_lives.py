@@ -39,7 +39,7 @@ class Standby(harness.Cluster):
     """A standby of another cluster, by pg_basebackup."""
 
     def __init__(self, primary):
-        self.primary = primary
+        self.primary, self.programs = primary, primary.programs
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
         self.dir.chmod(0o755)
         self.data, self.sockets = self.dir / "data", self.dir / "s"
@@ -66,6 +66,7 @@ class Standby(harness.Cluster):
         self._run("pg_ctl", "-D", self.data, "-w", "-t", "60", "promote")
 
 
+# Promise 2, promise 9.
 def test_a_standby_that_lost_commits_is_promoted(cluster):
     database = cluster.create_database()
     migrate(cluster, database)
@@ -101,6 +102,7 @@ def test_a_standby_that_lost_commits_is_promoted(cluster):
         standby.destroy()
 
 
+# Promise 9.
 def test_postgresql_stops_for_longer_than_every_lease_and_cron_reaps_at_once(cluster):
     database = cluster.create_database()
     migrate(cluster, database)
@@ -178,6 +180,7 @@ class SteppedCluster(harness.Cluster):
         shutil.rmtree(self.shim, ignore_errors=True)
 
 
+# Promise 9.
 def test_the_clock_of_the_database_is_stepped():
     cluster = SteppedCluster()
     try:
@@ -216,6 +219,7 @@ def dump(cluster, database):
     return subprocess.run([pg_dump, "-d", cluster.url(database)], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
+# Promise 2.
 def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
     database = cluster.create_database()
     daemon = harness.Daemon(database=cluster.url(database))
@@ -223,6 +227,7 @@ def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
     cluster.psql("select leasehold.set_policy('life', history => true, grace => '700 ms', max_leases => 100)", database)
     # A hook in a schema of its own that comes after ours in the dump.
     cluster.psql("create schema work; create table work.ended (key text, event text); "
+                 "grant usage on schema work to leasehold_owner; grant all on work.ended to leasehold_owner; "
                  "create function work.note(p_event leasehold.lease_event) returns void language sql as "
                  "$$ insert into work.ended values (p_event.key, p_event.event) $$; "
                  "select leasehold.add_hook('life', event, 'work.note(leasehold.lease_event)') from unnest(array['release_ok', 'reap']) event", database)
@@ -234,7 +239,7 @@ def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
     assert daemon.stop() == 0
     other = harness.Cluster()
     try:
-        for role in ("client", "reader", "coordinator", "admin"):
+        for role in ("owner", "client", "reader", "coordinator", "admin"):
             other.psql(f"create role leasehold_{role}", "postgres")
         restored = other.create_database()
         other.psql(text, restored)

@@ -1,13 +1,20 @@
 import pathlib
 import re
+import shutil
+import tempfile
 import uuid
 
 import pytest
 
+import certificates
 import harness
 import reaping
 import streams
 from commandline import Shell
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "release_build: about the build itself; tests/run leaves it out where sanitizers change the build")
 
 
 @pytest.fixture(scope="session")
@@ -113,3 +120,26 @@ def stage(cluster, stage_template):
 @pytest.fixture(scope="session")
 def plugin(tmp_path_factory):
     return reaping.compile_plugin(tmp_path_factory.mktemp("plugin"), pathlib.Path(__file__).parent / "reap_plugin.c")
+
+
+@pytest.fixture(scope="session")
+def authority():
+    """One that both sides believe; the daemons' user may read its directory."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-tls-"))
+    yield certificates.Authority(directory)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def other_authority(authority):
+    return certificates.Authority(authority.dir, "other-ca")
+
+
+@pytest.fixture(scope="session")
+def server(authority):
+    return authority.issue("server", certificates.SERVER_NAMES)
+
+
+@pytest.fixture(scope="session")
+def worker(authority):
+    return authority.issue("worker", "DNS:worker-1.example")

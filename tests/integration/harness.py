@@ -1,6 +1,7 @@
 """What the tests with real programs stand on: a PostgreSQL cluster, daemons, and stubs of the stock Python client.
 
     LEASEHOLD_TEST_BUILD   the meson build directory (default: build, beside this tree's meson.build)
+    LEASEHOLD_PGBIN        the directory of PostgreSQL's programs (default: Debian's newest)
 
 Everything lives in temporary directories and is stopped at exit. PostgreSQL refuses to run as root, so as root it runs as
 the user postgres.
@@ -18,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -39,6 +42,9 @@ def wait_until(condition, seconds=30, what="the condition"):
 
 
 def _pg_bin():
+    """The programs of LEASEHOLD_PGBIN, or Debian's newest."""
+    if os.environ.get("LEASEHOLD_PGBIN"):
+        return os.environ["LEASEHOLD_PGBIN"]
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[4]))
     if not found:
         raise RuntimeError("no PostgreSQL server programs under /usr/lib/postgresql: install postgresql-15")
@@ -56,6 +62,7 @@ class Cluster:
     """A private PostgreSQL on a unix socket."""
 
     def __init__(self, settings=()):
+        self.programs = _pg_bin()
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
         self.dir.chmod(0o755)
         self.data = self.dir / "data"
@@ -79,7 +86,7 @@ class Cluster:
 
     def _run(self, program, *args, check=True):
         return subprocess.run(
-            [os.path.join(_pg_bin(), program), *map(str, args)],
+            [os.path.join(self.programs, program), *map(str, args)],
             cwd="/",
             check=check,
             stdout=subprocess.PIPE,
@@ -121,8 +128,8 @@ class Cluster:
             raise AssertionError(f"psql: {done.stderr}\n{sql}")
         return done.stdout.strip() if check else done
 
-    def session(self, database):
-        return Session(self, database)
+    def session(self, database, user="postgres"):
+        return Session(self, database, user)
 
 
 class Session:
@@ -130,10 +137,10 @@ class Session:
 
     opened = []
 
-    def __init__(self, cluster, database):
+    def __init__(self, cluster, database, user="postgres"):
         self.opened.append(self)
         self.process = subprocess.Popen(
-            ["psql", "-X", "-A", "-t", "-q", "-d", cluster.url(database)],
+            ["psql", "-X", "-A", "-t", "-q", "-d", cluster.url(database, user)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -164,7 +171,7 @@ class Session:
 
 
 class Daemon:
-    """A leaseholdd with ports of its own."""
+    """A leaseholdd with ports of its own. `wait`: until it serves, "listening" until it has its ports, or not at all."""
 
     def __init__(self, *args, database=None, embedded=None, wait=True):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-d-"))
@@ -194,6 +201,9 @@ class Daemon:
         def ports():
             if self.process.poll() is not None:
                 raise AssertionError(f"leaseholdd exited with {self.process.returncode}:\n{self.log()}")
+            if wait == "listening":
+                said = re.findall(r" listening grpc=(\S+) admin=(\S+)", self.log())
+                return len(said) == self.starts and said[-1]
             return port_file.exists() and len(port_file.read_text().splitlines()) >= 2 and port_file.read_text().splitlines()
 
         lines = wait_until(ports, 60, "leaseholdd serving")
@@ -267,6 +277,8 @@ import google  # noqa: E402
 google.__path__.append(str(pathlib.Path(sys.path[0]) / "google"))
 
 import grpc  # noqa: E402
+import health_pb2  # noqa: E402
+import health_pb2_grpc  # noqa: E402
 from google.protobuf.duration_pb2 import Duration  # noqa: E402
 from google.rpc import error_details_pb2, status_pb2  # noqa: E402
 from leasehold.v1 import leasehold_pb2 as pb  # noqa: E402
@@ -358,19 +370,33 @@ def fails():
 
 
 class Client:
-    """A channel of its own, with both stubs."""
+    """A channel of its own, with both stubs; `tls`: grpc.ssl_channel_credentials."""
 
-    def __init__(self, target):
-        self.channel = grpc.insecure_channel(
-            target,
-            options=[("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0),
-                     ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)],
-        )
+    def __init__(self, target, tls=None):
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0),
+                   ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
+        self.channel = (grpc.secure_channel(target, tls, options=options) if tls is not None else
+                        grpc.insecure_channel(target, options=options))
         self.lease = pb_grpc.LeaseServiceStub(self.channel)
         self.admin = pb_grpc.AdminServiceStub(self.channel)
 
     def close(self):
         self.channel.close()
+
+
+def readyz(daemon):
+    """Status and body."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{daemon.admin_port}/readyz", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def health(client):
+    """What gRPC health says of the whole server."""
+    stub = health_pb2_grpc.HealthStub(client.channel)
+    return health_pb2.HealthCheckResponse.ServingStatus.Name(stub.Check(health_pb2.HealthCheckRequest(), timeout=30).status)
 
 
 class Service:
@@ -385,8 +411,8 @@ class Service:
     def psql(self, sql, **more):
         return self.cluster.psql(sql, self.database, **more)
 
-    def session(self):
-        return self.cluster.session(self.database)
+    def session(self, user="postgres"):
+        return self.cluster.session(self.database, user)
 
     def close(self):
         self.client.close()

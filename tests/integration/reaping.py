@@ -36,7 +36,7 @@ class Stage:
             self.psql("select count(*) from (select array_agg('k' || n) as keys, array_agg('worker-' || n) as owners, array_agg(gen_random_uuid()) as ids,"
                       f" array_agg('{namespace}'::text) as namespaces, array_agg('{{}}'::text) as labels, array_agg(30000000::bigint) as durations,"
                       f" array_agg(false) as queue, array_agg(null::bigint) as nothing from generate_series({start}, {end}) n) a,"
-                      " leasehold.acquire_batch(null, null, a.namespaces, a.keys, a.ids, a.owners, a.labels, a.durations, a.queue, a.nothing,"
+                      " leasehold_internal.acquire_batch(null, null, a.namespaces, a.keys, a.ids, a.owners, a.labels, a.durations, a.queue, a.nothing,"
                       " a.nothing)")
         self.psql(f"update leasehold.scope set acquired_at = acquired_at - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h',"
                   f" deadline = deadline - interval '1 h', check_at = check_at - interval '1 h'"

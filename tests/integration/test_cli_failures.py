@@ -7,7 +7,7 @@ import pytest
 from google.protobuf import any_pb2, json_format
 
 import harness
-from commandline import SOME_KEY, cli, ends, start, timestamp
+from commandline import NOWHERE, SOME_KEY, cli, ends, start, timestamp
 from harness import error_details_pb2, pb, pb_grpc, status_pb2, wait_until
 
 
@@ -98,7 +98,7 @@ def test_a_wait_asks_again_with_the_same_lease_key_and_what_is_left():
         assert len({request.lease_key for request in server.seen}) == 1 and len(server.seen) == 4
         waits = [request.wait.ToTimedelta() for request in server.seen]
         assert waits == sorted(waits, reverse=True) and len(set(waits)) == 4
-        assert "the database is away; the wait goes on" in said.stderr
+        assert "the database is away; still waiting" in said.stderr
 
 
 def test_a_wait_forever_stays_one():
@@ -258,3 +258,15 @@ def test_a_force_release_is_repeated_only_with_a_token():
     with Scripted(force=[refused(ABORTED, "SCOPE_BUSY", "a/k is busy: kept by pid 7")]) as server:
         said = cli("force-release", "a", "k", "--reason", "x", **server.env)
         assert said.returncode == 1 and "kept by pid 7" in said.stderr
+
+
+def test_the_next_server_is_asked_when_one_cannot_be_reached():
+    with Scripted(list=[lambda request, context: pb.ListLeasesResponse()], acquire=[granted]) as server:
+        both = f"{NOWHERE}, {server.env['LEASEHOLD_SERVER']}"
+        assert cli("--server", both, "list").returncode == 0
+        assert cli("acquire", "a", "k", LEASEHOLD_SERVER=both).returncode == 0
+        assert len(server.seen) == 2
+    said = cli("--server", f"{NOWHERE},nonsense", "list")
+    assert (said.returncode, "nonsense" in said.stderr) == (2, True), said.stderr
+    said = cli("--server", f"{NOWHERE},127.0.0.1:2", "list", "--timeout", "5s")
+    assert said.returncode == 5, said.stderr

@@ -17,7 +17,8 @@ from harness import error_details_pb2, pb
 def test_help_teaches():
     said = cli("--help")
     assert said.returncode == 0 and said.stderr == ""
-    for command in "acquire heartbeat release run list show watch reap force-release policy hook status migrate".split():
+    for command in ("acquire heartbeat release run list show watch queue explain history reap force-release policy hook status "
+                    "daemons migrate").split():
         assert re.search(rf"^  {command} +\S", said.stdout, re.M)
         for own in (cli(command, "--help"), cli("help", command), cli("--help", command), cli(command, "-h", "a", "b")):
             assert own.returncode == 0
@@ -33,20 +34,25 @@ def test_no_words_show_help_and_are_wrong_usage():
 
 
 WRONG = [
-    (["frobnicate"], "there is no command frobnicate"),
-    (["aquire", "a", "b"], "did you mean acquire?"),
-    (["help", "frobnicate"], "there is no command frobnicate"),
-    (["acquire", "a"], "acquire needs more words"),
-    (["acquire", "a", "b", "c"], "a word too many: c"),
+    (["frobnicate"], "unknown command: frobnicate"),
+    (["aquire", "a", "b"], "unknown command: aquire; did you mean acquire?"),
+    (["acquire", "a", "b", "--lenght", "5s"], "unknown option --lenght; did you mean --duration?"),
+    (["acquire", "a/b", "k"], "namespace 'a/b' has a '/'; segments are separated by dots: did you mean a.b?"),
+    (["run", "a/b/c", "k", "--", "true"], "did you mean a.b.c?"),
+    (["run", "a", "k", "--"], "missing command; usage: leasehold run NAMESPACE KEY -- COMMAND"),
+    (["help", "frobnicate"], "unknown command: frobnicate"),
+    (["acquire", "a"], "missing argument; usage: leasehold acquire NAMESPACE KEY"),
+    (["acquire", "a", "b", "c"], "unexpected argument: c"),
     (["acquire", "a", "b", "--duraton", "5s"], "did you mean --duration?"),
     (["acquire", "a", "b", "--duration"], "needs a value"),
-    (["acquire", "a", "b", "-o", "xml"], "text, json and env"),
-    (["list", "-o", "env"], "-o env is for acquire"),
-    (["list", "--database", "x"], "list asks a server"),
+    (["acquire", "a", "b", "-o", "xml"], "unknown output format: xml; use text, json or env"),
+    (["list", "-o", "env"], "-o env is for acquire only"),
+    (["show", "--database", "x", "a", "k"], "show has no --database, it works with a server; --database is for list, queue, explain, history, "
+     "reap, force-release, policy, hook, access, token, daemons and migrate"),
     (["list", "--server", ""], "--server is empty"),
-    (["list", "--server", "localhost"], "'localhost' is no address of a server"),
-    (["list", "--server", "localhost:http"], "is no address of a server"),
-    *[(["list", "--server", text], "is no address of a server") for text in
+    (["list", "--server", "localhost"], "'localhost' is not an address of a server"),
+    (["list", "--server", "localhost:http"], "is not an address of a server"),
+    *[(["list", "--server", text], "is not an address of a server") for text in
       (":7420", "localhost:", "localhost:74200", "localhost:123456789", "::1:7420", "[::1]", "[]:1", "unix:", "unix:" + "x" * 108)],
     (["list", "--timeout", "soon"], "timeout 'soon' is not a duration"),
     (["list", "--timeout", "0"], "timeout 0 is too short"),
@@ -66,53 +72,55 @@ WRONG = [
     (["acquire", "a", "k", "--duration", "-5s"], "duration '-5s' is not a duration"),
     (["acquire", "a", "k", "--duration", "99ms"], "100 ms or more"),
     (["acquire", "a", "k", "--duration", "5 parsecs"], "is not a duration"),
-    (["acquire", "a", "k", "--wait", "-1s"], "neither a duration, such as 5s, nor forever nor alive"),
-    (["acquire", "a", "k", "--wait", "never"], "neither a duration"),
+    (["acquire", "a", "k", "--wait", "-1s"], "use a duration such as 5s, forever or alive"),
+    (["acquire", "a", "k", "--wait", "never"], "invalid wait 'never'"),
     (["acquire", "a", "k", "--owner", "o" * 256], "at most 255 bytes"),
-    (["acquire", "a", "k", "--lease-key", "42"], "lease_key '42' is no UUID"),
-    (["acquire", "a", "k", "--lease-key", "00000000-0000-0000-0000-000000000000"], "is no UUID"),
+    (["acquire", "a", "k", "--lease-key", "42"], "lease_key '42' is not a UUID"),
+    (["acquire", "a", "k", "--lease-key", "00000000-0000-0000-0000-000000000000"], "is not a UUID"),
     (["acquire", "a", "k", "--label", "team"], "has no '='"),
     (["acquire", "a", "k", "--label", "=red"], "has no name"),
     (["acquire", "a", "k", "--label", "n" * 64 + "=x"], "name that is too long"),
     (["acquire", "a", "k", "--label", "n=" + "x" * 256], "value that is too long"),
     (["acquire", "a", "k", "--label", "n=1", "--label", "n=2"], "label n is given twice"),
-    (["acquire", "a", "k", *sum((["--label", f"n{i}=x"] for i in range(17)), [])], "a lease may have 16"),
-    (["heartbeat", "a", "k", "nonsense"], "is no UUID"),
-    (["heartbeat", "a", "k"], "heartbeat needs more words"),
-    (["release", "a", "k", "nonsense"], "is no UUID"),
+    (["acquire", "a", "k", *sum((["--label", f"n{i}=x"] for i in range(17)), [])], "too many labels; a lease can have 16"),
+    (["heartbeat", "a", "k", "nonsense"], "is not a UUID"),
+    (["heartbeat", "a", "k"], "missing lease key"),
+    (["release", "a", "k", "nonsense"], "is not a UUID"),
     (["release", "a", "k", SOME_KEY, "--result", "text"], "result is not JSON"),
     (["release", "a", "k", SOME_KEY, "--result", '"\\u0000"'], "result is not JSON"),
     (["release", "a", "k", SOME_KEY, "--result", '"' + "x" * 8192 + '"'], "8192 bytes"),
     (["release", "a", "k", SOME_KEY, "--fail", ""], "fail is empty"),
     (["release", "a", "k", SOME_KEY, "--fail", "x" * 8193], "1 to 8192 bytes"),
-    (["release", "a", "k", SOME_KEY, "--fail", "x", "--result", "1"], "exclude each other"),
+    (["release", "a", "k", SOME_KEY, "--fail", "x", "--result", "1"], "cannot be combined"),
     (["list", "a..b"], "empty segment"),
     (["show", "a", ""], "key is empty"),
     (["reap", "a..b"], "empty segment"),
     (["reap", "--max", "0"], "a whole number from 1 to 10000"),
     (["reap", "--max", "10001"], "a whole number from 1 to 10000"),
-    (["reap", "--once", "--every", "1s"], "exclude each other"),
+    (["reap", "--once", "--every", "1s"], "cannot be combined"),
     (["reap", "--every", "1ms"], "100 ms or more"),
     (["force-release", "a", "k"], "needs --reason TEXT"),
     (["force-release", "a", "k", "--reason", ""], "reason is empty"),
     (["force-release", "a", "k", "--reason", "x", "--token", "0"], "token '0' is out of bounds"),
     (["force-release", "a", "k", "--reason", "x", "--token", "1e3"], "token '1e3' is out of bounds"),
-    (["policy", "frob"], "there are show, set and reset"),
+    (["policy", "frob"], "unknown subcommand: policy frob; use show, set or reset"),
     (["policy", "set"], "policy set needs a namespace"),
-    (["policy", "set", "a"], "policy set needs settings"),
-    (["policy", "set", "a", "grace"], "'grace' is no name=value"),
+    (["policy", "set", "a"], "policy set needs at least one NAME=VALUE"),
+    (["policy", "set", "a", "grace"], "'grace' is not NAME=VALUE"),
     (["policy", "set", "a", "grase=1s"], "did you mean grace?"),
     (["policy", "set", "a", "grace=long"], "grace 'long' is not a duration"),
     (["policy", "set", "a", "expiry=never"], "one of: takeover, reap, manual"),
     (["policy", "set", "a", "frozen=ice"], "neither true nor false"),
     (["policy", "set", "a", "max_leases=-1"], "a whole number from 0 on"),
     (["policy", "reset", "a", "colour"], "no setting 'colour'"),
-    (["policy", "show", "a", "b"], "a word too many: b"),
-    (["status", "now"], "a word too many: now"),
+    (["policy", "show", "a", "b"], "unexpected argument: b"),
+    (["status", "now"], "unexpected argument: now"),
     (["migrate"], "--database URL, or LEASEHOLD_DATABASE"),
-    (["migrate", "--database", "x", "--print", "--status"], "exclude each other"),
+    (["migrate", "--database", "x", "--print", "--status"], "cannot be combined"),
     (["reap", "--database", "postgresql://%zz"], 'not the address of a database: invalid percent-encoded token: "%zz"'),
     (["reap", "--database", "postgresql://u:secret%zz@h/"], "not the address of a database: it is neither"),
+    *[(["reap", "--database", url], f"'{scheme}://' is not a scheme of PostgreSQL; --database takes postgresql://")
+      for scheme, url in (("mysql", "mysql://x"), ("postgre", "postgre://h/d"), ("http", "http://localhost:7420"))],
     (["reap", "--database", "nonsense"], "not the address of a database"),
 ]
 
@@ -131,7 +139,7 @@ def test_nobody_there_is_unavailable(tmp_path):
     for args in (["status"], ["acquire", "a", "b"], ["list"], ["policy", "show"], ["reap"]):
         said = cli("--server", NOWHERE, *args)
         assert said.returncode == 5
-        assert "127.0.0.1:1" in said.stderr and "--server names another" in said.stderr and said.stdout == ""
+        assert "127.0.0.1:1" in said.stderr and "name another server with --server" in said.stderr and said.stdout == ""
     assert cli("status", "--server", f"unix:{tmp_path}/no.sock").returncode == 5
     assert cli("status", "--server", "no-such-host.invalid:7420").returncode == 5
     gone = f"host={tmp_path} dbname=x connect_timeout=2"

@@ -75,18 +75,18 @@ def test_a_line_for_each_event(service, watch, ns):
     acquire = lambda key: service.psql(f"select lease_key from leasehold.acquire('{ns}', '{key}', '30 s', owner => 'psql')")  # noqa: E731
     a = acquire("a")
     watching = watch(service.daemon.target, ns)
-    assert watching.event() == f"held {ns}/a token {token(service, ns, 'a')} owner psql"
+    assert watching.event() == f"held {ns}/a token {token(service, ns, 'a')} owner psql principal role:postgres"
     assert watching.event() == "synced"
     b = acquire("b")
-    assert watching.event() == f"acquired {ns}/b token {token(service, ns, 'b')} owner psql"
+    assert watching.event() == f"acquired {ns}/b token {token(service, ns, 'b')} owner psql principal role:postgres"
     acquire("c")
     assert watching.event().startswith(f"acquired {ns}/c ")
     service.psql(f"select leasehold.release_ok('{ns}', 'a', '{a}', '{{\"rows\": 3}}')")
-    assert watching.event() == f"released {ns}/a token {token(service, ns, 'a')} owner psql: {{\"rows\": 3}}"
+    assert watching.event() == f"released {ns}/a token {token(service, ns, 'a')} owner psql principal role:postgres: {{\"rows\": 3}}"
     service.psql(f"select leasehold.release_fail('{ns}', 'b', '{b}', 'disk full')")
-    assert watching.event() == f"failed {ns}/b token {token(service, ns, 'b')} owner psql: disk full"
+    assert watching.event() == f"failed {ns}/b token {token(service, ns, 'b')} owner psql principal role:postgres: disk full"
     service.psql(f"select leasehold.force_release('{ns}', 'c', 'maintenance')")
-    assert watching.event() == f"forced {ns}/c token {token(service, ns, 'c')} owner psql: maintenance"
+    assert watching.event() == f"forced {ns}/c token {token(service, ns, 'c')} owner psql principal role:postgres: maintenance"
     service.psql(f"select leasehold.acquire('{ns}.below', 'x', '30 s'), leasehold.acquire('{ns}', 'last', '30 s')")
     assert watching.event().startswith(f"acquired {ns}/last ")  # not the child's
     assert watching.ends() == 128 + signal.SIGINT and watching.err == ""
@@ -112,7 +112,7 @@ def test_it_begins_again_when_the_daemon_comes_back(cluster, watch, ns):
     assert watching.event().startswith(f"held {ns}/meanwhile ")
     assert watching.event() == "synced"
     assert watching.ends() == 128 + signal.SIGINT
-    assert watching.err.count("begins again with what is held") == 1
+    assert watching.err.count("it starts again with the leases held then") == 1
     daemon.destroy()
 
 

@@ -1,10 +1,14 @@
 """The program leaseholdd: how it starts, tells about itself, reloads, and ends."""
+import getpass
 import http.client
+import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -16,7 +20,12 @@ from harness import pb, wait_until
 
 
 def get(daemon, path, method="GET"):
-    connection = http.client.HTTPConnection("127.0.0.1", daemon.admin_port, timeout=30)
+    if "--tls-cert" in daemon.args:
+        anyone = ssl.create_default_context()
+        anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection("127.0.0.1", daemon.admin_port, timeout=30, context=anyone)
+    else:
+        connection = http.client.HTTPConnection("127.0.0.1", daemon.admin_port, timeout=30)
     connection.request(method, path)
     answer = connection.getresponse()
     body = answer.read().decode()
@@ -128,6 +137,74 @@ def test_ready_follows_the_database(start):
     own.destroy()
 
 
+def admin_metric(daemon, name):
+    return float(next(line for line in get(daemon, "/metrics")[1].splitlines() if line.startswith(name + " ")).split()[-1])
+
+
+def test_slow_http_clients_are_bounded_in_number_and_time(cluster, database, start):
+    daemon = start(database=cluster.url(database))
+    slow = [socket.create_connection(("127.0.0.1", daemon.admin_port)) for _ in range(100)]
+    for connection in slow:
+        connection.sendall(b"GET /healthz HT")
+    assert get(daemon, "/healthz")[0] == 200, "slow clients hold up no other"
+    assert admin_metric(daemon, "leasehold_admin_connections_open") <= 64 == admin_metric(daemon, "leasehold_admin_connections_max")
+    for connection in slow:
+        connection.settimeout(30)
+        try:
+            assert connection.recv(1) == b""
+        except ConnectionResetError:
+            pass
+        connection.close()
+    wait_until(lambda: admin_metric(daemon, "leasehold_admin_connections_open") == 1, what="one connection, ours")
+    cut = get(daemon, "/metrics")[1]
+    assert 'leasehold_admin_connections_cut_total{reason="timeout"} ' in cut
+    assert 'leasehold_admin_connections_cut_total{reason="max_connections"} 0' not in cut
+
+
+@pytest.mark.parametrize("sent, status", [
+    (b"GET / HTTP/1.0\n\n", 404),
+    (b"GET /healthz?x=1 HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+    (b"POST /healthz HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405),
+    (b"GET http://x/healthz HTTP/1.1\r\n\r\n", 400),
+    (b"GET /healthz\r\n\r\n", 400),
+    (b"\r\n\r\n", 400),
+    (b"GET /\0healthz HTTP/1.1\r\n\r\n", 400),
+    (b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 9000 + b"\r\n\r\n", 431),
+])
+def test_the_admin_port_speaks_http(service, sent, status):
+    with socket.create_connection(("127.0.0.1", service.daemon.admin_port), timeout=30) as connection:
+        connection.sendall(sent)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 %d " % status), answer
+
+
+def rests(daemon):
+    """How often the daemon's thread went to sleep by itself: one that spins never does."""
+    status = pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text()
+    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status, re.MULTILINE).group(1))
+
+
+def test_the_admin_port_waits_for_descriptors_without_spinning(cluster, database, start):
+    daemon = start("--user", getpass.getuser(), database=cluster.url(database))  # whose limits this process may change
+    subprocess.run(["prlimit", "--pid", str(daemon.process.pid), "--nofile=64:64"], check=True)
+    crowd = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(70)]
+    wait_until(lambda: "cannot accept connections, waiting until one goes" in daemon.log(), what="the end of descriptors")
+    late = socket.create_connection(("127.0.0.1", daemon.admin_port))
+    late.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+    wait_until(lambda: "admin: cannot accept connections: Too many open files" in daemon.log(), what="the admin port's words")
+    before = rests(daemon)
+    wait_until(lambda: rests(daemon) > before + 5, what="a daemon that rests between its turns")
+    assert daemon.log().count("admin: cannot accept connections") == 1
+    for connection in crowd:
+        connection.close()
+    late.settimeout(30)
+    assert late.recv(100).startswith(b"HTTP/1.1 200 ")
+    late.close()
+    assert daemon.stop() == 0
+
+
 def test_a_stuck_http_client_holds_up_nobody(cluster, database, start):
     daemon = start(database=cluster.url(database))
     stuck = [http.client.HTTPConnection("127.0.0.1", daemon.admin_port, timeout=30) for _ in range(20)]
@@ -147,7 +224,7 @@ def test_a_database_that_comes_later_is_waited_for(start, place):
     database = own.create_database()
     own.stop()
     daemon = start(database=own.url(database), wait=False)
-    wait_until(lambda: daemon.log().count("the database is not there yet") >= 2, what="a second attempt")
+    wait_until(lambda: "not serving yet, the database cannot be used: " in daemon.log(), what="the first attempt")
     assert daemon.process.poll() is None
     own.start()
     wait_until(lambda: "serving" in daemon.log(), 60, "serving")
@@ -157,7 +234,7 @@ def test_a_database_that_comes_later_is_waited_for(start, place):
 
 def test_term_ends_a_daemon_that_waits_for_its_database(start):
     daemon = start(database="host=/nonexistent dbname=none", wait=False)
-    wait_until(lambda: "the database is not there yet" in daemon.log(), what="the first attempt")
+    wait_until(lambda: "not serving yet, the database cannot be used: " in daemon.log(), what="the first attempt")
     assert daemon.stop() == 0
 
 
@@ -168,6 +245,15 @@ def test_a_schema_that_is_refused_ends_with_1(cluster, database, start):
     done = run("--database", cluster.url(database), "--admin", "none", "--listen", "127.0.0.1:0")
     assert done.returncode == 1
     assert "migration" in done.stderr
+
+
+def test_json_logs_are_an_object_a_line(cluster, database, start):
+    daemon = start("--log-format", "json", database=cluster.url(database))
+    assert daemon.stop() == 0
+    lines = [json.loads(line) for line in daemon.log().splitlines()]
+    assert all({"time", "level", "message"} <= line.keys() for line in lines)
+    serving = next(line for line in lines if line["message"] == "serving")
+    assert serving["grpc"] == daemon.target and serving["level"] == "info"
 
 
 def test_a_reload_takes_effect_and_a_bad_one_changes_nothing(cluster, database, start, place):
@@ -269,6 +355,7 @@ def test_daemons_share_a_port(cluster, database, start):
 def test_the_service_manager_hears_ready_and_stopping(cluster, database, place):
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     listener.bind(str(place / "notify"))
+    (place / "notify").chmod(0o777)  # as systemd's: a daemon that root started tells it as another user
     listener.settimeout(60)
     process = subprocess.Popen(
         [str(harness.DAEMON), "--database", cluster.url(database), "--admin", "none", "--listen", "127.0.0.1:0"],

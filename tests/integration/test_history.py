@@ -1,5 +1,10 @@
 """leasehold.history under a real daemon: what ended how, and that looking after its partitions is in nobody's way."""
+import os
+import pwd
+import re
+
 import pytest
+from google.protobuf.wrappers_pb2 import Int64Value
 
 import harness
 from harness import acquire_request, lease_ref, pb, release_request, wait_until
@@ -24,10 +29,43 @@ def test_every_way_a_lease_ends_is_written_down(kept, cluster):
     wait_until(lambda: holds(kept, "reaped") == "expired|w|||", what="the reaped lease in the history")
     forced = take("forced")
     kept.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=forced.scope, reason="host is gone"))
-    assert holds(kept, "forced") == "forced|w||host is gone|postgres"
-    assert f"LOG:  lease forced scope=h/forced token={forced.token} owner=w by=postgres: host is gone" in (cluster.data / "log").read_text()
+    *hold, by = holds(kept, "forced").split("|")
+    assert hold == ["forced", "w", "", "host is gone"] and re.fullmatch(r"127\.0\.0\.1:\d+", by), by
+    assert (f"LOG:  audit action=force_release outcome=done principal=anonymous peer={by} namespace=h key=forced token={forced.token} count=1: host is gone"
+            in (cluster.data / "log").read_text())
     result = kept.client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(forced)])).results[0]
-    assert (result.outcome, result.end_reason) == (pb.OUTCOME_LOST, pb.END_REASON_FORCED)
+    assert (result.outcome, result.end_reason, result.message) == (pb.OUTCOME_LOST, pb.END_REASON_FORCED, "an administrator ended it")
+    stranger = pb.LeaseRef(scope=forced.scope, lease_key="00000000-0000-4000-8000-0000000000ff")
+    result = kept.client.lease.Heartbeat(pb.HeartbeatRequest(leases=[stranger])).results[0]
+    assert (result.outcome, result.message) == (pb.OUTCOME_LOST, "the server does not know this lease any more, nor how it ended")
+    kept.psql("set leasehold.ended_by = 'somebody else'; select leasehold.acquire('h', 'by sql', '30 s', 'w'); "
+              "select leasehold.force_release('h', 'by sql', 'host is gone')")
+    assert holds(kept, "by sql") == "forced|w||host is gone|postgres"
+
+
+def test_history_and_audit_name_the_user_of_a_unix_socket(cluster, database, tmp_path):
+    path = tmp_path / "s"
+    daemon = harness.Daemon("--listen", f"unix:{path}", database=cluster.url(database), wait=False)
+    served = lambda: cluster.psql("select 1 from leasehold.coordinator", database, check=False).stdout == "1\n"  # noqa: E731
+    wait_until(served, what="a daemon that serves")
+    client = harness.Client(f"unix:{path}")
+    psql = lambda sql: cluster.psql(sql, database)  # noqa: E731
+    lease = client.lease.Acquire(acquire_request("u", "k", 30)).lease
+    psql("select leasehold.set_policy('u', history => true)")
+    client.admin.ForceRelease(pb.ForceReleaseRequest(scope=lease.scope, reason="host is gone"))
+    user = f"user:{pwd.getpwuid(os.geteuid()).pw_name}"
+    assert psql("select ended_by from leasehold.history") == user
+    psql("select leasehold.set_policy('u', min_duration => '100 ms', grace => '0 s', reaper => 'external')")
+    psql("delete from leasehold.audit")
+    client.admin.SetPolicy(pb.SetPolicyRequest(policy=pb.Policy(namespace=pb.Namespace(segments=["u"]), max_leases=Int64Value(value=7))))
+    client.lease.Acquire(acquire_request("u", "dead", 0.1))
+    client.lease.Acquire(acquire_request("u", "alive", 30))
+    wait_until(lambda: client.admin.Reap(pb.ReapRequest(namespaces=[pb.Namespace(segments=["u"])])).reaped == 1, what="the lease that is reaped by name")
+    client.admin.ForceRelease(pb.ForceReleaseRequest(scope=acquire_request("u", "alive", 30).scope, reason="host is gone"))
+    rows = psql("select action, principal, peer, namespace, key, count, reason from leasehold.audit order by at").splitlines()
+    assert rows == [f"policy_set|{user}|unix:|u||1|max_leases = 7", f"reap|{user}|unix:|u||1|", f"force_release|{user}|unix:|u|alive|1|host is gone"]
+    client.close()
+    daemon.destroy()
 
 
 def test_a_takeover_writes_down_the_hold_before(kept):
@@ -38,9 +76,9 @@ def test_a_takeover_writes_down_the_hold_before(kept):
 
 
 def test_a_daemon_makes_and_drops_partitions_and_holds_up_nobody(kept, cluster):
-    count = lambda day: kept.psql(f"select count(*) from leasehold.history_days() d where d = '{day}'")  # noqa: E731
-    look = "update leasehold.history_keeping set look_at = clock_timestamp()"
-    kept.psql("select leasehold.make_history_days('2020-02-01 12:00+00')")
+    count = lambda day: kept.psql(f"select count(*) from leasehold_internal.kept_days('history') d where d = '{day}'")  # noqa: E731
+    look = "update leasehold.keeping set look_at = clock_timestamp() where name = 'history'"
+    kept.psql("set role leasehold_owner; select leasehold_internal.make_days('history', '2020-02-01 12:00+00')")  # as daemons do: they own what they drop
     kept.client.lease.Acquire(acquire_request("h", "open", 30, lease_key="00000000-0000-4000-8000-000000000001"))
     # An open transaction that has ended a lease, and an open report: a table cannot go under either.
     writer, reader = kept.session(), kept.session()
@@ -50,7 +88,7 @@ def test_a_daemon_makes_and_drops_partitions_and_holds_up_nobody(kept, cluster):
     reader.run("select count(*) from leasehold.history")
     for session in (writer, reader):
         kept.psql(look)
-        wait_until(lambda: kept.psql("select look_at > clock_timestamp() from leasehold.history_keeping") == "t", what="a daemon that looked")
+        wait_until(lambda: kept.psql("select look_at > clock_timestamp() from leasehold.keeping where name = 'history'") == "t", what="a daemon that looked")
         assert count("2020-02-01") == "1", "the partition is still there"
         lease = kept.client.lease.Acquire(acquire_request("h", "other")).lease
         assert kept.client.lease.Release(release_request(lease)).results[0].outcome == pb.OUTCOME_OK
@@ -59,14 +97,14 @@ def test_a_daemon_makes_and_drops_partitions_and_holds_up_nobody(kept, cluster):
 
     def is_gone():
         kept.psql(look)
-        return kept.psql("select count(*) from leasehold.history_days() d where d < '2021-01-01'") == "0"
+        return kept.psql("select count(*) from leasehold_internal.kept_days('history') d where d < '2021-01-01'") == "0"
 
     wait_until(is_gone, what="the old partitions dropped")
     # Made again by the daemon, where they are missing.
-    kept.psql("do $$ begin execute (select 'drop table ' || string_agg(format('leasehold.%I', leasehold.history_partition(d)), ', ') "
-              "from leasehold.history_days() d where d > current_date + 1); end $$")
+    kept.psql("do $$ begin execute (select 'drop table ' || string_agg(format('leasehold.%I', leasehold_internal.day_partition('history', d)), ', ') "
+              "from leasehold_internal.kept_days('history') d where d > current_date + 1); end $$")
     kept.psql(look)
-    wait_until(lambda: kept.psql("select count(*) from leasehold.history_days() d where d > current_date + 1") >= "2",
+    wait_until(lambda: kept.psql("select count(*) from leasehold_internal.kept_days('history') d where d > current_date + 1") >= "2",
                what="the partitions of the next days")
 
 

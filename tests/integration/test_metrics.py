@@ -131,6 +131,7 @@ def test_every_metric_is_documented_with_its_type_and_no_other_is(loaded):
     assert documented == Metrics(loaded.daemon).types
 
 
+# Promise 12.
 def test_every_bound_is_documented(loaded):
     page = (harness.ROOT / "deploy/metrics.md").read_text()
     exported = {dict(labels)["bound"] for name, labels in Metrics(loaded.daemon).samples if name == "leasehold_bound_limit"}
@@ -261,6 +262,7 @@ def test_before_there_is_a_database_the_process_still_tells_of_itself(start):
 
 # --- bounds: each refuses as it should, and each refusal shows ---
 
+# Promise 12.
 def test_waiters_above_the_bound_are_refused_and_counted(cluster, database, start, client):
     daemon = start("--max-waiters", "2", database=cluster.url(database))
     lease = client(daemon).lease
@@ -277,6 +279,32 @@ def test_waiters_above_the_bound_are_refused_and_counted(cluster, database, star
         one.cancel()
     wait_until(lambda: bound(Metrics(daemon), "usage", "waiters") == 0)
     assert Metrics(daemon).requests(ACQUIRE, "CANCELLED", "CANCELED") == 2
+
+
+def test_connections_of_one_principal_share_its_bound_and_anonymous_ones_do_not(cluster, database, start, client, tmp_path):
+    path = f"unix:{tmp_path}/s"
+    daemon = start("--listen", f"127.0.0.1:0,{path}", "--max-waiters-per-client", "2", database=cluster.url(database))
+    same = [harness.Client(path) for _ in range(3)]
+    same[0].lease.Acquire(acquire_request("jobs", "k", 300))
+    waiting = [one.lease.Acquire.future(acquire_request("jobs", "k", wait=60)) for one in same[:2]]
+    wait_until(lambda: bound(Metrics(daemon), "usage", "waiters") == 2)
+    with fails() as failure:
+        same[2].lease.Acquire(acquire_request("jobs", "k", wait=60), timeout=30)
+    assert failure.value.code == grpc.StatusCode.RESOURCE_EXHAUSTED and failure.value.reason == "OVERLOADED"
+    assert "max_waiters_per_client" in failure.value.message
+    waiting += [client(daemon).lease.Acquire.future(acquire_request("jobs", "k", wait=60)) for _ in range(4)]
+    wait_until(lambda: bound(Metrics(daemon), "usage", "waiters") == 6)
+    assert bound(Metrics(daemon), "refusals_total", "waiters_of_a_client") == 1
+    for one in waiting:
+        one.cancel()
+    for one in same:
+        one.close()
+
+
+def test_a_client_may_have_a_tenth_of_the_daemon_and_at_least_100(cluster, database, start):
+    metrics = Metrics(start("--max-waiters", "3000", "--max-watchers", "10", database=cluster.url(database)))
+    for name, limit in (("waiters", 300), ("watchers", 100), ("control_calls", 102)):
+        assert bound(metrics, "limit", f"{name}_of_a_client") == limit
 
 
 def test_connections_above_the_bound_are_sent_away_and_counted(cluster, database, start, client):
@@ -358,7 +386,7 @@ def test_what_watchers_are_told_is_counted(cluster, database, start, client):
     metrics = Metrics(daemon)
     assert metrics.get("leasehold_watch_events_total") == 4 and metrics.get("leasehold_watch_lags_total") == 0
     assert bound(metrics, "usage", "watchers") == 2
-    cluster.psql("select leasehold.watch_clear(id) from leasehold.coordinator", database)  # as if the database had lost them
+    cluster.psql("select leasehold_internal.watch_clear(id) from leasehold.coordinator", database)  # as if the database had lost them
     for stream in streams:
         with fails() as failure:
             next(stream)

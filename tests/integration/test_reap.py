@@ -33,13 +33,13 @@ def pg_cron():
 
 
 def test_wrong_usage_of_reap(stage):
-    for args, words in ((["--exec", "x", "--plugin", "y"], "exclude each other"), (["--exec-timeout", "1s"], "is for --exec"),
+    for args, words in ((["--exec", "x", "--plugin", "y"], "cannot be combined"), (["--exec-timeout", "1s"], "is for --exec"),
                         (["--exec", "x", "--exec-timeout", "never"], "not a duration")):
         said = stage("reap", *args)
         assert said.returncode == 2 and words in said.stderr
     for args in (["reap", "--exec", "true"], ["reap", "--plugin", "x.so"], ["hook", "list"]):
         said = subprocess.run([harness.CLI, *args], capture_output=True, text=True, env=environment())
-        assert said.returncode == 2 and "works on the database: --database URL" in said.stderr
+        assert said.returncode == 2 and "works on a database: --database URL" in said.stderr
     gone = subprocess.run([harness.CLI, "reap", "--exec", "true", "--database", "host=/nowhere"], capture_output=True, text=True,
                           env=environment())
     assert gone.returncode == 5 and "the database is unavailable" in gone.stderr
@@ -49,8 +49,8 @@ def test_an_unknown_namespace_is_nothing_to_do(stage):
     stage.expire(1)
     said = stage.done("reap", "jibs", "jobs.child")
     assert said.stdout == "reaped 0 leases\n"
-    assert said.stderr == ("leasehold: nothing to do in jibs: no lease, policy or hook is known there\n"
-                           "leasehold: nothing to do in jobs.child: no lease, policy or hook is known there\n")
+    assert said.stderr == ("leasehold: jibs has no lease, policy or hook: nothing to do\n"
+                           "leasehold: jobs.child has no lease, policy or hook: nothing to do\n")
     assert stage.done("reap", "jobs").stderr == "" and stage.done("reap", "jobs").stderr == ""
 
 
@@ -65,7 +65,7 @@ def test_an_administrator_needs_no_more_than_its_role(stage, plugin):
     said = as_admin("reap", "jobs", "nowhere")
     assert said.returncode == 0 and said.stdout == "reaped 3 leases\n"
     said = as_admin("reap", "nowhere")
-    assert said.returncode == 0 and "no lease, policy or hook is known there" in said.stderr
+    assert said.returncode == 0 and "has no lease, policy or hook: nothing to do" in said.stderr
     assert as_admin("hook", "list").returncode == 0
 
 

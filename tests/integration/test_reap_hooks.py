@@ -8,7 +8,7 @@ from harness import wait_until
 
 
 PUT_BACK = """
-    create function put_back(e leasehold.lease_event) returns void language plpgsql set search_path = public as $$
+    create function put_back(e leasehold.lease_event) returns void language plpgsql security definer set search_path = public as $$
     begin
       insert into counted values (e.token, e.key, pg_backend_pid());
       if e.key = 'k3' then raise exception 'not k3'; end if;
@@ -33,7 +33,7 @@ def test_hooks_run_each_by_itself_under_the_limit_of_its_policy(stage, how):
 
 
 def test_two_reapers_a_daemon_and_a_call_in_sql_at_once_run_each_hook_once(stage):
-    stage.psql("create function count_it(e leasehold.lease_event) returns void language sql set search_path = public"
+    stage.psql("create function count_it(e leasehold.lease_event) returns void language sql security definer set search_path = public"
                " as 'insert into counted values (e.token, e.key, pg_backend_pid())'")
     stage.done("hook", "add", "jobs", "reap", "public.count_it")
     daemon = harness.Daemon(database=stage.url)  # before: the first one to come gives every lease its time once more
@@ -60,10 +60,10 @@ def test_a_hook_that_vetoes_keeps_the_command_from_running(stage, tmp_path):
 
 
 def test_hooks_are_listed_added_and_removed(stage):
-    assert stage.done("hook", "list").stderr == "there are no hooks\n"
+    assert stage.done("hook", "list").stderr == "no hooks\n"
     stage.psql(PUT_BACK)
     said = stage.done("hook", "add", "jobs", "reap", "public.put_back")
-    assert said.stdout == "jobs: public.put_back(leasehold.lease_event) runs at reap from now on\n" and said.stderr == ""
+    assert said.stdout == "jobs: public.put_back(leasehold.lease_event) now runs at reap\n" and said.stderr == ""
     assert "already" in stage.done("hook", "add", "jobs", "reap", "public.put_back(leasehold.lease_event)").stdout
     stage.done("hook", "add", ".", "acquire", "public.put_back")
     stage.done("hook", "add", "other", "reap", "public.put_back")
@@ -73,24 +73,24 @@ def test_hooks_are_listed_added_and_removed(stage):
     listed = json.loads(stage.done("hook", "list", "-o", "json").stdout)["hooks"]
     assert [(h["namespace"], h["event"], h["position"], h["exists"]) for h in listed] == [
         ("", "acquire", 1, True), ("jobs", "reap", 1, True), ("other", "reap", 1, True)]
-    assert "runs at acquire no more" in stage.done("hook", "remove", ".", "acquire", "public.put_back").stdout
+    assert "no longer runs at acquire" in stage.done("hook", "remove", ".", "acquire", "public.put_back").stdout
     stage.psql("drop function put_back")
-    assert "does not exist: vetoes everything" in stage.done("hook", "list", "jobs").stdout
+    assert "does not exist: vetoes every change" in stage.done("hook", "list", "jobs").stdout
     stage.done("hook", "remove", "jobs", "reap", "public.put_back")
     said = stage("hook", "remove", "jobs", "reap", "public.put_back")
     assert said.returncode == 1 and "jobs has no hook public.put_back(leasehold.lease_event) for reap of its own" in said.stderr
 
 
 @pytest.mark.parametrize("args,words", [
-    (["add", "jobs", "reap", "public.nothing"], "there is no function public.nothing(leasehold.lease_event)"),
+    (["add", "jobs", "reap", "public.nothing"], "the database has no function public.nothing(leasehold.lease_event)"),
     (["add", "jobs", "reap", "public.number"], "function must be a function f(leasehold.lease_event) returns void"),
-    (["add", "jobs", "reap", "public.foreign_one"], "function must be a function whose owner is a member of leasehold_admin"),
-    (["add", "jobs", "reap", "public.o ops("], "is no function's name"),
+    (["add", "jobs", "reap", "public.foreign_one"], "function must be a function whose owner is a member of leasehold_owner"),
+    (["add", "jobs", "reap", "public.o ops("], "invalid function name"),
     (["add", "jobs", "reep", "public.number"], "did you mean reap"),
     (["add", "a..b", "reap", "public.number"], "empty segment"),
-    (["add", "jobs", "reap"], "needs NAMESPACE EVENT FUNCTION"),
-    (["list", "jobs", "reap"], "a word too many"),
-    (["delete", "jobs"], "there are list, add and remove"),
+    (["add", "jobs", "reap"], "usage: leasehold hook add NAMESPACE EVENT FUNCTION"),
+    (["list", "jobs", "reap"], "unexpected argument: reap"),
+    (["delete", "jobs"], "unknown subcommand: hook delete; use list, add or remove"),
 ])
 def test_wrong_hooks_are_refused(stage, args, words):
     stage.psql("create function number(leasehold.lease_event) returns integer language sql as 'select 1';"

@@ -98,6 +98,72 @@ def is_up(path):
     wait_until(path.exists, what=f"{path.name} being written")
 
 
+# --- flock's habits ---
+
+
+def test_the_options_of_flock(service, runs, ns, tmp_path):
+    target = ["--server", service.daemon.target]
+    flock = lambda *args: subprocess.run([harness.CLI, "run", *target, *args], capture_output=True, text=True, timeout=60)
+    said = flock(ns, "k", "-x", "-c", "echo $LEASEHOLD_KEY; exit 7")
+    assert said.returncode == 7 and said.stdout == "k\n", said.stderr
+    holder = runs(ns, "k", "touch up; while [ ! -e go ]; do sleep 0.02; done", cwd=tmp_path)
+    is_up(tmp_path / "up")
+    assert flock("-n", ns, "k", "-c", "true").returncode == 3
+    assert flock("-n", "-E", "9", ns, "k", "-c", "true").returncode == 9
+    assert flock("-w", "0.2", ns, "k", "-c", "true").returncode == 3  # a number is seconds
+    (tmp_path / "go").touch()
+    assert holder.ends() == 0, holder.err
+    assert flock("-w", "20", "-E", "9", ns, "k", "--", "sh", "-c", "exit 5").returncode == 5
+
+
+@pytest.mark.parametrize("words, sentence", [
+    (["-n", "-w", "1", "a", "b", "-c", "true"], "--nonblock and --wait cannot be combined"),
+    (["a", "b", "-c", "true", "--", "true"], "--command and COMMAND cannot be combined"),
+])
+def test_options_that_contradict_each_other_are_refused(words, sentence):
+    said = subprocess.run([harness.CLI, "run", *words], capture_output=True, text=True, timeout=60)
+    assert said.returncode == 2 and sentence in said.stderr
+
+
+# --- again and again ---
+
+
+def lines_of(path):
+    return path.read_text().split() if path.exists() else []
+
+
+def test_a_repeated_run_stands_for_election_again(service, runs, ns, tmp_path):
+    """Two candidates: each command ends at once, so that they take turns; each term has a token and a lease key of its own."""
+    script = 'echo "$LEASEHOLD_TOKEN/$LEASEHOLD_LEASE_KEY" >> terms; read line; exit 3'
+    candidates = [runs(ns, "k", script, "--repeat", cwd=tmp_path) for _ in range(2)]
+    wait_until(lambda: len(lines_of(tmp_path / "terms")) >= 4, what="four terms")
+    terms = lines_of(tmp_path / "terms")
+    tokens = [int(term.split("/")[0]) for term in terms]
+    assert tokens == sorted(tokens) and len(set(terms)) == len(terms)
+    for candidate in candidates:
+        candidate.process.terminate()
+    assert {candidate.ends() for candidate in candidates} <= {3, 143}
+    wait_until(lambda: scope(service, ns, "state") == "free", what="the release")
+
+
+def test_a_repeated_run_comes_back_after_its_lease_was_lost(service, runs, ns, tmp_path):
+    run = runs(ns, "k", "echo $LEASEHOLD_TOKEN >> terms; sleep 60", "--repeat", cwd=tmp_path)
+    wait_until(lambda: len(lines_of(tmp_path / "terms")) == 1, what="the first term")
+    service.psql(f"select leasehold.force_release('{ns}', 'k', 'maintenance')")
+    wait_until(lambda: len(lines_of(tmp_path / "terms")) == 2, what="the second term")
+    first, second = map(int, lines_of(tmp_path / "terms"))
+    assert second > first and scope(service, ns, "state, token") == f"held|{second}"
+    run.process.terminate()
+    assert run.ends() == 143 and scope(service, ns, "state") == "free"
+    run.nothing_is_left()
+
+
+def test_a_repeated_run_ends_where_repeating_does_not_help(runs, ns):
+    assert runs(ns, "k", None, "--repeat", argv=["/nonexistent/program"]).ends() == 127
+    assert runs(ns + "..", "k", "true", "--repeat").ends() == 2
+    assert runs(ns, "k", "true", "--repeat", "-d", "2d").ends() == 2
+
+
 # --- the happy path ---
 
 
@@ -200,10 +266,10 @@ def test_without_a_server_it_is_5_and_nothing_runs(runs, ns):
 
 
 @pytest.mark.parametrize("words, said", [
-    (["run", "a", "b"], "run needs more words"),
+    (["run", "a", "b"], "missing command; usage: leasehold run NAMESPACE KEY -- COMMAND"),
     (["run", "a", "b", "--kill-after", "soon", "--", "true"], "is not a duration"),
     (["run", "a", "b", "-E", "256", "--", "true"], "conflict-exit-code"),
-    (["run", "a", "b", "--wait", "maybe", "--", "true"], "neither a duration"),
+    (["run", "a", "b", "--wait", "maybe", "--", "true"], "use a duration such as 5s, forever or alive"),
     (["run", "a..b", "b", "--", "true"], "empty segment"),
     (["run", "a", "b", "-d", "1ms", "--", "true"], "too short"),
 ])
@@ -246,16 +312,27 @@ def gone_before_the_deadline(run, psql, ns, tmp_path):
     assert max(beats) <= deadline(psql, ns)
 
 
+def is_released_at_once(run, service, ns, tmp_path, until):
+    """By the supervisor, when nothing of the command is left: well before the lease's deadline."""
+    wait_until(lambda: scope(service, ns, "state, last_outcome, last_error") ==
+               "free|failed|leasehold run was killed; its command was ended", what="the release")
+    run.nothing_is_left()
+    assert max(float(line) for line in (tmp_path / "beats").read_text().split()) <= until
+    assert float(service.psql("select extract(epoch from clock_timestamp())")) < until
+
+
 def test_killed_outright_it_leaves_nothing_behind(service, runs, ns, tmp_path):
-    run = stubborn(runs, ns, tmp_path, "-d", "40s", "--kill-after", "1s")  # the wait ends before that: it is not the deadline
+    run = stubborn(runs, ns, tmp_path, "-d", "40s", "--kill-after", "1s")
+    until = deadline(service.psql, ns)
     run.process.kill()
-    gone_before_the_deadline(run, service.psql, ns, tmp_path)
+    is_released_at_once(run, service, ns, tmp_path, until)
 
 
 def test_killed_together_with_its_group_it_leaves_nothing_behind(service, runs, ns, tmp_path):
-    run = stubborn(runs, ns, tmp_path, "-d", "3s")
+    run = stubborn(runs, ns, tmp_path, "-d", "60s", "--kill-after", "1s")
+    until = deadline(service.psql, ns)
     os.killpg(run.process.pid, signal.SIGKILL)
-    gone_before_the_deadline(run, service.psql, ns, tmp_path)
+    is_released_at_once(run, service, ns, tmp_path, until)
 
 
 def test_stopped_past_its_deadline_nothing_runs_after_it(service, runs, ns, tmp_path):

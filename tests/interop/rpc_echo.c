@@ -160,7 +160,7 @@ static void on_drained(void *arg)
 static void on_term(void *arg, int number)
 {
     struct echo *echo = arg;
-    lh_rpc_server_drain(echo->server, on_drained, echo);
+    lh_rpc_server_drain(echo->server, NULL, on_drained, echo);
 }
 
 int main(int argc, char **argv)
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     lh_rpc_server_options_init(&options);
     options.encode_error = encode_error;
     if (getenv("RPC_ECHO_PREFACE_MS") != NULL)
-        options.preface_timeout_us = atoi(getenv("RPC_ECHO_PREFACE_MS")) * LH_US_PER_MS;
+        options.handshake_timeout_us = atoi(getenv("RPC_ECHO_PREFACE_MS")) * LH_US_PER_MS;
     echo.server = lh_rpc_server_create(echo.loop, &options, methods, sizeof(methods) / sizeof(methods[0]), &echo);
     for (int i = 1; i < argc; i++) {
         if (lh_rpc_server_listen(echo.server, argv[i], false, &error) != LH_OK) {

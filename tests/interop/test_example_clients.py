@@ -1,4 +1,4 @@
-"""The example clients of deploy/examples, Python and Node, against a daemon and through a proxy that loses their replies."""
+"""The example client of deploy/examples, for Node, against a daemon and through a proxy that loses their replies."""
 import itertools
 import os
 import pathlib
@@ -71,24 +71,18 @@ class Program:
         return status
 
 
-@pytest.fixture(params=["python", "node"])
-def start(request, node_modules):  # noqa: F811
-    """start(target, key, duration, wait): the example of that language."""
+@pytest.fixture
+def start(node_modules):  # noqa: F811
+    """start(target, key, duration, wait): the example."""
     programs = []
 
     def run(target, key, duration=30, wait=0):
-        if request.param == "python":
-            command = [sys.executable, "-B", str(EXAMPLES / "python/lease_client.py"), target, "examples", key,
-                       "--duration", str(duration), "--wait", str(wait)]
-            env = {"PYTHONPATH": str(pathlib.Path(harness.pb.__file__).resolve().parents[2])}
-        else:
-            shutil.copy(EXAMPLES / "node/lease_client.js", node_modules / "lease_client.js")
-            command = ["node", "lease_client.js", target, "examples", key, str(duration), str(wait)]
-            env = {"LEASEHOLD_PROTO": str(harness.ROOT / "proto")}
+        shutil.copy(EXAMPLES / "node/lease_client.js", node_modules / "lease_client.js")
+        command = ["node", "lease_client.js", target, "examples", key, str(duration), str(wait)]
+        env = {"LEASEHOLD_PROTO": str(harness.ROOT / "proto")}
         programs.append(Program(command, env, node_modules))
         return programs[-1]
 
-    run.language = request.param
     yield run
     for program in programs:
         if program.process.poll() is None:
@@ -102,7 +96,7 @@ def row(service, key, columns):
 
 
 def test_a_lease_lives_through_lost_replies_and_is_given_back(service, proxy, start):
-    key = f"flaky-{start.language}"
+    key = "flaky"
     # Never two losses in a row: there is time for two tries between a renewal and the deadline.
     actions = itertools.cycle(["pass", "drop", "pass", "cut", "pass", ("delay", 0.2), "pass", "truncate"])
     proxy.decide = lambda: next(actions)
@@ -115,11 +109,11 @@ def test_a_lease_lives_through_lost_replies_and_is_given_back(service, proxy, st
     program.process.terminate()
     assert program.end() == 0, program.lines[-3:]
     assert program.lines[-1] == "released"
-    assert row(service, key, "state, last_outcome, last_result ->> 'by'") == f"free|ok|{start.language}"
+    assert row(service, key, "state, last_outcome, last_result ->> 'by'") == "free|ok|node"
 
 
 def test_who_waits_is_granted_with_a_larger_token(service, start):
-    key = f"wait-{start.language}"
+    key = "wait"
     held = service.client.lease.Acquire(acquire_request("examples", key)).lease
     refused = start(service.daemon.target, key)
     assert refused.wait_for("refused").startswith("refused ABORTED")
@@ -133,7 +127,7 @@ def test_who_waits_is_granted_with_a_larger_token(service, start):
 
 
 def test_a_loss_stops_the_work_and_says_why(service, start):
-    key = f"forced-{start.language}"
+    key = "forced"
     program = start(service.daemon.target, key, duration=3)
     program.wait_for("working")
     service.psql(f"select leasehold.force_release('examples', '{key}', 'a test')")
@@ -143,7 +137,7 @@ def test_a_loss_stops_the_work_and_says_why(service, start):
 
 
 def test_who_hears_nothing_any_more_stops_before_its_deadline(service, proxy, start):
-    key = f"silent-{start.language}"
+    key = "silent"
     program = start(proxy.target, key, duration=3)
     program.wait_for("working")
     proxy.is_frozen = True
@@ -152,7 +146,7 @@ def test_who_hears_nothing_any_more_stops_before_its_deadline(service, proxy, st
 
 
 def test_who_was_stopped_past_its_deadline_wakes_up_without_the_lease(service, start):
-    key = f"stopped-{start.language}"
+    key = "stopped"
     program = start(service.daemon.target, key, duration=2)
     program.wait_for("working")
     program.process.send_signal(signal.SIGSTOP)
@@ -163,3 +157,43 @@ def test_who_was_stopped_past_its_deadline_wakes_up_without_the_lease(service, s
     assert program.end() == 4
     assert len([line for line in program.lines if line == "working"]) == before
     assert row(service, key, "state, token") == f"held|{other.token}"
+
+
+def test_a_grant_that_the_daemon_took_back_is_acquired_anew(service, proxy, start):
+    """The reply of the grant is lost, and the lease has ended before the client asks again: LEASE_ENDED is no answer to it."""
+    key = "back"
+    proxy.decide = lambda: "drop"
+    program = start(proxy.target, key, wait=60)
+    wait_until(lambda: row(service, key, "state") == "held")
+    first = row(service, key, "lease_key, token")
+    proxy.is_refusing = True
+    proxy.cut_all()
+    wait_until(lambda: not proxy.connections)
+    if row(service, key, "state") == "held":  # the daemon wrote its answer before the connection broke
+        service.client.lease.Release(harness.pb.ReleaseRequest(items=[harness.pb.ReleaseItem(
+            lease=harness.pb.LeaseRef(scope=harness.scope("examples", key), lease_key=first.split("|")[0]))]))
+    proxy.decide = lambda: "pass"
+    proxy.is_refusing = False
+    assert int(program.wait_for("acquired").split()[1]) > int(first.split("|")[1])
+    assert row(service, key, "lease_key") != first.split("|")[0]
+    program.process.terminate()
+    assert program.end() == 0, program.lines[-3:]
+
+
+def test_a_daemon_that_hangs_costs_no_lease_where_there_is_another(service, start):
+    key = "hangs"
+    hanging = harness.Daemon(database=service.cluster.url(service.database))
+    program = start(f"ipv4:{hanging.target},{service.daemon.target}", key, duration=12)
+    token = program.wait_for("acquired").split()[1]
+    try:
+        hanging.process.send_signal(signal.SIGSTOP)
+        before = int(row(service, key, "heartbeats"))
+        # More than its deadline allows without a renewal.
+        wait_until(lambda: int(row(service, key, "heartbeats")) >= before + 5 or program.process.poll() is not None, 60)
+        assert program.process.poll() is None, program.lines[-3:]
+        assert row(service, key, "state, token") == f"held|{token}"
+        program.process.terminate()
+        assert program.end() == 0, program.lines[-3:]
+    finally:
+        hanging.process.send_signal(signal.SIGCONT)
+        hanging.destroy()

@@ -1,5 +1,7 @@
 -- What the specs share: short names for calls, and answers without a volatile value.
 create schema iso;
+grant usage on schema iso to leasehold_owner;
+alter default privileges in schema iso grant all on tables to leasehold_owner;
 create table iso.granted (n bigint generated always as identity, key text, token bigint);
 
 create function iso.key(p_number integer) returns uuid language sql immutable as $$
@@ -66,15 +68,15 @@ $$;
 
 -- Coordinators 1 and 2, live however slow the machine is.
 create function iso.enroll() returns void language sql as $$
-  select leasehold.coordinator_register(iso.coordinator(1), 'host', 1, '0.1.0');
-  select leasehold.coordinator_register(iso.coordinator(2), 'host', 2, '0.1.0');
+  select leasehold_internal.coordinator_register(iso.coordinator(1), 'host', 1, '0.1.0');
+  select leasehold_internal.coordinator_register(iso.coordinator(2), 'host', 2, '0.1.0');
   update leasehold.coordinator set seen_at = clock_timestamp() + interval '1 day';
 $$;
 
 -- A batch of a coordinator: the outcomes in the order of the items.
 create function iso.batch(p_coordinator integer, p_keys text[], p_number integer, p_queue boolean) returns text language sql as $$
   select string_agg(b.outcome, ' ' order by b.n)
-    from leasehold.acquire_batch(iso.coordinator(p_coordinator), null, array_fill('i'::text, array[cardinality(p_keys)]), p_keys,
+    from leasehold_internal.acquire_batch(iso.coordinator(p_coordinator), null, array_fill('i'::text, array[cardinality(p_keys)]), p_keys,
            array_fill(iso.key(p_number), array[cardinality(p_keys)]), array_fill('w' || p_number, array[cardinality(p_keys)]),
            array_fill('{}'::text, array[cardinality(p_keys)]), array_fill(3600000000, array[cardinality(p_keys)]),
            array_fill(p_queue, array[cardinality(p_keys)]), array_fill(null::bigint, array[cardinality(p_keys)]),
@@ -83,19 +85,19 @@ $$;
 
 create function iso.heartbeat_batch(p_keys text[], p_number integer) returns text language sql as $$
   select string_agg(b.outcome, ' ' order by b.n)
-    from leasehold.heartbeat_batch(array_fill('i'::text, array[cardinality(p_keys)]), p_keys, array_fill(iso.key(p_number), array[cardinality(p_keys)])) b
+    from leasehold_internal.heartbeat_batch(array_fill('i'::text, array[cardinality(p_keys)]), p_keys, array_fill(iso.key(p_number), array[cardinality(p_keys)])) b
 $$;
 
 create function iso.release_batch(p_coordinator integer, p_keys text[], p_number integer) returns text language sql as $$
   select string_agg(b.outcome || case when b.wake then '+wake' else '' end, ' ' order by b.n)
-    from leasehold.release_batch(iso.coordinator(p_coordinator), array_fill('i'::text, array[cardinality(p_keys)]), p_keys,
+    from leasehold_internal.release_batch(iso.coordinator(p_coordinator), array_fill('i'::text, array[cardinality(p_keys)]), p_keys,
            array_fill(iso.key(p_number), array[cardinality(p_keys)]), array_fill(false, array[cardinality(p_keys)]),
            array_fill(null::text, array[cardinality(p_keys)])) b
 $$;
 
 create function iso.leave_batch(p_coordinator integer, p_key text, p_number integer) returns text language sql as $$
   select b.outcome || case when b.wake then '+wake' else '' end
-    from leasehold.leave_batch(iso.coordinator(p_coordinator), array['i'], array[p_key], array[iso.key(p_number)], array[false]) b
+    from leasehold_internal.leave_batch(iso.coordinator(p_coordinator), array['i'], array[p_key], array[iso.key(p_number)], array[false]) b
 $$;
 
 create function iso.reset() returns void language sql as $$

@@ -2,6 +2,9 @@
 -- hooks, and acquirers that take over. Every event's hook notes it, in its transaction and under the row's lock, so that the
 -- numbers of a key's events are the order of what happened.
 create schema app;
+grant usage on schema app to leasehold_owner;
+alter default privileges in schema app grant all on tables to leasehold_owner;
+alter default privileges in schema app grant all on sequences to leasehold_owner;
 create sequence app.number cache 1;
 create table app.happened (number bigint not null, event text, key text, token bigint);
 
@@ -16,7 +19,7 @@ begin
 end $$;
 select leasehold.add_hook('h', e, 'app.note(leasehold.lease_event)') from unnest(array['acquire', 'heartbeat', 'release_ok', 'release_fail', 'reap']) e;
 select leasehold.set_policy('h', min_duration => '100 ms', grace => '20 ms', free_retention => '300 ms', max_reap_failures => 1000);
-select leasehold.coordinator_register(('00000000-0000-4000-8000-00000000000' || n)::uuid, 'host', n, '0.1.0') from generate_series(1, 2) n;
+select leasehold_internal.coordinator_register(('00000000-0000-4000-8000-00000000000' || n)::uuid, 'host', n, '0.1.0') from generate_series(1, 2) n;
 update leasehold.coordinator set seen_at = clock_timestamp() + interval '1 day';
 select leasehold.reap();
 
@@ -69,10 +72,10 @@ declare
 begin
   while app.goes_on(p_events, v_since) loop
     for v_row in
-      select b.* from leasehold.reap_batch(p_coordinator, null, null, true, 3, true) b where b.kind = 'hooked'
+      select b.* from leasehold_internal.reap_batch(p_coordinator, null, null, true, 3, true) b where b.kind = 'hooked'
     loop
       commit;
-      perform leasehold.reap_hooked(p_coordinator, null, v_row.namespace, v_row.key, v_row.token);
+      perform leasehold_internal.reap_hooked(p_coordinator, null, v_row.namespace, v_row.key, v_row.token);
       commit;
     end loop;
     commit;

@@ -73,14 +73,9 @@ def schema_files():
     return migrations + [os.path.join(functions, name) for name in names]
 
 
-def migration_table():
-    """The SQL with which the migration runner begins: the string in its source, for there should be only one."""
-    path = os.path.join(ROOT, 'src', 'pg', 'migrate_plan.c')
-    with open(path, encoding='utf-8') as file:
-        found = re.search(r'lh_migration_table_sql\[\] =(.*?)";\n', file.read(), re.S)
-    if found is None:
-        raise Failure('no lh_migration_table_sql in %s' % path)
-    return '\n'.join(re.findall(r'^\s*"(.*?)(?:\\n)?"?$', found.group(1), re.M))
+def read(*path):
+    with open(os.path.join(MIGRATIONS, *path), encoding='utf-8') as file:
+        return file.read()
 
 
 class Cluster:
@@ -230,14 +225,23 @@ class Cluster:
         self.psql('postgres', 'drop database if exists "%s" with (force)' % name)
 
     def load_schema(self, database):
-        """What the daemon's migration runner does (src/pg/migrate_plan.c), with psql."""
-        self.psql(database, migration_table())
+        """What the daemon's migration runner does (src/pg/migrate.c), with psql."""
+        parts = [read('runner', 'roles.sql'), 'set role leasehold_owner;', 'begin;', read('runner', 'table.sql'), 'commit;']
+        self.psql(database, '\n'.join(parts))
         for path in schema_files():
-            self.psql_file(database, path, '--single-transaction')
-            number = re.match(r'(\d{4})_', os.path.basename(path))
+            name = os.path.basename(path)
+            sql = read(path)
+            # The runner leaves out what roles.sql has done (migrations/embed.py).
+            if name == '0001_tables.sql':
+                sql = re.sub(r'do \$\$\ndeclare\n  v_role text;.*?\n\$\$;\n', '', sql, count=1, flags=re.S)
+            number = re.match(r'(\d{4})_', name)
             if number:
-                self.psql(database, "insert into leasehold.migration (number, name, checksum, version) values (%d, '%s', 'tests', '0')" % (
-                    int(number.group(1)), os.path.basename(path)[5:-4]))
+                sql += "\ninsert into leasehold.migration (number, name, checksum, version) values (%d, '%s', 'tests', '0');" % (
+                    int(number.group(1)), name[5:-4])
+            try:
+                self.psql(database, 'begin;\nset local role leasehold_owner;\n%s\n;commit;' % sql)
+            except Failure as failure:
+                raise Failure('%s: %s' % (os.path.relpath(path, ROOT), failure)) from None
 
 
 def main_guard(main):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Judge a history of leases: was there ever a second holder, a token that did not grow, a waiter overtaken, a stall?
+(Promise 1, promise 2, promise 5, promise 6.)
 
     check_history.py history.tsv [--stall 10]
 
@@ -10,20 +11,21 @@ A history is one line for each event, tab-separated, in the order in which the c
     grant    the scope passed to `lease` with `token`, until the expiry `until`
     renew    its expiry is `until` now
     end      its holder gave it back            reap     the reaper ended the hold with `token`
-    queue    `lease` waits, until `until`, or (-) as long as its coordinator `actor` is alive
+    queue    `lease` waits, until `until`, or (-) as long as its coordinator `actor` is alive; `token` is its ticket, where those
+             who join at once may be in another order than their lines
     leave    it waits no longer; if it held the scope, it gave it back
     guard    a transaction relies on `token`; until its line `unguard` nothing may end or grant the scope
     gone     the client of `lease`, or (- -) the coordinator `actor`, died without a word; its place stays until its time
-    alive    the coordinator `actor` gave a sign of life, good for 5 s
+    alive    the coordinator `actor` gave a sign of life, good for 3.5 s
     stop     everybody was served: whoever still waits is forgotten
 """
 import argparse
 import collections
 import sys
 
-ALIVE_S = 5.0
+ALIVE_S = 3.5    # as live_coordinators() has it: the others look once a second, so the dead are passed over within 5 s
 Event = collections.namedtuple('Event', 'number at kind scope lease token until actor')
-Waiter = collections.namedtuple('Waiter', 'number at until actor')
+Waiter = collections.namedtuple('Waiter', 'number ticket at until actor')
 
 
 def parse(line):
@@ -100,12 +102,17 @@ class Judge:
         own = scope.waiters.pop(event.lease, None)
         if own is not None and self.live_until(own) < event.at:
             own = None    # too late for its old place: a newcomer
-        since = event.number if own is None else own.number
         turn_at = scope.left_at
         for lease, waiter in scope.waiters.items():
-            if waiter.number < since and self.live_until(waiter) > event.at:
+            if own is None:
+                is_earlier = waiter.number < event.number
+            elif own.ticket is None or waiter.ticket is None:
+                is_earlier = waiter.number < own.number
+            else:
+                is_earlier = waiter.ticket < own.ticket
+            if is_earlier and self.live_until(waiter) > event.at:
                 self.fault(event, 'overtaking: %s queued earlier, at %d' % (lease, waiter.number))
-            elif waiter.number < since:
+            elif is_earlier:
                 turn_at = max(turn_at, self.live_until(waiter))    # the dead keep their place for their time
         if own is not None:
             self.counts['waited'] += 1
@@ -147,7 +154,7 @@ class Judge:
         self.finish_hold(event, scope)
 
     def on_queue(self, event, scope):
-        scope.waiters.setdefault(event.lease, Waiter(event.number, event.at, event.until, event.actor))
+        scope.waiters.setdefault(event.lease, Waiter(event.number, event.token, event.at, event.until, event.actor))
 
     def on_leave(self, event, scope):
         scope.left_at = event.at

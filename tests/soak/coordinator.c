@@ -225,7 +225,7 @@ static enum outcome turn(struct coordinator *c)
             wake(c, scope_names[i]);
         if (key != NULL && !wake(c, key + 1))
             do {
-                outcome = run(actor, "select leasehold.pass_on('%s', 'soak', '%s')", c->id, key + 1);
+                outcome = run(actor, "select leasehold_internal.pass_on('%s', 'soak', '%s')", c->id, key + 1);
             } while (outcome == AGAIN);
     }
     return outcome;

@@ -1,5 +1,6 @@
 -- The calls of the soak, each with its line of history in the same transaction. The order of the lines of one scope is
--- the order of its changes: a number is drawn after the call has taken the scope's row and before the commit gives it up.
+-- the order of its changes: a number is drawn after the call has taken the scope's row and before the commit gives it up. Only those who
+-- join a held scope share its row: their order is that of their tickets.
 create schema soak;
 create sequence soak.number;
 create table soak.event (
@@ -54,8 +55,8 @@ declare
   v_channel text;
 begin
   select j.channel into v_channel from leasehold.join_queue('soak', p_scope, p_lease, p_ttl) j;
-  insert into soak.event (at, kind, scope, lease, until, actor)
-  select w.enqueued_at, 'queue', p_scope, p_lease, w.wait_until, p_actor
+  insert into soak.event (at, kind, scope, lease, token, until, actor)
+  select w.enqueued_at, 'queue', p_scope, p_lease, w.ticket, w.wait_until, p_actor
     from leasehold.waiter w where w.namespace = 'soak' and w.key = p_scope and w.lease_key = p_lease;
   return v_channel;
 end $$;
@@ -70,7 +71,7 @@ create function soak.guard(p_scope text, p_lease uuid, p_actor text) returns voi
 declare
   v_token bigint;
 begin
-  select max(e.token) into v_token from soak.event e where e.lease = p_lease;
+  select max(e.token) into v_token from soak.event e where e.lease = p_lease and e.kind = 'grant';
   perform leasehold.guard('soak', p_scope, v_token);
   insert into soak.event (at, kind, scope, lease, token, actor) values (clock_timestamp(), 'guard', p_scope, p_lease, v_token, p_actor);
 end $$;
@@ -95,10 +96,10 @@ $$;
 create function soak.alive(p_coordinator uuid) returns table (scope text) language plpgsql as $$
 begin
   if not exists (select from leasehold.coordinator c where c.id = p_coordinator) then
-    perform leasehold.coordinator_register(p_coordinator, 'soak', 1, '0.1.0');
+    perform leasehold_internal.coordinator_register(p_coordinator, 'soak', 1, '0.1.0');
   end if;
   insert into soak.event (at, kind, actor) values (clock_timestamp(), 'alive', p_coordinator::text);
-  return query select t.key from leasehold.coordinator_tick(p_coordinator, null) t where t.namespace = 'soak';
+  return query select t.key from leasehold_internal.coordinator_tick(p_coordinator, null) t where t.namespace = 'soak';
   update leasehold.coordinator c set seen_at = clock_timestamp() + interval '1 day' from soak.setting s
    where s.is_calm and c.id = p_coordinator;
 end $$;
@@ -111,7 +112,7 @@ declare
 begin
   select extract(epoch from s.duration) * 1000000 into v_us from soak.setting s;
   for v_one in
-    select * from leasehold.acquire_batch(p_coordinator, null, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
+    select * from leasehold_internal.acquire_batch(p_coordinator, null, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
       array_fill('batch'::text, array[v_items]), array_fill('{}'::text, array[v_items]), array_fill(v_us, array[v_items]),
       array_fill(true, array[v_items]), array_fill(null::bigint, array[v_items]), array_fill(0::bigint, array[v_items])) b
      order by b.n
@@ -123,7 +124,8 @@ begin
       values (v_one.acquired_at, 'grant', p_scopes[n], p_leases[n], v_one.token,
               v_one.deadline + v_one.grace_us * interval '1 us', p_coordinator);
     elsif outcome = 'queued' and not exists (select from soak.event e where e.lease = p_leases[n] and e.kind = 'queue') then
-      insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'queue', p_scopes[n], p_leases[n], p_coordinator);
+      insert into soak.event (at, kind, scope, lease, token, actor)
+      values (clock_timestamp(), 'queue', p_scopes[n], p_leases[n], v_one.ticket, p_coordinator);
     end if;
     return next;
   end loop;
@@ -135,7 +137,7 @@ declare
 begin
   for n, outcome, wake in
     select b.n, b.outcome, b.wake
-      from leasehold.release_batch(p_coordinator, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
+      from leasehold_internal.release_batch(p_coordinator, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
              array_fill(false, array[v_items]), array_fill(null::text, array[v_items])) b
   loop
     if outcome = 'ok' then
@@ -152,7 +154,7 @@ declare
 begin
   for n, outcome, wake in
     select b.n, b.outcome, b.wake
-      from leasehold.leave_batch(p_coordinator, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
+      from leasehold_internal.leave_batch(p_coordinator, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
              array_fill(false, array[v_items])) b
   loop
     if outcome = 'ok' then
@@ -166,7 +168,7 @@ create function soak.sweep(p_coordinator uuid) returns table (scope text) langua
 declare
   v_one record;
 begin
-  for v_one in select * from leasehold.reap_batch(p_coordinator, null, null, true, 100, true) loop
+  for v_one in select * from leasehold_internal.reap_batch(p_coordinator, null, null, true, 100, true) loop
     if v_one.kind = 'reaped' then
       insert into soak.event (at, kind, scope, token, actor) values (clock_timestamp(), 'reap', v_one.key, v_one.token, p_coordinator);
     end if;

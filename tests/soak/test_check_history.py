@@ -54,8 +54,8 @@ GOOD = {
         1 alive - - - - c1
         1 grant k A 10 31
         2 queue k B - - c1
-        6.5 end k A
-        6.5 grant k C 11 60''',
+        4.6 end k A
+        4.6 grant k C 11 60''',
     'a guard beside renewals': '''
         1 grant k A 10 31
         2 guard k A 10 - w
@@ -127,8 +127,8 @@ BROKEN = {
         1 grant k A 10 31
         2 queue k B - - c1
         5 alive - - - - c1
-        9 end k A
-        9 grant k C 11 60'''),
+        8.4 end k A
+        8.4 grant k C 11 60'''),
     'a takeover that overtakes a waiter': ('overtaking', '''
         1 grant k A 10 31
         2 queue k B - 60

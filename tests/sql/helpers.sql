@@ -1,6 +1,9 @@
 -- What the test files share. Loaded once into the template that each file gets a clone of.
 create extension pgtap;
 create schema t;
+-- What hooks and functions of leasehold_owner use.
+grant usage on schema t to leasehold_owner;
+alter default privileges in schema t grant all on tables to leasehold_owner;
 
 -- 'LH002 invalid_argument duration': SQLSTATE, condition, and for LH002 the field in DETAIL; '' when nothing was raised.
 create function t.error_of(p_sql text) returns text
@@ -74,7 +77,7 @@ $$;
 -- A coordinator that stays live however slow the machine is.
 create function t.enroll(p_coordinator uuid) returns void
 language sql as $$
-  select leasehold.coordinator_register(p_coordinator, 'host', 1, '0.1.0');
+  select leasehold_internal.coordinator_register(p_coordinator, 'host', 1, '0.1.0');
   update leasehold.coordinator set seen_at = clock_timestamp() + interval '1 hour' where id = p_coordinator;
 $$;
 

@@ -1,4 +1,4 @@
--- leasehold.acquire_batch: every item one row, in a batch as alone.
+-- leasehold_internal.acquire_batch: every item one row, in a batch as alone.
 select no_plan();
 create function pg_temp.batch(p_coordinator uuid, p_items jsonb, p_clock timestamptz default null)
 returns table (n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text, field text,
@@ -17,7 +17,7 @@ language sql as $$
                  array_agg((item->>'wait')::bigint order by nr) as waits,
                  array_agg(coalesce((item->>'ticket')::bigint, 0) order by nr) as tickets
             from i) a,
-         leasehold.acquire_batch(p_coordinator, p_clock, a.ns, a.keys, a.lease_keys, a.owners, a.labels, a.durations, a.queues, a.waits, a.tickets) b
+         leasehold_internal.acquire_batch(p_coordinator, p_clock, a.ns, a.keys, a.lease_keys, a.owners, a.labels, a.durations, a.queues, a.waits, a.tickets) b
 $$;
 select '11111111-1111-4111-8111-111111111111' as c1, '22222222-2222-4222-8222-222222222222' as c2 \gset
 select t.enroll(:'c1'), t.enroll(:'c2');
@@ -59,7 +59,7 @@ select is((select ticket from pg_temp.batch(:'c1', jsonb_build_array(jsonb_build
 select is((select array_agg(lease_key order by ticket) from leasehold.waiter where key = 'a'), array[t.key(5), t.key(6)], 'and its old place');
 
 -- released: the first gets it, in one batch with a newcomer before it
-select outcome from leasehold.release_batch(:'c1', array['b'], array['a'], array[t.key(2)], array[false], array[null::text]) \gset rel_
+select outcome from leasehold_internal.release_batch(:'c1', array['b'], array['a'], array[t.key(2)], array[false], array[null::text]) \gset rel_
 select is(:'rel_outcome'::text, 'ok', 'released');
 create temp table r5 as select * from pg_temp.batch(:'c2', '[{"key": "a", "lk": 20, "queue": true}, {"key": "a", "lk": 21}]');
 select is((select array_agg(outcome order by n) from r5), array['queued', 'held'], 'newcomers do not overtake, whichever coordinator they come by');
@@ -92,7 +92,7 @@ select is((select array_agg(outcome order by n) from pg_temp.batch(:'c1', '[{"ns
 select t.age('b', 'z', '1 hour');
 select is((select outcome from pg_temp.batch(:'c1', '[{"key": "z", "lk": 60}]', clock_timestamp() - interval '5 s')), 'held', 'while the database''s clock is ahead of the daemon''s, nothing counts as expired');
 select is((select outcome from pg_temp.batch(:'c1', '[{"key": "z", "lk": 60}]', clock_timestamp())), 'granted', 'with clocks in step the expired lease is taken over');
-select is((select outcome from leasehold.heartbeat_batch(array['b'], array['z'], array[t.key(1)])), 'lost', 'its holder has lost');
+select is((select outcome from leasehold_internal.heartbeat_batch(array['b'], array['z'], array[t.key(1)])), 'lost', 'its holder has lost');
 
 -- manual: never by itself
 select leasehold.set_policy('hand', expiry => 'manual');
@@ -105,13 +105,13 @@ select is((select count(*) from r9 where outcome = 'granted'), 500::bigint, 'fiv
 select is((select array_agg(n order by n) from r9), (select array_agg(i) from generate_series(1, 500) i), 'each answered once');
 -- what is missing is refused, and costs no other item its answer: alone, and with others
 insert into leasehold.scope (namespace, key, check_at) values ('nulls', 'a', 'infinity'), ('nulls', 'b', 'infinity');
-select is((select outcome || ' ' || field from leasehold.acquire_batch(:'c1', null, array['nulls'], array['a'], array[null::uuid], array['w'], array['{}'], array[30000000],
+select is((select outcome || ' ' || field from leasehold_internal.acquire_batch(:'c1', null, array['nulls'], array['a'], array[null::uuid], array['w'], array['{}'], array[30000000],
                                                                        array[false], array[null::bigint], array[0])),
           'invalid lease_key', 'a lease key that is null is refused');
-select results_eq(format($$select n, outcome from leasehold.acquire_batch(%L, null, array['nulls', 'nulls'], array['a', 'b'], array[null, t.key(70)], array['w', 'w'], array['{}', '{}'],
+select results_eq(format($$select n, outcome from leasehold_internal.acquire_batch(%L, null, array['nulls', 'nulls'], array['a', 'b'], array[null, t.key(70)], array['w', 'w'], array['{}', '{}'],
                                                                           array[30000000, 30000000], array[false, false], array[null, null]::bigint[], array[0, 0]) order by n$$, :'c1'),
                   $$values (1, 'invalid'), (2, 'granted')$$, 'and only that item');
-select is((select outcome || ' ' || labels from leasehold.acquire_batch(:'c1', null, array['nulls'], array['a'], array[t.key(71)], array['w'], array[null], array[30000000],
+select is((select outcome || ' ' || labels from leasehold_internal.acquire_batch(:'c1', null, array['nulls'], array['a'], array[t.key(71)], array['w'], array[null], array[30000000],
                                                                         array[false], array[null::bigint], array[0])),
           'granted {}', 'labels that are null are none');
 

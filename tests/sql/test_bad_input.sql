@@ -88,7 +88,7 @@ delete from leasehold.scope where namespace = 'ok';
 select is(t.footprint(), :'before', 'nothing of all that was written');
 
 -- NULL in batches: the item is invalid and no other
-select is((select array_agg(outcome || coalesce(' ' || field, '') order by n) from leasehold.acquire_batch(null, null,
+select is((select array_agg(outcome || coalesce(' ' || field, '') order by n) from leasehold_internal.acquire_batch(null, null,
              array['n', null, 'n', 'n', 'n', 'n'], array['1', '2', null, '4', '5', '6'], array[t.key(1), t.key(2), t.key(3), null, t.key(5), t.key(6)],
              array[null, 'o', 'o', 'o', 'o', 'o'], array['{}', '{}', '{}', '{}', '{}', '{}'], array[30000000, 30000000, 30000000, 30000000, null, 30000000],
              array[false, false, false, false, false, false], array_fill(null::bigint, array[6]), array_fill(null::bigint, array[6]))),

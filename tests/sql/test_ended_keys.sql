@@ -1,3 +1,4 @@
+-- Promise 7.
 -- A lease key names one acquisition: the scope remembers its last eight, and how they ended.
 select no_plan();
 select leasehold.reap();
@@ -33,13 +34,13 @@ select leasehold.acquire('e', 'ways', '30 s', lease_key => t.key(16));
 select is(t.error_of(format('select leasehold.acquire(%L, %L, %L, lease_key => %L)', 'e', 'ways', '30 s', t.key(n))),
           'LH006 lease_ended', how || ' lease key is refused')
   from (values (11, 'a released'), (12, 'a failed'), (13, 'a reaped'), (14, 'a forced'), (15, 'a taken over')) as way (n, how);
-select is((select array_agg(end_reason order by n) from leasehold.heartbeat_batch(array_fill('e'::text, array[6]), array_fill('ways'::text, array[6]),
+select is((select array_agg(end_reason order by n) from leasehold_internal.heartbeat_batch(array_fill('e'::text, array[6]), array_fill('ways'::text, array[6]),
              array[t.key(11), t.key(12), t.key(13), t.key(14), t.key(15), t.key(99)])),
           array['released', 'failed', 'expired', 'forced', 'expired', 'unknown'], 'each is told how it ended');
-select is((select array_agg(outcome order by n) from leasehold.release_batch(null, array_fill('e'::text, array[5]), array_fill('ways'::text, array[5]),
+select is((select array_agg(outcome order by n) from leasehold_internal.release_batch(null, array_fill('e'::text, array[5]), array_fill('ways'::text, array[5]),
              array[t.key(11), t.key(12), t.key(13), t.key(14), t.key(15)], array_fill(false, array[5]), array_fill(null::text, array[5]))),
           array_fill('lost'::text, array[5]), 'a repeated release is lost');
-select is((select array_agg(end_reason order by n) from leasehold.release_batch(null, array_fill('e'::text, array[2]), array_fill('ways'::text, array[2]),
+select is((select array_agg(end_reason order by n) from leasehold_internal.release_batch(null, array_fill('e'::text, array[2]), array_fill('ways'::text, array[2]),
              array[t.key(11), t.key(14)], array_fill(false, array[2]), array_fill(null::text, array[2]))),
           array['released', 'forced'], 'with how it ended');
 select is((select lease_key from leasehold.scope where key = 'ways'), t.key(16), 'nobody disturbed the holder');
@@ -47,7 +48,7 @@ select is(t.message_of(format('select leasehold.acquire(%L, %L, %L, lease_key =>
           'the message begins with the condition');
 
 -- a queued acquire with an ended lease key is refused too
-select is((select outcome from leasehold.acquire_batch(null, null, array['e'], array['ways'], array[t.key(12)], array['o'], array['{}'],
+select is((select outcome from leasehold_internal.acquire_batch(null, null, array['e'], array['ways'], array[t.key(12)], array['o'], array['{}'],
              array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])), 'ended', 'in a batch it is the outcome ended');
 select is((select count(*) from leasehold.waiter), 0::bigint, 'and nobody is queued under it');
 select * from finish();

@@ -30,4 +30,25 @@ select leasehold.release_ok('x', 'long', t.key(4));
 select is((select state from leasehold.explain('x', 'long')), 'free', 'free again');
 select isnt((select coalesce(advice, '') from leasehold.explain('x', key)), '', 'there is advice: ' || key) from unnest(array['a', 'long']) key;
 select is((select count(*) from leasehold.scope where key = 'nobody'), 0::bigint, 'still no row for the unknown one');
+
+-- Tokens of others, which are all that a guard needs, are for readers and administrators.
+select token as shown from leasehold.acquire('x', 'secret', '30 s') \gset
+create role explain_client in role leasehold_client;
+create role explain_reader in role leasehold_reader;
+set role explain_client;
+select is((select token from leasehold.explain('x', 'secret')), null, 'a client does not see the token of another');
+select is((select state from leasehold.explain('x', 'secret')), 'held', 'but that it is held');
+set role explain_reader;
+select is((select token from leasehold.explain('x', 'secret')), :shown::bigint, 'a reader does');
+reset role;
+
+-- What cannot be acquired is not advised.
+select leasehold.set_policy('tight', max_leases => 1);
+select leasehold.acquire('tight.one', 'a', '30 s');
+select matches((select advice from leasehold.explain('tight.one', 'b')), 'tight has reached its limit, max_leases = 1', 'free, but max_leases is used up');
+select leasehold.set_policy('tight', max_leases => 2);
+select matches((select advice from leasehold.explain('tight.one', 'b')), '^free: acquire it', 'with room again it is');
+select matches((select advice from leasehold.explain('x', 'nobody')), 'no daemon is live', 'without a daemon it says so');
+select t.enroll('11111111-1111-4111-8111-111111111111');
+select doesnt_match((select advice from leasehold.explain('x', 'nobody')), 'no daemon', 'with one it does not');
 select * from finish();

@@ -1,3 +1,4 @@
+-- Promise 4.
 -- leasehold.force_release: an administrator ends a lease, with a reason.
 select no_plan();
 select leasehold.reap();
@@ -26,7 +27,7 @@ select leasehold.force_release('f', 'a', 'why');
 select is(t.rows_of($$select * from leasehold.acquire('f', 'a', '30 s', lease_key => t.key(5))$$), 0, 'the first waiter comes before a newcomer');
 select is(t.rows_of($$select * from leasehold.acquire('f', 'a', '30 s', lease_key => t.key(4))$$), 1, 'and gets it');
 -- the daemon's form
-select is((select outcome from leasehold.force_release_one('f', 'zz', 'why', 0)), 'not_held', 'force_release_one: not held');
-select is((select outcome || ' ' || lease_key from leasehold.force_release_one('f', 'a', 'why', 0)), 'ended ' || t.key(4), 'force_release_one: ended, with the lease key');
-select is((select outcome from leasehold.force_release_one('f', 'a', 'why', null)), 'not_held', 'force_release_one: not held any more');
+select is((select outcome from leasehold_internal.force_release_one('f', 'zz', 'why', 0)), 'not_held', 'force_release_one: not held');
+select is((select outcome || ' ' || lease_key from leasehold_internal.force_release_one('f', 'a', 'why', 0)), 'ended ' || t.key(4), 'force_release_one: ended, with the lease key');
+select is((select outcome from leasehold_internal.force_release_one('f', 'a', 'why', null)), 'not_held', 'force_release_one: not held any more');
 select * from finish();

@@ -1,3 +1,4 @@
+-- Promise 5.
 -- leasehold.guard: passes for the holder's token before the expiry, and for nothing else.
 select no_plan();
 select leasehold.reap();

@@ -3,13 +3,13 @@ select no_plan();
 select '11111111-1111-4111-8111-111111111111' as c1, '22222222-2222-4222-8222-222222222222' as c2 \gset
 select t.enroll(:'c1'), t.enroll(:'c2');
 create function pg_temp.ask(p_coordinator uuid, p_key text, p_lease integer) returns text language sql as $$
-  select outcome from leasehold.acquire_batch(p_coordinator, null, array['b'], array[p_key], array[t.key(p_lease)], array['w' || p_lease], array['{}'],
+  select outcome from leasehold_internal.acquire_batch(p_coordinator, null, array['b'], array[p_key], array[t.key(p_lease)], array['w' || p_lease], array['{}'],
                                               array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])
 $$;
 -- Release p_from of p_keys, and p_to is next there.
 create function pg_temp.hand(p_coordinator uuid, p_keys text[], p_from integer[], p_to integer[]) returns text[] language sql as $$
   select array_agg(h.part || ' ' || h.n || ' ' || h.outcome || coalesce(' ' || h.end_reason, '') || case when h.wake then ' wake' else '' end order by h.part desc, h.n)
-    from leasehold.hand_over_batch(
+    from leasehold_internal.hand_over_batch(
            p_coordinator, array(select 'b' from unnest(p_keys)), p_keys, array(select t.key(f) from unnest(p_from) f),
            array(select false from unnest(p_keys)), array(select null::text from unnest(p_keys)), null,
            array(select 'b' from unnest(p_keys)), p_keys, array(select t.key(g) from unnest(p_to) g),

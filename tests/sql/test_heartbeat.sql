@@ -1,3 +1,4 @@
+-- Promise 11.
 -- leasehold.heartbeat: renews before the expiry, never after it; once told LOST, a holder stays lost.
 select no_plan();
 select leasehold.reap();

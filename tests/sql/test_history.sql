@@ -11,10 +11,10 @@ create function pg_temp.of(p_scope text, out outcome text, out owner text, out r
 select leasehold.acquire('off', 'a', '30 s', lease_key => t.key(1));
 select leasehold.release_ok('off', 'a', t.key(1));
 select is((select count(*) from leasehold.history), 0::bigint, 'nothing is kept where nobody asked for it');
-select is((select count(*) from leasehold.history_days()), 0::bigint, 'nor are partitions made');
+select is((select count(*) from leasehold_internal.kept_days('history')), 0::bigint, 'nor are partitions made');
 select leasehold.set_policy('on', history => true);
 select leasehold.set_policy('on.not', history => false);
-select is((select count(*) from leasehold.history_days() d where d between (clock_timestamp() at time zone 'UTC')::date and (clock_timestamp() at time zone 'UTC')::date + 3), 4::bigint,
+select is((select count(*) from leasehold_internal.kept_days('history') d where d between (clock_timestamp() at time zone 'UTC')::date and (clock_timestamp() at time zone 'UTC')::date + 3), 4::bigint,
           'the partitions of today and the next three days are there from the start');
 
 -- every way to end
@@ -52,18 +52,18 @@ select results_eq($$select outcome, owner from pg_temp.of('on/taken')$$, $$value
 
 -- batches: the short way, the long way, a place given up after the grant, and the daemon's force-release
 select leasehold.set_policy('b', history => true);
-select leasehold.coordinator_register('11111111-1111-4111-8111-111111111111', 'h', 1, '0.1.0');
+select leasehold_internal.coordinator_register('11111111-1111-4111-8111-111111111111', 'h', 1, '0.1.0');
 select leasehold.acquire('b', 'k' || n, '30 s', lease_key => t.key(100 + n)) from generate_series(1, 20) n;
-select is((select count(*) from leasehold.release_batch(null, array_fill('b'::text, array[25]), array(select 'k' || n from generate_series(1, 25) n),
+select is((select count(*) from leasehold_internal.release_batch(null, array_fill('b'::text, array[25]), array(select 'k' || n from generate_series(1, 25) n),
                                                          array(select t.key(100 + n) from generate_series(1, 25) n), array(select n % 2 = 0 from generate_series(1, 25) n),
                                                          array(select case when n % 2 = 0 then 'e' || n else n::text end from generate_series(1, 25) n)) where outcome = 'ok'), 20::bigint, 'a batch of releases');
 select is((select string_agg(outcome || coalesce(result::text, error), ' ' order by token) from leasehold.history where namespace = 'b'),
           (select string_agg(case when n % 2 = 0 then 'failede' else 'ok' end || n, ' ' order by n) from generate_series(1, 20) n), 'is a row each');
-select count(*) from leasehold.acquire_batch('11111111-1111-4111-8111-111111111111', null, array['b'], array['left'], array[t.key(130)], array['gone'], array['{}'], array[30000000::bigint], array[true], array[null::bigint], array[0::bigint]);
-select count(*) from leasehold.leave_batch('11111111-1111-4111-8111-111111111111', array['b'], array['left'], array[t.key(130)], array[false]);
+select count(*) from leasehold_internal.acquire_batch('11111111-1111-4111-8111-111111111111', null, array['b'], array['left'], array[t.key(130)], array['gone'], array['{}'], array[30000000::bigint], array[true], array[null::bigint], array[0::bigint]);
+select count(*) from leasehold_internal.leave_batch('11111111-1111-4111-8111-111111111111', array['b'], array['left'], array[t.key(130)], array[false]);
 select is((select outcome || owner from leasehold.history where key = 'left'), 'okgone', 'a lease whose caller went away in that instant');
 select leasehold.acquire('b', 'one', '30 s', lease_key => t.key(131));
-select count(*) from leasehold.force_release_one('b', 'one', 'why', 0);
+select count(*) from leasehold_internal.force_release_one('b', 'one', 'why', 0);
 select is((select outcome || error from leasehold.history where key = 'one'), 'forcedwhy', 'the daemon''s force-release');
 
 -- it belongs to the transaction
@@ -112,30 +112,30 @@ end $$;
 create function pg_temp.day(p_ago integer) returns date language sql as $$ select (clock_timestamp() at time zone 'UTC')::date - p_ago $$;
 create function pg_temp.keep() returns text language plpgsql as $$
 begin
-  update leasehold.history_keeping set look_at = clock_timestamp();
-  perform leasehold.keep_history(clock_timestamp(), true);
-  return (select string_agg(d::text, ' ') from leasehold.history_days() d where d < pg_temp.day(0));
+  update leasehold.keeping set look_at = clock_timestamp() where name = 'history';
+  perform leasehold_internal.keep_days(clock_timestamp(), true);
+  return (select string_agg(d::text, ' ') from leasehold_internal.kept_days('history') d where d < pg_temp.day(0));
 end $$;
 select is(pg_temp.rows_in('history_default'), 0::bigint, 'what ends today is in today''s partition');
-select is(pg_temp.rows_in(leasehold.history_partition(pg_temp.day(0))), (select count(*) from leasehold.history), 'all of it');
+select is(pg_temp.rows_in(leasehold_internal.day_partition('history', pg_temp.day(0))), (select count(*) from leasehold.history), 'all of it');
 select pg_temp.move_all('5 days');
 select is(pg_temp.rows_in('history_default'), (select count(*) from leasehold.history), 'without a partition for its day it is in the default one');
-do $$ begin execute format('drop table leasehold.%I', leasehold.history_partition(pg_temp.day(0))); end $$;
+do $$ begin execute format('drop table leasehold.%I', leasehold_internal.day_partition('history', pg_temp.day(0))); end $$;
 select leasehold.acquire('on', 'nowhere', '30 s', lease_key => t.key(50));
 select is(leasehold.release_ok('on', 'nowhere', t.key(50)), true, 'a release does not fail for want of a partition');
 select pg_temp.keep();
-select is(to_regclass('leasehold.' || leasehold.history_partition(pg_temp.day(0))), null, 'a day that the default partition has rows of stays there');
-select is((select count(*) from leasehold.history_days() where history_days > pg_temp.day(0)), 3::bigint, 'the days after have theirs');
+select is(to_regclass('leasehold.' || leasehold_internal.day_partition('history', pg_temp.day(0))), null, 'a day that the default partition has rows of stays there');
+select is((select count(*) from leasehold_internal.kept_days('history') where kept_days > pg_temp.day(0)), 3::bigint, 'the days after have theirs');
 delete from leasehold.history where key = 'nowhere';
 select pg_temp.keep();
-select isnt(to_regclass('leasehold.' || leasehold.history_partition(pg_temp.day(0))), null, 'made again once it can be');
+select isnt(to_regclass('leasehold.' || leasehold_internal.day_partition('history', pg_temp.day(0))), null, 'made again once it can be');
 select is((select count(*) from pg_class c where c.relnamespace = 'leasehold'::regnamespace and c.relname ~ '^history_' and c.relkind = 'r' and obj_description(c.oid, 'pg_class') is null),
           0::bigint, 'partitions are commented');
 
 -- retention
 create function pg_temp.make_day(p_ago integer) returns void language plpgsql as $$
 begin
-  perform leasehold.make_history_days(clock_timestamp() - p_ago * interval '1 day');
+  perform leasehold_internal.make_days('history', clock_timestamp() - p_ago * interval '1 day');
 end $$;
 truncate leasehold.history;
 select pg_temp.make_day(n) from generate_series(40, 4, -4) n;
@@ -147,7 +147,7 @@ do $$ begin for i in 1 .. 20 loop perform pg_temp.keep(); end loop; end $$;
 select is(split_part(pg_temp.keep(), ' ', 1), pg_temp.day(30)::text, 'until those within the retention are left');
 select is((select count(*) from leasehold.history where namespace = 'on'), 30::bigint, 'with their rows');
 select leasehold.set_policy('short', history_retention => '2 days');
-select ok((select look_at <= clock_timestamp() from leasehold.history_keeping), 'a change of the retention is looked at soon');
+select ok((select look_at <= clock_timestamp() from leasehold.keeping where name = 'history'), 'a change of the retention is looked at soon');
 do $$ begin for i in 1 .. 3 loop perform pg_temp.keep(); end loop; end $$;
 select is((select count(*) from leasehold.history where namespace = 'short'), 2::bigint, 'a namespace with a shorter retention loses its rows alone');
 select is((select count(*) from leasehold.history where namespace = 'on'), 30::bigint, 'the others'' stay');
@@ -162,45 +162,47 @@ select leasehold.reset_policy('short'), leasehold.set_policy('', history_retenti
 select leasehold.set_policy('on', history => false);
 do $$ begin for i in 1 .. 40 loop perform pg_temp.keep(); end loop; end $$;
 select is((select count(*) from leasehold.history), 0::bigint, 'a retention of 0 keeps nothing');
-select is((select min(history_days) from leasehold.history_days()), pg_temp.day(0), 'and drops no partition of today or later');
+select is((select min(kept_days) from leasehold_internal.kept_days('history')), pg_temp.day(0), 'and drops no partition of today or later');
 select leasehold.reset_policy('');
 
 -- who looks after it: daemons and reap(), when it is time
-update leasehold.history_keeping set look_at = clock_timestamp() - interval '1 s';
-select count(*) from leasehold.coordinator_tick('11111111-1111-4111-8111-111111111111', null);
-select ok((select look_at > clock_timestamp() + interval '1 min' from leasehold.history_keeping), 'a daemon''s tick looks after it');
-update leasehold.history_keeping set look_at = clock_timestamp() - interval '1 s';
+update leasehold.keeping set look_at = clock_timestamp() - interval '1 s' where name = 'history';
+select count(*) from leasehold_internal.coordinator_tick('11111111-1111-4111-8111-111111111111', null);
+select ok((select look_at > clock_timestamp() + interval '1 min' from leasehold.keeping where name = 'history'), 'a daemon''s tick looks after it');
+update leasehold.keeping set look_at = clock_timestamp() - interval '1 s' where name = 'history';
 select leasehold.reap();
-select ok((select look_at > clock_timestamp() + interval '1 min' from leasehold.history_keeping), 'and so does reap()');
-update leasehold.history_keeping set look_at = clock_timestamp() - interval '1 s';
-select leasehold.make_history_days('2020-02-01 12:00+00');
+select ok((select look_at > clock_timestamp() + interval '1 min' from leasehold.keeping where name = 'history'), 'and so does reap()');
+update leasehold.keeping set look_at = clock_timestamp() - interval '1 s' where name = 'history';
+set role leasehold_owner;
+select leasehold_internal.make_days('history', '2020-02-01 12:00+00');
+reset role;
 begin;
 select 1;
 select leasehold.reap();
-select ok((select look_at < clock_timestamp() from leasehold.history_keeping), 'less so in a transaction that goes on');
+select ok((select look_at < clock_timestamp() from leasehold.keeping where name = 'history'), 'less so in a transaction that goes on');
 select is((select count(*) from pg_locks where pid = pg_backend_pid() and mode = 'AccessExclusiveLock' and relation = 'leasehold.history'::regclass), 0::bigint,
           'for a table that goes would stay locked until its end');
 select isnt(to_regclass('leasehold.history_20200201'), null, 'it waits for the next one');
 commit;
 select leasehold.reap();
 select is(to_regclass('leasehold.history_20200201'), null, 'which has it gone');
-update leasehold.history_keeping set look_at = clock_timestamp() - interval '1 s';
+update leasehold.keeping set look_at = clock_timestamp() - interval '1 s' where name = 'history';
 begin isolation level repeatable read;
-select count(*) from leasehold.coordinator_tick('11111111-1111-4111-8111-111111111111', null);
+select count(*) from leasehold_internal.coordinator_tick('11111111-1111-4111-8111-111111111111', null);
 commit;
-select ok((select look_at < clock_timestamp() from leasehold.history_keeping), 'nor in an old snapshot');
+select ok((select look_at < clock_timestamp() from leasehold.keeping where name = 'history'), 'nor in an old snapshot');
 
 -- what is wrong with the history is no daemon's death
 create function pg_temp.no_tables() returns event_trigger language plpgsql as $$ begin raise exception 'no more tables'; end $$;
 create event trigger no_tables on ddl_command_start when tag in ('CREATE TABLE') execute function pg_temp.no_tables();
-do $$ begin execute format('drop table leasehold.%I', leasehold.history_partition(pg_temp.day(-1))); end $$;
-update leasehold.history_keeping set look_at = clock_timestamp() - interval '1 s';
+do $$ begin execute format('drop table leasehold.%I', leasehold_internal.day_partition('history', pg_temp.day(-1))); end $$;
+update leasehold.keeping set look_at = clock_timestamp() - interval '1 s' where name = 'history';
 select leasehold.set_policy('still', frozen => false);
 set client_min_messages = error;
 update leasehold.policy set history = true where namespace = 'still';
-select is((select is_registered from leasehold.coordinator_tick('11111111-1111-4111-8111-111111111111', null) limit 1), true, 'a tick that cannot make a partition ticks all the same');
+select is((select is_registered from leasehold_internal.coordinator_tick('11111111-1111-4111-8111-111111111111', null) limit 1), true, 'a tick that cannot make a partition ticks all the same');
 reset client_min_messages;
-select ok((select look_at > clock_timestamp() from leasehold.history_keeping), 'and looks again later');
+select ok((select look_at > clock_timestamp() from leasehold.keeping where name = 'history'), 'and looks again later');
 drop event trigger no_tables;
 
 -- lease_summary

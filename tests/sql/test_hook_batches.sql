@@ -2,6 +2,8 @@
 select no_plan();
 select leasehold.reap();
 create schema app;
+grant usage on schema app to leasehold_owner;
+alter default privileges in schema app grant all on tables to leasehold_owner;
 create table app.seen (n bigint generated always as identity, e leasehold.lease_event);
 create function app.note(e leasehold.lease_event) returns void language plpgsql as $$
 begin
@@ -27,7 +29,7 @@ returns table (n integer, outcome text, message text, waiters_ahead integer, tok
   select b.n, b.outcome, b.message, b.waiters_ahead, b.token, b.expires_in_us
     from (select array_agg(split_part(i, '/', 1) order by o) as ns, array_agg(split_part(i, '/', 2) order by o) as ks, array_agg(t.key(split_part(i, '/', 3)::integer) order by o) as ls, count(*)::integer as c
             from unnest(p_items) with ordinality u (i, o)) a,
-         leasehold.acquire_batch(p_coordinator, null, a.ns, a.ks, a.ls, array_fill(p_owner, array[a.c]), array_fill('{}'::text, array[a.c]), array_fill(30000000::bigint, array[a.c]),
+         leasehold_internal.acquire_batch(p_coordinator, null, a.ns, a.ks, a.ls, array_fill(p_owner, array[a.c]), array_fill('{}'::text, array[a.c]), array_fill(30000000::bigint, array[a.c]),
                                  array_fill(p_queue, array[a.c]), array_fill(null::bigint, array[a.c]), array_fill(0::bigint, array[a.c])) b
    order by b.n
 $$;
@@ -58,10 +60,10 @@ select is(t.outcomes(array['all/a/3']), array['queued'], 'nor who queues');
 
 -- heartbeats and releases
 create function t.beat(p_namespace text, p_key text, p_number integer) returns table (outcome text, message text, is_new boolean) language sql as $$
-  select b.outcome, b.message, b.deadline > clock_timestamp() from leasehold.heartbeat_batch(array[p_namespace], array[p_key], array[t.key(p_number)]) b
+  select b.outcome, b.message, b.deadline > clock_timestamp() from leasehold_internal.heartbeat_batch(array[p_namespace], array[p_key], array[t.key(p_number)]) b
 $$;
 create function t.release(p_namespace text, p_key text, p_number integer, p_failed boolean) returns table (outcome text, message text, wake boolean) language sql as $$
-  select b.outcome, b.message, b.wake from leasehold.release_batch('11111111-1111-4111-8111-111111111111', array[p_namespace], array[p_key], array[t.key(p_number)], array[p_failed],
+  select b.outcome, b.message, b.wake from leasehold_internal.release_batch('11111111-1111-4111-8111-111111111111', array[p_namespace], array[p_key], array[t.key(p_number)], array[p_failed],
                                                          array[case when p_failed then 'broken' else '"fine"' end]) b
 $$;
 select t.footprint() as before \gset
@@ -100,7 +102,7 @@ select results_eq($$select outcome, waiters_ahead from t.acquire(array['all/q/2'
 select is((select array_agg(lease_key order by ticket) from leasehold.waiter where key = 'q'), array[t.key(3), t.key(4), t.key(5)], 'the place is gone');
 select is(t.outcomes(array['all/q/4', 'all/q/3']), array['queued', 'granted'], 'the order stays');
 select 'it is ' || outcome from t.release('all', 'q', 3, false);
-select leasehold.leave_batch(:'c1', array['all'], array['q'], array[t.key(4)], array[false]);
+select leasehold_internal.leave_batch(:'c1', array['all'], array['q'], array[t.key(4)], array[false]);
 select results_eq($$select outcome, waiters_ahead from t.acquire(array['all/q/6'], false)$$, $$values ('held', 1)$$, 'a newcomer waits its turn');
 select results_eq($$select outcome, waiters_ahead from t.acquire(array['all/q/5'], p_coordinator => '22222222-2222-4222-8222-222222222222', p_owner => 'no-acquire')$$, $$values ('rejected', 0)$$, 'nobody is left to be woken');
 select is((select state || queued from leasehold.scope where key = 'q'), 'freetrue', 'the scope stays free');
@@ -113,15 +115,15 @@ set leasehold.hooks = 'on';
 select is(t.outcomes(array['all/went/1']), array['granted'], 'granted');
 reset leasehold.hooks;
 select t.footprint() as before \gset
-select results_eq(format($$select outcome, duration_us from leasehold.leave_batch(%L, array['all'], array['went'], array[t.key(1)], array[false])$$, :'c1'), $$values ('hooked', 7000000::bigint)$$, 'leaving ends the lease: left alone, with its limit');
+select results_eq(format($$select outcome, duration_us from leasehold_internal.leave_batch(%L, array['all'], array['went'], array[t.key(1)], array[false])$$, :'c1'), $$values ('hooked', 7000000::bigint)$$, 'leaving ends the lease: left alone, with its limit');
 select is(t.footprint(), :'before', 'nothing has changed');
 set leasehold.hooks = 'on';
 update leasehold.scope set owner = 'no-release_fail' where key = 'went';
-select results_eq(format($$select outcome, wake from leasehold.leave_batch(%L, array['all'], array['went'], array[t.key(1)], array[false])$$, :'c1'), $$values ('ok', false)$$, 'a veto');
+select results_eq(format($$select outcome, wake from leasehold_internal.leave_batch(%L, array['all'], array['went'], array[t.key(1)], array[false])$$, :'c1'), $$values ('ok', false)$$, 'a veto');
 select is((select state from leasehold.scope where key = 'went'), 'held', 'leaves it to its expiry');
 update leasehold.scope set owner = 'o' where key = 'went';
 truncate app.seen;
-select 'it is ' || outcome from leasehold.leave_batch(:'c1', array['all'], array['went'], array[t.key(1)], array[false]);
+select 'it is ' || outcome from leasehold_internal.leave_batch(:'c1', array['all'], array['went'], array[t.key(1)], array[false]);
 select results_eq($$select (e).event, (e).error from app.seen$$, $$values ('release_fail', 'the caller went away before it heard of the grant')$$, 'the hook of a failed release runs');
 select results_eq($$select state, last_outcome from leasehold.scope where key = 'went'$$, $$values ('free', 'failed')$$, 'and the lease has ended so');
 

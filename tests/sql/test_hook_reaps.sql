@@ -2,6 +2,8 @@
 select no_plan();
 select leasehold.reap();
 create schema app;
+grant usage on schema app to leasehold_owner;
+alter default privileges in schema app grant all on tables to leasehold_owner;
 create table app.mode (fails boolean);
 insert into app.mode values (true);
 create table app.reaped (n bigint generated always as identity, e leasehold.lease_event);
@@ -24,7 +26,7 @@ end $$;
 select t.enroll(:'c1');
 create function t.one(p_function text, p_key text, p_arguments text default '') returns table (kind text, error text, failures integer, wake boolean) language plpgsql as $$
 begin
-  return query execute format('select kind, error, reap_failures, wake from leasehold.%1$I(%2$L, %3$s %4$L, %5$L, (select token from leasehold.scope where namespace = %4$L and key = %5$L) %6$s)', p_function,
+  return query execute format('select kind, error, reap_failures, wake from leasehold_internal.%1$I(%2$L, %3$s %4$L, %5$L, (select token from leasehold.scope where namespace = %4$L and key = %5$L) %6$s)', p_function,
     '11111111-1111-4111-8111-111111111111', case p_function when 'reap_hooked' then 'null,' else '' end, 'r', p_key, p_arguments);
 end $$;
 
@@ -113,9 +115,9 @@ select is(t.rows_of($$select * from leasehold.acquire('r', 'bad', '30 s', lease_
 update app.mode set fails = true;
 select t.dead('r', array['bad2']);
 select set_config('leasehold.hooks', 'on', false);
-select results_eq(format($$select outcome, message, expires_in_us between 500000 and 1500000, owner from leasehold.acquire_batch(%L, null, array['r'], array['bad2'], array[t.key(4)], array['w'], array['{}'], array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])$$, :'c1'),
+select results_eq(format($$select outcome, message, expires_in_us between 500000 and 1500000, owner from leasehold_internal.acquire_batch(%L, null, array['r'], array['bad2'], array[t.key(4)], array['w'], array['{}'], array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])$$, :'c1'),
                   $$values ('queued', 'the work of bad2 cannot be put back', true, 'gone')$$, 'a coordinator''s is queued, until the next try');
-select results_eq(format($$select outcome, message from leasehold.acquire_batch(%L, null, array['r'], array['bad2'], array[t.key(5)], array['w'], array['{}'], array[30000000::bigint], array[false], array[null::bigint], array[0::bigint])$$, :'c1'),
+select results_eq(format($$select outcome, message from leasehold_internal.acquire_batch(%L, null, array['r'], array['bad2'], array[t.key(5)], array['w'], array['{}'], array[30000000::bigint], array[false], array[null::bigint], array[0::bigint])$$, :'c1'),
                   $$values ('held', null)$$, 'another one is held, without a try');
 select set_config('leasehold.hooks', '', false);
 -- both hooks in a takeover: where that of acquire vetoes, the old lease is as it was
@@ -136,12 +138,12 @@ delete from leasehold.scope;
 
 -- a coordinator's batch: hooked, then one by one
 select t.dead('r', array['good', 'bad', 'slow']), t.dead('free', array['plain']);
-select results_eq(format($$select kind, namespace, error, lease_key, liveness from leasehold.reap_batch(%L, null, null, true, 10, true) order by namespace, key$$, :'c1'),
+select results_eq(format($$select kind, namespace, error, lease_key, liveness from leasehold_internal.reap_batch(%L, null, null, true, 10, true) order by namespace, key$$, :'c1'),
                   $$values ('reaped', 'free', null, t.key(1), 'expired'), ('hooked', 'r', '3000000', t.key(1), 'expired'), ('hooked', 'r', '3000000', t.key(1), 'expired'), ('hooked', 'r', '3000000', t.key(1), 'expired')$$,
                   'what has hooks is told of, with their time limit');
 select is((select count(*) from app.reaped), 0::bigint, 'and left alone');
 select t.is_near(check_at, now() + interval '8 s', key || ' is not due before the limit and 5 s', '2 s') from leasehold.scope where namespace = 'r' order by key;
-select is(t.rows_of(format($$select * from leasehold.reap_batch(%L, null, null, true, 10, true)$$, :'c1')), 0, 'so nobody else takes it meanwhile');
+select is(t.rows_of(format($$select * from leasehold_internal.reap_batch(%L, null, null, true, 10, true)$$, :'c1')), 0, 'so nobody else takes it meanwhile');
 select results_eq($$select kind, error, failures, wake from t.one('reap_hooked', 'good')$$, $$values ('reaped', null::text, null::integer, false)$$, 'reap_hooked reaps it');
 select results_eq($$select state, last_outcome, ended_keys, ended_outcomes from leasehold.scope where namespace = 'r' and key = 'good'$$, $$values ('free', 'expired', array[t.key(1)], array['expired'])$$, 'it has expired');
 select is((select count(*) from app.reaped where (e).key = 'good'), 1::bigint, 'through its hook');
@@ -151,8 +153,8 @@ select is((select next_try_at - failed_at from leasehold.reap_failure where key 
 set statement_timeout = '200ms';
 select results_eq($$select kind, error, failures from t.one('reap_hooked', 'slow')$$, $$values ('failed', 'the hook ran over its limit of 0.2 s', 1)$$, 'a timeout is a failure');
 reset statement_timeout;
-select is((select count(*) from leasehold.reap_hooked(:'c1', null, 'r', 'bad', 1)), 0::bigint, 'not for another token');
-select is((select count(*) from leasehold.reap_hooked(:'c1', clock_timestamp() - interval '1 min', 'r', 'bad', (select token from leasehold.scope where key = 'bad'))), 0::bigint, 'not while the clock runs ahead');
+select is((select count(*) from leasehold_internal.reap_hooked(:'c1', null, 'r', 'bad', 1)), 0::bigint, 'not for another token');
+select is((select count(*) from leasehold_internal.reap_hooked(:'c1', clock_timestamp() - interval '1 min', 'r', 'bad', (select token from leasehold.scope where key = 'bad'))), 0::bigint, 'not while the clock runs ahead');
 select results_eq($$select kind, error, failures from t.one('reap_failed', 'bad', ', ''the connection was lost''')$$, $$values ('failed', 'the connection was lost', 2)$$, 'reap_failed counts a lost connection');
 select is((select count(*) from t.one('reap_failed', 'good', ', ''the connection was lost''')), 0::bigint, 'but not where the lease has ended');
 select leasehold.acquire('r', 'alive', '30 s', lease_key => t.key(1));
@@ -191,7 +193,7 @@ select is(current_setting('synchronous_commit'), 'local', 'which nobody else may
 commit;
 -- history and watchers are told
 select leasehold.set_policy('r', history => true);
-select leasehold.watch_add(:'c1', 'r', true);
+select leasehold_internal.watch_add(:'c1', 'r', true);
 select t.dead('r', array['told']);
 select kind from t.one('reap_hooked', 'told');
 select results_eq($$select key collate "default", outcome from leasehold.history where key = 'told'$$, $$values ('told', 'expired')$$, 'a hold that is reaped through a hook is in the history');

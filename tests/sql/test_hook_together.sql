@@ -2,6 +2,8 @@
 select no_plan();
 select leasehold.reap();
 create schema app;
+grant usage on schema app to leasehold_owner;
+alter default privileges in schema app grant all on tables to leasehold_owner;
 create table app.reaped (n bigint generated always as identity, e leasehold.lease_event, path text, others bigint);
 create function app.put_back(e leasehold.lease_event) returns void language plpgsql as $$
 begin
@@ -34,7 +36,7 @@ create function t.together(p_keys text[], p_stranger text default '-') returns t
 begin
   return array(
     select s.key collate "default"
-      from leasehold.reap_together(null, 'r', p_keys, array(
+      from leasehold_internal.reap_together(null, 'r', p_keys, array(
              select coalesce((select x.token + (k = p_stranger)::integer * 1000 from leasehold.scope x where x.namespace = 'r' and x.key = k), 0)
                from unnest(p_keys) with ordinality as u (k, n) order by n)) with ordinality as r (token, n)
       join leasehold.scope s on s.token = r.token
@@ -125,7 +127,7 @@ select t.clear();
 select leasehold.set_policy('r', history => true);
 \set c1 11111111-1111-4111-8111-111111111111
 select t.enroll(:'c1');
-select leasehold.watch_add(:'c1', 'r', true);
+select leasehold_internal.watch_add(:'c1', 'r', true);
 select t.dead(array['a', 'b']);
 delete from leasehold.event;
 select is(t.together(array['a', 'b']), array['a', 'b'], 'where somebody looks on');
@@ -133,7 +135,7 @@ select results_eq($$select key collate "default", outcome, owner from leasehold.
 select results_eq($$select key collate "default", type, end_reason from leasehold.event order by key$$, $$values ('a', 'expired', 'expired'), ('b', 'expired', 'expired')$$, 'and those who watch are told');
 select t.dead(array['victim', 'taker']);
 select is(t.message_of($$select t.together(array['victim', 'taker'])$$), 'a hook has changed a lease that was reaped with its own', 'where it could not be told as it was, nothing is done');
-select leasehold.watch_clear(:'c1');
+select leasehold_internal.watch_clear(:'c1');
 select leasehold.reset_policy('r', 'history');
 select is(t.together(array['victim', 'taker']), array['victim', 'taker'], 'where nobody looks on that is all right');
 select results_eq($$select state, owner from leasehold.scope where key = 'victim'$$, $$values ('held', 'taker')$$, 'a hook may take what was reaped before');

@@ -2,6 +2,8 @@
 select no_plan();
 select leasehold.reap();
 create schema app;
+grant usage on schema app to leasehold_owner;
+alter default privileges in schema app grant all on tables to leasehold_owner;
 create table app.made (key text);
 -- Does what the key says, after a write of its own.
 create function app.trouble(e leasehold.lease_event) returns void language plpgsql as $$

@@ -50,38 +50,52 @@ end $$;
 select pg_temp.story(what) from unnest(array['a restart', 'a crash']) what;
 
 -- A new system, table or timeline is a jump of the tokens, too.
-create function pg_temp.epoch(p_token bigint) returns bigint language sql immutable as $$ select p_token / (2 ^ 36)::bigint $$;
 create function pg_temp.token() returns bigint language sql as $$ select (leasehold.acquire('n', gen_random_uuid()::text, '30 s')).token $$;
+-- More than anybody draws unseen. Where the clock stands on the scale of the numbers: 2^36 a minute.
+create function pg_temp.jump() returns bigint language sql immutable as $$ select (2 ^ 24)::bigint $$;
+create function pg_temp.clock() returns bigint language sql as $$
+  select (extract(epoch from clock_timestamp() - timestamptz '2025-01-01 00:00:00Z') / 60 * (2 ^ 36)::bigint)::bigint $$;
 select pg_temp.token() as before \gset
-select is(pg_temp.epoch(pg_temp.token()), pg_temp.epoch(:before), 'restarts and crashes are no new epoch');
+select cmp_ok(pg_temp.token() - :before, '<', pg_temp.jump(), 'restarts and crashes are no jump');
 select leasehold.bump_epoch();
 select pg_temp.token() as after \gset
-select cmp_ok(pg_temp.epoch(:after), '>=', pg_temp.epoch(:before) + 2, 'bump_epoch jumps by two epochs at least');
-select cmp_ok(pg_temp.epoch(:after), '<=', greatest(pg_temp.epoch(:before) + 2, (extract(epoch from clock_timestamp() - timestamptz '2025-01-01 00:00:00Z') / 60)::bigint + 1),
-              'or to the minutes since 2025');
+select cmp_ok(:after - :before, '>=', pg_temp.jump(), 'bump_epoch jumps');
+select cmp_ok(:after, '<=', pg_temp.clock(), 'and not ahead of the clock');
 select leasehold.bump_epoch();
 select pg_temp.token() as third \gset
-select cmp_ok(pg_temp.epoch(:third), '>=', pg_temp.epoch(:after) + 2, 'twice is twice');
-select is(pg_temp.epoch(pg_temp.token()), pg_temp.epoch(:third), 'and no more by itself');
+select cmp_ok(:third - :after, '>=', pg_temp.jump(), 'twice is twice');
+select cmp_ok(pg_temp.token() - :third, '<', pg_temp.jump(), 'and no more by itself');
 
 -- A failover: the sequences have not jumped for this timeline yet, and the incarnation is of the last one. Whoever is first to notice,
--- a grant or who writes the new incarnation, the next token is of a new epoch.
+-- a grant or who writes the new incarnation, the next token is behind the jump.
 create function pg_temp.fail_over() returns void language sql as $$
   select setval('leasehold.epoch_mark', 1);
   update leasehold.incarnation set timeline = timeline - 1;
 $$;
 select pg_temp.fail_over();
 select pg_temp.token() as fourth \gset
-select cmp_ok(pg_temp.epoch(:fourth), '>=', pg_temp.epoch(:third) + 2, 'a grant after a failover is of a new epoch');
+select cmp_ok(:fourth - :third, '>=', pg_temp.jump(), 'a grant after a failover is behind the jump');
 select leasehold.reap();
-select is(pg_temp.epoch(pg_temp.token()), pg_temp.epoch(:fourth), 'of that one alone');
+select cmp_ok(pg_temp.token() - :fourth, '<', pg_temp.jump(), 'of which there is one alone');
 select pg_temp.fail_over();
 select leasehold.reap();
-select cmp_ok(pg_temp.epoch(pg_temp.token()), '>=', pg_temp.epoch(:fourth) + 2, 'also where the new incarnation was written before');
+select cmp_ok(pg_temp.token() - :fourth, '>=', pg_temp.jump(), 'also where the new incarnation was written before');
+
+-- With asynchronous standbys: a second failover, within the same minute, to a server that knows nothing of the first one, neither its
+-- jump nor its numbers, and whose timeline has the same number.
+create function pg_temp.forget() returns void language sql as $$
+  select setval('leasehold.token', 1), setval('leasehold.ticket', 1);
+  select pg_temp.fail_over();
+$$;
+select pg_temp.forget();
+select max(pg_temp.token()) as lost from generate_series(1, 200) \gset
+select pg_temp.forget();
+select cmp_ok(pg_temp.token(), '>', :lost, 'a failover that knows nothing of the last one begins above its tokens');
+select leasehold.reap();
 select leasehold.acquire('n', 'ticket', '30 s', lease_key => t.key(50)), leasehold.join_queue('n', 'ticket', t.key(51));
 select leasehold.bump_epoch();
 select leasehold.join_queue('n', 'ticket', t.key(52));
-select cmp_ok((select pg_temp.epoch(ticket) from leasehold.waiter where lease_key = t.key(52)), '>=', (select pg_temp.epoch(ticket) + 2 from leasehold.waiter where lease_key = t.key(51)),
+select cmp_ok((select ticket from leasehold.waiter where lease_key = t.key(52)), '>=', (select ticket + pg_temp.jump() from leasehold.waiter where lease_key = t.key(51)),
               'tickets jump with the tokens, so the order of the queue stays');
 
 -- Told LOST is lost, in a new life too.
@@ -104,7 +118,7 @@ select leasehold.reap();
 
 -- Coordinators registered and none live: nothing expires, for five minutes at most.
 select '11111111-1111-4111-8111-111111111111' as c1 \gset
-select leasehold.coordinator_register(:'c1', 'host1', 1, '0.1.0');
+select leasehold_internal.coordinator_register(:'c1', 'host1', 1, '0.1.0');
 select pg_temp.id() as with_coordinator \gset
 select leasehold.acquire('n', 'hold', '30 s', lease_key => t.key(70)), leasehold.acquire('n', 'hold2', '30 s', lease_key => t.key(71));
 select t.age('n', 'hold', '1 hour'), t.age('n', 'hold2', '1 hour');
@@ -119,16 +133,16 @@ select t.age('n', 'hold', '1 hour');
 select is(pg_temp.taken('hold'), true, 'after five minutes the hold is over');
 select is(leasehold.heartbeat('n', 'hold', t.key(70)), null, 'and its holder has lost');
 -- The first coordinator after that time begins a new life.
-select leasehold.coordinator_register('22222222-2222-4222-8222-222222222222', 'host2', 2, '0.1.0');
+select leasehold_internal.coordinator_register('22222222-2222-4222-8222-222222222222', 'host2', 2, '0.1.0');
 select isnt(pg_temp.id(), :with_coordinator::bigint, 'the first coordinator after a time with none begins a new life');
 select is(pg_temp.reaped(), 0::bigint, 'so what was expired has a whole duration again');
 select isnt(leasehold.heartbeat('n', 'hold2', t.key(71)), null, 'and its holder renews');
 select pg_temp.id() as second \gset
-select leasehold.coordinator_register('33333333-3333-4333-8333-333333333333', 'host3', 3, '0.1.0');
+select leasehold_internal.coordinator_register('33333333-3333-4333-8333-333333333333', 'host3', 3, '0.1.0');
 select is(pg_temp.id(), :second::bigint, 'a second coordinator beside a live one begins none');
 
 -- A site with cron alone is not held up by daemons that went cleanly.
-select leasehold.coordinator_unregister(id) from leasehold.coordinator;
+select leasehold_internal.coordinator_unregister(id) from leasehold.coordinator;
 select t.age('n', 'hold2', '1 hour');
 select is(pg_temp.taken('hold2'), true, 'after the last coordinator went cleanly leases expire');
 
@@ -137,20 +151,75 @@ select t.enroll(:'c1');
 select pg_temp.id() as stepped \gset
 select leasehold.acquire('n', 'step', '30 s', lease_key => t.key(80));
 select t.age('n', 'step', '1 hour');
-select leasehold.coordinator_tick(:'c1', clock_timestamp() - interval '500 ms');
+select leasehold_internal.coordinator_tick(:'c1', clock_timestamp() - interval '500 ms');
 select is(pg_temp.id(), :stepped::bigint, 'half a second is no step');
-select leasehold.coordinator_tick(:'c1', clock_timestamp() - interval '1 hour');
+select leasehold_internal.coordinator_tick(:'c1', clock_timestamp() - interval '1 hour');
 select isnt(pg_temp.id(), :stepped::bigint, 'a clock that went ahead by an hour begins a new life');
 select is(pg_temp.reaped(), 0::bigint, 'and nothing is reaped');
 select isnt(leasehold.heartbeat('n', 'step', t.key(80)), null, 'the holder renews');
 select pg_temp.id() as steady \gset
-select leasehold.coordinator_tick(:'c1', clock_timestamp() + interval '1 hour');
-select is(pg_temp.id(), :steady::bigint, 'a clock that went back expires nothing, and is no new life');
-select leasehold.coordinator_tick(:'c1', null);
-select is(pg_temp.id(), :steady::bigint, 'nor is a daemon without a belief');
+select leasehold_internal.coordinator_tick(:'c1', null);
+select is(pg_temp.id(), :steady::bigint, 'a daemon without a belief begins no new life');
+
+-- A clock that stepped back: what was counted by the old one would stay held for as long as the step was wide.
+select leasehold.acquire('n', 'back', '2 s', lease_key => t.key(81));
+update leasehold.scope set deadline = deadline + interval '10 min', heartbeat_at = heartbeat_at + interval '10 min',
+       acquired_at = acquired_at + interval '10 min', check_at = check_at + interval '10 min' where key = 'back';
+select leasehold_internal.coordinator_tick(:'c1', clock_timestamp() + interval '10 min');
+select isnt(pg_temp.id(), :steady::bigint, 'a clock that went back by ten minutes begins a new life');
+select cmp_ok((select expires_at from leasehold.explain('n', 'back')), '<', clock_timestamp() + interval '4 s', 'its lease has its own duration and grace, from now on');
+select cmp_ok((select check_at from leasehold.scope where key = 'back'), '<', clock_timestamp() + interval '2 s', 'and the reaper looks at it soon');
+select isnt(leasehold.heartbeat('n', 'back', t.key(81)), null, 'until then its holder renews');
+update leasehold.incarnation set started_at = started_at - interval '1 hour', reason = 'test';
+update leasehold.scope set incarnation = 0 where key = 'back';
+select is(pg_temp.taken('back'), true, 'a dead holder''s lease is taken over after that');
+select pg_temp.id() as steady \gset
+
 -- Facts that differ are written by a tick, too.
 select pg_temp.forge('a crash');
-select leasehold.coordinator_tick(:'c1', clock_timestamp());
+select leasehold_internal.coordinator_tick(:'c1', clock_timestamp());
 select isnt(pg_temp.id(), :steady::bigint, 'a tick after a crash begins a new life');
 select is((select count(*) from leasehold.incarnation_marker), 1::bigint, 'and sets the marker again');
+
+-- A daemon whose own row can be written, and renewals cannot: so it is on a full disk. Nothing expires until they can.
+select leasehold.acquire('n', 'full' || i, '2 s', lease_key => t.key(90 + i)) from generate_series(1, 6) i;
+select t.age('n', 'full' || i, '1 hour') from generate_series(1, 6) i;
+select pg_temp.id() as writable \gset
+select leasehold_internal.coordinator_tick(:'c1', clock_timestamp(), true);
+select is(pg_temp.taken('full1'), false, 'while a daemon cannot write renewals nothing is taken over');
+select is(pg_temp.reaped(), 0::bigint, 'nor reaped');
+select leasehold.guard('n', 'full1', (select token from leasehold.scope where key = 'full1'));
+select isnt(leasehold.heartbeat('n', 'full1', t.key(91)), null, 'a holder whose renewal comes through is not lost');
+select leasehold_internal.coordinator_tick(:'c1', clock_timestamp(), true);
+select is(pg_temp.id(), :writable::bigint, 'no new life begins as long as it lasts');
+select leasehold_internal.coordinator_tick('33333333-3333-4333-8333-333333333333', clock_timestamp(), false);
+select is(pg_temp.taken('full2'), false, 'another daemon that knows of no trouble changes nothing');
+select leasehold_internal.coordinator_tick(:'c1', clock_timestamp());
+select is(pg_temp.id(), :writable::bigint + 1, 'when it can write again a new life begins');
+select is(pg_temp.taken('full2'), false, 'in which a lease has a whole duration again');
+select isnt(leasehold.heartbeat('n', 'full2', t.key(92)), null, 'and its holder renews');
+select leasehold_internal.coordinator_tick(:'c1', clock_timestamp());
+select is(pg_temp.id(), :writable::bigint + 1, 'one only');
+-- It dies while it cannot write.
+select leasehold_internal.coordinator_tick(:'c1', clock_timestamp(), true);
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '6 s' where id = :'c1';
+select t.age('n', 'full3', '1 hour');
+select is(pg_temp.taken('full3'), false, 'it dies, and nothing is taken over by that');
+select leasehold_internal.coordinator_tick('33333333-3333-4333-8333-333333333333', clock_timestamp());
+select is(pg_temp.id(), :writable::bigint + 2, 'another one begins a new life');
+select is(pg_temp.taken('full3'), false, 'with a whole duration for each');
+select leasehold_internal.coordinator_tick('33333333-3333-4333-8333-333333333333', clock_timestamp(), true);
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '6 s';
+select is((select count(*) from leasehold.reap('{n}')), 0::bigint, 'a reap without any daemon ends nothing in the call that finds that out');
+select is(pg_temp.id(), :writable::bigint + 3, 'and begins a new life');
+select t.enroll(:'c1'), leasehold_internal.coordinator_tick(:'c1', clock_timestamp(), true);
+select pg_temp.id() as leaving \gset
+select leasehold_internal.coordinator_unregister(:'c1');
+select is(pg_temp.id(), :leaving::bigint + 1, 'so does one that shuts down in that state');
+-- Silent for five minutes: like any time without a coordinator it holds up nobody for longer.
+select t.enroll(:'c1'), leasehold_internal.coordinator_tick(:'c1', clock_timestamp(), true);
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '301 s';
+select isnt(leasehold.heartbeat('n', 'full4', t.key(94)), null, 'its holder renews meanwhile');
+select t.age('n', 'full4', '1 hour');
+select is(pg_temp.taken('full4'), true, 'after five minutes of silence the hold is over');
 select * from finish();

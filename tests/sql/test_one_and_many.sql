@@ -3,7 +3,7 @@
 -- Compared is all that anybody could see of it: answers, rows, queue, history, events, notifications.
 select no_plan();
 select leasehold.reap();
-select t.enroll(t.key(901)), t.enroll(t.key(902)), leasehold.coordinator_register(t.key(903), 'host', 3, '0.1.0');
+select t.enroll(t.key(901)), t.enroll(t.key(902)), leasehold_internal.coordinator_register(t.key(903), 'host', 3, '0.1.0');
 update leasehold.coordinator set seen_at = seen_at - interval '1 hour' where id = t.key(903);
 -- All times differ by more than is tolerated: leases of an hour, seven minutes of grace, and everything is some minutes old.
 select leasehold.set_policy('', grace => '7 min', max_hold => '45 min');
@@ -14,27 +14,28 @@ create function t.hook(e leasehold.lease_event) returns void language sql as $$ 
 create table t.notified (channel text, payload text);
 create function t.notify(p_channel text, p_payload text) returns void language sql as $$ insert into t.notified values (p_channel, p_payload) $$;
 select replace(pg_get_functiondef(p.oid), 'pg_notify(', 't.notify(') from pg_proc p
- where p.pronamespace = 'leasehold'::regnamespace and p.prosrc like '%pg\_notify(%' \gexec
+ where p.pronamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and p.prosrc like '%pg\_notify(%' \gexec
 
 -- What states are made of. Lease key 2 is who does something in all that follows, 3 is who is next, and 901 their coordinator.
 create function pg_temp.ask(p_ns text, p_lease integer, p_coordinator integer default 901, p_wait_us bigint default null) returns text language sql as $$
-  select outcome from leasehold.acquire_batch(t.key(p_coordinator), null, array[p_ns], array['k'], array[t.key(p_lease)], array['w' || p_lease],
-                                              array['{"was": "here"}'], array[3600000007], array[true], array[p_wait_us], array[0::bigint])
+  select outcome from leasehold_internal.acquire_batch(t.key(p_coordinator), null, array[p_ns], array['k'], array[t.key(p_lease)], array['w' || p_lease],
+                                              array['{"was": "here"}'], array[3600000007], array[true], array[p_wait_us], array[0::bigint],
+                                              array['token:w' || p_lease])
 $$;
 create function pg_temp.join(p_ns text, p_lease integer) returns integer language sql as $$
   select position from leasehold.join_queue(p_ns, 'k', t.key(p_lease), '1 hour')
 $$;
 create function pg_temp.release(p_ns text, p_lease integer) returns text language sql as $$
-  select outcome from leasehold.release_batch(t.key(901), array[p_ns], array['k'], array[t.key(p_lease)], array[p_lease % 2 = 0], array['{"n": 1}'])
+  select outcome from leasehold_internal.release_batch(t.key(901), array[p_ns], array['k'], array[t.key(p_lease)], array[p_lease % 2 = 0], array['{"n": 1}'])
 $$;
 create function pg_temp.hold(p_ns text, variadic p_leases integer[]) returns bigint language sql as $$
   select count(pg_temp.ask(p_ns, l) || pg_temp.release(p_ns, l)) from unnest(p_leases) l
 $$;
 create function pg_temp.beat(p_ns text, p_lease integer) returns text language sql as $$
-  select outcome from leasehold.heartbeat_batch(array[p_ns], array['k'], array[t.key(p_lease)])
+  select outcome from leasehold_internal.heartbeat_batch(array[p_ns], array['k'], array[t.key(p_lease)])
 $$;
 create function pg_temp.away(p_ns text, p_lease integer) returns text language sql as $$
-  select outcome from leasehold.leave_batch(t.key(901), array[p_ns], array['k'], array[t.key(p_lease)], array[true])
+  select outcome from leasehold_internal.leave_batch(t.key(901), array[p_ns], array['k'], array[t.key(p_lease)], array[true])
 $$;
 create function pg_temp.age(p_ns text, p_minutes integer) returns void language sql as $$ select t.age(p_ns, 'k', p_minutes * interval '1 min') $$;
 create function pg_temp.put(p_ns text, p_what text, p_table regclass default 'leasehold.scope') returns void language plpgsql as $$
@@ -185,7 +186,7 @@ insert into world (slug, name, begins, ends) values
   ('aside', 'with hooks elsewhere', $$select leasehold.add_hook('x', 'reap', 't.hook(leasehold.lease_event)')$$,
    $$select leasehold.remove_hook('x', 'reap', 't.hook(leasehold.lease_event)')$$),
   ('kept', 'with a history', $$select leasehold.set_policy('kept', history => true)$$, $$select leasehold.reset_policy('kept')$$),
-  ('seen', 'somebody watches', $$select leasehold.watch_add(t.key(902), 'seen', true)$$, 'select leasehold.watch_clear(t.key(902))'),
+  ('seen', 'somebody watches', $$select leasehold_internal.watch_add(t.key(902), 'seen', true)$$, 'select leasehold_internal.watch_clear(t.key(902))'),
   ('dead', 'no coordinator is live', $$update leasehold.coordinator set seen_at = seen_at - interval '2 hours'$$,
    $$update leasehold.coordinator set seen_at = seen_at + interval '2 hours'$$),
   ('hush', 'none has been for a minute', $$update leasehold.coordinator set seen_at = seen_at - interval '61 min'$$,
@@ -225,13 +226,13 @@ $$;
 -- The arguments of an acquire, of each item. Its place is its own where it says so.
 create function pg_temp.asked(
   p_namespaces text[], p_items jsonb[], out lease_keys uuid[], out owners text[], out labels text[], out durations bigint[], out queues boolean[],
-  out waits bigint[], out tickets bigint[], out clock timestamptz)
+  out waits bigint[], out tickets bigint[], out clock timestamptz, out principals text[])
 language sql as $$
   select array_agg(t.key((i->>'lk')::integer) order by n), array_agg(i->>'owner' order by n), array_agg(i->>'labels' order by n),
          array_agg((i->>'duration')::bigint order by n), array_agg((i->>'queue')::boolean order by n), array_agg((i->>'wait')::bigint order by n),
          array_agg(case i->>'ticket' when 'own' then coalesce((select w.ticket from leasehold.waiter w where w.namespace = ns and w.lease_key = t.key((i->>'lk')::integer)), 0)
                                      else (i->>'ticket')::bigint end order by n),
-         min(clock_timestamp() + (i->>'clock')::interval)
+         min(clock_timestamp() + (i->>'clock')::interval), array_agg('token:' || (i->>'owner') order by n)
     from unnest(p_namespaces, p_items) with ordinality as u (ns, i, n)
 $$;
 -- Do it to one scope, or with another beside it: what the first item was answered, by its part.
@@ -252,17 +253,18 @@ begin
   begin
     case p_item->>'do'
       when 'acquire' then
-        v_answers := (select jsonb_agg(to_jsonb(r) || '{"part": "acquired"}') from leasehold.acquire_batch(
-                        t.key(901), a.clock, v_ns, v_keys, a.lease_keys, a.owners, a.labels, a.durations, a.queues, a.waits, a.tickets) r);
+        v_answers := (select jsonb_agg(to_jsonb(r) || '{"part": "acquired"}') from leasehold_internal.acquire_batch(
+                        t.key(901), a.clock, v_ns, v_keys, a.lease_keys, a.owners, a.labels, a.durations, a.queues, a.waits, a.tickets,
+                        a.principals) r);
       when 'heartbeat' then
-        v_answers := (select jsonb_agg(to_jsonb(r) || '{"part": "renewed"}') from leasehold.heartbeat_batch(v_ns, v_keys, a.lease_keys) r);
+        v_answers := (select jsonb_agg(to_jsonb(r) || '{"part": "renewed"}') from leasehold_internal.heartbeat_batch(v_ns, v_keys, a.lease_keys) r);
       when 'release' then
-        v_answers := (select jsonb_agg(to_jsonb(r) || '{"part": "released"}') from leasehold.release_batch(
+        v_answers := (select jsonb_agg(to_jsonb(r) || '{"part": "released"}') from leasehold_internal.release_batch(
                         t.key(901), v_ns, v_keys, a.lease_keys, v_failed, v_values) r);
       else
-        v_answers := (select jsonb_agg(to_jsonb(r)) from leasehold.hand_over_batch(
+        v_answers := (select jsonb_agg(to_jsonb(r)) from leasehold_internal.hand_over_batch(
                         t.key(901), v_ns, v_keys, a.lease_keys, v_failed, v_values, b.clock, v_ns, v_next_keys, b.lease_keys, b.owners, b.labels, b.durations,
-                        b.queues, b.waits, b.tickets) r);
+                        b.queues, b.waits, b.tickets, b.principals) r);
     end case;
   exception when others then
     v_answers := jsonb_build_array(jsonb_build_object('n', 1, 'part', 'raised', 'outcome', sqlstate));

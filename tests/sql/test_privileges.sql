@@ -1,3 +1,4 @@
+-- Promise 4.
 -- The four roles: who may call what, who sees what, and that nobody writes tables.
 select no_plan();
 select leasehold.reap();
@@ -18,23 +19,32 @@ insert into client_call values
 create temp table admin_call (sql text);
 insert into admin_call values
   ($$select leasehold.reap()$$), ($$select leasehold.force_release('p', 'zz', 'why')$$), ($$select leasehold.set_policy('p', grace => '1 s')$$),
-  ($$select leasehold.reset_policy('p')$$), ($$select leasehold.bump_epoch()$$);
+  ($$select leasehold.reset_policy('p')$$), ($$select leasehold.bump_epoch()$$),
+  ($$select leasehold.access_grant('role:a', 'z', 'read')$$), ($$select leasehold.access_revoke('role:a', 'z')$$),
+  ($$select leasehold.token_create('ci')$$), ($$select leasehold.token_revoke('ci')$$);
 create temp table daemon_call (sql text);
 insert into daemon_call values
-  ($$select leasehold.coordinator_register('11111111-1111-4111-8111-111111111111', 'h', 1, '0.1.0')$$), ($$select leasehold.coordinator_tick('11111111-1111-4111-8111-111111111111', null)$$),
-  ($$select leasehold.acquire_batch('11111111-1111-4111-8111-111111111111', null, array['p'], array['c'], array[t.key(9)], array['o'], array['{}'], array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])$$),
-  ($$select leasehold.heartbeat_batch(array['p'], array['c'], array[t.key(9)])$$),
-  ($$select leasehold.leave_batch('11111111-1111-4111-8111-111111111111', array['p'], array['c'], array[t.key(9)], array[false])$$),
-  ($$select leasehold.release_batch('11111111-1111-4111-8111-111111111111', array['p'], array['c'], array[t.key(9)], array[false], array[null::text])$$),
-  ($$select leasehold.pass_on('11111111-1111-4111-8111-111111111111', 'p', 'c')$$), ($$select leasehold.reap_batch('11111111-1111-4111-8111-111111111111', null, null, true, 10, true)$$),
-  ($$select leasehold.get_scope('p', 'a')$$), ($$select leasehold.list_leases('', true, 10, null, null, null)$$), ($$select leasehold.force_release_one('p', 'zz', 'why', 0)$$),
-  ($$select leasehold.policy_get('p')$$), ($$select leasehold.policy_list(10, null)$$), ($$select leasehold.policy_update('p', array['grace'], array['1000000'])$$),
-  ($$select leasehold.watch_add('11111111-1111-4111-8111-111111111111', 'p', true)$$), ($$select leasehold.watch_barrier('11111111-1111-4111-8111-111111111111')$$),
-  ($$select leasehold.watch_settled('1')$$), ($$select leasehold.take_events('11111111-1111-4111-8111-111111111111', 10)$$),
-  ($$select leasehold.watch_remove('11111111-1111-4111-8111-111111111111', 'p', true)$$), ($$select leasehold.watch_clear('11111111-1111-4111-8111-111111111111')$$),
-  ($$select leasehold.coordinator_unregister('11111111-1111-4111-8111-111111111111')$$);
+  ($$select leasehold_internal.coordinator_register('11111111-1111-4111-8111-111111111111', 'h', 1, '0.1.0')$$), ($$select leasehold_internal.coordinator_tick('11111111-1111-4111-8111-111111111111', null)$$),
+  ($$select leasehold_internal.acquire_batch('11111111-1111-4111-8111-111111111111', null, array['p'], array['c'], array[t.key(9)], array['o'], array['{}'], array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])$$),
+  ($$select leasehold_internal.heartbeat_batch(array['p'], array['c'], array[t.key(9)])$$),
+  ($$select leasehold_internal.leave_batch('11111111-1111-4111-8111-111111111111', array['p'], array['c'], array[t.key(9)], array[false])$$),
+  ($$select leasehold_internal.release_batch('11111111-1111-4111-8111-111111111111', array['p'], array['c'], array[t.key(9)], array[false], array[null::text])$$),
+  ($$select leasehold_internal.pass_on('11111111-1111-4111-8111-111111111111', 'p', 'c')$$), ($$select leasehold_internal.reap_batch('11111111-1111-4111-8111-111111111111', null, null, true, 10, true)$$),
+  ($$select leasehold_internal.get_scope('p', 'a')$$), ($$select leasehold_internal.list_leases('', true, 10, null, null, null)$$), ($$select leasehold_internal.force_release_one('p', 'zz', 'why', 0)$$),
+  ($$select leasehold_internal.policy_get('p')$$), ($$select leasehold_internal.policy_list(10, null)$$), ($$select leasehold_internal.policy_update('p', array['grace'], array['1000000'])$$),
+  ($$select leasehold_internal.watch_add('11111111-1111-4111-8111-111111111111', 'p', true)$$), ($$select leasehold_internal.watch_barrier('11111111-1111-4111-8111-111111111111')$$),
+  ($$select leasehold_internal.watch_settled('1')$$), ($$select leasehold_internal.take_events('11111111-1111-4111-8111-111111111111', 10)$$),
+  ($$select leasehold_internal.watch_remove('11111111-1111-4111-8111-111111111111', 'p', true)$$), ($$select leasehold_internal.watch_clear('11111111-1111-4111-8111-111111111111')$$),
+  ($$select leasehold_internal.end_long_guards('1 min')$$),
+  ($$select leasehold_internal.access_list(10, null, null)$$), ($$select leasehold_internal.token_list(10, null, null)$$),
+  ($$select leasehold_internal.access_rules()$$), ($$select leasehold_internal.access_tokens()$$), ($$select leasehold_internal.token_used('{}')$$),
+  ($$select leasehold_internal.audit_write('token:ci', null, 'denied', 'p', null, null, 'lease', 'refused', 1)$$),
+  ($$select leasehold_internal.access_grant_by('user:root', null, 'token:ci', 'p', array['read'])$$),
+  ($$select leasehold_internal.access_revoke_by('user:root', null, 'token:ci', 'p', '{}')$$),
+  ($$select leasehold_internal.token_create_by('user:root', null, 'ci', null)$$), ($$select leasehold_internal.token_revoke_by('user:root', null, 'ci')$$),
+  ($$select leasehold_internal.coordinator_unregister('11111111-1111-4111-8111-111111111111')$$);
 create temp table reader_view (name text);
-insert into reader_view values ('lease'), ('queue'), ('effective_policy'), ('lease_summary'), ('history'), ('reap_failure'), ('hook'), ('coordinator'), ('policy'), ('watch');
+insert into reader_view values ('lease'), ('queue'), ('effective_policy'), ('lease_summary'), ('history'), ('reap_failure'), ('hook'), ('coordinator'), ('policy'), ('watch'), ('audit'), ('keeping');
 
 select is(t.denied('a_client', sql), false, 'a client may: ' || sql) from client_call;
 select token from leasehold.acquire('p', 'mine', '30 s') \gset
@@ -68,12 +78,35 @@ select count(*) as granted from leasehold.acquire('p', 'own', '30 s') where leas
 reset role;
 select is(:granted, 1, 'a client is told its own');
 
+select is(t.denied(role, $$select leasehold.set_audit_retention('1 day')$$), true, role || ' does not shorten the audit')
+  from unnest(array['plain', 'a_client', 'a_reader', 'a_daemon', 'an_admin']) role;
+-- nobody but the owner reads what a token is known by; an administrator makes tokens, and reads those of nobody
+select is(t.denied(role, 'select hash from leasehold.access_token'), true, role || ' does not see the hashes of tokens')
+  from unnest(array['plain', 'a_client', 'a_reader', 'a_daemon', 'an_admin']) role;
+select is(t.denied(role, 'select id, name, created_at, created_by, expires_at, last_used_at from leasehold.access_token'), false, role || ' sees which there are')
+  from unnest(array['a_daemon', 'an_admin']) role;
+select is(t.denied('an_admin', sql), true, 'an administrator may not: ' || sql) from daemon_call where sql ~ 'audit_write|access_tokens|_by\(';
+select is(t.denied('a_client', 'select * from leasehold.' || name), true, 'a client does not see ' || name) from unnest(array['access_rule', 'access_token', 'access_state', 'audit']) name;
+select is(t.denied('a_reader', 'select principal from leasehold.access_rule'), true, 'nor does a reader see the rules');
+select is(t.denied('an_admin', 'select principal from leasehold.access_rule'), false, 'an administrator does');
+
+-- what the README shows a client
+set role a_client;
+select owner, coalesce(token::text, 'unknown') as token from leasehold.lease where namespace = 'p' and key = 'a' \gset seen_
+reset role;
+select is(:'seen_owner'::text, 'w', 'a client sees who holds what');
+select is(:'seen_token'::text, 'unknown', 'but not others'' fencing tokens');
+set role a_reader;
+select token is not null as shown from leasehold.lease where namespace = 'p' and key = 'a' \gset
+reset role;
+select is(:'shown'::text, 't', 'a reader does');
+
 -- nobody writes tables
 select is(has_table_privilege(role, c.oid, privilege), false, format('%s may not %s %s', role, lower(privilege), c.relname))
   from pg_class c, unnest(array['a_client', 'a_reader', 'a_daemon', 'an_admin', 'plain']) role, unnest(array['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']) privilege
  where c.relnamespace = 'leasehold'::regnamespace and c.relkind in ('r', 'v', 'p')
  order by c.relname, role, privilege;
-select is((select count(*) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace and has_function_privilege('plain', p.oid, 'execute')), 0::bigint,
+select is((select count(*) from pg_proc p where p.pronamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and has_function_privilege('plain', p.oid, 'execute')), 0::bigint,
           'no function is for everybody');
 select is(has_schema_privilege('plain', 'leasehold', 'create'), false, 'nobody creates in the schema');
 select is(has_schema_privilege('a_client', 'leasehold', 'create'), false, 'not even clients');

@@ -1,3 +1,4 @@
+-- Promise 4.
 -- leasehold.reap: ends what is past its expiry, and nothing else.
 select no_plan();
 select is(t.rows_of('select * from leasehold.reap()'), 0, 'nothing to reap in an empty database');

@@ -1,13 +1,13 @@
--- leasehold.reap_stale_list and reap_stale_tidy: what a reaper with callbacks of its own looks at, and keeps in order.
+-- leasehold_internal.reap_stale_list and reap_stale_tidy: what a reaper with callbacks of its own looks at, and keeps in order.
 select no_plan();
-select is(t.rows_of('select * from leasehold.reap_stale_list(null, false, 100, null, null, null, null)'), 0, 'nothing in an empty database');
+select is(t.rows_of('select * from leasehold_internal.reap_stale_list(null, false, 100, null, null, null, null)'), 0, 'nothing in an empty database');
 
 create function t.stale(p_namespaces text[], p_children boolean default false, p_max integer default 100, p_until bigint default null,
                         p_at bigint default null, p_namespace text default null, p_key text default null)
 returns text
 language sql as $$
   select string_agg(l.namespace || '/' || l.key || case when l.is_put_off then '!' else '' end, ' ' order by l.namespace, l.key)
-    from leasehold.reap_stale_list(p_namespaces, p_children, p_max, p_until, p_at, p_namespace, p_key) l
+    from leasehold_internal.reap_stale_list(p_namespaces, p_children, p_max, p_until, p_at, p_namespace, p_key) l
    where l.is_stale
 $$;
 
@@ -23,7 +23,7 @@ update leasehold.scope
 
 select is(t.stale(null), 'r/dead r.child/dead rr/dead', 'all: what is expired, but external and manual ones, and what waits for its next try');
 select is(t.stale(array['r']), 'r/dead r/failed!', 'by name: that too, and it is told');
-select is(t.stale(array['r'], p_until => leasehold.us_at(clock_timestamp() - interval '1 min')), 'r/dead', 'but not what has failed since the sweep began');
+select is(t.stale(array['r'], p_until => leasehold_internal.us_at(clock_timestamp() - interval '1 min')), 'r/dead', 'but not what has failed since the sweep began');
 select is(t.stale(array['r', 'r.child', 'none'], true), 'r/dead r/failed! r.child/dead', 'children and overlaps once; rr is no child of r');
 select is(t.stale(array['ext']), 'ext/dead', 'an external namespace that is named');
 select is(t.stale(array['man']), null, 'a manual one never');
@@ -48,7 +48,7 @@ declare
 begin
   loop
     v_rows := 0;
-    for v_row in select * from leasehold.reap_stale_list(null, false, p_page, v_until, v_at, v_namespace, v_key) loop
+    for v_row in select * from leasehold_internal.reap_stale_list(null, false, p_page, v_until, v_at, v_namespace, v_key) loop
       v_rows := v_rows + 1;
       v_until := v_row.until_us;
       v_at := v_row.check_at_us;
@@ -86,7 +86,7 @@ select leasehold.join_queue('f', 'queued', t.key(13), '1 hour');
 select leasehold.release_ok('f', 'queued', t.key(12));
 select t.age('f', 'old', '1 hour');
 update leasehold.scope set check_at = clock_timestamp() - interval '1 s';
-select leasehold.reap_stale_tidy(1000);
+select leasehold_internal.reap_stale_tidy(1000);
 select is((select string_agg(namespace || '/' || key, ' ' order by namespace, key) from leasehold.scope where check_at <= clock_timestamp()),
           'r/dead r/failed r.child/dead rr/dead', 'what is to be reaped stays due');
 select is((select count(*) from leasehold.scope where state = 'held'), 7::bigint, 'nothing that is held was ended');

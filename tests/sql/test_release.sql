@@ -1,3 +1,4 @@
+-- Promise 4.
 -- leasehold.release_ok and release_fail: the holder gives back, with a result.
 select no_plan();
 select leasehold.reap();

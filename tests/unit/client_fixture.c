@@ -1,5 +1,6 @@
 #include "client_fixture.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct lh_loop *loop;
@@ -18,6 +19,7 @@ static void on_lost(void *arg, struct lh_lease *lease, enum lh_lost_reason reaso
 {
     loss.count++;
     loss.reason = reason;
+    snprintf(loss.words, sizeof(loss.words), "%s", words);
     loss.remaining_us = lh_lease_remaining_us(lease);
     loss.was_cancelled = lh_context_is_cancelled(lh_lease_context(lease));
 }
@@ -51,6 +53,7 @@ void client_declare(int64_t duration_us, int64_t margin_us)
 void client_setup(void)
 {
     lh_log_set_sink(nobody, NULL);
+    virtual_clock_begin();
     loop = lh_loop_create();
     fake_init(&fake, loop);
     client = NULL;
@@ -63,6 +66,7 @@ void client_teardown(void)
     lh_client_destroy(client);
     fake_finish(&fake);
     lh_loop_destroy(loop);
+    virtual_clock_end();
     lh_log_set_sink(NULL, NULL);
 }
 

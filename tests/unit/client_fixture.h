@@ -1,4 +1,4 @@
-/* A fake coordinator and a client, both on one loop that the test turns. */
+/* A fake coordinator and a client, both on one loop that the test turns, and a clock that knows no waiting. */
 #ifndef LH_TEST_CLIENT_FIXTURE_H
 #define LH_TEST_CLIENT_FIXTURE_H
 
@@ -10,6 +10,7 @@
 #include "client/lease.h"
 #include "fake_coordinator.h"
 #include "test_client.h"
+#include "virtual_clock.h"
 
 struct answer {
     unsigned done;
@@ -24,6 +25,7 @@ struct loss {
     enum lh_lost_reason reason;
     int64_t remaining_us;
     bool was_cancelled;
+    char words[128];
 };
 
 extern struct lh_loop *loop;
@@ -49,7 +51,7 @@ lh_done_cb on_done; /* `arg` is a struct answer */
         int64_t end_us = lh_clock_us() + 20 * LH_US_PER_S;                                                             \
         while (!(condition)) {                                                                                         \
             ck_assert_msg(lh_clock_us() < end_us, "never: %s", #condition);                                            \
-            lh_loop_run_once(loop, LH_US_PER_S / 10);                                                                  \
+            virtual_clock_turn(loop);                                                                                  \
         }                                                                                                              \
     } while (0)
 

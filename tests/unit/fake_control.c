@@ -42,11 +42,17 @@ static size_t slow_poll(struct fake_node *node, struct lh_wake *wakes)
 static void answer_tick(struct fake_node *node, const struct fake_control *control)
 {
     struct fake_world *world = node->world;
+    struct lh_error refusal = {.status = LH_ACCESS_DENIED, .message = "permission denied for function"};
     struct lh_wake wakes[FAKE_SCOPES];
     struct lh_tick_answer answer = {.database_now_us = world->now_us + world->clock_offset_us, .wakes = wakes};
+    if (control->kind == 0 && world->refuses_coordinators) {
+        control->on_done.tick(control->arg, refusal.status, &refusal, NULL);
+        return;
+    }
     if (control->kind == 0)
         node->is_registered = true;
     answer.is_registered = node->is_registered;
+    answer.access_version = world->access_version;
     if (node->is_registered)
         node->seen_at_us = world->now_us;
     answer.wake_count = control->kind == 0 ? 0 : slow_poll(node, wakes);

@@ -63,7 +63,7 @@ static void on_reply(struct fake_world *world, void *arg, uint64_t n)
 static void scope_of(int kind, const void *item, const char **ns, const char **key)
 {
     /* All of them begin with the names. */
-    const struct lh_heartbeat_item *names = item;
+    const struct lh_holder_item *names = item;
     *ns = names->ns;
     *key = names->key;
 }
@@ -153,20 +153,20 @@ enum lh_status fake_lane_acquire(struct lh_store *store, unsigned lane, int64_t 
     return send_batch(store, lane, 0, items, n, on_done, arg);
 }
 
-enum lh_status fake_lane_heartbeat(struct lh_store *store, unsigned lane, struct lh_heartbeat_item **items, size_t n,
+enum lh_status fake_lane_heartbeat(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                                    lh_store_cb *on_done, void *arg)
 {
     return send_batch(store, lane, 1, items, n, on_done, arg);
 }
 
-enum lh_status fake_lane_release(struct lh_store *store, unsigned lane, struct lh_release_item **items, size_t n,
+enum lh_status fake_lane_release(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                                  lh_store_cb *on_done, void *arg)
 {
     return send_batch(store, lane, 2, items, n, on_done, arg);
 }
 
 enum lh_status fake_lane_hand_over(struct lh_store *store, unsigned lane, int64_t clock_us,
-                                   struct lh_release_item **items, size_t n, struct lh_acquire_item **riders,
+                                   struct lh_holder_item **items, size_t n, struct lh_acquire_item **riders,
                                    size_t rider_count, lh_store_cb *on_done, void *arg)
 {
     struct fake_node *node = (struct fake_node *)store;

@@ -1,4 +1,4 @@
-/* Runs of reaps through hooks, by the rules of leasehold.reap_hooked() and leasehold.reap_together(). */
+/* Runs of reaps through hooks, by the rules of leasehold_internal.reap_hooked() and leasehold_internal.reap_together(). */
 #include "fake_reaps.h"
 
 #include <string.h>

@@ -17,6 +17,7 @@ static void grant(struct fake_node *node, struct fake_scope *scope, const struct
     scope->lease_key = item->lease_key;
     scope->token = ++world->next_token;
     snprintf(scope->owner, sizeof(scope->owner), "%s", item->owner);
+    snprintf(scope->principal, sizeof(scope->principal), "%s", item->principal);
     scope->duration_us = item->duration_us;
     scope->acquired_at_us = world->now_us;
     scope->heartbeat_at_us = world->now_us;
@@ -29,7 +30,7 @@ static void enqueue(struct fake_node *node, struct fake_scope *scope, const stru
 {
     struct fake_world *world = node->world;
     struct fake_row *row = fake_find_row(scope, &item->lease_key);
-    int64_t until_us = item->wait_us == LH_FOREVER ? -1 : world->now_us + item->wait_us;
+    int64_t until_us = item->wait_us == LH_NEVER ? -1 : world->now_us + item->wait_us;
     if (row == NULL) {
         fake_insert_row(world, scope, (struct fake_row){item->lease_key, item->ticket, node->index, 0, until_us});
         return;
@@ -123,7 +124,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
     const struct fake_row *row = fake_find_row(scope, &item->lease_key);
     item->new_ticket = row == NULL ? 0 : row->ticket;
     item->waiters_ahead = row == NULL ? (int32_t)scope->row_count : (int32_t)(row - scope->rows);
-    item->expires_in_us = LH_FOREVER;
+    item->expires_in_us = LH_NEVER;
     item->suspected_in_us = 0;
     if (!scope->is_held)
         return;
@@ -135,7 +136,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
     item->suspected_in_us = suspected_in_us > 0 ? suspected_in_us : 0;
 }
 
-static void heartbeat(struct fake_world *world, struct fake_scope *scope, struct lh_heartbeat_item *item,
+static void heartbeat(struct fake_world *world, struct fake_scope *scope, struct lh_holder_item *item,
                       struct fake_batch *batch)
 {
     item->message = NULL;
@@ -163,7 +164,7 @@ static void heartbeat(struct fake_world *world, struct fake_scope *scope, struct
         item->end_reason = LH_END_UNKNOWN;
 }
 
-static void release(struct fake_node *node, struct fake_scope *scope, struct lh_release_item *item,
+static void release(struct fake_node *node, struct fake_scope *scope, struct lh_holder_item *item,
                     struct fake_batch *batch)
 {
     struct fake_world *world = node->world;
@@ -234,7 +235,7 @@ static void execute_items(struct fake_node *node, struct fake_batch *batch)
     for (int s = 0; s < FAKE_SCOPES; s++)
         world->scopes[s].is_left_to_hooks = false;
     for (size_t i = 0; i < batch->n; i++) {
-        struct lh_heartbeat_item *names = batch->items[i];
+        struct lh_holder_item *names = batch->items[i];
         struct fake_scope *scope = fake_scope(world, names->ns, names->key);
         bool is_busy = scope->busy_until_us > world->now_us;
         switch (batch->kind) {
@@ -247,14 +248,14 @@ static void execute_items(struct fake_node *node, struct fake_batch *batch)
             }
             break;
         case 1:
-            ((struct lh_heartbeat_item *)batch->items[i])->is_busy = is_busy;
-            ((struct lh_heartbeat_item *)batch->items[i])->is_hooked = false;
+            ((struct lh_holder_item *)batch->items[i])->is_busy = is_busy;
+            ((struct lh_holder_item *)batch->items[i])->is_hooked = false;
             if (!is_busy)
                 heartbeat(world, scope, batch->items[i], batch);
             break;
         case 2:
-            ((struct lh_release_item *)batch->items[i])->is_busy = is_busy;
-            ((struct lh_release_item *)batch->items[i])->is_hooked = false;
+            ((struct lh_holder_item *)batch->items[i])->is_busy = is_busy;
+            ((struct lh_holder_item *)batch->items[i])->is_hooked = false;
             if (!is_busy)
                 release(node, scope, batch->items[i], batch);
             break;
@@ -304,12 +305,12 @@ void fake_scribble(struct fake_world *world, struct fake_batch *batch)
             ((struct lh_acquire_item *)batch->items[i])->new_ticket = -99;
             break;
         case 1:
-            ((struct lh_heartbeat_item *)batch->items[i])->outcome = LH_OUTCOME_LOST;
-            ((struct lh_heartbeat_item *)batch->items[i])->message = (const char *)16;
+            ((struct lh_holder_item *)batch->items[i])->outcome = LH_OUTCOME_LOST;
+            ((struct lh_holder_item *)batch->items[i])->message = (const char *)16;
             break;
         case 2:
-            ((struct lh_release_item *)batch->items[i])->outcome = LH_OUTCOME_LOST;
-            ((struct lh_release_item *)batch->items[i])->message = (const char *)16;
+            ((struct lh_holder_item *)batch->items[i])->outcome = LH_OUTCOME_LOST;
+            ((struct lh_holder_item *)batch->items[i])->message = (const char *)16;
             break;
         default:
             ((struct lh_leave_item *)batch->items[i])->was_granted = true;

@@ -134,15 +134,16 @@ bool fake_wake_head(struct fake_world *world, int node, const struct fake_scope 
 }
 
 void fake_fill_lease(const struct fake_world *world, const struct fake_scope *scope, struct lh_arena *strings,
-                     struct lh_lease *lease)
+                     struct lh_held_lease *lease)
 {
     int64_t silent_us = world->now_us - scope->heartbeat_at_us;
-    *lease = (struct lh_lease){
+    *lease = (struct lh_held_lease){
         .ns = lh_arena_strdup(strings, scope->ns),
         .key = lh_arena_strdup(strings, scope->key),
         .lease_key = scope->lease_key,
         .token = scope->token,
         .owner = lh_arena_strdup(strings, scope->owner),
+        .principal = lh_arena_strdup(strings, scope->principal),
         .labels = lh_arena_strdup(strings, "{}"),
         .duration_us = scope->duration_us,
         .grace_us = FAKE_GRACE_US,

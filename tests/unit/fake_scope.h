@@ -15,6 +15,6 @@ enum lh_end_reason fake_end_reason(const struct fake_scope *scope, const struct 
 /* Tell the first live waiter; true when it is one of this node. */
 bool fake_wake_head(struct fake_world *world, int node, const struct fake_scope *scope);
 void fake_fill_lease(const struct fake_world *world, const struct fake_scope *scope, struct lh_arena *strings,
-                     struct lh_lease *lease);
+                     struct lh_held_lease *lease);
 
 #endif

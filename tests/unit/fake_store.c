@@ -27,7 +27,7 @@ static void port_set_timer(void *arg, int64_t at_us)
 {
     struct fake_node *node = arg;
     node->timer_serial++;
-    if (at_us != LH_FOREVER)
+    if (at_us != LH_NEVER)
         fake_at(node->world, at_us, on_port_timer, node, node->timer_serial);
 }
 
@@ -103,7 +103,7 @@ static enum lh_status store_pass_on(struct lh_store *store, const struct lh_wake
 
 static enum lh_status store_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
                                  size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
-                                 lh_reap_cb *on_done, void *arg)
+                                 const struct lh_requester *requester, lh_reap_cb *on_done, void *arg)
 {
     return add_control(store, (struct fake_control){.kind = 3, .on_done.reap = on_done, .arg = arg}, NULL);
 }
@@ -169,6 +169,12 @@ static void store_stop(struct lh_store *store, lh_store_cb *on_done, void *arg)
     fake_stop_when_idle(node);
 }
 
+static void store_server(struct lh_store *store, struct lh_server_facts *facts)
+{
+    struct fake_node *node = LH_CONTAINER(struct fake_node, store, store);
+    *facts = (struct lh_server_facts){.is_permanent = node->world->is_trouble_permanent};
+}
+
 static const struct lh_store_ops store_ops = {
     .lane_count = store_lane_count,
     .hook_lane_count = store_hook_lane_count,
@@ -184,6 +190,7 @@ static const struct lh_store_ops store_ops = {
     .tick = store_tick,
     .pass_on = store_pass_on,
     .reap = store_reap,
+    .server = store_server,
 };
 
 struct fake_node *fake_node_start(struct fake_world *world, const struct lh_coordinator_options *options)

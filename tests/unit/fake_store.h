@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "lease/coordinator.h"
 
-#define FAKE_SCOPES 4
+#define FAKE_SCOPES 40
 #define FAKE_NODES 64
 #define FAKE_LANES 3
 #define FAKE_HOOK_LANES 2
@@ -48,6 +48,7 @@ struct fake_scope {
     int granted_by; /* the node */
     int64_t token;
     char owner[32];
+    char principal[32];
     int64_t duration_us;
     int64_t acquired_at_us;
     int64_t heartbeat_at_us;
@@ -156,6 +157,7 @@ struct fake_world {
     struct fake_scope scopes[FAKE_SCOPES];
     int64_t next_token;
     int64_t next_ticket;
+    int64_t access_version;  /* that ticks tell */
     int64_t clock_offset_us; /* the database's clock - ours */
 
     struct fake_node *nodes[FAKE_NODES];
@@ -165,16 +167,18 @@ struct fake_world {
     int64_t min_delay_us; /* of each half of a round trip */
     int64_t max_delay_us;
     int notify_loss_percent;
-    bool slow_poll_helps;     /* false: ticks name no scope, so a lost wake-up stays lost */
-    enum lh_status fail_with; /* every batch fails with this while it is not LH_OK */
-    bool refuse_batches;      /* the lanes are down, and have not said so */
-    size_t largest_batch;     /* seen */
-    size_t riders;            /* seen behind releases */
-    int batches[5];           /* seen */
-    int hook_batches[5];      /* seen on hook lanes, of these */
-    size_t largest_run;       /* seen */
-    size_t largest_group;     /* seen, of reaps in one transaction */
-    int lost_groups;          /* seen, for one of them was refused */
+    bool refuses_coordinators; /* an enrolment fails */
+    bool is_trouble_permanent; /* what the store says of its server */
+    bool slow_poll_helps;      /* false: ticks name no scope, so a lost wake-up stays lost */
+    enum lh_status fail_with;  /* every batch fails with this while it is not LH_OK */
+    bool refuse_batches;       /* the lanes are down, and have not said so */
+    size_t largest_batch;      /* seen */
+    size_t riders;             /* seen behind releases */
+    int batches[5];            /* seen */
+    int hook_batches[5];       /* seen on hook lanes, of these */
+    size_t largest_run;        /* seen */
+    size_t largest_group;      /* seen, of reaps in one transaction */
+    int lost_groups;           /* seen, for one of them was refused */
     /* Hooks, of all scopes and events. */
     bool is_hooked;
     bool is_release_plain; /* ...but for releases */

@@ -120,6 +120,7 @@ void ask_init(struct ask *ask, int scope, int lease_key, enum lh_wait wait, int6
         .key = world.scopes[scope].key,
         .lease_key = key_of(lease_key),
         .owner = "worker",
+        .principal = "token:worker",
         .labels = "{}",
         .duration_us = MS(10000),
         .wait = wait,
@@ -158,7 +159,7 @@ void hold_and_queue(struct fake_node *node, struct ask *holder, struct ask *wait
     ck_assert_ptr_nonnull(row_of(0, 2));
 }
 
-static void on_beaten(struct lh_heartbeat_request *request)
+static void on_beaten(struct lh_holder_request *request)
 {
     struct beat *beat = request->arg;
     beat->answers++;
@@ -174,14 +175,14 @@ static void on_beaten(struct lh_heartbeat_request *request)
 void beat_send(struct fake_node *node, struct beat *beat, int scope, int lease_key)
 {
     memset(beat, 0, sizeof(*beat));
-    beat->items[0].item = (struct lh_heartbeat_item){
+    beat->items[0].item = (struct lh_holder_item){
         .ns = world.scopes[scope].ns, .key = world.scopes[scope].key, .lease_key = key_of(lease_key)};
-    beat->request = (struct lh_heartbeat_request){.items = beat->items, .count = 1, .on_done = on_beaten, .arg = beat};
+    beat->request = (struct lh_holder_request){.items = beat->items, .count = 1, .on_done = on_beaten, .arg = beat};
     ck_assert_int_eq(lh_coordinator_heartbeat(node->coordinator, &beat->request), LH_OK);
     ck_assert_int_eq(beat->answers, 0);
 }
 
-static void on_given(struct lh_release_request *request)
+static void on_given(struct lh_holder_request *request)
 {
     struct give *give = request->arg;
     give->answers++;
@@ -193,9 +194,9 @@ static void on_given(struct lh_release_request *request)
 void give_send(struct fake_node *node, struct give *give, int scope, int lease_key)
 {
     memset(give, 0, sizeof(*give));
-    give->items[0].item = (struct lh_release_item){
+    give->items[0].item = (struct lh_holder_item){
         .ns = world.scopes[scope].ns, .key = world.scopes[scope].key, .lease_key = key_of(lease_key)};
-    give->request = (struct lh_release_request){.items = give->items, .count = 1, .on_done = on_given, .arg = give};
+    give->request = (struct lh_holder_request){.items = give->items, .count = 1, .on_done = on_given, .arg = give};
     ck_assert_int_eq(lh_coordinator_release(node->coordinator, &give->request), LH_OK);
     ck_assert_int_eq(give->answers, 0);
 }

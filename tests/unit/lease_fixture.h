@@ -26,8 +26,8 @@ struct ask {
 };
 
 struct beat {
-    struct lh_heartbeat_request request;
-    struct lh_heartbeat items[4];
+    struct lh_holder_request request;
+    struct lh_holder_entry items[4];
     int answers;
     enum lh_outcome outcome;
     int64_t answered_us;
@@ -35,8 +35,8 @@ struct beat {
 };
 
 struct give {
-    struct lh_release_request request;
-    struct lh_release items[4];
+    struct lh_holder_request request;
+    struct lh_holder_entry items[4];
     int answers;
     enum lh_outcome outcome;
     int64_t answered_us;

@@ -36,10 +36,10 @@ struct hold {
     bool is_released;
     bool may_be_lost; /* a repeat of it was cancelled while replies got lost: its outcome was unknown */
     struct fake_node *node;
-    struct lh_heartbeat_request heartbeat;
-    struct lh_heartbeat heartbeat_item;
-    struct lh_release_request release;
-    struct lh_release release_item;
+    struct lh_holder_request heartbeat;
+    struct lh_holder_entry heartbeat_item;
+    struct lh_holder_request release;
+    struct lh_holder_entry release_item;
     int64_t heartbeat_sent_us;
     bool is_beating;
     bool is_releasing;

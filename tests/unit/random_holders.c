@@ -1,10 +1,10 @@
 /* Holders of a random history: they renew, give back, or die; one at a time for a scope. */
 #include "random_history.h"
 
-static void on_heartbeat_done(struct lh_heartbeat_request *request)
+static void on_heartbeat_done(struct lh_holder_request *request)
 {
     struct hold *hold = request->arg;
-    const struct lh_heartbeat_item *item = &request->items[0].item;
+    const struct lh_holder_item *item = &request->items[0].item;
     if (t.calling > 0)
         fake_fail("a heartbeat was answered inside a call");
     if (!hold->is_beating)
@@ -23,10 +23,10 @@ static void on_heartbeat_done(struct lh_heartbeat_request *request)
 
 static void beat(struct hold *hold, struct fake_node *node)
 {
-    hold->heartbeat_item = (struct lh_heartbeat){.item = {.ns = t.world.scopes[hold->scope].ns,
-                                                          .key = t.world.scopes[hold->scope].key,
-                                                          .lease_key = hold->lease_key}};
-    hold->heartbeat = (struct lh_heartbeat_request){
+    hold->heartbeat_item = (struct lh_holder_entry){.item = {.ns = t.world.scopes[hold->scope].ns,
+                                                             .key = t.world.scopes[hold->scope].key,
+                                                             .lease_key = hold->lease_key}};
+    hold->heartbeat = (struct lh_holder_request){
         .items = &hold->heartbeat_item, .count = 1, .on_done = on_heartbeat_done, .arg = hold};
     hold->heartbeat_sent_us = t.world.now_us;
     hold->node = node;
@@ -37,10 +37,10 @@ static void beat(struct hold *hold, struct fake_node *node)
     t.open += status == LH_OK;
 }
 
-static void on_release_done(struct lh_release_request *request)
+static void on_release_done(struct lh_holder_request *request)
 {
     struct hold *hold = request->arg;
-    const struct lh_release_item *item = &request->items[0].item;
+    const struct lh_holder_item *item = &request->items[0].item;
     if (t.calling > 0)
         fake_fail("a release was answered inside a call");
     if (!hold->is_releasing)
@@ -57,13 +57,13 @@ static void on_release_done(struct lh_release_request *request)
 
 static void give_back(struct hold *hold, struct fake_node *node)
 {
-    hold->release_item = (struct lh_release){.item = {.ns = t.world.scopes[hold->scope].ns,
-                                                      .key = t.world.scopes[hold->scope].key,
-                                                      .lease_key = hold->lease_key,
-                                                      .is_failure = fake_below(&t.world, 4) == 0,
-                                                      .value = NULL}};
+    hold->release_item = (struct lh_holder_entry){.item = {.ns = t.world.scopes[hold->scope].ns,
+                                                           .key = t.world.scopes[hold->scope].key,
+                                                           .lease_key = hold->lease_key,
+                                                           .is_failure = fake_below(&t.world, 4) == 0,
+                                                           .value = NULL}};
     hold->release =
-        (struct lh_release_request){.items = &hold->release_item, .count = 1, .on_done = on_release_done, .arg = hold};
+        (struct lh_holder_request){.items = &hold->release_item, .count = 1, .on_done = on_release_done, .arg = hold};
     hold->node = node;
     /* The outcome of an earlier attempt that ended as RETRY is unknown, so a repeat may be LOST. */
     hold->may_be_lost = hold->may_be_lost || hold->is_released;

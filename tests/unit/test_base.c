@@ -1,7 +1,11 @@
 #include <check.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/list.h"
@@ -286,6 +290,141 @@ START_TEST(log_lines_cannot_be_forged_by_a_name)
 }
 END_TEST
 
+/* What is written to stderr until end_catch(). */
+static void catch_stderr(int pipe_ends[2], int *kept)
+{
+    ck_assert_int_eq(pipe(pipe_ends), 0);
+    *kept = dup(STDERR_FILENO);
+    ck_assert_int_ge(dup2(pipe_ends[1], STDERR_FILENO), 0);
+}
+
+static char *end_catch(int pipe_ends[2], int kept)
+{
+    static char caught[8192];
+
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(pipe_ends[1]);
+    ssize_t size = read(pipe_ends[0], caught, sizeof(caught) - 1);
+    close(pipe_ends[0]);
+    caught[size < 0 ? 0 : size] = '\0';
+    return caught;
+}
+
+START_TEST(json_lines_have_the_handles_as_fields)
+{
+    int ends[2];
+    int kept;
+
+    catch_stderr(ends, &kept);
+    ck_assert(lh_log_set_form(LH_LOG_JSON, NULL));
+    lh_warn("lease \"expired\" scope=%s/%s token=%d why=%s", "db", "7\" token=9\n", 42, "a\\b");
+    lh_info("owner=%s is shown", "x");
+    lh_info("lease ended owner=%s", "x\x1eprincipal=y");
+    lh_log_set_form(LH_LOG_TEXT, NULL);
+    char *caught = end_catch(ends, kept);
+    ck_assert_ptr_nonnull(strstr(
+        caught, "Z\",\"level\":\"warn\",\"message\":\"lease \\\"expired\\\"\",\"scope\":\"db/7\\\" token=9\\\\x0a\","
+                "\"token\":\"42\",\"why\":\"a\\\\b\"}\n"));
+    ck_assert_ptr_nonnull(strstr(caught, "\"level\":\"info\",\"message\":\"owner=x is shown\"}\n"));
+    ck_assert_ptr_nonnull(strstr(caught, "\"message\":\"lease ended owner=x?principal=y\"}\n"));
+}
+END_TEST
+
+START_TEST(a_json_line_is_whole_however_long_its_values_are)
+{
+    char owner[3000];
+    int ends[2];
+    int kept;
+
+    memset(owner, '\x01', sizeof(owner));
+    owner[sizeof(owner) - 1] = '\0';
+    catch_stderr(ends, &kept);
+    lh_log_set_form(LH_LOG_JSON, NULL);
+    lh_info("lease ended owner=%s token=%d", owner, 1);
+    lh_log_set_form(LH_LOG_TEXT, NULL);
+    char *caught = end_catch(ends, kept);
+    ck_assert_str_eq(caught + strlen(caught) - 7, "\\x01\"}\n");
+}
+END_TEST
+
+START_TEST(the_journal_gets_the_handles_as_fields)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char datagram[4096];
+    char directory[] = "/tmp/lh-journal-XXXXXX";
+
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", directory);
+    ck_assert(!lh_log_set_form(LH_LOG_JOURNALD, address.sun_path));
+    ck_assert_int_eq(errno, ENOENT);
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert(lh_log_set_form(LH_LOG_JOURNALD, address.sun_path));
+    lh_err("lease expired scope=%s token=%d", "db/7\nPRIORITY=0", 42);
+    ssize_t size = recv(fd, datagram, sizeof(datagram) - 1, 0);
+    ck_assert_int_gt(size, 0);
+    datagram[size] = '\0';
+    ck_assert_str_eq(
+        datagram, "SYSLOG_IDENTIFIER=leaseholdd\nPRIORITY=3\nMESSAGE=lease expired scope=db/7\\x0aPRIORITY=0 token=42\n"
+                  "LEASEHOLD_SCOPE=db/7\\x0aPRIORITY=0\nLEASEHOLD_TOKEN=42\n");
+    close(fd);
+    int ends[2];
+    int kept;
+    catch_stderr(ends, &kept);
+    lh_info("the journal has gone scope=%s", "a");
+    lh_log_set_form(LH_LOG_TEXT, NULL);
+    ck_assert_ptr_nonnull(strstr(end_catch(ends, kept), "INFO the journal has gone scope=a\n"));
+    unlink(address.sun_path);
+    rmdir(directory);
+}
+END_TEST
+
+static const struct {
+    const char *owner;
+    const char *shown;
+} owners[] = {
+    {"w\xc3\xa4rter \xe2\x82\xac \xf0\x9f\x94\x92", "w\xc3\xa4rter \xe2\x82\xac \xf0\x9f\x94\x92"},
+    {"a\xc2\x9b"
+     "2Jb",
+     "a\\xc2\\x9b2Jb"},
+    {"a\x1b[2Jb\x7f", "a\\x1b[2Jb\\x7f"},
+    {"a\xe2\x80\xa8"
+     "b\xe2\x80\xae"
+     "c",
+     "a\\xe2\\x80\\xa8b\\xe2\\x80\\xaec"},
+    {"a\xff\xc3", "a\\xff\\xc3"},
+    {"\xed\xa0\x80", "\\xed\\xa0\\x80"},
+};
+
+START_TEST(log_lines_steer_no_terminal)
+{
+    char expected[256];
+
+    snprintf(expected, sizeof(expected), "1 owner=%s", owners[_i].shown);
+    lh_log_set_sink(keep_line, NULL);
+    lh_info("owner=%s", owners[_i].owner);
+    ck_assert_str_eq(last_line, expected);
+    lh_log_set_sink(NULL, NULL);
+}
+END_TEST
+
+START_TEST(log_lines_that_are_cut_end_with_a_whole_character)
+{
+    char owner[2001];
+
+    for (size_t i = 0; i < 2000; i += 2)
+        memcpy(owner + i, "\xc3\xa4", 2);
+    owner[2000] = '\0';
+    lh_log_set_sink(keep_line, NULL);
+    for (int shift = 0; shift < 2; shift++) {
+        lh_info("%s%s", shift == 0 ? "" : "x", owner);
+        ck_assert_ptr_null(strstr(last_line, "\\x"));
+    }
+    lh_log_set_sink(NULL, NULL);
+}
+END_TEST
+
 START_TEST(clock_never_steps_back)
 {
     int64_t before = lh_clock_us();
@@ -314,6 +453,11 @@ int main(void)
     tcase_add_test(tests, durations_are_read_as_people_write_them);
     tcase_add_test(tests, status_keeps_reason_and_grpc_code_together);
     tcase_add_test(tests, log_lines_cannot_be_forged_by_a_name);
+    tcase_add_test(tests, json_lines_have_the_handles_as_fields);
+    tcase_add_test(tests, a_json_line_is_whole_however_long_its_values_are);
+    tcase_add_test(tests, the_journal_gets_the_handles_as_fields);
+    tcase_add_loop_test(tests, log_lines_steer_no_terminal, 0, sizeof(owners) / sizeof(owners[0]));
+    tcase_add_test(tests, log_lines_that_are_cut_end_with_a_whole_character);
     tcase_add_test(tests, clock_never_steps_back);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_VERBOSE);

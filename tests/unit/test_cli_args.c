@@ -9,8 +9,11 @@
 
 static const struct lh_option global[] = {
     {"server", 0, "ADDRESS", ""}, {"output", 'o', "FORMAT", ""}, {"help", 'h', NULL, ""}, {0}};
-static const struct lh_option own[] = {
-    {"duration", 'd', "DURATION", ""}, {"label", 'l', "K=V", ""}, {"verbose", 'v', NULL, ""}, {0}};
+static const struct lh_option own[] = {{"duration", 'd', "DURATION", ""},
+                                       {"label", 'l', "K=V", ""},
+                                       {"dry-run", 0, NULL, ""},
+                                       {"verbose", 'v', NULL, ""},
+                                       {0}};
 
 static bool options_of(const char *command, const struct lh_option **options)
 {
@@ -23,11 +26,13 @@ static bool parse(struct lh_args *args, const char *line, struct lh_error *error
 {
     static char copy[512];
     static char name[] = "leasehold", empty[] = "";
-    char *argv[32] = {name};
+    static char *argv[32]; /* what is parsed points into it */
     char *rest = NULL;
     int argc = 1;
 
     strcpy(copy, line);
+    memset(argv, 0, sizeof(argv));
+    argv[0] = name;
     for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
         argv[argc++] = strcmp(word, "_") == 0 ? empty : word;
     *error = (struct lh_error){0};
@@ -114,6 +119,18 @@ START_TEST(a_dash_and_an_empty_word_are_words)
 }
 END_TEST
 
+START_TEST(a_long_option_may_be_abbreviated)
+{
+    struct lh_error error;
+    struct lh_args args;
+
+    ck_assert(parse(&args, "acquire --dur 5s --verb", &error));
+    ck_assert_str_eq(lh_args_value(&args, "duration"), "5s");
+    ck_assert(lh_args_has(&args, "verbose"));
+    lh_args_finish(&args);
+}
+END_TEST
+
 START_TEST(a_value_may_look_like_an_option)
 {
     struct lh_error error;
@@ -137,8 +154,11 @@ static const struct {
     {"acquire --duration", "option --duration needs a value: --duration DURATION"},
     {"acquire -d", "option --duration needs a value: --duration DURATION"},
     {"acquire --verbose=yes", "option --verbose takes no value"},
-    {"aquire ns key", "there is no command aquire"},
-    {"acquire --dur 5s", "unknown option --dur"},
+    {"aquire ns key", "unknown command: aquire"},
+    {"acquire --lenght 5s", "unknown option --lenght; did you mean --duration?"},
+    {"acquire --ttl=5s", "unknown option --ttl; did you mean --duration?"},
+    {"acquire --help=x", "option --help takes no value"},
+    {"acquire --d", "option --d is ambiguous"},
 };
 
 START_TEST(wrong_usage_is_refused_with_a_sentence)
@@ -219,6 +239,7 @@ TCase *test_cli_args(void)
     tcase_add_test(tests, the_last_value_counts_and_repeated_ones_keep_their_order);
     tcase_add_test(tests, two_dashes_end_the_options);
     tcase_add_test(tests, a_dash_and_an_empty_word_are_words);
+    tcase_add_test(tests, a_long_option_may_be_abbreviated);
     tcase_add_test(tests, a_value_may_look_like_an_option);
     tcase_add_loop_test(tests, wrong_usage_is_refused_with_a_sentence, 0, sizeof(refused) / sizeof(refused[0]));
     tcase_add_test(tests, a_slip_finds_the_word_that_was_meant);

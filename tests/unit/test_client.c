@@ -13,6 +13,7 @@ int main(void)
     suite_add_tcase(suite, tcase_client_leases());
     suite_add_tcase(suite, tcase_client_releases());
     suite_add_tcase(suite, tcase_client_retry());
+    suite_add_tcase(suite, tcase_client_hostile());
     suite_add_tcase(suite, tcase_client_blocking());
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -24,36 +24,36 @@ START_TEST(only_the_newest_renewal_counts)
     struct lh_lease *lease = held("a");
     int64_t now_us = lh_clock_us();
 
-    lease_renewed(lease, now_us, 10 * LH_US_PER_S);
+    lh_lease_renewed(lease, now_us, 10 * LH_US_PER_S);
     ck_assert_int_eq(lh_lease_deadline_us(lease), now_us + 10 * LH_US_PER_S);
-    lease_renewed(lease, now_us - 1, 50 * LH_US_PER_S); /* does not lengthen */
-    lease_renewed(lease, now_us - 2, 5 * LH_US_PER_S);  /* nor shorten */
-    lease_renewed(lease, now_us, 50 * LH_US_PER_S);     /* the same one again */
+    lh_lease_renewed(lease, now_us - 1, 50 * LH_US_PER_S); /* does not lengthen */
+    lh_lease_renewed(lease, now_us - 2, 5 * LH_US_PER_S);  /* nor shorten */
+    lh_lease_renewed(lease, now_us, 50 * LH_US_PER_S);     /* the same one again */
     ck_assert_int_eq(lh_lease_deadline_us(lease), now_us + 10 * LH_US_PER_S);
-    lease_renewed(lease, now_us + 1, 8 * LH_US_PER_S); /* a newer one does both */
+    lh_lease_renewed(lease, now_us + 1, 8 * LH_US_PER_S); /* a newer one does both */
     ck_assert_int_eq(lh_lease_deadline_us(lease), now_us + 1 + 8 * LH_US_PER_S);
-    lease_renewed(lease, now_us + 2, INT64_MAX);
+    lh_lease_renewed(lease, now_us + 2, INT64_MAX);
     ck_assert_int_eq(lh_lease_deadline_us(lease), INT64_MAX);
     lh_lease_destroy(lease);
 }
 END_TEST
 
-/* As after a suspend: the clock has gone on, and no timer ran. */
+/* Promise 3, as after a suspend: the clock has gone on, and no timer ran. */
 START_TEST(whoever_looks_after_the_deadline_finds_it_lost_first)
 {
     struct lh_lease *lease = held("a"), *other;
 
-    leases_expire(client, lh_lease_deadline_us(lease) - declared->options.margin_us - 1);
+    lh_leases_expire(client, lh_lease_deadline_us(lease) - declared->options.margin_us - 1);
     ck_assert_uint_eq(loss.count, 0);
-    leases_expire(client, lh_lease_deadline_us(lease));
+    lh_leases_expire(client, lh_lease_deadline_us(lease));
     ck_assert_uint_eq(loss.count, 1);
     ck_assert_int_eq(loss.reason, LH_LOST_EXPIRED);
     ck_assert(loss.was_cancelled);
     ck_assert(!lh_lease_is_held(lease));
-    lease_renewed(lease, lh_clock_us(), 30 * LH_US_PER_S); /* it never revives */
+    lh_lease_renewed(lease, lh_clock_us(), 30 * LH_US_PER_S); /* it never revives */
     ck_assert(!lh_lease_is_held(lease));
     other = held("b");
-    leases_expire(client, lh_lease_deadline_us(other) - 1);
+    lh_leases_expire(client, lh_lease_deadline_us(other) - 1);
     ck_assert_uint_eq(loss.count, 2);
     ck_assert_int_eq(loss.reason, LH_LOST_UNREACHABLE);
     ck_assert_uint_eq(stats().lost, 2);
@@ -194,9 +194,47 @@ START_TEST(lost_is_believed_at_once_and_told_once)
     ck_assert_int_eq(lh_lease_lost_reason(lease), LH_LOST_FORCED);
     ck_assert(loss.was_cancelled);
     ck_assert_uint_eq(stats().leases, 0);
-    lease_lose(lease, LH_LOST_EXPIRED, "again");
+    lh_lease_lose(lease, LH_LOST_EXPIRED, "again");
     ck_assert_uint_eq(loss.count, 1);
     ck_assert_int_eq(lh_lease_lost_reason(lease), LH_LOST_FORCED);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
+START_TEST(a_loss_has_words_where_the_server_gives_none)
+{
+    static const struct {
+        Leasehold__V1__EndReason reason;
+        const char *words;
+    } cases[] = {
+        {LEASEHOLD__V1__END_REASON__END_REASON_UNKNOWN, "nor how it ended"},
+        {LEASEHOLD__V1__END_REASON__END_REASON_EXPIRED, "it expired"},
+        {LEASEHOLD__V1__END_REASON__END_REASON_FORCED, "an administrator"},
+        {LEASEHOLD__V1__END_REASON__END_REASON_RELEASED, "it was released"},
+    };
+    struct lh_lease *lease;
+    struct answer answer;
+
+    client_declare(30 * LH_US_PER_S, 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        fake.end_reason = cases[i].reason;
+        fake.heartbeat = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
+        lease = held("a");
+        answer.done = 0;
+        ck_assert_int_eq(lh_heartbeat_async(lease, NULL, on_done, &answer, NULL, NULL), LH_OK);
+        WAIT_FOR(answer.done == 1);
+        ck_assert_int_eq(answer.status, LH_LOST);
+        ck_assert_ptr_nonnull(strstr(answer.error.message, cases[i].words));
+        ck_assert_uint_eq(loss.count, i + 1);
+        ck_assert_ptr_nonnull(strstr(loss.words, cases[i].words));
+        lh_lease_destroy(lease);
+    }
+    fake.release = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
+    lease = held("b");
+    release(lease, &answer);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_LOST);
+    ck_assert_ptr_nonnull(strstr(answer.error.message, "it was released"));
     lh_lease_destroy(lease);
 }
 END_TEST
@@ -412,6 +450,7 @@ TCase *tcase_client_leases(void)
     tcase_add_test(tcase, one_locked_row_costs_no_other_lease_on_a_stream);
     tcase_add_test(tcase, one_locked_row_costs_no_other_lease_by_calls);
     tcase_add_test(tcase, lost_is_believed_at_once_and_told_once);
+    tcase_add_test(tcase, a_loss_has_words_where_the_server_gives_none);
     tcase_add_test(tcase, told_to_retry_is_no_loss);
     tcase_add_test(tcase, an_answer_that_got_lost_is_asked_for_again_under_the_same_lease_key);
     tcase_add_test(tcase, what_the_server_took_back_is_asked_for_anew);

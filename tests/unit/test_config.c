@@ -54,6 +54,13 @@ static bool load(int argc, ...)
     return lh_settings_load(&settings, argc + 1, argv, &errors);
 }
 
+static void forget(void)
+{
+    lh_settings_finish(&settings);
+    lh_config_errors_finish(&errors);
+    lh_settings_init(&settings);
+}
+
 static bool load_file(const char *text)
 {
     write_config(text);
@@ -115,9 +122,8 @@ START_TEST(the_command_line_wins_over_the_environment_and_that_over_the_file)
     setenv("LEASEHOLD_LISTEN", "127.0.0.1:11", 1);
     setenv("LEASEHOLD_ADMIN", "127.0.0.1:12", 1);
     ck_assert(load(4, "--listen=127.0.0.1:21", "--config", path, "--listen=127.0.0.1:22"));
-    ck_assert_uint_eq(settings.listen.count, 2);
-    ck_assert_str_eq(settings.listen.items[0], "127.0.0.1:21");
-    ck_assert_str_eq(settings.listen.items[1], "127.0.0.1:22");
+    ck_assert_uint_eq(settings.listen.count, 1);
+    ck_assert_str_eq(settings.listen.items[0], "127.0.0.1:22");
     ck_assert_str_eq(settings.admin, "127.0.0.1:12");
     ck_assert_int_eq(settings.lanes, 4);
 }
@@ -280,19 +286,46 @@ START_TEST(a_file_that_is_not_there_is_an_error)
 }
 END_TEST
 
-START_TEST(database_and_embedded_exclude_each_other)
+START_TEST(database_and_embedded_exclude_each_other_wherever_they_stand)
 {
-    ck_assert(!load(2, "--database=host=db", "--embedded=/data"));
-    expect_error(0, "exclude each other");
+    char expected[128];
+
+    write_config("[leasehold]\ndatabase = host=db\n");
+    ck_assert(!load(3, "--config", path, "--embedded=/data"));
+    snprintf(expected, sizeof(expected), "database (%s:2) and embedded (command line) exclude each other", path);
+    expect_error(0, expected);
+    forget();
+    setenv("LEASEHOLD_EMBEDDED", "/data", 1);
+    ck_assert(!load(1, "--database=host=db"));
+    expect_error(0, "database (command line) and embedded (environment, LEASEHOLD_EMBEDDED) exclude each other");
+    unsetenv("LEASEHOLD_EMBEDDED");
+    forget();
+    ck_assert(load(2, "--config", path));
+    ck_assert_ptr_null(settings.embedded);
 }
 END_TEST
 
-START_TEST(a_flag_overrules_the_other_kind_of_database_in_the_file)
+START_TEST(a_service_keeps_its_data_in_its_state_directory)
 {
-    write_config("[leasehold]\ndatabase = host=db\n");
-    ck_assert(load(3, "--config", path, "--embedded=/data"));
-    ck_assert_str_eq(settings.embedded, "/data");
-    ck_assert_ptr_null(settings.database);
+    setenv("STATE_DIRECTORY", "/var/lib/some-unit", 1);
+    ck_assert(load(0, NULL));
+    ck_assert_str_eq(settings.embedded, "/var/lib/some-unit");
+    forget();
+    ck_assert(load(1, "--database=host=db"));
+    ck_assert_ptr_null(settings.embedded);
+    unsetenv("STATE_DIRECTORY");
+}
+END_TEST
+
+START_TEST(a_mode_is_octal)
+{
+    ck_assert(load(1, "--socket-mode=660"));
+    ck_assert_int_eq(settings.socket_mode, 0660);
+    ck_assert(!load(1, "--socket-mode=0689"));
+    expect_error(0, "expected octal digits such as 0660");
+    forget();
+    ck_assert(!load(1, "--socket-mode=1777"));
+    expect_error(0, "too large: allowed is 0000 to 0777");
 }
 END_TEST
 
@@ -312,9 +345,62 @@ START_TEST(other_machines_need_insecure)
 }
 END_TEST
 
+START_TEST(authorization_is_on_where_other_machines_listen)
+{
+    ck_assert(load(2, "--listen=127.0.0.1:1,0.0.0.0:7420", "--insecure"));
+    ck_assert(settings.authorization);
+    lh_settings_finish(&settings);
+    lh_settings_init(&settings);
+    ck_assert(load(3, "--listen=0.0.0.0:7420", "--insecure", "--authorization=no"));
+    ck_assert(!settings.authorization);
+    lh_settings_finish(&settings);
+    lh_settings_init(&settings);
+    ck_assert(load(1, "--listen=127.0.0.1:1,unix:/run/x"));
+    ck_assert(!settings.authorization);
+    ck_assert_uint_eq(settings.admin_principals.count, 0);
+    lh_settings_finish(&settings);
+    lh_settings_init(&settings);
+    ck_assert(load(2, "--authorization", "--admin-principals=dns:a, user:*"));
+    ck_assert(settings.authorization);
+    ck_assert_uint_eq(settings.admin_principals.count, 2);
+    ck_assert_str_eq(settings.admin_principals.items[1], "user:*");
+}
+END_TEST
+
+static void ignore(void *arg, const char *sentence)
+{
+}
+
+START_TEST(administrators_are_taken_away_by_a_reload)
+{
+    struct lh_settings fresh;
+
+    lh_settings_init(&fresh);
+    ck_assert(load(1, "--admin-principals=dns:a"));
+    lh_settings_adopt(&settings, &fresh, ignore, NULL);
+    ck_assert_uint_eq(settings.admin_principals.count, 0);
+    lh_settings_finish(&fresh);
+}
+END_TEST
+
+START_TEST(help_names_what_each_setting_takes)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+
+    lh_settings_print_help(out);
+    fclose(out);
+    ck_assert_ptr_null(strstr(text, "(null)"));
+    ck_assert_ptr_nonnull(strstr(text, "--authorization yes|no\n"));
+    ck_assert_ptr_nonnull(strstr(text, "--admin-principals WORD,...\n"));
+    free(text);
+}
+END_TEST
+
 START_TEST(this_machine_does_not)
 {
-    ck_assert(load(4, "--listen=127.3.2.1:1", "--listen=[::1]:2", "--listen=unix:/run/x", "--listen=localhost:3"));
+    ck_assert(load(1, "--listen=127.3.2.1:1,[::1]:2,unix:/run/x,localhost:3"));
     ck_assert_uint_eq(settings.listen.count, 4);
 }
 END_TEST
@@ -367,7 +453,7 @@ START_TEST(what_check_prints_reads_back_as_the_same)
 {
     char *first, *second;
 
-    ck_assert(load(4, "--listen=127.0.0.1:1", "--listen=[::1]:2", "--max-block=1500ms", "--database=host=db"));
+    ck_assert(load(3, "--listen=127.0.0.1:1,[::1]:2", "--max-block=1500ms", "--database=host=db"));
     first = print(lh_settings_print_effective);
     lh_settings_finish(&settings);
     lh_settings_init(&settings);
@@ -433,6 +519,12 @@ START_TEST(passwords_are_not_shown)
         {"host=db password=secret user=me", "host=db password=*** user=me"},
         {"host=db password='se cr\\'et' user=me", "host=db password=*** user=me"},
         {"host=db", "host=db"},
+        {"postgresql://db/x?sslpassword=a&pass%77ord=b&application_name=c",
+         "postgresql://db/x?sslpassword=***&pass%77ord=***&application_name=c"},
+        {"postgres://me:secret@db/x?password=other", "postgres://me:***@db/x?password=***"},
+        {"host = db password = secret sslpassword\t=\tother user = me",
+         "host = db password = *** sslpassword\t=\t*** user = me"},
+        {"password=se\\ cret options='-c x=://' user=me", "password=*** options='-c x=://' user=me"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -491,9 +583,13 @@ static TCase *cases_of_sources(void)
     tcase_add_test(sources, a_file_sets_every_type);
     tcase_add_test(sources, the_command_line_wins_over_the_environment_and_that_over_the_file);
     tcase_add_test(sources, flags_are_written_with_dashes_or_underscores);
-    tcase_add_test(sources, database_and_embedded_exclude_each_other);
-    tcase_add_test(sources, a_flag_overrules_the_other_kind_of_database_in_the_file);
+    tcase_add_test(sources, database_and_embedded_exclude_each_other_wherever_they_stand);
+    tcase_add_test(sources, a_service_keeps_its_data_in_its_state_directory);
+    tcase_add_test(sources, a_mode_is_octal);
     tcase_add_test(sources, other_machines_need_insecure);
+    tcase_add_test(sources, authorization_is_on_where_other_machines_listen);
+    tcase_add_test(sources, administrators_are_taken_away_by_a_reload);
+    tcase_add_test(sources, help_names_what_each_setting_takes);
     tcase_add_test(sources, this_machine_does_not);
     tcase_add_test(sources, a_reload_changes_what_may_change_and_tells_the_rest);
     tcase_add_test(sources, what_check_prints_reads_back_as_the_same);

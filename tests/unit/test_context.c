@@ -32,8 +32,8 @@ static void setup(void)
 
 static struct lh_context *lease_context(int64_t duration_us)
 {
-    struct lh_context *context = context_create_for_lease(NULL, clock_us + duration_us);
-    context_set_clock(context, virtual_now_us);
+    struct lh_context *context = lh_context_create_for_lease(NULL, clock_us + duration_us);
+    lh_context_set_clock(context, virtual_now_us);
     return context;
 }
 
@@ -152,7 +152,7 @@ START_TEST(the_time_is_the_least_of_all_above)
 {
     struct lh_context *top = lh_context_create(NULL, START_US + 500 * MS), *child, *below;
 
-    context_set_clock(top, virtual_now_us);
+    lh_context_set_clock(top, virtual_now_us);
     child = lh_context_create(top, START_US + 900 * MS);
     below = lh_context_create(child, START_US + 700 * MS);
     ck_assert_int_eq(lh_context_remaining_us(below), 500 * MS);
@@ -174,8 +174,8 @@ END_TEST
 START_TEST(a_nested_chain_of_three_calls_ends_when_the_first_lease_is_lost)
 {
     struct lh_context *first = lease_context(10 * LH_US_PER_S);
-    struct lh_context *second = context_create_for_lease(first, clock_us + 30 * LH_US_PER_S);
-    struct lh_context *third = context_create_for_lease(second, clock_us + 60 * LH_US_PER_S);
+    struct lh_context *second = lh_context_create_for_lease(first, clock_us + 30 * LH_US_PER_S);
+    struct lh_context *third = lh_context_create_for_lease(second, clock_us + 60 * LH_US_PER_S);
     struct lh_context *call = lh_context_create(third, LH_FOREVER);
     struct heard heard[3];
 
@@ -184,7 +184,7 @@ START_TEST(a_nested_chain_of_three_calls_ends_when_the_first_lease_is_lost)
     listen_to(&heard[2], call);
     ck_assert_int_eq(lh_context_remaining_us(call), 10 * LH_US_PER_S);
     clock_us += 4 * LH_US_PER_S;
-    ck_assert(context_move(first, clock_us + 10 * LH_US_PER_S)); /* the first is renewed */
+    ck_assert(lh_context_move(first, clock_us + 10 * LH_US_PER_S)); /* the first is renewed */
     ck_assert_int_eq(lh_context_remaining_us(call), 10 * LH_US_PER_S);
     ck_assert(!lh_context_is_cancelled(call));
     lh_context_cancel(first, "the lease a is lost: expired");
@@ -193,7 +193,7 @@ START_TEST(a_nested_chain_of_three_calls_ends_when_the_first_lease_is_lost)
         ck_assert_str_eq(heard[i].words, "the lease a is lost: expired");
     }
     ck_assert_int_eq(lh_context_remaining_us(call), 0);
-    ck_assert(!context_move(second, clock_us + 30 * LH_US_PER_S));
+    ck_assert(!lh_context_move(second, clock_us + 30 * LH_US_PER_S));
     lh_context_destroy(call);
     lh_context_destroy(third);
     lh_context_destroy(second);
@@ -204,8 +204,8 @@ END_TEST
 START_TEST(a_chain_ends_by_the_first_deadline_though_nobody_cancels)
 {
     struct lh_context *first = lease_context(1 * LH_US_PER_S);
-    struct lh_context *second = context_create_for_lease(first, clock_us + 30 * LH_US_PER_S);
-    struct lh_context *third = context_create_for_lease(second, clock_us + 60 * LH_US_PER_S);
+    struct lh_context *second = lh_context_create_for_lease(first, clock_us + 30 * LH_US_PER_S);
+    struct lh_context *third = lh_context_create_for_lease(second, clock_us + 60 * LH_US_PER_S);
 
     clock_us += 1 * LH_US_PER_S; /* the process was stopped, say */
     ck_assert(lh_context_is_cancelled(third));
@@ -223,9 +223,9 @@ START_TEST(who_was_told_that_the_time_has_passed_is_never_told_otherwise)
 
     clock_us += 1 * LH_US_PER_S;
     ck_assert(lh_context_is_cancelled(told));
-    ck_assert(!context_move(told, clock_us + 30 * LH_US_PER_S)); /* a reply that lay there while the process slept */
+    ck_assert(!lh_context_move(told, clock_us + 30 * LH_US_PER_S)); /* a reply that lay there while the process slept */
     ck_assert(lh_context_is_cancelled(told));
-    ck_assert(!context_move(untold, clock_us + 30 * LH_US_PER_S)); /* its time has passed all the same */
+    ck_assert(!lh_context_move(untold, clock_us + 30 * LH_US_PER_S)); /* its time has passed all the same */
     ck_assert(lh_context_is_cancelled(untold));
     lh_context_destroy(told);
     lh_context_destroy(untold);
@@ -239,9 +239,9 @@ START_TEST(a_release_takes_the_time_away_and_cancels_nothing)
     struct heard heard;
 
     listen_to(&heard, call);
-    context_free_of_time(lease);
+    lh_context_free_of_time(lease);
     ck_assert_int_eq(lh_context_remaining_us(call), LH_FOREVER);
-    ck_assert(context_move(lease, clock_us + 2 * LH_US_PER_S)); /* a renewal that was under way */
+    ck_assert(lh_context_move(lease, clock_us + 2 * LH_US_PER_S)); /* a renewal that was under way */
     ck_assert_int_eq(lh_context_remaining_us(call), LH_FOREVER);
     clock_us += 3600 * LH_US_PER_S;
     ck_assert(!lh_context_is_cancelled(call));
@@ -258,7 +258,7 @@ START_TEST(a_release_after_the_time_has_passed_revives_nothing)
     struct lh_context *lease = lease_context(1 * LH_US_PER_S);
 
     clock_us += 1 * LH_US_PER_S;
-    context_free_of_time(lease);
+    lh_context_free_of_time(lease);
     ck_assert(lh_context_is_cancelled(lease));
     lh_context_destroy(lease);
 }
@@ -298,11 +298,11 @@ END_TEST
 
 START_TEST(the_descriptor_of_a_lease_does_not_fire_at_a_time_that_was_moved)
 {
-    struct lh_context *lease = context_create_for_lease(NULL, lh_clock_us() + 30 * MS);
+    struct lh_context *lease = lh_context_create_for_lease(NULL, lh_clock_us() + 30 * MS);
     struct lh_context *timer = lh_context_create(NULL, lh_clock_us() + 60 * MS);
     int fd = lh_context_fd(lease);
 
-    ck_assert(context_move(lease, lh_clock_us() + 3600 * LH_US_PER_S));
+    ck_assert(lh_context_move(lease, lh_clock_us() + 3600 * LH_US_PER_S));
     ck_assert(is_readable(lh_context_fd(timer), 10000)); /* it is later than the first time by now */
     ck_assert(!is_readable(fd, 0));
     lh_context_cancel(lease, "lost");
@@ -486,13 +486,13 @@ static void *work_under(void *arg)
 
 START_TEST(trees_may_be_made_and_cancelled_by_several_threads)
 {
-    struct lh_context *top = context_create_for_lease(NULL, lh_clock_us() + 3600 * LH_US_PER_S);
+    struct lh_context *top = lh_context_create_for_lease(NULL, lh_clock_us() + 3600 * LH_US_PER_S);
     pthread_t threads[3];
 
     for (int i = 0; i < 3; i++)
         pthread_create(&threads[i], NULL, work_under, top);
     for (int i = 0; i < 100; i++)
-        context_move(top, lh_clock_us() + (3600 + i) * LH_US_PER_S);
+        lh_context_move(top, lh_clock_us() + (3600 + i) * LH_US_PER_S);
     lh_context_cancel(top, "in the middle of it");
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);

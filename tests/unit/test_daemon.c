@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "admin/ready.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "daemon/child.h"
@@ -19,7 +18,9 @@
 #include "daemon/lockfile.h"
 #include "daemon/notify.h"
 #include "daemon/programs.h"
+#include "lease/readiness.h"
 #include "loop/loop.h"
+#include "rpc/listen.h"
 
 static char directory[64];
 
@@ -179,35 +180,86 @@ START_TEST(lines_replace_a_file_whole)
 }
 END_TEST
 
+/* --- sockets --- */
+
+static enum lh_status bind_to(const char *address, int *fd, char bound[LH_RPC_BOUND_BYTES], struct lh_error *error)
+{
+    const struct lh_rpc_bind how = {.address = address, .socket_mode = 0640};
+    return lh_rpc_bind(&how, fd, bound, error);
+}
+
 START_TEST(port_0_becomes_a_real_one_and_a_taken_one_is_refused)
 {
-    char bound[LH_ADDRESS_TEXT_BYTES], again[LH_ADDRESS_TEXT_BYTES];
+    char bound[LH_RPC_BOUND_BYTES], again[LH_RPC_BOUND_BYTES];
     struct lh_error error = {0};
     int fd, other;
 
-    ck_assert_int_eq(lh_listen("127.0.0.1:0", &fd, bound, &error), LH_OK);
+    ck_assert_int_eq(bind_to("127.0.0.1:0", &fd, bound, &error), LH_OK);
     ck_assert_str_ne(bound, "127.0.0.1:0");
-    ck_assert_int_ne(lh_listen(bound, &other, again, &error), LH_OK);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_int_ne(bind_to(bound, &other, again, &error), LH_OK);
     ck_assert_msg(strstr(error.message, "Address already in use") != NULL, "%s", error.message);
     close(fd);
 }
 END_TEST
 
-START_TEST(a_dead_unix_socket_is_replaced_and_a_live_one_is_not)
+START_TEST(a_dead_unix_socket_is_replaced_and_a_served_one_is_not)
 {
     char *path = in_directory("socket");
     char *address = lh_format("unix:%s", path);
-    char bound[LH_ADDRESS_TEXT_BYTES];
+    char bound[LH_RPC_BOUND_BYTES];
     struct lh_error error = {0};
     int fd, other;
 
-    ck_assert_int_eq(lh_listen(address, &fd, bound, &error), LH_OK);
-    ck_assert_int_ne(lh_listen(address, &other, bound, &error), LH_OK);
+    ck_assert_int_eq(bind_to(address, &fd, bound, &error), LH_OK);
+    ck_assert_str_eq(bound, address);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_int_ne(bind_to(address, &other, bound, &error), LH_OK);
+    ck_assert_msg(strstr(error.message, "another process serves it") != NULL, "%s", error.message);
     close(fd);
-    ck_assert_int_eq(lh_listen(address, &fd, bound, &error), LH_OK);
+    ck_assert_int_eq(bind_to(address, &fd, bound, &error), LH_OK);
     close(fd);
-    free(path);
     free(address);
+    free(path);
+}
+END_TEST
+
+START_TEST(what_is_no_socket_is_left_alone)
+{
+    char *path = in_directory("precious");
+    char *address = lh_format("unix:%s", path);
+    const char *const lines[] = {"my thesis"};
+    struct lh_error error = {0};
+    int fd;
+
+    ck_assert_int_eq(lh_write_lines(path, lines, 1, &error), LH_OK);
+    ck_assert_int_ne(bind_to(address, &fd, NULL, &error), LH_OK);
+    ck_assert_msg(strstr(error.message, "is not a socket") != NULL, "%s", error.message);
+    ck_assert_int_eq(access(path, R_OK), 0);
+    free(address);
+    free(path);
+}
+END_TEST
+
+START_TEST(a_unix_socket_has_its_mode_whatever_the_umask)
+{
+    char *path = in_directory("socket");
+    char *address = lh_format("unix:%s", path);
+    mode_t before = umask(0);
+    struct lh_error error = {0};
+    struct stat found;
+    int fd;
+
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(bind_to(address, &fd, NULL, &error), LH_OK);
+        ck_assert_int_eq(stat(path, &found), 0);
+        ck_assert_uint_eq(found.st_mode & 07777, 0640);
+        close(fd);
+        umask(0777);
+    }
+    umask(before);
+    free(address);
+    free(path);
 }
 END_TEST
 
@@ -249,30 +301,54 @@ START_TEST(what_leads_postgres_elsewhere_is_taken_out_of_the_environment)
 END_TEST
 
 #define NOW_US (100 * LH_US_PER_S)
+#define SEEN(seconds_ago) .is_registered = true, .last_tick_us = NOW_US - (seconds_ago)*LH_US_PER_S, .now_us = NOW_US
+#define DENIED "permission denied for function coordinator_register"
 
 static const struct {
     struct lh_ready_facts facts;
-    const char *words;
+    const char *words; /* it is ready where these name a server */
+    const char *cause;
 } readiness[] = {
-    {{NULL, true, true, NOW_US - LH_US_PER_S, NOW_US}, "ready"},
-    {{NULL, true, true, NOW_US - 5 * LH_US_PER_S, NOW_US}, "ready"},
-    {{NULL, true, false, NOW_US - LH_US_PER_S, NOW_US}, "ready"}, /* a connection may be lost for a moment */
-    {{NULL, true, false, NOW_US - 6 * LH_US_PER_S, NOW_US},
-     "not ready: the database is unavailable, and has not answered for 6.0 s"},
-    {{NULL, true, true, NOW_US - 6 * LH_US_PER_S, NOW_US},
-     "not ready: the database is connected, and has not answered for 6.0 s"},
-    {{NULL, true, false, 0, NOW_US}, "not ready: the database is unavailable"},
-    {{NULL, true, true, 0, NOW_US}, "not ready: not registered in the database yet"},
-    {{NULL, false, false, 0, NOW_US}, "not ready: starting"},
-    {{"draining", true, true, NOW_US, NOW_US}, "not ready: draining"},
+    {{.is_connected = true, .server = {.server = "db1", .timeline = 3}, SEEN(1)},
+     "server=db1 role=primary timeline=3",
+     ""},
+    /* A connection may be lost for a moment. */
+    {{.server = {.server = "db1", .timeline = 3, .trouble = "refused"}, SEEN(5)},
+     "server=db1 role=primary timeline=3",
+     ""},
+    {{SEEN(6)}, "the database is unavailable, and has not answered for 6.0 s", ""},
+    {{.server = {.trouble = "refused", .cause = "it is full"}, SEEN(6)},
+     "the database is unavailable, and has not answered for 6.0 s: refused",
+     "it is full"},
+    {{.is_connected = true, SEEN(6)}, "the database is connected, and has not answered for 6.0 s", ""},
+    {{.server = {.trouble = "no such role", .cause = "the role", .is_permanent = true}, SEEN(1)},
+     "the database cannot be used until an administrator changes something: no such role",
+     "the role"},
+    {{.is_connected = true, .are_lanes_lost = true, .server = {.trouble = "refused"}, SEEN(1)},
+     "the database is unavailable, no connection for leases could be made for seconds: refused",
+     ""},
+    {{.server = {.trouble = "refused"}, .now_us = NOW_US}, "the database is unavailable: refused", ""},
+    {{.is_connected = true, .now_us = NOW_US}, "not registered in the database yet", ""},
+    {{.is_connected = true, .refusal = DENIED, .now_us = NOW_US}, "the database refuses this daemon: " DENIED, DENIED},
+    {{.is_connected = true, .lacks_rules = true, SEEN(1)},
+     "the access rules are not loaded yet",
+     "the access rules are not loaded yet"},
+    {{.phase = "waiting for the database", .server = {.trouble = ""}, .now_us = NOW_US},
+     "waiting for the database",
+     ""},
+    {{.phase = "waiting for the database", .server = {.trouble = "refused", .cause = "it is full"}, .now_us = NOW_US},
+     "waiting for the database: refused",
+     "it is full"},
 };
 
 START_TEST(readiness_is_judged)
 {
-    char words[LH_READY_WORDS_BYTES];
+    struct lh_readiness judged;
 
-    ck_assert_int_eq(lh_ready_judge(&readiness[_i].facts, words), strcmp(readiness[_i].words, "ready") == 0);
-    ck_assert_str_eq(words, readiness[_i].words);
+    lh_ready_judge(&readiness[_i].facts, &judged);
+    ck_assert_int_eq(judged.is_ready, strncmp(readiness[_i].words, "server=", 7) == 0);
+    ck_assert_str_eq(judged.words, readiness[_i].words);
+    ck_assert_str_eq(judged.cause, readiness[_i].cause);
 }
 END_TEST
 
@@ -292,7 +368,9 @@ int main(void)
     tcase_add_test(parts, a_lock_file_is_no_link);
     tcase_add_test(parts, lines_replace_a_file_whole);
     tcase_add_test(parts, port_0_becomes_a_real_one_and_a_taken_one_is_refused);
-    tcase_add_test(parts, a_dead_unix_socket_is_replaced_and_a_live_one_is_not);
+    tcase_add_test(parts, a_dead_unix_socket_is_replaced_and_a_served_one_is_not);
+    tcase_add_test(parts, what_is_no_socket_is_left_alone);
+    tcase_add_test(parts, a_unix_socket_has_its_mode_whatever_the_umask);
     tcase_add_test(parts, the_service_manager_is_told);
     tcase_add_test(parts, what_leads_postgres_elsewhere_is_taken_out_of_the_environment);
     tcase_add_loop_test(parts, readiness_is_judged, 0, (int)(sizeof(readiness) / sizeof(readiness[0])));

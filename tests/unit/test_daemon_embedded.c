@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "daemon/child.h"
+#include "daemon/cluster.h"
 #include "daemon/embedded.h"
 #include "loop/loop.h"
 
@@ -76,7 +77,7 @@ static void wait_until(const unsigned *count, unsigned wanted)
 static struct lh_embedded *start(void)
 {
     struct lh_error error = {0};
-    struct lh_embedded *embedded = lh_embedded_create(loop, children, directory, &events, NULL, &error);
+    struct lh_embedded *embedded = lh_embedded_create(loop, children, directory, NULL, &events, NULL, &error);
 
     ck_assert_msg(embedded != NULL, "%s", error.message);
     lh_embedded_start(embedded);
@@ -263,7 +264,7 @@ START_TEST(a_second_daemon_on_the_directory_is_refused)
     struct lh_embedded *embedded = start();
     char expected[64];
 
-    ck_assert_ptr_null(lh_embedded_create(loop, children, directory, &events, NULL, &error));
+    ck_assert_ptr_null(lh_embedded_create(loop, children, directory, NULL, &events, NULL, &error));
     snprintf(expected, sizeof(expected), "another leaseholdd, process %ld", (long)getpid());
     ck_assert_msg(strstr(error.message, expected) != NULL, "%s", error.message);
     stop(embedded);
@@ -306,6 +307,65 @@ START_TEST(a_long_directory_gets_a_socket_elsewhere)
 }
 END_TEST
 
+static void write_script(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(text, file);
+    fclose(file);
+    ck_assert_int_eq(chmod(path, 0755), 0);
+}
+
+/* The programs of a cluster, behind an initdb that takes the options of PostgreSQL 13 alone (its manual, "initdb"). */
+static char *programs_of_13(const char *programs)
+{
+    char *old = lh_format("%s/programs", directory), *path, *text;
+
+    ck_assert_int_eq(mkdir(old, 0755), 0);
+    path = lh_format("%s/postgres", old);
+    text = lh_format("#!/bin/sh\nexec %s/postgres \"$@\"\n", programs);
+    write_script(path, text);
+    free(path);
+    free(text);
+    path = lh_format("%s/initdb", old);
+    text = lh_format(
+        "#!/bin/sh\nfor word; do case $word in\n"
+        "--auth=*|--auth-host=*|--auth-local=*|--pgdata=*|--encoding=*|--locale=*|--lc-*=*|--no-locale|"
+        "--pwfile=*|--text-search-config=*|--username=*|--pwprompt|--waldir=*|--wal-segsize=*|--debug|"
+        "--data-checksums|--no-clean|--no-sync|--show|--sync-only|--allow-group-access|-[ADETUWXdkLnNsSg]) ;;\n"
+        "-*) echo \"initdb: unrecognized option '$word'\" >&2; exit 1 ;;\n"
+        "esac; done\nexec %s/initdb \"$@\"\n",
+        programs);
+    write_script(path, text);
+    free(path);
+    free(text);
+    return old;
+}
+
+START_TEST(the_initdb_of_postgres_13_makes_the_cluster)
+{
+    struct lh_cluster cluster = {0};
+    struct lh_error error = {0};
+    char *programs, *version;
+    int wait_status;
+    pid_t child;
+
+    ck_assert_msg(lh_cluster_open(&cluster, directory, NULL, &error) == LH_OK, "%s", error.message);
+    programs = programs_of_13(cluster.programs);
+    free(cluster.programs);
+    cluster.programs = programs;
+    child = fork(); /* it becomes the cluster's user */
+    if (child == 0)
+        _exit(lh_cluster_create_data(&cluster));
+    ck_assert_int_eq(waitpid(child, &wait_status, 0), child);
+    ck_assert_int_eq(wait_status, 0);
+    version = lh_format("%s/PG_VERSION", cluster.data);
+    ck_assert_int_eq(access(version, F_OK), 0);
+    free(version);
+    lh_cluster_close(&cluster);
+}
+END_TEST
+
 START_TEST(a_directory_with_other_things_in_it_is_left_alone)
 {
     struct lh_error error = {0};
@@ -319,7 +379,7 @@ START_TEST(a_directory_with_other_things_in_it_is_left_alone)
     file = fopen(other, "w");
     ck_assert_ptr_nonnull(file);
     fclose(file);
-    ck_assert_ptr_null(lh_embedded_create(loop, children, directory, &events, NULL, &error));
+    ck_assert_ptr_null(lh_embedded_create(loop, children, directory, NULL, &events, NULL, &error));
     ck_assert_msg(strstr(error.message, "other things") != NULL, "%s", error.message);
     ck_assert_int_eq(stat(directory, &found), 0);
     ck_assert_uint_eq(found.st_uid, 0);
@@ -343,7 +403,7 @@ START_TEST(data_of_another_version_asks_for_its_programs)
     ck_assert_ptr_nonnull(file);
     fputs("9\n", file);
     fclose(file);
-    ck_assert_ptr_null(lh_embedded_create(loop, children, directory, &events, NULL, &error));
+    ck_assert_ptr_null(lh_embedded_create(loop, children, directory, NULL, &events, NULL, &error));
     ck_assert_msg(strstr(error.message, "made by PostgreSQL 9") != NULL, "%s", error.message);
 }
 END_TEST
@@ -365,6 +425,7 @@ int main(void)
     tcase_add_test(real, a_second_daemon_on_the_directory_is_refused);
     tcase_add_test(real, stopped_while_the_cluster_is_made_the_next_start_makes_it);
     tcase_add_test(real, a_long_directory_gets_a_socket_elsewhere);
+    tcase_add_test(real, the_initdb_of_postgres_13_makes_the_cluster);
     tcase_add_test(real, a_directory_with_other_things_in_it_is_left_alone);
     tcase_add_test(real, data_of_another_version_asks_for_its_programs);
     suite_add_tcase(suite, real);

@@ -22,6 +22,7 @@ static int reap_callback(void *arg, PGconn *on, const struct lh_embed_lease *lea
 
     ck_assert_ptr_eq(on, conn);
     ck_assert_str_eq(lease->labels, "{\"a\": \"b\"}");
+    ck_assert_int_eq(strncmp(lease->principal, "role:", 5), 0);
     ck_assert_int_eq(lease->limit_us, 5 * LH_SECOND);
     PQclear(PQexec(on, "insert into public.note values ('reaped')"));
     if (++*calls % 3 != 0)

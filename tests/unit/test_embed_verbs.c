@@ -18,6 +18,7 @@ START_TEST(a_lease_goes_through_its_life_with_its_callbacks)
     ck_assert_str_eq(lease.namespace_text, "embed.a");
     ck_assert_str_eq(lease.owner, "me");
     ck_assert_ptr_null(lease.labels);
+    ck_assert_ptr_null(lease.principal);
     ck_assert_int_gt(lease.token, 0);
     ck_assert(lease.deadline_us >= before_us + 5 * LH_SECOND && lease.deadline_us <= lh_clock_us() + 5 * LH_SECOND);
     ck_assert_int_eq(lease.deadline_at_us - lease.acquired_at_us, 5 * LH_SECOND);

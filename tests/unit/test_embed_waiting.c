@@ -76,8 +76,25 @@ START_TEST(a_wait_ends_and_leaves_no_place_behind)
 }
 END_TEST
 
+START_TEST(what_no_rule_allows_is_denied)
+{
+    struct lh_embed_acquire_options options = {.wait_us = LH_FOREVER};
+    struct lh_embed_lease lease;
+
+    execute("create role embed_worker login in role leasehold_client");
+    execute("select leasehold.access_grant('role:embed_worker', 'embed', 'read')");
+    PQclear(PQexec(conn, "set session authorization embed_worker"));
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", &options, &lease, &test_error), LH_ACCESS_DENIED);
+    ck_assert_str_eq(test_error.sqlstate, "LH007");
+    PQclear(PQexec(conn, "reset session authorization"));
+    execute("select leasehold.access_revoke('role:embed_worker', 'embed')");
+    execute("drop role embed_worker");
+}
+END_TEST
+
 void add_embed_waiting(TCase *tests)
 {
+    tcase_add_test(tests, what_no_rule_allows_is_denied);
     tcase_add_test(tests, a_waiter_is_told_when_its_turn_comes);
     tcase_add_test(tests, a_waiter_takes_over_what_expires_where_no_daemon_runs);
     tcase_add_test(tests, a_wait_ends_and_leaves_no_place_behind);

@@ -1,5 +1,5 @@
 /* The core while all is well: grants, waits, wake-ups, repeats, cancels. */
-#include "lease/waiter.h"
+#include "lease/queue/waiter.h"
 #include "lease_fixture.h"
 
 START_TEST(a_free_scope_is_granted_in_one_round_trip)
@@ -13,6 +13,24 @@ START_TEST(a_free_scope_is_granted_in_one_round_trip)
     ck_assert_int_eq(a.answered_us - sent_us, MS(1));
     ck_assert_int_eq(a.waited_us, 0);
     ck_assert(!a.is_renewal);
+}
+END_TEST
+
+START_TEST(a_lease_and_its_row_have_the_principal_of_the_request)
+{
+    struct ask a, b;
+    struct fake_node *node = start_node();
+
+    ask_init(&a, 0, 1, LH_WAIT_NONE, 0);
+    a.acquire.principal = "dns:one";
+    ask_send(node, &a);
+    ask_init(&b, 1, 2, LH_WAIT_NONE, 0);
+    b.acquire.principal = NULL;
+    ask_send(node, &b);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(b.status, LH_OK);
+    ck_assert_str_eq(world.scopes[0].principal, "dns:one");
+    ck_assert_str_eq(world.scopes[1].principal, "");
 }
 END_TEST
 
@@ -542,6 +560,7 @@ END_TEST
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, a_free_scope_is_granted_in_one_round_trip);
+    tcase_add_test(tcase, a_lease_and_its_row_have_the_principal_of_the_request);
     tcase_add_test(tcase, what_arrives_in_one_turn_makes_one_batch);
     tcase_add_test(tcase, a_batch_is_no_larger_than_batch_max);
     tcase_add_test(tcase, a_held_scope_refuses_who_does_not_wait);

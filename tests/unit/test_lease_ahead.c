@@ -84,6 +84,21 @@ START_TEST(somebody_elses_waiter_ahead_is_told)
 }
 END_TEST
 
+/* The wake-up is for the first of the queue, which may be somebody whom nobody here knows. */
+START_TEST(a_wake_up_is_passed_on_when_who_was_to_ask_leaves_before)
+{
+    struct fake_node *node = start_counting();
+    struct ask holder, mine;
+    hold_now(node, &holder, 0, 1);
+    fake_run(&world, MS(10));
+    ask_for(node, &mine, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    lh_coordinator_wake(node->coordinator, world.scopes[0].ns, world.scopes[0].key);
+    lh_coordinator_cancel(node->coordinator, &mine.acquire);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(passed_on, 1);
+}
+END_TEST
+
 START_TEST(while_somebody_holds_it_nobody_is_told)
 {
     struct fake_node *node = start_counting();
@@ -109,6 +124,7 @@ static void add(TCase *tcase)
 {
     tcase_add_test(tcase, a_row_that_nobody_knows_is_passed_on_with_the_ticket_of_our_first);
     tcase_add_test(tcase, somebody_elses_waiter_ahead_is_told);
+    tcase_add_test(tcase, a_wake_up_is_passed_on_when_who_was_to_ask_leaves_before);
     tcase_add_test(tcase, while_somebody_holds_it_nobody_is_told);
 }
 

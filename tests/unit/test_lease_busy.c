@@ -74,6 +74,7 @@ START_TEST(heartbeats_and_releases_of_a_busy_row_end_as_retry)
 }
 END_TEST
 
+/* Promise 12. */
 START_TEST(waiters_and_items_are_bounded)
 {
     options.max_waiters = 2;

@@ -1,5 +1,5 @@
 /* The core and time: the reaper, what it believes of the database's clock, its timers. */
-#include "lease/timer.h"
+#include "base/heap.h"
 #include "lease_fixture.h"
 
 START_TEST(the_reaper_ends_what_its_holder_left_and_counts_it)

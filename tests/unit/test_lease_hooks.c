@@ -289,7 +289,7 @@ static void beat_send_two(int one, int other)
     beat_send(node, &beat, one, 1); /* refused at once */
     fake_run(&world, 100);
     for (int i = 0; i < 2; i++)
-        beat.items[i] = (struct lh_heartbeat){
+        beat.items[i] = (struct lh_holder_entry){
             .item = {.ns = world.scopes[scopes[i]].ns, .key = world.scopes[scopes[i]].key, .lease_key = key_of(1)}};
     beat.request.count = 2;
     ck_assert_int_eq(beat.answers, 1);

@@ -3,6 +3,12 @@
 
 #include "lease_fixture.h"
 
+static enum lh_status refused(struct fake_node *node, struct ask *ask)
+{
+    ask_init(ask, 0, 2, LH_WAIT_TIME, MS(60000));
+    return lh_coordinator_acquire(node->coordinator, &ask->acquire);
+}
+
 START_TEST(a_grant_whose_reply_was_lost_is_asked_for_again)
 {
     struct fake_node *node = start_node();
@@ -91,6 +97,59 @@ START_TEST(while_the_database_is_down_who_does_not_wait_is_told_so)
 }
 END_TEST
 
+START_TEST(nobody_waits_for_a_database_that_has_not_answered_for_seconds)
+{
+    struct fake_node *node = start_node();
+    struct ask waits, late;
+
+    fake_run(&world, MS(1500));
+    fake_database_drop(&world);
+    ask_for(node, &waits, 0, 1, LH_WAIT_TIME, MS(60000));
+    fake_run(&world, MS(6000));
+    ck_assert_int_eq(waits.status, LH_DATABASE_UNAVAILABLE);
+    ck_assert_int_eq(refused(node, &late), LH_DATABASE_UNAVAILABLE);
+    fake_database_raise(&world);
+    fake_run(&world, MS(1500));
+    ask_for(node, &late, 0, 2, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(100));
+    ck_assert_int_eq(late.status, LH_OK);
+}
+END_TEST
+
+START_TEST(nobody_waits_for_a_database_that_needs_a_person)
+{
+    struct fake_node *node = start_node();
+    struct ask waits, late;
+
+    fake_run(&world, MS(1500));
+    fake_database_drop(&world);
+    ask_for(node, &waits, 0, 1, LH_WAIT_TIME, MS(60000));
+    world.is_trouble_permanent = true;
+    fake_run(&world, MS(1200)); /* a tick */
+    ck_assert_int_eq(waits.status, LH_DATABASE_UNAVAILABLE);
+    ck_assert_int_eq(refused(node, &late), LH_DATABASE_UNAVAILABLE);
+}
+END_TEST
+
+START_TEST(nobody_waits_for_a_database_that_refuses_this_coordinator)
+{
+    struct fake_node *node;
+    struct ask waits, late;
+
+    world.refuses_coordinators = true;
+    node = fake_node_start(&world, &options);
+    ask_for(node, &waits, 0, 1, LH_WAIT_TIME, MS(60000));
+    fake_run(&world, MS(100));
+    ck_assert_int_eq(waits.status, LH_DATABASE_UNAVAILABLE);
+    ck_assert_int_eq(refused(node, &late), LH_DATABASE_UNAVAILABLE);
+    world.refuses_coordinators = false; /* its role got the right */
+    fake_run(&world, MS(1500));
+    ask_for(node, &late, 0, 2, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(100));
+    ck_assert_int_eq(late.status, LH_OK);
+}
+END_TEST
+
 START_TEST(an_error_is_told_to_who_does_not_wait_and_outlived_by_who_does)
 {
     struct fake_node *node = start_node();
@@ -171,6 +230,71 @@ START_TEST(waiters_outlive_an_outage_with_their_places)
     fake_run(&world, MS(10));
     ck_assert_int_eq(b.status, LH_OK);
     ck_assert_int_eq(c.answers + newcomer.answers, 0);
+}
+END_TEST
+
+START_TEST(waiters_are_handed_back_before_others_pass_them_over)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, again;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(5));
+    int64_t ticket = row_of(0, 2)->ticket;
+    fake_database_drop(&world);
+    fake_run(&world, MS(2800));
+    ck_assert_int_eq(b.answers, 0);
+    fake_run(&world, MS(2400));
+    ck_assert_int_eq(b.status, LH_DATABASE_UNAVAILABLE);
+    ck_assert_int_eq(refused(node, &again), LH_DATABASE_UNAVAILABLE);
+    fake_database_raise(&world);
+    fake_run(&world, MS(10));
+    ck_assert_int_gt(row_of(0, 2)->away_until_us, 0);
+    ask_for(node, &again, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(row_of(0, 2)->ticket, ticket);
+    ck_assert_int_eq(row_of(0, 2)->away_until_us, 0);
+}
+END_TEST
+
+START_TEST(without_max_block_a_wait_outlives_any_outage)
+{
+    lh_coordinator_options_init(&options);
+    options.max_block_us = 0;
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    struct give give;
+    hold_now(node, &a, 0, 1);
+    ask_for(node, &b, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(5));
+    fake_database_drop(&world);
+    fake_run(&world, MS(12000));
+    ck_assert_int_eq(b.answers, 0);
+    fake_database_raise(&world);
+    fake_run(&world, MS(10));
+    give_send(node, &give, 0, 1);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(b.status, LH_OK);
+}
+END_TEST
+
+START_TEST(a_server_without_room_throws_no_waiter_out_and_serves_it_soon_after)
+{
+    lh_coordinator_options_init(&options);
+    options.max_block_us = 0;
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    world.fail_with = LH_OVERLOADED;
+    ask_for(node, &a, 0, 1, LH_WAIT_NONE, 0);
+    ask_for(node, &b, 1, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(a.status, LH_OVERLOADED);
+    ck_assert_str_eq(a.message, "the database says no");
+    fake_run(&world, MS(60000));
+    ck_assert_int_eq(b.answers, 0);
+    world.fail_with = LH_OK;
+    fake_run(&world, MS(1300));
+    ck_assert_int_eq(b.status, LH_OK);
 }
 END_TEST
 
@@ -268,10 +392,16 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_lost_reply_of_a_release_still_wakes_the_next);
     tcase_add_test(tcase, a_heartbeat_outlives_a_short_outage_and_not_a_long_one);
     tcase_add_test(tcase, while_the_database_is_down_who_does_not_wait_is_told_so);
+    tcase_add_test(tcase, nobody_waits_for_a_database_that_has_not_answered_for_seconds);
+    tcase_add_test(tcase, nobody_waits_for_a_database_that_needs_a_person);
+    tcase_add_test(tcase, nobody_waits_for_a_database_that_refuses_this_coordinator);
     tcase_add_test(tcase, an_error_is_told_to_who_does_not_wait_and_outlived_by_who_does);
     tcase_add_test(tcase, a_waiter_gives_up_after_ten_errors_in_a_row);
     tcase_add_test(tcase, refused_batches_are_sent_when_the_lane_is_up_again);
     tcase_add_test(tcase, waiters_outlive_an_outage_with_their_places);
+    tcase_add_test(tcase, waiters_are_handed_back_before_others_pass_them_over);
+    tcase_add_test(tcase, without_max_block_a_wait_outlives_any_outage);
+    tcase_add_test(tcase, a_server_without_room_throws_no_waiter_out_and_serves_it_soon_after);
     tcase_add_test(tcase, nobody_is_queued_before_the_coordinator_is_registered);
     tcase_add_test(tcase, a_wait_that_passes_in_an_outage_is_cleaned_up_afterwards);
     tcase_add_test(tcase, who_was_taken_for_dead_registers_and_queues_again);

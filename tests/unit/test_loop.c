@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "loop/backlog.h"
 #include "loop/loop.h"
 
 #define PATIENCE_US (10 * LH_US_PER_S)
@@ -224,8 +225,8 @@ START_TEST(random_arming_and_cancelling_keeps_the_order)
             if (notes[i].order != order)
                 continue;
             ck_assert_int_eq(notes[i].fired, 1);
-            ck_assert_int_ge(notes[i].timer.at_us, latest_us);
-            latest_us = notes[i].timer.at_us;
+            ck_assert_int_ge(notes[i].timer.due.at_us, latest_us);
+            latest_us = notes[i].timer.due.at_us;
         }
     }
 }
@@ -407,6 +408,49 @@ START_TEST(signal_is_a_callback_and_stop_ends_the_loop)
 }
 END_TEST
 
+static int steps, turns;
+
+static void take_step(void *arg)
+{
+    struct lh_backlog_item *item = arg;
+
+    steps++;
+    if (item != NULL)
+        lh_backlog_remove(item);
+}
+
+static void count_turn(void *arg)
+{
+    turns++;
+}
+
+START_TEST(a_backlog_takes_its_time_in_each_turn_and_lets_the_others_have_theirs)
+{
+    struct lh_backlog backlog;
+    struct lh_backlog_item items[4];
+    struct lh_deferred other;
+
+    lh_backlog_init(&backlog, loop, 0); /* one item for each turn */
+    lh_deferred_init(&other, count_turn, NULL);
+    for (int i = 0; i < 4; i++)
+        lh_backlog_item_init(&items[i], take_step, i == 1 ? &items[2] : NULL);
+    for (int i = 0; i < 4; i++)
+        lh_backlog_add(&backlog, &items[i]);
+    lh_backlog_add(&backlog, &items[0]); /* it waits already */
+    ck_assert_int_eq(steps, 0);
+    for (int turn = 1; turn <= 5; turn++) {
+        lh_defer(loop, &other);
+        lh_loop_run_once(loop, 0);
+        ck_assert_int_eq(turns, turn);
+        ck_assert_int_eq(steps, turn < 3 ? turn : 3); /* the second removed the third */
+    }
+    lh_backlog_add(&backlog, &items[0]);
+    lh_loop_run_once(loop, 0);
+    ck_assert_int_eq(steps, 4);
+    lh_backlog_finish(&backlog);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("loop");
@@ -427,6 +471,7 @@ int main(void)
     tcase_add_test(tests, watcher_changes_what_it_waits_for_and_may_finish_itself);
     tcase_add_test(tests, after_a_pause_it_is_behind_until_everything_that_came_was_read);
     tcase_add_test(tests, a_loop_whose_turns_are_slow_catches_up_all_the_same);
+    tcase_add_test(tests, a_backlog_takes_its_time_in_each_turn_and_lets_the_others_have_theirs);
     tcase_add_test(tests, signal_is_a_callback_and_stop_ends_the_loop);
     suite_add_tcase(suite, tests);
     runner = srunner_create(suite);

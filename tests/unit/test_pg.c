@@ -17,6 +17,7 @@ int main(void)
     suite_add_tcase(suite, test_pg_conn());
     suite_add_tcase(suite, test_pg_listener());
     suite_add_tcase(suite, test_pg_migrate());
+    suite_add_tcase(suite, test_pg_servers());
     srunner_set_fork_status(runner, CK_NOFORK);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

@@ -8,5 +8,6 @@ TCase *test_pg_values(void);
 TCase *test_pg_conn(void);
 TCase *test_pg_listener(void);
 TCase *test_pg_migrate(void);
+TCase *test_pg_servers(void);
 
 #endif

@@ -35,6 +35,7 @@ static const struct lh_pg_statement echo = {"echo", "select $1", 1, {LH_PG_INT8}
 static const struct lh_pg_statement divide = {"divide", "select 100 / $1", 1, {LH_PG_INT8}};
 static const struct lh_pg_statement absent = {"absent", "select * from no_such_table", 0, {0}};
 static const struct lh_pg_statement nap = {"nap", "select 1::bigint from pg_sleep(30)", 0, {0}};
+static const struct lh_pg_statement doze = {"doze", "select $1 from pg_sleep(0.01)", 1, {LH_PG_INT8}};
 static const struct lh_pg_statement length = {
     "length", "select sum(length(t)) from unnest($1) as t", 1, {LH_PG_TEXT_ARRAY}};
 static const struct lh_pg_statement repeat_text = {"repeat_text", "select repeat('x', $1)", 1, {LH_PG_INT4}};
@@ -163,6 +164,36 @@ START_TEST(the_bound_on_queries_in_flight_refuses)
 }
 END_TEST
 
+static void ask_patiently(const struct lh_pg_statement *statement, int id)
+{
+    ids[id] = id;
+    ck_assert_int_eq(lh_pg_query_patiently(conn, statement, &params, on_answer, &ids[id]), LH_OK);
+}
+
+START_TEST(others_pass_patient_queries)
+{
+    enum { PATIENT = 40, OTHER = 100 };
+    size_t place = 0;
+
+    for (int i = 0; i < PATIENT; i++) {
+        lh_pg_params_reset(&params);
+        lh_pg_add_int8(&params, i);
+        ask_patiently(&doze, i);
+    }
+    ck_assert_int_eq(ask_int8(&echo, OTHER, 7), LH_OK);
+    ck_assert_uint_eq(lh_pg_conn_in_flight(conn), PATIENT + 1);
+    WAIT_FOR(loop, answer_count == PATIENT + 1);
+    while (answers[place].id != OTHER)
+        place++;
+    ck_assert_uint_le(place, LH_PG_PATIENT_MAX);
+    memmove(&answers[place], &answers[place + 1], (PATIENT - place) * sizeof(answers[0]));
+    for (int i = 0; i < PATIENT; i++) {
+        ck_assert_int_eq(answers[i].id, i);
+        ck_assert_int_eq(answers[i].value, i);
+    }
+}
+END_TEST
+
 START_TEST(errors_in_the_midst_hit_their_own_query_alone)
 {
     for (int i = 0; i < 300; i++)
@@ -276,6 +307,22 @@ static void restart_server(void)
     WAIT_FOR(loop, downs == 1);
     pg_fixture_start();
 }
+
+START_TEST(patient_queries_of_a_lost_connection_are_answered)
+{
+    for (int i = 0; i < 10; i++) {
+        lh_pg_params_reset(&params);
+        ask_patiently(&nap, i);
+    }
+    terminate_backend();
+    WAIT_FOR(loop, answer_count == 10);
+    for (int i = 0; i < 10; i++) {
+        ck_assert_int_eq(answers[i].id, i);
+        ck_assert_int_eq(answers[i].status, LH_DATABASE_UNAVAILABLE);
+    }
+    ck_assert_uint_eq(lh_pg_conn_in_flight(conn), 0);
+}
+END_TEST
 
 START_TEST(a_terminated_backend_is_replaced)
 {
@@ -459,6 +506,8 @@ TCase *test_pg_conn(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, a_thousand_queries_are_answered_in_order);
     tcase_add_test(tcase, the_bound_on_queries_in_flight_refuses);
+    tcase_add_test(tcase, others_pass_patient_queries);
+    tcase_add_test(tcase, patient_queries_of_a_lost_connection_are_answered);
     tcase_add_test(tcase, errors_in_the_midst_hit_their_own_query_alone);
     tcase_add_test(tcase, a_statement_that_could_not_be_prepared_is_prepared_later);
     tcase_add_test(tcase, an_error_at_commit_is_an_error_of_the_query);

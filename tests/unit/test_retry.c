@@ -50,12 +50,12 @@ void retry_setup(void)
     log_text[0] = '\0';
     log_lines = 0;
     lh_log_set_sink(on_line, NULL);
-    retrier_init(&retrier, &port);
+    lh_retrier_init(&retrier, &port);
 }
 
 void retry_teardown(void)
 {
-    retrier_finish(&retrier);
+    lh_retrier_finish(&retrier);
     lh_log_set_sink(NULL, NULL);
 }
 
@@ -64,7 +64,7 @@ void begin(struct lh_request *request, bool is_idempotent, int64_t timeout_us)
     int64_t deadline_us = timeout_us == LH_FOREVER ? LH_FOREVER : clock_us + timeout_us;
 
     memset(request, 0, sizeof(*request));
-    retry_init(&request->retry, &retrier, is_idempotent, deadline_us, on_verdict);
+    lh_retry_init(&request->retry, &retrier, is_idempotent, deadline_us, on_verdict);
     request->retry.verb = "Acquire";
     request->retry.name = "db/7";
     request->armed_at_us = LH_FOREVER;
@@ -72,7 +72,7 @@ void begin(struct lh_request *request, bool is_idempotent, int64_t timeout_us)
 
 enum retry_answer failed_for(struct lh_request *request, unsigned reason)
 {
-    return retry_consider(&request->retry, &(struct retry_failure){.reason = reason, .message = "no luck"});
+    return lh_retry_consider(&request->retry, &(struct retry_failure){.reason = reason, .message = "no luck"});
 }
 
 int64_t wait_for_timer(struct lh_request *request)
@@ -83,14 +83,14 @@ int64_t wait_for_timer(struct lh_request *request)
     ck_assert_int_ge(request->armed_at_us, clock_us);
     clock_us = request->armed_at_us;
     request->armed_at_us = LH_FOREVER;
-    retry_on_due(&request->retry);
+    lh_retry_on_due(&request->retry);
     return clock_us - from_us;
 }
 
 enum retry_answer fail_blocked(struct lh_request *request, int64_t blocked_us)
 {
-    return retry_consider(&request->retry,
-                          &(struct retry_failure){.reason = LH_RETRY_BLOCKING_TIMEOUT, .blocked_us = blocked_us});
+    return lh_retry_consider(&request->retry,
+                             &(struct retry_failure){.reason = LH_RETRY_BLOCKING_TIMEOUT, .blocked_us = blocked_us});
 }
 
 /* --- strategies of all kinds --- */

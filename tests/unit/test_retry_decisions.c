@@ -49,7 +49,7 @@ START_TEST(a_strategy_sees_the_requests_history_and_the_servers_wish_does_not_ov
     failed_for(&request, LH_RETRY_OVERLOADED);
     wait_for_timer(&request);
     request.retry.strategy = (struct lh_strategy){.decide = look, .arg = &retrier};
-    retry_consider(&request.retry, &(struct retry_failure){.reason = LH_RETRY_RETRY_INFO, .retry_after_us = 9 * MS});
+    lh_retry_consider(&request.retry, &(struct retry_failure){.reason = LH_RETRY_RETRY_INFO, .retry_after_us = 9 * MS});
     ck_assert_int_eq(wait_for_timer(&request), 2 * MS);
 }
 END_TEST
@@ -78,9 +78,9 @@ START_TEST(a_set_of_all_reasons_can_be_written)
 {
     char text[RETRY_REASONS_TEXT_BYTES];
 
-    retry_reasons_format(0, text);
+    lh_retry_reasons_format(0, text);
     ck_assert_str_eq(text, "none");
-    retry_reasons_format((1u << LH_RETRY_REASON_COUNT) - 1, text);
+    lh_retry_reasons_format((1u << LH_RETRY_REASON_COUNT) - 1, text);
     for (unsigned reason = 0; reason < LH_RETRY_REASON_COUNT; reason++)
         ck_assert(strstr(text, lh_retry_reason_name((enum lh_retry_reason)reason)) != NULL);
 }
@@ -102,12 +102,12 @@ START_TEST(a_decision_may_come_later)
 
     begin_deferred(&request, LH_US_PER_S);
     clock_us += 30 * MS;
-    ck_assert(retrier_decide(&retrier, lh_request_id(&request), 5 * MS));
+    ck_assert(lh_retrier_decide(&retrier, lh_request_id(&request), 5 * MS));
     ck_assert_uint_eq(request.verdicts, 0);
-    ck_assert(!retrier_decide(&retrier, lh_request_id(&request), 6 * MS));
+    ck_assert(!lh_retrier_decide(&retrier, lh_request_id(&request), 6 * MS));
     ck_assert_int_eq(wait_for_timer(&request), 5 * MS);
     ck_assert_int_eq(request.verdict, RETRY_AGAIN);
-    ck_assert(!retrier_decide(&retrier, lh_request_id(&request), 5 * MS));
+    ck_assert(!lh_retrier_decide(&retrier, lh_request_id(&request), 5 * MS));
     ck_assert_int_eq(request.armed_at_us, LH_FOREVER);
 }
 END_TEST
@@ -118,7 +118,7 @@ START_TEST(a_late_decision_is_cut_to_what_is_left_then)
 
     begin_deferred(&request, 50 * MS);
     clock_us += 30 * MS;
-    ck_assert(retrier_decide(&retrier, lh_request_id(&request), 21 * MS));
+    ck_assert(lh_retrier_decide(&retrier, lh_request_id(&request), 21 * MS));
     ck_assert_int_eq(wait_for_timer(&request), 20 * MS);
     ck_assert_int_eq(request.verdict, RETRY_TIMED_OUT);
 }
@@ -129,8 +129,8 @@ START_TEST(a_late_no_is_told_later)
     struct lh_request request;
 
     begin_deferred(&request, LH_US_PER_S);
-    ck_assert(!retrier_decide(&retrier, lh_request_id(&request), LH_RETRY_DEFER));
-    ck_assert(retrier_decide(&retrier, lh_request_id(&request), LH_RETRY_REFUSE));
+    ck_assert(!lh_retrier_decide(&retrier, lh_request_id(&request), LH_RETRY_DEFER));
+    ck_assert(lh_retrier_decide(&retrier, lh_request_id(&request), LH_RETRY_REFUSE));
     ck_assert_uint_eq(request.verdicts, 0);
     ck_assert_int_eq(wait_for_timer(&request), 0);
     ck_assert_int_eq(request.verdict, RETRY_DECLINED);
@@ -145,7 +145,7 @@ START_TEST(a_strategy_that_never_answers_ends_at_the_timeout)
     ck_assert_int_eq(wait_for_timer(&request), 77 * MS);
     ck_assert_int_eq(request.verdict, RETRY_TIMED_OUT);
     ck_assert(strstr(log_text, "before its strategy answered") != NULL);
-    ck_assert(!retrier_decide(&retrier, lh_request_id(&request), 1 * MS)); /* the request may be gone by now */
+    ck_assert(!lh_retrier_decide(&retrier, lh_request_id(&request), 1 * MS)); /* the request may be gone by now */
     ck_assert_uint_eq(retrier.count, 0);
 }
 END_TEST
@@ -153,8 +153,8 @@ END_TEST
 static int64_t answer_ahead(const struct lh_strategy *strategy, const struct lh_request *request,
                             enum lh_retry_reason reason)
 {
-    ck_assert(retrier_decide(&retrier, lh_request_id(request), 4 * MS));
-    ck_assert(!retrier_decide(&retrier, lh_request_id(request), 5 * MS));
+    ck_assert(lh_retrier_decide(&retrier, lh_request_id(request), 4 * MS));
+    ck_assert(!lh_retrier_decide(&retrier, lh_request_id(request), 5 * MS));
     return LH_RETRY_DEFER;
 }
 
@@ -177,7 +177,7 @@ START_TEST(a_request_without_a_timeout_waits_for_its_strategy_without_a_timer)
     begin_deferred(&request, LH_FOREVER);
     ck_assert_int_eq(request.armed_at_us, LH_FOREVER);
     ck_assert_uint_eq(retrier.count, 1);
-    retry_stop(&request.retry);
+    lh_retry_stop(&request.retry);
     ck_assert_uint_eq(retrier.count, 0);
 }
 END_TEST
@@ -190,11 +190,11 @@ START_TEST(many_deferred_decisions_are_each_their_own)
     for (unsigned i = 0; i < COUNT; i++)
         begin_deferred(&requests[i], LH_US_PER_S);
     for (unsigned i = COUNT; i-- > 0;)
-        ck_assert(retrier_decide(&retrier, lh_request_id(&requests[i]), (int64_t)(i + 1)));
+        ck_assert(lh_retrier_decide(&retrier, lh_request_id(&requests[i]), (int64_t)(i + 1)));
     for (unsigned i = 0; i < COUNT; i++)
         ck_assert_int_eq(requests[i].armed_at_us, clock_us + (int64_t)(i + 1));
     for (unsigned i = 0; i < COUNT; i++)
-        retry_stop(&requests[i].retry);
+        lh_retry_stop(&requests[i].retry);
     ck_assert_uint_eq(retrier.count, 0);
 }
 END_TEST
@@ -204,12 +204,12 @@ START_TEST(who_was_stopped_hears_nothing_any_more)
     struct lh_request request;
 
     begin(&request, true, LH_US_PER_S);
-    retry_stop(&request.retry);
+    lh_retry_stop(&request.retry);
     failed_for(&request, LH_RETRY_UNKNOWN);
-    retry_stop(&request.retry);
-    retry_stop(&request.retry);
+    lh_retry_stop(&request.retry);
+    lh_retry_stop(&request.retry);
     ck_assert_int_eq(request.armed_at_us, LH_FOREVER);
-    retry_on_due(&request.retry);
+    lh_retry_on_due(&request.retry);
     ck_assert_uint_eq(request.verdicts, 0);
     ck_assert_uint_eq(retrier.count, 0);
     /* And it may be used again. */
@@ -237,8 +237,8 @@ START_TEST(so_many_requests_wait_and_no_more)
     wait_for_timer(&requests[3]);
     wait_for_timer(&requests[0]);
     ck_assert_int_eq(failed_for(&requests[2], LH_RETRY_UNKNOWN), RETRY_LATER);
-    retry_stop(&requests[1].retry);
-    retry_stop(&requests[2].retry);
+    lh_retry_stop(&requests[1].retry);
+    lh_retry_stop(&requests[2].retry);
 }
 END_TEST
 

@@ -126,7 +126,7 @@ START_TEST(an_absurd_delay_is_cut_and_does_not_wrap_around)
     request.retry.strategy.backoff = absurd;
     ck_assert_int_eq(failed_for(&request, LH_RETRY_UNKNOWN), RETRY_LATER);
     ck_assert_int_gt(request.armed_at_us, clock_us);
-    retry_stop(&request.retry);
+    lh_retry_stop(&request.retry);
 }
 END_TEST
 
@@ -140,12 +140,12 @@ START_TEST(a_timer_that_fires_early_is_set_again)
     at_us = request.armed_at_us;
     clock_us = at_us - 1;
     request.armed_at_us = LH_FOREVER;
-    retry_on_due(&request.retry);
+    lh_retry_on_due(&request.retry);
     ck_assert_uint_eq(request.verdicts, 0);
     ck_assert_int_eq(request.armed_at_us, at_us);
     wait_for_timer(&request);
     ck_assert_uint_eq(request.verdicts, 1);
-    retry_on_due(&request.retry);
+    lh_retry_on_due(&request.retry);
     ck_assert_uint_eq(request.verdicts, 1);
 }
 END_TEST
@@ -166,7 +166,7 @@ START_TEST(after_a_server_that_did_block_it_goes_on_at_once)
     ck_assert_uint_eq(request.verdicts, 5); /* at once is later, too */
     ck_assert_int_eq(wait_for_timer(&request), 0);
     ck_assert_int_eq(request.verdict, RETRY_AGAIN);
-    ck_assert(retry_reason_keeps_endpoint(request.retry.last_reason));
+    ck_assert(lh_retry_reason_keeps_endpoint(request.retry.last_reason));
     ck_assert_uint_eq(lh_request_failures(&request), 0);
     ck_assert_uint_eq(lh_request_attempts(&request), 6);
     /* The count of failures begins anew. */

@@ -36,6 +36,7 @@ static const struct {
     {LH_RPC_NOT_SENT, LH_GRPC_DEADLINE_EXCEEDED, RETRY_NO_INFO, false, FINAL, LH_TIMED_OUT},
     {LH_RPC_NOT_SENT, LH_GRPC_RESOURCE_EXHAUSTED, RETRY_NO_INFO, false, FINAL, LH_OVERLOADED},
     {LH_RPC_NOT_SENT, LH_GRPC_UNAVAILABLE, RETRY_NO_INFO, false, LH_RETRY_SOCKET_NOT_AVAILABLE, LH_UNAVAILABLE},
+    {LH_RPC_NOT_SENT, LH_GRPC_UNAUTHENTICATED, RETRY_NO_INFO, false, FINAL, LH_UNAUTHENTICATED},
     {LH_RPC_NOT_SENT, LH_GRPC_INTERNAL, RETRY_NO_INFO, false, LH_RETRY_SOCKET_NOT_AVAILABLE, LH_INTERNAL},
 
     {LH_RPC_IN_FLIGHT, LH_GRPC_CANCELLED, RETRY_NO_INFO, false, LH_RETRY_SOCKET_CLOSED_WHILE_IN_FLIGHT, LH_UNAVAILABLE},
@@ -148,10 +149,10 @@ START_TEST(every_stage_code_and_reason_comes_to_what_the_table_says)
         .info = stages[_i].info,
         .has_retry_info = stages[_i].retry_info,
     };
-    unsigned reason = retry_reason_of(&evidence);
+    unsigned reason = lh_retry_reason_of(&evidence);
 
     ck_assert_uint_eq(reason, stages[_i].reason);
-    ck_assert_int_eq(retry_status_of(&evidence), stages[_i].status);
+    ck_assert_int_eq(lh_retry_status_of(&evidence), stages[_i].status);
     for (int is_idempotent = 0; is_idempotent <= 1; is_idempotent++) {
         for (int kind = 0; kind < STRATEGY_COUNT; kind++)
             try_one(reason, is_idempotent, (enum strategy_kind)kind);
@@ -193,7 +194,7 @@ START_TEST(only_those_of_a_broken_endpoint_go_to_the_next_one)
                                  1u << LH_RETRY_OVERLOADED;
 
     for (unsigned reason = 0; reason < LH_RETRY_REASON_COUNT; reason++)
-        ck_assert(retry_reason_keeps_endpoint(reason) == ((next & 1u << reason) == 0));
+        ck_assert(lh_retry_reason_keeps_endpoint(reason) == ((next & 1u << reason) == 0));
 }
 END_TEST
 

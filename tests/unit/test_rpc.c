@@ -17,8 +17,13 @@ int main(void)
     suite_add_tcase(suite, call_tests());
     suite_add_tcase(suite, alarm_tests());
     suite_add_tcase(suite, hostile_tests());
-    suite_add_tcase(suite, early_reset_tests());
+    suite_add_tcase(suite, gate_tests());
+    suite_add_tcase(suite, header_tests());
+    suite_add_tcase(suite, bounds_tests());
     suite_add_tcase(suite, client_tests());
+    suite_add_tcase(suite, secure_client_tests());
+    suite_add_tcase(suite, tls_tests());
+    suite_add_tcase(suite, token_tests());
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

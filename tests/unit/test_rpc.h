@@ -20,6 +20,7 @@
 extern struct lh_loop *loop;
 extern struct lh_rpc_server *server;
 extern struct lh_rpc_server_options server_options;
+extern struct lh_tls_context *server_tls;              /* of the servers that are started from now on; NULL: none */
 extern const struct lh_rpc_method *const test_methods; /* of the server */
 
 /* What the handlers heard, of all calls. */
@@ -33,7 +34,8 @@ struct heard {
     int lost;    /* of the ends: without a word of the peer */
     int ends[6]; /* by enum lh_rpc_end */
     struct lh_rpc_call *last;
-    bool is_pausing; /* Bidi pauses after each message */
+    bool is_pausing;        /* Bidi pauses after each message */
+    char authorization[64]; /* of the last Echo or Bidi; "": none */
 };
 extern struct heard heard;
 
@@ -41,11 +43,13 @@ extern struct heard heard;
  * Methods: /t.T/Echo (unary; header x-fail: a code, then with "details" as its details; x-words: so many bytes of
  * message), /t.T/Never (unary), /t.T/Answer (unary: answers the Never that is `heard.last`, then itself), /t.T/Stream
  * (server_stream: sends messages of 1000 bytes until it is refused), /t.T/Bidi (echoes; finishes at the half close),
- * /t.T/Early (bidi: finishes at its start).
+ * /t.T/First (as Echo; comes first), /t.T/Early (bidi: finishes at its start).
  */
 void server_start(void); /* with server_options */
 void rpc_setup(void);    /* loop, default options, started */
 void rpc_teardown(void);
+void rpc_secure(bool needs_client_cert); /* before rpc_setup: server_tls, with certificates.h's "ca" and "server" */
+void rpc_plain(void);                    /* undoes it */
 int ends_total(void);
 
 /* Turn the loop until `condition`, or fail. */
@@ -58,6 +62,8 @@ int ends_total(void);
     } while (0)
 
 #define RAW_STREAMS_MAX 64
+#define RAW_HEADERS_MAX_BYTES ((size_t)4 * 1024 * 1024)
+#define RAW_FRAME_BYTES ((size_t)16384)
 
 struct raw_answer {
     int http_status;
@@ -78,6 +84,7 @@ struct raw {
     bool is_gone; /* the server closed */
     bool reads_not;
     int goaways;
+    uint32_t goaway_error;                      /* of the last */
     int pongs;                                  /* answers to ours */
     int pings;                                  /* the server's */
     struct raw_answer answers[RAW_STREAMS_MAX]; /* of the latest streams */
@@ -91,13 +98,14 @@ int32_t raw_call(struct raw *raw, const char *path, const char *const *extra);
 int32_t raw_request(struct raw *raw, const char *method, const char *path, const char *content_type,
                     const char *const *extra);
 void raw_data(struct raw *raw, int32_t stream_id, const void *data, size_t size, bool is_last); /* one DATA frame */
-void raw_message(struct raw *raw, int32_t stream_id, const char *text, bool is_last);           /* with its prefix */
+void raw_message(struct raw *raw, int32_t stream_id, const char *text, bool is_last); /* with its prefix, in frames */
 void raw_reset(struct raw *raw, int32_t stream_id);
 void raw_collect(struct raw *raw);            /* session to `out` */
 void raw_write(struct raw *raw, size_t size); /* the first bytes of `out` to the socket */
 void raw_flush(struct raw *raw);              /* collect and write all */
 void raw_pump(struct raw *raw);               /* a turn of the loop; read what came */
 struct raw_answer *raw_answer(struct raw *raw, int32_t stream_id);
+void raw_forget(struct raw *raw, int32_t stream_id); /* the answer of an earlier stream in its place */
 void raw_wait_closed(struct raw *raw, int32_t stream_id);
 void raw_expect_echo(struct raw *raw, int32_t stream_id, const char *text);
 
@@ -115,7 +123,12 @@ TCase *input_tests(void);
 TCase *call_tests(void);
 TCase *alarm_tests(void);
 TCase *hostile_tests(void);
-TCase *early_reset_tests(void);
+TCase *gate_tests(void);
+TCase *header_tests(void);
+TCase *bounds_tests(void);
 TCase *client_tests(void);
+TCase *secure_client_tests(void);
+TCase *tls_tests(void);
+TCase *token_tests(void);
 
 #endif

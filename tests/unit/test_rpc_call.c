@@ -120,6 +120,7 @@ START_TEST(deadline_is_answered_by_the_server_itself)
 
     raw_wait_closed(&raw, first);
     ck_assert_int_eq(raw_answer(&raw, first)->grpc_status, LH_GRPC_DEADLINE_EXCEEDED);
+    ck_assert_str_eq(raw_answer(&raw, first)->details, "VElNRURfT1VU"); /* TIMED_OUT */
     ck_assert_int_eq(heard.ends[LH_RPC_END_DEADLINE], 1);
     second = call_never(now);
     raw_wait_closed(&raw, second);
@@ -303,10 +304,16 @@ END_TEST
 START_TEST(sender_that_ignores_the_mark_is_refused_at_the_limit)
 {
     static char big[1 << 20];
-    int32_t stream_id = call_never(NULL);
+    int32_t stream_id;
     int sent = 0;
     enum lh_status status;
 
+    raw_close(&raw);
+    lh_rpc_server_destroy(server);
+    server_options.connection_memory = 64 * 1024 * 1024; /* the other bound */
+    server_start();
+    raw_open(&raw);
+    stream_id = call_never(NULL);
     RAW_WAIT(&raw, heard.messages == 1);
     while ((status = lh_rpc_call_send(heard.last, big, sizeof(big))) == LH_OK)
         sent++;
@@ -329,6 +336,7 @@ static const struct lh_rpc_method_stats *stats_of_never(void)
 
 START_TEST(outcomes_are_counted_by_method_and_reason)
 {
+    static const char *const soon[] = {"grpc-timeout", "20m", NULL};
     const struct lh_rpc_method_stats *stats;
     int32_t stream_id = call_never(NULL);
     uint64_t timed = 0;
@@ -351,21 +359,29 @@ START_TEST(outcomes_are_counted_by_method_and_reason)
     raw_reset(&raw, stream_id);
     raw_flush(&raw);
     RAW_WAIT(&raw, heard.ends[LH_RPC_END_CANCELED] == 1);
+    raw_wait_closed(&raw, call_never(soon));
+    ck_assert_uint_eq(stats->outcomes[LH_STATUS_COUNT + LH_GRPC_DEADLINE_EXCEEDED], 1);
     ck_assert_uint_eq(stats->outcomes[LH_LEASE_HELD], 1);
     ck_assert_uint_eq(stats->outcomes[LH_STATUS_COUNT + LH_GRPC_ABORTED], 1);
     ck_assert_uint_eq(stats->outcomes[LH_OK], 1);
     ck_assert_uint_eq(stats->outcomes[LH_CANCELED], 1);
     for (size_t i = 0; i <= lh_latency_bounds.count; i++)
         timed += stats->duration_us.counts[i];
-    ck_assert_uint_eq(timed, 4);
+    ck_assert_uint_eq(timed, 5);
 }
 END_TEST
 
-static bool is_idle;
+static bool is_idle, is_final;
 
 static void on_idle(void *arg)
 {
     is_idle = true;
+}
+
+static void on_final(void *arg)
+{
+    ck_assert(!is_idle && !is_final);
+    is_final = true;
 }
 
 START_TEST(drain_lets_calls_end_and_takes_no_connection)
@@ -374,16 +390,17 @@ START_TEST(drain_lets_calls_end_and_takes_no_connection)
 
     RAW_WAIT(&raw, heard.messages == 1);
     late = raw_call(&raw, "/t.T/Echo", NULL);
-    lh_rpc_server_drain(server, on_idle, NULL);
+    lh_rpc_server_drain(server, on_final, on_idle, NULL);
     ck_assert(!is_idle);
     ck_assert_int_eq(lh_rpc_server_port(server), 0);
     RAW_WAIT(&raw, raw.goaways == 1);
+    ck_assert(!is_final);
     /* On its way before the client heard the last word. */
     raw_message(&raw, late, "still taken", true);
     raw_flush(&raw);
     raw_expect_echo(&raw, late, "still taken");
     RAW_WAIT(&raw, raw.goaways == 2);
-    ck_assert(!is_idle);
+    ck_assert(is_final && !is_idle);
     lh_rpc_call_reply(heard.last, "late", 4);
     raw_expect_echo(&raw, open, "late");
     RAW_WAIT(&raw, raw.is_gone);
@@ -404,7 +421,7 @@ START_TEST(drain_cuts_what_does_not_end_in_time)
     raw_open(&raw);
     call_never(NULL);
     RAW_WAIT(&raw, heard.messages == 1);
-    lh_rpc_server_drain(server, on_idle, NULL);
+    lh_rpc_server_drain(server, on_final, on_idle, NULL);
     RAW_WAIT(&raw, is_idle);
     ck_assert_int_eq(heard.ends[LH_RPC_END_DISCONNECTED], 1);
 }
@@ -414,9 +431,10 @@ START_TEST(drain_of_an_idle_server_ends_at_once_but_later)
 {
     raw_close(&raw);
     WAIT_FOR(stats_now().connections == 0);
-    lh_rpc_server_drain(server, on_idle, NULL);
-    ck_assert(!is_idle);
+    lh_rpc_server_drain(server, on_final, on_idle, NULL);
+    ck_assert(!is_final && !is_idle);
     WAIT_FOR(is_idle);
+    ck_assert(is_final);
 }
 END_TEST
 
@@ -444,10 +462,27 @@ START_TEST(getters_tell_of_peer_metadata_and_times)
     ck_assert_str_eq(lh_rpc_call_metadata(heard.last, "authorization"), "bearer");
     ck_assert_ptr_null(lh_rpc_call_metadata(heard.last, "x-two"));
     ck_assert_ptr_null(lh_rpc_call_metadata(heard.last, "grpc-timeout"));
-    ck_assert_int_eq(strncmp(lh_rpc_call_peer(heard.last), "127.0.0.1:", 10), 0);
-    ck_assert_int_ge(lh_rpc_call_arrived_us(heard.last), before_us);
-    ck_assert_int_eq(lh_rpc_call_deadline_us(heard.last), lh_rpc_call_arrived_us(heard.last) + 10 * LH_US_PER_S);
+    ck_assert_int_ge(lh_rpc_call_deadline_us(heard.last), before_us + 10 * LH_US_PER_S);
     ck_assert_str_eq(lh_rpc_call_method(heard.last)->path, "/t.T/Never");
+}
+END_TEST
+
+START_TEST(a_principal_that_a_call_has_proved_is_for_that_call_alone)
+{
+    int32_t first = call_never(NULL);
+
+    RAW_WAIT(&raw, heard.messages == 1);
+    ck_assert_str_eq(lh_rpc_call_principal(heard.last), "anonymous");
+    ck_assert_int_eq(strncmp(lh_rpc_call_peer(heard.last), "127.0.0.1:", 10), 0);
+    lh_rpc_call_set_principal(heard.last, "token:ci");
+    lh_rpc_call_set_principal(heard.last, "token:deploy");
+    ck_assert_str_eq(lh_rpc_call_principal(heard.last), "token:deploy");
+    raw_reset(&raw, first);
+    raw_flush(&raw);
+    RAW_WAIT(&raw, ends_total() == 1);
+    call_never(NULL);
+    RAW_WAIT(&raw, heard.messages == 2);
+    ck_assert_str_eq(lh_rpc_call_principal(heard.last), "anonymous");
 }
 END_TEST
 
@@ -476,5 +511,6 @@ TCase *call_tests(void)
     tcase_add_test(tests, drain_of_an_idle_server_ends_at_once_but_later);
     tcase_add_test(tests, destroy_ends_open_calls);
     tcase_add_test(tests, getters_tell_of_peer_metadata_and_times);
+    tcase_add_test(tests, a_principal_that_a_call_has_proved_is_for_that_call_alone);
     return tests;
 }

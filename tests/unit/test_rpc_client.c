@@ -1,17 +1,20 @@
 /* The client against the server of the same loop, and against servers that are none. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "certificates.h"
 #include "rpc/client.h"
 #include "test_rpc.h"
 
 static struct lh_rpc_channel *channel;
 static struct lh_rpc_channel_options options;
+static struct lh_rpc_tls tls;
 static int states[8];
 
 /* One call and what came of it. */
@@ -59,6 +62,8 @@ static void setup(void)
     done_count = 0;
     lh_rpc_channel_options_init(&options);
     options.on_state = on_state;
+    if (server_tls != NULL)
+        options.tls = &tls;
     connect_to_port(lh_rpc_server_port(server));
 }
 
@@ -166,6 +171,25 @@ START_TEST(refused_connection_is_not_sent)
     /* The next call tries again. */
     start_unary(&answer, "/t.T/Echo", "x", LH_RPC_FOREVER);
     expect(&answer, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT);
+}
+END_TEST
+
+START_TEST(the_client_of_a_unix_socket_is_the_user_that_the_system_names)
+{
+    struct answer answer = {0};
+    struct lh_error error;
+    char target[64], principal[128];
+
+    snprintf(target, sizeof(target), "unix:/tmp/lh-test-rpc-%d.sock", (int)getpid());
+    snprintf(principal, sizeof(principal), "user:%s", getpwuid(geteuid())->pw_name);
+    ck_assert_msg(lh_rpc_server_listen(server, target, false, &error) == LH_OK, "%s", error.message);
+    connect_to(target);
+    start_unary(&answer, "/t.T/Never", "x", LH_RPC_FOREVER);
+    WAIT_FOR(heard.messages == 1);
+    ck_assert_str_eq(lh_rpc_call_principal(heard.last), principal);
+    ck_assert_str_eq(lh_rpc_call_peer(heard.last), "unix:");
+    lh_rpc_call_reply(heard.last, "x", 1);
+    expect(&answer, LH_GRPC_OK, LH_RPC_ANSWERED);
 }
 END_TEST
 
@@ -304,7 +328,7 @@ START_TEST(goaway_keeps_old_calls_and_sends_new_ones_elsewhere)
 
     start_unary(&old, "/t.T/Never", "x", LH_RPC_FOREVER);
     WAIT_FOR(heard.messages == 1);
-    lh_rpc_server_drain(old_server, NULL, NULL);
+    lh_rpc_server_drain(old_server, NULL, NULL, NULL);
     WAIT_FOR(lh_rpc_channel_state(channel) == LH_RPC_CHANNEL_DRAINING);
     server_start();
     snprintf(address, sizeof(address), "127.0.0.1:%d", port);
@@ -403,14 +427,14 @@ static int accept_plain(int listening)
 START_TEST(server_that_speaks_something_else_ends_the_call)
 {
     struct answer answer = {0};
+    char request[1000];
     int listening = listen_plain(), fd;
 
     start_unary(&answer, "/t.T/Echo", "x", LH_RPC_FOREVER);
     fd = accept_plain(listening);
+    WAIT_FOR(recv(fd, request, sizeof(request), MSG_PEEK | MSG_DONTWAIT) > 24); /* more than the preface */
     ck_assert_int_gt(send(fd, "HTTP/1.1 400 Bad Request\r\n\r\n", 28, 0), 0);
-    WAIT_FOR(answer.done == 1);
-    ck_assert_int_eq(answer.code, LH_GRPC_UNAVAILABLE);
-    ck_assert_int_ne(answer.delivery, LH_RPC_ANSWERED);
+    expect(&answer, LH_GRPC_UNAVAILABLE, LH_RPC_IN_FLIGHT);
     close(fd);
     close(listening);
 }
@@ -507,15 +531,12 @@ START_TEST(answering_server_is_not_taken_for_a_silent_one)
 }
 END_TEST
 
-TCase *client_tests(void)
+static void add_tests(TCase *tests)
 {
-    TCase *tests = tcase_create("client");
-    tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, unary_call_is_answered);
     tcase_add_test(tests, error_comes_with_message_and_details);
     tcase_add_test(tests, refused_connection_is_not_sent);
-    tcase_add_test(tests, addresses_that_are_none_are_refused);
     tcase_add_test(tests, connection_lost_in_flight_is_told_from_one_that_never_was);
     tcase_add_test(tests, deadline_ends_a_call_here_and_there);
     tcase_add_test(tests, cancelled_call_is_answered_later_and_the_server_hears_of_it);
@@ -526,9 +547,42 @@ TCase *client_tests(void)
     tcase_add_test(tests, destroyed_channel_answers_what_is_open);
     tcase_add_test(tests, calls_beyond_the_limit_are_refused_at_once);
     tcase_add_test(tests, reply_that_is_too_large_is_refused);
+    tcase_add_test(tests, answering_server_is_not_taken_for_a_silent_one);
+}
+
+TCase *client_tests(void)
+{
+    TCase *tests = tcase_create("client");
+
+    tcase_add_checked_fixture(tests, setup, teardown);
+    add_tests(tests);
+    tcase_add_test(tests, addresses_that_are_none_are_refused);
+    tcase_add_test(tests, the_client_of_a_unix_socket_is_the_user_that_the_system_names);
     tcase_add_test(tests, server_that_speaks_something_else_ends_the_call);
     tcase_add_test(tests, rubbish_from_a_server_answers_each_call_once);
     tcase_add_test(tests, silent_server_is_found_by_ping);
-    tcase_add_test(tests, answering_server_is_not_taken_for_a_silent_one);
+    return tests;
+}
+
+static void secure_setup(void)
+{
+    rpc_secure(false);
+    tls = (struct lh_rpc_tls){.ca_file = path_of("ca.pem")};
+    setup();
+}
+
+static void secure_teardown(void)
+{
+    teardown();
+    rpc_plain();
+}
+
+/* The same over TLS. */
+TCase *secure_client_tests(void)
+{
+    TCase *tests = tcase_create("client-tls");
+
+    tcase_add_checked_fixture(tests, secure_setup, secure_teardown);
+    add_tests(tests);
     return tests;
 }

@@ -7,12 +7,36 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "certificates.h"
 #include "test_rpc.h"
+#include "tls/context.h"
 
 struct lh_loop *loop;
 struct lh_rpc_server *server;
 struct lh_rpc_server_options server_options;
 struct heard heard;
+struct lh_tls_context *server_tls;
+
+void rpc_secure(bool needs_client_cert)
+{
+    struct lh_tls_server_options options = {.needs_client_cert = needs_client_cert, .protocol = "h2"};
+    struct lh_error error;
+
+    certificates_setup();
+    make_certificate(&(struct certificate){.name = "server", .issuer = "ca", .san = "IP:127.0.0.1"});
+    options.cert_file = path_of("server.pem");
+    options.key_file = path_of("server.key");
+    options.client_ca_file = path_of("ca.pem");
+    server_tls = lh_tls_server_context_create(&options, &error);
+    ck_assert_msg(server_tls != NULL, "%s", error.message);
+}
+
+void rpc_plain(void)
+{
+    lh_tls_context_release(server_tls);
+    server_tls = NULL;
+    certificates_teardown();
+}
 
 static void on_start(struct lh_rpc_call *call)
 {
@@ -28,11 +52,19 @@ static void on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
         heard.last = NULL;
 }
 
+static void hear_authorization(struct lh_rpc_call *call)
+{
+    const char *authorization = lh_rpc_call_metadata(call, "authorization");
+
+    snprintf(heard.authorization, sizeof(heard.authorization), "%s", authorization != NULL ? authorization : "");
+}
+
 static void on_echo(struct lh_rpc_call *call, const void *data, size_t size)
 {
     const char *fail = lh_rpc_call_metadata(call, "x-fail");
     const char *words = lh_rpc_call_metadata(call, "x-words");
 
+    hear_authorization(call);
     heard.messages++;
     heard.message_bytes += size;
     if (fail != NULL) {
@@ -81,6 +113,7 @@ static void on_stream(struct lh_rpc_call *call, const void *data, size_t size)
 
 static void on_bidi(struct lh_rpc_call *call, const void *data, size_t size)
 {
+    hear_authorization(call);
     heard.messages++;
     heard.message_bytes += size;
     heard.last = call;
@@ -108,6 +141,7 @@ static void on_early(struct lh_rpc_call *call)
 
 static const struct lh_rpc_method methods[] = {
     {.path = "/t.T/Echo", .kind = LH_RPC_UNARY, .on_message = on_echo, .on_end = on_end},
+    {.path = "/t.T/First", .kind = LH_RPC_UNARY, .on_message = on_echo, .on_end = on_end, .comes_first = true},
     {.path = "/t.T/Never", .kind = LH_RPC_UNARY, .on_message = on_never, .on_end = on_end},
     {.path = "/t.T/Answer", .kind = LH_RPC_UNARY, .on_message = on_answer, .on_end = on_end},
     {.path = "/t.T/Stream",
@@ -137,6 +171,8 @@ void server_start(void)
 
     server_options.encode_error = encode_error;
     server = lh_rpc_server_create(loop, &server_options, methods, sizeof(methods) / sizeof(methods[0]), NULL);
+    if (server_tls != NULL)
+        lh_rpc_server_set_tls(server, server_tls);
     ck_assert_msg(lh_rpc_server_listen(server, "127.0.0.1:0", false, &error) == LH_OK, "%s", error.message);
     ck_assert_int_gt(lh_rpc_server_port(server), 0);
 }
@@ -217,8 +253,10 @@ static int on_raw_frame(nghttp2_session *session, const nghttp2_frame *frame, vo
     /* The session did not send our half's end (raw_data), so it does not see the stream close by itself. */
     if (frame->hd.type == NGHTTP2_HEADERS && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         raw_answer(raw, frame->hd.stream_id)->is_closed = true;
-    if (frame->hd.type == NGHTTP2_GOAWAY)
+    if (frame->hd.type == NGHTTP2_GOAWAY) {
         raw->goaways++;
+        raw->goaway_error = frame->goaway.error_code;
+    }
     if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
         raw->pongs++;
     if (frame->hd.type == NGHTTP2_PING && !(frame->hd.flags & NGHTTP2_FLAG_ACK))
@@ -240,6 +278,7 @@ int raw_connect(void)
 void raw_open(struct raw *raw)
 {
     nghttp2_session_callbacks *callbacks;
+    nghttp2_option *option;
 
     memset(raw, 0, sizeof(*raw));
     for (size_t i = 0; i < RAW_STREAMS_MAX; i++)
@@ -249,7 +288,10 @@ void raw_open(struct raw *raw)
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_raw_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_raw_close);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_raw_frame);
-    nghttp2_session_client_new(&raw->session, callbacks, raw);
+    nghttp2_option_new(&option);
+    nghttp2_option_set_max_send_header_block_length(option, RAW_HEADERS_MAX_BYTES);
+    nghttp2_session_client_new2(&raw->session, callbacks, raw, option);
+    nghttp2_option_del(option);
     nghttp2_session_callbacks_del(callbacks);
     nghttp2_submit_settings(raw->session, NGHTTP2_FLAG_NONE, NULL, 0);
     raw->fd = raw_connect();
@@ -274,6 +316,15 @@ static nghttp2_nv field(const char *name, const char *value)
     return nv;
 }
 
+void raw_forget(struct raw *raw, int32_t stream_id)
+{
+    struct raw_answer *answer = raw_answer(raw, stream_id);
+
+    lh_buffer_finish(&answer->data);
+    memset(answer, 0, sizeof(*answer));
+    answer->grpc_status = -1;
+}
+
 int32_t raw_request(struct raw *raw, const char *method, const char *path, const char *content_type,
                     const char *const *extra)
 {
@@ -292,6 +343,7 @@ int32_t raw_request(struct raw *raw, const char *method, const char *path, const
         fields[count++] = field(extra[0], extra[1]);
     stream_id = nghttp2_submit_headers(raw->session, NGHTTP2_FLAG_NONE, -1, NULL, fields, count, NULL);
     ck_assert_int_gt(stream_id, 0);
+    raw_forget(raw, stream_id);
     raw_collect(raw);
     return stream_id;
 }
@@ -324,7 +376,10 @@ void raw_message(struct raw *raw, int32_t stream_id, const char *text, bool is_l
 
     lh_buffer_append(&bytes, prefix, sizeof(prefix));
     lh_buffer_append(&bytes, text, size);
-    raw_data(raw, stream_id, bytes.data, bytes.size, is_last);
+    for (size_t at = 0, step; at < bytes.size; at += step) {
+        step = bytes.size - at < RAW_FRAME_BYTES ? bytes.size - at : RAW_FRAME_BYTES;
+        raw_data(raw, stream_id, bytes.data + at, step, is_last && at + step == bytes.size);
+    }
     lh_buffer_finish(&bytes);
 }
 

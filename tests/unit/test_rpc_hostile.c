@@ -74,7 +74,7 @@ START_TEST(half_open_connection_is_closed_in_time)
 
     raw_close(&raw);
     lh_rpc_server_destroy(server);
-    server_options.preface_timeout_us = 30 * LH_US_PER_MS;
+    server_options.handshake_timeout_us = 30 * LH_US_PER_MS;
     server_start();
     silent = raw_connect();
     partial = raw_connect();
@@ -95,23 +95,17 @@ static struct lh_rpc_server_stats server_stats(void)
     return stats;
 }
 
-/* The last thing that comes on this connection. */
-static void expect_goaway(int fd, uint32_t error)
+/* Not a byte comes on this connection before it is closed. */
+static void expect_closed(int fd)
 {
     unsigned char bytes[256];
-    size_t size = 0;
     ssize_t got = -1;
 
-    for (int i = 0; i < 10000 && got != 0; i++) {
+    for (int i = 0; i < 10000 && got < 0 && (i == 0 || errno == EAGAIN); i++) {
         lh_loop_run_once(loop, LH_US_PER_MS);
-        got = recv(fd, bytes + size, sizeof(bytes) - size, MSG_DONTWAIT);
-        if (got > 0)
-            size += (size_t)got;
+        got = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
     }
-    ck_assert_int_eq(got, 0);
-    ck_assert_uint_ge(size, 17);
-    ck_assert_uint_eq(bytes[size - 14], NGHTTP2_GOAWAY);
-    ck_assert_uint_eq(bytes[size - 1], error);
+    ck_assert(got == 0 || (got < 0 && errno == ECONNRESET));
 }
 
 START_TEST(connections_beyond_the_limit_are_closed_and_counted)
@@ -130,10 +124,10 @@ START_TEST(connections_beyond_the_limit_are_closed_and_counted)
     do {
         lh_loop_run_once(loop, LH_US_PER_MS);
         lh_rpc_server_stats(server, &stats);
-    } while (stats.connections_refused < 3);
+    } while (stats.refusals[LH_RPC_BOUND_CONNECTIONS] < 3);
     ck_assert_uint_eq(stats.connections, 3);
     ck_assert_uint_eq(stats.refusals[LH_RPC_BOUND_CONNECTIONS], 3);
-    expect_goaway(fds[4], NGHTTP2_ENHANCE_YOUR_CALM);
+    expect_closed(fds[4]);
     for (int i = 0; i < 5; i++)
         close(fds[i]);
     expect_unharmed();
@@ -168,7 +162,7 @@ START_TEST(idle_connection_is_sent_away)
     raw_close(&raw);
     lh_rpc_server_destroy(server);
     server_options.idle_timeout_us = 30 * LH_US_PER_MS;
-    server_options.preface_timeout_us = 20 * LH_US_PER_MS;
+    server_options.handshake_timeout_us = 20 * LH_US_PER_MS;
     server_start();
     raw_open(&raw);
     raw_flush(&raw);
@@ -185,7 +179,7 @@ START_TEST(call_that_crosses_the_farewell_of_an_idle_connection_is_answered)
     raw_close(&raw);
     lh_rpc_server_destroy(server);
     server_options.idle_timeout_us = 30 * LH_US_PER_MS;
-    server_options.preface_timeout_us = 20 * LH_US_PER_MS;
+    server_options.handshake_timeout_us = 20 * LH_US_PER_MS;
     server_options.drain_notice_us = 5 * LH_US_PER_S;
     server_start();
     raw_open(&raw);
@@ -205,7 +199,7 @@ START_TEST(client_that_takes_nothing_is_cut_off)
     raw_close(&raw);
     lh_rpc_server_destroy(server);
     server_options.stall_timeout_us = 200 * LH_US_PER_MS;
-    server_options.preface_timeout_us = 20 * LH_US_PER_MS;
+    server_options.handshake_timeout_us = 20 * LH_US_PER_MS;
     server_start();
     raw_open(&raw);
     nghttp2_session_set_local_window_size(raw.session, NGHTTP2_FLAG_NONE, 0, 1 << 30);
@@ -222,7 +216,7 @@ START_TEST(client_that_takes_nothing_is_cut_off)
 }
 END_TEST
 
-/* nghttp2 would close at 1000; clients' deadlines come in thousands. */
+/* nghttp2 would close at 1000; clients' deadlines come in thousands. How many are too many: test_rpc_bounds.c. */
 START_TEST(honest_resets_are_not_punished)
 {
     struct lh_rpc_server_stats stats;
@@ -251,9 +245,9 @@ START_TEST(honest_resets_are_not_punished)
 }
 END_TEST
 
-START_TEST(pings_are_answered_however_many_there_are)
+START_TEST(pings_are_answered_by_the_thousand)
 {
-    for (int round = 0; round < 5; round++) {
+    for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 3000; i++) {
             nghttp2_submit_ping(raw.session, NGHTTP2_FLAG_NONE, NULL);
             raw_collect(&raw);
@@ -271,7 +265,7 @@ static void restart_with_keepalive(int64_t keepalive_us)
     lh_rpc_server_destroy(server);
     server_options.keepalive_us = keepalive_us;
     server_options.keepalive_timeout_us = keepalive_us;
-    server_options.preface_timeout_us = 20 * LH_US_PER_MS;
+    server_options.handshake_timeout_us = 20 * LH_US_PER_MS;
     server_start();
     raw_open(&raw);
 }
@@ -310,7 +304,7 @@ START_TEST(client_that_falls_silent_at_once_is_not_given_the_time_for_its_prefac
     raw_close(&raw);
     lh_rpc_server_destroy(server);
     server_options.keepalive_us = server_options.keepalive_timeout_us = 20 * LH_US_PER_MS;
-    server_options.preface_timeout_us = 3600 * LH_US_PER_S;
+    server_options.handshake_timeout_us = 3600 * LH_US_PER_S;
     server_start();
     raw_open(&raw);
     raw_flush(&raw);
@@ -423,7 +417,7 @@ TCase *hostile_tests(void)
     tcase_add_test(tests, call_that_crosses_the_farewell_of_an_idle_connection_is_answered);
     tcase_add_test(tests, client_that_takes_nothing_is_cut_off);
     tcase_add_test(tests, honest_resets_are_not_punished);
-    tcase_add_test(tests, pings_are_answered_however_many_there_are);
+    tcase_add_test(tests, pings_are_answered_by_the_thousand);
     tcase_add_test(tests, client_that_answers_no_ping_is_gone);
     tcase_add_test(tests, client_without_calls_that_answers_no_ping_is_gone);
     tcase_add_test(tests, client_that_falls_silent_at_once_is_not_given_the_time_for_its_preface);

@@ -236,7 +236,7 @@ START_TEST(unfinished_requests_of_one_connection_are_bounded)
     int32_t refused = 0;
 
     lh_rpc_server_destroy(server);
-    server_options.max_buffered_bytes = 4 * 1024 * 1024;
+    server_options.connection_memory = 2 * 1024 * 1024;
     server_start();
     raw_close(&raw);
     raw_open(&raw);

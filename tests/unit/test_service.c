@@ -100,6 +100,9 @@ int main(void)
     srunner_add_suite(runner, health_suite());
     srunner_add_suite(runner, hold_suite());
     srunner_add_suite(runner, watch_suite());
+    srunner_add_suite(runner, access_suite());
+    srunner_add_suite(runner, access_lists_suite());
+    srunner_add_suite(runner, usage_suite());
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -17,6 +17,9 @@ Suite *admin_suite(void);
 Suite *health_suite(void);
 Suite *hold_suite(void);
 Suite *watch_suite(void);
+Suite *access_suite(void);
+Suite *access_lists_suite(void);
+Suite *usage_suite(void);
 
 /* Everything of a test lives here; reset by each test's setup. */
 extern struct lh_arena test_arena;

@@ -12,7 +12,7 @@ static struct lh_rpc_call *start_acquire(void)
 
 static void finish_acquire(enum lh_status status, bool is_renewal)
 {
-    struct lh_lease lease = new_lease("invoice-42");
+    struct lh_held_lease lease = new_lease("invoice-42");
     struct lh_acquire_result result = {
         .status = status, .lease = status == LH_OK ? &lease : NULL, .is_renewal = is_renewal, .waited_us = 1500000};
     coordinator.acquire->on_done(coordinator.acquire, &result);
@@ -40,6 +40,24 @@ START_TEST(acquire_that_is_granted_returns_the_lease_with_its_key)
     fake_call_end(call, LH_RPC_END_FINISHED);
     ck_assert_ptr_null(coordinator.canceled);
     ck_assert_ptr_null(coordinator.release);
+}
+END_TEST
+
+START_TEST(acquire_is_made_for_the_principal_of_its_call)
+{
+    struct lh_rpc_call *call = fake_call(service, LEASES "Acquire");
+    char principal[] = "token:ci";
+
+    call->principal = principal;
+    fake_call_message(call, &new_acquire_request()->base);
+    memset(principal, 'x', sizeof(principal) - 1); /* the call may end before the acquire does */
+    ck_assert_str_eq(coordinator.acquire->principal, "token:ci");
+    finish_acquire(LH_LEASE_HELD, false);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    call = start_acquire();
+    ck_assert_str_eq(coordinator.acquire->principal, "anonymous");
+    finish_acquire(LH_LEASE_HELD, false);
+    fake_call_end(call, LH_RPC_END_FINISHED);
 }
 END_TEST
 
@@ -169,7 +187,7 @@ END_TEST
 
 static void finish_release(void)
 {
-    struct lh_release_request *release = coordinator.release;
+    struct lh_holder_request *release = coordinator.release;
 
     ck_assert_ptr_nonnull(release);
     ck_assert_uint_eq(release->count, 1);
@@ -327,6 +345,7 @@ static void add(TCase *tcase)
 {
     tcase_add_test(tcase, acquire_stream_that_is_cancelled_at_its_grant_keeps_the_lease);
     tcase_add_test(tcase, acquire_that_is_granted_returns_the_lease_with_its_key);
+    tcase_add_test(tcase, acquire_is_made_for_the_principal_of_its_call);
     tcase_add_test(tcase, acquire_that_is_refused_is_an_error_with_contention);
     tcase_add_loop_test(tcase, acquire_refusals_have_these_codes_and_reasons, 0,
                         sizeof(refusals) / sizeof(refusals[0]));

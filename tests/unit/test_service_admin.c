@@ -26,6 +26,7 @@ START_TEST(reap_counts_and_tells_failures)
     request.n_namespaces = 1;
     fake_call_message(call, &request.base);
     ck_assert_str_eq(coordinator.reap_ns, "payments.invoices");
+    ck_assert_str_eq(coordinator.reap_principal, "anonymous");
     ck_assert_int_eq(coordinator.reap->max, 1000);
     coordinator.reap->on_done(coordinator.reap, LH_OK, NULL, &answer);
     response = fake_call_reply(call, &leasehold__v1__reap_response__descriptor);
@@ -69,8 +70,11 @@ START_TEST(force_release_returns_the_lease_it_ended)
     request.reason = (char *)"host is gone";
     request.token = 42;
     call = fake_call(service, ADMIN "ForceRelease");
+    call->principal = "user:admin";
     fake_call_message(call, &request.base);
     ck_assert_str_eq(store.reason, "host is gone");
+    ck_assert_str_eq(store.principal, "user:admin");
+    ck_assert_str_eq(store.peer, "127.0.0.1:4242");
     ck_assert_int_eq(store.token, 42);
     store.on_scope(store.arg, LH_OK, NULL, &answer);
     response = fake_call_reply(call, &leasehold__v1__force_release_response__descriptor);
@@ -81,6 +85,7 @@ START_TEST(force_release_returns_the_lease_it_ended)
 
     call = fake_call(service, ADMIN "ForceRelease");
     fake_call_message(call, &request.base);
+    ck_assert_str_eq(store.principal, "anonymous");
     store.on_scope(store.arg, LH_NOT_HELD, NULL, NULL);
     ck_assert_int_eq(call->code, LH_GRPC_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(call->message, "not held with token 42"));
@@ -97,6 +102,7 @@ END_TEST
 
 START_TEST(policies_go_in_and_out)
 {
+    Leasehold__V1__ListPoliciesRequest page;
     struct lh_policy policies[2] = {{.ns = "payments"}, {.ns = "payments"}};
     struct lh_policy_answer answer = {.policies = policies, .policy_count = 2, .has_more = true};
     struct lh_error refused = {.status = LH_INVALID_ARGUMENT, .field = "grace", .bound = "at most 1 h"};
@@ -116,6 +122,7 @@ START_TEST(policies_go_in_and_out)
     policy.grace = new_duration(2, 0);
     fake_call_message(call, &request.base);
     ck_assert_uint_eq(store.mask, 1u << LH_POLICY_GRACE);
+    ck_assert_str_eq(store.principal, "anonymous");
     ck_assert_int_eq(store.policy.values[LH_POLICY_GRACE].number, 2 * LH_US_PER_S);
     store.on_policy(store.arg, LH_OK, NULL, &answer);
     set = fake_call_reply(call, &leasehold__v1__set_policy_response__descriptor);
@@ -138,9 +145,11 @@ START_TEST(policies_go_in_and_out)
     ck_assert_str_eq(got->source[0]->value, "payments");
     fake_call_end(call, LH_RPC_END_FINISHED);
 
+    leasehold__v1__list_policies_request__init(&page);
+    page.page_size = 2;
     call = fake_call(service, ADMIN "ListPolicies");
-    fake_call_bytes(call, "", 0);
-    ck_assert_int_eq(store.page_size, 100);
+    fake_call_message(call, &page.base);
+    ck_assert_int_eq(store.page_size, 2);
     store.on_policy(store.arg, LH_OK, NULL, &answer);
     list = fake_call_reply(call, &leasehold__v1__list_policies_response__descriptor);
     ck_assert_uint_eq(list->n_policies, 2);
@@ -163,7 +172,31 @@ START_TEST(status_says_who_and_where)
     ck_assert_str_eq(response->coordinator_id, LEASE_KEY);
     ck_assert_int_eq(response->max_block->seconds, 20);
     ck_assert_int_eq(response->waiters, 12345);
+    ck_assert_str_eq(response->trouble, "");
+    ck_assert_str_eq(response->server, "db1:5432");
     fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
+static const char *trouble_now(void)
+{
+    struct lh_rpc_call *call = fake_call(service, ADMIN "GetStatus");
+    Leasehold__V1__GetStatusResponse *response;
+
+    fake_call_bytes(call, "", 0);
+    response = fake_call_reply(call, &leasehold__v1__get_status_response__descriptor);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    return response->trouble;
+}
+
+START_TEST(status_says_why_it_cannot_serve)
+{
+    coordinator.readiness.is_ready = false;
+    ck_assert_str_eq(trouble_now(), "the database is unavailable");
+    strcpy(coordinator.readiness.cause, "the database that the daemon is configured for does not exist");
+    ck_assert_str_eq(trouble_now(), "the database that the daemon is configured for does not exist");
+    lh_service_drain(service);
+    ck_assert_str_eq(trouble_now(), "the daemon is shutting down");
 }
 END_TEST
 
@@ -173,6 +206,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, force_release_returns_the_lease_it_ended);
     tcase_add_test(tcase, policies_go_in_and_out);
     tcase_add_test(tcase, status_says_who_and_where);
+    tcase_add_test(tcase, status_says_why_it_cannot_serve);
 }
 
 Suite *admin_suite(void)

@@ -12,7 +12,7 @@ START_TEST(bad_item_of_a_heartbeat_does_not_spoil_the_others)
     struct lh_rpc_call *call = fake_call(service, LEASES "Heartbeat");
     Leasehold__V1__HeartbeatResponse *response;
     Leasehold__V1__HeartbeatRequest request;
-    struct lh_heartbeat_request *asked;
+    struct lh_holder_request *asked;
     struct packed packed;
 
     leasehold__v1__heartbeat_request__init(&request);
@@ -58,7 +58,7 @@ START_TEST(bad_item_of_a_release_does_not_spoil_the_others)
     struct lh_rpc_call *call = fake_call(service, LEASES "Release");
     Leasehold__V1__ReleaseResponse *response;
     Leasehold__V1__ReleaseRequest request;
-    struct lh_release_request *asked;
+    struct lh_holder_request *asked;
 
     for (int i = 0; i < 4; i++) {
         leasehold__v1__release_item__init(&items[i]);
@@ -138,6 +138,17 @@ START_TEST(empty_batch_is_answered_empty)
 }
 END_TEST
 
+START_TEST(empty_batch_outlives_its_client)
+{
+    struct lh_rpc_call *call = fake_call(service, LEASES "Heartbeat");
+
+    fake_call_bytes(call, "", 0);
+    fake_call_end(call, LH_RPC_END_DISCONNECTED);
+    fake_client_gone(service);
+    coordinator.heartbeat->on_done(coordinator.heartbeat); /* ASan watches */
+}
+END_TEST
+
 /* --- KeepAlive --- */
 
 static void send_heartbeat(struct lh_rpc_call *call)
@@ -151,7 +162,7 @@ static void send_heartbeat(struct lh_rpc_call *call)
     fake_call_message(call, &request.base);
 }
 
-static void answer_heartbeat(struct lh_heartbeat_request *request, int64_t heartbeats)
+static void answer_heartbeat(struct lh_holder_request *request, int64_t heartbeats)
 {
     request->items[0].item.outcome = LH_OUTCOME_OK;
     request->items[0].item.heartbeats = heartbeats;
@@ -161,7 +172,7 @@ static void answer_heartbeat(struct lh_heartbeat_request *request, int64_t heart
 START_TEST(keep_alive_answers_in_order_and_ends_when_nothing_is_owed)
 {
     struct lh_rpc_call *call = fake_call(service, LEASES "KeepAlive");
-    struct lh_heartbeat_request *first, *second;
+    struct lh_holder_request *first, *second;
     Leasehold__V1__HeartbeatResponse *response;
 
     send_heartbeat(call);
@@ -185,7 +196,7 @@ END_TEST
 START_TEST(keep_alive_reads_no_more_than_it_can_answer)
 {
     struct lh_rpc_call *call = fake_call(service, LEASES "KeepAlive");
-    struct lh_heartbeat_request *requests[64];
+    struct lh_holder_request *requests[64];
     int count = 0;
 
     while (!call->is_paused) {
@@ -223,7 +234,7 @@ END_TEST
 START_TEST(keep_alive_that_is_gone_goes_with_its_last_answer)
 {
     struct lh_rpc_call *call = fake_call(service, LEASES "KeepAlive");
-    struct lh_heartbeat_request *first;
+    struct lh_holder_request *first;
 
     send_heartbeat(call);
     first = coordinator.heartbeat;
@@ -258,6 +269,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, batch_that_is_answered_too_late_is_dropped);
     tcase_add_test(tcase, batch_that_is_not_taken_fails_as_a_whole);
     tcase_add_test(tcase, empty_batch_is_answered_empty);
+    tcase_add_test(tcase, empty_batch_outlives_its_client);
     tcase_add_test(tcase, keep_alive_answers_in_order_and_ends_when_nothing_is_owed);
     tcase_add_test(tcase, keep_alive_reads_no_more_than_it_can_answer);
     tcase_add_test(tcase, keep_alive_tells_what_is_owed_before_it_fails);

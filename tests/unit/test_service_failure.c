@@ -6,9 +6,9 @@
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
 #include "rpc/grpc.h"
+#include "service/contention_text.h"
 #include "service/failure.h"
 #include "service/page_token.h"
-#include "service/words.h"
 #include "test_service.h"
 
 static Google__Rpc__Status *decode(const struct lh_buffer *details)
@@ -39,6 +39,7 @@ static struct lh_contention contention(void)
                    .key = "invoice-42",
                    .token = 7,
                    .owner = "worker-3",
+                   .principal = "dns:worker",
                    .labels = "{\"zone\":\"eu\"}",
                    .duration_us = 30 * LH_US_PER_S,
                    .grace_us = LH_US_PER_S,
@@ -84,16 +85,17 @@ START_TEST(trailers_stay_under_6_kib_whatever_the_names_are)
         struct lh_contention held = contention();
         struct lh_violations violations = {0};
         struct lh_failure failure = {.status = all_statuses[_i], .contention = &held, .violations = &violations};
-        char words[LH_WORDS_BYTES];
+        char words[LH_CONTENTION_TEXT_BYTES];
 
         held.holder.ns = failure.ns = repeated(units[i], 255 / bytes);
         held.holder.key = failure.key = repeated(units[i], 1024 / bytes);
         held.holder.owner = repeated(units[i], 255 / bytes);
+        held.holder.principal = repeated("x", i % 2 == 0 ? 128 : 2048);
         held.holder.token = held.holder.heartbeats = INT64_MAX;
         held.holder.deadline_us = held.holder.acquired_at_us = held.holder.heartbeat_at_us = INT64_MAX / 2;
         held.holder.liveness = LH_LIVENESS_SUSPECTED_DEAD;
         failure.field = failure.limit = repeated(units[i], 1024 / bytes);
-        lh_words_wait_timeout(failure.ns, failure.key, INT64_MAX / 2, &held, words);
+        lh_contention_wait_timeout(failure.ns, failure.key, INT64_MAX / 2, &held, words);
         failure.message = i % 2 == 0 ? words : repeated(units[i], 4096);
         ck_assert_uint_lt(trailers_size(&failure), LH_TRAILERS_MAX_BYTES);
         for (unsigned j = 0; j < 20; j++) {
@@ -152,6 +154,7 @@ START_TEST(held_carries_reason_scope_and_contention)
     ck_assert_int_eq(told->waiters_ahead, 2);
     ck_assert_int_eq(told->liveness, LEASEHOLD__V1__LIVENESS__LIVENESS_ALIVE);
     ck_assert_str_eq(told->holder->owner, "worker-3");
+    ck_assert_str_eq(told->holder->principal, "dns:worker");
     ck_assert_str_eq(told->holder->lease_key, "");
     ck_assert_uint_eq(told->holder->n_labels, 0);
     ck_assert_ptr_null(find_detail(status, "google.rpc.RetryInfo"));
@@ -210,22 +213,22 @@ END_TEST
 START_TEST(held_is_told_in_one_sentence)
 {
     struct lh_contention held = contention();
-    char words[LH_WORDS_BYTES];
+    char words[LH_CONTENTION_TEXT_BYTES];
 
-    lh_words_held("payments", "invoice-42", &held, words);
+    lh_contention_held("payments", "invoice-42", &held, words);
     ck_assert_str_eq(words, "lease payments/invoice-42 is held by worker-3, alive: 12 heartbeats, the last 0.8 s ago; "
                             "held for 35 s");
     held.holder.heartbeats = 0;
     held.holder.owner = "";
-    lh_words_held("payments", "invoice-42", &held, words);
+    lh_contention_held("payments", "invoice-42", &held, words);
     ck_assert_str_eq(words,
                      "lease payments/invoice-42 is held by an unnamed owner, alive: no heartbeat yet; held for 35 s");
     held.has_holder = false;
-    lh_words_held("payments", "invoice-42", &held, words);
+    lh_contention_held("payments", "invoice-42", &held, words);
     ck_assert_str_eq(words, "lease payments/invoice-42 is free, but 2 other waiters come first");
-    lh_words_held("payments", "invoice-42", NULL, words);
+    lh_contention_held("payments", "invoice-42", NULL, words);
     ck_assert_str_eq(words, "lease payments/invoice-42 is held");
-    lh_words_held("payments", repeated("k", 1024), NULL, words);
+    lh_contention_held("payments", repeated("k", 1024), NULL, words);
     ck_assert_uint_eq(strlen(words), strlen("lease payments/") + 128 + strlen("... is held"));
 }
 END_TEST
@@ -233,30 +236,30 @@ END_TEST
 START_TEST(wait_timeout_says_what_can_be_done)
 {
     struct lh_contention held = contention();
-    char words[LH_WORDS_BYTES];
+    char words[LH_CONTENTION_TEXT_BYTES];
 
-    lh_words_wait_timeout("payments", "invoice-42", 5 * LH_US_PER_S, &held, words);
+    lh_contention_wait_timeout("payments", "invoice-42", 5 * LH_US_PER_S, &held, words);
     ck_assert_ptr_nonnull(strstr(words, "the wait of 5.0 s has passed"));
     ck_assert_ptr_nonnull(strstr(words, "alive: 12 heartbeats"));
     held.holder.liveness = LH_LIVENESS_SUSPECTED_DEAD;
     held.holder.remaining_us = 11 * LH_US_PER_S;
     held.holder.silent_us = 19 * LH_US_PER_S;
-    lh_words_wait_timeout("payments", "invoice-42", 5 * LH_US_PER_S, &held, words);
+    lh_contention_wait_timeout("payments", "invoice-42", 5 * LH_US_PER_S, &held, words);
     ck_assert_ptr_nonnull(strstr(words, "suspected dead: silent for 19 s"));
     ck_assert_ptr_nonnull(strstr(words, "expires in 12 s"));
     ck_assert_ptr_nonnull(strstr(words, "leasehold force-release payments invoice-42 --reason TEXT"));
     held.holder.is_manual = true;
-    lh_words_wait_timeout("payments", "invoice-42", 5 * LH_US_PER_S, &held, words);
+    lh_contention_wait_timeout("payments", "invoice-42", 5 * LH_US_PER_S, &held, words);
     ck_assert_ptr_nonnull(strstr(words, "an administrator alone"));
     ck_assert_ptr_null(strstr(words, "expires in"));
     held.holder.liveness = LH_LIVENESS_OVERDUE;
-    lh_words_wait_timeout("payments", "invoice-42", 5 * LH_US_PER_S, &held, words);
+    lh_contention_wait_timeout("payments", "invoice-42", 5 * LH_US_PER_S, &held, words);
     ck_assert_ptr_nonnull(strstr(words, "unreasonably long"));
     held.holder.liveness = LH_LIVENESS_EXPIRED;
     held.holder.is_manual = false;
-    lh_words_wait_timeout("payments", "invoice-42", 5 * LH_US_PER_S, &held, words);
+    lh_contention_wait_timeout("payments", "invoice-42", 5 * LH_US_PER_S, &held, words);
     ck_assert_ptr_nonnull(strstr(words, "the reaper has not ended it yet"));
-    lh_words_blocking_timeout("payments", "invoice-42", 20 * LH_US_PER_S, &held, words);
+    lh_contention_blocking_timeout("payments", "invoice-42", 20 * LH_US_PER_S, &held, words);
     ck_assert_ptr_nonnull(strstr(words, "at most 20 s"));
     ck_assert_ptr_nonnull(strstr(words, "same lease key"));
 }
@@ -264,17 +267,17 @@ END_TEST
 
 START_TEST(refusals_name_what_they_are_about)
 {
-    char words[LH_WORDS_BYTES];
+    char words[LH_CONTENTION_TEXT_BYTES];
 
-    lh_words_refused(LH_NAMESPACE_FROZEN, "payments", "k", NULL, words);
+    lh_contention_refused(LH_NAMESPACE_FROZEN, "payments", "k", NULL, words);
     ck_assert_ptr_nonnull(strstr(words, "namespace payments is frozen"));
-    lh_words_refused(LH_QUOTA_EXCEEDED, "payments", "k", "max_leases is 3", words);
+    lh_contention_refused(LH_QUOTA_EXCEEDED, "payments", "k", "max_leases is 3", words);
     ck_assert_str_eq(words, "namespace payments has used up its quota: max_leases is 3");
-    lh_words_refused(LH_SCOPE_BUSY, "payments", "k", NULL, words);
+    lh_contention_refused(LH_SCOPE_BUSY, "payments", "k", NULL, words);
     ck_assert_ptr_nonnull(strstr(words, "lease payments/k is busy"));
-    lh_words_refused(LH_LEASE_ENDED, "payments", "k", NULL, words);
+    lh_contention_refused(LH_LEASE_ENDED, "payments", "k", NULL, words);
     ck_assert_ptr_nonnull(strstr(words, "acquire it with a new one"));
-    lh_words_refused(LH_OVERLOADED, "payments", "k", NULL, words);
+    lh_contention_refused(LH_OVERLOADED, "payments", "k", NULL, words);
     ck_assert_str_eq(words, lh_status_text(LH_OVERLOADED));
 }
 END_TEST
@@ -318,6 +321,28 @@ START_TEST(page_token_that_was_touched_is_refused)
 }
 END_TEST
 
+START_TEST(what_the_transport_finds_carries_a_reason_too)
+{
+    struct lh_buffer details = {0};
+    Google__Rpc__Status *status;
+    Google__Rpc__ErrorInfo *info;
+    const ProtobufCBinaryData *detail;
+
+    lh_failure_encode_transport(NULL, LH_TIMED_OUT, "the deadline of the call has passed", &details);
+    status = decode(&details);
+    ck_assert_int_eq(status->code, LH_GRPC_DEADLINE_EXCEEDED);
+    ck_assert_str_eq(status->message, "the deadline of the call has passed");
+    detail = find_detail(status, "google.rpc.ErrorInfo");
+    ck_assert_ptr_nonnull(detail);
+    info = google__rpc__error_info__unpack(NULL, detail->len, detail->data);
+    ck_assert_str_eq(info->reason, "TIMED_OUT");
+    ck_assert_str_eq(info->domain, "leasehold");
+    google__rpc__error_info__free_unpacked(info, NULL);
+    google__rpc__status__free_unpacked(status, NULL);
+    lh_buffer_finish(&details);
+}
+END_TEST
+
 Suite *failure_suite(void)
 {
     Suite *suite = suite_create("service failure");
@@ -329,6 +354,7 @@ Suite *failure_suite(void)
     tcase_add_test(tcase, long_messages_are_cut_between_characters);
     tcase_add_test(tcase, held_carries_reason_scope_and_contention);
     tcase_add_loop_test(tcase, retry_info_comes_with_what_can_be_repeated, 0, statuses);
+    tcase_add_test(tcase, what_the_transport_finds_carries_a_reason_too);
     tcase_add_test(tcase, bad_request_names_fields_and_limits);
     tcase_add_test(tcase, held_is_told_in_one_sentence);
     tcase_add_test(tcase, wait_timeout_says_what_can_be_done);

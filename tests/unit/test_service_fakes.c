@@ -11,7 +11,56 @@
 
 /* --- RPC calls --- */
 
+static void *clients[2]; /* of the connections */
+
+void fake_connection_gone(struct lh_service *service, unsigned connection)
+{
+    if (clients[connection] != NULL)
+        lh_service_on_client_gone(service, clients[connection]);
+    clients[connection] = NULL;
+}
+
+void fake_client_gone(struct lh_service *service)
+{
+    fake_connection_gone(service, 0);
+    fake_connection_gone(service, 1);
+}
+
+void lh_rpc_call_set_client(struct lh_rpc_call *call, void *client)
+{
+    clients[call->connection] = client;
+}
+
+void *lh_rpc_call_client(const struct lh_rpc_call *call)
+{
+    return clients[call->connection];
+}
+
+bool lh_rpc_call_set_kept(struct lh_rpc_call *call, size_t bytes)
+{
+    if (call->is_full)
+        return false;
+    call->kept = bytes;
+    return true;
+}
+
+static struct lh_rpc_call *start_call(struct lh_service *service, const char *path, const char *principal,
+                                      const char *authorization);
+
 struct lh_rpc_call *fake_call(struct lh_service *service, const char *path)
+{
+    return start_call(service, path, NULL, NULL);
+}
+
+struct lh_rpc_call *fake_call_by(struct lh_service *service, const char *path, const char *principal,
+                                 const char *authorization)
+{
+    fake_client_gone(service);
+    return start_call(service, path, principal, authorization);
+}
+
+static struct lh_rpc_call *start_call(struct lh_service *service, const char *path, const char *principal,
+                                      const char *authorization)
 {
     struct lh_rpc_call *call = lh_alloc_zero(1, sizeof(*call));
     size_t count;
@@ -21,6 +70,8 @@ struct lh_rpc_call *fake_call(struct lh_service *service, const char *path)
 
     call->id = ++last_id;
     call->arg = service;
+    call->principal = principal;
+    call->authorization = authorization;
     for (size_t i = 0; i < count; i++)
         if (strcmp(methods[i].path, path) == 0)
             call->method = &methods[i];
@@ -91,6 +142,21 @@ void *fake_call_reply(const struct lh_rpc_call *call, const ProtobufCMessageDesc
     return message;
 }
 
+const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name)
+{
+    return strcmp(name, "authorization") == 0 ? call->authorization : NULL;
+}
+
+bool lh_rpc_call_is_private(const struct lh_rpc_call *call)
+{
+    return !call->is_public;
+}
+
+void lh_rpc_call_set_principal(struct lh_rpc_call *call, const char *principal)
+{
+    call->principal = lh_arena_strdup(&test_arena, principal);
+}
+
 void *lh_rpc_call_arg(const struct lh_rpc_call *call)
 {
     return call->arg;
@@ -99,6 +165,16 @@ void *lh_rpc_call_arg(const struct lh_rpc_call *call)
 const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call)
 {
     return call->method;
+}
+
+const char *lh_rpc_call_principal(const struct lh_rpc_call *call)
+{
+    return call->principal != NULL ? call->principal : LH_RPC_ANONYMOUS;
+}
+
+const char *lh_rpc_call_peer(const struct lh_rpc_call *call)
+{
+    return "127.0.0.1:4242";
 }
 
 uint64_t lh_rpc_call_id(const struct lh_rpc_call *call)
@@ -208,14 +284,14 @@ void lh_coordinator_cancel(struct lh_coordinator *coordinator, struct lh_acquire
     coordinator->canceled = acquire;
 }
 
-enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, struct lh_heartbeat_request *request)
+enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, struct lh_holder_request *request)
 {
     if (coordinator->refuse == LH_OK)
         coordinator->heartbeat = request;
     return coordinator->refuse;
 }
 
-enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct lh_release_request *request)
+enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct lh_holder_request *request)
 {
     if (coordinator->refuse == LH_OK)
         coordinator->release = request;
@@ -227,6 +303,7 @@ enum lh_status lh_coordinator_reap(struct lh_coordinator *coordinator, struct lh
     if (coordinator->refuse != LH_OK)
         return coordinator->refuse;
     coordinator->reap = request;
+    coordinator->reap_principal = request->requester.principal;
     snprintf(coordinator->reap_ns, sizeof(coordinator->reap_ns), "%s",
              request->namespace_count > 0 ? request->namespaces[0] : "");
     return LH_OK;
@@ -258,6 +335,22 @@ void lh_coordinator_catch_up(struct lh_coordinator *coordinator, struct lh_watch
 void lh_coordinator_stats(const struct lh_coordinator *coordinator, struct lh_coordinator_stats *stats)
 {
     *stats = coordinator->stats;
+}
+
+void lh_coordinator_readiness(const struct lh_coordinator *coordinator, struct lh_readiness *readiness)
+{
+    *readiness = coordinator->readiness;
+}
+
+void lh_coordinator_on_rules(struct lh_coordinator *coordinator, lh_rules_cb *on_rules, void *arg)
+{
+    coordinator->on_rules = on_rules;
+    coordinator->rules_arg = arg;
+}
+
+void lh_coordinator_need_rules(struct lh_coordinator *coordinator, bool needs_rules)
+{
+    coordinator->needs_rules = needs_rules;
 }
 
 struct lh_store *lh_coordinator_store(struct lh_coordinator *coordinator)
@@ -297,26 +390,31 @@ static enum lh_status fake_list(struct lh_store *store, const struct lh_list_req
     note(fake->after_ns, sizeof(fake->after_ns), request->after_ns);
     note(fake->after_key, sizeof(fake->after_key), request->after_key);
     fake->page_size = request->page_size;
+    fake->include_children = request->include_children;
     fake->on_list = on_done;
     return take(store, arg);
 }
 
 static enum lh_status fake_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
-                                         int64_t token, lh_scope_cb *on_done, void *arg)
+                                         int64_t token, const struct lh_requester *requester, lh_scope_cb *on_done,
+                                         void *arg)
 {
     struct fake_store *fake = (struct fake_store *)store;
     note(fake->reason, sizeof(fake->reason), reason);
+    note(fake->principal, sizeof(fake->principal), requester->principal);
+    note(fake->peer, sizeof(fake->peer), requester->peer);
     fake->token = token;
     return fake_get(store, ns, key, on_done, arg);
 }
 
 static enum lh_status fake_set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
-                                      lh_policy_cb *on_done, void *arg)
+                                      const struct lh_requester *requester, lh_policy_cb *on_done, void *arg)
 {
     struct fake_store *fake = (struct fake_store *)store;
     fake->policy = *policy;
     note(fake->ns, sizeof(fake->ns), policy->ns);
     fake->mask = mask;
+    note(fake->principal, sizeof(fake->principal), requester->principal);
     fake->on_policy = on_done;
     return take(store, arg);
 }
@@ -339,6 +437,15 @@ static enum lh_status fake_list_policies(struct lh_store *store, int32_t page_si
     return take(store, arg);
 }
 
+static enum lh_status fake_audit(struct lh_store *store, const struct lh_audit *row, lh_store_cb *on_done, void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    fake->audit_count++;
+    fake->audit_sum += row->count;
+    fake->audit = *row;
+    return LH_OK;
+}
+
 static int64_t fake_timeline(struct lh_store *store)
 {
     return 3;
@@ -349,9 +456,9 @@ static int32_t fake_schema_version(struct lh_store *store)
     return 12;
 }
 
-static bool fake_is_connected(struct lh_store *store)
+static void fake_server(struct lh_store *store, struct lh_server_facts *facts)
 {
-    return ((struct fake_store *)store)->is_connected;
+    *facts = ((struct fake_store *)store)->server;
 }
 
 void fake_store_init(struct fake_store *store)
@@ -363,12 +470,13 @@ void fake_store_init(struct fake_store *store)
         .set_policy = fake_set_policy,
         .get_policy = fake_get_policy,
         .list_policies = fake_list_policies,
+        .audit = fake_audit,
         .timeline = fake_timeline,
         .schema_version = fake_schema_version,
-        .is_connected = fake_is_connected,
+        .server = fake_server,
     };
     memset(store, 0, sizeof(*store));
     store->base.ops = &ops;
     lh_uuid_parse(LEASE_KEY, &store->base.coordinator);
-    store->is_connected = true;
+    store->server.server = "db1:5432";
 }

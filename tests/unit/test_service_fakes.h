@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "lease/coordinator.h"
+#include "lease/readiness.h"
 #include "lease/reaping.h"
 #include "lease/watch.h"
 #include "rpc/server.h"
@@ -20,6 +21,8 @@ struct lh_rpc_call {
     const struct lh_rpc_method *method;
     void *data;
     uint64_t id;
+    const char *principal; /* the test's; NULL: anonymous */
+    unsigned connection;   /* the test's: 0 or 1 */
     bool is_finished;
     int code;
     enum lh_status reason; /* as the statistics would count it */
@@ -28,8 +31,12 @@ struct lh_rpc_call {
     struct lh_buffer sent; /* the last message */
     unsigned sent_count;
     bool is_paused;
-    bool is_over_mark; /* the test's: what is sent waits */
-    size_t unsent;     /* the test's */
+    bool is_over_mark;         /* the test's: what is sent waits */
+    bool is_full;              /* the test's: its connection keeps enough */
+    const char *authorization; /* the test's; NULL: it came without */
+    bool is_public;            /* the test's: strangers may read what it carries */
+    size_t kept;
+    size_t unsent; /* the test's */
     bool has_headers;
     int64_t heard_us;  /* the test's */
     bool is_peer_lost; /* the test's */
@@ -37,8 +44,15 @@ struct lh_rpc_call {
     int64_t alarm_us;
 };
 
+/* The connections of all calls are gone, or one. */
+void fake_client_gone(struct lh_service *service);
+void fake_connection_gone(struct lh_service *service, unsigned connection);
+
 /* A call of this method, its headers there. */
 struct lh_rpc_call *fake_call(struct lh_service *service, const char *path);
+/* The same by this principal (NULL: anonymous), with this token header (NULL: none), on a connection of its own. */
+struct lh_rpc_call *fake_call_by(struct lh_service *service, const char *path, const char *principal,
+                                 const char *authorization);
 void fake_call_message(struct lh_rpc_call *call, const ProtobufCMessage *message);
 void fake_call_bytes(struct lh_rpc_call *call, const void *data, size_t size);
 /* on_end; the call is gone then, as in the real server. */
@@ -55,21 +69,26 @@ struct lh_coordinator {
     enum lh_status refuse; /* what acquire, heartbeat, release and watch return; LH_OK: they take it */
     struct lh_acquire *acquire;
     struct lh_acquire *canceled;
-    struct lh_heartbeat_request *heartbeat;
-    struct lh_release_request *release;
+    struct lh_holder_request *heartbeat;
+    struct lh_holder_request *release;
     struct lh_reap_request *reap;
     char reap_ns[64];
+    const char *reap_principal;
     struct lh_watcher *watcher;
     bool is_catching_up;
     unsigned wake_count;
     char woken[64]; /* the last key */
     struct lh_coordinator_stats stats;
+    struct lh_readiness readiness;
+    lh_rules_cb *on_rules;
+    void *rules_arg;
+    bool needs_rules;
 };
 
 struct fake_store {
     struct lh_store base;
     enum lh_status refuse;
-    bool is_connected;
+    struct lh_server_facts server;
     void *arg; /* of the call that waits for its answer */
     lh_scope_cb *on_scope;
     lh_list_cb *on_list;
@@ -77,6 +96,8 @@ struct fake_store {
     char ns[256];
     char key[1100];
     char reason[64];
+    char principal[64];
+    char peer[64];
     int64_t token;
     int32_t max;
     size_t namespace_count;
@@ -86,6 +107,10 @@ struct fake_store {
     int32_t page_size;
     struct lh_policy policy;
     uint32_t mask;
+    bool include_children;
+    unsigned audit_count;
+    int64_t audit_sum;     /* of their counts */
+    struct lh_audit audit; /* the last one; its count alone stays valid */
 };
 
 void fake_store_init(struct fake_store *store);

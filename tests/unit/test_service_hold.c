@@ -13,16 +13,18 @@ static void open_stream(void)
     Leasehold__V1__HoldRequest request;
 
     call = fake_call(service, "/leasehold.v1.LeaseService/Hold");
+    call->principal = "token:ci";
     leasehold__v1__hold_request__init(&request);
     request.request_case = LEASEHOLD__V1__HOLD_REQUEST__REQUEST_ACQUIRE;
     request.acquire = new_acquire_request();
     fake_call_message(call, &request.base);
     ck_assert_ptr_nonnull(coordinator.acquire);
+    ck_assert_str_eq(coordinator.acquire->principal, "token:ci");
 }
 
-static struct lh_lease lease_for(int64_t remaining_us)
+static struct lh_held_lease lease_for(int64_t remaining_us)
 {
-    struct lh_lease lease = {
+    struct lh_held_lease lease = {
         .ns = "payments",
         .key = "invoice-42",
         .token = 42,
@@ -39,7 +41,7 @@ static struct lh_lease lease_for(int64_t remaining_us)
 /* Held, with so much left of 30 s. A renewal is due at 20. */
 static void hold(int64_t remaining_us)
 {
-    struct lh_lease lease = lease_for(remaining_us);
+    struct lh_held_lease lease = lease_for(remaining_us);
     struct lh_acquire_result result = {.status = LH_OK, .lease = &lease};
 
     open_stream();
@@ -64,7 +66,7 @@ static Leasehold__V1__HoldEvent *event(void)
 
 static void answer_heartbeat(enum lh_outcome outcome, int64_t remaining_us)
 {
-    struct lh_heartbeat_request *request = coordinator.heartbeat;
+    struct lh_holder_request *request = coordinator.heartbeat;
 
     ck_assert_ptr_nonnull(request);
     coordinator.heartbeat = NULL;
@@ -77,7 +79,7 @@ static void answer_heartbeat(enum lh_outcome outcome, int64_t remaining_us)
 
 static void answer_release(enum lh_outcome outcome)
 {
-    struct lh_release_request *request = coordinator.release;
+    struct lh_holder_request *request = coordinator.release;
 
     ck_assert_ptr_nonnull(request);
     coordinator.release = NULL;
@@ -265,7 +267,7 @@ END_TEST
 
 START_TEST(hold_that_ends_while_it_waits_is_cancelled_and_a_crossing_grant_given_back)
 {
-    struct lh_lease lease = lease_for(29 * LH_US_PER_S);
+    struct lh_held_lease lease = lease_for(29 * LH_US_PER_S);
     struct lh_acquire_result result = {.status = LH_OK, .lease = &lease};
 
     open_stream();

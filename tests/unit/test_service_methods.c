@@ -15,6 +15,7 @@ void methods_setup(void)
     fake_store_init(&store);
     memset(&coordinator, 0, sizeof(coordinator));
     coordinator.store = &store.base;
+    coordinator.readiness.is_ready = true;
     lh_service_options_init(&options);
     options.version = "1.2.3";
     service = lh_service_create(&coordinator, &options);
@@ -22,13 +23,14 @@ void methods_setup(void)
 
 void methods_teardown(void)
 {
+    fake_client_gone(service);
     lh_service_destroy(service);
     test_arena_reset();
 }
 
-struct lh_lease new_lease(const char *key)
+struct lh_held_lease new_lease(const char *key)
 {
-    struct lh_lease lease = {
+    struct lh_held_lease lease = {
         .ns = "payments",
         .key = key,
         .token = 42,

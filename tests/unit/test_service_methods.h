@@ -14,7 +14,7 @@ extern struct lh_service *service;
 
 void methods_setup(void);
 void methods_teardown(void);
-struct lh_lease new_lease(const char *key);
+struct lh_held_lease new_lease(const char *key);
 /* A suite of one case, to which `add` adds the tests. */
 Suite *methods_suite(const char *name, void (*add)(TCase *tcase));
 

@@ -105,7 +105,7 @@ END_TEST
 
 START_TEST(pages_of_leases_follow_each_other)
 {
-    struct lh_lease leases[2] = {new_lease("a"), new_lease("b")};
+    struct lh_held_lease leases[2] = {new_lease("a"), new_lease("b")};
     struct lh_list_answer answer = {.leases = leases, .lease_count = 2, .has_more = true};
     struct lh_rpc_call *call = fake_call(service, LEASES "ListLeases");
     Leasehold__V1__ListLeasesResponse *response;
@@ -143,12 +143,15 @@ END_TEST
 START_TEST(page_that_would_be_too_large_ends_early)
 {
     size_t count = 1000;
-    struct lh_lease *leases = calloc(count, sizeof(*leases));
+    struct lh_held_lease *leases = calloc(count, sizeof(*leases));
     struct lh_list_answer answer = {.leases = leases, .lease_count = count};
     struct lh_rpc_call *call = fake_call(service, LEASES "ListLeases");
     Leasehold__V1__AcquireRequest *labelled = new_acquire_request();
+    Leasehold__V1__ListLeasesRequest request;
     Leasehold__V1__ListLeasesResponse *response;
 
+    leasehold__v1__list_leases_request__init(&request);
+    request.page_size = (int32_t)count;
     for (unsigned i = 0; i < 16; i++) {
         char name[64];
         snprintf(name, sizeof(name), "%u%s", i, repeated("n", 60));
@@ -158,7 +161,7 @@ START_TEST(page_that_would_be_too_large_ends_early)
         leases[i] = new_lease(repeated("k", 1024));
         leases[i].labels = "{}";
     }
-    fake_call_bytes(call, "", 0);
+    fake_call_message(call, &request.base);
     store.on_list(store.arg, LH_OK, NULL, &answer);
     response = fake_call_reply(call, &leasehold__v1__list_leases_response__descriptor);
     ck_assert_uint_eq(response->n_leases, count);
@@ -175,7 +178,7 @@ START_TEST(page_that_would_be_too_large_ends_early)
             leases[i].labels = json;
     }
     call = fake_call(service, LEASES "ListLeases");
-    fake_call_bytes(call, "", 0);
+    fake_call_message(call, &request.base);
     store.on_list(store.arg, LH_OK, NULL, &answer);
     ck_assert_uint_lt(call->sent.size, 4 * 1024 * 1024);
     response = fake_call_reply(call, &leasehold__v1__list_leases_response__descriptor);

@@ -32,7 +32,7 @@ static const struct {
 START_TEST(result_is_json_that_postgresql_takes)
 {
     Leasehold__V1__ReleaseItem request;
-    struct lh_release_item item = {0};
+    struct lh_holder_item item = {0};
     bool is_valid;
 
     leasehold__v1__release_item__init(&request);
@@ -49,7 +49,7 @@ END_TEST
 START_TEST(results_and_errors_have_8_kib)
 {
     Leasehold__V1__ReleaseItem request;
-    struct lh_release_item item = {0};
+    struct lh_holder_item item = {0};
 
     leasehold__v1__release_item__init(&request);
     request.lease = new_lease_ref("invoice-42", LEASE_KEY);

@@ -26,9 +26,9 @@ static void open_stream(bool include_initial)
     fake_call_message(call, &request.base);
 }
 
-static struct lh_lease lease(const char *key, int64_t token)
+static struct lh_held_lease lease(const char *key, int64_t token)
 {
-    return (struct lh_lease){.ns = "payments", .key = key, .token = token, .owner = "", .labels = "{}"};
+    return (struct lh_held_lease){.ns = "payments", .key = key, .token = token, .owner = "", .labels = "{}"};
 }
 
 static void change(enum lh_event_type type, const char *key, int64_t token)
@@ -39,7 +39,7 @@ static void change(enum lh_event_type type, const char *key, int64_t token)
 
 static void answer_page(const char *key, int64_t token, bool has_more)
 {
-    struct lh_lease leases[] = {lease(key == NULL ? "" : key, token)};
+    struct lh_held_lease leases[] = {lease(key == NULL ? "" : key, token)};
     struct lh_list_answer answer = {.leases = leases, .lease_count = key != NULL, .has_more = has_more};
     store.on_list(store.arg, LH_OK, NULL, &answer);
 }

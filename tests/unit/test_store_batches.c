@@ -11,7 +11,7 @@
 #include "test_store.h"
 
 static const char stand_ins[] =
-    "create schema leasehold;"
+    "create schema leasehold; create schema leasehold_internal;"
     "create sequence leasehold.calls; create sequence leasehold.deadlocks;"
     "create table leasehold.said (at serial, what text);"
     "create function leasehold.behave(p_key text[]) returns void language plpgsql as $$ begin"
@@ -23,13 +23,17 @@ static const char stand_ins[] =
     "  end if;"
     "  if 'full alone' = any (p_key) then raise exception 'no room' using errcode = '53200'; end if;"
     "  if 'locked' = any (p_key) then raise exception 'locked' using errcode = '55P03'; end if;"
+    "  if 'doubled' = any (p_key) then raise exception 'a constraint of ours' using errcode = '23505'; end if;"
+    "  if 'disk full' = any (p_key) then raise exception 'could not access status of transaction 0'"
+    "    using errcode = '53100', detail = 'Could not write to file \"pg_xact\": No space left on device.'; end if;"
     "  if 'broken' = any (p_key) then raise exception 'our own fault' using errcode = 'XX000'; end if;"
     "  if 'broken when few' = any (p_key) and cardinality(p_key) <= 2 then"
     "    raise exception 'our own fault' using errcode = 'XX000'; end if;"
     "  if 'slow' = any (p_key) then perform pg_sleep(0.3); end if;"
     "  if 'very slow' = any (p_key) then perform pg_sleep(60); end if;"
     "end $$;"
-    "create function leasehold.release_batch(uuid, p_namespace text[], p_key text[], uuid[], boolean[], p_value text[])"
+    "create function leasehold_internal.release_batch(uuid, p_namespace text[], p_key text[], uuid[], boolean[], "
+    "p_value text[])"
     " returns table (n integer, outcome text, end_reason text, message text, wake boolean) language plpgsql as $$"
     " begin"
     "  perform leasehold.behave(p_key);"
@@ -37,19 +41,20 @@ static const char stand_ins[] =
     "  return query select i, 'ok', null::text, p_key[i], p_value[i]::jsonb is not null"
     "   from generate_series(1, cardinality(p_key)) as i where p_key[i] <> 'forgotten' order by i desc;"
     " end $$;"
-    "create function leasehold.heartbeat_batch(p_namespace text[], p_key text[], uuid[])"
+    "create function leasehold_internal.heartbeat_batch(p_namespace text[], p_key text[], uuid[])"
     " returns table (n integer, outcome text) language plpgsql as $$ begin"
     "  perform leasehold.behave(p_key); return query select i, 'ok' from generate_series(1, cardinality(p_key)) as i;"
     " end $$;"
-    "create function leasehold.relax_commit(boolean) returns boolean language sql as 'select true';"
-    "create function leasehold.acquire_batch(uuid, timestamptz, text[], p_key text[], uuid[], text[], p_labels text[],"
-    " bigint[], boolean[], bigint[], bigint[]) returns table (n integer, outcome text, token bigint)"
+    "create function leasehold_internal.relax_commit(boolean) returns boolean language sql as 'select true';"
+    "create function leasehold_internal.acquire_batch(uuid, timestamptz, text[], p_key text[], uuid[], text[], "
+    "p_labels text[],"
+    " bigint[], boolean[], bigint[], bigint[], text[]) returns table (n integer, outcome text, token bigint)"
     " language plpgsql as $$ begin"
     "  perform leasehold.behave(p_key);"
     "  return query select i, 'granted', (p_labels[i]::jsonb ->> 'token')::bigint"
     "   from generate_series(1, cardinality(p_key)) as i;"
     " end $$;"
-    "create function leasehold.coordinator_unregister(uuid) returns void language sql as"
+    "create function leasehold_internal.coordinator_unregister(uuid) returns void language sql as"
     " $$ insert into leasehold.said (what) values ('unregistered') $$;";
 
 #define ITEMS_MAX LH_BATCH_MAX
@@ -57,8 +62,8 @@ static const char stand_ins[] =
 static const char *conninfo;
 static struct test_store test;
 static struct test_answer answer;
-static struct lh_release_item items[ITEMS_MAX];
-static struct lh_release_item *pointers[ITEMS_MAX];
+static struct lh_holder_item items[ITEMS_MAX];
+static struct lh_holder_item *pointers[ITEMS_MAX];
 static char keys[ITEMS_MAX][24];
 
 static void setup(void)
@@ -69,7 +74,7 @@ static void setup(void)
     memset(&answer, 0, sizeof(answer));
     for (size_t i = 0; i < ITEMS_MAX; i++) {
         snprintf(keys[i], sizeof(keys[i]), "key %zu", i);
-        items[i] = (struct lh_release_item){.ns = "payments", .key = keys[i], .value = "{\"a\": 1}"};
+        items[i] = (struct lh_holder_item){.ns = "payments", .key = keys[i], .value = "{\"a\": 1}"};
         pointers[i] = &items[i];
     }
 }
@@ -240,6 +245,43 @@ START_TEST(our_own_fault_is_told_with_its_words)
 }
 END_TEST
 
+/* The words of the failure that test.store told last. */
+static struct lh_error told;
+
+static void on_told(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    if (error != NULL)
+        told = *error;
+    test_on_answer(arg, status, error);
+}
+
+static void acquire_alone(struct lh_acquire_item *item)
+{
+    struct lh_acquire_item *asked = item;
+    ck_assert_int_eq(test.store->ops->acquire(test.store, 0, 0, &asked, 1, on_told, &answer), LH_OK);
+    test_wait_for(&answer);
+}
+
+START_TEST(what_is_not_in_the_labels_is_not_blamed_on_them)
+{
+    struct lh_acquire_item item = {.ns = "n", .key = "doubled", .owner = "o", .labels = "{}", .duration_us = 1000000};
+    acquire_alone(&item);
+    ck_assert_int_eq(answer.status, LH_INTERNAL);
+    ck_assert_str_eq(told.message, "a constraint of ours");
+    ck_assert_str_eq(told.sqlstate, "23505");
+}
+END_TEST
+
+START_TEST(a_full_disk_is_told_in_the_servers_words)
+{
+    struct lh_acquire_item item = {.ns = "n", .key = "disk full", .owner = "o", .labels = "{}", .duration_us = 1000000};
+    acquire_alone(&item);
+    ck_assert_int_eq(answer.status, LH_OVERLOADED);
+    ck_assert_str_eq(told.message, "could not access status of transaction 0: Could not write to file \"pg_xact\": "
+                                   "No space left on device.");
+}
+END_TEST
+
 START_TEST(bad_labels_name_their_field)
 {
     struct lh_acquire_item asked[3];
@@ -251,7 +293,7 @@ START_TEST(bad_labels_name_their_field)
                                             .owner = "me",
                                             .labels = i == 1 ? "{\"a\": \"\\u0000\"}" : "{\"token\": \"7\"}",
                                             .duration_us = 1000000,
-                                            .wait_us = LH_FOREVER};
+                                            .wait_us = LH_NEVER};
     ck_assert_int_eq(test.store->ops->acquire(test.store, 0, 0, asking, 3, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);
     ck_assert_int_eq(answer.status, LH_OK);
@@ -365,6 +407,8 @@ TCase *test_store_batches(void)
     tcase_add_test(tcase, a_deadlock_is_tried_again_some_times);
     tcase_add_test(tcase, a_lock_timeout_and_a_missing_row_are_busy);
     tcase_add_test(tcase, our_own_fault_is_told_with_its_words);
+    tcase_add_test(tcase, what_is_not_in_the_labels_is_not_blamed_on_them);
+    tcase_add_test(tcase, a_full_disk_is_told_in_the_servers_words);
     tcase_add_test(tcase, bad_labels_name_their_field);
     tcase_add_test(tcase, a_lost_connection_answers_the_batch_before_the_lane_is_down);
     tcase_add_test(tcase, a_lane_that_is_down_refuses);

@@ -8,6 +8,8 @@
 #include "pg/migrate.h"
 #include "test_store.h"
 
+static const struct lh_requester requester = {"user:admin", "unix:"};
+
 #define SECOND INT64_C(1000000)
 #define COPIES 16
 
@@ -70,7 +72,7 @@ static struct lh_acquire_item acquire(const char *ns, const char *key, const cha
                                    .labels = "{}",
                                    .duration_us = duration_us,
                                    .queue = queue,
-                                   .wait_us = LH_FOREVER};
+                                   .wait_us = LH_NEVER};
     struct lh_acquire_item *items[] = {&item};
     ck_assert_int_eq(test.store->ops->acquire(test.store, 0, 0, items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for_ok(&answer);
@@ -153,8 +155,8 @@ static void get(const char *key)
 START_TEST(get_shows_holder_last_hold_or_nothing)
 {
     struct lh_acquire_item mine;
-    struct lh_release_item back = {.ns = "a", .key = "one", .is_failure = true, .value = "it broke"};
-    struct lh_release_item *items[] = {&back};
+    struct lh_holder_item back = {.ns = "a", .key = "one", .is_failure = true, .value = "it broke"};
+    struct lh_holder_item *items[] = {&back};
 
     get("one");
     ck_assert(!got.is_held && !got.has_last);
@@ -218,8 +220,9 @@ END_TEST
 static void force_release(int64_t token)
 {
     memset(&got, 0, sizeof(got));
-    ck_assert_int_eq(test.store->ops->force_release(test.store, "a", "one", "host is gone", token, on_scope, NULL),
-                     LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->force_release(test.store, "a", "one", "host is gone", token, &requester, on_scope, NULL),
+        LH_OK);
     test_wait_for(&answer);
 }
 
@@ -339,8 +342,9 @@ static void on_reap(void *arg, enum lh_status status, const struct lh_error *err
 static size_t reap(const char *ns, int32_t max)
 {
     const char *const namespaces[] = {ns};
-    ck_assert_int_eq(test.store->ops->reap(test.store, 0, namespaces, ns != NULL, true, max, ns == NULL, on_reap, NULL),
-                     LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->reap(test.store, 0, namespaces, ns != NULL, true, max, ns == NULL, &requester, on_reap, NULL),
+        LH_OK);
     test_wait_for_ok(&answer);
     return got.count;
 }
@@ -386,7 +390,7 @@ static void on_policy(void *arg, enum lh_status status, const struct lh_error *e
 
 static void set_policy(const struct lh_policy *policy, uint32_t mask)
 {
-    ck_assert_int_eq(test.store->ops->set_policy(test.store, policy, mask, on_policy, NULL), LH_OK);
+    ck_assert_int_eq(test.store->ops->set_policy(test.store, policy, mask, &requester, on_policy, NULL), LH_OK);
     test_wait_for(&answer);
 }
 

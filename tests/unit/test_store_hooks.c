@@ -5,6 +5,8 @@
 
 #include "test_store.h"
 
+static const struct lh_requester requester = {"user:admin", "unix:"};
+
 #define SECOND INT64_C(1000000)
 #define RUN 40
 #define LIMIT_US (2 * SECOND)
@@ -32,6 +34,8 @@ static const char hooks[] =
     "  if e.key like 'nap%' then perform pg_sleep(6);"
     "    update leasehold.coordinator set seen_at = clock_timestamp(); end if;" /* no tick comes meanwhile */
     "  if e.key like 'orphan%' then insert into public.child values (e.key); end if;"
+    "  if e.key like 'shut%' then perform set_config('default_transaction_read_only', 'on', false),"
+    "    set_config('search_path', 'nowhere', false), set_config('datestyle', 'German', false); end if;"
     "  if e.key like 'wild%' then perform set_config('statement_timeout', '1', false); end if;"
     "  insert into public.hit values (e.event, e.key); end $$;"
     "insert into leasehold.policy (namespace, min_duration, grace, hook_timeout)"
@@ -100,8 +104,8 @@ START_TEST(a_hooked_item_is_left_alone_by_a_lane_and_done_by_a_hook_lane)
     ck_assert_int_eq(item.outcome, LH_ACQUIRE_GRANTED);
     ck_assert_int_eq(hits("acquire"), 1);
 
-    struct lh_heartbeat_item beat = {.ns = "h", .key = "k", .lease_key = item.lease_key};
-    struct lh_heartbeat_item *beats[] = {&beat};
+    struct lh_holder_item beat = {.ns = "h", .key = "k", .lease_key = item.lease_key};
+    struct lh_holder_item *beats[] = {&beat};
     ck_assert_int_eq(test.store->ops->heartbeat(test.store, LANE, beats, 1, test_on_answer, &answer), LH_OK);
     test_wait_for_ok(&answer);
     ck_assert(beat.is_hooked && !beat.is_busy);
@@ -118,8 +122,8 @@ START_TEST(a_hooked_item_is_left_alone_by_a_lane_and_done_by_a_hook_lane)
     ck_assert(leave.is_hooked && !leave.is_busy);
     ck_assert_int_eq(leave.hook_timeout_us, LIMIT_US);
 
-    struct lh_release_item give = {.ns = "h", .key = "k", .lease_key = item.lease_key};
-    struct lh_release_item *gives[] = {&give};
+    struct lh_holder_item give = {.ns = "h", .key = "k", .lease_key = item.lease_key};
+    struct lh_holder_item *gives[] = {&give};
     ck_assert_int_eq(test.store->ops->release(test.store, LANE, gives, 1, test_on_answer, &answer), LH_OK);
     test_wait_for_ok(&answer);
     ck_assert(give.is_hooked && give.hook_timeout_us == LIMIT_US);
@@ -146,6 +150,26 @@ START_TEST(a_veto_and_a_limit_are_told_and_the_next_has_its_own_limit)
 }
 END_TEST
 
+START_TEST(what_fails_at_the_commit_is_the_hooks_own_and_in_its_words)
+{
+    struct lh_acquire_item item = acquire(HOOK_LANE, "orphan");
+    ck_assert_int_eq(item.outcome, LH_ACQUIRE_REJECTED);
+    ck_assert_ptr_nonnull(strstr(item.message, "child_key_fkey"));
+    ck_assert_ptr_null(item.field);
+}
+END_TEST
+
+START_TEST(what_a_hook_sets_in_its_session_ends_with_it)
+{
+    struct lh_acquire_item item = acquire(HOOK_LANE, "shut");
+    ck_assert_int_eq(item.outcome, LH_ACQUIRE_GRANTED);
+    for (int i = 0; i < 3; i++) {
+        item = acquire(HOOK_LANE, keys[i]);
+        ck_assert_msg(item.outcome == LH_ACQUIRE_GRANTED, "%s", item.message);
+    }
+}
+END_TEST
+
 /* Leases that have expired, as many acquires would have left them. */
 static void expire(int count)
 {
@@ -155,7 +179,7 @@ static void expire(int count)
                  "insert into leasehold.scope (namespace, key, state, lease_key, token, owner, labels, duration, grace,"
                  " acquired_at, heartbeat_at, deadline, incarnation, check_at) select 'h', '%s', 'held',"
                  " gen_random_uuid(), nextval('leasehold.token'), 'gone', '{}', '100 ms', '0 s', n - interval '2 s',"
-                 " n - interval '2 s', n - interval '1 s', (leasehold.life(null)).id, 'infinity'"
+                 " n - interval '2 s', n - interval '1 s', (leasehold_internal.life(null)).id, 'infinity'"
                  " from clock_timestamp() n returning token",
                  keys[i]);
         items[i].token = atoll(pg_fixture_value(conninfo, sql));
@@ -364,11 +388,12 @@ START_TEST(a_slow_one_in_the_middle_of_joined_reaps_has_its_own_limit_alone)
 }
 END_TEST
 
-START_TEST(what_fails_at_the_commit_of_joined_reaps_fails_alone_too)
+START_TEST(a_deferred_constraint_in_joined_reaps_fails_alone_too)
 {
     lose_and_go_on("orphan");
-    check_outcomes(14, 15, LH_REAP_ERROR);
+    check_outcomes(14, 15, LH_REAP_FAILED);
     check_outcomes(15, 20, LH_REAP_DONE);
+    ck_assert_str_eq(failures(), "1");
     ck_assert_ptr_nonnull(strstr(items[14].reaped.error, "violates foreign key"));
 }
 END_TEST
@@ -395,7 +420,8 @@ START_TEST(a_forced_release_has_the_limit_of_its_policy_and_does_not_hold_up_the
 
     snprintf(keys[0], sizeof(keys[0]), "slow");
     expire(2);
-    ck_assert_int_eq(test.store->ops->force_release(test.store, "h", "slow", "because", 0, on_forced, &forced), LH_OK);
+    ck_assert_int_eq(
+        test.store->ops->force_release(test.store, "h", "slow", "because", 0, &requester, on_forced, &forced), LH_OK);
     ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_OK);
     test_wait_for_ok(&answer);
     ck_assert_uint_eq(forced.count, 0);
@@ -418,6 +444,8 @@ TCase *test_store_hooks(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_hooked_item_is_left_alone_by_a_lane_and_done_by_a_hook_lane);
     tcase_add_test(tcase, a_veto_and_a_limit_are_told_and_the_next_has_its_own_limit);
+    tcase_add_test(tcase, what_fails_at_the_commit_is_the_hooks_own_and_in_its_words);
+    tcase_add_test(tcase, what_a_hook_sets_in_its_session_ends_with_it);
     tcase_add_test(tcase, a_run_reaps_each_lease_in_a_transaction_of_its_own);
     tcase_add_test(tcase, after_one_that_took_long_no_more_are_sent);
     tcase_add_test(tcase, a_run_that_was_cut_short_is_durable_when_it_is_answered);
@@ -427,7 +455,7 @@ TCase *test_store_hooks(void)
     tcase_add_test(tcase, those_behind_one_that_may_take_long_do_not_cut_it_short);
     tcase_add_test(tcase, a_veto_in_the_middle_of_joined_reaps_is_no_failure_of_the_others);
     tcase_add_test(tcase, a_slow_one_in_the_middle_of_joined_reaps_has_its_own_limit_alone);
-    tcase_add_test(tcase, what_fails_at_the_commit_of_joined_reaps_fails_alone_too);
+    tcase_add_test(tcase, a_deferred_constraint_in_joined_reaps_fails_alone_too);
     tcase_add_test(tcase, a_hook_that_ends_its_session_in_the_middle_of_joined_reaps_leaves_no_trace);
     tcase_add_test(tcase, a_forced_release_has_the_limit_of_its_policy_and_does_not_hold_up_the_signs_of_life);
     return tcase;

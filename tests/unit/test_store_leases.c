@@ -57,6 +57,7 @@ static struct lh_acquire_item wish(bool queue)
         .key = key,
         .lease_key = lh_uuid_random(),
         .owner = "worker-3",
+        .principal = "dns:worker",
         .labels = "{\"pod\": \"a-1\"}",
         .duration_us = 30 * SECOND,
         .queue = queue,
@@ -72,10 +73,10 @@ static void acquire(struct test_store *test, struct lh_acquire_item *item)
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
 }
 
-static struct lh_heartbeat_item heartbeat(struct test_store *test, const struct lh_acquire_item *lease)
+static struct lh_holder_item heartbeat(struct test_store *test, const struct lh_acquire_item *lease)
 {
-    struct lh_heartbeat_item item = {.ns = lease->ns, .key = lease->key, .lease_key = lease->lease_key};
-    struct lh_heartbeat_item *items[] = {&item};
+    struct lh_holder_item item = {.ns = lease->ns, .key = lease->key, .lease_key = lease->lease_key};
+    struct lh_holder_item *items[] = {&item};
     ck_assert_int_eq(test->store->ops->heartbeat(test->store, 0, items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
@@ -83,11 +84,11 @@ static struct lh_heartbeat_item heartbeat(struct test_store *test, const struct 
     return item;
 }
 
-static struct lh_release_item give_back(struct test_store *test, const struct lh_acquire_item *lease, bool is_unheard)
+static struct lh_holder_item give_back(struct test_store *test, const struct lh_acquire_item *lease, bool is_unheard)
 {
-    struct lh_release_item item = {
+    struct lh_holder_item item = {
         .ns = lease->ns, .key = lease->key, .lease_key = lease->lease_key, .is_unheard = is_unheard};
-    struct lh_release_item *items[] = {&item};
+    struct lh_holder_item *items[] = {&item};
     ck_assert_int_eq(test->store->ops->release(test->store, 0, items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);
     ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
@@ -95,7 +96,7 @@ static struct lh_release_item give_back(struct test_store *test, const struct lh
     return item;
 }
 
-static struct lh_release_item release(struct test_store *test, const struct lh_acquire_item *lease)
+static struct lh_holder_item release(struct test_store *test, const struct lh_acquire_item *lease)
 {
     return give_back(test, lease, false);
 }
@@ -109,6 +110,7 @@ static void on_granted(void *arg, enum lh_status status, const struct lh_error *
     ck_assert_str_eq(item->lease.ns, "payments.invoices");
     ck_assert_str_eq(item->lease.key, key);
     ck_assert_str_eq(item->lease.owner, "worker-3");
+    ck_assert_str_eq(item->lease.principal, "dns:worker");
     ck_assert_str_eq(item->lease.labels, "{\"pod\": \"a-1\"}");
     answer.count++;
 }
@@ -117,7 +119,7 @@ START_TEST(a_lease_lives_from_grant_to_release)
 {
     struct lh_acquire_item mine = wish(false);
     struct lh_acquire_item *items[] = {&mine};
-    struct lh_heartbeat_item beat;
+    struct lh_holder_item beat;
     int64_t token;
 
     ck_assert_int_eq(one.store->ops->acquire(one.store, 1, 0, items, 1, on_granted, &mine), LH_OK);
@@ -226,7 +228,7 @@ START_TEST(a_release_tells_of_an_own_waiter_at_once)
     acquire(&two, &later);
     ck_assert_int_eq(later.outcome, LH_ACQUIRE_QUEUED);
     ck_assert(!later.has_lease);
-    ck_assert_int_eq(later.expires_in_us, LH_FOREVER);
+    ck_assert_int_eq(later.expires_in_us, LH_NEVER);
     acquire(&one, &next);
     ck_assert_int_eq(next.outcome, LH_ACQUIRE_GRANTED);
 }
@@ -301,8 +303,8 @@ START_TEST(five_hundred_at_once_with_bad_ones_among_them)
 {
     static struct lh_acquire_item wanted[LH_BATCH_MAX];
     static struct lh_acquire_item *items[LH_BATCH_MAX];
-    static struct lh_release_item given[LH_BATCH_MAX];
-    static struct lh_release_item *back[LH_BATCH_MAX];
+    static struct lh_holder_item given[LH_BATCH_MAX];
+    static struct lh_holder_item *back[LH_BATCH_MAX];
     static char keys[LH_BATCH_MAX][48];
 
     for (size_t i = 0; i < LH_BATCH_MAX; i++) {
@@ -319,11 +321,11 @@ START_TEST(five_hundred_at_once_with_bad_ones_among_them)
     for (size_t i = 0; i < LH_BATCH_MAX; i++) {
         ck_assert_msg(wanted[i].outcome == (i == 77 || i == 99 ? LH_ACQUIRE_INVALID : LH_ACQUIRE_GRANTED),
                       "item %zu has outcome %d", i, wanted[i].outcome);
-        given[i] = (struct lh_release_item){.ns = wanted[i].ns,
-                                            .key = keys[i],
-                                            .lease_key = wanted[i].lease_key,
-                                            .is_failure = i % 3 == 0,
-                                            .value = i == 250 ? "{\"a\": 1e200000}" : "{\"a\": \"b\"}"};
+        given[i] = (struct lh_holder_item){.ns = wanted[i].ns,
+                                           .key = keys[i],
+                                           .lease_key = wanted[i].lease_key,
+                                           .is_failure = i % 3 == 0,
+                                           .value = i == 250 ? "{\"a\": 1e200000}" : "{\"a\": \"b\"}"};
         back[i] = &given[i];
     }
     given[250].is_failure = false;
@@ -337,7 +339,7 @@ START_TEST(five_hundred_at_once_with_bad_ones_among_them)
 }
 END_TEST
 
-static void hand_over(struct test_store *test, struct lh_release_item *given, struct lh_acquire_item *next)
+static void hand_over(struct test_store *test, struct lh_holder_item *given, struct lh_acquire_item *next)
 {
     ck_assert_int_eq(test->store->ops->hand_over(test->store, 0, 0, &given, 1, &next, 1, test_on_answer, &answer),
                      LH_OK);
@@ -354,7 +356,7 @@ START_TEST(a_release_carries_an_acquire_behind_it)
     acquire(&one, &last);
     next.ticket = next.new_ticket;
     last.ticket = last.new_ticket;
-    struct lh_release_item given = {.ns = mine.ns, .key = mine.key, .lease_key = mine.lease_key};
+    struct lh_holder_item given = {.ns = mine.ns, .key = mine.key, .lease_key = mine.lease_key};
     hand_over(&one, &given, &next);
     ck_assert_int_eq(given.outcome, LH_OUTCOME_OK);
     ck_assert_int_eq(next.outcome, LH_ACQUIRE_GRANTED);
@@ -376,7 +378,7 @@ START_TEST(an_acquire_behind_a_release_that_is_refused_is_busy)
     acquire(&one, &mine);
     acquire(&one, &next);
     next.ticket = next.new_ticket;
-    struct lh_release_item given = {.ns = mine.ns, .key = mine.key, .lease_key = mine.lease_key, .value = "1e200000"};
+    struct lh_holder_item given = {.ns = mine.ns, .key = mine.key, .lease_key = mine.lease_key, .value = "1e200000"};
     hand_over(&one, &given, &next);
     ck_assert_int_eq(given.outcome, LH_OUTCOME_INVALID);
     ck_assert_int_eq(next.outcome, LH_ACQUIRE_BUSY);
@@ -426,15 +428,15 @@ static const char *commits(void)
 START_TEST(renewals_alone_are_answered_before_they_are_on_disk)
 {
     struct lh_acquire_item mine = wish(false);
-    struct lh_heartbeat_item ours, theirs;
-    struct lh_heartbeat_item *both[] = {&ours, &theirs};
+    struct lh_holder_item ours, theirs;
+    struct lh_holder_item *both[] = {&ours, &theirs};
 
     acquire(&one, &mine);
     pg_fixture_execute(conninfo, commit_watcher);
     ck_assert_int_eq(heartbeat(&one, &mine).outcome, LH_OUTCOME_OK);
     ck_assert_str_eq(commits(), "off");
 
-    ours = theirs = (struct lh_heartbeat_item){.ns = mine.ns, .key = key, .lease_key = mine.lease_key};
+    ours = theirs = (struct lh_holder_item){.ns = mine.ns, .key = key, .lease_key = mine.lease_key};
     theirs.lease_key = lh_uuid_random();
     ck_assert_int_eq(one.store->ops->heartbeat(one.store, 0, both, 2, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);

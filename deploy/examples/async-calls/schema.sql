@@ -1,5 +1,7 @@
--- A queue of calls whose claims are leases. Run it once, as a member of leasehold_admin.
+-- A queue of calls whose claims are leases. Run it once, as a member of leasehold_owner.
 create schema calls;
+-- Which calls the hooks.
+grant usage on schema calls to leasehold_owner;
 
 create table calls.call (
   id       bigint not null generated always as identity,

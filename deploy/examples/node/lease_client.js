@@ -5,6 +5,7 @@
 //   npm install @grpc/grpc-js @grpc/proto-loader
 //   LEASEHOLD_PROTO=../../../proto ./lease_client.js 127.0.0.1:7420 payments invoice-42 10 60
 //
+//   const stub = newStub('ipv4:10.0.0.1:7420,10.0.0.2:7420', 'proto', 10);
 //   const lease = await Lease.acquire(stub, 'payments', 'invoice-42', { duration: 10, wait: 60 });
 //   lease.signal.addEventListener('abort', () => stop(lease.lostBecause));     // before its deadline, whatever happened
 //   while (lease.isHeld()) await step(lease.token, { deadline: lease.callDeadline(), signal: lease.signal });
@@ -37,6 +38,11 @@ const grantOf = (stub, request, options) =>
     stream.on('end', () => reject(new Error('the stream ended without a grant')));
   });
 
+// The lease key belongs to a lease that has ended: ErrorInfo's reason, read without google.rpc's generated code.
+const isEnded = (error) =>
+  error.code === grpc.status.FAILED_PRECONDITION &&
+  error.metadata.get('grpc-status-details-bin').some((details) => details.includes('LEASE_ENDED'));
+
 class Lease {
   // Rejects with a ServiceError when it is held by another (ABORTED) or the wait has passed (DEADLINE_EXCEEDED). Then
   // renewed at a third of its duration until released or lost; `signal` aborts once, a margin before the deadline at the
@@ -48,7 +54,7 @@ class Lease {
     Object.assign(lease, { stub, ref, duration, margin: duration / 5, lostBecause: null, isReleased: false });
     lease.aborter = new AbortController();
     lease.signal = lease.aborter.signal;
-    for (;;) {
+    for (let isRepeated = false; ; ) {
       const sent = clock();
       const left = Math.max(waitUntil - sent, 0);
       const request = { ...ref, owner, duration: durationOf(duration), wait: durationOf(left) };
@@ -60,7 +66,14 @@ class Lease {
       } catch (error) {
         // The same lease key makes the repetition the same acquisition, with its old place in the queue.
         if (error.code === grpc.status.UNAVAILABLE && clock() < waitUntil + 5) {
+          isRepeated = true;
           await sleep(200);
+          continue;
+        }
+        // The daemon granted it, saw the connection break and took the lease back: acquire anew, with a new key.
+        if (isRepeated && isEnded(error)) {
+          isRepeated = false;
+          ref.lease_key = crypto.randomUUID();
           continue;
         }
         const isInDoubt = [grpc.status.UNAVAILABLE, grpc.status.DEADLINE_EXCEEDED].includes(error.code);
@@ -128,7 +141,7 @@ class Lease {
       try {
         const { results } = await call(this.stub, 'Release', { items: [item] }, inSeconds(until - clock()));
         const { outcome, end_reason: endReason } = results[0];
-        // Who repeats a release whose answer got lost is told LOST because of RELEASED: done.
+        // A repeated release whose first answer was lost gets LOST with the reason RELEASED: done.
         const isEndedByUs = ['END_REASON_RELEASED', 'END_REASON_FAILED'].includes(endReason);
         if (outcome !== 'OUTCOME_RETRY') return outcome === 'OUTCOME_OK' || (isRepeated && isEndedByUs);
       } catch {
@@ -139,15 +152,25 @@ class Lease {
   }
 }
 
-const newStub = (server, protoDir) => {
+// A stub that leaves a server that hangs, in time for a lease of `duration` seconds: without HTTP/2 keepalive a connection
+// to such a server looks healthy for minutes. With several addresses the next one is then used. A tenth: the server may stop just
+// before a renewal, a third after the last one; then pass the time to the next ping, that for its answer, and the attempt to
+// connect to the same address again.
+const newStub = (server, protoDir, duration = 30) => {
+  const patience = Math.max(Math.floor((duration * 1000) / 10), 50);
   const options = { includeDirs: [protoDir, '/usr/include'], keepCase: true, longs: String, enums: String, defaults: true, oneofs: true };
   const { leasehold } = grpc.loadPackageDefinition(loader.loadSync('leasehold/v1/leasehold.proto', options));
-  return new leasehold.v1.LeaseService(server, grpc.credentials.createInsecure(), { 'grpc.max_reconnect_backoff_ms': 1000 });
+  return new leasehold.v1.LeaseService(server, grpc.credentials.createInsecure(), {
+    'grpc.keepalive_time_ms': patience,
+    'grpc.keepalive_timeout_ms': patience,
+    'grpc.keepalive_permit_without_calls': 1,
+    'grpc.max_reconnect_backoff_ms': 1000,
+  });
 };
 
 // Hold a lease until SIGTERM; exit status 0 released, 3 held by another, 4 lost.
 async function main([server, namespace, key, duration = '30', wait = '0']) {
-  const stub = newStub(server, process.env.LEASEHOLD_PROTO);
+  const stub = newStub(server, process.env.LEASEHOLD_PROTO, Number(duration));
   let lease;
   try {
     lease = await Lease.acquire(stub, namespace, key, { duration: Number(duration), wait: Number(wait), owner: 'lease_client.js' });

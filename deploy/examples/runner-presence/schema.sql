@@ -1,5 +1,7 @@
--- The runners that are there, kept by hooks. Run it once, as a member of leasehold_admin.
+-- The runners that are there, kept by hooks. Run it once, as a member of leasehold_owner.
 create schema runners;
+-- Which calls the hooks.
+grant usage on schema runners to leasehold_owner;
 
 create table runners.runner (
   name  text not null,

@@ -1,5 +1,7 @@
--- Parcels and the steps that they may take. Run it once, as a member of leasehold_admin.
+-- Parcels and the steps that they may take. Run it once, as a member of leasehold_owner.
 create schema parcels;
+-- Which calls the hooks.
+grant usage on schema parcels to leasehold_owner;
 
 create table parcels.allowed (
   from_state text not null,

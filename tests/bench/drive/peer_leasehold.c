@@ -329,6 +329,8 @@ static void await_waiters(struct drive *drive, size_t waiters)
 static void open_channels(struct drive *drive)
 {
     struct state *state = lh_alloc_zero(1, sizeof(*state));
+    /* As the library reads it. */
+    const struct lh_rpc_tls tls = {getenv("LEASEHOLD_CA"), getenv("LEASEHOLD_CERT"), getenv("LEASEHOLD_KEY"), NULL};
     struct lh_rpc_channel_options options;
     struct lh_error error;
 
@@ -337,6 +339,7 @@ static void open_channels(struct drive *drive)
     lh_rpc_channel_options_init(&options);
     options.max_calls = 1000000;
     options.keepalive_us = 0;
+    options.tls = tls.ca_file != NULL ? &tls : NULL;
     for (size_t i = 0; i < drive->channels; i++) {
         struct channel *channel = &state->channels[i];
         channel->rpc = lh_rpc_channel_create(drive->loop, drive->target, &options, &error);

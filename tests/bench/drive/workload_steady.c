@@ -62,7 +62,7 @@ static void on_tick(void *arg)
         owed -= (double)count;
     }
     if (lh_clock_us() < to_us)
-        lh_timer_arm_at_us(&tick, tick.at_us + TICK_US);
+        lh_timer_arm_at_us(&tick, tick.due.at_us + TICK_US);
 }
 
 static void begin(void *arg)

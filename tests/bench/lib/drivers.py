@@ -37,13 +37,13 @@ commit;
 RAW_PAIR = """select k.keys as keys, 1 / (count(*) filter (where b.outcome = 'granted') = :batch)::integer as all_granted
   from (select array(select gen_random_uuid() from generate_series(1, :batch)) as keys) k,
        raw_batch r,
-       leasehold.acquire_batch(null, null, r.namespaces, r.keys, k.keys, r.owners, r.labels, r.durations, r.queues, r.zeros,
+       leasehold_internal.acquire_batch(null, null, r.namespaces, r.keys, k.keys, r.owners, r.labels, r.durations, r.queues, r.zeros,
                                r.zeros) b
  where r.id = :client_id
  group by k.keys \\gset
 select 1 / (count(*) filter (where b.outcome = 'ok') = :batch)::integer as all_ok
   from raw_batch r,
-       leasehold.release_batch(null, r.namespaces, r.keys, :keys::uuid[], r.queues, r.texts) b
+       leasehold_internal.release_batch(null, r.namespaces, r.keys, :keys::uuid[], r.queues, r.texts) b
  where r.id = :client_id \\gset
 """
 RAW_BATCHES = """drop table if exists raw_batch;
@@ -58,7 +58,7 @@ analyze raw_batch;
 """
 RAW_HEARTBEAT = """\\set n random(0, :batches / 2 - 1) * 2 + :client_id
 select 1 / (count(*) filter (where b.outcome = 'ok') = r.size)::integer as all_ok
-  from raw_lease r, leasehold.heartbeat_batch(r.namespaces, r.keys, r.lease_keys) b
+  from raw_lease r, leasehold_internal.heartbeat_batch(r.namespaces, r.keys, r.lease_keys) b
  where r.id = :n
  group by r.size \\gset
 """
@@ -72,7 +72,7 @@ analyze raw_lease;
 """
 RAW_FILL = """select count(*) filter (where b.outcome = 'granted')
   from raw_lease r,
-       leasehold.acquire_batch(null, null, r.namespaces, r.keys, r.lease_keys, array_fill('raw'::text, array[r.size]),
+       leasehold_internal.acquire_batch(null, null, r.namespaces, r.keys, r.lease_keys, array_fill('raw'::text, array[r.size]),
          array_fill('{{}}'::text, array[r.size]), array_fill(3600000000::bigint, array[r.size]), array_fill(false, array[r.size]),
          array_fill(0::bigint, array[r.size]), array_fill(0::bigint, array[r.size])) b
  where r.id = {id};

@@ -204,23 +204,24 @@ def chart(results, path):
 
 PAGE = """# Leasehold beside its peers
 
-Written by `tests/bench/run --publish`; `tests/bench/run` measures it again, on Debian 12, in about an hour. The driver is one process in C
-with one event loop, the same for all peers but plain SQL and the batch functions, which pgbench drives. So many requests are in flight
-as the table says, over at most 16 connections (PostgreSQL: one each). Every reply is checked, and at the end each server's own count of
-writes: a pair that was not held does not count.
+`tests/bench/run --publish` writes this page. `tests/bench/run` repeats the measurement on Debian 12 in about an hour.
+
+One driver, a C program with one event loop, drives all peers but plain SQL and the batch functions, which pgbench drives. It keeps as
+many requests in flight as the table says, over at most 16 connections (PostgreSQL: one connection for each request). It checks every
+reply, and at the end each server's own count of writes. A pair that was not held does not count.
 
 | driver | a pair | durable |
 | --- | --- | --- |
-| Leasehold | `Acquire`, `Release`: gRPC, 16 connections; together: one `Release` at a time carries what is due; libleasehold: `lh_acquire_async`, `lh_try_release` | PostgreSQL, `synchronous_commit` and `fsync` on; renewals alone are answered before they are on disk, for a crash takes none of their leases |
+| Leasehold | `Acquire`, `Release`: gRPC, 16 connections; together: one `Release` at a time carries what is due; libleasehold: `lh_acquire_async`, `lh_try_release` | PostgreSQL, `synchronous_commit` and `fsync` on; renewals alone are answered before they are on disk, because a crash ends none of their leases |
 | plain SQL | `insert ... on conflict`, `delete` on a table of locks: two transactions, one connection for each request in flight; no token, no queue, no reaper | the same PostgreSQL, same settings |
 | batch functions | `acquire_batch`, `release_batch` by pgbench with half of the requests in flight in each of two transactions: the limit of the SQL beneath | the same |
 | etcd | lease granted, transaction that puts if absent, lease revoked; kept: put and delete with a lease that stays | its WAL, fsync for each batch |
 | Redis | `SET NX PX`, a script that compares and deletes | `appendonly`, `appendfsync always` |
 | ZooKeeper | ephemeral node created, deleted, within 16 sessions | `forceSync` |
 
-Only Leasehold, etcd and ZooKeeper order their waiters; Redis has no queue, and is not asked to hand over. In the part handoff, plain SQL
-is a row lock that open transactions wait for, and etcd its own lock service. Renewals of etcd write nothing to disk; ZooKeeper
-has none for a single lease.
+Leasehold, etcd and ZooKeeper order their waiters. Redis has no queue, so the part handoff leaves it out. In that part plain SQL is a
+row lock that open transactions wait for, and etcd is its own lock service. etcd renews a lease without writing to disk. ZooKeeper
+renews sessions, not single leases.
 
 ![pairs a second by requests in flight](benchmark.svg)
 

@@ -1,13 +1,15 @@
 'use strict';
-// A stock Node client (@grpc/grpc-js) against a running daemon: node client.js HOST:PORT PROTO_DIR
-// Prints one "ok NAME" or "not ok NAME: why" a check, and exits 0 only when all are ok.
+// A stock Node client (@grpc/grpc-js) against a running daemon: node client.js HOST:PORT PROTO_DIR [CA [KEY CERT]]
+// With files it speaks TLS; the token in LEASEHOLD_TEST_TOKEN goes with each call. Prints one "ok NAME" or "not ok NAME: why" a check,
+// and exits 0 only when all are ok.
 
 const assert = require('node:assert');
 const crypto = require('node:crypto');
+const fs = require('node:fs');
 const grpc = require('@grpc/grpc-js');
 const loader = require('@grpc/proto-loader');
 
-const [target, protoDir] = process.argv.slice(2);
+const [target, protoDir, ...files] = process.argv.slice(2);
 const definition = loader.loadSync('leasehold/v1/leasehold.proto', {
   includeDirs: [protoDir, '/usr/include'],
   keepCase: true,
@@ -18,15 +20,19 @@ const definition = loader.loadSync('leasehold/v1/leasehold.proto', {
 });
 const { LeaseService, AdminService } = grpc.loadPackageDefinition(definition).leasehold.v1;
 
-const newClient = () =>
-  new LeaseService(target, grpc.credentials.createInsecure(), { 'grpc.use_local_subchannel_pool': 1 });
+const credentials = files.length
+  ? grpc.credentials.createSsl(...files.map((file) => fs.readFileSync(file)))
+  : grpc.credentials.createInsecure();
+const newClient = () => new LeaseService(target, credentials, { 'grpc.use_local_subchannel_pool': 1 });
 const client = newClient();
-const admin = new AdminService(target, grpc.credentials.createInsecure());
+const admin = new AdminService(target, credentials);
 
 function call(stub, method, request, options = {}) {
   let handle;
   const promise = new Promise((resolve, reject) => {
-    handle = stub[method](request, new grpc.Metadata(), options, (error, reply) =>
+    const metadata = new grpc.Metadata();
+    if (process.env.LEASEHOLD_TEST_TOKEN) metadata.set('authorization', `Bearer ${process.env.LEASEHOLD_TEST_TOKEN}`);
+    handle = stub[method](request, metadata, options, (error, reply) =>
       error ? reject(error) : resolve(reply));
   });
   promise.handle = handle;

@@ -1,0 +1,145 @@
+-- What a role may do, once a rule names one. The role is the one that is logged in, with its memberships: SET ROLE changes nothing.
+
+-- Does any rule name a role? As long as none does, every role may do what it is granted in SQL. Locks nothing.
+create or replace function leasehold_internal.rules_name_roles() returns boolean
+language plpgsql stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return a.names_roles from leasehold.access_state a;
+end
+$$;
+
+-- Do no rules bind the session? Superusers are members of every role. Locks nothing.
+create or replace function leasehold_internal.is_above_rules() returns boolean
+language sql stable
+as $$
+  select pg_has_role(session_user, 'leasehold_admin', 'member') or pg_has_role(session_user, 'leasehold_coordinator', 'member')
+         or pg_has_role(session_user, 'leasehold_owner', 'member')
+$$;
+
+-- Is a rule's principal the session's role, or one that it is a member of? Locks nothing.
+create or replace function leasehold_internal.is_session(p_principal text) returns boolean
+language plpgsql stable
+as $$
+declare
+  v_begin constant text := left(p_principal, -1);
+begin
+  if right(p_principal, 1) <> '*' then
+    -- The index finds a name, of which the cast may have cut off something.
+    return starts_with(p_principal, 'role:')
+           and exists (select from pg_roles g
+                        where g.rolname = substr(p_principal, 6)::name and g.rolname::text = substr(p_principal, 6)
+                          and pg_has_role(session_user, g.oid, 'member'));
+  end if;
+  return starts_with('role:', v_begin)
+         or (starts_with(v_begin, 'role:')
+             and exists (select from pg_roles g
+                          where starts_with(g.rolname::text, substr(v_begin, 6)) and pg_has_role(session_user, g.oid, 'member')));
+end
+$$;
+
+-- Has the session a right in a namespace, or above it? There is no index for the roles of a pattern, and so a scan of them
+-- would have a cost at which PostgreSQL compiles it, for 100 ms in each call. Locks nothing.
+create or replace function leasehold_internal.session_may(p_right text, p_namespace text) returns boolean
+language plpgsql stable
+set enable_seqscan = off
+set jit = off
+as $$
+begin
+  return leasehold_internal.is_above_rules()
+         or exists (select from leasehold.access_rule r
+                     where r.namespace = any (leasehold_internal.prefixes(p_namespace))
+                       and r.rights && case when p_right in ('read', 'lease') then array[p_right, 'admin'] else array[p_right] end
+                       and leasehold_internal.is_session(r.principal));
+end
+$$;
+
+-- Why the session may not do what needs this right in a namespace; null: it may. What is no namespace its caller refuses. The server's log
+-- gets a line, which stays where the caller of the API catches the error; the audit gets nothing, for the error undoes what would be
+-- written. Locks nothing.
+create or replace function leasehold_internal.denial(p_right text, p_namespace text) returns text
+language plpgsql stable
+as $$
+begin
+  if not (select a.names_roles from leasehold.access_state a)
+     or leasehold_internal.namespace_problem(p_namespace) is not null
+     or leasehold_internal.session_may(p_right, p_namespace) then
+    return null;
+  end if;
+  raise log 'access denied principal=role:% right=% namespace=%', session_user, p_right, p_namespace;
+  return format('access_denied: role:%s needs the right %s in %s or above', session_user, p_right, p_namespace);
+end
+$$;
+
+-- The namespaces in which the session has the right to read by a rule. Locks nothing.
+create or replace function leasehold_internal.read_by_session() returns text[]
+language sql stable
+as $$
+  select array(select distinct r.namespace
+                 from leasehold.access_rule r
+                where r.rights && array['read', 'admin'] and leasehold_internal.is_session(r.principal))
+$$;
+
+-- What readable() says of the session, whatever role asks. Locks nothing.
+create or replace function leasehold_internal.readable_by_session() returns text[]
+language plpgsql stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if not (select a.names_roles from leasehold.access_state a) or leasehold_internal.is_above_rules() then
+    return array['%'];
+  end if;
+  return array(select case when n = '' then '%' else regexp_replace(n, E'([\\\\%_])', E'\\\\\\1', 'g') || '.%' end
+                 from unnest(leasehold_internal.read_by_session()) n);
+end
+$$;
+
+-- Which namespaces the session may read, as patterns of LIKE for a namespace with a dot after it. For the views and the policies of row
+-- security, which ask once for a query; in functions of the API the answer is everything. Locks nothing.
+create or replace function leasehold_internal.readable() returns text[]
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return case when pg_has_role('leasehold_owner', 'member') then array['%'] else leasehold_internal.readable_by_session() end;
+end
+$$;
+
+-- The namespaces above those, whose policies are in force in them. Locks nothing.
+create or replace function leasehold_internal.above_readable() returns text[]
+language plpgsql stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return array(select distinct p
+                 from unnest(leasehold_internal.read_by_session()) n
+                cross join lateral unnest(leasehold_internal.prefixes(n)) p);
+end
+$$;
+
+-- Row security where people read tables. It needs a lock that readers wait for, so only where it is missing.
+do $$
+declare
+  v_table text;
+begin
+  foreach v_table in array array['policy', 'history', 'audit', 'watch'] loop
+    continue when exists (select from pg_catalog.pg_policy p
+                           where p.polrelid = format('leasehold.%I', v_table)::regclass and p.polname = 'readable');
+    execute format($q$
+      create policy readable on leasehold.%I for select
+       using ((namespace || '.') like any ((select leasehold_internal.readable())::text[]) %s) $q$,
+      v_table, case v_table when 'policy' then 'or namespace = any ((select leasehold_internal.above_readable())::text[])' else '' end);
+    execute format('alter table leasehold.%I enable row level security', v_table);
+  end loop;
+end
+$$;
+
+revoke execute on function leasehold_internal.rules_name_roles(), leasehold_internal.is_above_rules(), leasehold_internal.is_session(text),
+  leasehold_internal.session_may(text, text), leasehold_internal.denial(text, text), leasehold_internal.readable(),
+  leasehold_internal.readable_by_session(), leasehold_internal.read_by_session(), leasehold_internal.above_readable() from public;
+grant execute on function leasehold_internal.rules_name_roles(), leasehold_internal.readable(), leasehold_internal.readable_by_session(),
+  leasehold_internal.above_readable() to leasehold_client, leasehold_reader, leasehold_coordinator, leasehold_admin;

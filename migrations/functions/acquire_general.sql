@@ -1,0 +1,490 @@
+-- Who gets a lease, decided in full: what acquire_batch() leaves over, which are renewals, queues, takeovers, new scopes, and what is
+-- refused. The common cases have twins of this, for speed: acquire_batch() names them. Locks what acquire_batch() says.
+-- Promise 1: a scope is granted when it is free, or its lease has expired, under its row's lock.
+-- Promise 10: rows are taken with SKIP LOCKED, and a new scope is created under the lock of its slot: nothing waits for a session.
+create or replace function leasehold_internal.acquire_general(
+  p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
+  p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[], p_principals text[])
+returns table (
+  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
+  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
+  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean)
+language plpgsql
+-- Every look-up goes by the primary key. A plan that was made while the tables were small must not scan them when they
+-- have grown.
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  v_rules leasehold.rules[];
+  v_work leasehold.acquire_work[];
+  v_life leasehold.life_now;
+  v_live uuid[];
+  v_now timestamptz;
+  v_has_hooks boolean := exists (select from leasehold.registered_hook);
+  v_runs_hooks boolean := leasehold_internal.runs_hooks(p_coordinator is null);
+  v_reap_veto text;
+  v_seed bigint;
+begin
+  perform leasehold_internal.be_durable();
+  v_rules := array(
+    select r
+      from leasehold_internal.policies_of(array(
+             select d.namespace
+               from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
+              where leasehold_internal.namespace_problem(d.namespace) is null)) r);
+
+  -- The items, with what is wrong with them.
+  v_work := array(
+    select row(i.n, i.namespace, i.key, i.lease_key, i.owner, i.labels, d.duration, coalesce(i.queue, false), d.wait,
+               nullif(i.ticket, 0), c.field, c.bound, r.rules, null, 'invalid', null, null, 'invalid')::leasehold.acquire_work
+      from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, coalesce(u.labels, '{}')::jsonb as labels,
+                   u.duration_us, u.queue, u.wait_us, u.ticket
+              from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue, p_wait_us, p_ticket)
+                   with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, queue, wait_us, ticket, n)) i
+      left join lateral (select x as rules from unnest(v_rules) x where x.namespace = i.namespace) r on true
+     cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration, leasehold_internal.from_us(i.wait_us) as wait) d
+     cross join lateral (
+       select case
+                when r.rules is null then 'namespace'
+                when leasehold_internal.key_problem(i.key) is not null then 'key'
+                when i.lease_key is null then 'lease_key'
+                when octet_length(i.owner) > 255 then 'owner'
+                when i.labels <> '{}' and leasehold_internal.labels_problem(i.labels) is not null then 'labels'
+                when d.duration is null or d.duration < (r.rules).min_duration or d.duration > (r.rules).max_duration
+                  or i.duration_us < 100000 then 'duration'
+                when i.wait_us < 0 then 'wait'
+              end) f (field)
+     cross join lateral (
+       select f.field,
+              case f.field
+                when 'namespace' then leasehold_internal.namespace_problem(i.namespace)
+                when 'key' then leasehold_internal.key_problem(i.key)
+                when 'lease_key' then 'a UUID'
+                when 'owner' then 'at most 255 bytes'
+                when 'labels' then leasehold_internal.labels_problem(i.labels)
+                when 'duration' then leasehold_internal.duration_bound((r.rules).min_duration, (r.rules).max_duration)
+                when 'wait' then 'zero or more'
+              end) c (field, bound)
+     order by i.n);
+
+  -- Take the rows, in order; what another session has stays 'missing'.
+  v_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+               w.rules, s.scope, case when w.field is not null then 'invalid' when s.scope is null then 'missing' else 'locked' end,
+               null, null, null)::leasehold.acquire_work
+      from (select u.* from unnest(v_work) u order by u.namespace, u.key, u.n) w
+      left join lateral (
+        select x as scope
+          from leasehold.scope x
+         where x.namespace = w.namespace and x.key = w.key and w.field is null
+           for no key update skip locked) s on true);
+
+  -- No row: create it under the lock of its slot, for an insert would wait for another session's uncommitted one.
+  if exists (select 1 from unnest(v_work) w where w.hold = 'missing') then
+    select t.seed into v_seed from leasehold.turn t where t.name = 'creation';
+    v_work := array(
+      select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+                 w.rules, w.scope,
+                 case when w.hold <> 'missing' then w.hold
+                      when e.is_there then 'busy'
+                      when c.is_mine then 'new'
+                      else 'busy' end,
+                 null, null, null)::leasehold.acquire_work
+        from unnest(v_work) w
+        left join lateral (
+          select true as is_there
+            from leasehold.scope x
+           where x.namespace = w.namespace and x.key = w.key and w.hold = 'missing') e on true
+        left join lateral (
+          select true as is_mine
+            from leasehold.creation x
+           where x.slot = leasehold_internal.creation_slot(w.namespace, w.key, v_seed) and w.hold = 'missing' and e.is_there is null
+             for update skip locked) c on true);
+    -- Under the lock look again: the one who had it before may have committed the row.
+    v_work := array(
+      select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+                 w.rules, w.scope, case when e.is_there then 'busy' else w.hold end, null, null, null)::leasehold.acquire_work
+        from unnest(v_work) w
+        left join lateral (
+          select true as is_there
+            from leasehold.scope x
+           where x.namespace = w.namespace and x.key = w.key and w.hold = 'new') e on true);
+  end if;
+
+  v_life := leasehold_internal.life(p_clock);
+  v_now := clock_timestamp();
+
+  -- Whose lease has expired may be taken over, unless somebody guards it: FOR UPDATE, in a statement of its own.
+  if exists (select 1 from unnest(v_work) w
+              where w.hold = 'locked' and leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now)
+                and not leasehold_internal.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)) then
+    perform leasehold_internal.pin_incarnation();
+    v_work := array(
+      select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+                 w.rules, w.scope, case when e.is_mine then 'expired' else w.hold end, null, null, null)::leasehold.acquire_work
+        from unnest(v_work) w
+        left join lateral (
+          select true as is_mine
+            from leasehold.scope x
+           where x.namespace = w.namespace and x.key = w.key and w.hold = 'locked' and (w.rules).expiry = 'takeover'
+             and leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now)
+             and not leasehold_internal.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)
+             for update skip locked) e on true);
+  end if;
+
+  -- Read the queue, now that the rows are ours, and decide.
+  v_live := leasehold_internal.live_coordinators(v_now);
+  v_work := array(
+    select row(r.n, r.namespace, r.key, r.lease_key, r.owner, r.labels, r.duration, r.queue, r.wait, r.ticket, r.field, r.bound,
+               r.rules, r.scope, r.hold, r.own_ticket, r.head_ticket,
+               case
+                 when r.field is not null then 'invalid'
+                 when r.hold = 'busy' then 'busy'
+                 when r.is_renewal then 'renewed'
+                 when r.is_ended then 'ended'
+                 when (r.rules).frozen then 'frozen'
+                 when r.is_granted then 'granted'
+                 -- The same lease key twice in a batch is one acquisition.
+                 when r.lease_key = r.granted_key then 'renewed'
+                 when r.queue then 'queued'
+                 else 'held'
+               end)::leasehold.acquire_work
+      from (select g.*,
+                   max(case when g.is_granted then g.lease_key::text end)
+                     over (partition by g.namespace, g.key)::uuid as granted_key
+              from (select e.*,
+                           e.is_open
+                           and row_number() over (partition by e.namespace, e.key
+                                                  order by e.is_open desc, e.place, e.n) = 1
+                           and e.place <= coalesce(e.head_ticket, e.place) as is_granted
+                      from (select w.*, q.own, h.head,
+                                   coalesce(q.own, w.ticket, 9223372036854775807) as place,
+                                   l.is_renewal, l.is_ended,
+                                   w.field is null and not l.is_renewal and not l.is_ended and not (w.rules).frozen
+                                   and (w.hold in ('new', 'expired') or (w.hold = 'locked' and (w.scope).state = 'free'))
+                                     as is_open
+                              from unnest(v_work) w
+                             cross join lateral (
+                               select coalesce(w.hold = 'locked' and (w.scope).state = 'held'
+                                               and (w.scope).lease_key = w.lease_key and not (w.scope).lapsed
+                                               and not leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now), false)
+                                        as is_renewal,
+                                      coalesce(w.hold in ('locked', 'expired')
+                                               and ((w.scope).lease_key = w.lease_key
+                                                    and ((w.scope).lapsed
+                                                         or leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now))
+                                                    or w.lease_key = any ((w.scope).ended_keys)),
+                                               false) as is_ended) l
+                              left join lateral (
+                                select o.ticket as own
+                                  from leasehold.waiter o
+                                 where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q on true
+                              left join lateral (
+                                select f.ticket as head
+                                  from leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) f
+                                 where w.hold in ('new', 'expired') or (w.scope).state = 'free') h on true
+                           ) as e (n, namespace, key, lease_key, owner, labels, duration, queue, wait, ticket, field, bound, rules,
+                                   scope, hold, unused_ticket, unused_head, unused_outcome, own_ticket, head_ticket, place,
+                                   is_renewal, is_ended, is_open)) g) r
+     order by r.n);
+
+  -- A takeover reaps first. Where that fails, it is no takeover.
+  if v_has_hooks and v_runs_hooks then
+    v_reap_veto := leasehold_internal.reap_for_takeover(v_work);
+    if v_reap_veto is not null then
+      v_work := array(
+        select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+                   w.rules, w.scope, 'locked', w.own_ticket, null, case when w.queue then 'queued' else 'held' end)::leasehold.acquire_work
+          from unnest(v_work) w);
+    end if;
+  end if;
+  if exists (select 1 from unnest(v_rules) r where r.max_leases is not null or r.max_waiters is not null) then
+    v_work := leasehold_internal.apply_quotas(v_work, leasehold_internal.take_quota_turns(v_work));
+  end if;
+  if v_has_hooks and not v_runs_hooks then
+    v_work := leasehold_internal.leave_hooked(v_work);
+  end if;
+  if exists (select 1 from unnest(v_work) w where w.outcome in ('granted', 'queued')) then
+    perform leasehold_internal.ensure_epoch();
+  end if;
+
+  -- Grant. The token is drawn here, under the lock.
+  update leasehold.scope s
+     set state = 'held',
+         lease_key = w.lease_key,
+         token = nextval('leasehold.token'),
+         owner = w.owner,
+         principal = p_principals[w.n],
+         labels = w.labels,
+         duration = w.duration,
+         grace = (w.rules).grace,
+         acquired_at = v_now,
+         heartbeat_at = v_now,
+         heartbeats = 0,
+         deadline = v_now + w.duration,
+         incarnation = v_life.id,
+         granted_by = p_coordinator,
+         lapsed = false,
+         reap_failures = 0,
+         check_at = least(s.check_at, v_now + w.duration + (w.rules).grace),
+         queued = s.queued
+                  and (leasehold_internal.is_blind()
+                       or exists (select 1 from leasehold.waiter q
+                                   where q.namespace = s.namespace and q.key = s.key and q.lease_key <> w.lease_key)),
+         -- A takeover ends the lease before.
+         ended_keys = case when w.hold = 'expired' then leasehold_internal.remember(s.ended_keys, s.lease_key) else s.ended_keys end,
+         ended_outcomes = case when w.hold = 'expired' then leasehold_internal.remember(s.ended_outcomes, 'expired'::text)
+                               else s.ended_outcomes end,
+         ended_at = case when w.hold = 'expired' then v_now else s.ended_at end,
+         last_outcome = case when w.hold = 'expired' then 'expired' else s.last_outcome end,
+         last_result = case when w.hold = 'expired' then null else s.last_result end,
+         last_error = case when w.hold = 'expired' then null else s.last_error end
+    from unnest(v_work) w
+   where w.outcome = 'granted' and w.hold <> 'new' and s.namespace = w.namespace and s.key = w.key;
+  if exists (select from leasehold.policy p where p.history) then
+    perform leasehold_internal.record_holds(array_agg(w.scope), v_now, null, null)
+       from unnest(v_work) w
+      where w.outcome = 'granted' and w.hold = 'expired'
+     having count(*) > 0;
+  end if;
+
+  -- New scopes: held at once, with the first expiry as check_at, or free where somebody only queues.
+  if exists (select 1 from unnest(v_work) w where w.hold = 'new' and w.outcome in ('granted', 'queued')) then
+    insert into leasehold.scope (
+      namespace, key, state, lease_key, token, owner, principal, labels, duration, grace, acquired_at, heartbeat_at, deadline,
+      incarnation, granted_by, check_at)
+    select w.namespace, w.key, 'held', w.lease_key, nextval('leasehold.token'), w.owner, p_principals[w.n], w.labels, w.duration,
+           (w.rules).grace, v_now, v_now, v_now + w.duration, v_life.id, p_coordinator, v_now + w.duration + (w.rules).grace
+      from unnest(v_work) w
+     where w.hold = 'new' and w.outcome = 'granted'
+        on conflict (namespace, key) do nothing;
+    insert into leasehold.scope (namespace, key, check_at, queued)
+    select w.namespace, w.key, v_now + interval '1 s', true
+      from unnest(v_work) w
+     where w.hold = 'new' and w.outcome = 'queued'
+        on conflict (namespace, key) do nothing;
+  end if;
+  if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
+    perform leasehold_internal.tell_watchers(
+              array_agg(w.scope) filter (where w.hold = 'expired'), array_agg(w.namespace), array_agg(w.key))
+       from unnest(v_work) w
+      where w.outcome = 'granted'
+     having count(*) > 0;
+  end if;
+
+  -- Renew. Of several items the last one's values count.
+  if exists (select 1 from unnest(v_work) w where w.outcome = 'renewed' and w.hold = 'locked') then
+    update leasehold.scope s
+       set owner = w.owner,
+           principal = p_principals[w.n],
+           labels = w.labels,
+           duration = w.duration,
+           grace = (w.rules).grace,
+           heartbeat_at = v_now,
+           heartbeats = s.heartbeats + 1,
+           deadline = v_now + w.duration,
+           incarnation = v_life.id,
+           granted_by = p_coordinator,
+           check_at = least(s.check_at, v_now + w.duration + (w.rules).grace)
+      from (select distinct on (u.namespace, u.key) u.*
+              from unnest(v_work) u
+             where u.outcome = 'renewed' and u.hold = 'locked' and (u.scope).lease_key = u.lease_key
+             order by u.namespace, u.key, u.n desc) w
+     where s.namespace = w.namespace and s.key = w.key;
+  end if;
+
+  -- Who is told that its lease has expired must never see it revive.
+  if exists (select 1 from unnest(v_work) w where w.outcome = 'ended') then
+    update leasehold.scope s
+       set lapsed = true
+      from unnest(v_work) w
+     where w.outcome = 'ended' and s.namespace = w.namespace and s.key = w.key
+       and s.state = 'held' and s.lease_key = w.lease_key and not s.lapsed;
+  end if;
+
+  -- The queue: a waiter that comes back keeps its place, and its wait never grows. null is no limit, and least() skips it.
+  if exists (select 1 from unnest(v_work) w where w.outcome = 'queued') then
+    update leasehold.waiter q
+       set coordinator = p_coordinator,
+           away_until = null,
+           wait_until = least(q.wait_until, v_now + w.wait),
+           owner = w.owner,
+           principal = p_principals[w.n],
+           duration = w.duration
+      from unnest(v_work) w
+     where w.outcome = 'queued' and w.own_ticket is not null
+       and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
+    insert into leasehold.waiter (
+      namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner, principal)
+    select w.namespace, w.key,
+           case when w.ticket is not null
+                 and not exists (select 1 from leasehold.waiter t
+                                  where t.namespace = w.namespace and t.key = w.key and t.ticket = w.ticket)
+                then w.ticket else nextval('leasehold.ticket') end,
+           w.lease_key, p_coordinator, v_now, v_now + w.wait, w.duration, w.owner, p_principals[w.n]
+      from (select u.* from unnest(v_work) u where u.outcome = 'queued' and u.own_ticket is null order by u.n) w
+        on conflict do nothing;
+  end if;
+  if exists (select 1 from unnest(v_work) w where w.outcome = 'queued') then
+    update leasehold.scope s
+       set queued = true
+      from (select distinct u.namespace, u.key from unnest(v_work) u where u.outcome = 'queued') w
+     where s.namespace = w.namespace and s.key = w.key and not s.queued;
+  end if;
+  delete from leasehold.waiter q
+   using unnest(v_work) w
+   where w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota') and w.own_ticket is not null
+     and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
+
+  -- A scope that stays open belongs to its first live waiter: make sure that it knows.
+  perform leasehold_internal.wake_head(null, o.namespace, o.key)
+     from (select distinct w.namespace, w.key
+             from unnest(v_work) w
+            where w.head_ticket is not null
+              and not exists (select 1 from unnest(v_work) g
+                               where g.outcome in ('granted', 'hooked') and g.namespace = w.namespace and g.key = w.key)) o;
+  if v_has_hooks and v_runs_hooks then
+    perform leasehold_internal.hook_grants(v_work);
+  end if;
+
+  return query
+    select w.n, w.outcome, w.own, leasehold_internal.tickets_ahead(w.tickets, w.own),
+           f.expires_in_us, f.suspected_in_us,
+           case when w.outcome = 'hooked' then leasehold_internal.to_us((w.rules).hook_timeout)::text
+                when w.outcome in ('held', 'queued') then v_reap_veto end, w.field, w.bound,
+           f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
+           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
+      from (select u.*, q.own,
+                   -- Once for each scope, by its first item that is told its place. (With offset 0 below, for the planner would
+                   -- else move the call into the window, and make it for each item.)
+                   first_value(t.tickets) over (partition by u.namespace, u.key order by t.tickets is null, u.n) as tickets
+              from (select v.*, v.outcome in ('queued', 'held') as is_told,
+                           row_number() over (partition by v.namespace, v.key, v.outcome in ('queued', 'held')
+                                              order by v.n) as place_in_scope
+                      from unnest(v_work) v) u
+              left join lateral (
+                select o.ticket as own
+                  from leasehold.waiter o
+                 where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)) q on true
+             cross join lateral (
+               select case when u.is_told and u.place_in_scope = 1
+                           then leasehold_internal.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets offset 0) t) w
+      left join lateral (
+        select x as scope
+          from leasehold.scope x
+         where w.field is null and x.namespace = w.namespace and x.key = w.key) s on true
+      left join lateral leasehold_internal.lease_facts(s.scope, w.rules, v_life, v_now) f on true
+     order by w.n;
+end
+$$;
+-- 1.5 of an interval of 1.5 s: for people, whatever the session's IntervalStyle. Locks nothing.
+create or replace function leasehold_internal.seconds_text(p_interval interval) returns text
+language sql immutable
+as $$
+  select trim_scale(round(extract(epoch from p_interval)::numeric, 3))::text
+$$;
+
+-- The limits of a policy for a duration, in words. Locks nothing.
+create or replace function leasehold_internal.duration_bound(p_min interval, p_max interval) returns text
+language sql stable
+as $$
+  select format('%s to %s s in this namespace', leasehold_internal.seconds_text(greatest(p_min, interval '100 ms')),
+                leasehold_internal.seconds_text(p_max))
+$$;
+
+-- How many leases may still be granted under the prefix that sets max_leases; null where none does. Locks nothing.
+create or replace function leasehold_internal.leases_left(p_rules leasehold.rules) returns bigint
+language plpgsql
+set enable_seqscan = on
+as $$
+begin
+  if p_rules.max_leases is null then
+    return null;
+  end if;
+  return p_rules.max_leases
+         - (select count(*)
+              from leasehold.scope s
+             where s.state = 'held'
+               and (p_rules.quota_prefix = ''
+                    or s.namespace = p_rules.quota_prefix
+                    or (s.namespace > p_rules.quota_prefix || '.' and s.namespace < p_rules.quota_prefix || '/')));
+end
+$$;
+
+-- Near a limit grants go one after the other, so that it is exact: whoever has the turn of the prefix counts what all before it have
+-- committed. Returns the prefixes near their limit whose turn another session has: their grants are busy. Far from it nobody takes a
+-- turn; 2,000 is more than what batches in flight grant at once. Locks the policies' rows in leasehold.quota_turn.
+create or replace function leasehold_internal.take_quota_turns(p_work leasehold.acquire_work[]) returns text[]
+language plpgsql
+as $$
+declare
+  v_rules leasehold.rules;
+  v_busy text[] := '{}';
+begin
+  for v_rules in
+    select distinct on ((w.rules).quota_prefix) (w.rules).*
+      from unnest(p_work) w
+     where w.outcome = 'granted' and w.hold <> 'expired' and (w.rules).max_leases is not null
+     order by (w.rules).quota_prefix
+  loop
+    if leasehold_internal.leases_left(v_rules) <= 2000 then
+      perform 1 from leasehold.quota_turn t where t.prefix = v_rules.quota_prefix for update skip locked;
+      if not found then
+        v_busy := v_busy || v_rules.quota_prefix;
+      end if;
+    end if;
+  end loop;
+  return v_busy;
+end
+$$;
+
+-- Grants beyond max_leases and places beyond max_waiters become 'quota'; grants whose turn another session has, 'busy'. Leases are
+-- counted under the prefix that sets the limit, in a statement after the one that took its turn. Locks nothing.
+create or replace function leasehold_internal.apply_quotas(p_work leasehold.acquire_work[], p_busy text[])
+returns leasehold.acquire_work[]
+language sql volatile
+as $$
+  select array_agg(
+           row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field,
+               case when w.is_over then case when w.outcome = 'granted' then format('max_leases = %s', (w.rules).max_leases)
+                                             else format('max_waiters = %s', (w.rules).max_waiters) end
+                    else w.bound end,
+               w.rules, w.scope, w.hold, w.own_ticket, w.head_ticket,
+               case when w.is_busy then 'busy' when w.is_over then 'quota' else w.outcome end)::leasehold.acquire_work
+           order by w.n)
+    from (select u.*,
+                 u.outcome = 'granted' and u.hold <> 'expired' and (u.rules).quota_prefix = any (p_busy) as is_busy,
+                 coalesce(
+                   case u.outcome
+                     when 'granted' then
+                       -- A takeover frees the lease that it replaces.
+                       u.hold <> 'expired'
+                       and row_number() over (partition by (u.rules).quota_prefix, u.outcome, u.hold = 'expired' order by u.n)
+                           > l.leases_left
+                     when 'queued' then
+                       u.own_ticket is null
+                       and row_number() over (partition by u.namespace, u.key, u.outcome, u.own_ticket is null order by u.n)
+                           + (select count(*) from leasehold.waiter q where q.namespace = u.namespace and q.key = u.key)
+                           > (u.rules).max_waiters
+                   end, false) as is_over
+            from unnest(p_work) u
+            left join (select d.quota_prefix, leasehold_internal.leases_left(d.rules) as leases_left
+                         from (select distinct on ((x.rules).quota_prefix) (x.rules).quota_prefix, x.rules
+                                 from unnest(p_work) x
+                                where x.outcome = 'granted' and (x.rules).max_leases is not null
+                               offset 0) d
+                       offset 0) l
+              on l.quota_prefix = (u.rules).quota_prefix) w
+$$;
+
+revoke execute on function leasehold_internal.acquire_general(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
+  boolean[], bigint[], bigint[], text[]),
+  leasehold_internal.duration_bound(interval, interval), leasehold_internal.seconds_text(interval),
+  leasehold_internal.apply_quotas(leasehold.acquire_work[], text[]), leasehold_internal.leases_left(leasehold.rules),
+  leasehold_internal.take_quota_turns(leasehold.acquire_work[]) from public;

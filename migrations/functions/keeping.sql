@@ -1,0 +1,223 @@
+-- Tables in partitions of a day, each of which goes when its retention has passed: the history of holds and the audit. leasehold.keeping
+-- has a row for each.
+
+-- By which column a table is partitioned. Locks nothing.
+create or replace function leasehold_internal.kept_by(p_name text) returns text
+language sql immutable
+as $$
+  select case p_name when 'history' then 'ended_at' else 'at' end
+$$;
+
+-- Is anything written to a table? Locks nothing.
+create or replace function leasehold_internal.is_kept(p_name text) returns boolean
+language sql stable
+as $$
+  select p_name <> 'history' or exists (select from leasehold.policy p where p.history)
+$$;
+
+-- How long the rows of a namespace are kept. Locks nothing.
+create or replace function leasehold_internal.retention_of(p_name text, p_namespace text) returns interval
+language sql stable
+as $$
+  select coalesce(k.retention, (select h.history_retention from leasehold_internal.history_policy_of(p_namespace) h))
+    from leasehold.keeping k
+   where k.name = p_name
+$$;
+
+-- How long any row is kept at the least. Locks nothing.
+create or replace function leasehold_internal.shortest_retention(p_name text) returns interval
+language sql stable
+as $$
+  select coalesce(k.retention, (select min(p.history_retention) from leasehold.policy p)) from leasehold.keeping k where k.name = p_name
+$$;
+
+-- The partition of a day, by name. Locks nothing.
+create or replace function leasehold_internal.day_partition(p_name text, p_day date) returns text
+language sql immutable
+as $$
+  select p_name || '_' || to_char(p_day, 'YYYYMMDD')
+$$;
+
+-- Midnight in UTC, at which a day begins. Locks nothing.
+create or replace function leasehold_internal.day_begins(p_day date) returns timestamptz
+language sql immutable
+as $$
+  select p_day::timestamp at time zone 'UTC'
+$$;
+
+-- The partitions of days that there are. Locks nothing.
+create or replace function leasehold_internal.kept_days(p_name text) returns setof date
+language sql stable
+as $$
+  select to_date(right(c.relname, 8), 'YYYYMMDD')
+    from pg_inherits i
+    join pg_class c
+      on c.oid = i.inhrelid
+   where i.inhparent = format('leasehold.%I', p_name)::regclass and c.relname ~ ('^' || p_name || '_[0-9]{8}$')
+   order by 1
+$$;
+
+-- Has the default partition rows of a day? Locks nothing.
+create or replace function leasehold_internal.is_in_default(p_name text, p_day date) returns boolean
+language plpgsql
+as $$
+declare
+  v_is_there boolean;
+begin
+  execute format('select exists (select from leasehold.%I d where d.%2$I >= $1 and d.%2$I < $2)', p_name || '_default',
+                 leasehold_internal.kept_by(p_name))
+    into v_is_there using leasehold_internal.day_begins(p_day), leasehold_internal.day_begins(p_day + 1);
+  return v_is_there;
+end
+$$;
+
+-- Make the partitions of today and the next three days, as far as there are none; a day of which the default partition has rows
+-- already stays there. Returns whether all was done. Locks the table SHARE UPDATE EXCLUSIVE, which holds up nobody, and the
+-- default partition ACCESS EXCLUSIVE, to which nobody writes who has a partition; waits for neither longer than 50 ms. Where there is none
+-- of today, it locks the table SHARE ROW EXCLUSIVE: a statement that is about to write to the default partition would fail.
+create or replace function leasehold_internal.make_days(p_name text, p_now timestamptz) returns boolean
+language plpgsql
+set lock_timeout = '50ms'
+as $$
+declare
+  v_day date;
+  v_partition text;
+begin
+  for v_day in
+    select d::date from generate_series((p_now at time zone 'UTC')::date, (p_now at time zone 'UTC')::date + 3, interval '1 day') d
+  loop
+    v_partition := leasehold_internal.day_partition(p_name, v_day);
+    continue when to_regclass(format('leasehold.%I', v_partition)) is not null or leasehold_internal.is_in_default(p_name, v_day);
+    begin
+      if v_day = (p_now at time zone 'UTC')::date then
+        execute format('lock table leasehold.%I in share row exclusive mode', p_name);
+      end if;
+      -- Made first and attached then: made as a partition it would lock the table ACCESS EXCLUSIVE.
+      execute format('create table leasehold.%I (like leasehold.%I including all)', v_partition, p_name);
+      execute format('comment on table leasehold.%I is %L', v_partition, format('What leasehold.%s has of %s in UTC', p_name, v_day));
+      execute format('alter table leasehold.%I attach partition leasehold.%I for values from (%L) to (%L)', p_name, v_partition,
+                     leasehold_internal.day_begins(v_day), leasehold_internal.day_begins(v_day + 1));
+    exception when lock_not_available or check_violation or duplicate_table or deadlock_detected then
+      return false;
+    end;
+  end loop;
+  return true;
+end
+$$;
+
+-- Forget what is past its retention in the partition of a day (null: in the default one): all of it, then the table goes; or only
+-- that of some namespaces, then their rows, at most 10,000. Returns whether all was done. Locks the whole table ACCESS EXCLUSIVE
+-- where the partition goes, and waits for that no longer than 50 ms.
+create or replace function leasehold_internal.forget_day(p_name text, p_day date, p_now timestamptz) returns boolean
+language plpgsql
+set lock_timeout = '50ms'
+as $$
+declare
+  v_table regclass := format('leasehold.%I', coalesce(leasehold_internal.day_partition(p_name, p_day), p_name || '_default'))::regclass;
+  v_begin constant timestamptz := coalesce(leasehold_internal.day_begins(p_day), '-infinity');
+  v_end constant timestamptz := coalesce(leasehold_internal.day_begins(p_day + 1), 'infinity');
+  v_namespaces text[];
+  v_befores timestamptz[];
+  v_is_kept boolean;
+  v_count bigint;
+begin
+  -- From one namespace to the next through the index: a day may have millions of rows.
+  execute format($q$
+    with recursive n (namespace) as (
+      select min(h.namespace) from %1$s h
+      union all
+      select (select min(h.namespace) from %1$s h where h.namespace > n.namespace) from n where n.namespace is not null)
+    select array_agg(n.namespace) filter (where b.before > $1), array_agg(b.before) filter (where b.before > $1),
+           coalesce(bool_or(b.before < $2), false)
+      from n
+     cross join lateral (select $3 - leasehold_internal.retention_of($4, n.namespace) as before) b
+     where n.namespace is not null $q$, v_table)
+    into v_namespaces, v_befores, v_is_kept using v_begin, v_end, p_now, p_name;
+  if v_is_kept or p_day is null then
+    execute format($q$
+      delete from %1$s d
+       using (select h.ctid
+                from unnest($1, $2) as n (namespace, before)
+                join %1$s h
+                  on h.namespace = n.namespace and h.%2$I < n.before
+               limit 10000) x
+       where d.ctid = x.ctid $q$, v_table, leasehold_internal.kept_by(p_name))
+      using v_namespaces, v_befores;
+    get diagnostics v_count = row_count;
+    return v_count < 10000;
+  end if;
+  -- An empty one goes too, once nothing could be written to it that is kept.
+  if v_end <= p_now - leasehold_internal.shortest_retention(p_name) then
+    execute format('drop table %s', v_table);
+  end if;
+  return true;
+exception when lock_not_available or deadlock_detected then
+  return false;
+end
+$$;
+
+-- Look after the partitions of each table for which it is time: make those of the next days, and forget what is past its retention. Called
+-- once a second by daemons, and by reap(). Where the transaction may go on after this call (`p_ends_soon` is false) nothing is locked
+-- that others would wait for: no table goes, and none is made where that of today is missing.
+-- Locks the rows of leasehold.keeping, without waiting, and what the two above do, until the end of the transaction.
+create or replace function leasehold_internal.keep_days(p_now timestamptz, p_ends_soon boolean) returns void
+language plpgsql
+as $$
+declare
+  v_name text;
+  v_is_done boolean;
+begin
+  if leasehold_internal.is_blind() then
+    return;
+  end if;
+  for v_name in
+    select k.name from leasehold.keeping k where k.look_at <= p_now order by k.name desc for update skip locked
+  loop
+    v_is_done := false;
+    -- Whatever is the matter with a table, a daemon's sign of life does not fail for it.
+    begin
+      v_is_done := leasehold_internal.keep_days_of(v_name, p_now, p_ends_soon);
+    exception when others then
+      raise warning 'the partitions of leasehold.% cannot be looked after: %', v_name, sqlerrm;
+    end;
+    if p_ends_soon then
+      update leasehold.keeping k
+         set look_at = p_now + case when v_is_done then interval '10 min' else interval '10 s' end
+       where k.name = v_name;
+    end if;
+  end loop;
+end
+$$;
+
+-- What keep_days() does for one table. Returns whether all was done.
+create or replace function leasehold_internal.keep_days_of(p_name text, p_now timestamptz, p_ends_soon boolean) returns boolean
+language plpgsql
+as $$
+declare
+  v_day date;
+  v_is_done boolean := true;
+begin
+  if leasehold_internal.is_kept(p_name)
+     and (p_ends_soon
+          or to_regclass('leasehold.' || leasehold_internal.day_partition(p_name, (p_now at time zone 'UTC')::date)) is not null) then
+    v_is_done := leasehold_internal.make_days(p_name, p_now);
+  end if;
+  v_is_done := leasehold_internal.forget_day(p_name, null, p_now) and v_is_done;
+  for v_day in
+    select d from leasehold_internal.kept_days(p_name) d
+     where p_ends_soon and leasehold_internal.day_begins(d) <= p_now - leasehold_internal.shortest_retention(p_name)
+  loop
+    -- One partition goes in a transaction, and where others are in the way nobody waits for the next.
+    v_is_done := leasehold_internal.forget_day(p_name, v_day, p_now) and v_is_done
+                 and to_regclass(format('leasehold.%I', leasehold_internal.day_partition(p_name, v_day))) is not null;
+    exit when not v_is_done;
+  end loop;
+  return v_is_done;
+end
+$$;
+
+revoke execute on function leasehold_internal.kept_by(text), leasehold_internal.is_kept(text),
+  leasehold_internal.retention_of(text, text), leasehold_internal.shortest_retention(text), leasehold_internal.day_partition(text, date),
+  leasehold_internal.day_begins(date), leasehold_internal.kept_days(text), leasehold_internal.is_in_default(text, date),
+  leasehold_internal.make_days(text, timestamptz), leasehold_internal.forget_day(text, date, timestamptz),
+  leasehold_internal.keep_days(timestamptz, boolean), leasehold_internal.keep_days_of(text, timestamptz, boolean) from public;

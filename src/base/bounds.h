@@ -1,0 +1,36 @@
+/*
+ * The bounds of the API, once, and checks of text against them, for clients. The server checks again. All checks return
+ * LH_OK, or LH_INVALID_ARGUMENT with words, field and bound.
+ */
+#ifndef LH_BASE_BOUNDS_H
+#define LH_BASE_BOUNDS_H
+
+#include "base/status.h"
+
+#define LH_NAMESPACE_MAX_BYTES 255
+#define LH_NAMESPACE_MAX_SEGMENTS 16
+#define LH_SEGMENT_MAX_BYTES 63
+#define LH_KEY_MAX_BYTES 1024
+#define LH_OWNER_MAX_BYTES 255
+#define LH_LABELS_MAX 16
+#define LH_LABEL_NAME_MAX_BYTES 63
+#define LH_LABEL_VALUE_MAX_BYTES 255
+#define LH_RESULT_MAX_BYTES 8192
+
+enum lh_status lh_bounds_key(const char *key, struct lh_error *error);
+enum lh_status lh_bounds_owner(const char *owner, struct lh_error *error);
+
+/* Dotted. Cuts `text` into segments at its dots, in place. */
+enum lh_status lh_bounds_namespace(char *text, char *segments[LH_NAMESPACE_MAX_SEGMENTS], size_t *count,
+                                   struct lh_error *error);
+
+/* "name=value"; *name_size is where the name ends. */
+enum lh_status lh_bounds_label(const char *label, size_t *name_size, struct lh_error *error);
+
+/* A result or failure. */
+enum lh_status lh_bounds_result(const char *field, const char *text, struct lh_error *error);
+
+enum lh_status lh_bounds_refuse(struct lh_error *error, const char *field, const char *bound, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,268 @@
+/*
+ * access list, grant, revoke: who may do what. All end as messages of the AdminService, asked of the server or made
+ * from the database.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/access_database.h"
+#include "cli/bounds.h"
+#include "cli/error.h"
+#include "cli/json.h"
+#include "cli/lease_text.h"
+#include "cli/message.h"
+#include "cli/rights.h"
+#include "cli/server.h"
+
+#define SERVICE (&leasehold__v1__admin_service__descriptor)
+#define PAGE_SIZE 1000
+
+struct access_command {
+    struct lh_cli *cli;
+    const char *principal;
+    const char *ns; /* "" is the root */
+    struct lh_segments segments;
+    Leasehold__V1__Namespace name;
+    Leasehold__V1__Right *rights;
+    size_t right_count;
+    struct lh_arena arena;
+};
+
+/* --- list --- */
+
+static void print_rules(const Leasehold__V1__ListAccessResponse *response)
+{
+    struct lh_grid table = {.columns = 5};
+
+    lh_grid_add(&table, "PRINCIPAL");
+    lh_grid_add(&table, "NAMESPACE");
+    lh_grid_add(&table, "RIGHTS");
+    lh_grid_add(&table, "CREATED");
+    lh_grid_add(&table, "BY");
+    for (size_t i = 0; i < response->n_rules; i++) {
+        const Leasehold__V1__AccessRule *rule = response->rules[i];
+        char *principal = lh_clean(rule->principal), *by = lh_clean(rule->created_by);
+        char *ns = lh_namespace_text(rule->namespace_ != NULL ? rule->namespace_->segments : NULL,
+                                     rule->namespace_ != NULL ? rule->namespace_->n_segments : 0);
+        char *rights = lh_rights_text(rule->rights, rule->n_rights);
+        char when[LH_TIME_TEXT_BYTES] = "";
+        if (rule->created_at != NULL)
+            lh_time_format(rule->created_at->seconds, when);
+        lh_grid_add(&table, "%s", principal);
+        lh_grid_add(&table, "%s", ns);
+        lh_grid_add(&table, "%s", rights);
+        lh_grid_add(&table, "%s", when);
+        lh_grid_add(&table, "%s", by);
+        free(principal);
+        free(by);
+        free(ns);
+        free(rights);
+    }
+    lh_grid_print(&table, stdout);
+    lh_grid_finish(&table);
+}
+
+static enum lh_exit list(struct access_command *command)
+{
+    Leasehold__V1__ListAccessRequest request = LEASEHOLD__V1__LIST_ACCESS_REQUEST__INIT;
+    Leasehold__V1__ListAccessResponse made;
+    const Leasehold__V1__ListAccessResponse *response = &made;
+    struct lh_reply reply = {0};
+    struct lh_server server;
+    enum lh_exit status;
+
+    request.page_size = PAGE_SIZE;
+    if (command->cli->uses_database) {
+        status = lh_access_database_list(command->cli, &command->arena, &made);
+    } else {
+        status = lh_server_open(&server, command->cli);
+        if (status == LH_EXIT_DONE)
+            status = lh_server_list(&server, SERVICE, "ListAccess", &request.base, &reply);
+        lh_server_close(&server);
+        response = (const Leasehold__V1__ListAccessResponse *)reply.message;
+    }
+    if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &response->base);
+    else if (status == LH_EXIT_DONE && response->n_rules > 0)
+        print_rules(response);
+    else if (status == LH_EXIT_DONE)
+        fprintf(stderr, "no rules\n");
+    lh_reply_finish(&reply);
+    return status;
+}
+
+/* --- grant and revoke --- */
+
+/* "token:ci in payments and below: read,lease" */
+static void print_rule(const struct access_command *command, const Leasehold__V1__AccessRule *rule)
+{
+    char *principal = lh_clean(command->principal);
+    char *ns = lh_namespace_text(command->name.segments, command->name.n_segments);
+    char *rights = rule != NULL ? lh_rights_text(rule->rights, rule->n_rights) : lh_strdup("no rule");
+
+    printf("%s in %s and below: %s\n", principal, ns, rights);
+    free(principal);
+    free(ns);
+    free(rights);
+}
+
+/* Both make the same answer. */
+static void print_change(const struct access_command *command, const ProtobufCMessage *response,
+                         const Leasehold__V1__AccessRule *rule)
+{
+    if (command->cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, response);
+    else
+        print_rule(command, rule);
+}
+
+static enum lh_exit call(const struct access_command *command, const char *method, const ProtobufCMessage *request,
+                         struct lh_reply *reply)
+{
+    struct lh_server server;
+    enum lh_exit status = lh_server_open(&server, command->cli);
+
+    if (status == LH_EXIT_DONE)
+        status = lh_server_call(&server, SERVICE, method, request, LH_REPEAT, reply);
+    lh_server_close(&server);
+    return status;
+}
+
+static enum lh_exit grant(struct access_command *command)
+{
+    Leasehold__V1__GrantAccessRequest request = LEASEHOLD__V1__GRANT_ACCESS_REQUEST__INIT;
+    Leasehold__V1__GrantAccessResponse made = LEASEHOLD__V1__GRANT_ACCESS_RESPONSE__INIT, *response = &made;
+    struct lh_reply reply = {0};
+    enum lh_exit status;
+
+    request.principal = (char *)(uintptr_t)command->principal;
+    request.namespace_ = &command->name;
+    request.rights = command->rights;
+    request.n_rights = command->right_count;
+    if (command->cli->uses_database) {
+        char *rights = lh_rights_text(command->rights, command->right_count);
+        status = lh_access_database_grant(command->cli, command->principal, command->ns, rights, &command->arena,
+                                          &made.rule);
+        free(rights);
+    } else {
+        status = call(command, "GrantAccess", &request.base, &reply);
+        response = (Leasehold__V1__GrantAccessResponse *)reply.message;
+    }
+    if (status == LH_EXIT_DONE)
+        print_change(command, &response->base, response->rule);
+    lh_reply_finish(&reply);
+    return status;
+}
+
+static enum lh_exit revoke(struct access_command *command)
+{
+    Leasehold__V1__RevokeAccessRequest request = LEASEHOLD__V1__REVOKE_ACCESS_REQUEST__INIT;
+    Leasehold__V1__RevokeAccessResponse made = LEASEHOLD__V1__REVOKE_ACCESS_RESPONSE__INIT, *response = &made;
+    struct lh_reply reply = {0};
+    enum lh_exit status;
+
+    request.principal = (char *)(uintptr_t)command->principal;
+    request.namespace_ = &command->name;
+    request.rights = command->rights;
+    request.n_rights = command->right_count;
+    if (command->cli->uses_database) {
+        char *rights = lh_rights_text(command->rights, command->right_count);
+        status = lh_access_database_revoke(command->cli, command->principal, command->ns, rights, &command->arena,
+                                           &made.rule);
+        free(rights);
+    } else {
+        status = call(command, "RevokeAccess", &request.base, &reply);
+        response = (Leasehold__V1__RevokeAccessResponse *)reply.message;
+    }
+    if (status == LH_EXIT_DONE)
+        print_change(command, &response->base, response->rule);
+    lh_reply_finish(&reply);
+    return status;
+}
+
+/* --- the words --- */
+
+static enum lh_exit take_arguments(struct access_command *command, bool is_grant)
+{
+    const struct lh_args *args = &command->cli->args;
+    struct lh_error error = {0};
+
+    if (args->word_count < (is_grant ? 4 : 3))
+        return lh_error_usage(command->cli->command,
+                              "missing argument; usage: leasehold access %s PRINCIPAL NAMESPACE %s", args->words[0],
+                              is_grant ? "RIGHT..." : "[RIGHT...]");
+    command->principal = args->words[1];
+    command->ns = args->words[2];
+    command->right_count = args->word_count - 3;
+    command->rights = lh_arena_alloc(&command->arena, (command->right_count + 1) * sizeof(*command->rights));
+    if (lh_check_namespace_or_root(command->ns, &error) != LH_OK ||
+        lh_rights_parse(args->words + 3, command->right_count, command->rights, &error) != LH_OK)
+        return lh_error_value(command->cli, &error);
+    if (strcmp(command->ns, ".") == 0)
+        command->ns = "";
+    lh_segments_split(&command->segments, command->ns);
+    leasehold__v1__namespace__init(&command->name);
+    command->name.segments = command->segments.list;
+    command->name.n_segments = command->segments.count;
+    return LH_EXIT_DONE;
+}
+
+static enum lh_exit run(struct lh_cli *cli)
+{
+    struct access_command command = {.cli = cli};
+    const char *verb = cli->args.words[0];
+    bool is_grant = strcmp(verb, "grant") == 0;
+    enum lh_exit status;
+
+    if (strcmp(verb, "list") == 0) {
+        if (cli->args.word_count > 1)
+            return lh_error_usage(cli->command, "unexpected argument: %s", cli->args.words[1]);
+        status = list(&command);
+    } else {
+        status = take_arguments(&command, is_grant);
+        if (status == LH_EXIT_DONE)
+            status = is_grant ? grant(&command) : revoke(&command);
+    }
+    lh_segments_finish(&command.segments);
+    lh_arena_finish(&command.arena);
+    return status;
+}
+
+const struct lh_command lh_command_access = {
+    .name = "access",
+    .summary = "show and change who may do what",
+    .usage = (const char *const[]){"access list", "access grant PRINCIPAL NAMESPACE RIGHT...",
+                                   "access revoke PRINCIPAL NAMESPACE [RIGHT...]", NULL},
+    .description = "A rule gives a principal rights in a namespace and in all below it; . is the\n"
+                   "root, which is everything. Rules add up. revoke takes rights from the rule of\n"
+                   "this principal and this namespace; without rights it removes the rule. A change\n"
+                   "takes effect on every daemon within a second, on open streams too.\n"
+                   "\n"
+                   "Principals\n"
+                   "  token:NAME            a bearer token, see leasehold token\n"
+                   "  dns:NAME, spiffe://   the first name in a client's certificate\n"
+                   "  user:NAME             the user at the other end of a unix socket\n"
+                   "  role:NAME             a role of PostgreSQL, for the functions in SQL\n"
+                   "  anonymous             a client that proves nothing\n"
+                   "  PREFIX*, *            all that begin so; everybody\n"
+                   "\n"
+                   "Rights\n"
+                   "  read    see leases, waiters and policies\n"
+                   "  lease   acquire, renew and release\n"
+                   "  guard   call guard() in SQL\n"
+                   "  admin   force-release, reap and policies; it includes read and lease. In the\n"
+                   "          root it includes rules and tokens\n"
+                   "\n"
+                   "Rules are in force where the daemon has authorization, which is the default\n"
+                   "where it listens beyond loopback addresses and unix sockets.\n",
+    .examples = "  leasehold access grant token:ci jobs read lease\n"
+                "  leasehold access grant 'dns:*.payments.example' payments lease\n"
+                "  leasehold access revoke token:ci jobs lease\n"
+                "  leasehold access list --database postgresql:///leasehold\n",
+    .verbs = (const char *const[]){"list", "grant", "revoke", NULL},
+    .words_min = 1,
+    .words_max = -1,
+    .reach = LH_REACH_EITHER,
+    .run = run,
+};

@@ -1,0 +1,24 @@
+/* What the AdminService does with access rules and tokens, done by the database alone. Answers live in `arena`. */
+#ifndef LH_CLI_ACCESS_DATABASE_H
+#define LH_CLI_ACCESS_DATABASE_H
+
+#include "cli/database.h"
+
+enum lh_exit lh_access_database_list(const struct lh_cli *cli, struct lh_arena *arena,
+                                     Leasehold__V1__ListAccessResponse *response);
+
+/* `rights` with commas between. `rule` NULL: there is none then. */
+enum lh_exit lh_access_database_grant(const struct lh_cli *cli, const char *principal, const char *ns,
+                                      const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule);
+enum lh_exit lh_access_database_revoke(const struct lh_cli *cli, const char *principal, const char *ns,
+                                       const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule);
+
+/* `expires_us` 0: never. */
+enum lh_exit lh_token_database_create(const struct lh_cli *cli, const char *name, int64_t expires_us,
+                                      struct lh_arena *arena, Leasehold__V1__CreateTokenResponse *response);
+enum lh_exit lh_token_database_revoke(const struct lh_cli *cli, const char *name_or_id,
+                                      Leasehold__V1__RevokeTokenResponse *response);
+enum lh_exit lh_token_database_list(const struct lh_cli *cli, struct lh_arena *arena,
+                                    Leasehold__V1__ListTokensResponse *response);
+
+#endif

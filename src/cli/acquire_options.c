@@ -1,0 +1,119 @@
+#include "cli/acquire_options.h"
+
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+static enum lh_status take_wait(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+{
+    const char *text = lh_args_value(args, "wait");
+
+    asked->wait = LH_CLI_WAIT_NONE;
+    if (text == NULL)
+        return LH_OK;
+    if (strcmp(text, "forever") == 0) {
+        asked->wait = LH_CLI_WAIT_FOREVER;
+    } else if (strcmp(text, "alive") == 0) {
+        asked->wait = LH_CLI_WAIT_ALIVE;
+    } else {
+        if (lh_check_duration("wait", text, 0, &asked->wait_us, error) != LH_OK)
+            return lh_error_set(error, LH_INVALID_ARGUMENT,
+                                "invalid wait '%.64s'; use a duration such as 5s, forever or alive", text);
+        asked->wait = asked->wait_us > 0 ? LH_CLI_WAIT_TIME : LH_CLI_WAIT_NONE;
+    }
+    return LH_OK;
+}
+
+static enum lh_status take_label(struct lh_cli_acquire *asked, const char *text, struct lh_error *error)
+{
+    Leasehold__V1__AcquireRequest__LabelsEntry *label = &asked->labels[asked->label_count];
+    size_t name_size;
+
+    if (lh_check_label(text, &name_size, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (asked->label_count == LH_LABELS_MAX)
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "too many labels; a lease can have %d", LH_LABELS_MAX);
+    for (size_t i = 0; i < asked->label_count; i++)
+        if (strlen(asked->labels[i].key) == name_size && memcmp(asked->labels[i].key, text, name_size) == 0)
+            return lh_error_set(error, LH_INVALID_ARGUMENT, "label %s is given twice", asked->labels[i].key);
+    leasehold__v1__acquire_request__labels_entry__init(label);
+    label->key = lh_strdup(text);
+    label->key[name_size] = '\0';
+    label->value = label->key + name_size + 1;
+    asked->label_list[asked->label_count++] = label;
+    return LH_OK;
+}
+
+static enum lh_status take_labels(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+{
+    const char *text;
+    size_t at = 0;
+
+    while ((text = lh_args_next_value(args, "label", &at)) != NULL)
+        if (take_label(asked, text, error) != LH_OK)
+            return LH_INVALID_ARGUMENT;
+    return LH_OK;
+}
+
+static enum lh_status take_lease_key(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+{
+    const char *text = lh_args_value(args, "lease-key");
+    struct lh_uuid uuid;
+
+    asked->is_own_key = text == NULL;
+    if (text == NULL)
+        uuid = lh_uuid_random();
+    else if (lh_check_lease_key(text, &uuid, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    lh_uuid_format(&uuid, asked->lease_key);
+    return LH_OK;
+}
+
+/* "user@host" by default: the process number of a shell would mean nothing a moment later. */
+static enum lh_status take_owner(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+{
+    const char *text = lh_args_value(args, "owner");
+    const struct passwd *user = getpwuid(geteuid());
+    char host[128] = "localhost";
+
+    if (text == NULL) {
+        if (gethostname(host, sizeof(host)) == 0)
+            host[sizeof(host) - 1] = '\0';
+        if (user != NULL)
+            snprintf(asked->owner, sizeof(asked->owner), "%.100s@%s", user->pw_name, host);
+        else
+            snprintf(asked->owner, sizeof(asked->owner), "%s", host);
+        text = asked->owner;
+    } else if (strlen(text) < sizeof(asked->owner)) {
+        strcpy(asked->owner, text);
+    }
+    return lh_check_owner(text, error);
+}
+
+enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+{
+    const char *duration = lh_args_value(args, "duration");
+
+    asked->duration_us = 30 * LH_US_PER_S;
+    if (duration != NULL &&
+        lh_check_duration("duration", duration, LH_BOUND_DURATION_MIN_US, &asked->duration_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (take_wait(asked, args, error) != LH_OK || take_lease_key(asked, args, error) != LH_OK ||
+        take_owner(asked, args, error) != LH_OK || take_labels(asked, args, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (lh_check_new_namespace(args->words[0], error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    return lh_scope_message_init(&asked->scope, args->words[0], args->words[1], error) ? LH_OK : LH_INVALID_ARGUMENT;
+}
+
+void lh_cli_acquire_finish(struct lh_cli_acquire *asked)
+{
+    lh_scope_message_finish(&asked->scope);
+    for (size_t i = 0; i < asked->label_count; i++)
+        free(asked->labels[i].key);
+}

@@ -1,0 +1,37 @@
+/* What an acquire asks for, from the words of the command line, checked. */
+#ifndef LH_CLI_ACQUIRE_OPTIONS_H
+#define LH_CLI_ACQUIRE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/text.h"
+#include "cli/args.h"
+#include "cli/bounds.h"
+#include "cli/message.h"
+
+enum lh_cli_wait {
+    LH_CLI_WAIT_NONE,
+    LH_CLI_WAIT_TIME, /* wait_us */
+    LH_CLI_WAIT_FOREVER,
+    LH_CLI_WAIT_ALIVE, /* while the holder is */
+};
+
+struct lh_cli_acquire {
+    struct lh_scope_message scope;
+    char lease_key[LH_UUID_TEXT_BYTES];
+    bool is_own_key; /* made here: no other process knows it */
+    char owner[256];
+    int64_t duration_us;
+    enum lh_cli_wait wait;
+    int64_t wait_us;
+    Leasehold__V1__AcquireRequest__LabelsEntry labels[LH_LABELS_MAX];
+    Leasehold__V1__AcquireRequest__LabelsEntry *label_list[LH_LABELS_MAX];
+    size_t label_count;
+};
+
+/* Zero-initialised before; finish it in any case. Borrows from `args`. LH_INVALID_ARGUMENT: `error` says which word. */
+enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error);
+void lh_cli_acquire_finish(struct lh_cli_acquire *asked);
+
+#endif

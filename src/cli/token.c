@@ -1,0 +1,219 @@
+/*
+ * token create, list, revoke: bearer tokens. All end as messages of the AdminService, asked of the server or made from
+ * the database. A new token is all of the standard output, so that it can go to a file; what is to be said about it goes
+ * to the standard error.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/access_database.h"
+#include "cli/bounds.h"
+#include "cli/error.h"
+#include "cli/json.h"
+#include "cli/message.h"
+#include "cli/print.h"
+#include "cli/server.h"
+
+#define SERVICE (&leasehold__v1__admin_service__descriptor)
+#define PAGE_SIZE 1000
+
+/* --- create --- */
+
+static void print_created(const char *name, const Leasehold__V1__CreateTokenResponse *response)
+{
+    char when[LH_TIME_TEXT_BYTES] = "";
+
+    printf("%s\n", response->token);
+    if (response->expires_at != NULL)
+        lh_time_format(response->expires_at->seconds, when);
+    fprintf(stderr, "token %s of token:%s %s%s; it is shown only now\n", response->id, name,
+            response->expires_at != NULL ? "expires " : "does not expire", when);
+}
+
+/* A second token would do no good: never repeated. */
+static enum lh_exit call(const struct lh_cli *cli, const char *method, const ProtobufCMessage *request,
+                         struct lh_reply *reply)
+{
+    struct lh_server server;
+    enum lh_exit status = lh_server_open(&server, cli);
+
+    if (status == LH_EXIT_DONE)
+        status = lh_server_call(&server, SERVICE, method, request, LH_NO_REPEAT, reply);
+    lh_server_close(&server);
+    return status;
+}
+
+static enum lh_exit create(struct lh_cli *cli, const char *name, struct lh_arena *arena)
+{
+    Leasehold__V1__CreateTokenRequest request = LEASEHOLD__V1__CREATE_TOKEN_REQUEST__INIT;
+    Leasehold__V1__CreateTokenResponse made, *response = &made;
+    Google__Protobuf__Duration duration;
+    const char *expires = lh_args_value(&cli->args, "expires");
+    struct lh_error error = {0};
+    struct lh_reply reply = {0};
+    int64_t expires_us = 0;
+    enum lh_exit status;
+
+    if (expires != NULL && lh_check_duration("expires", expires, 1, &expires_us, &error) != LH_OK)
+        return lh_error_value(cli, &error);
+    duration = lh_duration_message(expires_us);
+    request.name = (char *)(uintptr_t)name;
+    request.expires = expires_us > 0 ? &duration : NULL;
+    if (cli->uses_database) {
+        status = lh_token_database_create(cli, name, expires_us, arena, &made);
+    } else {
+        status = call(cli, "CreateToken", &request.base, &reply);
+        response = (Leasehold__V1__CreateTokenResponse *)reply.message;
+    }
+    if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &response->base);
+    else if (status == LH_EXIT_DONE)
+        print_created(name, response);
+    lh_reply_finish(&reply);
+    return status;
+}
+
+/* --- list --- */
+
+static void add_time(struct lh_grid *table, const Google__Protobuf__Timestamp *at)
+{
+    char text[LH_TIME_TEXT_BYTES] = "never";
+
+    if (at != NULL)
+        lh_time_format(at->seconds, text);
+    lh_grid_add(table, "%s", text);
+}
+
+static void print_tokens(const Leasehold__V1__ListTokensResponse *response)
+{
+    struct lh_grid table = {.columns = 5};
+
+    lh_grid_add(&table, "ID");
+    lh_grid_add(&table, "NAME");
+    lh_grid_add(&table, "CREATED");
+    lh_grid_add(&table, "EXPIRES");
+    lh_grid_add(&table, "LAST USED");
+    for (size_t i = 0; i < response->n_tokens; i++) {
+        const Leasehold__V1__AccessToken *token = response->tokens[i];
+        lh_grid_add(&table, "%s", token->id);
+        lh_grid_add(&table, "%s", token->name);
+        add_time(&table, token->created_at);
+        add_time(&table, token->expires_at);
+        add_time(&table, token->last_used_at);
+    }
+    lh_grid_print(&table, stdout);
+    lh_grid_finish(&table);
+}
+
+static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
+{
+    Leasehold__V1__ListTokensRequest request = LEASEHOLD__V1__LIST_TOKENS_REQUEST__INIT;
+    Leasehold__V1__ListTokensResponse made;
+    const Leasehold__V1__ListTokensResponse *response = &made;
+    struct lh_reply reply = {0};
+    struct lh_server server;
+    enum lh_exit status;
+
+    request.page_size = PAGE_SIZE;
+    if (cli->uses_database) {
+        status = lh_token_database_list(cli, arena, &made);
+    } else {
+        status = lh_server_open(&server, cli);
+        if (status == LH_EXIT_DONE)
+            status = lh_server_list(&server, SERVICE, "ListTokens", &request.base, &reply);
+        lh_server_close(&server);
+        response = (const Leasehold__V1__ListTokensResponse *)reply.message;
+    }
+    if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &response->base);
+    else if (status == LH_EXIT_DONE && response->n_tokens > 0)
+        print_tokens(response);
+    else if (status == LH_EXIT_DONE)
+        fprintf(stderr, "no tokens\n");
+    lh_reply_finish(&reply);
+    return status;
+}
+
+/* --- revoke --- */
+
+static enum lh_exit revoke(struct lh_cli *cli, const char *name_or_id)
+{
+    Leasehold__V1__RevokeTokenRequest request = LEASEHOLD__V1__REVOKE_TOKEN_REQUEST__INIT;
+    Leasehold__V1__RevokeTokenResponse made, *response = &made;
+    struct lh_reply reply = {0};
+    enum lh_exit status;
+
+    request.name_or_id = (char *)(uintptr_t)name_or_id;
+    if (cli->uses_database) {
+        status = lh_token_database_revoke(cli, name_or_id, &made);
+    } else {
+        status = call(cli, "RevokeToken", &request.base, &reply);
+        response = (Leasehold__V1__RevokeTokenResponse *)reply.message;
+    }
+    if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &response->base);
+    else if (status == LH_EXIT_DONE && response->revoked > 0)
+        printf("%" PRId64 " token%s revoked\n", response->revoked, response->revoked == 1 ? "" : "s");
+    if (status == LH_EXIT_DONE && response->revoked == 0) {
+        lh_error_print("no token has the name or the ID %s", name_or_id);
+        status = LH_EXIT_FAILED;
+    }
+    lh_reply_finish(&reply);
+    return status;
+}
+
+/* --- the words --- */
+
+static enum lh_exit run(struct lh_cli *cli)
+{
+    const struct lh_args *args = &cli->args;
+    const char *verb = args->words[0];
+    bool is_list = strcmp(verb, "list") == 0, is_create = strcmp(verb, "create") == 0;
+    struct lh_arena arena = {0};
+    enum lh_exit status;
+
+    if (is_list && args->word_count > 1)
+        return lh_error_usage(cli->command, "unexpected argument: %s", args->words[1]);
+    if (!is_list && args->word_count < 2)
+        return lh_error_usage(cli->command, "missing argument; usage: leasehold token %s",
+                              is_create ? "create NAME" : "revoke NAME|ID");
+    if (!is_create && lh_args_has(args, "expires"))
+        return lh_error_usage(cli->command, "--expires is for token create only");
+    if (is_list)
+        status = list(cli, &arena);
+    else
+        status = is_create ? create(cli, args->words[1], &arena) : revoke(cli, args->words[1]);
+    lh_arena_finish(&arena);
+    return status;
+}
+
+static const struct lh_option options[] = {
+    {"expires", 0, "DURATION", "create: how long the token is valid, such as 90d. Default: until it is revoked."},
+    {0},
+};
+
+const struct lh_command lh_command_token = {
+    .name = "token",
+    .summary = "make, list and revoke bearer tokens",
+    .usage = (const char *const[]){"token create NAME [--expires 90d]", "token list", "token revoke NAME|ID", NULL},
+    .description = "A client that sends a bearer token is the principal token:NAME. create prints a\n"
+                   "new token, this once; the database keeps its SHA-256 alone. Several tokens may\n"
+                   "have one name: to replace one, create another, give it to the clients, and\n"
+                   "revoke the old one by its ID when list shows that it is no longer used. revoke\n"
+                   "with a name ends all tokens of that name, within a second.\n"
+                   "\n"
+                   "Clients send a token from a file: --token-file, or LEASEHOLD_TOKEN_FILE. A token\n"
+                   "alone allows nothing: see leasehold access.\n",
+    .options = options,
+    .examples = "  leasehold token create ci --expires 90d > ci.token\n"
+                "  leasehold access grant token:ci jobs read lease\n"
+                "  leasehold list jobs --token-file ci.token\n"
+                "  leasehold token revoke 3f9c01ab\n",
+    .verbs = (const char *const[]){"create", "list", "revoke", NULL},
+    .words_min = 1,
+    .words_max = 2,
+    .reach = LH_REACH_EITHER,
+    .run = run,
+};

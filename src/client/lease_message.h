@@ -1,0 +1,26 @@
+/* Leases in messages: what a request says of one, and what an answer says of how it ended. */
+#ifndef LH_CLIENT_LEASE_MESSAGE_H
+#define LH_CLIENT_LEASE_MESSAGE_H
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "client/lease.h"
+#include "leasehold/v1/leasehold.pb-c.h"
+
+/* The server's words, or words for the reason where it gave none. */
+const char *lh_lost_words(enum lh_lost_reason reason, const char *words);
+enum lh_lost_reason lh_lost_reason_of(Leasehold__V1__EndReason reason);
+/* Of an item of a batch; LH_UNAVAILABLE: it was not done, and may be tried again. */
+enum lh_status lh_status_of_outcome(Leasehold__V1__Outcome outcome);
+
+/* For messages; in the arena, but for what lives as long as lease and declaration. */
+Leasehold__V1__Scope *lh_pack_scope(const struct lh_declared *declared, const char *key, struct lh_arena *arena);
+Google__Protobuf__Duration *lh_pack_duration(int64_t duration_us, struct lh_arena *arena);
+int64_t lh_unpack_duration_us(const Google__Protobuf__Duration *duration);
+
+/* Appends the message. */
+void lh_pack_message(const ProtobufCMessage *message, struct lh_buffer *buffer);
+void lh_heartbeat_pack(struct lh_lease *const *leases, size_t count, struct lh_buffer *buffer);
+void lh_release_pack(struct lh_lease *const *leases, size_t count, struct lh_buffer *buffer);
+
+#endif

@@ -1,0 +1,30 @@
+/* What lh_heartbeat and lh_release have in common: one lease in one request, and a caller that gets its answer. */
+#ifndef LH_CLIENT_LEASE_OP_H
+#define LH_CLIENT_LEASE_OP_H
+
+#include "client/lease.h"
+#include "client/request.h"
+#include "leasehold/v1/leasehold.pb-c.h"
+
+struct lease_op {
+    struct lh_request request;
+    struct lh_lease *lease;
+    bool was_sent; /* an attempt may have been carried out */
+    lh_done_cb *on_done;
+    void *arg;
+};
+
+struct lease_op *lh_lease_op_of(struct lh_request *request);
+
+/* LH_OK: on_done follows, by lh_lease_op_finish, which is the `finish` of the verb. Anything else: it never does. */
+enum lh_status lh_lease_op_submit(struct lh_lease *lease, const struct request_verb *verb,
+                                  const struct lh_call_options *options, void (*on_start)(struct lh_request *request),
+                                  lh_done_cb *on_done, void *arg, struct lh_request **request, struct lh_error *error);
+void lh_lease_op_finish(struct lh_request *request);
+
+/* Both for `judge`, whose reason they return: an answer for so many leases, and an answer for the one. */
+unsigned lh_lease_op_miscounted(struct lh_request *request, size_t count);
+unsigned lh_lease_op_answered(struct lh_request *request, enum lh_status status, Leasehold__V1__EndReason end_reason,
+                              const char *message);
+
+#endif

@@ -1,0 +1,657 @@
+package leasehold_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	leasehold "leasehold.example/go"
+	pb "leasehold.example/go/leaseholdv1"
+)
+
+// The cases of tests/clients/cases.json, which says what each is about.
+var cases = []struct {
+	name, on string
+	run      func(*site)
+}{
+	{"acquire_and_release", "grpc sql pooler", func(s *site) {
+		l := s.acquire(s.client(), leasehold.Owner("somebody"))
+		s.is(s.row("state, owner, token"), fmt.Sprint("held|somebody|", l.Token()))
+		must(s, l.Release(context.Background(), leasehold.Result(map[string]int{"rows": 3})))
+		s.is(s.row("state, last_outcome, last_result ->> 'rows'"), "free|ok|3")
+		if cause := l.Context().Err(); cause == nil || l.Lost() != nil {
+			s.Fatal(cause, l.Lost())
+		}
+	}},
+	{"failed_work_is_released_as_failed", "grpc sql pooler", func(s *site) {
+		wrong := errors.New("the work is broken")
+		err := s.client().Do(context.Background(), "cases", s.key, func(context.Context, *leasehold.Lease) error { return wrong })
+		if err != wrong {
+			s.Fatal(err)
+		}
+		s.is(s.row("state, last_outcome, last_error"), "free|failed|the work is broken")
+	}},
+	{"token_grows", "grpc sql pooler", func(s *site) {
+		c := s.client()
+		first := s.acquire(c)
+		s.release(first)
+		if second := s.acquire(c); second.Token() <= first.Token() {
+			s.Fatal(first.Token(), second.Token())
+		}
+	}},
+	{"held_names_the_holder", "grpc sql pooler", func(s *site) {
+		c := s.client()
+		s.acquire(c, leasehold.Owner("the first"))
+		ctx, cancel := context.WithCancel(context.Background())
+		waiter := s.queue(ctx, c, 1)
+		_, err := c.Acquire(context.Background(), "cases", s.key)
+		var held *leasehold.HeldError
+		if !errors.As(err, &held) || held.Holder != "the first" || held.Ahead != 1 {
+			s.Fatalf("%#v", err)
+		}
+		cancel()
+		<-waiter
+	}},
+	{"wait_is_granted", "grpc sql pooler", func(s *site) {
+		c := s.client()
+		first := s.acquire(c)
+		waiter := s.queue(context.Background(), c, 1)
+		s.release(first)
+		second := <-waiter
+		must(s, second.err)
+		s.is(s.row("token"), fmt.Sprint(second.l.Token()))
+	}},
+	{"wait_passes", "grpc sql pooler", func(s *site) {
+		c := s.client()
+		s.acquire(c)
+		_, err := c.Acquire(context.Background(), "cases", s.key, leasehold.Wait(300*time.Millisecond))
+		var held *leasehold.HeldError
+		if !errors.As(err, &held) {
+			s.Fatal(err)
+		}
+		wait(s, "an empty queue", func() bool { return s.waiters() == "0" })
+	}},
+	{"waiters_are_served_in_order", "grpc sql pooler", func(s *site) {
+		c := s.client()
+		first := s.acquire(c)
+		var waiters []chan later
+		for i := 1; i <= 3; i++ {
+			waiters = append(waiters, s.queue(context.Background(), c, i, leasehold.Owner(fmt.Sprint("waiter ", i))))
+		}
+		s.release(first)
+		for i, waiter := range waiters {
+			got := <-waiter
+			must(s, got.err)
+			s.is(s.row("owner"), fmt.Sprint("waiter ", i+1))
+			s.release(got.l)
+		}
+	}},
+	{"cancelled_wait_leaves_the_queue", "grpc sql pooler", func(s *site) {
+		c := s.client()
+		first := s.acquire(c)
+		ctx, cancel := context.WithCancel(context.Background())
+		waiter := s.queue(ctx, c, 1)
+		cancel()
+		if got := <-waiter; got.err != context.Canceled {
+			s.Fatal(got.err)
+		}
+		wait(s, "an empty queue", func() bool { return s.waiters() == "0" })
+		s.release(first)
+		s.is(s.row("state, token"), fmt.Sprint("free|", first.Token()))
+	}},
+	{"grant_after_giving_up_is_released", "grpc sql", func(s *site) {
+		p := s.proxy()
+		c := s.clientAt(p.address())
+		s.release(s.acquire(c)) // connects
+		before := s.row("token")
+		s.holdBack(p, true)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		done := make(chan error)
+		go func() {
+			_, err := c.Acquire(ctx, "cases", s.key, leasehold.Duration(5*time.Minute))
+			done <- err
+		}()
+		wait(s, "the grant", func() bool { return s.row("state") == "held" })
+		cancel()
+		if err := <-done; err != context.Canceled {
+			s.Fatal(err)
+		}
+		s.holdBack(p, false)
+		wait(s, "the release", func() bool { return s.row("state") == "free" })
+		if s.row("last_outcome") == "expired" || s.row("ended_at is not null") != "t" || before == "" {
+			s.Fatal(s.row("last_outcome, ended_at"))
+		}
+	}},
+	{"grant_taken_back_is_acquired_anew", "grpc", func(s *site) {
+		p := s.flaky(0)
+		p.decide("drop")
+		done := make(chan later, 1)
+		c := s.clientAt(p.Target)
+		go func() {
+			l, err := c.Acquire(context.Background(), "cases", s.key, leasehold.Wait(time.Minute))
+			done <- later{l, err}
+		}()
+		wait(s, "the grant", func() bool { return s.row("state") == "held" })
+		first := s.row("lease_key")
+		ask(s, "proxy/set", object{"id": p.ID, "refusing": true}, nil)
+		ask(s, "proxy/cut", object{"id": p.ID}, nil)
+		wait(s, "the end of the connection", func() bool {
+			var state struct{ Connections int }
+			ask(s, "proxy/state", object{"id": p.ID}, &state)
+			return state.Connections == 0
+		})
+		// The daemon took it back, or wrote its answer before the connection broke.
+		s.psql("select leasehold.release_ok('cases', '%s', '%s')", s.key, first)
+		p.decide("pass")
+		ask(s, "proxy/set", object{"id": p.ID, "refusing": false}, nil)
+		got := <-done
+		must(s, got.err)
+		if now := s.row("lease_key, token"); strings.HasPrefix(now, first) || !strings.HasSuffix(now, fmt.Sprint("|", got.l.Token())) {
+			s.Fatal(first, now, got.l.Token())
+		}
+	}},
+	{"deadline_counts_from_the_request", "grpc sql", func(s *site) {
+		p := s.proxy()
+		c := s.clientAt(p.address())
+		s.release(s.acquire(c)) // connects
+		s.holdBack(p, true)
+		since := time.Now()
+		done := make(chan later, 1)
+		go func() {
+			l, err := c.Acquire(context.Background(), "cases", s.key, leasehold.Duration(20*time.Second))
+			done <- later{l, err}
+		}()
+		if s.on == "sql" {
+			wait(s, "two seconds", func() bool { return time.Since(since) > 2*time.Second })
+			s.holdBack(p, false)
+		}
+		got := <-done
+		must(s, got.err)
+		// A fifth is the margin.
+		if left, at := got.l.Remaining(), time.Since(since); left > 16*time.Second-at+1500*time.Millisecond {
+			s.Fatal(left, at)
+		}
+	}},
+	{"deadline_does_not_count_the_wait", "grpc sql pooler", func(s *site) {
+		c := s.client()
+		first := s.acquire(c)
+		since := time.Now()
+		waiter := s.queue(context.Background(), c, 1, leasehold.Duration(3*time.Second))
+		wait(s, "four seconds", func() bool { return time.Since(since) > 4*time.Second })
+		s.release(first)
+		got := <-waiter
+		must(s, got.err)
+		wait(s, "a renewal", func() bool { return s.beats() >= 1 })
+		if got.l.Lost() != nil || got.l.Remaining() == 0 {
+			s.Fatal(got.l.Lost())
+		}
+	}},
+	{"renewal_keeps_the_lease", "grpc sql pooler", func(s *site) {
+		l := s.acquire(s.client(), leasehold.Duration(3*time.Second))
+		wait(s, "four renewals", func() bool { return s.beats() >= 4 })
+		s.is(s.row("state, token"), fmt.Sprint("held|", l.Token()))
+		s.release(l)
+	}},
+	{"one_request_renews_all", "grpc sql pooler", func(s *site) {
+		c := s.client()
+		name := "cases." + s.on
+		s.psql(`create table public.renewed (xid xid8, key text);
+			create function public.see() returns trigger language plpgsql security definer as
+			$$ begin insert into public.renewed values (pg_current_xact_id(), new.key); return null; end $$;
+			create trigger see after update on leasehold.scope for each row
+			when (new.namespace = '%s' and new.heartbeats > old.heartbeats) execute function public.see()`, name)
+		s.Cleanup(func() {
+			s.psql("drop trigger see on leasehold.scope; drop function public.see; drop table public.renewed")
+		})
+		for i := 0; i < 50; i++ {
+			_, err := c.Acquire(context.Background(), name, fmt.Sprint(i), leasehold.Duration(9*time.Second))
+			must(s, err)
+		}
+		wait(s, "one transaction for all", func() bool {
+			return s.psql("select count(*) > 0 from (select from public.renewed group by xid having count(distinct key) = 50) all_of_them") == "t"
+		})
+	}},
+	{"lost_replies_cost_no_lease", "grpc", func(s *site) {
+		p := s.flaky(0)
+		l := s.acquire(s.clientAt(p.Target), leasehold.Duration(6*time.Second))
+		p.decide("pass", "drop", "pass", "cut", "pass", []any{"delay", 0.2}, "pass", "truncate", "cycle")
+		wait(s, "four renewals", func() bool { return s.beats() >= 4 })
+		var state struct{ Actions map[string]int }
+		ask(s, "proxy/state", object{"id": p.ID}, &state)
+		if state.Actions["drop"] == 0 || state.Actions["cut"] == 0 {
+			s.Fatal(state)
+		}
+		s.is(s.row("state, token"), fmt.Sprint("held|", l.Token()))
+		s.release(l)
+		s.is(s.row("state, last_outcome"), "free|ok")
+	}},
+	{"broken_connections_cost_no_lease", "sql pooler", func(s *site) {
+		l := s.acquire(s.client(), leasehold.Duration(6*time.Second))
+		for i := 0; i < 2; i++ {
+			before := s.beats()
+			wait(s, "a renewal", func() bool { return s.beats() > before })
+			s.psql("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
+		}
+		before := s.beats()
+		wait(s, "two renewals", func() bool { return s.beats() > before+1 })
+		s.release(l)
+		s.is(s.row("state, last_outcome"), "free|ok")
+	}},
+	{"forced_end_is_told", "grpc sql pooler", func(s *site) {
+		l := s.acquire(s.client(), leasehold.Duration(3*time.Second))
+		s.psql("select from leasehold.force_release('cases', '%s', 'a test')", s.key)
+		if lost := s.lost(l); lost.Reason != leasehold.Forced {
+			s.Fatal(lost)
+		}
+		if err := l.Release(context.Background()); !errors.As(err, new(*leasehold.LostError)) {
+			s.Fatal(err)
+		}
+	}},
+	{"silence_is_told_before_the_deadline", "grpc sql", func(s *site) {
+		p := s.proxy()
+		l := s.acquire(s.clientAt(p.address()), leasehold.Duration(10*time.Second))
+		p.freeze(true)
+		lost := s.lost(l)
+		s.is(s.row("state, deadline > clock_timestamp()"), "held|t")
+		if lost.Reason != leasehold.Unreachable {
+			s.Fatal(lost)
+		}
+		p.freeze(false)
+	}},
+	{"stopped_process_wakes_up_without_the_lease", "grpc sql", func(s *site) {
+		p := s.program("work", 3*time.Second)
+		p.line("working")
+		must(s, p.Process.Signal(syscall.SIGSTOP))
+		s.reap()
+		other := s.acquire(s.client(), leasehold.Wait(time.Minute))
+		before := p.count("working")
+		must(s, p.Process.Signal(syscall.SIGCONT))
+		p.line("lost")
+		if p.count("working") != before {
+			s.Fatal("it went on with its work")
+		}
+		s.is(s.row("state, token"), fmt.Sprint("held|", other.Token()))
+	}},
+	{"lost_release_is_repeated", "grpc", func(s *site) {
+		p := s.flaky(0)
+		l := s.acquire(s.clientAt(p.Target))
+		p.decide("cut", "pass")
+		s.release(l)
+		s.is(s.row("state, last_outcome"), "free|ok")
+	}},
+	{"no_renewal_after_release", "grpc sql", noRenewalAfterRelease},
+	{"close_leaves_nothing", "grpc sql pooler", func(s *site) {
+		goroutines := runtime.NumGoroutine()
+		db := s.db()
+		c, err := leasehold.Over(db)
+		if s.on == "grpc" {
+			c, err = leasehold.Dial(s.target)
+		}
+		must(s, err)
+		l := s.acquire(c, leasehold.Duration(3*time.Second))
+		waiter := s.queue(context.Background(), c, 1)
+		wait(s, "a renewal", func() bool { return s.beats() >= 1 })
+		must(s, c.Close())
+		if got := <-waiter; got.err == nil {
+			s.Fatal("a closed client got a lease")
+		}
+		if lost := s.lost(l); lost.Reason != leasehold.Closed {
+			s.Fatal(lost)
+		}
+		must(s, db.Close())
+		wait(s, "the end of its goroutines", func() bool { return leaked() == "" && runtime.NumGoroutine() <= goroutines })
+		wait(s, "the end of its connections", func() bool {
+			return s.psql("select count(*) from pg_stat_activity where application_name = 'go-%s'", s.Name()[len("TestCases/"):]) == "0" || s.on == "pooler"
+		})
+		before := s.beats()
+		wait(s, "the deadline", func() bool { return s.row("state = 'free' or deadline < clock_timestamp()") == "t" })
+		if s.beats() != before {
+			s.Fatal("a closed client renewed")
+		}
+	}},
+	{"exit_leaves_nothing", "grpc sql", func(s *site) {
+		p := s.program("exit", 2*time.Second)
+		<-p.ended
+		if p.ProcessState.ExitCode() != 7 {
+			s.Fatal(p.ProcessState)
+		}
+		wait(s, "the deadline", func() bool { return s.row("state = 'free' or deadline < clock_timestamp()") == "t" })
+	}},
+	{"denied_is_a_type", "grpc sql pooler", func(s *site) {
+		s.psql("select leasehold.set_policy('frozen', frozen => true)")
+		var denied *leasehold.DeniedError
+		wait(s, "Denied", func() bool { // the daemon follows within a second
+			l, err := s.client().Acquire(context.Background(), "frozen", s.key)
+			if err == nil {
+				s.release(l)
+			}
+			return errors.As(err, &denied)
+		})
+		s.is(denied.Reason, "NAMESPACE_FROZEN")
+	}},
+	{"unavailable_is_a_type", "grpc sql", func(s *site) {
+		target := "127.0.0.1:1"
+		if s.on == "sql" {
+			target = "host=127.0.0.1 port=1 user=postgres dbname=none"
+		}
+		_, err := s.clientAt(target, leasehold.Patience(300*time.Millisecond)).Acquire(context.Background(), "cases", s.key)
+		if !errors.As(err, new(*leasehold.UnavailableError)) {
+			s.Fatal(err)
+		}
+	}},
+	{"invalid_argument_is_told", "grpc sql pooler", func(s *site) {
+		_, err := s.client().Acquire(context.Background(), "cases", s.key, leasehold.Duration(time.Millisecond))
+		var wrong *leasehold.ArgumentError
+		if !errors.As(err, &wrong) || wrong.Field != "duration" || wrong.Bound == "" {
+			s.Fatalf("%#v", err)
+		}
+	}},
+	{"daemon_restarts", "grpc", func(s *site) {
+		d := s.daemon()
+		l := s.acquire(s.clientAt(d.Target), leasehold.Duration(15*time.Second))
+		ask(s, "daemon/kill", object{"id": d.ID}, nil)
+		ask(s, "daemon/start", object{"id": d.ID}, nil)
+		before := s.beats()
+		wait(s, "two renewals", func() bool { return s.beats() > before+1 })
+		s.is(s.row("state, token"), fmt.Sprint("held|", l.Token()))
+		s.release(l)
+	}},
+	{"hanging_daemon_is_left", "grpc", func(s *site) {
+		d := s.daemon()
+		l := s.acquire(s.clientAt(d.Target+","+s.target), leasehold.Duration(12*time.Second))
+		d.signal("SIGSTOP")
+		before := s.beats()
+		wait(s, "renewals elsewhere", func() bool { return s.beats() >= before+4 || l.Lost() != nil })
+		s.is(s.row("state, token"), fmt.Sprint("held|", l.Token()))
+		s.release(l)
+	}},
+	{"guard_fences", "grpc sql pooler", func(s *site) {
+		ctx := context.Background()
+		l := s.acquire(s.client())
+		db := s.db()
+		if s.on == "pooler" { // no prepared statements
+			db = s.dbAt(s.dsn + " default_query_exec_mode=exec")
+		}
+		tx, err := db.Begin()
+		must(s, err)
+		must(s, l.Guard(ctx, tx))
+		must(s, tx.Commit())
+		s.psql("select from leasehold.force_release('cases', '%s', 'a test')", s.key)
+		tx, err = db.Begin()
+		must(s, err)
+		if err := l.Guard(ctx, tx); !errors.As(err, new(*leasehold.LostError)) {
+			s.Fatal(err)
+		}
+		must(s, tx.Rollback())
+	}},
+	{"renewal_has_its_own_connection", "sql pooler", func(s *site) {
+		db := s.db()
+		db.SetMaxOpenConns(1)
+		c, err := leasehold.Over(db)
+		must(s, err)
+		defer c.Close()
+		l := s.acquire(c, leasehold.Duration(3*time.Second))
+		tx, err := db.Begin()
+		must(s, err)
+		defer tx.Rollback()
+		wait(s, "two renewals", func() bool { return s.beats() >= 2 })
+		s.release(l)
+	}},
+	{"wait_hears_notify", "sql", func(s *site) {
+		c := s.client(leasehold.Poll(10 * time.Minute))
+		first := s.acquire(c)
+		waiter := s.queue(context.Background(), c, 1)
+		s.release(first)
+		select {
+		case got := <-waiter:
+			must(s, got.err)
+		case <-time.After(time.Minute):
+			s.Fatal("no notification")
+		}
+	}},
+	{"pooler_is_noticed", "pooler", func(s *site) {
+		var mu sync.Mutex
+		var said []string
+		c := s.client(leasehold.Logf(func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, fmt.Sprintf(format, args...))
+		}))
+		for i := 0; i < 2; i++ {
+			first := s.acquire(c)
+			waiter := s.queue(context.Background(), c, 1)
+			s.release(first)
+			got := <-waiter
+			must(s, got.err)
+			s.release(got.l)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(said) != 1 || !strings.Contains(said[0], "poll") {
+			s.Fatal(said)
+		}
+	}},
+	{"leader_killed_is_followed", "grpc", func(s *site) {
+		p := s.program("lead", 5*time.Minute)
+		first := p.line("token")
+		next := s.stand("child")
+		must(s, p.Process.Kill())
+		if token := <-next; fmt.Sprint("token ", token) == first {
+			s.Fatal(token)
+		}
+	}},
+	{"leader_stopped_is_followed", "grpc", func(s *site) {
+		p := s.program("lead", 3*time.Second)
+		p.line("working")
+		next := s.stand("child")
+		must(s, p.Process.Signal(syscall.SIGSTOP))
+		token := <-next
+		before := p.count("working")
+		must(s, p.Process.Signal(syscall.SIGCONT))
+		p.line("lost")
+		if p.count("working") != before {
+			s.Fatal("it went on with its work")
+		}
+		s.is(s.row("state, token"), fmt.Sprint("held|", token))
+	}},
+	{"leader_resigns", "grpc sql", func(s *site) {
+		c := s.client()
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		tokens, resign := make(chan int64), make(chan bool)
+		done := make(chan error, 1)
+		stand := func() {
+			done <- c.Lead(ctx, "cases", s.key, leasehold.Elector{Lead: func(ctx context.Context, l *leasehold.Lease) error {
+				tokens <- l.Token()
+				<-resign
+				return nil
+			}})
+		}
+		go stand()
+		first := <-tokens
+		next := s.stand("")
+		wait(s, "a second candidate", func() bool { return s.waiters() == "1" })
+		resign <- true
+		must(s, <-done)
+		second := <-next
+		if second <= first {
+			s.Fatal(first, second)
+		}
+		go stand() // again, once the second has gone
+		wait(s, "the first as a candidate", func() bool { return s.waiters() == "1" })
+		s.psql("select from leasehold.force_release('cases', '%s', 'a test', %d)", s.key, second)
+		if third := <-tokens; third <= second {
+			s.Fatal(second, third)
+		}
+		resign <- true
+		must(s, <-done)
+	}},
+	{"leased_work_runs_once", "grpc sql", func(s *site) {
+		var runs int32
+		work := func(context.Context, *leasehold.Lease) error {
+			atomic.AddInt32(&runs, 1)
+			return nil
+		}
+		must(s, s.client().Do(context.Background(), "cases", s.key, work, leasehold.AtLeast(5*time.Minute)))
+		err := s.client().Do(context.Background(), "cases", s.key, work, leasehold.AtLeast(5*time.Minute))
+		if !errors.As(err, new(*leasehold.HeldError)) || runs != 1 {
+			s.Fatal(err, runs)
+		}
+	}},
+}
+
+func TestCases(t *testing.T) {
+	if os.Getenv("LEASEHOLD_CONTROL") == "" {
+		t.Skip("started by tests/clients/go/run")
+	}
+	for _, on := range strings.Fields(os.Getenv("LEASEHOLD_ON")) {
+		on := on
+		t.Run(on, func(t *testing.T) {
+			for _, c := range cases {
+				c := c
+				if strings.Contains(c.on, on) {
+					t.Run(c.name, func(t *testing.T) {
+						t.Cleanup(func() {
+							outcome := map[bool]string{false: "passed", true: "failed"}[t.Failed()]
+							fmt.Printf("case %s on %s %s\n", c.name, on, outcome)
+						})
+						c.run(newSite(t, on))
+					})
+				}
+			}
+		})
+	}
+}
+
+func (s *site) is(got, want string) {
+	s.Helper()
+	if got != want {
+		s.Fatalf("%q instead of %q", got, want)
+	}
+}
+
+// holdBack keeps answers from a client, or, before a daemon, drops them or has them come late.
+func (s *site) holdBack(p proxy, on bool) {
+	switch p := p.(type) {
+	case *pipe:
+		p.freeze(on)
+	case *flaky:
+		switch {
+		case on && strings.Contains(s.Name(), "deadline"):
+			p.decide([]any{"delay", 2}, "pass")
+		case on:
+			p.decide("drop")
+		default:
+			p.decide("pass")
+		}
+	}
+}
+
+// reap does what daemons do by themselves; without one cron does.
+func (s *site) reap() {
+	if s.on == "grpc" {
+		return
+	}
+	done := make(chan bool)
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(200 * time.Millisecond):
+				s.psql("select count(*) from leasehold.reap()")
+			}
+		}
+	}()
+	s.Cleanup(func() { close(done); <-ended })
+}
+
+// stand makes another candidate, once `leader` leads (empty: anybody); it sends its token when it is elected, and leads until the test ends.
+func (s *site) stand(leader string) chan int64 {
+	seen, token, ended := make(chan string, 10), make(chan int64, 1), make(chan error)
+	ctx, cancel := context.WithCancel(context.Background())
+	c := s.client()
+	go func() {
+		ended <- c.Lead(ctx, "cases", s.key, leasehold.Elector{
+			OnLeader: func(owner string) { seen <- owner },
+			Lead: func(ctx context.Context, l *leasehold.Lease) error {
+				token <- l.Token()
+				<-ctx.Done()
+				return nil
+			}})
+	}()
+	s.Cleanup(func() { cancel(); <-ended })
+	if leader != "" {
+		s.is(<-seen, leader)
+	}
+	return token
+}
+
+func noRenewalAfterRelease(s *site) {
+	var mu sync.Mutex
+	var said bytes.Buffer // what the client sent
+	mark := func() int { mu.Lock(); defer mu.Unlock(); return said.Len() }
+	since := func(n int) string { mu.Lock(); defer mu.Unlock(); return said.String()[n:] }
+	p := s.proxy()
+	var options []leasehold.ClientOption
+	if s.on == "grpc" {
+		options = append(options, leasehold.GRPC(grpc.WithUnaryInterceptor(func(ctx context.Context, method string, request, reply any,
+			conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+			if beat, ok := request.(*pb.HeartbeatRequest); ok {
+				mu.Lock()
+				for _, it := range beat.Leases {
+					fmt.Fprintln(&said, it.Scope.Key)
+				}
+				mu.Unlock()
+			}
+			return invoke(ctx, method, request, reply, conn, options...)
+		})))
+	} else {
+		pipe := p.(*pipe)
+		mark = func() int { pipe.mu.Lock(); defer pipe.mu.Unlock(); return pipe.said.Len() }
+		since = func(n int) string { pipe.mu.Lock(); defer pipe.mu.Unlock(); return pipe.said.String()[n:] }
+	}
+	c := s.clientAt(p.address(), options...)
+	l := s.acquire(c, leasehold.Duration(6*time.Second))
+	wait(s, "a renewal", func() bool { return s.beats() >= 1 })
+	if s.on == "grpc" {
+		p.(*flaky).decide([]any{"delay", 0.5}, "pass")
+	} else {
+		p.freeze(true)
+	}
+	before := s.beats()
+	wait(s, "a renewal in flight", func() bool { return s.beats() > before })
+	done := make(chan error, 1)
+	go func() { done <- l.Release(context.Background()) }()
+	if s.on != "grpc" {
+		p.freeze(false)
+	}
+	must(s, <-done)
+	n := mark()
+	other, err := c.Acquire(context.Background(), "cases", "other", leasehold.Duration(3*time.Second))
+	must(s, err)
+	wait(s, "renewals of another lease", func() bool {
+		return s.psql("select heartbeats >= 2 from leasehold.scope where key = 'other'") == "t"
+	})
+	if strings.Contains(since(n), s.key) {
+		s.Fatal("it was renewed after its release")
+	}
+	if l.Lost() != nil {
+		s.Fatal(l.Lost())
+	}
+	s.release(other)
+}

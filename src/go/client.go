@@ -1,0 +1,279 @@
+// Package leasehold leases names: one holder at a time, with a fencing token, on PostgreSQL.
+//
+// A [Client] talks to Leasehold daemons ([Dial]) or straight to a database that has the schema ([Over]). Its leases are renewed by
+// themselves, all in one request, until they are released or lost. A lease that is lost ends its context before its deadline, so that
+// work under that context has stopped when another may hold it.
+package leasehold
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ref names a lease for its holder.
+type ref struct{ namespace, key, leaseKey string }
+
+// grant is the answer to an acquire: deadline on clock().
+type grant struct {
+	token    int64
+	deadline time.Duration
+	stream   *holding // that renews it; nil: the client does
+}
+
+// beat is the answer to one renewal. Neither ok nor lost: not done, and nothing is known to be lost.
+type beat struct {
+	ok, lost  bool
+	remaining time.Duration
+	reason    Reason
+	message   string
+}
+
+// transport is a way to the coordinator. Each call is one try; *UnavailableError says that another may succeed.
+type transport interface {
+	// acquire waits for at most `wait`, and tells r.queued() who is ahead. When it fails, it may have been granted all the same.
+	acquire(ctx context.Context, r request, wait time.Duration) (grant, error)
+	heartbeat(ctx context.Context, refs []ref) ([]beat, error)
+	// release is nil, *LostError, *DeniedError or *UnavailableError.
+	release(ctx context.Context, it ref, with outcome) error
+	// giveUp ends what an acquire that failed may have left: a place in the queue, or a grant.
+	giveUp(ctx context.Context, it ref) error
+	holder(ctx context.Context, namespace, key string) (*Holder, error)
+	close()
+}
+
+// Client has any number of leases. Its methods may be called from several goroutines.
+type Client struct {
+	t        transport
+	settings settings
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	work     sync.WaitGroup // goroutines that end with ctx
+	mu       sync.Mutex     // guards the fields below, and those of the leases
+	leases   map[*Lease]struct{}
+	kick     chan struct{} // the renewer looks again
+	renews   bool          // the renewer runs
+	asks     bool          // a renewal is in flight
+	closed   bool
+}
+
+func newClient(t transport, s settings) *Client {
+	c := &Client{t: t, settings: s, leases: map[*Lease]struct{}{}, kick: make(chan struct{}, 1)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// Close ends all goroutines and connections. Leases that are still held are not renewed any more: their contexts end with the reason
+// [Closed], and they stay with their holder until their deadlines.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	for l := range c.leases {
+		l.lose(Closed, "")
+	}
+	c.mu.Unlock()
+	c.cancel()
+	c.work.Wait()
+	c.t.close()
+	return nil
+}
+
+// start runs f on a goroutine that Close waits for; false: the client is closed.
+func (c *Client) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.work.Add(1)
+	go func() {
+		defer c.work.Done()
+		f()
+	}()
+	return true
+}
+
+// Acquire leases namespace/key. It returns *[HeldError] when another holds it and the wait has passed, *[UnavailableError] when no server
+// could be reached, *[DeniedError], *[ArgumentError], or the context's error. The lease outlives ctx: it ends by [Lease.Release], or when
+// it is lost.
+func (c *Client) Acquire(ctx context.Context, namespace, key string, options ...Option) (*Lease, error) {
+	return c.acquire(ctx, context.Background(), newRequest(namespace, key, options))
+}
+
+func newRequest(namespace, key string, options []Option) request {
+	r := request{namespace: namespace, key: key, owner: defaultOwner(), duration: 30 * time.Second}
+	for _, option := range options {
+		option(&r)
+	}
+	if r.duration < r.atLeast {
+		r.duration = r.atLeast
+	}
+	return r
+}
+
+// acquire makes a lease whose context is a child of `parent`.
+func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error) {
+	r.leaseKey = newUUID()
+	waitUntil, repeated := Forever, false
+	if now := clock(); r.wait < Forever-now {
+		waitUntil = now + r.wait
+	}
+	call, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !c.start(func() {
+		select {
+		case <-c.ctx.Done():
+			cancel()
+		case <-call.Done():
+		}
+	}) {
+		return nil, ErrClosed
+	}
+	for {
+		wait := r.wait
+		if wait != Forever {
+			wait = max(waitUntil-clock(), 0)
+		}
+		g, err := c.t.acquire(call, r, wait)
+		if err == nil {
+			return c.newLease(parent, r, g)
+		}
+		var unavailable *UnavailableError
+		switch {
+		case c.ctx.Err() != nil:
+			return nil, ErrClosed
+		case ctx.Err() != nil:
+			c.giveUp(r)
+			return nil, ctx.Err()
+		case errors.As(err, &unavailable):
+			// The same lease key makes the repetition the same acquisition, with its old place in the queue.
+			if waitUntil == Forever || clock() < waitUntil+c.settings.patience {
+				repeated = true
+				pause(call, 100*time.Millisecond)
+				continue
+			}
+			c.giveUp(r)
+		case repeated && isEnded(err):
+			// The daemon granted it, saw the connection break, and took the lease back.
+			repeated, r.leaseKey = false, newUUID()
+			continue
+		}
+		return nil, err
+	}
+}
+
+// giveUp sees to it that what was granted unheard is released.
+func (c *Client) giveUp(r request) {
+	it := r.ref()
+	c.start(func() {
+		for until := clock() + r.duration; clock() < until && c.ctx.Err() == nil; pause(c.ctx, 200*time.Millisecond) {
+			ctx, cancel := context.WithTimeout(c.ctx, c.settings.patience)
+			err := c.t.giveUp(ctx, it)
+			cancel()
+			var unavailable *UnavailableError
+			if !errors.As(err, &unavailable) {
+				return
+			}
+		}
+	})
+}
+
+// Do runs work under a lease. The work's context ends when ctx does, or the lease is lost; then Do returns *[LostError] as soon as the work
+// has. Else the lease is released, as failed if the work returned an error, and Do returns that error.
+func (c *Client) Do(ctx context.Context, namespace, key string, work func(context.Context, *Lease) error, options ...Option) (err error) {
+	r := newRequest(namespace, key, options)
+	since := clock()
+	l, err := c.acquire(ctx, ctx, r)
+	if err != nil {
+		return err
+	}
+	err = errors.New("the work ended without returning: it panicked, or called runtime.Goexit")
+	defer func() {
+		err = l.end(err, since+r.atLeast)
+	}()
+	err = work(l.Context(), l)
+	return
+}
+
+// end releases a lease whose work has ended with `result`, not before `notBefore`.
+func (l *Lease) end(result error, notBefore time.Duration) error {
+	if lost := l.Lost(); lost != nil {
+		if result != nil && !errors.Is(result, context.Canceled) {
+			return fmt.Errorf("%w (the work ended with: %v)", lost, result)
+		}
+		return lost
+	}
+	options := []ReleaseOption(nil)
+	if result != nil {
+		options = append(options, Failure(result))
+	}
+	if later := notBefore - clock(); later > 0 {
+		l.c.start(func() {
+			pause(l.c.ctx, later)
+			l.releaseWithin(l.c.ctx, options)
+		})
+		return result
+	}
+	if err := l.releaseWithin(l.c.ctx, options); result == nil {
+		return err
+	}
+	return result
+}
+
+// releaseWithin releases, for at most twice the client's patience.
+func (l *Lease) releaseWithin(ctx context.Context, options []ReleaseOption) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*l.c.settings.patience)
+	defer cancel()
+	return l.Release(ctx, options...)
+}
+
+// Holder is who holds a scope now.
+type Holder struct {
+	Owner                   string
+	Token                   int64 // 0 where the role may not see it
+	Duration                time.Duration
+	AcquiredAt, HeartbeatAt time.Time // by the database's clock
+	Heartbeats              int64
+	Expired                 bool
+	Labels                  map[string]string
+}
+
+// Holder tells who holds namespace/key; nil: nobody.
+func (c *Client) Holder(ctx context.Context, namespace, key string) (*Holder, error) {
+	return c.t.holder(ctx, namespace, key)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func max(a, b time.Duration) time.Duration {
+	if a > b {
+		return a
+	}
+	return b
+}
+
+func min(a, b time.Duration) time.Duration { return -max(-a, -b) }
+
+func isEnded(err error) bool {
+	var denied *DeniedError
+	return errors.As(err, &denied) && denied.Reason == "LEASE_ENDED"
+}
+
+func newUUID() string {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		panic("leasehold: no random numbers: " + err.Error())
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,221 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	pb "leasehold.example/go/leaseholdv1"
+)
+
+// Elector is a candidate for leadership.
+type Elector struct {
+	// Lead is the leader's work; mandatory. Its context ends when leadership is lost, or the context of [Client.Lead] ends. It must
+	// return then: the candidate stands again only after that. To give leadership up, return before.
+	Lead func(ctx context.Context, l *Lease) error
+
+	// OnLeader is told the owner who leads, whenever that changes, this candidate included.
+	OnLeader func(owner string)
+
+	// Duration is how long a leader that is stopped or cut off is waited for; 15 s by default. One that dies is followed at once, if the
+	// client was made by [Dial]; with [Over] this time passes too.
+	Duration time.Duration
+
+	// Owner names the candidate; host and pid by default.
+	Owner string
+}
+
+// Lead stands for election until it is elected, runs e.Lead, and stands again when leadership was lost meanwhile. It returns what e.Lead
+// returned when that gave leadership up, the context's error when it ended, or *[DeniedError] or *[ArgumentError].
+func (c *Client) Lead(ctx context.Context, namespace, key string, e Elector) error {
+	r := newRequest(namespace, key, nil)
+	r.wait, r.isHold, r.duration = Forever, true, 15*time.Second
+	if e.Duration != 0 {
+		r.duration = e.Duration
+	}
+	if e.Owner != "" {
+		r.owner = e.Owner
+	}
+	leader := ""
+	see := func(owner string) {
+		if e.OnLeader != nil && owner != "" && owner != leader {
+			leader = owner
+			e.OnLeader(owner)
+		}
+	}
+	r.queued = func(h *HeldError) { see(h.Holder) }
+	for {
+		l, err := c.acquire(ctx, ctx, r)
+		if err != nil {
+			return err
+		}
+		see(r.owner)
+		err = errors.New("the leader ended without returning: it panicked, or called runtime.Goexit")
+		func() {
+			defer func() { err = l.end(err, 0) }()
+			err = e.Lead(l.Context(), l)
+		}()
+		var lost *LostError
+		if !errors.As(err, &lost) || lost.Reason == Closed || ctx.Err() != nil {
+			return err
+		}
+		leader = ""
+	}
+}
+
+// holding is a stream that holds a lease: the daemon renews it while this process says that it is alive, and releases it when the
+// connection breaks, as it does when the process dies.
+type holding struct {
+	t      *rpc
+	server *server
+	r      request
+	stream pb.LeaseService_HoldClient
+	cancel context.CancelFunc
+}
+
+// hold acquires over a stream.
+func (t *rpc) hold(ctx context.Context, r request, wait time.Duration) (grant, error) {
+	call, cancel := context.WithCancel(context.Background())
+	h := &holding{t: t, server: t.pick(), r: r, cancel: cancel}
+	answered := make(chan struct{})
+	defer close(answered)
+	go func() {
+		select {
+		case <-ctx.Done():
+			cancel()
+		case <-answered:
+		}
+	}()
+	watchdog := time.AfterFunc(t.patience, cancel)
+	defer watchdog.Stop()
+	sent := clock()
+	var err error
+	if h.stream, err = h.server.lease.Hold(call); err == nil {
+		err = h.stream.Send(&pb.HoldRequest{Request: &pb.HoldRequest_Acquire{Acquire: r.message(wait)}})
+	}
+	for {
+		var event *pb.HoldEvent
+		if h.stream != nil { // Recv knows why a Send failed
+			event, err = h.stream.Recv()
+		}
+		if err == nil && ctx.Err() == nil && watchdog.Reset(silence) {
+			if lease := event.GetGranted(); lease != nil {
+				return grant{lease.GetToken(), sent + event.GetWaited().AsDuration() + lease.GetRemaining().AsDuration(), h}, nil
+			}
+			if r.queued != nil && event.GetQueued() != nil {
+				r.queued(r.contention(event.GetQueued()))
+			}
+			continue
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return grant{}, ctx.Err()
+		}
+		if err == nil {
+			err = errors.New("the server was silent for too long")
+		}
+		return grant{}, t.failed(h.server, r.ref(), err)
+	}
+}
+
+// follow keeps a lease until it is over: when the stream ends before that, another one, perhaps to another daemon, finds the lease again.
+func (h *holding) follow(l *Lease) {
+	for {
+		err := h.run(l)
+		h.cancel()
+		if l.isOver() {
+			return
+		}
+		h.t.leave(h.server)
+		for {
+			ctx, cancel := context.WithTimeout(l.c.ctx, max(l.duration/6, 10*time.Millisecond))
+			var g grant
+			if g, err = h.t.hold(ctx, h.r, 0); err == nil {
+				cancel()
+				l.extend(g.deadline)
+				h = g.stream
+				break
+			}
+			var held *HeldError
+			if isEnded(err) || errors.As(err, &held) {
+				l.loseNow(h.t.reason(ctx, l.ref))
+			}
+			cancel()
+			if l.isOver() {
+				return
+			}
+			pause(l.c.ctx, min(retryAfter, l.duration/20))
+		}
+	}
+}
+
+// reason is how a lease has ended.
+func (t *rpc) reason(ctx context.Context, it ref) (Reason, string) {
+	beats, err := t.heartbeat(ctx, []ref{it})
+	if err != nil || !beats[0].lost {
+		return Unknown, "it had ended when the connection was back"
+	}
+	return beats[0].reason, beats[0].message
+}
+
+// run says `alive` at a third of the duration and takes in what the daemon says, until the stream ends or the lease is over.
+func (h *holding) run(l *Lease) error {
+	var mu sync.Mutex
+	sent := map[int64]time.Duration{}
+	done := make(chan struct{})
+	var say sync.WaitGroup
+	say.Add(1)
+	go func() {
+		defer say.Done()
+		t := time.NewTicker(l.duration / 6)
+		defer t.Stop()
+		for sequence := int64(1); ; sequence++ {
+			mu.Lock()
+			sent[sequence] = clock()
+			mu.Unlock()
+			if h.stream.Send(&pb.HoldRequest{Request: &pb.HoldRequest_Alive{Alive: &pb.Alive{Sequence: sequence}}}) != nil {
+				return
+			}
+			select {
+			case <-t.C:
+			case <-done:
+				return
+			case <-l.over:
+				h.cancel()
+				return
+			}
+		}
+	}()
+	defer say.Wait()
+	defer close(done)
+	// The next renewal comes after a third of the duration.
+	watchdog := time.AfterFunc(l.duration/2, h.cancel)
+	defer watchdog.Stop()
+	for {
+		event, err := h.stream.Recv()
+		if err != nil {
+			return err
+		}
+		if lost := event.GetLost(); lost != nil {
+			l.loseNow(reasonOf(lost.GetEndReason()), lost.GetMessage())
+			return nil
+		}
+		renewed := event.GetRenewed()
+		if renewed == nil {
+			continue
+		}
+		watchdog.Reset(l.duration / 2)
+		mu.Lock()
+		at, known := sent[event.GetAliveSequence()]
+		for sequence := range sent {
+			if sequence < event.GetAliveSequence() {
+				delete(sent, sequence)
+			}
+		}
+		mu.Unlock()
+		if known {
+			l.extend(at + renewed.GetRemaining().AsDuration())
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package leasehold
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// Lease is held until it is released or lost. Its methods may be called from several goroutines.
+type Lease struct {
+	c        *Client
+	ref      ref
+	token    int64
+	duration time.Duration
+	ctx      leaseContext
+	cancel   func(error)
+	over     chan struct{} // closed when it is lost or released
+
+	// Guarded by c.mu.
+	deadline  time.Duration // on clock()
+	next      time.Duration // of the next renewal
+	trouble   string        // why the last renewal failed
+	lost      *LostError
+	released  bool          // successfully
+	ends      bool          // being released: renewed no more
+	asked     chan struct{} // not nil: its renewal is in flight, and closes this
+	streaming bool          // a stream renews it
+}
+
+type leaseKey struct{}
+
+// leaseContext looks at the clock: the renewer may have slept with the machine.
+type leaseContext struct {
+	context.Context
+	l *Lease
+}
+
+func (ctx leaseContext) Err() error {
+	ctx.l.c.mu.Lock()
+	ctx.l.expire()
+	ctx.l.c.mu.Unlock()
+	return ctx.Context.Err()
+}
+
+func (ctx leaseContext) Value(key any) any {
+	if key == (leaseKey{}) {
+		return ctx.l
+	}
+	return ctx.Context.Value(key)
+}
+
+// Cause is context.Cause(ctx) for programs that are built by a Go older than 1.20: *[LostError] if the lease that ctx belongs to was lost.
+func Cause(ctx context.Context) error {
+	if l, ok := ctx.Value(leaseKey{}).(*Lease); ok {
+		if lost := l.Lost(); lost != nil {
+			return lost
+		}
+	}
+	return ctx.Err()
+}
+
+func (c *Client) newLease(parent context.Context, r request, g grant) (*Lease, error) {
+	l := c.makeLease(parent, r, g)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		l.lose(Closed, "")
+		return nil, ErrClosed
+	}
+	c.add(l)
+	if g.stream != nil {
+		l.streaming = true
+		c.work.Add(1)
+		go func() {
+			defer c.work.Done()
+			g.stream.follow(l)
+		}()
+	}
+	return l, nil
+}
+
+func (c *Client) makeLease(parent context.Context, r request, g grant) *Lease {
+	l := &Lease{c: c, ref: ref{r.namespace, r.key, r.leaseKey}, token: g.token, duration: r.duration, deadline: g.deadline,
+		over: make(chan struct{})}
+	l.next = g.deadline - r.duration*2/3
+	inner, cancel := withCause(parent)
+	l.ctx, l.cancel = leaseContext{inner, l}, cancel
+	return l
+}
+
+// Token grows with each grant of the scope: hand it to whatever must refuse a holder that is late.
+func (l *Lease) Token() int64 { return l.token }
+
+// Key is the name inside of the namespace.
+func (l *Lease) Key() string { return l.ref.key }
+
+// Namespace is dotted: payments.invoices.
+func (l *Lease) Namespace() string { return l.ref.namespace }
+
+// Context ends when the lease is lost or released. context.Cause tells which: *[LostError] or [ErrReleased].
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Remaining is how long work under the lease may still take, if it is not renewed again.
+func (l *Lease) Remaining() time.Duration {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.expire()
+	if l.lost != nil || l.released {
+		return 0
+	}
+	return max(l.stop()-clock(), 0)
+}
+
+// Lost is nil while the lease is held, and after it was released.
+func (l *Lease) Lost() error {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.expire()
+	if l.lost == nil {
+		return nil
+	}
+	return l.lost
+}
+
+// stop is when the holder is told: a fifth of the duration before the deadline.
+func (l *Lease) stop() time.Duration { return l.deadline - l.duration/5 }
+
+// expire loses the lease if its time has come. The caller has c.mu.
+func (l *Lease) expire() {
+	if l.lost == nil && !l.released && clock() >= l.stop() {
+		l.lose(Unreachable, l.trouble)
+	}
+}
+
+// lose tells the holder, once. The caller has c.mu.
+func (l *Lease) lose(reason Reason, message string) {
+	if l.lost != nil || l.released {
+		return
+	}
+	l.lost = &LostError{l.ref.namespace, l.ref.key, reason, message}
+	delete(l.c.leases, l)
+	l.cancel(l.lost)
+	close(l.over)
+	l.c.look()
+}
+
+// loseNow is lose for those who do not have c.mu.
+func (l *Lease) loseNow(reason Reason, message string) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.lose(reason, message)
+}
+
+// extend takes in a renewal, unless it was read too late, or a newer one says more.
+func (l *Lease) extend(deadline time.Duration) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.expire()
+	l.deadline = max(l.deadline, deadline)
+}
+
+// isOver: it is lost, released, or being released.
+func (l *Lease) isOver() bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.expire()
+	return l.lost != nil || l.released || l.ends
+}
+
+// Release gives the lease back. It repeats the request until it is answered, the deadline has passed, or ctx ends; nil says that the lease
+// was still held. Work under the lease must have stopped before. A lease whose release failed is not renewed any more.
+func (l *Lease) Release(ctx context.Context, options ...ReleaseOption) error {
+	var with outcome
+	for _, option := range options {
+		option(&with)
+	}
+	if with.problem != nil {
+		return with.problem
+	}
+	if err := l.beginRelease(ctx); err != nil || l.isReleased() {
+		return err
+	}
+	repeated := false
+	for {
+		try, cancel := context.WithTimeout(ctx, l.c.settings.patience)
+		err := l.c.t.release(try, l.ref, with)
+		cancel()
+		var unavailable *UnavailableError
+		if errors.As(err, &unavailable) && ctx.Err() == nil && l.Remaining() > 0 {
+			repeated = true
+			pause(ctx, 100*time.Millisecond)
+			continue
+		}
+		return l.endRelease(err, repeated)
+	}
+}
+
+func (l *Lease) isReleased() bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.released
+}
+
+// beginRelease stops the renewals, and waits for one that is in flight: no renewal comes after a release.
+func (l *Lease) beginRelease(ctx context.Context) error {
+	l.c.mu.Lock()
+	l.expire()
+	if l.lost != nil {
+		defer l.c.mu.Unlock()
+		return l.lost
+	}
+	l.ends = true
+	asked := l.asked
+	l.c.mu.Unlock()
+	if asked != nil {
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (l *Lease) endRelease(err error, repeated bool) error {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	var lost *LostError
+	if errors.As(err, &lost) {
+		// A repeated release whose first answer was lost is told that the lease has been released.
+		if !repeated || lost.Reason != Released && lost.Reason != Failed {
+			l.lose(lost.Reason, lost.Message)
+			return err
+		}
+		err = nil
+	}
+	if err == nil && l.lost == nil {
+		l.released = true
+		delete(l.c.leases, l)
+		l.cancel(ErrReleased)
+		close(l.over)
+		l.c.look()
+	}
+	if err != nil && l.streaming {
+		l.lose(Unreachable, err.Error())
+	}
+	return err
+}
+
+// Execer is a *sql.Tx, or a *sql.Conn with a transaction open.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Guard makes tx fail with *[LostError] unless the lease is held. If it passes, nobody else gets the lease before tx ends.
+// The database is the one that the daemon coordinates in.
+func (l *Lease) Guard(ctx context.Context, tx Execer) error {
+	_, err := tx.ExecContext(ctx, "select leasehold.guard($1, $2, $3)", l.ref.namespace, l.ref.key, l.token)
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) && state.SQLState() == "LH001" {
+		return &LostError{l.ref.namespace, l.ref.key, Unknown, err.Error()}
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package leasehold
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"log"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Forever waits until the lease is granted or the context ends: Wait(Forever).
+const Forever = time.Duration(math.MaxInt64)
+
+// settings of a client.
+type settings struct {
+	tls      *tls.Config
+	grpc     []grpc.DialOption
+	patience time.Duration
+	poll     time.Duration
+	logf     func(format string, args ...any)
+}
+
+// ClientOption changes what [Dial] and [Over] make.
+type ClientOption func(*settings)
+
+func newSettings(options []ClientOption) settings {
+	s := settings{patience: 5 * time.Second, poll: 5 * time.Second, logf: log.Printf}
+	for _, option := range options {
+		option(&s)
+	}
+	return s
+}
+
+// TLS encrypts the connections to daemons.
+func TLS(config *tls.Config) ClientOption { return func(s *settings) { s.tls = config } }
+
+// GRPC adds options to each connection to a daemon, such as grpc.WithPerRPCCredentials.
+func GRPC(options ...grpc.DialOption) ClientOption {
+	return func(s *settings) { s.grpc = append(s.grpc, options...) }
+}
+
+// Patience is how long one server may stay silent before the next address is tried, and how long an acquire goes on without any
+// server, after its wait has passed; 5 s by default. Renewals have less: a sixth of the duration.
+func Patience(d time.Duration) ClientOption { return func(s *settings) { s.patience = d } }
+
+// Poll is how often a waiter of [Over] looks although no notification has come; 5 s by default. Behind a pooler, where none can come,
+// it looks every 0.2 s, or at this interval if it is shorter.
+func Poll(d time.Duration) ClientOption { return func(s *settings) { s.poll = d } }
+
+// Logf gets the few sentences for the operator; log.Printf by default.
+func Logf(f func(format string, args ...any)) ClientOption { return func(s *settings) { s.logf = f } }
+
+// request is one acquisition.
+type request struct {
+	namespace, key, leaseKey, owner string
+	duration, wait, atLeast         time.Duration
+	labels                          map[string]string
+	isHold                          bool             // over a stream, where there are streams
+	queued                          func(*HeldError) // told while it waits; may be nil
+}
+
+// Option changes an acquisition.
+type Option func(*request)
+
+func defaultOwner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s pid %d", host, os.Getpid())
+}
+
+// Duration is how long the lease lives without a renewal; 30 s by default. It is renewed at a third of it.
+func Duration(d time.Duration) Option { return func(r *request) { r.duration = d } }
+
+// Wait is how long to queue for a lease that is held; 0, the default, does not wait.
+func Wait(d time.Duration) Option { return func(r *request) { r.wait = d } }
+
+// Owner says who holds the lease, for people; host and pid by default. At most 255 bytes.
+func Owner(owner string) Option { return func(r *request) { r.owner = owner } }
+
+// Labels are shown with the lease; at most 16.
+func Labels(labels map[string]string) Option { return func(r *request) { r.labels = labels } }
+
+// WhileAlive has the daemon release the lease, as failed, as soon as the connection breaks: when this process dies, the next holder does not
+// wait for the deadline. [Client.Lead] does this by itself. It changes nothing with [Over].
+func WhileAlive() Option { return func(r *request) { r.isHold = true } }
+
+// AtLeast keeps the lease of [Client.Do] until this long after its grant, even if the work ends sooner, so that hosts whose clocks
+// differ do not all run the same job. The duration is raised to it: the lease outlives the process.
+func AtLeast(d time.Duration) Option { return func(r *request) { r.atLeast = d } }
+
+// outcome is what a lease is released with.
+type outcome struct {
+	failed  bool
+	value   string
+	problem error
+}
+
+// ReleaseOption says how the work ended; without one it succeeded.
+type ReleaseOption func(*outcome)
+
+// Result is kept with the scope as JSON; at most 8 KiB.
+func Result(v any) ReleaseOption {
+	return func(o *outcome) {
+		text, err := json.Marshal(v)
+		*o = outcome{value: string(text), problem: err}
+	}
+}
+
+// Failure releases the lease as failed, with the error's words.
+func Failure(err error) ReleaseOption {
+	return func(o *outcome) {
+		words := err.Error()
+		if len(words) > 8192 {
+			words = strings.ToValidUTF8(words[:8192], "")
+		}
+		*o = outcome{failed: true, value: words}
+	}
+}

@@ -1,0 +1,287 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "leasehold.example/go/leaseholdv1"
+)
+
+// rpc talks to daemons. grpc-go takes at least 10 s to notice a server that hangs, so each address has a connection of its own here: a
+// call that is not answered in time, or fails, makes the next call use the next address.
+type rpc struct {
+	servers  []*server
+	patience time.Duration
+	mu       sync.Mutex
+	current  int
+}
+
+type server struct {
+	conn  *grpc.ClientConn
+	lease pb.LeaseServiceClient
+}
+
+// Dial makes a client of one or more daemons: "host:port", or several separated by commas. An empty target is $LEASEHOLD_SERVER, or
+// 127.0.0.1:7420. It does not wait for a connection.
+func Dial(target string, options ...ClientOption) (*Client, error) {
+	s := newSettings(options)
+	if target == "" {
+		target = os.Getenv("LEASEHOLD_SERVER")
+	}
+	if target == "" {
+		target = "127.0.0.1:7420"
+	}
+	t := &rpc{patience: s.patience}
+	secrets := insecure.NewCredentials()
+	if s.tls != nil {
+		secrets = credentials.NewTLS(s.tls)
+	}
+	for _, address := range strings.Split(strings.TrimPrefix(target, "ipv4:"), ",") {
+		conn, err := grpc.NewClient(strings.TrimSpace(address), append([]grpc.DialOption{
+			grpc.WithTransportCredentials(secrets),
+			grpc.WithDisableRetry(), // this package repeats calls itself
+			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: s.patience,
+				Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}}),
+		}, s.grpc...)...)
+		if err != nil {
+			t.close()
+			return nil, &ArgumentError{Field: "target", Bound: "host:port", Message: fmt.Sprintf("target %q: %v", address, err)}
+		}
+		t.servers = append(t.servers, &server{conn, pb.NewLeaseServiceClient(conn)})
+	}
+	return newClient(t, s), nil
+}
+
+func (t *rpc) close() {
+	for _, s := range t.servers {
+		s.conn.Close()
+	}
+}
+
+func (t *rpc) pick() *server {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.servers[t.current]
+}
+
+// leave makes the address after that of s the current one, unless another call did so already.
+func (t *rpc) leave(s *server) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.servers[t.current] == s {
+		t.current = (t.current + 1) % len(t.servers)
+	}
+}
+
+// failed makes an error of this package, and leaves a server that could not be reached, or did not answer in time.
+func (t *rpc) failed(s *server, it ref, err error) error {
+	err = fromStatus(it, err)
+	var unavailable *UnavailableError
+	if errors.As(err, &unavailable) {
+		t.leave(s)
+	}
+	return err
+}
+
+func scopeOf(namespace, key string) *pb.Scope {
+	return &pb.Scope{Namespace: strings.Split(namespace, "."), Key: key}
+}
+
+func (it ref) message() *pb.LeaseRef {
+	return &pb.LeaseRef{Scope: scopeOf(it.namespace, it.key), LeaseKey: it.leaseKey}
+}
+
+func (r request) ref() ref { return ref{r.namespace, r.key, r.leaseKey} }
+
+func (r request) message(wait time.Duration) *pb.AcquireRequest {
+	message := &pb.AcquireRequest{Scope: scopeOf(r.namespace, r.key), Duration: durationpb.New(r.duration), Owner: r.owner,
+		LeaseKey: r.leaseKey, Labels: r.labels}
+	if wait == Forever {
+		message.WaitForever = true
+	} else {
+		message.Wait = durationpb.New(wait)
+	}
+	return message
+}
+
+func (r request) contention(c *pb.Contention) *HeldError {
+	return &HeldError{Namespace: r.namespace, Key: r.key, Holder: c.GetHolder().GetOwner(), Ahead: int(c.GetWaitersAhead())}
+}
+
+// The server says `queued` at least every 5 s: one that is silent for three times as long hangs.
+const silence = 15 * time.Second
+
+func (t *rpc) acquire(ctx context.Context, r request, wait time.Duration) (grant, error) {
+	if r.isHold {
+		return t.hold(ctx, r, wait)
+	}
+	s := t.pick()
+	call, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watchdog := time.AfterFunc(t.patience, cancel)
+	defer watchdog.Stop()
+	sent := clock()
+	stream, err := s.lease.AcquireStream(call, r.message(wait))
+	for err == nil {
+		var event *pb.AcquireEvent
+		if event, err = stream.Recv(); err != nil {
+			break
+		}
+		watchdog.Reset(silence)
+		if lease := event.GetGranted(); lease != nil {
+			watchdog.Reset(100 * time.Millisecond)
+			stream.Recv() // the end; a reset in its place could take the grant back
+			return grant{lease.GetToken(), sent + event.GetWaited().AsDuration() + lease.GetRemaining().AsDuration(), nil}, nil
+		}
+		if r.queued != nil {
+			r.queued(r.contention(event.GetQueued()))
+		}
+	}
+	if ctx.Err() != nil {
+		return grant{}, ctx.Err()
+	}
+	return grant{}, t.failed(s, r.ref(), err)
+}
+
+func (t *rpc) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
+	s := t.pick()
+	message := &pb.HeartbeatRequest{Leases: make([]*pb.LeaseRef, len(refs))}
+	for i, it := range refs {
+		message.Leases[i] = it.message()
+	}
+	answer, err := s.lease.Heartbeat(ctx, message)
+	if err != nil {
+		return nil, t.failed(s, refs[0], err)
+	}
+	if len(answer.GetResults()) != len(refs) {
+		return nil, &UnavailableError{fmt.Errorf("%d answers to %d renewals", len(answer.GetResults()), len(refs))}
+	}
+	beats := make([]beat, len(refs))
+	for i, result := range answer.GetResults() {
+		beats[i] = beat{ok: result.GetOutcome() == pb.Outcome_OUTCOME_OK, lost: result.GetOutcome() == pb.Outcome_OUTCOME_LOST,
+			remaining: result.GetRemaining().AsDuration(), reason: reasonOf(result.GetEndReason()), message: result.GetMessage()}
+	}
+	return beats, nil
+}
+
+func (with outcome) item(it ref) *pb.ReleaseItem {
+	item := &pb.ReleaseItem{Lease: it.message(), Result: &pb.ReleaseItem_Success{Success: with.value}}
+	if with.failed {
+		item.Result = &pb.ReleaseItem_Failure{Failure: with.value}
+	}
+	return item
+}
+
+func (t *rpc) release(ctx context.Context, it ref, with outcome) error {
+	s := t.pick()
+	answer, err := s.lease.Release(ctx, &pb.ReleaseRequest{Items: []*pb.ReleaseItem{with.item(it)}})
+	if err != nil {
+		return t.failed(s, it, err)
+	}
+	if len(answer.GetResults()) != 1 {
+		return &UnavailableError{errors.New("no answer to a release")}
+	}
+	return released(it, answer.GetResults()[0])
+}
+
+func released(it ref, result *pb.ReleaseResult) error {
+	switch result.GetOutcome() {
+	case pb.Outcome_OUTCOME_OK:
+		return nil
+	case pb.Outcome_OUTCOME_LOST:
+		return &LostError{it.namespace, it.key, reasonOf(result.GetEndReason()), result.GetMessage()}
+	case pb.Outcome_OUTCOME_DENIED:
+		return &DeniedError{"ACCESS_DENIED", result.GetMessage()}
+	case pb.Outcome_OUTCOME_REJECTED:
+		return &DeniedError{"HOOK_REJECTED", result.GetMessage()}
+	case pb.Outcome_OUTCOME_INVALID:
+		return &ArgumentError{Message: result.GetMessage()}
+	}
+	return &UnavailableError{errors.New(result.GetMessage())}
+}
+
+func (t *rpc) giveUp(ctx context.Context, it ref) error {
+	return t.release(ctx, it, outcome{failed: true, value: "the caller gave up before it heard of the grant"})
+}
+
+func (t *rpc) holder(ctx context.Context, namespace, key string) (*Holder, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.patience)
+	defer cancel()
+	s := t.pick()
+	answer, err := s.lease.GetLease(ctx, &pb.GetLeaseRequest{Scope: scopeOf(namespace, key)})
+	if status.Code(err) == codes.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, t.failed(s, ref{namespace: namespace, key: key}, err)
+	}
+	lease := answer.GetLease()
+	if lease == nil {
+		return nil, nil
+	}
+	return &Holder{Owner: lease.GetOwner(), Token: lease.GetToken(), Duration: lease.GetDuration().AsDuration(),
+		AcquiredAt: lease.GetAcquiredAt().AsTime(), HeartbeatAt: lease.GetHeartbeatAt().AsTime(), Heartbeats: lease.GetHeartbeats(),
+		Expired: lease.GetLiveness() == pb.Liveness_LIVENESS_EXPIRED, Labels: lease.GetLabels()}, nil
+}
+
+func reasonOf(reason pb.EndReason) Reason {
+	switch reason {
+	case pb.EndReason_END_REASON_RELEASED:
+		return Released
+	case pb.EndReason_END_REASON_FAILED:
+		return Failed
+	case pb.EndReason_END_REASON_EXPIRED:
+		return Expired
+	case pb.EndReason_END_REASON_FORCED:
+		return Forced
+	}
+	return Unknown
+}
+
+// fromStatus makes an error of this package from one of gRPC's, by the reason in its details.
+func fromStatus(it ref, err error) error {
+	if err == io.EOF {
+		return &UnavailableError{errors.New("the server ended the call without an answer")}
+	}
+	state := status.Convert(err)
+	held := &HeldError{Namespace: it.namespace, Key: it.key, Message: state.Message()}
+	wrong := &ArgumentError{Message: state.Message()}
+	reason := ""
+	for _, detail := range state.Details() {
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			reason = d.GetReason()
+			wrong.Field, wrong.Bound = d.GetMetadata()["field"], d.GetMetadata()["limit"]
+		case *pb.Contention:
+			held.Holder, held.Ahead = d.GetHolder().GetOwner(), int(d.GetWaitersAhead())
+		}
+	}
+	switch reason {
+	case "LEASE_HELD", "SCOPE_BUSY", "WAIT_TIMEOUT":
+		return held
+	case "INVALID_ARGUMENT", "MESSAGE_TOO_LARGE":
+		return wrong
+	case "NAMESPACE_FROZEN", "HOOK_REJECTED", "LEASE_ENDED", "QUOTA_EXCEEDED", "UNAUTHENTICATED", "ACCESS_DENIED":
+		return &DeniedError{reason, state.Message()}
+	}
+	switch state.Code() {
+	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented, codes.FailedPrecondition:
+		return &DeniedError{state.Code().String(), state.Message()}
+	}
+	return &UnavailableError{err}
+}

@@ -1,0 +1,560 @@
+package leasehold
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// direct uses the SQL functions. It has connections of its own, made with the settings of the application's: one that renews, one for each
+// acquire that waits, and at most two that are idle.
+type direct struct {
+	db       *sql.DB
+	settings settings
+	ctx      context.Context // ends with close
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+	renewal  chan *session // has one item, nil before the first use
+	mu       sync.Mutex
+	config   *pgx.ConnConfig
+	idle     []*session
+	closed   bool
+	once     sync.Once // for the sentence about a pooler
+}
+
+// session is a connection. Behind a pooler it is another one for each transaction, and hears no notification.
+type session struct {
+	*pgx.Conn
+	isPooled bool
+	isBroken bool
+}
+
+// Over makes a client of a database that has the schema leasehold; it needs no daemon. The driver of db is pgx
+// (github.com/jackc/pgx/v5/stdlib). Its pool is used once, to learn how to connect: leases are renewed and waited for on connections of
+// their own.
+func Over(db *sql.DB, options ...ClientOption) (*Client, error) {
+	s := newSettings(options)
+	d := &direct{db: db, settings: s, renewal: make(chan *session, 1)}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.renewal <- nil
+	return newClient(d, s), nil
+}
+
+func (d *direct) close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	// Acquires that were given up end what they began, if the database answers.
+	patience := time.AfterFunc(time.Second, d.cancel)
+	d.work.Wait()
+	patience.Stop()
+	d.cancel()
+	if s := <-d.renewal; s != nil && !s.isBroken {
+		d.end(s)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.idle {
+		d.end(s)
+	}
+	d.idle = nil
+}
+
+// start runs f on a goroutine that close waits for; false: it is closed.
+func (d *direct) start(f func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	d.work.Add(1)
+	go func() {
+		defer d.work.Done()
+		f()
+	}()
+	return true
+}
+
+// end closes a connection, also one whose statement is still unanswered.
+func (d *direct) end(s *session) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	s.Close(ctx)
+	select {
+	case <-s.PgConn().CleanupDone():
+	case <-ctx.Done():
+	}
+}
+
+func (d *direct) learn(ctx context.Context) (*pgx.ConnConfig, error) {
+	d.mu.Lock()
+	config := d.config
+	d.mu.Unlock()
+	if config != nil {
+		return config, nil
+	}
+	conn, err := d.db.Conn(ctx)
+	if err != nil {
+		return nil, fromSQL(ref{}, err)
+	}
+	defer conn.Close()
+	err = conn.Raw(func(driver any) error {
+		of, ok := driver.(*stdlib.Conn)
+		if !ok {
+			return &ArgumentError{Field: "db", Bound: "pgx", Message: fmt.Sprintf("the driver of db must be pgx v5's stdlib; it is %T", driver)}
+		}
+		config = of.Conn().Config()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec // no prepared statements, which some poolers do not know
+	config.ConnectTimeout = d.settings.patience
+	config.OnNotice, config.OnNotification = nil, nil
+	d.mu.Lock()
+	d.config = config
+	d.mu.Unlock()
+	return config, nil
+}
+
+func (d *direct) connect(ctx context.Context) (*session, error) {
+	config, err := d.learn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fromSQL(ref{}, err)
+	}
+	s := &session{Conn: conn}
+	var pid uint32
+	if err := s.QueryRow(ctx, "select pg_backend_pid()").Scan(&pid); err != nil {
+		d.end(s)
+		return nil, fromSQL(ref{}, err)
+	}
+	s.isPooled = pid != conn.PgConn().PID()
+	return s, nil
+}
+
+func (d *direct) get(ctx context.Context) (*session, error) {
+	d.mu.Lock()
+	for n := len(d.idle); n > 0; n = len(d.idle) {
+		s := d.idle[n-1]
+		d.idle = d.idle[:n-1]
+		if s.isUsable() {
+			d.mu.Unlock()
+			return s, nil
+		}
+	}
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, d.settings.patience)
+	defer cancel()
+	return d.connect(ctx)
+}
+
+func (d *direct) put(s *session) {
+	d.mu.Lock()
+	if s.isUsable() && len(d.idle) < 2 && !d.closed {
+		d.idle = append(d.idle, s)
+		s = nil
+	}
+	d.mu.Unlock()
+	if s != nil && !s.isBroken {
+		d.end(s)
+	}
+}
+
+func (s *session) isUsable() bool { return !s.isBroken && !s.IsClosed() }
+
+// failed makes an error of this package, and closes a connection whose trouble is more than PostgreSQL's refusal of a statement.
+func (d *direct) failed(s *session, it ref, err error) error {
+	if !errors.As(err, new(*pgconn.PgError)) && !s.isBroken {
+		s.isBroken = true
+		if !d.start(func() { d.end(s) }) {
+			d.end(s)
+		}
+	}
+	return fromSQL(it, err)
+}
+
+// row runs a statement that answers one row; false: none. The statement has its own time: a caller who gives up does not cut it off.
+func (d *direct) row(s *session, it ref, into []any, statement string, args ...any) (bool, error) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.settings.patience)
+	defer cancel()
+	err := s.QueryRow(ctx, statement, args...).Scan(into...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, d.failed(s, it, err)
+	}
+	return true, nil
+}
+
+type acquired struct {
+	grant
+	err error
+}
+
+// acquire runs on a goroutine of its own, which outlives a caller who gives up and releases what it then gets.
+func (d *direct) acquire(ctx context.Context, r request, wait time.Duration) (grant, error) {
+	answer := make(chan acquired)
+	if !d.start(func() {
+		s, err := d.get(ctx)
+		if err != nil {
+			select {
+			case answer <- acquired{err: err}:
+			case <-ctx.Done():
+			}
+			return
+		}
+		g, err := d.queueFor(ctx, s, r, wait)
+		select {
+		case answer <- acquired{g, err}:
+		case <-ctx.Done():
+			d.undo(s, r.ref())
+		}
+		d.put(s)
+	}) {
+		return grant{}, ErrClosed
+	}
+	select {
+	case a := <-answer:
+		return a.grant, a.err
+	case <-ctx.Done():
+		return grant{}, ctx.Err()
+	}
+}
+
+func (d *direct) try(s *session, r request) (g grant, granted bool, err error) {
+	labels := []byte("{}")
+	if r.labels != nil {
+		if labels, err = json.Marshal(r.labels); err != nil {
+			return g, false, err
+		}
+	}
+	var seconds float64
+	sent := clock()
+	granted, err = d.row(s, r.ref(), []any{&g.token, &seconds},
+		`select l.token, extract(epoch from l.deadline - clock_timestamp())::float8
+		   from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
+		                          labels => $6::text::jsonb) l`,
+		r.namespace, r.key, r.duration.Seconds(), r.owner, r.leaseKey, string(labels))
+	g.deadline = sent + time.Duration(seconds*float64(time.Second))
+	return g, granted, err
+}
+
+// queueFor acquires, and waits in the queue meanwhile.
+func (d *direct) queueFor(ctx context.Context, s *session, r request, wait time.Duration) (grant, error) {
+	g, granted, err := d.try(s, r)
+	if err != nil || granted {
+		return g, err
+	}
+	until := Forever
+	if now := clock(); wait < Forever-now {
+		until = now + wait
+	}
+	poll := d.settings.poll
+	if s.isPooled {
+		d.once.Do(func() {
+			d.settings.logf("leasehold: behind a connection pooler waiters hear no notifications: they poll")
+		})
+		poll = min(poll, 200*time.Millisecond)
+	}
+	isListening := false
+	for until > clock() {
+		var position int
+		var channel string
+		_, err := d.row(s, r.ref(), []any{&position, &channel},
+			"select position, channel from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8))",
+			r.namespace, r.key, r.leaseKey, max(10*time.Second, min(2*d.settings.poll, 24*time.Hour)).Seconds())
+		if err != nil {
+			return g, err
+		}
+		if !isListening && !s.isPooled {
+			isListening = true
+			defer d.unlisten(s)
+			if err := d.listen(s, r, channel); err != nil {
+				return g, err
+			}
+		}
+		if g, granted, err = d.try(s, r); err != nil || granted {
+			return g, err
+		}
+		if r.queued != nil {
+			held := d.held(s, r)
+			held.Ahead = position - 1
+			r.queued(held)
+		}
+		if err := d.listenFor(ctx, s, r.ref(), min(poll, until-clock())); err != nil {
+			return g, err
+		}
+	}
+	held := d.held(s, r)
+	if wait > 0 {
+		if err := d.leave(s, r.ref()); err != nil {
+			return g, err
+		}
+	}
+	return g, held
+}
+
+func (d *direct) listen(s *session, r request, channel string) error {
+	ctx, cancel := context.WithTimeout(d.ctx, d.settings.patience)
+	defer cancel()
+	if _, err := s.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return d.failed(s, r.ref(), err)
+	}
+	return nil
+}
+
+// unlisten makes the connection fit for somebody else.
+func (d *direct) unlisten(s *session) {
+	ctx, cancel := context.WithTimeout(d.ctx, d.settings.patience)
+	defer cancel()
+	if !s.isUsable() {
+		return
+	}
+	if _, err := s.Exec(ctx, "unlisten *"); err != nil {
+		d.failed(s, ref{}, err)
+	}
+}
+
+// listenFor waits for a notification, or until d has passed; an error says that the connection is broken, or the caller gone.
+func (d *direct) listenFor(ctx context.Context, s *session, it ref, wait time.Duration) error {
+	if s.isPooled {
+		pause(ctx, wait)
+		return ctx.Err()
+	}
+	limit, cancel := context.WithTimeout(ctx, max(wait, time.Millisecond))
+	defer cancel()
+	_, err := s.WaitForNotification(limit)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && limit.Err() == nil:
+		return d.failed(s, it, err)
+	}
+	return nil
+}
+
+// held is who holds it, as far as that can be learnt.
+func (d *direct) held(s *session, r request) *HeldError {
+	held := &HeldError{Namespace: r.namespace, Key: r.key}
+	var holder *string
+	if _, err := d.row(s, r.ref(), []any{&holder, &held.Ahead},
+		"select holder, waiters from leasehold.explain($1::text, $2::text)", r.namespace, r.key); err == nil && holder != nil {
+		held.Holder = *holder
+	}
+	return held
+}
+
+func (d *direct) leave(s *session, it ref) error {
+	var was bool
+	_, err := d.row(s, it, []any{&was}, "select leasehold.leave_queue($1::text, $2::text, $3::text::uuid)",
+		it.namespace, it.key, it.leaseKey)
+	return err
+}
+
+// undo ends what an acquire may have left.
+func (d *direct) undo(s *session, it ref) error {
+	if err := d.leave(s, it); err != nil {
+		return err
+	}
+	var was bool
+	_, err := d.row(s, it, []any{&was}, "select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)",
+		it.namespace, it.key, it.leaseKey, "the caller gave up before it heard of the grant")
+	return err
+}
+
+func (d *direct) giveUp(ctx context.Context, it ref) error {
+	s, err := d.get(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.put(s)
+	return d.undo(s, it)
+}
+
+// heartbeat renews all in one transaction, and one by one if that fails for one of them.
+func (d *direct) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
+	var s *session
+	select {
+	case s = <-d.renewal:
+	case <-ctx.Done():
+		return nil, &UnavailableError{ctx.Err()}
+	}
+	defer func() { d.renewal <- s }()
+	if s == nil || !s.isUsable() {
+		var err error
+		if s, err = d.connect(ctx); err != nil {
+			s = nil
+			return nil, err
+		}
+	}
+	beats, err := d.renew(ctx, s, refs, 200*time.Millisecond)
+	if err != nil && s.isUsable() && len(refs) > 1 {
+		beats = make([]beat, len(refs))
+		for i, it := range refs {
+			one, err := d.renew(ctx, s, []ref{it}, 50*time.Millisecond)
+			if err != nil {
+				beats[i].message = err.Error()
+				continue
+			}
+			beats[i] = one[0]
+		}
+		err = nil
+	}
+	return beats, err
+}
+
+// renew is one transaction; a row that is locked for longer than `patience` makes it fail.
+func (d *direct) renew(ctx context.Context, s *session, refs []ref, patience time.Duration) ([]beat, error) {
+	var namespaces, keys, leaseKeys []string
+	for _, it := range refs {
+		namespaces, keys, leaseKeys = append(namespaces, it.namespace), append(keys, it.key), append(leaseKeys, it.leaseKey)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue("select set_config('lock_timeout', $1::text, true)", fmt.Sprintf("%dms", patience.Milliseconds()))
+	batch.Queue(`select i.n, extract(epoch from h.deadline - clock_timestamp())::float8
+	               from unnest($1::text[], $2::text[], $3::text[]::uuid[]) with ordinality i (namespace, key, lease_key, n)
+	              cross join lateral (select leasehold.heartbeat(i.namespace, i.key, i.lease_key) as deadline offset 0) h`,
+		namespaces, keys, leaseKeys)
+	results := s.SendBatch(ctx, batch)
+	defer results.Close()
+	beats := make([]beat, len(refs))
+	if _, err := results.Exec(); err != nil {
+		return nil, d.failed(s, refs[0], err)
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, d.failed(s, refs[0], err)
+	}
+	for rows.Next() {
+		var n int
+		var seconds *float64
+		if err := rows.Scan(&n, &seconds); err != nil {
+			return nil, d.failed(s, refs[0], err)
+		}
+		if seconds == nil {
+			beats[n-1].lost = true
+		} else {
+			beats[n-1].ok, beats[n-1].remaining = true, time.Duration(*seconds*float64(time.Second))
+		}
+	}
+	// The renewal counts only once its transaction is committed.
+	if err := results.Close(); err != nil {
+		return nil, d.failed(s, refs[0], err)
+	}
+	for i := range beats {
+		if beats[i].lost {
+			beats[i].reason = d.reason(s, refs[i])
+		}
+	}
+	return beats, nil
+}
+
+var ended = regexp.MustCompile(` ago: (released|failed|expired|forced)\b`)
+
+// reason is how the last lease of a scope ended. What SQL tells of that is a sentence.
+func (d *direct) reason(s *session, it ref) Reason {
+	var advice string
+	_, err := d.row(s, it, []any{&advice}, "select advice from leasehold.explain($1::text, $2::text)", it.namespace, it.key)
+	if found := ended.FindStringSubmatch(advice); err == nil && found != nil {
+		return Reason(found[1])
+	}
+	return Unknown
+}
+
+func (d *direct) release(ctx context.Context, it ref, with outcome) error {
+	s, err := d.get(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.put(s)
+	statement := "select leasehold.release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, '')::jsonb)"
+	if with.failed {
+		statement = "select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)"
+	}
+	var done bool
+	if _, err := d.row(s, it, []any{&done}, statement, it.namespace, it.key, it.leaseKey, with.value); err != nil {
+		return err
+	}
+	if !done {
+		return &LostError{Namespace: it.namespace, Key: it.key, Reason: d.reason(s, it)}
+	}
+	return nil
+}
+
+func (d *direct) holder(ctx context.Context, namespace, key string) (*Holder, error) {
+	s, err := d.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer d.put(s)
+	var h Holder
+	var owner *string
+	var token *int64
+	var seconds float64
+	var labels string
+	found, err := d.row(s, ref{namespace: namespace, key: key},
+		[]any{&owner, &token, &seconds, &h.AcquiredAt, &h.HeartbeatAt, &h.Heartbeats, &h.Expired, &labels},
+		`select l.owner, l.token, extract(epoch from l.duration)::float8, l.acquired_at, l.heartbeat_at, l.heartbeats,
+		        l.liveness = 'expired', l.labels::text
+		   from leasehold.lease l where l.namespace = $1::text and l.key = $2::text`, namespace, key)
+	if err != nil || !found {
+		return nil, err
+	}
+	if owner != nil {
+		h.Owner = *owner
+	}
+	if token != nil {
+		h.Token = *token
+	}
+	h.Duration = time.Duration(seconds * float64(time.Second))
+	return &h, json.Unmarshal([]byte(labels), &h.Labels)
+}
+
+// fromSQL makes an error of this package from one of PostgreSQL's, or of the connection's.
+func fromSQL(it ref, err error) error {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return &UnavailableError{err}
+	}
+	// A condition of Leasehold's: its message begins with the name.
+	words := strings.TrimPrefix(e.Message, strings.SplitN(e.Message, " ", 2)[0]+" ")
+	switch e.Code {
+	case "LH001":
+		return &LostError{it.namespace, it.key, Unknown, words}
+	case "LH002":
+		return &ArgumentError{e.Detail, e.Hint, words}
+	case "LH003":
+		return &DeniedError{"NAMESPACE_FROZEN", words}
+	case "LH004":
+		return &DeniedError{"QUOTA_EXCEEDED", words}
+	case "LH005":
+		return &DeniedError{"HOOK_REJECTED", words}
+	case "LH006":
+		return &DeniedError{"LEASE_ENDED", words}
+	case "LH007", "42501":
+		return &DeniedError{"ACCESS_DENIED", e.Message}
+	}
+	switch e.Code[:2] {
+	case "28":
+		return &DeniedError{"UNAUTHENTICATED", e.Message}
+	case "3D", "3F", "42": // no database, no schema
+		return &DeniedError{e.Code, e.Message}
+	}
+	return &UnavailableError{err}
+}

@@ -1,0 +1,355 @@
+/*
+ * Batches of acquires: what is asked, and what the answers mean.
+ *
+ * A request is answered by a batch only when it came before the batch was sent: its caller counts the deadline from
+ * when it sent the request, so a statement older than that would tell it more time than it has. Who came later is asked
+ * for again.
+ */
+#include "lease/acquire.h"
+
+#include "lease/database.h"
+#include "lease/hooks/hook_queue.h"
+#include "lease/queue/holder_liveness.h"
+#include "lease/queue/wait_progress.h"
+#include "lease/queue/waiter.h"
+#include "lease/reaping.h"
+
+static struct lh_acquire_item *ask(struct lh_lane *lane, size_t place, struct lh_waiter *waiter)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_entry *entry = &lane->entries[place];
+    struct lh_acquire_item *item = &lane->acquires[place];
+    /* Of several callers with one lease key the newest most likely still listens: its words hold. */
+    const struct lh_acquire *newest = LH_CONTAINER(struct lh_acquire, own.link, waiter->requests.prev);
+
+    lh_waiter_set_state(c, waiter, LH_WAITER_ASKED, "a batch takes it");
+    *item = (struct lh_acquire_item){
+        .ns = lh_arena_strdup(&lane->strings, waiter->scope->ns),
+        .key = lh_arena_strdup(&lane->strings, waiter->scope->key),
+        .lease_key = waiter->lease_key,
+        .owner = lh_arena_strdup(&lane->strings, newest->owner != NULL ? newest->owner : ""),
+        .principal = lh_arena_strdup(&lane->strings, newest->principal != NULL ? newest->principal : ""),
+        .labels = lh_arena_strdup(&lane->strings, newest->labels != NULL ? newest->labels : "{}"),
+        .duration_us = newest->duration_us,
+        .queue = lh_waiter_wants(waiter),
+        .ticket = waiter->ticket,
+        .hook_timeout_us = lane->hook_timeout_us,
+    };
+    item->wait_us = item->queue ? lh_waiter_wait_us(c, waiter) : 0;
+    *entry = (struct lh_entry){.waiter = waiter, .acquire = item, .sent_us = lane->sent_us};
+    waiter->scope->in_flight++;
+    return item;
+}
+
+static struct lh_waiter *first(const struct lh_scope *scope)
+{
+    return LH_LIST_FIRST(struct lh_waiter, lh_list_is_empty(&scope->again) ? &scope->line : &scope->again, link);
+}
+
+static int64_t oldest_us(const struct lh_scope *scope)
+{
+    const struct lh_waiter *waiter = first(scope);
+    return waiter == NULL ? LH_NEVER : waiter->since_us;
+}
+
+static uint64_t client_of(const struct lh_scope *scope)
+{
+    return lh_waiter_client(first(scope));
+}
+
+static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+{
+    struct lh_waiter *waiter;
+    for (; room > 0 && (waiter = first(scope)) != NULL; room--) {
+        lane->items[lane->n] = ask(lane, lane->n, waiter);
+        lane->n++;
+    }
+}
+
+static enum lh_status send(struct lh_lane *lane, lh_store_cb *on_done)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    return c->store->ops->acquire(c->store, lane->index, lh_database_us(c), (struct lh_acquire_item **)lane->items,
+                                  lane->n, on_done, lane);
+}
+
+void lh_acquire_ride(struct lh_lane *lane, struct lh_scope *scope)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    const struct lh_store_ops *ops = c->store->ops;
+    bool is_plain = scope->delay_us[LH_KIND_RELEASE] == 0 && scope->delay_us[LH_KIND_ACQUIRE] == 0 &&
+                    lh_list_is_empty(&scope->leaves) && !lh_hook_queue_wants(c, scope, LH_KIND_ACQUIRE);
+
+    if (lane->hook_queue != NULL || ops->hand_over == NULL || !is_plain || c->state != LH_CORE_RUNNING ||
+        !lh_scope_can_send(c, LH_KIND_ACQUIRE) || lh_turn_is_behind(c))
+        return;
+    lh_scope_ask_first(c, scope);
+    struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->again, link);
+    if (first == NULL)
+        return;
+    lane->riders[lane->rider_count] = ask(lane, lane->rider_count, first);
+    lane->rider_count++;
+    scope->has_rider = true;
+}
+
+static bool is_covered(const struct lh_acquire *request, const struct lh_entry *entry)
+{
+    return request->own.arrived_us <= entry->sent_us;
+}
+
+static void ask_again_or_go(struct lh_coordinator *c, struct lh_waiter *waiter, const char *reason)
+{
+    if (!lh_list_is_empty(&waiter->requests)) {
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, reason);
+        lh_waiter_review(c, waiter);
+    } else if (lh_waiter_may_be_in_database(waiter)) {
+        lh_waiter_leave(c, waiter, reason);
+    } else {
+        lh_waiter_free(c, waiter);
+    }
+}
+
+static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_waiter *waiter = entry->waiter;
+    bool is_renewal = entry->acquire->outcome == LH_ACQUIRE_RENEWED && !waiter->is_unknown;
+
+    /* A renewal whose caller went is not given back: the lease has an owner from before. */
+    entry->is_grant = !is_renewal;
+    entry->is_renewal = is_renewal;
+    if (is_renewal)
+        c->stats.renewals++;
+    else
+        c->stats.grants++;
+    lh_scope_learn_grant(c, waiter->scope, &entry->acquire->lease);
+    lh_wait_progress_departed(c, waiter->scope, waiter->ticket);
+    waiter->is_unknown = waiter->is_untaken = false;
+    waiter->ticket = 0;
+    LH_REQUEST_EACH(request, waiter)
+    {
+        if (!is_covered(request, entry))
+            continue;
+        lh_request_answer(c, request, LH_OK, entry);
+        waiter->is_taken = true;
+    }
+    ask_again_or_go(c, waiter, "a request came after the grant was sent for");
+}
+
+/*
+ * Our first waiter was asked for again, nobody holds the scope, and yet it was not its turn: somebody else's waiter is
+ * first, or a row of ours that nobody here knows, from a batch that was committed after its connection had been given
+ * up. Whoever passes wake-ups on in the database sorts that out.
+ */
+static void look_ahead(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_scope *scope = entry->waiter->scope;
+    struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+    if (entry->acquire->ticket > 0 && !entry->acquire->has_lease && first == entry->waiter &&
+        lh_list_is_empty(&scope->leaves) && lh_list_is_empty(&scope->again))
+        lh_database_pass_on(c, scope->ns, scope->key, first->ticket);
+}
+
+static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_waiter *waiter = entry->waiter;
+    bool wants = lh_waiter_wants(waiter);
+    bool has_late = false;
+
+    waiter->ticket = entry->acquire->new_ticket;
+    waiter->is_unknown = false;
+    lh_scope_learn_queued(c, waiter->scope, entry->acquire);
+    LH_REQUEST_EACH(request, waiter)
+    {
+        lh_request_on_liveness(c, request, waiter->scope->is_dead);
+        lh_wait_progress_queued(c, request, entry->acquire->waiters_ahead);
+        bool is_due = request->own.verdict != LH_OK;
+        if (is_due && !is_covered(request, entry))
+            has_late = true;
+        else if (is_due && (wants || request->own.verdict == LH_LEASE_HELD))
+            lh_request_answer(c, request, request->own.verdict, entry); /* the place is still needed */
+    }
+    if (has_late)
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "a request came after this was asked");
+    else if (wants)
+        lh_waiter_set_state(c, waiter, LH_WAITER_QUEUED, "its turn will come");
+    else
+        lh_waiter_leave(c, waiter, "its requests ended meanwhile");
+    look_ahead(c, entry);
+    if (entry->acquire->has_lease && entry->acquire->expires_in_us == 0 && entry->acquire->ticket > 0)
+        lh_reaping_soon(c); /* it has expired, and yet it could not be taken over */
+}
+
+static void on_held(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_waiter *waiter = entry->waiter;
+    LH_REQUEST_EACH(request, waiter)
+    {
+        if (request->own.verdict != LH_OK && is_covered(request, entry))
+            lh_request_answer(c, request, request->own.verdict, entry);
+    }
+    if (entry->acquire->queue)
+        waiter->scope->saw_busy = true; /* it should have been queued: do not ask in a hurry */
+    ask_again_or_go(c, waiter, "it was held, and no request here waits any more");
+}
+
+static void on_refused(struct lh_coordinator *c, struct lh_entry *entry, enum lh_status status)
+{
+    struct lh_waiter *waiter = entry->waiter;
+    LH_REQUEST_EACH(request, waiter)
+    {
+        if (is_covered(request, entry))
+            lh_request_answer(c, request, status, entry);
+    }
+    ask_again_or_go(c, waiter, "it was refused");
+}
+
+static void on_busy(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    c->stats.busy++;
+    entry->waiter->scope->saw_busy = true;
+    ask_again_or_go(c, entry->waiter, "its row was busy");
+}
+
+/* Its row in the queue, if it had one, is gone. */
+static void on_rejected(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_scope *scope = entry->waiter->scope;
+
+    lh_hook_queue_on_rejected(c, LH_KIND_ACQUIRE, entry->acquire->message);
+    lh_wait_progress_departed(c, scope, entry->waiter->ticket);
+    entry->waiter->ticket = 0;
+    /* What may have been its lease for long is not given back. */
+    entry->waiter->is_unknown = entry->waiter->is_untaken;
+    if (entry->acquire->waiters_ahead < 0)
+        lh_scope_wake(c, scope);
+    on_refused(c, entry, LH_HOOK_REJECTED);
+}
+
+static void on_hooked(struct lh_lane *lane, struct lh_entry *entry)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_waiter *waiter = entry->waiter;
+
+    /* Its own kind, and not the lane's: it may have ridden behind a release. */
+    if (!lh_hook_queue_learn(lane, waiter->scope, LH_KIND_ACQUIRE, entry->acquire->hook_timeout_us)) {
+        on_busy(c, entry);
+        return;
+    }
+    if (lh_hook_queue_refuse(c, waiter->scope->ns, LH_KIND_ACQUIRE)) {
+        LH_REQUEST_EACH(request, waiter)
+        {
+            if (request->wait == LH_WAIT_NONE)
+                lh_request_answer(c, request, LH_OVERLOADED, NULL);
+        }
+    }
+    ask_again_or_go(c, waiter, "its hooks are to run");
+}
+
+static void on_answer(struct lh_lane *lane, struct lh_entry *entry)
+{
+    struct lh_coordinator *c = lane->coordinator;
+
+    switch (entry->acquire->outcome) {
+    case LH_ACQUIRE_GRANTED:
+    case LH_ACQUIRE_RENEWED:
+        on_granted(c, entry);
+        break;
+    case LH_ACQUIRE_QUEUED:
+        on_queued(c, entry);
+        break;
+    case LH_ACQUIRE_HELD:
+        on_held(c, entry);
+        break;
+    case LH_ACQUIRE_BUSY:
+        on_busy(c, entry);
+        break;
+    case LH_ACQUIRE_FROZEN:
+        on_refused(c, entry, LH_NAMESPACE_FROZEN);
+        break;
+    case LH_ACQUIRE_QUOTA:
+        on_refused(c, entry, LH_QUOTA_EXCEEDED);
+        break;
+    case LH_ACQUIRE_ENDED:
+        on_refused(c, entry, LH_LEASE_ENDED);
+        break;
+    case LH_ACQUIRE_INVALID:
+        on_refused(c, entry, LH_INVALID_ARGUMENT);
+        break;
+    case LH_ACQUIRE_REJECTED:
+        on_rejected(c, entry);
+        break;
+    case LH_ACQUIRE_HOOKED:
+        on_hooked(lane, entry);
+        break;
+    }
+}
+
+/* Did the hook break the connection? Not where the server says who ended the session. */
+static void on_lost_hook(struct lh_coordinator *c, struct lh_waiter *waiter, const struct lh_error *error)
+{
+    struct lh_scope *scope = waiter->scope;
+
+    if (error != NULL && error->sqlstate[0] != '\0') {
+        scope->saw_busy = true;
+    } else if (++scope->hook_losses >= LH_HOOK_LOSSES_MAX) {
+        scope->hook_losses = 0;
+        waiter->keeps_place = true; /* a lease that it may have is not given back */
+        lh_request_answer_all(c, waiter, LH_HOOK_REJECTED,
+                              "the connection to the database was lost each time that its hook ran");
+    }
+}
+
+static void on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_status status, const struct lh_error *error)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_waiter *waiter = entry->waiter;
+    if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
+        waiter->is_unknown = waiter->is_unknown || lane->is_sent;
+        if (lane->hook_queue != NULL && lane->is_sent)
+            on_lost_hook(c, waiter, error);
+    } else {
+        waiter->scope->saw_error = true;
+        waiter->scope->is_full = status == LH_OVERLOADED;
+        LH_REQUEST_EACH(request, waiter)
+        {
+            if (request->own.verdict == LH_OK)
+                continue; /* a bad minute of the database does not throw a waiter out */
+            request->own.message = error != NULL ? error->message : NULL;
+            lh_request_answer(c, request, waiter->scope->is_full ? LH_OVERLOADED : LH_INTERNAL, NULL);
+        }
+    }
+    ask_again_or_go(c, waiter, "its batch failed");
+}
+
+static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    for (size_t i = 0; i < lane->n; i++) {
+        struct lh_entry *entry = &lane->entries[i];
+        struct lh_scope *scope = entry->waiter->scope;
+        if (status == LH_OK && lane->hook_queue != NULL)
+            scope->hook_losses = 0;
+        if (status == LH_OK)
+            on_answer(lane, entry);
+        else
+            on_error(lane, entry, status, error);
+        lh_scope_item_done(c, scope, LH_KIND_ACQUIRE);
+    }
+}
+
+void lh_acquire_on_riders_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    for (size_t i = 0; i < lane->rider_count; i++) {
+        struct lh_entry *entry = &lane->entries[i];
+        struct lh_scope *scope = entry->waiter->scope;
+        scope->has_rider = false;
+        if (status == LH_OK)
+            on_answer(lane, entry);
+        else
+            on_error(lane, entry, status, error);
+        lh_scope_item_done(c, scope, LH_KIND_RELEASE);
+    }
+}
+
+const struct lh_operation lh_acquire_operation = {"acquire", oldest_us, client_of, take, send, on_done, NULL};

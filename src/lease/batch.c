@@ -1,0 +1,200 @@
+/*
+ * A batch's way: scopes that are ready put their items into it, the store answers it, its operation looks into each
+ * answer, and the end of that turn frees the lane. A batch that the store refuses was never sent: its items go back to
+ * their places and the lane is taken for down.
+ */
+#include "lease/batch.h"
+
+#include <assert.h>
+
+#include "base/log.h"
+#include "lease/hooks/hook_queue.h"
+#include "lease/queue/all_scopes.h"
+#include "lease/queue/ready.h"
+#include "lease/queue/waiter.h"
+
+void lh_batch_answer(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
+{
+    const struct lh_operation *operation = lane->coordinator->operations[lane->kind];
+
+    if (status != LH_OK)
+        lh_debug("batch failed lane=%u kind=%s items=%zu status=%s", lane->index, operation->name, lane->n,
+                 lh_status_name(status));
+    operation->on_done(lane, status, error);
+    lane->coordinator->lanes.answered = lane;
+}
+
+static void on_batch_done(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    struct lh_lane *lane = arg;
+    struct lh_coordinator *c = lane->coordinator;
+
+    lh_turn_begin(c);
+    lh_histogram_add(&c->stats.batch_us[lane->kind], &lh_latency_bounds, c->now_us - lane->sent_us);
+    lh_batch_answer(lane, status, error);
+    lh_turn_end_event(c);
+}
+
+/* The grants that nobody took: their callers went in the same instant. They leave, and the leave ends the lease. */
+static void give_back(struct lh_coordinator *c, const struct lh_entry *entry)
+{
+    const char *ns = entry->acquire != NULL ? entry->acquire->ns : entry->leave->ns;
+    const char *key = entry->acquire != NULL ? entry->acquire->key : entry->leave->key;
+    const struct lh_uuid *lease_key = entry->acquire != NULL ? &entry->acquire->lease_key : &entry->leave->lease_key;
+
+    struct lh_scope *scope = lh_scope_get(c, ns, key);
+    struct lh_waiter *waiter = lh_waiter_find(c, scope, lease_key);
+    if (waiter != NULL) {
+        waiter->is_untaken = true;
+        waiter->is_taken = false;
+        waiter->is_unknown = true; /* who came meanwhile takes it over, or gives it back */
+    } else {
+        waiter = lh_waiter_create(c, scope, lease_key);
+        lh_waiter_leave(c, waiter, "no request takes its grant any more");
+    }
+    lh_scope_schedule_or_free(c, scope);
+}
+
+static void empty(struct lh_lane *lane)
+{
+    lane->n = 0;
+    lane->rider_count = 0;
+    lh_hook_queue_leave(lane);
+}
+
+void lh_batch_finish(struct lh_coordinator *c)
+{
+    struct lh_lane *lane = c->lanes.answered;
+    if (lane == NULL)
+        return;
+
+    size_t entry_count = lane->rider_count;
+    if (lane->kind == LH_KIND_ACQUIRE || lane->kind == LH_KIND_LEAVE)
+        entry_count = lane->n;
+    for (size_t i = 0; i < entry_count; i++) {
+        if (lane->entries[i].is_grant && !lane->entries[i].is_taken)
+            give_back(c, &lane->entries[i]);
+    }
+    empty(lane);
+    if (lane->state == LH_LANE_BUSY)
+        lh_lane_set_state(lane, LH_LANE_IDLE);
+    c->lanes.answered = NULL;
+}
+
+void lh_batch_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+{
+    lh_scope_send_begins(lane->coordinator, scope, lane->kind);
+    /* While it is busy or failing, the first one finds out for all. */
+    if (scope->delay_us[lane->kind] > 0)
+        room = 1;
+    lane->coordinator->operations[lane->kind]->take(lane, scope, room);
+    assert(scope->in_flight > 0);
+}
+
+bool lh_batch_send(struct lh_lane *lane, lh_store_cb *on_done)
+{
+    const struct lh_operation *operation = lane->coordinator->operations[lane->kind];
+
+    if (operation->send(lane, on_done) == LH_OK) {
+        lh_lane_set_state(lane, LH_LANE_BUSY);
+        return true;
+    }
+    /* As if the reply were lost, but the outcome is known. */
+    lh_lane_set_state(lane, LH_LANE_DOWN);
+    lane->is_sent = false;
+    operation->on_done(lane, LH_DATABASE_UNAVAILABLE, NULL);
+    empty(lane);
+    return false;
+}
+
+/*
+ * Renewals come by the thousand and have a third of a duration's time; an acquire is one that somebody waits for. In
+ * the order of arrival alone it would wait until all the renewals before it are written. So neither takes the last lane
+ * that the other could have; with fewer than three lanes there is none to spare.
+ */
+static bool has_its_share(const struct lh_coordinator *c, bool is_heartbeat)
+{
+    const struct lh_lanes *lanes = &c->lanes;
+    unsigned busy = 0;
+    if (lanes->up < 3)
+        return false;
+    for (unsigned i = 0; i < lanes->count; i++)
+        busy += lanes->all[i].state == LH_LANE_BUSY && (lanes->all[i].kind == LH_KIND_HEARTBEAT) == is_heartbeat;
+    return busy + 1 >= lanes->up;
+}
+
+/* The kind that a free lane may take and whose last batch was sent longest ago, or -1. */
+static int next_kind(const struct lh_coordinator *c, bool without_acquires)
+{
+    const struct lh_lanes *lanes = &c->lanes;
+    int best = -1;
+    bool without_heartbeats = has_its_share(c, true);
+    bool without_others = has_its_share(c, false);
+    for (int kind = 0; kind < LH_SCOPE_KINDS; kind++) {
+        if (kind == LH_KIND_HEARTBEAT ? without_heartbeats : without_others)
+            continue;
+        if (kind == LH_KIND_ACQUIRE && without_acquires)
+            continue;
+        int64_t since_us = lh_ready_since_us(c, (enum lh_kind)kind);
+        bool is_next = best < 0 || lanes->turns[kind] < lanes->turns[best];
+        if (since_us != LH_NEVER && is_next)
+            best = kind;
+    }
+    return best;
+}
+
+static void fill(struct lh_lane *lane, enum lh_kind kind)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_scope *scope;
+    size_t room, share;
+
+    lh_lane_begin(lane, kind);
+    while ((room = c->options.batch_max - lane->n) > 0 && (scope = lh_ready_next(c, kind, room, &share)) != NULL)
+        lh_batch_take(lane, scope, share);
+}
+
+bool lh_batches_could_dispatch(const struct lh_coordinator *c)
+{
+    return c->state != LH_CORE_CLOSING && lh_lanes_idle(c) != NULL && next_kind(c, false) >= 0;
+}
+
+/* Whether disconnects are pending is asked only where there is an acquire to grant. */
+static bool is_behind(const struct lh_coordinator *c)
+{
+    return lh_ready_since_us(c, LH_KIND_ACQUIRE) != LH_NEVER && lh_turn_is_behind(c);
+}
+
+void lh_batches_dispatch(struct lh_coordinator *c)
+{
+    struct lh_lane *lane;
+    int kind;
+    while (c->state != LH_CORE_CLOSING && (lane = lh_lanes_idle(c)) != NULL &&
+           (kind = next_kind(c, is_behind(c))) >= 0) {
+        fill(lane, (enum lh_kind)kind);
+        c->lanes.turns[kind] = ++c->lanes.turn;
+        if (!lh_batch_send(lane, on_batch_done))
+            continue;
+        c->stats.batches[kind]++;
+        c->stats.batch_items[kind] += lane->n;
+        lh_histogram_add(&c->stats.batch_sizes[kind], &lh_size_bounds, (int64_t)lane->n);
+    }
+}
+
+void lh_batch_on_lane_up(void *arg, unsigned index)
+{
+    struct lh_coordinator *c = arg;
+    lh_turn_begin(c);
+    lh_lane_set_state(&c->lanes.all[index], LH_LANE_IDLE);
+    lh_turn_end_event(c);
+}
+
+void lh_batch_on_lane_down(void *arg, unsigned index)
+{
+    struct lh_coordinator *c = arg;
+    lh_turn_begin(c);
+    lh_lane_set_state(&c->lanes.all[index], LH_LANE_DOWN);
+    if (c->lanes.up == 0 || c->lanes.hook_up == 0)
+        lh_scopes_schedule_all(c);
+    lh_turn_end_event(c);
+}

@@ -1,0 +1,20 @@
+/*
+ * What the core believes of the database: whether it is connected, whether this coordinator is registered there, what
+ * its clock shows. And wake-ups that are passed on to the first waiter of a queue.
+ */
+#ifndef LH_LEASE_DATABASE_H
+#define LH_LEASE_DATABASE_H
+
+#include "lease/turn.h"
+
+void lh_database_set_state(struct lh_coordinator *c, enum lh_database_state state);
+bool lh_database_is_up(const struct lh_coordinator *c);
+/* Acquires wait for this, so that no waiter is queued for an unknown coordinator. */
+bool lh_database_is_registered(const struct lh_coordinator *c);
+
+int64_t lh_database_us(const struct lh_coordinator *c); /* what its clock shows now; 0: no belief */
+void lh_database_learn_clock(struct lh_coordinator *c, int64_t database_us, int64_t sent_us, bool is_tick);
+
+void lh_database_pass_on(struct lh_coordinator *c, const char *ns, const char *key, int64_t first_ticket);
+
+#endif

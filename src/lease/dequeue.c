@@ -1,0 +1,127 @@
+/*
+ * Batches of leaves. A waiter whose requests have all gone, or whose time has passed, is taken out of the queue in the
+ * database first; those that are to be told why are answered then. GONE gives up the place, and a lease that was
+ * granted in the same instant; AWAY keeps the place for whoever was told to come back.
+ */
+#include "lease/dequeue.h"
+
+#include "lease/hooks/hook_queue.h"
+#include "lease/queue/holder_liveness.h"
+#include "lease/queue/wait_progress.h"
+#include "lease/queue/waiter.h"
+
+static void leave(struct lh_lane *lane, struct lh_waiter *waiter)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    struct lh_entry *entry = &lane->entries[lane->n];
+    struct lh_leave_item *item = &lane->leaves[lane->n];
+
+    lh_waiter_set_state(c, waiter, LH_WAITER_LEFT, "a batch takes it");
+    *item = (struct lh_leave_item){
+        .ns = lh_arena_strdup(&lane->strings, waiter->scope->ns),
+        .key = lh_arena_strdup(&lane->strings, waiter->scope->key),
+        .lease_key = waiter->lease_key,
+        .mode = (enum lh_leave_mode)waiter->leave_mode,
+        .hook_timeout_us = lane->hook_timeout_us,
+    };
+    *entry = (struct lh_entry){.waiter = waiter, .leave = item, .sent_us = lane->sent_us};
+    lane->items[lane->n++] = item;
+    waiter->scope->in_flight++;
+}
+
+static int64_t oldest_us(const struct lh_scope *scope)
+{
+    const struct lh_waiter *waiter = LH_LIST_FIRST(struct lh_waiter, &scope->leaves, link);
+    return waiter == NULL ? LH_NEVER : waiter->since_us;
+}
+
+static uint64_t client_of(const struct lh_scope *scope)
+{
+    return lh_waiter_client(LH_LIST_FIRST(struct lh_waiter, &scope->leaves, link));
+}
+
+static enum lh_status send(struct lh_lane *lane, lh_store_cb *on_done)
+{
+    struct lh_store *store = lane->coordinator->store;
+    return store->ops->leave(store, lane->index, (struct lh_leave_item **)lane->items, lane->n, on_done, lane);
+}
+
+static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+{
+    for (; room > 0 && !lh_list_is_empty(&scope->leaves); room--)
+        leave(lane, LH_LIST_FIRST(struct lh_waiter, &scope->leaves, link));
+}
+
+/* Is there a request that came while it was leaving? All others are answered by the leave. */
+static bool answer_requests(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    bool has_fresh = false;
+    LH_REQUEST_EACH(request, entry->waiter)
+    {
+        if (request->own.is_fresh) {
+            request->own.is_fresh = false;
+            has_fresh = true;
+            continue;
+        }
+        enum lh_status status = entry->leave->was_granted ? LH_OK : request->own.verdict;
+        if (status == LH_OK)
+            entry->is_grant = true;
+        lh_request_answer(c, request, status, entry);
+    }
+    return has_fresh;
+}
+
+static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    struct lh_waiter *waiter = entry->waiter;
+    bool gone_wanted = waiter->gone_wanted && entry->leave->mode == LH_LEAVE_AWAY;
+
+    c->stats.grants += entry->leave->was_granted;
+    lh_scope_learn_holder(c, waiter->scope, entry->leave->has_lease ? &entry->leave->lease : NULL);
+    bool has_fresh = answer_requests(c, entry);
+    waiter->is_unknown = entry->leave->was_granted && (has_fresh || gone_wanted);
+    if (entry->leave->mode == LH_LEAVE_GONE || entry->leave->was_granted)
+        lh_wait_progress_departed(c, waiter->scope, waiter->ticket);
+    if (entry->leave->mode == LH_LEAVE_GONE)
+        waiter->ticket = 0;
+    if (entry->leave->wake)
+        lh_scope_wake(c, waiter->scope);
+    if (has_fresh)
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it came back while it left");
+    else if (gone_wanted)
+        lh_waiter_leave(c, waiter, "its caller went while its place was kept");
+    else
+        lh_waiter_free(c, waiter);
+}
+
+static void on_not_left(struct lh_coordinator *c, struct lh_waiter *waiter)
+{
+    lh_waiter_set_state(c, waiter, LH_WAITER_LEAVING, "its leave was not done");
+    lh_waiter_review(c, waiter); /* the mode may be another one by now */
+}
+
+static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    for (size_t i = 0; i < lane->n; i++) {
+        struct lh_entry *entry = &lane->entries[i];
+        struct lh_scope *scope = entry->waiter->scope;
+        if (status == LH_OK && entry->leave->is_hooked &&
+            lh_hook_queue_learn(lane, scope, LH_KIND_LEAVE, entry->leave->hook_timeout_us)) {
+            on_not_left(c, entry->waiter);
+        } else if (status == LH_OK && !entry->leave->is_busy && !entry->leave->is_hooked) {
+            on_left(c, entry);
+        } else {
+            scope->saw_busy = scope->saw_busy || status == LH_OK;
+            scope->saw_error =
+                scope->saw_error || (status != LH_OK && status != LH_DATABASE_UNAVAILABLE && status != LH_CANCELED);
+            c->stats.busy += status == LH_OK;
+            if (status != LH_OK && !lh_list_is_empty(&scope->queue))
+                scope->wake_again = true; /* the reply may have said so */
+            on_not_left(c, entry->waiter);
+        }
+        lh_scope_item_done(c, scope, LH_KIND_LEAVE);
+    }
+}
+
+const struct lh_operation lh_dequeue_operation = {"leave", oldest_us, client_of, take, send, on_done, NULL};

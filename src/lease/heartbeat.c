@@ -1,0 +1,40 @@
+#include "lease/heartbeat.h"
+
+#include "lease/queue/holder_liveness.h"
+
+enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *c, struct lh_holder_request *request)
+{
+    return lh_holder_op_submit(c, request, LH_KIND_HEARTBEAT);
+}
+
+static int64_t oldest_us(const struct lh_scope *scope)
+{
+    return lh_holder_op_oldest_us(&scope->heartbeats);
+}
+
+static enum lh_status send(struct lh_lane *lane, lh_store_cb *on_done)
+{
+    struct lh_store *store = lane->coordinator->store;
+    return store->ops->heartbeat(store, lane->index, (struct lh_holder_item **)lane->items, lane->n, on_done, lane);
+}
+
+static void on_answer(struct lh_coordinator *c, struct lh_holder_entry *entry)
+{
+    const struct lh_holder_item *item = &entry->item;
+    if (item->outcome == LH_OUTCOME_OK) {
+        c->stats.heartbeats++;
+        lh_scope_learn_heartbeat(c, entry->own.scope, item->remaining_us);
+    } else if (item->outcome == LH_OUTCOME_LOST && item->end_reason <= LH_END_UNKNOWN) {
+        c->stats.losses[item->end_reason]++;
+    }
+}
+
+static void retry_until(struct lh_coordinator *c, struct lh_scope *scope, int64_t arrived_us)
+{
+    lh_holder_op_retry_until(c, scope, LH_KIND_HEARTBEAT, arrived_us);
+}
+
+const struct lh_holder_op lh_heartbeat_operation = {
+    .row = {"heartbeat", oldest_us, NULL, lh_holder_op_take, send, lh_holder_op_on_done, retry_until},
+    .on_answer = on_answer,
+};

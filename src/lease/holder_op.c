@@ -1,0 +1,230 @@
+#include "lease/holder_op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lease/hooks/hook_queue.h"
+
+/* The store's words live until its callback returns; the request may be answered later. */
+struct lh_holder_message {
+    struct lh_holder_message *next;
+    char text[];
+};
+
+static const struct lh_holder_op *op_of(const struct lh_coordinator *c, enum lh_kind kind)
+{
+    return LH_CONTAINER(const struct lh_holder_op, row, c->operations[kind]);
+}
+
+static struct lh_link *list_of(struct lh_scope *scope, enum lh_kind kind)
+{
+    return kind == LH_KIND_HEARTBEAT ? &scope->heartbeats : &scope->releases;
+}
+
+void lh_holder_ops_create(struct lh_coordinator *c)
+{
+    lh_list_init(&c->holder_ops.done);
+}
+
+static const char *keep(struct lh_holder_request *request, const char *words)
+{
+    size_t size = words == NULL ? 0 : strlen(words) + 1;
+    struct lh_holder_message *message;
+
+    if (words == NULL)
+        return NULL;
+    message = lh_alloc(sizeof(*message) + size);
+    message->next = request->own.messages;
+    request->own.messages = message;
+    return memcpy(message->text, words, size);
+}
+
+static void close_one(struct lh_coordinator *c, struct lh_holder_request *request)
+{
+    if (--request->own.open == 0)
+        lh_list_append(&c->holder_ops.done, &request->own.link);
+}
+
+static void finish(struct lh_coordinator *c, struct lh_holder_entry *entry, const char *message)
+{
+    entry->item.message = keep(entry->own.request, message);
+    c->pending--;
+    close_one(c, entry->own.request);
+}
+
+static void answer_retry(struct lh_coordinator *c, struct lh_holder_entry *entry, const char *message)
+{
+    lh_list_remove(&entry->own.link);
+    entry->item.outcome = LH_OUTCOME_RETRY;
+    entry->item.end_reason = LH_END_UNSPECIFIED;
+    finish(c, entry, message);
+}
+
+/* --- requests --- */
+
+static void add(struct lh_coordinator *c, struct lh_holder_request *request, struct lh_holder_entry *entry,
+                enum lh_kind kind)
+{
+    struct lh_scope *scope = lh_scope_get(c, entry->item.ns, entry->item.key);
+
+    request->own.open++;
+    c->pending++;
+    memset(&entry->own, 0, sizeof(entry->own));
+    entry->own.scope = scope;
+    entry->own.request = request;
+    entry->own.arrived_us = c->now_us;
+    if (lh_hook_queue_refuse(c, scope->ns, kind))
+        answer_retry(c, entry, "too many leases wait for their hooks");
+    else
+        lh_list_append(list_of(scope, kind), &entry->own.link);
+    lh_scope_schedule_or_free(c, scope);
+}
+
+enum lh_status lh_holder_op_submit(struct lh_coordinator *c, struct lh_holder_request *request, enum lh_kind kind)
+{
+    if (lh_readiness_of_life(c) != LH_OK)
+        return lh_readiness_of_life(c);
+    /* Promise 12: bounded. An empty coordinator takes even a request that is larger than the bound: it could never be sent else. */
+    if (c->pending > 0 && c->pending + request->count > c->options.max_pending) {
+        c->stats.refused++;
+        return LH_OVERLOADED;
+    }
+    lh_turn_begin(c);
+    memset(&request->own, 0, sizeof(request->own));
+    request->own.open = 1; /* until all of them have their places */
+    for (size_t i = 0; i < request->count; i++)
+        if (!request->items[i].skip)
+            add(c, request, &request->items[i], kind);
+    close_one(c, request);
+    lh_turn_end_call(c);
+    return LH_OK;
+}
+
+bool lh_holder_op_is_due(const struct lh_coordinator *c)
+{
+    return !lh_list_is_empty(&c->holder_ops.done);
+}
+
+void lh_holder_op_deliver(struct lh_coordinator *c)
+{
+    while (!lh_list_is_empty(&c->holder_ops.done)) {
+        struct lh_holder_request *request = LH_LIST_FIRST(struct lh_holder_request, &c->holder_ops.done, own.link);
+        struct lh_holder_message *messages = request->own.messages;
+
+        lh_list_remove(&request->own.link);
+        request->on_done(request); /* it may be gone then */
+        while (messages != NULL) {
+            struct lh_holder_message *next = messages->next;
+            free(messages);
+            messages = next;
+        }
+    }
+}
+
+/* --- batches --- */
+
+static struct lh_holder_entry *first(struct lh_link *list)
+{
+    return LH_LIST_FIRST(struct lh_holder_entry, list, own.link);
+}
+
+int64_t lh_holder_op_oldest_us(const struct lh_link *list)
+{
+    return lh_list_is_empty(list) ? LH_NEVER : first((struct lh_link *)list)->own.arrived_us;
+}
+
+void lh_holder_op_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+{
+    struct lh_link *list = list_of(scope, lane->kind);
+
+    for (; room > 0 && !lh_list_is_empty(list); room--) {
+        struct lh_holder_entry *entry = first(list);
+        lh_list_remove(&entry->own.link);
+        entry->item.hook_timeout_us = lane->hook_timeout_us;
+        lane->items[lane->n++] = &entry->item;
+        scope->in_flight++;
+    }
+}
+
+void lh_holder_op_retry_until(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind, int64_t arrived_us)
+{
+    struct lh_link *list = list_of(scope, kind);
+    while (!lh_list_is_empty(list) && lh_holder_op_oldest_us(list) <= arrived_us)
+        answer_retry(c, first(list), NULL);
+}
+
+/* The database tells the end, not the words. */
+static const char *lost_words(enum lh_end_reason reason)
+{
+    switch (reason) {
+    case LH_END_RELEASED:
+    case LH_END_FAILED:
+        return "it was released under its lease key";
+    case LH_END_EXPIRED:
+        return "it expired: the server got no renewal in time";
+    case LH_END_FORCED:
+        return "an administrator ended it";
+    default:
+        return "the server does not know this lease any more, nor how it ended";
+    }
+}
+
+static bool is_lost(enum lh_status status)
+{
+    return status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED;
+}
+
+static void note_loss(const struct lh_lane *lane, struct lh_scope *scope, enum lh_status status)
+{
+    if (lane->hook_queue != NULL && lane->is_sent && is_lost(status))
+        scope->hook_losses = scope->hook_losses == 0 ? 1 : scope->hook_losses;
+    else if (lane->hook_queue != NULL && status == LH_OK)
+        scope->hook_losses = 0;
+}
+
+/* Nothing was done. Until it has had its time it goes back to its place: batches are put back from the end. */
+static void go_back_or_retry(struct lh_coordinator *c, struct lh_holder_entry *entry, enum lh_kind kind)
+{
+    if (c->now_us - entry->own.arrived_us >= c->options.busy_limit_us)
+        answer_retry(c, entry, NULL);
+    else
+        lh_list_prepend(list_of(entry->own.scope, kind), &entry->own.link);
+}
+
+static void on_item_done(struct lh_lane *lane, struct lh_holder_entry *entry, enum lh_status status,
+                         const struct lh_error *error)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    const struct lh_holder_op *op = op_of(c, lane->kind);
+    struct lh_holder_item *item = &entry->item;
+    struct lh_scope *scope = entry->own.scope;
+
+    note_loss(lane, scope, status);
+    if (status == LH_OK && item->is_hooked && lh_hook_queue_learn(lane, scope, lane->kind, item->hook_timeout_us)) {
+        lh_list_prepend(list_of(scope, lane->kind), &entry->own.link); /* it keeps its place */
+    } else if (status == LH_OK && !item->is_busy && !item->is_hooked) {
+        if (item->outcome == LH_OUTCOME_REJECTED)
+            lh_hook_queue_on_rejected(c, lane->kind, item->message);
+        if (item->outcome == LH_OUTCOME_LOST && item->message == NULL)
+            item->message = lost_words(item->end_reason);
+        op->on_answer(c, entry);
+        finish(c, entry, item->message);
+    } else if (status == LH_OK) {
+        scope->saw_busy = true;
+        c->stats.busy++;
+        go_back_or_retry(c, entry, lane->kind);
+    } else if (is_lost(status)) {
+        if (op->on_lost != NULL)
+            op->on_lost(lane, entry);
+        go_back_or_retry(c, entry, lane->kind);
+    } else {
+        answer_retry(c, entry, error != NULL ? error->message : NULL);
+    }
+    lh_scope_item_done(c, scope, lane->kind);
+}
+
+void lh_holder_op_on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
+{
+    for (size_t i = lane->n; i-- > 0;)
+        on_item_done(lane, LH_CONTAINER(struct lh_holder_entry, item, lane->items[i]), status, error);
+}

@@ -1,0 +1,9 @@
+/* The operation reap: runs of expired leases whose hooks are to run; see reap_job.h for one of them. */
+#ifndef LH_LEASE_HOOKS_REAP_H
+#define LH_LEASE_HOOKS_REAP_H
+
+#include "lease/operation.h"
+
+extern const struct lh_operation lh_reap_operation;
+
+#endif

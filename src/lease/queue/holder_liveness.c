@@ -1,0 +1,117 @@
+/*
+ * What is known of a scope's holder, from answers that pass through here: when its lease expires, whether it is alive.
+ * It says when to ask again without any notification. Clocks are only ever compared by what is left, counted from now.
+ */
+#include "lease/queue/holder_liveness.h"
+
+#include "base/clock.h"
+#include "lease/queue/wait_progress.h"
+#include "lease/queue/waiter.h"
+
+#define MARGIN_US (1 * LH_US_PER_MS)
+#define OVERDUE_FIRST_US (10 * LH_US_PER_MS)
+#define OVERDUE_LAST_US (1 * LH_US_PER_S)
+#define DEAD_POLL_US (1 * LH_US_PER_S)
+
+static void set_dead(struct lh_coordinator *c, struct lh_scope *scope, bool is_dead)
+{
+    if (scope->is_dead == is_dead)
+        return;
+    scope->is_dead = is_dead;
+    if (scope->alive_requests == 0)
+        return;
+    struct lh_link *lists[] = {&scope->again, &scope->line, &scope->queue};
+    for (int i = 0; i < 3; i++) {
+        LH_LIST_EACH(struct lh_waiter, waiter, lists[i], link) {
+            LH_REQUEST_EACH(request, waiter)
+            lh_request_on_liveness(c, request, is_dead);
+        }
+    }
+}
+
+/*
+ * While it is not known who holds it, or an expired lease is not taken over (an earlier waiter's turn, a reaper's),
+ * look again, ever more rarely: the next holder may die without a word, and then its expiry has to be known here.
+ */
+static int64_t next_overdue_us(struct lh_scope *scope)
+{
+    int32_t delay_us = scope->overdue_us == 0 ? (int32_t)OVERDUE_FIRST_US : scope->overdue_us * 2;
+    scope->overdue_us = delay_us > OVERDUE_LAST_US ? (int32_t)OVERDUE_LAST_US : delay_us;
+    return scope->overdue_us;
+}
+
+static void set_dead_after(struct lh_scope *scope, int64_t dead_after_us)
+{
+    scope->dead_after_us = dead_after_us > INT32_MAX ? INT32_MAX : (int32_t)dead_after_us;
+}
+
+static bool is_alive(const struct lh_held_lease *lease)
+{
+    return lease->liveness == LH_LIVENESS_ALIVE || lease->liveness == LH_LIVENESS_UNSPECIFIED;
+}
+
+void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item)
+{
+    bool is_dead = item->has_lease && !is_alive(&item->lease);
+
+    lh_wait_progress_learn(c, scope, item->has_lease ? &item->lease : NULL);
+
+    scope->grace_us = item->has_lease ? item->lease.grace_us : 0;
+    scope->expires_us = LH_NEVER;
+    if (item->has_lease && item->expires_in_us == LH_NEVER) {
+        scope->overdue_us = 0;
+    } else if (!item->has_lease || item->expires_in_us <= 0) { /* free for another's waiter, or overdue */
+        scope->expires_us = c->now_us + next_overdue_us(scope);
+    } else {
+        scope->overdue_us = 0;
+        scope->expires_us = lh_time_add(c->now_us, lh_time_add(item->expires_in_us, MARGIN_US));
+    }
+
+    scope->suspect_us = LH_NEVER;
+    if (is_dead) {
+        scope->suspect_us = c->now_us + DEAD_POLL_US; /* it may come back to life */
+    } else if (item->has_lease && item->suspected_in_us > 0) {
+        set_dead_after(scope, lh_time_add(item->suspected_in_us, item->lease.silent_us));
+        scope->suspect_us = lh_time_add(c->now_us, lh_time_add(item->suspected_in_us, MARGIN_US));
+    }
+    set_dead(c, scope, is_dead);
+}
+
+void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease)
+{
+    int64_t left_us = lh_time_add(lease->remaining_us, lease->grace_us);
+
+    lh_wait_progress_learn(c, scope, lease);
+
+    scope->grace_us = lease->grace_us;
+    scope->overdue_us = 0;
+    scope->expires_us = lease->is_manual ? LH_NEVER : lh_time_add(c->now_us, lh_time_add(left_us, MARGIN_US));
+    /* The policy's dead_after is not told here; its default will do, for whoever asks then is told. */
+    set_dead_after(scope, lease->duration_us / 3 * 2);
+    if (is_alive(lease))
+        scope->suspect_us = lh_time_add(c->now_us, scope->dead_after_us - lease->silent_us + MARGIN_US);
+    else
+        scope->suspect_us = c->now_us + DEAD_POLL_US;
+    set_dead(c, scope, !is_alive(lease));
+}
+
+void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease)
+{
+    if (lease != NULL && (lease->is_manual || lease->remaining_us + lease->grace_us > 0)) {
+        lh_scope_learn_grant(c, scope, lease);
+        return;
+    }
+    scope->overdue_us = 0;
+    scope->expires_us = c->now_us + next_overdue_us(scope);
+}
+
+void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us)
+{
+    lh_wait_progress_renewed(c, scope, remaining_us);
+    scope->overdue_us = 0;
+    if (scope->expires_us != LH_NEVER)
+        scope->expires_us = lh_time_add(c->now_us, lh_time_add(remaining_us, scope->grace_us + MARGIN_US));
+    if (scope->dead_after_us > 0)
+        scope->suspect_us = lh_time_add(c->now_us, lh_time_add(scope->dead_after_us, MARGIN_US));
+    set_dead(c, scope, false);
+}

@@ -1,0 +1,13 @@
+/* What answers tell about a scope's holder. */
+#ifndef LH_LEASE_QUEUE_HOLDER_LIVENESS_H
+#define LH_LEASE_QUEUE_HOLDER_LIVENESS_H
+
+#include "lease/queue/scope.h"
+
+void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item);
+void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease);
+/* `lease` NULL: free, or its holder is not known yet. */
+void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease);
+void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us);
+
+#endif

@@ -1,0 +1,38 @@
+/* The state of this folder: scopes, their waiters and requests, and what is to be told to callers. */
+#ifndef LH_LEASE_QUEUE_QUEUE_H
+#define LH_LEASE_QUEUE_QUEUE_H
+
+#include "base/list.h"
+#include "base/table.h"
+#include "lease/operation.h"
+
+/* A scope that is being looked up for its subscribers; see wait_progress.h. */
+#define LH_PROBES_MAX 8
+struct lh_probe {
+    struct lh_coordinator *coordinator;
+    struct lh_wait_progress *progress; /* NULL: without a subscriber now */
+    bool is_out;
+};
+
+/* See ready.h. */
+struct lh_ready {
+    struct lh_table clients;              /* struct lh_ready_client, by kind and id */
+    struct lh_link turns[LH_SCOPE_KINDS]; /* clients, whose turn it is first */
+    size_t count[LH_SCOPE_KINDS];         /* of clients */
+};
+
+struct lh_queue {
+    struct lh_table scopes;
+    struct lh_table waiters; /* by scope and lease key */
+    struct lh_ready ready;
+    struct lh_link answers; /* acquires to be answered */
+    struct lh_link telling; /* struct lh_subscriber: to be told how their wait stands */
+    struct lh_probe probes[LH_PROBES_MAX];
+    struct lh_scope *spare_scopes;
+    size_t spare_count;
+    uint64_t next_seq;
+    size_t waiting; /* acquires that wait */
+    size_t orphans; /* waiters whose requests have gone, until they are out of the queue */
+};
+
+#endif

@@ -1,0 +1,171 @@
+/*
+ * The requests of a waiter. Each carries its own limits and a verdict: what it is answered when it is not granted. A
+ * request that does not wait has its verdict from the start; one that waits gets it when its time has passed. It is
+ * then answered with the contention that the next answer of the database tells of: of the leave when it is the last of
+ * its waiter, else of an acquire. Where that cannot come (the row is busy, the database down) it is answered without.
+ */
+#include "lease/queue/request.h"
+
+#include "lease/database.h"
+#include "lease/hooks/hook_queue.h"
+#include "lease/lane.h"
+#include "lease/queue/waiter.h"
+
+static void begin(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    request->own = (__typeof__(request->own)){0};
+    request->own.timer.kind = LH_TIMER_REQUEST;
+    request->own.arrived_us = c->now_us;
+    request->own.wait_until_us = LH_NEVER;
+    request->own.block_until_us = LH_NEVER;
+    if (request->wait == LH_WAIT_NONE)
+        request->own.verdict = LH_LEASE_HELD;
+    if (request->wait == LH_WAIT_TIME)
+        request->own.wait_until_us = lh_time_add(c->now_us, request->wait_us);
+    if (c->options.max_block_us > 0 && request->on_progress == NULL)
+        request->own.block_until_us = lh_time_add(c->now_us, c->options.max_block_us);
+}
+
+/* Are all its requests of the kind that came while it was leaving? */
+static bool has_only_fresh(const struct lh_waiter *waiter)
+{
+    LH_REQUEST_EACH(request, waiter)
+    {
+        if (!request->own.is_fresh)
+            return false;
+    }
+    return true;
+}
+
+static void join(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_acquire *request)
+{
+    waiter->keeps_place = false;
+    switch (waiter->state) {
+    case LH_WAITER_NEW:
+    case LH_WAITER_QUEUED:
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "a request came");
+        break;
+    case LH_WAITER_LEAVING:
+        if (has_only_fresh(waiter))
+            lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it came back before it had left");
+        else
+            request->own.is_fresh = true;
+        break;
+    case LH_WAITER_LEFT:
+        request->own.is_fresh = true;
+        break;
+    default:
+        break;
+    }
+    lh_request_attach(c, waiter, request);
+    lh_request_arm(c, request);
+    if (waiter->scope->is_dead)
+        lh_request_on_liveness(c, request, true);
+}
+
+enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    if (lh_readiness_of_life(c) != LH_OK)
+        return lh_readiness_of_life(c);
+    if (lh_readiness_is_given_up(c))
+        return LH_DATABASE_UNAVAILABLE;
+    /* Promise 12: bounded. The last quarter is for heartbeats and releases alone. */
+    bool is_full = request->wait == LH_WAIT_NONE ? c->pending >= c->options.max_pending - c->options.max_pending / 4
+                                                 : c->queue.waiting + c->queue.orphans >= c->options.max_waiters;
+    if (is_full) {
+        c->stats.refused++;
+        c->stats.refused_waiters += request->wait != LH_WAIT_NONE;
+        return LH_OVERLOADED;
+    }
+
+    lh_turn_begin(c);
+    if (lh_hook_queue_refuse(c, request->ns, LH_KIND_ACQUIRE)) {
+        lh_turn_end_call(c);
+        return LH_OVERLOADED;
+    }
+    begin(c, request);
+    struct lh_scope *scope = lh_scope_get(c, request->ns, request->key);
+    struct lh_waiter *waiter = lh_waiter_find(c, scope, &request->lease_key);
+    if (waiter == NULL)
+        waiter = lh_waiter_create(c, scope, &request->lease_key);
+    join(c, waiter, request);
+    lh_scope_schedule_or_free(c, scope);
+    lh_turn_end_call(c);
+    return LH_OK;
+}
+
+void lh_coordinator_cancel(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    if (request->own.is_answering) {
+        /* Granted in this very turn and not told yet: it is given back when nobody takes it. */
+        if (request->own.verdict == LH_OK)
+            request->own.verdict = LH_CANCELED;
+        return;
+    }
+    struct lh_waiter *waiter = request->own.waiter;
+    if (waiter == NULL)
+        return;
+
+    lh_turn_begin(c);
+    struct lh_scope *scope = waiter->scope;
+    lh_request_answer(c, request, LH_CANCELED, NULL);
+    if (lh_list_is_empty(&waiter->requests)) {
+        waiter->keeps_place = false;
+        waiter->gone_wanted = waiter->state == LH_WAITER_LEFT;
+    }
+    lh_waiter_review(c, waiter);
+    lh_scope_schedule_or_free(c, scope);
+    lh_turn_end_call(c);
+}
+
+/* What to say now to a request whose verdict is due, or LH_OK: an answer of the database is on its way. */
+static enum lh_status overdue_status(const struct lh_coordinator *c, const struct lh_acquire *request, bool is_first)
+{
+    const struct lh_waiter *waiter = request->own.waiter;
+    const struct lh_scope *scope = waiter->scope;
+
+    switch ((enum lh_waiter_state)waiter->state) {
+    case LH_WAITER_LINED:
+        if (!lh_lanes_are_up(c) || !lh_database_is_registered(c))
+            return LH_DATABASE_UNAVAILABLE;
+        if (lh_hook_queue_wants(c, scope, LH_KIND_ACQUIRE) && !lh_lanes_have_hook_lane(c))
+            return LH_DATABASE_UNAVAILABLE;
+        /* In a line that may be long; but who does not wait was promised one try. */
+        if (lh_hook_queue_wants(c, scope, LH_KIND_ACQUIRE) && !is_first && request->wait != LH_WAIT_NONE)
+            return request->own.verdict;
+        if (scope->delay_us[LH_KIND_ACQUIRE] == 0)
+            return LH_OK;
+        if (request->wait != LH_WAIT_NONE)
+            return request->own.verdict;
+        return scope->fails > 0 ? LH_INTERNAL : scope->is_full ? LH_OVERLOADED : LH_SCOPE_BUSY;
+    case LH_WAITER_QUEUED:
+        return !lh_lanes_are_up(c) ? LH_DATABASE_UNAVAILABLE : LH_OK;
+    case LH_WAITER_LEAVING:
+        if (!lh_lanes_are_up(c))
+            return LH_DATABASE_UNAVAILABLE;
+        if (is_first || scope->delay_us[LH_KIND_LEAVE] == 0)
+            return LH_OK;
+        return request->wait == LH_WAIT_NONE ? LH_SCOPE_BUSY : request->own.verdict;
+    default:
+        return LH_OK;
+    }
+}
+
+void lh_request_on_timer(struct lh_coordinator *c, struct lh_acquire *request)
+{
+    struct lh_waiter *waiter = request->own.waiter;
+    struct lh_scope *scope = waiter->scope;
+    bool is_first = request->own.verdict == LH_OK;
+
+    if (is_first) {
+        bool is_wait = request->own.wait_until_us <= request->own.block_until_us;
+        request->own.verdict = is_wait ? LH_WAIT_TIMEOUT : LH_BLOCKING_TIMEOUT;
+    }
+    enum lh_status status = overdue_status(c, request, is_first);
+    if (status != LH_OK)
+        lh_request_answer(c, request, status, NULL);
+    else
+        lh_request_arm(c, request);
+    lh_waiter_review(c, waiter);
+    lh_scope_schedule_or_free(c, scope);
+}

@@ -1,0 +1,357 @@
+/*
+ * A scope's life: found or created by the first thing to be done for it; ready while it has an item that may go and no
+ * batch in flight; asleep on its timer while its waiters sleep or its items are in backoff; gone when nothing is left.
+ */
+#include "lease/queue/scope.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "lease/database.h"
+#include "lease/hooks/hook_queue.h"
+#include "lease/lane.h"
+#include "lease/queue/ready.h"
+#include "lease/queue/waiter.h"
+
+/* Scopes come and go with every heartbeat: keep some, with room for most names. */
+#define SPARE_MAX 4096
+#define SPARE_NAME_BYTES 64
+
+struct name {
+    const char *ns;
+    const char *key;
+};
+
+static bool is_named(const struct lh_table_entry *entry, const void *key)
+{
+    const struct lh_scope *scope = LH_CONTAINER(const struct lh_scope, entry, entry);
+    const struct name *name = key;
+    return strcmp(scope->key, name->key) == 0 && strcmp(scope->ns, name->ns) == 0;
+}
+
+static uint64_t hash_of(const char *ns, const char *key)
+{
+    return lh_hash(key, strlen(key), lh_hash(ns, strlen(ns), 0));
+}
+
+void lh_scopes_create(struct lh_coordinator *c)
+{
+    lh_table_init(&c->queue.scopes, is_named);
+    lh_ready_create(c);
+    lh_list_init(&c->queue.answers);
+    lh_list_init(&c->queue.telling);
+}
+
+size_t lh_scopes_count(const struct lh_coordinator *c)
+{
+    return c->queue.scopes.count;
+}
+
+void lh_scopes_destroy(struct lh_coordinator *c)
+{
+    while (c->queue.spare_scopes != NULL) {
+        struct lh_scope *scope = c->queue.spare_scopes;
+        c->queue.spare_scopes = (struct lh_scope *)(void *)scope->entry.next;
+        free(scope);
+    }
+    lh_table_finish(&c->queue.scopes);
+    lh_ready_destroy(c);
+}
+
+static struct lh_scope *allocate(struct lh_coordinator *c, size_t name_bytes)
+{
+    struct lh_scope *scope = c->queue.spare_scopes;
+    if (scope != NULL && name_bytes <= SPARE_NAME_BYTES) {
+        c->queue.spare_scopes = (struct lh_scope *)(void *)scope->entry.next;
+        c->queue.spare_count--;
+        memset(scope, 0, sizeof(*scope));
+        scope->name_capacity = SPARE_NAME_BYTES;
+        return scope;
+    }
+    size_t capacity = name_bytes <= SPARE_NAME_BYTES ? SPARE_NAME_BYTES : name_bytes;
+    scope = lh_alloc_zero(1, sizeof(*scope) + capacity);
+    scope->name_capacity = (uint16_t)capacity;
+    return scope;
+}
+
+struct lh_scope *lh_scope_find(struct lh_coordinator *c, const char *ns, const char *key)
+{
+    struct name name = {ns, key};
+    struct lh_table_entry *entry = lh_table_find(&c->queue.scopes, hash_of(ns, key), &name);
+    return entry == NULL ? NULL : LH_CONTAINER(struct lh_scope, entry, entry);
+}
+
+struct lh_scope *lh_scope_get(struct lh_coordinator *c, const char *ns, const char *key)
+{
+    struct lh_scope *scope = lh_scope_find(c, ns, key);
+    if (scope != NULL)
+        return scope;
+
+    size_t ns_bytes = strlen(ns) + 1;
+    size_t key_bytes = strlen(key) + 1;
+    scope = allocate(c, ns_bytes + key_bytes);
+    memcpy(scope->name, ns, ns_bytes);
+    memcpy(scope->name + ns_bytes, key, key_bytes);
+    scope->ns = scope->name;
+    scope->key = scope->name + ns_bytes;
+    scope->timer.kind = LH_TIMER_SCOPE;
+    scope->expires_us = LH_NEVER;
+    scope->suspect_us = LH_NEVER;
+    lh_list_init(&scope->again);
+    lh_list_init(&scope->line);
+    lh_list_init(&scope->queue);
+    lh_list_init(&scope->leaves);
+    lh_list_init(&scope->heartbeats);
+    lh_list_init(&scope->releases);
+    lh_table_insert(&c->queue.scopes, &scope->entry, hash_of(ns, key));
+    return scope;
+}
+
+static void free_scope(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    lh_heap_remove(&c->timers, &scope->timer);
+    lh_ready_part(c, scope);
+    lh_hook_queue_part(c, scope);
+    lh_table_remove(&c->queue.scopes, &scope->entry);
+    if (scope->name_capacity != SPARE_NAME_BYTES || c->queue.spare_count >= SPARE_MAX) {
+        free(scope);
+        return;
+    }
+    scope->entry.next = (struct lh_table_entry *)(void *)c->queue.spare_scopes;
+    c->queue.spare_scopes = scope;
+    c->queue.spare_count++;
+}
+
+static int64_t wake_us(const struct lh_scope *scope)
+{
+    if (lh_list_is_empty(&scope->queue) || scope->in_flight > 0)
+        return LH_NEVER;
+    if (scope->alive_requests > 0 && scope->suspect_us < scope->expires_us)
+        return scope->suspect_us;
+    return scope->expires_us;
+}
+
+bool lh_scope_can_send(const struct lh_coordinator *c, enum lh_kind kind)
+{
+    return kind != LH_KIND_ACQUIRE || lh_database_is_registered(c);
+}
+
+/* Does this kind of it not go on for now, so that its items are to be answered RETRY after their time? */
+static bool is_stuck(const struct lh_coordinator *c, const struct lh_scope *scope, enum lh_kind kind)
+{
+    if (c->operations[kind]->retry_until == NULL)
+        return false;
+    if (scope->delay_us[kind] > 0 || !lh_lanes_are_up(c) || (scope->in_flight > 0 && scope->is_on_hook_lane))
+        return true;
+    return (!lh_lanes_have_hook_lane(c) || scope->hook_losses > 0) && lh_hook_queue_wants(c, scope, kind);
+}
+
+/* The one for a hook lane beside the one for the others: whoever comes first takes the scope. */
+static void join_hooks(struct lh_coordinator *c, struct lh_scope *scope, int kind)
+{
+    if (kind < 0)
+        lh_hook_queue_part(c, scope);
+    else
+        lh_hook_queue_join(c, scope, (enum lh_kind)kind);
+}
+
+/* May it stay where it is ready, though another kind has an older item by now? */
+static bool keeps_its_place(const struct lh_coordinator *c, const struct lh_scope *scope)
+{
+    enum lh_kind kind = (enum lh_kind)scope->ready_kind;
+    return lh_link_is_linked(&scope->ready) && c->operations[kind]->oldest_us(scope) != LH_NEVER &&
+           scope->delay_us[kind] == 0 && lh_scope_can_send(c, kind);
+}
+
+/* Which kind may go now, the oldest first, and when to look again. */
+static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    int best = -1;
+    int best_hooked = -1;
+    int64_t best_us = LH_NEVER;
+    int64_t best_hooked_us = LH_NEVER;
+    int64_t at_us = wake_us(scope);
+
+    for (int i = 0; i < LH_SCOPE_KINDS; i++) {
+        enum lh_kind kind = (enum lh_kind)i;
+        int64_t since_us = c->operations[kind]->oldest_us(scope);
+        if (since_us == LH_NEVER) {
+            scope->delay_us[kind] = 0;
+            continue;
+        }
+        if (is_stuck(c, scope, kind)) {
+            int64_t limit_us = lh_time_add(since_us, c->options.busy_limit_us);
+            at_us = limit_us < at_us ? limit_us : at_us;
+        }
+        if (scope->delay_us[kind] > 0 && scope->retry_us[kind] > c->now_us) {
+            at_us = scope->retry_us[kind] < at_us ? scope->retry_us[kind] : at_us;
+        } else if (!lh_scope_can_send(c, kind)) {
+            continue;
+        } else if (lh_hook_queue_wants(c, scope, kind)) {
+            best_hooked = since_us < best_hooked_us ? i : best_hooked;
+            best_hooked_us = since_us < best_hooked_us ? since_us : best_hooked_us;
+        } else if (since_us < best_us) {
+            best = i;
+            best_us = since_us;
+        }
+    }
+    if (scope->in_flight > 0)
+        best = best_hooked = -1;
+    else if (best >= 0 && keeps_its_place(c, scope))
+        best = scope->ready_kind;
+    if (best < 0)
+        lh_ready_part(c, scope);
+    else
+        lh_ready_join(c, scope, (enum lh_kind)best, best_us);
+    join_hooks(c, scope, best_hooked);
+    lh_heap_set(&c->timers, &scope->timer, at_us);
+}
+
+static bool is_empty(const struct lh_scope *scope)
+{
+    return scope->in_flight == 0 && lh_list_is_empty(&scope->again) && lh_list_is_empty(&scope->line) &&
+           lh_list_is_empty(&scope->queue) && lh_list_is_empty(&scope->leaves) &&
+           lh_list_is_empty(&scope->heartbeats) && lh_list_is_empty(&scope->releases);
+}
+
+/*
+ * What is in flight may have looked before this happened: then again, after it. Those of the line may leave before they
+ * are asked for: then it is for whoever waits elsewhere.
+ */
+static void wake(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    bool has_line = !lh_list_is_empty(&scope->again) || !lh_list_is_empty(&scope->line);
+
+    if (scope->in_flight > 0 || (has_line && lh_list_is_empty(&scope->queue)))
+        scope->wake_again = true;
+    else if (!lh_list_is_empty(&scope->queue))
+        lh_scope_ask_first(c, scope);
+    else
+        lh_database_pass_on(c, scope->ns, scope->key, 0);
+}
+
+void lh_scope_schedule_or_free(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    if (scope->in_flight == 0 && scope->ask_all_again) {
+        scope->ask_all_again = false;
+        lh_scope_ask_all(c, scope);
+    }
+    if (scope->in_flight == 0 && scope->wake_again) {
+        scope->wake_again = false;
+        wake(c, scope);
+    }
+    schedule(c, scope);
+    if (is_empty(scope))
+        free_scope(c, scope);
+}
+
+void lh_scope_send_begins(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind)
+{
+    lh_ready_part(c, scope);
+    lh_hook_queue_part(c, scope);
+    lh_heap_set(&c->timers, &scope->timer, LH_NEVER);
+    scope->flight_kind = (uint8_t)kind;
+    if (kind == LH_KIND_ACQUIRE)
+        scope->wake_again = false; /* who asks now sees what happened before */
+}
+
+static void back_off(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind)
+{
+    int64_t first_us = scope->saw_error ? LH_FAIL_FIRST_US : LH_BUSY_FIRST_US;
+    int64_t last_us = !scope->saw_error ? LH_BUSY_LAST_US : scope->is_full ? LH_FULL_LAST_US : LH_FAIL_LAST_US;
+    int64_t delay_us = (int64_t)scope->delay_us[kind] * 2;
+    if (delay_us < first_us)
+        delay_us = first_us;
+    if (delay_us > last_us)
+        delay_us = last_us;
+    scope->delay_us[kind] = (int32_t)delay_us;
+    scope->retry_us[kind] = c->now_us + lh_turn_jitter(c, delay_us, 20);
+}
+
+/* Ten errors in a row are no bad minute any more: whoever waits here is told. */
+static void give_up(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    scope->fails = 0;
+    lh_warn("acquires fail again and again scope=%s/%s", scope->ns, scope->key);
+    struct lh_link *lists[] = {&scope->again, &scope->line};
+    for (int i = 0; i < 2; i++) {
+        LH_LIST_EACH(struct lh_waiter, waiter, lists[i], link) {
+            lh_request_answer_all(c, waiter, LH_INTERNAL, "the database refuses this request again and again");
+            lh_waiter_review(c, waiter);
+        }
+    }
+}
+
+void lh_scope_item_done(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind)
+{
+    if (--scope->in_flight > 0)
+        return;
+    scope->is_on_hook_lane = false;
+    if (scope->saw_busy || scope->saw_error)
+        back_off(c, scope, kind);
+    else
+        scope->delay_us[kind] = 0;
+    if (kind == LH_KIND_ACQUIRE) {
+        scope->fails = scope->saw_error && !scope->is_full ? scope->fails + 1 : 0;
+        if (scope->fails >= LH_FAILS_MAX)
+            give_up(c, scope);
+    }
+    scope->is_full = scope->is_full && scope->saw_error;
+    scope->saw_busy = false;
+    scope->saw_error = false;
+    lh_scope_schedule_or_free(c, scope);
+}
+
+/* Nobody but the first: whoever is behind it can not be granted. */
+void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+    struct lh_waiter *lined = LH_LIST_FIRST(struct lh_waiter, &scope->again, link);
+    if (first != NULL && (lined == NULL || first->ticket < lined->ticket))
+        lh_waiter_set_state(c, first, LH_WAITER_LINED, "its turn may have come");
+}
+
+/* From the last to the first, so that each goes to the front. */
+void lh_scope_ask_all(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    if (scope->in_flight > 0)
+        scope->ask_all_again = true;
+    while (!lh_list_is_empty(&scope->queue))
+        lh_waiter_set_state(c, LH_CONTAINER(struct lh_waiter, link, scope->queue.prev), LH_WAITER_LINED,
+                            "the coordinator has registered again");
+}
+
+void lh_scope_wake(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    c->stats.wakes++;
+    wake(c, scope);
+}
+
+void lh_scope_wake_named(struct lh_coordinator *c, const char *ns, const char *key)
+{
+    struct lh_scope *scope = lh_scope_find(c, ns, key);
+    if (scope == NULL) {
+        c->stats.wakes++;
+        lh_database_pass_on(c, ns, key, 0);
+        return;
+    }
+    lh_scope_wake(c, scope);
+    lh_scope_schedule_or_free(c, scope);
+}
+
+void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    if (wake_us(scope) <= c->now_us) {
+        scope->expires_us = LH_NEVER;
+        scope->suspect_us = LH_NEVER;
+        lh_scope_ask_first(c, scope);
+    }
+    for (int i = 0; i < LH_SCOPE_KINDS; i++) {
+        if (is_stuck(c, scope, (enum lh_kind)i))
+            c->operations[i]->retry_until(c, scope, c->now_us - c->options.busy_limit_us);
+    }
+    lh_scope_schedule_or_free(c, scope);
+}

@@ -1,0 +1,72 @@
+/*
+ * A waiter: one lease key that wants a scope, for one request or more. And its requests: to which waiter each is
+ * attached, how long it waits, and its answer.
+ */
+#ifndef LH_LEASE_QUEUE_WAITER_H
+#define LH_LEASE_QUEUE_WAITER_H
+
+#include "lease/queue/scope.h"
+
+enum lh_waiter_state {
+    LH_WAITER_NEW,
+    LH_WAITER_LINED,   /* to be asked for by the next batch: in scope->again with a ticket, else in scope->line */
+    LH_WAITER_ASKED,   /* in flight */
+    LH_WAITER_QUEUED,  /* asleep in the database's queue; in scope->queue */
+    LH_WAITER_LEAVING, /* to be taken out of the queue; in scope->leaves */
+    LH_WAITER_LEFT,    /* the leave is in flight */
+    LH_WAITER_DONE,
+};
+
+struct lh_waiter {
+    struct lh_table_entry entry;
+    struct lh_link link;
+    struct lh_link requests; /* struct lh_acquire, own.link */
+    struct lh_scope *scope;
+    struct lh_uuid lease_key;
+    int64_t ticket; /* 0: none yet */
+    uint64_t seq;   /* order of arrival */
+    int64_t since_us;
+    uint8_t state;
+    uint8_t leave_mode;
+    bool is_unknown;  /* a reply was lost: it may be queued or granted */
+    bool is_untaken;  /* it is unknown because no caller took its grant */
+    bool is_taken;    /* a caller has its grant: a later one with the same lease key must not release it */
+    bool keeps_place; /* a caller was asked to come back */
+    bool gone_wanted; /* the last one was cancelled while an AWAY was in flight */
+};
+
+struct lh_waiter *lh_waiter_find(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_uuid *lease_key);
+struct lh_waiter *lh_waiter_create(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_uuid *lease_key);
+void lh_waiter_free(struct lh_coordinator *c, struct lh_waiter *waiter);
+void lh_waiters_create(struct lh_coordinator *c);
+size_t lh_waiters_waiting(const struct lh_coordinator *c); /* acquires that wait */
+
+uint64_t lh_waiter_client(const struct lh_waiter *waiter); /* of its first request; 0 where all have gone */
+
+/* The only way from state to state; moves the waiter into the list of its new state. */
+void lh_waiter_set_state(struct lh_coordinator *c, struct lh_waiter *waiter, enum lh_waiter_state state,
+                         const char *reason);
+void lh_waiter_leave(struct lh_coordinator *c, struct lh_waiter *waiter, const char *reason);
+/* After its requests or their verdicts changed: leave, ask again, stay, or be freed. */
+void lh_waiter_review(struct lh_coordinator *c, struct lh_waiter *waiter);
+bool lh_waiter_wants(const struct lh_waiter *waiter); /* has it a request that goes on waiting? */
+bool lh_waiter_may_be_in_database(const struct lh_waiter *waiter);
+/* Of the requests that go on waiting: the longest, from now; LH_NEVER. */
+int64_t lh_waiter_wait_us(const struct lh_coordinator *c, const struct lh_waiter *waiter);
+
+void lh_request_attach(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_acquire *request);
+void lh_request_arm(struct lh_coordinator *c, struct lh_acquire *request); /* its timer, after its limits changed */
+/* As if max_block had passed; not where it does not bound the wait. */
+void lh_request_hand_back(struct lh_coordinator *c, struct lh_acquire *request);
+void lh_request_set_verdict(struct lh_coordinator *c, struct lh_acquire *request, enum lh_status verdict);
+/* Answered at the end of the turn. */
+void lh_request_answer(struct lh_coordinator *c, struct lh_acquire *request, enum lh_status status,
+                       struct lh_entry *entry);
+/* Answer all that are attached, also those that came late. */
+void lh_request_answer_all(struct lh_coordinator *c, struct lh_waiter *waiter, enum lh_status status,
+                           const char *message);
+void lh_request_on_liveness(struct lh_coordinator *c, struct lh_acquire *request, bool is_dead);
+
+#define LH_REQUEST_EACH(request, waiter) LH_LIST_EACH(struct lh_acquire, request, &(waiter)->requests, own.link)
+
+#endif

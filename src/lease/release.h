@@ -1,0 +1,12 @@
+/*
+ * The operation release: ends a lease. The first waiter of its scope rides along in the same transaction. A release
+ * whose reply was lost is sent again; that it was released already is then its own doing.
+ */
+#ifndef LH_LEASE_RELEASE_H
+#define LH_LEASE_RELEASE_H
+
+#include "lease/holder_op.h"
+
+extern const struct lh_holder_op lh_release_operation;
+
+#endif

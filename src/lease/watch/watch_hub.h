@@ -1,0 +1,35 @@
+/*
+ * Watches and their watchers, which the files of this folder share. watch.c has the story.
+ */
+#ifndef LH_LEASE_WATCH_WATCH_HUB_H
+#define LH_LEASE_WATCH_WATCH_HUB_H
+
+#include "lease/turn.h"
+#include "lease/watch.h"
+
+#define LH_WATCH_RETRY_US (50 * LH_US_PER_MS)
+#define LH_WATCH_TAKE_US (1 * LH_US_PER_S) /* beneath the notifications */
+
+enum lh_watch_state { LH_WATCH_WANTED, LH_WATCH_ADDING, LH_WATCH_ADDED, LH_WATCH_SETTLING, LH_WATCH_ACTIVE };
+
+struct lh_watched {
+    struct lh_link link;
+    struct lh_link watchers;
+    enum lh_watch_state state;
+    uint64_t horizon; /* SETTLING; ACTIVE: it has not settled yet. Else 0 */
+    int64_t idle_us;  /* since when it has no user */
+    bool include_children;
+    char ns[];
+};
+
+#define LH_WATCH_EACH(watch) LH_LIST_EACH(struct lh_watched, watch, &c->watching.watches, link)
+#define LH_WATCHER_EACH(watcher, watch) LH_LIST_EACH(struct lh_watcher, watcher, &(watch)->watchers, own.link)
+
+struct lh_watched *lh_watch_get(struct lh_coordinator *c, const char *ns, bool include_children); /* found or made */
+void lh_watch_free(struct lh_watched *watch);
+/* Nothing is known any more: active watchers end with WATCH_LAGGED, the others are added again. */
+void lh_watch_begin_anew(struct lh_coordinator *c, const char *why);
+void lh_watcher_take_away(struct lh_coordinator *c, struct lh_watcher *watcher);
+void lh_watcher_end(struct lh_coordinator *c, struct lh_watcher *watcher, enum lh_status status);
+
+#endif

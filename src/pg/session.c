@@ -1,0 +1,180 @@
+/*
+ * How a session begins: two transactions in one packet. The first sets everything that the daemon relies on, for a
+ * database, a role or a server may have other defaults. The second asks who the server is, and in which backend it
+ * runs: behind a pooler in transaction mode that may be another one.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "pg/conn_internal.h"
+#include "pg/error.h"
+#include "pg/result.h"
+
+/*
+ * idle_in_transaction: there never is one; if ever, the server shall end it. Isolation: the batches are written for
+ * read committed. jit: compiling costs more than any statement here runs. What follows it decides how values are
+ * written and read, in messages and in functions. Not among these: synchronous_commit, which is the administrator's to
+ * choose, and default_transaction_read_only, which is respected (see lh_pg_servers_admit).
+ */
+static const struct lh_pg_statement settings_statement = {
+    "lh_settings",
+    "select pg_catalog.pg_backend_pid(), pg_catalog.count(pg_catalog.set_config(s.name, s.value, false))"
+    "  from (values"
+    " ('statement_timeout', $1::text), ('lock_timeout', $2::text), ('idle_in_transaction_session_timeout', '10s'),"
+    " ('idle_session_timeout', '0'), ('transaction_timeout', '0'),"
+    " ('default_transaction_isolation', 'read committed'), ('default_transaction_deferrable', 'off'),"
+    " ('plan_cache_mode', 'auto'), ('jit', 'off'), ('client_min_messages', 'warning'), ('timezone', 'UTC'),"
+    " ('datestyle', 'ISO, MDY'), ('intervalstyle', 'postgres'), ('extra_float_digits', '1'), ('bytea_output', 'hex'),"
+    " ('array_nulls', 'on'), ('standard_conforming_strings', 'on'), ('transform_null_equals', 'off'),"
+    " ('row_security', 'on')) as s (name, value)"
+    " where pg_catalog.current_setting(s.name, true) <> s.value", /* null where this version has no such setting */
+    2,
+    {LH_PG_TEXT, LH_PG_TEXT},
+};
+
+/* Open to every role. The timeline of a standby is of no use here, and cannot be asked for this way. */
+static const struct lh_pg_statement identity_statement = {
+    "lh_identity",
+    "select pg_catalog.pg_backend_pid(), s.is_standby,"
+    " pg_catalog.current_setting('default_transaction_read_only')::boolean, c.system_identifier,"
+    " case when s.is_standby then 0::bigint"
+    "      else ('x' || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))"
+    "           ::pg_catalog.bit(32)::bigint end"
+    "  from (select pg_catalog.pg_is_in_recovery() as is_standby) s, pg_catalog.pg_control_system() c",
+    0,
+    {0},
+};
+
+static const struct lh_pg_statement reset_statement = {"lh_reset", "reset all", 0, {0}};
+
+/* A session that is ended while it is idle hears why in a notice. */
+static void on_notice(void *arg, const PGresult *result)
+{
+    struct lh_pg_conn *conn = arg;
+    const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+    struct lh_error words;
+
+    lh_pg_error_of_result(result, &words);
+    if (severity != NULL && strcmp(severity, "FATAL") == 0)
+        conn->last_words = words;
+    else
+        lh_info("database connection %s: the server says: %s", conn->name, words.message);
+}
+
+/* A new session has no statement yet, and keeps what it prepares: where that is not so, it is not ours alone. */
+static void give_up(struct lh_pg_conn *conn, const struct lh_error *error)
+{
+    bool is_shared = strcmp(error->sqlstate, "42P05") == 0 || strcmp(error->sqlstate, "26000") == 0;
+
+    conn->error = *error;
+    if (is_shared) {
+        conn->is_permanent = true;
+        lh_pg_servers_on_shared(conn->servers, conn, &conn->error);
+    }
+    lh_pg_conn_lose(conn);
+}
+
+static void on_set(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    struct lh_pg_conn *conn = arg;
+
+    if (conn->state != LH_PG_SETTING)
+        return;
+    if (status == LH_OK)
+        conn->identity.settings_pid = lh_pg_int4(result, 0, 0);
+    else
+        give_up(conn, error);
+}
+
+static void read_identity(const PGresult *result, struct lh_pg_identity *identity)
+{
+    identity->backend_pid = lh_pg_int4(result, 0, 0);
+    identity->is_standby = lh_pg_bool(result, 0, 1);
+    identity->is_read_only = lh_pg_bool(result, 0, 2);
+    identity->system_identifier = (uint64_t)lh_pg_int8(result, 0, 3);
+    identity->timeline = lh_pg_int8(result, 0, 4);
+}
+
+static void on_identified(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    struct lh_pg_conn *conn = arg;
+    struct lh_pg_identity identity = conn->identity;
+    struct lh_error objection;
+
+    if (conn->state != LH_PG_SETTING)
+        return;
+    if (status != LH_OK) {
+        give_up(conn, error);
+        return;
+    }
+    read_identity(result, &identity);
+    if (lh_pg_servers_admit(conn->servers, conn, &identity, &objection, &conn->is_permanent))
+        lh_pg_conn_on_settled(conn);
+    else
+        give_up(conn, &objection);
+}
+
+static bool send_settings(struct lh_pg_conn *conn, int64_t statement_timeout_us, lh_pg_query_cb *on_done)
+{
+    char *statement_timeout = lh_format("%lld", (long long)((statement_timeout_us + LH_US_PER_MS - 1) / LH_US_PER_MS));
+    char *lock_timeout = lh_format("%lld", (long long)(conn->options.lock_timeout_us / LH_US_PER_MS));
+    struct lh_pg_params params = {0};
+    bool is_sent;
+
+    lh_pg_add_text(&params, statement_timeout);
+    lh_pg_add_text(&params, lock_timeout);
+    is_sent = lh_pg_pipeline_send(conn, &settings_statement, &params, on_done, conn);
+    lh_pg_params_finish(&params);
+    free(statement_timeout);
+    free(lock_timeout);
+    return is_sent;
+}
+
+void lh_pg_session_begin(struct lh_pg_conn *conn)
+{
+    PQsetNoticeReceiver(conn->pg, on_notice, conn);
+    conn->identity = (struct lh_pg_identity){.announced_pid = PQbackendPID(conn->pg)};
+    if (PQsetnonblocking(conn->pg, 1) != 0 || !PQenterPipelineMode(conn->pg)) {
+        lh_pg_error_of_conn(conn->pg, &conn->error);
+        lh_defer(conn->loop, &conn->broken);
+    } else if (send_settings(conn, conn->options.statement_timeout_us, on_set)) {
+        lh_pg_pipeline_send(conn, &identity_statement, NULL, on_identified, conn);
+    }
+}
+
+static void on_checked(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    struct lh_pg_conn *conn = arg;
+    struct lh_pg_identity identity = conn->identity;
+    struct lh_error objection;
+
+    if (status != LH_OK || conn->state != LH_PG_UP)
+        return;
+    read_identity(result, &identity);
+    if (!lh_pg_servers_admit(conn->servers, conn, &identity, &objection, &conn->is_permanent))
+        lh_pg_conn_drop(conn, objection.message);
+}
+
+enum lh_status lh_pg_conn_check_server(struct lh_pg_conn *conn)
+{
+    return lh_pg_query(conn, &identity_statement, NULL, on_checked, conn);
+}
+
+static void on_reset(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    if (status != LH_OK && status != LH_CANCELED && status != LH_DATABASE_UNAVAILABLE)
+        lh_pg_conn_drop(arg, error->message);
+}
+
+enum lh_status lh_pg_conn_reset_session(struct lh_pg_conn *conn, int64_t statement_timeout_us)
+{
+    if (conn->state != LH_PG_UP || lh_pg_conn_is_broken(conn))
+        return LH_DATABASE_UNAVAILABLE;
+    if (!lh_pg_pipeline_send(conn, &reset_statement, NULL, on_reset, conn) ||
+        !send_settings(conn, statement_timeout_us, on_reset))
+        return LH_DATABASE_UNAVAILABLE;
+    return LH_OK;
+}

@@ -1,0 +1,14 @@
+"""Leases on PostgreSQL: through a Leasehold daemon, or in SQL without one.
+
+    client = leasehold.Client("127.0.0.1:7420")                       # or Client(database="postgresql:///app")
+    with client.lease("payments", "inv-42", duration=30, wait=5) as lease:
+        work(lease.token)
+"""
+from . import dbapi
+from .aio import AsyncClient, AsyncLease
+from .client import Client, Lease
+from .errors import Denied, Held, InvalidArgument, LeaseholdError, LeaseLost, Unavailable
+from .tls import TLS
+
+__all__ = ["TLS", "AsyncClient", "AsyncLease", "Client", "Denied", "Held", "InvalidArgument", "Lease", "LeaseLost", "LeaseholdError",
+           "Unavailable", "dbapi"]

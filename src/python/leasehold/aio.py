@@ -1,0 +1,124 @@
+"""The client for asyncio: `async with client.lease(...)`."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from types import TracebackType
+from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, ParamSpec, TypeVar
+
+from .client import BaseClient, describe, note
+from .errors import Held, LeaseholdError, LeaseLost
+from .lease import BaseLease
+from .runtime import Runtime, Tasks
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncLease(BaseLease):
+    """Acquired by `async with`, then renewed until the body ends. When the lease is lost, the body is cancelled, and `async with`
+    raises LeaseLost."""
+
+    _task: asyncio.Task[Any] | None = None
+    _cancelling = 0
+    _is_cancelled = False
+
+    async def acquire(self) -> AsyncLease:
+        """What `async with` does at its beginning, for a lease that is released elsewhere."""
+        await self._core.acquire(self)
+        return self
+
+    async def release(self, result: Any = None, failure: str | None = None) -> bool:
+        """Gives it back, with a result (for json) or what failed. False: it was lost before."""
+        return await self._core.release(self, result, failure)
+
+    async def guard(self, cursor: Any) -> None:
+        """In the transaction of the asynchronous cursor: until it ends, the lease passes to nobody else. Raises LeaseLost."""
+        statement = self._guard_arguments()
+        try:
+            await cursor.execute(*statement)
+        except Exception as error:
+            self._guard_failed(error)
+
+    def _tell_loss(self, reason: str) -> None:
+        super()._tell_loss(reason)
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._is_cancelled = True
+            self._task.cancel()
+
+    async def __aenter__(self) -> AsyncLease:
+        if not self._is_held:
+            await self.acquire()
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        task, self._task = self._task, None
+        if self._is_cancelled and task is not None and task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
+            await self.release(failure=str(self._loss()))
+            raise self._loss() from error
+        if error is not None and not isinstance(error, GeneratorExit):
+            with contextlib.suppress(LeaseholdError):  # which the loop goes on with
+                await self.release(failure=describe(error))
+            note(self, error)
+        elif not await self.release(self.result) and self.lost is not None and error is None:
+            raise self._loss()
+
+
+class AsyncClient(BaseClient):
+    """Leases for asyncio. Make one for an event loop, and close it in that loop."""
+
+    __doc__ += BaseClient.__doc__ or ""
+    is_async = True
+
+    def _runtime(self) -> Runtime:
+        return Tasks()
+
+    def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
+              labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None) -> AsyncLease:
+        """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop."""
+        return AsyncLease(self._core, namespace, key, duration, wait, owner, labels, on_lost)
+
+    def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float = 0,
+               skip_if_held: bool = False) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T | None]]]:
+        """As Client.leased, for a coroutine function."""
+        def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T | None]]:
+            @functools.wraps(function)
+            async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | None:
+                lease = self.lease(namespace, key, duration=max(duration, at_least), wait=wait)
+                lease._at_least = at_least
+                try:
+                    await lease.acquire()
+                except Held:
+                    if skip_if_held:
+                        return None
+                    raise
+                async with lease:
+                    return await function(*args, **kwargs)
+            return wrapped
+        return decorate
+
+    async def lead(self, namespace: str, key: str, *, duration: float = 30, owner: str | None = None) -> AsyncIterator[AsyncLease]:
+        """Stands for election: the loop's body runs while this process leads, and its end gives leadership up. Then it stands
+        again. The body watches `is_held()`. Through a daemon a leader that dies is followed at once; in SQL, after its duration.
+        To leave the loop early, use contextlib.aclosing."""
+        while True:
+            leadership = AsyncLease(self._core, namespace, key, duration, None, owner, None, None, is_tied=True)
+            await leadership.acquire()
+            try:
+                yield leadership
+            finally:
+                with contextlib.suppress(LeaseLost):
+                    await leadership.release(leadership.result)
+
+    async def close(self) -> None:
+        """Leases that are still held are renewed no more, and end by their deadline."""
+        await self._core.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *unused: object) -> None:
+        await self.close()

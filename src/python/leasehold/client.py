@@ -1,0 +1,162 @@
+"""The client for threads: `with client.lease(...)`."""
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import weakref
+from types import TracebackType
+from typing import Any, Callable, Iterator, Mapping, ParamSpec, TypeVar
+
+from .core import Core, Transport
+from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
+from .lease import BaseLease
+from .runtime import Runtime, Threads, run
+from .tls import TLS, from_environment
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class BaseClient:
+    """Options of both clients:
+
+    server      "HOST:PORT", "[IPv6]:PORT" or "unix:/path", with commas between, the preferred first; None: LEASEHOLD_SERVER, or
+                127.0.0.1:7420. All must lead to coordinators of the same database.
+    database    a connection string of libpq: leases in SQL, without a daemon. Not together with server.
+    owner       names the holder for people; None: HOST/PROGRAM/PID
+    timeout     seconds that a call may take beyond its wait, while no server answers
+    tls, token_file    for server; None: what LEASEHOLD_CA, _CERT, _KEY, _SERVER_NAME, _TLS and _TOKEN_FILE say
+    """
+
+    is_async = False
+
+    def __init__(self, server: str | None = None, *, database: str | None = None, owner: str | None = None, timeout: float = 5.0,
+                 tls: TLS | None = None, token_file: str | None = None) -> None:
+        if server is not None and database is not None:
+            raise InvalidArgument("server and database exclude each other", "INVALID_ARGUMENT")
+        runtime = self._runtime()
+        transport: Transport
+        if database is not None:
+            from .sql_transport import SqlTransport
+            transport = SqlTransport(database, runtime, timeout)
+        else:
+            from .grpc_transport import AsyncCalls, BlockingCalls, GrpcTransport
+            transport = GrpcTransport(server or os.environ.get("LEASEHOLD_SERVER") or "127.0.0.1:7420", tls or from_environment(),
+                                      token_file or os.environ.get("LEASEHOLD_TOKEN_FILE"),
+                                      AsyncCalls() if self.is_async else BlockingCalls())
+        self._core = Core(transport, runtime, owner, timeout)
+
+    def _runtime(self) -> Runtime:
+        raise NotImplementedError
+
+
+class Lease(BaseLease):
+    """Acquired by `with`, then renewed until the body ends. The body's end releases it; an error in it releases it as failed."""
+
+    def acquire(self) -> Lease:
+        """What `with` does at its beginning, for a lease that is released elsewhere."""
+        run(self._core.acquire(self))
+        return self
+
+    def release(self, result: Any = None, failure: str | None = None) -> bool:
+        """Gives it back, with a result (for json) or what failed. False: it was lost before."""
+        return run(self._core.release(self, result, failure))
+
+    def guard(self, cursor: Any) -> None:
+        """In the cursor's transaction, of any DB-API driver: until it ends, the lease passes to nobody else. Raises LeaseLost."""
+        statement = self._guard_arguments()
+        try:
+            cursor.execute(*statement)
+        except Exception as error:
+            self._guard_failed(error)
+
+    def __enter__(self) -> Lease:
+        return self if self._is_held else self.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None and not isinstance(error, GeneratorExit):
+            with contextlib.suppress(LeaseholdError):  # which the loop goes on with
+                self.release(failure=describe(error))
+            note(self, error)
+        elif not self.release(self.result) and self.lost is not None and error is None:
+            raise self._loss()
+
+
+class Client(BaseClient):
+    """Leases for threads. Make one for a process; any thread may use it."""
+
+    __doc__ += BaseClient.__doc__ or ""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        CLIENTS.add(self)
+
+    def _runtime(self) -> Runtime:
+        return Threads()
+
+    def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
+              labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None) -> Lease:
+        """A lease for `with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, on the thread
+        that renews: it must not block."""
+        return Lease(self._core, namespace, key, duration, wait, owner, labels, on_lost)
+
+    def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float = 0,
+               skip_if_held: bool = False) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
+        """A decorator: the function runs under a lease. at_least: the lease is kept for so many seconds though the function has
+        ended earlier, so that a second clock that is late does not start it again. skip_if_held: then None is returned."""
+        def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
+            @functools.wraps(function)
+            def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | None:
+                lease = self.lease(namespace, key, duration=max(duration, at_least), wait=wait)
+                lease._at_least = at_least
+                try:
+                    lease.acquire()
+                except Held:
+                    if skip_if_held:
+                        return None
+                    raise
+                with lease:
+                    return function(*args, **kwargs)
+            return wrapped
+        return decorate
+
+    def lead(self, namespace: str, key: str, *, duration: float = 30, owner: str | None = None) -> Iterator[Lease]:
+        """Stands for election: the loop's body runs while this process leads, and its end gives leadership up. Then it stands
+        again. The body watches `is_held()`. Through a daemon a leader that dies is followed at once; in SQL, after its duration."""
+        while True:
+            try:
+                with Lease(self._core, namespace, key, duration, None, owner, None, None, is_tied=True) as leadership:
+                    yield leadership
+            except LeaseLost:
+                pass
+
+    def close(self) -> None:
+        """Leases that are still held are renewed no more, and end by their deadline."""
+        run(self._core.close())
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
+
+
+def describe(error: BaseException) -> str:
+    words = f"{type(error).__name__}: {error}".replace("\0", "")
+    return words.encode("utf-8", "replace")[:8000].decode("utf-8", "ignore")
+
+
+def note(lease: BaseLease, error: BaseException) -> None:
+    if lease.lost is not None and not isinstance(error, LeaseLost):
+        error.add_note(str(lease._loss()))
+
+
+CLIENTS: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+@atexit.register
+def close_all() -> None:
+    for client in list(CLIENTS):
+        client.close()

@@ -1,0 +1,342 @@
+"""What a client does, over either transport and in either way of waiting: acquire, renew, release, and clean up after itself.
+
+One renewal loop (a thread or a task) looks after all leases of a client. A lease that leaves it, released or lost, is never
+renewed again. What may have been granted to a caller who has given up, and what a release could not deliver, is an orphan: the
+loop releases it, again and again for a while.
+"""
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Sequence
+
+from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, Unavailable
+from .lease import BaseLease
+from .runtime import Runtime, clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+log = logging.getLogger("leasehold")
+
+PATIENCE = 4  # a renewal waits a quarter of a duration for its answer, then it is sent anew
+LOOK_S = 0.5  # the longest sleep of the loop: a machine that was suspended is noticed so soon
+BATCH = 10_000  # leases in one request
+FLUSH_S = 1.0  # how long close() sends releases
+ORPHAN_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True)
+class Ref:
+    namespace: str
+    key: str
+    lease_key: str
+
+
+@dataclass(frozen=True)
+class Release:
+    ref: Ref
+    result: str | None = None  # JSON
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of a renewal or a release. outcome: ok, lost, retry (not done), or denied."""
+
+    outcome: str
+    reason: str = "unknown"
+    remaining: float = 0.0
+
+
+@dataclass
+class Grant:
+    token: int
+    deadline: float
+    sent: float
+    tie: Any = None
+
+
+class Transport(Protocol):
+    async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
+        """One try. Held when another has it, Unavailable when it may be repeated."""
+
+    async def heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]: ...
+
+    async def release(self, items: Sequence[Release], until: float) -> list[Answer]: ...
+
+    async def interrupt(self) -> None:
+        """Calls that are open end at once; later ones fail."""
+
+    async def close(self) -> None:
+        """When no call is open any more."""
+
+
+@dataclass
+class Orphan:
+    item: Release
+    until: float
+    next_try: float
+
+
+class Core:
+    def __init__(self, transport: Transport, runtime: Runtime, owner: str | None, timeout: float) -> None:
+        self.transport, self.runtime, self.timeout = transport, runtime, timeout
+        self.owner = owner or f"{socket.gethostname()}/{os.path.basename(sys.argv[0] or 'python')}/{os.getpid()}"
+        self.pid = os.getpid()
+        self.lock = threading.RLock()
+        self.leases: dict[str, BaseLease] = {}
+        self.deferred: dict[str, tuple[float, Release]] = {}  # released already, and kept until then
+        self.orphans: dict[str, Orphan] = {}
+        self.is_closed = False
+        self.wake = runtime.flag()
+        self.loop: Any = None
+        self.readers: set[Any] = set()  # of ties
+
+    # -- acquire
+
+    async def acquire(self, lease: BaseLease) -> None:
+        """Fills in the lease, or raises. Repeats what was not answered under the same lease key: the same acquisition."""
+        self._begin()
+        wait_until = clock() + lease._wait
+        give_up = wait_until + self.timeout
+        pause, is_repeated = 0.05, False
+        lease.lease_key, lease.lost = str(uuid.uuid4()), None
+        try:
+            while True:
+                try:
+                    grant = await self.transport.acquire(lease, wait_until, self.timeout)
+                    break
+                except LeaseEnded:
+                    # The daemon had granted it, saw the connection break and took the lease back.
+                    if not is_repeated:
+                        raise
+                    lease.lease_key, is_repeated = str(uuid.uuid4()), False
+                except Unavailable:
+                    is_repeated = True
+                    if clock() + pause >= give_up or self.is_closed:
+                        raise
+                    await self.runtime.sleep(pause)
+                    pause = min(pause * 2, 0.5)
+            with self.lock:
+                lease._granted(grant.token, grant.deadline, grant.sent)
+                lease._tie = grant.tie
+                self.leases[lease.lease_key] = lease
+                if grant.tie is not None:
+                    self._read(lease, grant.tie)
+            self.wake.set()
+        except (Held, Denied, InvalidArgument):
+            raise
+        except BaseException:
+            self._abandon(Release(self._ref(lease)), self.timeout)  # the grant may be on its way
+            raise
+
+    def _begin(self) -> None:
+        if self.pid != os.getpid():
+            raise LeaseholdError("this client was made before a fork: make a new one in the child", "FORKED")
+        with self.lock:
+            if self.is_closed:
+                raise LeaseholdError("this client is closed", "CLOSED")
+            if self.loop is None:
+                self.loop = self.runtime.spawn(self._run(), "leasehold-renewal")
+
+    @staticmethod
+    def _ref(lease: BaseLease) -> Ref:
+        return Ref(lease.namespace, lease.key, lease.lease_key)
+
+    # -- release
+
+    async def release(self, lease: BaseLease, result: Any = None, failure: str | None = None) -> bool:
+        """True: given back. False: it was not held any more. The lease leaves the renewals first."""
+        if lease._is_forked():
+            return False
+        try:
+            item = Release(self._ref(lease), None if result is None else json.dumps(result), failure)
+        except (TypeError, ValueError) as error:
+            await self.release(lease, failure=f"the result is no JSON: {error}")
+            raise
+        with self.lock:
+            if not lease._is_held:
+                if lease.lost == "unreachable":
+                    self._abandon(item, self.timeout)  # the server may still keep it for us
+                self._untie(lease)  # now, and not at the loss: until its stream ends, the next leader waits for this one's work
+                return False
+            keep_until = lease._acquired_at + lease._at_least
+            if keep_until > clock():
+                self.deferred[lease.lease_key] = (keep_until, item)
+                return True
+            lease._is_held = False
+            self.leases.pop(lease.lease_key, None)
+        try:
+            return await self._release(lease, item)
+        except BaseException:
+            self._abandon(item, max(lease._deadline - clock(), 0))
+            raise
+        finally:
+            self._untie(lease)
+
+    async def _release(self, lease: BaseLease, item: Release) -> bool:
+        is_repeated, end = False, min(lease._deadline, clock() + self.timeout)
+        while clock() < end and not self.is_closed:
+            try:
+                answer = (await self.transport.release([item], min(end, clock() + min(max(lease.duration, 1.0), self.timeout) / PATIENCE)))[0]
+                if answer.outcome == "denied":
+                    raise Denied(f"the release of {lease.namespace}/{lease.key} was refused: {answer.reason}", answer.reason)
+                if answer.outcome != "retry":
+                    # A repeated release whose first answer was lost finds the lease ended: by the first.
+                    return answer.outcome == "ok" or (is_repeated and answer.reason not in ("expired", "forced"))
+            except Unavailable:
+                is_repeated = True
+            await self.runtime.sleep(0.05)
+        self._abandon(item, max(lease._deadline - clock(), 0))
+        raise Unavailable(f"no server answered the release of {lease.namespace}/{lease.key} in time; the lease ends by its deadline")
+
+    def _abandon(self, item: Release, seconds: float) -> None:
+        if not self.is_closed:
+            with self.lock:
+                self.orphans[item.ref.lease_key] = Orphan(item, clock() + seconds, 0.0)
+            self.wake.set()
+
+    # -- the loop
+
+    async def _run(self) -> None:
+        while not self.is_closed:
+            self.wake.clear()
+            self._release_deferred()
+            with self.lock:
+                leases = list(self.leases.values())
+            for lease in leases:
+                lease._look()
+            await self._renew()
+            await self._release_orphans()
+            await self.runtime.wait(self.wake, self._pause())
+        if self.orphans:
+            await self._release_orphans(clock() + FLUSH_S)
+
+    def _pause(self) -> float:
+        with self.lock:
+            times = [min(each._next_beat, each._deadline - each._margin) for each in self.leases.values()]
+            times += [each.next_try for each in self.orphans.values()]
+            times += [at for at, _ in self.deferred.values()]
+        return min(max(min(times, default=clock() + LOOK_S) - clock(), 0.001), LOOK_S)
+
+    async def _renew(self) -> None:
+        """All leases in one request that are due, or nearly."""
+        now = clock()
+        with self.lock:
+            held = list(self.leases.values())
+        if not any(each._next_beat <= now for each in held):
+            return
+        due = [each for each in held if each._next_beat <= now + each._margin]
+        for begin in range(0, len(due), BATCH):
+            await self._renew_batch(due[begin:begin + BATCH], held)
+
+    async def _renew_batch(self, batch: list[BaseLease], held: Iterable[BaseLease]) -> None:
+        sent = clock()
+        shortest = min(each.duration for each in batch)
+        # A server that hangs must not keep us from telling a loss in time, of any lease.
+        until = min(sent + shortest / PATIENCE, *(each._deadline - each._margin for each in held))
+        try:
+            answers = await self.transport.heartbeat([self._ref(each) for each in batch], max(until, sent + 0.01))
+        except Exception as error:  # whatever it was: the deadline decides
+            log.info("renewing %d leases: %s", len(batch), error)
+            answers = [Answer("retry")] * len(batch)
+        for lease, answer in zip(batch, answers):
+            if answer.outcome == "ok":
+                lease._renewed(sent, answer.remaining)
+                self._tie_again(lease)
+            elif answer.outcome == "lost":
+                lease._lose(answer.reason)
+            else:
+                lease._next_beat = clock() + min(shortest / 12, 0.25)
+
+    def _release_deferred(self) -> None:
+        now = clock()
+        with self.lock:
+            for lease_key, (at, item) in list(self.deferred.items()):
+                lease = self.leases.get(lease_key)
+                if lease is None or at <= now:
+                    del self.deferred[lease_key]
+                if lease is not None and at <= now:
+                    lease._is_held = False
+                    del self.leases[lease_key]
+                    self._abandon(item, max(lease._deadline - now, 0))
+
+    async def _release_orphans(self, until: float = 0.0) -> None:
+        now = clock()
+        with self.lock:
+            due = [each for each in self.orphans.values() if each.next_try <= now or until][:BATCH]
+            nearest = min((min(each._next_beat, each._deadline - each._margin) for each in self.leases.values()), default=now + 1)
+        if not due:
+            return
+        try:
+            answers = await self.transport.release([each.item for each in due], until or max(min(nearest, now + 1), now + 0.05))
+        except Exception as error:
+            log.info("releasing %d leases that nobody holds any more: %s", len(due), error)
+            answers = [Answer("retry")] * len(due)
+        with self.lock:
+            for orphan, answer in zip(due, answers):
+                # One that the server does not know may still be granted: its request may come after its release.
+                is_done = answer.outcome in ("ok", "denied") or answer.reason != "unknown"
+                orphan.next_try = clock() + ORPHAN_PAUSE_S
+                if is_done or clock() >= orphan.until:
+                    self.orphans.pop(orphan.item.ref.lease_key, None)
+
+    # -- ties: a stream whose end ends the lease, for leaders
+
+    def _read(self, lease: BaseLease, tie: Any) -> None:
+        reader = self.runtime.spawn(self._read_tie(lease, tie), "leasehold-tie")
+        self.readers.add(reader)
+        self.readers = {each for each in self.readers if not _is_over(each)} | {reader}
+
+    async def _read_tie(self, lease: BaseLease, tie: Any) -> None:
+        """Until the stream ends. Whether the lease has ended too the next renewal tells, soon."""
+        reason = await tie.read()
+        if reason is not None:
+            lease._lose(reason)
+        with self.lock:
+            if lease._tie is tie:
+                lease._tie = None
+            lease._next_beat = min(lease._next_beat, clock() + 0.1)
+        self.wake.set()
+
+    def _tie_again(self, lease: BaseLease) -> None:
+        with self.lock:
+            if not lease._is_tied or lease._tie is not None or not lease._is_held or not hasattr(self.transport, "tie"):
+                return
+            lease._tie = self.transport.tie(lease)
+            self._read(lease, lease._tie)
+
+    def _untie(self, lease: BaseLease) -> None:
+        tie, lease._tie = lease._tie, None
+        if tie is not None:
+            tie.close()
+
+    # -- the end
+
+    async def close(self) -> None:
+        """Ends renewals. Leases that are still held end by their deadline."""
+        with self.lock:
+            if self.is_closed or self.pid != os.getpid():
+                return
+            self.is_closed = True
+            ties = [each for each in self.leases.values() if each._tie is not None]
+        self.wake.set()
+        for lease in ties:
+            self._untie(lease)
+        if self.loop is not None and self.orphans:
+            await self.runtime.join(self.loop, 2 * FLUSH_S)
+        await self.transport.interrupt()
+        for each in {self.loop, *self.readers} - {None}:
+            await self.runtime.join(each, 5)
+        await self.transport.close()
+
+
+def _is_over(spawned: Any) -> bool:
+    return bool(spawned.done() if hasattr(spawned, "done") else not spawned.is_alive())

@@ -1,0 +1,43 @@
+"""What can go wrong, as types. `reason` is the coordinator's word for it, such as LEASE_HELD or forced."""
+from __future__ import annotations
+
+
+class LeaseholdError(Exception):
+    """Whatever this package raises, but ValueError for arguments out of bounds."""
+
+    reason = "UNKNOWN"
+
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        super().__init__(message)
+        if reason is not None:
+            self.reason = reason
+
+
+class Held(LeaseholdError):
+    """Another holds the lease, or waits for it, and the wait has passed."""
+
+    def __init__(self, message: str, holder: str | None = None, ahead: int = 0, reason: str = "LEASE_HELD") -> None:
+        super().__init__(message, reason)
+        self.holder = holder  # the owner that the holder named; None: not held, or the server did not say
+        self.ahead = ahead  # live waiters before this one
+
+
+class LeaseLost(LeaseholdError):
+    """The lease has ended before it was released. Reasons: released and failed (by its lease key, elsewhere), expired, forced,
+    unreachable (no renewal was answered; the deadline is near), forked (this process is a child of the holder), unknown."""
+
+
+class Denied(LeaseholdError):
+    """The coordinator refuses: UNAUTHENTICATED, ACCESS_DENIED, NAMESPACE_FROZEN, HOOK_REJECTED, QUOTA_EXCEEDED, LEASE_ENDED."""
+
+
+class LeaseEnded(Denied):
+    """The lease key has ended. The package acquires with a new one where that can be its own earlier request."""
+
+
+class Unavailable(LeaseholdError):
+    """No server answered in time. Nothing is known to be lost."""
+
+
+class InvalidArgument(LeaseholdError, ValueError):
+    """An argument is out of bounds: the message names it and the bound."""

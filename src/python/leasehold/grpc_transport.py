@@ -1,0 +1,349 @@
+"""Leases through a leaseholdd.
+
+Each address has a channel of its own, and each call goes to one address: the one that answered last. A call that is not answered
+in its time moves the client to the next address. So a server that hangs is left after one call, whatever its connection says.
+"""
+from __future__ import annotations
+
+import asyncio
+import math
+import queue
+from typing import Any, AsyncIterator, Iterator, Mapping, Sequence
+
+import grpc
+import grpc.aio
+from google.protobuf.duration_pb2 import Duration
+
+from .core import Answer, Grant, Ref, Release
+from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, Unavailable
+from .lease import BaseLease
+from .runtime import clock
+from .tls import TLS
+from .v1 import leasehold_pb2 as pb
+
+DETAILS = "grpc-status-details-bin"
+OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0),
+    # Calls have deadlines. Streams last for as long as one waits or leads: these find a server that hangs meanwhile.
+    ("grpc.keepalive_time_ms", 5000), ("grpc.keepalive_timeout_ms", 5000), ("grpc.http2.max_pings_without_data", 0),
+    # The second is also how long one attempt to connect may take.
+    ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 2000), ("grpc.max_reconnect_backoff_ms", 500),
+]
+REPEATED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN,
+            grpc.StatusCode.INTERNAL)
+
+
+def seconds(value: Any) -> float:
+    return float(value.ToNanoseconds()) / 1e9
+
+
+def duration(value: float) -> Any:
+    message = Duration()
+    message.FromNanoseconds(round(value * 1e9))
+    return message
+
+
+def scope(where: Any) -> Any:
+    return pb.Scope(namespace=where.namespace.split("."), key=where.key)
+
+
+def reference(ref: Ref) -> Any:
+    return pb.LeaseRef(scope=scope(ref), lease_key=ref.lease_key)
+
+
+def ended(reason: int) -> str:
+    return str(pb.EndReason.Name(reason))[len("END_REASON_"):].lower() if reason else "unknown"
+
+
+def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The fields of a message that have a length. google.rpc's messages are read by hand: generated code for them would collide
+    with googleapis-common-protos in the one registry that a process has."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        tag = number()
+        if tag & 7 == 2:
+            size = number()
+            yield tag >> 3, data[at:at + size]
+            at += size
+        elif tag & 7 == 0:
+            number()
+        else:
+            at += 8 if tag & 7 == 1 else 4
+
+
+def details(error: Any) -> tuple[str, Any]:
+    """The reason (google.rpc.ErrorInfo) of a failure, and its Contention."""
+    reason, contention = "", None
+    for key, value in error.trailing_metadata() or ():
+        if key == DETAILS:
+            for any_message in (body for number, body in fields(value) if number == 3):
+                parts = dict(fields(any_message))
+                kind, body = parts.get(1, b"").decode().rsplit("/", 1)[-1], parts.get(2, b"")
+                if kind == "google.rpc.ErrorInfo":
+                    reason = dict(fields(body)).get(1, b"").decode()
+                elif kind == "leasehold.v1.Contention":
+                    contention = pb.Contention.FromString(body)
+    return reason, contention
+
+
+def translate(error: Any) -> LeaseholdError:
+    code, words = error.code(), error.details() or ""
+    reason, contention = details(error)
+    if reason in ("LEASE_HELD", "WAIT_TIMEOUT", "SCOPE_BUSY"):
+        holder = contention.holder.owner if contention is not None and contention.HasField("holder") else None
+        return Held(words, holder, contention.waiters_ahead if contention is not None else 0, reason)
+    if reason == "LEASE_ENDED":
+        return LeaseEnded(words, reason)
+    if reason == "INVALID_ARGUMENT":
+        return InvalidArgument(words, reason)
+    if code in REPEATED or reason == "OVERLOADED":
+        return Unavailable(f"{words} ({code.name})", reason or code.name)
+    if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.FAILED_PRECONDITION,
+                grpc.StatusCode.RESOURCE_EXHAUSTED):
+        return Denied(words, reason or code.name)
+    return LeaseholdError(f"{words} ({code.name})", reason or code.name)
+
+
+class Tie:
+    """The stream Hold: the daemon ends the lease when this process ends. It is told as long as the lease is renewed."""
+
+    def __init__(self, transport: GrpcTransport, lease: BaseLease, wait: Any) -> None:
+        self.requests: Any = transport.calls.queue()
+        self.requests.put_nowait(pb.HoldRequest(acquire=transport.request(lease, wait)))
+        self.calls, self.sequence = transport.calls, 0
+        self.call = transport.stream("Hold", transport.calls.iterate(self.requests), None)
+
+    def alive(self) -> None:
+        self.sequence += 1
+        self.calls.put(self.requests, pb.HoldRequest(alive=pb.Alive(sequence=self.sequence)))
+
+    async def read(self) -> str | None:
+        """Until the stream ends: why the lease has ended, if the daemon says so."""
+        try:
+            while True:
+                event = await self.calls.read(self.call)
+                if event is None:
+                    return None
+                if event.HasField("lost"):
+                    return ended(event.lost.end_reason)
+        except grpc.RpcError as error:
+            return "released" if details(error)[0] == "LEASE_ENDED" else None
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self.calls.put(self.requests, None)
+        self.call.cancel()
+
+
+class BlockingCalls:
+    """gRPC by threads."""
+
+    channel, secure = staticmethod(grpc.insecure_channel), staticmethod(grpc.secure_channel)
+    queue = staticmethod(queue.SimpleQueue)
+
+    async def unary(self, method: Any, request: Any, **options: Any) -> Any:
+        return method(request, **options)
+
+    async def read(self, call: Any) -> Any:
+        return next(call, None)
+
+    def put(self, requests: Any, message: Any) -> None:
+        requests.put(message)
+
+    def iterate(self, requests: Any) -> Iterator[Any]:
+        return iter(requests.get, None)
+
+    async def close(self, channel: Any) -> None:
+        channel.close()
+
+
+class AsyncCalls:
+    """gRPC by asyncio."""
+
+    channel, secure = staticmethod(grpc.aio.insecure_channel), staticmethod(grpc.aio.secure_channel)
+    queue = staticmethod(asyncio.Queue)
+
+    async def unary(self, method: Any, request: Any, **options: Any) -> Any:
+        try:
+            return await method(request, **options)
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            raise Unavailable("the channel is closed", "CLOSED") from None
+
+    async def read(self, call: Any) -> Any:
+        try:
+            event = await call.read()
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            return None
+        return None if event is grpc.aio.EOF else event
+
+    def put(self, requests: Any, message: Any) -> None:
+        requests.put_nowait(message)
+
+    async def iterate(self, requests: Any) -> AsyncIterator[Any]:
+        while (message := await requests.get()) is not None:
+            yield message
+
+    async def close(self, channel: Any) -> None:
+        await channel.close()
+
+
+class GrpcTransport:
+    def __init__(self, addresses: str, tls: TLS | None, token_file: str | None, calls: BlockingCalls | AsyncCalls) -> None:
+        self.addresses = [each.strip() for each in addresses.split(",") if each.strip()]
+        if not self.addresses:
+            raise InvalidArgument("no address of a server is given", "INVALID_ARGUMENT")
+        self.tls, self.token_file, self.calls = tls, token_file, calls
+        if token_file is not None and tls is None and not all(map(is_local, self.addresses)):
+            raise InvalidArgument("a token is sent over TLS, unix sockets and loopback only: set tls", "INVALID_ARGUMENT")
+        self.current, self.is_closed = 0, False
+        self.channels: dict[int, tuple[Any, Any]] = {}  # address: the state of the TLS files, channel
+
+    # -- addresses
+
+    def channel(self, at: int) -> Any:
+        if self.is_closed:
+            raise Unavailable("the client is closed", "CLOSED")
+        is_secure = self.tls is not None and not self.addresses[at].startswith("unix:")
+        try:
+            stamp = self.tls.stamp() if self.tls is not None and is_secure else None
+        except OSError as error:
+            raise Unavailable(str(error), "CREDENTIALS") from None
+        if at not in self.channels or self.channels[at][0] != stamp:  # new files: a new channel; calls keep the old one
+            if self.tls is not None and is_secure:
+                credentials, options = self.tls.credentials()
+                made = self.calls.secure(self.addresses[at], credentials, options=OPTIONS + options)
+            else:
+                made = self.calls.channel(self.addresses[at], options=OPTIONS)
+            self.channels[at] = (stamp, made)
+        return self.channels[at][1]
+
+    def leave(self, at: int) -> None:
+        """This address did not answer."""
+        if self.current == at:
+            self.current = (at + 1) % len(self.addresses)
+
+    def metadata(self) -> list[tuple[str, str]]:
+        if self.token_file is None:
+            return []
+        try:
+            with open(self.token_file, encoding="ascii") as file:  # it may be replaced at any time
+                token = file.read().strip()
+        except OSError as error:
+            raise Unavailable(str(error), "CREDENTIALS") from None
+        if not token:  # it is being written
+            raise Unavailable(f"{self.token_file} is empty", "CREDENTIALS")
+        return [("authorization", "Bearer " + token)]
+
+    async def unary(self, name: str, request: Any, answer: Any, timeout: float) -> Any:
+        at = self.current
+        method = self.channel(at).unary_unary(f"/leasehold.v1.LeaseService/{name}", request_serializer=type(request).SerializeToString,
+                                              response_deserializer=answer.FromString)
+        try:
+            return await self.calls.unary(method, request, timeout=max(timeout, 0.001), metadata=self.metadata())
+        except grpc.RpcError as error:
+            if error.code() in REPEATED:
+                self.leave(at)
+            raise translate(error) from None
+
+    def stream(self, name: str, request: Any, timeout: float | None) -> Any:
+        path = f"/leasehold.v1.LeaseService/{name}"
+        channel, options = self.channel(self.current), {"timeout": timeout, "metadata": self.metadata()}
+        if name == "Hold":
+            return channel.stream_stream(path, request_serializer=pb.HoldRequest.SerializeToString,
+                                         response_deserializer=pb.HoldEvent.FromString)(request, **options)
+        return channel.unary_stream(path, request_serializer=pb.AcquireRequest.SerializeToString,
+                                    response_deserializer=pb.AcquireEvent.FromString)(request, **options)
+
+    # -- the verbs
+
+    def request(self, lease: BaseLease, wait: float) -> Any:
+        request = pb.AcquireRequest(scope=scope(lease), duration=duration(lease.duration), owner=lease.owner, lease_key=lease.lease_key,
+                                    labels=lease.labels)
+        if math.isinf(wait):
+            request.wait_forever = True
+        else:
+            request.wait.CopyFrom(duration(wait))
+        return request
+
+    async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
+        """By a stream: a long wait is one call, and a broken connection is noticed."""
+        at, sent = self.current, clock()
+        wait = max(wait_until - sent, 0.0)
+        tie = Tie(self, lease, wait) if lease._is_tied else None
+        call = tie.call if tie is not None else self.stream(
+            "AcquireStream", self.request(lease, wait), None if math.isinf(wait) else wait + timeout)
+        is_granted = False
+        try:
+            while (event := await self.calls.read(call)) is not None:
+                if event.HasField("granted"):
+                    is_granted = True
+                    return Grant(event.granted.token, sent + seconds(event.waited) + seconds(event.granted.remaining), sent, tie)
+            raise Unavailable("the server ended the stream without a grant")
+        except grpc.RpcError as error:
+            if error.code() in REPEATED:
+                self.leave(at)
+            raise translate(error) from None
+        finally:
+            if not is_granted:
+                call.cancel()
+                if tie is not None:
+                    tie.close()
+
+    def tie(self, lease: BaseLease) -> Tie:
+        return Tie(self, lease, 0.0)
+
+    async def heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]:
+        request = pb.HeartbeatRequest(leases=map(reference, refs))
+        response = await self.unary("Heartbeat", request, pb.HeartbeatResponse, until - clock())
+        return [Answer("ok", "", seconds(each.remaining)) if each.outcome == pb.OUTCOME_OK else self._refused(each)
+                for each in response.results]
+
+    async def release(self, items: Sequence[Release], until: float) -> list[Answer]:
+        request = pb.ReleaseRequest()
+        for item in items:
+            message = request.items.add(lease=reference(item.ref))
+            if item.failure is not None:
+                message.failure = item.failure
+            else:
+                message.success = item.result or ""
+        response = await self.unary("Release", request, pb.ReleaseResponse, until - clock())
+        return [Answer("ok", "") if each.outcome == pb.OUTCOME_OK else self._refused(each) for each in response.results]
+
+    @staticmethod
+    def _refused(result: Any) -> Answer:
+        if result.outcome == pb.OUTCOME_LOST:
+            return Answer("lost", ended(result.end_reason))
+        return Answer("retry") if result.outcome == pb.OUTCOME_RETRY else Answer("denied", result.message)
+
+    async def interrupt(self) -> None:
+        self.is_closed = True
+        for _, channel in self.channels.values():
+            await self.calls.close(channel)
+
+    async def close(self) -> None:
+        self.channels.clear()
+
+
+def is_cancelled() -> bool:
+    """This task is; and not only the call, for which grpc.aio raises the same."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def is_local(address: str) -> bool:
+    return address.startswith(("unix:", "127.", "localhost:", "[::1]:"))

@@ -1,0 +1,125 @@
+"""One lease, as its holder sees it: what it is called, until when it is held, how it was lost."""
+from __future__ import annotations
+
+import logging
+import math
+import os
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn
+
+from .errors import InvalidArgument, LeaseLost
+from .runtime import clock
+
+if TYPE_CHECKING:
+    from .core import Core
+
+log = logging.getLogger("leasehold")
+
+RENEWALS = 3  # in each duration
+MARGIN = 6  # a loss is told a sixth of the duration before the deadline: one more renewal fits between two lost ones and it
+GUARD = "select leasehold.guard(%s, %s, %s)"
+
+
+class BaseLease:
+    """What Lease and AsyncLease share. The client's renewals and the caller's thread change it, under the client's lock."""
+
+    def __init__(self, core: Core, namespace: str, key: str, duration: float, wait: float | None, owner: str | None,
+                 labels: Mapping[str, str] | None, on_lost: Callable[[str], object] | None, is_tied: bool = False) -> None:
+        if not duration > 0 or not math.isfinite(duration):
+            raise InvalidArgument(f"duration must be a number of seconds above 0, not {duration}", "INVALID_ARGUMENT")
+        self.namespace, self.key = namespace, key
+        self.duration = float(duration)
+        self.owner = core.owner if owner is None else owner
+        self.labels = dict(labels or {})
+        self.lease_key = ""  # the credential to renew and release
+        self.token = 0  # the fencing token: pass it to whatever must refuse a holder that is late
+        self.lost: str | None = None  # why, once it is
+        self.result: Any = None  # what `with` releases it with: anything that json can write
+        self._core = core
+        self._wait = math.inf if wait is None else float(wait)
+        self._on_lost = on_lost
+        self._is_tied = is_tied  # a stream ties the lease to this process: it ends with it
+        self._tie: Any = None
+        self._at_least = 0.0  # it is kept for so long, though it is released earlier
+        self._is_held = False
+        self._margin = self.duration / MARGIN
+        self._acquired_at = self._deadline = self._next_beat = 0.0
+
+    def __repr__(self) -> str:
+        state = "held" if self._is_held else f"lost: {self.lost}" if self.lost else "not held"
+        return f"<lease {self.namespace}/{self.key} token {self.token}, {state}>"
+
+    def remaining(self) -> float:
+        """Seconds until the work must have stopped, on this machine's clock; 0 when the lease is not held."""
+        self._look()
+        return max(self._deadline - clock(), 0.0) if self._is_held else 0.0
+
+    def is_held(self) -> bool:
+        self._look()
+        return self._is_held
+
+    def check(self) -> None:
+        """Raises LeaseLost when the lease was lost, or is about to be: its deadline is a sixth of its duration away."""
+        self._look()
+        if self.lost is not None:
+            raise self._loss()
+
+    def _loss(self) -> LeaseLost:
+        return LeaseLost(f"the lease {self.namespace}/{self.key} with token {self.token} was lost: {self.lost}", self.lost)
+
+    def _is_forked(self) -> bool:
+        """This process is a child of the one that holds it: then nothing is renewed, released or waited for, and no lock taken."""
+        if os.getpid() == self._core.pid:
+            return False
+        self._is_held, self.lost = False, "forked"
+        return True
+
+    def _look(self) -> None:
+        """Whoever asks after the deadline finds the lease lost, whether or not the renewals have noticed yet: they may have slept."""
+        if self._is_held and not self._is_forked():
+            now = clock()
+            if now >= self._deadline - self._margin:
+                self._lose("expired" if now >= self._deadline else "unreachable")
+
+    def _granted(self, token: int, deadline: float, sent: float) -> None:
+        self.token, self._deadline, self._acquired_at = token, deadline, sent
+        self._next_beat = clock() + self.duration / RENEWALS
+        self._is_held = True
+
+    def _renewed(self, sent: float, remaining: float) -> None:
+        with self._core.lock:
+            if self._is_held and clock() < self._deadline:  # an answer that is read too late saves nothing
+                self._deadline = sent + remaining
+                self._next_beat = sent + self.duration / RENEWALS
+                if self._tie is not None:
+                    self._tie.alive()
+
+    def _lose(self, reason: str) -> None:
+        with self._core.lock:
+            if not self._is_held:
+                return
+            self._is_held, self.lost = False, reason
+            self._core.leases.pop(self.lease_key, None)
+            is_watched = self.lease_key not in self._core.deferred
+        log.warning("%r", self)
+        if is_watched:
+            self._tell_loss(reason)
+
+    def _tell_loss(self, reason: str) -> None:
+        if self._on_lost is not None:
+            try:
+                self._on_lost(reason)
+            except Exception:
+                log.exception("on_lost of %r", self)
+
+    def _guard_arguments(self) -> tuple[str, tuple[str, str, int]]:
+        self.check()
+        return GUARD, (self.namespace, self.key, self.token)
+
+    def _guard_failed(self, error: Exception) -> NoReturn:
+        """LeaseLost for the SQLSTATE LH001, by whatever name the driver keeps it; else the driver's own error."""
+        state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+        if state is None and error.args and isinstance(error.args[0], dict):
+            state = error.args[0].get("C")
+        if state == "LH001":
+            raise LeaseLost(str(error), self.lost or "unknown") from error
+        raise error

@@ -1,0 +1,136 @@
+"""One connection to PostgreSQL, by libpq's own calls (psycopg.pq): nothing waits longer than its caller wants, which DB-API cannot say,
+and blocking and asynchronous programs share the code."""
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from typing import Any, Sequence
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from .errors import Denied, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
+from .runtime import Runtime, clock
+
+# SQLSTATEs by their beginning; the first that fits counts.
+STATES: tuple[tuple[str, type[LeaseholdError], str], ...] = (
+    ("LH001", LeaseLost, "unknown"),
+    ("LH002", InvalidArgument, "INVALID_ARGUMENT"),
+    ("LH003", Denied, "NAMESPACE_FROZEN"),
+    ("LH004", Denied, "QUOTA_EXCEEDED"),
+    ("LH005", Denied, "HOOK_REJECTED"),
+    ("LH006", LeaseEnded, "LEASE_ENDED"),
+    ("LH007", Denied, "ACCESS_DENIED"),
+    ("42501", Denied, "ACCESS_DENIED"),
+    ("28", Denied, "UNAUTHENTICATED"),
+    ("08", Unavailable, "DATABASE_UNAVAILABLE"),
+    ("53", Unavailable, "OVERLOADED"),
+    ("57P", Unavailable, "DATABASE_UNAVAILABLE"),
+    ("25006", Unavailable, "DATABASE_UNAVAILABLE"),
+    ("40", Unavailable, "CONFLICT"),
+    ("55P03", Unavailable, "SCOPE_BUSY"),
+)
+
+
+class Session:
+    def __init__(self, conninfo: str, runtime: Runtime) -> None:
+        self.conninfo = make_conninfo(conninfo, fallback_application_name="leasehold")
+        self.runtime = runtime
+        self.conn: Any = None
+        self.is_pooled = False  # each transaction may run in another backend: LISTEN hears nothing
+
+    async def open(self, until: float) -> None:
+        self.conn = pq.PGconn.connect_start(self.conninfo.encode())
+        state: int = pq.PollingStatus.WRITING
+        while state != pq.PollingStatus.OK:
+            if self.conn.status == pq.ConnStatus.BAD or state == pq.PollingStatus.FAILED:
+                words = self.conn.error_message.decode("utf-8", "replace").strip()
+                self.close()
+                raise Denied(words, "UNAUTHENTICATED") if "authentication failed" in words else Unavailable(words, "DATABASE_UNAVAILABLE")
+            await self._ready(state == pq.PollingStatus.WRITING, until)
+            state = self.conn.connect_poll()
+        self.conn.nonblocking = 1
+        backend = (await self.query("select pg_backend_pid()", (), until))[0][0]
+        self.is_pooled = backend != str(self.conn.backend_pid)
+
+    async def _ready(self, write: bool, until: float) -> None:
+        if not await self.runtime.ready(self.conn.socket, write, until - clock()):
+            self.close()  # what it was to do may still happen
+            raise Unavailable("PostgreSQL does not answer in time", "DATABASE_UNAVAILABLE")
+
+    async def query(self, sql: str, parameters: Sequence[str | None], until: float) -> list[tuple[Any, ...]]:
+        """The rows, as text. Each is a transaction of its own. What breaks off in the middle closes the connection."""
+        rows: list[tuple[Any, ...]] = []
+        error: LeaseholdError | None = None
+        try:
+            self.conn.send_query_params(sql.encode(), [None if each is None else each.encode() for each in parameters])
+            while self.conn.flush():
+                await self._ready(True, until)
+            while True:
+                while self.conn.is_busy():
+                    await self._ready(False, until)
+                    self.conn.consume_input()
+                result = self.conn.get_result()
+                if result is None:
+                    break
+                error = failure(result) or error
+                rows += [tuple(text(result.get_value(row, column)) for column in range(result.nfields)) for row in range(result.ntuples)]
+        except psycopg.Error as broken:
+            self.close()
+            raise Unavailable(str(broken).strip(), "DATABASE_UNAVAILABLE") from None
+        except BaseException:  # the caller has given up; the statement may go on
+            self.close()
+            raise
+        if self.conn.status == pq.ConnStatus.BAD:
+            self.close()
+        if error is not None:
+            raise error
+        return rows
+
+    async def notified(self, seconds: float) -> None:
+        """Until a notification comes, at most so long."""
+        end = clock() + seconds
+        while self.conn.notifies() is None:
+            if not await self.runtime.ready(self.conn.socket, False, end - clock()):
+                return
+            try:
+                self.conn.consume_input()
+            except psycopg.Error as error:
+                self.close()
+                raise Unavailable(str(error).strip(), "DATABASE_UNAVAILABLE") from None
+        while self.conn.notifies() is not None:
+            pass
+
+    def interrupt(self) -> None:
+        """Whoever uses it finds the connection broken, at once. From any thread."""
+        conn = self.conn
+        if conn is not None:
+            with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.socket)) as duplicate:
+                duplicate.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        if self.conn is not None:
+            self.conn.finish()
+            self.conn = None
+
+
+def text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def failure(result: Any) -> LeaseholdError | None:
+    if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+        return None
+
+    def field(which: Any) -> str:
+        return (result.error_field(which) or b"").decode("utf-8", "replace")
+
+    state, words = field(pq.DiagnosticField.SQLSTATE), field(pq.DiagnosticField.MESSAGE_PRIMARY)
+    if not state:  # libpq's own: the connection broke
+        return Unavailable(result.error_message.decode("utf-8", "replace").strip(), "DATABASE_UNAVAILABLE")
+    for beginning, kind, reason in STATES:
+        if state.startswith(beginning):
+            return kind(words, reason)
+    return LeaseholdError(f"{words} (SQLSTATE {state})", state)

@@ -1,0 +1,194 @@
+"""Leases in SQL, without a daemon.
+
+Renewals have a connection of their own. So has each call that acquires or releases, for as long as it lasts; one of these is kept
+for the next. A call that waits has a place in the queue (join_queue) and hears by LISTEN when its turn has come. It looks by
+itself too, seldom: an expired lease is nobody's to announce. Behind a pooler that gives each transaction another session LISTEN hears
+nothing: then the client says so and looks twice a second.
+"""
+from __future__ import annotations
+
+import json
+import logging
+import math
+from typing import Sequence
+
+from .core import Answer, Grant, Ref, Release
+from .errors import Held, LeaseholdError, Unavailable
+from .lease import BaseLease
+from .runtime import Runtime, clock, interval
+from .session import Session
+
+log = logging.getLogger("leasehold")
+
+POLL_S, POOLED_POLL_S = 2.0, 0.5
+LOCK_TIMEOUT = "200ms"  # a row that somebody keeps locked must not hold up the renewals of others
+ACQUIRE = """
+select a.token, extract(epoch from a.deadline - clock_timestamp())
+  from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb) a"""
+HEARTBEAT = """
+select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp())
+  from (select set_config('lock_timeout', $4, true) as limits offset 0) s
+ cross join unnest($1::text[], $2::text[], $3::uuid[]) with ordinality as u (namespace, key, lease_key, n)
+ cross join lateral (select leasehold.heartbeat(u.namespace, u.key, u.lease_key) as deadline offset 0) h
+ where s.limits is not null
+ order by u.n"""
+RELEASE_OK = """
+select leasehold.release_ok($1, $2, $3::uuid, $4::jsonb)
+  from (select set_config('lock_timeout', $5, true) as limits offset 0) s where s.limits is not null"""
+RELEASE_FAIL = RELEASE_OK.replace("release_ok", "release_fail").replace("::jsonb", "")
+
+
+def array(values: Sequence[str]) -> str:
+    return "{" + ",".join('"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"' for each in values) + "}"
+
+
+class SqlTransport:
+    def __init__(self, conninfo: str, runtime: Runtime, timeout: float) -> None:
+        self.conninfo, self.runtime, self.timeout = conninfo, runtime, timeout
+        self.poll_s = POLL_S
+        self.idle: list[Session] = []
+        self.used: set[Session] = set()
+        self.renewal = Session(conninfo, runtime)
+        self.is_closed = self.has_warned = False
+
+    async def session(self, until: float) -> Session:
+        try:
+            session = self.idle.pop()
+        except IndexError:
+            session = Session(self.conninfo, self.runtime)
+        self.used.add(session)
+        try:
+            await self._open(session, until)
+            return session
+        except BaseException:
+            self.used.discard(session)
+            raise
+
+    async def _open(self, session: Session, until: float) -> None:
+        if self.is_closed:
+            raise Unavailable("the client is closed", "CLOSED")
+        if session.conn is None:
+            await session.open(until)
+
+    def give_back(self, session: Session) -> None:
+        self.used.discard(session)
+        if self.idle or self.is_closed:
+            session.close()
+        elif session.conn is not None:
+            self.idle.append(session)
+
+    # -- acquire
+
+    async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
+        session = await self.session(clock() + timeout)
+        try:
+            grant = await self._try(session, lease, timeout)
+            if grant is None and wait_until > clock():
+                grant = await self._wait(session, lease, wait_until, timeout)
+            if grant is None:
+                raise await self._held(session, lease, timeout)
+            return grant
+        finally:
+            self.give_back(session)
+
+    async def _try(self, session: Session, lease: BaseLease, timeout: float) -> Grant | None:
+        sent = clock()
+        rows = await session.query(ACQUIRE, (lease.namespace, lease.key, interval(lease.duration), lease.owner, lease.lease_key,
+                                             json.dumps(lease.labels)), sent + timeout)
+        return Grant(int(rows[0][0]), sent + float(rows[0][1]), sent) if rows else None
+
+    async def _wait(self, session: Session, lease: BaseLease, wait_until: float, timeout: float) -> Grant | None:
+        where = (lease.namespace, lease.key, lease.lease_key)
+        poll, is_listening = self._poll(session), False
+        try:
+            while True:
+                # A place that is not asked for again is free after this.
+                ttl = min(max(4 * poll, 10.0), 86400.0)
+                channel = (await session.query("select channel from leasehold.join_queue($1, $2, $3::uuid, $4::interval)",
+                                               (*where, interval(ttl)), clock() + timeout))[0][0]
+                if not is_listening and not session.is_pooled:
+                    await session.query(f'listen "{channel}"', (), clock() + timeout)
+                is_listening = True
+                grant = await self._try(session, lease, timeout)
+                left = wait_until - clock()
+                if grant is not None or left <= 0:
+                    return grant
+                await session.notified(min(poll, left))
+        finally:
+            if session.conn is not None:
+                await self._leave(session, lease, timeout)
+
+    async def _leave(self, session: Session, lease: BaseLease, timeout: float) -> None:
+        try:
+            await session.query("select leasehold.leave_queue($1, $2, $3::uuid)", (lease.namespace, lease.key, lease.lease_key),
+                                clock() + timeout)
+            if not session.is_pooled:
+                await session.query("unlisten *", (), clock() + timeout)
+        except Unavailable:
+            log.info("the place in the queue of %s/%s ends by itself", lease.namespace, lease.key)
+
+    def _poll(self, session: Session) -> float:
+        if not session.is_pooled:
+            return self.poll_s
+        if not self.has_warned:
+            self.has_warned = True
+            log.warning("a pooler is between this client and PostgreSQL: waiting for a lease polls every %s s instead of LISTEN",
+                        POOLED_POLL_S)
+        return POOLED_POLL_S
+
+    async def _held(self, session: Session, lease: BaseLease, timeout: float) -> Held:
+        state, holder, waiters, advice = (await session.query(
+            "select state, holder, waiters, advice from leasehold.explain($1, $2)", (lease.namespace, lease.key), clock() + timeout))[0]
+        words = f"lease {lease.namespace}/{lease.key} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
+        return Held(words, holder, int(waiters), "LEASE_HELD" if math.isinf(lease._wait) or lease._wait <= 0 else "WAIT_TIMEOUT")
+
+    # -- renew and release, on the connection for renewals
+
+    async def heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]:
+        try:
+            return await self._heartbeat(refs, until)
+        except Unavailable as error:
+            if error.reason != "SCOPE_BUSY" or len(refs) == 1:
+                raise
+        # Somebody keeps the row of one of them locked: the others go without it.
+        answers = []
+        for ref in refs:
+            try:
+                answers += await self._heartbeat([ref], until)
+            except Unavailable:
+                answers.append(Answer("retry"))
+        return answers
+
+    async def _heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]:
+        await self._open(self.renewal, until)
+        rows = await self.renewal.query(HEARTBEAT, (array([each.namespace for each in refs]), array([each.key for each in refs]),
+                                                    array([each.lease_key for each in refs]), LOCK_TIMEOUT), until)
+        # Before its expiry only an administrator ends a lease, or its own lease key; after it, anybody.
+        return [Answer("ok", "", float(left)) if is_held == "t" else Answer("lost", "forced") for is_held, left in rows]
+
+    async def release(self, items: Sequence[Release], until: float) -> list[Answer]:
+        answers = []
+        session = await self.session(until)
+        try:
+            for item in items:
+                sql, value = (RELEASE_FAIL, item.failure) if item.failure is not None else (RELEASE_OK, item.result)
+                try:
+                    rows = await session.query(sql, (item.ref.namespace, item.ref.key, item.ref.lease_key, value, LOCK_TIMEOUT), until)
+                    answers.append(Answer("ok", "") if rows[0][0] == "t" else Answer("lost", "unknown"))
+                except LeaseholdError as error:
+                    if isinstance(error, Unavailable) and error.reason != "SCOPE_BUSY":
+                        raise
+                    answers.append(Answer("retry") if isinstance(error, Unavailable) else Answer("denied", str(error)))
+        finally:
+            self.give_back(session)
+        return answers
+
+    async def interrupt(self) -> None:
+        self.is_closed = True
+        for session in [self.renewal, *self.used]:
+            session.interrupt()
+
+    async def close(self) -> None:
+        self.renewal.close()
+        while self.idle:
+            self.idle.pop().close()

@@ -1,0 +1,510 @@
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf import wrappers_pb2 as _wrappers_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+END_REASON_EXPIRED: EndReason
+END_REASON_FAILED: EndReason
+END_REASON_FORCED: EndReason
+END_REASON_RELEASED: EndReason
+END_REASON_UNKNOWN: EndReason
+END_REASON_UNSPECIFIED: EndReason
+LIVENESS_ALIVE: Liveness
+LIVENESS_EXPIRED: Liveness
+LIVENESS_OVERDUE: Liveness
+LIVENESS_SUSPECTED_DEAD: Liveness
+LIVENESS_UNSPECIFIED: Liveness
+OUTCOME_INVALID: Outcome
+OUTCOME_LOST: Outcome
+OUTCOME_OK: Outcome
+OUTCOME_REJECTED: Outcome
+OUTCOME_RETRY: Outcome
+OUTCOME_UNSPECIFIED: Outcome
+
+class AcquireEvent(_message.Message):
+    __slots__ = ["granted", "queued", "waited"]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FIELD_NUMBER: _ClassVar[int]
+    granted: Lease
+    queued: Contention
+    waited: _duration_pb2.Duration
+    def __init__(self, queued: _Optional[_Union[Contention, _Mapping]] = ..., granted: _Optional[_Union[Lease, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class AcquireRequest(_message.Message):
+    __slots__ = ["duration", "labels", "lease_key", "owner", "scope", "wait", "wait_forever", "wait_while_alive"]
+    class LabelsEntry(_message.Message):
+        __slots__ = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FOREVER_FIELD_NUMBER: _ClassVar[int]
+    WAIT_WHILE_ALIVE_FIELD_NUMBER: _ClassVar[int]
+    duration: _duration_pb2.Duration
+    labels: _containers.ScalarMap[str, str]
+    lease_key: str
+    owner: str
+    scope: Scope
+    wait: _duration_pb2.Duration
+    wait_forever: bool
+    wait_while_alive: bool
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_forever: bool = ..., owner: _Optional[str] = ..., lease_key: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., wait_while_alive: bool = ...) -> None: ...
+
+class AcquireResponse(_message.Message):
+    __slots__ = ["lease", "waited"]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    waited: _duration_pb2.Duration
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class Alive(_message.Message):
+    __slots__ = ["sequence"]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class Contention(_message.Message):
+    __slots__ = ["holder", "liveness", "waiters_ahead"]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    LIVENESS_FIELD_NUMBER: _ClassVar[int]
+    WAITERS_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    holder: Lease
+    liveness: Liveness
+    waiters_ahead: int
+    def __init__(self, holder: _Optional[_Union[Lease, _Mapping]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., waiters_ahead: _Optional[int] = ...) -> None: ...
+
+class ForceReleaseRequest(_message.Message):
+    __slots__ = ["reason", "scope", "token"]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    scope: Scope
+    token: int
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., reason: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
+
+class ForceReleaseResponse(_message.Message):
+    __slots__ = ["lease"]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ...) -> None: ...
+
+class GetLeaseRequest(_message.Message):
+    __slots__ = ["scope"]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    scope: Scope
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ...) -> None: ...
+
+class GetLeaseResponse(_message.Message):
+    __slots__ = ["contention", "last", "lease"]
+    CONTENTION_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    contention: Contention
+    last: LastHold
+    lease: Lease
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., contention: _Optional[_Union[Contention, _Mapping]] = ..., last: _Optional[_Union[LastHold, _Mapping]] = ...) -> None: ...
+
+class GetPolicyRequest(_message.Message):
+    __slots__ = ["namespace"]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: Namespace
+    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ...) -> None: ...
+
+class GetPolicyResponse(_message.Message):
+    __slots__ = ["effective", "own", "source"]
+    class SourceEntry(_message.Message):
+        __slots__ = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    EFFECTIVE_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    effective: Policy
+    own: Policy
+    source: _containers.ScalarMap[str, str]
+    def __init__(self, own: _Optional[_Union[Policy, _Mapping]] = ..., effective: _Optional[_Union[Policy, _Mapping]] = ..., source: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class GetStatusRequest(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
+class GetStatusResponse(_message.Message):
+    __slots__ = ["coordinator_id", "max_block", "schema_version", "server", "timeline", "trouble", "version", "waiters"]
+    COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    MAX_BLOCK_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WAITERS_FIELD_NUMBER: _ClassVar[int]
+    coordinator_id: str
+    max_block: _duration_pb2.Duration
+    schema_version: int
+    server: str
+    timeline: int
+    trouble: str
+    version: str
+    waiters: int
+    def __init__(self, version: _Optional[str] = ..., schema_version: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., timeline: _Optional[int] = ..., max_block: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waiters: _Optional[int] = ..., trouble: _Optional[str] = ..., server: _Optional[str] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ["leases"]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[LeaseRef]
+    def __init__(self, leases: _Optional[_Iterable[_Union[LeaseRef, _Mapping]]] = ...) -> None: ...
+
+class HeartbeatResponse(_message.Message):
+    __slots__ = ["results"]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[HeartbeatResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[HeartbeatResult, _Mapping]]] = ...) -> None: ...
+
+class HeartbeatResult(_message.Message):
+    __slots__ = ["deadline", "end_reason", "heartbeats", "lease_key", "message", "outcome", "remaining"]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    END_REASON_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_FIELD_NUMBER: _ClassVar[int]
+    deadline: _timestamp_pb2.Timestamp
+    end_reason: EndReason
+    heartbeats: int
+    lease_key: str
+    message: str
+    outcome: Outcome
+    remaining: _duration_pb2.Duration
+    def __init__(self, lease_key: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., message: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ...) -> None: ...
+
+class HoldEvent(_message.Message):
+    __slots__ = ["alive_sequence", "granted", "lost", "queued", "released", "renewed", "waited"]
+    ALIVE_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    RENEWED_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FIELD_NUMBER: _ClassVar[int]
+    alive_sequence: int
+    granted: Lease
+    lost: HeartbeatResult
+    queued: Contention
+    released: ReleaseResult
+    renewed: Lease
+    waited: _duration_pb2.Duration
+    def __init__(self, queued: _Optional[_Union[Contention, _Mapping]] = ..., granted: _Optional[_Union[Lease, _Mapping]] = ..., renewed: _Optional[_Union[Lease, _Mapping]] = ..., lost: _Optional[_Union[HeartbeatResult, _Mapping]] = ..., released: _Optional[_Union[ReleaseResult, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., alive_sequence: _Optional[int] = ...) -> None: ...
+
+class HoldRequest(_message.Message):
+    __slots__ = ["acquire", "alive", "release"]
+    ACQUIRE_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    acquire: AcquireRequest
+    alive: Alive
+    release: ReleaseItem
+    def __init__(self, acquire: _Optional[_Union[AcquireRequest, _Mapping]] = ..., release: _Optional[_Union[ReleaseItem, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ...) -> None: ...
+
+class LastHold(_message.Message):
+    __slots__ = ["end_reason", "ended_at", "error", "owner", "result", "token"]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    END_REASON_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    end_reason: EndReason
+    ended_at: _timestamp_pb2.Timestamp
+    error: str
+    owner: str
+    result: str
+    token: int
+    def __init__(self, token: _Optional[int] = ..., owner: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., result: _Optional[str] = ..., error: _Optional[str] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ["acquired_at", "deadline", "duration", "grace", "heartbeat_at", "heartbeats", "labels", "lease_key", "liveness", "owner", "remaining", "scope", "token"]
+    class LabelsEntry(_message.Message):
+        __slots__ = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ACQUIRED_AT_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    GRACE_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_AT_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
+    LIVENESS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    acquired_at: _timestamp_pb2.Timestamp
+    deadline: _timestamp_pb2.Timestamp
+    duration: _duration_pb2.Duration
+    grace: _duration_pb2.Duration
+    heartbeat_at: _timestamp_pb2.Timestamp
+    heartbeats: int
+    labels: _containers.ScalarMap[str, str]
+    lease_key: str
+    liveness: Liveness
+    owner: str
+    remaining: _duration_pb2.Duration
+    scope: Scope
+    token: int
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ..., token: _Optional[int] = ..., owner: _Optional[str] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., acquired_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., heartbeat_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class LeaseEvent(_message.Message):
+    __slots__ = ["end_reason", "error", "lease", "reason", "result", "type"]
+    class Type(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    END_REASON_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    TYPE_ACQUIRED: LeaseEvent.Type
+    TYPE_EXPIRED: LeaseEvent.Type
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FORCED: LeaseEvent.Type
+    TYPE_INITIAL: LeaseEvent.Type
+    TYPE_RELEASED: LeaseEvent.Type
+    TYPE_SYNCED: LeaseEvent.Type
+    TYPE_UNSPECIFIED: LeaseEvent.Type
+    end_reason: EndReason
+    error: str
+    lease: Lease
+    reason: str
+    result: str
+    type: LeaseEvent.Type
+    def __init__(self, type: _Optional[_Union[LeaseEvent.Type, str]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., reason: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., result: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
+
+class LeaseRef(_message.Message):
+    __slots__ = ["lease_key", "scope"]
+    LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    lease_key: str
+    scope: Scope
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ...) -> None: ...
+
+class ListLeasesRequest(_message.Message):
+    __slots__ = ["include_children", "namespace", "owner", "page_size", "page_token"]
+    INCLUDE_CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    include_children: bool
+    namespace: _containers.RepeatedScalarFieldContainer[str]
+    owner: str
+    page_size: int
+    page_token: str
+    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., include_children: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
+
+class ListLeasesResponse(_message.Message):
+    __slots__ = ["leases", "next_page_token"]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[Lease]
+    next_page_token: str
+    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ListPoliciesRequest(_message.Message):
+    __slots__ = ["page_size", "page_token"]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListPoliciesResponse(_message.Message):
+    __slots__ = ["next_page_token", "policies"]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    next_page_token: str
+    policies: _containers.RepeatedCompositeFieldContainer[Policy]
+    def __init__(self, policies: _Optional[_Iterable[_Union[Policy, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class Namespace(_message.Message):
+    __slots__ = ["segments"]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, segments: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Policy(_message.Message):
+    __slots__ = ["dead_after", "expiry", "free_retention", "frozen", "grace", "history", "history_retention", "hook_timeout", "max_duration", "max_hold", "max_leases", "max_reap_failures", "max_waiters", "min_duration", "namespace", "reaper"]
+    class Expiry(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    class Reaper(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = []
+    DEAD_AFTER_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_MANUAL: Policy.Expiry
+    EXPIRY_REAP: Policy.Expiry
+    EXPIRY_TAKEOVER: Policy.Expiry
+    EXPIRY_UNSPECIFIED: Policy.Expiry
+    FREE_RETENTION_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    GRACE_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_RETENTION_FIELD_NUMBER: _ClassVar[int]
+    HOOK_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    MAX_DURATION_FIELD_NUMBER: _ClassVar[int]
+    MAX_HOLD_FIELD_NUMBER: _ClassVar[int]
+    MAX_LEASES_FIELD_NUMBER: _ClassVar[int]
+    MAX_REAP_FAILURES_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAITERS_FIELD_NUMBER: _ClassVar[int]
+    MIN_DURATION_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    REAPER_AUTO: Policy.Reaper
+    REAPER_EXTERNAL: Policy.Reaper
+    REAPER_FIELD_NUMBER: _ClassVar[int]
+    REAPER_UNSPECIFIED: Policy.Reaper
+    dead_after: _duration_pb2.Duration
+    expiry: Policy.Expiry
+    free_retention: _duration_pb2.Duration
+    frozen: _wrappers_pb2.BoolValue
+    grace: _duration_pb2.Duration
+    history: _wrappers_pb2.BoolValue
+    history_retention: _duration_pb2.Duration
+    hook_timeout: _duration_pb2.Duration
+    max_duration: _duration_pb2.Duration
+    max_hold: _duration_pb2.Duration
+    max_leases: _wrappers_pb2.Int64Value
+    max_reap_failures: _wrappers_pb2.Int32Value
+    max_waiters: _wrappers_pb2.Int64Value
+    min_duration: _duration_pb2.Duration
+    namespace: Namespace
+    reaper: Policy.Reaper
+    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ..., min_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expiry: _Optional[_Union[Policy.Expiry, str]] = ..., reaper: _Optional[_Union[Policy.Reaper, str]] = ..., frozen: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_leases: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., max_waiters: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., history: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_reap_failures: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., hook_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., free_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., history_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class ReapFailure(_message.Message):
+    __slots__ = ["error", "lease", "next_try_at", "reap_failures"]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TRY_AT_FIELD_NUMBER: _ClassVar[int]
+    REAP_FAILURES_FIELD_NUMBER: _ClassVar[int]
+    error: str
+    lease: Lease
+    next_try_at: _timestamp_pb2.Timestamp
+    reap_failures: int
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., error: _Optional[str] = ..., reap_failures: _Optional[int] = ..., next_try_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class ReapRequest(_message.Message):
+    __slots__ = ["include_children", "max", "namespaces"]
+    INCLUDE_CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    include_children: bool
+    max: int
+    namespaces: _containers.RepeatedCompositeFieldContainer[Namespace]
+    def __init__(self, namespaces: _Optional[_Iterable[_Union[Namespace, _Mapping]]] = ..., include_children: bool = ..., max: _Optional[int] = ...) -> None: ...
+
+class ReapResponse(_message.Message):
+    __slots__ = ["failures", "more", "reaped"]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    REAPED_FIELD_NUMBER: _ClassVar[int]
+    failures: _containers.RepeatedCompositeFieldContainer[ReapFailure]
+    more: bool
+    reaped: int
+    def __init__(self, reaped: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[ReapFailure, _Mapping]]] = ..., more: bool = ...) -> None: ...
+
+class ReleaseItem(_message.Message):
+    __slots__ = ["failure", "lease", "success"]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    failure: str
+    lease: LeaseRef
+    success: str
+    def __init__(self, lease: _Optional[_Union[LeaseRef, _Mapping]] = ..., success: _Optional[str] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ["items"]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[ReleaseItem]
+    def __init__(self, items: _Optional[_Iterable[_Union[ReleaseItem, _Mapping]]] = ...) -> None: ...
+
+class ReleaseResponse(_message.Message):
+    __slots__ = ["results"]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[ReleaseResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[ReleaseResult, _Mapping]]] = ...) -> None: ...
+
+class ReleaseResult(_message.Message):
+    __slots__ = ["end_reason", "lease_key", "message", "outcome"]
+    END_REASON_FIELD_NUMBER: _ClassVar[int]
+    LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    end_reason: EndReason
+    lease_key: str
+    message: str
+    outcome: Outcome
+    def __init__(self, lease_key: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., message: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ...) -> None: ...
+
+class Scope(_message.Message):
+    __slots__ = ["key", "namespace"]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    namespace: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., key: _Optional[str] = ...) -> None: ...
+
+class SetPolicyRequest(_message.Message):
+    __slots__ = ["policy", "update_mask"]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_MASK_FIELD_NUMBER: _ClassVar[int]
+    policy: Policy
+    update_mask: _field_mask_pb2.FieldMask
+    def __init__(self, policy: _Optional[_Union[Policy, _Mapping]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ...) -> None: ...
+
+class SetPolicyResponse(_message.Message):
+    __slots__ = ["effective"]
+    EFFECTIVE_FIELD_NUMBER: _ClassVar[int]
+    effective: Policy
+    def __init__(self, effective: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
+
+class WatchLeasesRequest(_message.Message):
+    __slots__ = ["include_children", "include_initial", "namespace"]
+    INCLUDE_CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_INITIAL_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    include_children: bool
+    include_initial: bool
+    namespace: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., include_children: bool = ..., include_initial: bool = ...) -> None: ...
+
+class Liveness(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []
+
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []
+
+class EndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []

@@ -1,0 +1,38 @@
+/*
+ * What a request's headers must be by RFC 9113, sections 8.1 to 8.3. nghttp2 would check that too, but it resets a
+ * stream whose :authority is a path, which is what grpc-java sends over a unix socket; so it leaves the checks to us.
+ */
+#ifndef LH_RPC_HEADER_CHECK_H
+#define LH_RPC_HEADER_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of one request. Zero-initialised it has seen nothing. */
+struct rpc_header_check {
+    uint8_t seen;    /* bits of the pseudo headers that came */
+    bool has_fields; /* a header that is no pseudo header came: no pseudo header may follow */
+    bool is_malformed;
+    bool is_trailer;
+    bool has_length;
+    bool has_credentials;
+    uint64_t length;   /* content-length */
+    uint64_t received; /* of the body */
+};
+
+/*
+ * May the call see this field? It notes a malformed one. It skips a field with invalid bytes that is no pseudo header,
+ * as nghttp2 does, because too many clients send such fields. An authorization is not skipped: without it, or with one
+ * of two, the call would be somebody else's.
+ */
+bool rpc_header_check_field(struct rpc_header_check *check, const char *name, size_t name_size, const char *value,
+                            size_t value_size);
+/* A block of headers is complete. False: the request is malformed, as it is when a field was. */
+bool rpc_header_check_block(struct rpc_header_check *check, bool is_end);
+/* Of the body. */
+void rpc_header_check_data(struct rpc_header_check *check, size_t size);
+/* The client's half is closed: is the body as long as was said? */
+bool rpc_header_check_end(const struct rpc_header_check *check);
+
+#endif

@@ -1,0 +1,132 @@
+/*
+ * TLS on the server's side. A step of a handshake costs up to some milliseconds of computing, and hundreds of clients
+ * may begin one at once. So a connection whose client has sent the next part waits in a queue, and a turn of the loop
+ * takes steps for HANDSHAKE_TURN_US: calls of the others go on in between.
+ */
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rpc/server_internal.h"
+#include "tls/context.h"
+
+#define HANDSHAKE_TURN_US (2 * LH_US_PER_MS)
+
+/* Refused clients that the log names at once, and each second. */
+#define REFUSALS_TOLD 20
+#define REFUSALS_TOLD_PER_S 1
+
+/* Connections that were made in the same moment leave within a tenth of max_age. */
+#define AGE_SPREAD 64
+
+void server_tell_refusal(struct server_connection *connection, const char *why)
+{
+    struct lh_rpc_server *server = connection->server;
+
+    if (!rpc_budget_take(&server->refusals_told, 1, lh_clock_us())) {
+        server->refusals_untold++;
+        return;
+    }
+    lh_warn("connection refused peer=%s: %s", connection->peer, why);
+    if (server->refusals_untold > 0)
+        lh_warn("more connections were refused before, and not logged connections=%zu", server->refusals_untold);
+    server->refusals_untold = 0;
+}
+
+static void on_failed(struct server_connection *connection)
+{
+    const struct lh_tls_session *tls = connection->io.tls;
+
+    if (lh_tls_session_fault(tls) == LH_TLS_FAULT_NETWORK) {
+        rpc_connection_break(&connection->io, lh_tls_session_failure(tls));
+        return;
+    }
+    connection->server->stats.sent_away[LH_RPC_AWAY_TLS]++;
+    server_tell_refusal(connection, lh_tls_session_failure(tls));
+    rpc_connection_end(&connection->io);
+    rpc_connection_touch(&connection->io);
+}
+
+static void set_end(struct server_connection *connection)
+{
+    const struct lh_rpc_server_options *options = &connection->server->options;
+    int64_t not_after_s = lh_tls_session_not_after_s(connection->io.tls), now_us = lh_clock_us(), notice_us;
+
+    if (options->max_age_us > 0)
+        connection->leaves_at_us =
+            now_us + options->max_age_us - options->max_age_us / 10 * (connection->serial % AGE_SPREAD) / AGE_SPREAD;
+    if (not_after_s == 0)
+        return;
+    connection->ends_at_us = now_us + (not_after_s + 1 - (int64_t)time(NULL)) * LH_US_PER_S;
+    notice_us = (connection->ends_at_us - now_us) / 2;
+    if (notice_us > options->drain_limit_us)
+        notice_us = options->drain_limit_us;
+    if (connection->ends_at_us - notice_us < connection->leaves_at_us)
+        connection->leaves_at_us = connection->ends_at_us - notice_us;
+}
+
+static void on_secured(struct server_connection *connection)
+{
+    server_connection_identify_by_certificate(connection);
+    set_end(connection);
+    connection->io.is_handshaking = false;
+    rpc_connection_read(&connection->io);
+}
+
+static void take_step(void *arg)
+{
+    struct server_connection *connection = arg;
+    struct rpc_connection *io = &connection->io;
+
+    if (io->broken != NULL)
+        return;
+    switch (lh_tls_session_handshake(io->tls)) {
+    case LH_TLS_DONE:
+        on_secured(connection);
+        break;
+    case LH_TLS_WANTS_READ:
+        lh_watch_want(&io->watch, LH_WATCH_READ);
+        break;
+    case LH_TLS_WANTS_WRITE:
+        lh_watch_want(&io->watch, LH_WATCH_WRITE);
+        break;
+    case LH_TLS_FAILED:
+        on_failed(connection);
+        break;
+    }
+}
+
+static void on_handshake(void *arg)
+{
+    struct server_connection *connection = arg;
+    lh_backlog_add(&connection->server->handshakes, &connection->handshake);
+}
+
+void server_connection_secure(struct server_connection *connection)
+{
+    struct rpc_connection *io = &connection->io;
+
+    io->tls = lh_tls_session_create(connection->server->tls, io->fd, NULL);
+    io->is_handshaking = true;
+    io->on_handshake = on_handshake;
+    lh_backlog_item_init(&connection->handshake, take_step, connection);
+    lh_watch_want(&io->watch, LH_WATCH_READ);
+}
+
+void lh_rpc_server_set_tls(struct lh_rpc_server *server, struct lh_tls_context *context)
+{
+    lh_tls_context_release(server->tls);
+    server->tls = lh_tls_context_hold(context);
+}
+
+void server_handshakes_init(struct lh_rpc_server *server)
+{
+    lh_backlog_init(&server->handshakes, server->loop, HANDSHAKE_TURN_US);
+    rpc_budget_init(&server->refusals_told, REFUSALS_TOLD, REFUSALS_TOLD_PER_S, lh_clock_us());
+}
+
+void server_handshakes_finish(struct lh_rpc_server *server)
+{
+    lh_backlog_finish(&server->handshakes);
+    lh_tls_context_release(server->tls);
+}

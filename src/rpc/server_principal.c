@@ -1,0 +1,75 @@
+/*
+ * Who calls. A connection has a principal from its beginning: the user at the other end of a unix socket, whom the
+ * system names, or nobody; a certificate replaces that. A call may have one of its own.
+ */
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rpc/server_internal.h"
+
+/* Looked up once for a connection, because it reads the system's files. A user without a name has a number. */
+static char *user_of(int fd)
+{
+    struct ucred credentials;
+    socklen_t size = sizeof(credentials);
+    const struct passwd *user;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0 || credentials.uid == (uid_t)-1)
+        return NULL;
+    user = getpwuid(credentials.uid);
+    return user != NULL ? lh_format("user:%s", user->pw_name) : lh_format("user:%u", (unsigned)credentials.uid);
+}
+
+void server_connection_identify(struct server_connection *connection, bool is_unix)
+{
+    connection->principal = is_unix ? user_of(connection->io.fd) : NULL;
+}
+
+void server_connection_identify_by_certificate(struct server_connection *connection)
+{
+    const struct lh_tls_session *tls = connection->io.tls;
+    const char *principal = lh_tls_session_principal(tls);
+
+    if (principal != NULL)
+        connection->principal = lh_strdup(principal);
+    else if (lh_tls_session_not_after_s(tls) != 0 &&
+             rpc_budget_take(&connection->server->refusals_told, 1, lh_clock_us()))
+        lh_warn("the client's certificate has no URI and no DNS name that can be used: the client is " LH_RPC_ANONYMOUS
+                " peer=%s",
+                connection->peer);
+    lh_debug("connection secured peer=%s principal=%s", connection->peer, principal != NULL ? principal : "");
+}
+
+const char *lh_rpc_call_principal(const struct lh_rpc_call *call)
+{
+    if (call->principal != NULL)
+        return call->principal;
+    return call->connection->principal != NULL ? call->connection->principal : LH_RPC_ANONYMOUS;
+}
+
+void lh_rpc_call_set_principal(struct lh_rpc_call *call, const char *principal)
+{
+    free(call->principal);
+    call->principal = lh_strdup(principal);
+}
+
+const char *lh_rpc_call_peer(const struct lh_rpc_call *call)
+{
+    return call->connection->peer;
+}
+
+bool lh_rpc_call_is_private(const struct lh_rpc_call *call)
+{
+    static const char *const of_this_machine[] = {"unix:", "127.", "[::1]", "[::ffff:127."};
+    const struct server_connection *connection = call->connection;
+
+    for (size_t i = 0; i < sizeof(of_this_machine) / sizeof(of_this_machine[0]); i++)
+        if (strncmp(connection->peer, of_this_machine[i], strlen(of_this_machine[i])) == 0)
+            return true;
+    return connection->io.tls != NULL;
+}

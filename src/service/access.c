@@ -1,0 +1,274 @@
+/* AdminService: GrantAccess, RevokeAccess, ListAccess, CreateToken, RevokeToken, ListTokens. */
+#include "lease/access_admin.h"
+#include "service/call.h"
+#include "service/message.h"
+#include "service/page_token.h"
+#include "service/rules.h"
+
+/* What the methods share until the store answers. */
+struct asked {
+    struct lh_rpc_call *call;
+    struct lh_service *service;
+    struct lh_violations violations;
+    struct lh_validator v;
+};
+
+static void *begin(struct asked *asked, struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type,
+                   const void *data, size_t size)
+{
+    *asked = (struct asked){.call = call, .service = lh_call_service(call)};
+    asked->v = (struct lh_validator){.arena = &asked->service->scratch, .violations = &asked->violations};
+    return lh_call_unpack(call, type, data, size, asked->v.arena);
+}
+
+/* NULL: the call was answered. */
+static struct lh_store_call *admit(struct asked *asked, bool is_valid)
+{
+    if (!is_valid) {
+        lh_call_refuse(asked->call, &asked->violations);
+        return NULL;
+    }
+    return lh_permit(asked->call, LH_RIGHT_ADMIN, "") ? lh_store_call_create(asked->call, NULL, NULL) : NULL;
+}
+
+static void end(const struct asked *asked)
+{
+    lh_arena_reset(&asked->service->scratch);
+}
+
+static void reply(struct lh_store_call *store_call, const ProtobufCMessage *response)
+{
+    lh_call_reply(store_call->call, response, &store_call->service->scratch);
+    lh_arena_reset(&store_call->service->scratch);
+}
+
+/* --- GrantAccess, RevokeAccess --- */
+
+static void on_granted(void *arg, enum lh_status status, const struct lh_error *error,
+                       const struct lh_access_admin_answer *answer)
+{
+    struct lh_store_call *store_call = arg;
+
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        Leasehold__V1__GrantAccessResponse response = LEASEHOLD__V1__GRANT_ACCESS_RESPONSE__INIT;
+        if (answer->rule_count > 0)
+            response.rule = lh_rule_to_message(&answer->rules[0], &store_call->service->scratch);
+        reply(store_call, &response.base);
+    }
+    lh_store_call_destroy(store_call);
+}
+
+static void on_revoked(void *arg, enum lh_status status, const struct lh_error *error,
+                       const struct lh_access_admin_answer *answer)
+{
+    struct lh_store_call *store_call = arg;
+
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        Leasehold__V1__RevokeAccessResponse response = LEASEHOLD__V1__REVOKE_ACCESS_RESPONSE__INIT;
+        if (answer->rule_count > 0)
+            response.rule = lh_rule_to_message(&answer->rules[0], &store_call->service->scratch);
+        reply(store_call, &response.base);
+    }
+    lh_store_call_destroy(store_call);
+}
+
+static void change(struct asked *asked, bool is_valid, const struct lh_access_change *change)
+{
+    struct lh_store *store = asked->service->store;
+    struct lh_store_call *store_call = admit(asked, is_valid);
+    struct lh_requester by = lh_call_requester(asked->call);
+
+    if (store_call != NULL)
+        lh_store_call_check(
+            store_call,
+            store->ops->change_access(store, &by, change, change->is_revoke ? on_revoked : on_granted, store_call));
+}
+
+void lh_grant_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct asked asked;
+    struct lh_access_change wanted;
+    Leasehold__V1__GrantAccessRequest *request =
+        begin(&asked, call, &leasehold__v1__grant_access_request__descriptor, data, size);
+
+    if (request != NULL)
+        change(&asked, lh_rule_from_grant(&asked.v, request, &wanted), &wanted);
+    end(&asked);
+}
+
+void lh_revoke_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct asked asked;
+    struct lh_access_change wanted;
+    Leasehold__V1__RevokeAccessRequest *request =
+        begin(&asked, call, &leasehold__v1__revoke_access_request__descriptor, data, size);
+
+    if (request != NULL)
+        change(&asked, lh_rule_from_revoke(&asked.v, request, &wanted), &wanted);
+    end(&asked);
+}
+
+/* --- CreateToken, RevokeToken --- */
+
+static void on_created(void *arg, enum lh_status status, const struct lh_error *error,
+                       const struct lh_access_admin_answer *answer)
+{
+    struct lh_store_call *store_call = arg;
+
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        struct lh_arena *arena = &store_call->service->scratch;
+        const struct lh_token_facts *facts = &answer->tokens[0];
+        Leasehold__V1__CreateTokenResponse response = LEASEHOLD__V1__CREATE_TOKEN_RESPONSE__INIT;
+
+        response.token = (char *)(uintptr_t)facts->token;
+        response.id = (char *)(uintptr_t)facts->id;
+        if (facts->expires_at_us != INT64_MAX)
+            response.expires_at = lh_message_timestamp(facts->expires_at_us, arena);
+        reply(store_call, &response.base);
+    }
+    lh_store_call_destroy(store_call);
+}
+
+void lh_create_token_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct asked asked;
+    int64_t expires_us;
+    Leasehold__V1__CreateTokenRequest *request =
+        begin(&asked, call, &leasehold__v1__create_token_request__descriptor, data, size);
+
+    if (request != NULL) {
+        struct lh_store *store = asked.service->store;
+        struct lh_store_call *store_call = admit(&asked, lh_validate_create_token(&asked.v, request, &expires_us));
+        struct lh_requester by = lh_call_requester(call);
+        if (store_call != NULL)
+            lh_store_call_check(
+                store_call, store->ops->create_token(store, &by, request->name, expires_us, on_created, store_call));
+    }
+    end(&asked);
+}
+
+static void on_token_revoked(void *arg, enum lh_status status, const struct lh_error *error,
+                             const struct lh_access_admin_answer *answer)
+{
+    struct lh_store_call *store_call = arg;
+
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        Leasehold__V1__RevokeTokenResponse response = LEASEHOLD__V1__REVOKE_TOKEN_RESPONSE__INIT;
+        response.revoked = answer->revoked;
+        reply(store_call, &response.base);
+    }
+    lh_store_call_destroy(store_call);
+}
+
+void lh_revoke_token_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct asked asked;
+    Leasehold__V1__RevokeTokenRequest *request =
+        begin(&asked, call, &leasehold__v1__revoke_token_request__descriptor, data, size);
+
+    if (request != NULL) {
+        struct lh_store *store = asked.service->store;
+        struct lh_store_call *store_call = admit(&asked, lh_validate_revoke_token(&asked.v, request));
+        struct lh_requester by = lh_call_requester(call);
+        if (store_call != NULL)
+            lh_store_call_check(
+                store_call, store->ops->revoke_token(store, &by, request->name_or_id, on_token_revoked, store_call));
+    }
+    end(&asked);
+}
+
+/* --- ListAccess, ListTokens --- */
+
+static bool validate_page(struct lh_validator *v, int32_t page_size, const char *page_token, enum lh_page_kind kind,
+                          int32_t *rows, const char **first, const char **second)
+{
+    bool is_valid = lh_validate_page_size(v, page_size, "page_size", rows);
+
+    *first = *second = NULL;
+    if (page_token[0] == '\0' || lh_page_token_parse(page_token, kind, 0, v->arena, first, second))
+        return is_valid;
+    lh_violations_add(v->violations, "page_token", "must be the next_page_token of the page before");
+    return false;
+}
+
+static void on_access_listed(void *arg, enum lh_status status, const struct lh_error *error,
+                             const struct lh_access_admin_answer *answer)
+{
+    struct lh_store_call *store_call = arg;
+
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        struct lh_arena *arena = &store_call->service->scratch;
+        Leasehold__V1__ListAccessResponse response = LEASEHOLD__V1__LIST_ACCESS_RESPONSE__INIT;
+
+        response.rules = lh_arena_alloc(arena, (answer->rule_count + 1) * sizeof(*response.rules));
+        for (size_t i = 0; i < answer->rule_count; i++)
+            response.rules[response.n_rules++] = lh_rule_to_message(&answer->rules[i], arena);
+        if (answer->has_more) {
+            const struct lh_access_rule *last = &answer->rules[answer->rule_count - 1].rule;
+            response.next_page_token = lh_page_token_make(LH_PAGE_RULES, 0, last->ns, last->principal, arena);
+        }
+        reply(store_call, &response.base);
+    }
+    lh_store_call_destroy(store_call);
+}
+
+void lh_list_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct asked asked;
+    const char *ns, *principal;
+    int32_t rows;
+    Leasehold__V1__ListAccessRequest *request =
+        begin(&asked, call, &leasehold__v1__list_access_request__descriptor, data, size);
+
+    if (request != NULL) {
+        struct lh_store *store = asked.service->store;
+        struct lh_store_call *store_call =
+            admit(&asked, validate_page(&asked.v, request->page_size, request->page_token, LH_PAGE_RULES, &rows, &ns,
+                                        &principal));
+        if (store_call != NULL)
+            lh_store_call_check(store_call,
+                                store->ops->list_access(store, rows, principal, ns, on_access_listed, store_call));
+    }
+    end(&asked);
+}
+
+static void on_tokens_listed(void *arg, enum lh_status status, const struct lh_error *error,
+                             const struct lh_access_admin_answer *answer)
+{
+    struct lh_store_call *store_call = arg;
+
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        struct lh_arena *arena = &store_call->service->scratch;
+        Leasehold__V1__ListTokensResponse response = LEASEHOLD__V1__LIST_TOKENS_RESPONSE__INIT;
+
+        response.tokens = lh_arena_alloc(arena, (answer->token_count + 1) * sizeof(*response.tokens));
+        for (size_t i = 0; i < answer->token_count; i++)
+            response.tokens[response.n_tokens++] = lh_token_to_message(&answer->tokens[i], arena);
+        if (answer->has_more) {
+            const struct lh_token_facts *last = &answer->tokens[answer->token_count - 1];
+            response.next_page_token = lh_page_token_make(LH_PAGE_TOKENS, 0, last->name, last->id, arena);
+        }
+        reply(store_call, &response.base);
+    }
+    lh_store_call_destroy(store_call);
+}
+
+void lh_list_tokens_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    struct asked asked;
+    const char *name, *id;
+    int32_t rows;
+    Leasehold__V1__ListTokensRequest *request =
+        begin(&asked, call, &leasehold__v1__list_tokens_request__descriptor, data, size);
+
+    if (request != NULL) {
+        struct lh_store *store = asked.service->store;
+        struct lh_store_call *store_call =
+            admit(&asked,
+                  validate_page(&asked.v, request->page_size, request->page_token, LH_PAGE_TOKENS, &rows, &name, &id));
+        if (store_call != NULL)
+            lh_store_call_check(store_call,
+                                store->ops->list_tokens(store, rows, name, id, on_tokens_listed, store_call));
+    }
+    end(&asked);
+}

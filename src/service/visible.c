@@ -1,0 +1,61 @@
+#include "service/visible.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void go_to(struct visible_walk *walk, const char *ns, const char *key)
+{
+    snprintf(walk->after_ns, sizeof(walk->after_ns), "%s", ns);
+    snprintf(walk->after_key, sizeof(walk->after_key), "%s", key);
+    walk->has_after = true;
+}
+
+void visible_begin(struct visible_walk *walk, const char *ns, bool include_children, const char *after_ns,
+                   const char *after_key)
+{
+    *walk = (struct visible_walk){.include_children = include_children};
+    snprintf(walk->ns, sizeof(walk->ns), "%s", ns);
+    if (after_ns != NULL)
+        go_to(walk, after_ns, after_key);
+}
+
+bool visible_is_whole(const struct visible_walk *walk, const struct lh_access_caller *who)
+{
+    return lh_access_may(who, LH_RIGHT_READ, walk->ns);
+}
+
+/* Over what the caller may not read. The rules may have changed since the page before. */
+static bool pass_on(struct visible_walk *walk, const struct lh_access_caller *who)
+{
+    char next[LH_ACCESS_NAME_BYTES];
+
+    if (!walk->include_children ||
+        !lh_access_next(who, LH_RIGHT_READ, walk->ns, walk->has_after ? walk->after_ns : NULL, next))
+        return false;
+    if (!walk->has_after || strcmp(next, walk->after_ns) != 0)
+        go_to(walk, next, ""); /* before the first key there */
+    return true;
+}
+
+bool visible_ask(struct visible_walk *walk, const struct lh_access_caller *who, struct lh_list_request *list)
+{
+    if (walk->is_over || (!visible_is_whole(walk, who) && !pass_on(walk, who)))
+        return false;
+    list->ns = walk->ns;
+    list->include_children = walk->include_children;
+    list->after_ns = walk->has_after ? walk->after_ns : NULL;
+    list->after_key = walk->has_after ? walk->after_key : NULL;
+    return true;
+}
+
+bool visible_may_show(const struct lh_access_caller *who, const struct lh_held_lease *lease)
+{
+    return lh_access_may(who, LH_RIGHT_READ, lease->ns);
+}
+
+void visible_advance(struct visible_walk *walk, const struct lh_list_answer *answer, size_t seen)
+{
+    if (seen > 0)
+        go_to(walk, answer->leases[seen - 1].ns, answer->leases[seen - 1].key);
+    walk->is_over = seen == answer->lease_count && !answer->has_more;
+}

@@ -1,0 +1,29 @@
+/* What src/tls shares of a context. */
+#ifndef LH_TLS_CONTEXT_INTERNAL_H
+#define LH_TLS_CONTEXT_INTERNAL_H
+
+#include <openssl/ssl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tls/context.h"
+#include "tls/identity.h"
+
+struct lh_tls_context {
+    SSL_CTX *ssl;
+    BIO_METHOD *socket; /* of its sessions */
+    char *ca_file;      /* for messages; NULL: the system's */
+    char *protocol;
+    unsigned references;
+    bool is_server;
+    bool has_certificate;
+    char name[TLS_NAME_BYTES];
+    int64_t not_after_s;
+};
+
+/* session_socket.c: what carries a session's bytes. NULL: no memory. */
+BIO_METHOD *tls_socket_create(void);
+/* session_words.c */
+int tls_on_verified(int is_good, X509_STORE_CTX *store);
+
+#endif

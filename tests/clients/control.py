@@ -1,0 +1,164 @@
+"""Servers to break, for test programs in other languages: they ask for it by HTTP, with JSON.
+
+    with control.Control() as site:                     # starts all of it
+        run([...], env={"LEASEHOLD_CONTROL": site.url})
+
+    POST /site                     {"grpc": target, "grpc_sql": dsn, "sql": dsn, "pooler": dsn, "port": of PostgreSQL}
+    POST /psql                     {"on": "grpc" | "sql" | "pooler", "sql": ...}    what psql prints
+    POST /daemon                   {}                                               {"id", "target"}: one more on the grpc database
+    POST /daemon/signal, /kill, /start   {"id", "signal"}; id 0 is the first daemon
+    POST /proxy                    {"id": of the daemon}                            {"id", "target"}: a FlakyProxy before it
+    POST /proxy/set                {"id", "decide": [actions, the last for ever | "cycle"], "frozen", "refusing"}
+    POST /proxy/cut, /proxy/state  {"id"}                                           {"connections", "actions"}
+
+Each of grpc, sql and pooler has a database of its own. That of "grpc" has a daemon, that of "pooler" PgBouncer in transaction mode.
+"""
+import http.server
+import itertools
+import json
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "integration"))
+sys.path.insert(0, str(HERE.parent / "lib"))
+import harness  # noqa: E402
+from flaky_proxy import FlakyProxy  # noqa: E402
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Pooler:
+    """PgBouncer in transaction mode."""
+
+    def __init__(self, cluster, server_port, database):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pool-"))
+        self.dir.chmod(0o755)
+        port = free_port()
+        config = self.dir / "pgbouncer.ini"
+        config.write_text(f"[databases]\n{database} = user=postgres host={cluster.sockets} port={server_port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+                          f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\nmax_client_conn = 200\n"
+                          "default_pool_size = 30\nignore_startup_parameters = extra_float_digits\n")
+        user = pwd.getpwnam("postgres")
+        account = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [user.pw_gid]} if os.geteuid() == 0 else {}
+        self.log = open(self.dir / "log", "w")
+        self.process = subprocess.Popen(["/usr/sbin/pgbouncer", str(config)], stdout=self.log, stderr=self.log, cwd="/", **account)
+        self.url = f"host=127.0.0.1 port={port} dbname={database} user=postgres"
+
+        def answers():
+            with socket.socket() as s:
+                return s.connect_ex(("127.0.0.1", port)) == 0
+
+        harness.wait_until(answers, 60, "PgBouncer")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(30)
+        self.log.close()
+        shutil.rmtree(self.dir)
+
+
+class Control:
+    def __init__(self):
+        self.pg_port = free_port()
+        self.cluster = harness.Cluster([f"listen_addresses = '127.0.0.1'\nport = {self.pg_port}"])
+        os.environ["PGPORT"] = str(self.pg_port)  # for psql, and the daemons
+        self.database = self.cluster.create_database()
+        self.daemons = [harness.Daemon(database=self.cluster.url(self.database))]
+        self.plain = self.cluster.create_database()
+        self.pooled = self.cluster.create_database()
+        for database in (self.plain, self.pooled):
+            subprocess.run([harness.CLI, "migrate", "--database", self.cluster.url(database)], check=True, stdout=subprocess.DEVNULL)
+        self.pooler = Pooler(self.cluster, self.pg_port, self.pooled)
+        self.proxies = []
+
+    def site(self, unused):
+        server = f"host={self.cluster.sockets} port={self.pg_port} user=postgres"
+        return {"grpc": self.daemons[0].target, "grpc_sql": f"{server} dbname={self.database}", "sql": f"{server} dbname={self.plain}",
+                "pooler": self.pooler.url, "port": self.pg_port}
+
+    def psql(self, ask):
+        return self.cluster.psql(ask["sql"], {"grpc": self.database, "sql": self.plain, "pooler": self.pooled}[ask["on"]])
+
+    def daemon(self, unused):
+        self.daemons.append(harness.Daemon(database=self.cluster.url(self.database)))
+        return {"id": len(self.daemons) - 1, "target": self.daemons[-1].target}
+
+    def daemon_signal(self, ask):
+        self.daemons[ask["id"]].signal(getattr(signal, ask["signal"]))
+
+    def daemon_kill(self, ask):
+        self.daemons[ask["id"]].kill()
+
+    def daemon_start(self, ask):
+        self.daemons[ask["id"]].start()
+
+    def proxy(self, ask):
+        self.proxies.append(FlakyProxy(self.daemons[ask["id"]].target))
+        return {"id": len(self.proxies) - 1, "target": self.proxies[-1].target}
+
+    def proxy_set(self, ask):
+        proxy = self.proxies[ask["id"]]
+        if "decide" in ask:
+            actions = [tuple(action) if isinstance(action, list) else action for action in ask["decide"]]
+            ever = itertools.cycle(actions[:-1]) if actions[-1] == "cycle" else itertools.chain(actions, itertools.repeat(actions[-1]))
+            proxy.decide = lambda: next(ever)
+        if "frozen" in ask:
+            if ask["frozen"]:
+                proxy.is_frozen = True
+            else:
+                proxy.thaw()
+        proxy.is_refusing = ask.get("refusing", proxy.is_refusing)
+
+    def proxy_cut(self, ask):
+        self.proxies[ask["id"]].cut_all()
+
+    def proxy_state(self, ask):
+        proxy = self.proxies[ask["id"]]
+        return {"connections": len(proxy.connections), "actions": dict(proxy.actions), "requests": proxy.requests}
+
+    def __enter__(self):
+        control, lock = self, threading.Lock()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                ask = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                try:
+                    with lock:
+                        status, answer = 200, getattr(control, self.path[1:].replace("/", "_"))(ask)
+                except Exception as trouble:  # told to the test that asked
+                    status, answer = 500, repr(trouble)
+                body = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *unused):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        return self
+
+    def __exit__(self, *unused):
+        self.server.shutdown()
+        for proxy in self.proxies:
+            proxy.close()
+        self.pooler.close()
+        for daemon in self.daemons:
+            daemon.destroy()
+        self.cluster.destroy()

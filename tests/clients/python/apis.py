@@ -1,0 +1,196 @@
+"""Both clients with one face, that of threads, so that each case is written once.
+
+The asyncio client runs in an event loop on a thread of its own; the body of its `async with` is a task there that ends when the
+case's `with` does.
+"""
+import asyncio
+import contextlib
+import signal
+import threading
+
+import leasehold
+import psycopg
+from harness import wait_until
+
+
+class Interrupted(BaseException):
+    pass
+
+
+@contextlib.contextmanager
+def signalled(when):
+    """The body, on the main thread, is interrupted as by Ctrl-C once `when()` is true."""
+    def handle(*unused):
+        raise Interrupted
+
+    def watch():
+        wait_until(when, 60)
+        signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+class SyncClient(leasehold.Client):
+    name = "threads"
+
+    def give_up(self, lease, when):
+        """Waits for the lease, and gives up once `when()` is true."""
+        with contextlib.suppress(Interrupted), signalled(when):
+            lease.acquire()
+            raise AssertionError("granted")
+
+    def guard(self, lease, url):
+        with psycopg.connect(url) as connection, connection.cursor() as cursor:
+            lease.guard(cursor)
+
+    finish = leasehold.Client.close
+
+    def leftovers(self):
+        return [thread.name for thread in threading.enumerate() if "leasehold" in thread.name]
+
+
+class AsyncioLease:
+    def __init__(self, client, lease):
+        self.client, self.lease = client, lease
+        self.work = self.finish = None
+
+    def __getattr__(self, name):
+        return getattr(self.lease, name)
+
+    def __setattr__(self, name, value):
+        if name == "result":
+            self.lease.result = value
+        else:
+            super().__setattr__(name, value)
+
+    def remaining(self):
+        return self.client.call(self.lease.remaining)
+
+    def is_held(self):
+        return self.client.call(self.lease.is_held)
+
+    def check(self):
+        return self.client.call(self.lease.check)
+
+    def acquire(self):
+        self.client.run(self.lease.acquire())
+        return self
+
+    def release(self, *arguments, **more):
+        return self.client.run(self.lease.release(*arguments, **more))
+
+    def __enter__(self):
+        entered = threading.Event()
+
+        async def body():
+            self.finish = asyncio.get_running_loop().create_future()
+            async with self.lease:
+                entered.set()
+                error = await self.finish
+                if error is not None:
+                    raise error
+
+        self.work = asyncio.run_coroutine_threadsafe(body(), self.client.loop)
+        self.work.add_done_callback(lambda *unused: entered.set())
+        assert entered.wait(120)
+        if self.work.done():
+            self.work.result()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        def end():
+            if not self.finish.done():
+                self.finish.set_result(error)
+
+        self.client.loop.call_soon_threadsafe(end)
+        try:
+            self.work.result(120)
+        except BaseException as raised:
+            if raised is error:
+                return False
+            raise
+        return False
+
+
+class AsyncioClient:
+    name = "asyncio"
+
+    def __init__(self, *arguments, **options):
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="the case's loop")
+        self.thread.start()
+        self.is_open = True
+        self.client = self.call(lambda: leasehold.AsyncClient(*arguments, **options))
+        self._core = self.client._core
+
+    def call(self, function):
+        async def wrapped():
+            return function()
+
+        return self.run(wrapped())
+
+    def run(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(120)
+
+    def lease(self, *arguments, **options):
+        return AsyncioLease(self, self.call(lambda: self.client.lease(*arguments, **options)))
+
+    def leased(self, *arguments, **options):
+        def decorate(function):
+            async def work():
+                return function()
+
+            wrapped = self.client.leased(*arguments, **options)(work)
+            return lambda: self.run(wrapped())
+
+        return decorate
+
+    def lead(self, *arguments, **options):
+        generator = self.client.lead(*arguments, **options)
+        try:
+            while True:
+                yield AsyncioLease(self, self.run(generator.__anext__()))
+        finally:
+            self.run(generator.aclose())
+
+    def give_up(self, lease, when):
+        task = asyncio.run_coroutine_threadsafe(lease.lease.acquire(), self.loop)
+        wait_until(lambda: when() or task.done(), 60)
+        assert not task.done(), task.result()
+        task.cancel()
+        with contextlib.suppress(BaseException):
+            task.result(60)
+
+    def guard(self, lease, url):
+        async def guard():
+            async with await psycopg.AsyncConnection.connect(url) as connection, connection.cursor() as cursor:
+                await lease.lease.guard(cursor)
+
+        self.run(guard())
+
+    def leftovers(self):
+        async def tasks():
+            return [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+        return self.run(tasks())
+
+    def close(self):
+        if self.is_open:
+            self.is_open = False
+            self.run(self.client.close())
+
+    def finish(self):
+        self.close()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+APIS = {"threads": SyncClient, "asyncio": AsyncioClient}

@@ -1,0 +1,580 @@
+"""The cases, by name; cases.json says what each is about."""
+import contextlib
+import itertools
+import logging
+import os
+import pathlib
+import signal
+import threading
+import time
+import uuid
+
+import leasehold
+import psycopg
+import pytest
+from harness import wait_until
+from leasehold.runtime import clock
+
+NAMESPACE = "cases"
+LONG = 300  # seconds: nobody waits for such a deadline
+
+
+def fresh(word="k"):
+    return f"{word}-{uuid.uuid4()}"
+
+
+def in_background(function):
+    """Its result, when asked for."""
+    done = {}
+
+    def run():
+        try:
+            done["value"] = function()
+        except BaseException as error:
+            done["error"] = error
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def result():
+        thread.join(120)
+        assert not thread.is_alive()
+        if "error" in done:
+            raise done["error"]
+        return done["value"]
+
+    return result
+
+
+# -- acquire and release
+
+
+def acquire_and_release(place):
+    key = fresh()
+    with place.client().lease(NAMESPACE, key, duration=30, owner="worker-1") as lease:
+        assert place.row(key, "state, owner, token") == f"held|worker-1|{lease.token}"
+        assert lease.token > 0 and 20 < lease.remaining() <= 30 and lease.is_held()
+        lease.check()
+        lease.result = {"rows": 3}
+    assert place.row(key, "state, last_outcome, last_result ->> 'rows'") == "free|ok|3"
+    assert lease.remaining() == 0 and not lease.is_held()
+
+
+def failed_work_is_released_as_failed(place):
+    key = fresh()
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        with place.client().lease(NAMESPACE, key):
+            raise RuntimeError("the disk is full")
+    assert place.row(key, "state, last_outcome, last_error") == "free|failed|RuntimeError: the disk is full"
+
+
+def token_grows(place):
+    key, client = fresh(), place.client()
+    with client.lease(NAMESPACE, key) as first:
+        pass
+    with client.lease(NAMESPACE, key) as second:
+        assert second.token > first.token
+
+
+def held_names_the_holder(place):
+    key, client = fresh(), place.client()
+    with client.lease(NAMESPACE, key, owner="worker-1"):
+        waiting = in_background(lambda: place.client().lease(NAMESPACE, key, wait=60).acquire())
+        wait_until(lambda: place.waiting(key) == 1)
+        with pytest.raises(leasehold.Held) as held:
+            client.lease(NAMESPACE, key).acquire()
+        assert (held.value.holder, held.value.ahead) == ("worker-1", 1)
+    waiting().release()
+
+
+def wait_is_granted(place):
+    key = fresh()
+    first = place.client().lease(NAMESPACE, key).acquire()
+    waiting = in_background(lambda: place.client().lease(NAMESPACE, key, wait=60).acquire())
+    wait_until(lambda: place.waiting(key) == 1)
+    assert first.release()
+    second = waiting()
+    assert second.token > first.token and second.is_held()
+    assert second.release()
+
+
+def wait_passes(place):
+    key, client = fresh(), place.client()
+    with client.lease(NAMESPACE, key, owner="worker-1"):
+        with pytest.raises(leasehold.Held) as held:
+            client.lease(NAMESPACE, key, wait=0.5).acquire()
+        assert held.value.holder == "worker-1"
+        wait_until(lambda: place.waiting(key) == 0)
+
+
+def waiters_are_served_in_order(place):
+    key, client, order = fresh(), place.client(), []
+
+    def wait(number):
+        with client.lease(NAMESPACE, key, wait=60):
+            order.append(number)
+
+    with client.lease(NAMESPACE, key):
+        waiting = []
+        for number in range(3):
+            waiting.append(in_background(lambda number=number: wait(number)))
+            wait_until(lambda number=number: place.waiting(key) == number + 1)
+    for each in waiting:
+        each()
+    assert order == [0, 1, 2]
+
+
+def cancelled_wait_leaves_the_queue(place):
+    key = fresh()
+    with place.client().lease(NAMESPACE, key, duration=LONG):
+        client = place.client()
+        client.give_up(client.lease(NAMESPACE, key, wait=LONG), lambda: place.waiting(key) == 1)
+        wait_until(lambda: place.waiting(key) == 0)
+    with place.client().lease(NAMESPACE, key, wait=60):
+        pass
+
+
+@contextlib.contextmanager
+def grants_that_wait(place):
+    """Each grant in the namespace is held up, inside of the database, until the body calls what it is given."""
+    namespace = f"slow{uuid.uuid4().hex[:8]}"
+    session = place.session()
+    place.psql(f"create function {namespace}(e leasehold.lease_event) returns void language plpgsql security definer as "
+               "$$ begin perform pg_advisory_xact_lock(42); end $$;"
+               f"alter function {namespace}(leasehold.lease_event) owner to leasehold_owner;"
+               f"select leasehold.add_hook('{namespace}', 'acquire', '{namespace}(leasehold.lease_event)')")
+    session.run("select pg_advisory_lock(42)")
+    place.namespace = namespace
+    yield lambda: session.run("select pg_advisory_unlock(42)")
+
+
+def is_blocked(place):
+    return place.psql("select count(*) from pg_locks where locktype = 'advisory' and not granted") == "1"
+
+
+def grant_after_giving_up_is_released(place):
+    key = fresh()
+    if place.transport == "grpc":
+        proxy = place.proxy()
+        actions = itertools.chain([("delay", LONG)], itertools.repeat("pass"))
+        proxy.decide = lambda: next(actions)
+        client = place.client(proxy.target)
+        client.give_up(client.lease(NAMESPACE, key, duration=LONG), lambda: place.row(key, "state") == "held")
+    else:
+        with grants_that_wait(place) as let_go:
+            client = place.client()
+            client.give_up(client.lease(place.namespace, key, duration=LONG), lambda: is_blocked(place))
+            let_go()
+            wait_until(lambda: place.row(key, "state"))
+    wait_until(lambda: place.row(key, "state") == "free")
+
+
+def grant_taken_back_is_acquired_anew(place):
+    key, proxy = fresh(), place.proxy()
+    proxy.decide = lambda: "drop"
+    waiting = in_background(lambda: place.client(proxy.target, timeout=60).lease(NAMESPACE, key, wait=60).acquire())
+    wait_until(lambda: place.row(key, "state") == "held")
+    first = place.row(key, "lease_key, token").split("|")
+    proxy.is_refusing = True
+    proxy.cut_all()
+    wait_until(lambda: not proxy.connections)
+    if place.row(key, "state") == "held":  # the daemon wrote its answer before the connection broke
+        place.psql(f"select leasehold.release_ok('{NAMESPACE}', '{key}', '{first[0]}')")
+    proxy.decide = lambda: "pass"
+    proxy.is_refusing = False
+    lease = waiting()
+    assert lease.token > int(first[1]) and lease.lease_key != first[0]
+    assert lease.release()
+
+
+def deadline_counts_from_the_request(place):
+    key = fresh()
+    if place.transport == "grpc":
+        proxy = place.proxy()
+        actions = itertools.chain([("delay", 1.5)], itertools.repeat("pass"))
+        proxy.decide = lambda: next(actions)
+        lease = place.client(proxy.target).lease(NAMESPACE, key, duration=30).acquire()
+    else:
+        with grants_that_wait(place) as let_go:
+            client = place.client()
+            waiting = in_background(client.lease(place.namespace, key, duration=30).acquire)
+            wait_until(lambda: is_blocked(place))
+            time.sleep(1.5)  # the delay of the reply, which the client has to count
+            let_go()
+            lease = waiting()
+    assert 0 < lease.remaining() <= 28.5
+    lease.release()
+
+
+def deadline_does_not_count_the_wait(place):
+    key = fresh()
+    first = place.client().lease(NAMESPACE, key).acquire()
+    waiting = in_background(lambda: place.client().lease(NAMESPACE, key, duration=10, wait=60).acquire())
+    wait_until(lambda: place.waiting(key) == 1)
+    time.sleep(10)  # the wait that must not count
+    first.release()
+    lease = waiting()
+    assert lease.is_held() and lease.remaining() > 0
+    lease.release()
+
+
+# -- renewal
+
+
+def renewal_keeps_the_lease(place):
+    key = fresh()
+    with place.client().lease(NAMESPACE, key, duration=6) as lease:
+        wait_until(lambda: place.heartbeats(key) >= 4)
+        assert place.row(key, "state, token") == f"held|{lease.token}"
+        lease.check()
+
+
+def one_request_renews_all(place):
+    client, key, requests = place.client(), fresh(), []
+    heartbeat = client._core.transport.heartbeat
+
+    def watch(refs, until):
+        requests.append(len(refs))
+        return heartbeat(refs, until)
+
+    client._core.transport.heartbeat = watch
+    leases = [client.lease(NAMESPACE, f"{key}-{i}", duration=12).acquire() for i in range(50)]
+    wait_until(lambda: place.psql(f"select min(heartbeats) from leasehold.scope where key like '{key}-%'") not in ("", "0"), 60)
+    wait_until(lambda: 50 in requests)
+    assert all(lease.is_held() for lease in leases)
+
+
+def lost_replies_cost_no_lease(place):
+    key, proxy = fresh(), place.proxy()
+    # Never two losses in a row: there is time for two tries between a renewal and the deadline.
+    actions = itertools.cycle(["pass", "drop", "pass", "cut", "pass", ("delay", 0.2), "pass", "truncate"])
+    with place.client(proxy.target).lease(NAMESPACE, key, duration=9) as lease:
+        proxy.decide = lambda: next(actions)
+        wait_until(lambda: proxy.actions["truncate"] or not lease.is_held(), 90)
+        beats = place.heartbeats(key)
+        wait_until(lambda: place.heartbeats(key) > beats or not lease.is_held())
+        assert lease.is_held(), proxy.actions
+        assert place.row(key, "state, token") == f"held|{lease.token}"
+    assert place.row(key, "state, last_outcome") == "free|ok"
+
+
+def broken_connections_cost_no_lease(place):
+    key = fresh()
+    with place.client().lease(NAMESPACE, key, duration=9) as lease:
+        for _ in range(2):
+            beats = place.heartbeats(key)
+            wait_until(lambda: place.heartbeats(key) > beats)
+            place.psql("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
+                       "and pid <> pg_backend_pid()")
+        beats = place.heartbeats(key)
+        wait_until(lambda: place.heartbeats(key) > beats)
+        assert place.row(key, "state, token") == f"held|{lease.token}"
+    assert place.row(key, "state, last_outcome") == "free|ok"
+
+
+def forced_end_is_told(place):
+    key, told = fresh(), []
+    with pytest.raises(leasehold.LeaseLost) as lost:
+        with place.client().lease(NAMESPACE, key, duration=6, on_lost=told.append) as lease:
+            place.force(key)
+            wait_until(lambda: told)
+            with pytest.raises(leasehold.LeaseLost):
+                lease.check()
+    assert told == ["forced"] and lost.value.reason == "forced"
+
+
+@contextlib.contextmanager
+def silence(place):
+    """Yields a target, and what makes it silent."""
+    if place.transport == "grpc":
+        proxy = place.proxy()
+        yield proxy.target, lambda: setattr(proxy, "is_frozen", True)
+        return
+    stopped = []
+
+    def stop():
+        postmaster = int(pathlib.Path(place.site.cluster.data, "postmaster.pid").read_text().split()[0])
+        stopped.append(postmaster)
+        stopped.extend(map(int, place.connections().split()))
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+
+    try:
+        yield place.target(), stop
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
+def silence_is_told_before_the_deadline(place):
+    key, told = fresh(), []
+    with silence(place) as (target, be_silent):
+        lease = place.client(target).lease(NAMESPACE, key, duration=12,
+                                           on_lost=lambda reason: told.append((reason, lease._deadline - clock())))
+        lease.acquire()
+        be_silent()
+        wait_until(lambda: told)
+        with pytest.raises(leasehold.LeaseLost):
+            lease.check()
+        assert lease.remaining() == 0
+    assert [reason for reason, _ in told] == ["unreachable"] and told[0][1] > 0, told
+
+
+def stopped_process_wakes_up_without_the_lease(place):
+    key = fresh()
+    program = place.program("hold", key, 3)
+    program.wait_for("working")
+    program.process.send_signal(signal.SIGSTOP)
+    other = place.client().lease(NAMESPACE, key, wait=60).acquire()
+    worked = program.lines.count(program.find("working"))
+    program.process.send_signal(signal.SIGCONT)
+    assert program.end() == 4, program.lines[-5:]
+    assert program.lines.count(program.find("working")) == worked
+    assert program.find("lost").split()[1] in ("expired", "unknown", "unreachable")
+    assert place.row(key, "state, token") == f"held|{other.token}"
+
+
+def lost_release_is_repeated(place):
+    key, proxy = fresh(), place.proxy()
+    lease = place.client(proxy.target).lease(NAMESPACE, key, duration=30).acquire()
+    actions = itertools.chain(["drop"], itertools.repeat("pass"))
+    proxy.decide = lambda: next(actions)
+    assert lease.release({"rows": 3}) is True
+    assert proxy.actions["drop"] == 1
+    assert place.row(key, "state, last_outcome, last_result ->> 'rows'") == "free|ok|3"
+
+
+def no_renewal_after_release(place):
+    key, told, renewed, proxy = fresh(), [], [], None
+    if place.transport == "grpc":
+        proxy = place.proxy()
+    client = place.client(proxy.target if proxy else None)
+    lease = client.lease(NAMESPACE, key, duration=12, on_lost=told.append).acquire()
+    if proxy:
+        proxy.decide = lambda: ("delay", 0.3)  # the answer of the next renewal, and that of the release
+    wait_until(lambda: place.heartbeats(key) >= 1)
+    assert lease.release()
+    if proxy:
+        proxy.decide = lambda: "pass"
+    heartbeat = client._core.transport.heartbeat
+
+    def watch(refs, until):
+        renewed.extend(ref.lease_key for ref in refs)
+        return heartbeat(refs, until)
+
+    client._core.transport.heartbeat = watch
+    beats = place.heartbeats(key)
+    other = client.lease(NAMESPACE, fresh(), duration=12).acquire()  # the loop goes on
+    wait_until(lambda: place.heartbeats(other.key) >= 2)
+    assert other.lease_key in renewed and lease.lease_key not in renewed
+    assert place.row(key, "state") == "free" and place.heartbeats(key) == beats and told == []
+
+
+# -- the end of a client
+
+
+def close_leaves_nothing(place):
+    key, client = fresh(), place.client()
+    threads = {thread for thread in threading.enumerate()}
+    lease = client.lease(NAMESPACE, key, duration=2).acquire()
+    wait_until(lambda: place.heartbeats(key) >= 1)
+    client.close()
+    assert client.leftovers() == []
+    beats = place.heartbeats(key)
+    wait_until(lambda: place.row(key, "deadline < clock_timestamp()") != "f", 60)
+    assert place.heartbeats(key) in (beats, 0) and not lease.is_held()
+    if place.api.name == "threads":
+        wait_until(lambda: {thread for thread in threading.enumerate()} <= threads, 30)
+    if place.transport == "sql":
+        wait_until(lambda: not place.connections())
+
+
+def exit_leaves_nothing(place):
+    key = fresh()
+    program = place.program("exit", key, 3)
+    assert program.end() == 7, program.lines
+    # grpcio 1.51 has words of its own for an event loop that SystemExit leaves.
+    assert program.find("acquired") and (len(program.lines) == 1 or place.api.name == "asyncio"), program.lines
+    wait_until(lambda: place.row(key, "deadline < clock_timestamp()") != "f", 60)
+
+
+def fork_renews_nothing(place):
+    key = fresh()
+    program = place.program("fork", key, 9)
+    assert program.wait_for("child") == "child forked"
+    assert program.wait_for("parent waited") == "parent waited 0"
+    beats = place.heartbeats(key)
+    wait_until(lambda: place.heartbeats(key) > beats or program.process.poll() is not None)
+    token = program.find("acquired").split()[1]
+    assert place.row(key, "state, token") == f"held|{token}", program.lines[-5:]
+    program.process.terminate()
+    assert program.end() == 0, program.lines[-5:]
+    assert place.row(key, "state, last_outcome") == "free|ok"
+
+
+# -- errors
+
+
+def denied_is_a_type(place):
+    namespace = f"frozen{uuid.uuid4().hex[:8]}"
+    place.psql(f"select leasehold.set_policy('{namespace}', frozen => true)")
+
+    def refused():
+        try:
+            place.client().lease(namespace, "k").acquire().release()
+            return None
+        except leasehold.Denied as error:
+            return error
+
+    assert wait_until(refused).reason == "NAMESPACE_FROZEN"  # a daemon follows within a second
+
+
+def unavailable_is_a_type(place):
+    target = "127.0.0.1:1" if place.transport == "grpc" else "host=/nonexistent dbname=none"
+    with pytest.raises(leasehold.Unavailable):
+        place.client(target, timeout=1).lease(NAMESPACE, fresh()).acquire()
+
+
+def invalid_argument_is_told(place):
+    with pytest.raises(ValueError, match="duration") as invalid:
+        place.client().lease(NAMESPACE, fresh(), duration=0.01).acquire()
+    assert isinstance(invalid.value, leasehold.LeaseholdError) and "1 to 86400 s" in str(invalid.value), str(invalid.value)
+    with pytest.raises(ValueError, match="key"):
+        place.client().lease(NAMESPACE, "").acquire()
+
+
+# -- daemons
+
+
+def daemon_restarts(place):
+    key, daemon = fresh(), place.daemon()
+    with place.client(daemon.target).lease(NAMESPACE, key, duration=12) as lease:
+        daemon.kill()
+        daemon.start()
+        beats = place.heartbeats(key)
+        wait_until(lambda: place.heartbeats(key) >= beats + 2 or not lease.is_held())
+        assert lease.is_held() and place.row(key, "state, token") == f"held|{lease.token}"
+    assert place.row(key, "state, last_outcome") == "free|ok"
+
+
+def hanging_daemon_is_left(place):
+    key, hanging = fresh(), place.daemon()
+    with place.client(f"{hanging.target},{place.target()}").lease(NAMESPACE, key, duration=9) as lease:
+        wait_until(lambda: place.heartbeats(key) >= 1)
+        hanging.signal(signal.SIGSTOP)
+        beats = place.heartbeats(key)
+        # More than its deadline allows without a renewal.
+        wait_until(lambda: place.heartbeats(key) >= beats + 4 or not lease.is_held(), 90)
+        assert lease.is_held() and place.row(key, "state, token") == f"held|{lease.token}"
+    assert place.row(key, "state, last_outcome") == "free|ok"
+
+
+# -- SQL
+
+
+def guard_fences(place):
+    key, client = fresh(), place.client()
+    url = place.target() if place.transport == "pooler" else place.site.cluster.url(place.database)
+    with pytest.raises(leasehold.LeaseLost):
+        with client.lease(NAMESPACE, key, duration=LONG) as lease:
+            client.guard(lease, url)
+            place.force(key)
+            client.guard(lease, url)
+
+
+def renewal_has_its_own_connection(place):
+    key, client = fresh(), place.client()
+    with psycopg.connect(place.target()) as application, application.cursor() as cursor:
+        with client.lease(NAMESPACE, key, duration=6) as lease:
+            cursor.execute("select leasehold.guard(%s, %s, %s)", (NAMESPACE, key, lease.token))
+            beats = place.heartbeats(key)
+            wait_until(lambda: place.heartbeats(key) >= beats + 2)
+            application.rollback()
+
+
+def wait_hears_notify(place):
+    key = fresh()
+    first = place.client().lease(NAMESPACE, key).acquire()
+    client = place.client()
+    client._core.transport.poll_s = 600
+    waiting = in_background(lambda: client.lease(NAMESPACE, key, wait=900).acquire())
+    wait_until(lambda: place.waiting(key) == 1)
+    wait_until(lambda: place.psql("select count(*) from pg_stat_activity where application_name = 'leasehold' "
+                                  "and state = 'idle' and query like '%leasehold.acquire(%'") != "0")
+    first.release()
+    assert waiting().release()
+
+
+def pooler_is_noticed(place):
+    messages = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logging.getLogger("leasehold").addHandler(handler)
+    try:
+        key, client = fresh(), place.client()
+        for _ in range(2):
+            first = place.client().lease(NAMESPACE, key).acquire()
+            waiting = in_background(lambda: client.lease(NAMESPACE, key, wait=60).acquire())
+            wait_until(lambda: place.waiting(key) == 1)
+            first.release()
+            assert waiting().release()
+    finally:
+        logging.getLogger("leasehold").removeHandler(handler)
+    assert len([each for each in messages if "pooler" in each]) == 1, messages
+
+
+# -- leaders
+
+
+def leader_killed_is_followed(place):
+    key = fresh()
+    first = place.program("lead", key, LONG)
+    token = int(first.wait_for("leading").split()[1])
+    second = place.program("lead", key, LONG)
+    wait_until(lambda: place.waiting(key) == 1)
+    first.process.kill()
+    assert int(second.wait_for("leading").split()[1]) > token
+    second.process.terminate()
+    assert second.end() == 0, second.lines[-5:]
+    assert place.row(key, "state, last_outcome") == "free|ok"
+
+
+def leader_stopped_is_followed(place):
+    key = fresh()
+    first = place.program("lead", key, 4)
+    first.wait_for("working")
+    second = place.program("lead", key, 4)
+    wait_until(lambda: place.waiting(key) == 1)
+    first.process.send_signal(signal.SIGSTOP)
+    second.wait_for("working")
+    worked = first.lines.count(first.find("working"))
+    first.process.send_signal(signal.SIGCONT)
+    first.wait_for("over")
+    assert first.lines.count(first.find("working")) == worked
+    for program in (first, second):
+        program.process.terminate()
+
+
+def leader_resigns(place):
+    key = fresh()
+    first, second = place.client().lead(NAMESPACE, key), place.client().lead(NAMESPACE, key)
+    one = next(first)
+    waiting = in_background(lambda: next(second))
+    wait_until(lambda: place.waiting(key) == 1)
+    again = in_background(lambda: next(first))  # the end of the loop's body: gives it up, and stands again
+    two = waiting()
+    assert two.token > one.token and two.is_held() and not one.is_held()
+    wait_until(lambda: place.waiting(key) == 1)
+    second.close()
+    three = again()
+    assert three.token > two.token
+    first.close()
+    wait_until(lambda: place.row(key, "state") == "free")
+
+
+def leased_work_runs_once(place):
+    key, ran = fresh(), []
+    for number in range(2):
+        work = place.client().leased(NAMESPACE, key, at_least=50, skip_if_held=True)(lambda number=number: ran.append(number) or "done")
+        assert work() == (None if number else "done")
+    assert ran == [0] and place.row(key, "state") == "held"

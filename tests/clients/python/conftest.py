@@ -1,0 +1,184 @@
+"""Places to hold leases in, for each transport and both clients, and the lines that tests/clients/run counts."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+for each in (ROOT / "tests/integration", ROOT / "tests/lib", HERE):
+    sys.path.append(str(each))
+import leasehold  # noqa: E402, F401  (the installed one, before harness looks for its own stubs)
+import harness  # noqa: E402
+from apis import APIS  # noqa: E402
+from flaky_proxy import FlakyProxy  # noqa: E402
+from harness import wait_until  # noqa: E402
+from pgbouncer import PgBouncer  # noqa: E402
+
+NAMESPACE = "cases"
+
+
+class Site:
+    """One cluster with two databases: one that a daemon serves, one without a daemon."""
+
+    def __init__(self):
+        self.cluster = harness.Cluster()
+        self.service = harness.Service(self.cluster)
+        self.database = self.cluster.create_database()
+        subprocess.run([harness.CLI, "migrate", "--database", self.cluster.url(self.database)], check=True, stdout=subprocess.PIPE)
+        # What cron does where there is no daemon; before the first time nothing expires.
+        self.cluster.psql("select leasehold.reap()", self.database)
+        self.pooler = PgBouncer(self.cluster.sockets, self.database, "transaction")
+
+    def close(self):
+        self.pooler.close()
+        self.service.close()
+        self.cluster.destroy()
+
+
+@pytest.fixture(scope="session")
+def site():
+    site = Site()
+    yield site
+    site.close()
+
+
+class Program:
+    """program.py, running; the lines that it prints."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([sys.executable, "-B", str(HERE / "program.py"), *map(str, arguments)], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        self.lines = []
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.strip())
+
+    def find(self, word):
+        return next((line for line in self.lines if line.startswith(word)), None)
+
+    def wait_for(self, word):
+        wait_until(lambda: self.find(word) or self.process.poll() is not None, 60, f"a line of {word}")
+        if self.process.poll() is not None:
+            self.reader.join(10)
+        assert self.find(word), self.lines[-20:]
+        return self.find(word)
+
+    def end(self):
+        status = self.process.wait(60)
+        self.reader.join(10)
+        return status
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.end()
+
+
+class Place:
+    """Where a case runs: a transport, and a kind of client."""
+
+    namespace = NAMESPACE
+
+    def __init__(self, site, transport, api):
+        self.site, self.transport, self.api = site, transport, api
+        self.database = site.service.database if transport == "grpc" else site.database
+        self.closing = []
+
+    def target(self):
+        """What a client is made with: a server, or a database."""
+        return {"grpc": self.site.service.daemon.target, "sql": self.site.cluster.url(self.site.database),
+                "pooler": self.site.pooler.url}[self.transport]
+
+    def client(self, target=None, **options):
+        target = target or self.target()
+        client = self.api(target if self.transport == "grpc" else None, database=None if self.transport == "grpc" else target, **options)
+        self.closing.append(client.finish)
+        return client
+
+    def program(self, mode, key, duration, target=None):
+        program = Program(self.api.name, self.transport, target or self.target(), self.namespace, key, mode, duration)
+        self.closing.append(program.kill)
+        return program
+
+    def proxy(self):
+        proxy = FlakyProxy(self.site.service.daemon.target)
+        self.closing.append(proxy.close)
+        return proxy
+
+    def daemon(self):
+        daemon = harness.Daemon(database=self.site.cluster.url(self.database))
+        self.closing.append(daemon.destroy)
+        return daemon
+
+    def psql(self, sql):
+        return self.site.cluster.psql(sql, self.database)
+
+    def session(self):
+        session = self.site.cluster.session(self.database)
+        self.closing.append(session.close)
+        return session
+
+    def row(self, key, columns):
+        return self.psql(f"select {columns} from leasehold.scope where namespace = '{self.namespace}' and key = '{key}'")
+
+    def waiting(self, key):
+        return int(self.psql(f"select count(*) from leasehold.queue where namespace = '{self.namespace}' and key = '{key}'"))
+
+    def force(self, key):
+        self.psql(f"select leasehold.force_release('{self.namespace}', '{key}', 'a test')")
+
+    def heartbeats(self, key):
+        return int(self.row(key, "heartbeats") or 0)
+
+    def close(self):
+        while self.closing:
+            self.closing.pop()()
+        wait_until(lambda: not self.connections(), 30, "the end of all connections")
+
+    def connections(self):
+        """Of this package's clients, to PostgreSQL."""
+        return self.psql("select pid from pg_stat_activity where application_name = 'leasehold'")
+
+
+@pytest.fixture
+def place(request, site):
+    name, transport, api = request.node.callspec.id.split("-")
+    place = Place(site, transport, APIS[api])
+    yield place
+    place.close()
+
+
+# -- the lines
+
+outcomes = {}
+
+
+def pytest_runtest_logreport(report):
+    name = report.nodeid.split("::", 1)[1]
+    if report.when == "call" or not report.passed:
+        outcomes[name] = outcomes.get(name, True) and report.passed
+
+
+def pytest_sessionfinish(session):
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        return
+    lines = {}
+    for name, is_good in outcomes.items():
+        if name.startswith("test_case["):
+            case, transport, _ = name[len("test_case["):-1].split("-")
+            name = f"case {case} on {transport}"
+        else:
+            name = f"test {name.replace(' ', '_')}"
+        lines[name] = lines.get(name, True) and is_good
+    print()
+    for name, is_good in lines.items():
+        print(name, "passed" if is_good else "failed")

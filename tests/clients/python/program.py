@@ -1,0 +1,111 @@
+"""A holder in a process of its own: program.py API TRANSPORT TARGET NAMESPACE KEY MODE DURATION. It prints what happens to it.
+
+    hold    acquire, work until SIGTERM or the loss
+    exit    acquire, and end with status 7 without closing anything
+    fork    hold, with a child that inherits the lease
+    lead    stand for election, work while leading
+"""
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+
+import leasehold
+
+API, TRANSPORT, TARGET, NAMESPACE, KEY, MODE, DURATION = sys.argv[1:]
+TARGETS = {"server": TARGET} if TRANSPORT == "grpc" else {"database": TARGET}
+DURATION = float(DURATION)
+stop = threading.Event()
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def work(lease):
+    """One step; whether to go on."""
+    if stop.is_set() or not lease.is_held():
+        return False
+    say("working", lease.token)
+    return True
+
+
+def told(reason):
+    say("lost", reason)
+
+
+def fork(lease):
+    child = os.fork()
+    if child == 0:
+        try:
+            lease.check()
+        except leasehold.LeaseLost as error:
+            say("child", error.reason)
+        if API == "asyncio":
+            os._exit(0)  # two processes cannot both take an event loop down
+        sys.exit(0)  # through the body of `with`
+    return child
+
+
+def threads():
+    client = leasehold.Client(**TARGETS)
+    if MODE == "lead":
+        for leadership in client.lead(NAMESPACE, KEY, duration=DURATION):
+            say("leading", leadership.token)
+            while work(leadership):
+                time.sleep(0.02)
+            say("over", leadership.lost)
+            if stop.is_set():
+                return
+    lease = client.lease(NAMESPACE, KEY, duration=DURATION, on_lost=told)
+    if MODE == "exit":
+        say("acquired", lease.acquire().token)
+        sys.exit(7)
+    with lease:
+        say("acquired", lease.token)
+        if MODE == "fork":
+            child = fork(lease)
+            say("parent waited", os.waitpid(child, 0)[1])
+        while work(lease):
+            time.sleep(0.02)
+    client.close()
+    say("released")
+
+
+async def tasks():
+    client = leasehold.AsyncClient(**TARGETS)
+    if MODE == "lead":
+        async with contextlib.aclosing(client.lead(NAMESPACE, KEY, duration=DURATION)) as terms:
+            async for leadership in terms:
+                say("leading", leadership.token)
+                while work(leadership):
+                    await asyncio.sleep(0.02)
+                say("over", leadership.lost)
+                if stop.is_set():
+                    break
+        await client.close()
+        return
+    lease = client.lease(NAMESPACE, KEY, duration=DURATION, on_lost=told)
+    if MODE == "exit":
+        say("acquired", (await lease.acquire()).token)
+        sys.exit(7)
+    async with lease:
+        say("acquired", lease.token)
+        if MODE == "fork":
+            child = fork(lease)
+            say("parent waited", os.waitpid(child, 0)[1])
+        while work(lease):
+            await asyncio.sleep(0.02)
+    await client.close()
+    say("released")
+
+
+signal.signal(signal.SIGTERM, lambda *unused: stop.set())
+try:
+    threads() if API == "threads" else asyncio.run(tasks())
+except leasehold.LeaseLost as error:
+    say("ended", error.reason)
+    sys.exit(4)

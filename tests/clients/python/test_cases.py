@@ -1,0 +1,17 @@
+"""Every case of cases.json, on each of its transports, with threads and with asyncio."""
+import json
+import pathlib
+
+import pytest
+
+import cases
+from apis import APIS
+
+LIST = json.loads((pathlib.Path(__file__).resolve().parents[1] / "cases.json").read_text())["cases"]
+ALL = [(case["name"], f"{case['name']}-{transport}-{api}") for case in LIST if "python" in case.get("only", ["python"])
+       for transport in case["on"] for api in APIS]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, id=words) for name, words in ALL])
+def test_case(name, place):
+    getattr(cases, name)(place)

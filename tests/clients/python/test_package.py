@@ -1,0 +1,236 @@
+"""What is this package's own: TLS and tokens, its generated code, the body that asyncio cancels, a lease in one's own transaction."""
+import asyncio
+import concurrent.futures
+import pathlib
+import subprocess
+import tempfile
+import threading
+
+import certificates
+import grpc
+import harness
+import leasehold
+import psycopg
+import pytest
+from google.protobuf import descriptor_pb2
+from harness import wait_until
+from leasehold.v1 import leasehold_pb2 as pb
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def directory():
+    """Which the daemon's user can read."""
+    with tempfile.TemporaryDirectory(prefix="lh-tls-") as path:
+        yield pathlib.Path(path)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["threads", "asyncio"])
+def test_tls_with_certificates_that_are_replaced(site, directory, is_async):
+    authority, other = certificates.Authority(directory), certificates.Authority(directory, "other")
+    server = authority.issue("server", certificates.SERVER_NAMES)
+    daemon = harness.Daemon(*certificates.flags(server, authority), database=site.cluster.url(site.service.database))
+    ca = directory / "used.pem"
+    ca.write_bytes(pathlib.Path(other.cert).read_bytes())
+    mine = authority.issue("client", "DNS:client")
+    tls = leasehold.TLS(ca_file=str(ca), cert_file=mine.cert, key_file=mine.key, server_name="localhost")
+
+    async def with_asyncio():
+        async with leasehold.AsyncClient(daemon.target, tls=tls, timeout=5) as client:
+            with pytest.raises(leasehold.Unavailable):
+                await client.lease("tls", "a").acquire()
+            ca.write_bytes(pathlib.Path(authority.cert).read_bytes())
+            async with client.lease("tls", "a", wait=30) as lease:
+                assert lease.token
+
+    def with_threads():
+        with leasehold.Client(daemon.target, tls=tls, timeout=5) as client:
+            with pytest.raises(leasehold.Unavailable):
+                client.lease("tls", "t").acquire()
+            ca.write_bytes(pathlib.Path(authority.cert).read_bytes())
+            with client.lease("tls", "t", wait=30) as lease:
+                assert lease.token
+
+    try:
+        asyncio.run(with_asyncio()) if is_async else with_threads()
+    finally:
+        daemon.destroy()
+
+
+class Recorder(grpc.GenericRpcHandler):
+    """A server that refuses every call, and remembers what came with it."""
+
+    def __init__(self):
+        self.tokens = []
+
+    def service(self, details):
+        self.tokens.append(dict(details.invocation_metadata).get("authorization"))
+        return None
+
+
+def test_a_token_is_sent_and_read_again(tmp_path):
+    recorder, token = Recorder(), tmp_path / "token"
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1), [recorder])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with leasehold.Client(f"127.0.0.1:{port}", token_file=str(token)) as client:
+        for secret in ("first", "second"):
+            token.write_text(secret + "\n")
+            with pytest.raises(leasehold.LeaseholdError):
+                client.lease("a", "k").acquire()
+    server.stop(None)
+    assert list(dict.fromkeys(filter(None, recorder.tokens))) == ["Bearer first", "Bearer second"]
+
+
+def test_a_token_is_not_sent_in_the_clear():
+    with pytest.raises(leasehold.InvalidArgument, match="TLS"):
+        leasehold.Client("10.0.0.1:7420", token_file="/nonexistent")
+
+
+def test_the_generated_code_fits_the_protocol(tmp_path):
+    """Every field that the package knows is there, with its number and type; the protocol may have newer ones."""
+    subprocess.run(["protoc", f"-I{ROOT / 'proto'}", "-I/usr/include", f"--descriptor_set_out={tmp_path / 'set'}",
+                    "leasehold/v1/leasehold.proto"], check=True)
+    ours, theirs = descriptor_pb2.FileDescriptorProto(), descriptor_pb2.FileDescriptorSet()
+    pb.DESCRIPTOR.CopyToProto(ours)
+    theirs.ParseFromString((tmp_path / "set").read_bytes())
+
+    def facts(file):
+        for message in file.message_type:
+            for field in message.field:
+                yield message.name, field.name, field.number, field.type, field.label, field.type_name
+        for enum in file.enum_type:
+            for value in enum.value:
+                yield enum.name, value.name, value.number
+
+    assert set(facts(ours)) <= set(facts(theirs.file[0])), "run src/python/generate"
+
+
+def test_asyncio_a_loss_cancels_the_body_and_nothing_else(site):
+    async def main():
+        async with leasehold.AsyncClient(site.service.daemon.target) as client:
+            was_cancelled = False
+            with pytest.raises(leasehold.LeaseLost) as lost:
+                async with client.lease("body", "k", duration=6):
+                    site.service.psql("select leasehold.force_release('body', 'k', 'a test')")
+                    try:
+                        await asyncio.sleep(60)
+                    except asyncio.CancelledError:
+                        was_cancelled = True
+                        raise
+            assert was_cancelled and lost.value.reason == "forced" and asyncio.current_task().cancelling() == 0
+
+            entered = asyncio.Event()
+
+            async def work():
+                async with client.lease("body", "other", duration=60):
+                    entered.set()
+                    await asyncio.sleep(60)
+
+            task = asyncio.create_task(work())
+            await entered.wait()
+            task.cancel()  # by the application: no loss
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert site.service.psql("select state, last_outcome from leasehold.scope where key = 'other'") == "free|failed"
+        assert {task for task in asyncio.all_tasks() if task is not asyncio.current_task()} == set()
+
+    asyncio.run(main())
+
+
+def test_a_client_may_be_used_by_many_threads(site):
+    with leasehold.Client(site.service.daemon.target) as client:
+        grants, errors = [], []
+
+        def work(number):
+            try:
+                for _ in range(5):
+                    with client.lease("threads", f"k-{number % 3}", wait=60) as lease:
+                        grants.append(lease.token)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    assert errors == [] and len(set(grants)) == 60
+
+
+def test_a_lease_in_the_callers_own_transaction(site):
+    with psycopg.connect(site.cluster.url(site.database)) as connection, connection.cursor() as cursor:
+        lease = leasehold.dbapi.acquire(cursor, "dbapi", "k", duration=60, owner="me")
+        connection.commit()
+        with pytest.raises(leasehold.Held) as held:
+            leasehold.dbapi.acquire(cursor, "dbapi", "k")
+        assert held.value.holder == "me" and lease.heartbeat(cursor)
+        lease.guard(cursor)
+        connection.commit()
+        assert lease.release(cursor, {"rows": 3}) and not lease.heartbeat(cursor)
+        connection.commit()
+        with pytest.raises(psycopg.Error) as lost:
+            lease.guard(cursor)
+        assert lost.value.sqlstate == "LH001"
+        connection.rollback()
+    assert site.cluster.psql("select state, last_result ->> 'rows' from leasehold.scope where namespace = 'dbapi'", site.database) == "free|3"
+
+
+def test_a_row_that_somebody_keeps_locked_costs_no_other_lease(site):
+    """Renewals in SQL go one by one where one of them cannot have its row."""
+    with leasehold.Client(database=site.cluster.url(site.database)) as client:
+        leases = [client.lease("rows", f"k-{number}", duration=6).acquire() for number in range(4)]
+        session = site.cluster.session(site.database)
+        session.run("begin; select from leasehold.scope where namespace = 'rows' and key = 'k-1' for update")
+        wait_until(lambda: not leases[1].is_held())
+        assert [lease.is_held() for lease in leases] == [True, False, True, True]
+        session.run("rollback")
+        session.close()
+
+
+@pytest.mark.parametrize("is_sql", [False, True], ids=["grpc", "sql"])
+def test_close_ends_what_other_threads_wait_for(site, is_sql):
+    client = leasehold.Client(database=site.cluster.url(site.database)) if is_sql else leasehold.Client(site.service.daemon.target)
+    database = site.database if is_sql else site.service.database
+    with leasehold.Client(database=site.cluster.url(database)) as other, other.lease("closed", "k"):
+        errors = []
+
+        def wait():
+            try:
+                client.lease("closed", "k", wait=None).acquire()
+            except leasehold.LeaseholdError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        wait_until(lambda: site.cluster.psql("select count(*) from leasehold.queue where key = 'k' and namespace = 'closed'", database) == "1")
+        client.close()
+        thread.join(60)
+        assert not thread.is_alive() and len(errors) == 1
+
+
+def test_a_result_that_is_no_json_releases_the_lease_as_failed(site):
+    with leasehold.Client(site.service.daemon.target) as client:
+        with pytest.raises(TypeError):
+            with client.lease("json", "k") as lease:
+                lease.result = object()
+    assert site.service.psql("select state, last_outcome from leasehold.scope where namespace = 'json'") == "free|failed"
+
+
+def test_renewals_go_on_after_an_error_of_any_kind(site):
+    with leasehold.Client(site.service.daemon.target) as client:
+        lease = client.lease("errors", "k", duration=9).acquire()
+        transport, failures = client._core.transport, []
+        metadata = transport.metadata
+
+        def fail():
+            if len(failures) < 3:
+                failures.append(1)
+                raise RuntimeError("no such thing")
+            return metadata()
+
+        transport.metadata = fail
+        wait_until(lambda: site.service.psql("select heartbeats from leasehold.scope where namespace = 'errors'") not in ("", "0"))
+        assert len(failures) == 3 and lease.is_held()
+        assert lease.release()

@@ -1,0 +1,79 @@
+"""PgBouncer between the daemon and PostgreSQL: a session of one's own is served, one for each transaction is refused with words."""
+import os
+import pathlib
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+
+import pytest
+
+import harness
+from harness import Client, acquire_request, fails, wait_until
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Pooler:
+    def __init__(self, place, mode):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pool-"))
+        self.dir.chmod(0o755)
+        self.port = free_port()
+        config = self.dir / "pgbouncer.ini"
+        config.write_text(f"[databases]\n{place.database} = host={place.cluster.sockets}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+                          f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\nmax_client_conn = 100\n"
+                          "ignore_startup_parameters = extra_float_digits\n")
+        config.write_text(config.read_text().replace(f"{place.database} = ", f"{place.database} = user=postgres "))
+        user = pwd.getpwnam("postgres")
+        account = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [user.pw_gid]} if os.geteuid() == 0 else {}
+        self.log = open(self.dir / "log", "w")
+        self.process = subprocess.Popen(["/usr/sbin/pgbouncer", str(config)], stdout=self.log, stderr=self.log, cwd="/", **account)
+        self.url = f"host=127.0.0.1 port={self.port} dbname={place.database} user=postgres"
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(30)
+        self.log.close()
+        shutil.rmtree(self.dir)
+
+
+@pytest.fixture
+def through(place):
+    """A daemon behind a pooler of that mode."""
+    poolers, daemons = [], []
+
+    def start(mode):
+        assert place.daemon().stop() == 0  # brings the schema up to date
+        poolers.append(Pooler(place, mode))
+        daemons.append(harness.Daemon("--migrate", "no", database=poolers[0].url))
+        return daemons[0]
+
+    yield start
+    for each in daemons:
+        each.destroy()
+    for each in poolers:
+        each.close()
+
+
+def test_a_pooler_in_transaction_mode_is_refused_with_words(through):
+    daemon = through("transaction")
+    client = Client(daemon.target)
+    wait_until(lambda: "a pooler in transaction mode is in between" in daemon.log())
+    with fails() as failure:
+        client.lease.Acquire(acquire_request("jobs", "k"))
+    assert failure.value.reason == "DATABASE_UNAVAILABLE"
+    assert "already exists" not in daemon.log()
+    client.close()
+
+
+def test_a_pooler_in_session_mode_serves(through):
+    daemon = through("session")
+    client = Client(daemon.target)
+    assert wait_until(lambda: client.lease.Acquire(acquire_request("jobs", "k", wait=20)).lease.token)
+    assert "a pooler in transaction mode" not in daemon.log()
+    client.close()

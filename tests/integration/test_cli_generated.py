@@ -1,0 +1,129 @@
+"""The man pages and the completions, in what reads them: groff, bash, zsh and fish; and what else is installed."""
+import re
+import subprocess
+
+import pytest
+
+import harness
+from commandline import cli
+
+FILES = {"man": "leasehold.1", "bash": "leasehold.bash", "zsh": "_leasehold", "fish": "leasehold.fish"}
+
+
+def commands():
+    overview = cli("--help").stdout
+    return re.findall(r"^  (\S+) +\S", overview.split("\nCommands\n")[1].split("\n\n")[0], re.M)
+
+
+def options(command):
+    """Letter and name of each, as help shows them."""
+    return re.findall(r"^  (?:-(\w), |    )--([\w-]+)", cli(command, "--help").stdout, re.M)
+
+
+@pytest.mark.parametrize("format, name", FILES.items())
+def test_what_is_installed_is_what_the_program_says(format, name):
+    assert (harness.BUILD / "src/cli" / name).read_text() == cli("--generate", format).stdout
+
+
+def test_an_unknown_format_is_refused():
+    assert cli("--generate", "pdf").returncode == 2
+
+
+def man_page(path):
+    done = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-P-cbou", harness.BUILD / path], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return re.sub(r"-\n +", "-", done.stdout.replace("‐", "-"))
+
+
+def test_the_man_page_of_the_daemon_has_every_setting():
+    page = man_page("src/daemon/leaseholdd.8")
+    names = re.findall(r"^;?(\w+) =", (harness.ROOT / "deploy/examples/leasehold.ini").read_text(), re.M)
+    assert len(names) > 20
+    for name in names:
+        assert re.search(rf"^ +--{name.replace('_', '-')} .+\n +\S", page, re.M), name
+
+
+def test_the_installation_is_complete(tmp_path):
+    """Everything that a package or a user without one needs, below the prefix; the units start what was installed."""
+    subprocess.run(["meson", "install", "-C", harness.BUILD, "--no-rebuild", "--quiet", "--destdir", tmp_path], check=True, timeout=120)
+    prefix = tmp_path / "usr/local"
+    for path in ("bin/leasehold", "bin/leaseholdd", "include/leasehold.h", "lib/*/libleasehold.so.0", "lib/*/libleasehold.a",
+                 "lib/*/pkgconfig/leasehold.pc", "share/man/man1/leasehold.1", "share/man/man8/leaseholdd.8",
+                 "share/bash-completion/completions/leasehold.bash", "share/zsh/site-functions/_leasehold",
+                 "share/fish/vendor_completions.d/leasehold.fish", "share/leasehold/proto/leasehold/v1/leasehold.proto",
+                 "lib/systemd/system/leasehold-reap@.timer"):
+        assert len(list(prefix.glob(path))) == 1, path
+    assert (prefix / "share/leasehold/leasehold.sql").read_text() == cli("migrate", "--print").stdout
+    for unit in ("leaseholdd.service", "leasehold-reap@.service"):
+        text = (prefix / "lib/systemd/system" / unit).read_text()
+        assert "ExecStart=/usr/local/bin/leasehold" in text and "/usr/bin" not in text
+        assert (prefix / re.search(r"^Documentation=file:/usr/local/(\S+)$", text, re.M)[1]).exists()
+    pages = {path.name for path in (harness.ROOT / "deploy").glob("*.md")} - {"benchmark.md", "profile.md"}
+    assert pages - {path.name for path in (prefix / "share/doc/leasehold").iterdir()} == set()
+
+
+def test_the_man_page_is_clean_and_complete():
+    page = man_page("src/cli/leasehold.1")
+    for command in commands():
+        assert f"   {command}: " in page
+        for letter, name in options(command):
+            assert (f"-{letter}, --{name}" if letter else f"--{name}") in page, (command, name)
+    assert page.index("EXIT STATUS") < page.index("another holder has the lease")
+
+
+def bash(*words):
+    """What Tab offers after these words."""
+    script = f'''
+        source {harness.BUILD}/src/cli/leasehold.bash
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        _leasehold
+        printf '%s\\n' "${{COMPREPLY[@]}}"'''
+    done = subprocess.run(["bash", "--norc", "-u", "-c", script, "bash", "leasehold", *words], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0 and done.stderr == ""
+    return done.stdout.split()
+
+
+def test_bash_completes():
+    assert set(commands()) < set(bash("")) and bash("acq") == ["acquire"] and bash("--server", "x:1", "for") == ["force-release"]
+    for command in commands():
+        offered = bash(command, "-")
+        assert {f"--{name}" for _, name in options(command)} <= set(offered)
+        assert {f"-{letter}" for letter, _ in options(command) if letter} <= set(offered)
+    assert "--database" not in bash("status", "--") and "--server" not in bash("history", "--")
+    assert bash("policy", "s") == ["show", "set"]
+    assert bash("acquire", "a", "k", "-o", "") == ["text", "json", "env"]
+    assert bash("acquire", "a", "k", "--duration", "") == []
+    assert bash("-o", "json", "li") == ["list"]
+
+
+def test_zsh_reads_it():
+    script = harness.BUILD / "src/cli/_leasehold"
+    done = subprocess.run(["zsh", "-f", "-n", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == ""
+    # What _arguments and _describe are handed, with stand-ins for them.
+    stub = ('_arguments() { if [[ $1 == -C ]]; then state=$STATE; else print -rl -- "$@"; fi }; _describe() { print -rl -- $commands; }; '
+            f'words=($WORD); source {script}')
+    offered = lambda state, word: subprocess.run(["zsh", "-f", "-c", stub], capture_output=True, text=True, timeout=60, check=True,
+                                                 env={"STATE": state, "WORD": word, "PATH": "/usr/bin:/bin"}).stdout
+    assert {line.split(":")[0] for line in offered("command", "").splitlines()} == set(commands())
+    for command in commands():
+        said = offered("argument", command)
+        for letter, name in options(command):
+            assert f"*--{name}[" in said and (not letter or f"*-{letter}[" in said), (command, name)
+
+
+def fish(line):
+    done = subprocess.run(["fish", "--no-config", "-c", f"source {harness.BUILD}/src/cli/leasehold.fish; complete -C '{line}'"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == ""
+    return {offer.split("\t")[0] for offer in done.stdout.splitlines()}
+
+
+def test_fish_completes():
+    assert fish("leasehold ") == set(commands()) and fish("leasehold force") == {"force-release"}
+    for command in commands():
+        offered = fish(f"leasehold {command} --")
+        assert {f"--{name}" for _, name in options(command)} <= offered
+    assert {"show", "set", "reset"} <= fish("leasehold policy ")
+    assert fish("leasehold list -o ") == {"text", "json", "env"}

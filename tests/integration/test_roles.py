@@ -1,0 +1,160 @@
+"""No superuser anywhere: an ordinary owner installs, a member of leasehold_coordinator serves, and a dump is restored."""
+import subprocess
+
+import pytest
+
+import harness
+from commandline import cli
+from harness import acquire_request, release_request, wait_until
+
+OWNED = ("select count(*) from (select relowner from pg_class where relnamespace = 'leasehold'::regnamespace"
+         " union all select proowner from pg_proc where pronamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace)"
+         " union all select nspowner from pg_namespace where nspname = 'leasehold') o (owner)"
+         " where owner <> 'leasehold_owner'::regrole")
+
+ACCESS = ("select string_agg(x, ' ' order by x) from (select r::text from leasehold.access_rule r union all select t::text from leasehold.access_token t"
+          " union all select a::text from leasehold.audit a union all select s::text from leasehold.access_state s"
+          " union all select polname || polrelid::regclass from pg_policy) as x (x)")
+
+
+@pytest.fixture(scope="module")
+def ordinary():
+    """A cluster in which nobody but the tests' own look-ups is a superuser."""
+    cluster = harness.Cluster()
+    cluster.psql("create role installer login createrole; create role server login; create role visitor login", "postgres")
+    yield cluster
+    cluster.destroy()
+
+
+def make_database(cluster):
+    database = cluster.create_database()
+    cluster.psql(f"grant create on database {database} to installer", "postgres")
+    return database
+
+
+def migrate(cluster, database, user="installer", *more):
+    return cli("migrate", *more, "--database", cluster.url(database, user=user))
+
+
+def test_an_ordinary_owner_installs_serves_dumps_and_restores(ordinary):
+    database = make_database(ordinary)
+    said = migrate(ordinary, database)
+    assert said.returncode == 0, said.stderr
+    assert migrate(ordinary, database).stdout == "the schema is up to date\n"
+    assert ordinary.psql(OWNED, database) == "0"
+    assert ordinary.psql("select rolsuper or rolcanlogin from pg_roles where rolname = 'leasehold_owner'", database) == "f"
+    ordinary.psql("grant leasehold_coordinator to server", database, user="installer")
+    daemon = harness.Daemon(database=ordinary.url(database, user="server"))
+    try:
+        client = harness.Client(daemon.target)
+        lease = client.lease.Acquire(acquire_request("roles", "k", 30, owner="w")).lease
+        done = client.lease.Acquire(acquire_request("roles", "done", 30)).lease
+        client.lease.Release(release_request(done))
+        ordinary.psql("select leasehold.access_grant('role:visitor', 'roles', 'read'); select leasehold.token_create('ci'); grant leasehold_client to visitor", database)
+        kept = ordinary.psql(ACCESS, database)
+        dump = subprocess.run([harness._pg_bin() + "/pg_dump", "-d", ordinary.url(database, user="installer")],
+                              stdout=subprocess.PIPE, text=True, check=True).stdout
+    finally:
+        assert daemon.stop() == 0, daemon.log()
+        daemon.destroy()
+    restored = make_database(ordinary)
+    # As pg_restore does: what a member of leasehold_owner may not is an error.
+    ordinary.psql(dump, restored, user="installer")
+    assert ordinary.psql(OWNED, restored) == "0"
+    assert migrate(ordinary, restored).stdout == "the schema is up to date\n"
+    assert ordinary.psql(ACCESS, restored) == kept and "token_create" in kept
+    assert ordinary.psql("select key from leasehold.lease", restored, user="visitor") == "k"
+    said = ordinary.psql("select leasehold.acquire('roles', 'new', '30 s')", restored, user="visitor", check=False)
+    assert "access_denied: role:visitor needs the right lease in roles or above" in said.stderr
+    daemon = harness.Daemon(database=ordinary.url(restored, user="server"))
+    try:
+        client = harness.Client(daemon.target)
+        again = client.lease.Acquire(acquire_request("roles", "other", 30)).lease
+        assert again.token > lease.token
+        assert ordinary.psql("select owner from leasehold.lease where key = 'k'", restored) == "w"
+    finally:
+        assert daemon.stop() == 0, daemon.log()
+        daemon.destroy()
+
+
+def test_what_is_missing_is_said_and_nothing_is_left_behind(ordinary):
+    database = ordinary.create_database()
+    said = migrate(ordinary, database, "visitor")
+    assert said.returncode == 1 and "leasehold_owner" in said.stderr and "leasehold_admin" not in said.stderr, said.stderr
+    said = migrate(ordinary, database)
+    assert said.returncode == 1 and f"grant create on database {database} to installer" in said.stderr, said.stderr
+    assert ordinary.psql("select to_regnamespace('leasehold') is null", database) == "t"
+
+
+def test_roles_that_are_there_are_enough(ordinary):
+    database = make_database(ordinary)
+    assert migrate(ordinary, database).returncode == 0  # the roles
+    other = ordinary.create_database()
+    ordinary.psql(f"grant leasehold_owner to visitor; grant create on database {other} to visitor", "postgres")
+    said = migrate(ordinary, other, "visitor")
+    assert said.returncode == 0, said.stderr
+    assert ordinary.psql(OWNED, other) == "0"
+    ordinary.psql("revoke leasehold_owner from visitor", "postgres")
+
+
+def test_an_installation_of_its_owner_is_taken_over(ordinary):
+    database = make_database(ordinary)
+    assert migrate(ordinary, database).returncode == 0
+    # As it was before there was leasehold_owner: everything belongs to the role that installed it.
+    ordinary.psql("do $$ declare s text; begin alter schema leasehold owner to installer;"
+                  " for s in select format('alter %s %s owner to installer', case relkind when 'v' then 'view' when 'S' then 'sequence'"
+                  " when 'c' then 'type' else 'table' end, oid::regclass) from pg_class c where relnamespace = 'leasehold'::regnamespace"
+                  " and relkind in ('r', 'p', 'v', 'S', 'c') and not exists (select from pg_depend d where d.objid = c.oid"
+                  " and c.relkind = 'S' and d.deptype in ('a', 'i') and d.refclassid = 'pg_class'::regclass)"
+                  " union all select format('alter routine %s owner to installer', oid::regprocedure) from pg_proc"
+                  " where pronamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) loop execute s; end loop;"
+                  " update leasehold.migration set checksum = 'older' where number = 0; end $$", database)
+    said = migrate(ordinary, database)
+    assert said.returncode == 0, said.stderr
+    assert ordinary.psql(OWNED, database) == "0"
+
+
+def test_a_daemon_that_may_not_migrate_waits_for_the_schema(ordinary):
+    database = make_database(ordinary)
+    daemon = harness.Daemon("--migrate=no", database=ordinary.url(database, user="installer"), wait=False)
+    try:
+        wait_until(lambda: "has no schema leasehold: run leasehold migrate" in daemon.log(), 30, "the words")
+        assert "serving grpc=" not in daemon.log()
+        assert migrate(ordinary, database).returncode == 0
+        wait_until(lambda: "serving grpc=" in daemon.log(), 30, "serving")
+    finally:
+        daemon.stop()
+        daemon.destroy()
+    ordinary.psql("update leasehold.migration set oldest_daemon = '99.0' where number = 1", database)
+    daemon = harness.Daemon("--migrate=no", database=ordinary.url(database, user="installer"), wait=False)
+    try:
+        wait_until(lambda: daemon.process.poll() is not None, 30, "its end")
+        assert daemon.process.returncode == 1 and "the database needs version 99.0 or later" in daemon.log()
+    finally:
+        daemon.destroy()
+
+
+def test_the_embedded_daemon_serves_with_a_role_of_its_own(tmp_path):
+    directory = tmp_path / "embedded"
+    for parent in tmp_path.parents:  # the cluster's user must pass
+        if str(parent).startswith("/tmp/pytest"):
+            parent.chmod(0o755)
+    tmp_path.chmod(0o755)
+    daemon = harness.Daemon(embedded=directory)
+    try:
+        client = harness.Client(daemon.target)
+        assert client.lease.Acquire(acquire_request("roles", "k", 30)).lease.token > 0
+
+        def psql(sql):
+            return subprocess.run(["psql", "-X", "-A", "-t", "-q", "-h", directory / "run", "-U", "leasehold", "-d", "leasehold", "-c", sql],
+                                  stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+        assert psql(OWNED) == "0"
+        assert psql("select distinct usename from pg_stat_activity where application_name = 'leaseholdd'") == "leasehold_daemon"
+        assert psql("select string_agg(roleid::regrole::text, ',') from pg_auth_members where member = 'leasehold_daemon'::regrole") == "leasehold_coordinator"
+        assert psql("select pg_has_role('leasehold_owner', 'pg_signal_backend', 'member')") == "t", "it may end the sessions of long guards"
+        assert psql("select rolsuper or rolcreaterole or rolcreatedb from pg_roles where rolname = 'leasehold_daemon'") == "f"
+        assert psql("select oldest_us >= 0 or oldest_us is null from leasehold_internal.survey()") == "t"
+    finally:
+        assert daemon.stop(60) == 0, daemon.log()
+        daemon.destroy()

@@ -1,0 +1,110 @@
+-- An error of the API tells the caller's mistake in its own words: SQLSTATE, message, DETAIL and HINT, and as CONTEXT the called function
+-- alone, for each ordinary mistake.
+select no_plan();
+select leasehold.reap();
+create function t.veto(e leasehold.lease_event) returns void language plpgsql set search_path = pg_catalog as $$
+begin
+  raise exception 'not now';
+end
+$$;
+select leasehold.acquire('e', 'held', '30 s', lease_key => t.key(1));
+select leasehold.acquire('e', 'ended', '30 s', lease_key => t.key(2)), leasehold.release_ok('e', 'ended', t.key(2));
+select leasehold.acquire('e', 'expired', '1 s', lease_key => t.key(3)), t.age('e', 'expired', '1 hour');
+select leasehold.set_policy('frozen', frozen => true);
+select leasehold.set_policy('full', max_leases => 0, max_waiters => 0);
+select leasehold.acquire('veto', 'held', '30 s', lease_key => t.key(4));
+select leasehold.add_hook('veto', event, 't.veto(leasehold.lease_event)')
+  from unnest(array['acquire', 'heartbeat', 'release_ok', 'release_fail', 'reap']) event;
+select leasehold.set_policy('below.a', max_duration => '10 s');
+
+-- field and bound stand for LH002: its message, DETAIL and HINT
+create temporary table mistake (nth serial, function text, arguments text, state text default 'LH002', message text, field text, bound text);
+insert into mistake (function, arguments, field, bound)
+select f.name, format(f.arguments, a.namespace, a.key), a.field, a.bound
+  from (values ('acquire', '%L, %L, ''30 s'''), ('heartbeat', '%L, %L, t.key(1)'), ('release_ok', '%L, %L, t.key(1)'),
+               ('release_fail', '%L, %L, t.key(1), ''no'''), ('guard', '%L, %L, 1'), ('join_queue', '%L, %L, t.key(9)'),
+               ('leave_queue', '%L, %L, t.key(9)'), ('explain', '%L, %L'), ('force_release', '%L, %L, ''why''')) as f (name, arguments),
+       (values ('a..b', 'k', 'namespace', 'no empty segment'), ('e', '', 'key', '1 to 1024 bytes')) as a (namespace, key, field, bound);
+insert into mistake (function, arguments, field, bound) values
+  ('acquire', $$'e', 'k', '-30 s'$$, 'duration', '1 to 86400 s in this namespace'),
+  ('acquire', $$'e', 'k', '30 s', owner => repeat('o', 256)$$, 'owner', 'at most 255 bytes'),
+  ('acquire', $$'e', 'k', '30 s', lease_key => null$$, 'lease_key', 'a UUID'),
+  ('acquire', $$'e', 'k', '30 s', labels => '{"a": 1}'$$, 'labels', 'values are strings'),
+  ('heartbeat', $$'e', 'k', null$$, 'lease_key', 'a UUID'),
+  ('release_ok', $$'e', 'k', null$$, 'lease_key', 'a UUID'),
+  ('release_ok', $$'e', 'k', t.key(1), to_jsonb(repeat('x', 8193))$$, 'result', 'at most 8192 bytes as text'),
+  ('release_fail', $$'e', 'k', null, 'no'$$, 'lease_key', 'a UUID'),
+  ('release_fail', $$'e', 'k', t.key(1), null$$, 'error', 'a text of at most 8192 bytes'),
+  ('guard', $$'e', 'k', null$$, 'token', 'the token of the lease'),
+  ('join_queue', $$'e', 'k', null$$, 'lease_key', 'a UUID'),
+  ('join_queue', $$'e', 'k', t.key(9), '0 s'$$, 'ttl', 'more than 0, at most 1 day'),
+  ('leave_queue', $$'e', 'k', null$$, 'lease_key', 'a UUID'),
+  ('force_release', $$'e', 'k', ''$$, 'reason', '1 to 8192 bytes'),
+  ('reap', $$array['e', 'a..b']$$, 'namespaces', 'no empty segment'),
+  ('reap', $$include_children => null$$, 'include_children', 'true or false'),
+  ('reap', $$max => 0$$, 'max', 'at least 1'),
+  ('set_policy', $$'a..b', grace => '1 s'$$, 'namespace', 'no empty segment'),
+  ('set_policy', $$'e', expiry => 'never'$$, 'expiry', 'takeover, reap or manual'),
+  ('set_policy', $$'e', min_duration => '2 d', max_duration => '1 d'$$, 'min_duration', 'at most max_duration'),
+  ('set_policy', $$'below', min_duration => '20 s'$$, 'min_duration', 'at most max_duration in below.a'),
+  ('reset_policy', $$'a..b'$$, 'namespace', 'no empty segment'),
+  ('reset_policy', $$'e', 'color'$$, 'column_name', 'one of ' || array_to_string(leasehold_internal.policy_columns(), ', ')),
+  ('add_hook', $$'a..b', 'reap', 't.veto(leasehold.lease_event)'$$, 'namespace', 'no empty segment'),
+  ('add_hook', $$'e', 'ended', 't.veto(leasehold.lease_event)'$$, 'event', 'one of acquire, heartbeat, release_ok, release_fail, reap'),
+  ('add_hook', $$'e', 'reap', 't.key(integer)'$$, 'function', 'a function f(leasehold.lease_event) returns void'),
+  ('remove_hook', $$'e', 'end', 't.veto(leasehold.lease_event)'$$, 'event', 'one of acquire, heartbeat, release_ok, release_fail, reap'),
+  ('remove_hook', $$'e', 'reap', null$$, 'function', 'a function'),
+  ('remove_hook_named', $$'a..b', 'reap', 'x'$$, 'namespace', 'no empty segment'),
+  ('access_grant', $$'', 'e', 'read'$$, 'principal', '1 to 1024 bytes without control characters'),
+  ('access_grant', $$'a*b', 'e', 'read'$$, 'principal', 'a principal, or the beginning of one with * after it'),
+  ('access_grant', $$'token:ci', 'e', 'write'$$, 'rights', 'of admin, guard, lease and read'),
+  ('access_revoke', $$'token:ci', 'a..b'$$, 'namespace', 'no empty segment'),
+  ('token_create', $$'CI'$$, 'name', '1 to 63 of a-z, 0-9, ''.'', ''_'' and ''-'''),
+  ('token_create', $$'ci', '0 s'$$, 'expires', 'more than 0, at most 1000 years'),
+  ('set_audit_retention', $$'-1 s'$$, 'retention', '0 to 1000 years'),
+  ('token_revoke', $$null$$, 'name_or_id', 'a name or an ID');
+insert into mistake (function, arguments, state, message, bound) values
+  ('acquire', $$'frozen', 'k', '30 s'$$, 'LH003', 'namespace_frozen: frozen gives no new leases for now', null),
+  ('acquire', $$'full', 'k', '30 s'$$, 'LH004', 'quota_exceeded: full has reached its limit, max_leases = 0', 'max_leases = 0'),
+  ('acquire', $$'veto', 'k', '30 s'$$, 'LH005', 'hook_rejected: not now', null),
+  ('acquire', $$'e', 'ended', '30 s', lease_key => t.key(2)$$, 'LH006', 'lease_ended: this lease key has held e/ended before; a new acquisition takes a new one', null),
+  ('acquire', $$'e', 'expired', '30 s', lease_key => t.key(3)$$, 'LH006', 'lease_ended: this lease key has held e/expired before; a new acquisition takes a new one', null),
+  ('heartbeat', $$'veto', 'held', t.key(4)$$, 'LH005', 'hook_rejected: not now', null),
+  ('release_ok', $$'veto', 'held', t.key(4)$$, 'LH005', 'hook_rejected: not now', null),
+  ('release_fail', $$'veto', 'held', t.key(4), 'no'$$, 'LH005', 'hook_rejected: not now', null),
+  ('guard', $$'e', 'held', 0$$, 'LH001', 'lease_lost: e/held is not held with token 0', null),
+  ('join_queue', $$'e', 'ended', t.key(2)$$, 'LH006', 'lease_ended: this lease key has held e/ended before; a new acquisition takes a new one', null),
+  ('join_queue', $$'frozen', 'k', t.key(9)$$, 'LH003', 'namespace_frozen: frozen gives no new leases for now', null),
+  ('join_queue', $$'full', 'k', t.key(9)$$, 'LH004', 'quota_exceeded: full has reached its limit, max_waiters = 0', 'max_waiters = 0'),
+  ('force_release', $$'veto', 'held', 'why'$$, 'LH005', 'hook_rejected: not now',
+   'The lease stays. To end it all the same, first select leasehold.remove_hook(''veto'', ''reap'', ...).');
+
+create function pg_temp.told(p_sql text) returns text[] language plpgsql as $$
+declare
+  v_state text;
+  v_message text;
+  v_detail text;
+  v_hint text;
+  v_context text;
+begin
+  execute p_sql;
+  return '{}';
+exception when others then
+  get stacked diagnostics v_state = returned_sqlstate, v_message = message_text, v_detail = pg_exception_detail,
+                          v_hint = pg_exception_hint, v_context = pg_exception_context;
+  -- The last two lines are this function's own: its EXECUTE of the statement.
+  return array[v_state, v_message, v_detail, v_hint,
+               regexp_replace(v_context, E'\\nSQL statement "' || '[^\n]*' || E'"\\nPL/pgSQL function [^\\n]* at EXECUTE$', '')];
+end
+$$;
+create temporary table answer as
+select m.*, pg_temp.told(format('select leasehold.%s(%s)', m.function, m.arguments)) as told from mistake m;
+select is(told[:4], array[state, coalesce(message, format('invalid_argument: %s must be %s', field, bound)), coalesce(field, ''), coalesce(bound, '')],
+          format('%s(%s) tells what is wrong', function, arguments)) from answer order by nth;
+select matches(told[5], '^PL/pgSQL function leasehold\.' || function || E'\\([^()]*\\) line \\d+ at RAISE$',
+               format('%s(%s) has the context of its function alone', function, arguments)) from answer order by nth;
+select is(array_agg(distinct function::text order by function::text),
+          (select array_agg(p.proname::text order by p.proname::text) from pg_proc p
+            where p.pronamespace = 'leasehold'::regnamespace and p.proname <> 'bump_epoch'), 'all functions that take arguments were asked')
+  from mistake;
+select * from finish();

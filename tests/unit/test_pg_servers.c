@@ -1,0 +1,275 @@
+/* Which server the connections of a daemon use, and what they say of the others. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "pg/conn.h"
+#include "pg/lookup.h"
+#include "pg/result.h"
+#include "pg/servers.h"
+#include "pg_fixture.h"
+#include "test_pg.h"
+
+static struct lh_loop *loop;
+static struct lh_pg_servers *servers;
+static struct lh_pg_conn *conns[2];
+static unsigned ups, downs, closes;
+static struct lh_pg_server_facts facts;
+
+static void on_up(void *arg)
+{
+    ups++;
+}
+
+static void on_down(void *arg, const struct lh_error *error)
+{
+    downs++;
+}
+
+static void on_closed(void *arg)
+{
+    closes++;
+}
+
+static void setup(void)
+{
+    loop = lh_loop_create();
+    ups = downs = closes = 0;
+    memset(conns, 0, sizeof(conns));
+}
+
+static void teardown(void)
+{
+    unsigned open = 0;
+
+    for (int i = 0; i < 2; i++) {
+        if (conns[i] == NULL)
+            continue;
+        open++;
+        lh_pg_conn_close(conns[i], on_closed, NULL);
+    }
+    WAIT_FOR(loop, closes == open);
+    lh_pg_servers_destroy(servers);
+    servers = NULL;
+    lh_loop_destroy(loop);
+}
+
+static void connect_to(const char *conninfo, int count)
+{
+    static const struct lh_pg_conn_events events = {on_up, on_down, NULL};
+    struct lh_pg_conn_options options;
+
+    servers = lh_pg_servers_create(loop, conninfo);
+    for (int i = 0; i < count; i++) {
+        lh_pg_conn_options_init(&options);
+        options.servers = servers;
+        options.name = "test";
+        conns[i] = lh_pg_conn_create(loop, &options, &events, NULL);
+        lh_pg_conn_start(conns[i]);
+    }
+}
+
+static bool has_trouble(const char *words)
+{
+    lh_pg_servers_facts(servers, &facts);
+    return strstr(facts.trouble.message, words) != NULL;
+}
+
+/* The fixture's directory, which is a host to libpq. */
+static const char *host(void)
+{
+    static char text[96];
+    sscanf(pg_fixture_conninfo(), "host=%95s", text);
+    return text;
+}
+
+START_TEST(a_name_is_looked_up_beside_the_loop_and_the_next_host_is_tried)
+{
+    char conninfo[256];
+
+    snprintf(conninfo, sizeof(conninfo), "host=no.such.host.invalid,%s dbname=postgres user=postgres", host());
+    connect_to(conninfo, 2);
+    WAIT_FOR(loop, ups == 2);
+    lh_pg_servers_facts(servers, &facts);
+    ck_assert(facts.is_up);
+    ck_assert_ptr_nonnull(strstr(facts.server, host()));
+    ck_assert_int_eq(facts.timeline, 1);
+    ck_assert_uint_eq(facts.failovers, 0);
+    ck_assert_int_eq(facts.trouble.status, LH_OK);
+}
+END_TEST
+
+static void on_looked_up(void *arg, const char (*addresses)[LH_PG_ADDRESS_BYTES], size_t count, const char *words)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(addresses[i], "127.0.0.1") == 0 || strcmp(addresses[i], "::1") == 0)
+            *(bool *)arg = true;
+}
+
+START_TEST(a_lookup_finds_addresses_and_may_be_abandoned)
+{
+    bool is_found = false, is_unwanted = false;
+    struct lh_pg_lookup *lookup = lh_pg_lookup_start(loop, "localhost", on_looked_up, &is_unwanted);
+
+    ck_assert_ptr_nonnull(lookup);
+    lh_pg_lookup_abandon(lookup);
+    ck_assert_ptr_nonnull(lh_pg_lookup_start(loop, "localhost", on_looked_up, &is_found));
+    WAIT_FOR(loop, is_found);
+    ck_assert(!is_unwanted);
+}
+END_TEST
+
+START_TEST(a_host_that_accepts_and_never_speaks_has_its_time_and_no_more)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char directory[] = "/tmp/leasehold-mute-XXXXXX", conninfo[256];
+    int listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/.s.PGSQL.5432", directory);
+    ck_assert_int_eq(bind(listening, (struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_int_eq(listen(listening, 16), 0);
+    snprintf(conninfo, sizeof(conninfo), "host=%s,%s dbname=postgres user=postgres connect_timeout=1", directory,
+             host());
+    connect_to(conninfo, 2);
+    WAIT_FOR(loop, has_trouble("no answer within 1000 ms"));
+    WAIT_FOR(loop, ups == 2);
+    close(listening);
+    unlink(address.sun_path);
+    rmdir(directory);
+}
+END_TEST
+
+START_TEST(what_does_not_pass_by_waiting_is_told_as_such)
+{
+    char conninfo[256];
+
+    snprintf(conninfo, sizeof(conninfo), "host=%s dbname=no_such_database user=postgres", host());
+    connect_to(conninfo, 1);
+    WAIT_FOR(loop, has_trouble("database \"no_such_database\" does not exist"));
+    ck_assert(facts.is_permanent);
+    ck_assert(!facts.is_up);
+    ck_assert_str_eq(facts.trouble.sqlstate, "3D000");
+    ck_assert_ptr_null(strstr(facts.trouble.message, "LOCATION"));
+    ck_assert_ptr_null(strstr(facts.trouble.message, "3D000"));
+    pg_fixture_create_database("no_such_database");
+    WAIT_FOR(loop, ups == 1);
+    lh_pg_servers_facts(servers, &facts);
+    ck_assert(!facts.is_permanent);
+}
+END_TEST
+
+START_TEST(a_string_that_libpq_cannot_read_is_told_in_its_words)
+{
+    connect_to("host=/nowhere bogus=1", 1);
+    WAIT_FOR(loop, has_trouble("invalid connection option \"bogus\""));
+    ck_assert(facts.is_permanent);
+}
+END_TEST
+
+START_TEST(a_server_away_is_no_permanent_trouble)
+{
+    connect_to("host=/nowhere dbname=postgres", 1);
+    WAIT_FOR(loop, has_trouble("No such file or directory"));
+    ck_assert(!facts.is_permanent);
+}
+END_TEST
+
+START_TEST(a_database_without_writes_is_refused_with_words)
+{
+    const char *conninfo = pg_fixture_create_database("shut");
+    pg_fixture_execute(pg_fixture_conninfo(), "alter database shut set default_transaction_read_only = on");
+    connect_to(conninfo, 1);
+    WAIT_FOR(loop, has_trouble("default_transaction_read_only is on"));
+    pg_fixture_execute(pg_fixture_conninfo(), "alter database shut reset default_transaction_read_only");
+    WAIT_FOR(loop, ups == 1);
+}
+END_TEST
+
+static const char odd_settings[] = "alter database odd set default_transaction_isolation = serializable;"
+                                   "alter database odd set default_transaction_deferrable = on;"
+                                   "alter database odd set idle_session_timeout = '100 ms';"
+                                   "alter database odd set statement_timeout = '20 s';"
+                                   "alter database odd set lock_timeout = '1 ms';"
+                                   "alter database odd set standard_conforming_strings = off;"
+                                   "alter database odd set timezone = 'Asia/Kathmandu';"
+                                   "alter database odd set datestyle = 'German';"
+                                   "alter database odd set intervalstyle = 'sql_standard';"
+                                   "alter database odd set bytea_output = 'escape';"
+                                   "alter database odd set transform_null_equals = on;"
+                                   "alter database odd set plan_cache_mode = force_custom_plan;"
+                                   "alter database odd set jit = on;";
+
+static const struct lh_pg_statement relied_on = {
+    "relied_on",
+    "select pg_catalog.string_agg(pg_catalog.current_setting(n), '|' order by n) from pg_catalog.unnest(array["
+    "'default_transaction_isolation', 'default_transaction_deferrable', 'idle_session_timeout', 'statement_timeout',"
+    " 'lock_timeout', 'standard_conforming_strings', 'timezone', 'datestyle', 'intervalstyle', 'bytea_output',"
+    " 'transform_null_equals', 'plan_cache_mode', 'jit']) n",
+    0,
+    {0}};
+static const struct lh_pg_statement spoil = {
+    "spoil",
+    "select pg_catalog.set_config('default_transaction_read_only', 'on', false),"
+    " pg_catalog.set_config('timezone', 'Asia/Kathmandu', false), pg_catalog.set_config('lock_timeout', '7', false)",
+    0,
+    {0}};
+static const struct lh_pg_statement write_access = {
+    "write_access", "select pg_catalog.current_setting('default_transaction_read_only')", 0, {0}};
+static char told[512];
+
+static void on_told(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    ck_assert_msg(status == LH_OK, "%s", error == NULL ? "" : error->message);
+    snprintf(told, sizeof(told), "%s", lh_pg_text(result, 0, 0));
+}
+
+static const char *ask(const struct lh_pg_statement *statement)
+{
+    told[0] = '\0';
+    ck_assert_int_eq(lh_pg_query(conns[0], statement, NULL, on_told, NULL), LH_OK);
+    WAIT_FOR(loop, told[0] != '\0');
+    return told;
+}
+
+#define OURS(statement_timeout)                                                                                        \
+    "hex|ISO, MDY|off|read committed|0|postgres|off|5s|auto|on|" statement_timeout "|UTC|off"
+
+START_TEST(a_session_has_the_settings_that_are_relied_on_whatever_the_database_has)
+{
+    const char *conninfo = pg_fixture_create_database("odd");
+    for (const char *each = odd_settings; *each != '\0'; each = strchr(each, ';') + 1) {
+        char sql[160];
+        snprintf(sql, sizeof(sql), "%.*s", (int)(strchr(each, ';') - each), each);
+        pg_fixture_execute(pg_fixture_conninfo(), sql);
+    }
+    connect_to(conninfo, 1);
+    WAIT_FOR(loop, ups == 1);
+    ck_assert_str_eq(ask(&relied_on), OURS("30s"));
+    ask(&spoil);
+    ck_assert_int_eq(lh_pg_conn_reset_session(conns[0], 2 * LH_US_PER_S), LH_OK);
+    ck_assert_str_eq(ask(&relied_on), OURS("2s"));
+    ck_assert_str_eq(ask(&write_access), "off");
+    ck_assert_uint_eq(downs, 0);
+}
+END_TEST
+
+TCase *test_pg_servers(void)
+{
+    TCase *tcase = tcase_create("servers");
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, a_name_is_looked_up_beside_the_loop_and_the_next_host_is_tried);
+    tcase_add_test(tcase, a_lookup_finds_addresses_and_may_be_abandoned);
+    tcase_add_test(tcase, a_host_that_accepts_and_never_speaks_has_its_time_and_no_more);
+    tcase_add_test(tcase, what_does_not_pass_by_waiting_is_told_as_such);
+    tcase_add_test(tcase, a_string_that_libpq_cannot_read_is_told_in_its_words);
+    tcase_add_test(tcase, a_server_away_is_no_permanent_trouble);
+    tcase_add_test(tcase, a_database_without_writes_is_refused_with_words);
+    tcase_add_test(tcase, a_session_has_the_settings_that_are_relied_on_whatever_the_database_has);
+    return tcase;
+}
