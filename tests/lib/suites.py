@@ -80,6 +80,9 @@ def execute(command, limit_s, environment=None):
     return ''.join(lines), -1 if late else process.returncode
 
 
+# A test that hangs is ended after this time, with the stack of each of its threads; the slowest takes half a minute on a quiet machine.
+TEST_LIMIT_S = 300
+
 # More failures of a suite than these are not tried again; as many lines of a failed suite are repeated at the end.
 TRIED_AGAIN = 5
 TOLD = 20
@@ -169,7 +172,7 @@ def pytest(directory, workers, build_directory=BUILD, environment=None, marked=N
     """Most of these tests wait for something most of their time: several files at once, each with a PostgreSQL of its own."""
     def run(suite, options):
         with tempfile.TemporaryDirectory() as scratch:
-            command = [sys.executable, '-B', '-m', 'pytest', '-v', '-p', 'no:cacheprovider', *(['-m', marked] if marked else [])]
+            command = [sys.executable, '-B', '-m', 'pytest', '-v', '-p', 'no:cacheprovider', '--timeout', str(TEST_LIMIT_S), *(['-m', marked] if marked else [])]
             environs = {'LEASEHOLD_TEST_BUILD': build_directory, **(environment or {})}
             report = os.path.join(scratch, 'report.xml')
             status = execute([*command, *(['-n', str(workers), '--dist', 'loadfile'] if workers > 1 else []),
@@ -224,9 +227,9 @@ SUITES = (
     Suite('sql', script('tests/sql/run'), 900),
     Suite('isolation', script('tests/isolation/run'), 900),
     Suite('soak', script('tests/soak/run', '--seconds', '{soak}'), 7200),
-    Suite('integration', pytest('tests/integration', 4), 1200),
+    Suite('integration', pytest('tests/integration', 4), 1800),
     Suite('interop', pytest('tests/interop', 1), 900),
-    Suite('fault', pytest('tests/fault', 3), 1200),
+    Suite('fault', pytest('tests/fault', 3), 1800),
     Suite('clients', twice(script('tests/clients/run')), 900),
     Suite('versions', twice(versions()), 3600),
     Suite('model', script('tests/model/run'), 900),
