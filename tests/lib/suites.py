@@ -5,8 +5,9 @@ something or that takes too long has failed once more: nothing is silently left 
 
 What failed is named once more at the end. A pytest test that failed is run again, alone: these tests play with signals,
 time-outs and whole clusters beside each other, and a busy machine may cost one of them its turn. One that passes then has
-passed, and the end names it as unsteady: somebody looks why. The suites clients and versions have a second try as a whole. Suites that look for broken promises (sql, isolation, soak, model, unit, fuzz) have
-one try.
+passed, and the end names it as unsteady: somebody looks why. So is a program of unit tests, most of which talk over real
+sockets. The suites clients and versions have a second try as a whole. Suites that look for broken promises (sql, isolation,
+soak, model, fuzz) have one try.
 """
 import argparse
 import contextlib
@@ -146,26 +147,42 @@ def build(directory, *options):
 
 
 def meson(directory, environment=None):
-    """Each check inside of a libcheck program counts; a program of another kind is one."""
-    def run(suite, options):
-        log = os.path.join(directory, 'meson-logs', 'testlog.json')
+    """Each check inside of a libcheck program counts; a program of another kind is one. One that failed is run once more, alone."""
+    log = os.path.join(directory, 'meson-logs', 'testlog.json')
+
+    def once(suite, *names):
+        """({program: (passed, failed)}, status)"""
         with contextlib.suppress(FileNotFoundError):
             os.remove(log)
-        status = execute(['meson', 'test', '-C', directory, '--no-rebuild', '--print-errorlogs', '--timeout-multiplier', '3'],
+        status = execute(['meson', 'test', '-C', directory, '--no-rebuild', '--print-errorlogs', '--timeout-multiplier', '3', *names],
                          suite.limit_s, environment)[1]
-        passed = failed = 0
+        results = {}
         for line in open(log, encoding='utf-8') if os.path.exists(log) else ():
             test = json.loads(line)
             counts = re.findall(r'^\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)', test.get('stdout') or '', re.M)
             bad = sum(int(count[1]) + int(count[2]) for count in counts)
             good = sum(int(count[0]) for count in counts) - bad
-            if test['result'] == 'OK':
-                passed += good or 1
-            else:
-                passed += good
-                failed += bad or 1
-        return settle(passed, failed, status)
+            results[test['name']] = (good or 1, 0) if test['result'] == 'OK' else (good, bad or 1)
+        return results, status
+
+    def run(suite, options):
+        results, status = once(suite)
+        bad = [name for name, (passed, failed) in results.items() if failed]
+        for name in bad if is_luck(bad) else ():
+            print('  once more, alone: %s' % name, flush=True)
+            words = tell(kept)
+            again = once(suite, name.split(' / ')[-1])[0].get(name, (0, 1))
+            if not again[1]:
+                results[name] = again
+                unsteady.extend('%s: %s' % (suite.name, line) for line in words)
+        failed = sum(result[1] for result in results.values())
+        return settle(sum(result[0] for result in results.values()), failed, 0 if results and not failed and status == 1 else status)
     return run
+
+
+def is_luck(bad):
+    """Many at once is no bad luck, nor is what a sanitizer finds."""
+    return len(bad) <= TRIED_AGAIN and not any(re.search('Sanitizer|runtime error', line) for line in kept)
 
 
 def pytest(directory, workers, build_directory=BUILD, environment=None, marked=None):
@@ -180,9 +197,7 @@ def pytest(directory, workers, build_directory=BUILD, environment=None, marked=N
             if not os.path.exists(report):
                 return settle(0, 0, status)
             passed, bad = judge(report)
-            # Many at once is no bad luck, nor is what a sanitizer finds.
-            is_luck = len(bad) <= TRIED_AGAIN and not any(re.search('Sanitizer|runtime error', line) for line in kept)
-            for name in dict.fromkeys(bad) if is_luck else ():
+            for name in dict.fromkeys(bad) if is_luck(bad) else ():
                 again = os.path.join(scratch, 'again.xml')
                 print('  once more, alone: %s' % name, flush=True)
                 if execute([*command, '--junitxml', again, name], suite.limit_s, environs)[1] == 0 and judge(again) == (1, []):
