@@ -1,0 +1,166 @@
+/// <reference lib="esnext.disposable" />
+import type { ClientConfig } from 'pg';
+
+export interface TlsFiles {
+  /** PEM files; they may be replaced at any time. Without caFile the system's authorities count. */
+  caFile?: string;
+  certFile?: string;
+  keyFile?: string;
+  /** The name that the server's certificate must be for; default: the address's host. */
+  serverName?: string;
+}
+
+export interface ClientOptions {
+  /** "HOST:PORT" or "unix:/path", with commas between; default: LEASEHOLD_SERVER, or 127.0.0.1:7420. */
+  server?: string;
+  /** For leases in SQL, without a daemon: a connection URL, or what `pg` takes. Not together with `server`. */
+  database?: string | ClientConfig;
+  /** Names the holder for people; default: host and pid. At most 255 bytes. */
+  owner?: string;
+  /** Default: LEASEHOLD_CA, LEASEHOLD_CERT, LEASEHOLD_KEY and LEASEHOLD_SERVER_NAME. */
+  tls?: TlsFiles;
+  /** A file with a bearer token, read for each call; default: LEASEHOLD_TOKEN_FILE. */
+  tokenFile?: string;
+  /** How long one server may stay silent before the next is tried, and how long an acquire goes on without any; default 5000. */
+  patienceMs?: number;
+  /** In SQL: how often a waiter looks although no notification has come; default 5000. */
+  pollMs?: number;
+  /** Gets the few sentences for the operator; default: process.emitWarning. */
+  warn?: (words: string) => void;
+}
+
+export interface Contention {
+  /** The owner of the lease that is waited for; null: the scope is free, and others wait for it. */
+  holder: string | null;
+  /** Waiters ahead of this one. */
+  ahead: number;
+}
+
+export interface AcquireOptions {
+  /** How long the lease lives without a renewal; default 30000. It is renewed at a third of it. */
+  durationMs?: number;
+  /** How long to queue for a lease that is held; default 0, do not wait. Infinity: for ever. */
+  waitMs?: number;
+  owner?: string;
+  /** Shown with the lease; at most 16. */
+  labels?: Record<string, string>;
+  /** Ends the wait. The acquire rejects with the signal's reason, and holds nothing. */
+  signal?: AbortSignal;
+  /** Called while it waits. */
+  onQueued?: (contention: Contention) => void;
+}
+
+export interface WorkOptions extends AcquireOptions {
+  /** Ends the wait, and aborts the lease's signal while the work runs. */
+  signal?: AbortSignal;
+  /** Keeps the lease until so long after its grant, even if the work ends sooner; the duration is raised to it. */
+  atLeastMs?: number;
+}
+
+export interface LeadOptions {
+  /** How long a leader that is stopped or cut off is waited for; default 15000. */
+  durationMs?: number;
+  /** Names the candidate. */
+  owner?: string;
+  /** Ends the candidacy, or the leadership: the work's signal aborts. */
+  signal?: AbortSignal;
+  /** Is told the owner who leads, whenever that changes, this candidate included. */
+  onLeader?: (owner: string) => void;
+}
+
+export type LostReason = 'expired' | 'forced' | 'released' | 'failed' | 'unreachable' | 'closed' | 'unknown';
+
+export class Client implements AsyncDisposable {
+  /** The addresses of daemons, or options. Nothing connects before the first call. */
+  constructor(target?: string | ClientOptions);
+  readonly owner: string;
+
+  /**
+   * Leases namespace/key. Rejects with HeldError when another holds it and the wait has passed, UnavailableError, DeniedError,
+   * InvalidArgumentError, ClosedError, or the signal's reason.
+   */
+  acquire(namespace: string, key: string, options?: AcquireOptions): Promise<Lease>;
+
+  /**
+   * Runs work under a lease, and releases it with the work's outcome. Rejects as acquire does, with the work's own error, or, as soon as
+   * the work has ended, with LeaseLostError if the lease was lost.
+   */
+  withLease<T>(namespace: string, key: string, options: WorkOptions, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+  withLease<T>(namespace: string, key: string, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+
+  /**
+   * Stands for election until it is elected, runs the work, and stands again when leadership was lost meanwhile. The work must end when
+   * lease.signal aborts. Resolves with what the work returned when that gave leadership up.
+   */
+  lead<T>(namespace: string, key: string, options: LeadOptions, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+  lead<T>(namespace: string, key: string, work: (lease: Lease) => T | Promise<T>): Promise<T>;
+
+  /** Ends all connections. Leases that are still held are lost with the reason `closed`, and end by their deadline. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export class Lease implements AsyncDisposable {
+  private constructor();
+  readonly namespace: string;
+  readonly key: string;
+  readonly owner: string;
+  readonly durationMs: number;
+  /** The fencing token: it grows with each grant. */
+  readonly token: bigint;
+  /** What the end of the work releases the lease with, as JSON; at most 8 KiB. */
+  result: unknown;
+  /** Aborts once, when the lease is lost, a fifth of its duration before its deadline at the latest. The reason is the LeaseLostError. */
+  readonly signal: AbortSignal;
+  /** Null while it is held, and after it was released. */
+  readonly lost: LeaseLostError | null;
+
+  /** Until the work must have stopped, if the lease is not renewed again; 0 when it is not held. */
+  remainingMs(): number;
+  isHeld(): boolean;
+  /** Throws LeaseLostError once the lease is lost. */
+  check(): void;
+  /**
+   * In a transaction of yours: until it ends, nobody else gets the lease. Rejects with LeaseLostError when it is not held.
+   * Takes a client of `pg`, or anything with the same query(text, values).
+   */
+  guard(client: { query(text: string, values: unknown[]): Promise<unknown> }): Promise<void>;
+  /** Gives the lease back, with a result or as failed. Rejects with LeaseLostError if it was lost before. */
+  release(outcome?: { result?: unknown; failure?: unknown }): Promise<void>;
+  /** Releases. A loss is an error here too. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export class LeaseholdError extends Error {
+  readonly code: string;
+}
+/** Another holds the lease, or waits for it, and the wait has passed. */
+export class HeldError extends LeaseholdError implements Contention {
+  readonly code: 'LEASEHOLD_HELD';
+  readonly holder: string | null;
+  readonly ahead: number;
+}
+/** The lease ended before it was released. */
+export class LeaseLostError extends LeaseholdError {
+  readonly code: 'LEASEHOLD_LOST';
+  readonly reason: LostReason;
+}
+/** The coordinator refuses. */
+export class DeniedError extends LeaseholdError {
+  readonly code: 'LEASEHOLD_DENIED';
+  /** NAMESPACE_FROZEN, QUOTA_EXCEEDED, HOOK_REJECTED, ACCESS_DENIED, UNAUTHENTICATED, LEASE_ENDED, or a code. */
+  readonly reason: string;
+}
+/** No server answered in time. Nothing is known to be lost. */
+export class UnavailableError extends LeaseholdError {
+  readonly code: 'LEASEHOLD_UNAVAILABLE';
+}
+export class ClosedError extends LeaseholdError {
+  readonly code: 'LEASEHOLD_CLOSED';
+}
+/** An argument is out of bounds. */
+export class InvalidArgumentError extends RangeError {
+  readonly code: 'LEASEHOLD_INVALID_ARGUMENT';
+  readonly field: string;
+  readonly bound: string;
+}

@@ -1,0 +1,62 @@
+'use strict';
+
+/** What this package throws, but InvalidArgumentError. `code` is for programs that compare strings. */
+class LeaseholdError extends Error {
+  constructor(message, code, options) {
+    super(message, options);
+    this.name = this.constructor.name;
+    this.code = code;
+  }
+}
+
+/** Another holds the lease, or waits for it, and the wait has passed. */
+class HeldError extends LeaseholdError {
+  constructor(message, holder = null, ahead = 0) {
+    super(message, 'LEASEHOLD_HELD');
+    this.holder = holder;
+    this.ahead = ahead;
+  }
+}
+
+/** The lease ended before it was released. */
+class LeaseLostError extends LeaseholdError {
+  constructor(message, reason, options) {
+    super(message, 'LEASEHOLD_LOST', options);
+    this.reason = reason;
+  }
+}
+
+/** The coordinator refuses; nothing to do with another holder. */
+class DeniedError extends LeaseholdError {
+  constructor(message, reason) {
+    super(message, 'LEASEHOLD_DENIED');
+    this.reason = reason;
+  }
+}
+
+/** No server answered in time. Nothing is known to be lost. */
+class UnavailableError extends LeaseholdError {
+  constructor(message, options) {
+    super(message, 'LEASEHOLD_UNAVAILABLE', options);
+  }
+}
+
+/** The client was closed. */
+class ClosedError extends LeaseholdError {
+  constructor() {
+    super('the client is closed', 'LEASEHOLD_CLOSED');
+  }
+}
+
+/** An argument is out of bounds. */
+class InvalidArgumentError extends RangeError {
+  constructor(message, field = '', bound = '') {
+    super(message);
+    this.name = 'InvalidArgumentError';
+    this.code = 'LEASEHOLD_INVALID_ARGUMENT';
+    this.field = field;
+    this.bound = bound;
+  }
+}
+
+module.exports = { LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError };

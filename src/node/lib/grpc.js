@@ -1,0 +1,276 @@
+'use strict';
+
+// Leases through daemons. Each address has a connection of its own, and each call goes to one address: the one that answered last.
+// A call that is not answered in its time moves the client to the next one, so a daemon that hangs is left after one call.
+
+const fs = require('node:fs');
+const grpc = require('@grpc/grpc-js');
+const loader = require('@grpc/proto-loader');
+const { ClosedError, DeniedError, HeldError, InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
+const { clock } = require('./time.js');
+
+const SILENCE_MS = 15000; // a waiter hears something every 5 s: a daemon that is silent for three times as long hangs
+const CHANNEL = {
+  'grpc.use_local_subchannel_pool': 1,
+  'grpc.enable_retries': 0, // this package repeats calls itself
+  'grpc.keepalive_time_ms': 5000, // a leader's stream says nothing for long: this finds a daemon that hangs
+  'grpc.keepalive_timeout_ms': 5000,
+  'grpc.initial_reconnect_backoff_ms': 100,
+  'grpc.max_reconnect_backoff_ms': 1000,
+};
+const { LeaseService } = grpc.loadPackageDefinition(
+  loader.fromJSON(require('./leasehold.json'), { keepCase: true, longs: String, enums: String, defaults: true, oneofs: true }),
+).leasehold.v1;
+
+const durationOf = (ms) => ({ seconds: Math.floor(ms / 1000), nanos: Math.floor((ms % 1000) * 1e6) });
+const msOf = (duration) => (duration ? Number(duration.seconds) * 1000 + duration.nanos / 1e6 : 0);
+const scopeOf = ({ namespace, key }) => ({ namespace: namespace.split('.'), key });
+const refOf = (ref) => ({ scope: scopeOf(ref), lease_key: ref.leaseKey });
+const reasonOf = (reason) => (/RELEASED|FAILED|EXPIRED|FORCED/.test(reason) ? reason.slice('END_REASON_'.length).toLowerCase() : 'unknown');
+
+class GrpcTransport {
+  #servers;
+  #current = 0;
+  #calls = new Set();
+  #isClosed = false;
+
+  constructor({ server, tls, tokenFile, patienceMs }) {
+    this.patienceMs = patienceMs;
+    this.tls = tls ?? tlsOfEnvironment();
+    this.tokenFile = tokenFile ?? process.env.LEASEHOLD_TOKEN_FILE;
+    const addresses = (server ?? (process.env.LEASEHOLD_SERVER || '127.0.0.1:7420')).split(',').map((each) => each.trim());
+    if (!addresses.every(Boolean)) throw new InvalidArgumentError(`server "${server}" has an empty address`, 'server', 'host:port,host:port');
+    if (this.tokenFile && !this.tls && !addresses.every(isLocal)) {
+      throw new InvalidArgumentError('a token is sent over TLS, unix sockets and loopback only: set tls', 'tokenFile');
+    }
+    this.#servers = addresses.map((address) => ({ address, stub: null, stamp: null }));
+  }
+
+  /** The address in use, and what goes with a call. The files of TLS and the token may be replaced at any time. */
+  #open() {
+    if (this.#isClosed) throw new ClosedError();
+    const server = this.#servers[this.#current];
+    const metadata = new grpc.Metadata();
+    try {
+      const files = [this.tls?.caFile, this.tls?.certFile, this.tls?.keyFile].filter(Boolean).map((file) => fs.statSync(file));
+      const stamp = JSON.stringify(files.map(({ ino, size, mtimeMs }) => [ino, size, mtimeMs]));
+      if (server.stamp !== stamp) {
+        server.stub?.close(); // its calls go on
+        server.stub = this.#connect(server.address);
+        server.stamp = stamp;
+      }
+      if (this.tokenFile) {
+        const token = fs.readFileSync(this.tokenFile, 'latin1').trim();
+        if (!token) throw new Error(`${this.tokenFile} is empty`);
+        metadata.set('authorization', `Bearer ${token}`);
+      }
+    } catch (error) {
+      throw new UnavailableError(`credentials: ${error.message}`, { cause: error });
+    }
+    return { server, metadata };
+  }
+
+  #connect(address) {
+    const isPlain = !this.tls || address.startsWith('unix:');
+    const read = (file) => (file ? fs.readFileSync(file) : null);
+    const { caFile, keyFile, certFile, serverName } = this.tls ?? {};
+    const credentials = isPlain ? grpc.credentials.createInsecure() : grpc.credentials.createSsl(read(caFile), read(keyFile), read(certFile));
+    const name = serverName && !isPlain ? { 'grpc.ssl_target_name_override': serverName, 'grpc.default_authority': serverName } : {};
+    return new LeaseService(address, credentials, { ...CHANNEL, ...name });
+  }
+
+  #failed(server, ref, status) {
+    const error = this.#isClosed ? new ClosedError() : errorOf(ref, status);
+    if (error instanceof UnavailableError && this.#servers[this.#current] === server) {
+      this.#current = (this.#current + 1) % this.#servers.length;
+    }
+    return error;
+  }
+
+  #unary(method, ref, request, timeoutMs) {
+    return new Promise((resolve, reject) => {
+      const { server, metadata } = this.#open();
+      const call = server.stub[method](request, metadata, { deadline: Date.now() + timeoutMs }, (error, reply) => {
+        this.#calls.delete(call);
+        error ? reject(this.#failed(server, ref, error)) : resolve(reply);
+      });
+      this.#calls.add(call);
+    });
+  }
+
+  /** One try. A leader's call is a stream that goes on: `tie`. */
+  async acquire(request, waitMs, signal) {
+    const { server, metadata } = this.#open();
+    const sent = clock();
+    const call = request.isHold ? server.stub.Hold(metadata) : server.stub.AcquireStream(messageOf(request, waitMs), metadata);
+    this.#calls.add(call);
+    call.on('status', () => this.#calls.delete(call));
+    const cancel = () => call.cancel();
+    let watchdog = setTimeout(cancel, this.patienceMs);
+    signal?.addEventListener('abort', cancel);
+    try {
+      return await new Promise((resolve, reject) => {
+        call.on('data', (event) => {
+          if (!event.granted && !event.queued) return;
+          clearTimeout(watchdog);
+          if (event.granted) {
+            const deadline = sent + msOf(event.waited) + msOf(event.granted.remaining);
+            resolve({ token: BigInt(event.granted.token), deadline, tie: request.isHold ? new Tie(call) : null });
+          } else {
+            watchdog = setTimeout(cancel, SILENCE_MS);
+            request.onQueued?.({ holder: event.queued.holder?.owner ?? null, ahead: event.queued.waiters_ahead });
+          }
+        });
+        call.on('error', (status) => reject(this.#failed(server, request, status)));
+        call.on('end', () => reject(new UnavailableError('the daemon ended the stream without a grant')));
+        if (request.isHold) call.write({ acquire: messageOf(request, waitMs) });
+      });
+    } finally {
+      clearTimeout(watchdog);
+      signal?.removeEventListener('abort', cancel);
+    }
+  }
+
+  /** The stream of a leader that has the lease already. */
+  tie(request) {
+    const { server, metadata } = this.#open();
+    const call = server.stub.Hold(metadata);
+    this.#calls.add(call);
+    call.on('status', () => this.#calls.delete(call));
+    call.write({ acquire: messageOf(request, 0) });
+    return new Tie(call);
+  }
+
+  async heartbeat(refs, timeoutMs) {
+    const { results } = await this.#unary('Heartbeat', refs[0], { leases: refs.map(refOf) }, timeoutMs);
+    if (results.length !== refs.length) throw new UnavailableError(`${results.length} answers to ${refs.length} renewals`);
+    const outcomes = { OUTCOME_OK: 'ok', OUTCOME_LOST: 'lost' };
+    return results.map((each) => ({
+      outcome: outcomes[each.outcome] ?? 'retry',
+      remainingMs: msOf(each.remaining),
+      reason: reasonOf(each.end_reason),
+      message: each.message,
+    }));
+  }
+
+  async release(ref, { isFailed, value }, timeoutMs) {
+    const item = { lease: refOf(ref), ...(isFailed ? { failure: value } : { success: value }) };
+    const { results } = await this.#unary('Release', ref, { items: [item] }, timeoutMs);
+    const { outcome, message, end_reason: reason } = results[0] ?? {};
+    if (outcome === 'OUTCOME_OK') return;
+    if (outcome === 'OUTCOME_LOST') throw new LeaseLostError(`the lease ${ref.namespace}/${ref.key} is lost: ${message}`, reasonOf(reason));
+    if (outcome === 'OUTCOME_DENIED') throw new DeniedError(message, 'ACCESS_DENIED');
+    if (outcome === 'OUTCOME_REJECTED') throw new DeniedError(message, 'HOOK_REJECTED');
+    if (outcome === 'OUTCOME_INVALID') throw new InvalidArgumentError(message, 'result');
+    throw new UnavailableError(message || 'no answer to a release');
+  }
+
+  giveUp(ref, timeoutMs) {
+    return this.release(ref, { isFailed: true, value: 'the caller gave up before it heard of the grant' }, timeoutMs);
+  }
+
+  async close() {
+    this.#isClosed = true;
+    for (const call of this.#calls) call.cancel();
+    for (const { stub } of this.#servers) stub?.close();
+    await new Promise(setImmediate);
+  }
+}
+
+/** A stream whose end ends the lease: when the process dies, the next leader follows at once. */
+class Tie {
+  #call;
+  #sequence = 0;
+  #lost = null;
+
+  constructor(call) {
+    this.#call = call;
+    call.on('data', (event) => {
+      if (event.lost) this.#lost = reasonOf(event.lost.end_reason);
+    });
+    call.on('error', () => {}); // a status follows
+  }
+
+  alive() {
+    this.#sequence += 1;
+    this.#call.write({ alive: { sequence: this.#sequence } });
+  }
+
+  /** function(why the lease has ended, or null) */
+  onEnd(tell) {
+    this.#call.on('status', () => tell(this.#lost));
+  }
+
+  close() {
+    this.#call.cancel();
+  }
+}
+
+function messageOf(request, waitMs) {
+  const wait = waitMs === Infinity ? { wait_forever: true } : { wait: durationOf(waitMs) };
+  return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, ...wait };
+}
+
+/** The fields of a protobuf message: google.rpc.Status and what it carries are read without their generated code. */
+function* fieldsOf(data) {
+  let at = 0;
+  const number = () => {
+    for (let value = 0, scale = 1; ; scale *= 128) {
+      value += (data[at] & 127) * scale;
+      if (data[at++] < 128) return value;
+    }
+  };
+  while (at < data.length) {
+    const tag = number();
+    if (tag % 8 === 0) {
+      yield [tag >> 3, number()];
+    } else if (tag % 8 === 2) {
+      const size = number();
+      yield [tag >> 3, data.subarray(at, (at += size))];
+    } else {
+      at += tag % 8 === 1 ? 8 : 4;
+    }
+  }
+}
+
+/** What google.rpc.ErrorInfo and Contention say in the details of a failure. */
+function detailsOf(status) {
+  const found = { reason: '', field: '', limit: '', holder: null, ahead: 0 };
+  for (const [, any] of [...fieldsOf(status.metadata?.get('grpc-status-details-bin')[0] ?? Buffer.alloc(0))].filter(([field]) => field === 3)) {
+    const { 1: type = '', 2: body = Buffer.alloc(0) } = Object.fromEntries(fieldsOf(any));
+    for (const [field, value] of fieldsOf(body)) {
+      if (String(type).endsWith('google.rpc.ErrorInfo')) {
+        if (field === 1) found.reason = String(value);
+        if (field !== 3) continue;
+        const { 1: name, 2: text } = Object.fromEntries(fieldsOf(value));
+        if (['field', 'limit'].includes(String(name))) found[String(name)] = String(text);
+      } else if (String(type).endsWith('leasehold.v1.Contention')) {
+        if (field === 1) found.holder = String(Object.fromEntries(fieldsOf(value))[4] ?? '') || null;
+        if (field === 3) found.ahead = value;
+      }
+    }
+  }
+  return found;
+}
+
+function errorOf(ref, status) {
+  const { reason, field, limit, holder, ahead } = detailsOf(status);
+  const words = status.details ?? status.message;
+  if (['LEASE_HELD', 'WAIT_TIMEOUT', 'SCOPE_BUSY'].includes(reason)) return new HeldError(words, holder, ahead);
+  if (['INVALID_ARGUMENT', 'MESSAGE_TOO_LARGE'].includes(reason)) return new InvalidArgumentError(words, field, limit);
+  const refusals = ['NAMESPACE_FROZEN', 'HOOK_REJECTED', 'LEASE_ENDED', 'QUOTA_EXCEEDED', 'UNAUTHENTICATED', 'ACCESS_DENIED'];
+  const codes = ['UNAUTHENTICATED', 'PERMISSION_DENIED', 'UNIMPLEMENTED', 'FAILED_PRECONDITION'];
+  if (refusals.includes(reason) || codes.includes(grpc.status[status.code])) return new DeniedError(words, reason || grpc.status[status.code]);
+  return new UnavailableError(words, { cause: status });
+}
+
+/** As for libleasehold. Each of them means TLS, unless LEASEHOLD_TLS=no. */
+function tlsOfEnvironment({ LEASEHOLD_CA, LEASEHOLD_CERT, LEASEHOLD_KEY, LEASEHOLD_SERVER_NAME, LEASEHOLD_TLS } = process.env) {
+  const any = LEASEHOLD_CA || LEASEHOLD_CERT || LEASEHOLD_KEY || LEASEHOLD_SERVER_NAME;
+  if (LEASEHOLD_TLS !== 'yes' && (LEASEHOLD_TLS === 'no' || !any)) return null;
+  return { caFile: LEASEHOLD_CA, certFile: LEASEHOLD_CERT, keyFile: LEASEHOLD_KEY, serverName: LEASEHOLD_SERVER_NAME };
+}
+
+const isLocal = (address) => /^(unix:|127\.|localhost:|\[::1\]:)/.test(address);
+
+module.exports = { GrpcTransport };

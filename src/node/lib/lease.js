@@ -1,0 +1,158 @@
+'use strict';
+
+const { InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
+const { clock, sleep } = require('./time.js');
+
+const MOST_WORDS = 8192; // bytes
+
+/** What `await using` calls; a Node that has no such symbol has no `await using` either. */
+const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
+
+/** Held until it is released or lost. What begins with _ is for this package. */
+class Lease {
+  #renewer;
+  #controller = new AbortController();
+  #lost = null;
+  #releasing = null;
+  #isReleased = false;
+
+  constructor(renewer, request, grant) {
+    this.#renewer = renewer;
+    this.namespace = request.namespace;
+    this.key = request.key;
+    this.owner = request.owner;
+    this.durationMs = request.durationMs;
+    this.token = grant.token;
+    this.result = undefined;
+    this._request = request;
+    this._deadline = grant.deadline; // on clock()
+    this._next = grant.deadline - (request.durationMs * 2) / 3; // renewal
+    this._trouble = ''; // why the last renewal failed
+    this._asked = null; // its renewal, in flight
+    this._tie = grant.tie;
+  }
+
+  /** Aborts once when the lease is lost, before its deadline; the reason is the LeaseLostError. */
+  get signal() {
+    this._expire();
+    return this.#controller.signal;
+  }
+
+  get lost() {
+    this._expire();
+    return this.#lost;
+  }
+
+  /** Until the work must have stopped. */
+  remainingMs() {
+    return this.isHeld() ? this._stop - clock() : 0;
+  }
+
+  isHeld() {
+    this._expire();
+    return this.#lost === null && !this.#isReleased;
+  }
+
+  /** Throws LeaseLostError once the lease is lost. */
+  check() {
+    this._expire();
+    if (this.#lost) throw this.#lost;
+  }
+
+  /** In a transaction of the caller's: until it ends, nobody else gets the lease. */
+  async guard(client) {
+    this.check();
+    try {
+      await client.query('select leasehold.guard($1, $2, $3)', [this.namespace, this.key, String(this.token)]);
+    } catch (error) {
+      if (error.code !== 'LH001') throw error;
+      throw new LeaseLostError(error.message, 'unknown', { cause: error });
+    }
+  }
+
+  /** Gives the lease back. Repeated until it is answered, or the deadline has passed. */
+  release({ result = this.result, failure } = {}) {
+    this.#releasing ??= this.#release(result, failure);
+    return this.#releasing;
+  }
+
+  async [asyncDispose]() {
+    await this.release();
+  }
+
+  async #release(result, failure) {
+    this.check();
+    let problem = null;
+    let value = '';
+    try {
+      value = failure === undefined ? (JSON.stringify(result) ?? '') : wordsOf(failure);
+    } catch (error) {
+      [problem, failure, value] = [error, error, wordsOf(error)];
+    }
+    await this._asked; // no renewal comes after a release: see _isRenewed
+    this.check();
+    for (let isRepeated = false; ; isRepeated = true) {
+      try {
+        await this.#renewer.transport.release(this._ref, { isFailed: failure !== undefined, value }, this.#renewer.patienceMs);
+        break;
+      } catch (error) {
+        if (error instanceof UnavailableError && this.remainingMs() > 0) {
+          await sleep(100);
+          continue;
+        }
+        // A repeated release whose first answer was lost is told that the lease has been released.
+        if (isRepeated && ['released', 'failed'].includes(error.reason)) break;
+        if (error instanceof InvalidArgumentError && !problem) {
+          [problem, failure, value] = [error, error, wordsOf(error)]; // a result that is too long
+          continue;
+        }
+        if (error instanceof LeaseLostError) this._lose(error.reason);
+        this._trouble = error.message; // it is not renewed any more
+        throw error;
+      }
+    }
+    this.#isReleased = true;
+    this.#renewer.drop(this);
+    this._tie?.close();
+    if (problem) throw problem;
+  }
+
+  get _ref() {
+    return { namespace: this.namespace, key: this.key, leaseKey: this._request.leaseKey };
+  }
+
+  get _stop() {
+    return this._deadline - this.durationMs / 5;
+  }
+
+  get _isRenewed() {
+    return this.#releasing === null && this._asked === null;
+  }
+
+  /** The clock decides: the renewals may have slept with the machine, or waited behind other work. */
+  _expire() {
+    if (this.#lost !== null || this.#isReleased || clock() < this._stop) return;
+    this.#renewer.notice();
+    this._lose('unreachable', this._trouble);
+  }
+
+  _lose(reason, message = '') {
+    if (this.#lost || this.#isReleased) return;
+    const words = `the lease ${this.namespace}/${this.key} with token ${this.token} is lost: ${reason}`;
+    this.#lost = new LeaseLostError(message ? `${words}: ${message}` : words, reason);
+    this.#renewer.drop(this);
+    this.#controller.abort(this.#lost);
+  }
+
+  /** The caller wants the work to stop, and the lease is not lost. */
+  _abort(reason) {
+    this.#controller.abort(reason);
+  }
+}
+
+function wordsOf(error) {
+  const words = Buffer.from(String(error).replaceAll('\0', ''));
+  return words.subarray(0, MOST_WORDS).toString().replace(/\ufffd+$/, '');
+}
+
+module.exports = { Lease, asyncDispose };

@@ -1,0 +1,274 @@
+'use strict';
+
+// Leases in SQL, without a daemon. Renewals have a connection of their own. So has each call that acquires or releases, for as long as it
+// lasts; two of these are kept for the next. Waiters have a place in the queue (join_queue) and LISTEN; behind a pooler that gives each
+// transaction another session they hear nothing, and poll.
+
+const { ClosedError, DeniedError, HeldError, InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
+const { clock } = require('./time.js');
+
+const MOST_IDLE = 2; // connections
+const POOLED_POLL_MS = 200;
+const LOCK_TIMEOUT = '200ms'; // a row that somebody keeps locked must not hold up the renewals of others
+const ACQUIRE = `
+select a.token::text, extract(epoch from a.deadline - clock_timestamp())::text as seconds
+  from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
+                         labels => $6::text::jsonb) a`;
+const HEARTBEAT = `
+select extract(epoch from h.deadline - clock_timestamp())::text as seconds
+  from (select set_config('lock_timeout', $4::text, true) as limits offset 0) s
+ cross join unnest($1::text[], $2::text[], $3::text[]::uuid[]) with ordinality as u (namespace, key, lease_key, n)
+ cross join lateral (select leasehold.heartbeat(u.namespace, u.key, u.lease_key) as deadline offset 0) h
+ where s.limits is not null
+ order by u.n`;
+
+class SqlTransport {
+  #config;
+  #options;
+  #renewal = null;
+  #idle = [];
+  #open = new Set();
+  #isClosed = false;
+  #hasWarned = false;
+
+  constructor(config, options) {
+    this.#config = typeof config === 'string' ? { connectionString: config } : config;
+    this.#options = options;
+  }
+
+  async #connect() {
+    if (this.#isClosed) throw new ClosedError();
+    const session = new Session(this.#config, this.#options.patienceMs);
+    this.#open.add(session);
+    session.onEnd = () => this.#open.delete(session);
+    await session.open();
+    if (!this.#isClosed) return session;
+    session.break();
+    throw new ClosedError();
+  }
+
+  async #with(use) {
+    let session = null;
+    while (!(session && !session.isBroken)) session = this.#idle.pop() ?? (await this.#connect());
+    try {
+      return await use(session);
+    } finally {
+      if (this.#isClosed || this.#idle.length >= MOST_IDLE) await session.close();
+      else if (!session.isBroken) this.#idle.push(session);
+    }
+  }
+
+  acquire(request, waitMs, signal) {
+    return this.#with((session) => this.#queueFor(session, request, waitMs, signal));
+  }
+
+  async #try(session, request) {
+    const { namespace, key, durationMs, owner, leaseKey, labels } = request;
+    const sent = clock();
+    const [row] = await session.query(ACQUIRE, [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels)]);
+    return row && { token: BigInt(row.token), deadline: sent + Number(row.seconds) * 1000, tie: null };
+  }
+
+  async #queueFor(session, request, waitMs, signal) {
+    const place = [request.namespace, request.key, request.leaseKey];
+    const until = clock() + waitMs;
+    let grant = await this.#try(session, request);
+    if (grant || waitMs === 0) return grant ?? Promise.reject(await this.#held(session, request));
+    const pollMs = session.isPooled ? Math.min(this.#options.pollMs, POOLED_POLL_MS) : this.#options.pollMs;
+    if (session.isPooled && !this.#hasWarned) {
+      this.#hasWarned = true;
+      this.#options.warn(`a connection pooler is between this client and PostgreSQL: waiters hear no notifications, and poll every ${pollMs} ms`);
+    }
+    let isListening = session.isPooled;
+    try {
+      for (;;) {
+        // A place that is not asked for again is free after this.
+        const ttl = Math.min(Math.max(2 * pollMs, 10000), 86400000) / 1000;
+        const [{ position, channel }] = await session.query(
+          'select position::text, channel from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8))',
+          [...place, ttl],
+        );
+        if (!isListening) await session.listen(channel);
+        isListening = true;
+        session.hasNews = false;
+        grant = await this.#try(session, request);
+        if (grant) return grant;
+        if (clock() >= until) throw await this.#held(session, request);
+        if (request.onQueued) request.onQueued({ holder: (await this.#held(session, request)).holder, ahead: Number(position) - 1 });
+        await session.news(Math.min(pollMs, until - clock()), signal);
+        signal.throwIfAborted();
+      }
+    } finally {
+      if (!grant && !session.isBroken) await session.query('select leasehold.leave_queue($1::text, $2::text, $3::text::uuid)', place).catch(() => {});
+      if (!session.isPooled && !session.isBroken) await session.query('unlisten *').catch(() => session.break());
+    }
+  }
+
+  async #held(session, { namespace, key }) {
+    const [row] = await session.query('select state, holder, waiters::text, advice from leasehold.explain($1::text, $2::text)', [namespace, key]);
+    const by = row.state === 'held' ? `held by ${row.holder ?? 'another'}` : row.state;
+    return new HeldError(`${namespace}/${key} is ${by}: ${row.advice}`, row.holder, Number(row.waiters));
+  }
+
+  /** All in one transaction, and one by one if that fails for one of them. */
+  async heartbeat(refs, timeoutMs) {
+    const until = clock() + timeoutMs;
+    if (!this.#renewal || this.#renewal.isBroken) this.#renewal = await this.#connect();
+    const renew = async (some) => {
+      const columns = ['namespace', 'key', 'leaseKey'].map((name) => some.map((ref) => ref[name]));
+      const rows = await this.#renewal.query(HEARTBEAT, [...columns, LOCK_TIMEOUT], until - clock());
+      return Promise.all(rows.map(async ({ seconds }, n) =>
+        seconds === null
+          ? { outcome: 'lost', reason: await this.#reason(this.#renewal, some[n]) }
+          : { outcome: 'ok', remainingMs: Number(seconds) * 1000 }));
+    };
+    try {
+      return await renew(refs);
+    } catch (error) {
+      if (refs.length === 1 || this.#renewal.isBroken) throw error;
+    }
+    const beats = [];
+    for (const ref of refs) {
+      beats.push(...(await renew([ref]).catch(({ message }) => [{ outcome: 'retry', message }])));
+    }
+    return beats;
+  }
+
+  /** How the last lease of a scope ended. What SQL tells of that is a sentence. */
+  async #reason(session, { namespace, key }) {
+    const rows = await session.query('select advice from leasehold.explain($1::text, $2::text)', [namespace, key]).catch(() => []);
+    return / ago: (released|failed|expired|forced)\b/.exec(rows[0]?.advice)?.[1] ?? 'unknown';
+  }
+
+  release({ namespace, key, leaseKey }, { isFailed, value }, timeoutMs) {
+    return this.#with(async (session) => {
+      const call = isFailed ? 'release_fail($1::text, $2::text, $3::text::uuid, $4::text)' : 'release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, $$$$)::jsonb)';
+      const [{ done }] = await session.query(`select leasehold.${call} as done`, [namespace, key, leaseKey, value], timeoutMs);
+      if (!done) throw new LeaseLostError(`the lease ${namespace}/${key} is lost`, await this.#reason(session, { namespace, key }));
+    });
+  }
+
+  giveUp(ref, timeoutMs) {
+    return this.#with(async (session) => {
+      const place = [ref.namespace, ref.key, ref.leaseKey];
+      await session.query('select leasehold.leave_queue($1::text, $2::text, $3::text::uuid)', place, timeoutMs);
+      const why = 'the caller gave up before it heard of the grant';
+      await session.query('select leasehold.release_fail($1::text, $2::text, $3::text::uuid, $4::text)', [...place, why], timeoutMs);
+    });
+  }
+
+  async close() {
+    this.#isClosed = true;
+    const idle = [this.#renewal, ...this.#idle].filter(Boolean);
+    await Promise.all([...this.#open].map((session) => (idle.includes(session) ? session.close() : session.break())));
+  }
+}
+
+/** One connection. It keeps the process alive only while something waits for it. */
+class Session {
+  isBroken = false;
+  isPooled = false;
+  hasNews = false;
+  onEnd = () => {};
+  #client;
+  #patienceMs;
+  #trouble = null;
+  #wake = () => {};
+
+  constructor(config, patienceMs) {
+    const { Client } = require('pg');
+    this.#patienceMs = patienceMs;
+    this.#client = new Client({ application_name: 'leasehold', ...config, connectionTimeoutMillis: patienceMs });
+    this.#client.on('error', (error) => this.#end(error));
+    this.#client.on('end', () => this.#end(new Error('the connection has ended')));
+    this.#client.on('notification', () => {
+      this.hasNews = true;
+      this.#wake();
+    });
+  }
+
+  #end(error) {
+    this.isBroken = true;
+    this.#trouble ??= error;
+    this.#wake();
+    this.onEnd();
+  }
+
+  async open() {
+    try {
+      await this.#client.connect();
+    } catch (error) {
+      this.#end(error);
+      this.break();
+      throw errorOf(error);
+    }
+    const [{ pid }] = await this.query('select pg_backend_pid()::text as pid');
+    this.isPooled = Number(pid) !== this.#client.processID;
+  }
+
+  /** Its rows. A statement that is not answered in time breaks the connection: what it was to do may still happen. */
+  async query(text, values = [], timeoutMs = this.#patienceMs) {
+    if (this.isBroken) throw errorOf(this.#trouble);
+    this.#client.ref();
+    const timer = setTimeout(() => this.break(new Error('PostgreSQL does not answer in time')), Math.max(timeoutMs, 1));
+    try {
+      return (await this.#client.query(text, values)).rows;
+    } catch (error) {
+      throw errorOf(this.#trouble ?? error);
+    } finally {
+      clearTimeout(timer);
+      this.#client.unref();
+    }
+  }
+
+  listen(channel) {
+    return this.query(`listen ${this.#client.escapeIdentifier(channel)}`);
+  }
+
+  /** Until a notification comes, at most so long, or the signal aborts, or the connection breaks. */
+  news(ms, signal) {
+    return new Promise((resolve) => {
+      if (this.hasNews || this.isBroken || signal.aborted) return resolve();
+      this.#client.ref();
+      const timer = setTimeout(() => this.#wake(), Math.min(Math.max(ms, 0), 2 ** 31 - 1));
+      this.#wake = () => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', this.#wake);
+        this.#wake = () => {};
+        this.#client.unref();
+        resolve();
+      };
+      signal.addEventListener('abort', this.#wake);
+    });
+  }
+
+  break(error = new ClosedError()) {
+    this.#end(error);
+    this.#client.connection.stream.destroy();
+  }
+
+  async close() {
+    if (this.isBroken) return;
+    this.isBroken = true;
+    const timer = setTimeout(() => this.break(), this.#patienceMs);
+    await this.#client.end().catch(() => {});
+    clearTimeout(timer);
+  }
+}
+
+/** An error of this package from one of PostgreSQL's, or of the connection's. */
+function errorOf(error) {
+  if (typeof error.severity !== 'string') return error instanceof ClosedError ? error : new UnavailableError(error.message, { cause: error });
+  const { code, message, detail = '', hint = '' } = error;
+  const words = message.slice(message.indexOf(' ') + 1); // a condition of Leasehold's begins with its name
+  const refusals = { LH003: 'NAMESPACE_FROZEN', LH004: 'QUOTA_EXCEEDED', LH005: 'HOOK_REJECTED', LH006: 'LEASE_ENDED', LH007: 'ACCESS_DENIED' };
+  if (code === 'LH001') return new LeaseLostError(words, 'unknown');
+  if (code === 'LH002') return new InvalidArgumentError(words, detail, hint);
+  if (refusals[code]) return new DeniedError(words, refusals[code]);
+  if (code === '42501') return new DeniedError(message, 'ACCESS_DENIED');
+  if (code.startsWith('28')) return new DeniedError(message, 'UNAUTHENTICATED');
+  if (/^(3D|3F|42)/.test(code)) return new DeniedError(message, code); // no database, no schema
+  return new UnavailableError(message, { cause: error });
+}
+
+module.exports = { SqlTransport };

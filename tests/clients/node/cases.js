@@ -1,0 +1,436 @@
+'use strict';
+
+// The cases of tests/clients/cases.json, which says what each is about. One process for each transport: cases.js TRANSPORT [WORD]
+
+const assert = require('node:assert/strict');
+const { test } = require('node:test');
+const leasehold = require('leasehold-client');
+const { Site, wait, sleep } = require('./site.js');
+
+const LONG_MS = 300000;
+
+/** A grant's answer that comes late: a lock in the database, or a delay by the proxy. */
+async function slow(site, proxy, ms) {
+  if (site.on === 'grpc') {
+    await proxy.decide(['delay', ms / 1000], 'pass');
+    return;
+  }
+  await proxy.freeze(true);
+  setTimeout(() => proxy.freeze(false), ms);
+}
+
+const cases = {
+  async acquire_and_release(site) {
+    const lease = await site.acquire(site.client(), { owner: 'somebody' });
+    assert.equal(await site.row('state, owner, token'), `held|somebody|${lease.token}`);
+    assert.ok(lease.isHeld() && lease.remainingMs() > 0 && lease.remainingMs() <= 24000);
+    await lease.release({ result: { rows: 3 } });
+    assert.equal(await site.row("state, last_outcome, last_result ->> 'rows'"), 'free|ok|3');
+    assert.ok(!lease.isHeld() && lease.lost === null && !lease.signal.aborted);
+  },
+  async failed_work_is_released_as_failed(site) {
+    const wrong = new Error('the disk is full');
+    const work = site.client().withLease('cases', site.key, async () => { throw wrong; });
+    await assert.rejects(work, (error) => error === wrong);
+    assert.equal(await site.row('state, last_outcome, last_error'), 'free|failed|Error: the disk is full');
+  },
+  async token_grows(site) {
+    const client = site.client();
+    const tokens = [];
+    for (let n = 0; n < 2; n++) tokens.push(await client.withLease('cases', site.key, (lease) => lease.token));
+    assert.ok(tokens[1] > tokens[0]);
+  },
+  async held_names_the_holder(site) {
+    const client = site.client();
+    const first = await site.acquire(client, { owner: 'the first' });
+    const [waiting] = await site.queue(client, 1);
+    await assert.rejects(site.acquire(client), (error) => {
+      assert.ok(error instanceof leasehold.HeldError && error instanceof leasehold.LeaseholdError, error);
+      assert.deepEqual([error.holder, error.ahead, error.code], ['the first', 1, 'LEASEHOLD_HELD']);
+      return true;
+    });
+    await first.release();
+    await (await waiting).release();
+  },
+  async wait_is_granted(site) {
+    const client = site.client();
+    const first = await site.acquire(client);
+    const [waiting] = await site.queue(client, 1);
+    await first.release();
+    assert.equal(await site.row('token'), String((await waiting).token));
+  },
+  async wait_passes(site) {
+    const client = site.client();
+    await site.acquire(client);
+    await assert.rejects(site.acquire(client, { waitMs: 300 }), leasehold.HeldError);
+    await wait('an empty queue', async () => (await site.waiters()) === '0');
+  },
+  async waiters_are_served_in_order(site) {
+    const client = site.client();
+    const first = await site.acquire(client);
+    const order = [];
+    const waiting = [];
+    for (let n = 1; n <= 3; n++) {
+      waiting.push(client.withLease('cases', site.key, { waitMs: LONG_MS }, () => order.push(n)));
+      await wait('a place in the queue', async () => (await site.waiters()) === String(n));
+    }
+    await first.release();
+    await Promise.all(waiting);
+    assert.deepEqual(order, [1, 2, 3]);
+  },
+  async cancelled_wait_leaves_the_queue(site) {
+    const client = site.client();
+    const first = await site.acquire(client, { durationMs: LONG_MS });
+    const stop = new AbortController();
+    const waiting = site.acquire(client, { waitMs: Infinity, signal: stop.signal });
+    const outcome = assert.rejects(waiting, (error) => error === stop.signal.reason);
+    await wait('a waiter', async () => (await site.waiters()) === '1');
+    stop.abort(new Error('enough'));
+    await outcome;
+    await wait('an empty queue', async () => (await site.waiters()) === '0');
+    await first.release();
+    assert.equal(await site.row('state, token'), `free|${first.token}`);
+  },
+  async grant_after_giving_up_is_released(site) {
+    const proxy = await site.proxy();
+    const client = site.client(proxy.target);
+    await (await site.acquire(client)).release(); // connects
+    await (site.on === 'grpc' ? proxy.decide('drop') : proxy.freeze(true));
+    const stop = new AbortController();
+    const outcome = assert.rejects(site.acquire(client, { durationMs: LONG_MS, signal: stop.signal }), { name: 'AbortError' });
+    await wait('the grant', async () => (await site.row('state')) === 'held');
+    stop.abort();
+    await outcome;
+    await (site.on === 'grpc' ? proxy.decide('pass') : proxy.freeze(false));
+    await wait('the release', async () => (await site.row('state')) === 'free');
+  },
+  async grant_taken_back_is_acquired_anew(site) {
+    const proxy = await site.proxy();
+    await proxy.decide('drop');
+    const waiting = site.acquire(site.client(proxy.target), { waitMs: LONG_MS });
+    await wait('the grant', async () => (await site.row('state')) === 'held');
+    const first = await site.row('lease_key');
+    await proxy.refuse(true);
+    await proxy.cut();
+    await wait('the end of the connection', async () => (await proxy.state()).connections === 0);
+    // The daemon took it back, or wrote its answer before the connection broke.
+    await site.psql(`select leasehold.release_ok('cases', '${site.key}', '${first}')`);
+    await proxy.decide('pass');
+    await proxy.refuse(false);
+    const lease = await waiting;
+    const [leaseKey, token] = (await site.row('lease_key, token')).split('|');
+    assert.notEqual(leaseKey, first);
+    assert.equal(token, String(lease.token));
+  },
+  async deadline_counts_from_the_request(site) {
+    const proxy = await site.proxy();
+    const client = site.client(proxy.target);
+    await (await site.acquire(client)).release(); // connects
+    await slow(site, proxy, 2000);
+    const lease = await site.acquire(client, { durationMs: 20000 });
+    assert.ok(lease.remainingMs() <= 16000 - 1900, String(lease.remainingMs())); // a fifth is the margin; timers have their steps
+  },
+  async deadline_does_not_count_the_wait(site) {
+    const client = site.client();
+    const first = await site.acquire(client);
+    const [waiting] = await site.queue(client, 1, { durationMs: 9000 });
+    await sleep(10000); // the wait that must not count
+    await first.release();
+    const lease = await waiting;
+    await wait('a renewal', async () => (await site.beats()) >= 1);
+    assert.ok(lease.isHeld());
+  },
+  async renewal_keeps_the_lease(site) {
+    const lease = await site.acquire(site.client(), { durationMs: 6000 });
+    await wait('four renewals', async () => (await site.beats()) >= 4);
+    assert.equal(await site.row('state, token'), `held|${lease.token}`);
+    await lease.release();
+  },
+  async one_request_renews_all(site) {
+    const client = site.client();
+    const heartbeat = client._transport.heartbeat;
+    const requests = [];
+    client._transport.heartbeat = function watch(refs, timeoutMs) {
+      requests.push(refs.length);
+      return heartbeat.call(this, refs, timeoutMs);
+    };
+    const keys = Array.from({ length: 50 }, (_, n) => `${site.key}-${n}`);
+    const leases = await Promise.all(keys.map((key) => client.acquire('cases', key, { durationMs: 12000, waitMs: LONG_MS })));
+    const least = `select count(*) from leasehold.scope where key like '${site.key}-%' and heartbeats > 0`;
+    await wait('a renewal of each', async () => (await site.psql(least)) === '50');
+    await wait('one request', () => requests.includes(50));
+    assert.ok(leases.every((lease) => lease.isHeld()));
+  },
+  async lost_replies_cost_no_lease(site) {
+    const proxy = await site.proxy();
+    const lease = await site.acquire(site.client(proxy.target), { durationMs: 9000 });
+    // Never two losses in a row: there is time for two tries between a renewal and the deadline.
+    await proxy.decide('pass', 'drop', 'pass', 'cut', 'pass', ['delay', 0.2], 'pass', 'truncate', 'cycle');
+    await wait('four renewals, and losses', async () => {
+      const { actions } = await proxy.state();
+      return ((await site.beats()) >= 4 && actions.drop && actions.cut) || !lease.isHeld();
+    });
+    assert.equal(await site.row('state, token'), `held|${lease.token}`);
+    await lease.release();
+    assert.equal(await site.row('state, last_outcome'), 'free|ok');
+  },
+  async broken_connections_cost_no_lease(site) {
+    const lease = await site.acquire(site.client(), { durationMs: 9000 });
+    for (let n = 0; n < 2; n++) {
+      const beats = await site.beats();
+      await wait('a renewal', async () => (await site.beats()) > beats);
+      await site.psql('select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() '
+        + `and (application_name = '${site.config.application_name}' or '${site.on}' = 'pooler')`);
+    }
+    const beats = await site.beats();
+    await wait('two renewals', async () => (await site.beats()) > beats + 1);
+    await lease.release();
+    assert.equal(await site.row('state, last_outcome'), 'free|ok');
+  },
+  async forced_end_is_told(site) {
+    const lease = await site.acquire(site.client(), { durationMs: 6000 });
+    let told = 0;
+    lease.signal.addEventListener('abort', () => { told += 1; });
+    await site.force();
+    assert.equal(await site.lost(lease), 'forced');
+    await assert.rejects(lease.release(), leasehold.LeaseLostError);
+    assert.throws(() => lease.check(), leasehold.LeaseLostError);
+    assert.equal(told, 1);
+  },
+  async silence_is_told_before_the_deadline(site) {
+    const proxy = await site.proxy();
+    const lease = await site.acquire(site.client(proxy.target), { durationMs: 12000 });
+    let told = 0;
+    lease.signal.addEventListener('abort', () => { told += 1; });
+    await proxy.freeze(true);
+    assert.equal(await site.lost(lease), 'unreachable');
+    assert.equal(await site.row('state, deadline > clock_timestamp()'), 'held|t');
+    assert.equal(told, 1);
+    await proxy.freeze(false);
+  },
+  async stopped_process_wakes_up_without_the_lease(site) {
+    const program = site.program('work', 3000);
+    await program.line('working');
+    program.child.kill('SIGSTOP');
+    site.reap();
+    const other = await site.acquire(site.client(), { waitMs: LONG_MS });
+    const before = program.count('working');
+    program.child.kill('SIGCONT');
+    assert.match(await program.line('lost'), /^lost (unreachable|expired|unknown) true$/);
+    assert.equal(program.count('working'), before);
+    assert.equal(await site.row('state, token'), `held|${other.token}`);
+  },
+  async lost_release_is_repeated(site) {
+    const proxy = await site.proxy();
+    const lease = await site.acquire(site.client(proxy.target));
+    await proxy.decide('cut', 'pass');
+    await lease.release();
+    assert.equal((await proxy.state()).actions.cut, 1);
+    assert.equal(await site.row('state, last_outcome'), 'free|ok');
+  },
+  async no_renewal_after_release(site) {
+    const proxy = await site.proxy();
+    const client = site.client(proxy.target);
+    const lease = await site.acquire(client, { durationMs: 12000 });
+    await wait('a renewal', async () => (await site.beats()) >= 1);
+    await (site.on === 'grpc' ? proxy.decide(['delay', 1], 'pass') : proxy.freeze(true));
+    await wait('a renewal in flight', () => lease._asked !== null);
+    const released = lease.release();
+    if (site.on === 'sql') await proxy.freeze(false);
+    await released;
+    const renewed = [];
+    const heartbeat = client._transport.heartbeat;
+    client._transport.heartbeat = function watch(refs, timeoutMs) {
+      renewed.push(...refs.map((ref) => ref.key));
+      return heartbeat.call(this, refs, timeoutMs);
+    };
+    await client.acquire('cases', `${site.key}-other`, { durationMs: 3000 });
+    await wait('renewals of another lease', () => renewed.filter((key) => key === `${site.key}-other`).length >= 2);
+    assert.ok(!renewed.includes(site.key));
+    assert.equal(lease.lost, null);
+  },
+  async close_leaves_nothing(site) {
+    const program = site.program('close', 3000);
+    assert.equal(await program.line('left'), 'left');
+    assert.deepEqual([await program.line('lost'), await program.line('waiter')], ['lost closed', 'waiter LEASEHOLD_CLOSED']);
+    assert.equal(await program.ended, 0); // by itself
+    const connections = `select count(*) from pg_stat_activity where application_name = '${site.config.application_name}'`;
+    if (site.on !== 'pooler') await wait('the end of its connections', async () => (await site.psql(connections)) === '0');
+    const beats = await site.beats();
+    await wait('the deadline', async () => (await site.row("state = 'free' or deadline < clock_timestamp()")) === 't');
+    assert.ok((await site.beats()) <= beats);
+  },
+  async exit_leaves_nothing(site) {
+    const program = site.program('exit', 3000);
+    assert.equal(await program.ended, 7);
+    assert.equal(program.lines.length, 1);
+    await wait('the deadline', async () => (await site.row("state = 'free' or deadline < clock_timestamp()")) === 't');
+  },
+  async denied_is_a_type(site) {
+    await site.psql("select leasehold.set_policy('nodefrozen', frozen => true)");
+    const denied = await wait('Denied', async () => { // a daemon follows within a second
+      try {
+        await (await site.client().acquire('nodefrozen', 'k')).release();
+        return null;
+      } catch (error) {
+        return error;
+      }
+    });
+    assert.ok(denied instanceof leasehold.DeniedError);
+    assert.equal(denied.reason, 'NAMESPACE_FROZEN');
+  },
+  async unavailable_is_a_type(site) {
+    const target = site.on === 'grpc' ? '127.0.0.1:1' : { ...site.config, host: '127.0.0.1', port: 1 };
+    await assert.rejects(site.acquire(site.client(target, { patienceMs: 300 })), leasehold.UnavailableError);
+  },
+  async invalid_argument_is_told(site) {
+    await assert.rejects(site.acquire(site.client(), { durationMs: 1 }), (error) => {
+      assert.ok(error instanceof leasehold.InvalidArgumentError && error instanceof RangeError, error);
+      assert.equal(error.field, 'duration');
+      assert.notEqual(error.bound, '');
+      return true;
+    });
+  },
+  async daemon_restarts(site) {
+    const daemon = await site.daemon();
+    const lease = await site.acquire(site.client(daemon.target), { durationMs: 15000 });
+    await daemon.kill();
+    await daemon.start();
+    const beats = await site.beats();
+    await wait('two renewals', async () => (await site.beats()) > beats + 1 || !lease.isHeld());
+    assert.equal(await site.row('state, token'), `held|${lease.token}`);
+    await lease.release();
+  },
+  async hanging_daemon_is_left(site) {
+    const daemon = await site.daemon();
+    const lease = await site.acquire(site.client(`${daemon.target},${site.target}`), { durationMs: 12000 });
+    await daemon.signal('SIGSTOP');
+    const beats = await site.beats();
+    // More than its deadline allows without a renewal.
+    await wait('renewals elsewhere', async () => (await site.beats()) >= beats + 4 || !lease.isHeld());
+    assert.equal(await site.row('state, token'), `held|${lease.token}`);
+    await lease.release();
+  },
+  async guard_fences(site) {
+    const lease = await site.acquire(site.client());
+    const application = await site.pg();
+    await application.query('begin');
+    await lease.guard(application);
+    await application.query('commit');
+    await site.force();
+    await application.query('begin');
+    await assert.rejects(lease.guard(application), leasehold.LeaseLostError);
+    await application.query('rollback');
+  },
+  async renewal_has_its_own_connection(site) {
+    const lease = await site.acquire(site.client(), { durationMs: 6000 });
+    const application = await site.pg();
+    await application.query('begin');
+    await lease.guard(application);
+    const beats = await site.beats();
+    await wait('two renewals', async () => (await site.beats()) >= beats + 2);
+    await application.query('rollback');
+    await lease.release();
+  },
+  async wait_hears_notify(site) {
+    const client = site.client(undefined, { pollMs: 600000 });
+    const first = await site.acquire(client);
+    const waiting = site.acquire(client, { waitMs: Infinity });
+    await wait('a waiter that listens', async () => (await site.psql('select count(*) from pg_stat_activity where '
+      + `application_name = '${site.config.application_name}' and state = 'idle' and query like '%leasehold.acquire(%'`)) !== '0'
+      && (await site.waiters()) === '1');
+    await first.release();
+    await (await waiting).release();
+  },
+  async pooler_is_noticed(site) {
+    const said = [];
+    const client = site.client(undefined, { warn: (words) => said.push(words) });
+    for (let n = 0; n < 2; n++) {
+      const first = await site.acquire(client);
+      const waiting = client.withLease('cases', site.key, { waitMs: LONG_MS }, () => {});
+      await wait('a waiter', async () => (await site.waiters()) === '1');
+      await first.release();
+      await waiting;
+    }
+    assert.equal(said.filter((words) => words.includes('poll')).length, 1, said.join('\n'));
+  },
+  async leader_killed_is_followed(site) {
+    const program = site.program('lead', LONG_MS);
+    const first = BigInt((await program.line('token')).split(' ')[1]);
+    const leaders = [];
+    const next = site.client().lead('cases', site.key, { durationMs: LONG_MS, onLeader: (owner) => leaders.push(owner), owner: 'the next' }, (lease) => lease.token);
+    await wait('a candidate', async () => (await site.waiters()) === '1');
+    program.child.kill('SIGKILL');
+    assert.ok((await next) > first);
+    assert.deepEqual(leaders, ['program', 'the next']);
+  },
+  async leader_stopped_is_followed(site) {
+    const program = site.program('lead', 4000);
+    await program.line('working');
+    const stop = new AbortController();
+    site.later(() => stop.abort());
+    const token = new Promise((resolve) => {
+      site.client().lead('cases', site.key, { signal: stop.signal }, async (lease) => {
+        resolve(lease.token);
+        await new Promise((end) => lease.signal.addEventListener('abort', end));
+      }).catch(() => {});
+    });
+    await wait('a candidate', async () => (await site.waiters()) === '1');
+    program.child.kill('SIGSTOP');
+    const second = await token;
+    const before = program.count('working');
+    program.child.kill('SIGCONT');
+    await program.line('lost');
+    assert.equal(program.count('working'), before);
+    assert.equal(await site.row('state, token'), `held|${second}`);
+  },
+  async leader_resigns(site) {
+    const client = site.client();
+    const terms = [];
+    const stand = () => {
+      const over = client.lead('cases', site.key, (lease) => new Promise((resign) => terms.push({ token: lease.token, resign })));
+      over.catch(() => {});
+      return over;
+    };
+    const elected = (n) => wait(`the term ${n}`, () => terms.length === n);
+    const first = stand();
+    await elected(1);
+    const second = stand();
+    await wait('a second candidate', async () => (await site.waiters()) === '1');
+    terms[0].resign();
+    await first;
+    await elected(2);
+    const third = stand(); // the first, again
+    await wait('the first as a candidate', async () => (await site.waiters()) === '1');
+    terms[1].resign();
+    await second;
+    await elected(3);
+    terms[2].resign();
+    await third;
+    assert.ok(terms[0].token < terms[1].token && terms[1].token < terms[2].token);
+    assert.equal(await site.row('state, last_outcome'), 'free|ok');
+  },
+  async leased_work_runs_once(site) {
+    let runs = 0;
+    const once = () => site.client().withLease('cases', site.key, { atLeastMs: LONG_MS }, () => { runs += 1; });
+    await once();
+    await assert.rejects(once(), leasehold.HeldError);
+    assert.deepEqual([runs, await site.row('state')], [1, 'held']);
+  },
+};
+
+const [on, only = ''] = process.argv.slice(2);
+const list = require(process.env.LEASEHOLD_CASES).cases.filter((each) => each.on.includes(on) && (each.only ?? ['node']).includes('node'));
+test(on, { concurrency: 4 }, async (all) => {
+  await Promise.all(list.filter(({ name }) => name.includes(only)).map(({ name }) => all.test(name, async () => {
+    const site = await Site.make(on, name);
+    let isGood = false;
+    try {
+      await cases[name](site);
+      isGood = true;
+    } finally {
+      await site.close();
+      console.log(`case ${name} on ${on} ${isGood ? 'passed' : 'failed'}`);
+    }
+  })));
+});

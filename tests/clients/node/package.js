@@ -1,0 +1,139 @@
+'use strict';
+
+// What is this package's own: import, TLS and tokens, the event loop that is blocked, await using.
+
+const assert = require('node:assert/strict');
+const { execFileSync } = require('node:child_process');
+const fs = require('node:fs');
+const path = require('node:path');
+const { test } = require('node:test');
+const grpc = require('@grpc/grpc-js');
+const { Client, InvalidArgumentError, UnavailableError, DeniedError, Lease } = require('leasehold-client');
+const { Site } = require('./site.js');
+
+const scratch = fs.mkdtempSync(path.join(__dirname, 'files-'));
+const at = (name) => path.join(scratch, name);
+
+function say(name, body) {
+  return test(name, async (t) => {
+    let isGood = false;
+    try {
+      await body(t);
+      isGood = true;
+    } finally {
+      console.log(`test ${name.replaceAll(' ', '_')} ${isGood ? 'passed' : 'failed'}`);
+    }
+  });
+}
+
+/** A server that refuses every call, and remembers the token that came with it. */
+async function recorder(credentials = grpc.ServerCredentials.createInsecure()) {
+  const { LeaseService } = grpc.loadPackageDefinition(require('@grpc/proto-loader').fromJSON(require('leasehold-client/lib/leasehold.json'))).leasehold.v1;
+  const tokens = [];
+  const server = new grpc.Server();
+  server.addService(LeaseService.service, {
+    AcquireStream(call) {
+      tokens.push(call.metadata.get('authorization')[0]);
+      call.emit('error', { code: grpc.status.PERMISSION_DENIED, details: 'no' });
+    },
+  });
+  const port = await new Promise((resolve, reject) => {
+    server.bindAsync('127.0.0.1:0', credentials, (error, bound) => (error ? reject(error) : resolve(bound)));
+  });
+  return { tokens, port, close: () => server.forceShutdown() };
+}
+
+say('it can be imported', async () => {
+  const imported = await import('leasehold-client');
+  assert.equal(imported.Client, Client);
+});
+
+say('the example of the page works', async () => {
+  const site = await Site.make('grpc', 'page');
+  const page = fs.readFileSync(path.join(process.env.LEASEHOLD_NODE_PACKAGE, 'README.md'), 'utf8');
+  const example = /```js\n([^]*?)```/.exec(page)[1].replace('127.0.0.1:7420', site.target);
+  const paid = [];
+  const AsyncFunction = (async () => {}).constructor;
+  await new AsyncFunction('require', 'pay', `${example}; await client.close();`)(require, async (token, { signal }) => paid.push(token, signal.aborted));
+  assert.deepEqual([typeof paid[0], paid[1]], ['bigint', false]);
+});
+
+say('a token is sent and read again', async () => {
+  const server = await recorder();
+  await using_(new Client({ server: `127.0.0.1:${server.port}`, tokenFile: at('token') }), async (client) => {
+    for (const token of ['first', 'second']) {
+      fs.writeFileSync(at('token'), `${token}\n`);
+      await assert.rejects(client.acquire('a', 'k'), DeniedError);
+    }
+  });
+  assert.deepEqual(server.tokens, ['Bearer first', 'Bearer second']);
+  server.close();
+});
+
+say('a token is not sent in the clear', async () => {
+  assert.throws(() => new Client({ server: '10.0.0.1:7420', tokenFile: '/nonexistent' }), InvalidArgumentError);
+});
+
+say('TLS with certificates that are replaced', async () => {
+  for (const name of ['good', 'other']) {
+    execFileSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', `/CN=${name}`,
+      '-addext', 'subjectAltName=DNS:leasehold.test', '-keyout', at(`${name}.key`), '-out', at(`${name}.pem`)], { stdio: 'pipe' });
+  }
+  const pair = { cert_chain: fs.readFileSync(at('good.pem')), private_key: fs.readFileSync(at('good.key')) };
+  const server = await recorder(grpc.ServerCredentials.createSsl(null, [pair]));
+  fs.copyFileSync(at('other.pem'), at('used.pem'));
+  const tls = { caFile: at('used.pem'), serverName: 'leasehold.test' };
+  await using_(new Client({ server: `127.0.0.1:${server.port}`, tls, patienceMs: 1000 }), async (client) => {
+    await assert.rejects(client.acquire('a', 'k'), UnavailableError);
+    fs.rmSync(at('used.pem'));
+    await assert.rejects(client.acquire('a', 'k'), /credentials: .*used\.pem/);
+    fs.copyFileSync(at('good.pem'), at('used.pem'));
+    await assert.rejects(client.acquire('a', 'k', { waitMs: 60000 }), DeniedError);
+  });
+  assert.equal(server.tokens.length, 1);
+  server.close();
+});
+
+for (const on of ['grpc', 'sql']) {
+  say(`a blocked event loop is noticed on ${on}`, async () => {
+    const site = await Site.make(on, 'blocked');
+    const program = site.program('block', 3000);
+    assert.equal(await program.line('held'), 'held false');
+    assert.match(await program.line('told'), /^told 1 the lease cases\/node-blocked .* is lost: unreachable/);
+    assert.match(await program.line('warned'), /the event loop did not run for \d/);
+    await site.close();
+  });
+
+  say(`await using releases on ${on}`, async () => {
+    const site = await Site.make(on, 'using');
+    const lease = await site.acquire(site.client());
+    const dispose = Object.getOwnPropertySymbols(Lease.prototype).find((each) => /asyncDispose/.test(String(each)));
+    lease.result = { rows: 3 };
+    await lease[dispose]();
+    assert.equal(await site.row("state, last_result ->> 'rows'"), 'free|3');
+    const other = await site.acquire(site.client());
+    await site.force();
+    await assert.rejects(other[dispose](), { code: 'LEASEHOLD_LOST', reason: 'forced' });
+    await site.close();
+  });
+
+  say(`a result that is no JSON releases the lease as failed on ${on}`, async () => {
+    const site = await Site.make(on, 'json');
+    const client = site.client();
+    await assert.rejects((await site.acquire(client)).release({ result: { n: 1n } }), TypeError);
+    assert.equal(await site.row('state, last_outcome'), 'free|failed');
+    await assert.rejects((await site.acquire(client)).release({ result: 'x'.repeat(9000) }), InvalidArgumentError);
+    assert.equal(await site.row('state, last_outcome'), 'free|failed');
+    await site.close();
+  });
+}
+
+async function using_(client, use) {
+  try {
+    await use(client);
+  } finally {
+    await client.close();
+  }
+}
+
+process.on('exit', () => fs.rmSync(scratch, { recursive: true }));
