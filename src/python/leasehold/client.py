@@ -91,7 +91,7 @@ class Client(BaseClient):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        CLIENTS.add(self)
+        CORES.add(self._core)
 
     def _runtime(self) -> Runtime:
         return Threads()
@@ -153,10 +153,11 @@ def note(lease: BaseLease, error: BaseException) -> None:
         error.add_note(str(lease._loss()))
 
 
-CLIENTS: weakref.WeakSet[Client] = weakref.WeakSet()
+# Not the clients: an error that ends the program may have let go of them before, while their threads still tell a loss.
+CORES: weakref.WeakSet[Core] = weakref.WeakSet()
 
 
 @atexit.register
 def close_all() -> None:
-    for client in list(CLIENTS):
-        client.close()
+    for core in list(CORES):
+        run(core.close())

@@ -3,6 +3,7 @@ import asyncio
 import concurrent.futures
 import pathlib
 import subprocess
+import sys
 import tempfile
 import threading
 
@@ -216,6 +217,29 @@ def test_a_result_that_is_no_json_releases_the_lease_as_failed(site):
             with client.lease("json", "k") as lease:
                 lease.result = object()
     assert site.service.psql("select state, last_outcome from leasehold.scope where namespace = 'json'") == "free|failed"
+
+
+def test_a_loss_is_told_although_the_program_ends_meanwhile(site):
+    program = """
+import sys, time, leasehold
+def told(reason):
+    time.sleep(1)  # the work hears of the loss, and ends the program, before this is done
+    print("told", reason, flush=True)
+def main():
+    with leasehold.Client(sys.argv[1]).lease("ends", "k", duration=6, on_lost=told) as lease:
+        print("held", flush=True)
+        while lease.is_held():
+            time.sleep(0.01)
+try:
+    main()
+except leasehold.LeaseLost:
+    sys.exit(4)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program, site.service.daemon.target], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    site.service.psql("select leasehold.force_release('ends', 'k', 'a test')")
+    assert process.stdout.read() == "told forced\n"
+    assert process.wait(60) == 4
 
 
 def test_renewals_go_on_after_an_error_of_any_kind(site):
