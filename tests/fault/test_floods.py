@@ -174,8 +174,6 @@ def test_a_flood_costs_nobody_else_a_lease_and_the_daemon_no_more_than_its_memor
     survives(daemon, kind)
 
 
-# One for each bound, and the largest of a bound.
-@pytest.mark.parametrize("kind", ["continuation", "hpack-bomb", "resets", "settings", "slow-headers", "no-preface", "unfinished",
-                                  "lists", "watches", "eager", "places"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_flood_over_tls_costs_the_same(tls_daemon, kind):
     survives(tls_daemon, kind)
