@@ -20,11 +20,13 @@ import (
 	pb "leasehold.example/go/leaseholdv1"
 )
 
-// The cases of tests/clients/cases.json, which says what each is about.
-var cases = []struct {
+type testCase struct {
 	name, on string
 	run      func(*site)
-}{
+}
+
+// The cases of tests/clients/cases.json, which says what each is about; those with TLS are in secure_test.go.
+var cases = []testCase{
 	{"acquire_and_release", "grpc sql pooler", func(s *site) {
 		l := s.acquire(s.client(), leasehold.Owner("somebody"))
 		s.is(s.row("state, owner, token"), fmt.Sprint("held|somebody|", l.Token()))
@@ -519,7 +521,7 @@ func TestCases(t *testing.T) {
 	for _, on := range strings.Fields(os.Getenv("LEASEHOLD_ON")) {
 		on := on
 		t.Run(on, func(t *testing.T) {
-			for _, c := range cases {
+			for _, c := range append(cases, secureCases...) {
 				c := c
 				if strings.Contains(c.on, on) {
 					t.Run(c.name, func(t *testing.T) {

@@ -18,11 +18,12 @@ const Forever = time.Duration(math.MaxInt64)
 
 // settings of a client.
 type settings struct {
-	tls      *tls.Config
-	grpc     []grpc.DialOption
-	patience time.Duration
-	poll     time.Duration
-	logf     func(format string, args ...any)
+	tls       *tls.Config
+	tokenFile string
+	grpc      []grpc.DialOption
+	patience  time.Duration
+	poll      time.Duration
+	logf      func(format string, args ...any)
 }
 
 // ClientOption changes what [Dial] and [Over] make.
@@ -39,7 +40,11 @@ func newSettings(options []ClientOption) settings {
 // TLS encrypts the connections to daemons.
 func TLS(config *tls.Config) ClientOption { return func(s *settings) { s.tls = config } }
 
-// GRPC adds options to each connection to a daemon, such as grpc.WithPerRPCCredentials.
+// TokenFile sends the bearer token in this file with each call. The file is read each time, so that it can be replaced. A token is sent
+// over TLS, unix sockets and loopback only: with another address [Dial] fails.
+func TokenFile(path string) ClientOption { return func(s *settings) { s.tokenFile = path } }
+
+// GRPC adds options to each connection to a daemon, such as grpc.WithKeepaliveParams.
 func GRPC(options ...grpc.DialOption) ClientOption {
 	return func(s *settings) { s.grpc = append(s.grpc, options...) }
 }

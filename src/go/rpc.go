@@ -51,8 +51,16 @@ func Dial(target string, options ...ClientOption) (*Client, error) {
 	if s.tls != nil {
 		secrets = credentials.NewTLS(s.tls)
 	}
+	if s.tokenFile != "" {
+		s.grpc = append(s.grpc, grpc.WithPerRPCCredentials(tokenFile(s.tokenFile)))
+	}
 	for _, address := range strings.Split(strings.TrimPrefix(target, "ipv4:"), ",") {
-		conn, err := grpc.NewClient(strings.TrimSpace(address), append([]grpc.DialOption{
+		address = strings.TrimSpace(address)
+		if err := s.checkToken(address); err != nil {
+			t.close()
+			return nil, err
+		}
+		conn, err := grpc.NewClient(address, append([]grpc.DialOption{
 			grpc.WithTransportCredentials(secrets),
 			grpc.WithDisableRetry(), // this package repeats calls itself
 			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: s.patience,

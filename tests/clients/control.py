@@ -6,6 +6,7 @@
     POST /site                     {"grpc": target, "grpc_sql": dsn, "sql": dsn, "pooler": dsn, "port": of PostgreSQL}
     POST /psql                     {"on": "grpc" | "sql" | "pooler", "sql": ...}    what psql prints
     POST /daemon                   {}                                               {"id", "target"}: one more on the grpc database
+    POST /secure                   {}                                               {"target", "ca", ...}: a SecureDaemon (secure.py)
     POST /daemon/signal, /kill, /start   {"id", "signal"}; id 0 is the first daemon
     POST /proxy                    {"id": of the daemon}                            {"id", "target"}: a FlakyProxy before it
     POST /proxy/set                {"id", "decide": [actions, the last for ever | "cycle"], "frozen", "refusing"}
@@ -32,6 +33,7 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 sys.path.insert(0, str(HERE.parent / "lib"))
 import harness  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
+from secure import SecureDaemon  # noqa: E402
 
 
 def free_port():
@@ -83,6 +85,7 @@ class Control:
             subprocess.run([harness.CLI, "migrate", "--database", self.cluster.url(database)], check=True, stdout=subprocess.DEVNULL)
         self.pooler = Pooler(self.cluster, self.pg_port, self.pooled)
         self.proxies = []
+        self.secured = None
 
     def site(self, unused):
         server = f"host={self.cluster.sockets} port={self.pg_port} user=postgres"
@@ -95,6 +98,10 @@ class Control:
     def daemon(self, unused):
         self.daemons.append(harness.Daemon(database=self.cluster.url(self.database)))
         return {"id": len(self.daemons) - 1, "target": self.daemons[-1].target}
+
+    def secure(self, unused):
+        self.secured = self.secured or SecureDaemon(self.cluster, self.database)
+        return self.secured.facts
 
     def daemon_signal(self, ask):
         self.daemons[ask["id"]].signal(getattr(signal, ask["signal"]))
@@ -159,6 +166,8 @@ class Control:
         for proxy in self.proxies:
             proxy.close()
         self.pooler.close()
+        if self.secured:
+            self.secured.close()
         for daemon in self.daemons:
             daemon.destroy()
         self.cluster.destroy()

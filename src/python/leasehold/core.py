@@ -107,6 +107,7 @@ class Core:
         wait_until = clock() + lease._wait
         give_up = wait_until + self.timeout
         pause, is_repeated = 0.05, False
+        first: Unavailable | None = None  # it often says more than the last: gRPC forgets why a handshake failed
         lease.lease_key, lease.lost = str(uuid.uuid4()), None
         try:
             while True:
@@ -118,10 +119,12 @@ class Core:
                     if not is_repeated:
                         raise
                     lease.lease_key, is_repeated = str(uuid.uuid4()), False
-                except Unavailable:
-                    is_repeated = True
+                except Unavailable as error:
+                    is_repeated, first = True, first or error
                     if clock() + pause >= give_up or self.is_closed:
-                        raise
+                        if str(first) == str(error):
+                            raise
+                        raise Unavailable(f"{error}; at first: {first}", error.reason) from None
                     await self.runtime.sleep(pause)
                     pause = min(pause * 2, 0.5)
             with self.lock:

@@ -1,4 +1,5 @@
 """Places to hold leases in, for each transport and both clients, and the lines that tests/clients/run counts."""
+import functools
 import os
 import pathlib
 import signal
@@ -10,7 +11,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-for each in (ROOT / "tests/integration", ROOT / "tests/lib", HERE):
+for each in (ROOT / "tests/integration", ROOT / "tests/lib", HERE.parent, HERE):
     sys.path.append(str(each))
 import leasehold  # noqa: E402, F401  (the installed one, before harness looks for its own stubs)
 import harness  # noqa: E402
@@ -18,6 +19,7 @@ from apis import APIS  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
 from harness import wait_until  # noqa: E402
 from pgbouncer import PgBouncer  # noqa: E402
+from secure import SecureDaemon  # noqa: E402
 
 NAMESPACE = "cases"
 
@@ -34,7 +36,13 @@ class Site:
         self.cluster.psql("select leasehold.reap()", self.database)
         self.pooler = PgBouncer(self.cluster.sockets, self.database, "transaction")
 
+    @functools.cached_property
+    def secured(self):
+        return SecureDaemon(self.cluster, self.service.database)
+
     def close(self):
+        if "secured" in vars(self):
+            self.secured.close()
         self.pooler.close()
         self.service.close()
         self.cluster.destroy()
@@ -103,6 +111,12 @@ class Place:
         client = self.api(target if self.transport == "grpc" else None, database=None if self.transport == "grpc" else target, **options)
         self.closing.append(client.finish)
         return client
+
+    def secure_client(self, *, token=None, **tls):
+        """Of the daemon with TLS. `token`: one of its names; the rest goes to leasehold.TLS, as names of its facts."""
+        facts = self.site.secured.facts
+        tls = {"ca_file": facts["ca"], **{name: facts.get(value, value) for name, value in tls.items()}}
+        return self.client(facts["target"], timeout=5, tls=leasehold.TLS(**tls), token_file=token and facts[token])
 
     def program(self, mode, key, duration, target=None):
         program = Program(self.api.name, self.transport, target or self.target(), self.namespace, key, mode, duration)
