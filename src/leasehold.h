@@ -268,6 +268,7 @@ struct lh_obstacle {
     int64_t held_us;   /* since it was acquired, by the database's clock */
     int64_t silent_us; /* since its last heartbeat, likewise */
     uint32_t waiters_ahead;
+    const char *principal; /* who has proved to hold it, "dns:worker-3"; "": unknown, or this client may not see it */
 };
 typedef void lh_waiting_cb(void *arg, const struct lh_obstacle *obstacle);
 

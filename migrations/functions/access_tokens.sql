@@ -20,7 +20,8 @@ begin
 end
 $$;
 
--- What is wrong with a new token's name or age; null when nothing is. Locks nothing.
+-- What is wrong with a new token's name or age; null when nothing is. A name never looks like an ID, as make_token() makes them: to revoke
+-- one must not revoke the other. Locks nothing.
 create or replace function leasehold_internal.token_problem(p_name text, p_expires interval) returns leasehold_internal.problem
 language plpgsql immutable parallel safe
 as $$
@@ -28,6 +29,8 @@ begin
   return case
     when p_name is null or p_name !~ '^[a-z0-9._-]{1,63}$' then
       row('name', '1 to 63 of a-z, 0-9, ''.'', ''_'' and ''-''')::leasehold_internal.problem
+    when p_name ~ '^[0-9a-f]{8}$' then
+      row('name', 'other than 8 of 0-9 and a-f, which is what IDs of tokens are')::leasehold_internal.problem
     when p_expires <= interval '0' or p_expires > interval '1000 years' then
       row('expires', 'more than 0, at most 1000 years')::leasehold_internal.problem
   end;

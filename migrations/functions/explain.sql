@@ -2,7 +2,7 @@
 -- of leasehold_reader and leasehold_admin only, because a guard needs nothing else. Locks nothing.
 create or replace function leasehold.explain(namespace text, key text)
 returns table (
-  state text, holder text, token bigint, liveness text, since timestamptz, heartbeats bigint, last_heartbeat_at timestamptz,
+  state text, holder text, principal text, token bigint, liveness text, since timestamptz, heartbeats bigint, last_heartbeat_at timestamptz,
   expires_at timestamptz, waiters integer, first_waiter text, policy jsonb, advice text)
 language plpgsql
 security definer
@@ -41,6 +41,7 @@ begin
   if state = 'held' then
     select f.* into v_facts from leasehold_internal.lease_facts(v_scope, v_rules, v_life, v_now) f;
     holder := v_scope.owner;
+    principal := v_scope.principal;
     if leasehold_internal.may_read_tokens() then
       token := v_scope.token;
     end if;

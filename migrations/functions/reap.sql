@@ -6,7 +6,7 @@
 create or replace function leasehold.reap(
   namespaces text[] default null, include_children boolean default false, max integer default 1000)
 returns table (
-  namespace text, key text, token bigint, owner text, outcome text, error text, reap_failures integer,
+  namespace text, key text, token bigint, owner text, principal text, outcome text, error text, reap_failures integer,
   next_try_at timestamptz)
 language plpgsql
 security definer
@@ -56,6 +56,7 @@ begin
         key := v_row.key;
         token := v_row.token;
         owner := v_row.owner;
+        principal := v_row.principal;
         outcome := v_row.kind;
         error := v_row.error;
         reap_failures := v_row.reap_failures;

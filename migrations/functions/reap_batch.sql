@@ -4,12 +4,13 @@
 -- error and the next try); where this call runs no hooks, for each that has some (hooked: their time limit is the error; it is
 -- not due again until then, for reap_hooked() is to follow); for each free scope whose head is
 -- `p_coordinator`'s own (wake), and one (more) where `p_max` was reached. Where the facts of the database differ from the
--- incarnation it writes a new one and ends nothing. A reap by name is in the audit, with the leases that it ended or has left to their hooks;
+-- incarnation it writes a new one and ends nothing. With `p_by_name` false it ends in these namespaces only what a visit by check_at ends: for a caller
+-- who named none, and may not reap in all. A reap by name is in the audit, with the leases that it ended or has left to their hooks;
 -- `p_by` and `p_peer` are the principal and the address of a daemon's caller.
 -- Locks the rows FOR UPDATE SKIP LOCKED, and guarded ones FOR NO KEY UPDATE to look again in a second.
 create or replace function leasehold_internal.reap_batch(
   p_coordinator uuid, p_clock timestamptz, p_namespaces text[], p_include_children boolean, p_max integer,
-  p_automatic boolean, p_by text default null, p_peer text default null)
+  p_automatic boolean, p_by text default null, p_peer text default null, p_by_name boolean default true)
 returns table (
   kind text, namespace text, key text, error text, reap_failures integer, next_try_at timestamptz, wake boolean,
   token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
@@ -26,6 +27,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
+  v_by_name constant boolean := p_namespaces is not null and p_by_name;
   v_work leasehold.item_work[];
   v_rules leasehold.rules[];
   v_life leasehold.life_now;
@@ -43,7 +45,7 @@ begin
   if p_namespaces is null then
     v_work := leasehold_internal.take_due(p_max, v_now);
   else
-    v_work := leasehold_internal.take_expired(p_namespaces, p_include_children, p_max, v_life, v_now);
+    v_work := leasehold_internal.take_expired(p_namespaces, p_include_children, p_by_name, p_max, v_life, v_now);
   end if;
   v_now := clock_timestamp();
   v_live := leasehold_internal.live_coordinators(v_now);
@@ -53,7 +55,7 @@ begin
     select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, null, w.scope,
                case
                  when leasehold_internal.is_expired(w.scope, v_life, (r.rules).expiry, v_now)
-                      and (p_namespaces is not null
+                      and (v_by_name
                            or ((r.rules).reaper = 'auto'
                                and not leasehold_internal.is_put_off(w.scope, (r.rules).max_reap_failures, v_now))) then 'end'
                  when (w.scope).state = 'free' and not q.has_any
@@ -96,7 +98,7 @@ begin
              case when exists (select 1 from leasehold.waiter q where q.namespace = s.namespace and q.key = s.key)
                   then v_now + interval '1 s'
                   else greatest(coalesce(s.ended_at, v_now) + r.free_retention, v_now + interval '100 ms') end
-           when r.expiry = 'manual' or (r.reaper = 'external' and p_namespaces is null) then 'infinity'
+           when r.expiry = 'manual' or (r.reaper = 'external' and not v_by_name) then 'infinity'
            when w.hold = 'hooked' then v_now + coalesce(nullif(r.hook_timeout, interval '0'), interval '5 min') + interval '5 s'
            when leasehold_internal.is_put_off(w.scope, r.max_reap_failures, v_now) then coalesce(s.next_try_at, 'infinity')
            else greatest(leasehold_internal.expires_at(w.scope, v_life, r.expiry),
@@ -124,7 +126,7 @@ begin
                w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
       from unnest(v_work) w);
   perform leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
-  if p_namespaces is not null then
+  if v_by_name then
     perform leasehold_internal.audit_add(p_by, p_peer, 'reap', d.namespace, null, null, null, 'done', d.count)
        from (select w.namespace, count(*) from unnest(v_work) w where w.hold in ('end', 'ended', 'hooked') group by w.namespace) d;
   end if;
@@ -172,10 +174,11 @@ as $$
 $$;
 
 -- The expired leases of these namespaces, by their primary key, whatever their check_at; those that could not be reaped come
--- last, whenever their next try is, but only once for a caller's statement. Locks them FOR UPDATE, skipping
+-- last, whenever their next try is, but only once for a caller's statement. Unless `p_by_name`, without those and without what only an
+-- external reaper ends. Locks them FOR UPDATE, skipping
 -- what is taken or guarded.
 create or replace function leasehold_internal.take_expired(
-  p_namespaces text[], p_include_children boolean, p_max integer, p_life leasehold.life_now, p_now timestamptz)
+  p_namespaces text[], p_include_children boolean, p_by_name boolean, p_max integer, p_life leasehold.life_now, p_now timestamptz)
 returns leasehold.item_work[]
 language plpgsql
 as $$
@@ -199,6 +202,7 @@ begin
               join leasehold.scope s on s.namespace = r.namespace
              where s.state = 'held' and leasehold_internal.is_expired(s, p_life, r.expiry, p_now)
                and (s.reap_failures = 0 or s.reap_failed_at < statement_timestamp())
+               and (p_by_name or (r.reaper = 'auto' and not leasehold_internal.is_put_off(s, r.max_reap_failures, p_now)))
              order by s.reap_failures > 0, s.namespace, s.key
              limit p_max
                for update of s skip locked) d);
@@ -322,11 +326,11 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text),
+revoke execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text, boolean),
   leasehold_internal.take_due(integer, timestamptz),
   leasehold_internal.hook_reaps(leasehold.item_work[], text[], leasehold.rules[], boolean),
   leasehold_internal.reap_one(boolean, leasehold.scope, boolean, leasehold.rules),
-  leasehold_internal.take_expired(text[], boolean, integer, leasehold.life_now, timestamptz), leasehold_internal.sweep_waiters(uuid)
+  leasehold_internal.take_expired(text[], boolean, boolean, integer, leasehold.life_now, timestamptz), leasehold_internal.sweep_waiters(uuid)
   from public;
-grant execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text)
+grant execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text, boolean)
   to leasehold_coordinator, leasehold_admin;

@@ -123,6 +123,18 @@ as $$
   select timestamptz '1970-01-01 00:00:00+00' + p_us * interval '1 microsecond'
 $$;
 
+-- Write down that leases in these namespaces, one name for each, were reaped by name with a callback of the caller's, in its transaction.
+-- Without a callback reap_batch() does. Locks what audit_add() does.
+create or replace function leasehold_internal.audit_reaped(p_namespaces text[]) returns void
+language sql volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+  select leasehold_internal.audit_add(null, null, 'reap', d.namespace, null, null, null, 'done', d.count)
+    from (select n.namespace, count(*) from unnest(p_namespaces) n (namespace) group by n.namespace) d
+$$;
+comment on function leasehold_internal.audit_reaped is 'Write down in the audit what was reaped by name with a callback of the caller''s';
+
 -- What nobody else does where no daemon runs: waiters that nobody waits for any more go, free rows and history past their
 -- retention too, heads of free scopes are woken, and check_at of what is not expired moves on. Returns how many rows were visited; `p_max` at most.
 -- Locks them FOR UPDATE SKIP LOCKED, in the order of check_at.
@@ -184,6 +196,6 @@ comment on function leasehold_internal.reap_stale_tidy is 'Visit what is due but
 revoke execute on function leasehold_internal.reap_stale_list(text[], boolean, integer, bigint, bigint, text, text),
   leasehold_internal.stale_by_time(integer, timestamptz, timestamptz, text, text),
   leasehold_internal.stale_by_name(text[], boolean, integer, timestamptz, timestamptz, text, text), leasehold_internal.us_at(timestamptz), leasehold_internal.at_us(bigint),
-  leasehold_internal.reap_stale_tidy(integer) from public;
+  leasehold_internal.reap_stale_tidy(integer), leasehold_internal.audit_reaped(text[]) from public;
 grant execute on function leasehold_internal.reap_stale_list(text[], boolean, integer, bigint, bigint, text, text),
-  leasehold_internal.reap_stale_tidy(integer) to leasehold_coordinator, leasehold_admin;
+  leasehold_internal.reap_stale_tidy(integer), leasehold_internal.audit_reaped(text[]) to leasehold_coordinator, leasehold_admin;

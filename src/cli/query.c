@@ -114,6 +114,7 @@ static const struct query daemon_query = {
 static const struct column explain_columns[] = {
     {"state", "state", KIND_TEXT},
     {"holder", "holder", KIND_TEXT},
+    {"principal", "principal", KIND_TEXT},
     {"liveness", "liveness", KIND_TEXT},
     {"token", "token", KIND_INT64},
     {"since", "since", KIND_TIME},

@@ -169,7 +169,7 @@ static const struct lh_option options[] = {
     {"exec", 0, "COMMAND",
      "Run it by /bin/sh for each lease, in the transaction that ends the lease: exit 0 commits, any other status "
      "leaves "
-     "the lease for another try. It gets LEASEHOLD_NAMESPACE, _KEY, _LEASE_KEY, _TOKEN and _OWNER."},
+     "the lease for another try. It gets LEASEHOLD_NAMESPACE, _KEY, _LEASE_KEY, _TOKEN, _OWNER and _PRINCIPAL."},
     {"exec-timeout", 0, "DURATION",
      "Kill the command, and all it has started, after this time. Default: hook_timeout of the policy."},
     {"plugin", 0, "FILE.so",

@@ -58,6 +58,7 @@ static void set_variables(const struct lh_embed_lease *lease)
     setenv("LEASEHOLD_LEASE_KEY", lease->lease_key, 1);
     setenv("LEASEHOLD_TOKEN", token, 1);
     setenv("LEASEHOLD_OWNER", lease->owner, 1);
+    setenv("LEASEHOLD_PRINCIPAL", lease->principal != NULL ? lease->principal : "", 1);
 }
 
 static void become_shell(const struct command *command, const char *text)

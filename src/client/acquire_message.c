@@ -74,6 +74,7 @@ void lh_acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *con
     const Leasehold__V1__Lease *holder = contention->holder;
     struct lh_obstacle obstacle = {
         .owner = "",
+        .principal = "",
         .liveness = (enum lh_holder_liveness)contention->liveness,
         .waiters_ahead = (uint32_t)contention->waiters_ahead,
     };
@@ -82,6 +83,7 @@ void lh_acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *con
         /* The database's clock when it answered. */
         int64_t now_us = minus_us(timestamp_us(holder->deadline), lh_unpack_duration_us(holder->remaining));
         obstacle.owner = holder->owner;
+        obstacle.principal = holder->principal;
         obstacle.token = holder->token;
         obstacle.held_us = minus_us(now_us, timestamp_us(holder->acquired_at));
         obstacle.silent_us = minus_us(now_us, timestamp_us(holder->heartbeat_at));

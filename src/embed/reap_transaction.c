@@ -337,6 +337,39 @@ static enum lh_status recover(struct lh_reaper *reaper, struct progress *progres
     return blame(reaper, progress, blamed, error);
 }
 
+/* Without a callback reap_batch() writes it down, as for a daemon. */
+static enum lh_status write_audit(struct lh_reaper *reaper, const PGresult *list, struct lh_error *error)
+{
+    const char **namespaces = lh_alloc(reaper->pending_count * sizeof(*namespaces) + 1);
+    size_t count = 0;
+    enum lh_status status = LH_OK;
+
+    for (size_t i = 0; i < reaper->pending_count; i++)
+        if (reaper->pending[i].is_reaped)
+            namespaces[count++] = lh_query_text(list, reaper->pending[i].row, "namespace");
+    if (count > 0) {
+        char *array = lh_query_array(namespaces, count);
+        PGresult *result = lh_query(reaper->conn, "select leasehold_internal.audit_reaped($1::text[])",
+                                    (const char *const[]){array}, 1, error);
+        status = result != NULL ? LH_OK : error->status;
+        PQclear(result);
+        free(array);
+    }
+    free(namespaces);
+    return status;
+}
+
+static enum lh_status end(struct lh_reaper *reaper, const PGresult *list, struct lh_error *error)
+{
+    bool is_by_name = reaper->options.namespace_count > 0 && reaper->options.on_lease != NULL;
+    enum lh_status status = is_by_name ? write_audit(reaper, list, error) : LH_OK;
+
+    if (status == LH_OK)
+        return lh_transaction_commit(&reaper->transaction, error);
+    lh_transaction_abandon(&reaper->transaction);
+    return status;
+}
+
 /* A commit that fails for another reason than the connection is some lease's fault: find out whose, one by one. */
 static enum lh_status commit(struct lh_reaper *reaper, struct progress *progress, struct lh_error *error)
 {
@@ -344,7 +377,7 @@ static enum lh_status commit(struct lh_reaper *reaper, struct progress *progress
 
     if (!reaper->is_open)
         return LH_OK;
-    if (lh_transaction_commit(&reaper->transaction, error) == LH_OK) {
+    if (end(reaper, progress->list, error) == LH_OK) {
         tell_pending(reaper, progress->list);
         progress->first = progress->row;
         progress->losses = 0;

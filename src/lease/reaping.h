@@ -24,6 +24,7 @@ struct lh_reap_request {
     size_t namespace_count;
     bool include_children;
     int32_t max;
+    enum lh_reap_kind kind; /* LH_REAP_DUE or LH_REAP_BY_NAME */
     struct lh_requester requester;
     lh_reaped_cb *on_done;
     void *arg;

@@ -83,6 +83,7 @@ static void begin_reap(struct lh_rpc_call *call, const struct lh_reap_arguments 
         .namespace_count = arguments->namespace_count,
         .include_children = arguments->include_children,
         .max = arguments->max,
+        .kind = arguments->is_by_name ? LH_REAP_BY_NAME : LH_REAP_DUE,
         .requester = lh_call_requester(call),
         .on_done = on_reap,
     };

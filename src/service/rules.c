@@ -86,11 +86,23 @@ static bool check_token_name(struct lh_validator *v, const char *name, const cha
     return false;
 }
 
+/* As make_token() in SQL makes IDs: to revoke one must not revoke tokens of that name too. */
+static bool is_like_id(const char *name)
+{
+    return strlen(name) == 8 && strspn(name, "0123456789abcdef") == 8;
+}
+
 bool lh_validate_create_token(struct lh_validator *v, const Leasehold__V1__CreateTokenRequest *request,
                               int64_t *expires_us)
 {
     bool is_valid = check_token_name(v, request->name, "name");
 
+    if (is_like_id(request->name)) {
+        lh_violations_add(v->violations, "name",
+                          "must be other than 8 of 0-9 and a-f, which is what IDs of tokens are, is \"%s\"",
+                          request->name);
+        is_valid = false;
+    }
     *expires_us = 0;
     if (request->expires != NULL)
         is_valid &= lh_validate_duration(v, request->expires, 1, "expires", expires_us);

@@ -290,6 +290,7 @@ bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *
         return false;
     }
     arguments->namespace_count = request->n_namespaces;
+    arguments->is_by_name = request->n_namespaces > 0;
     arguments->namespaces = lh_arena_alloc(v->arena, (request->n_namespaces + 1) * sizeof(char *));
     for (size_t i = 0; i < request->n_namespaces; i++) {
         const Leasehold__V1__Namespace *ns = request->namespaces[i];

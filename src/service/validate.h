@@ -63,6 +63,7 @@ bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
 struct lh_reap_arguments {
     const char **namespaces;
     size_t namespace_count;
+    bool is_by_name; /* false: the caller named none */
     bool include_children;
     int32_t max;
 };

@@ -319,14 +319,16 @@ static void read_reap(struct control_call *call, enum lh_status status, const PG
 }
 
 enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char *const *namespaces,
-                             size_t namespace_count, bool include_children, int32_t max, bool is_automatic,
+                             size_t namespace_count, bool include_children, int32_t max, enum lh_reap_kind kind,
                              const struct lh_requester *requester, lh_reap_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = {
         "reap_batch",
-        "select * from leasehold_internal.reap_batch($1, $2, $3, $4, $5, $6, p_by => $7, p_peer => $8)",
-        8,
-        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL, LH_PG_TEXT, LH_PG_TEXT},
+        "select * from leasehold_internal.reap_batch($1, $2, $3, $4, $5, $6, p_by => $7, p_peer => $8,"
+        " p_by_name => $9)",
+        9,
+        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL, LH_PG_TEXT, LH_PG_TEXT,
+         LH_PG_BOOL},
     };
     /* The reaper's own ticks tell the log and the metrics, and may bring a thousand rows each. */
     static const struct lh_pg_statement narrow = {
@@ -352,9 +354,11 @@ enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char
     }
     lh_pg_add_bool(params, include_children);
     lh_pg_add_int4(params, max);
-    lh_pg_add_bool(params, is_automatic);
-    if (!is_automatic)
-        pg_store_add_requester(params, requester);
-    call->is_clients = !is_automatic;
-    return control_call_send(call, is_automatic ? &narrow : &statement);
+    lh_pg_add_bool(params, kind == LH_REAP_BY_ITSELF);
+    if (kind == LH_REAP_BY_ITSELF)
+        return control_call_send(call, &narrow);
+    pg_store_add_requester(params, requester);
+    lh_pg_add_bool(params, kind == LH_REAP_BY_NAME);
+    call->is_clients = true;
+    return control_call_send(call, &statement);
 }

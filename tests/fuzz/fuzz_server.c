@@ -1,6 +1,7 @@
 /*
  * A server with its services and its coordinator, on the fake store: what do three clients have to send to break it?
- * When they have gone, it keeps nothing for them, and it stops.
+ * When they have gone, it keeps nothing for them, and it stops. As fuzz_server_tls it is built with FUZZ_TLS 1: then
+ * they speak TLS, and may send what is none.
  */
 #include <netinet/in.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "service/service.h"
 #include "sockets.h"
 #include "store.h"
+#include "tls_peer.h"
 
 #define CLIENTS 3
 #define STREAMS_MAX 32 /* of a client, that the deeds speak of */
@@ -20,12 +22,16 @@
 #define TIME_US (100 * LH_US_PER_S)
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #define END_PATIENCE_TURNS 200
+#define HANDSHAKE_TURNS 8
 
 struct client {
     int fd;
     uint32_t next_stream;
     struct lh_buffer out;
+    struct fuzz_tls_peer *tls; /* with FUZZ_TLS */
 };
+
+static struct lh_tls_context *tls; /* NULL: without TLS */
 
 static struct lh_loop *loop; /* of all inputs */
 static struct fake_world world;
@@ -62,6 +68,26 @@ static void turn(int64_t step_us)
     fake_run(&world, step_us);
     fuzz_now_us = world.now_us;
     lh_loop_run_once(loop, 0);
+    for (size_t i = 0; tls != NULL && i < CLIENTS; i++)
+        if (clients[i].tls != NULL)
+            fuzz_tls_pump(clients[i].tls);
+}
+
+static void flush(struct client *client)
+{
+    if (client->tls != NULL)
+        fuzz_tls_write(client->tls, client->out.data, client->out.size);
+    else
+        fuzz_socket_put(client->fd, client->out.data, client->out.size);
+    client->out.size = 0;
+}
+
+static void begin_tls(struct client *client, bool is_finished)
+{
+    fuzz_tls_free(client->tls);
+    client->tls = fuzz_tls_connect(client->fd, client == &clients[1]);
+    for (int i = 0; is_finished && i < HANDSHAKE_TURNS; i++)
+        turn(0);
 }
 
 static void connect_client(struct client *client, bool has_preface)
@@ -74,16 +100,12 @@ static void connect_client(struct client *client, bool has_preface)
     client->fd = fuzz_socket_open();
     client->next_stream = 1;
     server_accept(server, client->fd, &peer);
+    if (tls != NULL)
+        begin_tls(client, has_preface);
     if (!has_preface)
         return;
     lh_buffer_append(&client->out, PREFACE, sizeof(PREFACE) - 1);
     fuzz_frame(&client->out, NGHTTP2_SETTINGS, 0, 0, NULL, 0);
-}
-
-static void flush(struct client *client)
-{
-    fuzz_socket_put(client->fd, client->out.data, client->out.size);
-    client->out.size = 0;
 }
 
 static void set_up(uint8_t options_of)
@@ -126,6 +148,8 @@ static void set_up(uint8_t options_of)
     of_server.on_late_cancel = lh_service_on_late_cancel;
     of_server.on_client_gone = lh_service_on_client_gone;
     server = lh_rpc_server_create(loop, &of_server, methods, count, service);
+    if (tls != NULL)
+        lh_rpc_server_set_tls(server, tls);
     turn(10 * LH_US_PER_MS);
     lh_service_tick(service);
 }
@@ -145,6 +169,8 @@ static void tear_down(void)
     for (size_t i = 0; i < CLIENTS; i++) {
         fuzz_socket_set_stuck(clients[i].fd, false);
         fuzz_socket_end(clients[i].fd, false);
+        fuzz_tls_free(clients[i].tls);
+        clients[i].tls = NULL;
         lh_buffer_finish(&clients[i].out);
     }
     lh_rpc_server_stats(server, &stats);
@@ -270,6 +296,8 @@ static void put_number(struct client *client, struct fuzz_input *input, uint8_t 
 /* The client is gone; another one comes in its place. */
 static void replace(struct client *client, uint8_t how)
 {
+    if (client->tls != NULL && how & 4)
+        fuzz_tls_end(client->tls);
     fuzz_socket_end(client->fd, how & 1);
     turn(STEP_US);
     turn(STEP_US);
@@ -302,7 +330,7 @@ static struct client *do_one(struct client *client, struct fuzz_input *input)
     const uint8_t *bytes;
     size_t size;
 
-    switch (fuzz_byte(input) % 17) {
+    switch (fuzz_byte(input) % 19) {
     case 0:
         size = fuzz_bytes(input, &bytes);
         lh_buffer_append(&client->out, bytes, size);
@@ -354,6 +382,16 @@ static struct client *do_one(struct client *client, struct fuzz_input *input)
         lh_service_tick(service);
         node->events->on_watch(node->events_arg);
         break;
+    case 17: /* not through TLS */
+        flush(client);
+        size = fuzz_bytes(input, &bytes);
+        fuzz_socket_put(client->fd, bytes, size);
+        break;
+    case 18:
+        flush(client);
+        if (client->tls != NULL)
+            fuzz_tls_update_keys(client->tls);
+        break;
     default:
         if (fuzz_byte(input) == 0xdd)
             drain();
@@ -366,6 +404,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     fuzz_quiet();
     loop = lh_loop_create();
+    tls = FUZZ_TLS ? fuzz_tls_init() : NULL;
     return 0;
 }
 

@@ -16,6 +16,7 @@ static struct fuzz_socket {
     bool is_stuck;
     struct lh_buffer input;
     size_t at;
+    struct lh_buffer *listener;
 } sockets[FUZZ_SOCKETS_MAX];
 
 static int last = -1;
@@ -53,6 +54,14 @@ void fuzz_socket_put(int fd, const void *data, size_t size)
 
     if (one != NULL && !one->is_ended)
         lh_buffer_append(&one->input, data, size);
+}
+
+void fuzz_socket_listen(int fd, struct lh_buffer *to)
+{
+    struct fuzz_socket *one = find(fd);
+
+    if (one != NULL)
+        one->listener = to;
 }
 
 void fuzz_socket_end(int fd, bool is_reset)
@@ -121,6 +130,8 @@ ssize_t __wrap_send(int fd, const void *from, size_t size, int flags)
         errno = one->is_reset ? EPIPE : EAGAIN;
         return -1;
     }
+    if (one->listener != NULL)
+        lh_buffer_append(one->listener, from, size);
     return (ssize_t)size;
 }
 

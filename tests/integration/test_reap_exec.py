@@ -10,10 +10,12 @@ from harness import wait_until
 
 def test_a_command_is_told_of_its_lease_and_decides(stage, tmp_path):
     stage.expire(3, namespace="jobs.night")
+    stage.psql("update leasehold.scope set principal = 'dns:' || owner")
     log = tmp_path / "log"
-    command = (f'echo "$LEASEHOLD_NAMESPACE $LEASEHOLD_KEY $LEASEHOLD_LEASE_KEY $LEASEHOLD_TOKEN $LEASEHOLD_OWNER" >> {log};'
+    command = ('echo "$LEASEHOLD_NAMESPACE $LEASEHOLD_KEY $LEASEHOLD_LEASE_KEY $LEASEHOLD_TOKEN $LEASEHOLD_OWNER $LEASEHOLD_PRINCIPAL"'
+               f' >> {log};'
                'cat; echo checking; echo "no $LEASEHOLD_KEY" >&2; test $LEASEHOLD_KEY != k2')
-    facts = stage.psql("select concat_ws(' ', namespace, key, lease_key, token, owner) from leasehold.scope order by key")
+    facts = stage.psql("select concat_ws(' ', namespace, key, lease_key, token, owner, principal) from leasehold.scope order by key")
     said = stage("reap", "jobs", "--children", "--exec", command, "-v")
     assert said.returncode == 1 and said.stdout == "reaped 2 leases\n"
     assert sorted(log.read_text().splitlines()) == facts.splitlines()
@@ -24,6 +26,13 @@ def test_a_command_is_told_of_its_lease_and_decides(stage, tmp_path):
     assert stage("reap", "jobs", "--children", "--exec", "/no/such/program").returncode == 1
     assert "ended with status 127" in stage.failures()["k2"]
     assert stage.done("reap", "jobs", "--children", "--exec", "true").stdout == "reaped 1 lease\n"
+    # What is reaped without a name is everyday, and not in it.
+    audited = ("select principal = 'role:' || session_user, namespace, outcome, sum(count) from leasehold.audit where action = 'reap'"
+               " group by principal, namespace, outcome")
+    assert stage.psql(audited) == "t|jobs.night|done|3"
+    stage.expire(1, namespace="jobs.night")
+    assert stage.done("reap", "--exec", "true").stdout == "reaped 1 lease\n"
+    assert stage.psql(audited) == "t|jobs.night|done|3"
 
 
 def is_running(pid):

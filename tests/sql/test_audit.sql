@@ -45,6 +45,16 @@ select t.age('r' || n % 2, 'k' || n, '1 hour') from generate_series(4, 5) n;
 select is(t.rows_of($$select leasehold.reap()$$), 2, 'two by their time');
 select is((select count(*) from leasehold.audit where action = 'reap'), 2::bigint, 'no other is');
 
+-- one for somebody who named no namespace, and may reap in some
+select leasehold.set_policy('r3', reaper => 'external');
+select leasehold.acquire('r' || n, 'k', '1 s') from generate_series(2, 3) n;
+select t.age('r' || n, 'k', '1 hour') from generate_series(2, 3) n;
+select results_eq($$select kind, namespace, principal from leasehold_internal.reap_batch(null, null, array['r2', 'r3'], true, 10, false, p_by_name => false)$$,
+                  $$values ('reaped', 'r2', 'role:' || session_user::text collate "default")$$, 'it leaves what only an external reaper ends');
+select is(pg_temp.of('r2'), null, 'and is not in it either');
+select results_eq($$select key, principal, outcome from leasehold.reap(array['r3'])$$, $$values ('k', 'role:' || session_user::text collate "default", 'reaped')$$,
+                  'by name it is reaped; its holder''s principal is shown');
+
 -- a daemon's caller
 select leasehold.acquire('d', 'k' || n, '30 s') from generate_series(1, 4) n;
 set session authorization audit_daemon;

@@ -60,6 +60,7 @@ insert into mistake (function, arguments, field, bound) values
   ('access_grant', $$'token:ci', 'e', 'write'$$, 'rights', 'of admin, guard, lease and read'),
   ('access_revoke', $$'token:ci', 'a..b'$$, 'namespace', 'no empty segment'),
   ('token_create', $$'CI'$$, 'name', '1 to 63 of a-z, 0-9, ''.'', ''_'' and ''-'''),
+  ('token_create', $$'0123abcd'$$, 'name', 'other than 8 of 0-9 and a-f, which is what IDs of tokens are'),
   ('token_create', $$'ci', '0 s'$$, 'expires', 'more than 0, at most 1000 years'),
   ('set_audit_retention', $$'-1 s'$$, 'retention', '0 to 1000 years'),
   ('token_revoke', $$null$$, 'name_or_id', 'a name or an ID');

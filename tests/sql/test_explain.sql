@@ -10,6 +10,7 @@ select leasehold.join_queue('x', 'a', t.key(2));
 select leasehold.join_queue('x', 'a', t.key(3));
 select is((select state from leasehold.explain('x', 'a')), 'held', 'held');
 select is((select holder from leasehold.explain('x', 'a')), 'worker-3', 'by whom');
+select is((select principal from leasehold.explain('x', 'a')), 'role:' || session_user, 'as proved');
 select is((select liveness from leasehold.explain('x', 'a')), 'alive', 'alive');
 select is((select waiters::bigint from leasehold.explain('x', 'a')), 2::bigint, 'how many wait');
 select t.age('x', 'a', '21 s');

@@ -1,6 +1,5 @@
 #include "certificates.h"
 
-#include <check.h>
 #include <dirent.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
@@ -8,6 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Not check's: the fuzzers have no test that runs. */
+#define REQUIRE(condition)                                                                                             \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            perror(#condition);                                                                                        \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
 
 static char directory[] = "/tmp/lh-tls-XXXXXX";
 
@@ -28,7 +36,7 @@ static FILE *open_file(const char *name, const char *suffix, const char *mode)
 
     snprintf(file, sizeof(file), "%s%s", name, suffix);
     stream = fopen(path_of(file), mode);
-    ck_assert_ptr_nonnull(stream);
+    REQUIRE(stream != NULL);
     return stream;
 }
 
@@ -36,7 +44,7 @@ static void extend(X509 *certificate, X509V3_CTX *context, int nid, const char *
 {
     X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, context, nid, value);
 
-    ck_assert_ptr_nonnull(extension);
+    REQUIRE(extension != NULL);
     X509_add_ext(certificate, extension, -1);
     X509_EXTENSION_free(extension);
 }
@@ -93,7 +101,7 @@ void make_certificate(const struct certificate *wanted)
         extend(certificate, &context, NID_subject_alt_name, wanted->san);
     if (wanted->purpose != NULL)
         extend(certificate, &context, NID_ext_key_usage, wanted->purpose);
-    ck_assert_int_gt(X509_sign(certificate, issuer_key, EVP_sha256()), 0);
+    REQUIRE(X509_sign(certificate, issuer_key, EVP_sha256()) > 0);
     write_files(wanted->name, certificate, key);
     if (wanted->issuer != NULL) {
         X509_free(issuer);
@@ -106,7 +114,7 @@ void make_certificate(const struct certificate *wanted)
 void certificates_setup(void)
 {
     strcpy(directory + strlen(directory) - 6, "XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(directory));
+    REQUIRE(mkdtemp(directory) != NULL);
     make_certificate(&(struct certificate){.name = "ca", .begins_s = -DAY_S});
 }
 

@@ -3584,7 +3584,7 @@ type CreateTokenRequest struct {
 	sizeCache     protoimpl.SizeCache
 	unknownFields protoimpl.UnknownFields
 
-	// 1 to 63 of a-z, 0-9, ".", "_" and "-". Several tokens may have it, so that a new one can replace an old one.
+	// 1 to 63 of a-z, 0-9, ".", "_" and "-", but not 8 of 0-9 and a-f, as IDs are. Several tokens may have it, so that a new one can replace an old one.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// From now on, at most 100 years; absent: it does not expire.
 	Expires *durationpb.Duration `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`

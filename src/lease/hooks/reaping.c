@@ -245,8 +245,8 @@ void lh_reaping_on_timer(struct lh_coordinator *c)
     if (!lh_database_is_registered(c) || c->reaping.is_looking)
         return;
     c->reaping.looked_us = c->now_us;
-    c->reaping.is_looking =
-        c->store->ops->reap(c->store, lh_database_us(c), NULL, 0, false, LOOK_MAX, true, NULL, on_looked, c) == LH_OK;
+    c->reaping.is_looking = c->store->ops->reap(c->store, lh_database_us(c), NULL, 0, false, LOOK_MAX,
+                                                LH_REAP_BY_ITSELF, NULL, on_looked, c) == LH_OK;
 }
 
 void lh_reaping_soon(struct lh_coordinator *c)
@@ -296,9 +296,9 @@ enum lh_status lh_coordinator_reap(struct lh_coordinator *c, struct lh_reap_requ
     lh_turn_begin(c);
     memset(&request->own, 0, sizeof(request->own));
     request->own.coordinator = c;
-    status =
-        c->store->ops->reap(c->store, lh_database_us(c), request->namespaces, request->namespace_count,
-                            request->include_children, request->max, false, &request->requester, on_asked, request);
+    status = c->store->ops->reap(c->store, lh_database_us(c), request->namespaces, request->namespace_count,
+                                 request->include_children, request->max, request->kind, &request->requester, on_asked,
+                                 request);
     lh_turn_end_call(c);
     return status;
 }
