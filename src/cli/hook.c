@@ -95,13 +95,14 @@ static void on_notice(void *arg, const char *line)
     lh_error_print("%s", line);
 }
 
-/* A name that PostgreSQL cannot read, or knows nothing of. */
+/* A name that PostgreSQL before 16 cannot read; later ones answer null, as for one that they do not know. */
 static enum lh_exit function_error(const struct hook_command *hook, const struct lh_error *error)
 {
     const char *code = error->sqlstate;
 
     if (strncmp(code, "42", 2) == 0 && strcmp(code, "42501") != 0 && strstr(error->message, "leasehold") == NULL)
-        return lh_error_usage(hook->cli->command, "invalid function name %s: %s", hook->function, error->message);
+        return lh_error_usage(hook->cli->command, "the database has no function %s: %s", hook->function,
+                              error->message);
     return lh_error_database(hook->cli, error);
 }
 
