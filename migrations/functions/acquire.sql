@@ -1,10 +1,10 @@
 -- Acquire a lease, in the caller's transaction; never waits. Returns the lease, with its lease key, when it was granted or
--- renewed, and no row when the scope is held, busy or queued for.
+-- renewed, and no row when the scope is held, busy, queued for, or rests after a lease with a minimum hold (`at_least`).
 -- Locks what acquire_batch() does for one item, and gives that back where nothing was granted: the look before it locks
 -- nothing, and what the batch took goes with its subtransaction.
 create or replace function leasehold.acquire(
   namespace text, key text, duration interval, owner text default null, lease_key uuid default gen_random_uuid(),
-  labels jsonb default '{}')
+  labels jsonb default '{}', at_least interval default null)
 returns setof leasehold.lease
 language plpgsql
 security definer
@@ -23,7 +23,7 @@ begin
   end if;
   perform set_config('leasehold.hooks', 'inline', true);
   v_problem := leasehold_internal.acquire_problem(
-                 acquire.namespace, acquire.key, acquire.duration, acquire.owner, acquire.lease_key, acquire.labels);
+                 acquire.namespace, acquire.key, acquire.duration, acquire.owner, acquire.lease_key, acquire.labels, acquire.at_least);
   v_outcome := case when v_problem.field is not null then 'invalid'
                     else leasehold_internal.early_outcome(acquire.namespace, acquire.key, acquire.lease_key) end;
 
@@ -33,7 +33,8 @@ begin
         from leasehold_internal.acquire_batch(
                null, null, array[acquire.namespace], array[acquire.key], array[acquire.lease_key], array[acquire.owner],
                array[acquire.labels::text], array[leasehold_internal.to_us(acquire.duration)], array[false], array[null::bigint],
-               array[null::bigint], array['role:' || session_user]) b;
+               array[null::bigint], array['role:' || session_user],
+               array[leasehold_internal.to_us(acquire.at_least)]) b;
       v_outcome := v_answer.outcome;
       v_problem := row(v_answer.field, v_answer.bound);
       -- Refused because the expired lease could not be reaped: that is written down, and stays.
@@ -74,7 +75,7 @@ comment on function leasehold.acquire is
 
 -- What is wrong with the arguments of acquire(): before it is known whether the scope is held. Locks nothing.
 create or replace function leasehold_internal.acquire_problem(
-  p_namespace text, p_key text, p_duration interval, p_owner text, p_lease_key uuid, p_labels jsonb)
+  p_namespace text, p_key text, p_duration interval, p_owner text, p_lease_key uuid, p_labels jsonb, p_at_least interval)
 returns leasehold_internal.problem
 language plpgsql
 as $$
@@ -95,6 +96,8 @@ begin
     return row('lease_key', 'a UUID')::leasehold_internal.problem;
   elsif leasehold_internal.labels_problem(p_labels) is not null then
     return row('labels', leasehold_internal.labels_problem(p_labels))::leasehold_internal.problem;
+  elsif p_at_least not between interval '0' and interval '1 day' then
+    return row('at_least', '0 to 86400 s')::leasehold_internal.problem;
   end if;
   return null;
 end
@@ -108,6 +111,7 @@ as $$
 declare
   v_scope leasehold.scope;
   v_rules leasehold.rules;
+  v_life leasehold.life_now;
   v_now timestamptz;
 begin
   select s.* into v_scope from leasehold.scope s where s.namespace = p_namespace and s.key = p_key;
@@ -116,10 +120,16 @@ begin
   elsif leasehold_internal.end_reason(v_scope, p_lease_key) is not null then
     return 'ended';
   end if;
+  if v_scope.state = 'held' or v_scope.at_least is not null then
+    v_life := leasehold_internal.life(null);
+  end if;
   v_now := clock_timestamp();
-  if v_scope.state = 'held' then
+  if v_scope.state = 'free' and leasehold_internal.rests(v_scope, v_life, v_now) then
+    return 'held';
+  elsif v_scope.state = 'held' then
     select r.* into v_rules from leasehold_internal.policies_of(array[p_namespace]) r;
-    if v_rules.expiry <> 'takeover' or not leasehold_internal.is_expired(v_scope, leasehold_internal.life(null), v_rules.expiry, v_now)
+    if v_rules.expiry <> 'takeover' or not leasehold_internal.is_expired(v_scope, v_life, v_rules.expiry, v_now)
+       or leasehold_internal.rests(v_scope, v_life, v_now)
        or leasehold_internal.is_put_off(v_scope, v_rules.max_reap_failures, v_now) then
       return 'held';
     end if;
@@ -139,7 +149,7 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.acquire(text, text, interval, text, uuid, jsonb),
-  leasehold_internal.acquire_problem(text, text, interval, text, uuid, jsonb), leasehold_internal.early_outcome(text, text, uuid)
+revoke execute on function leasehold.acquire(text, text, interval, text, uuid, jsonb, interval),
+  leasehold_internal.acquire_problem(text, text, interval, text, uuid, jsonb, interval), leasehold_internal.early_outcome(text, text, uuid)
   from public;
-grant execute on function leasehold.acquire(text, text, interval, text, uuid, jsonb) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.acquire(text, text, interval, text, uuid, jsonb, interval) to leasehold_client, leasehold_admin;

@@ -1,15 +1,16 @@
 -- Who gets a lease, decided in full: what acquire_batch() leaves over, which are renewals, queues, takeovers, new scopes, and what is
 -- refused. The common cases have twins of this, for speed: acquire_batch() names them. Locks what acquire_batch() says.
--- Promise 1: a scope is granted when it is free, or its lease has expired, under its row's lock.
+-- Promise 1: a scope is granted when it is free, or its lease has expired, under its row's lock, and its minimum hold is over.
 -- Promise 10: rows are taken with SKIP LOCKED, and a new scope is created under the lock of its slot: nothing waits for a session.
 create or replace function leasehold_internal.acquire_general(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
-  p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[], p_principals text[])
+  p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[], p_principals text[],
+  p_at_least_us bigint[])
 returns table (
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
   field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
 language plpgsql
 -- Every look-up goes by the primary key. A plan that was made while the tables were small must not scan them when they
 -- have grown.
@@ -44,9 +45,9 @@ begin
     select row(i.n, i.namespace, i.key, i.lease_key, i.owner, i.labels, d.duration, coalesce(i.queue, false), d.wait,
                nullif(i.ticket, 0), c.field, c.bound, r.rules, null, 'invalid', null, null, 'invalid')::leasehold.acquire_work
       from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, coalesce(u.labels, '{}')::jsonb as labels,
-                   u.duration_us, u.queue, u.wait_us, u.ticket
-              from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue, p_wait_us, p_ticket)
-                   with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, queue, wait_us, ticket, n)) i
+                   u.duration_us, u.queue, u.wait_us, u.ticket, u.at_least_us
+              from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue, p_wait_us, p_ticket, p_at_least_us)
+                   with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, queue, wait_us, ticket, at_least_us, n)) i
       left join lateral (select x as rules from unnest(v_rules) x where x.namespace = i.namespace) r on true
      cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration, leasehold_internal.from_us(i.wait_us) as wait) d
      cross join lateral (
@@ -59,6 +60,7 @@ begin
                 when d.duration is null or d.duration < (r.rules).min_duration or d.duration > (r.rules).max_duration
                   or i.duration_us < 100000 then 'duration'
                 when i.wait_us < 0 then 'wait'
+                when i.at_least_us not between 0 and 86400000000 then 'at_least'
               end) f (field)
      cross join lateral (
        select f.field,
@@ -70,6 +72,7 @@ begin
                 when 'labels' then leasehold_internal.labels_problem(i.labels)
                 when 'duration' then leasehold_internal.duration_bound((r.rules).min_duration, (r.rules).max_duration)
                 when 'wait' then 'zero or more'
+                when 'at_least' then '0 to 86400 s'
               end) c (field, bound)
      order by i.n);
 
@@ -119,6 +122,19 @@ begin
 
   v_life := leasehold_internal.life(p_clock);
   v_now := clock_timestamp();
+
+  -- What could be granted but for its minimum hold rests.
+  if exists (select 1 from unnest(v_work) w where w.hold = 'locked' and (w.scope).at_least is not null) then
+    perform leasehold_internal.pin_incarnation();
+    v_work := array(
+      select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+                 w.rules, w.scope,
+                 case when w.hold = 'locked' and leasehold_internal.rests(w.scope, v_life, v_now)
+                           and ((w.scope).state = 'free' or leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now))
+                      then 'resting' else w.hold end,
+                 null, null, null)::leasehold.acquire_work
+        from unnest(v_work) w);
+  end if;
 
   -- Whose lease has expired may be taken over, unless somebody guards it: FOR UPDATE, in a statement of its own.
   if exists (select 1 from unnest(v_work) w
@@ -175,7 +191,7 @@ begin
                                                and (w.scope).lease_key = w.lease_key and not (w.scope).lapsed
                                                and not leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now), false)
                                         as is_renewal,
-                                      coalesce(w.hold in ('locked', 'expired')
+                                      coalesce(w.hold in ('locked', 'expired', 'resting')
                                                and ((w.scope).lease_key = w.lease_key
                                                     and ((w.scope).lapsed
                                                          or leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now))
@@ -188,7 +204,7 @@ begin
                               left join lateral (
                                 select f.ticket as head
                                   from leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) f
-                                 where w.hold in ('new', 'expired') or (w.scope).state = 'free') h on true
+                                 where w.hold in ('new', 'expired') or ((w.scope).state = 'free' and w.hold <> 'resting')) h on true
                            ) as e (n, namespace, key, lease_key, owner, labels, duration, queue, wait, ticket, field, bound, rules,
                                    scope, hold, unused_ticket, unused_head, unused_outcome, own_ticket, head_ticket, place,
                                    is_renewal, is_ended, is_open)) g) r
@@ -233,7 +249,10 @@ begin
          lapsed = false,
          reap_failures = 0,
          check_at = least(s.check_at, v_now + w.duration + (w.rules).grace),
-         queued = s.queued
+         at_least = w.at_least,
+         at_least_incarnation = v_life.id,
+         queued = w.at_least is not null
+                  or s.queued
                   and (leasehold_internal.is_blind()
                        or exists (select 1 from leasehold.waiter q
                                    where q.namespace = s.namespace and q.key = s.key and q.lease_key <> w.lease_key)),
@@ -245,7 +264,7 @@ begin
          last_outcome = case when w.hold = 'expired' then 'expired' else s.last_outcome end,
          last_result = case when w.hold = 'expired' then null else s.last_result end,
          last_error = case when w.hold = 'expired' then null else s.last_error end
-    from unnest(v_work) w
+    from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
    where w.outcome = 'granted' and w.hold <> 'new' and s.namespace = w.namespace and s.key = w.key;
   if exists (select from leasehold.policy p where p.history) then
     perform leasehold_internal.record_holds(array_agg(w.scope), v_now, null, null)
@@ -258,10 +277,11 @@ begin
   if exists (select 1 from unnest(v_work) w where w.hold = 'new' and w.outcome in ('granted', 'queued')) then
     insert into leasehold.scope (
       namespace, key, state, lease_key, token, owner, principal, labels, duration, grace, acquired_at, heartbeat_at, deadline,
-      incarnation, granted_by, check_at)
+      incarnation, granted_by, check_at, at_least, at_least_incarnation, queued)
     select w.namespace, w.key, 'held', w.lease_key, nextval('leasehold.token'), w.owner, p_principals[w.n], w.labels, w.duration,
-           (w.rules).grace, v_now, v_now, v_now + w.duration, v_life.id, p_coordinator, v_now + w.duration + (w.rules).grace
-      from unnest(v_work) w
+           (w.rules).grace, v_now, v_now, v_now + w.duration, v_life.id, p_coordinator, v_now + w.duration + (w.rules).grace,
+           w.at_least, v_life.id, w.at_least is not null
+      from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
      where w.hold = 'new' and w.outcome = 'granted'
         on conflict (namespace, key) do nothing;
     insert into leasehold.scope (namespace, key, check_at, queued)
@@ -359,7 +379,7 @@ begin
            case when w.outcome = 'hooked' then leasehold_internal.to_us((w.rules).hook_timeout)::text
                 when w.outcome in ('held', 'queued') then v_reap_veto end, w.field, w.bound,
            f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
-           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
+           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s.scope, v_life, v_now)
       from (select u.*, q.own,
                    -- Once for each scope, by its first item that is told its place. (With offset 0 below, for the planner would
                    -- else move the call into the window, and make it for each item.)
@@ -388,6 +408,13 @@ create or replace function leasehold_internal.seconds_text(p_interval interval) 
 language sql immutable
 as $$
   select trim_scale(round(extract(epoch from p_interval)::numeric, 3))::text
+$$;
+
+-- The minimum hold of a grant: what the request says, else the policy; null is none. Locks nothing.
+create or replace function leasehold_internal.at_least_of(p_at_least_us bigint, p_rules leasehold.rules) returns interval
+language sql immutable
+as $$
+  select nullif(coalesce(leasehold_internal.from_us(p_at_least_us), (p_rules).at_least), interval '0')
 $$;
 
 -- The limits of a policy for a duration, in words. Locks nothing.
@@ -484,7 +511,7 @@ as $$
 $$;
 
 revoke execute on function leasehold_internal.acquire_general(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[], text[]),
+  boolean[], bigint[], bigint[], text[], bigint[]), leasehold_internal.at_least_of(bigint, leasehold.rules),
   leasehold_internal.duration_bound(interval, interval), leasehold_internal.seconds_text(interval),
   leasehold_internal.apply_quotas(leasehold.acquire_work[], text[]), leasehold_internal.leases_left(leasehold.rules),
   leasehold_internal.take_quota_turns(leasehold.acquire_work[]) from public;

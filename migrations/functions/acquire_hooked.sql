@@ -5,12 +5,12 @@
 -- Locks what acquire_general() does, and the row first, so that it stays ours whatever the hook says.
 create or replace function leasehold_internal.acquire_hooked(
   p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_lease_key uuid, p_owner text,
-  p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text)
+  p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text, p_at_least_us bigint)
 returns table (
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
   field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -26,14 +26,14 @@ begin
     select c.* into v_answer
       from leasehold_internal.acquire_general(
              p_coordinator, p_clock, array[p_namespace], array[p_key], array[p_lease_key], array[p_owner], array[p_labels],
-             array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket], array[p_principal]) c;
+             array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket], array[p_principal], array[p_at_least_us]) c;
     return query
       select v_answer.n, v_answer.outcome, v_answer.ticket, v_answer.waiters_ahead, v_answer.expires_in_us,
              v_answer.suspected_in_us, v_answer.message, v_answer.field, v_answer.bound, v_answer.token, v_answer.owner,
              v_answer.principal, v_answer.labels,
              v_answer.duration_us, v_answer.grace_us, v_answer.acquired_at, v_answer.deadline, v_answer.remaining_us,
              v_answer.held_us, v_answer.silent_us, v_answer.heartbeats, v_answer.heartbeat_at, v_answer.liveness,
-             v_answer.is_manual;
+             v_answer.is_manual, v_answer.rests_in_us;
     return;
   exception when sqlstate 'LH905' then
     message := sqlerrm;
@@ -138,6 +138,6 @@ end
 $$;
 
 revoke execute on function
-  leasehold_internal.acquire_hooked(uuid, timestamptz, text, text, uuid, text, text, bigint, boolean, bigint, bigint, text),
+  leasehold_internal.acquire_hooked(uuid, timestamptz, text, text, uuid, text, text, bigint, boolean, bigint, bigint, text, bigint),
   leasehold_internal.reap_for_takeover(leasehold.acquire_work[]), leasehold_internal.hook_grants(leasehold.acquire_work[]),
   leasehold_internal.leave_hooked(leasehold.acquire_work[]) from public;

@@ -97,6 +97,7 @@ begin
        cross join lateral leasehold_internal.live_head(d.namespace, d.key, v_live, v_now) h
        where h.coordinator = p_coordinator
          and ((d.scope).state = 'free' or leasehold_internal.is_expired(d.scope, v_life, 'takeover', v_now))
+         and not leasehold_internal.rests(d.scope, v_life, v_now)
        limit 1000;
   end if;
 end

@@ -40,6 +40,8 @@ begin
          last_error = e.error,
          ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
          ended_outcomes = leasehold_internal.remember(s.ended_outcomes, e.outcome),
+         -- The scope rests for what is left of it; a force-release ends that too.
+         at_least = case when e.outcome <> 'forced' then s.at_least end,
          -- A SQL user may have joined without saying so here.
          queued = s.queued or e.has_waiters,
          -- With waiters, be they live or only slow, the reaper looks soon, should the wake-up get lost. Without, the row goes

@@ -3,7 +3,8 @@
 create or replace function leasehold.explain(namespace text, key text)
 returns table (
   state text, holder text, principal text, token bigint, liveness text, since timestamptz, heartbeats bigint, last_heartbeat_at timestamptz,
-  expires_at timestamptz, waiters integer, first_waiter text, policy jsonb, advice text)
+  expires_at timestamptz, waiters integer, first_waiter text, policy jsonb, advice text,
+  rests_until timestamptz)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -51,10 +52,18 @@ begin
     last_heartbeat_at := v_scope.heartbeat_at;
     expires_at := leasehold_internal.expires_at(v_scope, v_life, v_rules.expiry);
   end if;
-  advice := case when state = 'held'
-    then leasehold_internal.advice_held(v_scope, v_rules, v_facts, v_life.is_settled, v_now)
+  rests_until := leasehold_internal.rests_until(v_scope, v_life, v_now);
+  advice := case
+    when rests_until is not null and (state = 'free' or v_facts.liveness = 'expired')
+      then leasehold_internal.advice_resting(v_scope, rests_until, waiters, first_waiter, v_now)
+    when state = 'held'
+      then leasehold_internal.advice_held(v_scope, v_rules, v_facts, v_life.is_settled, v_now)
+           || coalesce(format('; given back earlier, the scope still rests for %s', leasehold_internal.duration_text(rests_until - v_now)), '')
     else leasehold_internal.advice_free(v_scope, v_rules, waiters, first_waiter, v_now)
   end;
+  if rests_until is not null and state = 'free' then
+    state := 'resting';
+  end if;
   if cardinality(leasehold_internal.live_coordinators(v_now)) = 0 then
     advice := advice || '; no daemon is live'
               || case when exists (select from leasehold.coordinator) then ', though some are registered' else '' end;
@@ -112,6 +121,18 @@ as $$
                  leasehold_internal.duration_text(p_now - p_scope.heartbeat_at) as silent) w
 $$;
 
+-- What to do about a scope whose last lease has ended or expired before its minimum hold was over. Locks nothing.
+create or replace function leasehold_internal.advice_resting(
+  p_scope leasehold.scope, p_rests_until timestamptz, p_waiters integer, p_first_waiter text, p_now timestamptz)
+returns text
+language sql stable
+as $$
+  select format('wait: it rests for another %s, until %s: the lease%s was acquired with at_least = %s',
+                leasehold_internal.duration_text(p_rests_until - p_now), to_char(p_rests_until at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'),
+                coalesce(' of ' || nullif(p_scope.owner, ''), ''), leasehold_internal.duration_text(p_scope.at_least))
+         || case when p_waiters > 0 then format('; %s is next, of %s waiting', p_first_waiter, p_waiters) else '' end
+$$;
+
 -- What to do about a free scope. Locks nothing.
 create or replace function leasehold_internal.advice_free(
   p_scope leasehold.scope, p_rules leasehold.rules, p_waiters integer, p_first_waiter text, p_now timestamptz)
@@ -148,5 +169,6 @@ $$;
 
 revoke execute on function leasehold.explain(text, text), leasehold_internal.may_read_tokens(),
   leasehold_internal.advice_held(leasehold.scope, leasehold.rules, leasehold.lease_facts, boolean, timestamptz),
+  leasehold_internal.advice_resting(leasehold.scope, timestamptz, integer, text, timestamptz),
   leasehold_internal.advice_free(leasehold.scope, leasehold.rules, integer, text, timestamptz) from public;
 grant execute on function leasehold.explain(text, text) to leasehold_client, leasehold_reader, leasehold_admin;

@@ -1,5 +1,6 @@
 -- End a lease against its holder's will; `p_token` 0 or null: whoever holds it. Returns one row: ended with the lease and its
--- lease key, not_held, or with a message: busy, which names the sessions that have the scope's row, or rejected. Sessions that guard the scope
+-- lease key, ended without a lease where the scope only rested (which is over then), not_held, or with a message: busy, which names the
+-- sessions that have the scope's row, or rejected. Sessions that guard the scope
 -- are ended first. `p_by` and `p_peer` are the principal and the address of a daemon's caller; only daemons are believed. The hooks of reaping run, with the reason as
 -- their error; where one vetoes (rejected) the lease has not changed.
 -- Locks the scope's row FOR UPDATE, and waits for nobody but the end of such sessions; then wakes the first live waiter.
@@ -36,13 +37,21 @@ begin
    where s.namespace = p_namespace and s.key = p_key and s.state = 'held'
      and coalesce(p_token, 0) in (0, s.token)
      for update skip locked;
-  if not found then
+  if not found and leasehold_internal.end_rest(p_namespace, p_key, p_token) then
+    perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, nullif(p_token, 0), p_reason);
+    outcome := 'ended';
+    namespace := p_namespace;
+    key := p_key;
+    return next;
+    return;
+  elsif v_scope.namespace is null then
     select case when count(*) = 0 then 'not_held' else 'busy' end,
            case when count(*) > 0 then format('%s/%s is busy: %s', p_namespace, left(p_key, 128),
                                               leasehold_internal.row_sessions(p_namespace, p_key) || coalesce('; ' || v_trouble, '')) end
       into outcome, message
       from leasehold.scope s
-     where s.namespace = p_namespace and s.key = p_key and s.state = 'held'
+     where s.namespace = p_namespace and s.key = p_key
+       and (s.state = 'held' or leasehold_internal.rests(s, leasehold_internal.life(null), clock_timestamp()))
        and coalesce(p_token, 0) in (0, s.token);
     if outcome = 'busy' then
       perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, nullif(p_token, 0), p_reason, 'refused');
@@ -83,8 +92,8 @@ end
 $$;
 comment on function leasehold_internal.force_release_one is 'End a lease against its holder''s will, by a coordinator';
 
--- The same for people. Returns the lease that was ended, or no row when it was not held (with that token); raises 55P03, and
--- names the sessions, when others have the scope's row.
+-- The same for people. Returns the lease that was ended, or no row when it was not held (with that token), or only rested, which is over
+-- then (a NOTICE says so); raises 55P03, and names the sessions, when others have the scope's row.
 create or replace function leasehold.force_release(namespace text, key text, reason text, token bigint default null)
 returns setof leasehold.lease
 language plpgsql
@@ -124,6 +133,8 @@ begin
       using errcode = 'LH005',
       hint = format('The lease stays. To end it all the same, first select leasehold.remove_hook(%L, ''reap'', ...).',
                     force_release.namespace);
+  elsif v_answer.outcome = 'ended' and v_answer.token is null then
+    raise notice '%/% was not held any more, and rests no longer', force_release.namespace, left(force_release.key, 128);
   elsif v_answer.outcome = 'ended' then
     v_lease.lease_key := v_answer.lease_key;
     return next v_lease;
@@ -133,6 +144,31 @@ $$;
 comment on function leasehold.force_release is
   'End a lease against its holder''s will, with a reason: the lease that was ended, or no row. The holder should be dead. Example:
   select key, owner, token from leasehold.force_release(''jobs'', ''nightly'', reason => ''its host burned down'')';
+
+-- Let a scope rest no longer that nobody holds, after the lease with this token (0 or null: with any). Returns whether it rested. Locks
+-- its row FOR NO KEY UPDATE, where nobody else has it, and wakes the first live waiter.
+create or replace function leasehold_internal.end_rest(p_namespace text, p_key text, p_token bigint) returns boolean
+language plpgsql
+as $$
+declare
+  v_scope leasehold.scope;
+begin
+  select s.* into v_scope
+    from leasehold.scope s
+   where s.namespace = p_namespace and s.key = p_key and s.state = 'free' and s.at_least is not null
+     and coalesce(p_token, 0) in (0, s.token)
+     for no key update skip locked;
+  if not leasehold_internal.rests(v_scope, leasehold_internal.life(null), clock_timestamp()) then
+    return false;
+  end if;
+  update leasehold.scope s
+     set at_least = null,
+         check_at = least(s.check_at, clock_timestamp() + interval '1 s')
+   where s.namespace = p_namespace and s.key = p_key;
+  perform leasehold_internal.wake_next(p_namespace, p_key);
+  return true;
+end
+$$;
 
 -- What is wrong with the arguments of force_release(); null when nothing is. Locks nothing.
 create or replace function leasehold_internal.force_problem(p_namespace text, p_key text, p_reason text)
@@ -244,7 +280,7 @@ as $$
 $$;
 
 revoke execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text),
-  leasehold_internal.force_problem(text, text, text),
+  leasehold_internal.force_problem(text, text, text), leasehold_internal.end_rest(text, text, bigint),
   leasehold.force_release(text, text, text, bigint), leasehold_internal.row_sessions(text, text), leasehold_internal.session_text(integer),
   leasehold_internal.lock_by_force(text, text, bigint), leasehold_internal.row_lockers(text, text) from public;
 grant execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text) to leasehold_coordinator, leasehold_admin;

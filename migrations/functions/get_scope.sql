@@ -5,7 +5,7 @@ returns table (
   is_held boolean, waiters integer, last_token bigint, last_owner text, last_principal text, last_end_reason text, last_result text,
   last_error text, last_ended_at timestamptz, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -23,7 +23,7 @@ begin
            case when s.state = 'free' then s.last_error end,
            case when s.state = 'free' then s.ended_at end,
            f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
-           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
+           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s, l, c.now)
       from (select clock_timestamp() as now) c
      cross join leasehold_internal.life(null) l
       join leasehold.scope s

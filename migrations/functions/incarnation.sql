@@ -172,6 +172,44 @@ as $$
               or ((p_life).is_settled and p_now >= leasehold_internal.expires_at(p_scope, p_life, p_expiry)))
 $$;
 
+-- Minimum hold: nobody is granted a scope before acquired_at + at_least, whenever the lease ends.
+-- When that of the scope in `p_scope` is over; null: it has none. Promise 9: in a new life it lasts its whole length from the start of that
+-- life, though the holder renews in it. Locks nothing.
+create or replace function leasehold_internal.rest_ends_at(p_scope leasehold.scope, p_life leasehold.life_now) returns timestamptz
+language sql stable
+as $$
+  select case when (p_scope).at_least_incarnation = (p_life).id then (p_scope).acquired_at else (p_life).started_at end + (p_scope).at_least
+$$;
+
+-- Until when nobody is granted the scope in `p_scope` for its minimum hold, be it held or not; null: that is over, or it has none. Over a
+-- second from now where nothing counts as expired for now. Locks nothing.
+create or replace function leasehold_internal.rests_until(p_scope leasehold.scope, p_life leasehold.life_now, p_now timestamptz)
+returns timestamptz
+language sql stable
+as $$
+  select case
+    when (p_scope).at_least is null then null
+    when not (p_life).is_settled then greatest(leasehold_internal.rest_ends_at(p_scope, p_life), p_now + interval '1 s')
+    when p_now < leasehold_internal.rest_ends_at(p_scope, p_life) then leasehold_internal.rest_ends_at(p_scope, p_life)
+  end
+$$;
+
+-- Is the minimum hold not over? Locks nothing.
+create or replace function leasehold_internal.rests(p_scope leasehold.scope, p_life leasehold.life_now, p_now timestamptz) returns boolean
+language sql stable
+as $$
+  select (p_scope).at_least is not null and leasehold_internal.rests_until(p_scope, p_life, p_now) is not null
+$$;
+
+-- The same in microseconds from now, at least 1. Locks nothing.
+create or replace function leasehold_internal.rests_in_us(p_scope leasehold.scope, p_life leasehold.life_now, p_now timestamptz)
+returns bigint
+language sql stable
+as $$
+  select case when leasehold_internal.rests(p_scope, p_life, p_now)
+              then greatest(leasehold_internal.to_us(leasehold_internal.rests_until(p_scope, p_life, p_now) - p_now), 1) end
+$$;
+
 -- What grants or ends a lease is committed durably, whatever the caller's setting: at least to this machine's disk.
 create or replace function leasehold_internal.be_durable() returns void
 language plpgsql
@@ -187,5 +225,8 @@ revoke execute on function leasehold_internal.incarnation_facts(), leasehold_int
   leasehold_internal.life_of_holders(), leasehold_internal.life_facts(),
   leasehold_internal.renew_incarnation(text), leasehold_internal.notice_incarnation(), leasehold_internal.pin_incarnation(),
   leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
-  leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.be_durable()
+  leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.be_durable(),
+  leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now), leasehold_internal.rests(leasehold.scope, leasehold.life_now, timestamptz),
+  leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz),
+  leasehold_internal.rests_in_us(leasehold.scope, leasehold.life_now, timestamptz)
   from public;

@@ -10,7 +10,7 @@ create or replace function leasehold_internal.leave_batch(
 returns table (
   n integer, outcome text, wake boolean, waiters_ahead integer, token bigint, owner text, principal text, labels text, duration_us bigint,
   grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint,
-  heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean)
+  heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -113,7 +113,8 @@ begin
     select w.n, case when w.hold in ('busy', 'granted', 'hooked') then w.hold else 'ok' end,
            coalesce(w.outcome = 'ok' and w.head_coordinator = p_coordinator, false), coalesce(w.waiters_ahead, 0),
            f.token, f.owner, f.principal, f.labels, case when w.hold = 'hooked' then w.error::bigint else f.duration_us end, f.grace_us,
-           f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual
+           f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual,
+           leasehold_internal.rests_in_us(w.scope, v_life, v_now)
       from unnest(v_work) w
       left join lateral (select r as rules from unnest(v_rules) r where r.namespace = w.namespace) r on true
       left join lateral leasehold_internal.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('locked', 'granted')
@@ -162,8 +163,10 @@ language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_scope leasehold.scope;
 begin
-  perform 1
+  select s.* into v_scope
      from leasehold.scope s
     where s.namespace = p_namespace and s.key = p_key and s.state = 'free'
       for no key update skip locked;
@@ -174,6 +177,9 @@ begin
    where w.namespace = p_namespace and w.key = p_key and w.coordinator = p_coordinator and w.away_until is null
      and w.ticket < coalesce(p_first_ticket, 9223372036854775807)
      and w.enqueued_at < clock_timestamp() - interval '10 s';
+  if v_scope.at_least is not null and leasehold_internal.rests(v_scope, leasehold_internal.life(null), clock_timestamp()) then
+    return false;
+  end if;
   return leasehold_internal.wake_head(p_coordinator, p_namespace, p_key);
 end
 $$;

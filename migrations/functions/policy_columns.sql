@@ -3,7 +3,8 @@ create or replace function leasehold_internal.policy_columns() returns text[]
 language sql immutable parallel safe
 as $$
   select array['min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'expiry', 'reaper', 'frozen', 'max_leases',
-               'max_waiters', 'history', 'max_reap_failures', 'hook_timeout', 'free_retention', 'history_retention']
+               'max_waiters', 'history', 'max_reap_failures', 'hook_timeout', 'free_retention', 'history_retention',
+               'at_least']
 $$;
 
 -- Where each setting in force for a namespace comes from, in that order: the longest prefix that sets it; '' is the root.
@@ -32,6 +33,7 @@ as $$
     when p_column in ('min_duration', 'max_duration') then '100 ms to 1000 years'
     when p_column in ('grace', 'max_hold', 'dead_after', 'hook_timeout', 'free_retention', 'history_retention')
       then '0 to 1000 years'
+    when p_column = 'at_least' then '0 to 1 day'
     when p_column = 'expiry' then 'takeover, reap or manual'
     when p_column = 'reaper' then 'auto or external'
     when p_column in ('frozen', 'history') then 'true or false'
@@ -52,6 +54,9 @@ as $$
            then quote_literal(leasehold_internal.from_us(p_value::bigint)::text) end
     when p_column in ('grace', 'max_hold', 'dead_after', 'hook_timeout', 'free_retention', 'history_retention') then
       case when p_value ~ E'^\\d{1,17}$' and p_value::bigint <= 31557600000000000
+           then quote_literal(leasehold_internal.from_us(p_value::bigint)::text) end
+    when p_column = 'at_least' then
+      case when p_value ~ E'^\\d{1,17}$' and p_value::bigint <= 86400000000
            then quote_literal(leasehold_internal.from_us(p_value::bigint)::text) end
     when p_column = 'expiry' then case when p_value in ('takeover', 'reap', 'manual') then quote_literal(p_value) end
     when p_column = 'reaper' then case when p_value in ('auto', 'external') then quote_literal(p_value) end

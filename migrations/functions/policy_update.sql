@@ -157,7 +157,8 @@ create or replace function leasehold_internal.policy_update(
 returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
-  max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint, sources text[])
+  max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
+  at_least_us bigint, sources text[])
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp

@@ -58,15 +58,16 @@ begin
                       and (v_by_name
                            or ((r.rules).reaper = 'auto'
                                and not leasehold_internal.is_put_off(w.scope, (r.rules).max_reap_failures, v_now))) then 'end'
-                 when (w.scope).state = 'free' and not q.has_any
+                 when (w.scope).state = 'free' and not q.has_any and not q.rests
                       and coalesce((w.scope).ended_at + (r.rules).free_retention <= v_now, true) then 'delete'
                  else 'later'
                end,
-               case when (w.scope).state = 'free' then 'ok' end, null, h.coordinator, h.lease_key, null)::leasehold.item_work
+               case when (w.scope).state = 'free' and not q.rests then 'ok' end, null, h.coordinator, h.lease_key, null)::leasehold.item_work
       from unnest(v_work) w
       left join lateral (select x as rules from unnest(v_rules) x where x.namespace = w.namespace) r on true
      cross join lateral (
-       select exists (select 1 from leasehold.waiter q where q.namespace = w.namespace and q.key = w.key) as has_any) q
+       select exists (select 1 from leasehold.waiter q where q.namespace = w.namespace and q.key = w.key) as has_any,
+              leasehold_internal.rests(w.scope, v_life, v_now) as rests) q
       left join lateral leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) h on q.has_any);
 
   v_has_more := cardinality(v_work) >= p_max;
@@ -93,9 +94,13 @@ begin
    using unnest(v_work) w
    where w.hold = 'delete' and s.namespace = w.namespace and s.key = w.key;
   update leasehold.scope s
-     set check_at = case
+     -- A minimum hold that is over must not begin again with a new life of the database.
+     set at_least = case when s.state = 'held' or w.outcome is null then s.at_least end,
+         check_at = case
            when s.state = 'free' then
-             case when exists (select 1 from leasehold.waiter q where q.namespace = s.namespace and q.key = s.key)
+             case when w.outcome is null
+                  then greatest(leasehold_internal.rests_until(w.scope, v_life, v_now), v_now + interval '100 ms')
+                  when exists (select 1 from leasehold.waiter q where q.namespace = s.namespace and q.key = s.key)
                   then v_now + interval '1 s'
                   else greatest(coalesce(s.ended_at, v_now) + r.free_retention, v_now + interval '100 ms') end
            when r.expiry = 'manual' or (r.reaper = 'external' and not v_by_name) then 'infinity'
@@ -122,7 +127,7 @@ begin
   -- 'ok' is what tell_heads looks at.
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, null, null, null, w.error, w.scope, w.hold,
-               case when w.hold in ('end', 'ended') or (w.hold = 'later' and (w.scope).state = 'free') then 'ok' end, null,
+               case when w.hold in ('end', 'ended') or (w.hold = 'later' and w.outcome = 'ok') then 'ok' end, null,
                w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
       from unnest(v_work) w);
   perform leasehold_internal.tell_heads(p_coordinator, v_work, v_now);

@@ -175,16 +175,22 @@ begin
        where s.namespace = v_scope.namespace and s.key = v_scope.key
          and not (leasehold_internal.is_expired(v_scope, v_life, v_rules.expiry, v_now) and v_rules.reaper = 'auto'
                   and not leasehold_internal.is_put_off(v_scope, v_rules.max_reap_failures, v_now));
+    elsif leasehold_internal.rests(v_scope, v_life, v_now) then
+      update leasehold.scope s
+         set check_at = greatest(leasehold_internal.rests_until(v_scope, v_life, v_now), v_now + interval '100 ms')
+       where s.namespace = v_scope.namespace and s.key = v_scope.key;
     elsif exists (select from leasehold.waiter w where w.namespace = v_scope.namespace and w.key = v_scope.key) then
       update leasehold.scope s
-         set check_at = v_now + interval '1 s'
+         set at_least = null,
+             check_at = v_now + interval '1 s'
        where s.namespace = v_scope.namespace and s.key = v_scope.key;
       perform leasehold_internal.wake_head(null, v_scope.namespace, v_scope.key);
     elsif coalesce(v_scope.ended_at + v_rules.free_retention <= v_now, true) then
       delete from leasehold.scope s where s.namespace = v_scope.namespace and s.key = v_scope.key;
     else
       update leasehold.scope s
-         set check_at = greatest(v_scope.ended_at + v_rules.free_retention, v_now + interval '100 ms')
+         set at_least = null,
+             check_at = greatest(v_scope.ended_at + v_rules.free_retention, v_now + interval '100 ms')
        where s.namespace = v_scope.namespace and s.key = v_scope.key;
     end if;
   end loop;

@@ -9,7 +9,7 @@ create or replace function leasehold_internal.is_plain(
 returns boolean
 language sql stable
 as $$
-  select not (p_rules).frozen and (p_rules).max_leases is null and p_duration_us >= 100000
+  select not (p_rules).frozen and (p_rules).max_leases is null and (p_rules).at_least is null and p_duration_us >= 100000
          and leasehold_internal.from_us(p_duration_us) between (p_rules).min_duration and (p_rules).max_duration
          and coalesce(p_wait_us, 0) >= 0 and coalesce(octet_length(p_owner), 0) <= 255
          and (p_labels = '{}' or leasehold_internal.labels_problem(p_labels::jsonb) is null)
@@ -25,7 +25,7 @@ returns table (
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
   field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -50,7 +50,7 @@ begin
      select x as scope
        from leasehold.scope x
       where x.namespace = p_namespace and x.key = p_key and i.life is not null
-        and x.state = 'held' and not x.lapsed and x.lease_key <> p_lease_key and p_lease_key <> all (x.ended_keys)
+        and x.state = 'held' and not x.lapsed and x.lease_key <> p_lease_key and p_lease_key <> all (x.ended_keys) and x.at_least is null
         for no key update skip locked) x;
   if not found then
     return;
@@ -73,7 +73,7 @@ begin
            cardinality(leasehold_internal.live_tickets(p_namespace, p_key, leasehold_internal.live_coordinators(v_now), v_now)),
            f.expires_in_us, f.suspected_in_us, null::text, null::text, null::text, f.token, f.owner, f.principal, f.labels, f.duration_us,
            f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at,
-           f.liveness, f.is_manual
+           f.liveness, f.is_manual, null::bigint
       from placed p, leasehold_internal.lease_facts(v_found.scope, v_found.rules, v_found.life, v_now) f;
 end
 $$;

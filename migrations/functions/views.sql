@@ -33,7 +33,8 @@ create or replace view leasehold.lease with (security_barrier) as
          s.acquired_at, s.heartbeat_at, s.heartbeats, s.deadline,
          leasehold_internal.expires_at(s, l.life, r.expiry) as expires_at,
          s.duration, s.grace, s.labels, s.reap_failures,
-         case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key, s.principal
+         case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key, s.principal,
+         case when s.at_least is not null then leasehold_internal.rests_until(s, l.life, l.now) end as rests_until
     from (select life, clock_timestamp() as now from leasehold_internal.life_for_readers() life) l
    cross join leasehold.scope s
    cross join lateral leasehold_internal.policies_of(array[s.namespace]) r
@@ -60,6 +61,8 @@ comment on column leasehold.lease.duration is 'How long it lives without a heart
 comment on column leasehold.lease.grace is 'How long after the deadline it is still left alone';
 comment on column leasehold.lease.labels is 'A JSON object of strings';
 comment on column leasehold.lease.reap_failures is 'How often reaping it has failed';
+comment on column leasehold.lease.rests_until is
+  'Nobody else is granted the scope before then, whenever this lease ends (at_least); null: no minimum hold, or it is over';
 comment on column leasehold.lease.lease_key is 'The credential to renew and release it: shown to members of leasehold_admin only';
 
 create or replace view leasehold.queue with (security_barrier) as
@@ -69,8 +72,12 @@ create or replace view leasehold.queue with (security_barrier) as
          w.owner,
          w.now - w.enqueued_at as waiting,
          coalesce(w.away_until > w.now, false) as away,
-         w.enqueued_at, w.wait_until, w.duration, w.coordinator, w.ticket, w.principal
+         w.enqueued_at, w.wait_until, w.duration, w.coordinator, w.ticket, w.principal, w.rests_until
     from (select x.*, n.now,
+                 (select case when s.at_least is not null
+                              then leasehold_internal.rests_until(s, (select leasehold_internal.life_for_readers()), n.now) end
+                    from leasehold.scope s
+                   where s.namespace = x.namespace and s.key = x.key) as rests_until,
                  (x.wait_until is null or x.wait_until > n.now)
                  and (x.away_until is null or x.away_until > n.now)
                  and (x.coordinator is null or c.seen_at > n.now - interval '3.5 s') is true as has_place
@@ -86,6 +93,8 @@ comment on column leasehold.queue.key is 'Of the scope';
 comment on column leasehold.queue.position is '1 is next; null: passed over, for its wait is over or its coordinator was not seen for 3.5 s';
 comment on column leasehold.queue.owner is 'Who waits';
 comment on column leasehold.queue.principal is 'Who waits, as proved: spiffe://, uri:, dns:, token:, user: or role: with a name; anonymous';
+comment on column leasehold.queue.rests_until is
+  'Nobody is granted the scope before then, though its lease may end (at_least); null: no minimum hold, or it is over';
 comment on column leasehold.queue.waiting is 'For how long';
 comment on column leasehold.queue.away is 'Its call has ended but may come back: the place is kept for 10 s, and passed over';
 comment on column leasehold.queue.enqueued_at is 'Since when';
@@ -123,7 +132,7 @@ create or replace view leasehold.effective_policy with (security_barrier) as
   select n.namespace,
          r.min_duration, r.max_duration, r.grace, r.max_hold, r.dead_after, r.expiry, r.reaper, r.frozen, r.max_leases,
          r.max_waiters, h.history, r.max_reap_failures, r.hook_timeout, r.free_retention, h.history_retention,
-         jsonb_object(leasehold_internal.policy_columns(), leasehold_internal.policy_sources(n.namespace)) as sources
+         jsonb_object(leasehold_internal.policy_columns(), leasehold_internal.policy_sources(n.namespace)) as sources, r.at_least
     from (select p.namespace from leasehold.policy p
            union
           select s.namespace from leasehold.scope s) n
@@ -150,6 +159,7 @@ comment on column leasehold.effective_policy.max_reap_failures is 'After so many
 comment on column leasehold.effective_policy.hook_timeout is 'How long a hook may take';
 comment on column leasehold.effective_policy.free_retention is 'How long a free scope keeps its row';
 comment on column leasehold.effective_policy.history_retention is 'How long history is kept';
+comment on column leasehold.effective_policy.at_least is 'A scope rests until so long after its grant, whenever the lease ends; null: 0';
 comment on column leasehold.effective_policy.sources is 'For each setting the prefix that it comes from; '''' is the root';
 
 grant select on leasehold.lease, leasehold.queue, leasehold.lease_summary, leasehold.effective_policy, leasehold.coordinator, leasehold.policy,
@@ -163,6 +173,7 @@ grant select on leasehold.lease, leasehold.policy to leasehold_client;
 grant execute on function leasehold_internal.life_for_readers(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
   leasehold_internal.policies_of(text[]), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
+  leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now),
   leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
   to leasehold_client;
 
@@ -171,5 +182,6 @@ grant execute on function leasehold_internal.life_for_readers(), leasehold_inter
   leasehold_internal.policies_of(text[]), leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text),
   leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
+  leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now),
   leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
   to leasehold_reader, leasehold_coordinator, leasehold_admin;

@@ -18,7 +18,7 @@ select has_column('leasehold', 'waiter', name, 'waiter.' || name)
 select has_column('leasehold', 'coordinator', name, 'coordinator.' || name) from unnest(array['id', 'host', 'pid', 'version', 'started_at', 'seen_at']) name;
 select has_column('leasehold', 'policy', name, 'policy.' || name)
   from unnest(array['namespace', 'min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'expiry', 'reaper', 'frozen', 'max_leases', 'max_waiters', 'max_reap_failures',
-                    'hook_timeout', 'free_retention', 'history', 'history_retention']) name;
+                    'hook_timeout', 'free_retention', 'history', 'history_retention', 'at_least']) name;
 select has_column('leasehold', 'lease', name, 'lease.' || name)
   from unnest(array['namespace', 'key', 'lease_key', 'token', 'owner', 'principal', 'labels', 'duration', 'acquired_at', 'deadline', 'remaining', 'liveness']) name;
 select has_column('leasehold', 'history', name, 'history.' || name)
@@ -33,7 +33,7 @@ select has_column('leasehold', 'queue', name, 'queue.' || name) from unnest(arra
 select is((select collname::text from pg_attribute a join pg_collation c on c.oid = a.attcollation where attrelid = 'leasehold.scope'::regclass and attname = name), 'C', name || ' compares by bytes')
   from unnest(array['namespace', 'key']) name;
 select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signature::regprocedure), names, signature || ' has its parameter names')
-  from (values ('leasehold.acquire(text, text, interval, text, uuid, jsonb)', array['namespace', 'key', 'duration', 'owner', 'lease_key', 'labels']),
+  from (values ('leasehold.acquire(text, text, interval, text, uuid, jsonb, interval)', array['namespace', 'key', 'duration', 'owner', 'lease_key', 'labels', 'at_least']),
                ('leasehold.heartbeat(text, text, uuid)', array['namespace', 'key', 'lease_key']),
                ('leasehold.release_ok(text, text, uuid, jsonb)', array['namespace', 'key', 'lease_key', 'result']),
                ('leasehold.release_fail(text, text, uuid, text)', array['namespace', 'key', 'lease_key', 'error']),

@@ -38,6 +38,12 @@ create function pg_temp.away(p_ns text, p_lease integer) returns text language s
   select outcome from leasehold_internal.leave_batch(t.key(901), array[p_ns], array['k'], array[t.key(p_lease)], array[true])
 $$;
 create function pg_temp.age(p_ns text, p_minutes integer) returns void language sql as $$ select t.age(p_ns, 'k', p_minutes * interval '1 min') $$;
+-- A minimum hold of so many minutes, as its grant writes it.
+create function pg_temp.rest(p_ns text, p_minutes integer) returns void language sql as $$
+  update leasehold.scope set at_least = p_minutes * interval '1 min', queued = true,
+                             at_least_incarnation = (select i.id from leasehold.incarnation i)
+   where namespace = p_ns
+$$;
 create function pg_temp.put(p_ns text, p_what text, p_table regclass default 'leasehold.scope') returns void language plpgsql as $$
 begin
   execute format('update %s set %s where namespace = %L', p_table, p_what, p_ns);
@@ -65,6 +71,15 @@ insert into state (name, preparation) values
   ('free, whose wait is over', $$pg_temp.ask($1, 1), pg_temp.ask($1, 3), pg_temp.release($1, 1),
                                  pg_temp.put($1, 'wait_until = enqueued_at - interval ''1 min''', 'leasehold.waiter'), pg_temp.age($1, 20)$$),
   ('free, queued for by nobody', $$pg_temp.hold($1, 1), pg_temp.put($1, 'queued = true'), pg_temp.age($1, 20)$$),
+  ('free, resting', 'pg_temp.hold($1, 1), pg_temp.rest($1, 60), pg_temp.age($1, 20)'),
+  ('free, rested', 'pg_temp.hold($1, 1), pg_temp.rest($1, 10), pg_temp.age($1, 20)'),
+  ('free, resting, another is next', 'pg_temp.ask($1, 1), pg_temp.ask($1, 3, 902), pg_temp.rest($1, 60), pg_temp.release($1, 1), pg_temp.age($1, 20)'),
+  ('free, resting, mine has ended', 'pg_temp.hold($1, 1, 2), pg_temp.rest($1, 60), pg_temp.age($1, 20)'),
+  ('another''s, with a minimum hold', 'pg_temp.ask($1, 1), pg_temp.rest($1, 60), pg_temp.age($1, 20)'),
+  ('another''s, expired, with a minimum hold', 'pg_temp.ask($1, 1), pg_temp.rest($1, 180), pg_temp.age($1, 120)'),
+  ('mine, with a minimum hold', 'pg_temp.ask($1, 2), pg_temp.rest($1, 60), pg_temp.age($1, 20)'),
+  ('mine, with a minimum hold, another waits', 'pg_temp.ask($1, 2), pg_temp.ask($1, 3), pg_temp.rest($1, 60), pg_temp.age($1, 20)'),
+  ('mine, its minimum hold is over, another waits', 'pg_temp.ask($1, 2), pg_temp.ask($1, 3), pg_temp.rest($1, 10), pg_temp.age($1, 20)'),
   ('another''s', 'pg_temp.ask($1, 1), pg_temp.age($1, 20)'),
   ('another''s, silent', 'pg_temp.ask($1, 1), pg_temp.age($1, 50)'),
   ('another''s, for long', 'pg_temp.ask($1, 1), pg_temp.age($1, 50), pg_temp.beat($1, 1)'),
@@ -117,7 +132,7 @@ insert into state (name, preparation) values
   ('mine, queued for by nobody', $$pg_temp.ask($1, 2), pg_temp.put($1, 'queued = true'), pg_temp.age($1, 20)$$),
   ('mine, whose next has ended', $$pg_temp.hold($1, 3), pg_temp.ask($1, 2), pg_temp.ask($1, 4), pg_temp.put($1, 'lease_key = t.key(3)', 'leasehold.waiter'), pg_temp.age($1, 20)$$);
 update state set common = name in (
-  'new', 'free', 'free, and something is left over', 'free, another is next', 'free, mine is next', 'another''s', 'another''s, expired',
+  'new', 'free', 'free, resting', 'free, rested', 'mine, with a minimum hold, another waits', 'free, and something is left over', 'free, another is next', 'free, mine is next', 'another''s', 'another''s, expired',
   'another''s, expired, others wait', 'another''s, others wait', 'mine', 'mine, in its grace', 'mine, expired', 'mine, told that it has expired', 'mine, another waits', 'mine, two wait');
 
 -- What is asked, beside what is usual. Width 3: in every world; 2: in every state, without a policy; 1: in common states only.
@@ -128,6 +143,10 @@ insert into operation (name, width, item) values
   ('acquire, and wait with a bound', 2, '{"do": "acquire", "queue": true, "wait": 300000000, "duration": 1200000001}'),
   ('acquire, and wait with its place', 2, '{"do": "acquire", "queue": true, "ticket": "own"}'),
   ('acquire, and wait with a place that was lost', 2, '{"do": "acquire", "queue": true, "ticket": 5}'),
+  ('acquire with a minimum hold', 2, '{"do": "acquire", "queue": true, "at_least": 1800000000}'),
+  ('acquire with no minimum hold', 1, '{"do": "acquire", "at_least": 0}'),
+  ('acquire with too long a minimum hold', 1, '{"do": "acquire", "queue": true, "at_least": 86400000001}'),
+  ('acquire with a minimum hold below zero', 1, '{"do": "acquire", "at_least": -1}'),
   ('acquire, and wait below zero', 1, '{"do": "acquire", "queue": true, "wait": -1}'),
   ('acquire with labels', 2, '{"do": "acquire", "labels": "{\"a\": \"b\"}"}'),
   ('acquire with bad labels', 1, '{"do": "acquire", "queue": true, "labels": "{\"a\": 1}"}'),
@@ -164,6 +183,7 @@ insert into operation (name, width, item) values
   ('hand over with bad labels', 1, '{"do": "hand over", "next": {"labels": "{\"a\": 1}"}}'),
   ('hand over with a long owner', 1, jsonb_build_object('do', 'hand over', 'next', jsonb_build_object('owner', repeat('o', 256)))),
   ('hand over for too long', 1, '{"do": "hand over", "next": {"duration": 86400000001}}'),
+  ('hand over with a minimum hold', 2, '{"do": "hand over", "next": {"at_least": 1800000000}}'),
   ('hand over below zero', 1, '{"do": "hand over", "next": {"wait": -1}}'),
   ('hand over while the clock seems ahead', 1, '{"do": "hand over", "next": {"clock": "-10 min"}}');
 
@@ -177,6 +197,7 @@ insert into world (slug, name, begins, ends) values
   ('frozen', 'frozen', $$select leasehold.set_policy('frozen', frozen => true)$$, 'select 1'),
   ('none', 'no lease allowed', $$select leasehold.set_policy('none', max_leases => 0)$$, 'select 1'),
   ('many', 'leases counted', $$select leasehold.set_policy('many', max_leases => 1000000)$$, 'select 1'),
+  ('rest', 'a minimum hold', $$select leasehold.set_policy('rest', at_least => '40 min')$$, 'select 1'),
   ('line', 'one waiter allowed', $$select leasehold.set_policy('line', max_waiters => 1)$$, 'select 1'),
   ('hand', 'expiry by hand', $$select leasehold.set_policy('hand', expiry => 'manual')$$, 'select 1'),
   ('reap', 'expiry by the reaper', $$select leasehold.set_policy('reap', expiry => 'reap', reaper => 'external')$$, 'select 1'),
@@ -226,13 +247,15 @@ $$;
 -- The arguments of an acquire, of each item. Its place is its own where it says so.
 create function pg_temp.asked(
   p_namespaces text[], p_items jsonb[], out lease_keys uuid[], out owners text[], out labels text[], out durations bigint[], out queues boolean[],
-  out waits bigint[], out tickets bigint[], out clock timestamptz, out principals text[])
+  out waits bigint[], out tickets bigint[], out clock timestamptz, out principals text[],
+  out at_least bigint[])
 language sql as $$
   select array_agg(t.key((i->>'lk')::integer) order by n), array_agg(i->>'owner' order by n), array_agg(i->>'labels' order by n),
          array_agg((i->>'duration')::bigint order by n), array_agg((i->>'queue')::boolean order by n), array_agg((i->>'wait')::bigint order by n),
          array_agg(case i->>'ticket' when 'own' then coalesce((select w.ticket from leasehold.waiter w where w.namespace = ns and w.lease_key = t.key((i->>'lk')::integer)), 0)
                                      else (i->>'ticket')::bigint end order by n),
-         min(clock_timestamp() + (i->>'clock')::interval), array_agg('token:' || (i->>'owner') order by n)
+         min(clock_timestamp() + (i->>'clock')::interval), array_agg('token:' || (i->>'owner') order by n),
+         array_agg((i->>'at_least')::bigint order by n)
     from unnest(p_namespaces, p_items) with ordinality as u (ns, i, n)
 $$;
 -- Do it to one scope, or with another beside it: what the first item was answered, by its part.
@@ -255,7 +278,7 @@ begin
       when 'acquire' then
         v_answers := (select jsonb_agg(to_jsonb(r) || '{"part": "acquired"}') from leasehold_internal.acquire_batch(
                         t.key(901), a.clock, v_ns, v_keys, a.lease_keys, a.owners, a.labels, a.durations, a.queues, a.waits, a.tickets,
-                        a.principals) r);
+                        a.principals, a.at_least) r);
       when 'heartbeat' then
         v_answers := (select jsonb_agg(to_jsonb(r) || '{"part": "renewed"}') from leasehold_internal.heartbeat_batch(v_ns, v_keys, a.lease_keys) r);
       when 'release' then
@@ -264,7 +287,7 @@ begin
       else
         v_answers := (select jsonb_agg(to_jsonb(r)) from leasehold_internal.hand_over_batch(
                         t.key(901), v_ns, v_keys, a.lease_keys, v_failed, v_values, b.clock, v_ns, v_next_keys, b.lease_keys, b.owners, b.labels, b.durations,
-                        b.queues, b.waits, b.tickets, b.principals) r);
+                        b.queues, b.waits, b.tickets, b.principals, b.at_least) r);
     end case;
   exception when others then
     v_answers := jsonb_build_array(jsonb_build_object('n', 1, 'part', 'raised', 'outcome', sqlstate));
@@ -311,7 +334,7 @@ begin
              when f.key = 'ticket' then jsonb_build_array(format('the %s. place%s', array_position(v_tickets, f.value::bigint),
                                                                  case when f.value::bigint > p_last_ticket then ', a new one' else '' end))
              when f.value::text ~ '^"\d{4}-\d\d-\d\dT' then jsonb_build_array('a time', extract(epoch from (f.value #>> '{}')::timestamptz - p_at))
-             when f.key in ('remaining_us', 'held_us', 'silent_us', 'expires_in_us', 'suspected_in_us')
+             when f.key in ('remaining_us', 'held_us', 'silent_us', 'expires_in_us', 'suspected_in_us', 'rests_in_us')
                then jsonb_build_array('a time', f.value::bigint / 1000000.0)
              else jsonb_build_array(f.value) end)
       from thing t, jsonb_each(t.facts) f
