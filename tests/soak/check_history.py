@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Judge a history of leases: was there ever a second holder, a token that did not grow, a waiter overtaken, a stall?
+"""Judge a history of leases: was there ever a second holder, a token that did not grow, a waiter overtaken, a stall, a minimum hold cut short?
 (Promise 1, promise 2, promise 5, promise 6.)
 
     check_history.py history.tsv [--stall 10]
@@ -10,6 +10,7 @@ A history is one line for each event, tab-separated, in the order in which the c
 
     grant    the scope passed to `lease` with `token`, until the expiry `until`
     renew    its expiry is `until` now
+    rest     after its grant: whenever it ends, the scope is granted to nobody before `until`
     end      its holder gave it back            reap     the reaper ended the hold with `token`
     queue    `lease` waits, until `until`, or (-) as long as its coordinator `actor` is alive; `token` is its ticket, where those
              who join at once may be in another order than their lines
@@ -42,6 +43,7 @@ class Scope:
         self.holder = None        # the grant's event, with `until` kept up to date
         self.last_token = 0
         self.free_since = None
+        self.rests_until = 0.0
         self.left_at = 0.0        # when a waiter gave up its place: the next one's turn may begin then
         self.waiters = {}
         self.guards = {}
@@ -92,7 +94,10 @@ class Judge:
             self.fault(event, 'granted twice: a lease key names one acquisition')
         for guard in scope.guards.values():
             self.fault(event, 'guard: granted while %s guards it' % guard.actor)
+        if event.at < scope.rests_until:
+            self.fault(event, 'rest: granted %.3f s before its end' % (scope.rests_until - event.at))
         self.check_line(event, scope)
+        scope.rests_until = 0.0
         self.granted.add(event.lease)
         scope.last_token = max(scope.last_token, event.token or 0)
         scope.holder = event
@@ -117,10 +122,15 @@ class Judge:
         if own is not None:
             self.counts['waited'] += 1
             if scope.free_since is not None:
-                idle_s = event.at - max(scope.free_since, own.at, turn_at)
+                idle_s = event.at - max(scope.free_since, scope.rests_until, own.at, turn_at)
                 self.longest_s = max(self.longest_s, idle_s)
                 if idle_s > self.stall_s:
                     self.fault(event, 'stall: it waited %.1f s for a free scope' % idle_s)
+
+    def on_rest(self, event, scope):
+        if scope.holder is None or scope.holder.lease != event.lease:
+            self.fault(event, 'rest: it does not hold the scope')
+        scope.rests_until = event.until
 
     def on_renew(self, event, scope):
         holder = scope.holder

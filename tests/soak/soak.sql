@@ -10,23 +10,35 @@ create table soak.event (
   scope text,
   lease uuid,
   token bigint,
-  until timestamptz,              -- grant, renew: the expiry; queue: the end of the place, or null while its coordinator lives
+  until timestamptz,              -- grant, renew: the expiry; rest: its end; queue: the end of the place, or null while its coordinator lives
   actor text not null
 );
 create index on soak.event (lease);
 create table soak.setting (duration interval not null, is_calm boolean not null);
 
+-- The minimum hold of every fifth grant, up to the duration. Calm runs have none, for nobody is woken when one is over.
+create function soak.at_least() returns interval language sql volatile as $$
+  select case when not s.is_calm and random() < 0.2 then random() * s.duration end from soak.setting s
+$$;
+create function soak.note_rest(p_scope text, p_lease uuid, p_actor text) returns void language sql as $$
+  insert into soak.event (at, kind, scope, lease, until, actor)
+  select s.acquired_at, 'rest', p_scope, p_lease, s.acquired_at + s.at_least, p_actor
+    from leasehold.scope s where s.namespace = 'soak' and s.key = p_scope and s.at_least is not null
+$$;
+
 create function soak.acquire(p_scope text, p_lease uuid, p_actor text) returns boolean language plpgsql as $$
 declare
   v_lease record;
 begin
-  select l.* into v_lease from soak.setting s, leasehold.acquire('soak', p_scope, s.duration, p_actor, p_lease) l;
+  select l.* into v_lease from soak.setting s, leasehold.acquire('soak', p_scope, s.duration, p_actor, p_lease,
+                                                                           at_least => soak.at_least()) l;
   if not found then
     return false;
   end if;
   insert into soak.event (at, kind, scope, lease, token, until, actor)
   select s.acquired_at, 'grant', p_scope, p_lease, s.token, s.deadline + s.grace, p_actor
     from leasehold.scope s where s.namespace = 'soak' and s.key = p_scope;
+  perform soak.note_rest(p_scope, p_lease, p_actor);
   return true;
 end $$;
 
@@ -114,7 +126,8 @@ begin
   for v_one in
     select * from leasehold_internal.acquire_batch(p_coordinator, null, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
       array_fill('batch'::text, array[v_items]), array_fill('{}'::text, array[v_items]), array_fill(v_us, array[v_items]),
-      array_fill(true, array[v_items]), array_fill(null::bigint, array[v_items]), array_fill(0::bigint, array[v_items])) b
+      array_fill(true, array[v_items]), array_fill(null::bigint, array[v_items]), array_fill(0::bigint, array[v_items]), null,
+      array(select leasehold_internal.to_us(soak.at_least()) from generate_series(1, v_items))) b
      order by b.n
   loop
     n := v_one.n;
@@ -123,6 +136,7 @@ begin
       insert into soak.event (at, kind, scope, lease, token, until, actor)
       values (v_one.acquired_at, 'grant', p_scopes[n], p_leases[n], v_one.token,
               v_one.deadline + v_one.grace_us * interval '1 us', p_coordinator);
+      perform soak.note_rest(p_scopes[n], p_leases[n], p_coordinator::text);
     elsif outcome = 'queued' and not exists (select from soak.event e where e.lease = p_leases[n] and e.kind = 'queue') then
       insert into soak.event (at, kind, scope, lease, token, actor)
       values (clock_timestamp(), 'queue', p_scopes[n], p_leases[n], v_one.ticket, p_coordinator);

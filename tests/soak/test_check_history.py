@@ -24,6 +24,11 @@ GOOD = {
         3 end k A
         3 grant k B 11 33
         4 end k B''',
+    'a hold after a rest': '''
+        1 grant k A 10 31
+        1 rest k A - 5
+        2 end k A
+        5 grant k B 11 31''',
     'a takeover after the expiry': '''
         1 grant k A 10 31
         31.001 grant k B 11 60''',
@@ -101,6 +106,11 @@ BROKEN = {
         1 grant k A 10 31
         20 renew k A 10 50
         31.5 grant k B 11 60'''),
+    'a grant in a rest': ('rest', '''
+        1 grant k A 10 31
+        1 rest k A - 5
+        2 end k A
+        4.9 grant k B 11 31'''),
     'a token that goes back': ('token', '''
         1 grant k A 10 31
         2 end k A

@@ -92,6 +92,16 @@ select is(pg_temp.ask('bad', 1, true, 86400000001), 'invalid', 'and by a daemon'
 select is((select count(*) from leasehold.scope where key = 'bad'), 0::bigint, 'nothing was written');
 select is(pg_temp.ask('a day', 1, true, 86400000000), 'granted 1440 min with a lease', 'a day may be asked for');
 
+-- A free row that has none takes the quick paths, unless the next lease has one
+select pg_temp.ask('quick', 1, false), pg_temp.ask('quick too', 1, false), leasehold.release_ok('n', 'quick', t.key(1)), leasehold.release_ok('n', 'quick too', t.key(1));
+select is(pg_temp.ask('quick', 2, false, 3600000000), 'granted 60 min with a lease', 'alone');
+select is((select array_agg(outcome || ' ' || (rests_in_us is not null) order by n) from leasehold_internal.acquire_batch(
+             t.key(901), null, array['n', 'n'], array['quick too', 'quick three'], array[t.key(2), t.key(2)], array['w', 'w'], array['{}', '{}'], array[3600000000, 3600000000],
+             array[false, false], array[null::bigint, null], array[0::bigint, 0], array['token:w', 'token:w'], array[3600000000, null])), array['granted true', 'granted false'], 'or with another');
+select pg_temp.ask('quick four', 1, false), leasehold.release_ok('n', 'quick four', t.key(1)), leasehold.set_policy('n', at_least => '1 hour');
+select is(pg_temp.ask('quick four', 2, false), 'granted 60 min with a lease', 'or for the policy');
+select leasehold.reset_policy('n', 'at_least');
+
 -- Waiters
 select is(pg_temp.ask('queue', 1, true, 3600000000), 'granted 60 min with a lease', 'a daemon''s caller holds it');
 select is(pg_temp.ask('queue', 2, false), 'held 60 min with a lease', 'another is told for how long the scope rests, beside who holds it');
@@ -126,6 +136,12 @@ select pg_temp.ask('pass on', 1, true), pg_temp.ask('pass on', 2, true);
 select is((select array_agg(part || ' ' || outcome || coalesce(' ' || round(rests_in_us / 6e7), '')) from leasehold_internal.hand_over_batch(
              t.key(901), array['n'], array['pass on'], array[t.key(1)], array[false], array[null], null, array['n'], array['pass on'], array[t.key(2)], array['w'], array['{}'], array[3600000000],
              array[true], array[null::bigint], array[0::bigint], p_next_at_least_us => array[3600000000])), array['release ok', 'acquire granted 60'], 'the next may have a minimum hold');
+-- a daemon of before, which knows nothing of it
+select pg_temp.hold('older', '1 hour', 21);
+select leasehold.release_ok('n', 'older', t.key(21));
+select is((select array_agg(outcome order by n) from leasehold_internal.acquire_batch(
+             t.key(901), null, array['n', 'n'], array['older', 'older too'], array[t.key(20), t.key(20)], array['w', 'w'], array['{}', '{}'], array[3600000000, 3600000000],
+             array[false, false], array[null::bigint, null], array[0::bigint, 0], array['token:w', 'token:w'])), array['held', 'granted'], 'an older daemon is told that it is held');
 -- a SQL user
 select pg_temp.hold('sql', '1 hour'), leasehold.release_ok('n', 'sql', t.key(1));
 select is((select position from leasehold.join_queue('n', 'sql', t.key(2), '2 hours')), 1, 'a SQL user takes the first place');
