@@ -250,7 +250,7 @@ begin
          reap_failures = 0,
          check_at = least(s.check_at, v_now + w.duration + (w.rules).grace),
          at_least = w.at_least,
-         at_least_incarnation = v_life.id,
+         at_least_incarnation = case when w.at_least is not null then v_life.id end,
          queued = w.at_least is not null
                   or s.queued
                   and (leasehold_internal.is_blind()
@@ -280,7 +280,7 @@ begin
       incarnation, granted_by, check_at, at_least, at_least_incarnation, queued)
     select w.namespace, w.key, 'held', w.lease_key, nextval('leasehold.token'), w.owner, p_principals[w.n], w.labels, w.duration,
            (w.rules).grace, v_now, v_now, v_now + w.duration, v_life.id, p_coordinator, v_now + w.duration + (w.rules).grace,
-           w.at_least, v_life.id, w.at_least is not null
+           w.at_least, case when w.at_least is not null then v_life.id end, w.at_least is not null
       from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
      where w.hold = 'new' and w.outcome = 'granted'
         on conflict (namespace, key) do nothing;

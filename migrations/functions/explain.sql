@@ -58,7 +58,8 @@ begin
       then leasehold_internal.advice_resting(v_scope, rests_until, waiters, first_waiter, v_now)
     when state = 'held'
       then leasehold_internal.advice_held(v_scope, v_rules, v_facts, v_life.is_settled, v_now)
-           || coalesce(format('; given back earlier, the scope still rests for %s', leasehold_internal.duration_text(rests_until - v_now)), '')
+           || case when rests_until is null then ''
+                   else format('; given back earlier, the scope still rests for %s', leasehold_internal.duration_text(rests_until - v_now)) end
     else leasehold_internal.advice_free(v_scope, v_rules, waiters, first_waiter, v_now)
   end;
   if rests_until is not null and state = 'free' then
