@@ -20,11 +20,14 @@ struct lh_admin {
     int64_t started_us; /* the process */
     void (*write_metrics)(void *arg, struct lh_exposition *out);
     void *metrics_arg;
+    lh_http_cb *on_other;
+    void *other_arg;
 };
 
 static void answer(struct lh_http_request *request, int code, const char *text)
 {
     char *line = lh_format("%s\n", text);
+    lh_http_add_header(request, "Cache-Control", "no-store");
     lh_http_answer(request, code, PLAIN, line, strlen(line));
     free(line);
 }
@@ -82,6 +85,7 @@ static void on_metrics(struct lh_admin *admin, struct lh_http_request *request)
         lh_metrics_coordinator(&out, admin->coordinator);
     if (admin->write_metrics != NULL)
         admin->write_metrics(admin->metrics_arg, &out);
+    lh_http_add_header(request, "Cache-Control", "no-store");
     lh_http_answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", out.text.data, out.text.size);
     lh_buffer_finish(&out.text);
 }
@@ -97,13 +101,23 @@ static const struct {
 
 static void on_request(void *arg, struct lh_http_request *request)
 {
+    struct lh_admin *admin = arg;
+
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
-        if (strcmp(request->path, routes[i].path) == 0) {
-            routes[i].on_request(arg, request);
-            return;
+        if (strcmp(request->head.path, routes[i].path) != 0)
+            continue;
+        if (strcmp(request->head.method, "POST") == 0) {
+            lh_http_add_header(request, "Allow", "GET, HEAD");
+            answer(request, 405, "Method Not Allowed");
+        } else {
+            routes[i].on_request(admin, request);
         }
+        return;
     }
-    answer(request, 404, "there is nothing here; try /metrics, /healthz or /readyz");
+    if (admin->on_other != NULL)
+        admin->on_other(admin->other_arg, request);
+    else
+        answer(request, 404, "there is nothing here; try /metrics, /healthz or /readyz");
 }
 
 struct lh_admin *lh_admin_create(struct lh_loop *loop, int fd, struct lh_error *error)
@@ -152,4 +166,12 @@ void lh_admin_set_metrics(struct lh_admin *admin, void (*write)(void *arg, struc
         return;
     admin->write_metrics = write;
     admin->metrics_arg = arg;
+}
+
+void lh_admin_set_other(struct lh_admin *admin, lh_http_cb *on_other, void *arg)
+{
+    if (admin == NULL)
+        return;
+    admin->on_other = on_other;
+    admin->other_arg = arg;
 }

@@ -5,11 +5,12 @@
  *     GET /healthz   200 as long as this process turns its loop
  *     GET /readyz    200 when the database answered and knew this coordinator within the last 5 s, else 503 and why
  *
- * It works from the first moment on, before there is a database, and while one is lost.
+ * Other paths are the console's (src/console). It works from the first moment on, before there is a database, and while one is lost.
  */
 #ifndef LH_ADMIN_ADMIN_H
 #define LH_ADMIN_ADMIN_H
 
+#include "admin/http.h"
 #include "base/status.h"
 
 struct lh_admin;
@@ -31,5 +32,8 @@ void lh_admin_set_coordinator(struct lh_admin *admin, struct lh_coordinator *coo
 
 /* Called at each GET /metrics, to add what other layers count; NULL: nothing (any more). */
 void lh_admin_set_metrics(struct lh_admin *admin, void (*write)(void *arg, struct lh_exposition *out), void *arg);
+
+/* Answers the paths that are not served here; NULL: nobody. It stays as long as the admin port. */
+void lh_admin_set_other(struct lh_admin *admin, lh_http_cb *on_other, void *arg);
 
 #endif

@@ -1,12 +1,17 @@
 /*
- * A connection: its request is read until the empty line, answered, and the answer written; then our side is shut and
- * what the client still sends is read and dropped until it closes too, for a close with unread bytes would reset the
- * answer on its way. One timer bounds all of it.
+ * A connection: its request is read, answered, and the answer written; then our side is shut and what the client still
+ * sends is read and dropped until it closes too, for a close with unread bytes would reset the answer on its way. One
+ * timer bounds each state.
  *
- *     (SHAKING_HANDS ->) READING -> WRITING -> LINGERING -> closed;  any -> closed, at the time-out, an error, or for a newer connection
+ *     (SHAKING_HANDS ->) READING -> (ANSWERING ->) WRITING -> LINGERING -> closed
+ *                        READING -> (ANSWERING ->) STREAMING -> WRITING ...
+ *     any -> closed, at the time-out, an error, or for a newer connection
+ *
+ * What a handler does is done within its call; a connection that fails meanwhile is closed at the end of the loop turn.
  */
-#include "admin/http.h"
+#include "admin/http_internal.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,13 +22,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/list.h"
 #include "base/log.h"
-#include "base/memory.h"
-#include "loop/backlog.h"
-#include "loop/loop.h"
 #include "tls/context.h"
-#include "tls/session.h"
 
 #define BACKLOG 128
 #define ACCEPTS_PER_TURN 16
@@ -32,196 +32,153 @@
 #define HANDSHAKE_TURN_US (2 * LH_US_PER_MS)
 #define FAILURE_TOLD_US (10 * LH_US_PER_S) /* one handshake that failed in so long is logged */
 
-enum state { SHAKING_HANDS, READING, WRITING, LINGERING };
-
-struct connection {
-    struct lh_http *http;
-    struct lh_link link;
-    struct lh_watch watch;
-    struct lh_timer timer;
-    int fd;
-    struct lh_tls_session *tls; /* NULL: none */
-    struct lh_backlog_item handshake;
-    enum state state;
-    bool is_head;
-    char request[LH_HTTP_REQUEST_MAX_BYTES + 1];
-    size_t request_size;
-    struct lh_buffer answer;
-    size_t written;
-};
-
-struct lh_http {
-    struct lh_loop *loop;
-    int fd;
-    struct lh_watch watch;
-    struct lh_timer pause;
-    bool is_short; /* of descriptors; logged once */
-    lh_http_cb *on_request;
-    void *arg;
-    struct lh_tls_context *tls; /* NULL: none */
-    struct lh_backlog handshakes;
-    int64_t failure_told_us;
-    struct lh_link connections; /* the oldest first */
-    struct lh_http_stats stats;
-};
-
-static void drop(struct connection *connection)
+static void drop(void *arg)
 {
+    struct http_connection *connection = arg;
+    void (*on_gone)(void *) = connection->request.on_gone;
+
+    http_set_state(connection, LINGERING);
+    connection->request.on_gone = NULL;
+    if (on_gone != NULL)
+        on_gone(connection->request.data);
     lh_list_remove(&connection->link);
     connection->http->stats.connections--;
+    lh_deferred_cancel(&connection->broken);
     lh_timer_finish(&connection->timer);
     lh_watch_finish(&connection->watch);
     lh_backlog_remove(&connection->handshake);
     lh_tls_session_destroy(connection->tls);
     close(connection->fd);
+    lh_buffer_finish(&connection->body);
+    lh_buffer_finish(&connection->headers);
     lh_buffer_finish(&connection->answer);
     free(connection);
 }
 
 static void on_time_out(void *arg)
 {
-    struct connection *connection = arg;
+    struct http_connection *connection = arg;
 
     connection->http->stats.timed_out++;
     drop(connection);
 }
 
-/* --- answers --- */
+/* --- the request --- */
 
-static const char *reason(int code)
+static void hand_over(struct http_connection *connection)
 {
-    switch (code) {
-    case 200:
-        return "OK";
-    case 404:
-        return "Not Found";
-    case 405:
-        return "Method Not Allowed";
-    case 431:
-        return "Request Header Fields Too Large";
-    case 503:
-        return "Service Unavailable";
-    default:
-        return "Bad Request";
-    }
-}
+    struct lh_http_request *request = &connection->request;
 
-void lh_http_answer(struct lh_http_request *request, int code, const char *type, const void *bytes, size_t size)
-{
-    struct connection *connection = request->connection;
-    char *head = lh_format("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n%s"
-                           "Connection: close\r\n\r\n",
-                           code, reason(code), type, size, code == 405 ? "Allow: GET, HEAD\r\n" : "");
-
-    lh_buffer_append(&connection->answer, head, strlen(head));
-    if (!connection->is_head)
-        lh_buffer_append(&connection->answer, bytes, size);
-    connection->state = WRITING;
-    free(head);
-}
-
-static void refuse(struct connection *connection, int code)
-{
-    struct lh_http_request request = {NULL, connection};
-    char text[64];
-
-    snprintf(text, sizeof(text), "%s\n", reason(code));
-    lh_http_answer(&request, code, "text/plain; charset=utf-8", text, strlen(text));
-}
-
-/* "GET /metrics?x HTTP/1.1" (RFC 9112, section 3). Nothing in the headers changes what is answered. */
-static void answer(struct connection *connection)
-{
-    struct lh_http_request request = {NULL, connection};
-    char *target, *version;
-
-    connection->request[strcspn(connection->request, "\r\n")] = '\0';
-    target = strchr(connection->request, ' ');
-    version = target == NULL ? NULL : strchr(target + 1, ' ');
-    if (version == NULL || strncmp(version, " HTTP/1.", 8) != 0 || target[1] != '/') {
-        refuse(connection, 400);
+    lh_buffer_append(&connection->body, "", 1);
+    request->body = (const char *)connection->body.data;
+    request->body_size = connection->body.size - 1;
+    request->is_tls = connection->tls != NULL;
+    request->principal = request->is_tls ? lh_tls_session_principal(connection->tls) : NULL;
+    connection->http->on_request(connection->http->arg, request);
+    if (connection->state != READING)
         return;
-    }
-    *target++ = '\0';
-    *version = '\0';
-    target[strcspn(target, "?#")] = '\0';
-    connection->is_head = strcmp(connection->request, "HEAD") == 0;
-    if (!connection->is_head && strcmp(connection->request, "GET") != 0) {
-        refuse(connection, 405);
-        return;
-    }
-    request.path = target;
-    connection->http->on_request(connection->http->arg, &request);
+    http_set_state(connection, ANSWERING);
+    http_bound(connection, LH_HTTP_ANSWER_TIMEOUT_US);
+    lh_watch_want(&connection->watch, 0);
 }
 
-/* --- bytes --- */
-
-static ssize_t send_bytes(struct connection *connection, const unsigned char *from, size_t size)
+/* 0, or the status to refuse it with. */
+static int read_head(struct http_connection *connection, char *end)
 {
-    if (connection->tls != NULL)
-        return lh_tls_session_write(connection->tls, from, size);
-    return send(connection->fd, from, size, MSG_NOSIGNAL);
+    struct lh_http_head *head = &connection->request.head;
+    size_t rest = connection->size - (size_t)(end - connection->bytes);
+    bool is_get;
+    int code;
+
+    connection->has_head = true;
+    lh_buffer_append(&connection->body, end, rest);
+    *end = '\0';
+    code = lh_http_head_parse(connection->bytes, head);
+    if (code != 0)
+        return code;
+    connection->is_head = strcmp(head->method, "HEAD") == 0;
+    is_get = connection->is_head || strcmp(head->method, "GET") == 0;
+    if (!is_get && strcmp(head->method, "POST") != 0)
+        return 405;
+    if (is_get)
+        head->content_length = 0; /* what it sends besides is dropped */
+    return head->content_length > LH_HTTP_BODY_MAX_BYTES ? 413 : 0;
 }
 
-static ssize_t receive(struct connection *connection, char *to, size_t room)
+static void look_at_input(struct http_connection *connection, const char *from, size_t size)
+{
+    char *end = connection->has_head ? NULL : lh_http_head_end(connection->bytes);
+    int code = 0;
+
+    if (end != NULL)
+        code = read_head(connection, end);
+    else if (!connection->has_head && memchr(from, '\0', size) != NULL)
+        code = 400;
+    else if (!connection->has_head && connection->size == LH_HTTP_REQUEST_MAX_BYTES)
+        code = 431;
+    if (code != 0) {
+        http_refuse(connection, code);
+    } else if (connection->has_head && connection->body.size >= connection->request.head.content_length) {
+        connection->body.size = connection->request.head.content_length;
+        hand_over(connection);
+    }
+}
+
+/* --- bytes in --- */
+
+static ssize_t receive(struct http_connection *connection, void *to, size_t room)
 {
     if (connection->tls != NULL)
         return lh_tls_session_read(connection->tls, to, room);
     return recv(connection->fd, to, room, 0);
 }
 
-static void write_answer(struct connection *connection)
+/* Where what comes next goes, and what of it was there before. */
+static char *room_for_input(struct http_connection *connection, size_t *room)
 {
-    while (connection->written < connection->answer.size) {
-        ssize_t size = send_bytes(connection, connection->answer.data + connection->written,
-                                  connection->answer.size - connection->written);
-        if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
-            lh_watch_want(&connection->watch, LH_WATCH_WRITE);
+    if (!connection->has_head) {
+        *room = LH_HTTP_REQUEST_MAX_BYTES - connection->size;
+        return connection->bytes + connection->size;
+    }
+    *room = connection->request.head.content_length - connection->body.size;
+    return (char *)lh_buffer_reserve(&connection->body, *room);
+}
+
+static void read_request(struct http_connection *connection)
+{
+    while (connection->state == READING) {
+        size_t room;
+        char *to = room_for_input(connection, &room);
+        ssize_t size = receive(connection, to, room);
+        if (size < 0 && (errno == EAGAIN || errno == EINTR))
             return;
-        }
-        if (size < 0) {
+        if (size <= 0) {
             drop(connection);
             return;
         }
-        connection->written += (size_t)size;
+        if (connection->has_head) {
+            connection->body.size += (size_t)size;
+        } else {
+            connection->size += (size_t)size;
+            connection->bytes[connection->size] = '\0';
+        }
+        look_at_input(connection, to, (size_t)size);
     }
-    connection->state = LINGERING;
-    if (connection->tls != NULL)
-        lh_tls_session_close(connection->tls);
-    shutdown(connection->fd, SHUT_WR);
-    lh_watch_want(&connection->watch, LH_WATCH_READ);
-}
-
-/* A line may end without the carriage return (RFC 9112, section 2.2). */
-static bool is_whole(const char *request)
-{
-    return strstr(request, "\n\r\n") != NULL || strstr(request, "\n\n") != NULL;
-}
-
-static void read_request(struct connection *connection)
-{
-    char *end = connection->request + connection->request_size;
-    ssize_t size = receive(connection, end, LH_HTTP_REQUEST_MAX_BYTES - connection->request_size);
-
-    if (size < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (size <= 0) {
-        drop(connection);
-        return;
-    }
-    connection->request_size += (size_t)size;
-    connection->request[connection->request_size] = '\0';
-    if (is_whole(connection->request))
-        answer(connection);
-    else if (memchr(end, '\0', (size_t)size) != NULL)
-        refuse(connection, 400);
-    else if (connection->request_size == LH_HTTP_REQUEST_MAX_BYTES)
-        refuse(connection, 431);
     if (connection->state == WRITING)
-        write_answer(connection);
+        http_write(connection);
 }
 
-static void read_and_drop(struct connection *connection)
+/* A client of a stream says nothing more but that it goes. */
+static void read_stream(struct http_connection *connection)
+{
+    char bytes[512];
+    ssize_t size = receive(connection, bytes, sizeof(bytes));
+
+    if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR))
+        drop(connection);
+}
+
+static void read_and_drop(struct http_connection *connection)
 {
     char bytes[4096];
     ssize_t size = recv(connection->fd, bytes, sizeof(bytes), 0);
@@ -232,7 +189,7 @@ static void read_and_drop(struct connection *connection)
 
 /* --- TLS --- */
 
-static void tell_failure(struct connection *connection)
+static void tell_failure(struct http_connection *connection)
 {
     struct lh_http *http = connection->http;
     int64_t now_us = lh_clock_us();
@@ -246,7 +203,7 @@ static void tell_failure(struct connection *connection)
 
 static void take_step(void *arg)
 {
-    struct connection *connection = arg;
+    struct http_connection *connection = arg;
 
     switch (lh_tls_session_handshake(connection->tls)) {
     case LH_TLS_DONE:
@@ -269,7 +226,7 @@ static void take_step(void *arg)
 
 static void on_ready(void *arg, unsigned ready)
 {
-    struct connection *connection = arg;
+    struct http_connection *connection = arg;
 
     switch (connection->state) {
     case SHAKING_HANDS:
@@ -279,8 +236,16 @@ static void on_ready(void *arg, unsigned ready)
     case READING:
         read_request(connection);
         break;
+    case ANSWERING:
+        break;
     case WRITING:
-        write_answer(connection);
+        http_write(connection);
+        break;
+    case STREAMING:
+        if (ready & LH_WATCH_WRITE)
+            http_write(connection);
+        else
+            read_stream(connection);
         break;
     case LINGERING:
         read_and_drop(connection);
@@ -290,21 +255,48 @@ static void on_ready(void *arg, unsigned ready)
 
 /* --- connections --- */
 
-static void take(struct lh_http *http, int fd)
+static void make_room(struct lh_http *http)
 {
-    struct connection *connection;
+    LH_LIST_EACH(struct http_connection, connection, &http->connections, link) {
+        if (connection->state == STREAMING)
+            continue;
+        http->stats.evicted++;
+        drop(connection);
+        return;
+    }
+}
+
+static void name_peer(struct lh_http_request *request, const struct sockaddr_storage *peer)
+{
+    const struct sockaddr_in *v4 = (const void *)peer;
+    const struct sockaddr_in6 *v6 = (const void *)peer;
+    char text[INET6_ADDRSTRLEN] = "";
+
+    request->is_unix = peer->ss_family != AF_INET && peer->ss_family != AF_INET6;
+    if (request->is_unix)
+        snprintf(request->peer, sizeof(request->peer), "unix:");
+    else if (peer->ss_family == AF_INET)
+        snprintf(request->peer, sizeof(request->peer), "%s:%d", inet_ntop(AF_INET, &v4->sin_addr, text, sizeof(text)),
+                 ntohs(v4->sin_port));
+    else
+        snprintf(request->peer, sizeof(request->peer), "[%s]:%d",
+                 inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof(text)), ntohs(v6->sin6_port));
+}
+
+static void take(struct lh_http *http, int fd, const struct sockaddr_storage *peer)
+{
+    struct http_connection *connection;
     int yes = 1;
 
-    if (http->stats.connections == LH_HTTP_CONNECTIONS_MAX) {
-        http->stats.evicted++;
-        drop(LH_LIST_FIRST(struct connection, &http->connections, link));
-    }
+    if (http->stats.connections == LH_HTTP_CONNECTIONS_MAX)
+        make_room(http);
     /* The metrics are more than one segment: the last would wait for an acknowledgement. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     connection = lh_alloc_zero(1, sizeof(*connection));
     connection->http = http;
-    connection->fd = fd;
+    connection->fd = connection->request.fd = fd;
     connection->state = READING;
+    name_peer(&connection->request, peer);
     if (http->tls != NULL) {
         connection->state = SHAKING_HANDS;
         connection->tls = lh_tls_session_create(http->tls, fd, NULL);
@@ -312,8 +304,9 @@ static void take(struct lh_http *http, int fd)
     }
     lh_list_append(&http->connections, &connection->link);
     http->stats.connections++;
+    lh_deferred_init(&connection->broken, drop, connection);
     lh_timer_init(&connection->timer, http->loop, on_time_out, connection);
-    lh_timer_arm_at_us(&connection->timer, lh_clock_us() + LH_HTTP_TIMEOUT_US);
+    http_bound(connection, LH_HTTP_TIMEOUT_US);
     lh_watch_init(&connection->watch, http->loop, fd, on_ready, connection);
     lh_watch_want(&connection->watch, LH_WATCH_READ);
 }
@@ -339,10 +332,12 @@ static void on_connection(void *arg, unsigned ready)
     struct lh_http *http = arg;
 
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        int fd = accept4(http->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        struct sockaddr_storage peer = {0};
+        socklen_t size = sizeof(peer);
+        int fd = accept4(http->fd, (struct sockaddr *)(void *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             http->is_short = false;
-            take(http, fd);
+            take(http, fd, &peer);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
         } else if (errno != ECONNABORTED && errno != EINTR) {
@@ -379,7 +374,7 @@ void lh_http_destroy(struct lh_http *http)
 {
     if (http == NULL)
         return;
-    LH_LIST_EACH(struct connection, connection, &http->connections, link)
+    LH_LIST_EACH(struct http_connection, connection, &http->connections, link)
         drop(connection);
     lh_timer_finish(&http->pause);
     lh_backlog_finish(&http->handshakes);

@@ -9,11 +9,11 @@
 #include "cli/access_database.h"
 #include "cli/bounds.h"
 #include "cli/error.h"
-#include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
 #include "cli/rights.h"
 #include "cli/server.h"
+#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 #define PAGE_SIZE 1000

@@ -18,10 +18,10 @@
 #include "base/clock.h"
 #include "cli/acquire_options.h"
 #include "cli/error.h"
-#include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/print.h"
 #include "cli/server.h"
+#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__lease_service__descriptor)
 #define BLOCKED_US LH_US_PER_S /* a server that blocked for so long may be asked again at once */

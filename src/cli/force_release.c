@@ -5,10 +5,10 @@
 #include "cli/bounds.h"
 #include "cli/database.h"
 #include "cli/error.h"
-#include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
 #include "cli/server.h"
+#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 

@@ -4,11 +4,11 @@
 #include "base/clock.h"
 #include "cli/bounds.h"
 #include "cli/error.h"
-#include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
 #include "cli/print.h"
 #include "cli/server.h"
+#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__lease_service__descriptor)
 

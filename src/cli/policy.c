@@ -8,12 +8,12 @@
 
 #include "cli/bounds.h"
 #include "cli/error.h"
-#include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
 #include "cli/policy_database.h"
 #include "cli/policy_fields.h"
 #include "cli/server.h"
+#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 #define PAGE_SIZE 1000

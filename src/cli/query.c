@@ -12,8 +12,8 @@
 #include "cli/bounds.h"
 #include "cli/database.h"
 #include "cli/error.h"
-#include "cli/json.h"
 #include "cli/print.h"
+#include "json/print.h"
 
 #define ROWS_DEFAULT 50
 #define ROWS_MAX 10000

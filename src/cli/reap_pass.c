@@ -6,9 +6,9 @@
 
 #include "cli/database.h"
 #include "cli/error.h"
-#include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
+#include "json/print.h"
 
 void lh_reap_pass_begin(struct lh_reap_pass *pass)
 {

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "cli/error.h"
-#include "cli/json.h"
 #include "cli/lease_text.h"
 #include "cli/message.h"
 #include "cli/server.h"
+#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__lease_service__descriptor)
 

@@ -3,11 +3,11 @@
 
 #include "base/text.h"
 #include "cli/error.h"
-#include "cli/json.h"
 #include "cli/message.h"
 #include "cli/print.h"
 #include "cli/server.h"
 #include "leasehold/v1/leasehold.pb-c.h"
+#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 

@@ -11,10 +11,10 @@
 #include "cli/access_database.h"
 #include "cli/bounds.h"
 #include "cli/error.h"
-#include "cli/json.h"
 #include "cli/message.h"
 #include "cli/print.h"
 #include "cli/server.h"
+#include "json/print.h"
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 #define PAGE_SIZE 1000

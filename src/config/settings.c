@@ -51,7 +51,9 @@ const struct lh_setting lh_settings_table[] = {
      "Send the client of a TLS connection away after that long: its open calls finish, and it connects anew with the certificates that are "
      "then in force; 0: never. A connection ends with its client's certificate in any case."},
     {"admin", LH_TYPE_ADDRESS, AT(admin), "127.0.0.1:7421", 0, 0, 0, NULL, "LEASEHOLD_ADMIN", NULL,
-     "Where /metrics, /healthz and /readyz are served over HTTP, with tls_cert over HTTPS; none: nowhere."},
+     "Where the console, /metrics, /healthz and /readyz are served over HTTP, with tls_cert over HTTPS; none: nowhere."},
+    {"admin_hosts", LH_TYPE_WORDS, AT(admin_hosts), "", 0, 0, 0, NULL, NULL, NULL,
+     "Without TLS: the host names by which browsers may use the console, beside IP addresses and localhost, several separated by commas."},
     {"idle_timeout", LH_TYPE_DURATION, AT(idle_timeout_us), "10m", SECONDS(1), SECONDS(86400), LH_SETTING_OR_ZERO, NULL, NULL, NULL,
      "Close a connection on which no call was open for that long; 0: never."},
     {"keepalive", LH_TYPE_DURATION, AT(keepalive_us), "30s", SECONDS(1), SECONDS(86400), LH_SETTING_OR_ZERO, NULL, NULL, NULL,

@@ -54,6 +54,7 @@ struct lh_settings {
     struct lh_strings admin_principals;
     int64_t max_connection_age_us;
     char *admin; /* NULL: no admin port */
+    struct lh_strings admin_hosts;
     char *port_file;
     char *pid_file;
     char *user; /* NULL: see daemon/user.h */

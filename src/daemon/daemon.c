@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/settings.h"
+#include "console/console.h"
 #include "daemon/arguments.h"
 #include "daemon/certificates.h"
 #include "daemon/child.h"
@@ -67,6 +68,7 @@ struct lh_daemon {
     struct lh_sockets sockets;
     struct lh_certificates *certificates; /* NULL: no TLS */
     struct lh_admin *admin;
+    struct lh_console *console; /* NULL: no admin port */
     struct lh_embedded *embedded;
     struct lh_migration_run *migration;
     struct lh_serving *serving;
@@ -84,8 +86,10 @@ static void set_phase(struct lh_daemon *daemon, enum phase phase)
     daemon->phase = phase;
     if (waiting_words[phase] != NULL)
         lh_coordinator_set_phase(lh_serving_coordinator(daemon->serving), waiting_words[phase], NULL, NULL);
-    if (phase > PHASE_SERVING)
+    if (phase > PHASE_SERVING) {
         lh_admin_set_phase(daemon->admin, "draining");
+        lh_console_set_server(daemon->console, NULL);
+    }
 }
 
 /* --- down --- */
@@ -205,6 +209,7 @@ static void prepare_serving(struct lh_daemon *daemon)
     lh_admin_set_phase(daemon->admin, NULL);
     lh_admin_set_coordinator(daemon->admin, lh_serving_coordinator(daemon->serving));
     lh_admin_set_metrics(daemon->admin, lh_serving_metrics, daemon->serving);
+    lh_console_set_server(daemon->console, lh_serving_server(daemon->serving));
     lh_timer_arm_at_us(&daemon->listen_timer, lh_clock_us() + LISTEN_LATEST_US);
 }
 
@@ -331,6 +336,10 @@ static enum lh_status open_admin(struct lh_daemon *daemon, struct lh_error *erro
     daemon->admin = lh_admin_create(daemon->loop, fd, error);
     if (daemon->admin == NULL)
         return error->status;
+    daemon->console = lh_console_create(daemon->loop);
+    lh_console_set_hosts(daemon->console, (const char *const *)daemon->settings->admin_hosts.items,
+                         daemon->settings->admin_hosts.count);
+    lh_admin_set_other(daemon->admin, lh_console_on_request, daemon->console);
     if (daemon->certificates != NULL)
         lh_admin_set_tls(daemon->admin, lh_certificates_for_admin(daemon->certificates));
     return LH_OK;
@@ -442,6 +451,7 @@ void lh_daemon_destroy(struct lh_daemon *daemon)
     if (daemon == NULL)
         return;
     lh_admin_destroy(daemon->admin);
+    lh_console_destroy(daemon->console);
     lh_certificates_destroy(daemon->certificates);
     lh_sockets_finish(&daemon->sockets);
     lh_embedded_destroy(daemon->embedded);

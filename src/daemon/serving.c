@@ -302,6 +302,11 @@ void lh_serving_metrics(void *arg, struct lh_exposition *out)
     lh_metrics_write(out, serving->server, serving->service, serving->coordinator, serving->store);
 }
 
+struct lh_rpc_server *lh_serving_server(struct lh_serving *serving)
+{
+    return serving->server;
+}
+
 struct lh_coordinator *lh_serving_coordinator(struct lh_serving *serving)
 {
     return serving->coordinator;

@@ -17,6 +17,7 @@
 struct lh_coordinator;
 struct lh_exposition;
 struct lh_loop;
+struct lh_rpc_server;
 struct lh_serving;
 struct lh_settings;
 struct lh_sockets;
@@ -33,6 +34,7 @@ void lh_serving_start(struct lh_serving *serving);
 void lh_serving_set_tls(struct lh_serving *serving, struct lh_tls_context *tls);
 /* lh_admin_set_metrics: what RPC server, store and bounds count. `serving` is a struct lh_serving. */
 void lh_serving_metrics(void *serving, struct lh_exposition *out);
+struct lh_rpc_server *lh_serving_server(struct lh_serving *serving);
 struct lh_coordinator *lh_serving_coordinator(struct lh_serving *serving);
 
 /* What a reload changes: max_block, max_guard, authorization. */

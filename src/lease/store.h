@@ -30,6 +30,7 @@
 #include "base/status.h"
 #include "lease/access_admin.h"
 #include "lease/types.h"
+#include "lease/view.h"
 
 struct lh_store;
 
@@ -435,6 +436,9 @@ struct lh_store_ops {
                                    lh_access_admin_cb *on_done, void *arg);
     enum lh_status (*list_tokens)(struct lh_store *store, int32_t page_size, const char *after_name,
                                   const char *after_id, lh_access_admin_cb *on_done, void *arg);
+
+    enum lh_status (*view)(struct lh_store *store, const struct lh_view_request *request, lh_view_cb *on_done,
+                           void *arg);
 
     /*
      * Watching; each NULL where the store does not offer it. From watch_add on, changes under `ns` ("" is everything)

@@ -226,32 +226,11 @@ static void finish_identity(struct lh_rpc_channel *channel)
     rpc_bearer_finish(&channel->bearer);
 }
 
-struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *target,
-                                             const struct lh_rpc_channel_options *options, struct lh_error *error)
+static void start_channel(struct lh_rpc_channel *channel, struct lh_loop *loop)
 {
-    struct lh_rpc_channel *channel = lh_alloc_zero(1, sizeof(*channel));
-
-    channel->address_count = rpc_address_resolve(target, channel->addresses, ADDRESSES_MAX, error);
-    if (channel->address_count == 0) {
-        free(channel);
-        return NULL;
-    }
-    if (options != NULL)
-        channel->options = *options;
-    else
-        lh_rpc_channel_options_init(&channel->options);
     channel->loop = loop;
     channel->connect_fd = -1;
-    channel_set_tls(channel, target);
-    rpc_bearer_init(&channel->bearer, channel->options.token_file);
-    channel->options.token_file = NULL; /* the caller's */
-    if (!may_send_token(channel, target, error)) {
-        finish_identity(channel);
-        free(channel);
-        return NULL;
-    }
     channel->user_agent = lh_strdup(channel->options.user_agent);
-    channel->authority = lh_strdup(channel->addresses[0].storage.ss_family == AF_UNIX ? "localhost" : target);
     channel->callbacks = client_callbacks_create();
     if (channel->callbacks == NULL || nghttp2_option_new(&channel->session_options) != 0) {
         lh_err("out of memory for HTTP/2; stopping");
@@ -267,6 +246,44 @@ struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *t
     lh_timer_init(&channel->connect_timer, loop, channel_on_connect_timeout, channel);
     lh_deferred_init(&channel->connect_next, channel_connect_next, channel);
     lh_deferred_init(&channel->answer, deliver_answers, channel);
+}
+
+struct lh_rpc_channel *lh_rpc_channel_create_on(struct lh_loop *loop, int fd)
+{
+    struct lh_rpc_channel *channel = lh_alloc_zero(1, sizeof(*channel));
+
+    lh_rpc_channel_options_init(&channel->options);
+    channel->authority = lh_strdup("localhost");
+    snprintf(channel->connect_failure, sizeof(channel->connect_failure), "the connection has ended");
+    start_channel(channel, loop);
+    channel_use_connection(channel, fd, NULL);
+    return channel;
+}
+
+struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *target,
+                                             const struct lh_rpc_channel_options *options, struct lh_error *error)
+{
+    struct lh_rpc_channel *channel = lh_alloc_zero(1, sizeof(*channel));
+
+    channel->address_count = rpc_address_resolve(target, channel->addresses, ADDRESSES_MAX, error);
+    if (channel->address_count == 0) {
+        free(channel);
+        return NULL;
+    }
+    if (options != NULL)
+        channel->options = *options;
+    else
+        lh_rpc_channel_options_init(&channel->options);
+    channel_set_tls(channel, target);
+    rpc_bearer_init(&channel->bearer, channel->options.token_file);
+    channel->options.token_file = NULL; /* the caller's */
+    if (!may_send_token(channel, target, error)) {
+        finish_identity(channel);
+        free(channel);
+        return NULL;
+    }
+    channel->authority = lh_strdup(channel->addresses[0].storage.ss_family == AF_UNIX ? "localhost" : target);
+    start_channel(channel, loop);
     return channel;
 }
 

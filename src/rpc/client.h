@@ -81,6 +81,8 @@ void lh_rpc_channel_options_init(struct lh_rpc_channel_options *options);
  */
 struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *target,
                                              const struct lh_rpc_channel_options *options, struct lh_error *error);
+/* On a connected socket, which becomes the channel's: when that connection has ended every call is UNAVAILABLE. */
+struct lh_rpc_channel *lh_rpc_channel_create_on(struct lh_loop *loop, int fd);
 /* Calls still open are answered first, from in here, with CANCELLED. Never from inside of a callback of the channel. */
 void lh_rpc_channel_destroy(struct lh_rpc_channel *channel);
 enum lh_rpc_channel_state lh_rpc_channel_state(const struct lh_rpc_channel *channel);
@@ -111,6 +113,8 @@ struct lh_rpc_metadata {
 struct lh_rpc_client_call *lh_rpc_call_start(struct lh_rpc_channel *channel, const char *path, int64_t deadline_us,
                                              const struct lh_rpc_metadata *metadata, size_t metadata_count,
                                              const struct lh_rpc_stream_callbacks *callbacks, void *arg);
+/* on_open is called with the call's arg when the server has begun its answer, and did not refuse the call. */
+void lh_rpc_client_call_on_open(struct lh_rpc_client_call *call, void (*on_open)(void *arg));
 /* LH_OK; LH_OVERLOADED when more than 8 MiB wait: nothing was taken; LH_CANCELED when its half is closed or it is over.
  */
 enum lh_status lh_rpc_client_call_send(struct lh_rpc_client_call *call, const void *data, size_t size);

@@ -255,6 +255,11 @@ struct lh_rpc_client_call *lh_rpc_call_start(struct lh_rpc_channel *channel, con
     return call;
 }
 
+void lh_rpc_client_call_on_open(struct lh_rpc_client_call *call, void (*on_open)(void *arg))
+{
+    call->on_open = on_open;
+}
+
 static void wake_output(struct lh_rpc_client_call *call)
 {
     if (call->connection == NULL)

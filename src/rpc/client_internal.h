@@ -61,6 +61,7 @@ struct lh_rpc_client_call {
     struct lh_rpc_channel *channel;
     struct client_connection *connection; /* NULL: none yet, or none any more */
     struct lh_rpc_stream_callbacks callbacks;
+    void (*on_open)(void *arg); /* NULL: not wanted */
     void *arg;
     char *path;
     struct lh_buffer metadata; /* name, NUL, value, NUL, and so on */

@@ -30,6 +30,12 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
         channel->current = NULL;
         channel_set_state(channel, LH_RPC_CHANNEL_DRAINING, "the server sent GOAWAY");
     }
+    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_RESPONSE &&
+        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) {
+        struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+        if (call != NULL && call->on_open != NULL)
+            call->on_open(call->arg);
+    }
     return 0;
 }
 

@@ -217,6 +217,23 @@ enum lh_status lh_rpc_server_listen(struct lh_rpc_server *server, const char *ad
     return status == LH_OK ? lh_rpc_server_adopt(server, fd, error) : status;
 }
 
+int lh_rpc_server_open(struct lh_rpc_server *server, const struct lh_rpc_visitor *visitor)
+{
+    const struct rpc_address nowhere = {.storage.ss_family = AF_UNIX, .size = sizeof(sa_family_t)};
+    struct server_connection *connection;
+    int ends[2];
+
+    if (server->drain != DRAIN_NONE || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
+        return -1;
+    connection = server_accept(server, ends[0], &nowhere);
+    if (connection != NULL) {
+        server_connection_identify_visitor(connection, visitor);
+        return ends[1];
+    }
+    close(ends[1]);
+    return -1;
+}
+
 int lh_rpc_server_port(const struct lh_rpc_server *server)
 {
     for (size_t i = 0; i < server->listener_count; i++) {

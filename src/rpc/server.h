@@ -122,6 +122,20 @@ enum lh_status lh_rpc_server_adopt(struct lh_rpc_server *server, int fd, struct 
 /* Both in one. */
 enum lh_status lh_rpc_server_listen(struct lh_rpc_server *server, const char *address, bool reuse_port,
                                     struct lh_error *error);
+
+/*
+ * A connection from inside of this process, for a client that came in by another port: the other end of it, for
+ * lh_rpc_channel_create_on. What it calls is called by that client. -1: the server is going, or there is no descriptor.
+ */
+struct lh_rpc_visitor {
+    const char *principal; /* NULL: LH_RPC_ANONYMOUS */
+    const char *peer;      /* as lh_rpc_call_peer */
+    bool is_private;       /* as lh_rpc_call_is_private */
+};
+int lh_rpc_server_open(struct lh_rpc_server *server, const struct lh_rpc_visitor *visitor);
+/* "user:NAME" of the process at the other end of a unix socket, to be freed; NULL: unknown. */
+char *lh_rpc_unix_principal(int fd);
+
 /*
  * From now on TCP connections that are accepted speak TLS, in this context (tls/context.h), of which the server keeps a
  * reference. Those that are open keep theirs. Unix sockets never speak TLS.

@@ -341,7 +341,7 @@ static void open_gate(struct server_connection *connection, int64_t now_us)
     connection->io.gate = gate;
 }
 
-void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer)
+struct server_connection *server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer)
 {
     struct server_connection *connection = lh_alloc_zero(1, sizeof(*connection));
 
@@ -370,12 +370,13 @@ void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_addres
     server_source_enter(connection, peer);
     if (!start_session(connection)) {
         server_connection_free(connection, LH_RPC_END_DISCONNECTED, "no HTTP/2 session");
-        return;
+        return NULL;
     }
     connection->leaves_at_us = connection->ends_at_us = LH_RPC_FOREVER;
     if (server->tls != NULL && peer->storage.ss_family != AF_UNIX)
         server_connection_secure(connection);
     rpc_connection_touch(&connection->io);
+    return connection;
 }
 
 void server_connection_notice(struct server_connection *connection)

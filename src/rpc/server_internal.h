@@ -89,6 +89,7 @@ struct server_connection {
     bool has_preface;
     bool is_going;    /* GOAWAY was sent */
     bool is_flooding; /* its gate has sent it away */
+    bool is_private;  /* a visitor that came in privately */
     char peer[RPC_ADDRESS_TEXT_BYTES];
 };
 
@@ -151,7 +152,7 @@ struct call_status {
 
 /* server_connection.c */
 uint64_t server_call_id(const struct server_connection *connection, int32_t stream_id);
-void server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer);
+struct server_connection *server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer);
 void server_connection_notice(struct server_connection *connection);
 void server_connection_goaway(struct server_connection *connection);
 void server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why);
@@ -187,6 +188,7 @@ void server_tell_refusal(struct server_connection *connection, const char *why);
 /* server_principal.c: who calls */
 void server_connection_identify(struct server_connection *connection, bool is_unix);
 void server_connection_identify_by_certificate(struct server_connection *connection); /* after the handshake */
+void server_connection_identify_visitor(struct server_connection *connection, const struct lh_rpc_visitor *visitor);
 
 /* server_timeouts.c: how long anything may take. Each returns when to look again. */
 int64_t server_connection_check_silence(struct server_connection *connection, int64_t now_us);

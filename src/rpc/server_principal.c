@@ -13,7 +13,7 @@
 #include "rpc/server_internal.h"
 
 /* Looked up once for a connection, because it reads the system's files. A user without a name has a number. */
-static char *user_of(int fd)
+char *lh_rpc_unix_principal(int fd)
 {
     struct ucred credentials;
     socklen_t size = sizeof(credentials);
@@ -27,7 +27,15 @@ static char *user_of(int fd)
 
 void server_connection_identify(struct server_connection *connection, bool is_unix)
 {
-    connection->principal = is_unix ? user_of(connection->io.fd) : NULL;
+    connection->principal = is_unix ? lh_rpc_unix_principal(connection->io.fd) : NULL;
+}
+
+void server_connection_identify_visitor(struct server_connection *connection, const struct lh_rpc_visitor *visitor)
+{
+    free(connection->principal);
+    connection->principal = visitor->principal == NULL ? NULL : lh_strdup(visitor->principal);
+    connection->is_private = visitor->is_private;
+    snprintf(connection->peer, sizeof(connection->peer), "%s", visitor->peer);
 }
 
 void server_connection_identify_by_certificate(struct server_connection *connection)
@@ -71,5 +79,5 @@ bool lh_rpc_call_is_private(const struct lh_rpc_call *call)
     for (size_t i = 0; i < sizeof(of_this_machine) / sizeof(of_this_machine[0]); i++)
         if (strncmp(connection->peer, of_this_machine[i], strlen(of_this_machine[i])) == 0)
             return true;
-    return connection->io.tls != NULL;
+    return connection->io.tls != NULL || connection->is_private;
 }

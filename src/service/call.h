@@ -9,6 +9,7 @@
 #include "service/denials.h"
 #include "service/failure.h"
 #include "service/permit.h"
+#include "service/samples.h"
 #include "service/service.h"
 #include "service/usage.h"
 #include "service/validate.h"
@@ -57,6 +58,7 @@ struct lh_service {
     struct lh_table holds; /* those that hold, by scope and lease key */
 
     struct lh_reflection *reflection;
+    struct lh_samples samples;
 };
 
 struct lh_service *lh_call_service(const struct lh_rpc_call *call);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "lease/readiness.h"
@@ -134,10 +135,13 @@ void lh_health_watch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 void lh_service_tick(struct lh_service *service)
 {
     struct lh_readiness readiness;
+    struct lh_coordinator_stats stats;
     bool is_serving_now;
 
     lh_acquire_tick(service);
     lh_permit_tick(service);
+    lh_coordinator_stats(service->coordinator, &stats);
+    lh_samples_tick(&service->samples, &stats, lh_clock_us());
     lh_coordinator_readiness(service->coordinator, &readiness);
     is_serving_now = readiness.is_ready && !service->is_draining;
     if (is_serving_now == service->was_serving)

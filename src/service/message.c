@@ -63,13 +63,13 @@ Leasehold__V1__Namespace *lh_message_namespace(const char *ns, struct lh_arena *
     return message;
 }
 
-static Leasehold__V1__Scope *new_scope(const struct lh_held_lease *lease, struct lh_arena *arena)
+Leasehold__V1__Scope *lh_message_scope(const char *ns, const char *key, struct lh_arena *arena)
 {
     Leasehold__V1__Scope *scope = lh_arena_alloc(arena, sizeof(*scope));
 
     leasehold__v1__scope__init(scope);
-    scope->n_namespace_ = split(lease->ns, arena, &scope->namespace_);
-    scope->key = (char *)lease->key;
+    scope->n_namespace_ = split(ns, arena, &scope->namespace_);
+    scope->key = (char *)(uintptr_t)key;
     return scope;
 }
 
@@ -78,7 +78,7 @@ Leasehold__V1__Lease *lh_message_lease(const struct lh_held_lease *lease, unsign
     Leasehold__V1__Lease *message = lh_arena_alloc(arena, sizeof(*message));
 
     leasehold__v1__lease__init(message);
-    message->scope = new_scope(lease, arena);
+    message->scope = lh_message_scope(lease->ns, lease->key, arena);
     if ((parts & LH_LEASE_WITH_KEY) != 0) {
         message->lease_key = lh_arena_alloc(arena, LH_UUID_TEXT_BYTES);
         lh_uuid_format(&lease->lease_key, message->lease_key);
@@ -109,7 +109,7 @@ Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *con
     if (contention->is_holder_hidden) {
         message->holder = lh_arena_alloc(arena, sizeof(*message->holder));
         leasehold__v1__lease__init(message->holder);
-        message->holder->scope = new_scope(&contention->holder, arena);
+        message->holder->scope = lh_message_scope(contention->holder.ns, contention->holder.key, arena);
     } else if (contention->has_holder) {
         message->holder = lh_message_lease(&contention->holder, LH_LEASE_WITHOUT_LABELS, arena);
         message->liveness = message->holder->liveness;

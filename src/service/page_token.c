@@ -9,7 +9,9 @@
 /* version, kind, checksum, length of the namespace; then namespace and key */
 #define TOKEN_VERSION 1
 #define HEADER_BYTES (1 + 1 + 8 + 1)
-#define TOKEN_TEXT_MAX ((HEADER_BYTES + LH_NAMESPACE_MAX_BYTES + LH_KEY_MAX_BYTES) * 4 / 3 + 4)
+#define KEY_MAX_BYTES                                                                                                  \
+    (LH_NAMESPACE_MAX_BYTES + LH_KEY_MAX_BYTES + 24) /* of a queue: namespace, key and ticket in one */
+#define TOKEN_TEXT_MAX ((HEADER_BYTES + LH_NAMESPACE_MAX_BYTES + KEY_MAX_BYTES) * 4 / 3 + 4)
 
 /* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv: a checksum against accidents, not against anyone. */
 static uint64_t fnv(uint64_t hash, const void *data, size_t size)
@@ -71,7 +73,7 @@ static bool parse_bytes(const uint8_t *bytes, size_t size, enum lh_page_kind kin
     if (sum != checksum(bytes[1], filter, bytes + 10, size - 10) || ns_size > size - HEADER_BYTES)
         return false;
     key_size = size - HEADER_BYTES - ns_size;
-    if (key_size > LH_KEY_MAX_BYTES || !lh_utf8_is_valid((const char *)bytes + HEADER_BYTES, ns_size) ||
+    if (key_size > KEY_MAX_BYTES || !lh_utf8_is_valid((const char *)bytes + HEADER_BYTES, ns_size) ||
         !lh_utf8_is_valid((const char *)bytes + HEADER_BYTES + ns_size, key_size))
         return false;
     text = lh_arena_alloc(arena, ns_size + key_size + 2);

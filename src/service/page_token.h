@@ -11,7 +11,13 @@
 
 #include "base/memory.h"
 
-enum lh_page_kind { LH_PAGE_LEASES = 1, LH_PAGE_POLICIES, LH_PAGE_RULES, LH_PAGE_TOKENS };
+enum lh_page_kind {
+    LH_PAGE_LEASES = 1,
+    LH_PAGE_POLICIES,
+    LH_PAGE_RULES,
+    LH_PAGE_TOKENS,
+    LH_PAGE_VIEW = 16 /* and the number of the view */
+};
 
 /* A hash of the request's filters, chained through `seed` (0 to begin). The same in every daemon. */
 uint64_t lh_page_filter(uint64_t seed, const char *text);

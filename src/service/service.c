@@ -5,13 +5,19 @@
 
 #include "base/clock.h"
 #include "service/call.h"
+#include "service/view.h"
 #include "service/watch.h"
 
 #define HEALTH_WATCHERS_MAX 1000
 
 const char *const lh_service_names[] = {
-    "grpc.health.v1.Health",     "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
-    "leasehold.v1.AdminService", "leasehold.v1.LeaseService",           NULL,
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+    "leasehold.v1.AdminService",
+    "leasehold.v1.ConsoleService",
+    "leasehold.v1.LeaseService",
+    NULL,
 };
 
 #define LEASE(name, message, end, is_first)                                                                            \
@@ -24,6 +30,12 @@ const char *const lh_service_names[] = {
     {                                                                                                                  \
         .path = "/leasehold.v1.AdminService/" name, .kind = LH_RPC_UNARY, .on_message = message,                       \
         .on_end = lh_store_call_on_end                                                                                 \
+    }
+
+#define CONSOLE(name, message, look)                                                                                   \
+    {                                                                                                                  \
+        .path = "/leasehold.v1.ConsoleService/" name, .kind = LH_RPC_UNARY, .on_message = message,                     \
+        .on_end = lh_store_call_on_end, .arg = (void *)(uintptr_t)look                                                 \
     }
 
 #define REFLECTION(version)                                                                                            \
@@ -74,6 +86,17 @@ static const struct lh_rpc_method methods[] = {
     ADMIN("RevokeToken", lh_revoke_token_on_message),
     ADMIN("ListTokens", lh_list_tokens_on_message),
     ADMIN("GetStatus", lh_get_status_on_message),
+    CONSOLE("GetSession", lh_get_session_on_message, NULL),
+    CONSOLE("ListNamespaces", lh_look_on_message, &lh_look_namespaces),
+    CONSOLE("Explain", lh_explain_on_message, &lh_look_explain),
+    CONSOLE("ListQueue", lh_look_on_message, &lh_look_queue),
+    CONSOLE("ListWaits", lh_look_on_message, &lh_look_waits),
+    CONSOLE("ListHistory", lh_look_on_message, &lh_look_history),
+    CONSOLE("ListFailures", lh_look_on_message, &lh_look_failures),
+    CONSOLE("ListAudit", lh_look_on_message, &lh_look_audit),
+    CONSOLE("ListDaemons", lh_look_on_message, &lh_look_daemons),
+    CONSOLE("GetDatabase", lh_look_on_message, &lh_look_database),
+    CONSOLE("GetSamples", lh_get_samples_on_message, NULL),
     {.path = "/grpc.health.v1.Health/Check",
      .kind = LH_RPC_UNARY,
      .on_message = lh_health_check_on_message,

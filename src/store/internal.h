@@ -78,6 +78,10 @@ enum lh_status pg_store_get_policy(struct lh_store *store, const char *ns, lh_po
 enum lh_status pg_store_list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
                                       lh_policy_cb *on_done, void *arg);
 
+/* view.c */
+enum lh_status pg_store_view(struct lh_store *store, const struct lh_view_request *request, lh_view_cb *on_done,
+                             void *arg);
+
 /* access_admin.c */
 enum lh_status pg_store_change_access(struct lh_store *store, const struct lh_requester *by,
                                       const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg);

@@ -311,6 +311,7 @@ static const struct lh_store_ops ops = {
     .create_token = pg_store_create_token,
     .revoke_token = pg_store_revoke_token,
     .list_tokens = pg_store_list_tokens,
+    .view = pg_store_view,
     .watch_add = pg_store_watch_add,
     .watch_remove = pg_store_watch_remove,
     .watch_clear = pg_store_watch_clear,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/json.h"
+#include "json/print.h"
 #include "cli/lease_text.h"
 #include "client/reply.h"
 #include "fuzz.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "cli/json.h"
+#include "json/print.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 

@@ -3,8 +3,8 @@
  * field names, found by the message's own descriptor. 64-bit integers are strings, enums names, bytes base64, maps
  * objects; google.protobuf's Duration, Timestamp, FieldMask and wrappers have their short forms.
  */
-#ifndef LH_CLI_JSON_H
-#define LH_CLI_JSON_H
+#ifndef LH_JSON_PRINT_H
+#define LH_JSON_PRINT_H
 
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>

@@ -1,4 +1,4 @@
-#include "cli/json.h"
+#include "json/print.h"
 
 #include <inttypes.h>
 #include <math.h>

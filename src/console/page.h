@@ -1,0 +1,18 @@
+/* The files of the page, as embed.py writes them. */
+#ifndef LH_CONSOLE_PAGE_H
+#define LH_CONSOLE_PAGE_H
+
+#include <stddef.h>
+
+struct console_file {
+    const char *name; /* "index.html" */
+    const char *type;
+    const char *tag; /* an ETag, with its quotes: of the bytes */
+    const unsigned char *bytes;
+    size_t size;
+};
+
+/* NULL for a name ends them. */
+extern const struct console_file console_files[];
+
+#endif

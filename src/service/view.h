@@ -1,0 +1,38 @@
+/*
+ * ConsoleService: what people look at. A method is a row of a table: the view that the store is asked for, the message
+ * that its rows become, and the right that they need; lh_rpc_method.arg points to it.
+ */
+#ifndef LH_SERVICE_VIEW_H
+#define LH_SERVICE_VIEW_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "access/access.h"
+#include "lease/view.h"
+
+struct lh_rpc_call;
+struct lh_service;
+
+enum lh_look_of {
+    LH_LOOK_OF_NAMESPACES, /* a ListRequest; the right in some of it */
+    LH_LOOK_OF_SCOPE,      /* a ListRequest whose namespace and key are mandatory */
+    LH_LOOK_OF_DATABASE,   /* the right anywhere */
+};
+
+struct lh_look {
+    enum lh_view view;
+    const ProtobufCMessageDescriptor *request;
+    const ProtobufCMessageDescriptor *response; /* repeated rows, then next_page_token; or one row's fields */
+    enum lh_look_of of;
+    enum lh_right right;
+};
+
+extern const struct lh_look lh_look_namespaces, lh_look_queue, lh_look_waits, lh_look_history, lh_look_failures,
+    lh_look_audit, lh_look_daemons, lh_look_database, lh_look_explain;
+
+void lh_look_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_explain_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_get_session_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_get_samples_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+
+#endif
