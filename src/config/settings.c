@@ -36,7 +36,7 @@ const struct lh_setting lh_settings_table[] = {
     {"tls_key", LH_TYPE_STRING, AT(tls_key), NULL, 0, 0, 0, NULL, NULL, NULL,
      "The private key of tls_cert: a PEM file without a passphrase."},
     {"tls_client_ca", LH_TYPE_STRING, AT(tls_client_ca), NULL, 0, 0, 0, NULL, NULL, NULL,
-     "The authorities that sign the certificates of clients: a PEM file. The admin port asks for none."},
+     "The authorities that sign the certificates of clients: a PEM file. The admin port asks for one too, and does without."},
     {"tls_client_auth", LH_TYPE_CHOICE, AT(tls_client_auth), "require", 0, 1, 0, "require|request", NULL, NULL,
      "With tls_client_ca: require refuses a client without a certificate, request lets it in."},
     {"tls_min_version", LH_TYPE_CHOICE, AT(tls_min_version), "1.2", 0, 1, 0, "1.2|1.3", NULL, NULL,

@@ -21,7 +21,7 @@ void console_add_headers(struct lh_http_request *request)
 }
 
 /* No answer carries a credential of a lease, whatever message it comes from. */
-static void remove_lease_keys(json_t *json)
+void console_remove_lease_keys(json_t *json)
 {
     const char *name;
     json_t *value;
@@ -29,9 +29,9 @@ static void remove_lease_keys(json_t *json)
 
     if (json_is_object(json)) {
         json_object_del(json, "lease_key");
-        json_object_foreach(json, name, value) remove_lease_keys(value);
+        json_object_foreach(json, name, value) console_remove_lease_keys(value);
     } else if (json_is_array(json)) {
-        json_array_foreach(json, i, value) remove_lease_keys(value);
+        json_array_foreach(json, i, value) console_remove_lease_keys(value);
     }
 }
 
@@ -39,7 +39,7 @@ void console_answer_json(struct lh_http_request *request, int code, json_t *json
 {
     char *text;
 
-    remove_lease_keys(json);
+    console_remove_lease_keys(json);
     text = json_dumps(json, JSON_COMPACT);
     console_add_headers(request);
     lh_http_add_header(request, "Cache-Control", "no-store");

@@ -103,9 +103,13 @@ static void on_gone(void *arg)
 /* Takes the reference. False: it does not read. */
 static bool tell(struct stream *stream, const char *event, json_t *data)
 {
-    char *text = json_dumps(data, JSON_COMPACT);
-    char *message = lh_format("event: %s\ndata: %s\n\n", event, text);
-    size_t unread = lh_http_write_stream(stream->request, message, strlen(message));
+    char *text, *message;
+    size_t unread;
+
+    console_remove_lease_keys(data);
+    text = json_dumps(data, JSON_COMPACT);
+    message = lh_format("event: %s\ndata: %s\n\n", event, text);
+    unread = lh_http_write_stream(stream->request, message, strlen(message));
 
     json_decref(data);
     free(text);

@@ -36,6 +36,7 @@ void console_refuse(struct lh_http_request *request, int code, const char *messa
 void console_refuse_grpc(struct lh_http_request *request, const struct lh_rpc_result *result);
 json_t *console_error_of(const struct lh_rpc_result *result);
 int console_code_of(enum lh_grpc_code code);
+void console_remove_lease_keys(json_t *json);
 void console_add_headers(struct lh_http_request *request);
 
 /* origin.c: false: the request was refused */

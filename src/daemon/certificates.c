@@ -50,11 +50,12 @@ static bool read_files(const struct lh_settings *settings, struct contexts *cont
     struct lh_tls_server_options options = {
         .cert_file = settings->tls_cert,
         .key_file = settings->tls_key,
+        .client_ca_file = settings->tls_client_ca,
         .min_version = settings->tls_min_version == 0 ? LH_TLS_1_2 : LH_TLS_1_3,
     };
+    /* Probes have no certificate; people may show theirs. */
     struct contexts fresh = {.admin = lh_tls_server_context_create(&options, error)};
 
-    options.client_ca_file = settings->tls_client_ca;
     options.needs_client_cert = settings->tls_client_auth == LH_TLS_CLIENT_REQUIRE;
     options.protocol = "h2";
     if (fresh.admin != NULL)

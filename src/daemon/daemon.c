@@ -29,6 +29,7 @@
 #include "daemon/embedded.h"
 #include "daemon/files.h"
 #include "daemon/lockfile.h"
+#include "daemon/metrics.h"
 #include "daemon/migration.h"
 #include "daemon/notify.h"
 #include "daemon/serving.h"
@@ -199,6 +200,14 @@ static void listen_now(void *arg)
     stop(daemon, EXIT_FAILURE);
 }
 
+static void write_metrics(void *arg, struct lh_exposition *out)
+{
+    struct lh_daemon *daemon = arg;
+
+    lh_serving_metrics(daemon->serving, out);
+    lh_metrics_console(out, daemon->console);
+}
+
 static void prepare_serving(struct lh_daemon *daemon)
 {
     struct lh_tls_context *tls = daemon->certificates != NULL ? lh_certificates_for_rpc(daemon->certificates) : NULL;
@@ -208,7 +217,7 @@ static void prepare_serving(struct lh_daemon *daemon)
     daemon->serving = lh_serving_create(daemon->loop, daemon->settings, conninfo, tls);
     lh_admin_set_phase(daemon->admin, NULL);
     lh_admin_set_coordinator(daemon->admin, lh_serving_coordinator(daemon->serving));
-    lh_admin_set_metrics(daemon->admin, lh_serving_metrics, daemon->serving);
+    lh_admin_set_metrics(daemon->admin, write_metrics, daemon);
     lh_console_set_server(daemon->console, lh_serving_server(daemon->serving));
     lh_timer_arm_at_us(&daemon->listen_timer, lh_clock_us() + LISTEN_LATEST_US);
 }

@@ -5,6 +5,7 @@
 #include "admin/exposition.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "console/console.h"
 #include "lease/coordinator.h"
 #include "rpc/server.h"
 #include "service/service.h"
@@ -247,4 +248,21 @@ void lh_metrics_write(struct lh_exposition *out, const struct lh_rpc_server *ser
     lh_rpc_server_stats(server, &rpc_stats);
     expose_connections(out, &rpc_stats);
     expose_requests(out, server);
+}
+
+void lh_metrics_console(struct lh_exposition *out, const struct lh_console *console)
+{
+    struct lh_console_stats stats;
+
+    lh_console_stats(console, &stats);
+    lh_expose_counter(out, "leasehold_console_requests_total", stats.requests, "Requests for the console.");
+    lh_expose_gauge(out, "leasehold_console_sessions", stats.sessions, "Browsers that are signed in.");
+    lh_expose_gauge(out, "leasehold_console_streams_open", stats.streams, "Streams of events that are open.");
+    lh_expose_counter(out, "leasehold_console_streams_cut_total", stats.slow_streams,
+                      "Streams of events that were cut because their clients did not read them.");
+    lh_expose_family(out, "leasehold_console_refusals_total", LH_EXPOSE_COUNTER,
+                     "Requests for the console that were refused, by why: another site or an unknown host, or too many "
+                     "attempts to sign in.");
+    lh_expose_count(out, stats.refused_origins, "reason", "origin", NULL);
+    lh_expose_count(out, stats.refused_sign_ins, "reason", "sign_in", NULL);
 }

@@ -2,6 +2,7 @@
 #ifndef LH_DAEMON_METRICS_H
 #define LH_DAEMON_METRICS_H
 
+struct lh_console;
 struct lh_coordinator;
 struct lh_exposition;
 struct lh_rpc_server;
@@ -11,5 +12,7 @@ struct lh_store;
 /* `server` may be NULL: its connections were cut. */
 void lh_metrics_write(struct lh_exposition *out, const struct lh_rpc_server *server, const struct lh_service *service,
                       const struct lh_coordinator *coordinator, const struct lh_store *store);
+
+void lh_metrics_console(struct lh_exposition *out, const struct lh_console *console);
 
 #endif

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "json/print.h"
 #include "cli/lease_text.h"
 #include "client/reply.h"
 #include "fuzz.h"
@@ -15,6 +14,7 @@
 #include "grpc/reflection/v1/reflection.pb-c.h"
 #include "service/call.h"
 #include "service/message.h"
+#include "json/print.h"
 
 static const ProtobufCMessageDescriptor *const requests[] = {
     &leasehold__v1__acquire_request__descriptor,         &leasehold__v1__heartbeat_request__descriptor,

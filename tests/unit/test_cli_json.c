@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "json/print.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "leasehold/v1/leasehold.pb-c.h"
+#include "json/print.h"
 
 /* Compact, keys sorted. */
 static char *dumped(const ProtobufCMessage *message, enum lh_json_fields fields)

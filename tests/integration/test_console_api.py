@@ -1,0 +1,535 @@
+"""The console's API: each path, what a caller may see and do by it, and what another site's page cannot."""
+import json
+import os
+import re
+import socket
+import subprocess
+import threading
+
+import grpc
+import pytest
+
+import harness
+from access_site import Site, bearer
+from certificates import flags
+from console import Console, Events, trusting
+from harness import Client, acquire_request, lease_ref, pb, wait_until
+
+NAMES = "<img src=x onerror=alert(1)>", "\"><script>alert(1)</script>", "'-alert(1)-'"
+
+
+@pytest.fixture(scope="module")
+def site(cluster):
+    """`ops` is administrator of all, `reader` may read shop, `stranger` has a token and no rule."""
+    site = Site(cluster, "--admin-hosts", "console.example.org,other.example.org")
+    site.grant("token:ops", "", "admin")
+    site.grant("token:reader", "shop", "read")
+    site.grant("token:worker", "shop", "lease")
+    site.tokens = {name: site.token(name)[0] for name in ("ops", "reader", "stranger", "worker")}
+    site.waits_for("OK", "shop.first", bearer(site.tokens["worker"]))
+    yield site
+    site.close()
+
+
+def as_(site, name, **more):
+    return Console(site.daemon.admin_port, site.tokens.get(name), **more)
+
+
+def hold(site, namespace, key, name="worker", **fields):
+    return site.client.lease.Acquire(
+        acquire_request(namespace, key, fields.pop("seconds", 30), **fields), metadata=bearer(site.tokens[name]), timeout=60).lease
+
+
+def allowed(site, name, path):
+    """Once rules have reached the daemon."""
+    return wait_until(lambda: (answer := as_(site, name).get(path)).status == 200 and answer, 60, f"{name} may {path}").json
+
+
+def keys_in(leases):
+    return {(".".join(lease["scope"]["namespace"]), lease["scope"]["key"]) for lease in leases}
+
+
+# --- each path ---
+
+
+def test_leases_and_a_scope_are_what_grpc_says(site):
+    lease = hold(site, "shop.orders", "7", owner="worker 3", labels={"team": "blue"})
+    ops = as_(site, "ops")
+    listed = ops.get("/leases?namespace=shop.orders&page_size=1").json
+    assert keys_in(listed["leases"]) == {("shop.orders", "7")} and listed["next_page_token"] == ""
+    found = listed["leases"][0]
+    assert found["token"] == str(lease.token) and found["owner"] == "worker 3" and found["principal"] == "token:worker"
+    assert found["labels"] == {"team": "blue"} and found["liveness"] == "LIVENESS_ALIVE" and found["duration"] == "30s"
+    scope = ops.get("/scope?namespace=shop.orders&key=7").json
+    assert scope["lease"]["token"] == str(lease.token) and scope["contention"]["waiters_ahead"] == 0
+    assert scope["explain"]["state"] == "held" and scope["explain"]["holder"] == "worker 3"
+    assert scope["explain"]["advice"].startswith("wait: worker 3 is alive")
+    never = ops.get("/scope?namespace=shop.orders&key=never").json
+    assert set(never) == {"explain"} and never["explain"]["advice"] == "free: acquire it"
+
+
+def test_pages_follow_each_other(site):
+    for key in "abc":
+        hold(site, "shop.pages", key)
+    ops = as_(site, "ops")
+    seen, token = [], ""
+    for _ in range(3):
+        page = ops.get(f"/leases?namespace=shop.pages&page_size=1&page_token={token.replace('+', '%2B')}").json
+        seen += [lease["scope"]["key"] for lease in page["leases"]]
+        token = page["next_page_token"]
+    assert seen == ["a", "b", "c"] and token == ""
+    first = ops.get("/namespaces?namespace=shop&include_children=true&page_size=1").json
+    second = ops.get(f"/namespaces?namespace=shop&include_children=true&page_token={first['next_page_token'].replace('+', '%2B')}").json
+    assert len(first["namespaces"]) == 1 and first["namespaces"][0] not in second["namespaces"] and second["namespaces"]
+    wrong = ops.get(f"/namespaces?page_token={first['next_page_token'].replace('+', '%2B')}")
+    assert wrong.status == 400 and wrong.error["violations"][0]["field"] == "page_token"
+
+
+def test_the_queue_names_who_waits_and_which_holders_wait_for_which(site):
+    hold(site, "shop.queue", "stock", owner="a")
+    hold(site, "shop.queue", "order", owner="b")
+    calls = []
+    for owner in ("b", "c"):
+        request = acquire_request("shop.queue", "stock", 30, wait=600, owner=owner)
+        calls.append(site.client.lease.Acquire.future(request, metadata=bearer(site.tokens["worker"])))
+        wait_until(lambda: site.psql("select count(*) from leasehold.waiter where namespace = 'shop.queue'") == str(len(calls)), 60, "waiters")
+    ops = as_(site, "ops")
+    queue = ops.get("/queue?namespace=shop.queue&key=stock").json
+    assert [(w["position"], w["owner"]) for w in queue["waiters"]] == [("1", "b"), ("2", "c")]
+    assert queue["waiters"][0]["principal"] == "token:worker" and queue["waiters"][0]["scope"]["key"] == "stock"
+    assert [(e["owner"], e["holds"]["key"], e["wants"]["key"]) for e in queue["waits"]] == [("b", "order", "stock")]
+    # The graph is found from its other end too, and from the namespace.
+    assert ops.get("/queue?namespace=shop.queue&key=order").json["waits"] == queue["waits"]
+    assert ops.get("/queue?namespace=shop&include_children=true&page_size=1").json["waits"] == queue["waits"]
+    page = ops.get("/queue?namespace=shop.queue&page_size=1").json
+    rest = ops.get(f"/queue?namespace=shop.queue&page_size=1&page_token={page['next_page_token'].replace('+', '%2B')}").json
+    assert [w["owner"] for w in page["waiters"] + rest["waiters"]] == ["b", "c"] and rest["next_page_token"] == ""
+    counts = ops.get("/namespaces?namespace=shop.queue").json["namespaces"]
+    assert counts == [{"namespace": {"segments": ["shop", "queue"]}, "held": "2", "waiting": "2", "expired": "0", "failing": "0"}]
+    for call in calls:
+        call.cancel()
+
+
+def test_history_is_the_newest_first(site):
+    site.psql("select leasehold.set_policy('shop.kept', history => true)")
+    for outcome in ("success", "failure"):
+        lease = hold(site, "shop.kept", "k", owner=outcome)
+        item = pb.ReleaseItem(lease=lease_ref(lease), **{outcome: '{"n": 1}' if outcome == "success" else "boom"})
+        site.client.lease.Release(pb.ReleaseRequest(items=[item]), metadata=bearer(site.tokens["worker"]), timeout=60)
+    ops = as_(site, "ops")
+    holds = ops.get("/history?namespace=shop.kept&key=k").json["holds"]
+    assert [(h["outcome"], h["owner"], h["error"]) for h in holds] == [("failed", "failure", "boom"), ("ok", "success", "")]
+    assert json.loads(holds[1]["result"]) == {"n": 1}
+    first = ops.get("/history?namespace=shop.kept&key=k&page_size=1").json
+    token = first["next_page_token"].replace("+", "%2B")
+    assert first["holds"] + ops.get(f"/history?namespace=shop.kept&key=k&page_token={token}").json["holds"] == holds
+    assert ops.get("/history?namespace=shop.kept").status == 400
+
+
+def test_a_failing_reap_is_listed_and_tried_again(site):
+    site.psql("""create schema if not exists shop_hooks; grant usage on schema shop_hooks to public;
+        create or replace function shop_hooks.refuse(leasehold.lease_event) returns void language plpgsql as
+        $$ begin raise exception 'no: <b>%</b>', 'hook'; end $$;
+        grant execute on all functions in schema shop_hooks to public;
+        select leasehold.add_hook('shop.failing', 'reap', 'shop_hooks.refuse(leasehold.lease_event)');
+        select leasehold.set_policy('shop.failing', grace => '0', min_duration => '100 ms')""")
+    hold(site, "shop.failing", "k", seconds=1)
+    ops = as_(site, "ops")
+    failure = wait_until(lambda: ops.get("/failures?namespace=shop&include_children=true").json["failures"], 60, "a failing reap")[0]
+    assert "no: <b>hook</b>" in failure["error"] and failure["principal"] == "token:worker" and "next_try_at" in failure
+    again = ops.post("/reap", {"namespace": "shop.failing"})
+    assert again.status == 200 and again.json["failures"][0]["reap_failures"] > failure["reap_failures"]
+    assert ops.get("/namespaces?namespace=shop.failing").json["namespaces"][0]["failing"] == "1"
+    site.psql("select leasehold.remove_hook('shop.failing', 'reap', 'shop_hooks.refuse(leasehold.lease_event)')")
+    assert ops.post("/reap", {"namespace": "shop.failing"}).json["reaped"] == 1
+
+
+def test_a_namespace_is_frozen_and_thawed(site):
+    ops = as_(site, "ops")
+    frozen = ops.post("/policy", {"namespace": "shop.frozen", "frozen": True, "grace": "2.5s", "max_leases": "7", "expiry": "EXPIRY_REAP"})
+    assert frozen.status == 200 and frozen.json["effective"]["frozen"] is True
+    found = ops.get("/policies?namespace=shop.frozen.below").json
+    assert found["effective"]["grace"] == "2.500s" and found["effective"]["max_leases"] == "7"
+    assert found["source"]["frozen"] == "shop.frozen" and found["source"]["max_hold"] == ""
+    assert "shop.frozen" in [".".join(p["namespace"]["segments"]) for p in ops.get("/policies").json["policies"]]
+    with pytest.raises(grpc.RpcError) as refused:
+        hold(site, "shop.frozen", "k")
+    assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+    thawed = ops.post("/policy", {"namespace": "shop.frozen", "frozen": None, "grace": None})
+    assert thawed.json["effective"]["frozen"] is False and thawed.json["effective"]["grace"] == "1s"
+    assert ops.get("/policies?namespace=").json["own"]["namespace"] == {"segments": []}
+
+
+def test_a_forced_release_is_in_the_audit(site):
+    lease = hold(site, "shop.forced", "k")
+    ops = as_(site, "ops")
+    other = ops.post("/force-release", {"namespace": "shop.forced", "key": "k", "reason": "stuck", "token": str(lease.token + 1)})
+    assert other.status == 404 and other.error["reason"] == "NOT_HELD"
+    done = ops.post("/force-release", {"namespace": "shop.forced", "key": "k", "reason": "stuck", "token": str(lease.token)})
+    assert done.status == 200 and done.json["lease"]["token"] == str(lease.token)
+    entry = ops.get("/audit?namespace=shop.forced&key=k").json["entries"][0]
+    assert (entry["principal"], entry["action"], entry["reason"], entry["outcome"]) == ("token:ops", "force_release", "stuck", "done")
+    assert entry["token"] == str(lease.token) and re.fullmatch(r"127\.0\.0\.1:\d+", entry["peer"])
+    seen, token = [], ""
+    while token is not None:
+        page = ops.get(f"/audit?page_size=2&page_token={token.replace('+', '%2B')}").json
+        seen += page["entries"]
+        token = page["next_page_token"] or None
+    assert entry in seen and [e["at"] for e in seen] == sorted((e["at"] for e in seen), reverse=True)
+
+
+def test_daemons_and_the_database(site):
+    found = as_(site, "ops").get("/daemons").json
+    assert [d["self"] and d["live"] for d in found["daemons"]] == [True]
+    assert found["daemons"][0]["id"] == found["status"]["coordinator_id"]
+    assert found["database"]["role"] == "primary" and found["database"]["version"].split(".")[0].isdigit()
+    assert found["status"]["trouble"] == "" and found["samples"]["period"] == "10s"
+    lists = ("grants", "renewals", "waiters", "latency_p50_us", "latency_p99_us")
+    sampled = wait_until(lambda: (s := as_(site, "ops").get("/daemons").json["samples"])["grants"] and s, 60, "a sample")
+    assert len({len(sampled[name]) for name in lists}) == 1 and "ended_at" in sampled
+
+
+# --- rights ---
+
+
+READS = ("/leases?namespace={0}", "/namespaces?namespace={0}", "/scope?namespace={0}&key=k", "/queue?namespace={0}", "/queue?namespace={0}&key=k",
+         "/history?namespace={0}&key=k", "/failures?namespace={0}", "/policies?namespace={0}")
+CHANGES = (("/force-release", {"namespace": "{0}", "key": "k", "reason": "r"}), ("/reap", {"namespace": "{0}"}),
+           ("/policy", {"namespace": "{0}", "frozen": True}))
+
+
+def in_(namespace, body):
+    return {name: namespace if value == "{0}" else value for name, value in body.items()}
+
+
+def test_a_caller_sees_what_it_may_read_and_changes_nothing(site):
+    hold(site, "vault", "k", name="ops")
+    hold(site, "shop.seen", "k")
+    reader = as_(site, "reader")
+    allowed(site, "reader", "/leases?namespace=shop.seen")
+    for path in READS:
+        assert reader.get(path.format("shop.seen")).status == 200, path
+        refused = reader.get(path.format("vault"))
+        assert (refused.status, refused.error["reason"]) == (403, "ACCESS_DENIED"), path
+        assert refused.error["metadata"] == {"principal": "token:reader", "right": "read", "namespace": "vault"}
+    assert {ns.split(".")[0] for ns, _ in keys_in(reader.get("/leases").json["leases"])} == {"shop"}
+    assert {row["namespace"]["segments"][0] for row in reader.get("/namespaces").json["namespaces"]} == {"shop"}
+    assert "vault" in {row["namespace"]["segments"][0] for row in as_(site, "ops").get("/namespaces").json["namespaces"]}
+    for path, body in CHANGES:
+        for namespace in ("shop.seen", "vault"):
+            assert reader.post(path, in_(namespace, body)).status == 403, (path, namespace)
+    assert reader.get("/audit?namespace=shop.seen").status == 403 and reader.get("/audit").status == 403
+    assert site.scope("shop.seen", "k") == "held"
+    rights = {r["right"]: r["namespaces"] for r in reader.get("/session").json["rights"]}
+    assert rights == {"RIGHT_READ": [{"segments": ["shop"]}], "RIGHT_LEASE": [], "RIGHT_GUARD": [], "RIGHT_ADMIN": []}
+
+
+@pytest.mark.parametrize("name", ["stranger", "nobody"])
+def test_a_caller_without_rights_gets_nothing(site, name):
+    caller = as_(site, name)
+    for path in (*READS, "/audit", "/daemons", "/leases", "/events", "/policies", "/failures?include_children=true"):
+        assert caller.get(path.format("shop")).status == 403, path
+    for path, body in CHANGES:
+        assert caller.post(path, in_("shop", body)).status == 403, path
+    session = caller.get("/session").json
+    assert session["principal"] == ("token:stranger" if name == "stranger" else "anonymous") and session["authorization"]
+    assert all(right["namespaces"] == [] for right in session["rights"])
+
+
+def test_what_is_no_token_is_refused(site):
+    for token in ("lht_nothing", site.tokens["ops"][:-1] + "x"):
+        refused = Console(site.daemon.admin_port, token).get("/leases")
+        assert (refused.status, refused.error["code"]) == (401, "UNAUTHENTICATED")
+
+
+def test_a_certificate_is_who_calls(cluster, start, authority, server):
+    client = authority.issue("console-ops", "DNS:ops.example.org")
+    daemon = start(*flags(server, authority), "--authorization", "yes", "--admin-principals", "dns:ops.example.org",
+                   database=cluster.url(cluster.create_database()))
+    someone = Console(daemon.admin_port, tls=trusting(authority))
+    known = Console(daemon.admin_port, tls=trusting(authority, client), host="any.name.example")
+    assert someone.request("GET", "/healthz").status == 200
+    wait_until(lambda: someone.get("/leases").status == 403, 60, "rules")
+    assert someone.get("/session").json["principal"] == "anonymous"
+    session = known.get("/session").json
+    assert session["principal"] == "dns:ops.example.org" and session["rights"][3]["namespaces"] == [{"segments": []}]
+    wait_until(lambda: known.post("/policy", {"namespace": "a", "frozen": True}).status == 200, 60, "the database")
+    assert known.get("/audit?namespace=a").json["entries"][0]["principal"] == "dns:ops.example.org"
+    # A page of another site would come with the certificate, but from there.
+    assert known.post("/policy", {"namespace": "a", "frozen": None}, Origin="https://evil.example").status == 403
+
+
+def test_without_authorization_anonymous_may_do_everything(cluster, start):
+    daemon = start(database=cluster.url(cluster.create_database()))
+    console = Console(daemon.admin_port)
+    assert console.get("/session").json == {
+        "principal": "anonymous", "authorization": False, "signed_in": False, "csrf_token": "",
+        "rights": [{"right": "RIGHT_" + r, "namespaces": [{"segments": []}]} for r in ("READ", "LEASE", "GUARD", "ADMIN")]}
+    wait_until(lambda: console.post("/policy", {"namespace": "a", "frozen": True}).status == 200, 60, "the database")
+
+
+# --- signing in ---
+
+
+def test_a_session_stands_for_its_token(site):
+    browser = as_(site, "nobody")
+    answer = browser.sign_in(site.tokens["ops"])
+    assert answer.status == 200 and answer.json["principal"] == "token:ops" and answer.json["signed_in"]
+    attributes = [part.strip() for part in answer.headers["Set-Cookie"].split(";")]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"} <= set(attributes) and "Secure" not in attributes
+    assert site.tokens["ops"] not in answer.text + answer.headers["Set-Cookie"]
+    assert browser.get("/session").json["csrf_token"] == browser.csrf
+    body = {"namespace": "shop.session", "frozen": True}
+    for csrf in (None, "", "x" * 43, browser.csrf[:-1]):
+        refused = browser.post("/policy", body, **({"X-CSRF-Token": csrf} if csrf is not None else {"X-CSRF-Token": ""}))
+        assert refused.status == 403 and "X-CSRF-Token" in refused.error["message"]
+    assert as_(site, "ops").get("/policies?namespace=shop.session").json["own"].get("frozen") is None
+    assert browser.post("/policy", body).status == 200
+    assert browser.post("/sign-out", {}).cookie == ""
+    assert browser.get("/leases").status == 401
+
+
+def test_a_post_without_the_csrf_header_is_refused(site):
+    browser = as_(site, "nobody")
+    browser.sign_in(site.tokens["ops"])
+    browser.csrf = None
+    for path, body in (*CHANGES, ("/sign-out", {})):
+        assert browser.post(path, in_("shop", body)).status == 403, path
+
+
+def test_a_revoked_token_ends_its_session_and_its_events(site):
+    token, identity = site.token("leaver")
+    site.grant("token:leaver", "shop", "read")
+    browser = as_(site, "nobody")
+    wait_until(lambda: browser.sign_in(token).status == 200, 60, "the token")
+    wait_until(lambda: browser.get("/leases?namespace=shop").status == 200, 60, "the rule")
+    events = Events(browser, "/events?namespace=shop&include_children=true")
+    assert events.next() == ("synced", {})
+    site.psql(f"select leasehold.token_revoke('{identity}')")
+    name, data = events.next()
+    while name != "end":
+        name, data = events.next()
+    assert data["error"]["code"] == "UNAUTHENTICATED" and events.next() is None
+    ended = wait_until(lambda: (answer := browser.get("/leases?namespace=shop")).status == 401 and answer, 60, "401")
+    assert ended.cookie == ""
+
+
+def test_attempts_to_sign_in_are_bounded(cluster, start):
+    daemon = start(database=cluster.url(cluster.create_database()))
+    console = Console(daemon.admin_port)
+    wait_until(lambda: Console(daemon.admin_port, "lht_wrong").get("/session").status == 401, 60, "tokens")
+    seen = [console.sign_in("lht_wrong").status for _ in range(200)]
+    assert set(seen) == {401, 429} and seen[:10] == [401] * 10
+    assert console.post("/sign-in", {"token": "lht_wrong\nX: y"}).status in (400, 429)
+
+
+# --- other sites ---
+
+
+@pytest.mark.parametrize("host,status", [
+    ("127.0.0.1:7421", 200), ("localhost", 200), ("[::1]:7421", 200), ("console.example.org:7421", 200), ("OTHER.example.org", 200),
+    ("evil.example", 421), ("evil.example:7421", 421), ("127.0.0.1.evil.example", 421), ("localhost.evil.example", 421), ("", 421)])
+def test_a_name_that_is_not_ours_is_refused(site, host, status):
+    console = as_(site, "ops", host=host)
+    for path in ("/", "/api/v1/session"):
+        assert console.request("GET", path, headers={"Host": host}).status == status
+    assert console.request("GET", "/healthz", headers={"Host": host}).status == 200
+
+
+def test_another_site_is_refused(site):
+    ops = as_(site, "ops")
+    port = site.daemon.admin_port
+    body = {"namespace": "shop.sites", "frozen": None}
+    assert ops.post("/policy", body, Origin=f"http://127.0.0.1:{port}").status == 200
+    for origin in ("http://evil.example", "null", f"http://127.0.0.1:{port + 1}", f"http://127.0.0.1:{port}.evil.example"):
+        assert ops.post("/policy", body, Origin=origin).status == 403, origin
+    assert ops.get("/leases", **{"Sec-Fetch-Site": "cross-site"}).status == 403
+    # A form needs no leave of the browser's to send text.
+    for kind in ("text/plain", "application/x-www-form-urlencoded", None):
+        refused = ops.request("POST", "/api/v1/policy", headers={"Content-Type": kind} if kind else {}, raw=json.dumps(body))
+        assert refused.status == 415
+
+
+# --- what is sent ---
+
+
+def test_text_of_users_comes_back_as_text(site):
+    script = NAMES[1]
+    site.psql("select leasehold.set_policy('shop.text', history => true)")
+    lease = hold(site, "shop.text", NAMES[0], owner=script, labels={"l": script})
+    ops = as_(site, "ops")
+    listed = ops.get("/leases?namespace=shop.text")
+    assert listed.json["leases"][0]["owner"] == script and listed.json["leases"][0]["labels"] == {"l": script}
+    assert listed.json["leases"][0]["scope"]["key"] == NAMES[0]
+    site.client.lease.Release(pb.ReleaseRequest(items=[pb.ReleaseItem(lease=lease_ref(lease), failure=NAMES[2])]),
+                              metadata=bearer(site.tokens["worker"]), timeout=60)
+    history = ops.get("/history?namespace=shop.text&key=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E")
+    assert history.json["holds"][0]["error"] == NAMES[2]
+    refused = ops.get("/leases?%3Cscript%3E=1")
+    assert refused.status == 400 and "<script>" in refused.error["message"]
+    for answer in (listed, history, refused, ops.get("/nothing"), as_(site, "nobody").get("/leases")):
+        assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "script-src 'self';" in answer.headers["Content-Security-Policy"] and "unsafe" not in answer.headers["Content-Security-Policy"]
+
+
+def test_no_answer_has_a_lease_key(site):
+    lease = hold(site, "shop.secret", "k", owner="keeper")
+    waiting = site.client.lease.Acquire.future(acquire_request("shop.secret", "k", 30, wait=600), metadata=bearer(site.tokens["worker"]))
+    wait_until(lambda: site.scope("shop.secret", "k", "queued") == "t", 60, "a waiter")
+    ops = as_(site, "ops")
+    paths = [path.format("shop.secret") for path in READS]
+    answers = [ops.get(path) for path in (*paths, "/leases", "/daemons", "/audit", "/session")]
+    answers.append(ops.post("/force-release", {"namespace": "shop.secret", "key": "k", "reason": "r"}))
+    assert all(answer.status == 200 for answer in answers)
+    keys = site.psql("select s.lease_key from leasehold.scope s where s.lease_key is not null union select w.lease_key from leasehold.waiter w").split()
+    assert len(keys) > 1
+    for answer in answers:
+        assert "lease_key" not in answer.text
+        assert not [key for key in (*keys, lease.lease_key) if key in answer.text]
+    waiting.cancel()
+
+
+@pytest.mark.parametrize("method,path,raw,headers,status", [
+    ("GET", "/api/v1/nothing", None, {}, 404), ("GET", "/nothing", None, {}, 404), ("POST", "/", "{}", {}, 404),
+    ("GET", "/api/v1/reap", None, {}, 405), ("POST", "/api/v1/leases", "{}", {}, 405), ("PUT", "/api/v1/reap", "{}", {}, 405),
+    ("POST", "/metrics", "", {}, 405), ("POST", "/api/v1/reap", "x" * 16385, {"Content-Type": "application/json"}, 413),
+    ("POST", "/api/v1/reap", "{", {"Content-Type": "application/json"}, 400), ("POST", "/api/v1/reap", "[]", {"Content-Type": "application/json"}, 400),
+    ("POST", "/api/v1/reap", '{"namespace": 1}', {"Content-Type": "application/json"}, 400),
+    ("POST", "/api/v1/reap", '{"namespace": "a", "namespace": "b"}', {"Content-Type": "application/json"}, 400),
+    ("POST", "/api/v1/policy", '{"namespace": "a", "grace": 5}', {"Content-Type": "application/json"}, 400),
+    ("POST", "/api/v1/policy", '{"namespace": "a", "frozen": "true"}', {"Content-Type": "application/json"}, 400),
+    ("POST", "/api/v1/policy", '{"namespace": "a", "unknown": 1}', {"Content-Type": "application/json"}, 400),
+    ("GET", "/api/v1/leases?namespace=a..b", None, {}, 400), ("GET", "/api/v1/leases?namespace=a&namespace=b", None, {}, 400),
+    ("GET", "/api/v1/leases?owner=%ff", None, {}, 400), ("GET", "/api/v1/leases?owner=%00", None, {}, 400),
+    ("GET", "/api/v1/leases?page_size=1x", None, {}, 400), ("GET", "/api/v1/leases?page_size=1001", None, {}, 400),
+    ("GET", "/api/v1/scope?namespace=a", None, {}, 400), ("GET", "/api/v1/leases", None, {"X-Long": "x" * 8192}, 431)])
+def test_what_is_malformed_is_refused_with_words(site, method, path, raw, headers, status):
+    answer = as_(site, "ops").request(method, path, raw=raw, headers=headers)
+    assert answer.status == status
+    if "/api/" in path and status not in (413, 431) and method != "PUT":
+        assert answer.error["message"]
+
+
+def test_the_page_is_served_with_its_tag(site):
+    console = as_(site, "nobody")
+    page = console.request("GET", "/")
+    assert page.status == 200 and page.headers["Content-Type"] == "text/html; charset=utf-8" and "<title>" in page.text
+    again = console.request("GET", "/", headers={"If-None-Match": page.headers["ETag"]})
+    assert again.status == 304 and again.text == ""
+    assert console.request("HEAD", "/").status == 200
+    assert "://" not in re.sub(r"http://www\.w3\.org/\S+", "", page.text)
+
+
+# --- events ---
+
+
+def collect(events, wanted):
+    """The types by key, until those are there."""
+    seen = {}
+    while not wanted <= set(seen.items()):
+        name, data = events.next()
+        assert name == "changes", (name, data)
+        for event in data["events"]:
+            assert "lease_key" not in event["lease"]
+            seen[event["lease"]["scope"]["key"]] = event["type"]
+    return seen
+
+
+def test_events_tell_what_changes_to_those_who_may_read_it(site):
+    allowed(site, "reader", "/leases?namespace=shop")
+    streams = {name: Events(as_(site, name), "/events?namespace=&include_children=true") for name in ("ops", "reader")}
+    assert all(stream.next() == ("synced", {}) for stream in streams.values())
+    hold(site, "vault.events", "hidden", name="ops")
+    lease = hold(site, "shop.events", "seen")
+    assert collect(streams["ops"], {("hidden", "TYPE_ACQUIRED"), ("seen", "TYPE_ACQUIRED")})
+    assert "hidden" not in collect(streams["reader"], {("seen", "TYPE_ACQUIRED")})
+    site.client.lease.Release(pb.ReleaseRequest(items=[pb.ReleaseItem(lease=lease_ref(lease))]), metadata=bearer(site.tokens["worker"]), timeout=60)
+    assert "hidden" not in collect(streams["reader"], {("seen", "TYPE_RELEASED")})
+    assert streams["reader"].reply.headers["Content-Type"] == "text/event-stream"
+    for stream in streams.values():
+        stream.close()
+
+
+def test_streams_are_bounded_and_a_place_is_given_back(site):
+    ops = as_(site, "ops")
+    streams = []
+    for _ in range(24):
+        streams.append(Events(ops))
+        assert streams[-1].next() == ("synced", {})
+    refused = ops.get("/events")
+    assert refused.status == 429 and ops.get("/leases?page_size=1").status == 200
+    streams.pop().close()
+
+    def opened():
+        stream = Events(ops)
+        streams.append(stream)
+        return stream.status == 200
+    wait_until(opened, 60, "a place")
+    for stream in streams:
+        stream.close()
+
+
+def test_a_stream_that_is_not_read_is_cut_and_others_go_on(site):
+    """The small buffers are soon full; what waits in the daemon is bounded."""
+    reader = Events(as_(site, "ops"), "/events?namespace=shop.slow")
+    assert reader.next() == ("synced", {})
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.connect(("127.0.0.1", site.daemon.admin_port))
+    slow.sendall(f"GET /api/v1/events?namespace=shop.slow HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {site.tokens['ops']}\r\n\r\n".encode())
+    stop = threading.Event()
+
+    def change():
+        """Each event carries 8 KiB."""
+        client = Client(site.daemon.target)
+        while not stop.is_set():
+            for i in range(60):
+                lease = client.lease.Acquire(acquire_request("shop.slow", f"k{i}", 30), metadata=bearer(site.tokens["worker"]), timeout=60).lease
+                item = pb.ReleaseItem(lease=lease_ref(lease), failure="x" * 8000)
+                client.lease.Release(pb.ReleaseRequest(items=[item]), metadata=bearer(site.tokens["worker"]), timeout=60)
+        client.close()
+
+    changer = threading.Thread(target=change, daemon=True)
+    changer.start()
+
+    def slow_is_cut():
+        name, _ = reader.next()
+        assert name in ("changes", "reset")
+        return "leasehold_console_streams_cut_total 1" in as_(site, "ops").request("GET", "/metrics").text
+    wait_until(slow_is_cut, 120, "the cut")
+    stop.set()
+    changer.join(60)
+    slow.close()
+    reader.close()
+
+
+def test_ten_thousand_leases_are_pages_and_counts(site):
+    site.psql("""insert into leasehold.scope (namespace, key, state, lease_key, token, acquired_at, heartbeat_at, deadline, check_at, duration, grace, owner)
+        select 'many', 'k' || lpad(i::text, 5, '0'), 'held', gen_random_uuid(), i, now(), now(), now() + '1 h', now() + '1 h', '1 h', '1 s', 'o'
+          from generate_series(1, 10000) i""")
+    ops = as_(site, "ops")
+    assert {row["held"] for row in ops.get("/namespaces?namespace=many").json["namespaces"]} == {"10000"}
+    assert len(ops.get("/leases?namespace=many&page_size=1000").json["leases"]) == 1000
+
+
+# --- the page about it ---
+
+
+def test_the_examples_for_scripts_work(site):
+    page = (harness.ROOT / "deploy/console.md").read_text()
+    script = re.search(r"## For scripts.*?```sh\n(.*?)```", page, re.S)[1]
+    hold(site, "payments", "order-7", name="ops", owner="w1")
+    said = []
+    for line in script.splitlines():
+        done = subprocess.run(["sh", "-ec", line], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "CONSOLE": f"http://127.0.0.1:{site.daemon.admin_port}", "TOKEN": site.tokens["ops"]})
+        assert done.returncode == 0, done.stderr
+        said.append(json.loads(done.stdout))
+    leases, scope, frozen, thawed, forced, audit = said
+    assert keys_in(leases["leases"]) == {("payments", "order-7")} and scope["explain"]["state"] == "held"
+    assert frozen["effective"]["frozen"] and not thawed["effective"]["frozen"]
+    assert forced["lease"]["owner"] == "w1" and audit["entries"][0]["reason"] == "its worker is gone"
+    for path in re.findall(r"^\| `GET /([a-z]+)`", page, re.M):
+        if path != "events":
+            assert as_(site, "ops").get(f"/{path}?namespace=payments&key=order-7" if path in ("scope", "history") else f"/{path}").status == 200, path
