@@ -36,13 +36,13 @@ $$;
 create or replace function leasehold_internal.view_explain(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (
-  state text, holder text, token text, liveness text, since text, heartbeats text, last_heartbeat_at text, expires_at text, waiters text,
+  state text, holder text, principal text, token text, liveness text, since text, heartbeats text, last_heartbeat_at text, expires_at text, waiters text,
   first_waiter text, advice text)
 language sql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  select x.state, x.holder, x.token::text, x.liveness, leasehold_internal.epoch_us(x.since), x.heartbeats::text,
+  select x.state, x.holder, x.principal, x.token::text, x.liveness, leasehold_internal.epoch_us(x.since), x.heartbeats::text,
          leasehold_internal.epoch_us(x.last_heartbeat_at), leasehold_internal.epoch_us(x.expires_at), x.waiters::text, x.first_waiter, x.advice
     from leasehold.explain(p_namespaces[1], p_key) x
 $$;
