@@ -162,7 +162,7 @@ def test_slow_http_clients_are_bounded_in_number_and_time(cluster, database, sta
 
 
 @pytest.mark.parametrize("sent, status", [
-    (b"GET / HTTP/1.0\n\n", 404),
+    (b"GET / HTTP/1.0\n\n", 421),
     (b"GET /healthz?x=1 HTTP/1.1\r\nHost: x\r\n\r\n", 200),
     (b"POST /healthz HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405),
     (b"GET http://x/healthz HTTP/1.1\r\n\r\n", 400),
