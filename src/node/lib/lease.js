@@ -91,9 +91,10 @@ class Lease {
     }
     await this._asked; // no renewal comes after a release: see _isRenewed
     this.check();
+    const patience = Math.min(this.#renewer.patienceMs, Math.max(this.durationMs / 6, 500)); // time for some repetitions
     for (let isRepeated = false; ; isRepeated = true) {
       try {
-        await this.#renewer.transport.release(this._ref, { isFailed: failure !== undefined, value }, this.#renewer.patienceMs);
+        await this.#renewer.transport.release(this._ref, { isFailed: failure !== undefined, value }, patience);
         break;
       } catch (error) {
         if (error instanceof UnavailableError && this.remainingMs() > 0) {

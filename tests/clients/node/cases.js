@@ -5,6 +5,7 @@
 const assert = require('node:assert/strict');
 const { test } = require('node:test');
 const leasehold = require('leasehold-client');
+const { clock } = require('leasehold-client/lib/time.js');
 const { Site, wait, sleep } = require('./site.js');
 
 const LONG_MS = 300000;
@@ -200,12 +201,11 @@ const cases = {
   async silence_is_told_before_the_deadline(site) {
     const proxy = await site.proxy();
     const lease = await site.acquire(site.client(proxy.target), { durationMs: 12000 });
-    let told = 0;
-    lease.signal.addEventListener('abort', () => { told += 1; });
+    const left = [];
+    lease.signal.addEventListener('abort', () => left.push(lease._deadline - clock()));
     await proxy.freeze(true);
     assert.equal(await site.lost(lease), 'unreachable');
-    assert.equal(await site.row('state, deadline > clock_timestamp()'), 'held|t');
-    assert.equal(told, 1);
+    assert.ok(left.length === 1 && left[0] > 0, String(left));
     await proxy.freeze(false);
   },
   async stopped_process_wakes_up_without_the_lease(site) {
