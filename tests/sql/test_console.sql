@@ -1,0 +1,66 @@
+-- What daemons show to people: of the given namespaces alone, in pages that leave out nothing.
+select no_plan();
+select leasehold.acquire('a', 'k', '30 s', owner => 'o', lease_key => t.key(1));
+select leasehold.acquire('a.b', 'k', '30 s', owner => 'p', lease_key => t.key(2));
+select leasehold.acquire('ab', 'k', '30 s', owner => 'o', lease_key => t.key(3));
+select leasehold.acquire('a_b', 'k', '30 s', lease_key => t.key(4));
+
+select is((select array_agg(v.namespace order by v.namespace collate "C") from leasehold_internal.view_namespaces(array['a'], true, null, 10, null) v), array['a', 'a.b'],
+  'a namespace and what is below it, not what begins alike');
+select is((select array_agg(v.namespace) from leasehold_internal.view_namespaces(array['a'], false, null, 10, null) v), array['a'], 'it alone');
+select is((select array_agg(v.namespace) from leasehold_internal.view_namespaces(array['a_'], true, null, 10, null) v), null, 'a name is no pattern');
+select is((select count(*) from leasehold_internal.view_namespaces(array[''], true, null, 10, null)), 4::bigint, 'the root is everything');
+select is((select count(*) from leasehold_internal.view_namespaces(array[]::text[], true, null, 10, null)), 0::bigint, 'no namespace is nothing');
+select is((select array_agg(v.namespace) from leasehold_internal.view_namespaces(array[''], true, null, 2, 'a') v), array['a.b', 'a_b'], 'a page goes on behind the one before');
+
+-- Of waiters; the key may be anything but have control characters.
+select leasehold.join_queue('a', 'k', t.key(11));
+update leasehold.waiter set owner = 'x' where lease_key = t.key(11);
+select leasehold.join_queue('a', 'k', t.key(12));
+update leasehold.waiter set owner = 'p' where lease_key = t.key(12);
+select leasehold.join_queue('a.b', 'k', t.key(13));
+update leasehold.waiter set owner = 'o' where lease_key = t.key(13);
+select leasehold.acquire('a', '%_''"\', '30 s', lease_key => t.key(5));
+select leasehold.join_queue('a', '%_''"\', t.key(14));
+update leasehold.waiter set owner = 'y' where lease_key = t.key(14);
+select is((select array_agg(v.owner) from leasehold_internal.view_queue(array['a'], false, 'k', 10, null) v), array['x', 'p'], 'a queue in its order');
+select is((select array_agg(v.position) from leasehold_internal.view_queue(array['a'], false, 'k', 10, null) v), array['1', '2'], 'with places');
+select is((select array_agg(v.owner) from leasehold_internal.view_queue(array['a'], true, null, 10, null) v), array['y', 'x', 'p', 'o'], 'of all below');
+with recursive page as (
+  select 1 as n, v.owner, v.after from leasehold_internal.view_queue(array['a'], true, null, 1, null) v
+   union all
+  select p.n + 1, v.owner, v.after from page p cross join lateral leasehold_internal.view_queue(array['a'], true, null, 1, p.after) v)
+select is(array_agg(p.owner order by p.n), array['y', 'x', 'p', 'o'], 'in pages of one') from page p;
+
+-- o holds a/k and wants a.b/k, whose holder p wants a/k: they wait for each other. The holder of ab/k is o too.
+select is((select array_agg(v.holds_namespace || '>' || v.wants_namespace) from leasehold_internal.view_waits(array[''], true, null, 10, null) v),
+  array['a>a.b', 'a.b>a', 'ab>a.b'], 'holders that wait');
+select is((select count(*) from leasehold_internal.view_waits(array['a'], true, null, 10, null)), 2::bigint, 'in the given namespaces');
+select is((select count(*) from leasehold_internal.view_waits(array[''], true, 'k', 10, 'ab')), 3::bigint, 'from one scope, in both directions');
+select is((select count(*) from leasehold_internal.view_waits(array[''], true, 'k', 10, 'a_b')), 0::bigint, 'a scope of which nobody wants anything');
+
+select leasehold.set_policy('a', history => true);
+select leasehold.release_ok('a', 'k', t.key(1), '{"n": 1}');
+select leasehold.leave_queue('a', 'k', t.key(11));
+select leasehold.leave_queue('a', 'k', t.key(12));
+select is((select array_agg(v.outcome || v.owner || v.result) from leasehold_internal.view_history(array['a'], false, 'k', 10, null) v), array['oko{"n": 1}'], 'a hold that has ended');
+
+-- The audit: rows of one instant, and one of long ago.
+insert into leasehold.audit (at, principal, action, namespace, key, outcome, count)
+select timestamptz '2026-01-01', 'p' || i, 'force_release', 'old', 'k', 'done', 1 from generate_series(1, 5) i;
+with recursive page as (
+  select 1 as n, v.principal, v.after from leasehold_internal.view_audit(array['old'], false, null, 1, null) v
+   union all
+  select p.n + 1, v.principal, v.after from page p cross join lateral leasehold_internal.view_audit(array['old'], false, null, 1, p.after) v)
+select is(array_agg(p.principal order by p.n), array['p1', 'p2', 'p3', 'p4', 'p5'], 'the audit in pages of one') from page p;
+select is((select v.action from leasehold_internal.view_audit(array[''], true, null, 1, null) v), 'policy_set', 'the newest first');
+
+create role console_client in role leasehold_client;
+create role console_reader in role leasehold_reader;
+set role console_reader;
+select throws_ok($$select * from leasehold_internal.view_audit(array[''], true, null, 10, null)$$, '42501', null, 'only daemons look by them');
+reset role;
+set role console_client;
+select throws_ok($$select * from leasehold_internal.view_queue(array[''], true, null, 10, null)$$, '42501', null, 'not clients either');
+reset role;
+select * from finish();
