@@ -40,6 +40,7 @@ extern "C" {
 #define LH_MILLISECOND INT64_C(1000)
 #define LH_SECOND INT64_C(1000000)
 #define LH_FOREVER INT64_MAX
+#define LH_NO_MINIMUM INT64_C(-1) /* of at_least_us */
 
 struct event_base; /* of libevent */
 
@@ -262,13 +263,14 @@ enum lh_holder_liveness {
 
 /* The holder that an acquire waits for. */
 struct lh_obstacle {
-    const char *owner; /* "": not held, but other waiters are ahead */
+    const char *owner; /* "": not held, but at rest, or other waiters are ahead */
     enum lh_holder_liveness liveness;
     int64_t token;
     int64_t held_us;   /* since it was acquired, by the database's clock */
     int64_t silent_us; /* since its last heartbeat, likewise */
     uint32_t waiters_ahead;
     const char *principal; /* who has proved to hold it, "dns:worker-3"; "": unknown, or this client may not see it */
+    int64_t rests_us; /* before that nobody is granted the scope, because of a minimum hold; 0: it does not rest */
 };
 typedef void lh_waiting_cb(void *arg, const struct lh_obstacle *obstacle);
 
@@ -289,7 +291,12 @@ struct lh_acquire_options {
     struct lh_context *context;         /* cancels the request, and bounds its time */
     const struct lh_strategy *strategy; /* default: the declaration's */
     void *strategy_arg;                 /* lh_request_arg: for the strategy */
-    void *reserved[8];
+    /*
+     * The minimum hold: nobody else is granted the scope until so long after the grant, however this lease ends, other
+     * than by a force-release. At most 1 day. 0: as the namespace's policy says; LH_NO_MINIMUM: none.
+     */
+    int64_t at_least_us;
+    void *reserved[7];
 };
 
 /*
@@ -651,7 +658,8 @@ struct lh_embed_options {
     lh_will_cb *will_release_fail;
     void *arg;             /* of all four */
     uint32_t max_attempts; /* of one transaction; default 8 */
-    void *reserved[4];
+    int64_t at_least_us;   /* of lh_embed_acquire alone: as in lh_acquire_options */
+    void *reserved[3];
 };
 
 struct lh_embed_acquire_options {
@@ -664,7 +672,7 @@ struct lh_embed_acquire_options {
 };
 
 /*
- * LH_OK: *lease is held from now on. LH_LEASE_HELD: another holds it or waits for it. With wait_us it queues, first
+ * LH_OK: *lease is held from now on. LH_LEASE_HELD: another holds it or waits for it, or it rests. With wait_us it queues, first
  * come first served among all waiters. NOTIFY tells it its turn, and it looks once a second; it drops other
  * notifications on `conn`. LH_WAIT_TIMEOUT: it has given up its place.
  */

@@ -81,6 +81,14 @@ enum lh_status lh_bounds_label(const char *label, size_t *name_size, struct lh_e
                       "values of at most 255 bytes", error);
 }
 
+enum lh_status lh_bounds_at_least(int64_t at_least_us, struct lh_error *error)
+{
+    if (at_least_us < -1 || at_least_us > LH_AT_LEAST_MAX_US) /* LH_NO_MINIMUM is -1 */
+        return lh_bounds_refuse(error, "at_least", "LH_NO_MINIMUM, or 0 to 1 day",
+                                "at_least_us is %lld; it must be LH_NO_MINIMUM, or 0 to 1 day", (long long)at_least_us);
+    return LH_OK;
+}
+
 enum lh_status lh_bounds_result(const char *field, const char *text, struct lh_error *error)
 {
     size_t size = strlen(text);

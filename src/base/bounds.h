@@ -5,6 +5,8 @@
 #ifndef LH_BASE_BOUNDS_H
 #define LH_BASE_BOUNDS_H
 
+#include <stdint.h>
+
 #include "base/status.h"
 
 #define LH_NAMESPACE_MAX_BYTES 255
@@ -16,6 +18,7 @@
 #define LH_LABEL_NAME_MAX_BYTES 63
 #define LH_LABEL_VALUE_MAX_BYTES 255
 #define LH_RESULT_MAX_BYTES 8192
+#define LH_AT_LEAST_MAX_US (INT64_C(86400) * 1000000)
 
 enum lh_status lh_bounds_key(const char *key, struct lh_error *error);
 enum lh_status lh_bounds_owner(const char *owner, struct lh_error *error);
@@ -26,6 +29,9 @@ enum lh_status lh_bounds_namespace(char *text, char *segments[LH_NAMESPACE_MAX_S
 
 /* "name=value"; *name_size is where the name ends. */
 enum lh_status lh_bounds_label(const char *label, size_t *name_size, struct lh_error *error);
+
+/* at_least_us of the library's options. */
+enum lh_status lh_bounds_at_least(int64_t at_least_us, struct lh_error *error);
 
 /* A result or failure. */
 enum lh_status lh_bounds_result(const char *field, const char *text, struct lh_error *error);

@@ -57,7 +57,7 @@ static void attempt(struct acquire *acquire, struct lh_reply *reply)
 {
     Leasehold__V1__AcquireRequest request = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
     Google__Protobuf__Duration duration = lh_duration_message(acquire->asked.duration_us);
-    Google__Protobuf__Duration wait;
+    Google__Protobuf__Duration wait, at_least;
     int64_t now_us = lh_clock_us();
     int64_t left_us = acquire->sent_at_us == 0 ? acquire->asked.wait_us : acquire->wait_until_us - now_us;
 
@@ -72,6 +72,10 @@ static void attempt(struct acquire *acquire, struct lh_reply *reply)
     if (acquire->asked.wait == LH_CLI_WAIT_TIME && left_us > 0) {
         wait = lh_duration_message(left_us);
         request.wait = &wait;
+    }
+    if (acquire->asked.at_least_us != LH_CLI_AT_LEAST_POLICY) {
+        at_least = lh_duration_message(acquire->asked.at_least_us);
+        request.at_least = &at_least;
     }
     acquire->sent_at_us = now_us;
     lh_caller_call(acquire->server.caller, SERVICE, "Acquire", &request.base, acquire->give_up_at_us, reply);
@@ -249,6 +253,9 @@ static enum lh_exit run(struct lh_cli *cli)
 static const struct lh_option options[] = {
     {"duration", 'd', "DURATION", "How long the lease lives without a heartbeat. Default: 30s."},
     {"wait", 'w', "DURATION", "Queue for that long; forever: until granted; alive: while the holder is alive."},
+    {"at-least", 0, "DURATION",
+     "Nobody else gets the lease until so long after the grant, even if it is released before. At most 1d. Default: "
+     "at_least of the policy."},
     {"owner", 0, "TEXT", "A name of the holder, for people. Default: user@host."},
     {"lease-key", 0, "UUID",
      "The identity of this acquisition, and the credential of its holder. Default: a new one. Used again, it renews "

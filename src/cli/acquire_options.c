@@ -29,6 +29,20 @@ static enum lh_status take_wait(struct lh_cli_acquire *asked, const struct lh_ar
     return LH_OK;
 }
 
+static enum lh_status take_at_least(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+{
+    const char *text = lh_args_value(args, "at-least");
+
+    asked->at_least_us = LH_CLI_AT_LEAST_POLICY;
+    if (text == NULL)
+        return LH_OK;
+    if (lh_check_duration("at-least", text, 0, &asked->at_least_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (asked->at_least_us > LH_AT_LEAST_MAX_US)
+        return lh_bounds_refuse(error, "at-least", "at most 1 day", "at-least '%.64s' is longer than a day", text);
+    return LH_OK;
+}
+
 static enum lh_status take_label(struct lh_cli_acquire *asked, const char *text, struct lh_error *error)
 {
     Leasehold__V1__AcquireRequest__LabelsEntry *label = &asked->labels[asked->label_count];
@@ -102,6 +116,8 @@ enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh
     asked->duration_us = 30 * LH_US_PER_S;
     if (duration != NULL &&
         lh_check_duration("duration", duration, LH_BOUND_DURATION_MIN_US, &asked->duration_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    if (take_at_least(asked, args, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (take_wait(asked, args, error) != LH_OK || take_lease_key(asked, args, error) != LH_OK ||
         take_owner(asked, args, error) != LH_OK || take_labels(asked, args, error) != LH_OK)

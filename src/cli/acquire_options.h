@@ -17,12 +17,15 @@ enum lh_cli_wait {
     LH_CLI_WAIT_ALIVE, /* while the holder is */
 };
 
+#define LH_CLI_AT_LEAST_POLICY INT64_C(-1)
+
 struct lh_cli_acquire {
     struct lh_scope_message scope;
     char lease_key[LH_UUID_TEXT_BYTES];
     bool is_own_key; /* made here: no other process knows it */
     char owner[256];
     int64_t duration_us;
+    int64_t at_least_us; /* LH_CLI_AT_LEAST_POLICY: not given */
     enum lh_cli_wait wait;
     int64_t wait_us;
     Leasehold__V1__AcquireRequest__LabelsEntry labels[LH_LABELS_MAX];

@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/bounds.h"
 #include "cli/database.h"
@@ -12,6 +13,7 @@
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
 
+/* `lease` NULL: the scope was not held, and its rest was ended. */
 static void print_ended(const struct lh_cli *cli, Leasehold__V1__Lease *lease)
 {
     Leasehold__V1__ForceReleaseResponse response = LEASEHOLD__V1__FORCE_RELEASE_RESPONSE__INIT;
@@ -21,8 +23,10 @@ static void print_ended(const struct lh_cli *cli, Leasehold__V1__Lease *lease)
         lh_json_print(stdout, &response.base);
     } else {
         char *scope = lh_scope_text_of(cli->args.words[0], cli->args.words[1]);
-        char *line = lh_format("ended the lease %s of %s, token %" PRId64, scope,
-                               lease->owner[0] != '\0' ? lease->owner : "an unknown owner", lease->token);
+        char *line = lease == NULL
+                         ? lh_format("ended the rest of %s; nobody held it", scope)
+                         : lh_format("ended the lease %s of %s, token %" PRId64, scope,
+                                     lease->owner[0] != '\0' ? lease->owner : "an unknown owner", lease->token);
         char *clean = lh_clean(line);
         puts(clean);
         free(clean);
@@ -31,10 +35,30 @@ static void print_ended(const struct lh_cli *cli, Leasehold__V1__Lease *lease)
     }
 }
 
+static bool is_text(const PGresult *result, const char *column, const char *text)
+{
+    const char *value = lh_row_text(result, 0, column);
+    return value != NULL && strcmp(value, text) == 0;
+}
+
+/* It has no row for a rest that it ended. */
+static bool is_rest_over(struct lh_session *session, const struct lh_cli *cli, enum lh_exit *status)
+{
+    const char *const values[] = {cli->args.words[0], cli->args.words[1]};
+    PGresult *result =
+        lh_database_query(session, cli, "select e.state from leasehold.explain($1, $2) e", values, 2, status);
+    bool is_over = result != NULL && !is_text(result, "state", "resting");
+
+    PQclear(result);
+    return is_over;
+}
+
 static enum lh_exit by_database(const struct lh_cli *cli, const char *reason, const char *token)
 {
-    char *sql = lh_format("select %s from leasehold.force_release(namespace => $1, key => $2, reason => $3, "
-                          "token => $4::bigint) l",
+    char *sql = lh_format("with e as materialized (select state from leasehold.explain($1, $2))"
+                          " select e.state, %s from e left join lateral"
+                          " leasehold.force_release(namespace => $1, key => $2, reason => $3, token => $4::bigint) l"
+                          " on true",
                           lh_lease_columns);
     const char *const values[] = {cli->args.words[0], cli->args.words[1], reason, token};
     struct lh_session *session;
@@ -44,7 +68,10 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *reason, co
 
     if (status == LH_EXIT_DONE)
         result = lh_database_query(session, cli, sql, values, 4, &status);
-    if (result != NULL && PQntuples(result) == 0) {
+    if (result != NULL && lh_row_text(result, 0, "token") == NULL && is_text(result, "state", "resting") &&
+        is_rest_over(session, cli, &status)) {
+        print_ended(cli, NULL);
+    } else if (result != NULL && lh_row_text(result, 0, "token") == NULL) {
         lh_error_print("%s/%s is not held%s", cli->args.words[0], cli->args.words[1],
                        token != NULL ? " with this token" : "");
         status = LH_EXIT_LOST;
@@ -75,7 +102,7 @@ static enum lh_exit by_server(const struct lh_cli *cli, struct lh_scope_message 
         status = lh_server_call(&server, SERVICE, "ForceRelease", &request.base, token != 0 ? LH_REPEAT : LH_NO_REPEAT,
                                 &reply);
         response = (const Leasehold__V1__ForceReleaseResponse *)reply.message;
-        if (response != NULL && response->lease != NULL)
+        if (response != NULL)
             print_ended(cli, response->lease);
         lh_reply_finish(&reply);
     }
@@ -121,7 +148,8 @@ const struct lh_command lh_command_force_release = {
     .description = "Ends a lease against the will of its holder. The holder gets LOST at its next\n"
                    "heartbeat; until then it may continue its work, so make sure that it is dead,\n"
                    "or that the systems it writes to refuse its token. With the --token that list\n"
-                   "printed, a newer holder is never ended by mistake.\n",
+                   "printed, a newer holder is never ended by mistake. The rest of a minimum hold\n"
+                   "ends too.\n",
     .options = options,
     .examples = "  leasehold force-release payments invoice-42 --token 41 \\\n"
                 "    --reason 'worker-3 is gone'\n"

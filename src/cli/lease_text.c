@@ -199,6 +199,17 @@ void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *l
     free(ns);
 }
 
+void lh_add_rest(struct lh_grid *card, const Leasehold__V1__Contention *contention)
+{
+    char text[LH_DURATION_TEXT_BYTES];
+
+    if (contention == NULL || contention->rests == NULL)
+        return;
+    lh_duration_format(lh_duration_us(contention->rests), text);
+    lh_grid_add(card, "rests");
+    lh_grid_add(card, "for %s more: granted to nobody before", text);
+}
+
 void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention)
 {
     struct lh_grid card = {.columns = 2, .indent = "  "};
@@ -213,8 +224,9 @@ void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention)
         add_future(&card, holder);
     } else {
         lh_grid_add(&card, "holder");
-        lh_grid_add(&card, "none: the next waiter is about to get it");
+        lh_grid_add(&card, contention->rests != NULL ? "none" : "none: the next waiter is about to get it");
     }
+    lh_add_rest(&card, contention);
     lh_grid_add(&card, "waiters");
     lh_grid_add(&card, "%" PRId32 " ahead", contention->waiters_ahead);
     lh_grid_print(&card, out);

@@ -31,6 +31,9 @@ void lh_add_principal(struct lh_grid *card, const char *principal);
 void lh_add_lease_table_header(struct lh_grid *table);
 void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *lease);
 
+/* A row of how long the scope still rests, if it does. `contention` may be NULL. */
+void lh_add_rest(struct lh_grid *card, const Leasehold__V1__Contention *contention);
+
 /* The holder that stands in the way: since when, heartbeats, the last one, waiters ahead. */
 void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention);
 

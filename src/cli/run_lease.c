@@ -68,12 +68,20 @@ static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
     const char *const *words = lease->cli->args.words;
     char held[LH_DURATION_TEXT_BYTES], holder[400];
 
-    snprintf(holder, sizeof(holder), "held by %s%s; %" PRIu32 " ahead",
-             obstacle->owner[0] != '\0' ? obstacle->owner : "an unknown owner", liveness_words(obstacle->liveness),
-             obstacle->waiters_ahead);
+    if (obstacle->token == 0 && obstacle->rests_us > 0)
+        snprintf(holder, sizeof(holder), "its minimum hold has not passed; %" PRIu32 " ahead", obstacle->waiters_ahead);
+    else
+        snprintf(holder, sizeof(holder), "held by %s%s; %" PRIu32 " ahead",
+                 obstacle->owner[0] != '\0' ? obstacle->owner : "an unknown owner", liveness_words(obstacle->liveness),
+                 obstacle->waiters_ahead);
     if (strcmp(lease->told, holder) == 0)
         return;
     snprintf(lease->told, sizeof(lease->told), "%s", holder);
+    if (obstacle->token == 0 && obstacle->rests_us > 0) {
+        lh_duration_format(obstacle->rests_us, held);
+        lh_error_print("waiting for %s/%s: %s; it rests for %s more", words[0], words[1], holder, held);
+        return;
+    }
     lh_duration_format(obstacle->held_us, held);
     lh_error_print("waiting for %s/%s: %s; held for %s", words[0], words[1], holder, held);
 }
@@ -112,6 +120,9 @@ static enum lh_status request(struct lh_run_lease *lease, struct lh_declared *de
     struct lh_acquire_options options = {
         .wait_us = asked->wait == LH_CLI_WAIT_FOREVER ? LH_FOREVER : asked->wait_us,
         .wait_while_alive = asked->wait == LH_CLI_WAIT_ALIVE,
+        .at_least_us = asked->at_least_us == LH_CLI_AT_LEAST_POLICY ? 0
+                       : asked->at_least_us == 0                    ? LH_NO_MINIMUM
+                                                                    : asked->at_least_us,
         .owner = asked->owner,
         .lease_key = asked->lease_key,
         .labels = labels,

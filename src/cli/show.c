@@ -33,6 +33,7 @@ static void add_last_hold(struct lh_grid *card, const Leasehold__V1__LastHold *l
 static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetLeaseResponse *response)
 {
     struct lh_grid card = {.columns = 2};
+    bool is_at_rest = response->contention != NULL && response->contention->rests != NULL;
     char *scope = lh_scope_text_of(cli->args.words[0], cli->args.words[1]);
 
     if (response->lease != NULL) {
@@ -41,8 +42,9 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetLeaseRe
         lh_grid_add(&card, "lease");
         lh_grid_add(&card, "%s", scope);
         lh_grid_add(&card, "state");
-        lh_grid_add(&card, "free");
+        lh_grid_add(&card, is_at_rest ? "at rest" : "free");
     }
+    lh_add_rest(&card, response->contention);
     if (response->contention != NULL) {
         lh_grid_add(&card, "waiters");
         lh_grid_add(&card, "%" PRId32, response->contention->waiters_ahead);
@@ -90,8 +92,9 @@ const struct lh_command lh_command_show = {
     .summary = "print one lease: holder, waiters, end of the last hold",
     .usage = (const char *const[]){"show NAMESPACE KEY", NULL},
     .description = "Prints the holder of a lease, its state and the number of waiters. A lease that\n"
-                   "was released lately shows how its last hold ended, with result or error. Exit\n"
-                   "status 4: the lease is not held.\n",
+                   "was released lately shows how its last hold ended, with result or error, and how\n"
+                   "long it rests if its minimum hold has not passed. Exit status 4: the lease is\n"
+                   "not held.\n",
     .examples = "  leasehold show payments invoice-42\n"
                 "  leasehold show payments invoice-42 >/dev/null 2>&1 && echo held\n",
     .words_min = 2,

@@ -216,6 +216,8 @@ static enum lh_status check(struct lh_declared *declared, const char *key, const
     if (options->wait_us < 0 || options->timeout_us < 0)
         return lh_bounds_refuse(error, options->wait_us < 0 ? "wait_us" : "timeout_us", "not negative",
                                 "a time is negative");
+    if (lh_bounds_at_least(options->at_least_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     if (options->lease_key != NULL && (!lh_uuid_parse(options->lease_key, lease_key) || lh_uuid_is_zero(lease_key)))
         return lh_bounds_refuse(error, "lease_key", "a UUID", "lease_key is no UUID");
     for (; options->labels != NULL && options->labels[count] != NULL; count++) {
@@ -236,6 +238,7 @@ static void take_options(struct acquire_op *op, const struct lh_acquire_options 
     op->on_waiting_arg = options->on_waiting_arg;
     op->wait_us = options->wait_us;
     op->waits_while_alive = options->wait_while_alive;
+    op->at_least_us = options->at_least_us;
     op->owner = options->owner != NULL ? lh_strdup(options->owner) : NULL;
     op->parent = options->context != NULL ? lh_context_ref(options->context) : NULL;
     for (; options->labels != NULL && options->labels[op->label_count] != NULL; op->label_count++) {

@@ -45,6 +45,8 @@ void lh_acquire_pack(struct lh_request *request, struct lh_buffer *buffer)
     message.duration = lh_pack_duration(op->declared->options.duration_us, &arena);
     message.lease_key = key;
     message.owner = op->owner != NULL ? op->owner : request->client->owner;
+    if (op->at_least_us != 0)
+        message.at_least = lh_pack_duration(op->at_least_us == LH_NO_MINIMUM ? 0 : op->at_least_us, &arena);
     put_wait(&message, op, &arena);
     put_labels(&message, op, &arena);
     lh_pack_message(&message.base, buffer);
@@ -77,6 +79,7 @@ void lh_acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *con
         .principal = "",
         .liveness = (enum lh_holder_liveness)contention->liveness,
         .waiters_ahead = (uint32_t)contention->waiters_ahead,
+        .rests_us = contention->rests == NULL ? 0 : lh_unpack_duration_us(contention->rests),
     };
 
     if (holder != NULL) {

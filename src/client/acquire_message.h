@@ -15,6 +15,7 @@ struct acquire_op {
     bool waits_while_alive;
     int64_t wait_us;
     int64_t wait_until_us;
+    int64_t at_least_us;
     void *user;
     struct lh_context *parent; /* of the lease's context, or NULL */
     lh_waiting_cb *on_waiting; /* or NULL */

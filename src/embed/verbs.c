@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bounds.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -32,6 +33,7 @@ struct acquire {
     const char *lease_key;
     char *labels;
     int64_t duration_us;
+    int64_t at_least_us;
     struct lh_embed_lease *lease;
 };
 
@@ -45,22 +47,26 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
         " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us,"
         " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_at_us"
         "  from leasehold.acquire(namespace => $1, key => $2, duration => $3::bigint * interval '1 microsecond',"
-        "                         owner => $4, lease_key => $5::uuid, labels => $6::jsonb) l";
+        "                         owner => $4, lease_key => $5::uuid, labels => $6::jsonb,"
+        "                         at_least => $7::bigint * interval '1 microsecond') l";
     struct acquire *acquire = call->arg;
     struct lh_embed_lease *lease = acquire->lease;
-    char duration[24];
-    const char *const values[] = {acquire->ns,    acquire->key,       duration,
-                                  acquire->owner, acquire->lease_key, acquire->labels};
+    char duration[24], at_least[24];
+    const char *const values[] = {acquire->ns,        acquire->key,    duration,
+                                  acquire->owner,     acquire->lease_key, acquire->labels,
+                                  acquire->at_least_us == 0 ? NULL : at_least};
     int64_t sent_us = lh_clock_us();
     enum lh_status status = LH_OK;
     PGresult *result;
 
     snprintf(duration, sizeof(duration), "%lld", (long long)acquire->duration_us);
-    result = lh_query(call->conn, sql, values, 6, error);
+    snprintf(at_least, sizeof(at_least), "%lld",
+             (long long)(acquire->at_least_us == LH_NO_MINIMUM ? 0 : acquire->at_least_us));
+    result = lh_query(call->conn, sql, values, 7, error);
     if (result == NULL)
         return error->status;
     if (PQntuples(result) == 0) {
-        status = lh_error_set(error, LH_LEASE_HELD, "the lease %s/%s is held by another, or others wait for it",
+        status = lh_error_set(error, LH_LEASE_HELD, "the lease %s/%s is held by another, or it rests, or others wait for it",
                               acquire->ns, acquire->key);
     } else {
         lh_lease_of_row(lease, result, 0);
@@ -151,6 +157,8 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
         return refuse_field(error, "wait", "0 or more");
     if (options->wait_us > 0 && conn != NULL && !lh_call_is_idle(conn))
         return refuse_field(error, "wait", "0 in a transaction, for what others do is not told inside of one");
+    if (lh_bounds_at_least(options->embed.at_least_us, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     acquire.labels = labels_to_json(options->labels);
     if (acquire.labels == NULL)
         return refuse_field(error, "labels", "of the form name=value");
@@ -159,6 +167,7 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
     acquire.lease_key = options->lease_key != NULL ? options->lease_key : lease_key;
     acquire.owner = options->owner != NULL ? options->owner : owner;
     acquire.duration_us = options->duration_us != 0 ? options->duration_us : DURATION_US;
+    acquire.at_least_us = options->embed.at_least_us;
     call.options = &options->embed;
 
     status = lh_call_run(&call, error);

@@ -31,6 +31,7 @@ static struct lh_acquire_item *ask(struct lh_lane *lane, size_t place, struct lh
         .principal = lh_arena_strdup(&lane->strings, newest->principal != NULL ? newest->principal : ""),
         .labels = lh_arena_strdup(&lane->strings, newest->labels != NULL ? newest->labels : "{}"),
         .duration_us = newest->duration_us,
+        .at_least_us = newest->at_least_us,
         .queue = lh_waiter_wants(waiter),
         .ticket = waiter->ticket,
         .hook_timeout_us = lane->hook_timeout_us,
@@ -121,7 +122,7 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
         c->stats.renewals++;
     else
         c->stats.grants++;
-    lh_scope_learn_grant(c, waiter->scope, &entry->acquire->lease);
+    lh_scope_learn_grant(c, waiter->scope, &entry->acquire->lease, entry->acquire->rests_in_us);
     lh_wait_progress_departed(c, waiter->scope, waiter->ticket);
     waiter->is_unknown = waiter->is_untaken = false;
     waiter->ticket = 0;
@@ -144,7 +145,8 @@ static void look_ahead(struct lh_coordinator *c, struct lh_entry *entry)
 {
     struct lh_scope *scope = entry->waiter->scope;
     struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
-    if (entry->acquire->ticket > 0 && !entry->acquire->has_lease && first == entry->waiter &&
+    bool is_free = !entry->acquire->has_lease && entry->acquire->rests_in_us == 0;
+    if (entry->acquire->ticket > 0 && is_free && first == entry->waiter &&
         lh_list_is_empty(&scope->leaves) && lh_list_is_empty(&scope->again))
         lh_database_pass_on(c, scope->ns, scope->key, first->ticket);
 }

@@ -102,6 +102,7 @@ struct lh_acquire {
     const char *principal; /* whose call it is, see lh_rpc_call_principal */
     const char *labels;
     int64_t duration_us;
+    int64_t at_least_us; /* the minimum hold; LH_AT_LEAST_POLICY: the policy's */
     enum lh_wait wait;
     int64_t wait_us;
     uint64_t client; /* acquires of different clients are taken in turn; 0: of no client in particular */

@@ -51,6 +51,9 @@ enum lh_acquire_outcome {
 /* What a rejection by the limit of a hook begins with. */
 #define LH_HOOK_TIMEOUT_WORDS "the hook ran over its limit"
 
+/* Of at_least_us. */
+#define LH_AT_LEAST_POLICY INT64_C(-1)
+
 /* Strings of a request must stay until on_done; those of an answer live until on_done returns. */
 struct lh_acquire_item {
     const char *ns;
@@ -60,6 +63,7 @@ struct lh_acquire_item {
     const char *principal;
     const char *labels; /* a JSON object of strings */
     int64_t duration_us;
+    int64_t at_least_us;     /* the minimum hold; LH_AT_LEAST_POLICY: the policy's */
     bool queue;              /* join the queue where it is not granted */
     int64_t wait_us;         /* how long at most, from now; LH_NEVER */
     int64_t ticket;          /* 0, or the place it had: kept when the row was lost */
@@ -70,6 +74,7 @@ struct lh_acquire_item {
     bool has_lease;     /* GRANTED, RENEWED: this lease; QUEUED, HELD: the holder's, if any */
     struct lh_held_lease lease;
     int32_t waiters_ahead;   /* HELD; QUEUED too. REJECTED: -1 is a wake-up for our own next one */
+    int64_t rests_in_us;     /* how long the scope still rests: it is granted to nobody before; 0: it does not rest */
     int64_t expires_in_us;   /* QUEUED: when to ask again; LH_NEVER: only an administrator ends it */
     int64_t suspected_in_us; /* QUEUED: when the holder, if silent, stops being ALIVE; 0: it is not now */
     const char *message;     /* or NULL */
@@ -95,7 +100,8 @@ struct lh_holder_item {
     int64_t remaining_us;          /* these three of a heartbeat */
     int64_t deadline_us;
     int64_t heartbeats;
-    bool wake; /* of a release: the scope is free, and its first live waiter is this coordinator's */
+    bool wake; /* of a release: nobody holds the scope, and its first live waiter is this coordinator's. It asks again,
+                  and where the scope rests it learns for how long */
 };
 
 enum lh_leave_mode {
@@ -117,6 +123,7 @@ struct lh_leave_item {
     bool has_lease;   /* the holder's lease, if any */
     struct lh_held_lease lease;
     int32_t waiters_ahead; /* that were ahead of it */
+    int64_t rests_in_us;   /* as of an acquire */
     bool wake;
 };
 
@@ -248,6 +255,7 @@ struct lh_scope_answer {
     bool is_held;
     struct lh_held_lease lease;
     int32_t waiters;
+    int64_t rests_in_us; /* as of an acquire */
     bool has_last;
     struct lh_last_hold {
         int64_t token;
@@ -317,6 +325,7 @@ enum lh_policy_field {
     LH_POLICY_HOOK_TIMEOUT,
     LH_POLICY_FREE_RETENTION,
     LH_POLICY_HISTORY_RETENTION,
+    LH_POLICY_AT_LEAST,
     LH_POLICY_FIELD_COUNT
 };
 
@@ -414,7 +423,8 @@ struct lh_store_ops {
     enum lh_status (*get)(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
     enum lh_status (*list)(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
                            void *arg);
-    /* The answer is the lease that was ended; LH_NOT_HELD otherwise; LH_SCOPE_BUSY names the sessions in `error`.
+    /* The answer is the lease that was ended, or not is_held where only a rest was; LH_NOT_HELD otherwise;
+       LH_SCOPE_BUSY names the sessions in `error`.
        `requester` is whom the history and the audit name, here and elsewhere; NULL: the daemon itself. */
     enum lh_status (*force_release)(struct lh_store *store, const char *ns, const char *key, const char *reason,
                                     int64_t token, const struct lh_requester *requester, lh_scope_cb *on_done,

@@ -69,9 +69,10 @@ struct lh_held_lease {
 
 /* The holder that an acquire waits for. */
 struct lh_contention {
-    bool has_holder; /* false: free, but queued for */
+    bool has_holder; /* false: free, but at rest or queued for */
     struct lh_held_lease holder;
     int32_t waiters_ahead;
+    int64_t rests_us;      /* from the database's answer: before that the scope is granted to nobody; 0: it does not rest */
     bool is_holder_hidden; /* `holder` has its names alone: the caller may not know more */
 };
 

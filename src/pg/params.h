@@ -21,7 +21,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-#define LH_PG_PARAMS_MAX 17
+#define LH_PG_PARAMS_MAX 18
 
 /* OIDs of types (src/include/catalog/pg_type.dat); they never change. */
 #define LH_PG_BOOL 16u

@@ -176,8 +176,11 @@ static void on_forced(void *arg, enum lh_status status, const struct lh_error *e
     struct lh_store_call *store_call = arg;
 
     if (status == LH_OK) {
-        lh_info("lease released by an administrator scope=%s/%s token=%lld", store_call->ns, store_call->key,
-                (long long)answer->lease.token);
+        if (answer->is_held)
+            lh_info("lease released by an administrator scope=%s/%s token=%lld", store_call->ns, store_call->key,
+                    (long long)answer->lease.token);
+        else
+            lh_info("rest ended by an administrator scope=%s/%s", store_call->ns, store_call->key);
         lh_coordinator_wake(store_call->service->coordinator, store_call->ns, store_call->key);
     }
     if (store_call->call != NULL && status == LH_NOT_HELD) {
@@ -190,7 +193,8 @@ static void on_forced(void *arg, enum lh_status status, const struct lh_error *e
         lease.ns = store_call->ns;
         lease.key = store_call->key;
         leasehold__v1__force_release_response__init(&response);
-        response.lease = lh_message_lease(&lease, LH_LEASE_PUBLIC, arena);
+        if (answer->is_held)
+            response.lease = lh_message_lease(&lease, LH_LEASE_PUBLIC, arena);
         lh_call_reply(store_call->call, &response.base, arena);
         lh_arena_reset(arena);
     }

@@ -117,6 +117,8 @@ Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *con
             message->holder->principal = (char *)"";
     }
     message->waiters_ahead = contention->waiters_ahead;
+    if (contention->rests_us > 0)
+        message->rests = lh_message_duration(contention->rests_us, arena);
     return message;
 }
 

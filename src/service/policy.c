@@ -5,7 +5,7 @@
 
 #include "service/message.h"
 
-enum kind { KIND_DURATION, KIND_EXPIRY, KIND_REAPER, KIND_BOOL, KIND_INT64, KIND_INT32 };
+enum kind { KIND_DURATION, KIND_AT_LEAST, KIND_EXPIRY, KIND_REAPER, KIND_BOOL, KIND_INT64, KIND_INT32 };
 
 /* `least` is in microseconds for durations. */
 static const struct field {
@@ -29,6 +29,7 @@ static const struct field {
     [LH_POLICY_HOOK_TIMEOUT] = {KIND_DURATION, FIELD(hook_timeout), 1000},
     [LH_POLICY_FREE_RETENTION] = {KIND_DURATION, FIELD(free_retention), 0},
     [LH_POLICY_HISTORY_RETENTION] = {KIND_DURATION, FIELD(history_retention), 0},
+    [LH_POLICY_AT_LEAST] = {KIND_AT_LEAST, FIELD(at_least), 0},
 #undef FIELD
 };
 
@@ -85,6 +86,8 @@ static bool read_field(struct lh_validator *v, const Leasehold__V1__Policy *mess
     switch (fields[field].kind) {
     case KIND_DURATION:
         return lh_validate_duration(v, pointer_of(message, field), fields[field].least, path, &value->number);
+    case KIND_AT_LEAST:
+        return lh_validate_at_least(v, pointer_of(message, field), path, &value->number);
     case KIND_EXPIRY:
         value->text = expiry_names[message->expiry];
         return true;
@@ -184,6 +187,7 @@ static void *new_wrapper(enum kind kind, int64_t number, struct lh_arena *arena)
 
     switch (kind) {
     case KIND_DURATION:
+    case KIND_AT_LEAST:
         return lh_message_duration(number, arena);
     case KIND_BOOL:
         boolean = lh_arena_alloc(arena, sizeof(*boolean));

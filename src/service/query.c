@@ -44,7 +44,8 @@ static void reply_scope(struct lh_store_call *store_call, const struct lh_scope_
 {
     struct lh_arena *arena = &store_call->service->scratch;
     Leasehold__V1__GetLeaseResponse response;
-    struct lh_contention contention = {.has_holder = answer->is_held, .waiters_ahead = answer->waiters};
+    struct lh_contention contention = {
+        .has_holder = answer->is_held, .waiters_ahead = answer->waiters, .rests_us = answer->rests_in_us};
 
     leasehold__v1__get_lease_response__init(&response);
     if (answer->is_held) {
@@ -53,7 +54,7 @@ static void reply_scope(struct lh_store_call *store_call, const struct lh_scope_
         contention.holder.key = store_call->key;
         response.lease = lh_message_lease(&contention.holder, LH_LEASE_PUBLIC, arena);
     }
-    if (answer->is_held || answer->waiters > 0)
+    if (answer->is_held || answer->waiters > 0 || answer->rests_in_us > 0)
         response.contention = lh_message_contention(&contention, arena);
     if (answer->has_last)
         response.last = new_last_hold(&answer->last, arena);
@@ -69,7 +70,7 @@ static void on_scope(void *arg, enum lh_status status, const struct lh_error *er
     if (store_call->call != NULL && status == LH_NOT_HELD)
         fail_not_held(store_call);
     else if (lh_store_call_is_answered(store_call, status, error)) {
-        if (answer->is_held || answer->has_last || answer->waiters > 0)
+        if (answer->is_held || answer->has_last || answer->waiters > 0 || answer->rests_in_us > 0)
             reply_scope(store_call, answer);
         else
             fail_not_held(store_call);

@@ -128,6 +128,17 @@ bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Durati
     return true;
 }
 
+bool lh_validate_at_least(struct lh_validator *v, const Google__Protobuf__Duration *duration, const char *field,
+                          int64_t *at_least_us)
+{
+    if (!lh_validate_duration(v, duration, 0, field, at_least_us))
+        return false;
+    if (*at_least_us <= LH_AT_LEAST_MAX_US)
+        return true;
+    lh_violations_add(v->violations, field, "must be at most 1 day");
+    return false;
+}
+
 bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char *field, int32_t *result)
 {
     *result = page_size == 0 ? LH_PAGE_SIZE_DEFAULT : page_size;
@@ -207,6 +218,9 @@ bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireReq
         is_valid &= lh_validate_duration(v, request->duration, 1, "duration", &acquire->duration_us);
     }
     is_valid &= validate_wait(v, request, acquire);
+    acquire->at_least_us = LH_AT_LEAST_POLICY;
+    if (request->at_least != NULL)
+        is_valid &= lh_validate_at_least(v, request->at_least, "at_least", &acquire->at_least_us);
     is_valid &= check_size(v, request->owner, 0, LH_OWNER_MAX_BYTES, "owner");
     acquire->owner = request->owner;
     if (request->lease_key[0] == '\0')

@@ -45,6 +45,9 @@ bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope
                        const char **key);
 bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
                           const char *field, int64_t *duration_us);
+/* A minimum hold: 0 to 1 day. */
+bool lh_validate_at_least(struct lh_validator *v, const Google__Protobuf__Duration *duration, const char *field,
+                          int64_t *at_least_us);
 bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char *field, int32_t *result);
 
 /* Fills what the caller owns of `acquire`, without on_done and arg. An absent lease key is made. */

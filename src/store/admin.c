@@ -39,22 +39,23 @@ static void last_hold_read(struct lh_scope_answer *answer, const PGresult *resul
 static void read_get(struct control_call *call, enum lh_status status, const PGresult *result,
                      const struct lh_error *error)
 {
-    static const char *const names[] = {"is_held", "waiters"};
+    static const char *const names[] = {"is_held", "waiters", "rests_in_us"};
     lh_scope_cb *on_done = (lh_scope_cb *)call->on_done;
     struct lh_arena *arena = &call->store->arena;
     struct lh_scope_answer answer = {0};
     struct lease_columns lease_at;
-    int at[2];
+    int at[3];
 
     if (status != LH_OK) {
         on_done(call->arg, status, error, NULL);
         return;
     }
     if (PQntuples(result) > 0) {
-        lh_pg_result_columns(result, names, at, 2);
+        lh_pg_result_columns(result, names, at, 3);
         lease_columns_find(result, &lease_at);
         answer.is_held = lh_pg_bool(result, 0, at[0]);
         answer.waiters = lh_pg_int4(result, 0, at[1]);
+        answer.rests_in_us = lh_pg_int8(result, 0, at[2]);
         lease_read(result, 0, &lease_at, arena, &answer.lease);
         last_hold_read(&answer, result, arena);
     }

@@ -9,10 +9,11 @@
 
 static const struct lh_pg_statement statement = {
     "acquire_batch",
-    "select * from leasehold_internal.acquire_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-    12,
+    "select * from leasehold_internal.acquire_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+    13,
     {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY,
-     LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY},
+     LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY,
+     LH_PG_INT8_ARRAY},
 };
 
 static void write_items(struct lane *lane, const void *items, size_t n)
@@ -71,6 +72,14 @@ void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
     for (size_t i = 0; i < n; i++)
         lh_pg_array_add_text(params, items[i]->principal);
     lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_INT8);
+    for (size_t i = 0; i < n; i++) {
+        if (items[i]->at_least_us == LH_AT_LEAST_POLICY)
+            lh_pg_array_add_null(params);
+        else
+            lh_pg_array_add_int8(params, items[i]->at_least_us);
+    }
+    lh_pg_array_end(params);
 }
 
 static bool outcome_of(const char *text, enum lh_acquire_outcome *outcome)
@@ -93,7 +102,7 @@ static bool outcome_of(const char *text, enum lh_acquire_outcome *outcome)
     return false;
 }
 
-enum { N, OUTCOME, TICKET, WAITERS_AHEAD, EXPIRES_IN, SUSPECTED_IN, MESSAGE, FIELD, BOUND, COLUMN_COUNT };
+enum { N, OUTCOME, TICKET, WAITERS_AHEAD, RESTS_IN, EXPIRES_IN, SUSPECTED_IN, MESSAGE, FIELD, BOUND, COLUMN_COUNT };
 
 static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGresult *result, int row, const int *at,
                       const struct lease_columns *lease_at)
@@ -104,6 +113,7 @@ static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGr
     }
     item->new_ticket = lh_pg_int8(result, row, at[TICKET]);
     item->waiters_ahead = lh_pg_int4(result, row, at[WAITERS_AHEAD]);
+    item->rests_in_us = lh_pg_int8(result, row, at[RESTS_IN]);
     item->expires_in_us = lh_pg_int8(result, row, at[EXPIRES_IN]);
     if (lh_pg_is_null(result, row, at[EXPIRES_IN]))
         item->expires_in_us = LH_NEVER;
@@ -130,7 +140,8 @@ static void read_items(struct lane *lane, const void *items, size_t n, const PGr
 void acquire_read_rows(struct lane *lane, const void *all, size_t n, const PGresult *result, int first, int last)
 {
     static const char *const names[COLUMN_COUNT] = {
-        "n", "outcome", "ticket", "waiters_ahead", "expires_in_us", "suspected_in_us", "message", "field", "bound",
+        "n",       "outcome", "ticket", "waiters_ahead", "rests_in_us", "expires_in_us", "suspected_in_us",
+        "message", "field",   "bound",
     };
     struct lh_acquire_item *const *items = all;
     struct lease_columns lease_at;
@@ -153,6 +164,7 @@ static void set_busy(const void *all, size_t n)
         items[i]->new_ticket = 0;
         items[i]->has_lease = false;
         items[i]->waiters_ahead = 0;
+        items[i]->rests_in_us = 0;
         items[i]->expires_in_us = LH_NEVER;
         items[i]->suspected_in_us = 0;
         items[i]->message = items[i]->field = items[i]->bound = NULL;

@@ -255,8 +255,9 @@ static void leave_read_item(struct lane *lane, struct lh_leave_item *item, const
 
 static void leave_read(struct lane *lane, const void *all, size_t n, const PGresult *result)
 {
-    enum { N, OUTCOME, WAKE, WAITERS_AHEAD, DURATION, COLUMN_COUNT };
-    static const char *const names[COLUMN_COUNT] = {"n", "outcome", "wake", "waiters_ahead", "duration_us"};
+    enum { N, OUTCOME, WAKE, WAITERS_AHEAD, RESTS_IN, DURATION, COLUMN_COUNT };
+    static const char *const names[COLUMN_COUNT] = {"n",           "outcome",    "wake", "waiters_ahead",
+                                                    "rests_in_us", "duration_us"};
     struct lh_leave_item *const *items = all;
     struct lease_columns lease_at;
     int at[COLUMN_COUNT];
@@ -269,6 +270,7 @@ static void leave_read(struct lane *lane, const void *all, size_t n, const PGres
             continue;
         items[number - 1]->wake = lh_pg_bool(result, row, at[WAKE]);
         items[number - 1]->waiters_ahead = lh_pg_int4(result, row, at[WAITERS_AHEAD]);
+        items[number - 1]->rests_in_us = lh_pg_int8(result, row, at[RESTS_IN]);
         leave_read_item(lane, items[number - 1], result, row, at[OUTCOME], at[DURATION], &lease_at);
     }
 }
@@ -281,6 +283,7 @@ static void leave_set_busy(const void *all, size_t n)
         items[i]->is_hooked = false;
         items[i]->was_granted = items[i]->has_lease = items[i]->wake = false;
         items[i]->waiters_ahead = 0;
+        items[i]->rests_in_us = 0;
     }
 }
 

@@ -20,6 +20,8 @@ static void grant(struct fake_node *node, struct fake_scope *scope, const struct
     snprintf(scope->principal, sizeof(scope->principal), "%s", item->principal);
     scope->duration_us = item->duration_us;
     scope->acquired_at_us = world->now_us;
+    scope->rests_until_us =
+        world->now_us + (item->at_least_us == LH_AT_LEAST_POLICY ? world->at_least_us : item->at_least_us);
     scope->heartbeat_at_us = world->now_us;
     scope->heartbeats = 0;
     lh_debug("database: lease of %s granted by node %d: key %d token %lld", scope->key, node->index,
@@ -124,6 +126,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
     const struct fake_row *row = fake_find_row(scope, &item->lease_key);
     item->new_ticket = row == NULL ? 0 : row->ticket;
     item->waiters_ahead = row == NULL ? (int32_t)scope->row_count : (int32_t)(row - scope->rows);
+    item->rests_in_us = fake_rests_in_us(world, scope);
     item->expires_in_us = LH_NEVER;
     item->suspected_in_us = 0;
     if (!scope->is_held)
@@ -218,6 +221,7 @@ static void leave(struct fake_node *node, struct fake_scope *scope, struct lh_le
     } else if (row != NULL) {
         row->away_until_us = world->now_us + 10 * LH_US_PER_S;
     }
+    item->rests_in_us = fake_rests_in_us(world, scope);
     if (scope->is_held) {
         item->has_lease = true;
         fake_fill_lease(world, scope, strings, &item->lease);

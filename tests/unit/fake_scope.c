@@ -37,9 +37,19 @@ bool fake_is_expired(const struct fake_world *world, const struct fake_scope *sc
     return scope->is_held && !scope->is_manual && world->now_us >= fake_deadline_us(scope) + FAKE_GRACE_US;
 }
 
-bool fake_is_free(const struct fake_world *world, const struct fake_scope *scope)
+bool fake_is_ended(const struct fake_world *world, const struct fake_scope *scope)
 {
     return !scope->is_held || fake_is_expired(world, scope);
+}
+
+int64_t fake_rests_in_us(const struct fake_world *world, const struct fake_scope *scope)
+{
+    return scope->rests_until_us > world->now_us ? scope->rests_until_us - world->now_us : 0;
+}
+
+bool fake_is_free(const struct fake_world *world, const struct fake_scope *scope)
+{
+    return fake_is_ended(world, scope) && fake_rests_in_us(world, scope) == 0;
 }
 
 const struct fake_row *fake_head(const struct fake_world *world, const struct fake_scope *scope)
@@ -124,7 +134,7 @@ void fake_end_lease(struct fake_world *world, struct fake_scope *scope, enum lh_
 
 bool fake_wake_head(struct fake_world *world, int node, const struct fake_scope *scope)
 {
-    const struct fake_row *head = fake_is_free(world, scope) ? fake_head(world, scope) : NULL;
+    const struct fake_row *head = fake_is_ended(world, scope) ? fake_head(world, scope) : NULL;
     if (head == NULL)
         return false;
     if (head->node == node)

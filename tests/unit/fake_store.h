@@ -51,6 +51,7 @@ struct fake_scope {
     char principal[32];
     int64_t duration_us;
     int64_t acquired_at_us;
+    int64_t rests_until_us; /* granted to nobody before */
     int64_t heartbeat_at_us;
     int64_t heartbeats;
     int64_t busy_until_us;
@@ -185,6 +186,7 @@ struct fake_world {
     int hook_reject_percent;
     int hook_break_percent; /* of the connection, before anything is committed */
     int64_t hook_us;        /* how long they take at most */
+    int64_t at_least_us;    /* the policy's */
     int64_t reap_us;        /* how long each reap of a run has taken; 0: 100 us */
     const char *slow_ns;    /* only in this namespace; NULL: everywhere */
     int64_t hook_timeout_us;
@@ -222,7 +224,8 @@ void fake_rows_lose(struct fake_world *world, int percent); /* as a failover doe
 struct fake_scope *fake_scope(struct fake_world *world, const char *ns, const char *key);
 int64_t fake_deadline_us(const struct fake_scope *scope);
 const struct fake_row *fake_row(const struct fake_scope *scope, const struct lh_uuid *lease_key);
-bool fake_is_free(const struct fake_world *world, const struct fake_scope *scope); /* or expired */
+bool fake_is_ended(const struct fake_world *world, const struct fake_scope *scope); /* nobody holds it; or expired */
+bool fake_is_free(const struct fake_world *world, const struct fake_scope *scope);  /* ended, and it does not rest */
 const struct fake_row *fake_head(const struct fake_world *world, const struct fake_scope *scope);
 bool fake_node_is_healthy(const struct fake_node *node);
 void fake_end_lease(struct fake_world *world, struct fake_scope *scope, enum lh_end_reason reason);

@@ -1,6 +1,7 @@
 /*
- * What is known of a scope's holder, from answers that pass through here: when its lease expires, whether it is alive.
- * It says when to ask again without any notification. Clocks are only ever compared by what is left, counted from now.
+ * What is known of a scope's holder, from answers that pass through here: when its lease expires, how long the scope
+ * rests, whether the holder is alive. It says when to ask again without any notification. Clocks are only ever compared
+ * by what is left, counted from now.
  */
 #include "lease/queue/holder_liveness.h"
 
@@ -40,6 +41,23 @@ static int64_t next_overdue_us(struct lh_scope *scope)
     return scope->overdue_us;
 }
 
+/*
+ * When a waiter may be granted at the earliest, without a word from the holder: nobody holds the scope any more
+ * (`free_in_us`; LH_NEVER: it does not end by itself) and its rest is over. A holder that ends earlier, within the
+ * rest, is reported to the first waiter, which asks again.
+ */
+static void ask_after(struct lh_coordinator *c, struct lh_scope *scope, int64_t free_in_us, int64_t rests_in_us)
+{
+    int64_t in_us = free_in_us > rests_in_us ? free_in_us : rests_in_us;
+
+    if (in_us <= 0) { /* free for another's waiter, or overdue */
+        scope->expires_us = c->now_us + next_overdue_us(scope);
+        return;
+    }
+    scope->overdue_us = 0;
+    scope->expires_us = in_us == LH_NEVER ? LH_NEVER : lh_time_add(c->now_us, lh_time_add(in_us, MARGIN_US));
+}
+
 static void set_dead_after(struct lh_scope *scope, int64_t dead_after_us)
 {
     scope->dead_after_us = dead_after_us > INT32_MAX ? INT32_MAX : (int32_t)dead_after_us;
@@ -54,18 +72,10 @@ void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, con
 {
     bool is_dead = item->has_lease && !is_alive(&item->lease);
 
-    lh_wait_progress_learn(c, scope, item->has_lease ? &item->lease : NULL);
+    lh_wait_progress_learn(c, scope, item->has_lease ? &item->lease : NULL, item->rests_in_us);
 
     scope->grace_us = item->has_lease ? item->lease.grace_us : 0;
-    scope->expires_us = LH_NEVER;
-    if (item->has_lease && item->expires_in_us == LH_NEVER) {
-        scope->overdue_us = 0;
-    } else if (!item->has_lease || item->expires_in_us <= 0) { /* free for another's waiter, or overdue */
-        scope->expires_us = c->now_us + next_overdue_us(scope);
-    } else {
-        scope->overdue_us = 0;
-        scope->expires_us = lh_time_add(c->now_us, lh_time_add(item->expires_in_us, MARGIN_US));
-    }
+    ask_after(c, scope, item->has_lease ? item->expires_in_us : 0, item->rests_in_us);
 
     scope->suspect_us = LH_NEVER;
     if (is_dead) {
@@ -77,15 +87,15 @@ void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, con
     set_dead(c, scope, is_dead);
 }
 
-void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease)
+void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
+                          int64_t rests_in_us)
 {
     int64_t left_us = lh_time_add(lease->remaining_us, lease->grace_us);
 
-    lh_wait_progress_learn(c, scope, lease);
+    lh_wait_progress_learn(c, scope, lease, rests_in_us);
 
     scope->grace_us = lease->grace_us;
-    scope->overdue_us = 0;
-    scope->expires_us = lease->is_manual ? LH_NEVER : lh_time_add(c->now_us, lh_time_add(left_us, MARGIN_US));
+    ask_after(c, scope, lease->is_manual ? LH_NEVER : left_us, rests_in_us);
     /* The policy's dead_after is not told here; its default will do, for whoever asks then is told. */
     set_dead_after(scope, lease->duration_us / 3 * 2);
     if (is_alive(lease))
@@ -95,14 +105,15 @@ void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, cons
     set_dead(c, scope, !is_alive(lease));
 }
 
-void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease)
+void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
+                           int64_t rests_in_us)
 {
     if (lease != NULL && (lease->is_manual || lease->remaining_us + lease->grace_us > 0)) {
-        lh_scope_learn_grant(c, scope, lease);
+        lh_scope_learn_grant(c, scope, lease, rests_in_us);
         return;
     }
     scope->overdue_us = 0;
-    scope->expires_us = c->now_us + next_overdue_us(scope);
+    ask_after(c, scope, 0, rests_in_us);
 }
 
 void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us)

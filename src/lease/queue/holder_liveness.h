@@ -5,9 +5,12 @@
 #include "lease/queue/scope.h"
 
 void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item);
-void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease);
-/* `lease` NULL: free, or its holder is not known yet. */
-void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease);
+/* `rests_in_us` as in lh_acquire_item. */
+void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
+                          int64_t rests_in_us);
+/* `lease` NULL: free, at rest, or its holder is not known yet. */
+void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
+                           int64_t rests_in_us);
 void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us);
 
 #endif

@@ -27,9 +27,15 @@ static void fill(const struct lh_acquire *request, struct lh_acquire_result *res
     if (!tells_holder)
         return;
     if (acquire != NULL)
-        *contention = (struct lh_contention){acquire->has_lease, acquire->lease, acquire->waiters_ahead, false};
+        *contention = (struct lh_contention){.has_holder = acquire->has_lease,
+                                             .holder = acquire->lease,
+                                             .waiters_ahead = acquire->waiters_ahead,
+                                             .rests_us = acquire->rests_in_us};
     else
-        *contention = (struct lh_contention){leave->has_lease, leave->lease, leave->waiters_ahead, false};
+        *contention = (struct lh_contention){.has_holder = leave->has_lease,
+                                             .holder = leave->lease,
+                                             .waiters_ahead = leave->waiters_ahead,
+                                             .rests_us = leave->rests_in_us};
     result->contention = contention;
 }
 

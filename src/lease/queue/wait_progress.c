@@ -115,7 +115,8 @@ static void keep_text(char **kept, const char *text)
     *kept = lh_strdup(text);
 }
 
-void lh_wait_progress_learn(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *holder)
+void lh_wait_progress_learn(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *holder,
+                            int64_t rests_in_us)
 {
     struct lh_wait_progress *progress = scope->progress;
     int64_t before = 0, now = 0;
@@ -140,6 +141,7 @@ void lh_wait_progress_learn(struct lh_coordinator *c, struct lh_scope *scope, co
     }
     progress->has_holder = holder != NULL;
     progress->known_us = c->now_us;
+    progress->rests_until_us = lh_time_add(c->now_us, rests_in_us);
     if (before != now)
         note_change(c, progress);
 }
@@ -216,7 +218,7 @@ static void on_probed(void *arg, enum lh_status status, const struct lh_error *e
         progress->probe = NULL;
         if (status == LH_OK) {
             size_t subscribers = progress->count < progress->probed_with ? progress->count : progress->probed_with;
-            lh_wait_progress_learn(c, progress->scope, answer->is_held ? &answer->lease : NULL);
+            lh_wait_progress_learn(c, progress->scope, answer->is_held ? &answer->lease : NULL, answer->rests_in_us);
             progress->others = answer->waiters > (int32_t)subscribers ? answer->waiters - (int32_t)subscribers : 0;
             progress->knows_others = true;
         }
@@ -316,6 +318,8 @@ static void tell(struct lh_coordinator *c, struct lh_wait_progress *progress, st
                                        .waiters_ahead = place_of(progress, subscriber, -1)};
     int64_t passed_us = c->now_us - progress->known_us;
 
+    if (progress->rests_until_us > c->now_us)
+        contention.rests_us = progress->rests_until_us - c->now_us;
     if (progress->has_holder) {
         contention.holder = progress->holder;
         contention.holder.remaining_us -= passed_us;

@@ -43,6 +43,7 @@ struct lh_wait_progress {
     bool has_probed;        /* for the sweep that comes next */
     size_t probed_with;     /* subscribers when the probe went out */
     int64_t known_us;       /* when the holder was last looked up; 0: not known yet */
+    int64_t rests_until_us; /* on our clock */
     bool has_holder;
     struct lh_held_lease holder;
     char *owner;
@@ -62,7 +63,7 @@ void lh_wait_progress_deliver(struct lh_coordinator *c);
 void lh_wait_progress_queued(struct lh_coordinator *c, struct lh_acquire *request, int32_t ahead);
 void lh_wait_progress_departed(struct lh_coordinator *c, struct lh_scope *scope, int64_t ticket);
 void lh_wait_progress_learn(struct lh_coordinator *c, struct lh_scope *scope,
-                            const struct lh_held_lease *holder); /* or NULL */
+                            const struct lh_held_lease *holder /* or NULL */, int64_t rests_in_us);
 void lh_wait_progress_renewed(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us);
 
 #endif
