@@ -105,6 +105,7 @@ static void on_acquired(struct lh_acquire *acquire, const struct lh_acquire_resu
     if (result->contention != NULL) {
         ask->has_holder = result->contention->has_holder;
         ask->waiters_ahead = result->contention->waiters_ahead;
+        ask->rests_us = result->contention->rests_us;
     }
     if (result->message != NULL)
         snprintf(ask->message, sizeof(ask->message), "%s", result->message);

@@ -21,6 +21,7 @@ struct ask {
     bool has_contention;
     bool has_holder;
     int32_t waiters_ahead;
+    int64_t rests_us;
     char message[128];
     void (*then)(struct ask *ask);
 };

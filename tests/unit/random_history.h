@@ -55,9 +55,11 @@ struct history {
     struct hold *holds;
     int hold_count;
     int64_t last_token[SCOPES];
+    int64_t rests_until_us[SCOPES]; /* as far as grants were heard of */
     bool has_faults; /* replies get lost, lanes go down, coordinators die */
     bool is_strict;  /* no safety net: a lost wake-up stays lost */
     bool has_hooks;  /* at some time */
+    bool has_rests;  /* leases have a minimum hold */
     bool is_healing;
     int64_t quiet_since_us; /* no failing batch since */
     int calling;
@@ -75,6 +77,7 @@ struct hold *find_hold(int scope, const struct lh_uuid *lease_key);
 /* Callers: random_callers.c. A lease key of NULL: a new one. */
 void begin_call(struct fake_node *node, int scope, const struct lh_uuid *lease_key, bool is_repeat);
 void cancel(struct call *call);
+int64_t at_least_of(const struct lh_uuid *lease_key);
 bool may_come_back(enum lh_status status);
 
 /* Holders: random_holders.c. */

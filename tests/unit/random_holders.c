@@ -128,6 +128,26 @@ static void check_order(const struct call *granted)
     }
 }
 
+/* Nobody is granted a scope that rests, and each rest is as long as was asked for. */
+static void check_rest(const struct call *call, int64_t token)
+{
+    const struct fake_scope *scope = &t.world.scopes[call->scope];
+    int64_t *rests_until_us = &t.rests_until_us[call->scope];
+    int64_t at_least_us = at_least_of(&call->acquire.lease_key);
+
+    if (at_least_us == LH_AT_LEAST_POLICY)
+        at_least_us = t.world.at_least_us;
+    if (scope->token != token)
+        return; /* another one has it by now */
+    if (scope->acquired_at_us < *rests_until_us)
+        fake_fail("k%d was granted %lld us before its rest is over", call->scope,
+                  (long long)(*rests_until_us - scope->acquired_at_us));
+    *rests_until_us = scope->acquired_at_us + at_least_us;
+    if (scope->rests_until_us != *rests_until_us)
+        fake_fail("k%d rests for %lld us and not for %lld", call->scope,
+                  (long long)(scope->rests_until_us - scope->acquired_at_us), (long long)at_least_us);
+}
+
 void hold_lease(const struct call *call, const struct lh_acquire_result *result)
 {
     struct hold *hold = find_hold(call->scope, &call->acquire.lease_key);
@@ -161,6 +181,7 @@ void hold_lease(const struct call *call, const struct lh_acquire_result *result)
     if (until_us > t.world.now_us)
         check_one_holder(hold);
     check_order(call);
+    check_rest(call, result->lease->token);
     if (result->lease->token <= *last_token)
         fake_fail("token %lld of k%d after %lld", (long long)result->lease->token, call->scope, (long long)*last_token);
     *last_token = result->lease->token;

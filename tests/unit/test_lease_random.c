@@ -4,7 +4,7 @@
  * notifications that get lost, outages, coordinators that stop or are killed; in some, hooks that come and go, refuse,
  * take their time, or break their connection. Checked at every step: one holder (promise 1), tokens that grow (promise 2),
  * no request answered twice or inside a call, first come first served (promise 6), no live waiter forgotten while its
- * scope is free; and at the end: every request answered, nothing left.
+ * scope is free, nobody granted a scope that rests; and at the end: every request answered, nothing left.
  *
  * LH_SEED=n replays one seed (LH_TRACE=1: with what the core did), LH_SEEDS=n runs that many.
  */
@@ -135,6 +135,8 @@ static void play(uint64_t seed)
     world->hook_break_percent = t.has_faults ? fake_below(world, 3) * 5 : 0;
     world->hook_us = (1 + fake_below(world, 10)) * LH_US_PER_MS;
     world->hook_timeout_us = LH_US_PER_S;
+    t.has_rests = seed % 5 == 0;
+    world->at_least_us = LH_US_PER_S;
     lh_coordinator_options_init(&t.options);
     t.options.max_block_us = fake_below(world, 2) == 0 ? 0 : 700 * LH_US_PER_MS;
     t.options.batch_max = (size_t)(1 + fake_below(world, 8));
