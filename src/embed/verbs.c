@@ -39,30 +39,34 @@ struct acquire {
 
 static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
 {
-    static const char sql[] =
+    static const char columns[] =
         "select l.namespace, l.key, l.lease_key, l.token, l.owner, l.principal, l.labels, l.heartbeats,"
         " (extract(epoch from l.duration) * 1000000)::bigint as duration_us,"
         " (extract(epoch from l.grace) * 1000000)::bigint as grace_us,"
         " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
         " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us,"
-        " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_at_us"
+        " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_at_us";
+    static const char from[] =
         "  from leasehold.acquire(namespace => $1, key => $2, duration => $3::bigint * interval '1 microsecond',"
-        "                         owner => $4, lease_key => $5::uuid, labels => $6::jsonb,"
-        "                         at_least => $7::bigint * interval '1 microsecond') l";
+        "                         owner => $4, lease_key => $5::uuid, labels => $6::jsonb";
     struct acquire *acquire = call->arg;
     struct lh_embed_lease *lease = acquire->lease;
     char duration[24], at_least[24];
-    const char *const values[] = {acquire->ns,        acquire->key,    duration,
-                                  acquire->owner,     acquire->lease_key, acquire->labels,
-                                  acquire->at_least_us == 0 ? NULL : at_least};
+    const char *const values[] = {acquire->ns,        acquire->key,    duration, acquire->owner,
+                                  acquire->lease_key, acquire->labels, at_least};
+    bool has_at_least = acquire->at_least_us != 0; /* an older schema takes none */
     int64_t sent_us = lh_clock_us();
     enum lh_status status = LH_OK;
     PGresult *result;
+    char *sql;
 
     snprintf(duration, sizeof(duration), "%lld", (long long)acquire->duration_us);
     snprintf(at_least, sizeof(at_least), "%lld",
              (long long)(acquire->at_least_us == LH_NO_MINIMUM ? 0 : acquire->at_least_us));
-    result = lh_query(call->conn, sql, values, 7, error);
+    sql = lh_format("%s%s%s) l", columns, from,
+                    has_at_least ? ", at_least => $7::bigint * interval '1 microsecond'" : "");
+    result = lh_query(call->conn, sql, values, has_at_least ? 7 : 6, error);
+    free(sql);
     if (result == NULL)
         return error->status;
     if (PQntuples(result) == 0) {

@@ -108,9 +108,6 @@ func newRequest(namespace, key string, options []Option) request {
 	for _, option := range options {
 		option(&r)
 	}
-	if r.duration < r.atLeast {
-		r.duration = r.atLeast
-	}
 	return r
 }
 
@@ -185,21 +182,20 @@ func (c *Client) giveUp(r request) {
 // has. Else the lease is released, as failed if the work returned an error, and Do returns that error.
 func (c *Client) Do(ctx context.Context, namespace, key string, work func(context.Context, *Lease) error, options ...Option) (err error) {
 	r := newRequest(namespace, key, options)
-	since := clock()
 	l, err := c.acquire(ctx, ctx, r)
 	if err != nil {
 		return err
 	}
 	err = errors.New("the work ended without returning: it panicked, or called runtime.Goexit")
 	defer func() {
-		err = l.end(err, since+r.atLeast)
+		err = l.end(err)
 	}()
 	err = work(l.Context(), l)
 	return
 }
 
-// end releases a lease whose work has ended with `result`, not before `notBefore`.
-func (l *Lease) end(result error, notBefore time.Duration) error {
+// end releases a lease whose work has ended with `result`.
+func (l *Lease) end(result error) error {
 	if lost := l.Lost(); lost != nil {
 		if result != nil && !errors.Is(result, context.Canceled) {
 			return fmt.Errorf("%w (the work ended with: %v)", lost, result)
@@ -210,24 +206,12 @@ func (l *Lease) end(result error, notBefore time.Duration) error {
 	if result != nil {
 		options = append(options, Failure(result))
 	}
-	if later := notBefore - clock(); later > 0 {
-		l.c.start(func() {
-			pause(l.c.ctx, later)
-			l.releaseWithin(l.c.ctx, options)
-		})
-		return result
-	}
-	if err := l.releaseWithin(l.c.ctx, options); result == nil {
+	ctx, cancel := context.WithTimeout(l.c.ctx, 2*l.c.settings.patience)
+	defer cancel()
+	if err := l.Release(ctx, options...); result == nil {
 		return err
 	}
 	return result
-}
-
-// releaseWithin releases, for at most twice the client's patience.
-func (l *Lease) releaseWithin(ctx context.Context, options []ReleaseOption) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*l.c.settings.patience)
-	defer cancel()
-	return l.Release(ctx, options...)
 }
 
 // Holder is who holds a scope now.

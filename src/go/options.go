@@ -63,7 +63,8 @@ func Logf(f func(format string, args ...any)) ClientOption { return func(s *sett
 // request is one acquisition.
 type request struct {
 	namespace, key, leaseKey, owner string
-	duration, wait, atLeast         time.Duration
+	duration, wait                  time.Duration
+	atLeast                         *time.Duration // nil: the policy's
 	labels                          map[string]string
 	isHold                          bool             // over a stream, where there are streams
 	queued                          func(*HeldError) // told while it waits; may be nil
@@ -96,9 +97,9 @@ func Labels(labels map[string]string) Option { return func(r *request) { r.label
 // wait for the deadline. [Client.Lead] does this by itself. It changes nothing with [Over].
 func WhileAlive() Option { return func(r *request) { r.isHold = true } }
 
-// AtLeast keeps the lease of [Client.Do] until this long after its grant, even if the work ends sooner, so that hosts whose clocks
-// differ do not all run the same job. The duration is raised to it: the lease outlives the process.
-func AtLeast(d time.Duration) Option { return func(r *request) { r.atLeast = d } }
+// AtLeast has nobody else get the lease until this long after its grant, even if it is released or lost sooner, so that hosts whose
+// clocks differ do not all run the same job. At most a day; without it the policy of the namespace counts.
+func AtLeast(d time.Duration) Option { return func(r *request) { r.atLeast = &d } }
 
 // outcome is what a lease is released with.
 type outcome struct {

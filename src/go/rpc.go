@@ -124,6 +124,9 @@ func (r request) message(wait time.Duration) *pb.AcquireRequest {
 	} else {
 		message.Wait = durationpb.New(wait)
 	}
+	if r.atLeast != nil {
+		message.AtLeast = durationpb.New(*r.atLeast)
+	}
 	return message
 }
 

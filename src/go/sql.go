@@ -245,12 +245,15 @@ func (d *direct) try(s *session, r request) (g grant, granted bool, err error) {
 		}
 	}
 	var seconds float64
+	values, rest := []any{r.namespace, r.key, r.duration.Seconds(), r.owner, r.leaseKey, string(labels)}, ""
+	if r.atLeast != nil {
+		values, rest = append(values, r.atLeast.Seconds()), ", at_least => make_interval(secs => $7::float8)"
+	}
 	sent := clock()
 	granted, err = d.row(s, r.ref(), []any{&g.token, &seconds},
 		`select l.token, extract(epoch from l.deadline - clock_timestamp())::float8
 		   from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-		                          labels => $6::text::jsonb) l`,
-		r.namespace, r.key, r.duration.Seconds(), r.owner, r.leaseKey, string(labels))
+		                          labels => $6::text::jsonb`+rest+`) l`, values...)
 	g.deadline = sent + time.Duration(seconds*float64(time.Second))
 	return g, granted, err
 }

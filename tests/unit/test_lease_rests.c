@@ -54,6 +54,7 @@ START_TEST(waiter_is_granted_when_the_rest_ends)
     fake_run(&world, MS(5));
     give_now(1);
     expect_granted_after_the_rest(&waiter);
+    ck_assert_int_eq(world.passed_on, 0);
 }
 END_TEST
 
@@ -67,6 +68,7 @@ START_TEST(waiter_that_comes_during_the_rest_is_granted_when_it_ends)
     ask_for(node, &waiter, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
     fake_run(&world, MS(5));
     expect_granted_after_the_rest(&waiter);
+    ck_assert_int_eq(world.passed_on, 0); /* it is nobody else's turn */
 }
 END_TEST
 

@@ -73,6 +73,15 @@ START_TEST(acquire_that_is_refused_is_an_error_with_contention)
     ck_assert_str_eq(fake_call_reason(call), "LEASE_HELD");
     ck_assert_ptr_nonnull(strstr(call->message, "lease payments/invoice-42 is held by worker-3, alive"));
     fake_call_end(call, LH_RPC_END_FINISHED);
+
+    contention = (struct lh_contention){.rests_us = 48500000};
+    call = start_acquire();
+    coordinator.acquire->on_done(coordinator.acquire, &result);
+    ck_assert_str_eq(fake_call_reason(call), "LEASE_HELD");
+    ck_assert_str_eq(call->message, "lease payments/invoice-42 is not held, but rests for 48 s more: its minimum "
+                                    "hold has not passed");
+    ck_assert_ptr_nonnull(memmem(call->details.data, call->details.size, "leasehold.v1.Contention", 23));
+    fake_call_end(call, LH_RPC_END_FINISHED);
 }
 END_TEST
 

@@ -56,7 +56,7 @@ END_TEST
 START_TEST(force_release_returns_the_lease_it_ended)
 {
     struct lh_error busy = {.status = LH_SCOPE_BUSY, .message = "session 4711 keeps a guard on it"};
-    struct lh_scope_answer answer = {.lease = new_lease("invoice-42")};
+    struct lh_scope_answer answer = {.is_held = true, .lease = new_lease("invoice-42")};
     Leasehold__V1__ForceReleaseResponse *response;
     Leasehold__V1__ForceReleaseRequest request;
     struct lh_rpc_call *call = fake_call(service, ADMIN "ForceRelease");
@@ -81,6 +81,14 @@ START_TEST(force_release_returns_the_lease_it_ended)
     ck_assert_int_eq(response->lease->token, 42);
     ck_assert_str_eq(response->lease->lease_key, "");
     ck_assert_str_eq(coordinator.woken, "invoice-42");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+
+    answer = (struct lh_scope_answer){0}; /* it rested, and nobody held it */
+    call = fake_call(service, ADMIN "ForceRelease");
+    fake_call_message(call, &request.base);
+    store.on_scope(store.arg, LH_OK, NULL, &answer);
+    response = fake_call_reply(call, &leasehold__v1__force_release_response__descriptor);
+    ck_assert_ptr_null(response->lease);
     fake_call_end(call, LH_RPC_END_FINISHED);
 
     call = fake_call(service, ADMIN "ForceRelease");

@@ -46,6 +46,22 @@ START_TEST(get_lease_tells_holder_waiters_and_last_hold)
 }
 END_TEST
 
+START_TEST(get_lease_tells_how_long_the_scope_rests)
+{
+    struct lh_scope_answer answer = {.rests_in_us = 48500000};
+    struct lh_rpc_call *call = start_get();
+    Leasehold__V1__GetLeaseResponse *response;
+
+    store.on_scope(store.arg, LH_OK, NULL, &answer);
+    response = fake_call_reply(call, &leasehold__v1__get_lease_response__descriptor);
+    ck_assert_ptr_null(response->lease);
+    ck_assert_ptr_null(response->contention->holder);
+    ck_assert_int_eq(response->contention->rests->seconds, 48);
+    ck_assert_int_eq(response->contention->rests->nanos, 500000000);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
 START_TEST(get_lease_of_an_unknown_scope_is_not_found)
 {
     struct lh_scope_answer nothing = {0};
@@ -193,6 +209,7 @@ END_TEST
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, get_lease_tells_holder_waiters_and_last_hold);
+    tcase_add_test(tcase, get_lease_tells_how_long_the_scope_rests);
     tcase_add_test(tcase, get_lease_of_an_unknown_scope_is_not_found);
     tcase_add_test(tcase, store_that_is_gone_fails_the_call);
     tcase_add_test(tcase, bug_is_told_by_number_alone);

@@ -97,6 +97,10 @@ CHANGE(wait_and_forever, r->wait_forever = 1; r->wait = new_duration(5, 0))
 CHANGE(while_alive, r->wait_while_alive = 1)
 CHANGE(while_alive_and_wait, r->wait_while_alive = 1; r->wait = new_duration(5, 0))
 CHANGE(while_alive_and_forever, r->wait_while_alive = 1; r->wait_forever = 1)
+CHANGE(at_least_zero, r->at_least = new_duration(0, 0))
+CHANGE(at_least_a_day, r->at_least = new_duration(86400, 0))
+CHANGE(at_least_over_a_day, r->at_least = new_duration(86400, 1000))
+CHANGE(at_least_negative, r->at_least = new_duration(0, -1))
 CHANGE(owner_empty, r->owner = (char *)"")
 CHANGE(owner_255, r->owner = repeated("o", 255))
 CHANGE(owner_256, r->owner = repeated("o", 256))
@@ -172,6 +176,10 @@ static const struct {
     TAKEN(while_alive),
     TAKEN(while_alive_and_wait),
     REFUSED(while_alive_and_forever, "wait_while_alive"),
+    TAKEN(at_least_zero),
+    TAKEN(at_least_a_day),
+    REFUSED(at_least_over_a_day, "at_least"),
+    REFUSED(at_least_negative, "at_least"),
     TAKEN(owner_empty),
     TAKEN(owner_255),
     REFUSED(owner_256, "owner"),
@@ -220,6 +228,10 @@ START_TEST(acquire_becomes_what_the_coordinator_takes)
     ck_assert_int_eq(acquire.duration_us, 1500000);
     ck_assert_int_eq(acquire.wait, LH_WAIT_WHILE_ALIVE);
     ck_assert_int_eq(acquire.wait_us, 250000);
+    ck_assert_int_eq(acquire.at_least_us, LH_AT_LEAST_POLICY);
+    request->at_least = new_duration(50, 0);
+    ck_assert(lh_validate_acquire(validator(), request, &acquire));
+    ck_assert_int_eq(acquire.at_least_us, 50000000);
     lh_uuid_format(&acquire.lease_key, lease_key);
     ck_assert_str_eq(lease_key, LEASE_KEY);
     ck_assert_str_eq(acquire.labels, "{\"na\\\"me\":\"back\\\\slash, \\u0001 and ü\"}");

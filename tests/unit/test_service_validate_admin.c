@@ -159,7 +159,7 @@ static const struct {
 } policy_durations[] = {
     {LH_POLICY_MIN_DURATION, 100000}, {LH_POLICY_MAX_DURATION, 100000}, {LH_POLICY_GRACE, 0},
     {LH_POLICY_MAX_HOLD, 1},          {LH_POLICY_DEAD_AFTER, 1},        {LH_POLICY_HOOK_TIMEOUT, 1000},
-    {LH_POLICY_FREE_RETENTION, 0},    {LH_POLICY_HISTORY_RETENTION, 0},
+    {LH_POLICY_FREE_RETENTION, 0},    {LH_POLICY_HISTORY_RETENTION, 0},   {LH_POLICY_AT_LEAST, 0},
 };
 
 START_TEST(policy_durations_have_these_bounds)
@@ -176,6 +176,7 @@ START_TEST(policy_durations_have_these_bounds)
         [LH_POLICY_HOOK_TIMEOUT] = &policy.hook_timeout,
         [LH_POLICY_FREE_RETENTION] = &policy.free_retention,
         [LH_POLICY_HISTORY_RETENTION] = &policy.history_retention,
+        [LH_POLICY_AT_LEAST] = &policy.at_least,
     };
     struct lh_policy result;
     uint32_t fields;
@@ -187,6 +188,19 @@ START_TEST(policy_durations_have_these_bounds)
     ck_assert_int_eq(result.values[field].number, least_us);
     *durations[field] = new_duration(0, (int32_t)(least_us * 1000) - 1);
     expect_violation(path, lh_policy_from_request(validator(), request, &result, &fields), path);
+}
+END_TEST
+
+START_TEST(policy_at_least_is_a_day_at_most)
+{
+    Leasehold__V1__SetPolicyRequest *request = new_set_policy();
+    struct lh_policy result;
+    uint32_t fields;
+
+    policy.at_least = new_duration(86400, 0);
+    expect_violation("a day", lh_policy_from_request(validator(), request, &result, &fields), NULL);
+    policy.at_least = new_duration(86400, 1000);
+    expect_violation("more", lh_policy_from_request(validator(), request, &result, &fields), "policy.at_least");
 }
 END_TEST
 
@@ -264,6 +278,7 @@ TCase *tcase_validate_admin(void)
     tcase_add_test(tcase, masked_but_absent_is_inherited_again);
     tcase_add_loop_test(tcase, policy_durations_have_these_bounds, 0,
                         sizeof(policy_durations) / sizeof(policy_durations[0]));
+    tcase_add_test(tcase, policy_at_least_is_a_day_at_most);
     tcase_add_test(tcase, policy_counts_have_these_bounds);
     tcase_add_test(tcase, policy_goes_out_as_it_is_set);
     return tcase;

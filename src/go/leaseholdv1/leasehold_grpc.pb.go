@@ -576,7 +576,8 @@ const (
 type AdminServiceClient interface {
 	// Ends leases whose expiry has passed, as the daemon's own reaper does.
 	Reap(ctx context.Context, in *ReapRequest, opts ...grpc.CallOption) (*ReapResponse, error)
-	// Ends a lease whatever its holder does. The holder gets OUTCOME_LOST (END_REASON_FORCED) on its next heartbeat.
+	// Ends a lease whatever its holder does, and the rest of its scope. The holder gets OUTCOME_LOST (END_REASON_FORCED) on
+	// its next heartbeat.
 	ForceRelease(ctx context.Context, in *ForceReleaseRequest, opts ...grpc.CallOption) (*ForceReleaseResponse, error)
 	// Changes the settings of a namespace and of those below it. Every daemon follows within a second.
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
@@ -722,7 +723,8 @@ func (c *adminServiceClient) GetStatus(ctx context.Context, in *GetStatusRequest
 type AdminServiceServer interface {
 	// Ends leases whose expiry has passed, as the daemon's own reaper does.
 	Reap(context.Context, *ReapRequest) (*ReapResponse, error)
-	// Ends a lease whatever its holder does. The holder gets OUTCOME_LOST (END_REASON_FORCED) on its next heartbeat.
+	// Ends a lease whatever its holder does, and the rest of its scope. The holder gets OUTCOME_LOST (END_REASON_FORCED) on
+	// its next heartbeat.
 	ForceRelease(context.Context, *ForceReleaseRequest) (*ForceReleaseResponse, error)
 	// Changes the settings of a namespace and of those below it. Every daemon follows within a second.
 	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)

@@ -81,13 +81,13 @@ class AsyncClient(BaseClient):
         """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop."""
         return AsyncLease(self._core, namespace, key, duration, wait, owner, labels, on_lost)
 
-    def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float = 0,
+    def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
                skip_if_held: bool = False) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T | None]]]:
         """As Client.leased, for a coroutine function."""
         def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T | None]]:
             @functools.wraps(function)
             async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | None:
-                lease = self.lease(namespace, key, duration=max(duration, at_least), wait=wait)
+                lease = self.lease(namespace, key, duration=duration, wait=wait)
                 lease._at_least = at_least
                 try:
                     await lease.acquire()

@@ -102,14 +102,15 @@ class Client(BaseClient):
         that renews: it must not block."""
         return Lease(self._core, namespace, key, duration, wait, owner, labels, on_lost)
 
-    def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float = 0,
+    def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
                skip_if_held: bool = False) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
-        """A decorator: the function runs under a lease. at_least: the lease is kept for so many seconds though the function has
-        ended earlier, so that a second clock that is late does not start it again. skip_if_held: then None is returned."""
+        """A decorator: the function runs under a lease. at_least: nobody else gets the lease before so many seconds have passed
+        since it was granted, though the function has ended earlier, so that a second clock that is late does not start it again;
+        at most a day; None: as the namespace's policy says. skip_if_held: then None is returned."""
         def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
             @functools.wraps(function)
             def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | None:
-                lease = self.lease(namespace, key, duration=max(duration, at_least), wait=wait)
+                lease = self.lease(namespace, key, duration=duration, wait=wait)
                 lease._at_least = at_least
                 try:
                     lease.acquire()

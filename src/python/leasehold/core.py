@@ -92,7 +92,6 @@ class Core:
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.leases: dict[str, BaseLease] = {}
-        self.deferred: dict[str, tuple[float, Release]] = {}  # released already, and kept until then
         self.orphans: dict[str, Orphan] = {}
         self.is_closed = False
         self.wake = runtime.flag()
@@ -170,10 +169,6 @@ class Core:
                     self._abandon(item, self.timeout)  # the server may still keep it for us
                 self._untie(lease)  # now, and not at the loss: until its stream ends, the next leader waits for this one's work
                 return False
-            keep_until = lease._acquired_at + lease._at_least
-            if keep_until > clock():
-                self.deferred[lease.lease_key] = (keep_until, item)
-                return True
             lease._is_held = False
             self.leases.pop(lease.lease_key, None)
         try:
@@ -211,7 +206,6 @@ class Core:
     async def _run(self) -> None:
         while not self.is_closed:
             self.wake.clear()
-            self._release_deferred()
             with self.lock:
                 leases = list(self.leases.values())
             for lease in leases:
@@ -226,7 +220,6 @@ class Core:
         with self.lock:
             times = [min(each._next_beat, each._deadline - each._margin) for each in self.leases.values()]
             times += [each.next_try for each in self.orphans.values()]
-            times += [at for at, _ in self.deferred.values()]
         return min(max(min(times, default=clock() + LOOK_S) - clock(), 0.001), LOOK_S)
 
     async def _renew(self) -> None:
@@ -258,18 +251,6 @@ class Core:
                 lease._lose(answer.reason)
             else:
                 lease._next_beat = clock() + min(shortest / 12, 0.25)
-
-    def _release_deferred(self) -> None:
-        now = clock()
-        with self.lock:
-            for lease_key, (at, item) in list(self.deferred.items()):
-                lease = self.leases.get(lease_key)
-                if lease is None or at <= now:
-                    del self.deferred[lease_key]
-                if lease is not None and at <= now:
-                    lease._is_held = False
-                    del self.leases[lease_key]
-                    self._abandon(item, max(lease._deadline - now, 0))
 
     async def _release_orphans(self, until: float = 0.0) -> None:
         now = clock()

@@ -278,6 +278,8 @@ class GrpcTransport:
             request.wait_forever = True
         else:
             request.wait.CopyFrom(duration(wait))
+        if lease._at_least is not None:
+            request.at_least.CopyFrom(duration(lease._at_least))
         return request
 
     async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:

@@ -39,10 +39,10 @@ class BaseLease:
         self._on_lost = on_lost
         self._is_tied = is_tied  # a stream ties the lease to this process: it ends with it
         self._tie: Any = None
-        self._at_least = 0.0  # it is kept for so long, though it is released earlier
+        self._at_least: float | None = None  # nobody else gets it before, though it is released earlier; None: the policy's
         self._is_held = False
         self._margin = self.duration / MARGIN
-        self._acquired_at = self._deadline = self._next_beat = 0.0
+        self._deadline = self._next_beat = 0.0
 
     def __repr__(self) -> str:
         state = "held" if self._is_held else f"lost: {self.lost}" if self.lost else "not held"
@@ -81,7 +81,7 @@ class BaseLease:
                 self._lose("expired" if now >= self._deadline else "unreachable")
 
     def _granted(self, token: int, deadline: float, sent: float) -> None:
-        self.token, self._deadline, self._acquired_at = token, deadline, sent
+        self.token, self._deadline = token, deadline
         self._next_beat = clock() + self.duration / RENEWALS
         self._is_held = True
 
@@ -99,10 +99,8 @@ class BaseLease:
                 return
             self._is_held, self.lost = False, reason
             self._core.leases.pop(self.lease_key, None)
-            is_watched = self.lease_key not in self._core.deferred
         log.warning("%r", self)
-        if is_watched:
-            self._tell_loss(reason)
+        self._tell_loss(reason)
 
     def _tell_loss(self, reason: str) -> None:
         if self._on_lost is not None:

@@ -24,7 +24,7 @@ POLL_S, POOLED_POLL_S = 2.0, 0.5
 LOCK_TIMEOUT = "200ms"  # a row that somebody keeps locked must not hold up the renewals of others
 ACQUIRE = """
 select a.token, extract(epoch from a.deadline - clock_timestamp())
-  from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb) a"""
+  from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb%s) a"""
 HEARTBEAT = """
 select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp())
   from (select set_config('lock_timeout', $4, true) as limits offset 0) s
@@ -93,8 +93,11 @@ class SqlTransport:
 
     async def _try(self, session: Session, lease: BaseLease, timeout: float) -> Grant | None:
         sent = clock()
-        rows = await session.query(ACQUIRE, (lease.namespace, lease.key, interval(lease.duration), lease.owner, lease.lease_key,
-                                             json.dumps(lease.labels)), sent + timeout)
+        values = (lease.namespace, lease.key, interval(lease.duration), lease.owner, lease.lease_key, json.dumps(lease.labels))
+        rest = "" if lease._at_least is None else ", at_least => $7::interval"
+        if lease._at_least is not None:
+            values += (interval(lease._at_least),)
+        rows = await session.query(ACQUIRE % rest, values, sent + timeout)
         return Grant(int(rows[0][0]), sent + float(rows[0][1]), sent) if rows else None
 
     async def _wait(self, session: Session, lease: BaseLease, wait_until: float, timeout: float) -> Grant | None:

@@ -20,12 +20,48 @@ LIVENESS_EXPIRED: Liveness
 LIVENESS_OVERDUE: Liveness
 LIVENESS_SUSPECTED_DEAD: Liveness
 LIVENESS_UNSPECIFIED: Liveness
+OUTCOME_DENIED: Outcome
 OUTCOME_INVALID: Outcome
 OUTCOME_LOST: Outcome
 OUTCOME_OK: Outcome
 OUTCOME_REJECTED: Outcome
 OUTCOME_RETRY: Outcome
 OUTCOME_UNSPECIFIED: Outcome
+RIGHT_ADMIN: Right
+RIGHT_GUARD: Right
+RIGHT_LEASE: Right
+RIGHT_READ: Right
+RIGHT_UNSPECIFIED: Right
+
+class AccessRule(_message.Message):
+    __slots__ = ["created_at", "created_by", "namespace", "principal", "rights"]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    RIGHTS_FIELD_NUMBER: _ClassVar[int]
+    created_at: _timestamp_pb2.Timestamp
+    created_by: str
+    namespace: Namespace
+    principal: str
+    rights: _containers.RepeatedScalarFieldContainer[Right]
+    def __init__(self, principal: _Optional[str] = ..., namespace: _Optional[_Union[Namespace, _Mapping]] = ..., rights: _Optional[_Iterable[_Union[Right, str]]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., created_by: _Optional[str] = ...) -> None: ...
+
+class AccessToken(_message.Message):
+    __slots__ = ["created_at", "created_by", "expires_at", "id", "last_used_at", "name"]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_USED_AT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    created_at: _timestamp_pb2.Timestamp
+    created_by: str
+    expires_at: _timestamp_pb2.Timestamp
+    id: str
+    last_used_at: _timestamp_pb2.Timestamp
+    name: str
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., created_by: _Optional[str] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., last_used_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class AcquireEvent(_message.Message):
     __slots__ = ["granted", "queued", "waited"]
@@ -38,7 +74,7 @@ class AcquireEvent(_message.Message):
     def __init__(self, queued: _Optional[_Union[Contention, _Mapping]] = ..., granted: _Optional[_Union[Lease, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class AcquireRequest(_message.Message):
-    __slots__ = ["duration", "labels", "lease_key", "owner", "scope", "wait", "wait_forever", "wait_while_alive"]
+    __slots__ = ["at_least", "duration", "labels", "lease_key", "owner", "scope", "wait", "wait_forever", "wait_while_alive"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +82,7 @@ class AcquireRequest(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
     DURATION_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +91,7 @@ class AcquireRequest(_message.Message):
     WAIT_FIELD_NUMBER: _ClassVar[int]
     WAIT_FOREVER_FIELD_NUMBER: _ClassVar[int]
     WAIT_WHILE_ALIVE_FIELD_NUMBER: _ClassVar[int]
+    at_least: _duration_pb2.Duration
     duration: _duration_pb2.Duration
     labels: _containers.ScalarMap[str, str]
     lease_key: str
@@ -62,7 +100,7 @@ class AcquireRequest(_message.Message):
     wait: _duration_pb2.Duration
     wait_forever: bool
     wait_while_alive: bool
-    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_forever: bool = ..., owner: _Optional[str] = ..., lease_key: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., wait_while_alive: bool = ...) -> None: ...
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_forever: bool = ..., owner: _Optional[str] = ..., lease_key: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., wait_while_alive: bool = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class AcquireResponse(_message.Message):
     __slots__ = ["lease", "waited"]
@@ -79,14 +117,34 @@ class Alive(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Contention(_message.Message):
-    __slots__ = ["holder", "liveness", "waiters_ahead"]
+    __slots__ = ["holder", "liveness", "rests", "waiters_ahead"]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     LIVENESS_FIELD_NUMBER: _ClassVar[int]
+    RESTS_FIELD_NUMBER: _ClassVar[int]
     WAITERS_AHEAD_FIELD_NUMBER: _ClassVar[int]
     holder: Lease
     liveness: Liveness
+    rests: _duration_pb2.Duration
     waiters_ahead: int
-    def __init__(self, holder: _Optional[_Union[Lease, _Mapping]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., waiters_ahead: _Optional[int] = ...) -> None: ...
+    def __init__(self, holder: _Optional[_Union[Lease, _Mapping]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., waiters_ahead: _Optional[int] = ..., rests: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class CreateTokenRequest(_message.Message):
+    __slots__ = ["expires", "name"]
+    EXPIRES_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    expires: _duration_pb2.Duration
+    name: str
+    def __init__(self, name: _Optional[str] = ..., expires: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class CreateTokenResponse(_message.Message):
+    __slots__ = ["expires_at", "id", "token"]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    expires_at: _timestamp_pb2.Timestamp
+    id: str
+    token: str
+    def __init__(self, token: _Optional[str] = ..., id: _Optional[str] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ForceReleaseRequest(_message.Message):
     __slots__ = ["reason", "scope", "token"]
@@ -167,6 +225,22 @@ class GetStatusResponse(_message.Message):
     waiters: int
     def __init__(self, version: _Optional[str] = ..., schema_version: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., timeline: _Optional[int] = ..., max_block: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waiters: _Optional[int] = ..., trouble: _Optional[str] = ..., server: _Optional[str] = ...) -> None: ...
 
+class GrantAccessRequest(_message.Message):
+    __slots__ = ["namespace", "principal", "rights"]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    RIGHTS_FIELD_NUMBER: _ClassVar[int]
+    namespace: Namespace
+    principal: str
+    rights: _containers.RepeatedScalarFieldContainer[Right]
+    def __init__(self, principal: _Optional[str] = ..., namespace: _Optional[_Union[Namespace, _Mapping]] = ..., rights: _Optional[_Iterable[_Union[Right, str]]] = ...) -> None: ...
+
+class GrantAccessResponse(_message.Message):
+    __slots__ = ["rule"]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    rule: AccessRule
+    def __init__(self, rule: _Optional[_Union[AccessRule, _Mapping]] = ...) -> None: ...
+
 class HeartbeatRequest(_message.Message):
     __slots__ = ["leases"]
     LEASES_FIELD_NUMBER: _ClassVar[int]
@@ -226,23 +300,25 @@ class HoldRequest(_message.Message):
     def __init__(self, acquire: _Optional[_Union[AcquireRequest, _Mapping]] = ..., release: _Optional[_Union[ReleaseItem, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ...) -> None: ...
 
 class LastHold(_message.Message):
-    __slots__ = ["end_reason", "ended_at", "error", "owner", "result", "token"]
+    __slots__ = ["end_reason", "ended_at", "error", "owner", "principal", "result", "token"]
     ENDED_AT_FIELD_NUMBER: _ClassVar[int]
     END_REASON_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     end_reason: EndReason
     ended_at: _timestamp_pb2.Timestamp
     error: str
     owner: str
+    principal: str
     result: str
     token: int
-    def __init__(self, token: _Optional[int] = ..., owner: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., result: _Optional[str] = ..., error: _Optional[str] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, token: _Optional[int] = ..., owner: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., result: _Optional[str] = ..., error: _Optional[str] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ["acquired_at", "deadline", "duration", "grace", "heartbeat_at", "heartbeats", "labels", "lease_key", "liveness", "owner", "remaining", "scope", "token"]
+    __slots__ = ["acquired_at", "deadline", "duration", "grace", "heartbeat_at", "heartbeats", "labels", "lease_key", "liveness", "owner", "principal", "remaining", "scope", "token"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -260,6 +336,7 @@ class Lease(_message.Message):
     LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
     LIVENESS_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     REMAINING_FIELD_NUMBER: _ClassVar[int]
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -273,10 +350,11 @@ class Lease(_message.Message):
     lease_key: str
     liveness: Liveness
     owner: str
+    principal: str
     remaining: _duration_pb2.Duration
     scope: Scope
     token: int
-    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ..., token: _Optional[int] = ..., owner: _Optional[str] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., acquired_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., heartbeat_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ..., token: _Optional[int] = ..., owner: _Optional[str] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., acquired_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., heartbeat_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class LeaseEvent(_message.Message):
     __slots__ = ["end_reason", "error", "lease", "reason", "result", "type"]
@@ -310,6 +388,22 @@ class LeaseRef(_message.Message):
     lease_key: str
     scope: Scope
     def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ...) -> None: ...
+
+class ListAccessRequest(_message.Message):
+    __slots__ = ["page_size", "page_token"]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListAccessResponse(_message.Message):
+    __slots__ = ["next_page_token", "rules"]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    next_page_token: str
+    rules: _containers.RepeatedCompositeFieldContainer[AccessRule]
+    def __init__(self, rules: _Optional[_Iterable[_Union[AccessRule, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ListLeasesRequest(_message.Message):
     __slots__ = ["include_children", "namespace", "owner", "page_size", "page_token"]
@@ -349,6 +443,22 @@ class ListPoliciesResponse(_message.Message):
     policies: _containers.RepeatedCompositeFieldContainer[Policy]
     def __init__(self, policies: _Optional[_Iterable[_Union[Policy, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
+class ListTokensRequest(_message.Message):
+    __slots__ = ["page_size", "page_token"]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListTokensResponse(_message.Message):
+    __slots__ = ["next_page_token", "tokens"]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    next_page_token: str
+    tokens: _containers.RepeatedCompositeFieldContainer[AccessToken]
+    def __init__(self, tokens: _Optional[_Iterable[_Union[AccessToken, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
 class Namespace(_message.Message):
     __slots__ = ["segments"]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -356,11 +466,12 @@ class Namespace(_message.Message):
     def __init__(self, segments: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ["dead_after", "expiry", "free_retention", "frozen", "grace", "history", "history_retention", "hook_timeout", "max_duration", "max_hold", "max_leases", "max_reap_failures", "max_waiters", "min_duration", "namespace", "reaper"]
+    __slots__ = ["at_least", "dead_after", "expiry", "free_retention", "frozen", "grace", "history", "history_retention", "hook_timeout", "max_duration", "max_hold", "max_leases", "max_reap_failures", "max_waiters", "min_duration", "namespace", "reaper"]
     class Expiry(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     class Reaper(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
     DEAD_AFTER_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_MANUAL: Policy.Expiry
@@ -384,6 +495,7 @@ class Policy(_message.Message):
     REAPER_EXTERNAL: Policy.Reaper
     REAPER_FIELD_NUMBER: _ClassVar[int]
     REAPER_UNSPECIFIED: Policy.Reaper
+    at_least: _duration_pb2.Duration
     dead_after: _duration_pb2.Duration
     expiry: Policy.Expiry
     free_retention: _duration_pb2.Duration
@@ -400,7 +512,7 @@ class Policy(_message.Message):
     min_duration: _duration_pb2.Duration
     namespace: Namespace
     reaper: Policy.Reaper
-    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ..., min_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expiry: _Optional[_Union[Policy.Expiry, str]] = ..., reaper: _Optional[_Union[Policy.Reaper, str]] = ..., frozen: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_leases: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., max_waiters: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., history: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_reap_failures: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., hook_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., free_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., history_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ..., min_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expiry: _Optional[_Union[Policy.Expiry, str]] = ..., reaper: _Optional[_Union[Policy.Reaper, str]] = ..., frozen: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_leases: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., max_waiters: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., history: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_reap_failures: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., hook_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., free_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., history_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ReapFailure(_message.Message):
     __slots__ = ["error", "lease", "next_try_at", "reap_failures"]
@@ -468,6 +580,34 @@ class ReleaseResult(_message.Message):
     outcome: Outcome
     def __init__(self, lease_key: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., message: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ...) -> None: ...
 
+class RevokeAccessRequest(_message.Message):
+    __slots__ = ["namespace", "principal", "rights"]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    RIGHTS_FIELD_NUMBER: _ClassVar[int]
+    namespace: Namespace
+    principal: str
+    rights: _containers.RepeatedScalarFieldContainer[Right]
+    def __init__(self, principal: _Optional[str] = ..., namespace: _Optional[_Union[Namespace, _Mapping]] = ..., rights: _Optional[_Iterable[_Union[Right, str]]] = ...) -> None: ...
+
+class RevokeAccessResponse(_message.Message):
+    __slots__ = ["rule"]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    rule: AccessRule
+    def __init__(self, rule: _Optional[_Union[AccessRule, _Mapping]] = ...) -> None: ...
+
+class RevokeTokenRequest(_message.Message):
+    __slots__ = ["name_or_id"]
+    NAME_OR_ID_FIELD_NUMBER: _ClassVar[int]
+    name_or_id: str
+    def __init__(self, name_or_id: _Optional[str] = ...) -> None: ...
+
+class RevokeTokenResponse(_message.Message):
+    __slots__ = ["revoked"]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
+    revoked: int
+    def __init__(self, revoked: _Optional[int] = ...) -> None: ...
+
 class Scope(_message.Message):
     __slots__ = ["key", "namespace"]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -507,4 +647,7 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []
 
 class EndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []
+
+class Right(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

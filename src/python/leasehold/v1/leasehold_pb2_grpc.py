@@ -374,6 +374,36 @@ class AdminServiceStub(object):
                 request_serializer=leasehold_dot_v1_dot_leasehold__pb2.ListPoliciesRequest.SerializeToString,
                 response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.ListPoliciesResponse.FromString,
                 )
+        self.GrantAccess = channel.unary_unary(
+                '/leasehold.v1.AdminService/GrantAccess',
+                request_serializer=leasehold_dot_v1_dot_leasehold__pb2.GrantAccessRequest.SerializeToString,
+                response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.GrantAccessResponse.FromString,
+                )
+        self.RevokeAccess = channel.unary_unary(
+                '/leasehold.v1.AdminService/RevokeAccess',
+                request_serializer=leasehold_dot_v1_dot_leasehold__pb2.RevokeAccessRequest.SerializeToString,
+                response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.RevokeAccessResponse.FromString,
+                )
+        self.ListAccess = channel.unary_unary(
+                '/leasehold.v1.AdminService/ListAccess',
+                request_serializer=leasehold_dot_v1_dot_leasehold__pb2.ListAccessRequest.SerializeToString,
+                response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.ListAccessResponse.FromString,
+                )
+        self.CreateToken = channel.unary_unary(
+                '/leasehold.v1.AdminService/CreateToken',
+                request_serializer=leasehold_dot_v1_dot_leasehold__pb2.CreateTokenRequest.SerializeToString,
+                response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.CreateTokenResponse.FromString,
+                )
+        self.RevokeToken = channel.unary_unary(
+                '/leasehold.v1.AdminService/RevokeToken',
+                request_serializer=leasehold_dot_v1_dot_leasehold__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.RevokeTokenResponse.FromString,
+                )
+        self.ListTokens = channel.unary_unary(
+                '/leasehold.v1.AdminService/ListTokens',
+                request_serializer=leasehold_dot_v1_dot_leasehold__pb2.ListTokensRequest.SerializeToString,
+                response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.ListTokensResponse.FromString,
+                )
         self.GetStatus = channel.unary_unary(
                 '/leasehold.v1.AdminService/GetStatus',
                 request_serializer=leasehold_dot_v1_dot_leasehold__pb2.GetStatusRequest.SerializeToString,
@@ -392,7 +422,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ForceRelease(self, request, context):
-        """Ends a lease whatever its holder does. The holder gets OUTCOME_LOST (END_REASON_FORCED) on its next heartbeat.
+        """Ends a lease whatever its holder does, and the rest of its scope. The holder gets OUTCOME_LOST (END_REASON_FORCED) on
+        its next heartbeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -413,6 +444,50 @@ class AdminServiceServicer(object):
 
     def ListPolicies(self, request, context):
         """The namespaces that have settings of their own, ordered by namespace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GrantAccess(self, request, context):
+        """Gives a principal rights in a namespace and in all below it, besides those that it has there. Every daemon follows
+        within a second, on open streams too. The methods from here to ListTokens need the right admin in the root.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeAccess(self, request, context):
+        """Takes rights from a principal in a namespace. What the principal has by other rules stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAccess(self, request, context):
+        """The rules, ordered by principal and namespace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateToken(self, request, context):
+        """Makes a bearer token of the principal token:NAME. The answer is the only place where it is ever shown. A call that is
+        repeated makes another one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeToken(self, request, context):
+        """Ends one token by its ID, or all of a name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTokens(self, request, context):
+        """The tokens, ordered by name and ID; those that have expired too. Never the tokens themselves.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -451,6 +526,36 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListPolicies,
                     request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.ListPoliciesRequest.FromString,
                     response_serializer=leasehold_dot_v1_dot_leasehold__pb2.ListPoliciesResponse.SerializeToString,
+            ),
+            'GrantAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrantAccess,
+                    request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.GrantAccessRequest.FromString,
+                    response_serializer=leasehold_dot_v1_dot_leasehold__pb2.GrantAccessResponse.SerializeToString,
+            ),
+            'RevokeAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeAccess,
+                    request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.RevokeAccessRequest.FromString,
+                    response_serializer=leasehold_dot_v1_dot_leasehold__pb2.RevokeAccessResponse.SerializeToString,
+            ),
+            'ListAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAccess,
+                    request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.ListAccessRequest.FromString,
+                    response_serializer=leasehold_dot_v1_dot_leasehold__pb2.ListAccessResponse.SerializeToString,
+            ),
+            'CreateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateToken,
+                    request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.CreateTokenRequest.FromString,
+                    response_serializer=leasehold_dot_v1_dot_leasehold__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'RevokeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeToken,
+                    request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=leasehold_dot_v1_dot_leasehold__pb2.RevokeTokenResponse.SerializeToString,
+            ),
+            'ListTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTokens,
+                    request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.ListTokensRequest.FromString,
+                    response_serializer=leasehold_dot_v1_dot_leasehold__pb2.ListTokensResponse.SerializeToString,
             ),
             'GetStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStatus,
@@ -549,6 +654,108 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/leasehold.v1.AdminService/ListPolicies',
             leasehold_dot_v1_dot_leasehold__pb2.ListPoliciesRequest.SerializeToString,
             leasehold_dot_v1_dot_leasehold__pb2.ListPoliciesResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def GrantAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/leasehold.v1.AdminService/GrantAccess',
+            leasehold_dot_v1_dot_leasehold__pb2.GrantAccessRequest.SerializeToString,
+            leasehold_dot_v1_dot_leasehold__pb2.GrantAccessResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def RevokeAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/leasehold.v1.AdminService/RevokeAccess',
+            leasehold_dot_v1_dot_leasehold__pb2.RevokeAccessRequest.SerializeToString,
+            leasehold_dot_v1_dot_leasehold__pb2.RevokeAccessResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/leasehold.v1.AdminService/ListAccess',
+            leasehold_dot_v1_dot_leasehold__pb2.ListAccessRequest.SerializeToString,
+            leasehold_dot_v1_dot_leasehold__pb2.ListAccessResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def CreateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/leasehold.v1.AdminService/CreateToken',
+            leasehold_dot_v1_dot_leasehold__pb2.CreateTokenRequest.SerializeToString,
+            leasehold_dot_v1_dot_leasehold__pb2.CreateTokenResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def RevokeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/leasehold.v1.AdminService/RevokeToken',
+            leasehold_dot_v1_dot_leasehold__pb2.RevokeTokenRequest.SerializeToString,
+            leasehold_dot_v1_dot_leasehold__pb2.RevokeTokenResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ListTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/leasehold.v1.AdminService/ListTokens',
+            leasehold_dot_v1_dot_leasehold__pb2.ListTokensRequest.SerializeToString,
+            leasehold_dot_v1_dot_leasehold__pb2.ListTokensResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
