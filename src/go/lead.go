@@ -53,7 +53,7 @@ func (c *Client) Lead(ctx context.Context, namespace, key string, e Elector) err
 		see(r.owner)
 		err = errors.New("the leader ended without returning: it panicked, or called runtime.Goexit")
 		func() {
-			defer func() { err = l.end(err)
+			defer func() { err = l.end(err) }()
 			err = e.Lead(l.Context(), l)
 		}()
 		var lost *LostError
