@@ -331,6 +331,9 @@ static const struct lh_option options[] = {
      "How long before the deadline a command whose lease cannot be renewed gets TERM, before it is killed. Default: "
      "5s; "
      "at most a third of the duration."},
+    {"at-least", 0, "DURATION",
+     "Nobody else gets the lease until so long after the grant, even if the command ends before. At most 1d. Default: "
+     "at_least of the policy."},
     {"owner", 0, "TEXT", "A name of the holder, for people. Default: user@host/pid."},
     {"label", 'l', "NAME=VALUE", "Stored with the lease; up to 16 times."},
     {0},
@@ -361,11 +364,15 @@ const struct lh_command lh_command_run = {
                    "leasehold run itself is killed or stopped, and to background processes that the\n"
                    "command leaves behind. No process outlives the lease.\n"
                    "\n"
+                   "--at-least is for cron on several hosts, whose clocks differ: give it a little\n"
+                   "less than the time between two runs, and a job that ends at once is not run\n"
+                   "again by a host whose clock is late.\n"
+                   "\n"
                    "--terraform is for a configuration with an empty backend \"http\" {} block. A run\n"
                    "that is killed leaves no lock that somebody must break: its lease ends by its\n"
                    "deadline. A state in --state is written only while the lease is held.\n",
     .options = options,
-    .examples = "  leasehold run cron nightly -- /usr/local/bin/nightly-report\n"
+    .examples = "  leasehold run cron nightly --at-least 50s -- /usr/local/bin/nightly-report\n"
                 "  leasehold run deploy production --wait 10m -- make deploy\n"
                 "  leasehold run -n -E 0 cron cleanup -c './cleanup && ./report'\n"
                 "  leasehold run --repeat service leader -d 10s -- /usr/sbin/scheduler\n"
