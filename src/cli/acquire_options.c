@@ -39,7 +39,8 @@ static enum lh_status take_at_least(struct lh_cli_acquire *asked, const struct l
     if (lh_check_duration("at-least", text, 0, &asked->at_least_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (asked->at_least_us > LH_AT_LEAST_MAX_US)
-        return lh_bounds_refuse(error, "at-least", "at most 1 day", "at-least '%.64s' is longer than a day", text);
+        return lh_bounds_refuse(error, "at-least", "at most 1 day",
+                                "at-least '%.64s' is longer than a day; it may be 0s to 1d", text);
     return LH_OK;
 }
 

@@ -70,8 +70,9 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
     if (result == NULL)
         return error->status;
     if (PQntuples(result) == 0) {
-        status = lh_error_set(error, LH_LEASE_HELD, "the lease %s/%s is held by another, or it rests, or others wait for it",
-                              acquire->ns, acquire->key);
+        status =
+            lh_error_set(error, LH_LEASE_HELD, "the lease %s/%s is held by another, or it rests, or others wait for it",
+                         acquire->ns, acquire->key);
     } else {
         lh_lease_of_row(lease, result, 0);
         lease->deadline_us = sent_us + lease->duration_us;

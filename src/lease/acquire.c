@@ -146,8 +146,8 @@ static void look_ahead(struct lh_coordinator *c, struct lh_entry *entry)
     struct lh_scope *scope = entry->waiter->scope;
     struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
     bool is_free = !entry->acquire->has_lease && entry->acquire->rests_in_us == 0;
-    if (entry->acquire->ticket > 0 && is_free && first == entry->waiter &&
-        lh_list_is_empty(&scope->leaves) && lh_list_is_empty(&scope->again))
+    if (entry->acquire->ticket > 0 && is_free && first == entry->waiter && lh_list_is_empty(&scope->leaves) &&
+        lh_list_is_empty(&scope->again))
         lh_database_pass_on(c, scope->ns, scope->key, first->ticket);
 }
 

@@ -72,7 +72,7 @@ struct lh_contention {
     bool has_holder; /* false: free, but at rest or queued for */
     struct lh_held_lease holder;
     int32_t waiters_ahead;
-    int64_t rests_us;      /* from the database's answer: before that the scope is granted to nobody; 0: it does not rest */
+    int64_t rests_us; /* from the database's answer: before that the scope is granted to nobody; 0: it does not rest */
     bool is_holder_hidden; /* `holder` has its names alone: the caller may not know more */
 };
 

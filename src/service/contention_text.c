@@ -101,7 +101,8 @@ static void append_held(struct sentence *sentence, const char *ns, const char *k
         append(sentence, " is held, waiters ahead: %d", contention->waiters_ahead);
     } else if (!contention->has_holder && contention->rests_us > 0) {
         char text[LH_DURATION_TEXT_BYTES];
-        append(sentence, " is not held, but rests for %s more: its minimum hold has not passed", age(contention->rests_us, text));
+        append(sentence, " is not held, but rests for %s more: its minimum hold has not passed",
+               age(contention->rests_us, text));
     } else if (!contention->has_holder) {
         if (contention->waiters_ahead == 1)
             append(sentence, " is free, but another waiter has the turn");

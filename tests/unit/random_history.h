@@ -56,10 +56,10 @@ struct history {
     int hold_count;
     int64_t last_token[SCOPES];
     int64_t rests_until_us[SCOPES]; /* as far as grants were heard of */
-    bool has_faults; /* replies get lost, lanes go down, coordinators die */
-    bool is_strict;  /* no safety net: a lost wake-up stays lost */
-    bool has_hooks;  /* at some time */
-    bool has_rests;  /* leases have a minimum hold */
+    bool has_faults;                /* replies get lost, lanes go down, coordinators die */
+    bool is_strict;                 /* no safety net: a lost wake-up stays lost */
+    bool has_hooks;                 /* at some time */
+    bool has_rests;                 /* leases have a minimum hold */
     bool is_healing;
     int64_t quiet_since_us; /* no failing batch since */
     int calling;

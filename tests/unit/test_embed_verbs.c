@@ -44,6 +44,27 @@ START_TEST(a_lease_goes_through_its_life_with_its_callbacks)
 }
 END_TEST
 
+START_TEST(a_minimum_hold_lets_the_scope_rest)
+{
+    struct lh_embed_acquire_options request = {.embed.at_least_us = 600 * LH_SECOND};
+    struct lh_embed_lease lease;
+
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.rest", "k", &request, &lease, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_release_ok(conn, &lease, NULL, NULL, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.rest", "k", NULL, &lease, &test_error), LH_LEASE_HELD);
+    ck_assert_ptr_nonnull(strstr(test_error.message, "it rests"));
+    execute("select leasehold.set_policy('embed.rest', at_least => '10 min')");
+    request.embed.at_least_us = LH_NO_MINIMUM;
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(lh_embed_acquire(conn, "embed.rest", "other", &request, &lease, &test_error), LH_OK);
+        ck_assert_int_eq(lh_embed_release_ok(conn, &lease, NULL, NULL, &test_error), LH_OK);
+    }
+    request.embed.at_least_us = 86400 * LH_SECOND + 1;
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.rest", "k", &request, &lease, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "at_least");
+}
+END_TEST
+
 START_TEST(a_failure_is_released_with_its_words)
 {
     struct script script = {.name = "failed"};
@@ -176,6 +197,7 @@ END_TEST
 void add_embed_verbs(TCase *tests)
 {
     tcase_add_test(tests, a_lease_goes_through_its_life_with_its_callbacks);
+    tcase_add_test(tests, a_minimum_hold_lets_the_scope_rest);
     tcase_add_test(tests, a_failure_is_released_with_its_words);
     tcase_add_test(tests, a_callback_that_refuses_takes_the_change_back);
     tcase_add_test(tests, a_verb_joins_the_callers_transaction);

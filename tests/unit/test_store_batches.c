@@ -48,7 +48,7 @@ static const char stand_ins[] =
     "create function leasehold_internal.relax_commit(boolean) returns boolean language sql as 'select true';"
     "create function leasehold_internal.acquire_batch(uuid, timestamptz, text[], p_key text[], uuid[], text[], "
     "p_labels text[],"
-    " bigint[], boolean[], bigint[], bigint[], text[]) returns table (n integer, outcome text, token bigint)"
+    " bigint[], boolean[], bigint[], bigint[], text[], bigint[]) returns table (n integer, outcome text, token bigint)"
     " language plpgsql as $$ begin"
     "  perform leasehold.behave(p_key);"
     "  return query select i, 'granted', (p_labels[i]::jsonb ->> 'token')::bigint"
