@@ -270,7 +270,7 @@ struct lh_obstacle {
     int64_t silent_us; /* since its last heartbeat, likewise */
     uint32_t waiters_ahead;
     const char *principal; /* who has proved to hold it, "dns:worker-3"; "": unknown, or this client may not see it */
-    int64_t rests_us; /* before that nobody is granted the scope, because of a minimum hold; 0: it does not rest */
+    int64_t rests_us;      /* before that nobody is granted the scope, because of a minimum hold; 0: it does not rest */
 };
 typedef void lh_waiting_cb(void *arg, const struct lh_obstacle *obstacle);
 
