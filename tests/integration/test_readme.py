@@ -118,7 +118,7 @@ def test_the_first_lease_over_a_connection(service, cluster, compile_and_run):
 
 
 def test_the_first_lease_from_psql(service, cluster):
-    script = block_with("sql", "leasehold.acquire")
+    script = block_with("sql", "leasehold.guard(")
     service.psql("create table invoice (id integer, state text); insert into invoice values (43, 'new')")
     acquire, rest = script.split("\n", 1)
     token = service.psql(acquire).split("|")[0]
@@ -128,6 +128,11 @@ def test_the_first_lease_from_psql(service, cluster):
     refused = service.psql(rest, check=False)
     assert refused.returncode != 0 and "lease_lost" in refused.stderr
     service.psql("delete from leasehold.scope where key = 'invoice-43'")
+
+    for _ in range(2):  # the second ends the lease; the first whatever another example left of it
+        service.psql("select from leasehold.force_release('cron', 'nightly', 'an example of the page')")
+        assert int(service.psql(block_with("sql", "at_least =>"))) > 0
+    service.psql("select from leasehold.force_release('cron', 'nightly', 'an example of the page')")
 
     service.psql(block_with("sql", "create role worker"))
     try:
