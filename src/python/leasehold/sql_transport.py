@@ -93,11 +93,10 @@ class SqlTransport:
 
     async def _try(self, session: Session, lease: BaseLease, timeout: float) -> Grant | None:
         sent = clock()
-        values = (lease.namespace, lease.key, interval(lease.duration), lease.owner, lease.lease_key, json.dumps(lease.labels))
-        rest = "" if lease._at_least is None else ", at_least => $7::interval"
-        if lease._at_least is not None:
-            values += (interval(lease._at_least),)
-        rows = await session.query(ACQUIRE % rest, values, sent + timeout)
+        rest = [] if lease._at_least is None else [interval(lease._at_least)]
+        rows = await session.query(ACQUIRE % (", at_least => $7::interval" if rest else ""),
+                                   (lease.namespace, lease.key, interval(lease.duration), lease.owner, lease.lease_key,
+                                    json.dumps(lease.labels), *rest), sent + timeout)
         return Grant(int(rows[0][0]), sent + float(rows[0][1]), sent) if rows else None
 
     async def _wait(self, session: Session, lease: BaseLease, wait_until: float, timeout: float) -> Grant | None:
