@@ -244,6 +244,7 @@ SUITES = (
     Suite('soak', script('tests/soak/run', '--seconds', '{soak}'), 7200),
     Suite('integration', pytest('tests/integration', 4), 1800),
     Suite('interop', pytest('tests/interop', 1), 900),
+    Suite('console', pytest('tests/console', 2), 900),
     Suite('fault', pytest('tests/fault', 3), 1800),
     Suite('clients', twice(script('tests/clients/run')), 900),
     Suite('versions', twice(versions()), 3600),
@@ -259,7 +260,7 @@ SUITES = (
     Suite('packages', pytest('tests/packages', 1), 600),
     Suite('quickstart', one('deploy/quickstart', '--check'), 900),
 )
-NEEDS = {'unit': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'clients': 'build', 'versions': 'build',
+NEEDS = {'unit': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
          'unit-sanitized': 'build-sanitized', 'integration-sanitized': 'build-sanitized'}
 
 

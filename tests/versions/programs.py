@@ -10,20 +10,18 @@ A package has the server alone. psql, pg_isready, pg_dump and isolationtester ar
 """
 import contextlib
 import glob
-import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), 'lib'))
+import npm  # noqa: E402
 import pgtest  # noqa: E402
 
 LOCK = os.path.join(HERE, 'package-lock.json')
-INSTALL_LIMIT_S = 300
 CLIENTS = ('psql', 'pg_isready', 'pg_dump', 'pg_restore', 'createdb', 'dropdb', 'pg_config')
 
 
@@ -32,28 +30,6 @@ def locked_versions():
     with open(LOCK, encoding='utf-8') as file:
         packages = json.load(file)['packages']
     return {int(path.rsplit('-', 1)[1]): package['version'] for path, package in packages.items() if path}
-
-
-def cache():
-    """The directory that npm filled. Its name changes with package-lock.json; half an installation has another name."""
-    with open(LOCK, 'rb') as file:
-        name = hashlib.sha256(file.read()).hexdigest()[:16]
-    parent = os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'), 'leasehold', 'versions')
-    directory = os.path.join(parent, name)
-    if os.path.isdir(directory):
-        return directory
-    os.makedirs(parent, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix='install-', dir=parent) as fresh:
-        for file in ('package.json', 'package-lock.json'):
-            shutil.copy(os.path.join(HERE, file), fresh)
-        done = subprocess.run([pgtest.tool('npm', 'npm'), 'ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'],
-                              cwd=fresh, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              universal_newlines=True, timeout=INSTALL_LIMIT_S, check=False)
-        if done.returncode != 0:
-            raise pgtest.Failure('npm cannot install the packages of %s:\n%s' % (LOCK, done.stdout))
-        with contextlib.suppress(FileExistsError):
-            os.rename(os.path.join(fresh, 'node_modules'), directory)
-    return directory
 
 
 def assemble(package, target):
@@ -80,7 +56,7 @@ def assemble(package, target):
 @contextlib.contextmanager
 def installed(majors):
     """{major: the directory of its programs} for the time of the context."""
-    packages = cache()
+    packages = npm.installed(HERE)
     with tempfile.TemporaryDirectory(prefix='leasehold-versions-', dir='/tmp') as directory:
         os.chmod(directory, 0o755)
         yield {major: assemble(os.path.join(packages, 'postgresql-%d' % major), os.path.join(directory, str(major)))

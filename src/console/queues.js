@@ -1,0 +1,63 @@
+// Who waits for what, how long, behind whom; and who waits for whom in turn.
+import { h, plural, span, table, time } from './dom.js';
+import { api, dotted, idOf, scopeLink, seconds } from './api.js';
+import { place, titled, who, within } from './page.js';
+import { graph } from './charts.js';
+import { store } from './store.js';
+
+const MOST = 1000, DRAWN = 60;
+
+export const queues = {
+  name: 'queues', label: 'Queues', every_s: 2, data: null,
+  title: () => 'Queues',
+  badge: () => { const n = store.sum('waiting'); return n ? { text: n, words: 'wait' } : null; },
+  async load({ parts }) { queues.data = await api.all('queue', { namespace: parts[0] || '', include_children: true }, 'waiters', MOST); },
+  draw() {
+    const namespace = place().parts[0], { waiters, waits, more } = queues.data || { waiters: [], waits: [] };
+    const scopes = new Set(waiters.map((waiter) => idOf(dotted(waiter.scope.namespace), waiter.scope.key)));
+    return [
+      titled(waiters.length ? `${more ? 'More than ' : ''}${plural(waiters.length, 'request')} wait${waiters.length === 1 ? 's' : ''} for ${plural(scopes.size, 'scope')}` : 'Nobody waits', queues),
+      within('queues', namespace),
+      waiters.length ? picture(waiters, waits, []) : null,
+      waiters.length ? h('section', { class: 'card', key: 'list' }, h('h2', {}, 'Who waits'), waiterTable(waiters, true)) : null,
+    ];
+  },
+};
+
+export const waiterTable = (waiters, withScope) => table('Who waits, in order', [...(withScope ? ['Scope'] : []), 'Place', 'Who', 'Waiting', 'Behind', 'Until'], waiters.map((waiter, i) => {
+  const namespace = dotted(waiter.scope.namespace), before = waiters[i - 1];
+  const sameScope = before && before.scope.key === waiter.scope.key && dotted(before.scope.namespace) === namespace;
+  return { key: waiter.ticket, cells: [
+    ...(withScope ? [[h('a', { href: scopeLink(namespace, waiter.scope.key) }, waiter.scope.key), h('br'), h('small', { class: 'mute' }, namespace)]] : []),
+    waiter.away ? 'away, keeps its place' : waiter.position === '0' ? 'passed over' : waiter.position, who(waiter.owner, waiter.principal), span(seconds(waiter.waiting)),
+    sameScope ? before.owner || before.principal : 'the holder', waiter.wait_until ? time(waiter.wait_until) : 'no limit'] };
+}));
+
+// The graph of these waiters, the holders that are known, and what those wait for.
+export function picture(waiters, waits, holders, here) {
+  const nodes = new Map(), edges = new Map();
+  const owner = (each) => node('owner', each.principal + '\u0000' + each.owner, each.owner || each.principal, each.owner ? each.principal : '');
+  const target = (raw) => node('scope', idOf(dotted(raw.namespace), raw.key), raw.key, dotted(raw.namespace));
+  function node(kind, name, words, note) {
+    const id = kind + name;
+    if (!nodes.has(id) && nodes.size < DRAWN) nodes.set(id, { id, kind, name: words, note });
+    return id;
+  }
+  const edge = (from, to, kind) => nodes.has(from) && nodes.has(to) && edges.set(from + to, { from, to, kind });
+  for (const held of holders) edge(node('scope', held.at, held.key, held.namespace), owner(held), 'holds');
+  for (const wait of waits) {
+    const by = owner(wait);
+    edge(target(wait.holds), by, 'holds');
+    edge(by, target(wait.wants), 'waits');
+  }
+  for (const waiter of waiters) {
+    const at = target(waiter.scope), held = store.leases.get(idOf(dotted(waiter.scope.namespace), waiter.scope.key));
+    edge(owner(waiter), at, 'waits');
+    if (held) edge(at, owner(held), 'holds');
+  }
+  if (!edges.size) return null;
+  const drawn = graph([...nodes.values()], [...edges.values()], here && 'scope' + here);
+  return h('section', { class: 'card', key: 'graph' }, h('h2', {}, 'Which wait for which'),
+    drawn.circles && h('p', { class: 'note bad' }, 'The red ones wait for each other in a circle: none of them gets on until one gives up or its lease ends.'),
+    drawn.picture, h('p', { class: 'mute' }, `Round: holders and waiters. Dashed: waits for. Solid: held by.${nodes.size >= DRAWN ? ` The first ${DRAWN} only.` : ''}`));
+}

@@ -1,0 +1,111 @@
+// The leases that the page knows: loaded by pages, kept by the stream of changes. Renewals are no changes, so one page is asked
+// for again at a time: now the one on the screen, now the next in turn. Whatever an answer does not have any more goes.
+import { api, dotted, idOf, isUnder, lease } from './api.js';
+import { live } from './live.js';
+
+const MOST = 20000, PAGE = 1000, TURN_MS = 2000, SHORT_TURN_MS = 1000, SHORT = 300, SPACES_EVERY_MS = 3000;
+
+export const store = {
+  leases: new Map(), namespace: null, isWhole: false, version: 0, spaces: [], spacesAt: 0,
+  pages: [], turn: 0, timer: 0, loading: null, wanted: () => null,
+
+  // Everything in `namespace`, unless it is here already.
+  has: (namespace) => store.isWhole && store.namespace !== null && isUnder(namespace, store.namespace),
+  async cover(namespace) {
+    if (!store.has(namespace)) await store.load(namespace);
+  },
+  async load(namespace = store.namespace ?? '') {
+    if (store.loading?.namespace === namespace) return store.loading.promise;
+    const promise = fill(namespace).finally(() => { if (store.loading?.promise === promise) store.loading = null; });
+    store.loading = { namespace, promise };
+    return promise;
+  },
+  async loadSpaces() {
+    const { namespaces } = await api.all('namespaces', {}, 'namespaces', 5000);
+    store.spaces = namespaces.map((row) => ({ name: dotted(row.namespace), held: +row.held, waiting: +row.waiting, expired: +row.expired, failing: +row.failing }));
+    store.spacesAt = Date.now();
+    store.version++;
+    dispatchEvent(new Event('lh-spaces'));
+  },
+  sum: (field, namespace = '') => store.spaces.reduce((sum, row) => sum + (isUnder(row.name, namespace) ? row[field] : 0), 0),
+};
+
+async function fill(namespace) {
+  store.namespace = namespace;
+  store.isWhole = false;
+  store.pages = [];
+  let token = '', from = '';
+  do {
+    const page = { token, from, namespace };
+    token = await refresh(page);
+    if (store.namespace !== namespace) return;
+    store.pages.push(page);
+    from = page.to;
+  } while (token && store.pages.length * PAGE < MOST);
+  store.isWhole = !token;
+  // What is held elsewhere now is of no use: the stream would keep it up to date in vain.
+  for (const [id, held] of store.leases) if (!isUnder(held.namespace, namespace)) store.leases.delete(id);
+  store.version++;
+}
+
+// Loads one page, and forgets the leases between its ends that are held no more; the token of the page behind it.
+async function refresh(page) {
+  const begun = performance.now();
+  const { leases, next_page_token } = await api.get('leases', { namespace: page.namespace, include_children: true, page_size: PAGE, page_token: page.token });
+  if (store.namespace !== page.namespace) return '';
+  const found = new Set();
+  leases.forEach((raw, i) => {
+    const held = lease(raw, i === 0);
+    found.add(held.id);
+    // An event that came meanwhile is newer than this answer.
+    const known = store.leases.get(held.id) || gone.get(held.id);
+    if (!(known && known.heard > begun)) put(held, known);
+  });
+  page.to = next_page_token ? idOf(dotted(leases.at(-1).scope.namespace), leases.at(-1).scope.key) : '';
+  for (const [id, held] of store.leases)
+    if (!found.has(id) && held.at > page.from && (!page.to || held.at < page.to || held.at === page.to && !held.shared) && !(held.heard > begun)) store.leases.delete(id);
+  store.version++;
+  return next_page_token;
+}
+function put(held, known) {
+  if (known?.token === held.token && known.heard) held.heard = known.heard;
+  store.leases.set(held.id, held);
+}
+
+// What an event ended a moment ago, so that an older list does not bring it back.
+const gone = new Map();
+
+live.onevents = (events) => {
+  const now = performance.now();
+  for (const { type, lease: raw } of events) {
+    const held = lease(raw, false);
+    held.heard = now;
+    const known = store.leases.get(held.id);
+    if (type === 'TYPE_ACQUIRED') { if (isUnder(held.namespace, store.namespace ?? '') && store.leases.size < MOST) { store.leases.set(held.id, held); gone.delete(held.id); } }
+    else if (!known || BigInt(known.token) <= BigInt(held.token)) { store.leases.delete(held.id); gone.set(held.id, held); }
+  }
+  for (const [id, held] of gone) { if (gone.size <= 5000 && now - held.heard < 30000) break; gone.delete(id); }
+  store.version++;
+};
+
+live.onsynced = () => { store.loadSpaces().catch(() => {}); store.load().catch(() => {}); };
+
+async function turn() {
+  const begun = Date.now();
+  try {
+    if (!live.isOpen || live.paused || document.hidden) return;
+    if (Date.now() - store.spacesAt > SPACES_EVERY_MS) await store.loadSpaces();
+    if (store.pages.length && !store.loading) {
+      const seen = store.wanted();
+      const at = store.turn++ % 2 && seen !== null ? store.pages.findIndex((page) => !page.to || seen <= page.to) : (store.turn >> 1) % store.pages.length;
+      const page = store.pages[Math.max(0, at)], before = page.to;
+      const next = await refresh(page);
+      // A page that ends elsewhere now: those behind it are loaded again.
+      if (page.to !== before && at < store.pages.length - 1 && store.pages[at + 1].from === before) Object.assign(store.pages[at + 1], { from: page.to, token: next });
+      else if (page.to && at === store.pages.length - 1 && store.pages.length * PAGE < MOST) store.pages.push({ token: next, from: page.to, to: '', namespace: page.namespace });
+    }
+  } catch { /* the view that asks says what is wrong */ } finally {
+    setTimeout(turn, Math.max(250, (store.leases.size > SHORT ? TURN_MS : SHORT_TURN_MS) - (Date.now() - begun)));
+  }
+}
+turn();

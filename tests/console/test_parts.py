@@ -1,0 +1,220 @@
+"""Each of the console's parts, clicked in Chromium against a real daemon. A picture of each is kept."""
+from site_of_tests import literal
+
+
+def test_leases_are_live_with_tree_search_and_pause(own, own_page):
+    page = own_page
+    for i in range(6):
+        own.acquire(f"payments.{('invoices', 'refunds')[i % 2]}", f"order-{i}", f"worker-{i}", labels={"team": "billing"})
+    lease = own.acquire("ci", "build", "runner-1/pid 9")
+    page.open("#/leases")
+    page.sees(".tree a", "invoices")
+    # Everything about a lease: scope, holder, principal, label, liveness in words, time left, token.
+    row = page.sees(".lease", "order-0").text
+    for words in ("payments.invoices", "worker-0", "token:worker", "team=billing", "alive", "of 1 h"):
+        assert words in row, row
+    assert own.psql("select token from leasehold.scope where key = 'order-0'") in row
+    # What happens on the daemon comes by itself, both ways.
+    own.release(lease)
+    page.sees_no(".lease", "runner-1")
+    own.acquire("ci", "deploy", "runner-2")
+    page.sees(".lease", "runner-2")
+    # Search, then the tree.
+    page.type("input[type=search]", "WORKER-3")
+    page.sees_no(".lease", "order-0")
+    assert "order-3" in page.sees(".lease").text
+    assert page.find(".list .mute", "1 lease")
+    page.type("input[type=search]", "no such owner")
+    page.sees(".none", "No lease fits")
+    page.click(".tree a", "refunds")
+    page.sees(".lease", "order-1")
+    page.sees_no(".lease", "order-0")
+    assert len(page.driver.find_elements("css selector", ".lease")) == 3
+    # The pause holds the list still; afterwards it is up to date again.
+    page.click("#pause button", "Pause")
+    page.sees("#live", "Paused at")
+    own.acquire("payments.refunds", "late", "worker-late")
+    # The stream has told of it: the page knows, and does not show it.
+    page.until(lambda: "1 change since" in page.text("#pause"), "the change that the pause holds back")
+    assert page.find(".lease", "worker-late") is None
+    page.click("#pause button", "Pause")
+    page.sees(".lease", "worker-late")
+    page.sees("#live", "Live")
+
+
+def test_liveness_is_said_in_words_and_trouble_is_first(page):
+    page.open("#/leases")
+    page.sees("h1", "silent")
+    page.sees(".lease.silent .liveness", "silent")
+    page.sees(".lease.overdue .liveness", "held too long")
+    page.sees(".lease.dead .liveness", "expired")
+    assert "floor-3" in page.run("return [...document.querySelectorAll('.lease')].find((row) => row.getAttribute('aria-rowindex') === '2').innerText")
+    page.picture("1-leases")
+    page.click(".tile", "Silent")
+    page.sees_no(".lease.alive")
+    assert "production" in page.sees(".lease").text
+    page.click(".tile", "Silent")
+    page.sees(".lease.alive")
+
+
+def test_a_link_opens_the_same_view(page):
+    page.open("#/leases/payments.refunds?search=worker-1")
+    page.sees(".lease", "worker-1")
+    page.sees_no(".lease", "worker-2")
+    assert page.run("return document.querySelector('input[type=search]').value") == "worker-1"
+    page.open("#/scope/stock/shelf-a")
+    page.sees("h1", "shelf-a")
+    page.open("#/no-such-view")
+    page.sees("h1", "reap fails")
+
+
+def test_the_queue_of_a_scope_and_who_waits_for_whom(page):
+    page.open("#/queues")
+    page.sees("h1", "5 requests wait for 2 scopes")
+    page.sees("tbody tr", "picker-1")
+    page.sees(".note.bad", "in a circle")
+    page.picture("2-queues")
+    page.click("td a", "shelf-a")
+    page.sees("h1", "shelf-a")
+    rows = page.until(lambda: [row.text for row in page.driver.find_elements("css selector", "section tbody tr") if "counter" in row.text or "picker" in row.text], "rows of waiters")
+    assert ["picker-2" in rows[0], "counter-0" in rows[1], "counter-1" in rows[2], "counter-2" in rows[3]] == [True] * 4, rows
+    assert "the holder" in rows[0] and "picker-2" in rows[1] and "counter-0" in rows[2], rows
+    page.sees(".graph .here", "shelf-a")
+    said = page.run("return document.querySelector('.graph').getAttribute('aria-label')")
+    for words in ("counter-0 waits for shelf-a", "picker-1 holds shelf-a", "picker-1 waits for shelf-b", "picker-2 holds shelf-b"):
+        assert words in said, said
+    assert len(page.driver.find_elements("css selector", ".graph g.circle")) == 4
+
+
+def test_a_scope_is_explained_first_and_its_history_follows(page):
+    page.open("#/scope/payments.ledger/month-end")
+    advice = page.sees(".advice").text
+    assert advice.startswith("Wait: closer-4/pid 12 is alive"), advice
+    page.sees("dd", "closer-4/pid 12")
+    rows = page.until(lambda: [row.text for row in page.driver.find_elements("css selector", "tbody tr")], "the history")
+    assert len(rows) == 4
+    assert "closer-3" in rows[0] and "forced" in rows[0] and "postgres" in rows[0], rows
+    assert "failed" in rows[2] and "connection refused by the bank" in rows[2], rows
+    assert '{"rows": 118}' in rows[3] and "released" in rows[3], rows
+    page.picture("3-scope")
+    # One without a history says so, and one that nobody ever held is no error.
+    page.open("#/scope/etl.nightly/warehouse-load")
+    page.sees("section p", "keeps no history")
+    page.sees(".advice", "longer than")
+    page.open("#/scope/etl/never%20held")
+    page.sees(".advice")
+    page.sees_no("button", "Force release")
+
+
+def test_a_failing_reap_is_shown_and_retried(own, own_page):
+    page = own_page
+    hook = own.failing_hook("printers", "the printer still holds page 12")
+    own.acquire("printers", "floor-3", "spooler-9", seconds=1)
+    page.open("#/failures")
+    page.sees("pre", "the printer still holds page 12")
+    row = page.sees("tbody tr", "floor-3").text
+    assert "spooler-9" in row and "printers" in row and "time" in row and ("in " in row or "now" in row), row
+    page.picture("4-failing-reaps")
+    own.psql(f"create or replace function {hook}(p_event leasehold.lease_event) returns void language sql as 'select'")
+    page.click("button", "Retry now")
+    page.sees("h1", "No reap fails")
+    assert own.scope("printers", "floor-3") in ("free", "")
+
+
+def test_policies_show_where_each_value_comes_from_and_freeze(own, own_page):
+    page = own_page
+    own.policy("payments", grace="7 s")
+    own.policy("payments.invoices", max_hold="2 h")
+    own.policy("", max_duration="3 h")
+    page.open("#/policies")
+    page.sees("tbody tr", "grace = 7 s")
+    page.click("td a", "payments.invoices")
+
+    def setting(name):
+        return page.sees("tbody tr", name).text
+
+    page.sees("h1", "payments.invoices")
+    assert "2 h" in setting("max_hold") and "here" in setting("max_hold")
+    assert "7 s" in setting("grace") and "payments" in setting("grace")
+    assert "3 h" in setting("max_duration") and "root" in setting("max_duration")
+    assert "no limit" in setting("max_leases") and "built in" in setting("max_leases")
+    page.click("button", "Freeze")
+    page.sees("dialog", "No new lease is granted")
+    page.click("dialog button", "Freeze")
+    page.sees(".note.warn", "Frozen: nobody gets a new lease")
+    page.sees_no("dialog")
+    assert own.psql("select frozen from leasehold.policy where namespace = 'payments.invoices'") == "t"
+    page.picture("5-policies")
+    page.click("button", "Thaw")
+    page.click("dialog button", "Thaw")
+    page.sees(".note", "Not frozen")
+    assert own.psql("select frozen from leasehold.policy where namespace = 'payments.invoices'") == "f"
+
+
+def test_force_release_wants_a_reason_and_the_key_and_shows_its_audit(own, own_page):
+    page = own_page
+    own.acquire("stock", "shelf-a", "picker-1")
+    page.open("#/scope/stock/shelf-a")
+    page.click("button", "Force release")
+    page.type("dialog textarea", "the picker's host is gone")
+    page.type("dialog input", "shelf-b")
+    page.click("dialog button", "Force release")
+    page.sees("dialog .note.bad", "not the key")
+    assert own.scope("stock", "shelf-a") == "held"
+    page.type("dialog input", "shelf-a")
+    page.picture("6-force-release")
+    page.click("dialog button", "Force release")
+    row = page.sees("dialog tbody tr").text
+    for words in ("token:ops", "force release", "shelf-a", "the picker's host is gone", "done"):
+        assert words in row, row
+    assert own.scope("stock", "shelf-a") == "free"
+    page.click("dialog button", "Close")
+    page.sees_no("dialog")
+    page.sees("h2", "The last hold")
+    page.sees("dd", "forced")
+    # It is in the audit view too, newest first.
+    own.psql("select leasehold.force_release('stock', 'nothing', 'later')", check=False)
+    page.open("#/audit")
+    page.sees("tbody tr", "the picker's host is gone")
+    page.picture("8-audit")
+
+
+def test_the_force_release_ends_only_the_lease_that_was_shown(own, own_page):
+    page = own_page
+    lease = own.acquire("stock", "shelf-a", "picker-1")
+    page.open("#/scope/stock/shelf-a")
+    page.click("button", "Force release")
+    page.type("dialog textarea", "stuck")
+    page.type("dialog input", "shelf-a")
+    own.release(lease)
+    own.acquire("stock", "shelf-a", "picker-2")
+    page.click("dialog button", "Force release")
+    page.sees("dialog .note.bad")
+    assert own.scope("stock", "shelf-a", "state, owner") == "held|picker-2"
+    page.click("dialog button", "Cancel")
+    page.sees_no("dialog")
+    page.complaints()  # The refusal's status 404.
+
+
+def test_daemons_and_their_database(page, filled):
+    page.open("#/daemons")
+    page.sees("h1", "1 daemon live")
+    page.sees("tbody tr", str(filled.daemon.process.pid))
+    facts = page.text("dl.facts")
+    version = filled.psql("show server_version").split()[0]
+    for words in (version, "primary", "Timeline", "Oldest transaction", "Reaper behind by"):
+        assert words in facts, facts
+    # The samples end every ten seconds.
+    page.until(lambda: len(page.driver.find_elements("css selector", ".chart .edge")) >= 4 and "Nothing measured" not in page.text(".chart figcaption"), "a sample in the charts")
+    for title in ("Grants", "Renewals", "Waiters", "Latency"):
+        page.sees(".chart", title)
+    page.picture("7-daemons")
+
+
+def test_audit_is_newest_first(own, own_page):
+    for i in range(3):
+        own.psql(f"select leasehold.set_policy({literal('audited.n%d' % i)}, grace => '2 s')")
+    own_page.open("#/audit")
+    own_page.sees("tbody tr", "audited.n2")
+    rows = [row.text for row in own_page.driver.find_elements("css selector", "tbody tr") if "audited" in row.text]
+    assert [row.split("audited.n")[1][0] for row in rows] == ["2", "1", "0"], rows
