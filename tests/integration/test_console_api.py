@@ -244,8 +244,8 @@ def test_what_is_no_token_is_refused(site):
 
 def test_a_certificate_is_who_calls(cluster, start, authority, server):
     client = authority.issue("console-ops", "DNS:ops.example.org")
-    daemon = start(*flags(server, authority), "--authorization", "yes", "--admin-principals", "dns:ops.example.org",
-                   database=cluster.url(cluster.create_database()))
+    database = cluster.create_database()
+    daemon = start(*flags(server, authority), "--authorization", "yes", "--admin-principals", "dns:ops.example.org", database=cluster.url(database))
     someone = Console(daemon.admin_port, tls=trusting(authority))
     known = Console(daemon.admin_port, tls=trusting(authority, client), host="any.name.example")
     assert someone.request("GET", "/healthz").status == 200
@@ -257,6 +257,10 @@ def test_a_certificate_is_who_calls(cluster, start, authority, server):
     assert known.get("/audit?namespace=a").json["entries"][0]["principal"] == "dns:ops.example.org"
     # A page of another site would come with the certificate, but from there.
     assert known.post("/policy", {"namespace": "a", "frozen": None}, Origin="https://evil.example").status == 403
+    token = cluster.psql("select token from leasehold.token_create('phone')", database)
+    signed = wait_until(lambda: (answer := someone.sign_in(token)).status == 200 and answer, 60, "the token")
+    assert "Secure" in [part.strip() for part in signed.headers["Set-Cookie"].split(";")]
+    assert someone.get("/session").json["principal"] == "token:phone"
 
 
 def test_without_authorization_anonymous_may_do_everything(cluster, start):
