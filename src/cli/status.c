@@ -25,7 +25,8 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusR
     lh_grid_add(&card, "schema");
     lh_grid_add(&card, "%" PRId32, response->schema_version);
     lh_grid_add(&card, "coordinator");
-    lh_grid_add(&card, "%s", response->coordinator_id);
+    lh_grid_add(&card, "%s",
+                response->coordinator_id[0] != '\0' ? response->coordinator_id : "shown to administrators");
     lh_grid_add(&card, "state");
     lh_grid_add(&card, "%s", response->trouble[0] == '\0' ? "serving" : "not serving");
     lh_grid_add(&card, "database server");

@@ -130,6 +130,7 @@ static void create_service(struct lh_serving *serving)
 
     lh_store_stats(serving->store, &store);
     lh_service_options_init(&options);
+    options.loop = serving->loop;
     options.max_block_us = lh_settings_max_block_us(settings);
     options.watch_buffer = (size_t)settings->watch_buffer;
     options.caller_limits[LH_USAGE_WAITERS] = share(settings->max_waiters_per_client, settings->max_waiters);

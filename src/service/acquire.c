@@ -294,6 +294,7 @@ static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc
     kept->call = call;
     kept->call_id = lh_rpc_call_id(call);
     kept->who = lh_access_copy(who);
+    kept->rights_round = kept->service->rights_round;
     lh_list_append(&kept->service->acquires, &kept->in_order);
     at = kept->strings;
     kept->acquire.ns = at;
@@ -387,10 +388,18 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
         give_back(acquire);
 }
 
-void lh_acquire_check_rights(struct lh_service *service)
+bool lh_acquire_check_rights(struct lh_service *service, int max)
 {
-    LH_LIST_EACH(struct acquire_call, acquire, &service->acquires, in_order) {
+    struct acquire_call *acquire;
+
+    while ((acquire = LH_LIST_FIRST(struct acquire_call, &service->acquires, in_order)) != NULL &&
+           acquire->rights_round != service->rights_round) {
         struct lh_rpc_call *call = acquire->call;
+        if (max-- == 0)
+            return true;
+        acquire->rights_round = service->rights_round;
+        lh_list_remove(&acquire->in_order);
+        lh_list_append(&service->acquires, &acquire->in_order);
         if (call == NULL || lh_access_may(&acquire->who, LH_RIGHT_LEASE, acquire->acquire.ns))
             continue;
         acquire->call = NULL;
@@ -398,4 +407,5 @@ void lh_acquire_check_rights(struct lh_service *service)
         lh_permit_refuse(call, &acquire->who, LH_RIGHT_LEASE, acquire->acquire.ns);
         lh_coordinator_cancel(service->coordinator, &acquire->acquire);
     }
+    return false;
 }

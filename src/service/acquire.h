@@ -10,8 +10,9 @@ struct acquire_call {
     struct lh_rpc_call *call; /* NULL: ABANDONED */
     struct lh_usage *caller;
     struct lh_access_caller who;
-    bool is_told;     /* TOLD: a new lease, whose reply is on its way */
-    uint64_t call_id; /* what a late cancel names */
+    uint64_t rights_round; /* that looked at it last */
+    bool is_told;          /* TOLD: a new lease, whose reply is on its way */
+    uint64_t call_id;      /* what a late cancel names */
     int64_t told_us;
     struct lh_table_entry by_call; /* in lh_service.told and told_in_order, once its call has ended */
     struct lh_link in_order;       /* of lh_service.acquires before that */

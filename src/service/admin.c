@@ -250,7 +250,9 @@ void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t
         leasehold__v1__get_status_response__init(&response);
         response.version = service->version;
         response.schema_version = store->ops->schema_version(store);
-        response.coordinator_id = coordinator;
+        /* The database's roles may LISTEN to any channel, and this names one. */
+        if (lh_permit_is_admin(call))
+            response.coordinator_id = coordinator;
         response.timeline = store->ops->timeline(store);
         response.max_block = lh_message_duration(service->max_block_us, arena);
         response.waiters = (int64_t)stats.waiters;

@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "base/table.h"
 #include "lease/coordinator.h"
+#include "loop/backlog.h"
 #include "rpc/server.h"
 #include "service/denials.h"
 #include "service/failure.h"
@@ -41,21 +42,25 @@ struct lh_service {
     struct lh_denials denials;
     struct lh_service_access_stats access_stats; /* what is counted here */
     int64_t used_told_us;
+    uint64_t rights_round;   /* grows when what callers may do has changed */
+    bool looks_in_turns;     /* else at all open calls at once */
+    struct lh_backlog looks; /* for those that were not looked at in this round */
+    struct lh_backlog_item look;
 
     bool is_draining;
     bool was_serving; /* what the watchers were told last */
     struct lh_link health_watchers;
     size_t health_watcher_count;
 
-    struct lh_link acquires; /* calls that are not answered yet */
+    struct lh_link acquires; /* calls that are not answered yet; those that this round has looked at last */
     /* Grants whose replies went out lately, by call: a cancel may have crossed them on the wire. */
     struct lh_table told;
     struct lh_link told_in_order;
 
     struct lh_link keep_alives;
     struct lh_link watches;
-    struct lh_link hold_list;
-    struct lh_table holds; /* those that hold, by scope and lease key */
+    struct lh_link hold_list; /* likewise */
+    struct lh_table holds;    /* those that hold, by scope and lease key */
 
     struct lh_reflection *reflection;
     struct lh_samples samples;
@@ -135,7 +140,8 @@ void lh_acquire_stream_on_message(struct lh_rpc_call *call, const void *data, si
 void lh_acquire_start(struct lh_service *service);
 void lh_acquire_tick(struct lh_service *service);
 void lh_acquire_finish(struct lh_service *service);
-void lh_acquire_check_rights(struct lh_service *service);
+/* Of this round, `max` at most: ends what its caller may not do any more. True: there are more. */
+bool lh_acquire_check_rights(struct lh_service *service, int max);
 void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_batch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
@@ -151,7 +157,7 @@ void lh_hold_on_half_close(struct lh_rpc_call *call);
 void lh_hold_on_alarm(struct lh_rpc_call *call);
 void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 void lh_hold_start(struct lh_service *service);
-void lh_hold_check_rights(struct lh_service *service);
+bool lh_hold_check_rights(struct lh_service *service, int max);
 void lh_hold_drain(struct lh_service *service);
 void lh_hold_finish(struct lh_service *service);
 void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t size);

@@ -357,6 +357,7 @@ void lh_hold_on_start(struct lh_rpc_call *call)
     hold->call = call;
     hold->users = 1;
     lh_list_append(&service->hold_list, &hold->link);
+    hold->rights_round = service->rights_round;
     lh_rpc_call_set_data(call, hold);
 }
 
@@ -422,10 +423,18 @@ void lh_hold_drain(struct lh_service *service)
 }
 
 /* A lease that is held is left to its expiry: its holder may still work under it. */
-void lh_hold_check_rights(struct lh_service *service)
+bool lh_hold_check_rights(struct lh_service *service, int max)
 {
-    LH_LIST_EACH(struct hold, hold, &service->hold_list, link) {
+    struct hold *hold;
+
+    while ((hold = LH_LIST_FIRST(struct hold, &service->hold_list, link)) != NULL &&
+           hold->rights_round != service->rights_round) {
         bool is_waiting = hold->state == HOLD_WAITING;
+        if (max-- == 0)
+            return true;
+        hold->rights_round = service->rights_round;
+        lh_list_remove(&hold->link);
+        lh_list_append(&service->hold_list, &hold->link);
         if ((!is_waiting && hold->state != HOLD_HELD) || lh_access_may(&hold->who, LH_RIGHT_LEASE, hold->acquire.ns))
             continue;
         hold_end(hold);
@@ -433,4 +442,5 @@ void lh_hold_check_rights(struct lh_service *service)
         if (is_waiting)
             lh_coordinator_cancel(service->coordinator, &hold->acquire);
     }
+    return false;
 }

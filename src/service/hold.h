@@ -14,6 +14,7 @@
 enum hold_state { HOLD_NEW, HOLD_WAITING, HOLD_HELD, HOLD_RELEASING, HOLD_OVER };
 
 struct hold {
+    uint64_t rights_round;          /* that looked at it last */
     struct lh_link link;            /* in lh_service.hold_list, while it has a call */
     struct lh_table_entry by_lease; /* in lh_service.holds, while HELD */
     struct lh_service *service;

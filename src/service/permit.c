@@ -17,6 +17,8 @@
 #define AUTHORIZATION "authorization"
 #define USED_TOLD_US (10 * LH_US_PER_S)
 #define USED_MAX 1000 /* in one statement */
+#define LOOK_MAX 32   /* open calls, then the clock is looked at */
+#define LOOK_TURN_US (2 * LH_US_PER_MS)
 
 /* --- who --- */
 
@@ -93,6 +95,22 @@ bool lh_permit_token(struct lh_rpc_call *call)
 
     lh_access_leave(&caller);
     return is_good;
+}
+
+bool lh_permit_is_admin(struct lh_rpc_call *call)
+{
+    struct lh_access *access = lh_call_service(call)->access;
+    struct lh_access_caller by_token;
+    const struct lh_access_caller *caller;
+    bool may;
+
+    if (!lh_access_is_on(access))
+        return true;
+    if (!lh_access_is_ready(access) || !identify(call, &by_token, &caller))
+        return false;
+    may = lh_access_may(caller, LH_RIGHT_ADMIN, "");
+    lh_access_leave(&by_token);
+    return may;
 }
 
 /* --- may he --- */
@@ -176,10 +194,28 @@ bool lh_permit_any(struct lh_rpc_call *call, const struct lh_access_caller *call
 
 /* --- changes --- */
 
+static bool look_at_some(struct lh_service *service)
+{
+    return lh_acquire_check_rights(service, LOOK_MAX) || lh_hold_check_rights(service, LOOK_MAX);
+}
+
+static void on_look(void *arg)
+{
+    struct lh_service *service = arg;
+
+    if (look_at_some(service))
+        lh_backlog_add(&service->looks, &service->look);
+}
+
+/* There may be a hundred thousand waiters, and a refusal costs some microseconds: so in turns. */
 static void look_at_what_is_open(struct lh_service *service)
 {
-    lh_acquire_check_rights(service);
-    lh_hold_check_rights(service);
+    service->rights_round++;
+    if (service->looks_in_turns)
+        lh_backlog_add(&service->looks, &service->look);
+    else
+        while (look_at_some(service))
+            continue;
 }
 
 static void on_rules(void *arg, const struct lh_access_answer *answer)
@@ -220,9 +256,14 @@ static void tell_used(struct lh_service *service, int64_t now_us)
         store->ops->token_used(store, ids, count);
 }
 
-void lh_permit_start(struct lh_service *service)
+void lh_permit_start(struct lh_service *service, struct lh_loop *loop)
 {
     service->access = lh_access_create();
+    service->looks_in_turns = loop != NULL;
+    if (loop != NULL) {
+        lh_backlog_init(&service->looks, loop, LOOK_TURN_US);
+        lh_backlog_item_init(&service->look, on_look, service);
+    }
     lh_denials_init(&service->denials, service->store);
     lh_coordinator_on_rules(service->coordinator, on_rules, service);
 }
@@ -241,6 +282,8 @@ void lh_permit_tick(struct lh_service *service)
 
 void lh_permit_finish(struct lh_service *service)
 {
+    if (service->looks_in_turns)
+        lh_backlog_finish(&service->looks);
     lh_denials_finish(&service->denials);
     lh_access_destroy(service->access);
 }

@@ -15,6 +15,7 @@
 
 #include "access/access.h"
 
+struct lh_loop;
 struct lh_rpc_call;
 struct lh_service;
 
@@ -26,6 +27,8 @@ bool lh_permit_enter(struct lh_rpc_call *call, struct lh_access_caller *caller);
 
 /* Of a call that needs no right: only a token that is not valid is refused. False: the call was answered. */
 bool lh_permit_token(struct lh_rpc_call *call);
+/* After that: has the caller the right admin everywhere? Refuses nothing. */
+bool lh_permit_is_admin(struct lh_rpc_call *call);
 
 /* False: the call was answered, for that reason or with ACCESS_DENIED. */
 bool lh_permit(struct lh_rpc_call *call, enum lh_right right, const char *ns);
@@ -40,7 +43,7 @@ void lh_permit_refuse(struct lh_rpc_call *call, const struct lh_access_caller *c
 void lh_permit_refuse_item(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right,
                            const char *ns, char words[LH_PERMIT_WORDS_BYTES]);
 
-void lh_permit_start(struct lh_service *service);
+void lh_permit_start(struct lh_service *service, struct lh_loop *loop);
 void lh_permit_tick(struct lh_service *service);
 void lh_permit_finish(struct lh_service *service);
 

@@ -147,7 +147,7 @@ struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const s
     lh_list_init(&service->keep_alives);
     lh_list_init(&service->watches);
     service->reflection = lh_reflection_create();
-    lh_permit_start(service);
+    lh_permit_start(service, options->loop);
     lh_acquire_start(service);
     lh_hold_start(service);
     return service;

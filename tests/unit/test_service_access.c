@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
+#include "loop/loop.h"
 #include "service/service.h"
 #include "test_service_access.h"
 
@@ -273,6 +274,29 @@ START_TEST(status_and_health_need_no_right)
 }
 END_TEST
 
+/* With it a role of the database would hear which leases are handed over. */
+static void check_status_names_coordinator(bool does)
+{
+    struct lh_rpc_call *call = fake_call_by(service, ADMIN "GetStatus", WORKER, NULL);
+    Leasehold__V1__GetStatusResponse *response;
+
+    fake_call_bytes(call, "", 0);
+    response = fake_call_reply(call, &leasehold__v1__get_status_response__descriptor);
+    ck_assert_int_eq(response->coordinator_id[0] != '\0', does);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+
+START_TEST(status_names_the_coordinator_to_administrators_alone)
+{
+    access_load("", LH_RIGHT_READ | LH_RIGHT_LEASE);
+    check_status_names_coordinator(false);
+    access_load("payments", LH_RIGHT_ADMIN);
+    check_status_names_coordinator(false);
+    access_load("", LH_RIGHT_ADMIN);
+    check_status_names_coordinator(true);
+}
+END_TEST
+
 /* --- batches --- */
 
 static Leasehold__V1__HeartbeatRequest *heartbeats(void)
@@ -392,6 +416,43 @@ START_TEST(waiter_is_answered_when_its_right_ends)
 }
 END_TEST
 
+START_TEST(many_waiters_are_looked_at_in_turns)
+{
+    enum { COUNT = 100 };
+    struct lh_loop *loop = lh_loop_create();
+    struct lh_service_options options;
+    struct lh_acquire_result canceled = {.status = LH_CANCELED};
+    struct lh_acquire *acquires[COUNT];
+    struct lh_rpc_call *calls[COUNT];
+
+    lh_service_destroy(service);
+    lh_service_options_init(&options);
+    options.loop = loop;
+    service = lh_service_create(&coordinator, &options);
+    lh_service_set_access(service, true, NULL, 0);
+    access_load("payments", LH_RIGHT_LEASE);
+    for (int i = 0; i < COUNT; i++) {
+        calls[i] = fake_call_by(service, LEASES "Acquire", WORKER, NULL);
+        fake_call_message(calls[i], access_acquire_request());
+        acquires[i] = coordinator.acquire;
+    }
+    access_load("payments", LH_RIGHT_READ);
+    for (int i = 0; i < COUNT; i++)
+        ck_assert(!calls[i]->is_finished);
+    for (int turn = 0; turn < 1000 && !calls[COUNT - 1]->is_finished; turn++)
+        lh_loop_run_once(loop, LH_US_PER_MS);
+    for (int i = 0; i < COUNT; i++) {
+        access_check_denied(calls[i], "lease", "payments");
+        fake_call_end(calls[i], LH_RPC_END_FINISHED);
+        acquires[i]->on_done(acquires[i], &canceled);
+    }
+    fake_client_gone(service);
+    lh_service_destroy(service);
+    lh_loop_destroy(loop);
+    methods_setup();
+}
+END_TEST
+
 START_TEST(hold_ends_and_leaves_its_lease_when_its_right_ends)
 {
     struct lh_held_lease lease = new_lease("invoice-42");
@@ -458,10 +519,12 @@ static void add_tests(TCase *tcase)
     tcase_add_loop_test(tcase, nothing_is_done_before_the_rules_are_there, 0, methods);
     tcase_add_test(tcase, rules_and_tokens_are_for_admins_of_the_root);
     tcase_add_test(tcase, status_and_health_need_no_right);
+    tcase_add_test(tcase, status_names_the_coordinator_to_administrators_alone);
     tcase_add_test(tcase, item_of_a_batch_is_denied_by_itself);
     tcase_add_test(tcase, release_of_a_foreign_lease_is_denied);
     tcase_add_test(tcase, keep_alive_obeys_with_its_next_batch);
     tcase_add_loop_test(tcase, waiter_is_answered_when_its_right_ends, 0, 3);
+    tcase_add_test(tcase, many_waiters_are_looked_at_in_turns);
     tcase_add_test(tcase, hold_ends_and_leaves_its_lease_when_its_right_ends);
     tcase_add_test(tcase, watch_tells_what_may_be_read_and_goes_on);
 }

@@ -4073,7 +4073,7 @@ type GetStatusResponse struct {
 	// The daemon's.
 	Version       string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	SchemaVersion int32  `protobuf:"varint,2,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
-	// A UUID, new at each start.
+	// A UUID, new at each start. Empty where the caller has not the right admin everywhere.
 	CoordinatorId string `protobuf:"bytes,3,opt,name=coordinator_id,json=coordinatorId,proto3" json:"coordinator_id,omitempty"`
 	// The database's WAL timeline; 0 before the first connection.
 	Timeline int64 `protobuf:"varint,4,opt,name=timeline,proto3" json:"timeline,omitempty"`
