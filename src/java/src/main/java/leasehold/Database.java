@@ -1,0 +1,333 @@
+package leasehold;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Properties;
+import java.util.Set;
+import java.util.function.BooleanSupplier;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * The SQL functions, each call one try. One connection renews. Each acquire or release has another one for as long as it lasts; at most
+ * two of these are kept for the next.
+ */
+final class Database {
+    private static final System.Logger LOG = System.getLogger("leasehold");
+    private static final int MOST_IDLE = 2;
+    private static final long POOLED_POLL = 200_000_000;
+    private static final long SLICE = 100_000_000; // how soon a waiter sees that its caller has given up
+    private static final Pattern ENDED = Pattern.compile(" ago: (released|failed|expired|forced)\\b");
+
+    /** Names a lease for its holder. */
+    record Ref(String namespace, String key, String leaseKey) {
+    }
+
+    /** The answer to an acquire; deadline is on the Clock. */
+    record Grant(long token, long deadline) {
+    }
+
+    /** The answer to one renewal: `remaining` nanoseconds, or why it is lost; neither: nothing is known. */
+    record Beat(long remaining, LeaseException.Reason lost, String trouble) {
+        boolean isOk() {
+            return lost == null && trouble == null;
+        }
+    }
+
+    private final String url;
+    private final Properties properties;
+    private final long patience;
+    private final long poll;
+    private final Object renewing = new Object();
+    private volatile Session renewal; // written under `renewing`
+    private final ArrayDeque<Session> idle = new ArrayDeque<>(); // this and the rest: guarded by `this`
+    private final Set<Session> used = new HashSet<>();
+    private volatile boolean isClosed;
+    private boolean hasWarned;
+
+    Database(String url, Properties properties, long patience, long poll) {
+        this.url = url;
+        this.properties = properties;
+        this.patience = patience;
+        this.poll = poll;
+    }
+
+    private Session get() {
+        synchronized (this) {
+            for (Session session = idle.poll(); session != null; session = idle.poll()) {
+                if (session.isUsable()) {
+                    used.add(session);
+                    return session;
+                }
+            }
+        }
+        return used(new Session(url, properties, patience));
+    }
+
+    private synchronized Session used(Session session) {
+        if (isClosed) {
+            session.abort();
+            throw new IllegalStateException("the client is closed");
+        }
+        used.add(session);
+        return session;
+    }
+
+    private void put(Session session) {
+        synchronized (this) {
+            used.remove(session);
+            if (session.isUsable() && idle.size() < MOST_IDLE && !isClosed) {
+                idle.push(session);
+                return;
+            }
+        }
+        if (session.isUsable()) {
+            session.close();
+        }
+    }
+
+    /** Breaks every connection that is in use. */
+    synchronized void abort() {
+        isClosed = true;
+        used.forEach(Session::abort);
+        if (renewal != null) {
+            renewal.abort();
+        }
+    }
+
+    void close() {
+        synchronized (this) {
+            isClosed = true;
+            idle.forEach(Session::close);
+            idle.clear();
+        }
+        synchronized (renewing) {
+            if (renewal != null) {
+                renewal.close();
+            }
+        }
+    }
+
+    /** Waits until `until`, or until the caller has given up. */
+    Grant acquire(Ref ref, LeaseRequest request, long until, BooleanSupplier isGivenUp) {
+        Session session = get();
+        try {
+            Grant grant = take(session, ref, request.owner, request.labels, Clock.nanos(request.duration));
+            if (grant == null) {
+                grant = queue(session, ref, request, until, isGivenUp);
+            }
+            return grant;
+        } finally {
+            put(session);
+        }
+    }
+
+    private Grant take(Session session, Ref ref, String owner, String labels, long duration) {
+        long sent = Clock.now();
+        return session.query(patience, ref.namespace, ref.key, """
+                select l.token, extract(epoch from l.deadline - clock_timestamp())::float8
+                  from leasehold.acquire(?, ?, make_interval(secs => ?), owner => ?::text, lease_key => ?::uuid, labels => ?::jsonb) l""",
+                rows -> rows.next() ? new Grant(rows.getLong(1), sent + nanos(rows.getDouble(2))) : null,
+                ref.namespace, ref.key, duration / 1e9, owner, ref.leaseKey, labels);
+    }
+
+    private static long nanos(double seconds) {
+        return Math.round(seconds * 1e9);
+    }
+
+    private record Place(int position, String channel) {
+    }
+
+    private Grant queue(Session session, Ref ref, LeaseRequest request, long until, BooleanSupplier isGivenUp) {
+        long pause = session.isPooled ? Math.min(poll, POOLED_POLL) : poll;
+        double ttl = Math.max(10, Math.min(2 * (pause / 1e9), 86_400)); // a place that is not asked for again is free after this
+        boolean isQueued = false;
+        boolean isListening = false;
+        if (session.isPooled && until > Clock.now()) {
+            warn();
+        }
+        try {
+            while (until > Clock.now() && !isGivenUp.getAsBoolean()) {
+                Place place = session.query(patience, ref.namespace, ref.key,
+                        "select position, channel from leasehold.join_queue(?, ?, ?::uuid, make_interval(secs => ?))",
+                        rows -> rows.next() ? new Place(rows.getInt(1), rows.getString(2)) : null,
+                        ref.namespace, ref.key, ref.leaseKey, ttl);
+                isQueued = true;
+                if (!isListening && !session.isPooled) {
+                    isListening = true;
+                    session.listen(patience, place.channel);
+                }
+                Grant grant = take(session, ref, request.owner, request.labels, Clock.nanos(request.duration));
+                if (grant != null) {
+                    return grant;
+                }
+                await(session, Math.min(until, Clock.now() + pause), isGivenUp);
+            }
+            LeaseException.Held held = held(session, ref);
+            if (isQueued) {
+                leave(session, ref);
+            }
+            throw held;
+        } finally {
+            if (isListening && session.isUsable()) {
+                session.unlisten(patience);
+            }
+        }
+    }
+
+    private static void await(Session session, long until, BooleanSupplier isGivenUp) {
+        for (long left = until - Clock.now(); left > 0 && !isGivenUp.getAsBoolean(); left = until - Clock.now()) {
+            long slice = Math.min(left, SLICE);
+            if (!session.isPooled) {
+                if (session.isNotified(slice)) {
+                    return;
+                }
+            } else {
+                try {
+                    Thread.sleep(Clock.millis(slice));
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                    return;
+                }
+            }
+        }
+    }
+
+    private synchronized void warn() {
+        if (!hasWarned) {
+            hasWarned = true;
+            LOG.log(System.Logger.Level.WARNING,
+                    "a connection pooler is between this client and PostgreSQL: it passes no notifications, so waiters poll");
+        }
+    }
+
+    private LeaseException.Held held(Session session, Ref ref) {
+        return session.query(patience, ref.namespace, ref.key, "select state, holder, waiters, advice from leasehold.explain(?, ?)", rows -> {
+            rows.next();
+            String state = "held".equals(rows.getString(1)) ? "is held by " + rows.getString(2) : "is " + rows.getString(1);
+            return new LeaseException.Held("the lease " + ref.namespace + "/" + ref.key + " " + state + ": " + rows.getString(4),
+                    rows.getString(2), rows.getInt(3));
+        }, ref.namespace, ref.key);
+    }
+
+    private void leave(Session session, Ref ref) {
+        session.query(patience, ref.namespace, ref.key, "select leasehold.leave_queue(?, ?, ?::uuid)", rows -> null,
+                ref.namespace, ref.key, ref.leaseKey);
+    }
+
+    /** Ends what an acquire may have left: a place in the queue, or a grant. */
+    private void undo(Session session, Ref ref) {
+        leave(session, ref);
+        session.query(patience, ref.namespace, ref.key, "select leasehold.release_fail(?, ?, ?::uuid, ?)", rows -> null,
+                ref.namespace, ref.key, ref.leaseKey, "the caller gave up before it heard of the grant");
+    }
+
+    void undo(Ref ref) {
+        Session session = get();
+        try {
+            undo(session, ref);
+        } finally {
+            put(session);
+        }
+    }
+
+    /** Renews with another duration; null: the lease key does not hold the lease any more. */
+    Grant extend(Ref ref, LeaseRequest request, long token, long duration) {
+        Session session = get();
+        try {
+            Grant grant = take(session, ref, request.owner, request.labels, duration);
+            if (grant != null && grant.token != token) { // it had ended, so long ago that the scope has forgotten it
+                undo(session, ref);
+                return null;
+            }
+            return grant;
+        } catch (LeaseException.Denied e) {
+            if (e.reason().equals("LEASE_ENDED")) {
+                return null;
+            }
+            throw e;
+        } finally {
+            put(session);
+        }
+    }
+
+    /** All in one transaction, and one by one where somebody else keeps the row of one of them locked. */
+    List<Beat> heartbeat(List<Ref> refs, long limit) {
+        synchronized (renewing) {
+            if (isClosed) {
+                throw new IllegalStateException("the client is closed");
+            }
+            if (renewal == null || !renewal.isUsable()) {
+                renewal = null;
+                renewal = new Session(url, properties, limit);
+            }
+            try {
+                return renew(refs, limit, "200ms");
+            } catch (LeaseException.Unavailable | LeaseException.Denied e) {
+                if (refs.size() == 1 || !renewal.isUsable()) {
+                    throw e;
+                }
+            }
+            List<Beat> beats = new ArrayList<>();
+            for (Ref ref : refs) {
+                try {
+                    beats.addAll(renew(List.of(ref), limit, "50ms"));
+                } catch (LeaseException e) {
+                    beats.add(new Beat(0, null, e.getMessage()));
+                }
+            }
+            return beats;
+        }
+    }
+
+    private List<Beat> renew(List<Ref> refs, long limit, String lockTimeout) {
+        List<Beat> beats = new ArrayList<>();
+        renewal.query(limit, refs.get(0).namespace, refs.get(0).key, """
+                select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp())::float8
+                  from (select set_config('lock_timeout', ?, true) as limits offset 0) s
+                 cross join unnest(?::text[], ?::text[], ?::uuid[]) with ordinality as u (namespace, key, lease_key, n)
+                 cross join lateral (select leasehold.heartbeat(u.namespace, u.key, u.lease_key) as deadline offset 0) h
+                 where s.limits is not null
+                 order by u.n""", rows -> {
+                    while (rows.next()) {
+                        beats.add(new Beat(nanos(rows.getDouble(2)), rows.getBoolean(1) ? null : LeaseException.Reason.UNKNOWN, null));
+                    }
+                    return null;
+                }, lockTimeout, refs.stream().map(Ref::namespace).toArray(String[]::new), refs.stream().map(Ref::key).toArray(String[]::new),
+                refs.stream().map(Ref::leaseKey).toArray(String[]::new));
+        for (int i = 0; i < beats.size(); i++) {
+            if (!beats.get(i).isOk()) {
+                beats.set(i, new Beat(0, reason(renewal, refs.get(i), limit), null));
+            }
+        }
+        return beats;
+    }
+
+    /** How the last lease of a scope ended; what SQL tells of that is a sentence. */
+    private static LeaseException.Reason reason(Session session, Ref ref, long limit) {
+        try {
+            String advice = session.query(limit, ref.namespace, ref.key, "select advice from leasehold.explain(?, ?)",
+                    rows -> rows.next() ? rows.getString(1) : "", ref.namespace, ref.key);
+            Matcher found = ENDED.matcher(advice);
+            return found.find() ? LeaseException.Reason.valueOf(found.group(1).toUpperCase(Locale.ROOT)) : LeaseException.Reason.UNKNOWN;
+        } catch (LeaseException e) {
+            return LeaseException.Reason.UNKNOWN;
+        }
+    }
+
+    /** Null, or how the lease had ended before. */
+    LeaseException.Reason release(Ref ref, String result, String failure) {
+        Session session = get();
+        try {
+            boolean isDone = session.query(patience, ref.namespace, ref.key,
+                    failure == null ? "select leasehold.release_ok(?, ?, ?::uuid, ?::jsonb)" : "select leasehold.release_fail(?, ?, ?::uuid, ?)",
+                    rows -> rows.next() && rows.getBoolean(1), ref.namespace, ref.key, ref.leaseKey, failure == null ? result : failure);
+            return isDone ? null : reason(session, ref, patience);
+        } finally {
+            put(session);
+        }
+    }
+}

@@ -1,0 +1,387 @@
+package leasehold;
+
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+
+/**
+ * A lease that this process holds until it is released or lost. Any thread may use it.
+ *
+ * <p>The end of a try-with-resources block releases it as done; {@link LeaseRequest#call} releases it as failed when the work throws.
+ */
+public final class Lease implements AutoCloseable {
+    private static final long SHORTEST = 1_000_000_000; // that a policy allows by default
+    private final LeaseClient client;
+    private final LeaseRequest request;
+    private final Database.Ref ref;
+    private final long token;
+
+    // Guarded by client.lock. Times are on the Clock.
+    private final List<Consumer<LeaseException.Lost>> listeners = new ArrayList<>();
+    private long duration;
+    private long deadline;
+    private long next; // renewal
+    private long keepUntil; // though it is released earlier
+    private String trouble; // of the last renewal
+    private LeaseException.Lost lost;
+    private boolean isReleased;
+    private boolean ends; // is being released: renewed no more
+    private boolean isAsked; // its renewal is in flight
+
+    Lease(LeaseClient client, LeaseRequest request, Database.Ref ref, Database.Grant grant) {
+        this.client = client;
+        this.request = request;
+        this.ref = ref;
+        this.token = grant.token();
+        this.duration = Clock.nanos(request.duration);
+        this.deadline = grant.deadline();
+        this.next = deadline - duration / 3 * 2;
+        this.keepUntil = Clock.in(request.atLeast);
+    }
+
+    /**
+     * The namespace.
+     *
+     * @return segments with dots between
+     */
+    public String namespace() {
+        return ref.namespace();
+    }
+
+    /**
+     * The name inside of the namespace.
+     *
+     * @return the key
+     */
+    public String key() {
+        return ref.key();
+    }
+
+    /**
+     * The fencing token, which grows with each grant: pass it to whatever must refuse a holder that is late.
+     *
+     * @return the token
+     */
+    public long token() {
+        return token;
+    }
+
+    /**
+     * How long work under the lease may still take if no further renewal succeeds.
+     *
+     * @return zero when it is lost or released
+     */
+    public Duration remaining() {
+        synchronized (client.lock) {
+            return isHeld() ? Duration.ofNanos(stop() - Clock.now()) : Duration.ZERO;
+        }
+    }
+
+    /**
+     * Whether the lease is held.
+     *
+     * @return false when it is lost or released
+     */
+    public boolean isHeld() {
+        synchronized (client.lock) {
+            expire();
+            return lost == null && !isReleased && !ends;
+        }
+    }
+
+    /**
+     * Does nothing while the lease is held.
+     *
+     * @throws LeaseException.Lost it is lost
+     */
+    public void check() {
+        LeaseException.Lost loss = lost();
+        if (loss != null) {
+            throw loss;
+        }
+    }
+
+    /** A new exception that says how it was lost, or null: one that is thrown twice cannot be suppressed by itself. */
+    LeaseException.Lost lost() {
+        synchronized (client.lock) {
+            expire();
+            return lost == null ? null : new LeaseException.Lost(ref.namespace(), ref.key(), lost.reason(), trouble);
+        }
+    }
+
+    /**
+     * Tells of a loss, once, before the deadline: when the lease has ended, or a fifth of its duration before the deadline if no renewal
+     * was answered. Without renewal, at the deadline.
+     *
+     * @param listener is called in a thread of its own; at once if the lease is lost already
+     */
+    public void onLost(Consumer<LeaseException.Lost> listener) {
+        synchronized (client.lock) {
+            expire();
+            if (lost == null) {
+                listeners.add(listener);
+            } else {
+                tell(listener);
+            }
+        }
+    }
+
+    /**
+     * In a transaction of yours, on a connection to the same database: if it passes, the lease passes to nobody else before the
+     * transaction ends.
+     *
+     * @param connection with a transaction: auto-commit is off
+     * @throws LeaseException.Lost it is lost; the transaction has failed
+     * @throws IllegalStateException auto-commit is on
+     * @throws SQLException anything else that goes wrong
+     */
+    public void guard(Connection connection) throws SQLException {
+        if (connection.getAutoCommit()) {
+            throw new IllegalStateException("guard needs a transaction: call connection.setAutoCommit(false) before");
+        }
+        try (PreparedStatement statement = connection.prepareStatement("select leasehold.guard(?, ?, ?)")) {
+            statement.setString(1, ref.namespace());
+            statement.setString(2, ref.key());
+            statement.setLong(3, token);
+            statement.execute();
+        } catch (SQLException e) {
+            if ("LH001".equals(e.getSQLState())) {
+                throw Session.exception(ref.namespace(), ref.key(), e);
+            }
+            throw e;
+        }
+    }
+
+    /**
+     * Renews the lease now, with another duration from now on.
+     *
+     * @param value at least 1 s, unless the namespace's policy says something else
+     * @throws LeaseException.Lost it is lost
+     * @throws LeaseException.Unavailable the database did not answer; the lease keeps what it had
+     * @throws LeaseException.InvalidArgument the duration is out of bounds
+     */
+    public void extend(Duration value) {
+        check();
+        Database.Grant grant = client.database.extend(ref, request, token, Clock.nanos(value));
+        synchronized (client.lock) {
+            expire();
+            if (grant == null) {
+                lose(LeaseException.Reason.UNKNOWN, null);
+            } else if (lost == null) {
+                duration = Clock.nanos(value);
+                deadline = grant.deadline();
+                next = deadline - duration / 3 * 2;
+                client.lock.notifyAll();
+            }
+        }
+        check();
+    }
+
+    /**
+     * Keeps the name for so long from now, though the lease is released earlier; see {@link LeaseRequest#atLeast}. It ends by its
+     * deadline all the same.
+     *
+     * @param value zero: a release frees the name at once
+     */
+    public void keepFor(Duration value) {
+        long until = Clock.in(value);
+        synchronized (client.lock) {
+            keepUntil = until;
+        }
+    }
+
+    /**
+     * Releases the lease as done. Work under it must have stopped before.
+     *
+     * @throws LeaseException.Lost it was lost
+     * @throws LeaseException.Unavailable the database did not answer; the lease is renewed no more
+     */
+    public void release() {
+        release(null, null);
+    }
+
+    /**
+     * Releases the lease as done, with a result that is kept with the name.
+     *
+     * @param json at most 8 KiB
+     * @throws LeaseException as {@link #release()} does
+     */
+    public void release(String json) {
+        release(json, null);
+    }
+
+    /**
+     * Releases the lease as failed.
+     *
+     * @param error for people, at most 8 KiB
+     * @throws LeaseException as {@link #release()} does
+     */
+    public void fail(String error) {
+        release(null, error);
+    }
+
+    /** Releases the lease as done, unless it was released before. Errors are those of {@link #release()}. */
+    @Override
+    public void close() {
+        release(null, null);
+    }
+
+    private void release(String result, String failure) {
+        LeaseException.Lost before;
+        synchronized (client.lock) {
+            before = lost();
+            if (isReleased || before != null && before.reason() != LeaseException.Reason.UNREACHABLE) {
+                if (before != null) {
+                    throw before;
+                }
+                return;
+            }
+            ends = true;
+            // A renewal must not come after the release.
+            client.await(() -> !isAsked);
+        }
+        if (before != null) { // perhaps it is still there
+            client.execute(() -> quietly(() -> client.database.release(ref, result, failure)));
+            throw before;
+        }
+        if (kept() > Clock.now()) {
+            keep(kept(), result, failure);
+            return;
+        }
+        end(tryRelease(result, failure));
+    }
+
+    private LeaseException.Reason tryRelease(String result, String failure) {
+        long until = Math.min(Clock.now() + 2 * client.patience, stopAt());
+        for (boolean isRepeated = false;; isRepeated = true) {
+            try {
+                LeaseException.Reason reason = client.database.release(ref, result, failure);
+                // One whose first answer got lost finds that the lease has been released.
+                boolean wasDone = isRepeated && (reason == LeaseException.Reason.RELEASED || reason == LeaseException.Reason.FAILED);
+                return wasDone ? null : reason;
+            } catch (LeaseException.Unavailable e) {
+                if (Clock.now() >= until) {
+                    throw e;
+                }
+                client.pause(100);
+            }
+        }
+    }
+
+    private long stopAt() {
+        synchronized (client.lock) {
+            return stop();
+        }
+    }
+
+    private long kept() {
+        synchronized (client.lock) {
+            return keepUntil;
+        }
+    }
+
+    /** Keeps the name until then: the lease ends by its deadline, should this process be gone. */
+    private void keep(long until, String result, String failure) {
+        boolean isThere = true;
+        try {
+            isThere = client.database.extend(ref, request, token, Math.max(until - Clock.now(), SHORTEST)) != null;
+        } catch (LeaseException | LeaseException.InvalidArgument e) {
+            isThere = true; // its deadline is later, which does no harm
+        }
+        end(isThere ? null : LeaseException.Reason.UNKNOWN);
+        client.later(until, () -> quietly(() -> client.database.release(ref, result, failure)));
+    }
+
+    private void end(LeaseException.Reason reason) {
+        synchronized (client.lock) {
+            if (reason == null) {
+                isReleased = true;
+                client.forget(this);
+                return;
+            }
+            lose(reason, null);
+        }
+        check();
+    }
+
+    void quietly(Runnable release) {
+        try {
+            release.run();
+        } catch (LeaseException | IllegalStateException e) {
+            System.getLogger("leasehold").log(System.Logger.Level.DEBUG, "the lease ends by its deadline", e);
+        }
+    }
+
+    // What the renewer does. Its callers have client.lock.
+
+    /** When the holder is told: a fifth of the duration before the deadline. */
+    long stop() {
+        return deadline - (request.isRenewed ? duration / 5 : 0);
+    }
+
+    void expire() {
+        if (lost == null && !isReleased && Clock.now() >= stop()) {
+            lose(request.isRenewed ? LeaseException.Reason.UNREACHABLE : LeaseException.Reason.EXPIRED, trouble);
+        }
+    }
+
+    void lose(LeaseException.Reason reason, String more) {
+        if (lost == null && !isReleased) {
+            trouble = more;
+            lost = new LeaseException.Lost(ref.namespace(), ref.key(), reason, more);
+            client.forget(this);
+            listeners.forEach(this::tell);
+        }
+    }
+
+    private void tell(Consumer<LeaseException.Lost> listener) {
+        client.execute(() -> listener.accept(lost));
+    }
+
+    Database.Ref ref() {
+        return ref;
+    }
+
+    boolean isLost() {
+        return lost != null;
+    }
+
+    boolean isRenewable() {
+        return request.isRenewed && !ends && !isAsked;
+    }
+
+    long next() {
+        return next;
+    }
+
+    long duration() {
+        return duration;
+    }
+
+    void ask() {
+        isAsked = true;
+    }
+
+    /** Takes in the answer to a renewal that was sent at `sent`. */
+    void answered(long sent, Database.Beat beat) {
+        isAsked = false;
+        expire(); // an answer that was read too late saves nothing
+        if (lost != null) {
+            return;
+        }
+        if (beat.isOk()) {
+            deadline = sent + beat.remaining();
+            next = sent + duration / 3;
+            trouble = null;
+        } else if (beat.lost() == null) { // no loss yet; the deadline is
+            trouble = beat.trouble();
+            next = Clock.now() + Math.min(Renewer.RETRY, duration / 20);
+        } else if (!ends) {
+            lose(beat.lost(), null);
+        }
+    }
+}

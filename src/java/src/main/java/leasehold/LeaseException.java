@@ -1,0 +1,143 @@
+package leasehold;
+
+/** What can go wrong with a lease: {@link Held}, {@link Lost}, {@link Denied} or {@link Unavailable}. */
+public abstract sealed class LeaseException extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    private LeaseException(String message, Throwable cause) {
+        super(message, cause);
+    }
+
+    /** Another holds the lease, or waits for it, and the time to wait has passed. */
+    public static final class Held extends LeaseException {
+        private static final long serialVersionUID = 1;
+        private final String holder;
+        private final int ahead;
+
+        Held(String message, String holder, int ahead) {
+            super(message, null);
+            this.holder = holder;
+            this.ahead = ahead;
+        }
+
+        /**
+         * What the holder says of itself.
+         *
+         * @return the owner; null when the scope is free, but others wait for it
+         */
+        public String holder() {
+            return holder;
+        }
+
+        /**
+         * How many waiters come before this caller.
+         *
+         * @return a number of waiters, without the holder
+         */
+        public int ahead() {
+            return ahead;
+        }
+    }
+
+    /** The lease ended before its holder released it. */
+    public static final class Lost extends LeaseException {
+        private static final long serialVersionUID = 1;
+        private final Reason reason;
+
+        Lost(String namespace, String key, Reason reason, String more) {
+            super("the lease " + namespace + "/" + key + " is lost: " + reason.toString().toLowerCase(java.util.Locale.ROOT)
+                    + (more == null ? "" : ": " + more), null);
+            this.reason = reason;
+        }
+
+        /**
+         * How it ended.
+         *
+         * @return the reason, as far as the database knows it
+         */
+        public Reason reason() {
+            return reason;
+        }
+    }
+
+    /** How a lease ended without its holder's doing. */
+    public enum Reason {
+        /** It was renewed too late. Another may hold it. */
+        EXPIRED,
+        /** An administrator ended it. */
+        FORCED,
+        /** Somebody else who knows the lease key released it. */
+        RELEASED,
+        /** Somebody else who knows the lease key released it as failed. */
+        FAILED,
+        /** No renewal was answered in time. */
+        UNREACHABLE,
+        /** The client was closed. */
+        CLOSED,
+        /** The database does not remember. */
+        UNKNOWN
+    }
+
+    /** The database refuses, and another holder is not the reason. */
+    public static final class Denied extends LeaseException {
+        private static final long serialVersionUID = 1;
+        private final String reason;
+
+        Denied(String reason, String message, Throwable cause) {
+            super(reason + ": " + message, cause);
+            this.reason = reason;
+        }
+
+        /**
+         * Why.
+         *
+         * @return NAMESPACE_FROZEN, QUOTA_EXCEEDED, HOOK_REJECTED, ACCESS_DENIED, UNAUTHENTICATED, LEASE_ENDED, or an SQLSTATE, such as
+         *     3F000 where the schema is missing
+         */
+        public String reason() {
+            return reason;
+        }
+    }
+
+    /** The database did not answer in time. A lease that was granted unheard is released as soon as the database answers. */
+    public static final class Unavailable extends LeaseException {
+        private static final long serialVersionUID = 1;
+        final boolean isBusy; // a row is locked by somebody else
+
+        Unavailable(String message, Throwable cause, boolean isBusy) {
+            super(message, cause);
+            this.isBusy = isBusy;
+        }
+    }
+
+    /** An argument is out of bounds. Nothing was written. */
+    public static final class InvalidArgument extends IllegalArgumentException {
+        private static final long serialVersionUID = 1;
+        private final String field;
+        private final String bound;
+
+        InvalidArgument(String field, String bound, Throwable cause) {
+            super(field + " must be " + bound, cause);
+            this.field = field;
+            this.bound = bound;
+        }
+
+        /**
+         * Which argument.
+         *
+         * @return its name
+         */
+        public String field() {
+            return field;
+        }
+
+        /**
+         * What it must be.
+         *
+         * @return the bound, in words
+         */
+        public String bound() {
+            return bound;
+        }
+    }
+}

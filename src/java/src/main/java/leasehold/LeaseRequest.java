@@ -1,0 +1,226 @@
+package leasehold;
+
+import java.lang.management.ManagementFactory;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Objects;
+import java.util.stream.Collectors;
+
+/** What to acquire, and how; made by {@link LeaseClient#lease}. Use one from one thread. */
+public final class LeaseRequest {
+    private static final String PROCESS = ManagementFactory.getRuntimeMXBean().getName(); // PID@HOST
+    private static final Duration FOREVER = Duration.ofSeconds(Long.MAX_VALUE);
+
+    final String namespace;
+    final String key;
+    Duration duration = Duration.ofSeconds(30);
+    Duration wait = Duration.ZERO;
+    Duration atLeast = Duration.ZERO;
+    String owner = PROCESS;
+    String labels = "{}";
+    boolean isRenewed = true;
+    private final LeaseClient client;
+
+    LeaseRequest(LeaseClient client, String namespace, String key) {
+        this.client = client;
+        this.namespace = Objects.requireNonNull(namespace, "namespace");
+        this.key = Objects.requireNonNull(key, "key");
+    }
+
+    /**
+     * How long the lease lives without a renewal. The client renews it at a third of this.
+     *
+     * @param value at least 1 s, unless the namespace's policy says something else; 30 s by default
+     * @return this
+     */
+    public LeaseRequest duration(Duration value) {
+        duration = Objects.requireNonNull(value, "duration");
+        return this;
+    }
+
+    /**
+     * How long to queue while another holds the lease.
+     *
+     * @param value zero, the default, does not wait
+     * @return this
+     */
+    public LeaseRequest waitFor(Duration value) {
+        wait = Objects.requireNonNull(value, "waitFor");
+        return this;
+    }
+
+    /**
+     * Queues until the lease is granted or the thread is interrupted.
+     *
+     * @return this
+     */
+    public LeaseRequest waitForever() {
+        return waitFor(FOREVER);
+    }
+
+    /**
+     * Keeps the name for so long after the grant, although the lease is released earlier: a job that is short does not run again on a
+     * machine whose clock is late. The duration is raised to this.
+     *
+     * @param value zero by default
+     * @return this
+     */
+    public LeaseRequest atLeast(Duration value) {
+        atLeast = Objects.requireNonNull(value, "atLeast");
+        return this;
+    }
+
+    /**
+     * Who holds the lease, for people.
+     *
+     * @param value at most 255 bytes; PID@HOST by default
+     * @return this
+     */
+    public LeaseRequest owner(String value) {
+        owner = value;
+        return this;
+    }
+
+    /**
+     * Labels, which are shown with the lease.
+     *
+     * @param value at most 16, with names of at most 63 and values of at most 255 bytes
+     * @return this
+     */
+    public LeaseRequest labels(Map<String, String> value) {
+        labels = value.entrySet().stream().map(each -> quoted(each.getKey()) + ":" + quoted(each.getValue()))
+                .collect(Collectors.joining(",", "{", "}"));
+        return this;
+    }
+
+    /**
+     * Leaves the lease to end after its duration, unless {@link Lease#extend} renews it.
+     *
+     * @return this
+     */
+    public LeaseRequest withoutRenewal() {
+        isRenewed = false;
+        return this;
+    }
+
+    /**
+     * Acquires the lease. The client renews it until it is released or lost.
+     *
+     * @return the lease
+     * @throws LeaseException.Held another holds it, and the wait has passed
+     * @throws LeaseException.Denied the database refuses
+     * @throws LeaseException.Unavailable the database did not answer within the client's patience after the wait
+     * @throws LeaseException.InvalidArgument an argument is out of bounds
+     * @throws InterruptedException the thread was interrupted; what was granted meanwhile is released
+     */
+    public Lease acquire() throws InterruptedException {
+        if (duration.compareTo(atLeast) < 0) {
+            duration = atLeast;
+        }
+        return client.acquire(this);
+    }
+
+    /**
+     * Acquires the lease, runs work in this thread, and releases the lease: as failed, with the exception's words, when the work throws.
+     * A loss interrupts the thread.
+     *
+     * @param <T> what the work returns
+     * @param <E> what the work throws
+     * @param work the work
+     * @return what the work returned
+     * @throws E what the work threw
+     * @throws LeaseException.Lost the lease was lost; what the work threw is among the suppressed exceptions
+     * @throws LeaseException as {@link #acquire} does
+     * @throws InterruptedException the thread was interrupted while it waited for the lease
+     */
+    public <T, E extends Exception> T call(LeaseWork<T, E> work) throws E, InterruptedException {
+        Lease lease = acquire();
+        Interrupter interrupter = new Interrupter();
+        lease.onLost(interrupter::interrupt);
+        T result;
+        try {
+            result = work.run(lease);
+        } catch (Throwable trouble) {
+            interrupter.end();
+            LeaseException.Lost lost = lease.lost();
+            if (lost != null) {
+                lost.addSuppressed(trouble);
+                lease.quietly(() -> lease.fail(words(trouble)));
+                throw lost;
+            }
+            lease.quietly(() -> lease.fail(words(trouble)));
+            throw trouble;
+        }
+        interrupter.end();
+        lease.close();
+        return result;
+    }
+
+    /**
+     * Stands for election: waits for the lease, runs work while this process leads, and stands again when leadership was lost. The end
+     * of the work gives leadership up. A leader that dies is followed after its duration.
+     *
+     * @param <T> what the work returns
+     * @param <E> what the work throws
+     * @param work the leader's work; its thread is interrupted when leadership is lost
+     * @return what the work returned when it gave leadership up
+     * @throws E what the work threw while it led
+     * @throws LeaseException.Denied the database refuses
+     * @throws LeaseException.Lost the client was closed
+     * @throws InterruptedException the thread was interrupted while it waited
+     */
+    public <T, E extends Exception> T lead(LeaseWork<T, E> work) throws E, InterruptedException {
+        waitForever();
+        while (true) {
+            try {
+                return call(work);
+            } catch (LeaseException.Lost lost) {
+                if (lost.reason() == LeaseException.Reason.CLOSED) {
+                    throw lost;
+                }
+            }
+        }
+    }
+
+    /** Interrupts the thread that made it, unless its work has ended. */
+    private static final class Interrupter {
+        private final Thread worker = Thread.currentThread();
+        private boolean isOver;
+        private boolean hasInterrupted;
+
+        synchronized void interrupt(LeaseException.Lost lost) {
+            if (!isOver) {
+                hasInterrupted = true;
+                worker.interrupt();
+            }
+        }
+
+        synchronized void end() {
+            isOver = true;
+            if (hasInterrupted) {
+                Thread.interrupted();
+            }
+        }
+    }
+
+    private static String words(Throwable trouble) {
+        byte[] bytes = trouble.toString().replace("\0", "").getBytes(StandardCharsets.UTF_8);
+        String text = new String(bytes, 0, Math.min(bytes.length, 8000), StandardCharsets.UTF_8);
+        return bytes.length > 8000 ? text.replaceAll("\uFFFD+$", "") : text;
+    }
+
+    private static String quoted(String text) {
+        StringBuilder json = new StringBuilder("\"");
+        for (char c : text.toCharArray()) {
+            if (c == '"' || c == '\\') {
+                json.append('\\').append(c);
+            } else if (c < ' ') {
+                json.append(String.format("\\u%04x", (int) c));
+            } else {
+                json.append(c);
+            }
+        }
+        return json.append('"').toString();
+    }
+}

@@ -1,0 +1,176 @@
+package leasehold;
+
+import java.sql.Connection;
+import java.sql.Driver;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.Properties;
+import org.postgresql.PGConnection;
+import org.postgresql.util.PSQLException;
+import org.postgresql.util.ServerErrorMessage;
+
+/** One connection. No statement takes longer than its caller allows: one that does breaks the connection. */
+final class Session implements AutoCloseable {
+    private static final Driver DRIVER = new org.postgresql.Driver();
+    private final Connection connection;
+    private final PGConnection driver;
+    /** Each transaction may run in another backend: LISTEN hears nothing. */
+    final boolean isPooled;
+    private volatile boolean isBroken;
+
+    interface Reader<T> {
+        T read(ResultSet rows) throws SQLException;
+    }
+
+    Session(String url, Properties properties, long patience) {
+        Properties mine = new Properties();
+        for (String name : properties.stringPropertyNames()) {
+            mine.setProperty(name, properties.getProperty(name));
+        }
+        String seconds = String.valueOf(Math.max(1, (patience + 999_999_999) / 1_000_000_000));
+        mine.putIfAbsent("ApplicationName", "leasehold");
+        mine.setProperty("connectTimeout", seconds);
+        mine.setProperty("socketTimeout", seconds);
+        mine.setProperty("prepareThreshold", "0"); // poolers may give the next statement to another backend
+        try {
+            connection = DRIVER.connect(url, mine);
+            if (connection == null) {
+                throw new LeaseException.InvalidArgument("url", "one of pgjdbc's: jdbc:postgresql://HOST/DATABASE", null);
+            }
+            driver = connection.unwrap(PGConnection.class);
+        } catch (SQLException e) {
+            throw exception("", "", e);
+        }
+        int backend;
+        try {
+            backend = query(patience, "", "", "select pg_backend_pid()", rows -> rows.next() ? rows.getInt(1) : 0);
+        } catch (LeaseException e) {
+            abort();
+            throw e;
+        }
+        isPooled = backend != driver.getBackendPID();
+    }
+
+    /** Runs a statement, in a transaction of its own. namespace and key are for errors. */
+    <T> T query(long patience, String namespace, String key, String sql, Reader<T> reader, Object... arguments) {
+        try {
+            connection.setNetworkTimeout(null, Clock.millis(patience));
+            try (PreparedStatement statement = connection.prepareStatement(sql)) {
+                for (int i = 0; i < arguments.length; i++) {
+                    if (arguments[i] instanceof String[] array) {
+                        statement.setArray(i + 1, connection.createArrayOf("text", array));
+                    } else {
+                        statement.setObject(i + 1, arguments[i]);
+                    }
+                }
+                try (ResultSet rows = statement.executeQuery()) {
+                    return reader.read(rows);
+                }
+            }
+        } catch (SQLException e) {
+            throw failed(namespace, key, e);
+        }
+    }
+
+    void listen(long patience, String channel) {
+        command(patience, "listen \"" + channel.replace("\"", "\"\"") + "\"");
+    }
+
+    void unlisten(long patience) {
+        command(patience, "unlisten *");
+    }
+
+    private void command(long patience, String sql) {
+        try (Statement statement = connection.createStatement()) {
+            connection.setNetworkTimeout(null, Clock.millis(patience));
+            statement.execute(sql);
+        } catch (SQLException e) {
+            throw failed("", "", e);
+        }
+    }
+
+    /** Until a notification comes, at most so long. */
+    boolean isNotified(long nanos) {
+        try {
+            return driver.getNotifications(Clock.millis(nanos)).length > 0;
+        } catch (SQLException e) {
+            throw failed("", "", e);
+        }
+    }
+
+    private RuntimeException failed(String namespace, String key, SQLException e) {
+        String state = e.getSQLState();
+        boolean isServers = e instanceof PSQLException && ((PSQLException) e).getServerErrorMessage() != null;
+        if (!isServers || state == null || state.startsWith("08") || state.startsWith("57P")) {
+            abort();
+        }
+        return exception(namespace, key, e);
+    }
+
+    boolean isUsable() {
+        try {
+            return !isBroken && !connection.isClosed();
+        } catch (SQLException e) {
+            return false;
+        }
+    }
+
+    /** Breaks the connection at once; from any thread. */
+    void abort() {
+        isBroken = true;
+        try {
+            connection.abort(Runnable::run);
+        } catch (SQLException e) {
+            return; // it is closed already
+        }
+    }
+
+    @Override
+    public void close() {
+        isBroken = true;
+        try {
+            connection.setNetworkTimeout(null, 1000);
+            connection.close();
+        } catch (SQLException e) {
+            return; // it is closed already
+        }
+    }
+
+    /** The exception of this package for one of PostgreSQL's, or of the connection's. */
+    static RuntimeException exception(String namespace, String key, SQLException e) {
+        String state = e.getSQLState() == null ? "" : e.getSQLState();
+        ServerErrorMessage server = e instanceof PSQLException postgres ? postgres.getServerErrorMessage() : null;
+        String message = server == null || server.getMessage() == null ? e.getMessage() : server.getMessage();
+        // Leasehold's own messages begin with the name of the condition.
+        String words = message == null ? "" : message.replaceFirst("^\\w+: ", "");
+        switch (state) {
+            case "LH001":
+                return new LeaseException.Lost(namespace, key, LeaseException.Reason.UNKNOWN, words);
+            case "LH002":
+                return new LeaseException.InvalidArgument(server == null ? "" : server.getDetail(), server == null ? "" : server.getHint(), e);
+            case "LH003":
+                return new LeaseException.Denied("NAMESPACE_FROZEN", words, e);
+            case "LH004":
+                return new LeaseException.Denied("QUOTA_EXCEEDED", words, e);
+            case "LH005":
+                return new LeaseException.Denied("HOOK_REJECTED", words, e);
+            case "LH006":
+                return new LeaseException.Denied("LEASE_ENDED", words, e);
+            case "LH007", "42501":
+                return new LeaseException.Denied("ACCESS_DENIED", message, e);
+            case "55P03":
+                return new LeaseException.Unavailable(message, e, true);
+            default:
+                break;
+        }
+        if (server != null && state.startsWith("28")) {
+            return new LeaseException.Denied("UNAUTHENTICATED", message, e);
+        }
+        if (state.startsWith("3D") || state.startsWith("3F") || state.startsWith("42")) { // no database, no schema
+            return new LeaseException.Denied(state, message, e);
+        }
+        return new LeaseException.Unavailable(message, e, false);
+    }
+}

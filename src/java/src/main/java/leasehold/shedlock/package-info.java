@@ -1,0 +1,2 @@
+/** ShedLock's {@code LockProvider} on leases. */
+package leasehold.shedlock;

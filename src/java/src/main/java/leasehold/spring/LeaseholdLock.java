@@ -1,0 +1,152 @@
+package leasehold.spring;
+
+import java.time.Duration;
+import java.util.ConcurrentModificationException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.Lock;
+import java.util.concurrent.locks.ReentrantLock;
+import leasehold.Lease;
+import leasehold.LeaseException;
+
+/**
+ * A lock of {@link LeaseholdLockRegistry}: reentrant, held by one thread of one process. A thread whose lease is lost does not hold the
+ * lock any more: the next {@link #tryLock} returns false, and {@link #unlock} throws {@link ConcurrentModificationException}.
+ */
+public final class LeaseholdLock implements Lock {
+    private final LeaseholdLockRegistry registry;
+    private final String key;
+    private final ReentrantLock local = new ReentrantLock(true);
+    private volatile Lease lease; // written while `local` is held
+    private volatile long usedAt;
+
+    LeaseholdLock(LeaseholdLockRegistry registry, String key) {
+        this.registry = registry;
+        this.key = key;
+    }
+
+    /**
+     * The lease of this lock, with its fencing token and guard.
+     *
+     * @return a lease that {@link #unlock} releases
+     * @throws IllegalStateException the calling thread does not hold the lock
+     */
+    public Lease lease() {
+        if (!local.isHeldByCurrentThread()) {
+            throw new IllegalStateException("the lock " + key + " is not held by this thread");
+        }
+        return lease;
+    }
+
+    LeaseholdLock touched() {
+        usedAt = System.nanoTime();
+        return this;
+    }
+
+    boolean isUnusedFor(long millis) {
+        return !local.isLocked() && !local.hasQueuedThreads() && System.nanoTime() - usedAt >= millis * 1_000_000;
+    }
+
+    /** Waits until the lock is held. An interrupt is kept for later. Throws what {@link leasehold.LeaseRequest#acquire} does, but Held. */
+    @Override
+    public void lock() {
+        boolean isInterrupted = false;
+        while (true) {
+            try {
+                lockInterruptibly();
+                break;
+            } catch (InterruptedException e) {
+                isInterrupted = true;
+            }
+        }
+        if (isInterrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    @Override
+    public void lockInterruptibly() throws InterruptedException {
+        local.lockInterruptibly();
+        if (!enter(null)) {
+            throw new ConcurrentModificationException("the lock " + key + " was held, and its lease is lost");
+        }
+    }
+
+    @Override
+    public boolean tryLock() {
+        boolean isInterrupted = Thread.interrupted();
+        try {
+            return local.tryLock() && enter(Duration.ZERO);
+        } catch (InterruptedException e) {
+            isInterrupted = true;
+            return false;
+        } finally {
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    @Override
+    public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
+        long until = System.nanoTime() + unit.toNanos(time);
+        return local.tryLock(time, unit) && enter(Duration.ofNanos(Math.max(0, until - System.nanoTime())));
+    }
+
+    /** With `local` held once more: acquires the lease, for ever if wait is null. False: it is not held, nor is `local`. */
+    private boolean enter(Duration wait) throws InterruptedException {
+        if (local.getHoldCount() > 1) {
+            if (lease.isHeld()) {
+                return true;
+            }
+            leave();
+            return false;
+        }
+        try {
+            var request = registry.request(key);
+            lease = (wait == null ? request.waitForever() : request.waitFor(wait)).acquire();
+            return true;
+        } catch (LeaseException.Held held) {
+            return false;
+        } finally {
+            if (lease == null) {
+                leave();
+            }
+        }
+    }
+
+    private void leave() {
+        lease = null;
+        while (local.isHeldByCurrentThread()) {
+            local.unlock();
+        }
+    }
+
+    /**
+     * Releases the lock, and its lease with the last hold of the thread.
+     *
+     * @throws ConcurrentModificationException the lease was lost before: what the lock protects may have been changed by others
+     * @throws IllegalMonitorStateException the thread does not hold the lock
+     */
+    @Override
+    public void unlock() {
+        if (local.getHoldCount() != 1) {
+            local.unlock();
+            return;
+        }
+        Lease ended = lease;
+        try {
+            ended.release();
+        } catch (LeaseException.Lost lost) {
+            throw (RuntimeException) new ConcurrentModificationException("the lock " + key + " was lost before: " + lost.reason())
+                    .initCause(lost);
+        } finally {
+            leave();
+        }
+    }
+
+    @Override
+    public Condition newCondition() {
+        throw new UnsupportedOperationException("a lock of several processes has no conditions");
+    }
+}

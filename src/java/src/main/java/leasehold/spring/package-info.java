@@ -1,0 +1,2 @@
+/** Spring Integration's {@code LockRegistry} on leases. */
+package leasehold.spring;

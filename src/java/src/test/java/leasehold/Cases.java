@@ -1,0 +1,238 @@
+package leasehold;
+
+import static leasehold.Site.await;
+import static leasehold.Site.lost;
+import static leasehold.Site.seconds;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.sql.Connection;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInfo;
+
+/** The cases of tests/clients/cases.json, which says what each is about: those that run directly and behind a pooler. */
+abstract class Cases {
+    Site site;
+
+    abstract String on();
+
+    @BeforeEach
+    void begin(TestInfo test) {
+        site = new Site(on(), test.getTestMethod().orElseThrow().getName());
+    }
+
+    @AfterEach
+    void end() throws Exception {
+        site.close();
+    }
+
+    @Test
+    void acquire_and_release() throws Exception {
+        Lease lease = site.lease(site.client()).owner("somebody \"else\"").acquire();
+        assertEquals("held|somebody \"else\"|" + lease.token(), site.row("state, owner, token"));
+        assertTrue(lease.isHeld());
+        lease.release("{\"rows\": 3}");
+        assertEquals("free|ok|3", site.row("state, last_outcome, last_result ->> 'rows'"));
+        assertFalse(lease.isHeld());
+        lease.check();
+    }
+
+    @Test
+    void failed_work_is_released_as_failed() {
+        var wrong = new IllegalStateException("the work is broken");
+        var thrown = assertThrows(IllegalStateException.class, () -> site.lease(site.client()).call(lease -> {
+            throw wrong;
+        }));
+        assertEquals(wrong, thrown);
+        assertEquals("free|failed|java.lang.IllegalStateException: the work is broken", site.row("state, last_outcome, last_error"));
+    }
+
+    @Test
+    void token_grows() throws Exception {
+        LeaseClient client = site.client();
+        Lease first = site.lease(client).acquire();
+        first.release();
+        assertTrue(site.lease(client).acquire().token() > first.token());
+    }
+
+    @Test
+    void held_names_the_holder() throws Exception {
+        LeaseClient client = site.client();
+        site.lease(client).owner("the first").acquire();
+        var waiter = site.queue(client, 1);
+        var held = assertThrows(LeaseException.Held.class, () -> site.lease(client).acquire());
+        assertEquals("the first", held.holder());
+        assertEquals(1, held.ahead());
+        waiter.thread.interrupt();
+        assertInstanceOf(InterruptedException.class, waiter.trouble());
+    }
+
+    @Test
+    void wait_is_granted() throws Exception {
+        LeaseClient client = site.client();
+        Lease first = site.lease(client).acquire();
+        var waiter = site.queue(client, 1);
+        first.release();
+        assertEquals(String.valueOf(waiter.get().token()), site.row("token"));
+    }
+
+    @Test
+    void wait_passes() throws Exception {
+        LeaseClient client = site.client();
+        site.lease(client).acquire();
+        assertThrows(LeaseException.Held.class, () -> site.lease(client).waitFor(Duration.ofMillis(300)).acquire());
+        await("an empty queue", () -> site.waiters().equals("0"));
+    }
+
+    @Test
+    void waiters_are_served_in_order() throws Exception {
+        LeaseClient client = site.client();
+        Lease first = site.lease(client).acquire();
+        List<Site.Later<Lease>> waiters = new ArrayList<>();
+        for (int i = 1; i <= 3; i++) {
+            waiters.add(site.queue(site.lease(client).waitFor(seconds(60)).owner("waiter " + i), i));
+        }
+        first.release();
+        for (int i = 1; i <= 3; i++) {
+            Lease lease = waiters.get(i - 1).get();
+            assertEquals("waiter " + i, site.row("owner"));
+            lease.release();
+        }
+    }
+
+    @Test
+    void cancelled_wait_leaves_the_queue() throws Exception {
+        LeaseClient client = site.client();
+        Lease first = site.lease(client).acquire();
+        var waiter = site.queue(client, 1);
+        waiter.thread.interrupt();
+        assertInstanceOf(InterruptedException.class, waiter.trouble());
+        await("an empty queue", () -> site.waiters().equals("0"));
+        first.release();
+        assertEquals("free|" + first.token(), site.row("state, token"));
+    }
+
+    @Test
+    void deadline_does_not_count_the_wait() throws Exception {
+        LeaseClient client = site.client();
+        Lease first = site.lease(client).acquire();
+        long since = System.nanoTime();
+        var waiter = site.queue(site.lease(client).duration(seconds(3)).waitFor(seconds(60)), 1);
+        await("four seconds", () -> System.nanoTime() - since > 4_000_000_000L);
+        first.release();
+        Lease second = waiter.get();
+        await("a renewal", () -> site.beats() >= 1);
+        second.check();
+        second.release();
+    }
+
+    @Test
+    void renewal_keeps_the_lease() throws Exception {
+        Lease lease = site.lease(site.client()).duration(seconds(3)).acquire();
+        await("four renewals", () -> site.beats() >= 4);
+        assertEquals("held|" + lease.token(), site.row("state, token"));
+        lease.release();
+    }
+
+    @Test
+    void one_request_renews_all() throws Exception {
+        LeaseClient client = site.client();
+        for (int i = 0; i < 50; i++) {
+            client.lease("cases.many", String.valueOf(i)).duration(seconds(9)).acquire();
+        }
+        // What one transaction wrote has one xmin.
+        await("one transaction for all", () -> site.sql("select count(*) from leasehold.scope where namespace = 'cases.many' "
+                + "and heartbeats > 0 group by xmin having count(*) = 50").equals("50"));
+    }
+
+    @Test
+    void forced_end_is_told() throws Exception {
+        Lease lease = site.lease(site.client()).duration(seconds(3)).acquire();
+        site.forceRelease("cases");
+        assertEquals(LeaseException.Reason.FORCED, lost(lease).reason());
+        assertThrows(LeaseException.Lost.class, lease::release);
+    }
+
+    @Test
+    void close_leaves_nothing() throws Exception {
+        LeaseClient client = site.client();
+        Lease lease = site.lease(client).duration(seconds(3)).acquire();
+        var waiter = site.queue(client, 1);
+        await("a renewal", () -> site.beats() >= 1);
+        assertFalse(Site.threads(client).isEmpty());
+        client.close();
+        assertInstanceOf(IllegalStateException.class, waiter.trouble());
+        assertEquals(LeaseException.Reason.CLOSED, assertThrows(LeaseException.Lost.class, lease::check).reason());
+        await("the end of its threads", () -> Site.threads(client).isEmpty());
+        if (on().equals("sql")) { // PgBouncer keeps its own
+            await("the end of its connections",
+                    () -> site.sql("select count(*) from pg_stat_activity where application_name = 'java-%s'", site.key).equals("0"));
+        }
+        int before = site.beats();
+        await("the deadline", () -> site.row("state = 'free' or deadline < clock_timestamp()").equals("t"));
+        assertEquals(before, site.beats());
+        assertThrows(IllegalStateException.class, () -> site.lease(client).acquire());
+    }
+
+    @Test
+    void denied_is_a_type() {
+        site.sql("select leasehold.set_policy('frozen', frozen => true)");
+        var denied = assertThrows(LeaseException.Denied.class, () -> site.client().lease("frozen", site.key).acquire());
+        assertEquals("NAMESPACE_FROZEN", denied.reason());
+    }
+
+    @Test
+    void invalid_argument_is_told() {
+        IllegalArgumentException wrong = assertThrows(IllegalArgumentException.class,
+                () -> site.lease(site.client()).duration(Duration.ofMillis(1)).acquire());
+        var told = assertInstanceOf(LeaseException.InvalidArgument.class, wrong);
+        assertEquals("duration", told.field());
+        assertFalse(told.bound().isEmpty());
+    }
+
+    @Test
+    void guard_fences() throws Exception {
+        Lease lease = site.lease(site.client()).acquire();
+        Connection connection = site.connection();
+        lease.guard(connection);
+        connection.commit();
+        site.forceRelease("cases");
+        assertThrows(LeaseException.Lost.class, () -> lease.guard(connection));
+        connection.rollback();
+        connection.setAutoCommit(true);
+        assertThrows(IllegalStateException.class, () -> lease.guard(connection));
+    }
+
+    @Test
+    void renewal_has_its_own_connection() throws Exception {
+        Lease lease = site.lease(site.client()).duration(seconds(3)).acquire();
+        Connection connection = site.connection();
+        lease.guard(connection); // begins a transaction, which stays open
+        await("two renewals", () -> site.beats() >= 2);
+        connection.rollback();
+        lease.release();
+    }
+
+    void broken_connections(String whose) throws Exception {
+        Lease lease = site.lease(site.client()).duration(seconds(6)).acquire();
+        for (int i = 0; i < 2; i++) {
+            int before = site.beats();
+            await("a renewal", () -> site.beats() > before);
+            site.sql("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
+                    + "and pid <> pg_backend_pid() and %s", whose);
+        }
+        int before = site.beats();
+        await("two renewals", () -> site.beats() > before + 1);
+        lease.release();
+        assertEquals("free|ok", site.row("state, last_outcome"));
+    }
+
+}

@@ -1,0 +1,106 @@
+package leasehold;
+
+import static leasehold.Site.await;
+import static leasehold.Site.seconds;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInfo;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+
+/** What the list of cases does not have. */
+@EnabledIfEnvironmentVariable(named = "LEASEHOLD_TEST_SQL", matches = ".+", disabledReason = "tests/clients/java/run starts the databases")
+class ClientTest {
+    private Site site;
+
+    @BeforeEach
+    void begin(TestInfo test) {
+        site = new Site("sql", test.getTestMethod().orElseThrow().getName());
+    }
+
+    @AfterEach
+    void end() throws Exception {
+        site.close();
+    }
+
+    @Test
+    void loss_interrupts_the_work_once() {
+        var started = new CountDownLatch(1);
+        var breaker = new Site.Later<>(() -> {
+            started.await();
+            site.forceRelease("cases");
+            return true;
+        });
+        var lost = assertThrows(LeaseException.Lost.class, () -> site.lease(site.client()).duration(seconds(3)).call(lease -> {
+            started.countDown();
+            Thread.sleep(60_000);
+            return null;
+        }));
+        assertTrue(breaker.result.isDone());
+        assertEquals(LeaseException.Reason.FORCED, lost.reason());
+        assertEquals(InterruptedException.class, lost.getSuppressed()[0].getClass());
+        assertFalse(Thread.currentThread().isInterrupted());
+    }
+
+    @Test
+    void a_block_that_finds_the_loss_gets_one_exception() {
+        var lost = assertThrows(LeaseException.Lost.class, () -> {
+            try (Lease lease = site.lease(site.client()).duration(seconds(3)).acquire()) {
+                site.forceRelease("cases");
+                await("the loss", () -> !lease.isHeld());
+                lease.check();
+            }
+        });
+        assertEquals(1, lost.getSuppressed().length);
+    }
+
+    @Test
+    void at_least_outlives_the_client() throws Exception {
+        LeaseClient client = site.client();
+        Lease lease = site.lease(client).duration(seconds(600)).atLeast(seconds(4)).acquire();
+        String acquired = site.row("acquired_at");
+        lease.release();
+        assertEquals("held|t", site.row("state, deadline < acquired_at + interval '1 minute'"));
+        client.close();
+        Lease next = site.lease(site.client()).waitFor(seconds(60)).acquire();
+        assertEquals("t", site.row("acquired_at >= '" + acquired + "'::timestamptz + interval '4 s'"));
+        assertTrue(next.token() > lease.token());
+    }
+
+    @Test
+    void extend_changes_the_duration() throws Exception {
+        Lease lease = site.lease(site.client()).duration(seconds(10)).withoutRenewal().labels(Map.of("host", "a \"b\"\n\\")).acquire();
+        lease.extend(seconds(100));
+        assertTrue(lease.remaining().compareTo(seconds(20)) > 0);
+        assertEquals("00:01:40|a \"b\"\n\\", site.row("duration, labels ->> 'host'"));
+        site.forceRelease("cases");
+        assertThrows(LeaseException.Lost.class, () -> lease.extend(seconds(100)));
+        assertFalse(lease.isHeld());
+    }
+
+    @Test
+    void a_lease_without_renewal_ends() throws Exception {
+        Lease lease = site.lease(site.client()).duration(seconds(1)).withoutRenewal().acquire();
+        assertEquals(LeaseException.Reason.EXPIRED, Site.lost(lease).reason());
+        assertEquals("0", site.row("heartbeats"));
+        Lease next = site.lease(site.client()).waitFor(seconds(60)).acquire();
+        assertTrue(next.token() > lease.token());
+    }
+
+    @Test
+    void the_clock_agrees_with_the_system() {
+        long before = Clock.now();
+        Site.sleep(50);
+        long passed = Clock.now() - before;
+        assertTrue(passed >= 50_000_000, passed + " ns");
+        assertEquals(Clock.NEVER, Clock.in(Duration.ofSeconds(Long.MAX_VALUE)));
+    }
+}

@@ -1,0 +1,96 @@
+package leasehold;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+
+/** A proxy before PostgreSQL. While it is frozen, answers do not pass. */
+final class Pipe implements AutoCloseable {
+    private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+    private final String url;
+    private final int port;
+    private final List<Socket> sockets = new ArrayList<>();
+    private final ByteArrayOutputStream said = new ByteArrayOutputStream(); // by clients
+    private boolean isFrozen;
+
+    Pipe(String url) throws IOException {
+        this.url = url;
+        port = Integer.parseInt(url.replaceFirst(".*:(\\d+)/.*", "$1"));
+        start(() -> {
+            while (true) {
+                Socket client = listener.accept();
+                Socket server = new Socket(InetAddress.getLoopbackAddress(), port);
+                synchronized (this) {
+                    sockets.add(client);
+                    sockets.add(server);
+                }
+                start(() -> copy(client, server, false));
+                start(() -> copy(server, client, true));
+            }
+        });
+    }
+
+    private interface Work {
+        void run() throws IOException, InterruptedException;
+    }
+
+    private static void start(Work work) {
+        Thread thread = new Thread(() -> {
+            try {
+                work.run();
+            } catch (IOException | InterruptedException closed) {
+                return;
+            }
+        }, "pipe");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private void copy(Socket from, Socket to, boolean isAnswer) throws IOException, InterruptedException {
+        try (from; to) {
+            byte[] buffer = new byte[65536];
+            for (int n = from.getInputStream().read(buffer); n > 0; n = from.getInputStream().read(buffer)) {
+                synchronized (this) {
+                    while (isAnswer && isFrozen) {
+                        wait();
+                    }
+                    if (!isAnswer) {
+                        said.write(buffer, 0, n);
+                    }
+                }
+                to.getOutputStream().write(buffer, 0, n);
+            }
+        }
+    }
+
+    String url() {
+        return url.replace(":" + port + "/", ":" + listener.getLocalPort() + "/");
+    }
+
+    synchronized void freeze(boolean on) {
+        isFrozen = on;
+        notifyAll();
+    }
+
+    synchronized int said() {
+        return said.size();
+    }
+
+    synchronized String saidSince(int n) {
+        return said.toString(StandardCharsets.ISO_8859_1).substring(n);
+    }
+
+    @Override
+    public synchronized void close() throws IOException {
+        listener.close();
+        freeze(false);
+        for (Socket socket : sockets) {
+            socket.close();
+        }
+    }
+}

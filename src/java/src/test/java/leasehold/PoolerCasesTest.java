@@ -1,0 +1,64 @@
+package leasehold;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+import org.junit.jupiter.api.parallel.ResourceAccessMode;
+import org.junit.jupiter.api.parallel.ResourceLock;
+import org.junit.jupiter.api.parallel.Resources;
+
+/** The cases behind PgBouncer in transaction mode. */
+@EnabledIfEnvironmentVariable(named = "LEASEHOLD_TEST_SQL", matches = ".+", disabledReason = "tests/clients/java/run starts the databases")
+class PoolerCasesTest extends Cases {
+    @Override
+    String on() {
+        return "pooler";
+    }
+
+    @Test
+    @ResourceLock(value = Resources.GLOBAL, mode = ResourceAccessMode.READ_WRITE) // it ends everybody's connections
+    void broken_connections_cost_no_lease() throws Exception {
+        broken_connections("true");
+    }
+
+    @Test
+    void pooler_is_noticed() throws Exception {
+        LeaseClient client = site.client();
+        List<String> said = Collections.synchronizedList(new ArrayList<>());
+        Logger logger = Logger.getLogger("leasehold");
+        Handler handler = new Handler() {
+            @Override
+            public void publish(LogRecord entry) {
+                if (Thread.currentThread().getName().startsWith(client.name + " ")) {
+                    said.add(entry.getMessage());
+                }
+            }
+
+            @Override
+            public void flush() {
+            }
+
+            @Override
+            public void close() {
+            }
+        };
+        logger.addHandler(handler);
+        site.atEnd(() -> logger.removeHandler(handler));
+        for (int i = 0; i < 2; i++) {
+            Lease first = site.lease(client).acquire();
+            var waiter = site.queue(client, 1);
+            first.release();
+            waiter.get().release();
+        }
+        assertEquals(1, said.size(), said.toString());
+        assertTrue(said.get(0).contains("poll"), said.get(0));
+    }
+}

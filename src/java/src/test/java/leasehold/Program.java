@@ -1,0 +1,60 @@
+package leasehold;
+
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/** A program that holds a lease, and its parent's view of it. */
+final class Program implements AutoCloseable {
+    private final Process process;
+    private final List<String> lines = new ArrayList<>();
+
+    public static void main(String[] arguments) throws InterruptedException {
+        LeaseClient client = LeaseClient.create(arguments[1]);
+        Lease lease = client.lease("cases", arguments[2]).duration(Duration.ofMillis(Long.parseLong(arguments[3]))).acquire();
+        if (arguments[0].equals("exit")) {
+            throw new IllegalStateException("the end of a program that does not close its client"); // status 1
+        }
+        while (lease.isHeld()) {
+            System.out.println("working");
+            Thread.sleep(200);
+        }
+        System.out.println("lost " + lease.lost());
+        System.exit(4);
+    }
+
+    Program(Site site, String what, Duration duration) throws IOException {
+        String path = System.getProperty("surefire.test.class.path", System.getProperty("java.class.path"));
+        process = new ProcessBuilder(ProcessHandle.current().info().command().orElse("java"), "-cp", path, Program.class.getName(), what,
+                site.url, site.key, String.valueOf(duration.toMillis())).redirectErrorStream(true).start();
+        Thread reader = new Thread(() -> process.inputReader().lines().forEach(line -> {
+            synchronized (lines) {
+                lines.add(line);
+            }
+        }));
+        reader.setDaemon(true);
+        reader.start();
+        site.atEnd(this);
+    }
+
+    void signal(String name) throws Exception {
+        new ProcessBuilder("kill", "-" + name, String.valueOf(process.pid())).start().waitFor();
+    }
+
+    int count(String word) {
+        synchronized (lines) {
+            return (int) lines.stream().filter(line -> line.startsWith(word)).count();
+        }
+    }
+
+    int status() throws InterruptedException {
+        return process.waitFor(60, TimeUnit.SECONDS) ? process.exitValue() : -1;
+    }
+
+    @Override
+    public void close() throws InterruptedException {
+        process.destroyForcibly().waitFor();
+    }
+}

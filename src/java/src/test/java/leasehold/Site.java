@@ -1,0 +1,204 @@
+package leasehold;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.fail;
+
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+
+/** A database, direct or behind PgBouncer, and the scope of one test. tests/clients/java/run makes the databases. */
+final class Site implements AutoCloseable {
+    private static final ConcurrentHashMap<String, Thread> REAPERS = new ConcurrentHashMap<>();
+    final String on;
+    final String key;
+    final String url;
+    private final String direct; // around the pooler, for the test's own questions
+    private final Deque<AutoCloseable> ends = new ArrayDeque<>();
+    private final List<LeaseClient> clients = new ArrayList<>();
+
+    Site(String on, String key) {
+        this.on = on;
+        this.key = key;
+        url = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLER" : "LEASEHOLD_TEST_SQL");
+        direct = System.getenv(on.equals("pooler") ? "LEASEHOLD_TEST_POOLED" : "LEASEHOLD_TEST_SQL");
+        REAPERS.computeIfAbsent(on, unused -> reaper());
+    }
+
+    /** What cron does where no daemon is. */
+    private Thread reaper() {
+        Thread thread = new Thread(() -> {
+            while (true) {
+                sql("select count(*) from leasehold.reap()");
+                sleep(200);
+            }
+        }, "cron");
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
+    }
+
+    @Override
+    public void close() throws Exception {
+        while (!ends.isEmpty()) {
+            ends.pop().close();
+        }
+        for (LeaseClient client : clients) {
+            client.close();
+            await("the end of the threads of " + client.name, () -> threads(client).isEmpty());
+        }
+    }
+
+    static List<Thread> threads(LeaseClient client) {
+        return Thread.getAllStackTraces().keySet().stream().filter(each -> each.getName().startsWith(client.name + " ")).toList();
+    }
+
+    <T extends AutoCloseable> T atEnd(T end) {
+        ends.push(end);
+        return end;
+    }
+
+    LeaseClient client() {
+        return client(LeaseClient.builder(url));
+    }
+
+    LeaseClient client(LeaseClient.Builder builder) {
+        LeaseClient client = builder.property("ApplicationName", "java-" + key).build();
+        clients.add(client);
+        return client;
+    }
+
+    /** A connection of the application's. */
+    Connection connection() throws SQLException {
+        Connection connection = atEnd(DriverManager.getConnection(url + "&prepareThreshold=0"));
+        connection.setAutoCommit(false);
+        return connection;
+    }
+
+    /** What psql would print, without its decoration. */
+    String sql(String statement, Object... with) {
+        try (Connection connection = DriverManager.getConnection(direct); Statement one = connection.createStatement()) {
+            List<String> lines = new ArrayList<>();
+            if (one.execute(String.format(statement, with))) {
+                for (ResultSet rows = one.getResultSet(); rows.next();) {
+                    List<String> values = new ArrayList<>();
+                    for (int i = 1; i <= rows.getMetaData().getColumnCount(); i++) {
+                        values.add(rows.getString(i) == null ? "" : rows.getString(i));
+                    }
+                    lines.add(String.join("|", values));
+                }
+            }
+            return String.join("\n", lines);
+        } catch (SQLException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    String row(String columns) {
+        return row("cases", columns);
+    }
+
+    String row(String namespace, String columns) {
+        return sql("select %s from leasehold.scope where namespace = '%s' and key = '%s'", columns, namespace, key);
+    }
+
+    int beats() {
+        return Integer.parseInt(row("heartbeats"));
+    }
+
+    String waiters() {
+        return sql("select count(*) from leasehold.queue where namespace = 'cases' and key = '%s'", key);
+    }
+
+    void forceRelease(String namespace) {
+        sql("select from leasehold.force_release('%s', '%s', 'a test')", namespace, key);
+    }
+
+    LeaseRequest lease(LeaseClient client) {
+        return client.lease("cases", key);
+    }
+
+    static Duration seconds(int n) {
+        return Duration.ofSeconds(n);
+    }
+
+    static void sleep(long millis) {
+        try {
+            Thread.sleep(millis);
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /** A bound, not a measurement. */
+    static void await(String what, Callable<Boolean> condition) throws Exception {
+        for (long end = System.nanoTime() + 60_000_000_000L; !condition.call(); sleep(10)) {
+            if (System.nanoTime() > end) {
+                fail(what + " did not come true within a minute");
+            }
+        }
+    }
+
+    /** What runs in a thread of its own: its result, and the thread, to be interrupted. */
+    static final class Later<T> {
+        final CompletableFuture<T> result = new CompletableFuture<>();
+        final Thread thread;
+
+        Later(Callable<T> work) {
+            thread = new Thread(() -> {
+                try {
+                    result.complete(work.call());
+                } catch (Throwable trouble) {
+                    result.completeExceptionally(trouble);
+                }
+            });
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        T get() throws Exception {
+            return result.get(60, java.util.concurrent.TimeUnit.SECONDS);
+        }
+
+        Throwable trouble() throws Exception {
+            try {
+                throw new AssertionError("it succeeded: " + get());
+            } catch (java.util.concurrent.ExecutionException e) {
+                return e.getCause();
+            }
+        }
+    }
+
+    /** Starts an acquire, and returns when it has the nth place. */
+    Later<Lease> queue(LeaseRequest request, int n) throws Exception {
+        Later<Lease> waiter = new Later<>(request::acquire);
+        await("place " + n + " in the queue", () -> waiters().equals(String.valueOf(n)));
+        return waiter;
+    }
+
+    Later<Lease> queue(LeaseClient client, int n) throws Exception {
+        return queue(lease(client).waitFor(seconds(60)), n);
+    }
+
+    static LeaseException.Lost lost(Lease lease) throws Exception {
+        List<LeaseException.Lost> told = new ArrayList<>();
+        CompletableFuture<LeaseException.Lost> first = new CompletableFuture<>();
+        lease.onLost(loss -> {
+            told.add(loss);
+            first.complete(loss);
+        });
+        LeaseException.Lost loss = first.get(60, java.util.concurrent.TimeUnit.SECONDS);
+        assertEquals(1, told.size());
+        return loss;
+    }
+}

@@ -1,0 +1,179 @@
+package leasehold;
+
+import static leasehold.Site.await;
+import static leasehold.Site.lost;
+import static leasehold.Site.seconds;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+
+/** The cases on a direct connection. */
+@EnabledIfEnvironmentVariable(named = "LEASEHOLD_TEST_SQL", matches = ".+", disabledReason = "tests/clients/java/run starts the databases")
+class SqlCasesTest extends Cases {
+    @Override
+    String on() {
+        return "sql";
+    }
+
+    @Test
+    void broken_connections_cost_no_lease() throws Exception {
+        broken_connections("application_name = 'java-" + site.key + "'");
+    }
+
+    private Pipe pipe() throws Exception {
+        return site.atEnd(new Pipe(site.url));
+    }
+
+    @Test
+    void grant_after_giving_up_is_released() throws Exception {
+        Pipe pipe = pipe();
+        LeaseClient client = site.client(LeaseClient.builder(pipe.url()));
+        site.lease(client).acquire().release(); // connects
+        pipe.freeze(true);
+        var acquire = new Site.Later<>(site.lease(client).duration(seconds(300))::acquire);
+        await("the grant", () -> site.row("state").equals("held"));
+        acquire.thread.interrupt();
+        assertInstanceOf(InterruptedException.class, acquire.trouble());
+        pipe.freeze(false);
+        await("the release", () -> site.row("state").equals("free"));
+        assertNotEquals("expired", site.row("last_outcome"));
+    }
+
+    @Test
+    void deadline_counts_from_the_request() throws Exception {
+        Pipe pipe = pipe();
+        LeaseClient client = site.client(LeaseClient.builder(pipe.url()));
+        site.lease(client).acquire().release(); // connects
+        pipe.freeze(true);
+        long since = System.nanoTime();
+        var acquire = new Site.Later<>(site.lease(client).duration(seconds(20))::acquire);
+        await("two seconds", () -> System.nanoTime() - since > 2_000_000_000L);
+        pipe.freeze(false);
+        Duration left = acquire.get().remaining();
+        Duration ago = Duration.ofNanos(System.nanoTime() - since);
+        // A fifth is the margin.
+        assertTrue(left.compareTo(seconds(16).minus(ago).plusMillis(1500)) < 0, left + " after " + ago);
+    }
+
+    @Test
+    void silence_is_told_before_the_deadline() throws Exception {
+        Pipe pipe = pipe();
+        Lease lease = site.lease(site.client(LeaseClient.builder(pipe.url()))).duration(seconds(10)).acquire();
+        pipe.freeze(true);
+        LeaseException.Lost loss = lost(lease);
+        assertEquals("held|t", site.row("state, deadline > clock_timestamp()"));
+        assertEquals(LeaseException.Reason.UNREACHABLE, loss.reason());
+    }
+
+    @Test
+    void stopped_process_wakes_up_without_the_lease() throws Exception {
+        Program program = new Program(site, "work", seconds(3));
+        await("work", () -> program.count("working") > 0);
+        int seen = program.count("working");
+        await("the work after that", () -> program.count("working") > seen);
+        program.signal("STOP"); // while it sleeps
+        Lease other = site.lease(site.client()).waitFor(seconds(60)).acquire();
+        int before = program.count("working");
+        program.signal("CONT");
+        await("its loss", () -> program.count("lost") == 1);
+        assertEquals(before, program.count("working"));
+        assertEquals("held|" + other.token(), site.row("state, token"));
+    }
+
+    @Test
+    void no_renewal_after_release() throws Exception {
+        Pipe pipe = pipe();
+        LeaseClient client = site.client(LeaseClient.builder(pipe.url()));
+        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        await("a renewal", () -> site.beats() >= 1);
+        pipe.freeze(true);
+        int before = site.beats();
+        await("a renewal in flight", () -> site.beats() > before);
+        var release = new Site.Later<>(() -> {
+            lease.release();
+            return true;
+        });
+        pipe.freeze(false);
+        release.get();
+        int n = pipe.said();
+        Lease other = client.lease("cases", "another").duration(seconds(3)).acquire();
+        await("renewals of another lease",
+                () -> site.sql("select heartbeats >= 2 from leasehold.scope where key = 'another'").equals("t"));
+        assertFalse(pipe.saidSince(n).contains(site.key), "it was renewed after its release");
+        lease.check();
+        other.release();
+    }
+
+    @Test
+    void exit_leaves_nothing() throws Exception {
+        Program program = new Program(site, "exit", seconds(2));
+        assertEquals(1, program.status());
+        await("the deadline", () -> site.row("state = 'free' or deadline < clock_timestamp()").equals("t"));
+    }
+
+    @Test
+    void unavailable_is_a_type() {
+        LeaseClient client = site.client(LeaseClient.builder("jdbc:postgresql://127.0.0.1:1/none?user=postgres").patience(Duration.ofMillis(300)));
+        assertThrows(LeaseException.Unavailable.class, () -> site.lease(client).acquire());
+    }
+
+    @Test
+    void wait_hears_notify() throws Exception {
+        LeaseClient client = site.client(LeaseClient.builder(site.url).poll(Duration.ofMinutes(10)));
+        Lease first = site.lease(client).acquire();
+        var waiter = site.queue(client, 1);
+        first.release();
+        waiter.get();
+    }
+
+    @Test
+    void leader_resigns() throws Exception {
+        LeaseClient client = site.client();
+        LeaseClient other = site.client();
+        var tokens = new LinkedBlockingQueue<Long>();
+        var resigns = new LinkedBlockingQueue<Boolean>();
+        LeaseWork<Boolean, InterruptedException> work = lease -> {
+            tokens.add(lease.token());
+            return resigns.take();
+        };
+        var first = new Site.Later<>(() -> site.lease(client).lead(work));
+        long one = tokens.poll(60, TimeUnit.SECONDS);
+        var second = new Site.Later<>(() -> site.lease(other).duration(seconds(3)).lead(work));
+        await("a second candidate", () -> site.waiters().equals("1"));
+        resigns.add(true);
+        first.get();
+        long two = tokens.poll(60, TimeUnit.SECONDS);
+        assertTrue(two > one);
+        var again = new Site.Later<>(() -> site.lease(client).lead(work));
+        await("the first as a candidate", () -> site.waiters().equals("1"));
+        site.forceRelease("cases");
+        long three = tokens.poll(60, TimeUnit.SECONDS);
+        assertTrue(three > two);
+        await("the second as a candidate, because it was told", () -> site.waiters().equals("1"));
+        resigns.add(true);
+        again.get();
+        tokens.poll(60, TimeUnit.SECONDS);
+        resigns.add(true);
+        second.get();
+    }
+
+    @Test
+    void leased_work_runs_once() throws Exception {
+        var runs = new AtomicInteger();
+        LeaseWork<Integer, RuntimeException> work = lease -> runs.incrementAndGet();
+        site.lease(site.client()).atLeast(seconds(300)).call(work);
+        LeaseClient second = site.client();
+        assertThrows(LeaseException.Held.class, () -> site.lease(second).atLeast(seconds(300)).call(work));
+        assertEquals(1, runs.get());
+    }
+}
