@@ -115,7 +115,7 @@ final class Database {
     Grant acquire(Ref ref, LeaseRequest request, long until, BooleanSupplier isGivenUp) {
         Session session = get();
         try {
-            Grant grant = take(session, ref, request.owner, request.labels, Clock.nanos(request.duration));
+            Grant grant = take(session, ref, request, Clock.nanos(request.duration));
             if (grant == null) {
                 grant = queue(session, ref, request, until, isGivenUp);
             }
@@ -125,13 +125,15 @@ final class Database {
         }
     }
 
-    private Grant take(Session session, Ref ref, String owner, String labels, long duration) {
+    private Grant take(Session session, Ref ref, LeaseRequest request, long duration) {
         long sent = Clock.now();
         return session.query(patience, ref.namespace, ref.key, """
                 select l.token, extract(epoch from l.deadline - clock_timestamp())::float8
-                  from leasehold.acquire(?, ?, make_interval(secs => ?), owner => ?::text, lease_key => ?::uuid, labels => ?::jsonb) l""",
+                  from leasehold.acquire(?, ?, make_interval(secs => ?), owner => ?::text, lease_key => ?::uuid, labels => ?::jsonb,
+                                         at_least => make_interval(secs => ?::float8)) l""",
                 rows -> rows.next() ? new Grant(rows.getLong(1), sent + nanos(rows.getDouble(2))) : null,
-                ref.namespace, ref.key, duration / 1e9, owner, ref.leaseKey, labels);
+                ref.namespace, ref.key, duration / 1e9, request.owner, ref.leaseKey, request.labels,
+                request.atLeast.isZero() ? null : (Double) (Clock.nanos(request.atLeast) / 1e9));
     }
 
     private static long nanos(double seconds) {
@@ -160,7 +162,7 @@ final class Database {
                     isListening = true;
                     session.listen(patience, place.channel);
                 }
-                Grant grant = take(session, ref, request.owner, request.labels, Clock.nanos(request.duration));
+                Grant grant = take(session, ref, request, Clock.nanos(request.duration));
                 if (grant != null) {
                     return grant;
                 }
@@ -238,7 +240,7 @@ final class Database {
     Grant extend(Ref ref, LeaseRequest request, long token, long duration) {
         Session session = get();
         try {
-            Grant grant = take(session, ref, request.owner, request.labels, duration);
+            Grant grant = take(session, ref, request, duration);
             if (grant != null && grant.token != token) { // it had ended, so long ago that the scope has forgotten it
                 undo(session, ref);
                 return null;

@@ -14,7 +14,6 @@ import java.util.function.Consumer;
  * <p>The end of a try-with-resources block releases it as done; {@link LeaseRequest#call} releases it as failed when the work throws.
  */
 public final class Lease implements AutoCloseable {
-    private static final long SHORTEST = 1_000_000_000; // that a policy allows by default
     private final LeaseClient client;
     private final LeaseRequest request;
     private final Database.Ref ref;
@@ -25,7 +24,6 @@ public final class Lease implements AutoCloseable {
     private long duration;
     private long deadline;
     private long next; // renewal
-    private long keepUntil; // though it is released earlier
     private String trouble; // of the last renewal
     private LeaseException.Lost lost;
     private boolean isReleased;
@@ -40,7 +38,6 @@ public final class Lease implements AutoCloseable {
         this.duration = Clock.nanos(request.duration);
         this.deadline = grant.deadline();
         this.next = deadline - duration / 3 * 2;
-        this.keepUntil = Clock.in(request.atLeast);
     }
 
     /**
@@ -182,19 +179,6 @@ public final class Lease implements AutoCloseable {
     }
 
     /**
-     * Keeps the name for so long from now, though the lease is released earlier; see {@link LeaseRequest#atLeast}. It ends by its
-     * deadline all the same.
-     *
-     * @param value zero: a release frees the name at once
-     */
-    public void keepFor(Duration value) {
-        long until = Clock.in(value);
-        synchronized (client.lock) {
-            keepUntil = until;
-        }
-    }
-
-    /**
      * Releases the lease as done. Work under it must have stopped before.
      *
      * @throws LeaseException.Lost it was lost
@@ -248,11 +232,16 @@ public final class Lease implements AutoCloseable {
             client.execute(() -> quietly(() -> client.database.release(ref, result, failure)));
             throw before;
         }
-        if (kept() > Clock.now()) {
-            keep(kept(), result, failure);
-            return;
+        LeaseException.Reason reason = tryRelease(result, failure);
+        synchronized (client.lock) {
+            if (reason == null) {
+                isReleased = true;
+                client.forget(this);
+                return;
+            }
+            lose(reason, null);
         }
-        end(tryRelease(result, failure));
+        check();
     }
 
     private LeaseException.Reason tryRelease(String result, String failure) {
@@ -276,36 +265,6 @@ public final class Lease implements AutoCloseable {
         synchronized (client.lock) {
             return stop();
         }
-    }
-
-    private long kept() {
-        synchronized (client.lock) {
-            return keepUntil;
-        }
-    }
-
-    /** Keeps the name until then: the lease ends by its deadline, should this process be gone. */
-    private void keep(long until, String result, String failure) {
-        boolean isThere = true;
-        try {
-            isThere = client.database.extend(ref, request, token, Math.max(until - Clock.now(), SHORTEST)) != null;
-        } catch (LeaseException | LeaseException.InvalidArgument e) {
-            isThere = true; // its deadline is later, which does no harm
-        }
-        end(isThere ? null : LeaseException.Reason.UNKNOWN);
-        client.later(until, () -> quietly(() -> client.database.release(ref, result, failure)));
-    }
-
-    private void end(LeaseException.Reason reason) {
-        synchronized (client.lock) {
-            if (reason == null) {
-                isReleased = true;
-                client.forget(this);
-                return;
-            }
-            lose(reason, null);
-        }
-        check();
     }
 
     void quietly(Runnable release) {

@@ -195,15 +195,8 @@ public final class LeaseClient implements AutoCloseable {
         }
     }
 
-    void later(long at, Runnable task) {
-        synchronized (lock) {
-            renewer.later(at, task);
-        }
-    }
-
     void forget(Lease lease) {
         renewer.remove(lease);
-        lock.notifyAll();
     }
 
     /** Waits under the lock; an interrupt is left for later. */

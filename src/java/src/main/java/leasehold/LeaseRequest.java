@@ -16,7 +16,7 @@ public final class LeaseRequest {
     final String key;
     Duration duration = Duration.ofSeconds(30);
     Duration wait = Duration.ZERO;
-    Duration atLeast = Duration.ZERO;
+    Duration atLeast = Duration.ZERO; // the policy's
     String owner = PROCESS;
     String labels = "{}";
     boolean isRenewed = true;
@@ -60,10 +60,10 @@ public final class LeaseRequest {
     }
 
     /**
-     * Keeps the name for so long after the grant, although the lease is released earlier: a job that is short does not run again on a
-     * machine whose clock is late. The duration is raised to this.
+     * Grants the name to nobody else before so long after this grant, however early the lease ends: a job that is short does not run
+     * again on a machine whose clock is late.
      *
-     * @param value zero by default
+     * @param value at most a day; zero, the default, leaves it to the namespace's policy
      * @return this
      */
     public LeaseRequest atLeast(Duration value) {
@@ -115,9 +115,6 @@ public final class LeaseRequest {
      * @throws InterruptedException the thread was interrupted; what was granted meanwhile is released
      */
     public Lease acquire() throws InterruptedException {
-        if (duration.compareTo(atLeast) < 0) {
-            duration = atLeast;
-        }
         return client.acquire(this);
     }
 

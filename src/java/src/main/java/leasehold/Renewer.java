@@ -1,6 +1,5 @@
 package leasehold;
 
-import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -15,12 +14,8 @@ final class Renewer implements Runnable {
     private static final int MOST_IN_REQUEST = 10_000;
     private static final long MINUTE = 60_000_000_000L;
 
-    private record Later(long at, Runnable task) {
-    }
-
     private final LeaseClient client;
     private final Set<Lease> leases = new LinkedHashSet<>();
-    private final List<Later> later = new ArrayList<>();
     private Thread thread;
     private boolean isAsking;
     private boolean isClosed;
@@ -31,23 +26,15 @@ final class Renewer implements Runnable {
 
     void add(Lease lease) {
         leases.add(lease);
-        wake();
-    }
-
-    void remove(Lease lease) {
-        leases.remove(lease);
-    }
-
-    void later(long at, Runnable task) {
-        later.add(new Later(at, task));
-        wake();
-    }
-
-    private void wake() {
         if (thread == null && !isClosed) {
             thread = client.thread(this, "renewal");
             thread.start();
         }
+        client.lock.notifyAll();
+    }
+
+    void remove(Lease lease) {
+        leases.remove(lease);
         client.lock.notifyAll();
     }
 
@@ -89,14 +76,6 @@ final class Renewer implements Runnable {
             if (lease.isRenewable() && !isAsking) {
                 wake = Math.min(wake, lease.next());
                 isDue |= lease.next() <= now;
-            }
-        }
-        for (Later each : List.copyOf(later)) {
-            if (each.at <= now) {
-                later.remove(each);
-                client.execute(each.task);
-            } else {
-                wake = Math.min(wake, each.at);
             }
         }
         if (isDue) {

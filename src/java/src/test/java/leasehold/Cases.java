@@ -125,8 +125,8 @@ abstract class Cases {
         LeaseClient client = site.client();
         Lease first = site.lease(client).acquire();
         long since = System.nanoTime();
-        var waiter = site.queue(site.lease(client).duration(seconds(3)).waitFor(seconds(60)), 1);
-        await("four seconds", () -> System.nanoTime() - since > 4_000_000_000L);
+        var waiter = site.queue(site.lease(client).duration(seconds(6)).waitFor(seconds(60)), 1);
+        await("seven seconds", () -> System.nanoTime() - since > 7_000_000_000L);
         first.release();
         Lease second = waiter.get();
         await("a renewal", () -> site.beats() >= 1);
@@ -136,7 +136,7 @@ abstract class Cases {
 
     @Test
     void renewal_keeps_the_lease() throws Exception {
-        Lease lease = site.lease(site.client()).duration(seconds(3)).acquire();
+        Lease lease = site.lease(site.client()).duration(seconds(6)).acquire();
         await("four renewals", () -> site.beats() >= 4);
         assertEquals("held|" + lease.token(), site.row("state, token"));
         lease.release();
@@ -146,7 +146,7 @@ abstract class Cases {
     void one_request_renews_all() throws Exception {
         LeaseClient client = site.client();
         for (int i = 0; i < 50; i++) {
-            client.lease("cases.many", String.valueOf(i)).duration(seconds(9)).acquire();
+            client.lease("cases.many", String.valueOf(i)).duration(seconds(30)).acquire();
         }
         // What one transaction wrote has one xmin.
         await("one transaction for all", () -> site.sql("select count(*) from leasehold.scope where namespace = 'cases.many' "
@@ -155,7 +155,7 @@ abstract class Cases {
 
     @Test
     void forced_end_is_told() throws Exception {
-        Lease lease = site.lease(site.client()).duration(seconds(3)).acquire();
+        Lease lease = site.lease(site.client()).duration(seconds(6)).acquire();
         site.forceRelease("cases");
         assertEquals(LeaseException.Reason.FORCED, lost(lease).reason());
         assertThrows(LeaseException.Lost.class, lease::release);
@@ -164,7 +164,7 @@ abstract class Cases {
     @Test
     void close_leaves_nothing() throws Exception {
         LeaseClient client = site.client();
-        Lease lease = site.lease(client).duration(seconds(3)).acquire();
+        Lease lease = site.lease(client).duration(seconds(6)).acquire();
         var waiter = site.queue(client, 1);
         await("a renewal", () -> site.beats() >= 1);
         assertFalse(Site.threads(client).isEmpty());
@@ -213,7 +213,7 @@ abstract class Cases {
 
     @Test
     void renewal_has_its_own_connection() throws Exception {
-        Lease lease = site.lease(site.client()).duration(seconds(3)).acquire();
+        Lease lease = site.lease(site.client()).duration(seconds(6)).acquire();
         Connection connection = site.connection();
         lease.guard(connection); // begins a transaction, which stays open
         await("two renewals", () -> site.beats() >= 2);

@@ -102,7 +102,7 @@ class SpringTest {
 
     @Test
     void spring_renews_and_extends_a_lock() throws Exception {
-        LeaseholdLockRegistry registry = registry(3);
+        LeaseholdLockRegistry registry = registry(6);
         LeaseholdLock lock = registry.obtain(site.key);
         assertThrows(IllegalStateException.class, () -> registry.renewLock(site.key));
         lock.lock();
@@ -120,7 +120,7 @@ class SpringTest {
 
     @Test
     void spring_tells_a_lost_lock() throws Exception {
-        LeaseholdLockRegistry registry = registry(3);
+        LeaseholdLockRegistry registry = registry(6);
         LeaseholdLock lock = registry.obtain(site.key);
         lock.lock();
         site.forceRelease("cases");

@@ -106,7 +106,7 @@ class SqlCasesTest extends Cases {
         pipe.freeze(false);
         release.get();
         int n = pipe.said();
-        Lease other = client.lease("cases", "another").duration(seconds(3)).acquire();
+        Lease other = client.lease("cases", "another").duration(seconds(6)).acquire();
         await("renewals of another lease",
                 () -> site.sql("select heartbeats >= 2 from leasehold.scope where key = 'another'").equals("t"));
         assertFalse(pipe.saidSince(n).contains(site.key), "it was renewed after its release");
@@ -148,7 +148,7 @@ class SqlCasesTest extends Cases {
         };
         var first = new Site.Later<>(() -> site.lease(client).lead(work));
         long one = tokens.poll(60, TimeUnit.SECONDS);
-        var second = new Site.Later<>(() -> site.lease(other).duration(seconds(3)).lead(work));
+        var second = new Site.Later<>(() -> site.lease(other).duration(seconds(6)).lead(work));
         await("a second candidate", () -> site.waiters().equals("1"));
         resigns.add(true);
         first.get();

@@ -12,8 +12,8 @@ import net.javacrumbs.shedlock.core.SimpleLock;
 
 /**
  * ShedLock's locks as leases of one namespace. {@code lockAtMostFor} is the lease's duration, at least 1 s. As ShedLock wants it, a
- * lock is not renewed by itself; {@code LockExtender} and {@code KeepAliveLockProvider} extend it. {@code lockAtLeastFor} keeps the name
- * after an early end of the task, also when the process ends meanwhile.
+ * lock is not renewed by itself; {@code LockExtender} and {@code KeepAliveLockProvider} extend it. {@code lockAtLeastFor} is the
+ * lease's {@code at_least}: the database keeps it, also when the process dies. An extension keeps the first {@code lockAtLeastFor}.
  */
 public final class LeaseholdLockProvider implements ExtensibleLockProvider {
     private final LeaseClient client;
@@ -99,7 +99,6 @@ public final class LeaseholdLockProvider implements ExtensibleLockProvider {
         protected Optional<SimpleLock> doExtend(LockConfiguration extended) {
             try {
                 lease.extend(extended.getLockAtMostFor());
-                lease.keepFor(extended.getLockAtLeastFor());
                 return Optional.of(new LeaseholdLock(extended, lease, outer));
             } catch (LeaseException.Lost lost) {
                 forget();
