@@ -10,6 +10,13 @@ const { Site, wait, sleep } = require('./site.js');
 
 const LONG_MS = 300000;
 
+/** A case that hangs is ended, so that its servers and programs are. */
+function within(ms, promise) {
+  let timer;
+  const late = new Promise((resolve, reject) => { timer = setTimeout(() => reject(new Error(`not done within ${ms / 1000} s`)), ms); });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
 /** A grant's answer that comes late: a lock in the database, or a delay by the proxy. */
 async function slow(site, proxy, ms) {
   if (site.on === 'grpc') {
@@ -428,7 +435,7 @@ test(on, { concurrency: 4 }, async (all) => {
     const site = await Site.make(on, name);
     let isGood = false;
     try {
-      await cases[name](site);
+      await within(180000, cases[name](site));
       isGood = true;
     } finally {
       await site.close();
