@@ -160,7 +160,7 @@ def survives(daemon, kind):
         with flooded(daemon, kind):
             wait_until(neighbour.has_lived, BOUND, "renewals")
             wait_until(lambda: counted(daemon, BOUNDS[kind]) > before, BOUND, f"a refusal by {BOUNDS[kind]}")
-            assert daemon.place.psql(LIVE) == "1", "the database takes the daemon for dead"
+            wait_until(lambda: daemon.place.psql(LIVE) == "1", BOUND, "a daemon that the database takes for alive")
     finally:
         neighbour.close()
     assert peak_kib(daemon) < MEMORY_MIB * 1024
