@@ -26,10 +26,11 @@ def test_axe_finds_nothing(page, scheme):
     page.click("button", "Force release")
     page.sees("dialog[open]")
     found["dialog"] = page.accessibility()
-    page.size(320, 800)
-    for view in VIEWS:
-        settled(page, view)
-        found[view + " at 320"] = page.accessibility()
+    if scheme == "light":
+        page.size(320, 800)
+        for view in VIEWS:
+            settled(page, view)
+            found[view + " at 320"] = page.accessibility()
     assert {view: each for view, each in found.items() if each} == {}
 
 
