@@ -246,7 +246,7 @@ SUITES = (
     Suite('interop', pytest('tests/interop', 1), 900),
     Suite('console', pytest('tests/console', 2), 900),
     Suite('fault', pytest('tests/fault', 3), 1800),
-    Suite('clients', twice(script('tests/clients/run')), 900),
+    Suite('clients', twice(script('tests/clients/run')), 1800),
     Suite('versions', twice(versions()), 3600),
     Suite('model', script('tests/model/run'), 900),
     # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
