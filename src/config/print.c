@@ -40,7 +40,7 @@ static char *number(const struct lh_setting *setting, int64_t value)
 static char *facts(const struct lh_setting *setting)
 {
     bool is_number = setting->type == LH_TYPE_INT || setting->type == LH_TYPE_DURATION ||
-                     setting->type == LH_TYPE_MODE || setting->type == LH_TYPE_SIZE;
+                     setting->type == LH_TYPE_MODE || setting->type == LH_TYPE_SIZE || setting->type == LH_TYPE_RATIO;
     char *min = is_number ? number(setting, setting->min) : NULL;
     char *max = is_number ? number(setting, setting->max) : NULL;
     bool has_standard = setting->standard != NULL && *setting->standard != '\0';
@@ -62,7 +62,7 @@ static void print_flag(FILE *out, const struct lh_setting *setting)
         [LH_TYPE_STRING] = "TEXT",    [LH_TYPE_ADDRESS] = "ADDRESS", [LH_TYPE_ADDRESSES] = "ADDRESS,...",
         [LH_TYPE_WORDS] = "WORD,...", [LH_TYPE_INT] = "N",           [LH_TYPE_DURATION] = "DURATION",
         [LH_TYPE_MODE] = "MODE",      [LH_TYPE_SIZE] = "SIZE",       [LH_TYPE_BOOL] = "yes|no",
-        [LH_TYPE_CHOICE] = NULL,
+        [LH_TYPE_CHOICE] = NULL,      [LH_TYPE_RATIO] = "RATIO",
     };
     const char *word = words[setting->type];
     char *name = lh_strdup(setting->name);

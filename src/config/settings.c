@@ -131,6 +131,13 @@ const struct lh_setting lh_settings_table[] = {
      "line as a field: scope=... is LEASEHOLD_SCOPE."},
     {"shutdown_timeout", LH_TYPE_DURATION, AT(shutdown_timeout_us), "10s", SECONDS(1), SECONDS(3600), RELOADABLE, NULL, NULL, NULL,
      "At a shutdown, close what is still open after that long."},
+
+    {"trace_endpoint", LH_TYPE_STRING, AT(trace_endpoint), NULL, 0, 0, 0, NULL, NULL, "Traces",
+     "Send OpenTelemetry traces of calls to the collector at HOST:PORT or unix:/PATH, by OTLP over gRPC. A host name is looked up once, at the start."},
+    {"trace_ca", LH_TYPE_STRING, AT(trace_ca), NULL, 0, 0, 0, NULL, NULL, NULL,
+     "Speak TLS to the collector, whose certificate must be signed by an authority in this PEM file. Without it spans go unencrypted."},
+    {"trace_sample", LH_TYPE_RATIO, AT(trace_sample), "0", 0, 1000000, 0, NULL, NULL, NULL,
+     "The share of the calls without a traceparent that is traced. A call with a traceparent is traced where that is sampled."},
 };
 /* clang-format on */
 

@@ -92,6 +92,10 @@ struct lh_settings {
     int64_t log_format; /* enum lh_log_form */
     int64_t shutdown_timeout_us;
 
+    char *trace_endpoint; /* NULL: no traces */
+    char *trace_ca;       /* NULL: without TLS */
+    int64_t trace_sample; /* millionths */
+
     /* For each row of the table: its source, and the line of a file. */
     enum lh_config_rank ranks[LH_SETTINGS_MAX];
     int lines[LH_SETTINGS_MAX];

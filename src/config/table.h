@@ -13,6 +13,7 @@ enum lh_setting_type {
     LH_TYPE_DURATION,  /* int64_t, microseconds */
     LH_TYPE_MODE,      /* int64_t, the bits of a file's mode, written in octal */
     LH_TYPE_SIZE,      /* int64_t, bytes */
+    LH_TYPE_RATIO,     /* int64_t, millionths, written as 0.01 */
     LH_TYPE_BOOL,      /* bool */
     LH_TYPE_CHOICE,    /* int64_t, the place in `choices` */
 };

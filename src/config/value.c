@@ -66,6 +66,37 @@ static bool parse_size(const char *text, int64_t *size)
     return false;
 }
 
+#define RATIO_DIGITS 6
+#define RATIO_ONE INT64_C(1000000)
+
+static char *format_ratio(int64_t ratio)
+{
+    char *text = lh_format("%lld.%06lld", (long long)(ratio / RATIO_ONE), (long long)(ratio % RATIO_ONE));
+    size_t size = strlen(text);
+
+    while (text[size - 1] == '0')
+        size--;
+    text[text[size - 1] == '.' ? size - 1 : size] = '\0';
+    return text;
+}
+
+/* "0.01": digits, and up to six behind a point. */
+static bool parse_ratio(const char *text, int64_t *ratio)
+{
+    size_t whole = strspn(text, "0123456789"), digits;
+    const char *rest = text + whole;
+
+    if (whole == 0 || whole > 9)
+        return false;
+    *ratio = strtoll(text, NULL, 10);
+    digits = *rest == '.' ? strspn(++rest, "0123456789") : 0;
+    if (rest[digits] != '\0' || digits > RATIO_DIGITS || (rest != text + whole && digits == 0))
+        return false;
+    for (size_t i = 0; i < RATIO_DIGITS; i++)
+        *ratio = *ratio * 10 + (i < digits ? rest[i] - '0' : 0);
+    return true;
+}
+
 static char *format_number(const struct lh_setting *setting, int64_t value)
 {
     if (setting->type == LH_TYPE_DURATION)
@@ -74,6 +105,8 @@ static char *format_number(const struct lh_setting *setting, int64_t value)
         return lh_format("%04llo", (unsigned long long)value);
     if (setting->type == LH_TYPE_SIZE)
         return format_size(value);
+    if (setting->type == LH_TYPE_RATIO)
+        return format_ratio(value);
     return lh_format("%lld", (long long)value);
 }
 
@@ -102,6 +135,11 @@ static bool set_number(void *to, const struct lh_setting *setting, const char *t
     } else if (setting->type == LH_TYPE_SIZE) {
         if (!parse_size(text, &value)) {
             snprintf(why, why_bytes, "expected a size such as 16MiB, 512KiB or 1GiB");
+            return false;
+        }
+    } else if (setting->type == LH_TYPE_RATIO) {
+        if (!parse_ratio(text, &value)) {
+            snprintf(why, why_bytes, "expected a number such as 0, 0.01 or 1");
             return false;
         }
     } else {
@@ -233,6 +271,7 @@ bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setti
     case LH_TYPE_DURATION:
     case LH_TYPE_MODE:
     case LH_TYPE_SIZE:
+    case LH_TYPE_RATIO:
         return set_number(to, setting, text, why, why_bytes);
     case LH_TYPE_BOOL:
         return set_bool(to, text, why, why_bytes);
@@ -275,6 +314,7 @@ char *lh_setting_format(const struct lh_settings *settings, const struct lh_sett
     case LH_TYPE_DURATION:
     case LH_TYPE_MODE:
     case LH_TYPE_SIZE:
+    case LH_TYPE_RATIO:
         return format_number(setting, *(const int64_t *)from);
     case LH_TYPE_BOOL:
         return lh_strdup(*(const bool *)from ? "yes" : "no");

@@ -10,6 +10,7 @@
 #include "rpc/server.h"
 #include "service/service.h"
 #include "store/store.h"
+#include "trace/tracer.h"
 
 /* --- requests --- */
 
@@ -132,6 +133,19 @@ static void expose_access(struct lh_exposition *out, const struct lh_service *se
                       "Calls that were refused for a token that is not valid.");
 }
 
+/* --- traces --- */
+
+static void expose_traces(struct lh_exposition *out, const struct lh_tracer *tracer)
+{
+    struct lh_tracer_stats stats;
+
+    lh_tracer_stats(tracer, &stats);
+    lh_expose_counter(out, "leasehold_trace_spans_sent_total", stats.sent,
+                      "Spans that the collector of traces has taken.");
+    lh_expose_counter(out, "leasehold_trace_spans_dropped_total", stats.dropped,
+                      "Spans that were dropped because the collector was away or too slow, or refused them.");
+}
+
 /* --- bounds --- */
 
 struct bound {
@@ -233,7 +247,8 @@ static void expose_bounds(struct lh_exposition *out, const struct bound *bounds,
 }
 
 void lh_metrics_write(struct lh_exposition *out, const struct lh_rpc_server *server, const struct lh_service *service,
-                      const struct lh_coordinator *coordinator, const struct lh_store *store)
+                      const struct lh_coordinator *coordinator, const struct lh_store *store,
+                      const struct lh_tracer *tracer)
 {
     struct bound bounds[BOUNDS_MAX];
     struct lh_store_stats store_stats;
@@ -242,6 +257,7 @@ void lh_metrics_write(struct lh_exposition *out, const struct lh_rpc_server *ser
     lh_store_stats(store, &store_stats);
     expose_store(out, &store_stats);
     expose_access(out, service);
+    expose_traces(out, tracer);
     expose_bounds(out, bounds, collect_bounds(bounds, server, service, coordinator, &store_stats));
     if (server == NULL)
         return;

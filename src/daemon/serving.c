@@ -25,6 +25,7 @@
 #include "rpc/server.h"
 #include "service/service.h"
 #include "store/store.h"
+#include "trace/tracer.h"
 
 #define HEALTH_LOOK_US (250 * LH_US_PER_MS)
 #define SHORT_CALLS_LOOK_US (5 * LH_US_PER_MS)
@@ -39,6 +40,7 @@ struct lh_serving {
     struct lh_store *store;
     struct lh_coordinator *coordinator;
     struct lh_service *service;
+    struct lh_tracer *tracer; /* NULL: no traces */
     struct lh_rpc_server *server;
     struct lh_timer health_timer;
 
@@ -139,6 +141,22 @@ static void create_service(struct lh_serving *serving)
     options.caller_limits[LH_USAGE_CONTROL] = share(0, (int64_t)store.max_control);
     serving->service = lh_service_create(serving->coordinator, &options);
     set_access(serving);
+}
+
+/* A collector that cannot be found is no reason not to serve. */
+static void create_tracer(struct lh_serving *serving)
+{
+    const struct lh_settings *settings = serving->settings;
+    struct lh_tracer_options options = {
+        .endpoint = settings->trace_endpoint, .ca_file = settings->trace_ca, .sample = settings->trace_sample};
+    struct lh_error error;
+
+    if (settings->trace_endpoint == NULL)
+        return;
+    serving->tracer = lh_tracer_create(serving->loop, &options, &error);
+    if (serving->tracer == NULL)
+        lh_err("no traces until the next start: trace_endpoint = %s: %s", settings->trace_endpoint, error.message);
+    lh_service_set_tracer(serving->service, serving->tracer);
 }
 
 static void create_server(struct lh_serving *serving)
@@ -267,6 +285,7 @@ struct lh_serving *lh_serving_create(struct lh_loop *loop, const struct lh_setti
     lh_deferred_init(&serving->advance, advance, serving);
     create_coordinator(serving, conninfo);
     create_service(serving);
+    create_tracer(serving);
     create_server(serving);
     if (tls != NULL)
         lh_serving_set_tls(serving, tls);
@@ -300,7 +319,7 @@ void lh_serving_start(struct lh_serving *serving)
 void lh_serving_metrics(void *arg, struct lh_exposition *out)
 {
     const struct lh_serving *serving = arg;
-    lh_metrics_write(out, serving->server, serving->service, serving->coordinator, serving->store);
+    lh_metrics_write(out, serving->server, serving->service, serving->coordinator, serving->store, serving->tracer);
 }
 
 struct lh_rpc_server *lh_serving_server(struct lh_serving *serving)
@@ -355,6 +374,7 @@ void lh_serving_destroy(struct lh_serving *serving)
     lh_timer_finish(&serving->short_calls_timer);
     lh_timer_finish(&serving->health_timer);
     lh_rpc_server_destroy(serving->server);
+    lh_tracer_destroy(serving->tracer); /* with the server the last call has ended */
     if (serving->is_started && !serving->is_coordinator_stopped)
         return; /* the database may still answer it: left to the end of the process */
     lh_service_destroy(serving->service);

@@ -20,6 +20,10 @@ void lh_batch_answer(struct lh_lane *lane, enum lh_status status, const struct l
     if (status != LH_OK)
         lh_debug("batch failed lane=%u kind=%s items=%zu status=%s", lane->index, operation->name, lane->n,
                  lh_status_name(status));
+    lane->coordinator->lanes.record = (struct lh_batch_record){.sent_us = lane->sent_us,
+                                                               .answered_us = lane->coordinator->now_us,
+                                                               .items = lane->n + lane->rider_count,
+                                                               .is_hooked = lane->hook_queue != NULL};
     operation->on_done(lane, status, error);
     lane->coordinator->lanes.answered = lane;
 }

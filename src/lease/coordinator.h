@@ -74,12 +74,21 @@ enum lh_wait {
     LH_WAIT_WHILE_ALIVE,   /* as long as the holder is ALIVE; wait_us counts only from when it is not */
 };
 
+/* The batch that brought an answer. */
+struct lh_batch_record {
+    int64_t sent_us; /* on the port's clock; 0: it was answered without one */
+    int64_t answered_us;
+    size_t items;
+    bool is_hooked; /* on a hook lane */
+};
+
 /* Strings live until on_done returns. */
 struct lh_acquire_result {
     enum lh_status status; /* LH_OK: `lease`. LEASE_HELD, WAIT_TIMEOUT, BLOCKING_TIMEOUT: `contention` where known */
     const struct lh_held_lease *lease;
     bool is_renewal;
     int64_t waited_us; /* from arrival to just before the granting statement was sent */
+    struct lh_batch_record batch;
     const struct lh_contention *contention;
     const char *message; /* the database's or a hook's words, or NULL */
     const char *field;   /* INVALID_ARGUMENT */
@@ -153,7 +162,8 @@ struct lh_holder_request {
     size_t count;
     void (*on_done)(struct lh_holder_request *request);
     void *arg;
-    struct { /* the coordinator's */
+    struct lh_batch_record batch; /* out: that of the item that was answered last */
+    struct {                      /* the coordinator's */
         struct lh_link link;
         size_t open;                        /* items not answered yet */
         struct lh_holder_message *messages; /* of its items */

@@ -100,6 +100,7 @@ struct lh_lanes {
     uint64_t turn;                  /* a number for each batch */
     uint64_t turns[LH_SCOPE_KINDS]; /* of the last batch of the kind */
     struct lh_lane *answered;       /* its batch was answered in this turn */
+    struct lh_batch_record record;  /* of that batch */
 };
 
 /* See holder_op.h. */

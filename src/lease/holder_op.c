@@ -91,6 +91,7 @@ enum lh_status lh_holder_op_submit(struct lh_coordinator *c, struct lh_holder_re
     }
     lh_turn_begin(c);
     memset(&request->own, 0, sizeof(request->own));
+    request->batch = (struct lh_batch_record){0};
     request->own.open = 1; /* until all of them have their places */
     for (size_t i = 0; i < request->count; i++)
         if (!request->items[i].skip)
@@ -208,6 +209,7 @@ static void on_item_done(struct lh_lane *lane, struct lh_holder_entry *entry, en
         if (item->outcome == LH_OUTCOME_LOST && item->message == NULL)
             item->message = lost_words(item->end_reason);
         op->on_answer(c, entry);
+        entry->own.request->batch = c->lanes.record;
         finish(c, entry, item->message);
     } else if (status == LH_OK) {
         scope->saw_busy = true;

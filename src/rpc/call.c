@@ -394,6 +394,26 @@ void *lh_rpc_call_data(const struct lh_rpc_call *call)
     return call->data;
 }
 
+void lh_rpc_call_set_trace(struct lh_rpc_call *call, void *trace)
+{
+    call->trace = trace;
+}
+
+void *lh_rpc_call_trace(const struct lh_rpc_call *call)
+{
+    return call->trace;
+}
+
+int64_t lh_rpc_call_arrived_us(const struct lh_rpc_call *call)
+{
+    return call->arrived_us;
+}
+
+enum lh_grpc_code lh_rpc_call_code(const struct lh_rpc_call *call)
+{
+    return call->state == CALL_FINISHING ? (enum lh_grpc_code)call->code : LH_GRPC_CANCELLED;
+}
+
 int64_t lh_rpc_call_deadline_us(const struct lh_rpc_call *call)
 {
     return call->deadline_us;

@@ -225,6 +225,10 @@ const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call);
 uint64_t lh_rpc_call_id(const struct lh_rpc_call *call);         /* of this server alone, never used again */
 void lh_rpc_call_set_data(struct lh_rpc_call *call, void *data); /* the handler's own; NULL at first */
 void *lh_rpc_call_data(const struct lh_rpc_call *call);
+void lh_rpc_call_set_trace(struct lh_rpc_call *call, void *trace); /* another one, for who observes it; NULL at first */
+void *lh_rpc_call_trace(const struct lh_rpc_call *call);
+int64_t lh_rpc_call_arrived_us(const struct lh_rpc_call *call);     /* its headers, on lh_clock_us() */
+enum lh_grpc_code lh_rpc_call_code(const struct lh_rpc_call *call); /* in on_end; CANCELLED: it was not answered */
 
 /*
  * Who calls: what lh_rpc_call_set_principal has said of this call; else "spiffe://...", "uri:..." or "dns:NAME" of the

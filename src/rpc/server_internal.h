@@ -108,6 +108,7 @@ struct lh_rpc_call {
     const struct lh_rpc_method *method; /* NULL: unknown */
     char *principal;                    /* NULL: its connection's */
     void *data;
+    void *trace;
     struct lh_timer deadline;
     struct lh_timer *alarm; /* NULL: never set */
     int64_t listen_us;

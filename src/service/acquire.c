@@ -256,6 +256,8 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
 
     lh_usage_give(acquire->caller, acquire_bound(request), 1);
     lh_list_remove(&acquire->in_order);
+    if (acquire->call != NULL)
+        lh_tracing_acquired(acquire->call, result);
     if (acquire->call != NULL && result->status == LH_OK) {
         reply_granted(acquire, result);
         /* A renewal is not ours to take back: its holder has it, whatever becomes of this reply. */
@@ -354,14 +356,15 @@ void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_p
     struct lh_violations violations = {0};
     struct lh_validator v = {.arena = arena, .violations = &violations};
     struct lh_acquire acquire = {0};
-    Leasehold__V1__AcquireRequest *request =
-        lh_call_unpack(call, &leasehold__v1__acquire_request__descriptor, data, size, arena);
+    Leasehold__V1__AcquireRequest *request;
 
-    if (request != NULL) {
-        if (lh_validate_acquire(&v, request, &acquire))
-            start_if_permitted(call, &acquire, on_progress);
-        else
-            lh_call_refuse(call, &violations);
+    lh_tracing_begin(call);
+    request = lh_call_unpack(call, &leasehold__v1__acquire_request__descriptor, data, size, arena);
+    if (request != NULL && lh_validate_acquire(&v, request, &acquire)) {
+        lh_tracing_scope(call, acquire.ns, acquire.key);
+        start_if_permitted(call, &acquire, on_progress);
+    } else if (request != NULL) {
+        lh_call_refuse(call, &violations);
     }
     lh_arena_reset(arena);
 }
@@ -375,6 +378,7 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 {
     struct acquire_call *acquire = lh_rpc_call_data(call);
 
+    lh_tracing_end(call);
     if (acquire == NULL)
         return;
     acquire->call = NULL;

@@ -72,6 +72,8 @@ static bool take(struct batch *batch, size_t count)
 void lh_batch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 {
     struct batch *batch = lh_rpc_call_data(call);
+
+    lh_tracing_end(call);
     if (batch != NULL)
         batch->call = NULL;
 }
@@ -215,6 +217,7 @@ static void on_heartbeat_done(struct lh_holder_request *request)
         size_t size = pack_heartbeats(batch, &data);
         batch->on_answer(batch->arg, data, size);
     } else if (batch->call != NULL) {
+        lh_tracing_answered(batch->call, request);
         size_t size = pack_heartbeats(batch, &data);
         lh_rpc_call_reply(batch->call, data, size);
     }
@@ -250,6 +253,7 @@ static void on_release_done(struct lh_holder_request *request)
 
     if (batch->call != NULL) {
         Leasehold__V1__ReleaseResponse response;
+        lh_tracing_answered(batch->call, request);
         leasehold__v1__release_response__init(&response);
         response.n_results = request->count;
         response.results = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*response.results));
@@ -324,6 +328,7 @@ void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t 
     struct findings findings = {0};
     enum lh_status status;
 
+    lh_tracing_begin(call);
     if (!lh_permit_enter(call, &batch->who)) {
         destroy(batch);
         return;
@@ -386,6 +391,7 @@ void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t si
     ProtobufCMessage *message;
     enum lh_status status;
 
+    lh_tracing_begin(call);
     if (!lh_permit_enter(call, &batch->who)) {
         destroy(batch);
         return;

@@ -12,6 +12,7 @@
 #include "service/permit.h"
 #include "service/samples.h"
 #include "service/service.h"
+#include "service/tracing.h"
 #include "service/usage.h"
 #include "service/validate.h"
 #include "service/wire.h"
@@ -28,6 +29,7 @@ struct lh_reflection;
 struct lh_service {
     struct lh_coordinator *coordinator;
     struct lh_store *store;
+    struct lh_tracer *tracer; /* NULL: no traces */
     char *version;
     int64_t max_block_us;
     size_t max_health_watchers;

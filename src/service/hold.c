@@ -109,6 +109,8 @@ static void on_acquired(struct lh_acquire *request, const struct lh_acquire_resu
     struct hold *hold = request->arg;
 
     lh_usage_give(hold->caller, acquire_bound(request), 1);
+    if (hold->state == HOLD_WAITING)
+        lh_tracing_acquired(hold->call, result);
     if (hold->state == HOLD_WAITING && result->status == LH_OK) {
         take_over(hold);
         set_state(hold, HOLD_HELD);
@@ -201,6 +203,7 @@ static bool take_acquire(struct hold *hold, const Leasehold__V1__AcquireRequest 
         prefix(violations, "acquire");
         return false;
     }
+    lh_tracing_scope(hold->call, acquire.ns, acquire.key);
     if (lh_access_may(&hold->who, LH_RIGHT_LEASE, acquire.ns)) {
         begin(hold, &acquire);
     } else {
@@ -345,6 +348,7 @@ void lh_hold_on_start(struct lh_rpc_call *call)
     struct lh_access_caller who;
     struct hold *hold;
 
+    lh_tracing_begin(call);
     if (service->is_draining) {
         lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);
         return;
@@ -388,6 +392,7 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     enum hold_state before;
     bool may_live_on;
 
+    lh_tracing_end(call);
     if (hold == NULL)
         return;
     before = hold->state;

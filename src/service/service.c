@@ -178,3 +178,8 @@ void lh_service_set_max_block(struct lh_service *service, int64_t max_block_us)
 {
     service->max_block_us = max_block_us;
 }
+
+void lh_service_set_tracer(struct lh_service *service, struct lh_tracer *tracer)
+{
+    service->tracer = tracer;
+}

@@ -35,6 +35,7 @@ struct lh_coordinator;
 struct lh_loop;
 struct lh_rpc_method;
 struct lh_service;
+struct lh_tracer;
 
 struct lh_service_options {
     struct lh_loop *loop; /* in whose turns open calls are looked at after rules have changed; NULL: all at once */
@@ -92,6 +93,8 @@ void lh_service_access_stats(const struct lh_service *service, struct lh_service
 void lh_service_tick(struct lh_service *service);
 /* From now on NOT_SERVING; what does not wait is still served. */
 void lh_service_drain(struct lh_service *service);
+/* Calls are traced from now on; the tracer is borrowed until the last call has ended. NULL: they are not. */
+void lh_service_set_tracer(struct lh_service *service, struct lh_tracer *tracer);
 /* After lh_coordinator_set_max_block. */
 void lh_service_set_max_block(struct lh_service *service, int64_t max_block_us);
 

@@ -329,6 +329,33 @@ START_TEST(a_mode_is_octal)
 }
 END_TEST
 
+START_TEST(a_ratio_is_a_decimal_number)
+{
+    static const char *const bad[] = {"--trace-sample=",    "--trace-sample=.5",        "--trace-sample=1.",
+                                      "--trace-sample=-1",  "--trace-sample=0.0000001", "--trace-sample=1e-3",
+                                      "--trace-sample=10%", "--trace-sample= 1"};
+    static const struct {
+        const char *flag;
+        int64_t millionths;
+    } good[] = {{"--trace-sample=0", 0},
+                {"--trace-sample=0.000001", 1},
+                {"--trace-sample=0.25", 250000},
+                {"--trace-sample=1", 1000000},
+                {"--trace-sample=1.000000", 1000000}};
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++, forget()) {
+        ck_assert(load(1, good[i].flag));
+        ck_assert_int_eq(settings.trace_sample, good[i].millionths);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++, forget()) {
+        ck_assert_msg(!load(1, bad[i]), "%s", bad[i]);
+        expect_error(0, "expected a number such as 0, 0.01 or 1");
+    }
+    ck_assert(!load(1, "--trace-sample=1.000001"));
+    expect_error(0, "too large: allowed is 0 to 1");
+}
+END_TEST
+
 START_TEST(other_machines_need_insecure)
 {
     ck_assert(!load(1, "--listen=0.0.0.0:7420"));
@@ -586,6 +613,7 @@ static TCase *cases_of_sources(void)
     tcase_add_test(sources, database_and_embedded_exclude_each_other_wherever_they_stand);
     tcase_add_test(sources, a_service_keeps_its_data_in_its_state_directory);
     tcase_add_test(sources, a_mode_is_octal);
+    tcase_add_test(sources, a_ratio_is_a_decimal_number);
     tcase_add_test(sources, other_machines_need_insecure);
     tcase_add_test(sources, authorization_is_on_where_other_machines_listen);
     tcase_add_test(sources, administrators_are_taken_away_by_a_reload);

@@ -147,6 +147,26 @@ const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *nam
     return strcmp(name, "authorization") == 0 ? call->authorization : NULL;
 }
 
+void lh_rpc_call_set_trace(struct lh_rpc_call *call, void *trace)
+{
+    call->trace = trace;
+}
+
+void *lh_rpc_call_trace(const struct lh_rpc_call *call)
+{
+    return call->trace;
+}
+
+int64_t lh_rpc_call_arrived_us(const struct lh_rpc_call *call)
+{
+    return 0;
+}
+
+enum lh_grpc_code lh_rpc_call_code(const struct lh_rpc_call *call)
+{
+    return (enum lh_grpc_code)call->code;
+}
+
 bool lh_rpc_call_is_private(const struct lh_rpc_call *call)
 {
     return !call->is_public;

@@ -20,6 +20,7 @@ struct lh_rpc_call {
     void *arg;
     const struct lh_rpc_method *method;
     void *data;
+    void *trace;
     uint64_t id;
     const char *principal; /* the test's; NULL: anonymous */
     unsigned connection;   /* the test's: 0 or 1 */

@@ -3,7 +3,8 @@
 #include "lease/lane.h"
 #include "lease/queue/waiter.h"
 
-static void fill(const struct lh_acquire *request, struct lh_acquire_result *result, struct lh_contention *contention)
+static void fill(const struct lh_coordinator *c, const struct lh_acquire *request, struct lh_acquire_result *result,
+                 struct lh_contention *contention)
 {
     const struct lh_entry *entry = request->own.entry;
     const struct lh_acquire_item *acquire = entry == NULL ? NULL : entry->acquire;
@@ -12,6 +13,7 @@ static void fill(const struct lh_acquire *request, struct lh_acquire_result *res
     *result = (struct lh_acquire_result){.status = request->own.verdict, .message = request->own.message};
     if (entry == NULL || result->status == LH_CANCELED)
         return;
+    result->batch = c->lanes.record; /* `entry` is of it */
     result->waited_us = entry->sent_us > request->own.arrived_us ? entry->sent_us - request->own.arrived_us : 0;
     if (acquire != NULL) {
         result->message = acquire->message;
@@ -48,7 +50,7 @@ void lh_reply_deliver(struct lh_coordinator *c)
 
         lh_list_remove(&request->own.link);
         request->own.is_answering = false; /* from here on it is the caller's: a late cancel finds nothing */
-        fill(request, &result, &contention);
+        fill(c, request, &result, &contention);
         if (result.status == LH_OK)
             request->own.entry->is_taken = true;
         request->on_done(request, &result);

@@ -1,0 +1,53 @@
+/*
+ * Finished spans, the oldest first, until the collector has taken them. The ring has a fixed size: a span for which
+ * there is no room is dropped and counted.
+ */
+#ifndef LH_TRACE_RING_H
+#define LH_TRACE_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trace/traceparent.h"
+
+/* What the span of a call has besides; its strings lie behind it. */
+struct lh_span_call {
+    const char *ns;      /* NULL: there is none */
+    const char *key;     /* the same */
+    const char *outcome; /* a literal, or NULL */
+    int64_t token;       /* 0: none */
+    int code;            /* enum lh_grpc_code */
+    bool is_child;       /* of a span of the caller's */
+};
+
+struct lh_span {
+    uint8_t trace_id[LH_TRACE_ID_BYTES];
+    uint8_t id[LH_SPAN_ID_BYTES];
+    uint8_t parent_id[LH_SPAN_ID_BYTES]; /* zero: none */
+    uint8_t flags;                       /* of the traceparent */
+    const char *name;                    /* a literal, or a method's path */
+    int64_t start_us;                    /* since the Unix epoch */
+    int64_t end_us;
+    size_t items;              /* of a batch, or that a call asks for; 0: not told */
+    struct lh_span_call *call; /* the span's own; NULL: it is a part of a call */
+};
+
+struct lh_span_ring {
+    struct lh_span *spans;
+    size_t capacity;
+    size_t first;
+    size_t count;
+    uint64_t dropped;
+};
+
+void lh_span_ring_init(struct lh_span_ring *ring, size_t capacity);
+void lh_span_ring_finish(struct lh_span_ring *ring);
+/* Takes `span` over, whatever becomes of it. */
+void lh_span_ring_put(struct lh_span_ring *ring, const struct lh_span *span);
+/* The index-th oldest. */
+const struct lh_span *lh_span_ring_at(const struct lh_span_ring *ring, size_t index);
+/* The oldest `count` are gone. */
+void lh_span_ring_remove(struct lh_span_ring *ring, size_t count);
+
+#endif

@@ -1,0 +1,56 @@
+#include "trace/traceparent.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define VERSION_AT 0
+#define TRACE_ID_AT 3
+#define SPAN_ID_AT 36
+#define FLAGS_AT 53
+#define TEXT_BYTES 55 /* of version 00; later ones may go on after a dash */
+#define VERSION_INVALID 0xff
+
+/* Lower case only, as the specification has it. */
+static int digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool parse_bytes(const char *text, uint8_t *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+static bool is_zero(const uint8_t *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] != 0)
+            return false;
+    }
+    return true;
+}
+
+bool lh_traceparent_parse(const char *text, struct lh_traceparent *parent)
+{
+    size_t size = strlen(text);
+    uint8_t version;
+
+    if (size < TEXT_BYTES || text[TRACE_ID_AT - 1] != '-' || text[SPAN_ID_AT - 1] != '-' || text[FLAGS_AT - 1] != '-')
+        return false;
+    if (!parse_bytes(text + VERSION_AT, &version, 1) || version == VERSION_INVALID)
+        return false;
+    if (size > TEXT_BYTES && (version == 0 || text[TEXT_BYTES] != '-'))
+        return false;
+    return parse_bytes(text + TRACE_ID_AT, parent->trace_id, LH_TRACE_ID_BYTES) &&
+           parse_bytes(text + SPAN_ID_AT, parent->span_id, LH_SPAN_ID_BYTES) &&
+           parse_bytes(text + FLAGS_AT, &parent->flags, 1) && !is_zero(parent->trace_id, LH_TRACE_ID_BYTES) &&
+           !is_zero(parent->span_id, LH_SPAN_ID_BYTES);
+}
