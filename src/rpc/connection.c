@@ -191,9 +191,10 @@ static void want(struct rpc_connection *connection)
         lh_watch_again(&connection->watch);
 }
 
-static void count_buffers(struct rpc_connection *connection)
+void rpc_connection_count(struct rpc_connection *connection)
 {
-    size_t now = connection->unsent.capacity + connection->held.capacity;
+    size_t now = connection->unsent.capacity + connection->held.capacity +
+                 (connection->tls != NULL ? lh_tls_session_bytes(connection->tls) : 0);
 
     rpc_account_change(connection->account, connection->counted, now);
     connection->counted = now;
@@ -225,7 +226,7 @@ static void on_flush(void *arg)
         if (connection->broken == NULL && rpc_connection_unsent(connection) == 0 &&
             !nghttp2_session_want_read(connection->session) && !nghttp2_session_want_write(connection->session))
             rpc_connection_end(connection);
-        count_buffers(connection);
+        rpc_connection_count(connection);
     }
     if (connection->broken != NULL) {
         connection->is_closed = true;
@@ -369,7 +370,7 @@ void rpc_connection_finish(struct rpc_connection *connection)
     lh_buffer_finish(&connection->held);
     lh_tls_session_destroy(connection->tls);
     connection->tls = NULL;
-    count_buffers(connection);
+    rpc_connection_count(connection);
     if (connection->fd >= 0)
         close(connection->fd);
     connection->fd = -1;

@@ -69,6 +69,7 @@ void rpc_connection_read(struct rpc_connection *connection);
 
 /* Something was submitted: send it at the end of the turn. */
 void rpc_connection_touch(struct rpc_connection *connection);
+void rpc_connection_count(struct rpc_connection *connection); /* what it keeps now, in the account */
 
 /* End it at the end of the turn, unsent bytes and all. `reason` is a literal. */
 void rpc_connection_break(struct rpc_connection *connection, const char *reason);

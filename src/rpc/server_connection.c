@@ -185,6 +185,7 @@ void server_connection_free(struct server_connection *connection, enum lh_rpc_en
     if (!connection->has_preface)
         server_source_leave(connection);
     lh_backlog_remove(&connection->handshake);
+    server_handshake_leave(connection);
     rpc_connection_finish(&connection->io);
     rpc_gate_finish(&connection->gate);
     free(connection->principal);

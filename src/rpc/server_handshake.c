@@ -65,8 +65,32 @@ static void set_end(struct server_connection *connection)
         connection->leaves_at_us = connection->ends_at_us - notice_us;
 }
 
+void server_handshake_leave(struct server_connection *connection)
+{
+    if (lh_link_is_linked(&connection->securing))
+        connection->server->securing_count--;
+    lh_list_remove(&connection->securing);
+}
+
+/*
+ * Handshakes cost the most, before anybody has proved anything: all together they keep a quarter of the memory, and the
+ * oldest gives way. One that goes well takes milliseconds.
+ */
+static void make_room(struct lh_rpc_server *server)
+{
+    struct server_connection *oldest;
+
+    if (server->securing_count <= 1 || server->securing_count * LH_TLS_HANDSHAKE_BYTES <= server->options.memory / 4)
+        return;
+    oldest = LH_LIST_FIRST(struct server_connection, &server->securing, securing);
+    server_handshake_leave(oldest);
+    server->stats.refusals[LH_RPC_BOUND_MEMORY]++;
+    server_connection_part(oldest, LH_RPC_AWAY_MEMORY, "handshakes keep a quarter of memory, and it is the oldest");
+}
+
 static void on_secured(struct server_connection *connection)
 {
+    server_handshake_leave(connection);
     server_connection_identify_by_certificate(connection);
     set_end(connection);
     connection->io.is_handshaking = false;
@@ -94,11 +118,14 @@ static void take_step(void *arg)
         on_failed(connection);
         break;
     }
+    rpc_connection_count(io);
+    server_connection_check_memory(connection);
 }
 
 static void on_handshake(void *arg)
 {
     struct server_connection *connection = arg;
+
     lh_backlog_add(&connection->server->handshakes, &connection->handshake);
 }
 
@@ -108,6 +135,10 @@ void server_connection_secure(struct server_connection *connection)
 
     io->tls = lh_tls_session_create(connection->server->tls, io->fd, NULL);
     io->is_handshaking = true;
+    lh_list_append(&connection->server->securing, &connection->securing);
+    connection->server->securing_count++;
+    rpc_connection_count(io);
+    make_room(connection->server);
     io->on_handshake = on_handshake;
     lh_backlog_item_init(&connection->handshake, take_step, connection);
     lh_watch_want(&io->watch, LH_WATCH_READ);
@@ -121,6 +152,7 @@ void lh_rpc_server_set_tls(struct lh_rpc_server *server, struct lh_tls_context *
 
 void server_handshakes_init(struct lh_rpc_server *server)
 {
+    lh_list_init(&server->securing);
     lh_backlog_init(&server->handshakes, server->loop, HANDSHAKE_TURN_US);
     rpc_budget_init(&server->refusals_told, REFUSALS_TOLD, REFUSALS_TOLD_PER_S, lh_clock_us());
 }

@@ -36,7 +36,9 @@ struct lh_rpc_server {
     struct rpc_recycle recycle;
     struct rpc_account account; /* of all connections */
     struct lh_deferred shed;
-    struct lh_tls_context *tls;      /* NULL: none */
+    struct lh_tls_context *tls; /* NULL: none */
+    struct lh_link securing;    /* connections whose TLS handshake goes on, the oldest first */
+    size_t securing_count;
     struct lh_backlog handshakes;    /* of connections whose client has sent the next part of it */
     struct rpc_budget refusals_told; /* in the log */
     size_t refusals_untold;
@@ -73,6 +75,7 @@ struct server_connection {
     struct source *source;     /* while its handshake is not finished; NULL: it is, or there is no address */
     struct lh_link in_source;
     struct lh_backlog_item handshake;
+    struct lh_link securing;
     void *client;    /* see lh_rpc_call_set_client */
     char *principal; /* NULL: anonymous */
     struct lh_deferred resume;
@@ -180,6 +183,8 @@ void server_source_enter(struct server_connection *connection, const struct rpc_
 void server_source_leave(struct server_connection *connection);
 
 /* server_handshake.c: TLS */
+/* Of what handshakes may keep together. */
+void server_handshake_leave(struct server_connection *connection);
 void server_handshakes_init(struct lh_rpc_server *server);
 void server_handshakes_finish(struct lh_rpc_server *server);
 void server_connection_secure(struct server_connection *connection);

@@ -11,6 +11,9 @@
 #include "base/memory.h"
 #include "tls/context_internal.h"
 
+/* Of the peer's certificates: a message of the length that it announces is allocated at once. */
+#define CHAIN_MAX_BYTES (32 * 1024)
+
 /* TLS 1.2: ECDHE and AEAD. The three suites of TLS 1.3 are OpenSSL's default. */
 #define CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
 
@@ -132,6 +135,7 @@ static struct lh_tls_context *create(bool is_server, const char *protocol, enum 
     SSL_CTX_set_num_tickets(context->ssl, 0);
     SSL_CTX_set_mode(context->ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                        SSL_MODE_RELEASE_BUFFERS | SSL_MODE_NO_AUTO_CHAIN);
+    SSL_CTX_set_max_cert_list(context->ssl, CHAIN_MAX_BYTES);
     /* A peer that sends records without data must not keep one read busy: see tls/session.c. */
     SSL_CTX_clear_mode(context->ssl, SSL_MODE_AUTO_RETRY);
     SSL_CTX_set_read_ahead(context->ssl, 1);

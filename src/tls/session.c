@@ -15,6 +15,10 @@
 /* One read takes so many records that bring no data (key updates), then it is others' turn. */
 #define EMPTY_RECORDS_MAX 16
 
+/* As measured with OpenSSL 3.0 (tests/unit/test_tls.c), and some more. The buffers are there while a record is in them. */
+#define OPEN_BYTES ((size_t)24 * 1024)
+#define BUFFER_BYTES ((size_t)18 * 1024)
+
 static bool is_ip(const char *name)
 {
     unsigned char address[16];
@@ -186,6 +190,14 @@ ssize_t lh_tls_session_write(struct lh_tls_session *session, const void *from, s
         return (ssize_t)done;
     errno = session->fault == LH_TLS_FAULT_NONE ? EAGAIN : session->socket_error != 0 ? session->socket_error : EPROTO;
     return -1;
+}
+
+size_t lh_tls_session_bytes(const struct lh_tls_session *session)
+{
+    if (!session->is_open)
+        return session->has_first ? LH_TLS_HANDSHAKE_BYTES : OPEN_BYTES;
+    return OPEN_BYTES + (SSL_has_pending(session->ssl) ? BUFFER_BYTES : 0) +
+           (SSL_want_write(session->ssl) ? BUFFER_BYTES : 0);
 }
 
 bool lh_tls_session_has_input(const struct lh_tls_session *session)

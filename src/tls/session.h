@@ -47,6 +47,12 @@ enum lh_tls_progress lh_tls_session_handshake(struct lh_tls_session *session);
 ssize_t lh_tls_session_read(struct lh_tls_session *session, void *to, size_t room);
 /* As send. After -1 with EAGAIN, or less than `size`, the next write begins with the same bytes. */
 ssize_t lh_tls_session_write(struct lh_tls_session *session, const void *from, size_t size);
+/*
+ * For the books of whoever keeps many sessions: what OpenSSL keeps for this one now, at most. A handshake keeps several
+ * times what an open session does, and so it is counted from the peer's first byte to its end.
+ */
+#define LH_TLS_HANDSHAKE_BYTES ((size_t)160 * 1024)
+size_t lh_tls_session_bytes(const struct lh_tls_session *session);
 bool lh_tls_session_has_input(const struct lh_tls_session *session);
 /* The last read said EAGAIN because the socket takes no bytes: read again when it is writable. */
 bool lh_tls_session_reads_when_writable(const struct lh_tls_session *session);

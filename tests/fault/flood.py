@@ -1,6 +1,6 @@
 """Clients that send HTTP/2 by hand, as much of it as the daemon takes, and read what comes without looking at it.
 
-    flood.py KIND PORT [CA]   floods 127.0.0.1:PORT from 127.0.0.2 until it is ended; prints a line for each connection it lost
+    flood.py KIND PORT [CA]   floods 127.0.0.1:PORT from 127.0.0.2 (HANDSHAKES: and more) until it is ended; prints a line for each connection it lost
 
 With the certificate of an authority it speaks TLS.
 
@@ -149,6 +149,18 @@ def no_preface():
         yield 60
 
 
+def hello():
+    """The first part of a TLS handshake, and nothing more."""
+    context, sent = ssl.create_default_context(), ssl.MemoryBIO()
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.wrap_bio(ssl.MemoryBIO(), sent).do_handshake()
+    except ssl.SSLWantReadError:
+        yield sent.read()
+    yield 60
+
+
 def unfinished():
     """Each request has 4 MiB, but for its last byte."""
     block = headers(LEASE + "Heartbeat")
@@ -222,18 +234,21 @@ KINDS = {
     "eager": (20, eager),
     "places": (1, places),
 }
+# By hand too, to a daemon with TLS, and from so many addresses that no bound of one of them stops it.
+HANDSHAKES = {"hello": (800, hello)}
+ADDRESSES = 40
 
 
 class Connection:
-    def __init__(self, selector, port, send, tls):
-        self.selector, self.port, self.send, self.tls = selector, port, send, tls
+    def __init__(self, selector, address, port, send, tls):
+        self.selector, self.address, self.port, self.send, self.tls = selector, address, port, send, tls
         self.open()
 
     def open(self):
         self.generator, self.rest, self.resume_at = self.send(), b"", 0.0
         self.socket = socket.socket()
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(("127.0.0.2", 0))
+        self.socket.bind((self.address, 0))
         if self.tls:  # begins its handshake with the first read or write
             self.socket.connect_ex(("127.0.0.1", self.port))
             self.socket = self.tls.wrap_socket(self.socket, do_handshake_on_connect=False)
@@ -277,13 +292,14 @@ class Connection:
 
 
 def main(kind, port, authority=None):
-    count, send = KINDS[kind]
+    count, send = {**KINDS, **HANDSHAKES}[kind]
+    addresses = ADDRESSES if kind in HANDSHAKES else 1
     selector = selectors.DefaultSelector()
     tls = ssl.create_default_context(cafile=authority) if authority else None
     if tls:
         tls.check_hostname = False
         tls.set_alpn_protocols(["h2"])
-    connections = [Connection(selector, int(port), send, tls) for _ in range(count)]
+    connections = [Connection(selector, f"127.0.0.{2 + i % addresses}", int(port), send, tls) for i in range(count)]
     print("begun", flush=True)
     while True:
         ready = selector.select(0.05)

@@ -16,7 +16,7 @@ import threading
 import pytest
 
 from place import BOUND, Place, harness, metric
-from flood import KINDS
+from flood import HANDSHAKES, KINDS
 import certificates
 from harness import acquire_request, heartbeat, pb, release_request, wait_until
 
@@ -37,7 +37,7 @@ def running(*args, authority=None):
     daemon = place.daemon(*BOUNDED, *args)
     place.psql("select count(*) from generate_series(1, 2000) n, lateral leasehold.acquire('many', 'key' || n, interval '1 day', "
                "owner => repeat('o', 200))")
-    daemon.place, daemon.authority = place, authority
+    daemon.place, daemon.authority, daemon.memory_mib = place, authority, MEMORY_MIB
     yield daemon
     assert daemon.stop() == 0, daemon.log()
     place.close()
@@ -50,13 +50,18 @@ def daemon():
 
 
 @pytest.fixture(scope="module")
-def tls_daemon():
+def tls_directory():
     directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-tls-"))
     authority = certificates.Authority(directory)
-    own = authority.issue("server", certificates.SERVER_NAMES)
-    with running(*certificates.flags(own), authority=authority) as daemon:
-        yield daemon
+    yield authority, certificates.flags(authority.issue("server", certificates.SERVER_NAMES))
     shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def tls_daemon(tls_directory):
+    authority, flags = tls_directory
+    with running(*flags, authority=authority) as daemon:
+        yield daemon
 
 
 class Neighbour:
@@ -106,7 +111,7 @@ class Neighbour:
 @contextlib.contextmanager
 def flooded(daemon, kind):
     flood = subprocess.Popen([sys.executable, "-B", pathlib.Path(__file__).with_name("flood.py"), kind, str(daemon.port),
-                              *([daemon.authority.cert] if daemon.authority else [])], stdout=subprocess.PIPE)
+                              *([daemon.authority.cert] if daemon.authority and kind in KINDS else [])], stdout=subprocess.PIPE)
     try:
         assert flood.stdout.readline() == b"begun\n"
         threading.Thread(target=flood.stdout.read, daemon=True).start()
@@ -146,11 +151,12 @@ BOUNDS = {
     "watches": ["watchers_of_a_client"],
     "eager": ["pending_items", "pending_items_of_a_client"],
     "places": ["waiters_of_a_client"],
+    "hello": ["memory_bytes"],
 }
 
 
 def test_there_is_a_bound_for_each_flood():
-    assert set(BOUNDS) == set(KINDS)
+    assert set(BOUNDS) == {*KINDS, *HANDSHAKES}
 
 
 def survives(daemon, kind):
@@ -163,7 +169,7 @@ def survives(daemon, kind):
             wait_until(lambda: daemon.place.psql(LIVE) == "1", BOUND, "a daemon that the database takes for alive")
     finally:
         neighbour.close()
-    assert peak_kib(daemon) < MEMORY_MIB * 1024
+    assert peak_kib(daemon) < daemon.memory_mib * 1024
     # What it left behind goes with it.
     wait_until(lambda: metric(daemon, "leasehold_rpc_connections_open") == 0, BOUND, "the end of the flood's connections")
     wait_until(lambda: daemon.place.psql("select count(*) from leasehold.waiter") == "0", BOUND, "an empty queue")
@@ -177,3 +183,10 @@ def test_a_flood_costs_nobody_else_a_lease_and_the_daemon_no_more_than_its_memor
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_flood_over_tls_costs_the_same(tls_daemon, kind):
     survives(tls_daemon, kind)
+
+
+def test_handshakes_that_stop_half_way_keep_a_quarter_of_the_memory(tls_directory):
+    authority, flags = tls_directory
+    with running(*flags, "--memory", "64 MiB", authority=authority) as daemon:
+        daemon.memory_mib = 64
+        survives(daemon, "hello")

@@ -5,6 +5,8 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,38 @@ struct side {
 
 static struct side server, client;
 static struct lh_error error;
+
+/* What OpenSSL keeps for a server's session, as far as it comes and goes in the server's steps. */
+static bool is_servers_step;
+static int64_t kept_bytes, most_bytes;
+
+static void count(int64_t bytes)
+{
+    kept_bytes += is_servers_step ? bytes : 0;
+    if (kept_bytes > most_bytes)
+        most_bytes = kept_bytes;
+}
+
+static void *counted_malloc(size_t size, const char *file, int line)
+{
+    void *memory = malloc(size);
+    count((int64_t)malloc_usable_size(memory));
+    return memory;
+}
+
+static void *counted_realloc(void *memory, size_t size, const char *file, int line)
+{
+    count(-(int64_t)malloc_usable_size(memory));
+    memory = realloc(memory, size);
+    count((int64_t)malloc_usable_size(memory));
+    return memory;
+}
+
+static void counted_free(void *memory, const char *file, int line)
+{
+    count(-(int64_t)malloc_usable_size(memory));
+    free(memory);
+}
 
 static void write_text(const char *file, const char *text)
 {
@@ -94,7 +128,10 @@ static void connect_sides(const struct lh_tls_server_options *of_server, const s
 
     ck_assert_msg(server_context != NULL && client_context != NULL, "%s", error.message);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    is_servers_step = true;
+    kept_bytes = most_bytes = 0;
     server = (struct side){lh_tls_session_create(server_context, fds[0], NULL), LH_TLS_WANTS_READ, fds[0]};
+    is_servers_step = false;
     client = (struct side){lh_tls_session_create(client_context, fds[1], name), LH_TLS_WANTS_READ, fds[1]};
     lh_tls_context_release(server_context);
     lh_tls_context_release(client_context);
@@ -102,8 +139,10 @@ static void connect_sides(const struct lh_tls_server_options *of_server, const s
 
 static void step(struct side *side)
 {
+    is_servers_step = side == &server;
     if (side->progress == LH_TLS_WANTS_READ || side->progress == LH_TLS_WANTS_WRITE)
         side->progress = lh_tls_session_handshake(side->session);
+    is_servers_step = false;
 }
 
 /* Both sides in turn; a client that is done may hear only in a read that the server is not. */
@@ -425,6 +464,61 @@ START_TEST(a_context_knows_what_it_shows)
 }
 END_TEST
 
+static void expect_kept(void)
+{
+    ck_assert_msg(kept_bytes <= (int64_t)lh_tls_session_bytes(server.session), "%lld are kept, %zu are said",
+                  (long long)kept_bytes, lh_tls_session_bytes(server.session));
+}
+
+static void servers_read(void)
+{
+    char byte;
+
+    is_servers_step = true;
+    ck_assert_int_le(lh_tls_session_read(server.session, &byte, 1), 0);
+    is_servers_step = false;
+}
+
+/* Of the first one some stays: OpenSSL's own, of the process. */
+START_TEST(a_session_keeps_no_more_than_it_says)
+{
+    static const unsigned char half_a_record[] = {23, 3, 3, 0x40, 0, 1, 2, 3};
+    struct lh_tls_server_options of_server = server_of("server");
+    struct lh_tls_client_options of_client = client_of(_i == 0 ? NULL : "worker");
+
+    for (int i = 0; i < 2; i++) {
+        disconnect();
+        expect_agreement(&of_server, &of_client, "localhost");
+    }
+    ck_assert_int_gt(most_bytes, 16384);
+    ck_assert_int_le(most_bytes, (int64_t)LH_TLS_HANDSHAKE_BYTES);
+    expect_kept();
+    ck_assert_int_eq(write(client.fd, half_a_record, sizeof(half_a_record)), sizeof(half_a_record));
+    servers_read();
+    expect_kept();
+}
+END_TEST
+
+/* What a client announces of certificates: 24 bits. */
+START_TEST(a_long_chain_is_refused_before_it_is_kept)
+{
+    FILE *authority = fopen(path_of("ca.pem"), "r"), *chain = fopen(path_of("worker.pem"), "a");
+    struct lh_tls_server_options of_server = server_of("server");
+    struct lh_tls_client_options of_client = client_of("worker");
+    char text[4096];
+    size_t size = fread(text, 1, sizeof(text), authority);
+
+    for (int i = 0; i < 200; i++)
+        fwrite(text, 1, size, chain);
+    fclose(chain);
+    fclose(authority);
+    connect_sides(&of_server, &of_client, "localhost");
+    shake_hands();
+    ck_assert_int_eq(server.progress, LH_TLS_FAILED);
+    ck_assert_int_le(most_bytes, (int64_t)LH_TLS_HANDSHAKE_BYTES);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tls");
@@ -432,7 +526,11 @@ int main(void)
     SRunner *runner;
     int failed;
 
+    if (CRYPTO_set_mem_functions(counted_malloc, counted_realloc, counted_free) != 1)
+        return 1;
     tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_loop_test(tests, a_session_keeps_no_more_than_it_says, 0, 2);
+    tcase_add_test(tests, a_long_chain_is_refused_before_it_is_kept);
     tcase_add_test(tests, both_sides_know_each_other_and_bytes_pass);
     tcase_add_test(tests, what_was_read_ahead_is_told);
     tcase_add_test(tests, a_server_is_known_by_its_ip_address_too);
