@@ -24,6 +24,7 @@ from place import BOUND, STUBS, Place, harness, metric  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
 from harness import acquire_request, pb_grpc, wait_until  # noqa: E402
 from test_node import node_modules  # noqa: E402, F401
+import stock_java  # noqa: E402
 
 CONFIG = harness.ROOT / "deploy/examples/grpc-service-config.json"
 RESTARTS = int(os.environ.get("LEASEHOLD_ROLLING_RESTARTS", 4))
@@ -54,6 +55,10 @@ def go_client(request, targets):
                           text=True, env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"})
     assert done.returncode == 0, done.stdout
     return [program, targets, CONFIG], HERE, {}
+
+
+def java_client(request, targets):
+    return [*stock_java.compiled(), CONFIG, targets], HERE, {}
 
 
 class Client:
@@ -89,7 +94,7 @@ class Client:
             self.reader.join()
 
 
-@pytest.mark.parametrize("command", (python_client, node_client, go_client), ids=("python", "node", "go"))
+@pytest.mark.parametrize("command", (python_client, node_client, go_client, java_client), ids=("python", "node", "go", "java"))
 def test_no_call_fails_while_daemons_are_restarted_in_turn(request, place, command):
     daemons = [place.daemon(), place.daemon()]
     client = Client(*command(request, ",".join(daemon.target for daemon in daemons)))
