@@ -174,11 +174,14 @@ $$;
 
 -- Minimum hold: nobody is granted a scope before acquired_at + at_least, whenever the lease ends.
 -- When that of the scope in `p_scope` is over; null: it has none. Promise 9: in a new life it lasts its whole length from the start of that
--- life, though the holder renews in it. Locks nothing.
-create or replace function leasehold_internal.rest_ends_at(p_scope leasehold.scope, p_life leasehold.life_now) returns timestamptz
+-- life, though the holder renews in it. A grant that ran while the new life was written down names the one before, but may come after the
+-- start of the new one: then it lasts its whole length from the grant. A time to come is one of another clock. Locks nothing.
+create or replace function leasehold_internal.rest_ends_at(p_scope leasehold.scope, p_life leasehold.life_now, p_now timestamptz)
+returns timestamptz
 language sql stable
 as $$
-  select case when (p_scope).at_least_incarnation = (p_life).id then (p_scope).acquired_at else (p_life).started_at end + (p_scope).at_least
+  select case when (p_scope).at_least_incarnation = (p_life).id or (p_scope).acquired_at between (p_life).started_at and p_now
+              then (p_scope).acquired_at else (p_life).started_at end + (p_scope).at_least
 $$;
 
 -- Until when nobody is granted the scope in `p_scope` for its minimum hold, be it held or not; null: that is over, or it has none. Over a
@@ -189,8 +192,8 @@ language sql stable
 as $$
   select case
     when (p_scope).at_least is null then null
-    when not (p_life).is_settled then greatest(leasehold_internal.rest_ends_at(p_scope, p_life), p_now + interval '1 s')
-    when p_now < leasehold_internal.rest_ends_at(p_scope, p_life) then leasehold_internal.rest_ends_at(p_scope, p_life)
+    when not (p_life).is_settled then greatest(leasehold_internal.rest_ends_at(p_scope, p_life, p_now), p_now + interval '1 s')
+    when p_now < leasehold_internal.rest_ends_at(p_scope, p_life, p_now) then leasehold_internal.rest_ends_at(p_scope, p_life, p_now)
   end
 $$;
 
@@ -226,7 +229,7 @@ revoke execute on function leasehold_internal.incarnation_facts(), leasehold_int
   leasehold_internal.renew_incarnation(text), leasehold_internal.notice_incarnation(), leasehold_internal.pin_incarnation(),
   leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.be_durable(),
-  leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now), leasehold_internal.rests(leasehold.scope, leasehold.life_now, timestamptz),
+  leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rests(leasehold.scope, leasehold.life_now, timestamptz),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz),
   leasehold_internal.rests_in_us(leasehold.scope, leasehold.life_now, timestamptz)
   from public;

@@ -192,7 +192,16 @@ select leasehold.release_ok('n', 'life renewed', t.key(1));
 select is(pg_temp.ask('life renewed', 2, false), 'held 60 min', 'which shortens nothing');
 select is(pg_temp.taken('rested'), true, 'what had rested before does not begin again');
 update leasehold.incarnation set started_at = started_at - interval '61 min';
+update leasehold.scope set acquired_at = acquired_at - interval '61 min' where key like 'life%';
 select is(pg_temp.taken('life') and pg_temp.taken('life renewed'), true, 'until it is over');
+select pg_temp.hold('raced', '1 hour');
+update leasehold.incarnation set id = id + 1, started_at = (select acquired_at - interval '10 min' from leasehold.scope where key = 'raced');
+select leasehold.release_ok('n', 'raced', t.key(1));
+select is((select rests_until from leasehold.explain('n', 'raced')), (select acquired_at + interval '1 hour' from leasehold.scope where key = 'raced'),
+          'a grant that ran while a new life was written down has its whole length too');
+update leasehold.scope set acquired_at = acquired_at + interval '20 min' where key = 'raced';
+select is((select rests_until from leasehold.explain('n', 'raced')), (select started_at + interval '1 hour' from leasehold.incarnation),
+          'and a grant that a clock ahead of this one has dated lasts from the start of the new life');
 update leasehold.coordinator set seen_at = clock_timestamp() - interval '1 min';
 select pg_temp.hold('away', '10 min'), leasehold.release_ok('n', 'away', t.key(1)), pg_temp.age('away', '1 hour');
 select is(pg_temp.taken('away'), false, 'while all daemons are away nothing that rested is granted');
