@@ -46,6 +46,8 @@ export interface AcquireOptions {
   labels?: Record<string, string>;
   /** Ends the wait. The acquire rejects with the signal's reason, and holds nothing. */
   signal?: AbortSignal;
+  /** Nobody else gets the lease before so long after its grant, though it is released or lost earlier; absent: the policy's. At most a day. */
+  atLeastMs?: number;
   /** Called while it waits. */
   onQueued?: (contention: Contention) => void;
 }
@@ -53,8 +55,6 @@ export interface AcquireOptions {
 export interface WorkOptions extends AcquireOptions {
   /** Ends the wait, and aborts the lease's signal while the work runs. */
   signal?: AbortSignal;
-  /** Keeps the lease until so long after its grant, even if the work ends sooner; the duration is raised to it. */
-  atLeastMs?: number;
 }
 
 export interface LeadOptions {

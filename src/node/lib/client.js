@@ -35,11 +35,8 @@ class Client {
 
   async withLease(namespace, key, options, work) {
     if (typeof options === 'function') [options, work] = [{}, options];
-    const { atLeastMs = 0, signal } = options;
-    const request = this.#request(namespace, key, options);
-    request.durationMs = Math.max(request.durationMs, atLeastMs);
-    const since = clock();
-    return this.#work(await this.#acquire(request, signal), signal, work, since + atLeastMs);
+    const { signal } = options;
+    return this.#work(await this.#acquire(this.#request(namespace, key, options), signal), signal, work);
   }
 
   async lead(namespace, key, options, work) {
@@ -70,13 +67,14 @@ class Client {
     await this.close();
   }
 
-  #request(namespace, key, { durationMs = 30000, waitMs = 0, owner = this.owner, labels = {}, onQueued }) {
+  #request(namespace, key, { durationMs = 30000, waitMs = 0, owner = this.owner, labels = {}, atLeastMs, onQueued }) {
     for (const [field, value] of Object.entries({ namespace, key, owner })) {
       if (typeof value !== 'string') throw new InvalidArgumentError(`${field} must be a string, not ${typeof value}`, field, 'a string');
     }
     if (!Number.isFinite(durationMs)) throw new InvalidArgumentError(`durationMs must be a number, not ${durationMs}`, 'duration', 'a number');
     if (!(waitMs >= 0)) throw new InvalidArgumentError(`waitMs must be a number from 0 to Infinity, not ${waitMs}`, 'wait', '0 to Infinity');
-    return { namespace, key, durationMs, waitMs, owner, labels, onQueued, isHold: false, leaseKey: crypto.randomUUID() };
+    if (atLeastMs !== undefined && !Number.isFinite(atLeastMs)) throw new InvalidArgumentError(`atLeastMs must be a number, not ${atLeastMs}`, 'at_least', 'a number');
+    return { namespace, key, durationMs, waitMs, owner, labels, atLeastMs, onQueued, isHold: false, leaseKey: crypto.randomUUID() };
   }
 
   async #acquire(request, signal) {
@@ -141,7 +139,7 @@ class Client {
     });
   }
 
-  async #work(lease, signal, work, notBefore = 0) {
+  async #work(lease, signal, work) {
     const abort = () => lease._abort(signal.reason);
     signal?.addEventListener('abort', abort, { once: true });
     if (signal?.aborted) abort();
@@ -156,20 +154,14 @@ class Client {
     }
     try {
       if (lease.lost && 'error' in outcome && outcome.error !== lease.lost) lease.lost.cause ??= outcome.error;
-      if (notBefore > clock() && lease.isHeld()) this.#background(() => this.#releaseLater(lease, outcome, notBefore));
-      else await lease.release(outcome);
+      await lease.release(outcome);
     } catch (error) {
       if (!('error' in outcome) || error === lease.lost) throw error;
     } finally {
-      if (notBefore <= clock()) lease._tie?.close();
+      lease._tie?.close();
     }
     if ('error' in outcome) throw outcome.error;
     return value;
-  }
-
-  async #releaseLater(lease, outcome, at) {
-    while (clock() < at && !this.#closing.signal.aborted) await sleep(at - clock(), this.#closing.signal, true);
-    if (!this.#closing.signal.aborted) await lease.release(outcome);
   }
 
   #background(task) {

@@ -208,7 +208,8 @@ class Tie {
 
 function messageOf(request, waitMs) {
   const wait = waitMs === Infinity ? { wait_forever: true } : { wait: durationOf(waitMs) };
-  return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, ...wait };
+  const rest = request.atLeastMs === undefined ? {} : { at_least: durationOf(request.atLeastMs) };
+  return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, ...wait, ...rest };
 }
 
 /** The fields of a protobuf message: google.rpc.Status and what it carries are read without their generated code. */

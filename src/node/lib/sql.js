@@ -13,7 +13,8 @@ const LOCK_TIMEOUT = '200ms'; // a row that somebody keeps locked must not hold 
 const ACQUIRE = `
 select a.token::text, extract(epoch from a.deadline - clock_timestamp())::text as seconds
   from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-                         labels => $6::text::jsonb) a`;
+                         labels => $6::text::jsonb`;
+const AT_LEAST = ', at_least => make_interval(secs => $7::float8)'; // only where it is asked for: an older schema does not know it
 const HEARTBEAT = `
 select extract(epoch from h.deadline - clock_timestamp())::text as seconds
   from (select set_config('lock_timeout', $4::text, true) as limits offset 0) s
@@ -63,9 +64,11 @@ class SqlTransport {
   }
 
   async #try(session, request) {
-    const { namespace, key, durationMs, owner, leaseKey, labels } = request;
+    const { namespace, key, durationMs, owner, leaseKey, labels, atLeastMs } = request;
+    const rest = atLeastMs === undefined ? [] : [atLeastMs / 1000];
     const sent = clock();
-    const [row] = await session.query(ACQUIRE, [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels)]);
+    const [row] = await session.query(`${ACQUIRE}${rest.length ? AT_LEAST : ''}) a`,
+      [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), ...rest]);
     return row && { token: BigInt(row.token), deadline: sent + Number(row.seconds) * 1000, tie: null };
   }
 

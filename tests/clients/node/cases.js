@@ -424,7 +424,7 @@ const cases = {
     const once = () => site.client().withLease('cases', site.key, { atLeastMs: LONG_MS }, () => { runs += 1; });
     await once();
     await assert.rejects(once(), leasehold.HeldError);
-    assert.deepEqual([runs, await site.row('state')], [1, 'held']);
+    assert.deepEqual([runs, await site.row('state, at_least')], [1, 'free|00:05:00']);
   },
 };
 
