@@ -48,7 +48,9 @@ def with_usual_signals():
 
 def execute(command, limit_s, environment=None):
     """(output, status). The output is shown while it comes, and kept; too late, the whole group of processes is ended."""
-    process = subprocess.Popen(command, cwd=ROOT, env=dict(os.environ, **(environment or {})), stdin=subprocess.DEVNULL,
+    # What gRPC does before a fork may wait for ever for a thread of its own, and tests start many programs.
+    variables = {**os.environ, 'GRPC_ENABLE_FORK_SUPPORT': '0', **(environment or {})}
+    process = subprocess.Popen(command, cwd=ROOT, env=variables, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=with_usual_signals)
     late = []
 
@@ -192,7 +194,9 @@ def pytest(directory, workers, build_directory=BUILD, environment=None, marked=N
             command = [sys.executable, '-B', '-m', 'pytest', '-v', '-p', 'no:cacheprovider', '--timeout', str(TEST_LIMIT_S), *(['-m', marked] if marked else [])]
             environs = {'LEASEHOLD_TEST_BUILD': build_directory, **(environment or {})}
             report = os.path.join(scratch, 'report.xml')
-            status = execute([*command, *(['-n', str(workers), '--dist', 'loadfile'] if workers > 1 else []),
+            # A hang below Python is ended with its process, which only xdist outlives.
+            several = ['-n', str(workers), '--dist', 'loadfile', '--timeout-method', 'thread'] if workers > 1 else []
+            status = execute([*command, *several,
                               '--junitxml', report, directory], suite.limit_s, environs)[1]
             if not os.path.exists(report):
                 return settle(0, 0, status)
