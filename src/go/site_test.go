@@ -422,3 +422,69 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+func (s *site) is(got, want string) {
+	s.Helper()
+	if got != want {
+		s.Fatalf("%q instead of %q", got, want)
+	}
+}
+
+// holdBack keeps answers from a client, or, before a daemon, drops them or has them come late.
+func (s *site) holdBack(p proxy, on bool) {
+	switch p := p.(type) {
+	case *pipe:
+		p.freeze(on)
+	case *flaky:
+		switch {
+		case on && strings.Contains(s.Name(), "deadline"):
+			p.decide([]any{"delay", 2}, "pass")
+		case on:
+			p.decide("drop")
+		default:
+			p.decide("pass")
+		}
+	}
+}
+
+// reap does what daemons do by themselves; without one cron does.
+func (s *site) reap() {
+	if s.on == "grpc" {
+		return
+	}
+	done := make(chan bool)
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(200 * time.Millisecond):
+				s.psql("select count(*) from leasehold.reap()")
+			}
+		}
+	}()
+	s.Cleanup(func() { close(done); <-ended })
+}
+
+// stand makes another candidate, once `leader` leads (empty: anybody); it sends its token when it is elected, and leads until the test ends.
+func (s *site) stand(leader string) chan int64 {
+	seen, token, ended := make(chan string, 10), make(chan int64, 1), make(chan error)
+	ctx, cancel := context.WithCancel(context.Background())
+	c := s.client()
+	go func() {
+		ended <- c.Lead(ctx, "cases", s.key, leasehold.Elector{
+			OnLeader: func(owner string) { seen <- owner },
+			Lead: func(ctx context.Context, l *leasehold.Lease) error {
+				token <- l.Token()
+				<-ctx.Done()
+				return nil
+			}})
+	}()
+	s.Cleanup(func() { cancel(); <-ended })
+	if leader != "" {
+		s.is(<-seen, leader)
+	}
+	return token
+}

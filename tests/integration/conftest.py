@@ -1,6 +1,8 @@
+import os
 import pathlib
 import re
 import shutil
+import signal
 import tempfile
 import uuid
 
@@ -9,6 +11,7 @@ import pytest
 import certificates
 import harness
 import reaping
+import running
 import streams
 from commandline import Shell
 
@@ -143,3 +146,25 @@ def server(authority):
 @pytest.fixture(scope="session")
 def worker(authority):
     return authority.issue("worker", "DNS:worker-1.example")
+
+
+@pytest.fixture
+def runs(service):
+    """Starts runs against the module's daemon; whatever a failed test leaves is killed."""
+    started = []
+
+    def start(namespace, key, script, *options, server=None, **more):
+        run = running.Run(server or service.daemon.target, namespace, key, script, *options, **more)
+        started.append(run)
+        return run
+
+    yield start
+    for run in started:
+        for pid in running.marked(run.mark):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        if run.process.poll() is None:
+            run.process.kill()
+        run.process.wait(20)

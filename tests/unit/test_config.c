@@ -1,5 +1,6 @@
-/* Settings from file, environment and command line; what is refused, and in which words. */
-#include <check.h>
+/* Settings from file, environment and command line. test_config_refused.c has what is refused. */
+#include "test_config.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,40 +10,39 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "config/address.h"
-#include "config/settings.h"
 
-static struct lh_settings settings;
-static struct lh_config_errors errors;
-static char path[64];
+struct lh_settings settings;
+struct lh_config_errors config_errors;
+char config_path[64];
 static char program[] = "leaseholdd";
 static char config_flag[] = "--config";
 
-static void begin(void)
+void begin_config(void)
 {
     clearenv();
     setenv("HOME", "/home/somebody", 1);
-    memset(&errors, 0, sizeof(errors));
-    snprintf(path, sizeof(path), "/tmp/leasehold-config-XXXXXX");
-    close(mkstemp(path));
+    memset(&config_errors, 0, sizeof(config_errors));
+    snprintf(config_path, sizeof(config_path), "/tmp/leasehold-config-XXXXXX");
+    close(mkstemp(config_path));
     lh_settings_init(&settings);
 }
 
-static void end(void)
+void end_config(void)
 {
     lh_settings_finish(&settings);
-    lh_config_errors_finish(&errors);
-    unlink(path);
+    lh_config_errors_finish(&config_errors);
+    unlink(config_path);
 }
 
-static void write_config(const char *text)
+void write_config(const char *text)
 {
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(config_path, "w");
 
     fputs(text, file);
     fclose(file);
 }
 
-static bool load(int argc, ...)
+bool load_config(int argc, ...)
 {
     char *argv[20] = {program};
     va_list arguments;
@@ -51,39 +51,39 @@ static bool load(int argc, ...)
     for (int i = 1; i <= argc; i++)
         argv[i] = va_arg(arguments, char *);
     va_end(arguments);
-    return lh_settings_load(&settings, argc + 1, argv, &errors);
+    return lh_settings_load(&settings, argc + 1, argv, &config_errors);
 }
 
 static void forget(void)
 {
     lh_settings_finish(&settings);
-    lh_config_errors_finish(&errors);
+    lh_config_errors_finish(&config_errors);
     lh_settings_init(&settings);
 }
 
-static bool load_file(const char *text)
+bool load_config_file(const char *text)
 {
     write_config(text);
-    return load(2, "--config", path);
+    return load_config(2, "--config", config_path);
 }
 
-/* Exactly one error, about line `line` of the file (0: not about the file), that contains `words`. */
-static void expect_error(int line, const char *words)
+void expect_config_error(int line, const char *words)
 {
     char where[80];
 
-    ck_assert_uint_gt(errors.size, 0);
-    ck_assert_msg(strstr(errors.text, words) != NULL, "%s", errors.text);
-    ck_assert_msg(strchr(errors.text, '\n') == errors.text + errors.size - 1, "%s", errors.text);
+    ck_assert_uint_gt(config_errors.size, 0);
+    ck_assert_msg(strstr(config_errors.text, words) != NULL, "%s", config_errors.text);
+    ck_assert_msg(strchr(config_errors.text, '\n') == config_errors.text + config_errors.size - 1, "%s",
+                  config_errors.text);
     if (line > 0) {
-        snprintf(where, sizeof(where), "%s:%d: ", path, line);
-        ck_assert_msg(strncmp(errors.text, where, strlen(where)) == 0, "%s", errors.text);
+        snprintf(where, sizeof(where), "%s:%d: ", config_path, line);
+        ck_assert_msg(strncmp(config_errors.text, where, strlen(where)) == 0, "%s", config_errors.text);
     }
 }
 
 START_TEST(defaults_need_no_file)
 {
-    ck_assert(load(0));
+    ck_assert(load_config(0));
     ck_assert_uint_eq(settings.listen.count, 1);
     ck_assert_str_eq(settings.listen.items[0], "127.0.0.1:7420");
     ck_assert_str_eq(settings.admin, "127.0.0.1:7421");
@@ -100,10 +100,11 @@ END_TEST
 
 START_TEST(a_file_sets_every_type)
 {
-    ck_assert_msg(load_file("# a comment\n[leasehold]\nlisten = 127.0.0.1:1, [::1]:2,\n  unix:/run/l.sock\n"
-                            "admin = none\nlanes = 7 ; seven\nmax_block = 1m30s\nmigrate = off\nlog_level = DEBUG\n"
-                            "database = host=db\n  user=me\n"),
-                  "%s", errors.text);
+    ck_assert_msg(
+        load_config_file("# a comment\n[leasehold]\nlisten = 127.0.0.1:1, [::1]:2,\n  unix:/run/l.sock\n"
+                         "admin = none\nlanes = 7 ; seven\nmax_block = 1m30s\nmigrate = off\nlog_level = DEBUG\n"
+                         "database = host=db\n  user=me\n"),
+        "%s", config_errors.text);
     ck_assert_uint_eq(settings.listen.count, 3);
     ck_assert_str_eq(settings.listen.items[2], "unix:/run/l.sock");
     ck_assert_ptr_null(settings.admin);
@@ -121,7 +122,7 @@ START_TEST(the_command_line_wins_over_the_environment_and_that_over_the_file)
     write_config("[leasehold]\nlisten = 127.0.0.1:1\nadmin = 127.0.0.1:2\nlanes = 4\n");
     setenv("LEASEHOLD_LISTEN", "127.0.0.1:11", 1);
     setenv("LEASEHOLD_ADMIN", "127.0.0.1:12", 1);
-    ck_assert(load(4, "--listen=127.0.0.1:21", "--config", path, "--listen=127.0.0.1:22"));
+    ck_assert(load_config(4, "--listen=127.0.0.1:21", "--config", config_path, "--listen=127.0.0.1:22"));
     ck_assert_uint_eq(settings.listen.count, 1);
     ck_assert_str_eq(settings.listen.items[0], "127.0.0.1:22");
     ck_assert_str_eq(settings.admin, "127.0.0.1:12");
@@ -129,141 +130,21 @@ START_TEST(the_command_line_wins_over_the_environment_and_that_over_the_file)
 }
 END_TEST
 
-START_TEST(flags_are_written_with_dashes_or_underscores)
-{
-    ck_assert(load(6, "--max-block", "1s", "--log_level=warn", "--insecure", "--migrate", "no"));
-    ck_assert_int_eq(settings.max_block_us, LH_US_PER_S);
-    ck_assert_int_eq(settings.log_level, LH_LOG_WARN);
-    ck_assert(settings.insecure);
-    ck_assert(!settings.migrate);
-}
-END_TEST
-
-START_TEST(an_unknown_setting_is_refused)
-{
-    ck_assert(!load_file("[leasehold]\n\nmax_blok = 3s\n"));
-    expect_error(3, "max_blok: unknown setting");
-}
-END_TEST
-
-START_TEST(an_unknown_option_is_refused)
-{
-    ck_assert(!load(1, "--max-blok=3s"));
-    expect_error(0, "--max-blok=3s: unknown option");
-}
-END_TEST
-
-START_TEST(a_missing_value_is_refused)
-{
-    ck_assert(!load(1, "--lanes"));
-    expect_error(0, "--lanes: a value is missing");
-}
-END_TEST
-
-START_TEST(a_number_out_of_bounds_names_setting_value_and_limit)
-{
-    ck_assert(!load_file("[leasehold]\nlanes = 17\n"));
-    expect_error(2, "lanes = 17: too large: allowed is 1 to 16");
-}
-END_TEST
-
-START_TEST(a_number_beyond_64_bits_is_out_of_bounds)
-{
-    ck_assert(!load(1, "--max-waiters=99999999999999999999"));
-    expect_error(0, "max_waiters = 99999999999999999999: too large");
-}
-END_TEST
-
-START_TEST(a_duration_out_of_bounds_names_the_limit_as_one_writes_it)
-{
-    ck_assert(!load_file("[leasehold]\nmax_block = 2d\n"));
-    expect_error(2, "max_block = 2d: too large: allowed is 0, or 100ms to 1d");
-}
-END_TEST
-
 START_TEST(zero_is_allowed_where_it_means_never)
 {
-    ck_assert(load(2, "--max-block=0", "--reap-interval=0"));
+    ck_assert(load_config(2, "--max-block=0", "--reap-interval=0"));
     ck_assert_int_eq(settings.max_block_us, 0);
     ck_assert_int_eq(settings.reap_interval_us, 0);
 }
 END_TEST
 
-static const struct {
-    const char *line;
-    const char *words;
-} bad_lines[] = {
-    {"lanes = many", "expected a whole number"},
-    {"lanes = 2 3", "expected a whole number"},
-    {"lanes =", "expected a whole number"},
-    {"lanes = -1", "too small"},
-    {"max_block = soon", "expected a duration"},
-    {"max_block = -1s", "expected a duration"},
-    {"max_block = 1ms", "too small"},
-    {"busy_limit = 0", "too small"},
-    {"migrate = perhaps", "expected yes or no"},
-    {"log_level = loud", "expected one of debug|info|warn|error"},
-    {"listen = 127.0.0.1", "expected ADDRESS:PORT"},
-    {"listen = 127.0.0.1:70000", "expected ADDRESS:PORT"},
-    {"listen = example.org:7420", "not an IPv4 address"},
-    {"listen = [::1:7420", "not an IPv4 address"},
-    {"listen = unix:run/l.sock", "begins with /"},
-    {"listen = ,", "must not be empty"},
-    {"admin = nowhere", "expected ADDRESS:PORT"},
-    {"database =", "must not be empty"},
-    {"config = other.ini", "belongs on the command line"},
-};
-
-START_TEST(a_bad_value_is_refused_with_its_line)
+START_TEST(flags_are_written_with_dashes_or_underscores)
 {
-    char text[256];
-
-    snprintf(text, sizeof(text), "[leasehold]\n%s\n", bad_lines[_i].line);
-    ck_assert(!load_file(text));
-    expect_error(2, bad_lines[_i].words);
-}
-END_TEST
-
-START_TEST(every_error_is_told_at_once)
-{
-    ck_assert(!load_file("[leasehold]\nlanes = 0\nnonsense = 1\nmax_block = x\n"));
-    ck_assert_ptr_nonnull(strstr(errors.text, "lanes"));
-    ck_assert_ptr_nonnull(strstr(errors.text, "nonsense"));
-    ck_assert_ptr_nonnull(strstr(errors.text, "max_block"));
-}
-END_TEST
-
-START_TEST(a_setting_given_twice_is_refused)
-{
-    ck_assert(!load_file("[leasehold]\nlanes = 2\nlanes = 3\n"));
-    expect_error(3, "lanes: set in line 2 already");
-}
-END_TEST
-
-START_TEST(a_setting_outside_of_the_section_is_refused)
-{
-    ck_assert(!load_file("[pgbouncer]\nlanes = 2\n"));
-    expect_error(2, "stands in section [pgbouncer]");
-}
-END_TEST
-
-START_TEST(a_line_that_is_none_is_refused)
-{
-    ck_assert(!load_file("[leasehold]\nlanes = 2\nwhat is this\n"));
-    expect_error(3, "neither a [section]");
-}
-END_TEST
-
-START_TEST(a_line_that_is_too_long_is_refused_not_cut)
-{
-    char *text = malloc(6000);
-
-    memset(text, 'x', 5999);
-    memcpy(text, "[leasehold]\nport_file = /", 25);
-    strcpy(text + 5990, "\n");
-    ck_assert(!load_file(text));
-    expect_error(2, "too long");
-    free(text);
+    ck_assert(load_config(6, "--max-block", "1s", "--log_level=warn", "--insecure", "--migrate", "no"));
+    ck_assert_int_eq(settings.max_block_us, LH_US_PER_S);
+    ck_assert_int_eq(settings.log_level, LH_LOG_WARN);
+    ck_assert(settings.insecure);
+    ck_assert(!settings.migrate);
 }
 END_TEST
 
@@ -273,16 +154,9 @@ START_TEST(a_long_line_is_read_whole)
 
     strcpy(text, "[leasehold]\nport_file = /");
     memset(text + strlen(text), 'x', 3000);
-    ck_assert_msg(load_file(text), "%s", errors.text);
+    ck_assert_msg(load_config_file(text), "%s", config_errors.text);
     ck_assert_uint_eq(strlen(settings.port_file), 3001);
     free(text);
-}
-END_TEST
-
-START_TEST(a_file_that_is_not_there_is_an_error)
-{
-    ck_assert(!load(2, "--config", "/nonexistent/leasehold.ini"));
-    expect_error(0, "cannot be opened: No such file");
 }
 END_TEST
 
@@ -291,16 +165,16 @@ START_TEST(database_and_embedded_exclude_each_other_wherever_they_stand)
     char expected[128];
 
     write_config("[leasehold]\ndatabase = host=db\n");
-    ck_assert(!load(3, "--config", path, "--embedded=/data"));
-    snprintf(expected, sizeof(expected), "database (%s:2) and embedded (command line) exclude each other", path);
-    expect_error(0, expected);
+    ck_assert(!load_config(3, "--config", config_path, "--embedded=/data"));
+    snprintf(expected, sizeof(expected), "database (%s:2) and embedded (command line) exclude each other", config_path);
+    expect_config_error(0, expected);
     forget();
     setenv("LEASEHOLD_EMBEDDED", "/data", 1);
-    ck_assert(!load(1, "--database=host=db"));
-    expect_error(0, "database (command line) and embedded (environment, LEASEHOLD_EMBEDDED) exclude each other");
+    ck_assert(!load_config(1, "--database=host=db"));
+    expect_config_error(0, "database (command line) and embedded (environment, LEASEHOLD_EMBEDDED) exclude each other");
     unsetenv("LEASEHOLD_EMBEDDED");
     forget();
-    ck_assert(load(2, "--config", path));
+    ck_assert(load_config(2, "--config", config_path));
     ck_assert_ptr_null(settings.embedded);
 }
 END_TEST
@@ -308,10 +182,10 @@ END_TEST
 START_TEST(a_service_keeps_its_data_in_its_state_directory)
 {
     setenv("STATE_DIRECTORY", "/var/lib/some-unit", 1);
-    ck_assert(load(0, NULL));
+    ck_assert(load_config(0, NULL));
     ck_assert_str_eq(settings.embedded, "/var/lib/some-unit");
     forget();
-    ck_assert(load(1, "--database=host=db"));
+    ck_assert(load_config(1, "--database=host=db"));
     ck_assert_ptr_null(settings.embedded);
     unsetenv("STATE_DIRECTORY");
 }
@@ -319,13 +193,13 @@ END_TEST
 
 START_TEST(a_mode_is_octal)
 {
-    ck_assert(load(1, "--socket-mode=660"));
+    ck_assert(load_config(1, "--socket-mode=660"));
     ck_assert_int_eq(settings.socket_mode, 0660);
-    ck_assert(!load(1, "--socket-mode=0689"));
-    expect_error(0, "expected octal digits such as 0660");
+    ck_assert(!load_config(1, "--socket-mode=0689"));
+    expect_config_error(0, "expected octal digits such as 0660");
     forget();
-    ck_assert(!load(1, "--socket-mode=1777"));
-    expect_error(0, "too large: allowed is 0000 to 0777");
+    ck_assert(!load_config(1, "--socket-mode=1777"));
+    expect_config_error(0, "too large: allowed is 0000 to 0777");
 }
 END_TEST
 
@@ -344,50 +218,50 @@ START_TEST(a_ratio_is_a_decimal_number)
                 {"--trace-sample=1.000000", 1000000}};
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++, forget()) {
-        ck_assert(load(1, good[i].flag));
+        ck_assert(load_config(1, good[i].flag));
         ck_assert_int_eq(settings.trace_sample, good[i].millionths);
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++, forget()) {
-        ck_assert_msg(!load(1, bad[i]), "%s", bad[i]);
-        expect_error(0, "expected a number such as 0, 0.01 or 1");
+        ck_assert_msg(!load_config(1, bad[i]), "%s", bad[i]);
+        expect_config_error(0, "expected a number such as 0, 0.01 or 1");
     }
-    ck_assert(!load(1, "--trace-sample=1.000001"));
-    expect_error(0, "too large: allowed is 0 to 1");
+    ck_assert(!load_config(1, "--trace-sample=1.000001"));
+    expect_config_error(0, "too large: allowed is 0 to 1");
 }
 END_TEST
 
 START_TEST(other_machines_need_insecure)
 {
-    ck_assert(!load(1, "--listen=0.0.0.0:7420"));
-    expect_error(0, "insecure = yes");
-    lh_config_errors_finish(&errors);
+    ck_assert(!load_config(1, "--listen=0.0.0.0:7420"));
+    expect_config_error(0, "insecure = yes");
+    lh_config_errors_finish(&config_errors);
     lh_settings_finish(&settings);
     lh_settings_init(&settings);
-    ck_assert(!load(1, "--admin=[::]:7421"));
-    expect_error(0, "insecure = yes");
-    lh_config_errors_finish(&errors);
+    ck_assert(!load_config(1, "--admin=[::]:7421"));
+    expect_config_error(0, "insecure = yes");
+    lh_config_errors_finish(&config_errors);
     lh_settings_finish(&settings);
     lh_settings_init(&settings);
-    ck_assert(load(2, "--listen=0.0.0.0:7420", "--insecure"));
+    ck_assert(load_config(2, "--listen=0.0.0.0:7420", "--insecure"));
 }
 END_TEST
 
 START_TEST(authorization_is_on_where_other_machines_listen)
 {
-    ck_assert(load(2, "--listen=127.0.0.1:1,0.0.0.0:7420", "--insecure"));
+    ck_assert(load_config(2, "--listen=127.0.0.1:1,0.0.0.0:7420", "--insecure"));
     ck_assert(settings.authorization);
     lh_settings_finish(&settings);
     lh_settings_init(&settings);
-    ck_assert(load(3, "--listen=0.0.0.0:7420", "--insecure", "--authorization=no"));
+    ck_assert(load_config(3, "--listen=0.0.0.0:7420", "--insecure", "--authorization=no"));
     ck_assert(!settings.authorization);
     lh_settings_finish(&settings);
     lh_settings_init(&settings);
-    ck_assert(load(1, "--listen=127.0.0.1:1,unix:/run/x"));
+    ck_assert(load_config(1, "--listen=127.0.0.1:1,unix:/run/x"));
     ck_assert(!settings.authorization);
     ck_assert_uint_eq(settings.admin_principals.count, 0);
     lh_settings_finish(&settings);
     lh_settings_init(&settings);
-    ck_assert(load(2, "--authorization", "--admin-principals=dns:a, user:*"));
+    ck_assert(load_config(2, "--authorization", "--admin-principals=dns:a, user:*"));
     ck_assert(settings.authorization);
     ck_assert_uint_eq(settings.admin_principals.count, 2);
     ck_assert_str_eq(settings.admin_principals.items[1], "user:*");
@@ -403,7 +277,7 @@ START_TEST(administrators_are_taken_away_by_a_reload)
     struct lh_settings fresh;
 
     lh_settings_init(&fresh);
-    ck_assert(load(1, "--admin-principals=dns:a"));
+    ck_assert(load_config(1, "--admin-principals=dns:a"));
     lh_settings_adopt(&settings, &fresh, ignore, NULL);
     ck_assert_uint_eq(settings.admin_principals.count, 0);
     lh_settings_finish(&fresh);
@@ -427,7 +301,7 @@ END_TEST
 
 START_TEST(this_machine_does_not)
 {
-    ck_assert(load(1, "--listen=127.3.2.1:1,[::1]:2,unix:/run/x,localhost:3"));
+    ck_assert(load_config(1, "--listen=127.3.2.1:1,[::1]:2,unix:/run/x,localhost:3"));
     ck_assert_uint_eq(settings.listen.count, 4);
 }
 END_TEST
@@ -444,10 +318,10 @@ START_TEST(a_reload_changes_what_may_change_and_tells_the_rest)
 {
     struct lh_settings fresh = settings;
 
-    ck_assert(load_file("[leasehold]\nmax_block = 20s\nlanes = 2\ndatabase = host=a password=b\n"));
+    ck_assert(load_config_file("[leasehold]\nmax_block = 20s\nlanes = 2\ndatabase = host=a password=b\n"));
     write_config("[leasehold]\nmax_block = 5s\nlanes = 3\ndatabase = host=a password=c\n");
     lh_settings_init(&fresh);
-    ck_assert(lh_settings_load(&fresh, 3, (char *[]){program, config_flag, path, NULL}, &errors));
+    ck_assert(lh_settings_load(&fresh, 3, (char *[]){program, config_flag, config_path, NULL}, &config_errors));
     told[0] = '\0';
     lh_settings_adopt(&settings, &fresh, on_told, NULL);
     ck_assert_int_eq(settings.max_block_us, 5 * LH_US_PER_S);
@@ -480,11 +354,11 @@ START_TEST(what_check_prints_reads_back_as_the_same)
 {
     char *first, *second;
 
-    ck_assert(load(3, "--listen=127.0.0.1:1,[::1]:2", "--max-block=1500ms", "--database=host=db"));
+    ck_assert(load_config(3, "--listen=127.0.0.1:1,[::1]:2", "--max-block=1500ms", "--database=host=db"));
     first = print(lh_settings_print_effective);
     lh_settings_finish(&settings);
     lh_settings_init(&settings);
-    ck_assert_msg(load_file(first), "%s", errors.text);
+    ck_assert_msg(load_config_file(first), "%s", config_errors.text);
     ck_assert_int_eq(settings.max_block_us, 1500 * LH_US_PER_MS);
     ck_assert_uint_eq(settings.listen.count, 2);
     second = print(lh_settings_print_effective);
@@ -523,12 +397,12 @@ START_TEST(the_example_file_is_valid_and_changes_nothing)
 {
     char *example = print(print_example);
 
-    ck_assert_msg(load_file(example), "%s", errors.text);
+    ck_assert_msg(load_config_file(example), "%s", config_errors.text);
     ck_assert_int_eq(settings.lanes, 3);
     lh_settings_finish(&settings);
     lh_settings_init(&settings);
     uncomment_defaults(example);
-    ck_assert_msg(load_file(example), "%s", errors.text);
+    ck_assert_msg(load_config_file(example), "%s", config_errors.text);
     ck_assert_int_eq(settings.max_block_us, 20 * LH_US_PER_S);
     free(example);
 }
@@ -576,38 +450,16 @@ START_TEST(addresses_are_written_as_they_are_read)
 }
 END_TEST
 
-static TCase *cases_of_values(void)
-{
-    TCase *values = tcase_create("values");
-
-    tcase_add_checked_fixture(values, begin, end);
-    tcase_add_test(values, an_unknown_setting_is_refused);
-    tcase_add_test(values, an_unknown_option_is_refused);
-    tcase_add_test(values, a_missing_value_is_refused);
-    tcase_add_test(values, a_number_out_of_bounds_names_setting_value_and_limit);
-    tcase_add_test(values, a_number_beyond_64_bits_is_out_of_bounds);
-    tcase_add_test(values, a_duration_out_of_bounds_names_the_limit_as_one_writes_it);
-    tcase_add_test(values, zero_is_allowed_where_it_means_never);
-    tcase_add_loop_test(values, a_bad_value_is_refused_with_its_line, 0,
-                        (int)(sizeof(bad_lines) / sizeof(bad_lines[0])));
-    tcase_add_test(values, every_error_is_told_at_once);
-    tcase_add_test(values, a_setting_given_twice_is_refused);
-    tcase_add_test(values, a_setting_outside_of_the_section_is_refused);
-    tcase_add_test(values, a_line_that_is_none_is_refused);
-    tcase_add_test(values, a_line_that_is_too_long_is_refused_not_cut);
-    tcase_add_test(values, a_long_line_is_read_whole);
-    tcase_add_test(values, a_file_that_is_not_there_is_an_error);
-    tcase_add_test(values, addresses_are_written_as_they_are_read);
-    return values;
-}
-
 static TCase *cases_of_sources(void)
 {
     TCase *sources = tcase_create("sources");
 
-    tcase_add_checked_fixture(sources, begin, end);
+    tcase_add_checked_fixture(sources, begin_config, end_config);
     tcase_add_test(sources, defaults_need_no_file);
     tcase_add_test(sources, a_file_sets_every_type);
+    tcase_add_test(sources, a_long_line_is_read_whole);
+    tcase_add_test(sources, zero_is_allowed_where_it_means_never);
+    tcase_add_test(sources, addresses_are_written_as_they_are_read);
     tcase_add_test(sources, the_command_line_wins_over_the_environment_and_that_over_the_file);
     tcase_add_test(sources, flags_are_written_with_dashes_or_underscores);
     tcase_add_test(sources, database_and_embedded_exclude_each_other_wherever_they_stand);
@@ -633,7 +485,7 @@ int main(void)
     SRunner *runner;
     int failed;
 
-    suite_add_tcase(suite, cases_of_values());
+    suite_add_tcase(suite, test_config_refused());
     suite_add_tcase(suite, cases_of_sources());
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -5,6 +5,7 @@ import pathlib
 import pytest
 
 import cases
+import secure_cases
 from apis import APIS
 
 LIST = json.loads((pathlib.Path(__file__).resolve().parents[1] / "cases.json").read_text())["cases"]
@@ -14,4 +15,4 @@ ALL = [(case["name"], f"{case['name']}-{transport}-{api}") for case in LIST if "
 
 @pytest.mark.parametrize("name", [pytest.param(name, id=words) for name, words in ALL])
 def test_case(name, place):
-    getattr(cases, name)(place)
+    {**vars(cases), **vars(secure_cases)}[name](place)

@@ -1,0 +1,52 @@
+"""The cases about TLS and tokens, against the daemon of tests/clients/secure.py."""
+import leasehold
+import pytest
+from cases import fresh
+from harness import wait_until
+
+
+def holds_as(place, client, principal):
+    key = fresh()
+    with client.lease("secure", key, duration=3) as lease:
+        row = place.psql(f"select principal, token from leasehold.scope where namespace = 'secure' and key = '{key}'")
+        assert row == f"{principal}|{lease.token}"
+        wait_until(lambda: int(place.psql(f"select heartbeats from leasehold.scope where namespace = 'secure' and key = '{key}'")) >= 2)
+        lease.check()
+    assert place.psql(f"select state, last_outcome from leasehold.scope where namespace = 'secure' and key = '{key}'") == "free|ok"
+
+
+def refusal(client, error):
+    with pytest.raises(error) as refused:
+        client.lease("secure", fresh()).acquire()
+    return refused.value
+
+
+def is_unavailable(place, word, **tls):
+    """On a slow machine the first handshake may pass its time before it fails."""
+    client = place.secure_client(token="worker", **tls)
+    wait_until(lambda: word in str(refusal(client, leasehold.Unavailable)), 60, word)
+
+
+def certificate_is_the_principal(place):
+    holds_as(place, place.secure_client(cert_file="cert", key_file="key"), "dns:worker")
+
+
+def token_is_the_principal(place):
+    holds_as(place, place.secure_client(token="worker"), "token:worker")
+
+
+def wrong_authority_is_named(place):
+    is_unavailable(place, "certificate", ca_file="other_ca")
+
+
+def wrong_server_name_is_named(place):
+    is_unavailable(place, "leases.example", server_name="leases.example")
+
+
+def revoked_token_is_denied(place):
+    assert refusal(place.secure_client(token="revoked"), leasehold.Denied).reason == "UNAUTHENTICATED"
+
+
+def missing_right_is_denied(place):
+    error = refusal(place.secure_client(token="stranger"), leasehold.Denied)
+    assert error.reason == "ACCESS_DENIED" and "token:stranger" in str(error) and "right lease" in str(error), str(error)
