@@ -70,7 +70,7 @@ select concat_ws(E'\\t', number, extract(epoch from at)::numeric(20, 6), kind, c
 class Judge(check_history.Judge):
     """With waiters that change their coordinator, places of calls that are away, and coordinators that come back."""
 
-    UNCLEAR_S = 0.5  # whether a sign of life that was just given was seen already
+    UNCLEAR_S = 0.5  # whether a sign of life that was just given was seen already: one that came just in time may be committed too late
 
     def __init__(self):
         super().__init__()
@@ -80,7 +80,7 @@ class Judge(check_history.Judge):
         return 0.0 if waiter.until == 0.0 else super().live_until(waiter)
 
     def on_alive(self, event, scope):
-        if event.at > self.seen.get(event.actor, 0.0) + check_history.ALIVE_S:
+        if event.at > self.seen.get(event.actor, 0.0) + check_history.ALIVE_S - self.UNCLEAR_S:
             self.back[event.actor] = event.at
         super().on_alive(event, scope)
 

@@ -1,7 +1,6 @@
 """Daemons killed and stopped in turns under 500 waiters; and what judges their history, shown to fail on a broken one."""
 import asyncio
 import signal
-import time
 import uuid
 
 import grpc
@@ -83,18 +82,23 @@ async def work(stubs, number, lost):
 
 def break_in_turns(place, stop):
     """Kill and restart one, cut another off for longer than the clients' patience and than its sign of life is good for."""
-    turns = 0
+    session, turns = place.cluster.session(place.database), 0
+
+    def wait_for_sign(daemon, condition):
+        wait_until(lambda: session.run("select clock_timestamp() - seen_at " + condition + " from leasehold.coordinator where "
+                                       f"pid = {daemon.process.pid}") == "t", BOUND, f"a sign of life {condition}")
+
     while turns < 4 or (not stop.is_set() and turns < 20):
         daemon = place.daemons[turns % len(place.daemons)]
         if turns % 2 == 0:
             daemon.kill()
-            time.sleep(0.5)  # it is away
+            wait_for_sign(daemon, "> interval '1.5 s'")
             daemon.start()
         else:
             daemon.signal(signal.SIGSTOP)
-            time.sleep(6 if turns % 4 == 1 else 3)
+            wait_for_sign(daemon, f"> interval '{6 if turns % 4 == 1 else 2.5} s'")
             daemon.signal(signal.SIGCONT)
-        time.sleep(1)  # and there again
+        wait_for_sign(daemon, "< interval '1 s'")
         turns += 1
     return turns
 
@@ -110,7 +114,7 @@ async def crowd(place, holders):
     for lease in holders:
         await elsewhere(stubs, 2, "Release", release_request(lease), timeout=2)
     try:
-        await asyncio.wait_for(asyncio.gather(*workers), 90)
+        await asyncio.wait_for(asyncio.gather(*workers), 180)
     finally:
         stop.set()
         turns = await breaking

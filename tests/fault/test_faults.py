@@ -3,6 +3,7 @@ import concurrent.futures
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -36,10 +37,15 @@ def test_waiters_and_leases_outlive_a_restart_of_the_database(cluster):
     client = harness.Client(daemon.target)
     held = client.lease.Acquire(acquire_request("jobs", "a", 2)).lease
     calls = []
+
+    def is_renewed():
+        return heartbeat(client, held).outcome == pb.OUTCOME_OK
+
     pool = concurrent.futures.ThreadPoolExecutor(3)
     for number in range(3):
         calls.append(pool.submit(wait_for_lease, client, f"w{number}"))
-        wait_until(lambda n=number: queued(cluster, database, "a") == n + 1)
+        wait_until(lambda n=number: is_renewed() and queued(cluster, database, "a") == n + 1)
+    expiry = float(cluster.psql("select extract(epoch from deadline + grace) from leasehold.scope", database))
     cluster.stop("immediate")
     result = heartbeat(client, held)
     assert result.outcome == pb.OUTCOME_RETRY
@@ -47,13 +53,13 @@ def test_waiters_and_leases_outlive_a_restart_of_the_database(cluster):
         client.lease.Acquire(acquire_request("jobs", "b"))
     assert failure.value.code == grpc.StatusCode.UNAVAILABLE and failure.value.reason == "DATABASE_UNAVAILABLE"
     assert failure.value.retry is not None
-    time.sleep(3.5)  # longer than duration and grace, as nobody but us can know while it is away
+    wait_until(lambda: time.time() > expiry, what="the lease's expiry, as nobody but us can know while it is away")
     cluster.start()
     wait_until(lambda: heartbeat(client, held).outcome != pb.OUTCOME_RETRY)
     assert heartbeat(client, held).outcome == pb.OUTCOME_OK, "a restart cost the holder its lease"
     assert not any(call.done() for call in calls)
     # After 5 s without the database they were sent away; until they are back in their places others go before them.
-    wait_until(lambda: cluster.psql("select count(*) from leasehold.waiter where away_until is null", database) == "3")
+    wait_until(lambda: is_renewed() and cluster.psql("select count(*) from leasehold.waiter where away_until is null", database) == "3", 60)
     for number, call in enumerate(calls):
         client.lease.Release(release_request(held))
         granted = call.result(30).lease
@@ -66,17 +72,24 @@ def test_a_crash_recovery_while_leases_pass_their_deadlines_costs_nobody_a_lease
     database = cluster.create_database()
     daemon = harness.Daemon(database=cluster.url(database))
     client = harness.Client(daemon.target)
-    leases = [client.lease.Acquire(acquire_request("crash", f"k{n}", 2)).lease for n in range(50)]
-    session = cluster.session(database)
-    pid = int(session.run("select pg_backend_pid()"))
-    # Kill when the leases are about to pass their expiry (duration 2 s + grace 1 s).
-    wait_until(lambda: cluster.psql("select bool_and(clock_timestamp() > deadline + grace - interval '300 ms') from leasehold.scope "
-                                    "where namespace = 'crash'", database) == "t")
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(leases[0])])).results[0].outcome
-               != pb.OUTCOME_RETRY)
-    results = client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease) for lease in leases])).results
-    assert {r.outcome for r in results} == {pb.OUTCOME_OK}
+    calls = [client.lease.Acquire.future(acquire_request("crash", f"k{n}", 1.5)) for n in range(50)]
+    leases = [call.result(30).lease for call in calls]
+    renew = lambda: {result.outcome for result in client.lease.Heartbeat(  # noqa: E731
+        pb.HeartbeatRequest(leases=[lease_ref(lease) for lease in leases])).results}
+    postmaster = int((cluster.data / "postmaster.pid").read_text().split()[0])
+    # Stopped, the postmaster sees the end of its children, and lets a daemon connect, only when it goes on.
+    os.kill(postmaster, signal.SIGSTOP)
+    try:
+        children = subprocess.run(["pgrep", "-P", str(postmaster)], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+        assert renew() == {pb.OUTCOME_OK}
+        for pid in children:
+            os.kill(int(pid), signal.SIGKILL)
+        expiry = time.time() + 2.5  # the duration and the grace; sooner than daemons are taken for dead, which would delay the end of leases too
+        wait_until(lambda: time.time() > expiry, what="the expiry of every lease")
+    finally:
+        os.kill(postmaster, signal.SIGCONT)
+    wait_until(lambda: heartbeat(client, leases[0]).outcome != pb.OUTCOME_RETRY, 60)
+    assert renew() == {pb.OUTCOME_OK}
     # And those that do not renew now do expire in the end.
     wait_until(lambda: cluster.psql("select count(*) from leasehold.lease where namespace = 'crash'", database) == "0")
     assert daemon.stop() == 0

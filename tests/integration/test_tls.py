@@ -320,13 +320,21 @@ def test_a_connection_ends_with_its_certificate(cluster, database, start, connec
 
 def test_hundreds_of_handshakes_at_once_are_all_finished_and_leases_are_renewed(cluster, database, start, connect, server,
                                                                                authority):
-    daemon = start(*flags(server), database=cluster.url(database))
+    daemon = start(*flags(server), "--handshake-timeout", "60s", database=cluster.url(database))
     client = connect(daemon, authority)
-    lease = client.lease.Acquire(acquire_request("tls", keys(), 2)).lease
+    lease = client.lease.Acquire(acquire_request("tls", keys(), 10)).lease
     context = ssl.create_default_context(cafile=authority.cert)
     context.set_alpn_protocols(["h2"])
     begun = []
-    for i in range(500):
+
+    def renew_after_some(steps):
+        """All is done by this one process: on a busy machine a whole round takes longer than the lease."""
+        for number, step in enumerate(steps):
+            if number % 25 == 0:
+                assert heartbeat(client, lease).outcome == pb.OUTCOME_OK
+            yield step
+
+    for i in renew_after_some(range(500)):
         # 50 of an address: one may have 64 that are not finished
         plain = socket.create_connection(("127.0.0.1", daemon.port), source_address=(f"127.0.0.{2 + i // 50}", 0))
         begun.append(context.wrap_socket(plain, server_hostname="localhost", do_handshake_on_connect=False))
@@ -334,13 +342,12 @@ def test_hundreds_of_handshakes_at_once_are_all_finished_and_leases_are_renewed(
     left = list(begun)
     deadline = time.monotonic() + 60
     while left and time.monotonic() < deadline:
-        for each in list(left):
+        for each in renew_after_some(list(left)):
             try:
                 each.do_handshake()
                 left.remove(each)
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 pass
-        assert heartbeat(client, lease).outcome == pb.OUTCOME_OK
     assert not left
     for each in begun:
         each.close()
