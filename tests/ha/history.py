@@ -1,11 +1,25 @@
 """The history of a campaign, and what is wrong with it.
 
-Everything is seen from the clients' side, on one clock. A hold is (scope, token, begin, end): from the answer that granted it until its
-holder stopped to believe in it: it sent the release, heard of the loss, or its deadline passed.
+Everything is seen from the clients' side, on one clock that runs during suspend, in seconds. No rule depends on how long anything took.
+
+Hold     from the answer that granted it until its holder stopped to believe in it: it sent the release, heard of the loss, or its deadline passed.
+         `asked` is when its first request was sent.
+Waiter   one call that waited: asked (the first request of this lease key was sent), queued (this call was told that it is in the queue; None: never),
+         ended (by a grant, or cut off), token (None: it was not granted), and the daemon that it waited at.
+Loss     a holder heard LOST at `at`; the last answer before had promised it the lease until `deadline`.
+Session  one watch without a break: from `synced` on, and its events in order: (scope, kind, token), kind one of initial, acquired, ended.
 """
+import bisect
 import collections
 
-Hold = collections.namedtuple("Hold", "scope token begin end")
+Hold = collections.namedtuple("Hold", "scope token begin end asked")
+Waiter = collections.namedtuple("Waiter", "scope daemon asked queued ended token")
+Loss = collections.namedtuple("Loss", "scope token at deadline reason")
+Session = collections.namedtuple("Session", "daemon synced events")
+Event = collections.namedtuple("Event", "scope kind token")
+
+# A daemon that was in touch with the database more often than this is alive: others pass over it only after 3.5 s.
+ALIVE_S = 2.5
 
 
 def by_scope(things):
@@ -35,6 +49,66 @@ def tokens_that_went_back(holds):
     for scope in by_scope(holds).values():
         scope.sort(key=lambda hold: hold.begin)
         bad += [(before, after) for before, after in zip(scope, scope[1:]) if after.token <= before.token]
+    return bad
+
+
+def early_losses(losses):
+    """Holders that lost a lease which the last answer had promised them for longer. One that renews in time never hears LOST."""
+    return [loss for loss in losses if loss.at < loss.deadline]
+
+
+def was_alive(answers, begin, end):
+    """Whether a daemon answered from the database often enough from `begin` to `end`; `answers` are its times, ascending."""
+    inside = answers[bisect.bisect_left(answers, begin - ALIVE_S):bisect.bisect_right(answers, end + ALIVE_S)]
+    times = [begin - ALIVE_S, *inside, end + ALIVE_S]
+    return bool(inside) and all(after - before <= ALIVE_S for before, after in zip(times, times[1:]))
+
+
+def overtaken(waiters, answers):
+    """Pairs (first, second): first was in the queue before second asked, still waited when second was granted, and got no smaller token.
+
+    Of waiters at different daemons only those count whose first one's daemon was alive: the waiters of a silent one are passed over.
+    """
+    bad = []
+    for scope in by_scope(waiter for waiter in waiters if waiter.queued is not None or waiter.token is not None).values():
+        granted = [waiter for waiter in scope if waiter.token is not None]
+        for first in (waiter for waiter in scope if waiter.queued is not None):
+            for second in granted:
+                if first.queued < second.asked and (first.ended >= second.ended if first.token is None else first.token > second.token) and (
+                        first.daemon == second.daemon or was_alive(answers.get(first.daemon, []), first.queued, second.ended)):
+                    bad.append((first, second))
+    return bad
+
+
+def wrong_events(sessions):
+    """Events that come twice, out of order, or without the one before: for each scope an end follows its own grant, a grant the end before."""
+    bad = []
+    for session in sessions:
+        held, last = {}, {}
+        for event in session.events:
+            before = held.get(event.scope)
+            if event.kind == "ended":
+                is_good = before == event.token
+                held[event.scope] = None
+            else:
+                is_good = before is None and event.token > last.get(event.scope, 0)
+                held[event.scope] = last[event.scope] = event.token
+            if not is_good:
+                bad.append((session.daemon, before, event))
+    return bad
+
+
+def missed_events(sessions, holds):
+    """Grants that a watcher was not told of, although it heard of a later one of their scope."""
+    bad = []
+    scopes = by_scope(holds)
+    for session in sessions:
+        told = collections.defaultdict(set)
+        for event in session.events:
+            told[event.scope].add(event.token)
+        for scope, tokens in told.items():
+            bad += [(session.daemon, hold) for hold in scopes.get(scope, ())
+                    if hold.asked > session.synced and hold.token < max(tokens) and hold.token not in tokens]
     return bad
 
 

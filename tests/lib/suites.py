@@ -7,7 +7,9 @@ What failed is named once more at the end. A pytest test that failed is run agai
 time-outs and whole clusters beside each other, and a busy machine may cost one of them its turn. One that passes then has
 passed, and the end names it as unsteady: somebody looks why. So is a program of unit tests, most of which talk over real
 sockets. The suites clients and versions have a second try as a whole. Suites that look for broken promises (sql, isolation,
-soak, model, fuzz) have one try: what breaks a promise once in a while is a fault, not bad luck.
+soak, model, fuzz, ha) have one try: what breaks a promise once in a while is a fault, not bad luck.
+
+A suite that waits nearly all its time runs beside another one (BESIDE), and its output follows that one's.
 """
 import argparse
 import contextlib
@@ -18,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 
@@ -28,9 +31,24 @@ BUILD = os.path.join(ROOT, 'build')
 SANITIZED = os.path.join(ROOT, 'build-sanitized')
 
 
-# What the suite that runs has printed, and the tests that passed at their second try.
-kept = []
+class Output(threading.local):
+    """What the suite of this thread has printed; `held` is what is shown at its end, because another one prints now."""
+    def __init__(self):
+        self.kept = []
+        self.held = None
+
+    def show(self, text):
+        if self.held is not None:
+            self.held.append(text)
+        else:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+
+output = Output()
+# The tests that passed at their second try, and the processes that run.
 unsteady = []
+running = set()
 
 
 class Suite:
@@ -52,35 +70,43 @@ def execute(command, limit_s, environment=None):
     variables = {**os.environ, 'GRPC_ENABLE_FORK_SUPPORT': '0', **(environment or {})}
     process = subprocess.Popen(command, cwd=ROOT, env=variables, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=with_usual_signals)
-    late = []
+    running.add(process)
+    late, ended = [], threading.Event()
 
-    def give_up(*unused):
+    def give_up():
         late.append(True)
-        os.killpg(process.pid, signal.SIGTERM)
-        signal.signal(signal.SIGALRM, lambda *more: os.killpg(process.pid, signal.SIGKILL))
-        signal.alarm(20)
+        end(process, signal.SIGTERM)
+        if not ended.wait(20):
+            end(process, signal.SIGKILL)
 
-    signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(limit_s)
+    timer = threading.Timer(limit_s, give_up)
+    timer.daemon = True
+    timer.start()
     lines = []
     try:
         for raw in process.stdout:
             line = raw.decode('utf-8', 'replace')
             lines.append(line)
-            kept.append(line.rstrip())
-            sys.stdout.write('  ' + line)
-            sys.stdout.flush()
+            output.kept.append(line.rstrip())
+            output.show('  ' + line)
         process.wait()
     except BaseException:
-        os.killpg(process.pid, signal.SIGTERM)
+        end(process, signal.SIGTERM)
         raise
     finally:
-        signal.alarm(0)
+        ended.set()
+        timer.cancel()
+        running.discard(process)
     if late:
-        print('  took longer than %d s' % limit_s)
+        output.show('  took longer than %d s\n' % limit_s)
     elif process.returncode < 0:
-        print('\n  ended by %s' % signal.Signals(-process.returncode).name)
+        output.show('\n  ended by %s\n' % signal.Signals(-process.returncode).name)
     return ''.join(lines), -1 if late else process.returncode
+
+
+def end(process, number):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 # A test that hangs is ended after this time, with the stack of each of its threads; the slowest takes half a minute on a quiet machine.
@@ -98,8 +124,8 @@ def settle(passed, failed, status):
 def script(*command):
     """A runner that ends with `<suite>: N passed, N failed`."""
     def run(suite, options):
-        output, status = execute([part.format(soak=options.soak, fuzz=options.fuzz) for part in command], suite.limit_s + options.fuzz * 20)
-        found = re.findall(r'^\S+: (\d+) passed, (\d+) failed', output, re.M)
+        text, status = execute([part.format(soak=options.soak, fuzz=options.fuzz) for part in command], suite.limit_s + options.fuzz * 20)
+        found = re.findall(r'^\S+: (\d+) passed, (\d+) failed', text, re.M)
         passed, failed = map(int, found[-1]) if found else (0, 0)
         return settle(passed, failed, status)
     return run
@@ -110,8 +136,8 @@ def twice(runner):
     def run(suite, options):
         result = runner(suite, options)
         if 0 < result[1] <= TRIED_AGAIN:
-            print('  once more', flush=True)
-            kept_first = tell(kept)
+            output.show('  once more\n')
+            kept_first = tell(output.kept)
             result = runner(suite, options)
             unsteady.extend('%s: %s' % (suite.name, line) for line in kept_first if not result[1])
         return result
@@ -171,8 +197,8 @@ def meson(directory, environment=None):
         results, status = once(suite)
         bad = [name for name, (passed, failed) in results.items() if failed]
         for name in bad if is_luck(bad) else ():
-            print('  once more, alone: %s' % name, flush=True)
-            words = tell(kept)
+            output.show('  once more, alone: %s\n' % name)
+            words = tell(output.kept)
             again = once(suite, name.split(' / ')[-1])[0].get(name, (0, 1))
             if not again[1]:
                 results[name] = again
@@ -184,7 +210,7 @@ def meson(directory, environment=None):
 
 def is_luck(bad):
     """Many at once is no bad luck, nor is what a sanitizer finds."""
-    return len(bad) <= TRIED_AGAIN and not any(re.search('Sanitizer|runtime error', line) for line in kept)
+    return len(bad) <= TRIED_AGAIN and not any(re.search('Sanitizer|runtime error', line) for line in output.kept)
 
 
 def pytest(directory, workers, build_directory=BUILD, environment=None, marked=None):
@@ -203,7 +229,7 @@ def pytest(directory, workers, build_directory=BUILD, environment=None, marked=N
             passed, bad = judge(report)
             for name in dict.fromkeys(bad) if is_luck(bad) else ():
                 again = os.path.join(scratch, 'again.xml')
-                print('  once more, alone: %s' % name, flush=True)
+                output.show('  once more, alone: %s\n' % name)
                 if execute([*command, '--junitxml', again, name], suite.limit_s, environs)[1] == 0 and judge(again) == (1, []):
                     unsteady.append('%s: %s' % (suite.name, name))
                     passed += 1
@@ -223,10 +249,10 @@ def judge(report):
     return passed, bad
 
 
-def tell(output):
+def tell(lines):
     """The lines that say what failed; where none does, the last ones."""
-    bad = [line for line in output if re.search(r'^(FAILED|ERROR) |^ *not ok|\bFAIL\b|:[FE]:|failed: ', line)]
-    return (bad or output)[-TOLD:]
+    bad = [line for line in lines if re.search(r'^(FAILED|ERROR) |^ *not ok|\bFAIL\b|:[FE]:|failed: ', line)]
+    return (bad or lines)[-TOLD:]
 
 
 SANITIZER = {
@@ -262,10 +288,13 @@ SUITES = (
     Suite('threads', script('tests/threads/run'), 600),
     Suite('fuzz', script('tests/fuzz/run', '--seconds', '{fuzz}'), 600),
     Suite('packages', pytest('tests/packages', 1), 600),
+    Suite('ha', script('tests/ha/run', '--short'), 900),
     Suite('quickstart', one('deploy/quickstart', '--check'), 900),
 )
 NEEDS = {'unit': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
-         'unit-sanitized': 'build-sanitized', 'integration-sanitized': 'build-sanitized'}
+         'ha': 'build', 'unit-sanitized': 'build-sanitized', 'integration-sanitized': 'build-sanitized'}
+# What waits nearly all its time, by the suite that it runs beside.
+BESIDE = {'packages': 'ha'}
 
 
 def choose(names):
@@ -278,6 +307,44 @@ def choose(names):
             sys.exit('tests/run: no suite %s; there are %s' % (name, ', '.join(suite.name for suite in SUITES)))
     wanted = set(names) | {NEEDS[name] for name in names if name in NEEDS}
     return [suite for suite in SUITES if suite.name in wanted]
+
+
+def run_one(suite, options, results, told):
+    needs = NEEDS.get(suite.name)
+    output.show('== %s\n' % suite.name)
+    begun = time.monotonic()
+    output.kept = []
+    if needs and results.get(needs, (1, 0))[1]:
+        output.show('  cannot run: %s has failed\n' % needs)
+        results[suite.name] = (0, 1)
+    else:
+        results[suite.name] = suite.run(suite, options)
+    output.show('== %s: %d passed, %d failed, %d s\n' % (suite.name, *results[suite.name], time.monotonic() - begun))
+    if results[suite.name][1]:
+        told += ['%s: %s' % (suite.name, line) for line in tell(output.kept)]
+
+
+def run_all(suites, options, results, told):
+    def run_beside(suite, held):
+        output.held = held
+        results[suite.name] = (0, 1)
+        run_one(suite, options, results, told)
+
+    names = {suite.name for suite in suites}
+    beside = {first: second for first, second in BESIDE.items() if {first, second} <= names}
+    for suite in suites:
+        if suite.name in beside.values():
+            continue
+        threads = []
+        for other in suites:
+            if other.name == beside.get(suite.name):
+                held = []
+                threads.append((threading.Thread(target=run_beside, args=(other, held), daemon=True), held))
+                threads[-1][0].start()
+        run_one(suite, options, results, told)
+        for thread, held in threads:
+            thread.join()
+            output.show(''.join(held))
 
 
 def main():
@@ -296,19 +363,11 @@ def main():
         return fast.main(BUILD)
     results = {}
     told = []
-    for suite in choose(options.only):
-        needs = NEEDS.get(suite.name)
-        print('== %s' % suite.name, flush=True)
-        begun = time.monotonic()
-        kept.clear()
-        if needs and results.get(needs, (1, 0))[1]:
-            print('  cannot run: %s has failed' % needs)
-            results[suite.name] = (0, 1)
-        else:
-            results[suite.name] = suite.run(suite, options)
-        print('== %s: %d passed, %d failed, %d s' % (suite.name, *results[suite.name], time.monotonic() - begun), flush=True)
-        if results[suite.name][1]:
-            told += ['%s: %s' % (suite.name, line) for line in tell(kept)]
+    try:
+        run_all(choose(options.only), options, results, told)
+    finally:
+        for process in list(running):
+            end(process, signal.SIGTERM)
     print()
     print(''.join(line + '\n' for line in told), end='')
     print(''.join('unsteady, passed at the second try: %s\n' % name for name in unsteady), end='')
