@@ -16,20 +16,91 @@ as $$
               else p_namespace = any (p_namespaces) end
 $$;
 
--- Each namespace in which something is held or waited for, with counts. Locks nothing.
+-- The stretches of namespaces that these are, in order of their bytes: from `low` to `high`, so that an index is read there and nowhere else. None of
+-- `p_namespaces` is below another one. '/' is the byte after '.'. Locks nothing.
+create or replace function leasehold_internal.stretches(p_namespaces text[], p_include_children boolean) returns table (low text, high text)
+language sql stable
+as $$
+  select n, case when n = '' and p_include_children
+                 then greatest((select max(s.namespace) from leasehold.scope s), (select max(w.namespace) from leasehold.waiter w)) else n end
+    from unnest(p_namespaces) n
+   union all
+  select n || '.', n || '/'
+    from unnest(p_namespaces) n
+   where p_include_children and n <> ''
+$$;
+
+-- Each namespace in which something is held or waited for, with counts: of at most 10,000 rows of a table each, `partial` where there are more. A page that
+-- has looked at 40,000 rows ends with a row without a namespace. Locks nothing.
 create or replace function leasehold_internal.view_namespaces(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
-returns table (namespace text, held text, waiting text, expired text, failing text, after text)
-language sql stable
+returns table (namespace text, held text, waiting text, expired text, failing text, partial text, after text)
+language plpgsql volatile
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
+set plan_cache_mode = force_custom_plan
 as $$
-  select c.namespace, c.held::text, c.waiting::text, c.expired::text, c.failing::text, c.namespace
-    from leasehold.lease_summary c
-   where leasehold_internal.is_within(c.namespace, p_namespaces, p_include_children)
-     and (p_after is null or c.namespace collate "C" > p_after)
-   order by c.namespace collate "C"
-   limit p_limit
+#variable_conflict use_column
+declare
+  c_rows constant integer := 10000;
+  v_now timestamptz := clock_timestamp();
+  v_life leasehold.life_now := leasehold_internal.life(null);
+  v_at text := coalesce(p_after, '');
+  v_left integer := 40000;
+  v_found integer := 0;
+  v_stretch record;
+  v_scopes record;
+  v_waiters record;
+begin
+  for v_stretch in select t.low, t.high from leasehold_internal.stretches(p_namespaces, p_include_children) t order by t.low collate "C" loop
+    while v_found < p_limit loop
+      v_at := (
+        select min(x.namespace collate "C")
+          from ((select s.namespace from leasehold.scope s
+                  where s.namespace >= v_stretch.low and s.namespace > v_at and s.namespace <= v_stretch.high
+                  order by s.namespace limit 1)
+                 union all
+                (select w.namespace from leasehold.waiter w
+                  where w.namespace >= v_stretch.low and w.namespace > v_at and w.namespace <= v_stretch.high
+                  order by w.namespace limit 1)) x);
+      exit when v_at is null;
+      -- No expiry is before check_at.
+      select count(*) as looked_at, count(*) filter (where s.state = 'held') as held,
+             count(*) filter (where (s.lapsed or s.check_at <= v_now) and leasehold_internal.is_expired(s, v_life, r.expiry, v_now)) as expired,
+             count(*) filter (where s.state = 'held' and s.reap_failures > 0) as failing
+        into v_scopes
+        from leasehold_internal.policies_of(array[v_at]) r
+       cross join (select * from leasehold.scope s where s.namespace = v_at order by s.key limit c_rows + 1) s;
+      select count(*) as looked_at, count(*) filter (where leasehold_internal.has_place(w, c.seen_at, v_now)) as waiting
+        into v_waiters
+        from (select * from leasehold.waiter w where w.namespace = v_at order by w.key, w.ticket limit c_rows + 1) w
+        left join leasehold.coordinator c
+          on c.id = w.coordinator;
+      if v_scopes.held > 0 or v_waiters.waiting > 0 then
+        namespace := v_at;
+        held := least(v_scopes.held, c_rows);
+        waiting := least(v_waiters.waiting, c_rows);
+        expired := v_scopes.expired;
+        failing := v_scopes.failing;
+        partial := v_scopes.looked_at > c_rows or v_waiters.looked_at > c_rows;
+        after := v_at;
+        return next;
+        v_found := v_found + 1;
+      end if;
+      v_left := v_left - v_scopes.looked_at - v_waiters.looked_at;
+      if v_left <= 0 then
+        namespace := null;
+        after := v_at;
+        return next;
+        return;
+      end if;
+    end loop;
+    v_at := greatest(v_stretch.high, p_after);
+  end loop;
+end
 $$;
 
 -- explain(), of the one namespace. Locks nothing.
@@ -47,7 +118,16 @@ as $$
     from leasehold.explain(p_namespaces[1], p_key) x
 $$;
 
--- Waiters, in the order of scopes and places. The view counts places within a scope, so that a condition on scopes goes first. Locks nothing.
+-- Is this one in the queue, and not passed over? As the view leasehold.queue says. Locks nothing.
+create or replace function leasehold_internal.has_place(p_waiter leasehold.waiter, p_seen_at timestamptz, p_now timestamptz) returns boolean
+language sql stable
+as $$
+  select (((p_waiter).wait_until is null or (p_waiter).wait_until > p_now)
+          and ((p_waiter).away_until is null or (p_waiter).away_until > p_now)
+          and ((p_waiter).coordinator is null or p_seen_at > p_now - interval '3.5 s')) is true
+$$;
+
+-- Waiters, in the order of scopes and places. Places are counted from where the page before ended: its `after` has the number. Locks nothing.
 create or replace function leasehold_internal.view_queue(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (
@@ -56,50 +136,93 @@ returns table (
 language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
 set plan_cache_mode = force_custom_plan
 as $$
 #variable_conflict use_column
 declare
   -- The key may hold any character but a control character.
   v_after text[] := string_to_array(p_after, E'\n');
-  v_namespaces text[] := p_namespaces;
+  v_now timestamptz := clock_timestamp();
 begin
-  if p_include_children then
-    v_namespaces := array(
-      select distinct w.namespace from leasehold.waiter w where leasehold_internal.is_within(w.namespace, p_namespaces, true));
-  end if;
   return query
-    select w.namespace, w.key, w.position::text, w.owner, w.principal, leasehold_internal.to_us(w.waiting)::text, w.away::text,
-           leasehold_internal.epoch_us(w.enqueued_at), leasehold_internal.epoch_us(w.wait_until), leasehold_internal.to_us(w.duration)::text,
-           w.coordinator::text, w.ticket::text, concat_ws(E'\n', w.namespace, w.key, w.ticket::text)
-      from leasehold.queue w
-     where w.namespace = any (v_namespaces)
-       and (p_key is null or w.key = p_key)
-       and (p_after is null
-            or (w.namespace collate "C", w.key collate "C", w.ticket) > (v_after[1] collate "C", v_after[2] collate "C", v_after[3]::bigint))
-     order by w.namespace collate "C", w.key collate "C", w.ticket
+    select w.namespace, w.key, case when w.has_place then w.place::text end, w.owner, w.principal, leasehold_internal.to_us(v_now - w.enqueued_at)::text,
+           coalesce(w.away_until > v_now, false)::text, leasehold_internal.epoch_us(w.enqueued_at), leasehold_internal.epoch_us(w.wait_until),
+           leasehold_internal.to_us(w.duration)::text, w.coordinator::text, w.ticket::text,
+           concat_ws(E'\n', w.namespace, w.key, w.ticket::text, w.place::text)
+      from (select x.*, p.has_place,
+                   count(*) filter (where p.has_place) over (partition by x.namespace, x.key order by x.ticket)
+                   + case when x.namespace = v_after[1] and x.key = v_after[2] then v_after[4]::bigint else 0 end as place
+              from leasehold_internal.stretches(p_namespaces, p_include_children) t
+             cross join lateral (
+               select *
+                 from leasehold.waiter w
+                where w.namespace >= t.low and w.namespace <= t.high
+                  and (p_key is null or w.key = p_key)
+                  and (p_after is null
+                       or (w.namespace, w.key, w.ticket) > (v_after[1] collate "C", v_after[2] collate "C", v_after[3]::bigint))
+                order by w.namespace, w.key, w.ticket
+                limit p_limit) x
+              left join leasehold.coordinator c
+                on c.id = x.coordinator
+             cross join lateral (select leasehold_internal.has_place(x, c.seen_at, v_now)) p (has_place)) w
+     order by w.namespace, w.key, w.ticket
      limit p_limit;
 end
 $$;
 
--- Holders that wait for another scope: an edge from what they hold to what they want. With a key the edges that lead to that scope or come from
--- it, over any number of others. Locks nothing.
+-- Holders that wait for another scope: an edge from what they hold to what they want. With a key the edges that lead to that scope or come from it, over any
+-- number of others. Looked at are the first 20,000 waiters, and of what is held the scopes that they wait for, so that every circle is found, and the
+-- first 20,000 scopes; of edges the first 1,000. Where there are more, the last row has no owner. Locks nothing.
 create or replace function leasehold_internal.view_waits(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (owner text, principal text, holds_namespace text, holds_key text, wants_namespace text, wants_key text, after text)
 language sql stable
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set jit = off
 as $$
-  with recursive edge as materialized (
-    select distinct w.owner, w.principal, s.namespace as holds_namespace, s.key as holds_key, w.namespace as wants_namespace, w.key as wants_key
-      from leasehold.queue w
+  with recursive stretch as materialized (
+    select t.low, t.high, clock_timestamp() as now from leasehold_internal.stretches(p_namespaces, true) t
+  ), waiter as materialized (
+    select x.*
+      from stretch t
+     cross join lateral (
+       select * from leasehold.waiter w
+        where w.namespace >= t.low and w.namespace <= t.high
+        order by w.namespace, w.key, w.ticket
+        limit 20000) x
+      left join leasehold.coordinator c
+        on c.id = x.coordinator
+     where leasehold_internal.has_place(x, c.seen_at, t.now)
+     limit 20000
+  ), scope as materialized (
+    select x.namespace, x.key, x.owner, x.principal, x.state
+      from stretch t
+     cross join lateral (
+       select * from leasehold.scope s
+        where s.namespace >= t.low and s.namespace <= t.high
+        order by s.namespace, s.key
+        limit 20000) x
+     limit 20000
+  ), holder as (
+    select s.namespace, s.key, s.owner, s.principal from scope s where s.state = 'held' and s.owner <> ''
+     union
+    select s.namespace, s.key, s.owner, s.principal
+      from (select distinct w.namespace, w.key from waiter w) w
       join leasehold.scope s
-        on s.owner = w.owner and s.principal is not distinct from w.principal
-     where s.state = 'held' and w.owner <> '' and w.position is not null
-       and leasehold_internal.is_within(s.namespace, p_namespaces, true)
-       and leasehold_internal.is_within(w.namespace, p_namespaces, true)
-     limit 10000
+        on s.namespace = w.namespace and s.key = w.key
+     where s.state = 'held' and s.owner <> ''
+  ), edge as materialized (
+    select distinct w.owner, w.principal, h.namespace as holds_namespace, h.key as holds_key, w.namespace as wants_namespace, w.key as wants_key
+      from waiter w
+      join holder h
+        on h.owner = w.owner and h.principal is not distinct from w.principal
+     limit 1000
   ), reached as (
     select e.holds_namespace as namespace, e.holds_key as key
       from edge e
@@ -113,12 +236,16 @@ as $$
       from reached r
       join edge e
         on (e.holds_namespace = r.namespace and e.holds_key = r.key) or (e.wants_namespace = r.namespace and e.wants_key = r.key)
+     where p_key is not null
   )
-  select e.owner, e.principal, e.holds_namespace, e.holds_key, e.wants_namespace, e.wants_key, null
-    from edge e
-   where exists (select from reached r where r.namespace = e.holds_namespace and r.key = e.holds_key)
-   order by 3, 4, 5, 6
-   limit p_limit
+  (select e.owner, e.principal, e.holds_namespace, e.holds_key, e.wants_namespace, e.wants_key, null
+     from edge e
+    where exists (select from reached r where r.namespace = e.holds_namespace and r.key = e.holds_key)
+    order by 3, 4, 5, 6
+    limit p_limit - 1)
+   union all
+  select null, null, null, null, null, null, null
+   where (select count(*) from waiter) >= 20000 or (select count(*) from scope) >= 20000 or (select count(*) from edge) >= 1000
 $$;
 
 -- Holds of one scope that have ended, the newest first. Locks nothing.
@@ -241,4 +368,5 @@ begin
   end loop;
 end
 $$;
-revoke execute on function leasehold_internal.epoch_us(timestamptz), leasehold_internal.is_within(text, text[], boolean) from public;
+revoke execute on function leasehold_internal.epoch_us(timestamptz), leasehold_internal.is_within(text, text[], boolean),
+  leasehold_internal.stretches(text[], boolean), leasehold_internal.has_place(leasehold.waiter, timestamptz, timestamptz) from public;

@@ -1,6 +1,6 @@
 // What is held, by whom, how alive: the tree of namespaces beside a list of which only the rows on the screen exist.
 import { h, morphChildren, count, plural, say, span } from './dom.js';
-import { isUnder, remaining, scopeLink, since } from './api.js';
+import { api, isUnder, lease, remaining, scopeLink, since } from './api.js';
 import { live } from './live.js';
 import { store } from './store.js';
 import { place, state, trouble } from './page.js';
@@ -8,24 +8,25 @@ import { place, state, trouble } from './page.js';
 const SORTS = { trouble: 'trouble first', name: 'by name', age: 'longest held first', left: 'least time left first' };
 const WORSE = { dead: 0, silent: 1, overdue: 2 };
 const KINDS = { silent: ['Silent', 'silent'], overdue: ['Held too long', 'overdue'], dead: ['Expired', 'dead'] };
-const SPARE_ROWS = 6, TREE_ROWS = 500, TREE_OPEN = 60;
+const SPARE_ROWS = 6, TREE_ROWS = 500, TREE_OPEN = 60, TYPING_MS = 300;
 
-let shown = [], counts = {}, drawnVersion = -1, ticking = 0, frame = null;
+let shown = [], counts = {}, drawnVersion = -1, ticking = 0, frame = null, found = null, typing = 0;
 
 export const leases = {
   name: 'leases', label: 'Leases', every_s: 10, choice: null,
   title: () => `Leases${leases.choice?.namespace ? ' in ' + leases.choice.namespace : ''}`,
-  badge: () => store.spacesAt ? { text: count(store.sum('held')), words: 'held' } : null,
+  badge: () => store.spacesAt ? { text: about('held'), words: 'held' } : null,
   enter({ parts, choice }) {
     leases.choice = { namespace: parts.join('.'), search: (choice.get('search') || '').slice(0, 255), kind: KINDS[choice.get('kind')] ? choice.get('kind') : '', sort: SORTS[choice.get('sort')] ? choice.get('sort') : 'trouble' };
     clearInterval(ticking);
     ticking = setInterval(tick, 500);
     store.wanted = () => { const [first, last] = rowsSeen(); return shown[first + last >> 1]?.at ?? null; };
   },
-  leave() { clearInterval(ticking); store.wanted = () => null; },
+  leave() { clearInterval(ticking); clearTimeout(typing); store.wanted = () => null; },
   isReady: () => store.has(leases.choice.namespace) && (choose(), true),
   async load() {
     await Promise.all([store.cover(leases.choice.namespace), store.loadSpaces()]);
+    await lookUp();
     choose();
   },
   draw() {
@@ -51,25 +52,39 @@ function go(change) {
 }
 const redraw = () => dispatchEvent(new Event('lh-draw'));
 
+// The page does not have all that is held: the daemon searches, so far at a time.
+async function lookUp(further = false) {
+  const { namespace, search } = leases.choice, before = further ? found : null;
+  if (!search || store.has(namespace)) { found = null; return; }
+  const answer = await api.get('leases', { namespace, include_children: true, search, page_size: 1000, page_token: before?.token });
+  if (leases.choice.namespace !== namespace || leases.choice.search !== search) return;
+  found = { namespace, search, token: answer.next_page_token, leases: [...(before?.leases || []), ...answer.leases.map((raw, i) => lease(raw, i === 0))] };
+}
+const isFound = () => found && found.namespace === leases.choice.namespace && found.search === leases.choice.search;
+const lookAgain = (further) => lookUp(further).then(() => { choose(); redraw(); say(plural(shown.length, 'lease') + ' found'); }, () => {});
+
 // The list as chosen: which, in which order.
 function choose() {
-  const { namespace, search, kind, sort } = leases.choice, words = search.toLowerCase();
-  const found = [];
+  const { namespace, search, kind, sort } = leases.choice, words = isFound() ? '' : search.toLowerCase();
+  const list = [];
   counts = { all: 0, silent: 0, overdue: 0, dead: 0 };
-  for (const held of store.leases.values()) {
+  for (const held of isFound() ? found.leases : store.leases.values()) {
     if (!isUnder(held.namespace, namespace)) continue;
     counts.all++;
     if (held.kind in counts) counts[held.kind]++;
     if (kind && held.kind !== kind) continue;
     if (words && !`${held.namespace}/${held.key}\n${held.owner}\n${held.principal}\n${held.token}`.toLowerCase().includes(words)) continue;
-    found.push(held);
+    list.push(held);
   }
   const name = (a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0;
   const by = { name, trouble: (a, b) => (WORSE[a.kind] ?? 3) - (WORSE[b.kind] ?? 3) || name(a, b),
     age: (a, b) => a.acquired_at < b.acquired_at ? -1 : a.acquired_at > b.acquired_at ? 1 : name(a, b), left: (a, b) => a.until - b.until || name(a, b) };
-  shown = found.sort(by[sort]);
+  shown = list.sort(by[sort]);
   drawnVersion = store.version;
 }
+
+// A count of the namespaces, with a plus where they have more than was counted.
+const about = (field, namespace = '', least = 0) => count(Math.max(store.sum(field, namespace), least)) + (store.sum(field, namespace) && store.isPartial(namespace) ? '+' : '');
 
 // Twice a second: new data makes a new list; without it, times and bars go on.
 function tick() {
@@ -82,29 +97,29 @@ function tick() {
 function headline(namespace) {
   const where = namespace ? ` in ${namespace}` : '', held = Math.max(store.sum('held', namespace), counts.all), failing = store.sum('failing', namespace);
   const wrong = [failing && `${plural(failing, 'reap')} ${failing === 1 ? 'fails' : 'fail'}`, counts.dead && `${count(counts.dead)} expired`, counts.silent && `${plural(counts.silent, 'holder')} silent`].filter(Boolean);
-  return wrong.length ? `${wrong.join(', ')}${where}` : held ? `${plural(held, 'lease')} held${where}, every holder alive` : `Nothing is held${where}`;
+  return wrong.length ? `${wrong.join(', ')}${where}` : held ? `${store.isPartial(namespace) ? 'More than ' : ''}${plural(held, 'lease')} held${where}, every holder alive` : `Nothing is held${where}`;
 }
 
 function tiles(namespace) {
-  const link = (href, n, words, kind) => h('a', { class: `tile ${n ? kind : ''}`, href }, h('b', {}, count(n)), h('span', {}, words));
-  const button = (kind, n, words, tone) => h('button', { class: `tile ${n ? tone : ''}`, 'aria-pressed': String(leases.choice.kind === kind), onclick: () => { go({ kind: leases.choice.kind === kind ? '' : kind }); say(plural(shown.length, 'lease') + ' shown'); } },
-    h('b', {}, count(n)), h('span', {}, words));
+  const link = (href, field, words, kind) => h('a', { class: `tile ${store.sum(field, namespace) ? kind : ''}`, href }, h('b', {}, about(field, namespace)), h('span', {}, words));
+  const button = (kind, n, words, tone) => h('button', { class: `tile ${tone}`, 'aria-pressed': String(leases.choice.kind === kind), onclick: () => { go({ kind: leases.choice.kind === kind ? '' : kind }); say(plural(shown.length, 'lease') + ' shown'); } },
+    h('b', {}, n), h('span', {}, words));
   const below = namespace ? '/' + encodeURIComponent(namespace) : '';
   return h('div', { class: 'tiles', key: 'tiles', role: 'group', 'aria-label': 'What there is' },
-    button('', Math.max(store.sum('held', namespace), counts.all), 'Held', ''), link('#/queues' + below, store.sum('waiting', namespace), 'Waiting', ''),
-    Object.entries(KINDS).map(([kind, [words, tone]]) => button(kind, counts[kind], words, tone)),
-    link('#/failures' + below, store.sum('failing', namespace), 'Failing reaps', 'dead'));
+    button('', about('held', namespace, isFound() ? 0 : counts.all), 'Held', ''), link('#/queues' + below, 'waiting', 'Waiting', ''),
+    Object.entries(KINDS).map(([kind, [words, tone]]) => button(kind, count(counts[kind]), words, counts[kind] ? tone : '')),
+    link('#/failures' + below, 'failing', 'Failing reaps', 'dead'));
 }
 
 function tree() {
-  const root = { name: '', held: 0, bad: 0, below: new Map() };
+  const root = { name: '', held: 0, bad: 0, more: '', below: new Map() };
   for (const row of store.spaces.slice(0, TREE_ROWS)) {
     let at = root, path = '';
-    const add = (node) => { node.held += row.held; node.bad += row.failing + row.expired; };
+    const add = (node) => { node.held += row.held; node.bad += row.failing + row.expired; if (row.partial) node.more = '+'; };
     add(root);
     for (const segment of row.name.split('.')) {
       path = path ? path + '.' + segment : segment;
-      if (!at.below.has(segment)) at.below.set(segment, { name: path, held: 0, bad: 0, below: new Map() });
+      if (!at.below.has(segment)) at.below.set(segment, { name: path, held: 0, bad: 0, more: '', below: new Map() });
       add(at = at.below.get(segment));
     }
   }
@@ -112,20 +127,21 @@ function tree() {
     const here = node.name === leases.choice.namespace, isOpen = store.spaces.length <= TREE_OPEN || node.name === '' || isUnder(leases.choice.namespace, node.name);
     return h('li', { key: node.name },
       h('a', { class: node.bad && 'trouble', href: node.name ? '#/leases/' + encodeURIComponent(node.name) : '#/leases', 'aria-current': here && 'true', title: node.name },
-        h('span', {}, label), h('span', {}, count(node.held), h('span', { class: 'unseen' }, node.bad ? ` held, ${count(node.bad)} expired or failing` : ' held'))),
+        h('span', {}, label), h('span', {}, count(node.held) + node.more, h('span', { class: 'unseen' }, node.bad ? ` held, ${count(node.bad)} expired or failing` : ' held'))),
       isOpen && node.below.size ? h('ul', {}, [...node.below].map(([segment, child]) => item(child, segment))) : null);
   };
   return [h('ul', {}, item(root, 'All namespaces')), store.spaces.length > TREE_ROWS && h('p', { class: 'mute' }, `The first ${TREE_ROWS} namespaces.`)].filter(Boolean);
 }
 
 function toolbar() {
-  const { search, sort, namespace } = leases.choice, held = store.sum('held', namespace);
+  const { search, sort } = leases.choice;
   return h('div', { class: 'bar-row row' },
     h('input', { type: 'search', 'aria-label': 'Search key, owner, principal, token', placeholder: 'Key, owner, principal, token', maxlength: 255, value: search,
-      oninput: (event) => { go({ search: event.target.value }); say(plural(shown.length, 'lease') + ' found'); } }),
+      oninput: (event) => { go({ search: event.target.value }); say(plural(shown.length, 'lease') + ' found'); clearTimeout(typing); typing = setTimeout(() => lookAgain(false), TYPING_MS); } }),
     h('select', { 'aria-label': 'Order', onchange: (event) => go({ sort: event.target.value }) }, Object.entries(SORTS).map(([name, words]) => h('option', { value: name, selected: name === sort }, words))),
     h('span', { class: 'mute' }, live.paused ? `${plural(shown.length, 'lease')}; paused` : plural(shown.length, 'lease'),
-      !store.isWhole && !store.loading && held > store.leases.size ? `, among the first ${count(store.leases.size)} of ${count(held)}: choose a namespace` : ''));
+      isFound() ? found.token ? ', so far' : '' : !store.isWhole && !store.loading && store.leases.size ? `, among the first ${count(store.leases.size)}: search, or choose a namespace` : ''),
+    isFound() && found.token ? h('button', { onclick: () => lookAgain(true) }, 'Search further') : null);
 }
 
 function rowsFrame() {

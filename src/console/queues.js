@@ -13,12 +13,12 @@ export const queues = {
   badge: () => { const n = store.sum('waiting'); return n ? { text: n, words: 'wait' } : null; },
   async load({ parts }) { queues.data = await api.all('queue', { namespace: parts[0] || '', include_children: true }, 'waiters', MOST); },
   draw() {
-    const namespace = place().parts[0], { waiters, waits, more } = queues.data || { waiters: [], waits: [] };
+    const namespace = place().parts[0], { waiters, waits, more, partial } = queues.data || { waiters: [], waits: [] };
     const scopes = new Set(waiters.map((waiter) => idOf(dotted(waiter.scope.namespace), waiter.scope.key)));
     return [
       titled(waiters.length ? `${more ? 'More than ' : ''}${plural(waiters.length, 'request')} wait${waiters.length === 1 ? 's' : ''} for ${plural(scopes.size, 'scope')}` : 'Nobody waits', queues),
       within('queues', namespace),
-      waiters.length ? picture(waiters, waits, []) : null,
+      waiters.length ? picture(waiters, waits, [], null, partial) : null,
       waiters.length ? h('section', { class: 'card', key: 'list' }, h('h2', {}, 'Who waits'), waiterTable(waiters, true)) : null,
     ];
   },
@@ -34,7 +34,7 @@ export const waiterTable = (waiters, withScope) => table('Who waits, in order', 
 }));
 
 // The graph of these waiters, the holders that are known, and what those wait for.
-export function picture(waiters, waits, holders, here) {
+export function picture(waiters, waits, holders, here, isPartial) {
   const nodes = new Map(), edges = new Map();
   const owner = (each) => node('owner', each.principal + '\u0000' + each.owner, each.owner || each.principal, each.owner ? each.principal : '');
   const target = (raw) => node('scope', idOf(dotted(raw.namespace), raw.key), raw.key, dotted(raw.namespace));
@@ -59,5 +59,5 @@ export function picture(waiters, waits, holders, here) {
   const drawn = graph([...nodes.values()], [...edges.values()], here && 'scope' + here);
   return h('section', { class: 'card', key: 'graph' }, h('h2', {}, 'Which wait for which'),
     drawn.circles && h('p', { class: 'note bad' }, 'The red ones wait for each other in a circle: none of them gets on until one gives up or its lease ends.'),
-    drawn.picture, h('p', { class: 'mute' }, `Round: holders and waiters. Dashed: waits for. Solid: held by.${nodes.size >= DRAWN ? ` The first ${DRAWN} only.` : ''}`));
+    drawn.picture, h('p', { class: 'mute' }, `Round: holders and waiters. Dashed: waits for. Solid: held by.${nodes.size >= DRAWN ? ` The first ${DRAWN} only.` : ''}${isPartial ? ' Not every lease was looked at.' : ''}`));
 }

@@ -34,7 +34,7 @@ export const scope = {
         ['Outcome', last.end_reason.replace('END_REASON_', '').toLowerCase()], last.error && ['Error', h('pre', {}, last.error)], last.result && ['Result', h('pre', {}, last.result)]])),
       h('section', { class: 'card', key: 'queue' }, h('h2', {}, queue.waiters.length ? `${plural(queue.waiters.length, 'request')} in the queue` : 'Nobody waits'),
         queue.waiters.length ? waiterTable(queue.waiters, false) : null),
-      queue.waiters.length || queue.waits.length ? picture(queue.waiters, queue.waits, holders, idOf(namespace, key)) : null,
+      queue.waiters.length || queue.waits.length ? picture(queue.waiters, queue.waits, holders, idOf(namespace, key), queue.partial) : null,
       h('section', { class: 'card', key: 'history' }, h('h2', {}, 'What was before'), timeline(history, isKept, holders)),
     ];
   },

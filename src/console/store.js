@@ -3,10 +3,10 @@
 import { api, dotted, idOf, isUnder, lease } from './api.js';
 import { live } from './live.js';
 
-const MOST = 20000, PAGE = 1000, TURN_MS = 2000, SHORT_TURN_MS = 1000, SHORT = 300, SPACES_EVERY_MS = 3000;
+const MOST = 20000, PAGE = 1000, TURN_MS = 2000, SHORT_TURN_MS = 1000, SHORT = 300, SPACES_EVERY_MS = 3000, SPACES_SHARE = 0.05;
 
 export const store = {
-  leases: new Map(), namespace: null, isWhole: false, version: 0, spaces: [], spacesAt: 0,
+  leases: new Map(), namespace: null, isWhole: false, version: 0, spaces: [], spacesAt: 0, spacesEvery_ms: SPACES_EVERY_MS,
   pages: [], turn: 0, timer: 0, loading: null, wanted: () => null,
 
   // Everything in `namespace`, unless it is here already.
@@ -21,13 +21,17 @@ export const store = {
     return promise;
   },
   async loadSpaces() {
-    const { namespaces } = await api.all('namespaces', {}, 'namespaces', 5000);
-    store.spaces = namespaces.map((row) => ({ name: dotted(row.namespace), held: +row.held, waiting: +row.waiting, expired: +row.expired, failing: +row.failing }));
+    const begun = Date.now(), { namespaces } = await api.all('namespaces', {}, 'namespaces', 5000);
+    store.spaces = namespaces.map((row) => ({ name: dotted(row.namespace), held: +row.held, waiting: +row.waiting, expired: +row.expired, failing: +row.failing, partial: row.partial }));
     store.spacesAt = Date.now();
+    // Counts that take the database long are asked for less often.
+    store.spacesEvery_ms = Math.max(SPACES_EVERY_MS, (store.spacesAt - begun) / SPACES_SHARE);
     store.version++;
     dispatchEvent(new Event('lh-spaces'));
   },
   sum: (field, namespace = '') => store.spaces.reduce((sum, row) => sum + (isUnder(row.name, namespace) ? row[field] : 0), 0),
+  // Counts of a namespace end at 10,000.
+  isPartial: (namespace = '') => store.spaces.some((row) => row.partial && isUnder(row.name, namespace)),
 };
 
 async function fill(namespace) {
@@ -94,7 +98,7 @@ async function turn() {
   const begun = Date.now();
   try {
     if (!live.isOpen || live.paused || document.hidden) return;
-    if (Date.now() - store.spacesAt > SPACES_EVERY_MS) await store.loadSpaces();
+    if (Date.now() - store.spacesAt > store.spacesEvery_ms) await store.loadSpaces();
     if (store.pages.length && !store.loading) {
       const seen = store.wanted();
       const at = store.turn++ % 2 && seen !== null ? store.pages.findIndex((page) => !page.to || seen <= page.to) : (store.turn >> 1) % store.pages.length;

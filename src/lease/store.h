@@ -274,13 +274,17 @@ struct lh_list_request {
     int32_t page_size;
     const char *after_ns; /* NULL, or the last scope of the page before */
     const char *after_key;
-    const char *owner; /* NULL or "" for any */
+    const char *owner;  /* NULL or "" for any */
+    const char *search; /* is in name, owner, principal or token; NULL or "" for any */
 };
 
 struct lh_list_answer {
     const struct lh_held_lease *leases;
     size_t lease_count;
     bool has_more;
+    const char
+        *stop_ns; /* the page is not full, but the store has looked far enough: to this scope; NULL: it has not */
+    const char *stop_key;
 };
 
 /* A lease that was granted or ended. The numbers are those of leasehold.v1. */

@@ -102,6 +102,8 @@ void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t 
 
 /* Of leases among which are some that the caller may not read. */
 #define LOOKED_AT_ONCE 1000
+/* Pages of the store for one search: 100,000 rows of the table. */
+#define SEARCH_PAGES 10
 
 /* A page that is being put together: its leases are packed as they come. */
 struct list {
@@ -109,7 +111,9 @@ struct list {
     struct lh_access_caller who;
     struct visible_walk walk;
     char *owner;
-    int32_t left; /* of the page */
+    char *search;
+    int32_t left;     /* of the page */
+    int32_t searched; /* pages of the store */
     struct lh_buffer packed;
     char last_ns[LH_NAMESPACE_MAX_BYTES + 1]; /* the last that was told: a page token names no other */
     char last_key[LH_KEY_MAX_BYTES + 1];
@@ -120,6 +124,7 @@ static void free_list(struct list *list)
     lh_access_leave(&list->who);
     lh_buffer_finish(&list->packed);
     free(list->owner);
+    free(list->search);
     free(list);
 }
 
@@ -132,15 +137,17 @@ static void append(struct list *list, const Leasehold__V1__ListLeasesResponse *r
     lh_arena_reset(&list->store_call->service->scratch);
 }
 
-static void finish(struct list *list, bool has_more)
+/* `last_ns` and `last_key`: where the next page begins; NULL: there is none. */
+static void finish(struct list *list, const char *last_ns, const char *last_key, bool is_partial)
 {
     struct lh_store_call *store_call = list->store_call;
     Leasehold__V1__ListLeasesResponse response;
 
     leasehold__v1__list_leases_response__init(&response);
-    if (has_more)
-        response.next_page_token = lh_page_token_make(LH_PAGE_LEASES, store_call->filter, list->last_ns, list->last_key,
-                                                      &store_call->service->scratch);
+    response.partial = is_partial;
+    if (last_ns != NULL)
+        response.next_page_token =
+            lh_page_token_make(LH_PAGE_LEASES, store_call->filter, last_ns, last_key, &store_call->service->scratch);
     append(list, &response);
     lh_rpc_call_reply(store_call->call, list->packed.data, list->packed.size);
     lh_store_call_destroy(store_call);
@@ -177,7 +184,7 @@ static void ask(struct list *list, const struct lh_list_request *request);
 static void on_list(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_list_answer *answer)
 {
     struct list *list = arg;
-    struct lh_list_request request = {.owner = list->owner};
+    struct lh_list_request request = {.owner = list->owner, .search = list->search};
     size_t done;
 
     if (!lh_store_call_is_answered(list->store_call, status, error)) {
@@ -189,9 +196,11 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
     visible_advance(&list->walk, answer, done);
     if (done < answer->lease_count ||
         (list->left == 0 && answer->has_more && visible_is_whole(&list->walk, &list->who)))
-        finish(list, true);
+        finish(list, list->last_ns, list->last_key, false);
     else if (!visible_ask(&list->walk, &list->who, &request))
-        finish(list, false);
+        finish(list, NULL, NULL, false);
+    else if (*list->search != '\0' && ++list->searched == SEARCH_PAGES)
+        finish(list, request.after_ns, request.after_key, true);
     else
         ask(list, &request);
 }
@@ -203,6 +212,7 @@ static bool read_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
         return false;
     *filter = lh_page_filter(lh_page_filter(0, list->ns), list->owner);
     *filter = lh_page_filter(*filter, list->include_children ? "children" : "");
+    *filter = lh_page_filter(*filter, list->search);
     if (request->page_token[0] == '\0' ||
         lh_page_token_parse(request->page_token, LH_PAGE_LEASES, *filter, v->arena, &list->after_ns, &list->after_key))
         return true;
@@ -229,7 +239,7 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, c
                        uint64_t filter)
 {
     bool include_children = request->include_children || *request->ns == '\0';
-    struct lh_list_request first = {.owner = request->owner};
+    struct lh_list_request first = {.owner = request->owner, .search = request->search};
     struct lh_store_call *store_call;
     struct list *list;
 
@@ -243,12 +253,13 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, c
     list->store_call = store_call;
     list->who = lh_access_copy(who);
     list->owner = lh_strdup(request->owner);
+    list->search = lh_strdup(request->search);
     list->left = request->page_size;
     visible_begin(&list->walk, request->ns, include_children, request->after_ns, request->after_key);
     if (visible_ask(&list->walk, &list->who, &first))
         ask(list, &first);
     else
-        finish(list, false);
+        finish(list, NULL, NULL, false);
 }
 
 void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size)

@@ -282,6 +282,8 @@ bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
 
     list->include_children = request->include_children;
     list->owner = request->owner;
+    list->search = request->search;
+    is_valid &= check_size(v, request->search, 0, LH_OWNER_MAX_BYTES, "search");
     is_valid &= lh_validate_page_size(v, request->page_size, "page_size", &list->page_size);
     return check_size(v, request->owner, 0, LH_OWNER_MAX_BYTES, "owner") && is_valid;
 }

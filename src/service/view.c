@@ -67,7 +67,8 @@ static void reply_one(struct lh_store_call *store_call, const struct lh_look *lo
     lh_call_reply(store_call->call, response, arena);
 }
 
-/* A page ends early where the reply would grow too large. */
+/* A page ends early where the reply would grow too large, and where the store has looked far enough. Rows that no next page
+   brings make it partial. */
 static void reply_page(struct lh_store_call *store_call, const struct lh_look *look,
                        const struct lh_view_answer *answer)
 {
@@ -77,20 +78,27 @@ static void reply_page(struct lh_store_call *store_call, const struct lh_look *l
     struct lh_arena *arena = &store_call->service->scratch;
     ProtobufCMessage *response = new_message(look->response, arena);
     ProtobufCMessage **rows = lh_arena_alloc(arena, (answer->row_count + 1) * sizeof(*rows));
-    size_t bytes = 0, count = 0;
+    size_t bytes = 0, count = 0, row_count = answer->row_count;
+    /* The store has looked far enough: it says so in a last row whose first column is null. */
+    bool is_stopped = row_count > 0 && answer->cells[(row_count - 1) * answer->column_count] == NULL;
 
-    for (; count < answer->row_count && bytes < LH_REPLY_MAX_BYTES; count++) {
+    row_count -= is_stopped;
+    for (; count < row_count && bytes < LH_REPLY_MAX_BYTES; count++) {
         rows[count] = new_message(rows_field->descriptor, arena);
         lh_view_row_fill(rows[count], answer, count, arena);
         bytes += protobuf_c_message_get_packed_size(rows[count]);
     }
     *(size_t *)(void *)((char *)response + rows_field->quantifier_offset) = count;
     *(void **)(void *)((char *)response + rows_field->offset) = rows;
-    if (count > 0 && (answer->has_more || count < answer->row_count)) {
-        const char *after = lh_view_cell(answer, count - 1, "after");
+    if (count < row_count || (answer->has_more && count > 0) || is_stopped) {
+        const char *after = lh_view_cell(answer, count < row_count || !is_stopped ? count - 1 : count, "after");
+        const ProtobufCFieldDescriptor *partial_field =
+            protobuf_c_message_descriptor_get_field_by_name(look->response, "partial");
         if (after != NULL)
             *(char **)(void *)((char *)response + token_field->offset) =
                 lh_page_token_make(LH_PAGE_VIEW + look->view, store_call->filter, "", after, arena);
+        else if (partial_field != NULL)
+            *(protobuf_c_boolean *)(void *)((char *)response + partial_field->offset) = true;
     }
     lh_call_reply(store_call->call, response, arena);
 }

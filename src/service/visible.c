@@ -55,7 +55,9 @@ bool visible_may_show(const struct lh_access_caller *who, const struct lh_held_l
 
 void visible_advance(struct visible_walk *walk, const struct lh_list_answer *answer, size_t seen)
 {
-    if (seen > 0)
+    if (seen == answer->lease_count && answer->stop_ns != NULL)
+        go_to(walk, answer->stop_ns, answer->stop_key);
+    else if (seen > 0)
         go_to(walk, answer->leases[seen - 1].ns, answer->leases[seen - 1].key);
     walk->is_over = seen == answer->lease_count && !answer->has_more;
 }

@@ -42,6 +42,29 @@ def test_leases_are_live_with_tree_search_and_pause(own, own_page):
     page.sees("#live", "Live")
 
 
+def test_what_the_page_does_not_have_is_found_by_the_daemon(own, own_page):
+    """The page keeps 20,000 leases; behind them are more."""
+    page = own_page
+    own.psql("insert into leasehold.scope (namespace, key, state, lease_key, token, acquired_at, heartbeat_at, deadline, incarnation, check_at, duration, grace, owner,"
+             " principal) select case when i > 20000 then 'z' else 'a' end, 'key-' || to_char(i, 'FM00000'), 'held', gen_random_uuid(), i, now(), now(), now() + interval '1 h',"
+             " x.id, now() + interval '1 h', interval '1 h', interval '1 s', 'crowd', 'token:worker' from generate_series(1, 20010) i, leasehold.incarnation x")
+    own.acquire("z", "last", "the one behind them")
+    page.open("#/leases")
+    page.sees(".list .mute", "among the first 20,000")
+    page.sees(".tree a", "10,000+")
+    page.sees(".tile", "+")
+    page.type("input[type=search]", "ONE Behind")
+    assert "last" in page.sees(".lease").text
+    page.sees(".list .mute", "1 lease")
+    page.type("input[type=search]", "key-")
+    page.sees(".list .mute", "1,000 leases, so far")
+    page.click(".list button", "Search further")
+    page.sees(".list .mute", "2,000 leases, so far")
+    page.type("input[type=search]", "key-20001")
+    assert "key-20001" in page.sees(".lease").text
+    page.sees(".list .mute", "1 lease")
+
+
 def test_liveness_is_said_in_words_and_trouble_is_first(page):
     page.open("#/leases")
     page.sees("h1", "silent")

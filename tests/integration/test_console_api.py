@@ -105,7 +105,7 @@ def test_the_queue_names_who_waits_and_which_holders_wait_for_which(site):
     rest = ops.get(f"/queue?namespace=shop.queue&page_size=1&page_token={page['next_page_token'].replace('+', '%2B')}").json
     assert [w["owner"] for w in page["waiters"] + rest["waiters"]] == ["b", "c"] and rest["next_page_token"] == ""
     counts = ops.get("/namespaces?namespace=shop.queue").json["namespaces"]
-    assert counts == [{"namespace": {"segments": ["shop", "queue"]}, "held": "2", "waiting": "2", "expired": "0", "failing": "0"}]
+    assert counts == [{"namespace": {"segments": ["shop", "queue"]}, "held": "2", "waiting": "2", "expired": "0", "failing": "0", "partial": False}]
     for call in calls:
         call.cancel()
 
@@ -519,7 +519,27 @@ def test_ten_thousand_leases_are_pages_and_counts(site):
           from generate_series(1, 10000) i""")
     ops = as_(site, "ops")
     assert {row["held"] for row in ops.get("/namespaces?namespace=many").json["namespaces"]} == {"10000"}
+    assert not any(row["partial"] for row in ops.get("/namespaces?namespace=many").json["namespaces"])
     assert len(ops.get("/leases?namespace=many&page_size=1000").json["leases"]) == 1000
+    found = ops.get("/leases?namespace=many&search=MANY/K0999").json
+    assert [lease["scope"]["key"] for lease in found["leases"]] == [f"k{i:05}" for i in range(9990, 10000)]
+    assert (found["partial"], found["next_page_token"]) == (False, "")
+    refused = ops.get("/leases?search=" + "x" * 256)
+    assert refused.status == 400 and refused.json["error"]["violations"][0]["field"] == "search", refused.json
+
+
+def test_a_search_stops_after_a_hundred_thousand_rows_and_goes_on(site):
+    site.psql("""insert into leasehold.scope (namespace, key, state, check_at) select 'wide', 'k' || i, 'free', now() from generate_series(1, 100010) i""")
+    hold(site, "wide", "z", name="ops", owner="needle")
+    ops = as_(site, "ops")
+    first = ops.get("/leases?search=needle").json
+    assert (first["leases"], first["partial"]) == ([], True)
+    second = ops.get("/leases?search=needle&page_token=" + first["next_page_token"].replace("+", "%2B")).json
+    assert [lease["scope"]["key"] for lease in second["leases"]] == ["z"] and not second["partial"] and not second["next_page_token"]
+    refused = ops.get("/leases?search=other&page_token=" + first["next_page_token"].replace("+", "%2B"))
+    assert refused.status == 400, "a token is that of its search"
+    # Without a search the same rows cost more statements, and no page stops early.
+    assert [lease["scope"]["key"] for lease in ops.get("/leases?owner=needle").json["leases"]] == ["z"]
 
 
 # --- the page about it ---

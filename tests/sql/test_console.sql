@@ -32,6 +32,9 @@ with recursive page as (
   select p.n + 1, v.owner, v.after from page p cross join lateral leasehold_internal.view_queue(array['a'], true, null, 1, p.after) v)
 select is(array_agg(p.owner order by p.n), array['y', 'x', 'p', 'o'], 'in pages of one') from page p;
 
+select is((select array_agg(v.position || v.owner) from leasehold_internal.view_queue(array['a'], false, 'k', 10, E'a\nk\n0\n7') v), array['8x', '9p'], 'places go on behind the page before');
+select is((select array_agg(v.owner) from leasehold_internal.view_queue(array['a.b', 'a_b'], true, null, 10, null) v), array['o'], 'of some namespaces alone');
+
 -- o holds a/k and wants a.b/k, whose holder p wants a/k: they wait for each other. The holder of ab/k is o too.
 select is((select array_agg(v.holds_namespace || '>' || v.wants_namespace) from leasehold_internal.view_waits(array[''], true, null, 10, null) v),
   array['a>a.b', 'a.b>a', 'ab>a.b'], 'holders that wait');
@@ -54,6 +57,20 @@ with recursive page as (
   select p.n + 1, v.principal, v.after from page p cross join lateral leasehold_internal.view_audit(array['old'], false, null, 1, p.after) v)
 select is(array_agg(p.principal order by p.n), array['p1', 'p2', 'p3', 'p4', 'p5'], 'the audit in pages of one') from page p;
 select is((select v.action from leasehold_internal.view_audit(array[''], true, null, 1, null) v), 'policy_set', 'the newest first');
+
+-- Many rows in one namespace, before the others: counts end at 10,000, and so does the page after some more.
+insert into leasehold.scope (namespace, key, state, check_at) select '0', 'k' || i, 'free', now() from generate_series(1, 29900) i;
+insert into leasehold.scope (namespace, key, state, lease_key, token, acquired_at, heartbeat_at, deadline, check_at, duration, grace, owner, principal)
+select case when i <= 200 then '0' else '00' end, 'x' || i, 'held', gen_random_uuid(), i, now(), now(), now() + interval '1 hour', now() + interval '1 hour', '1 h', '1 s', 'many', 'p'
+  from generate_series(1, 40200) i;
+select is((select array_agg(concat_ws(' ', v.namespace, v.held, v.partial, v.after) order by v.after) from leasehold_internal.view_namespaces(array['00', 'a'], true, null, 10, null) v),
+  array['00 10000 true 00', 'a 1 false a', 'a.b 1 false a.b'], 'a count ends');
+select is((select array_agg(concat_ws(' ', v.namespace, v.after) order by v.after) from leasehold_internal.view_namespaces(array[''], true, null, 10, '0') v limit 1) [1], '00 00', 'the next one');
+update leasehold.scope set namespace = '0' || (substr(key, 2)::integer / 10500)::text || 'x' where namespace = '00';
+select is((select array_agg(concat_ws('|', v.namespace, v.after)) from leasehold_internal.view_namespaces(array[''], true, null, 10, null) v),
+  array['00x|00x', '01x|01x', '02x|02x', '02x'], 'a page ends where it has looked at enough, and says where to go on');
+select is((select min(v.namespace) from leasehold_internal.view_namespaces(array[''], true, null, 10, '02x') v), '03x', 'and goes on there');
+select is((select count(*) from leasehold_internal.view_waits(array[''], true, null, 100, null) v where v.owner is null), 1::bigint, 'a graph of a part says so');
 
 create role console_client in role leasehold_client;
 create role console_reader in role leasehold_reader;

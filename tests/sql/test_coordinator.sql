@@ -87,6 +87,14 @@ select is((select array_agg(key) from leasehold_internal.list_leases('l', false,
 select is((select array_agg(key) from leasehold_internal.list_leases('l', true, 2, 'l.x', 'C', null)), array['a', 'b'], 'list_leases: from a place on');
 select is((select array_agg(key) from leasehold_internal.list_leases('l', true, 2, null, null, null)), array['z', 'C'], 'list_leases: at most that many');
 select is((select array_agg(key) from leasehold_internal.list_leases('', true, 100, null, null, 'oa')), array['a'], 'list_leases: by owner');
+select is((select array_agg(key) from leasehold_internal.list_leases('l', true, 100, null, null, null, 'X/A')), array['a'], 'list_leases: by a part of its name, in any case');
+select is((select array_agg(key) from leasehold_internal.list_leases('l', true, 100, null, null, null, 'Oa')), array['a'], 'list_leases: or of its owner');
+select is((select array_agg(key) from leasehold_internal.list_leases('l', true, 100, null, null, null, '%')), null, 'list_leases: which is no pattern');
+select is((select array_agg(namespace || '/' || key || coalesce(' ' || owner, ' stop')) from leasehold_internal.list_leases('l', true, 100, null, null, 'oa', null, 2)), array['l.x/C stop'],
+  'list_leases: stops where it has looked at as many rows as it may');
+select is((select array_agg(namespace || '/' || key || coalesce(' ' || owner, ' stop')) from leasehold_internal.list_leases('l', true, 100, 'l.x', 'C', 'oa', null, 2)), array['l.x/a oa', 'l.x/b stop'],
+  'list_leases: and goes on from there');
+select is((select array_agg(token is null) from leasehold_internal.list_leases('l', true, 2, null, null, null, null, 2)), array[false, false], 'list_leases: a full page has no stop');
 
 -- going cleanly
 select pg_temp.ask(:'c1', 'bye', 201);

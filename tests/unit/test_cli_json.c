@@ -101,7 +101,7 @@ START_TEST(a_script_finds_every_field_but_absent_messages)
     Leasehold__V1__HeartbeatResult result = LEASEHOLD__V1__HEARTBEAT_RESULT__INIT;
     char *text = dumped(&list.base, LH_JSON_ALL_FIELDS);
 
-    ck_assert_str_eq(text, "{\"leases\":[],\"next_page_token\":\"\"}");
+    ck_assert_str_eq(text, "{\"leases\":[],\"next_page_token\":\"\",\"partial\":false}");
     free(text);
     text = dumped(&list.base, LH_JSON_SET_FIELDS);
     ck_assert_str_eq(text, "{}");

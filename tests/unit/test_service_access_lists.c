@@ -92,6 +92,63 @@ START_TEST(next_page_of_a_list_begins_behind_what_was_told)
 }
 END_TEST
 
+START_TEST(search_goes_on_where_it_stopped_without_a_word_of_what_may_not_be_read)
+{
+    struct lh_list_answer stopped = {.has_more = true, .stop_ns = "b", .stop_key = "secret"};
+    struct lh_held_lease held[] = {lease_in("c", "3")};
+    struct lh_list_answer last = {.leases = held, .lease_count = 1};
+    Leasehold__V1__ListLeasesRequest request;
+    Leasehold__V1__ListLeasesResponse *response;
+    struct lh_rpc_call *call;
+
+    load_two("a", "c", LH_RIGHT_READ);
+    leasehold__v1__list_leases_request__init(&request);
+    request.search = (char *)(uintptr_t) "worker";
+    call = fake_call_by(service, LEASES "ListLeases", WORKER, NULL);
+    fake_call_message(call, &request.base);
+    for (int i = 0; i < 10; i++)
+        store.on_list(store.arg, LH_OK, NULL, &stopped);
+    response = fake_call_reply(call, &leasehold__v1__list_leases_response__descriptor);
+    ck_assert_uint_eq(response->n_leases, 0);
+    ck_assert(response->partial);
+    ck_assert_str_ne(response->next_page_token, "");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+
+    call = fake_call_by(service, LEASES "ListLeases", WORKER, NULL);
+    request.page_token = response->next_page_token;
+    fake_call_message(call, &request.base);
+    ck_assert_str_eq(store.after_ns, "c");
+    ck_assert_str_eq(store.after_key, "");
+    store.on_list(store.arg, LH_OK, NULL, &last);
+    response = fake_call_reply(call, &leasehold__v1__list_leases_response__descriptor);
+    ck_assert_uint_eq(response->n_leases, 1);
+    ck_assert(!response->partial);
+    ck_assert_str_eq(response->next_page_token, "");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
+START_TEST(list_without_a_search_goes_on_until_its_page_is_full)
+{
+    struct lh_list_answer stopped = {.has_more = true, .stop_ns = "c", .stop_key = "k"};
+    struct lh_list_answer last = {0};
+    Leasehold__V1__ListLeasesResponse *response;
+    struct lh_rpc_call *call;
+
+    load_two("a", "c", LH_RIGHT_READ);
+    call = fake_call_by(service, LEASES "ListLeases", WORKER, NULL);
+    fake_call_bytes(call, "", 0);
+    for (int i = 0; i < 20; i++)
+        store.on_list(store.arg, LH_OK, NULL, &stopped);
+    ck_assert_str_eq(store.after_ns, "c");
+    ck_assert_str_eq(store.after_key, "k");
+    store.on_list(store.arg, LH_OK, NULL, &last);
+    response = fake_call_reply(call, &leasehold__v1__list_leases_response__descriptor);
+    ck_assert_str_eq(response->next_page_token, "");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
 START_TEST(list_ends_when_its_client_is_gone)
 {
     struct lh_list_answer none = {0};
@@ -292,6 +349,8 @@ static void add_tests(TCase *tcase)
 {
     tcase_add_test(tcase, page_of_a_list_is_filled_from_all_that_may_be_read);
     tcase_add_test(tcase, next_page_of_a_list_begins_behind_what_was_told);
+    tcase_add_test(tcase, search_goes_on_where_it_stopped_without_a_word_of_what_may_not_be_read);
+    tcase_add_test(tcase, list_without_a_search_goes_on_until_its_page_is_full);
     tcase_add_test(tcase, list_ends_when_its_client_is_gone);
     tcase_add_test(tcase, policies_that_may_not_be_read_leave_no_trace);
     tcase_add_test(tcase, reap_of_everything_is_of_what_the_caller_may_reap);
