@@ -5,6 +5,9 @@
  * Others take a coordinator for dead that the database has not heard of for 3.5 s, and pass its waiters over. So within
  * about 5 s, or at the next tick where the reason will not pass by itself, the waiters are handed back, to come again by
  * a coordinator that reaches the database. Their places are kept.
+ *
+ * A primary that was replaced but runs on still answers, and commits nothing when its synchronous standbys have left it.
+ * So after 10 s without a tick that was committed, and each 10 s again, the control connection looks at the other servers.
  */
 #include "lease/registration.h"
 
@@ -22,6 +25,7 @@
 #include "lease/watch/watch.h"
 
 #define TICK_US (1 * LH_US_PER_S)
+#define ELSEWHERE_TICKS 10               /* without an answer: the primary may be another one */
 #define TELL_AGAIN_US (60 * LH_US_PER_S) /* why it is not registered, while that does not change */
 
 /* A connection that was lost is no answer. */
@@ -108,6 +112,8 @@ void lh_registration_on_tick(struct lh_coordinator *c)
 
     lh_heap_set(&c->timers, &registration->timer, c->now_us + lh_turn_jitter(c, TICK_US, 10));
     registration->unheard++;
+    if (registration->unheard % ELSEWHERE_TICKS == 0 && c->store->ops->look_elsewhere != NULL)
+        c->store->ops->look_elsewhere(c->store);
     registration->without_lane = lh_lanes_are_up(c) ? 0 : registration->without_lane + 1;
     if (lh_readiness_is_given_up(c))
         lh_scopes_hand_back_all(c);

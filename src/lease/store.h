@@ -413,6 +413,8 @@ struct lh_store_ops {
        bounded queue is full; then on_done never fires. */
     enum lh_status (*enroll)(struct lh_store *store, lh_tick_cb *on_done, void *arg); /* register this coordinator */
     enum lh_status (*tick)(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
+    /* Nothing was committed for long: make the control connection again, at another server first. NULL: there is one only. */
+    void (*look_elsewhere)(struct lh_store *store);
     enum lh_status (*survey)(struct lh_store *store, lh_survey_cb *on_done, void *arg); /* NULL: it does not measure */
     /* End the sessions that guard a lease for longer. NULL: the store knows of none. */
     enum lh_status (*end_long_guards)(struct lh_store *store, int64_t max_us, lh_guards_cb *on_done, void *arg);

@@ -96,6 +96,16 @@ void lh_pg_conn_drop(struct lh_pg_conn *conn, const char *reason)
     lh_defer(conn->loop, &conn->broken);
 }
 
+void lh_pg_conn_look_elsewhere(struct lh_pg_conn *conn, const char *reason)
+{
+    struct lh_pg_hosts *hosts = lh_pg_servers_hosts(conn->servers);
+
+    if (conn->state != LH_PG_UP || lh_pg_hosts_count(hosts) < 2)
+        return;
+    lh_pg_hosts_leave(hosts, &conn->place);
+    lh_pg_conn_drop(conn, reason);
+}
+
 static void on_broken(void *arg)
 {
     struct lh_pg_conn *conn = arg;

@@ -103,6 +103,9 @@ void lh_pg_conn_set_answer_limit(struct lh_pg_conn *conn, int64_t limit_us);
 /* Give this connection up and make a new one; `reason` is for the log and for the queries in flight. */
 void lh_pg_conn_drop(struct lh_pg_conn *conn, const char *reason);
 
+/* The same, at another server first, if the connection string names one. Does nothing while it is not up. */
+void lh_pg_conn_look_elsewhere(struct lh_pg_conn *conn, const char *reason);
+
 bool lh_pg_conn_is_up(const struct lh_pg_conn *conn);
 size_t lh_pg_conn_in_flight(const struct lh_pg_conn *conn);  /* and what waits */
 uint64_t lh_pg_conn_connects(const struct lh_pg_conn *conn); /* how often it came up */

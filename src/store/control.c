@@ -180,6 +180,14 @@ enum lh_status pg_store_tick(struct lh_store *base, int64_t clock_us, lh_tick_cb
     return status;
 }
 
+void pg_store_look_elsewhere(struct lh_store *base)
+{
+    struct pg_store *store = pg_store_of(base);
+    if (store->control != NULL)
+        lh_pg_conn_look_elsewhere(store->control,
+                                  "nothing was committed for 10 s; another server may be the primary now");
+}
+
 /* --- long guards --- */
 
 static void read_long_guards(struct control_call *call, enum lh_status status, const PGresult *result,

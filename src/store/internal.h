@@ -59,6 +59,7 @@ static inline struct pg_store *pg_store_of(struct lh_store *store)
 /* control.c, admin.c, policy.c */
 enum lh_status pg_store_enroll(struct lh_store *store, lh_tick_cb *on_done, void *arg);
 enum lh_status pg_store_tick(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
+void pg_store_look_elsewhere(struct lh_store *store);
 enum lh_status pg_store_survey(struct lh_store *store, lh_survey_cb *on_done, void *arg);
 enum lh_status pg_store_end_long_guards(struct lh_store *store, int64_t max_us, lh_guards_cb *on_done, void *arg);
 enum lh_status pg_store_pass_on(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);

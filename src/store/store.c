@@ -293,6 +293,7 @@ static const struct lh_store_ops ops = {
     .reap_hooked = reap_hooked,
     .enroll = pg_store_enroll,
     .tick = pg_store_tick,
+    .look_elsewhere = pg_store_look_elsewhere,
     .survey = pg_store_survey,
     .end_long_guards = pg_store_end_long_guards,
     .read_access = pg_store_read_access,

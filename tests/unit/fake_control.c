@@ -45,7 +45,7 @@ static void answer_tick(struct fake_node *node, const struct fake_control *contr
     struct lh_error refusal = {.status = LH_ACCESS_DENIED, .message = "permission denied for function"};
     struct lh_wake wakes[FAKE_SCOPES];
     struct lh_tick_answer answer = {.database_now_us = world->now_us + world->clock_offset_us, .wakes = wakes};
-    if (control->kind == 0 && world->refuses_coordinators) {
+    if (control->kind == 0 ? world->refuses_coordinators : world->refuses_ticks) {
         control->on_done.tick(control->arg, refusal.status, &refusal, NULL);
         return;
     }

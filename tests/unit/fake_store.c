@@ -96,6 +96,11 @@ static enum lh_status store_tick(struct lh_store *store, int64_t clock_us, lh_ti
     return add_control(store, (struct fake_control){.kind = 1, .on_done.tick = on_done, .arg = arg}, NULL);
 }
 
+static void store_look_elsewhere(struct lh_store *store)
+{
+    ((struct fake_node *)store)->world->looks_elsewhere++;
+}
+
 static enum lh_status store_pass_on(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg)
 {
     return add_control(store, (struct fake_control){.kind = 2, .on_done.store = on_done, .arg = arg}, wake);
@@ -188,6 +193,7 @@ static const struct lh_store_ops store_ops = {
     .reap_hooked = fake_lane_reap_hooked,
     .enroll = store_enroll,
     .tick = store_tick,
+    .look_elsewhere = store_look_elsewhere,
     .pass_on = store_pass_on,
     .reap = store_reap,
     .server = store_server,

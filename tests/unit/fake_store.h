@@ -169,6 +169,8 @@ struct fake_world {
     int64_t max_delay_us;
     int notify_loss_percent;
     bool refuses_coordinators; /* an enrolment fails */
+    bool refuses_ticks;
+    unsigned looks_elsewhere;  /* how often it was told to look at other servers */
     bool is_trouble_permanent; /* what the store says of its server */
     bool slow_poll_helps;      /* false: ticks name no scope, so a lost wake-up stays lost */
     enum lh_status fail_with;  /* every batch fails with this while it is not LH_OK */

@@ -150,6 +150,27 @@ START_TEST(nobody_waits_for_a_database_that_refuses_this_coordinator)
 }
 END_TEST
 
+START_TEST(a_server_that_commits_no_tick_for_ten_seconds_may_be_no_primary_any_more)
+{
+    unsigned looks;
+
+    start_node();
+    fake_run(&world, MS(12000));
+    ck_assert_uint_eq(world.looks_elsewhere, 0);
+    world.refuses_ticks = true;
+    fake_run(&world, MS(8000));
+    ck_assert_uint_eq(world.looks_elsewhere, 0);
+    fake_run(&world, MS(4000));
+    ck_assert_uint_eq(world.looks_elsewhere, 1);
+    fake_run(&world, MS(12000));
+    looks = world.looks_elsewhere;
+    ck_assert_uint_ge(looks, 2);
+    world.refuses_ticks = false;
+    fake_run(&world, MS(30000));
+    ck_assert_uint_eq(world.looks_elsewhere, looks);
+}
+END_TEST
+
 START_TEST(an_error_is_told_to_who_does_not_wait_and_outlived_by_who_does)
 {
     struct fake_node *node = start_node();
@@ -395,6 +416,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, nobody_waits_for_a_database_that_has_not_answered_for_seconds);
     tcase_add_test(tcase, nobody_waits_for_a_database_that_needs_a_person);
     tcase_add_test(tcase, nobody_waits_for_a_database_that_refuses_this_coordinator);
+    tcase_add_test(tcase, a_server_that_commits_no_tick_for_ten_seconds_may_be_no_primary_any_more);
     tcase_add_test(tcase, an_error_is_told_to_who_does_not_wait_and_outlived_by_who_does);
     tcase_add_test(tcase, a_waiter_gives_up_after_ten_errors_in_a_row);
     tcase_add_test(tcase, refused_batches_are_sent_when_the_lane_is_up_again);
