@@ -419,18 +419,33 @@ int64_t lh_rpc_call_deadline_us(const struct lh_rpc_call *call)
     return call->deadline_us;
 }
 
-const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name)
+/* Of that name, the first from `*at` on; `*at` is moved behind it. */
+static const char *next_metadata(const struct lh_rpc_call *call, const char *name, size_t *at)
 {
     const char *all = (const char *)call->metadata.data; /* NULL: there is none */
 
-    for (size_t at = 0; at < call->metadata.size;) {
-        const char *field = all + at;
+    while (*at < call->metadata.size) {
+        const char *field = all + *at;
         const char *value = field + strlen(field) + 1;
+        *at += strlen(field) + strlen(value) + 2;
         if (strcmp(field, name) == 0)
             return value;
-        at += strlen(field) + strlen(value) + 2;
     }
     return NULL;
+}
+
+const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name)
+{
+    size_t at = 0;
+    return next_metadata(call, name, &at);
+}
+
+const char *lh_rpc_call_metadata_alone(const struct lh_rpc_call *call, const char *name)
+{
+    size_t at = 0;
+    const char *value = next_metadata(call, name, &at);
+
+    return value != NULL && next_metadata(call, name, &at) == NULL ? value : NULL;
 }
 
 bool lh_rpc_call_is_over_mark(const struct lh_rpc_call *call)

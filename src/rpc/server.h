@@ -248,6 +248,8 @@ int64_t lh_rpc_call_deadline_us(const struct lh_rpc_call *call); /* or LH_RPC_FO
 /* The first value of a request header (lower case), or NULL. Those of gRPC itself and user-agent are not kept. Values
    of names in -bin are base64. */
 const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name);
+/* NULL also where the call has several of that name. */
+const char *lh_rpc_call_metadata_alone(const struct lh_rpc_call *call, const char *name);
 
 /*
  * The caller: an object of the handlers' own that all calls of a connection share, and several connections may. NULL at

@@ -9,7 +9,7 @@ void lh_tracing_begin(struct lh_rpc_call *call)
     struct lh_tracer *tracer = lh_call_service(call)->tracer;
 
     if (tracer != NULL)
-        lh_rpc_call_set_trace(call, lh_trace_begin(tracer, lh_rpc_call_metadata(call, "traceparent"),
+        lh_rpc_call_set_trace(call, lh_trace_begin(tracer, lh_rpc_call_metadata_alone(call, "traceparent"),
                                                    lh_rpc_call_method(call)->path + 1, lh_rpc_call_arrived_us(call)));
 }
 
@@ -45,6 +45,8 @@ void lh_tracing_acquired(struct lh_rpc_call *call, const struct lh_acquire_resul
     if (batch->sent_us != 0)
         lh_trace_add(trace, LH_TRACE_QUEUEING, batch->sent_us - result->waited_us, batch->sent_us, 0);
     add_batch(trace, batch);
+    if (result->status == LH_OK && !result->is_renewal && batch->sent_us != 0)
+        lh_trace_add(trace, LH_TRACE_GRANT, batch->answered_us, lh_clock_us(), 0);
 }
 
 void lh_tracing_answered(struct lh_rpc_call *call, const struct lh_holder_request *request)

@@ -43,7 +43,7 @@ struct lh_trace {
     struct lh_span parts[LH_TRACE_PARTS];
 };
 
-static const char *const part_names[LH_TRACE_PARTS] = {"queueing", "batch", "hook"};
+static const char *const part_names[LH_TRACE_PARTS] = {"queueing", "batch", "hook", "grant"};
 
 /* Ids need be unlikely to be there already, no more: without entropy there are no traces. */
 static bool fill_random(void *bytes, size_t size)

@@ -29,7 +29,7 @@ struct lh_tracer;
 #define LH_TRACE_BATCH_MAX 512
 
 /* Children of the call's span; the hook is one of the batch. */
-enum lh_trace_part { LH_TRACE_QUEUEING, LH_TRACE_BATCH, LH_TRACE_HOOK, LH_TRACE_PARTS };
+enum lh_trace_part { LH_TRACE_QUEUEING, LH_TRACE_BATCH, LH_TRACE_HOOK, LH_TRACE_GRANT, LH_TRACE_PARTS };
 
 struct lh_tracer_options {
     const char *endpoint; /* as lh_rpc_channel_create takes it; a host name is looked up at once */

@@ -244,7 +244,7 @@ def test_list_is_an_aligned_table(shell, ns):
 def test_list_of_nothing_is_done(shell, ns):
     said = shell.done("list", ns)
     assert said.stdout == "" and said.stderr == "no lease is held\n"
-    assert json.loads(shell.done("list", ns, "-o", "json").stdout) == {"leases": [], "next_page_token": ""}
+    assert json.loads(shell.done("list", ns, "-o", "json").stdout) == {"leases": [], "next_page_token": "", "partial": False}
 
 
 def test_list_goes_through_all_pages(shell, service, ns):

@@ -121,13 +121,14 @@ def test_acquire_that_waited_is_a_trace_of_its_caller(collector, traced):
     granted = waiter.result(BOUND)
     spans = collector.trace(trace_id)
 
-    assert set(spans) == {"Acquire", "queueing", "batch"}, spans
-    call, queueing, batch = spans["Acquire"], spans["queueing"], spans["batch"]
+    assert set(spans) == {"Acquire", "queueing", "batch", "grant"}, spans
+    call, queueing, batch, grant = spans["Acquire"], spans["queueing"], spans["batch"], spans["grant"]
     assert call.name == METHOD + "Acquire" and call.kind == Span.SPAN_KIND_SERVER and call.parent_span_id.hex() == span_id
-    assert queueing.parent_span_id == batch.parent_span_id == call.span_id
-    assert len({each.span_id for each in spans.values()} | {bytes.fromhex(span_id)}) == 4
+    assert queueing.parent_span_id == batch.parent_span_id == grant.parent_span_id == call.span_id
+    assert len({each.span_id for each in spans.values()} | {bytes.fromhex(span_id)}) == 5
     assert is_within(queueing, call) and is_within(batch, call)
     assert queueing.end_time_unix_nano == batch.start_time_unix_nano
+    assert grant.start_time_unix_nano == batch.end_time_unix_nano and is_within(grant, call)
     waited = queueing.end_time_unix_nano - queueing.start_time_unix_nano
     assert waited == granted.waited.ToNanoseconds() > 0
     assert call.flags == 0x301 and queueing.flags == 0x101  # sampled; the parent is remote, or it is not
@@ -162,8 +163,8 @@ def test_streams_heartbeats_and_releases_are_traced(collector, traced):
         assert event.WhichOneof("event") != "lost"
         granted.set()
 
-    assert set(collector.trace(streamed[0])) == {"AcquireStream", "queueing", "batch"}
-    assert set(collector.trace(held[0])) == {"Hold", "queueing", "batch"}
+    assert set(collector.trace(streamed[0])) == {"AcquireStream", "queueing", "batch", "grant"}
+    assert set(collector.trace(held[0])) == {"Hold", "queueing", "batch", "grant"}
     assert attributes(collector.trace(held[0])["Hold"])["leasehold.token"] > 0
     for (trace_id, span_id, _), name, items in (beaten, "Heartbeat", 3), (released, "Release", 1):
         spans = collector.trace(trace_id)
@@ -181,7 +182,7 @@ def test_hook_is_a_span_of_its_batch(collector, traced, cluster):
     trace_id, _, metadata = parent()
     client.lease.Acquire(acquire_request(NAMESPACE, keys()), metadata=metadata)
     spans = collector.trace(trace_id)
-    assert set(spans) == {"Acquire", "queueing", "batch", "hook"}
+    assert set(spans) == {"Acquire", "queueing", "batch", "hook", "grant"}
     assert spans["hook"].parent_span_id == spans["batch"].span_id and is_within(spans["hook"], spans["batch"])
 
 
@@ -195,6 +196,7 @@ def test_failures_are_told(collector, traced):
     with fails():
         client.lease.Acquire(acquire_request(NAMESPACE, ""), metadata=broken[2])
     call = collector.trace(refused[0])["Acquire"]
+    assert set(collector.trace(refused[0])) == {"Acquire", "queueing", "batch"}
     assert attributes(call)["leasehold.outcome"] == "LEASE_HELD" and "leasehold.token" not in attributes(call)
     assert attributes(call)["rpc.grpc.status_code"] == grpc.StatusCode.ABORTED.value[0]
     call = collector.trace(broken[0])["Acquire"]
@@ -217,6 +219,7 @@ def test_nothing_is_sent_unless_it_is_sampled(collector, traced):
     work(client, unsampled)
     for broken in ("", "00", "x" * 55, f"00-{'0' * 32}-{'1' * 16}-01", f"00-{'A' * 32}-{'1' * 16}-01", f"ff-{'1' * 32}-{'1' * 16}-01"):
         work(client, (("traceparent", broken),))
+    work(client, parent()[2] + parent()[2])
     spans = marked(collector, client)
     assert {span.trace_id for span in collector.spans} == {spans["Acquire"].trace_id}
 
@@ -247,7 +250,7 @@ def test_spans_wait_for_a_collector_that_is_away(collector, traced):
     work(client, metadata)
     wait_until(lambda: "the collector of traces does not take spans" in daemon.log(), BOUND, "a warning")
     second = collector(port=first.port)
-    assert set(second.trace(trace_id)) == {"Acquire", "queueing", "batch"}
+    assert set(second.trace(trace_id)) == {"Acquire", "queueing", "batch", "grant"}
     wait_until(lambda: "the collector of traces takes spans again" in daemon.log(), BOUND, "the news")
     metrics = Metrics(daemon)
     assert metrics.get(SENT) == len(first.spans) + len(second.spans) and metrics.get(DROPPED) == 0
@@ -285,12 +288,12 @@ def test_spans_that_a_collector_refuses_are_counted(collector, traced):
     collector = collector(answer=refuse)
     daemon, client = traced(collector.port)
     work(client, parent()[2])
-    wait_until(lambda: Metrics(daemon).get(DROPPED) == 3, BOUND, "the count")
+    wait_until(lambda: Metrics(daemon).get(DROPPED) == 4, BOUND, "the count")
     assert "status=INVALID_ARGUMENT: not these" in daemon.log()
     collector.answer = lambda context: otlp.ExportTraceServiceResponse(
         partial_success=otlp.ExportTracePartialSuccess(rejected_spans=2, error_message="two of them"))
     marked(collector, client)
-    wait_until(lambda: Metrics(daemon).get(DROPPED) == 5 and Metrics(daemon).get(SENT) == 1, BOUND, "the count")
+    wait_until(lambda: Metrics(daemon).get(DROPPED) == 6 and Metrics(daemon).get(SENT) == 2, BOUND, "the count")
     assert "two of them" in daemon.log()
 
 

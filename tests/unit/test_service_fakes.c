@@ -147,6 +147,11 @@ const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *nam
     return strcmp(name, "authorization") == 0 ? call->authorization : NULL;
 }
 
+const char *lh_rpc_call_metadata_alone(const struct lh_rpc_call *call, const char *name)
+{
+    return lh_rpc_call_metadata(call, name);
+}
+
 void lh_rpc_call_set_trace(struct lh_rpc_call *call, void *trace)
 {
     call->trace = trace;
