@@ -69,10 +69,9 @@ def test_a_waiter_that_is_overtaken_is_found(first, second):
 
 
 def test_a_waiter_of_a_silent_daemon_may_be_passed_over():
-    second = SECOND._replace(token=9, ended=4.0, daemon="d2")
     for answers in ({}, {"d1": []}, {"d1": [0.0, 1.0, 4.5]}):
-        assert not overtaken([FIRST, second], answers)
-    assert overtaken([FIRST, second._replace(daemon="d1")], {}), "not by one of the same daemon"
+        for daemon in ("d1", "d2"):
+            assert not overtaken([FIRST, SECOND._replace(token=9, ended=4.0, daemon=daemon)], answers)
 
 
 def watch(*events, synced=0.0):

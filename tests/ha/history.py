@@ -67,7 +67,7 @@ def was_alive(answers, begin, end):
 def overtaken(waiters, answers):
     """Pairs (first, second): first was in the queue before second asked, still waited when second was granted, and got no smaller token.
 
-    Of waiters at different daemons only those count whose first one's daemon was alive: the waiters of a silent one are passed over.
+    Only where the first one's daemon was alive meanwhile: the waiters of a silent one are passed over.
     """
     bad = []
     for scope in by_scope(waiter for waiter in waiters if waiter.queued is not None or waiter.token is not None).values():
@@ -75,7 +75,7 @@ def overtaken(waiters, answers):
         for first in (waiter for waiter in scope if waiter.queued is not None):
             for second in granted:
                 if first.queued < second.asked and (first.ended >= second.ended if first.token is None else first.token > second.token) and (
-                        first.daemon == second.daemon or was_alive(answers.get(first.daemon, []), first.queued, second.ended)):
+                        was_alive(answers.get(first.daemon, []), first.queued, second.ended)):
                     bad.append((first, second))
     return bad
 
