@@ -221,7 +221,7 @@ class Load:
                 lease = stub.Acquire(acquire_request("ha", scope, 5), timeout=2).lease
                 self.note(scope, lease.token, now(), now() + 5, asked)
             except grpc.RpcError as error:
-                if "held" in error.details():
+                if "held" in (error.details() or ""):
                     self.answers[target].append(now())
 
     def watch(self, number):

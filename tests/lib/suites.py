@@ -278,6 +278,7 @@ SUITES = (
     Suite('fault', pytest('tests/fault', 3), 1800),
     Suite('clients', twice(script('tests/clients/run')), 1800),
     Suite('versions', twice(versions()), 3600),
+    Suite('ha', script('tests/ha/run', '--short'), 900),
     Suite('model', script('tests/model/run'), 900),
     # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
     Suite('bench', bench(), 400),
@@ -288,13 +289,12 @@ SUITES = (
     Suite('threads', script('tests/threads/run'), 600),
     Suite('fuzz', script('tests/fuzz/run', '--seconds', '{fuzz}'), 600),
     Suite('packages', pytest('tests/packages', 1), 600),
-    Suite('ha', script('tests/ha/run', '--short'), 900),
     Suite('quickstart', one('deploy/quickstart', '--check'), 900),
 )
 NEEDS = {'unit': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
          'ha': 'build', 'unit-sanitized': 'build-sanitized', 'integration-sanitized': 'build-sanitized'}
 # What waits nearly all its time, by the suite that it runs beside.
-BESIDE = {'packages': 'ha'}
+BESIDE = {'versions': 'ha'}
 
 
 def choose(names):
