@@ -18,8 +18,10 @@ Loss = collections.namedtuple("Loss", "scope token at deadline reason")
 Session = collections.namedtuple("Session", "daemon synced events")
 Event = collections.namedtuple("Event", "scope kind token")
 
-# A daemon that was in touch with the database more often than this is alive: others pass over it only after 3.5 s.
+# A daemon that was in touch with the database more often than this is alive: others pass over it only after 3.5 s. One that was silent and is back
+# counts as alive from its next sign of life on, which comes each second.
 ALIVE_S = 2.5
+BACK_S = 5
 
 
 def by_scope(things):
@@ -59,8 +61,9 @@ def early_losses(losses):
 
 def was_alive(answers, begin, end):
     """Whether a daemon answered from the database often enough from `begin` to `end`; `answers` are its times, ascending."""
-    inside = answers[bisect.bisect_left(answers, begin - ALIVE_S):bisect.bisect_right(answers, end + ALIVE_S)]
-    times = [begin - ALIVE_S, *inside, end + ALIVE_S]
+    begin, end = begin - BACK_S, end + ALIVE_S
+    inside = answers[bisect.bisect_left(answers, begin):bisect.bisect_right(answers, end)]
+    times = [begin, *inside, end]
     return bool(inside) and all(after - before <= ALIVE_S for before, after in zip(times, times[1:]))
 
 
