@@ -1,10 +1,11 @@
 -- Acquire a lease, in the caller's transaction; never waits. Returns the lease, with its lease key, when it was granted or
--- renewed, and no row when the scope is held, busy, queued for, or rests after a lease with a minimum hold (`at_least`).
+-- renewed, and no row when the scope is held, busy, queued for, or rests after a lease with a minimum hold (`at_least`). `mode` is exclusive
+-- or shared; a shared lease takes so many `units` of the capacity of the namespace's policy.
 -- Locks what acquire_batch() does for one item, and gives that back where nothing was granted: the look before it locks
 -- nothing, and what the batch took goes with its subtransaction.
 create or replace function leasehold.acquire(
   namespace text, key text, duration interval, owner text default null, lease_key uuid default gen_random_uuid(),
-  labels jsonb default '{}', at_least interval default null)
+  labels jsonb default '{}', mode text default 'exclusive', units integer default 1, at_least interval default null)
 returns setof leasehold.lease
 language plpgsql
 security definer
@@ -17,15 +18,17 @@ declare
   v_outcome text;
   v_answer record;
   v_lease leasehold.lease;
+  v_units constant integer := case when acquire.mode = 'shared' then acquire.units end;
 begin
   if v_denial is not null then
     raise exception '%', v_denial using errcode = 'LH007';
   end if;
   perform set_config('leasehold.hooks', 'inline', true);
   v_problem := leasehold_internal.acquire_problem(
-                 acquire.namespace, acquire.key, acquire.duration, acquire.owner, acquire.lease_key, acquire.labels, acquire.at_least);
+                 acquire.namespace, acquire.key, acquire.duration, acquire.owner, acquire.lease_key, acquire.labels, acquire.mode,
+                 acquire.units, acquire.at_least);
   v_outcome := case when v_problem.field is not null then 'invalid'
-                    else leasehold_internal.early_outcome(acquire.namespace, acquire.key, acquire.lease_key) end;
+                    else leasehold_internal.early_outcome(acquire.namespace, acquire.key, acquire.lease_key, v_units) end;
 
   if v_outcome is null then
     begin
@@ -34,7 +37,7 @@ begin
                null, null, array[acquire.namespace], array[acquire.key], array[acquire.lease_key], array[acquire.owner],
                array[acquire.labels::text], array[leasehold_internal.to_us(acquire.duration)], array[false], array[null::bigint],
                array[null::bigint], array['role:' || session_user],
-               array[leasehold_internal.to_us(acquire.at_least)]) b;
+               array[leasehold_internal.to_us(acquire.at_least)], array[v_units]) b;
       v_outcome := v_answer.outcome;
       v_problem := row(v_answer.field, v_answer.bound);
       -- Refused because the expired lease could not be reaped: that is written down, and stays.
@@ -48,7 +51,7 @@ begin
 
   case v_outcome
     when 'granted', 'renewed' then
-      select l.* into v_lease from leasehold.lease l where l.namespace = acquire.namespace and l.key = acquire.key;
+      select l.* into v_lease from leasehold.lease l where l.namespace = acquire.namespace and l.key = acquire.key and l.token = v_answer.token;
       v_lease.lease_key := acquire.lease_key;
       return next v_lease;
     when 'held', 'busy' then
@@ -70,12 +73,14 @@ begin
 end
 $$;
 comment on function leasehold.acquire is
-  'Acquire a lease, or renew it under the same lease key: one row, or none when another holds it or waits for it. Never waits. Example:
+  'Acquire a lease, or renew it under the same lease key: one row, or none when another holds it or waits for it. Never waits. With mode =>
+  ''shared'' others may share it, as far as their units fit the policy''s capacity. Example:
   select lease_key, token, deadline from leasehold.acquire(''jobs'', ''nightly'', ''30 s'', owner => ''worker-3'')';
 
 -- What is wrong with the arguments of acquire(): before it is known whether the scope is held. Locks nothing.
 create or replace function leasehold_internal.acquire_problem(
-  p_namespace text, p_key text, p_duration interval, p_owner text, p_lease_key uuid, p_labels jsonb, p_at_least interval)
+  p_namespace text, p_key text, p_duration interval, p_owner text, p_lease_key uuid, p_labels jsonb, p_mode text,
+  p_units integer, p_at_least interval)
 returns leasehold_internal.problem
 language plpgsql
 as $$
@@ -98,18 +103,28 @@ begin
     return row('labels', leasehold_internal.labels_problem(p_labels))::leasehold_internal.problem;
   elsif p_at_least not between interval '0' and interval '1 day' then
     return row('at_least', '0 to 86400 s')::leasehold_internal.problem;
+  elsif p_mode is null or p_mode not in ('exclusive', 'shared') then
+    return row('mode', 'exclusive or shared')::leasehold_internal.problem;
+  elsif p_mode = 'exclusive' and p_units is distinct from 1 then
+    return row('units', '1 for an exclusive lease')::leasehold_internal.problem;
+  elsif p_mode = 'shared' and (p_units is null or p_units not between 1 and coalesce(v_rules.capacity, 1000000)) then
+    return row('units', format('1 to %s', coalesce(v_rules.capacity, 1000000)))::leasehold_internal.problem;
+  elsif p_mode = 'shared' and p_at_least > interval '0' then
+    return row('at_least', 'absent for a shared lease')::leasehold_internal.problem;
   end if;
   return null;
 end
 $$;
 
 -- What it is clear without a lock that an acquire of this lease key meets: held, where another holds the scope and it is not to be taken
--- over, or another is queued for it; ended, where the lease key has ended here; else null. Locks nothing.
-create or replace function leasehold_internal.early_outcome(p_namespace text, p_key text, p_lease_key uuid) returns text
+-- over, or another is queued for it; ended, where the lease key has ended here; else null. `p_units` null: it wants the scope exclusively.
+-- Locks nothing.
+create or replace function leasehold_internal.early_outcome(p_namespace text, p_key text, p_lease_key uuid, p_units integer) returns text
 language plpgsql
 as $$
 declare
   v_scope leasehold.scope;
+  v_share leasehold.share;
   v_rules leasehold.rules;
   v_life leasehold.life_now;
   v_now timestamptz;
@@ -120,11 +135,28 @@ begin
   elsif leasehold_internal.end_reason(v_scope, p_lease_key) is not null then
     return 'ended';
   end if;
-  if v_scope.state = 'held' or v_scope.at_least is not null then
+  select h.* into v_share from leasehold.share h where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key;
+  if found then
+    return case when v_share.state = 'ended' then 'ended' end;
+  end if;
+  if v_scope.state <> 'free' or v_scope.at_least is not null then
     v_life := leasehold_internal.life(null);
   end if;
   v_now := clock_timestamp();
-  if v_scope.state = 'free' and leasehold_internal.rests(v_scope, v_life, v_now) then
+  if v_scope.state <> 'held' and leasehold_internal.rests(v_scope, v_life, v_now) then
+    return 'held';
+  elsif v_scope.state = 'shared'
+        and (leasehold_internal.is_blind()
+             or not leasehold_internal.has_room(v_scope, p_units)
+                -- None of the holders has expired, whatever the policy says.
+                and not exists (select
+                                  from leasehold.share h
+                                 where h.namespace = p_namespace and h.key = p_key and h.state = 'held'
+                                   and (h.lapsed or h.deadline + h.grace <= v_now)))
+        -- An old snapshot cannot see who has queued since. A place that it does see is in order: those before it are older.
+        and not (leasehold_internal.is_blind()
+                 and exists (select 1 from leasehold.waiter w
+                              where w.namespace = p_namespace and w.key = p_key and w.lease_key = p_lease_key)) then
     return 'held';
   elsif v_scope.state = 'held' then
     select r.* into v_rules from leasehold_internal.policies_of(array[p_namespace]) r;
@@ -149,7 +181,8 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.acquire(text, text, interval, text, uuid, jsonb, interval),
-  leasehold_internal.acquire_problem(text, text, interval, text, uuid, jsonb, interval), leasehold_internal.early_outcome(text, text, uuid)
+revoke execute on function leasehold.acquire(text, text, interval, text, uuid, jsonb, text, integer, interval),
+  leasehold_internal.acquire_problem(text, text, interval, text, uuid, jsonb, text, integer, interval),
+  leasehold_internal.early_outcome(text, text, uuid, integer)
   from public;
-grant execute on function leasehold.acquire(text, text, interval, text, uuid, jsonb, interval) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.acquire(text, text, interval, text, uuid, jsonb, text, integer, interval) to leasehold_client, leasehold_admin;

@@ -26,12 +26,13 @@
 create or replace function leasehold_internal.acquire_batch(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
   p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[],
-  p_principals text[] default null, p_at_least_us bigint[] default null)
+  p_principals text[] default null, p_at_least_us bigint[] default null, p_units integer[] default null)
 returns table (
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
   field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
+  holder_count integer)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -61,7 +62,7 @@ begin
   end if;
 
   -- Batches of one are what an idle coordinator sends: everything about the common cases is asked and done in one statement, or two.
-  if cardinality(p_namespace) = 1 and v_may_be_plain and p_at_least_us[1] is null and not leasehold_internal.is_blind() then
+  if cardinality(p_namespace) = 1 and v_may_be_plain and p_at_least_us[1] is null and p_units[1] is null and not leasehold_internal.is_blind() then
     v_may_be_plain := false;
     if p_queue[1] and exists (select from leasehold.scope x
                                where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state = 'held') then
@@ -92,7 +93,7 @@ begin
              lapsed = false,
              reap_failures = 0,
              check_at = least(s.check_at, w.now + w.duration + w.grace)
-        from (select f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, leasehold_internal.from_us(p_duration_us[1]) as duration,
+        from (select f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity, leasehold_internal.from_us(p_duration_us[1]) as duration,
                      x.row_id, clock_timestamp() as now
                 from leasehold_internal.life_facts() f
                cross join leasehold_internal.rules_of(p_namespace[1]) r
@@ -115,11 +116,11 @@ begin
                 case when w.expiry <> 'manual' then p_duration_us[1] + leasehold_internal.to_us(w.grace) end,
                 leasehold_internal.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
                 null::text, null::text, null::text, s.token, s.owner, s.principal, p_labels[1], p_duration_us[1], leasehold_internal.to_us(w.grace),
-                w.now, s.deadline, p_duration_us[1], 0::bigint, 0::bigint, 0::bigint, w.now, 'alive', w.expiry = 'manual', null::bigint;
+                w.now, s.deadline, p_duration_us[1], 0::bigint, 0::bigint, 0::bigint, w.now, 'alive', w.expiry = 'manual', null::bigint, 'exclusive', 0, null::integer[], case when w.capacity is not null then 0 end, 1;
     if found then
       -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
       if exists (select from leasehold.watch) then
-        perform leasehold_internal.tell_watchers(null, p_namespace, p_key);
+        perform leasehold_internal.tell_watchers(p_namespace, p_key);
       end if;
       return;
     end if;
@@ -167,8 +168,8 @@ begin
              check_at = least(s.check_at, w.now + w.duration + w.grace)
         from (select i.n, i.lease_key, i.owner, i.labels::jsonb as labels, leasehold_internal.from_us(i.duration_us) as duration, r.grace,
                      x.row_id, clock_timestamp() as now
-                from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us, p_at_least_us)
-                     with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, at_least_us, n)
+                from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us, p_at_least_us, p_units)
+                     with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, at_least_us, units, n)
                 join unnest(v_rules) r
                   on r.namespace = i.namespace
                cross join lateral (
@@ -180,7 +181,7 @@ begin
                              and exists (select from leasehold.waiter q
                                           where q.coordinator is null and q.namespace = x.namespace and q.key = x.key))
                     for no key update skip locked) x
-               where i.namespace <> all (v_hooked) and i.lease_key is not null and i.at_least_us is null
+               where i.namespace <> all (v_hooked) and i.lease_key is not null and i.at_least_us is null and i.units is null
                  and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us)
               offset 0) w
        where s.ctid = w.row_id
@@ -189,7 +190,7 @@ begin
       into v_granted, v_tokens, v_times
       from granted g;
     if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
-      perform leasehold_internal.tell_watchers(null, array_agg(p_namespace[g]), array_agg(p_key[g]))
+      perform leasehold_internal.tell_watchers(array_agg(p_namespace[g]), array_agg(p_key[g]))
          from unnest(v_granted) g
        having count(*) > 0;
     end if;
@@ -199,7 +200,7 @@ begin
     return query
       select * from leasehold_internal.acquire_general(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels,
                                                 p_duration_us, p_queue, p_wait_us, p_ticket, p_principals,
-                                                p_at_least_us);
+                                                p_at_least_us, p_units);
     return;
   end if;
   return query
@@ -208,7 +209,7 @@ begin
            leasehold_internal.to_us(least(coalesce(r.dead_after, leasehold_internal.from_us(p_duration_us[g.n]) * 2 / 3), r.max_hold)),
            null::text, null::text, null::text, g.token, p_owner[g.n], p_principals[g.n], p_labels[g.n], p_duration_us[g.n],
            leasehold_internal.to_us(r.grace), g.now, g.now + leasehold_internal.from_us(p_duration_us[g.n]), p_duration_us[g.n],
-           0::bigint, 0::bigint, 0::bigint, g.now, 'alive', r.expiry = 'manual', null::bigint
+           0::bigint, 0::bigint, 0::bigint, g.now, 'alive', r.expiry = 'manual', null::bigint, 'exclusive', 0, null::integer[], case when r.capacity is not null then 0 end, 1
       from unnest(v_granted, v_tokens, v_times) as g (n, token, now)
       join unnest(v_rules) r on r.namespace = p_namespace[g.n];
 
@@ -219,34 +220,34 @@ begin
       return query
         select i, h.outcome, h.ticket, h.waiters_ahead, h.expires_in_us, h.suspected_in_us, h.message, h.field, h.bound,
                h.token, h.owner, h.principal, h.labels, h.duration_us, h.grace_us, h.acquired_at, h.deadline, h.remaining_us, h.held_us,
-               h.silent_us, h.heartbeats, h.heartbeat_at, h.liveness, h.is_manual, h.rests_in_us
+               h.silent_us, h.heartbeats, h.heartbeat_at, h.liveness, h.is_manual, h.rests_in_us, h.mode, h.units, h.slots, h.units_free, h.holder_count
           from unnest(v_left) i
          cross join lateral leasehold_internal.acquire_hooked(
                  p_coordinator, p_clock, p_namespace[i], p_key[i], p_lease_key[i], p_owner[i], p_labels[i], p_duration_us[i],
-                 p_queue[i], p_wait_us[i], p_ticket[i], p_principals[i], p_at_least_us[i]) h
+                 p_queue[i], p_wait_us[i], p_ticket[i], p_principals[i], p_at_least_us[i], p_units[i]) h
          where p_namespace[i] = any (v_hooked);
       v_left := array(select i from unnest(v_left) i where (p_namespace[i] = any (v_hooked)) is not true order by i);
     end if;
     return query
       select v_left[c.n], c.outcome, c.ticket, c.waiters_ahead, c.expires_in_us, c.suspected_in_us, c.message, c.field, c.bound,
              c.token, c.owner, c.principal, c.labels, c.duration_us, c.grace_us, c.acquired_at, c.deadline, c.remaining_us, c.held_us,
-             c.silent_us, c.heartbeats, c.heartbeat_at, c.liveness, c.is_manual, c.rests_in_us
+             c.silent_us, c.heartbeats, c.heartbeat_at, c.liveness, c.is_manual, c.rests_in_us, c.mode, c.units, c.slots, c.units_free, c.holder_count
         from (select array_agg(p_namespace[i] order by i) as namespaces, array_agg(p_key[i] order by i) as keys,
                      array_agg(p_lease_key[i] order by i) as lease_keys, array_agg(p_owner[i] order by i) as owners,
                      array_agg(p_labels[i] order by i) as labels, array_agg(p_duration_us[i] order by i) as durations,
                      array_agg(p_queue[i] order by i) as queues, array_agg(p_wait_us[i] order by i) as waits,
                      array_agg(p_ticket[i] order by i) as tickets, array_agg(p_principals[i] order by i) as principals,
-                     array_agg(p_at_least_us[i] order by i) as at_least
+                     array_agg(p_at_least_us[i] order by i) as at_least, array_agg(p_units[i] order by i) as units
                 from unnest(v_left) i
               having count(*) > 0) a,
              leasehold_internal.acquire_general(p_coordinator, p_clock, a.namespaces, a.keys, a.lease_keys, a.owners, a.labels,
-                                         a.durations, a.queues, a.waits, a.tickets, a.principals, a.at_least) c;
+                                         a.durations, a.queues, a.waits, a.tickets, a.principals, a.at_least, a.units) c;
   end if;
 end
 $$;
 comment on function leasehold_internal.acquire_batch is 'Acquire for many at once, by a coordinator';
 
 revoke execute on function leasehold_internal.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[], text[], bigint[]) from public;
+  boolean[], bigint[], bigint[], text[], bigint[], integer[]) from public;
 grant execute on function leasehold_internal.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[], text[], bigint[]) to leasehold_coordinator, leasehold_admin;
+  boolean[], bigint[], bigint[], text[], bigint[], integer[]) to leasehold_coordinator, leasehold_admin;

@@ -1,16 +1,20 @@
 -- Who gets a lease, decided in full: what acquire_batch() leaves over, which are renewals, queues, takeovers, new scopes, and what is
 -- refused. The common cases have twins of this, for speed: acquire_batch() names them. Locks what acquire_batch() says.
--- Promise 1: a scope is granted when it is free, or its lease has expired, under its row's lock, and its minimum hold is over.
+-- Promise 1: under its row's lock a scope is granted exclusively when it is free, or its lease has expired; shared when it is free or shared and
+-- the units fit; and either when its minimum hold is over.
+-- Promise 6: of those who ask for one scope, in the order of their places, the longest prefix is granted that fits. It ends before the first
+-- live waiter that is not among them.
 -- Promise 10: rows are taken with SKIP LOCKED, and a new scope is created under the lock of its slot: nothing waits for a session.
 create or replace function leasehold_internal.acquire_general(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
   p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[], p_principals text[],
-  p_at_least_us bigint[])
+  p_at_least_us bigint[], p_units integer[])
 returns table (
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
   field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
+  holder_count integer)
 language plpgsql
 -- Every look-up goes by the primary key. A plan that was made while the tables were small must not scan them when they
 -- have grown.
@@ -29,6 +33,7 @@ declare
   v_now timestamptz;
   v_has_hooks boolean := exists (select from leasehold.registered_hook);
   v_runs_hooks boolean := leasehold_internal.runs_hooks(p_coordinator is null);
+  v_may_be_shared boolean := array_remove(p_units, null) <> '{}';
   v_reap_veto text;
   v_seed bigint;
 begin
@@ -43,11 +48,13 @@ begin
   -- The items, with what is wrong with them.
   v_work := array(
     select row(i.n, i.namespace, i.key, i.lease_key, i.owner, i.labels, d.duration, coalesce(i.queue, false), d.wait,
-               nullif(i.ticket, 0), c.field, c.bound, r.rules, null, 'invalid', null, null, 'invalid')::leasehold.acquire_work
+               nullif(i.ticket, 0), c.field, c.bound, r.rules, null, 'invalid', null, null, 'invalid', i.units, null)::leasehold.acquire_work
       from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, coalesce(u.labels, '{}')::jsonb as labels,
-                   u.duration_us, u.queue, u.wait_us, u.ticket, u.at_least_us
-              from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue, p_wait_us, p_ticket, p_at_least_us)
-                   with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, queue, wait_us, ticket, at_least_us, n)) i
+                   u.duration_us, u.queue, u.wait_us, u.ticket, u.at_least_us, u.units
+              from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue, p_wait_us, p_ticket, p_at_least_us,
+                          p_units)
+                   with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, queue, wait_us, ticket, at_least_us, units,
+                                         n)) i
       left join lateral (select x as rules from unnest(v_rules) x where x.namespace = i.namespace) r on true
      cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration, leasehold_internal.from_us(i.wait_us) as wait) d
      cross join lateral (
@@ -60,7 +67,8 @@ begin
                 when d.duration is null or d.duration < (r.rules).min_duration or d.duration > (r.rules).max_duration
                   or i.duration_us < 100000 then 'duration'
                 when i.wait_us < 0 then 'wait'
-                when i.at_least_us not between 0 and 86400000000 then 'at_least'
+                when i.at_least_us not between 0 and 86400000000 or (i.at_least_us > 0 and i.units is not null) then 'at_least'
+                when i.units not between 1 and 1000000 then 'units'
               end) f (field)
      cross join lateral (
        select f.field,
@@ -72,7 +80,8 @@ begin
                 when 'labels' then leasehold_internal.labels_problem(i.labels)
                 when 'duration' then leasehold_internal.duration_bound((r.rules).min_duration, (r.rules).max_duration)
                 when 'wait' then 'zero or more'
-                when 'at_least' then '0 to 86400 s'
+                when 'at_least' then case when i.units is null then '0 to 86400 s' else 'absent for a shared lease' end
+                when 'units' then '1 to 1000000'
               end) c (field, bound)
      order by i.n);
 
@@ -80,7 +89,7 @@ begin
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
                w.rules, s.scope, case when w.field is not null then 'invalid' when s.scope is null then 'missing' else 'locked' end,
-               null, null, null)::leasehold.acquire_work
+               null, null, null, w.units, w.holder)::leasehold.acquire_work
       from (select u.* from unnest(v_work) u order by u.namespace, u.key, u.n) w
       left join lateral (
         select x as scope
@@ -98,7 +107,7 @@ begin
                       when e.is_there then 'busy'
                       when c.is_mine then 'new'
                       else 'busy' end,
-                 null, null, null)::leasehold.acquire_work
+                 null, null, null, w.units, w.holder)::leasehold.acquire_work
         from unnest(v_work) w
         left join lateral (
           select true as is_there
@@ -112,12 +121,24 @@ begin
     -- Under the lock look again: the one who had it before may have committed the row.
     v_work := array(
       select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-                 w.rules, w.scope, case when e.is_there then 'busy' else w.hold end, null, null, null)::leasehold.acquire_work
+                 w.rules, w.scope, case when e.is_there then 'busy' else w.hold end, null, null, null,
+                 w.units, w.holder)::leasehold.acquire_work
         from unnest(v_work) w
         left join lateral (
           select true as is_there
             from leasehold.scope x
            where x.namespace = w.namespace and x.key = w.key and w.hold = 'new') e on true);
+  end if;
+
+  -- The rows of shared holders, of today or not long ago, who ask again.
+  if exists (select 1
+               from unnest(v_work) w
+              cross join lateral (
+                select 1
+                  from leasehold.share x
+                 where w.hold = 'locked' and (w.scope).queued and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key) h)
+  then
+    v_work := leasehold_internal.take_own_shares(v_work);
   end if;
 
   v_life := leasehold_internal.life(p_clock);
@@ -130,9 +151,10 @@ begin
       select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
                  w.rules, w.scope,
                  case when w.hold = 'locked' and leasehold_internal.rests(w.scope, v_life, v_now)
-                           and ((w.scope).state = 'free' or leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now))
+                           and w.holder is null
+                           and ((w.scope).state <> 'held' or leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now))
                       then 'resting' else w.hold end,
-                 null, null, null)::leasehold.acquire_work
+                 null, null, null, w.units, w.holder)::leasehold.acquire_work
         from unnest(v_work) w);
   end if;
 
@@ -143,7 +165,8 @@ begin
     perform leasehold_internal.pin_incarnation();
     v_work := array(
       select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-                 w.rules, w.scope, case when e.is_mine then 'expired' else w.hold end, null, null, null)::leasehold.acquire_work
+                 w.rules, w.scope, case when e.is_mine then 'expired' else w.hold end, null, null, null,
+                 w.units, w.holder)::leasehold.acquire_work
         from unnest(v_work) w
         left join lateral (
           select true as is_mine
@@ -154,69 +177,82 @@ begin
              for update skip locked) e on true);
   end if;
 
+  -- Shared holders that have expired and are in somebody's way end now, each by itself.
+  if exists (select 1 from unnest(v_work) w where w.hold = 'locked' and (w.scope).state = 'shared') then
+    v_may_be_shared := true;
+    select x.p_work, x.veto
+      into v_work, v_reap_veto
+      from leasehold_internal.end_expired_shares(v_work, v_life, v_runs_hooks, v_now) x;
+  end if;
+
   -- Read the queue, now that the rows are ours, and decide.
   v_live := leasehold_internal.live_coordinators(v_now);
   v_work := array(
-    select row(r.n, r.namespace, r.key, r.lease_key, r.owner, r.labels, r.duration, r.queue, r.wait, r.ticket, r.field, r.bound,
-               r.rules, r.scope, r.hold, r.own_ticket, r.head_ticket,
+    select row(r.n, r.namespace, r.key, r.lease_key, r.owner, r.labels, r.duration, r.queue, r.wait, r.ticket,
+               coalesce(r.field, r.late_field),
+               case when r.late_field is not null then leasehold_internal.late_bound(r.late_field, r.units, r.rules, r.holder)
+                    when r.is_granted and r.would_take > 999999 then 'units = 999999 in one scope'
+                    else r.bound end,
+               r.rules, r.scope, r.hold, r.own, r.head,
                case
                  when r.field is not null then 'invalid'
-                 when r.hold = 'busy' then 'busy'
-                 when r.is_renewal then 'renewed'
+                 when r.hold in ('busy', 'hooked') then r.hold
                  when r.is_ended then 'ended'
+                 when r.late_field is not null then 'invalid'
+                 when r.is_renewal then 'renewed'
                  when (r.rules).frozen then 'frozen'
-                 when r.is_granted then 'granted'
+                 when r.is_granted then case when r.would_take > 999999 then 'quota' else 'granted' end
                  -- The same lease key twice in a batch is one acquisition.
-                 when r.lease_key = r.granted_key then 'renewed'
+                 when r.lease_key = any (r.granted_keys) then 'renewed'
                  when r.queue then 'queued'
                  else 'held'
-               end)::leasehold.acquire_work
-      from (select g.*,
-                   max(case when g.is_granted then g.lease_key::text end)
-                     over (partition by g.namespace, g.key)::uuid as granted_key
-              from (select e.*,
-                           e.is_open
-                           and row_number() over (partition by e.namespace, e.key
-                                                  order by e.is_open desc, e.place, e.n) = 1
-                           and e.place <= coalesce(e.head_ticket, e.place) as is_granted
-                      from (select w.*, q.own, h.head,
-                                   coalesce(q.own, w.ticket, 9223372036854775807) as place,
-                                   l.is_renewal, l.is_ended,
-                                   w.field is null and not l.is_renewal and not l.is_ended and not (w.rules).frozen
-                                   and (w.hold in ('new', 'expired') or (w.hold = 'locked' and (w.scope).state = 'free'))
-                                     as is_open
-                              from unnest(v_work) w
-                             cross join lateral (
-                               select coalesce(w.hold = 'locked' and (w.scope).state = 'held'
-                                               and (w.scope).lease_key = w.lease_key and not (w.scope).lapsed
-                                               and not leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now), false)
-                                        as is_renewal,
-                                      coalesce(w.hold in ('locked', 'expired', 'resting')
-                                               and ((w.scope).lease_key = w.lease_key
-                                                    and ((w.scope).lapsed
-                                                         or leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now))
-                                                    or w.lease_key = any ((w.scope).ended_keys)),
-                                               false) as is_ended) l
+               end, r.units, r.holder)::leasehold.acquire_work
+      from (select p.*, array_agg(p.lease_key) filter (where p.is_granted) over (partition by p.namespace, p.key) as granted_keys
+              from (select g.*,
+                           g.is_open and g.place <= coalesce(g.head, g.place)
+                           and bool_and(g.fits) over (partition by g.namespace, g.key, g.is_open order by g.place, g.n) as is_granted
+                      from (select f.*, first_value(h.ticket) over (partition by f.namespace, f.key order by f.nth) as head,
+                                   case when f.units is null then (f.scope).holders is null and f.nth_open = 1
+                                        else f.exclusive_before = 0 and f.would_take <= coalesce((f.rules).capacity, f.would_take)
+                                   end as fits
+                              from (select e.*,
+                                           array_agg(e.lease_key) filter (where e.is_open) over (partition by e.namespace, e.key) as asking,
+                                           row_number() over (partition by e.namespace, e.key order by e.is_open desc, e.n) as nth,
+                                           row_number() over o as nth_open,
+                                           count(*) filter (where e.units is null) over o as exclusive_before,
+                                           coalesce((e.scope).units, 0) + sum(e.units) over o as would_take
+                                      from (select w.*, q.own, coalesce(q.own, w.ticket, 9223372036854775807) as place, l.*,
+                                                   w.field is null and not l.is_renewal and not l.is_ended and l.late_field is null
+                                                   and w.nth_of_key = 1 and not (w.rules).frozen
+                                                   and (w.hold in ('new', 'expired') or (w.hold = 'locked' and (w.scope).state <> 'held'))
+                                                     as is_open
+                                              from (select u.*, row_number() over (partition by u.namespace, u.key, u.lease_key, u.hold
+                                                                                   order by u.n) as nth_of_key
+                                                      from unnest(v_work) u) w
+                                             cross join lateral leasehold_internal.own_lease(w.scope, w.holder, w.lease_key, w.hold, w.units,
+                                                                                             w.rules, v_life, v_now) l
+                                              left join lateral (
+                                                select o.ticket as own
+                                                  from leasehold.waiter o
+                                                 where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q
+                                                on true) e
+                                    window o as (partition by e.namespace, e.key, e.is_open order by e.place, e.n)) f
                               left join lateral (
-                                select o.ticket as own
-                                  from leasehold.waiter o
-                                 where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q on true
-                              left join lateral (
-                                select f.ticket as head
-                                  from leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) f
-                                 where w.hold in ('new', 'expired') or ((w.scope).state = 'free' and w.hold <> 'resting')) h on true
-                           ) as e (n, namespace, key, lease_key, owner, labels, duration, queue, wait, ticket, field, bound, rules,
-                                   scope, hold, unused_ticket, unused_head, unused_outcome, own_ticket, head_ticket, place,
-                                   is_renewal, is_ended, is_open)) g) r
+                                select b.ticket
+                                  from leasehold_internal.live_head(f.namespace, f.key, v_live, v_now, coalesce(f.asking, '{}')) b
+                                 where f.nth = 1
+                                   and (f.hold in ('new', 'expired')
+                                        or ((f.scope).state <> 'held' and f.hold not in ('resting', 'busy', 'hooked')))) h on true) g) p) r
      order by r.n);
 
   -- A takeover reaps first. Where that fails, it is no takeover.
   if v_has_hooks and v_runs_hooks then
-    v_reap_veto := leasehold_internal.reap_for_takeover(v_work);
-    if v_reap_veto is not null then
+    v_reap_veto := coalesce(leasehold_internal.reap_for_takeover(v_work), v_reap_veto);
+    if v_reap_veto is not null and exists (select 1 from unnest(v_work) w where w.hold = 'expired') then
       v_work := array(
         select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-                   w.rules, w.scope, 'locked', w.own_ticket, null, case when w.queue then 'queued' else 'held' end)::leasehold.acquire_work
+                   w.rules, w.scope, 'locked', w.own_ticket, null, case when w.queue then 'queued' else 'held' end,
+                   w.units, w.holder)::leasehold.acquire_work
           from unnest(v_work) w);
     end if;
   end if;
@@ -228,6 +264,14 @@ begin
   end if;
   if exists (select 1 from unnest(v_work) w where w.outcome in ('granted', 'queued')) then
     perform leasehold_internal.ensure_epoch();
+  end if;
+
+  -- A takeover ends the lease before.
+  if exists (select 1 from unnest(v_work) w where w.outcome = 'granted' and w.hold = 'expired') then
+    perform leasehold_internal.end_leases(array(
+      select row(w.namespace, w.key, 'expired', null, null, (w.scope).queued, null, null)::leasehold.lease_end
+        from unnest(v_work) w
+       where w.outcome = 'granted' and w.hold = 'expired'), v_now);
   end if;
 
   -- Grant. The token is drawn here, under the lock.
@@ -255,25 +299,12 @@ begin
                   or s.queued
                   and (leasehold_internal.is_blind()
                        or exists (select 1 from leasehold.waiter q
-                                   where q.namespace = s.namespace and q.key = s.key and q.lease_key <> w.lease_key)),
-         -- A takeover ends the lease before.
-         ended_keys = case when w.hold = 'expired' then leasehold_internal.remember(s.ended_keys, s.lease_key) else s.ended_keys end,
-         ended_outcomes = case when w.hold = 'expired' then leasehold_internal.remember(s.ended_outcomes, 'expired'::text)
-                               else s.ended_outcomes end,
-         ended_at = case when w.hold = 'expired' then v_now else s.ended_at end,
-         last_outcome = case when w.hold = 'expired' then 'expired' else s.last_outcome end,
-         last_result = case when w.hold = 'expired' then null else s.last_result end,
-         last_error = case when w.hold = 'expired' then null else s.last_error end
+                                   where q.namespace = s.namespace and q.key = s.key and q.lease_key <> w.lease_key)
+                       or exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key))
     from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
-   where w.outcome = 'granted' and w.hold <> 'new' and s.namespace = w.namespace and s.key = w.key;
-  if exists (select from leasehold.policy p where p.history) then
-    perform leasehold_internal.record_holds(array_agg(w.scope), v_now, null, null)
-       from unnest(v_work) w
-      where w.outcome = 'granted' and w.hold = 'expired'
-     having count(*) > 0;
-  end if;
+   where w.outcome = 'granted' and w.units is null and w.hold <> 'new' and s.namespace = w.namespace and s.key = w.key;
 
-  -- New scopes: held at once, with the first expiry as check_at, or free where somebody only queues.
+  -- New scopes: held at once, with the first expiry as check_at, or free where somebody only queues or is about to share it.
   if exists (select 1 from unnest(v_work) w where w.hold = 'new' and w.outcome in ('granted', 'queued')) then
     insert into leasehold.scope (
       namespace, key, state, lease_key, token, owner, principal, labels, duration, grace, acquired_at, heartbeat_at, deadline,
@@ -282,17 +313,21 @@ begin
            (w.rules).grace, v_now, v_now, v_now + w.duration, v_life.id, p_coordinator, v_now + w.duration + (w.rules).grace,
            w.at_least, case when w.at_least is not null then v_life.id end, w.at_least is not null
       from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
-     where w.hold = 'new' and w.outcome = 'granted'
+     where w.hold = 'new' and w.outcome = 'granted' and w.units is null
         on conflict (namespace, key) do nothing;
     insert into leasehold.scope (namespace, key, check_at, queued)
     select w.namespace, w.key, v_now + interval '1 s', true
       from unnest(v_work) w
-     where w.hold = 'new' and w.outcome = 'queued'
+     where w.hold = 'new' and (w.outcome = 'queued' or w.outcome = 'granted' and w.units is not null)
         on conflict (namespace, key) do nothing;
+  end if;
+  if v_may_be_shared then
+    perform leasehold_internal.grant_shares(v_work, p_coordinator, p_principals, v_life, v_now);
+    perform leasehold_internal.renew_shares(v_work, p_coordinator, p_principals, v_life, v_now);
   end if;
   if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
     perform leasehold_internal.tell_watchers(
-              array_agg(w.scope) filter (where w.hold = 'expired'), array_agg(w.namespace), array_agg(w.key))
+              array_agg(w.namespace), array_agg(w.key), array_agg(case when w.units is not null then w.lease_key end))
        from unnest(v_work) w
       where w.outcome = 'granted'
      having count(*) > 0;
@@ -326,6 +361,11 @@ begin
       from unnest(v_work) w
      where w.outcome = 'ended' and s.namespace = w.namespace and s.key = w.key
        and s.state = 'held' and s.lease_key = w.lease_key and not s.lapsed;
+    update leasehold.share h
+       set lapsed = true
+      from unnest(v_work) w
+     where w.outcome = 'ended' and (w.holder).lease_key = w.lease_key
+       and h.namespace = w.namespace and h.key = w.key and h.lease_key = w.lease_key and h.state = 'held' and not h.lapsed;
   end if;
 
   -- The queue: a waiter that comes back keeps its place, and its wait never grows. null is no limit, and least() skips it.
@@ -336,39 +376,44 @@ begin
            wait_until = least(q.wait_until, v_now + w.wait),
            owner = w.owner,
            principal = p_principals[w.n],
-           duration = w.duration
+           duration = w.duration,
+           units = w.units
       from unnest(v_work) w
      where w.outcome = 'queued' and w.own_ticket is not null
        and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
     insert into leasehold.waiter (
-      namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner, principal)
+      namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner, principal, units)
     select w.namespace, w.key,
            case when w.ticket is not null
                  and not exists (select 1 from leasehold.waiter t
                                   where t.namespace = w.namespace and t.key = w.key and t.ticket = w.ticket)
                 then w.ticket else nextval('leasehold.ticket') end,
-           w.lease_key, p_coordinator, v_now, v_now + w.wait, w.duration, w.owner, p_principals[w.n]
+           w.lease_key, p_coordinator, v_now, v_now + w.wait, w.duration, w.owner, p_principals[w.n], w.units
       from (select u.* from unnest(v_work) u where u.outcome = 'queued' and u.own_ticket is null order by u.n) w
         on conflict do nothing;
   end if;
   if exists (select 1 from unnest(v_work) w where w.outcome = 'queued') then
+    -- A scope that is shared may have room for the first waiter soon: the reaper looks, should the wake-up get lost.
     update leasehold.scope s
-       set queued = true
+       set queued = true,
+           check_at = case when s.state = 'shared' then least(s.check_at, v_now + interval '1 s') else s.check_at end
       from (select distinct u.namespace, u.key from unnest(v_work) u where u.outcome = 'queued') w
-     where s.namespace = w.namespace and s.key = w.key and not s.queued;
+     where s.namespace = w.namespace and s.key = w.key
+       and (not s.queued or (s.state = 'shared' and s.check_at > v_now + interval '1 s'));
   end if;
   delete from leasehold.waiter q
    using unnest(v_work) w
-   where w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota') and w.own_ticket is not null
+   where (w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota') or w.outcome = 'invalid' and w.hold <> 'invalid')
+     and w.own_ticket is not null
      and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
 
-  -- A scope that stays open belongs to its first live waiter: make sure that it knows.
+  -- A scope that stays open, or has room left, belongs to its first live waiter: make sure that it knows.
   perform leasehold_internal.wake_head(null, o.namespace, o.key)
      from (select distinct w.namespace, w.key
              from unnest(v_work) w
             where w.head_ticket is not null
               and not exists (select 1 from unnest(v_work) g
-                               where g.outcome in ('granted', 'hooked') and g.namespace = w.namespace and g.key = w.key)) o;
+                               where (g.outcome = 'hooked' or g.outcome = 'granted' and g.units is null) and g.namespace = w.namespace and g.key = w.key)) o;
   if v_has_hooks and v_runs_hooks then
     perform leasehold_internal.hook_grants(v_work);
   end if;
@@ -379,11 +424,14 @@ begin
            case when w.outcome = 'hooked' then leasehold_internal.to_us((w.rules).hook_timeout)::text
                 when w.outcome in ('held', 'queued') then v_reap_veto end, w.field, w.bound,
            f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
-           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s.scope, v_life, v_now)
+           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s.scope, v_life, v_now),
+           coalesce(f.mode, 'exclusive'), coalesce(f.units, 0), f.slots, leasehold_internal.units_free(s.scope, w.rules),
+           leasehold_internal.holder_count(s.scope)
       from (select u.*, q.own,
                    -- Once for each scope, by its first item that is told its place. (With offset 0 below, for the planner would
-                   -- else move the call into the window, and make it for each item.)
-                   first_value(t.tickets) over (partition by u.namespace, u.key order by t.tickets is null, u.n) as tickets
+                   -- else move the calls into the window, and make them for each item.)
+                   first_value(t.tickets) over (partition by u.namespace, u.key order by t.tickets is null, u.n) as tickets,
+                   first_value(t.facts) over (partition by u.namespace, u.key order by t.tickets is null, u.n) as shared_facts
               from (select v.*, v.outcome in ('queued', 'held') as is_told,
                            row_number() over (partition by v.namespace, v.key, v.outcome in ('queued', 'held')
                                               order by v.n) as place_in_scope
@@ -394,12 +442,22 @@ begin
                  where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)) q on true
              cross join lateral (
                select case when u.is_told and u.place_in_scope = 1
-                           then leasehold_internal.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets offset 0) t) w
+                           then leasehold_internal.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets,
+                      case when u.is_told and u.place_in_scope = 1 and v_may_be_shared
+                           then leasehold_internal.shared_facts(u.namespace, u.key, u.rules, v_life, v_now) end as facts offset 0) t) w
       left join lateral (
         select x as scope
           from leasehold.scope x
          where w.field is null and x.namespace = w.namespace and x.key = w.key) s on true
-      left join lateral leasehold_internal.lease_facts(s.scope, w.rules, v_life, v_now) f on true
+      left join lateral (
+        select leasehold_internal.scope_of_share(x) as scope
+          from leasehold.share x
+         where v_may_be_shared and w.outcome in ('granted', 'renewed')
+           and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and x.state = 'held') h on true
+      left join lateral (
+        select x.* from leasehold_internal.lease_facts(coalesce(h.scope, s.scope), w.rules, v_life, v_now) x
+         union all
+        select (w.shared_facts).* where w.is_told and (s.scope).state = 'shared') f on true
      order by w.n;
 end
 $$;
@@ -425,93 +483,6 @@ as $$
                 leasehold_internal.seconds_text(p_max))
 $$;
 
--- How many leases may still be granted under the prefix that sets max_leases; null where none does. Locks nothing.
-create or replace function leasehold_internal.leases_left(p_rules leasehold.rules) returns bigint
-language plpgsql
-set enable_seqscan = on
-as $$
-begin
-  if p_rules.max_leases is null then
-    return null;
-  end if;
-  return p_rules.max_leases
-         - (select count(*)
-              from leasehold.scope s
-             where s.state = 'held'
-               and (p_rules.quota_prefix = ''
-                    or s.namespace = p_rules.quota_prefix
-                    or (s.namespace > p_rules.quota_prefix || '.' and s.namespace < p_rules.quota_prefix || '/')));
-end
-$$;
-
--- Near a limit grants go one after the other, so that it is exact: whoever has the turn of the prefix counts what all before it have
--- committed. Returns the prefixes near their limit whose turn another session has: their grants are busy. Far from it nobody takes a
--- turn; 2,000 is more than what batches in flight grant at once. Locks the policies' rows in leasehold.quota_turn.
-create or replace function leasehold_internal.take_quota_turns(p_work leasehold.acquire_work[]) returns text[]
-language plpgsql
-as $$
-declare
-  v_rules leasehold.rules;
-  v_busy text[] := '{}';
-begin
-  for v_rules in
-    select distinct on ((w.rules).quota_prefix) (w.rules).*
-      from unnest(p_work) w
-     where w.outcome = 'granted' and w.hold <> 'expired' and (w.rules).max_leases is not null
-     order by (w.rules).quota_prefix
-  loop
-    if leasehold_internal.leases_left(v_rules) <= 2000 then
-      perform 1 from leasehold.quota_turn t where t.prefix = v_rules.quota_prefix for update skip locked;
-      if not found then
-        v_busy := v_busy || v_rules.quota_prefix;
-      end if;
-    end if;
-  end loop;
-  return v_busy;
-end
-$$;
-
--- Grants beyond max_leases and places beyond max_waiters become 'quota'; grants whose turn another session has, 'busy'. Leases are
--- counted under the prefix that sets the limit, in a statement after the one that took its turn. Locks nothing.
-create or replace function leasehold_internal.apply_quotas(p_work leasehold.acquire_work[], p_busy text[])
-returns leasehold.acquire_work[]
-language sql volatile
-as $$
-  select array_agg(
-           row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field,
-               case when w.is_over then case when w.outcome = 'granted' then format('max_leases = %s', (w.rules).max_leases)
-                                             else format('max_waiters = %s', (w.rules).max_waiters) end
-                    else w.bound end,
-               w.rules, w.scope, w.hold, w.own_ticket, w.head_ticket,
-               case when w.is_busy then 'busy' when w.is_over then 'quota' else w.outcome end)::leasehold.acquire_work
-           order by w.n)
-    from (select u.*,
-                 u.outcome = 'granted' and u.hold <> 'expired' and (u.rules).quota_prefix = any (p_busy) as is_busy,
-                 coalesce(
-                   case u.outcome
-                     when 'granted' then
-                       -- A takeover frees the lease that it replaces.
-                       u.hold <> 'expired'
-                       and row_number() over (partition by (u.rules).quota_prefix, u.outcome, u.hold = 'expired' order by u.n)
-                           > l.leases_left
-                     when 'queued' then
-                       u.own_ticket is null
-                       and row_number() over (partition by u.namespace, u.key, u.outcome, u.own_ticket is null order by u.n)
-                           + (select count(*) from leasehold.waiter q where q.namespace = u.namespace and q.key = u.key)
-                           > (u.rules).max_waiters
-                   end, false) as is_over
-            from unnest(p_work) u
-            left join (select d.quota_prefix, leasehold_internal.leases_left(d.rules) as leases_left
-                         from (select distinct on ((x.rules).quota_prefix) (x.rules).quota_prefix, x.rules
-                                 from unnest(p_work) x
-                                where x.outcome = 'granted' and (x.rules).max_leases is not null
-                               offset 0) d
-                       offset 0) l
-              on l.quota_prefix = (u.rules).quota_prefix) w
-$$;
-
 revoke execute on function leasehold_internal.acquire_general(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[], text[], bigint[]), leasehold_internal.at_least_of(bigint, leasehold.rules),
-  leasehold_internal.duration_bound(interval, interval), leasehold_internal.seconds_text(interval),
-  leasehold_internal.apply_quotas(leasehold.acquire_work[], text[]), leasehold_internal.leases_left(leasehold.rules),
-  leasehold_internal.take_quota_turns(leasehold.acquire_work[]) from public;
+  boolean[], bigint[], bigint[], text[], bigint[], integer[]), leasehold_internal.at_least_of(bigint, leasehold.rules),
+  leasehold_internal.duration_bound(interval, interval), leasehold_internal.seconds_text(interval) from public;

@@ -5,12 +5,13 @@
 -- Locks what acquire_general() does, and the row first, so that it stays ours whatever the hook says.
 create or replace function leasehold_internal.acquire_hooked(
   p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_lease_key uuid, p_owner text,
-  p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text, p_at_least_us bigint)
+  p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text, p_at_least_us bigint, p_units integer)
 returns table (
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
   field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
+  holder_count integer)
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -26,14 +27,15 @@ begin
     select c.* into v_answer
       from leasehold_internal.acquire_general(
              p_coordinator, p_clock, array[p_namespace], array[p_key], array[p_lease_key], array[p_owner], array[p_labels],
-             array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket], array[p_principal], array[p_at_least_us]) c;
+             array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket], array[p_principal], array[p_at_least_us], array[p_units]) c;
     return query
       select v_answer.n, v_answer.outcome, v_answer.ticket, v_answer.waiters_ahead, v_answer.expires_in_us,
              v_answer.suspected_in_us, v_answer.message, v_answer.field, v_answer.bound, v_answer.token, v_answer.owner,
              v_answer.principal, v_answer.labels,
              v_answer.duration_us, v_answer.grace_us, v_answer.acquired_at, v_answer.deadline, v_answer.remaining_us,
              v_answer.held_us, v_answer.silent_us, v_answer.heartbeats, v_answer.heartbeat_at, v_answer.liveness,
-             v_answer.is_manual, v_answer.rests_in_us;
+             v_answer.is_manual, v_answer.rests_in_us, v_answer.mode, v_answer.units, v_answer.slots, v_answer.units_free,
+             v_answer.holder_count;
     return;
   exception when sqlstate 'LH905' then
     message := sqlerrm;
@@ -44,7 +46,7 @@ begin
   if v_scope.namespace is not null then
     delete from leasehold.waiter w
      where w.lease_key = p_lease_key and (w.namespace, w.key) is not distinct from (p_namespace, p_key);
-    if found and (v_scope.state = 'free' or v_scope.lapsed or v_scope.deadline + v_scope.grace <= clock_timestamp())
+    if found and (v_scope.state <> 'held' or v_scope.lapsed or v_scope.deadline + v_scope.grace <= clock_timestamp())
        and leasehold_internal.wake_head(p_coordinator, p_namespace, p_key) then
       waiters_ahead := -1;
     end if;
@@ -92,7 +94,7 @@ begin
     v_event := case when v_item.outcome = 'granted' then 'acquire'
                     when v_item.outcome = 'renewed' and v_item.hold = 'locked' then 'heartbeat' end;
     if v_event is not null and leasehold_internal.hooked(array[v_item.namespace], v_event) <> '{}' then
-      select s.* into v_scope from leasehold.scope s where s.namespace = v_item.namespace and s.key = v_item.key;
+      v_scope := leasehold_internal.holder_now(v_item.namespace, v_item.key, v_item.lease_key);
       v_veto := leasehold_internal.try_hooks(leasehold_internal.event_of(v_event, v_scope, v_scope.deadline, null, null));
       if v_veto is not null then
         raise sqlstate 'LH905' using message = v_veto;
@@ -124,7 +126,7 @@ begin
     select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
                w.rules, w.scope, w.hold, w.own_ticket, w.head_ticket,
                case when w.is_left and w.outcome in ('granted', 'renewed', 'queued', 'held') then 'hooked'
-                    else w.outcome end)::leasehold.acquire_work
+                    else w.outcome end, w.units, w.holder)::leasehold.acquire_work
       from (select i.*,
                    bool_or(i.is_grant) over (partition by i.namespace, i.key)
                    or bool_or(i.is_renewal) over (partition by i.namespace, i.key order by i.n) as is_left
@@ -138,6 +140,6 @@ end
 $$;
 
 revoke execute on function
-  leasehold_internal.acquire_hooked(uuid, timestamptz, text, text, uuid, text, text, bigint, boolean, bigint, bigint, text, bigint),
+  leasehold_internal.acquire_hooked(uuid, timestamptz, text, text, uuid, text, text, bigint, boolean, bigint, bigint, text, bigint, integer),
   leasehold_internal.reap_for_takeover(leasehold.acquire_work[]), leasehold_internal.hook_grants(leasehold.acquire_work[]),
   leasehold_internal.leave_hooked(leasehold.acquire_work[]) from public;

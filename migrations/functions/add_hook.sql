@@ -125,7 +125,16 @@ as $$
            where x.reap_failures > 0 and x.state = 'held' and leasehold_internal.is_in_subtree(x.namespace, p_namespace)
            order by x.namespace, x.key
              for no key update skip locked) a
-   where s.namespace = a.namespace and s.key = a.key
+   where s.namespace = a.namespace and s.key = a.key;
+  update leasehold.share h
+     set next_try_at = clock_timestamp(),
+         check_at = clock_timestamp()
+    from (select x.namespace, x.key, x.lease_key
+            from leasehold.share x
+           where x.reap_failures > 0 and x.state = 'held' and leasehold_internal.is_in_subtree(x.namespace, p_namespace)
+           order by x.namespace, x.key, x.lease_key
+             for no key update skip locked) a
+   where h.namespace = a.namespace and h.key = a.key and h.lease_key = a.lease_key
 $$;
 
 create or replace view leasehold.hook with (security_barrier) as
@@ -143,10 +152,15 @@ comment on column leasehold.hook.position is 'Of several for one namespace and e
 comment on column leasehold.hook.added_at is 'Since when';
 
 create or replace view leasehold.reap_failure with (security_barrier) as
-  select s.namespace, s.key, s.token, s.owner, s.reap_failures, s.reap_error as error, s.reap_failed_at as failed_at,
-         s.next_try_at
-    from leasehold.scope s
-   where s.reap_failures > 0 and s.state = 'held' and (s.lapsed or s.deadline <= clock_timestamp())
+  select s.namespace, s.key, s.token, s.owner, s.reap_failures, s.error, s.failed_at, s.next_try_at
+    from (select x.namespace, x.key, x.token, x.owner, x.reap_failures, x.reap_error as error, x.reap_failed_at as failed_at, x.next_try_at, x.lapsed, x.deadline
+            from leasehold.scope x
+           where x.reap_failures > 0 and x.state = 'held'
+          union all
+          select h.namespace, h.key, h.token, h.owner, h.reap_failures, h.reap_error, h.reap_failed_at, h.next_try_at, h.lapsed, h.deadline
+            from leasehold.share h
+           where h.reap_failures > 0 and h.state = 'held') s
+   where (s.lapsed or s.deadline <= clock_timestamp())
      and coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
 comment on view leasehold.reap_failure is 'Expired leases that could not be reaped, for a callback failed; nobody else gets them';
 comment on column leasehold.reap_failure.namespace is 'Dotted: payments.invoices';

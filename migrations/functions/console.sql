@@ -53,6 +53,7 @@ declare
   v_found integer := 0;
   v_stretch record;
   v_scopes record;
+  v_shares record;
   v_waiters record;
 begin
   for v_stretch in select t.low, t.high from leasehold_internal.stretches(p_namespaces, p_include_children) t order by t.low collate "C" loop
@@ -74,23 +75,30 @@ begin
         into v_scopes
         from leasehold_internal.policies_of(array[v_at]) r
        cross join (select * from leasehold.scope s where s.namespace = v_at order by s.key limit c_rows + 1) s;
+      select count(*) as held,
+             count(*) filter (where (h.lapsed or h.check_at <= v_now)
+                                    and leasehold_internal.is_expired(leasehold_internal.scope_of_share(h), v_life, r.expiry, v_now)) as expired,
+             count(*) filter (where h.reap_failures > 0) as failing
+        into v_shares
+        from leasehold_internal.policies_of(array[v_at]) r
+       cross join (select * from leasehold.share h where h.namespace = v_at and h.state = 'held' order by h.key, h.token limit c_rows + 1) h;
       select count(*) as looked_at, count(*) filter (where leasehold_internal.has_place(w, c.seen_at, v_now)) as waiting
         into v_waiters
         from (select * from leasehold.waiter w where w.namespace = v_at order by w.key, w.ticket limit c_rows + 1) w
         left join leasehold.coordinator c
           on c.id = w.coordinator;
-      if v_scopes.held > 0 or v_waiters.waiting > 0 then
+      if v_scopes.held + v_shares.held > 0 or v_waiters.waiting > 0 then
         namespace := v_at;
-        held := least(v_scopes.held, c_rows);
+        held := least(v_scopes.held + v_shares.held, c_rows);
         waiting := least(v_waiters.waiting, c_rows);
-        expired := v_scopes.expired;
-        failing := v_scopes.failing;
-        partial := v_scopes.looked_at > c_rows or v_waiters.looked_at > c_rows;
+        expired := v_scopes.expired + v_shares.expired;
+        failing := v_scopes.failing + v_shares.failing;
+        partial := v_scopes.looked_at > c_rows or v_scopes.held + v_shares.held > c_rows or v_waiters.looked_at > c_rows;
         after := v_at;
         return next;
         v_found := v_found + 1;
       end if;
-      v_left := v_left - v_scopes.looked_at - v_waiters.looked_at;
+      v_left := v_left - v_scopes.looked_at - v_shares.held - v_waiters.looked_at;
       if v_left <= 0 then
         namespace := null;
         after := v_at;
@@ -108,13 +116,14 @@ create or replace function leasehold_internal.view_explain(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (
   state text, holder text, principal text, token text, liveness text, since text, heartbeats text, last_heartbeat_at text, expires_at text, waiters text,
-  first_waiter text, advice text)
+  first_waiter text, advice text, mode text, units text, holders text)
 language sql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select x.state, x.holder, x.principal, x.token::text, x.liveness, leasehold_internal.epoch_us(x.since), x.heartbeats::text,
-         leasehold_internal.epoch_us(x.last_heartbeat_at), leasehold_internal.epoch_us(x.expires_at), x.waiters::text, x.first_waiter, x.advice
+         leasehold_internal.epoch_us(x.last_heartbeat_at), leasehold_internal.epoch_us(x.expires_at), x.waiters::text, x.first_waiter, x.advice,
+         x.mode, x.units::text, x.holders::text
     from leasehold.explain(p_namespaces[1], p_key) x
 $$;
 
@@ -132,7 +141,7 @@ create or replace function leasehold_internal.view_queue(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (
   namespace text, key text, "position" text, owner text, principal text, waiting text, away text, enqueued_at text, wait_until text, duration text,
-  coordinator text, ticket text, after text)
+  coordinator text, ticket text, mode text, units text, after text)
 language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
@@ -151,6 +160,7 @@ begin
     select w.namespace, w.key, case when w.has_place then w.place::text end, w.owner, w.principal, leasehold_internal.to_us(v_now - w.enqueued_at)::text,
            coalesce(w.away_until > v_now, false)::text, leasehold_internal.epoch_us(w.enqueued_at), leasehold_internal.epoch_us(w.wait_until),
            leasehold_internal.to_us(w.duration)::text, w.coordinator::text, w.ticket::text,
+           case when w.units is null then 'exclusive' else 'shared' end, coalesce(w.units, 0)::text,
            concat_ws(E'\n', w.namespace, w.key, w.ticket::text, w.place::text)
       from (select x.*, p.has_place,
                    count(*) filter (where p.has_place) over (partition by x.namespace, x.key order by x.ticket)
@@ -175,7 +185,7 @@ $$;
 
 -- Holders that wait for another scope: an edge from what they hold to what they want. With a key the edges that lead to that scope or come from it, over any
 -- number of others. Looked at are the first 20,000 waiters, and of what is held the scopes that they wait for, so that every circle is found, and the
--- first 20,000 scopes; of edges the first 1,000. Where there are more, the last row has no owner. Locks nothing.
+-- first 20,000 scopes, of each at most 100 shared holders; of edges the first 1,000. Where there are more, the last row has no owner. Locks nothing.
 create or replace function leasehold_internal.view_waits(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (owner text, principal text, holds_namespace text, holds_key text, wants_namespace text, wants_key text, after text)
@@ -217,6 +227,16 @@ as $$
       join leasehold.scope s
         on s.namespace = w.namespace and s.key = w.key
      where s.state = 'held' and s.owner <> ''
+     union
+    select h.namespace, h.key, h.owner, h.principal
+      from (select s.namespace, s.key from scope s where s.state = 'shared'
+             union
+            select w.namespace, w.key from waiter w) s
+     cross join lateral (
+       select x.* from leasehold.share x
+        where x.namespace = s.namespace and x.key = s.key and x.state = 'held' and x.owner <> ''
+        order by x.token
+        limit 100) h
   ), edge as materialized (
     select distinct w.owner, w.principal, h.namespace as holds_namespace, h.key as holds_key, w.namespace as wants_namespace, w.key as wants_key
       from waiter w
@@ -253,13 +273,13 @@ create or replace function leasehold_internal.view_history(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (
   namespace text, key text, token text, acquired_at text, ended_at text, outcome text, owner text, principal text, result text, error text,
-  ended_by text, after text)
+  ended_by text, mode text, units text, slots text, after text)
 language sql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select h.namespace, h.key, h.token::text, leasehold_internal.epoch_us(h.acquired_at), leasehold_internal.epoch_us(h.ended_at), h.outcome, h.owner,
-         h.principal, h.result::text, h.error, h.ended_by, h.token::text
+         h.principal, h.result::text, h.error, h.ended_by, h.mode, h.units::text, array_to_string(h.slots, ','), h.token::text
     from leasehold.history h
    where h.namespace = p_namespaces[1] and h.key = p_key and h.token < coalesce(p_after::bigint, 9223372036854775807)
    order by h.token desc
@@ -276,15 +296,19 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select f.namespace, f.key, f.token::text, f.owner, s.principal, f.reap_failures::text, f.error, leasehold_internal.epoch_us(f.failed_at),
-         leasehold_internal.epoch_us(f.next_try_at), concat_ws(E'\n', f.namespace, f.key)
+         leasehold_internal.epoch_us(f.next_try_at), concat_ws(E'\n', f.namespace, f.key, f.token::text)
     from leasehold.reap_failure f
-    join leasehold.scope s
-      on s.namespace = f.namespace and s.key = f.key
+    join (select s.namespace, s.key, s.token, s.principal from leasehold.scope s where s.state = 'held'
+           union all
+          select h.namespace, h.key, h.token, h.principal from leasehold.share h where h.state = 'held') s
+      on s.namespace = f.namespace and s.key = f.key and s.token = f.token
    where leasehold_internal.is_within(f.namespace, p_namespaces, p_include_children)
      and (p_key is null or f.key = p_key)
      and (p_after is null
-          or (f.namespace collate "C", f.key collate "C") > (split_part(p_after, E'\n', 1) collate "C", split_part(p_after, E'\n', 2) collate "C"))
-   order by f.namespace collate "C", f.key collate "C"
+          or (f.namespace collate "C", f.key collate "C", f.token)
+             > (split_part(p_after, E'\n', 1) collate "C", split_part(p_after, E'\n', 2) collate "C",
+                coalesce(nullif(split_part(p_after, E'\n', 3), '')::bigint, 9223372036854775807)))
+   order by f.namespace collate "C", f.key collate "C", f.token
    limit p_limit
 $$;
 
@@ -355,7 +379,8 @@ set search_path = pg_catalog, pg_temp
 as $$
   select current_setting('server_version'), case when pg_is_in_recovery() then 'standby' else 'primary' end,
          (select count(*)::text from leasehold.waiter),
-         (select leasehold_internal.to_us(greatest(clock_timestamp() - min(s.check_at), interval '0'))::text from leasehold.scope s)
+         (select leasehold_internal.to_us(greatest(clock_timestamp() - least((select min(s.check_at) from leasehold.scope s),
+                                                                            (select min(h.check_at) from leasehold.share h)), interval '0'))::text)
 $$;
 
 do $$

@@ -96,7 +96,13 @@ begin
                limit 10000) d
        cross join lateral leasehold_internal.live_head(d.namespace, d.key, v_live, v_now) h
        where h.coordinator = p_coordinator
-         and ((d.scope).state = 'free' or leasehold_internal.is_expired(d.scope, v_life, 'takeover', v_now))
+         and case (d.scope).state when 'free' then true when 'held' then leasehold_internal.is_expired(d.scope, v_life, 'takeover', v_now)
+                  else leasehold_internal.has_room(d.scope, h.units)
+                       or exists (select
+                                    from leasehold.share x
+                                   where x.namespace = d.namespace and x.key = d.key and x.state = 'held'
+                                     and (x.lapsed or x.deadline <= v_now)
+                                     and leasehold_internal.is_expired(leasehold_internal.scope_of_share(x), v_life, 'takeover', v_now)) end
          and not leasehold_internal.rests(d.scope, v_life, v_now)
        limit 1000;
   end if;
@@ -145,6 +151,16 @@ begin
            limit 10000
              for no key update skip locked) d
    where s.namespace = d.namespace and s.key = d.key;
+  update leasehold.share s
+     set check_at = p_now + interval '1 s'
+    from (select x.namespace, x.key, x.lease_key
+            from leasehold.share x
+           where x.check_at > p_now + interval '1 s' and x.check_at < 'infinity'
+             and x.check_at > p_now + interval '2 s' + x.duration + x.grace
+             and (x.state = 'held' or x.ended_at > p_now + interval '1 s')
+           limit 10000
+             for no key update skip locked) d
+   where s.namespace = d.namespace and s.key = d.key and s.lease_key = d.lease_key;
 end
 $$;
 
@@ -169,7 +185,7 @@ begin
   perform leasehold_internal.wake_head(null, s.namespace, s.key)
      from (select distinct q.namespace, q.key from leasehold.waiter q where q.coordinator = p_coordinator) q
      join leasehold.scope s on s.namespace = q.namespace and s.key = q.key
-    where s.state = 'free';
+    where s.state <> 'held';
 end
 $$;
 comment on function leasehold_internal.coordinator_unregister is 'A daemon shuts down cleanly';

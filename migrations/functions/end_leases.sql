@@ -16,8 +16,8 @@ as $$
 $$;
 
 -- Promise 4: four things end a lease.
--- End leases: the one place where release, reap, force-release and a leaving waiter do it. For speed the common cases of release_batch()
--- and hand_over_batch(), and a takeover by acquire_general(), write the same again. The caller has locked every row
+-- End leases: the one place where release, reap, takeover, force-release and a leaving waiter do it; those of shared holders by end_shares().
+-- For speed the common cases of release_batch() and hand_over_batch() write the same again. The caller has locked every row
 -- FOR UPDATE in an earlier statement (a guard's FOR KEY SHARE keeps that off), has read the queue since, and wakes the heads.
 create or replace function leasehold_internal.end_leases(p_ends leasehold.lease_end[], p_now timestamptz) returns void
 language plpgsql
@@ -54,12 +54,15 @@ begin
            else s.check_at
          end
     from unnest(p_ends) e
-   where s.namespace = e.namespace and s.key = e.key;
+   where e.lease_key is null and s.namespace = e.namespace and s.key = e.key;
+  if exists (select from unnest(p_ends) e where e.lease_key is not null) then
+    perform leasehold_internal.end_shares(p_ends, p_now);
+  end if;
   if exists (select from leasehold.policy p where p.history) then
-    perform leasehold_internal.record_holds(null, p_now, array_agg(e.namespace), array_agg(e.key)) from unnest(p_ends) e having count(*) > 0;
+    perform leasehold_internal.record_holds(null, p_now, array_agg(e.namespace), array_agg(e.key), array_agg(e.lease_key)) from unnest(p_ends) e having count(*) > 0;
   end if;
   if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
-    perform leasehold_internal.tell_watchers(null, array_agg(e.namespace), array_agg(e.key)) from unnest(p_ends) e having count(*) > 0;
+    perform leasehold_internal.tell_watchers(array_agg(e.namespace), array_agg(e.key), array_agg(e.lease_key)) from unnest(p_ends) e having count(*) > 0;
   end if;
 end
 $$;

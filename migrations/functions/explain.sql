@@ -1,10 +1,11 @@
--- What a person wants to know of a scope, and what to do next. Returns one row, for an unknown scope too. The token is shown to members
+-- What a person wants to know of a scope, and what to do next. Returns one row, for an unknown scope too. Of several shared holders the columns from
+-- holder to expires_at show the oldest, and the advice looks at the one that is worst off. The token is shown to members
 -- of leasehold_reader and leasehold_admin only, because a guard needs nothing else. Locks nothing.
 create or replace function leasehold.explain(namespace text, key text)
 returns table (
   state text, holder text, principal text, token bigint, liveness text, since timestamptz, heartbeats bigint, last_heartbeat_at timestamptz,
   expires_at timestamptz, waiters integer, first_waiter text, policy jsonb, advice text,
-  rests_until timestamptz)
+  rests_until timestamptz, mode text, units integer, holders integer)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -17,6 +18,8 @@ declare
   v_life leasehold.life_now := leasehold_internal.life(null);
   v_now timestamptz := clock_timestamp();
   v_facts leasehold.lease_facts;
+  v_shown leasehold.scope;
+  v_next text;
   v_problem leasehold_internal.problem := leasehold_internal.scope_problem(explain.namespace, explain.key);
 begin
   if v_problem.field is not null then
@@ -31,36 +34,43 @@ begin
   state := coalesce(v_scope.state, 'free');
   waiters := cardinality(
     leasehold_internal.live_tickets(explain.namespace, explain.key, leasehold_internal.live_coordinators(v_now), v_now));
-  select coalesce(w.owner, 'somebody')
-    into first_waiter
+  select coalesce(w.owner, 'somebody'),
+         coalesce(w.owner, 'somebody') || coalesce(format(' (for a shared lease of %s)', leasehold_internal.units_text(w.units)), '')
+    into first_waiter, v_next
     from leasehold_internal.live_head(explain.namespace, explain.key, leasehold_internal.live_coordinators(v_now), v_now) h
     join leasehold.waiter w
       on w.namespace = explain.namespace and w.key = explain.key and w.ticket = h.ticket;
   policy := jsonb_strip_nulls(to_jsonb(v_rules) - 'namespace' - 'quota_prefix')
             || (select to_jsonb(h) from leasehold_internal.history_policy_of(explain.namespace) h);
   since := v_scope.ended_at;
-  if state = 'held' then
-    select f.* into v_facts from leasehold_internal.lease_facts(v_scope, v_rules, v_life, v_now) f;
-    holder := v_scope.owner;
-    principal := v_scope.principal;
+  holders := 0;
+  if state <> 'free' then
+    v_shown := case state when 'held' then v_scope else leasehold_internal.oldest_holder(explain.namespace, explain.key) end;
+    units := coalesce(v_scope.units, 0);
+    holders := leasehold_internal.holder_count(v_scope);
+    select f.* into v_facts from leasehold_internal.lease_facts(v_shown, v_rules, v_life, v_now) f;
+    mode := v_facts.mode;
+    holder := v_shown.owner;
+    principal := v_shown.principal;
     if leasehold_internal.may_read_tokens() then
-      token := v_scope.token;
+      token := v_shown.token;
     end if;
     liveness := v_facts.liveness;
-    since := v_scope.acquired_at;
-    heartbeats := v_scope.heartbeats;
-    last_heartbeat_at := v_scope.heartbeat_at;
-    expires_at := leasehold_internal.expires_at(v_scope, v_life, v_rules.expiry);
+    since := v_shown.acquired_at;
+    heartbeats := v_shown.heartbeats;
+    last_heartbeat_at := v_shown.heartbeat_at;
+    expires_at := leasehold_internal.expires_at(v_shown, v_life, v_rules.expiry);
   end if;
   rests_until := leasehold_internal.rests_until(v_scope, v_life, v_now);
   advice := case
     when rests_until is not null and (state = 'free' or v_facts.liveness = 'expired')
-      then leasehold_internal.advice_resting(v_scope, rests_until, waiters, first_waiter, v_now)
+      then leasehold_internal.advice_resting(v_scope, rests_until, waiters, v_next, v_now)
     when state = 'held'
       then leasehold_internal.advice_held(v_scope, v_rules, v_facts, v_life.is_settled, v_now)
            || case when rests_until is null then ''
                    else format('; given back earlier, the scope still rests for %s', leasehold_internal.duration_text(rests_until - v_now)) end
-    else leasehold_internal.advice_free(v_scope, v_rules, waiters, first_waiter, v_now)
+    when state = 'shared' then leasehold_internal.advice_shared(v_scope, v_rules, v_life, waiters, v_next, v_now)
+    else leasehold_internal.advice_free(v_scope, v_rules, waiters, v_next, v_now)
   end;
   if rests_until is not null and state = 'free' then
     state := 'resting';
@@ -105,7 +115,8 @@ as $$
       format('it has expired: wait for the reaper, or select leasehold.reap(array[%L])', p_rules.namespace)
     when p_facts.is_manual and (p_facts.liveness = 'suspected_dead' or p_now > p_scope.deadline) then
       format('an administrator must decide: %s has been silent for %s, and expiry is manual; if it is dead, '
-             'select leasehold.force_release(%L, %L, reason => ''...'')', w.holder, w.silent, p_scope.namespace, p_scope.key)
+             'select leasehold.force_release(%L, %L, reason => ''...''%s)', w.holder, w.silent, p_scope.namespace, p_scope.key,
+             case when p_scope.units > 0 then ', token => ...' else '' end)
     when p_facts.liveness = 'suspected_dead' then
       format('look at %s: silent for %s, suspected dead; ', w.holder, w.silent)
       || case when not p_is_settled
@@ -158,6 +169,70 @@ as $$
   end
 $$;
 
+-- What to do about a shared scope: what there is to say of the holder that is worst off, if any is. Locks nothing.
+create or replace function leasehold_internal.advice_shared(
+  p_scope leasehold.scope, p_rules leasehold.rules, p_life leasehold.life_now, p_waiters integer, p_next text, p_now timestamptz)
+returns text
+language plpgsql stable
+as $$
+declare
+  v_taken text := leasehold_internal.holders_text(p_scope, p_rules.capacity);
+  v_worst record;
+begin
+  select leasehold_internal.scope_of_share(h) as share, f as facts
+    into v_worst
+    from leasehold.share h
+   cross join lateral leasehold_internal.lease_facts(leasehold_internal.scope_of_share(h), p_rules, p_life, p_now) f
+   where h.namespace = p_scope.namespace and h.key = p_scope.key and h.state = 'held' and f.liveness <> 'alive'
+   order by array_position(array['expired', 'suspected_dead', 'overdue'], f.liveness), h.acquired_at, h.token
+   limit 1;
+  return case
+    when found then v_taken || '; ' || leasehold_internal.advice_held(v_worst.share, p_rules, v_worst.facts, p_life.is_settled, p_now)
+    when p_rules.frozen or leasehold_internal.leases_left(p_rules) <= 0
+      then v_taken || '; ' || leasehold_internal.advice_free(p_scope, p_rules, p_waiters, p_next, p_now)
+    when p_waiters > 0 then format('join the queue: %s; %s is next, of %s waiting', v_taken, p_next, p_waiters)
+    when p_scope.units >= p_rules.capacity then format('wait: %s, and all are alive', v_taken)
+    else format('acquire it shared: %s; an exclusive lease waits for all of them', v_taken)
+  end;
+end
+$$;
+
+create or replace function leasehold_internal.units_text(p_units integer) returns text
+language sql immutable
+as $$
+  select case p_units when 1 then '1 unit' else p_units || ' units' end
+$$;
+
+-- Who shares a scope, and how many units they have taken; of more than 5 holders the oldest. Locks nothing.
+create or replace function leasehold_internal.holders_text(p_scope leasehold.scope, p_capacity integer) returns text
+language sql stable
+as $$
+  select case when p_capacity is null then '' else format('%s of %s taken by ', p_scope.units, leasehold_internal.units_text(p_capacity)) end
+         || case p_scope.holders when 1 then 'one holder' else p_scope.holders || ' holders' end
+         || case when p_capacity is not null then ': ' when p_scope.holders = 1 then ' has it shared: ' else ' share it: ' end
+         || (select string_agg(coalesce(nullif(h.owner, ''), 'somebody')
+                               || case when p_capacity is null and h.units = 1 then '' else format(' (%s)', leasehold_internal.units_text(h.units)) end,
+                               ', ' order by h.acquired_at, h.token)
+               from (select x.*
+                       from leasehold.share x
+                      where x.namespace = p_scope.namespace and x.key = p_scope.key and x.state = 'held'
+                      order by x.acquired_at, x.token
+                      limit 5) h)
+         || case when p_scope.holders > 5 then format(' and %s more', p_scope.holders - 5) else '' end
+$$;
+
+-- The oldest shared holder of a scope, in the form of scope_of_share(); null where there is none. Locks nothing.
+create or replace function leasehold_internal.oldest_holder(p_namespace text, p_key text) returns leasehold.scope
+language sql stable
+as $$
+  select leasehold_internal.scope_of_share(h)
+    from (select x.*
+            from leasehold.share x
+           where x.namespace = p_namespace and x.key = p_key and x.state = 'held'
+           order by x.acquired_at, x.token
+           limit 1) h
+$$;
+
 -- May the caller see the tokens of others? Whoever is logged in, or has taken another role by SET ROLE; where rules name roles, whoever may
 -- read the scope. Locks nothing.
 create or replace function leasehold_internal.may_read_tokens() returns boolean
@@ -171,5 +246,7 @@ $$;
 revoke execute on function leasehold.explain(text, text), leasehold_internal.may_read_tokens(),
   leasehold_internal.advice_held(leasehold.scope, leasehold.rules, leasehold.lease_facts, boolean, timestamptz),
   leasehold_internal.advice_resting(leasehold.scope, timestamptz, integer, text, timestamptz),
-  leasehold_internal.advice_free(leasehold.scope, leasehold.rules, integer, text, timestamptz) from public;
+  leasehold_internal.advice_free(leasehold.scope, leasehold.rules, integer, text, timestamptz),
+  leasehold_internal.advice_shared(leasehold.scope, leasehold.rules, leasehold.life_now, integer, text, timestamptz),
+  leasehold_internal.oldest_holder(text, text), leasehold_internal.holders_text(leasehold.scope, integer), leasehold_internal.units_text(integer) from public;
 grant execute on function leasehold.explain(text, text) to leasehold_client, leasehold_reader, leasehold_admin;

@@ -1,4 +1,5 @@
--- End a lease against its holder's will; `p_token` 0 or null: whoever holds it. Returns one row: ended with the lease and its
+-- End a lease against its holder's will; `p_token` 0 or null: whoever holds it. Returns one row, with `p_all` one for each shared holder; without it
+-- and without a token several holders are invalid (the message says what the token must be). A row is: ended with the lease and its
 -- lease key, ended without a lease where the scope only rested (which is over then), not_held, or with a message: busy, which names the
 -- sessions that have the scope's row, or rejected. Sessions that guard the scope
 -- are ended first. `p_by` and `p_peer` are the principal and the address of a daemon's caller; only daemons are believed. The hooks of reaping run, with the reason as
@@ -6,20 +7,22 @@
 -- Locks the scope's row FOR UPDATE, and waits for nobody but the end of such sessions; then wakes the first live waiter.
 create or replace function leasehold_internal.force_release_one(
   p_namespace text, p_key text, p_reason text, p_token bigint, p_peer text default null,
-  p_by text default null)
+  p_by text default null, p_all boolean default false)
 returns table (
   outcome text, message text, namespace text, key text, lease_key uuid, token bigint, owner text, principal text, labels text,
   duration_us bigint, grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint,
-  silent_us bigint, heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean)
+  silent_us bigint, heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean, mode text, units integer, slots integer[])
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_scope leasehold.scope;
+  v_holders leasehold.scope[];
+  v_holder leasehold.scope;
+  v_locked leasehold.scope;
   v_rules leasehold.rules;
-  v_has_waiters boolean;
+  v_count integer;
   v_now timestamptz;
   v_trouble text;
   v_by text;
@@ -31,70 +34,77 @@ begin
     v_by := session_user;
   end if;
   perform set_config('leasehold.ended_by', v_by, true);
-  v_trouble := leasehold_internal.lock_by_force(p_namespace, p_key, p_token);
-  select s.* into v_scope
-    from leasehold.scope s
-   where s.namespace = p_namespace and s.key = p_key and s.state = 'held'
-     and coalesce(p_token, 0) in (0, s.token)
-     for update skip locked;
-  if not found and leasehold_internal.end_rest(p_namespace, p_key, p_token) then
-    perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, nullif(p_token, 0), p_reason);
-    outcome := 'ended';
-    namespace := p_namespace;
-    key := p_key;
+  namespace := p_namespace;
+  key := p_key;
+  v_count := cardinality(leasehold_internal.holders_by_force(p_namespace, p_key, p_token, false));
+  if v_count > 1 and not p_all then
+    outcome := 'invalid';
+    message := format('that of one of the %s holders, or all of them', v_count);
     return next;
     return;
-  elsif v_scope.namespace is null then
+  end if;
+  v_trouble := leasehold_internal.lock_by_force(p_namespace, p_key, p_token);
+  select s.* into v_locked
+    from leasehold.scope s
+   where s.namespace = p_namespace and s.key = p_key and v_count > 0
+     for update skip locked;
+  v_holders := case when found then leasehold_internal.holders_by_force(p_namespace, p_key, p_token, true) else '{}' end;
+  if v_count = 0 and leasehold_internal.end_rest(p_namespace, p_key, p_token) then
+    perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, nullif(p_token, 0), p_reason);
+    outcome := 'ended';
+    return next;
+    return;
+  elsif v_holders = '{}' or cardinality(v_holders) < v_count then
     select case when count(*) = 0 then 'not_held' else 'busy' end,
            case when count(*) > 0 then format('%s/%s is busy: %s', p_namespace, left(p_key, 128),
                                               leasehold_internal.row_sessions(p_namespace, p_key) || coalesce('; ' || v_trouble, '')) end
       into outcome, message
       from leasehold.scope s
      where s.namespace = p_namespace and s.key = p_key
-       and (s.state = 'held' or leasehold_internal.rests(s, leasehold_internal.life(null), clock_timestamp()))
-       and coalesce(p_token, 0) in (0, s.token);
+       and (v_count > 0
+            or leasehold_internal.rests(s, leasehold_internal.life(null), clock_timestamp()) and coalesce(p_token, 0) in (0, s.token));
     if outcome = 'busy' then
       perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, nullif(p_token, 0), p_reason, 'refused');
     end if;
-    namespace := p_namespace;
-    key := p_key;
     return next;
     return;
   end if;
 
-  -- The queue is read in a statement after the lock.
-  if leasehold_internal.hooked(array[p_namespace], 'reap') <> '{}' then
-    message := 'hook_rejected: ' || leasehold_internal.try_hooks(
-                                      leasehold_internal.event_of('reap', v_scope, v_scope.deadline, null, p_reason));
-    if message is not null then
-      outcome := 'rejected';
-      perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, v_scope.token, p_reason, 'refused');
-      namespace := p_namespace;
-      key := p_key;
-      return next;
-      return;
-    end if;
-  end if;
-  v_now := clock_timestamp();
-  v_has_waiters := exists (select 1 from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key);
   select r.* into v_rules from leasehold_internal.policies_of(array[p_namespace]) r;
-  perform leasehold_internal.end_leases(
-            array[row(p_namespace, p_key, 'forced', null, p_reason, v_has_waiters or leasehold_internal.is_blind(),
-                      null)::leasehold.lease_end], v_now);
+  foreach v_holder in array v_holders loop
+    if leasehold_internal.hooked(array[p_namespace], 'reap') <> '{}' then
+      message := 'hook_rejected: ' || leasehold_internal.try_hooks(
+                                        leasehold_internal.event_of('reap', v_holder, v_holder.deadline, null, p_reason));
+      if message is not null then
+        outcome := 'rejected';
+        perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, v_holder.token, p_reason, 'refused');
+        return next;
+        continue;
+      end if;
+    end if;
+    v_now := clock_timestamp();
+    -- The queue is read in a statement after the lock.
+    perform leasehold_internal.end_leases(
+              array[row(p_namespace, p_key, 'forced', null, p_reason,
+                        leasehold_internal.is_blind()
+                        or exists (select 1 from leasehold.waiter w where w.namespace = p_namespace and w.key = p_key),
+                        null, case when v_holder.units > 0 then v_holder.lease_key end)::leasehold.lease_end], v_now);
+    perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, v_holder.token, p_reason);
+    return query
+      select 'ended', null::text, p_namespace, p_key, v_holder.lease_key, f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us,
+             f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,
+             f.is_manual, f.mode, f.units, f.slots
+        from leasehold_internal.lease_facts(v_holder, v_rules, leasehold_internal.life(null), v_now) f;
+  end loop;
   perform leasehold_internal.wake_next(p_namespace, p_key);
-  perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, v_scope.token, p_reason);
-  return query
-    select 'ended', null::text, p_namespace, p_key, v_scope.lease_key, f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us,
-           f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,
-           f.is_manual
-      from leasehold_internal.lease_facts(v_scope, v_rules, leasehold_internal.life(null), v_now) f;
 end
 $$;
 comment on function leasehold_internal.force_release_one is 'End a lease against its holder''s will, by a coordinator';
 
--- The same for people. Returns the lease that was ended, or no row when it was not held (with that token), or only rested, which is over
--- then (a NOTICE says so); raises 55P03, and names the sessions, when others have the scope's row.
-create or replace function leasehold.force_release(namespace text, key text, reason text, token bigint default null)
+-- The same for people. Returns the lease that was ended, with `all_holders` each of them, or no row when it was not held (with that token), or
+-- only rested, which is over then (a NOTICE says so); raises 55P03, and names the sessions, when others have the scope's row.
+create or replace function leasehold.force_release(
+  namespace text, key text, reason text, token bigint default null, all_holders boolean default false)
 returns setof leasehold.lease
 language plpgsql
 security definer
@@ -102,6 +112,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
+  v_leases leasehold.lease[];
   v_lease leasehold.lease;
   v_answer record;
   v_problem leasehold_internal.problem := leasehold_internal.force_problem(
@@ -113,32 +124,42 @@ begin
   end if;
   perform set_config('leasehold.hooks', 'inline', true);
   -- With the row locked, what is shown is what is ended.
-  perform leasehold_internal.lock_by_force(force_release.namespace, force_release.key, force_release.token);
+  if force_release.all_holders
+     or cardinality(leasehold_internal.holders_by_force(force_release.namespace, force_release.key, force_release.token, false)) < 2 then
+    perform leasehold_internal.lock_by_force(force_release.namespace, force_release.key, force_release.token);
+  end if;
   perform 1
      from leasehold.scope s
-    where s.namespace = force_release.namespace and s.key = force_release.key and s.state = 'held'
+    where s.namespace = force_release.namespace and s.key = force_release.key and s.state <> 'free'
       for update skip locked;
   if found then
-    select l.* into v_lease
-      from leasehold.lease l
-     where l.namespace = force_release.namespace and l.key = force_release.key;
+    v_leases := array(select l from leasehold.lease l where l.namespace = force_release.namespace and l.key = force_release.key);
   end if;
-  select f.* into v_answer
-    from leasehold_internal.force_release_one(force_release.namespace, force_release.key, force_release.reason, force_release.token) f;
-  if v_answer.outcome = 'busy' then
-    raise exception '%', v_answer.message
-      using errcode = '55P03', hint = 'End those sessions, or wait for them, and try again.';
-  elsif v_answer.outcome = 'rejected' then
-    raise exception '%', v_answer.message
-      using errcode = 'LH005',
-      hint = format('The lease stays. To end it all the same, first select leasehold.remove_hook(%L, ''reap'', ...).',
-                    force_release.namespace);
-  elsif v_answer.outcome = 'ended' and v_answer.token is null then
-    raise notice '%/% was not held any more, and rests no longer', force_release.namespace, left(force_release.key, 128);
-  elsif v_answer.outcome = 'ended' then
-    v_lease.lease_key := v_answer.lease_key;
-    return next v_lease;
-  end if;
+  for v_answer in
+    select f.*
+      from leasehold_internal.force_release_one(
+             force_release.namespace, force_release.key, force_release.reason, force_release.token,
+             p_all => coalesce(force_release.all_holders, false)) f
+  loop
+    if v_answer.outcome = 'busy' then
+      raise exception '%', v_answer.message
+        using errcode = '55P03', hint = 'End those sessions, or wait for them, and try again.';
+    elsif v_answer.outcome = 'invalid' then
+      raise exception 'invalid_argument: token must be %', v_answer.message
+        using errcode = 'LH002', detail = 'token', hint = v_answer.message;
+    elsif v_answer.outcome = 'rejected' then
+      raise exception '%', v_answer.message
+        using errcode = 'LH005',
+        hint = format('The lease stays. To end it all the same, first select leasehold.remove_hook(%L, ''reap'', ...).',
+                      force_release.namespace);
+    elsif v_answer.outcome = 'ended' and v_answer.token is null then
+      raise notice '%/% was not held any more, and rests no longer', force_release.namespace, left(force_release.key, 128);
+    elsif v_answer.outcome = 'ended' then
+      select l.* into v_lease from unnest(v_leases) l where l.token = v_answer.token;
+      v_lease.lease_key := v_answer.lease_key;
+      return next v_lease;
+    end if;
+  end loop;
 end
 $$;
 comment on function leasehold.force_release is
@@ -183,6 +204,36 @@ begin
 end
 $$;
 
+-- The holders of a scope with this token (0 or null: all of them), the oldest first. With `p_lock` those shared ones whose rows nobody else
+-- has, which it locks FOR UPDATE SKIP LOCKED; the caller has the scope's row locked.
+create or replace function leasehold_internal.holders_by_force(p_namespace text, p_key text, p_token bigint, p_lock boolean)
+returns leasehold.scope[]
+language plpgsql
+as $$
+begin
+  if p_lock then
+    return array(
+      select s from leasehold.scope s
+       where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and coalesce(p_token, 0) in (0, s.token)
+      union all
+      (select leasehold_internal.scope_of_share(l.share)
+         from (select h as share
+                 from leasehold.share h
+                where h.namespace = p_namespace and h.key = p_key and h.state = 'held' and coalesce(p_token, 0) in (0, h.token)
+                order by h.token
+                  for update skip locked) l));
+  end if;
+  return array(
+    select s from leasehold.scope s
+     where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and coalesce(p_token, 0) in (0, s.token)
+    union all
+    (select leasehold_internal.scope_of_share(h)
+       from leasehold.share h
+      where h.namespace = p_namespace and h.key = p_key and h.state = 'held' and coalesce(p_token, 0) in (0, h.token)
+      order by h.token));
+end
+$$;
+
 -- Before the scope's row is locked for a force-release of the lease with this token (0 or null: of any): end the sessions that guard it, and
 -- wait for up to a second until they are gone. Returns null, or why one of them may not be ended. Locks the scope's row FOR UPDATE where
 -- nobody has it.
@@ -195,13 +246,7 @@ declare
   v_session text;
   v_trouble text;
 begin
-  perform 1
-     from leasehold.scope s
-    where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and coalesce(p_token, 0) in (0, s.token)
-      for update skip locked;
-  if found or not exists (select from leasehold.scope s
-                           where s.namespace = p_namespace and s.key = p_key and s.state = 'held'
-                             and coalesce(p_token, 0) in (0, s.token)) then
+  if leasehold_internal.take_by_force(p_namespace, p_key, p_token) then
     return null;
   end if;
   v_pids := array(
@@ -223,20 +268,53 @@ begin
 end
 $$;
 
--- Transactions that have a scope's row locked, as far as the row tells. Locks nothing.
+-- Lock what a force-release ends, as far as nobody else has it: the scope's row, and those of its shared holders, FOR UPDATE SKIP LOCKED.
+-- Returns whether it has all of it.
+create or replace function leasehold_internal.take_by_force(p_namespace text, p_key text, p_token bigint) returns boolean
+language plpgsql
+as $$
+declare
+  v_count integer;
+begin
+  perform 1
+     from leasehold.scope s
+    where s.namespace = p_namespace and s.key = p_key
+      and (s.state = 'shared' or s.state = 'held' and coalesce(p_token, 0) in (0, s.token))
+      for update skip locked;
+  if not found then
+    return leasehold_internal.holders_by_force(p_namespace, p_key, p_token, false) = '{}';
+  end if;
+  perform 1
+     from leasehold.share h
+    where h.namespace = p_namespace and h.key = p_key and h.state = 'held' and coalesce(p_token, 0) in (0, h.token)
+      for update skip locked;
+  get diagnostics v_count = row_count;
+  return v_count = (select count(*)
+                      from leasehold.share h
+                     where h.namespace = p_namespace and h.key = p_key and h.state = 'held' and coalesce(p_token, 0) in (0, h.token));
+end
+$$;
+
+-- Transactions that have a scope's row locked, or one of its shared holders', as far as the rows tell. Locks nothing.
 create or replace function leasehold_internal.row_lockers(p_namespace text, p_key text) returns xid[]
 language plpgsql
 as $$
 declare
   v_lockers xid[];
+  v_xid xid;
 begin
-  select array[s.xmax] into v_lockers from leasehold.scope s where s.namespace = p_namespace and s.key = p_key;
-  begin
-    -- Several lockers at once are a multixact, whose number is not a transaction's.
-    v_lockers := v_lockers || array(select m.xid from pg_get_multixact_members(v_lockers[1]) m);
-  exception when others then
-    null;
-  end;
+  v_lockers := array(
+    select s.xmax from leasehold.scope s where s.namespace = p_namespace and s.key = p_key
+    union all
+    select h.xmax from leasehold.share h where h.namespace = p_namespace and h.key = p_key and h.state = 'held' and h.xmax <> '0'::xid);
+  foreach v_xid in array v_lockers loop
+    begin
+      -- Several lockers at once are a multixact, whose number is not a transaction's.
+      v_lockers := v_lockers || array(select m.xid from pg_get_multixact_members(v_xid) m);
+    exception when others then
+      null;
+    end;
+  end loop;
   return v_lockers;
 end
 $$;
@@ -279,9 +357,10 @@ as $$
                     where a.pid = p_pid), 'a prepared transaction')
 $$;
 
-revoke execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text),
+revoke execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text, boolean),
   leasehold_internal.force_problem(text, text, text), leasehold_internal.end_rest(text, text, bigint),
-  leasehold.force_release(text, text, text, bigint), leasehold_internal.row_sessions(text, text), leasehold_internal.session_text(integer),
-  leasehold_internal.lock_by_force(text, text, bigint), leasehold_internal.row_lockers(text, text) from public;
-grant execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text) to leasehold_coordinator, leasehold_admin;
-grant execute on function leasehold.force_release(text, text, text, bigint) to leasehold_admin;
+  leasehold.force_release(text, text, text, bigint, boolean), leasehold_internal.row_sessions(text, text), leasehold_internal.session_text(integer),
+  leasehold_internal.lock_by_force(text, text, bigint), leasehold_internal.take_by_force(text, text, bigint),
+  leasehold_internal.holders_by_force(text, text, bigint, boolean), leasehold_internal.row_lockers(text, text) from public;
+grant execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text, boolean) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold.force_release(text, text, text, bigint, boolean) to leasehold_admin;

@@ -1,11 +1,12 @@
--- A scope as programs are told of it: its holder, or how its last lease ended. Returns no row when it is unknown. Locks
+-- A scope as programs are told of it: its holder, of several the oldest, or how its last lease ended. Returns no row when it is unknown. Locks
 -- nothing.
 create or replace function leasehold_internal.get_scope(p_namespace text, p_key text)
 returns table (
   is_held boolean, waiters integer, last_token bigint, last_owner text, last_principal text, last_end_reason text, last_result text,
   last_error text, last_ended_at timestamptz, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint,
+  mode text, units integer, slots integer[], units_free integer, holder_count integer)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -14,7 +15,7 @@ as $$
 begin
   perform leasehold_internal.refuse(leasehold_internal.scope_problem(p_namespace, p_key));
   return query
-    select s.state = 'held', coalesce(cardinality(q.tickets), 0),
+    select s.state <> 'free', coalesce(cardinality(q.tickets), 0),
            case when s.state = 'free' then nullif(s.token, 0) end,
            case when s.state = 'free' then s.owner end,
            case when s.state = 'free' then s.principal end,
@@ -23,14 +24,17 @@ begin
            case when s.state = 'free' then s.last_error end,
            case when s.state = 'free' then s.ended_at end,
            f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
-           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s, l, c.now)
+           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s, l, c.now),
+           f.mode, f.units, f.slots, leasehold_internal.units_free(s, r), leasehold_internal.holder_count(s)
       from (select clock_timestamp() as now) c
      cross join leasehold_internal.life(null) l
       join leasehold.scope s
         on s.namespace = p_namespace and s.key = p_key
      cross join lateral leasehold_internal.live_tickets(s.namespace, s.key, leasehold_internal.live_coordinators(c.now), c.now) q (tickets)
      cross join lateral leasehold_internal.policies_of(array[s.namespace]) r
-      left join lateral leasehold_internal.lease_facts(s, r, l, c.now) f
+     -- With offset 0, or each column would look for the oldest holder again.
+     cross join lateral (select case s.state when 'shared' then leasehold_internal.oldest_holder(s.namespace, s.key) else s end as scope offset 0) h
+      left join lateral leasehold_internal.lease_facts(h.scope, r, l, c.now) f
         on true;
 end
 $$;

@@ -1,9 +1,9 @@
 -- Promise 5: guard.
--- Until the end of the caller's transaction nobody else can get this scope. Returns nothing; raises LH001 unless the scope
--- is held with this token and not expired.
+-- Until the end of the caller's transaction nobody else can get this scope; where the lease is shared, nobody can get it exclusively. Returns
+-- nothing; raises LH001 unless the scope is held with this token and not expired.
 -- Locks leasehold.guard_session ROW SHARE, by which daemons see how long a guard is open, and waits for nobody there; then
--- the scope's row FOR KEY SHARE, which whoever ends or grants a lease waits for or skips, and heartbeats do not; then
--- validates in a statement of its own, which sees what was committed before the lock.
+-- the scope's row FOR KEY SHARE, which whoever ends or grants a lease waits for or skips, and heartbeats do not; of a shared lease its own row
+-- alone, so that other holders come and go; then validates in a statement of its own, which sees what was committed before the lock.
 create or replace function leasehold.guard(namespace text, key text, token bigint) returns void
 language plpgsql
 security definer
@@ -27,9 +27,13 @@ begin
     raise exception '%', v_denial using errcode = 'LH007';
   end if;
   lock table leasehold.guard_session in row share mode;
-  perform 1 from leasehold.scope s where s.namespace = guard.namespace and s.key = guard.key for key share;
-  select s.* into v_scope from leasehold.scope s where s.namespace = guard.namespace and s.key = guard.key;
-  if found and v_scope.state = 'held' and v_scope.token = guard.token and not v_scope.lapsed then
+  perform 1 from leasehold.scope s where s.namespace = guard.namespace and s.key = guard.key and s.state <> 'shared' for key share;
+  if found then
+    select s.* into v_scope from leasehold.scope s where s.namespace = guard.namespace and s.key = guard.key;
+  else
+    v_scope := leasehold_internal.guard_share(guard.namespace, guard.key, guard.token);
+  end if;
+  if v_scope.state = 'held' and v_scope.token = guard.token and not v_scope.lapsed then
     select r.expiry into v_expiry from leasehold_internal.policies_of(array[guard.namespace]) r;
     if not leasehold_internal.is_expired(v_scope, leasehold_internal.life_of_holders(), v_expiry, clock_timestamp()) then
       return;
@@ -42,6 +46,27 @@ $$;
 comment on function leasehold.guard is
   'Raise lease_lost unless the scope is held with this token; if it passes, nobody else gets the scope before the transaction ends. Example:
   select leasehold.guard(''jobs'', ''nightly'', :token)';
+
+-- The shared lease with this token, as scope_of_share() has it; null where it is not held. An old snapshot that cannot know the token is turned away
+-- (40001). Locks its row FOR KEY SHARE.
+create or replace function leasehold_internal.guard_share(p_namespace text, p_key text, p_token bigint) returns leasehold.scope
+language plpgsql
+as $$
+begin
+  perform 1
+     from leasehold.share h
+    where h.namespace = p_namespace and h.key = p_key and h.token = p_token and h.state = 'held'
+      for key share;
+  if not found and leasehold_internal.is_blind()
+     and exists (select from leasehold.scope s where s.namespace = p_namespace and s.key = p_key and s.token < p_token) then
+    raise exception 'could not serialize access: the lease was granted since the transaction''s snapshot was taken'
+      using errcode = 'serialization_failure', hint = 'The transaction might succeed if retried.';
+  end if;
+  return (select leasehold_internal.scope_of_share(h)
+            from leasehold.share h
+           where h.namespace = p_namespace and h.key = p_key and h.token = p_token and h.state = 'held');
+end
+$$;
 
 -- The other sessions that have an open guard in this database, without those of daemons, whose hooks have their own limit. A prepared
 -- transaction has no session. Locks nothing.
@@ -117,7 +142,7 @@ end
 $$;
 comment on function leasehold_internal.end_long_guards is 'End sessions whose guard has been open for too long, by a coordinator';
 
-revoke execute on function leasehold.guard(text, text, bigint), leasehold_internal.guarding(), leasehold_internal.end_session(integer),
+revoke execute on function leasehold.guard(text, text, bigint), leasehold_internal.guard_share(text, text, bigint), leasehold_internal.guarding(), leasehold_internal.end_session(integer),
   leasehold_internal.end_long_guards(interval) from public;
 grant execute on function leasehold_internal.end_long_guards(interval) to leasehold_coordinator, leasehold_admin;
 grant execute on function leasehold.guard(text, text, bigint) to leasehold_client, leasehold_admin;

@@ -7,13 +7,14 @@ create or replace function leasehold_internal.hand_over_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[],
   p_clock timestamptz, p_next_namespace text[], p_next_key text[], p_next_lease_key uuid[], p_next_owner text[],
   p_next_labels text[], p_next_duration_us bigint[], p_next_queue boolean[], p_next_wait_us bigint[], p_next_ticket bigint[],
-  p_next_principals text[] default null, p_next_at_least_us bigint[] default null)
+  p_next_principals text[] default null, p_next_at_least_us bigint[] default null, p_next_units integer[] default null)
 returns table (
   part text, end_reason text, wake boolean,
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
   field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
+  holder_count integer)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -30,14 +31,14 @@ declare
 begin
   if cardinality(p_namespace) = 1 and cardinality(p_next_namespace) = 1
      and p_namespace[1] = p_next_namespace[1] and p_key[1] = p_next_key[1] and p_failed[1] is not null
-     and p_next_at_least_us[1] is null and not leasehold_internal.is_blind()
+     and p_next_at_least_us[1] is null and p_next_units[1] is null and not leasehold_internal.is_blind()
   then
     if current_setting('synchronous_commit') = 'off' then
       perform leasehold_internal.be_durable();
     end if;
     -- One update, from one holder to the other, whose expiry has not passed. The queue is read after the row's lock.
     select i.* into v_found
-      from (select f.id as life_id, f.started_at, r.grace, r.dead_after, r.max_hold, r.expiry
+      from (select f.id as life_id, f.started_at, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity
               from leasehold_internal.life_facts() f, leasehold_internal.rules_of(p_namespace[1]) r
              where f.is_same and p_next_lease_key[1] <> p_lease_key[1]
                and leasehold_internal.is_plain(r, p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1])
@@ -50,6 +51,7 @@ begin
         where x.namespace = p_namespace[1] and x.key = p_key[1] and x.lease_key = p_lease_key[1] and not x.lapsed
           and x.at_least is null
           and p_next_lease_key[1] <> all (x.ended_keys) and i.life_id is not null
+          and not exists (select from leasehold.share h where h.namespace = x.namespace and h.key = x.key)
           for update skip locked) x;
     if found then
       v_now := clock_timestamp();
@@ -92,14 +94,14 @@ begin
         select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
                null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
                null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
-               null::timestamptz, null::text, null::boolean, null::bigint
+               null::timestamptz, null::text, null::boolean, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
           from passed
         union all
         select 'acquire', null, null, 1, 'granted', null, 0,
                case when v_found.expiry <> 'manual' then p_next_duration_us[1] + leasehold_internal.to_us(v_found.grace) end,
                leasehold_internal.to_us(least(coalesce(v_found.dead_after, p.duration * 2 / 3), v_found.max_hold)),
                null, null, null, p.token, p_next_owner[1], p_next_principals[1], p_next_labels[1], p_next_duration_us[1], leasehold_internal.to_us(v_found.grace),
-               v_now, p.deadline, p_next_duration_us[1], 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual', null
+               v_now, p.deadline, p_next_duration_us[1], 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual', null, 'exclusive', 0, null::integer[], case when v_found.capacity is not null then 0 end, 1
           from passed p;
       if found then
         delete from leasehold.waiter q
@@ -117,18 +119,18 @@ begin
     select 'release', r.end_reason, r.wake, r.n, r.outcome, null::bigint, null::integer, null::bigint, null::bigint, r.message,
            null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
            null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
-           null::timestamptz, null::text, null::boolean, null::bigint
+           null::timestamptz, null::text, null::boolean, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
       from leasehold_internal.release_batch(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value) r;
   return query
     select 'acquire', null::text, null::boolean, a.*
       from leasehold_internal.acquire_batch(
              p_coordinator, p_clock, p_next_namespace, p_next_key, p_next_lease_key, p_next_owner, p_next_labels,
-             p_next_duration_us, p_next_queue, p_next_wait_us, p_next_ticket, p_next_principals, p_next_at_least_us) a;
+             p_next_duration_us, p_next_queue, p_next_wait_us, p_next_ticket, p_next_principals, p_next_at_least_us, p_next_units) a;
 end
 $$;
 comment on function leasehold_internal.hand_over_batch is 'Release many leases and acquire for who is next, by a coordinator';
 
 revoke execute on function leasehold_internal.hand_over_batch(uuid, text[], text[], uuid[], boolean[], text[], timestamptz, text[], text[],
-  uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[], bigint[]) from public;
+  uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[], bigint[], integer[]) from public;
 grant execute on function leasehold_internal.hand_over_batch(uuid, text[], text[], uuid[], boolean[], text[], timestamptz, text[], text[],
-  uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[], bigint[]) to leasehold_coordinator, leasehold_admin;
+  uuid[], text[], text[], bigint[], boolean[], bigint[], bigint[], text[], bigint[], integer[]) to leasehold_coordinator, leasehold_admin;

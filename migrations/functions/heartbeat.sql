@@ -27,6 +27,12 @@ begin
       where s.namespace = heartbeat.namespace and s.key = heartbeat.key and s.lease_key = heartbeat.lease_key
         for no key update;
     if not found then
+      perform 1
+         from leasehold.share s
+        where s.namespace = heartbeat.namespace and s.key = heartbeat.key and s.lease_key = heartbeat.lease_key and s.state = 'held'
+          for no key update;
+    end if;
+    if not found then
       raise sqlstate 'LH900' using message = 'give the lock back';
     end if;
     select b.* into v_answer

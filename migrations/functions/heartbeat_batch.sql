@@ -1,6 +1,7 @@
 -- Renew many leases at once. Each item gets one row: ok with the new deadline, lost with how it ended, busy, rejected with a
 -- hook's words; or, where this call runs no hooks, hooked with their time limit.
--- Locks each scope's row FOR NO KEY UPDATE, skipping what another session has. A guard's FOR KEY SHARE does not conflict.
+-- Locks each scope's row FOR NO KEY UPDATE, skipping what another session has; of a shared holder its own row alone, so that nobody who has
+-- the scope's row keeps it from renewing. A guard's FOR KEY SHARE does not conflict.
 -- The common case in one statement: the lease is held under this lease key and its expiry has not passed. The clock is read after each
 -- row's lock. What is left over, also where the expiry counts for nothing because of what happened to the database, is told apart by heartbeat_carefully.
 create or replace function leasehold_internal.heartbeat_batch(p_namespace text[], p_key text[], p_lease_key uuid[])
@@ -20,7 +21,8 @@ as $$
 declare
   v_life_id bigint;
   v_started_at timestamptz;
-  v_done integer[];
+  v_done integer[] := '{}';
+  v_shared integer[];
   v_deadlines timestamptz[];
   v_remaining bigint[];
   v_counts bigint[];
@@ -49,11 +51,9 @@ begin
          and w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
                           else w.started_at + s.duration + s.grace end
       returning 1, 'ok', leasehold_internal.to_us(s.duration), s.deadline, s.heartbeats, null::text, null::text;
-    if not found then
-      return query select 1, c.outcome, c.remaining_us, c.deadline, c.heartbeats, c.end_reason, c.message
-        from leasehold_internal.heartbeat_carefully(p_namespace, p_key, p_lease_key) c;
+    if found then
+      return;
     end if;
-    return;
   end if;
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold_internal.hooked(p_namespace, 'heartbeat');
@@ -73,7 +73,7 @@ begin
                  from leasehold.scope x
                 where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and not x.lapsed
                   for no key update skip locked) x
-             where i.namespace <> all (v_hooked)
+             where i.namespace <> all (v_hooked) and cardinality(p_namespace) > 1
             offset 0) w
      where s.ctid = w.row_id
        and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
@@ -86,6 +86,36 @@ begin
   return query
     select r.n, 'ok', r.remaining_us, r.deadline, r.heartbeats, null::text, null::text
       from unnest(v_done, v_remaining, v_deadlines, v_counts) as r (n, remaining_us, deadline, heartbeats);
+
+  -- The same for shared holders.
+  if cardinality(v_done) < cardinality(p_namespace) then
+    with renewed as (
+      update leasehold.share s
+         set heartbeat_at = w.now,
+             heartbeats = s.heartbeats + 1,
+             deadline = w.now + s.duration,
+             incarnation = v_life_id
+        from (select i.n, x.row_id, clock_timestamp() as now
+                from unnest(p_namespace, p_key, p_lease_key) with ordinality as i (namespace, key, lease_key, n)
+               cross join lateral (
+                 select x.ctid as row_id
+                   from leasehold.share x
+                  where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and x.state = 'held' and not x.lapsed
+                    for no key update skip locked) x
+               where i.namespace <> all (v_hooked) and i.n <> all (v_done)
+              offset 0) w
+       where s.ctid = w.row_id
+         and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
+                          else v_started_at + s.duration + s.grace end
+      returning w.n::integer as n, s.deadline, s.duration, s.heartbeats)
+    select coalesce(array_agg(r.n), '{}'), array_agg(r.deadline), array_agg(leasehold_internal.to_us(r.duration)), array_agg(r.heartbeats)
+      into v_shared, v_deadlines, v_remaining, v_counts
+      from renewed r;
+    return query
+      select r.n, 'ok', r.remaining_us, r.deadline, r.heartbeats, null::text, null::text
+        from unnest(v_shared, v_remaining, v_deadlines, v_counts) as r (n, remaining_us, deadline, heartbeats);
+    v_done := v_done || v_shared;
+  end if;
 
   if cardinality(v_done) < cardinality(p_namespace) then
     v_left := array(select i::integer from generate_subscripts(p_namespace, 1) i except select unnest(v_done) order by 1);
@@ -128,8 +158,10 @@ begin
         select x as scope
           from leasehold.scope x
          where x.namespace = w.namespace and x.key = w.key
+           and not exists (select from leasehold.share h where h.namespace = w.namespace and h.key = w.key and h.lease_key = w.lease_key)
            for no key update skip locked) s on true);
-  v_work := leasehold_internal.mark_busy(v_work);
+  -- A lease may have become shared in between.
+  v_work := leasehold_internal.mark_busy(leasehold_internal.take_holders(v_work, false));
   v_life := leasehold_internal.life_of_holders();
   v_now := clock_timestamp();
   v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
@@ -143,8 +175,17 @@ begin
          heartbeats = s.heartbeats + 1,
          deadline = v_now + s.duration,
          incarnation = v_life.id
-    from (select distinct u.namespace, u.key from unnest(v_work) u where u.outcome = 'ok') w
+    from (select distinct u.namespace, u.key from unnest(v_work) u where u.outcome = 'ok' and (u.scope).units is null) w
    where s.namespace = w.namespace and s.key = w.key;
+  if exists (select 1 from unnest(v_work) w where w.outcome = 'ok' and (w.scope).units > 0) then
+    update leasehold.share s
+       set heartbeat_at = v_now,
+           heartbeats = s.heartbeats + 1,
+           deadline = v_now + s.duration,
+           incarnation = v_life.id
+      from (select distinct u.namespace, u.key, u.lease_key from unnest(v_work) u where u.outcome = 'ok' and (u.scope).units > 0) w
+     where s.namespace = w.namespace and s.key = w.key and s.lease_key = w.lease_key;
+  end if;
 
   return query
     select w.n, w.outcome,
@@ -201,7 +242,14 @@ begin
      where (w.scope).lease_key = w.lease_key and not (w.scope).lapsed
        and leasehold_internal.is_expired(
              w.scope, p_life, (select r.expiry from unnest(v_rules) r where r.namespace = w.namespace), p_now)
-       and s.namespace = w.namespace and s.key = w.key;
+       and s.namespace = w.namespace and s.key = w.key and s.lease_key = w.lease_key;
+    update leasehold.share s
+       set lapsed = true
+      from unnest(p_work) w
+     where (w.scope).units > 0 and (w.scope).lease_key = w.lease_key and not (w.scope).lapsed
+       and leasehold_internal.is_expired(
+             w.scope, p_life, (select r.expiry from unnest(v_rules) r where r.namespace = w.namespace), p_now)
+       and s.namespace = w.namespace and s.key = w.key and s.lease_key = w.lease_key and s.state = 'held';
   end if;
   return array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,

@@ -16,11 +16,11 @@ begin
 end
 $$;
 
--- Write down the holds of scopes that have just become free, and of those that were taken over (`p_taken_over`: their rows from
--- before), where the policy asks for it. The caller has asked whether any does, and has the rows locked. Locks the history
+-- Write down the holds of scopes that have just become free, those of the shared holders that `p_lease_key` names, and exclusive ones that
+-- have become shared (`p_downgraded`: their rows from before), where the policy asks for it. The caller has asked whether any does, and has the rows locked. Locks the history
 -- ROW EXCLUSIVE.
 create or replace function leasehold_internal.record_holds(
-  p_taken_over leasehold.scope[], p_now timestamptz, p_namespace text[], p_key text[])
+  p_downgraded leasehold.scope[], p_now timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[] default null)
 returns void
 language plpgsql
 as $$
@@ -28,24 +28,32 @@ declare
   v_kept text[];
 begin
   v_kept := leasehold_internal.with_history(array(
-    select n from unnest(p_namespace) n union select o.namespace from unnest(p_taken_over) o));
+    select n from unnest(p_namespace) n union select o.namespace from unnest(p_downgraded) o));
   if cardinality(v_kept) = 0 then
     return;
   end if;
-  insert into leasehold.history (namespace, key, token, acquired_at, ended_at, outcome, owner, result, error, ended_by, principal)
-  select o.namespace, o.key, o.token, o.acquired_at, p_now, 'expired', o.owner, null, null, null, o.principal
-    from unnest(p_taken_over) o
+  insert into leasehold.history (
+    namespace, key, token, acquired_at, ended_at, outcome, owner, result, error, ended_by, principal, mode, units, slots)
+  select o.namespace, o.key, o.token, o.acquired_at, p_now, 'downgraded', o.owner, null, null, null, o.principal,
+         'exclusive', 0, null
+    from unnest(p_downgraded) o
    where o.namespace = any (v_kept)
   union all
   select s.namespace, s.key, s.token, s.acquired_at, s.ended_at, s.last_outcome, s.owner, s.last_result, s.last_error,
-         case when s.last_outcome = 'forced' then current_setting('leasehold.ended_by') end, s.principal
-    from unnest(p_namespace, p_key) as c (namespace, key)
-    join leasehold.scope s
-      on s.namespace = c.namespace and s.key = c.key
+         case when s.last_outcome = 'forced' then current_setting('leasehold.ended_by') end, s.principal,
+         case when s.units > 0 then 'shared' else 'exclusive' end, coalesce(s.units, 0), s.slots
+    from unnest(p_namespace, p_key, p_lease_key) as c (namespace, key, lease_key)
+   cross join lateral (
+     select x.* from leasehold.scope x where x.namespace = c.namespace and x.key = c.key and c.lease_key is null
+     union all
+     select o.*
+       from leasehold.share x
+      cross join lateral leasehold_internal.scope_of_share(x) o
+      where x.namespace = c.namespace and x.key = c.key and x.lease_key = c.lease_key) s
    where c.namespace = any (v_kept) and s.state = 'free';
 end
 $$;
 
 revoke execute on function leasehold_internal.with_history(text[]),
-  leasehold_internal.record_holds(leasehold.scope[], timestamptz, text[], text[]) from public;
+  leasehold_internal.record_holds(leasehold.scope[], timestamptz, text[], text[], uuid[]) from public;
 grant select on leasehold.history to leasehold_reader, leasehold_coordinator, leasehold_admin;

@@ -114,12 +114,10 @@ declare
   v_running text := current_setting('leasehold.hook_tokens', true);
 begin
   perform leasehold_internal.call_hooks(p_event);
-  perform set_config('leasehold.hook_tokens', coalesce(v_running, ''), true)
-     from leasehold.scope s
-    where s.namespace = p_event.namespace and s.key = p_event.key and s.token = p_event.token and s.state = 'held';
-  if not found then
+  if not leasehold_internal.is_held(p_event.namespace, p_event.key, p_event.token) then
     perform leasehold_internal.refuse_end_by_hook();
   end if;
+  perform set_config('leasehold.hook_tokens', coalesce(v_running, ''), true);
 end
 $$;
 
@@ -321,14 +319,12 @@ as $$
 begin
   return array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,
-               case when w.outcome = 'ok' and s.is_there is null then 'lost' else w.outcome end,
-               case when w.outcome = 'ok' and s.is_there is null then 'unknown' else w.end_reason end,
+               case when w.outcome = 'ok' and not s.is_there then 'lost' else w.outcome end,
+               case when w.outcome = 'ok' and not s.is_there then 'unknown' else w.end_reason end,
                w.head_coordinator, w.head_lease_key, w.waiters_ahead)::leasehold.item_work
       from unnest(p_work) w
-      left join lateral (
-        select true as is_there
-          from leasehold.scope x
-         where x.namespace = w.namespace and x.key = w.key and x.state = 'held' and x.token = (w.scope).token) s on true);
+     cross join lateral (
+       select w.outcome = 'ok' and leasehold_internal.is_held(w.namespace, w.key, (w.scope).token) as is_there) s);
 end
 $$;
 
@@ -342,8 +338,16 @@ as $$
          and coalesce((p_scope).next_try_at > p_now, (p_scope).reap_failures >= p_max_failures)
 $$;
 
+-- When reaping a lease that has failed so often before is tried again; null: not by itself any more. Locks nothing.
+create or replace function leasehold_internal.next_try(p_failures integer, p_max_failures integer, p_now timestamptz) returns timestamptz
+language sql immutable
+as $$
+  select case when p_failures + 1 < p_max_failures
+              then p_now + least(interval '1 s' * 2 ^ least(p_failures, 9), interval '5 min') end
+$$;
+
 -- Write down that reaping a lease has failed: the next try is 1 s later, then twice as long each time, at most 5 min; after
--- max_reap_failures it stays for a person. Returns the scope as it is then; null when it is not held with that token.
+-- max_reap_failures it stays for a person. Returns the scope as it is then, or the shared holder; null when it is not held with that token.
 -- The caller has the row locked.
 create or replace function leasehold_internal.note_reap_failure(
   p_namespace text, p_key text, p_token bigint, p_error text, p_max_failures integer)
@@ -360,13 +364,20 @@ begin
      set reap_failures = s.reap_failures + 1,
          reap_error = left(p_error, 1024),
          reap_failed_at = v_now,
-         next_try_at = case when s.reap_failures + 1 < p_max_failures
-                            then v_now + least(interval '1 s' * 2 ^ least(s.reap_failures, 9), interval '5 min') end,
-         check_at = case when s.reap_failures + 1 < p_max_failures
-                         then v_now + least(interval '1 s' * 2 ^ least(s.reap_failures, 9), interval '5 min')
-                         else 'infinity' end
+         next_try_at = leasehold_internal.next_try(s.reap_failures, p_max_failures, v_now),
+         check_at = coalesce(leasehold_internal.next_try(s.reap_failures, p_max_failures, v_now), 'infinity')
    where s.namespace = p_namespace and s.key = p_key and s.token = p_token and s.state = 'held'
   returning s.* into v_scope;
+  if not found then
+    update leasehold.share h
+       set reap_failures = h.reap_failures + 1,
+           reap_error = left(p_error, 1024),
+           reap_failed_at = v_now,
+           next_try_at = leasehold_internal.next_try(h.reap_failures, p_max_failures, v_now),
+           check_at = coalesce(leasehold_internal.next_try(h.reap_failures, p_max_failures, v_now), 'infinity')
+     where h.namespace = p_namespace and h.key = p_key and h.token = p_token and h.state = 'held'
+    returning (leasehold_internal.scope_of_share(h)).* into v_scope;
+  end if;
   return v_scope;
 end
 $$;
@@ -379,6 +390,7 @@ revoke execute on function leasehold_internal.runs_hooks(boolean), leasehold_int
   leasehold_internal.is_timed_out(),
   leasehold_internal.hook_limit(text), leasehold_internal.hook_items(leasehold.item_work[], text, boolean, timestamptz),
   leasehold_internal.mark_changed(leasehold.item_work[]), leasehold_internal.is_put_off(leasehold.scope, integer, timestamptz),
+  leasehold_internal.next_try(integer, integer, timestamptz),
   leasehold_internal.note_reap_failure(text, text, bigint, text, integer) from public;
 -- relax_commit asks, as whoever calls it.
 grant execute on function leasehold_internal.runs_hooks(boolean) to leasehold_coordinator, leasehold_admin;

@@ -1,7 +1,8 @@
 -- Take a place in the queue of a scope, or keep it for another `ttl`. Returns the position (1 is next, 0 holds it already)
--- and the channel to LISTEN on; whoever is next and finds the scope free calls acquire() with the same lease key.
+-- and the channel to LISTEN on; whoever is next and finds the scope free calls acquire() with the same lease key, mode and units.
 -- Locks what lock_for_queue() does: a holder renews all the same, however long the caller's transaction stays open.
-create or replace function leasehold.join_queue(namespace text, key text, lease_key uuid, ttl interval default '10s')
+create or replace function leasehold.join_queue(namespace text, key text, lease_key uuid, ttl interval default '10s', mode text default 'exclusive',
+  units integer default 1)
 returns table ("position" integer, channel text)
 language plpgsql
 security definer
@@ -11,6 +12,7 @@ as $$
 declare
   v_denial text := leasehold_internal.denial('lease', join_queue.namespace);
   v_scope leasehold.scope;
+  v_holder leasehold.scope;
   v_rules leasehold.rules;
   v_now timestamptz;
   v_problem leasehold_internal.problem := leasehold_internal.holder_problem(
@@ -19,6 +21,15 @@ begin
   if v_problem.field is null
      and (join_queue.ttl is null or join_queue.ttl <= interval '0' or join_queue.ttl > interval '1 day') then
     v_problem := row('ttl', 'more than 0, at most 1 day');
+  elsif v_problem.field is null and (join_queue.mode is null or join_queue.mode not in ('exclusive', 'shared')) then
+    v_problem := row('mode', 'exclusive or shared');
+  elsif v_problem.field is null and join_queue.mode = 'exclusive' and join_queue.units is distinct from 1 then
+    v_problem := row('units', '1 for an exclusive lease');
+  elsif v_problem.field is null then
+    select r.* into v_rules from leasehold_internal.policies_of(array[join_queue.namespace]) r;
+    if join_queue.units is null or join_queue.units not between 1 and coalesce(v_rules.capacity, 1000000) then
+      v_problem := row('units', format('1 to %s', coalesce(v_rules.capacity, 1000000)));
+    end if;
   end if;
   if v_problem.field is not null then
     raise exception 'invalid_argument: % must be %', v_problem.field, v_problem.bound
@@ -28,16 +39,18 @@ begin
     raise exception '%', v_denial using errcode = 'LH007';
   end if;
   v_scope := leasehold_internal.lock_for_queue(join_queue.namespace, join_queue.key);
+  v_holder := leasehold_internal.holder_now(join_queue.namespace, join_queue.key, join_queue.lease_key);
   v_now := clock_timestamp();
-  select r.* into v_rules from leasehold_internal.policies_of(array[join_queue.namespace]) r;
   "position" := 0;
   channel := leasehold_internal.channel_of(null, join_queue.lease_key);
 
-  if v_scope.lease_key = join_queue.lease_key and not v_scope.lapsed
-     and not leasehold_internal.is_expired(v_scope, leasehold_internal.life(null), v_rules.expiry, v_now) then
+  if v_holder.namespace is not null and not v_holder.lapsed
+     and not leasehold_internal.is_expired(v_holder, leasehold_internal.life(null), v_rules.expiry, v_now) then
     return next;
     return;
-  elsif v_scope.lease_key = join_queue.lease_key
+  elsif v_holder.namespace is not null
+     or exists (select from leasehold.share h
+                 where h.namespace = join_queue.namespace and h.key = join_queue.key and h.lease_key = join_queue.lease_key)
      or leasehold_internal.end_reason(v_scope, join_queue.lease_key) is not null then
     raise exception 'lease_ended: this lease key has held %/% before; a new acquisition takes a new one', join_queue.namespace,
       left(join_queue.key, 128) using errcode = 'LH006';
@@ -49,6 +62,7 @@ begin
      set wait_until = v_now + join_queue.ttl,
          away_until = null,
          coordinator = null,
+         units = case when join_queue.mode = 'shared' then join_queue.units end,
          principal = 'role:' || session_user
    where w.namespace = join_queue.namespace and w.key = join_queue.key and w.lease_key = join_queue.lease_key;
   if not found then
@@ -58,14 +72,15 @@ begin
         using errcode = 'LH004', hint = format('max_waiters = %s', v_rules.max_waiters);
     end if;
     perform leasehold_internal.ensure_epoch();
-    insert into leasehold.waiter (namespace, key, ticket, lease_key, enqueued_at, wait_until, owner, principal)
+    insert into leasehold.waiter (namespace, key, ticket, lease_key, enqueued_at, wait_until, owner, principal, units)
     values (join_queue.namespace, join_queue.key, nextval('leasehold.ticket'), join_queue.lease_key, v_now,
-            v_now + join_queue.ttl, format('%s, pid %s', session_user, pg_backend_pid()), 'role:' || session_user);
+            v_now + join_queue.ttl, format('%s, pid %s', session_user, pg_backend_pid()), 'role:' || session_user,
+            case when join_queue.mode = 'shared' then join_queue.units end);
   end if;
   -- Whoever acquires next looks at the queue. With a waiter the reaper looks soon at a free scope, should whoever is next stop
   -- coming. A free row is changed in any case, so that an older snapshot, which cannot see the waiter, cannot acquire it
   -- either (40001). A held row is its holder's to change; whoever ends the lease changes it too, and looks for SQL users.
-  if v_scope.state = 'free' then
+  if v_scope.state <> 'held' then
     update leasehold.scope s
        set queued = true,
            check_at = least(s.check_at, v_now + interval '1 s')
@@ -85,7 +100,7 @@ comment on function leasehold.join_queue is
   select position, channel from leasehold.join_queue(''jobs'', ''nightly'', :''lease_key'')';
 
 -- The row of a scope, locked so that nobody ends a lease of it, or grants one: FOR KEY SHARE where it is held, which a heartbeat does
--- not wait for, FOR NO KEY UPDATE where it is free; created free where there is none, under the lock of its slot. Waits for whoever ends or grants one. A lock that
+-- not wait for, FOR NO KEY UPDATE where it is free or shared, for shared holders renew without it; created free where there is none, under the lock of its slot. Waits for whoever ends or grants one. A lock that
 -- was taken too late, for meanwhile somebody holds the scope, goes with its subtransaction.
 create or replace function leasehold_internal.lock_for_queue(p_namespace text, p_key text) returns leasehold.scope
 language plpgsql
@@ -102,7 +117,7 @@ begin
     begin
       select s.* into v_scope
         from leasehold.scope s
-       where s.namespace = p_namespace and s.key = p_key and s.state = 'free'
+       where s.namespace = p_namespace and s.key = p_key and s.state <> 'held'
          for no key update;
       if found then
         return v_scope;
@@ -124,5 +139,5 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.join_queue(text, text, uuid, interval), leasehold_internal.lock_for_queue(text, text) from public;
-grant execute on function leasehold.join_queue(text, text, uuid, interval) to leasehold_client, leasehold_admin;
+revoke execute on function leasehold.join_queue(text, text, uuid, interval, text, integer), leasehold_internal.lock_for_queue(text, text) from public;
+grant execute on function leasehold.join_queue(text, text, uuid, interval, text, integer) to leasehold_client, leasehold_admin;

@@ -20,7 +20,7 @@ as $$
               when s.lapsed and (p_rules).expiry <> 'manual' then 0
               else leasehold_internal.to_us(leasehold_internal.expires_at(p_scope, p_life, (p_rules).expiry) - p_now) end,
          greatest(0, leasehold_internal.to_us(least(d.suspected_at, s.acquired_at + (p_rules).max_hold) - p_now)),
-         s.principal
+         s.principal, case when s.units > 0 then 'shared' else 'exclusive' end, coalesce(s.units, 0), s.slots
     from (select (p_scope).*) s,
          lateral (select s.heartbeat_at + coalesce((p_rules).dead_after, s.duration * 2 / 3) as suspected_at) d
    where s.state = 'held'

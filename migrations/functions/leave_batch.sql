@@ -10,7 +10,8 @@ create or replace function leasehold_internal.leave_batch(
 returns table (
   n integer, outcome text, wake boolean, waiters_ahead integer, token bigint, owner text, principal text, labels text, duration_us bigint,
   grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint,
-  heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
+  heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
+  holder_count integer)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -47,6 +48,19 @@ begin
     select r from leasehold_internal.policies_of(array(select distinct w.namespace from unnest(v_work) w where w.hold = 'locked')) r);
 
   -- A lease that this coordinator granted and nobody got: end it, FOR UPDATE, unless somebody guards it.
+  if exists (select 1
+               from unnest(v_work) w
+              cross join lateral (
+                select 1
+                  from leasehold.share h
+                 where w.hold = 'locked' and h.namespace = w.namespace and h.key = w.key and h.lease_key = w.lease_key
+                   and h.state = 'held' and h.granted_by = p_coordinator) x) then
+    v_work := array(
+      select case when t.hold = 'busy' or ((t.scope).state = 'held' and (t.scope).units > 0 and (t.scope).granted_by = p_coordinator)
+                  then t else w end
+        from unnest(v_work) w
+        join unnest(leasehold_internal.take_holders(v_work, true)) t on t.n = w.n);
+  end if;
   if exists (select 1 from unnest(v_work) w
               where (w.scope).lease_key = w.lease_key and (w.scope).granted_by = p_coordinator) then
     v_work := array(
@@ -95,29 +109,35 @@ begin
   -- Who is next, where nobody holds it. 'ok' is what end_leases and tell_heads look at.
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, false, null, w.error, w.scope, w.hold,
-               case when w.hold = 'end' or (w.hold = 'locked' and (w.scope).state = 'free') then 'ok' end,
+               case when w.hold = 'end' or (w.hold = 'locked' and (w.scope).state <> 'held') then 'ok' end,
                null, h.coordinator, h.lease_key, w.waiters_ahead)::leasehold.item_work
       from unnest(v_work) w
       left join lateral leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) h
-        on w.hold = 'end' or (w.hold = 'locked' and (w.scope).state = 'free'));
+        on (w.hold = 'end' and (w.scope).units is null) or (w.hold = 'locked' and (w.scope).state = 'free'));
   if exists (select 1 from unnest(v_work) w where w.hold = 'end') then
     perform leasehold_internal.end_leases(array(
       select row(w.namespace, w.key, case when w.error is null then 'ok' else 'failed' end, null, w.error, w.head_lease_key is not null or leasehold_internal.is_blind(),
-                 null)::leasehold.lease_end
+                 null, case when (w.scope).units > 0 then w.lease_key end)::leasehold.lease_end
         from unnest(v_work) w
        where w.hold = 'end'), v_now);
   end if;
-  perform leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
+  v_work := leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
 
   return query
     select w.n, case when w.hold in ('busy', 'granted', 'hooked') then w.hold else 'ok' end,
            coalesce(w.outcome = 'ok' and w.head_coordinator = p_coordinator, false), coalesce(w.waiters_ahead, 0),
            f.token, f.owner, f.principal, f.labels, case when w.hold = 'hooked' then w.error::bigint else f.duration_us end, f.grace_us,
            f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual,
-           leasehold_internal.rests_in_us(w.scope, v_life, v_now)
+           leasehold_internal.rests_in_us(w.scope, v_life, v_now),
+           coalesce(f.mode, 'exclusive'), coalesce(f.units, 0), f.slots, leasehold_internal.units_free(w.scope, r.rules),
+           leasehold_internal.holder_count(w.scope)
       from unnest(v_work) w
       left join lateral (select r as rules from unnest(v_rules) r where r.namespace = w.namespace) r on true
-      left join lateral leasehold_internal.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('locked', 'granted')
+      left join lateral (
+        select x.* from leasehold_internal.lease_facts(w.scope, r.rules, v_life, v_now) x
+         union all
+        select x.* from leasehold_internal.shared_facts(w.namespace, w.key, r.rules, v_life, v_now) x where (w.scope).state = 'shared') f
+        on w.hold in ('locked', 'granted')
      order by w.n;
 end
 $$;
@@ -168,7 +188,7 @@ declare
 begin
   select s.* into v_scope
      from leasehold.scope s
-    where s.namespace = p_namespace and s.key = p_key and s.state = 'free'
+    where s.namespace = p_namespace and s.key = p_key and s.state <> 'held'
       for no key update skip locked;
   if not found then
     return false;

@@ -30,7 +30,7 @@ begin
   delete from leasehold.waiter w
    where w.namespace = leave_queue.namespace and w.key = leave_queue.key and w.lease_key = leave_queue.lease_key;
   v_was_there := found;
-  if v_scope.state = 'free' then
+  if v_scope.state <> 'held' then
     perform leasehold_internal.wake_next(leave_queue.namespace, leave_queue.key);
   end if;
   return v_was_there;

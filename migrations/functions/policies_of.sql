@@ -24,7 +24,7 @@ begin
   if not exists (select 1 from leasehold.policy p where p.namespace > '') then
     return query
     select n.namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
-           p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout, p.at_least
+           p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout, p.at_least, p.capacity
       from unnest(p_namespaces) as n (namespace), leasehold.policy p;
     return;
   end if;
@@ -45,7 +45,8 @@ begin
          (array_agg(p.max_reap_failures order by length(p.namespace) desc)
             filter (where p.max_reap_failures is not null))[1],
          (array_agg(p.hook_timeout order by length(p.namespace) desc) filter (where p.hook_timeout is not null))[1],
-         (array_agg(p.at_least order by length(p.namespace) desc) filter (where p.at_least is not null))[1]
+         (array_agg(p.at_least order by length(p.namespace) desc) filter (where p.at_least is not null))[1],
+         (array_agg(p.capacity order by length(p.namespace) desc) filter (where p.capacity is not null))[1]
     from unnest(p_namespaces) as n (namespace)
     join leasehold.policy p
       on p.namespace = any (leasehold_internal.prefixes(n.namespace))
@@ -59,7 +60,7 @@ create or replace function leasehold_internal.rules_of(p_namespace text) returns
 language sql stable
 as $$
   select p_namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
-         p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout, p.at_least
+         p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout, p.at_least, p.capacity
     from leasehold.policy p
    where p.namespace = ''
      and not exists (select from leasehold.policy q where q.namespace > '' and leasehold_internal.covers(q.namespace, p_namespace))

@@ -4,7 +4,7 @@ language sql immutable parallel safe
 as $$
   select array['min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'expiry', 'reaper', 'frozen', 'max_leases',
                'max_waiters', 'history', 'max_reap_failures', 'hook_timeout', 'free_retention', 'history_retention',
-               'at_least']
+               'at_least', 'capacity']
 $$;
 
 -- Where each setting in force for a namespace comes from, in that order: the longest prefix that sets it; '' is the root.
@@ -34,6 +34,7 @@ as $$
     when p_column in ('grace', 'max_hold', 'dead_after', 'hook_timeout', 'free_retention', 'history_retention')
       then '0 to 1000 years'
     when p_column = 'at_least' then '0 to 1 day'
+    when p_column = 'capacity' then '1 to 1000000'
     when p_column = 'expiry' then 'takeover, reap or manual'
     when p_column = 'reaper' then 'auto or external'
     when p_column in ('frozen', 'history') then 'true or false'
@@ -63,6 +64,7 @@ as $$
     when p_column in ('frozen', 'history') then
       case when lower(p_value) in ('true', 'false', 't', 'f', 'on', 'off', '1', '0') then quote_literal(p_value) end
     when p_column in ('max_leases', 'max_waiters') then case when p_value ~ E'^\\d{1,18}$' then p_value end
+    when p_column = 'capacity' then case when p_value ~ E'^\\d{1,7}$' and p_value::integer between 1 and 1000000 then p_value end
     when p_column = 'max_reap_failures' then case when p_value ~ E'^\\d{1,9}$' then p_value end
   end
 $$;

@@ -89,7 +89,10 @@ begin
     exit when not exists (select 1
                             from leasehold.scope s
                            where s.check_at = 'infinity' and s.state = 'held'
-                             and leasehold_internal.is_in_subtree(s.namespace, p_namespace));
+                             and leasehold_internal.is_in_subtree(s.namespace, p_namespace))
+              and not exists (select from leasehold.share h
+                               where h.check_at = 'infinity' and h.state = 'held'
+                                 and leasehold_internal.is_in_subtree(h.namespace, p_namespace));
     if v_try = 20 then
       raise warning 'some leases of % are kept by other sessions: the reaper does not look at them before the policy is set '
                     'again, or reap() names the namespace', p_namespace;
@@ -99,7 +102,7 @@ begin
   if 'free_retention' = any (p_columns) then
     perform leasehold_internal.look_at_free(p_namespace);
   end if;
-  if p_columns && array['dead_after', 'max_hold', 'expiry'] then
+  if p_columns && array['dead_after', 'max_hold', 'expiry', 'capacity'] then
     perform leasehold_internal.let_ask_again(p_namespace);
   end if;
   return null;
@@ -117,10 +120,18 @@ as $$
            where x.check_at = 'infinity' and x.state = 'held' and leasehold_internal.is_in_subtree(x.namespace, p_namespace)
            order by x.namespace, x.key
              for no key update skip locked) a
-   where s.namespace = a.namespace and s.key = a.key
+   where s.namespace = a.namespace and s.key = a.key;
+  update leasehold.share h
+     set check_at = clock_timestamp()
+    from (select x.namespace, x.key, x.lease_key
+            from leasehold.share x
+           where x.check_at = 'infinity' and x.state = 'held' and leasehold_internal.is_in_subtree(x.namespace, p_namespace)
+           order by x.namespace, x.key, x.lease_key
+             for no key update skip locked) a
+   where h.namespace = a.namespace and h.key = a.key and h.lease_key = a.lease_key
 $$;
 
--- Let the reaper look sooner at the free rows of a subtree, where their retention is shorter now. Locks their rows FOR NO KEY
+-- Let the reaper look sooner at the free rows of a subtree, and at shared leases that have ended, where their retention is shorter now. Locks their rows FOR NO KEY
 -- UPDATE SKIP LOCKED; one that others have goes when it would have gone.
 create or replace function leasehold_internal.look_at_free(p_namespace text) returns void
 language sql volatile
@@ -135,18 +146,29 @@ as $$
            where x.state = 'free' and x.check_at > x.ended_at + r.free_retention
            order by x.namespace, x.key
              for no key update of x skip locked) a
-   where s.namespace = a.namespace and s.key = a.key
+   where s.namespace = a.namespace and s.key = a.key;
+  update leasehold.share h
+     set check_at = a.at
+    from (select x.namespace, x.key, x.lease_key, x.ended_at + r.free_retention as at
+            from leasehold_internal.policies_of(array(select distinct e.namespace from leasehold.share e
+                                              where e.state = 'ended' and leasehold_internal.is_in_subtree(e.namespace, p_namespace))) r
+            join leasehold.share x
+              on x.namespace = r.namespace
+           where x.state = 'ended' and x.check_at > x.ended_at + r.free_retention
+           order by x.namespace, x.key, x.lease_key
+             for no key update of x skip locked) a
+   where h.namespace = a.namespace and h.key = a.key and h.lease_key = a.lease_key
 $$;
 
--- What daemons told their waiters of the holders of a subtree, and when they look again, may not be true any more: let their
--- first waiter of each scope ask again, of 10,000 scopes at most. Locks nothing.
+-- What daemons told their waiters of the holders of a subtree, and when they look again, may not be true any more, and more of them may fit: let
+-- their first waiter of each scope ask again, and SQL users, 10,000 at most. Locks nothing.
 create or replace function leasehold_internal.let_ask_again(p_namespace text) returns void
 language sql volatile
 as $$
-  select pg_notify(leasehold_internal.channel_of(w.coordinator, null), w.namespace || chr(10) || w.key)
-    from (select distinct q.coordinator, q.namespace, q.key
+  select pg_notify(leasehold_internal.channel_of(w.coordinator, w.lease_key), w.namespace || chr(10) || w.key)
+    from (select distinct q.coordinator, q.namespace, q.key, case when q.coordinator is null then q.lease_key end as lease_key
             from leasehold.waiter q
-           where q.coordinator is not null and leasehold_internal.is_in_subtree(q.namespace, p_namespace)
+           where leasehold_internal.is_in_subtree(q.namespace, p_namespace)
            limit 10000) w
 $$;
 
@@ -158,7 +180,7 @@ returns table (
   namespace text, min_duration_us bigint, max_duration_us bigint, grace_us bigint, max_hold_us bigint, dead_after_us bigint,
   expiry text, reaper text, frozen boolean, max_leases bigint, max_waiters bigint, history boolean,
   max_reap_failures integer, hook_timeout_us bigint, free_retention_us bigint, history_retention_us bigint,
-  at_least_us bigint, sources text[])
+  at_least_us bigint, capacity integer, sources text[])
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp

@@ -9,16 +9,18 @@ end
 $$;
 
 -- Promise 6: first come, first served, among those who are live.
--- The first live waiter of a scope, or no row: not away, its wait not over, its coordinator (if any) live. Read it in a
+-- The first live waiter of a scope that is none of `p_but`, or no row: not away, its wait not over, its coordinator (if any) live. Read it in a
 -- statement after the one that locked the scope's row, or lose a wake-up. Locks nothing.
-create or replace function leasehold_internal.live_head(p_namespace text, p_key text, p_live uuid[], p_now timestamptz)
-returns table (ticket bigint, lease_key uuid, coordinator uuid)
+create or replace function leasehold_internal.live_head(
+  p_namespace text, p_key text, p_live uuid[], p_now timestamptz, p_but uuid[] default '{}')
+returns table (ticket bigint, lease_key uuid, coordinator uuid, units integer)
 language sql stable
 as $$
-  select w.ticket, w.lease_key, w.coordinator
+  select w.ticket, w.lease_key, w.coordinator, w.units
     from leasehold.waiter w
    where w.namespace = p_namespace and w.key = p_key
      and w.away_until is null
+     and w.lease_key <> all (p_but)
      and (w.wait_until is null or w.wait_until > p_now)
      and (w.coordinator is null or w.coordinator = any (p_live))
    order by w.namespace, w.key, w.ticket
@@ -63,7 +65,7 @@ as $$
                               else replace(p_coordinator::text, '-', '') end
 $$;
 
--- Tell the first live waiter of a scope that is not held. Returns true where that is `p_coordinator`'s own, which is then
+-- Tell the first live waiter of a scope that is not held exclusively; where it is shared, if there is room for it. Returns true where that is `p_coordinator`'s own, which is then
 -- told by this answer and not by NOTIFY. The caller has the scope's row locked, by an earlier statement.
 create or replace function leasehold_internal.wake_head(p_coordinator uuid, p_namespace text, p_key text) returns boolean
 language plpgsql
@@ -74,7 +76,10 @@ declare
 begin
   select h.* into v_head
     from leasehold_internal.live_head(p_namespace, p_key, leasehold_internal.live_coordinators(v_now), v_now) h;
-  if not found then
+  if not found
+     or exists (select from leasehold.scope s
+                 where s.namespace = p_namespace and s.key = p_key and s.state = 'shared'
+                   and not leasehold_internal.has_room(s, v_head.units)) then
     return false;
   end if;
   if v_head.coordinator = p_coordinator then
@@ -128,7 +133,7 @@ as $$
   select (hashtextextended(p_namespace || chr(10) || p_key, p_seed) & 65535)::integer
 $$;
 
-revoke execute on function leasehold_internal.live_coordinators(timestamptz), leasehold_internal.live_head(text, text, uuid[], timestamptz),
+revoke execute on function leasehold_internal.live_coordinators(timestamptz), leasehold_internal.live_head(text, text, uuid[], timestamptz, uuid[]),
   leasehold_internal.live_tickets(text, text, uuid[], timestamptz), leasehold_internal.tickets_ahead(bigint[], bigint),
   leasehold_internal.channel_of(uuid, uuid), leasehold_internal.wake_head(uuid, text, text), leasehold_internal.is_blind(),
   leasehold_internal.wake_everybody(text, text, uuid[]), leasehold_internal.wake_sql_users(text[], text[]),

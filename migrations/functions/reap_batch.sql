@@ -15,7 +15,8 @@ returns table (
   kind text, namespace text, key text, error text, reap_failures integer, next_try_at timestamptz, wake boolean,
   token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz,
   deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, lease_key uuid)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, lease_key uuid, mode text, units integer,
+  slots integer[])
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -43,9 +44,10 @@ begin
   v_life := leasehold_internal.life(p_clock);
   v_now := clock_timestamp();
   if p_namespaces is null then
-    v_work := leasehold_internal.take_due(p_max, v_now);
+    v_work := leasehold_internal.take_due(p_max, v_now) || leasehold_internal.take_due_shares(p_max, v_now);
   else
-    v_work := leasehold_internal.take_expired(p_namespaces, p_include_children, p_by_name, p_max, v_life, v_now);
+    v_work := leasehold_internal.take_expired(p_namespaces, p_include_children, p_by_name, p_max, v_life, v_now)
+              || leasehold_internal.take_expired_shares(p_namespaces, p_include_children, p_by_name, p_max, v_life, v_now);
   end if;
   v_now := clock_timestamp();
   v_live := leasehold_internal.live_coordinators(v_now);
@@ -58,17 +60,22 @@ begin
                       and (v_by_name
                            or ((r.rules).reaper = 'auto'
                                and not leasehold_internal.is_put_off(w.scope, (r.rules).max_reap_failures, v_now))) then 'end'
-                 when (w.scope).state = 'free' and not q.has_any and not q.rests
+                 when (w.scope).state = 'free' and not q.has_any and not q.has_shares and not q.rests
                       and coalesce((w.scope).ended_at + (r.rules).free_retention <= v_now, true) then 'delete'
                  else 'later'
                end,
-               case when (w.scope).state = 'free' and not q.rests then 'ok' end, null, h.coordinator, h.lease_key, null)::leasehold.item_work
+               case when (w.scope).state <> 'held' and not leasehold_internal.is_share(w.scope) and not q.rests then 'ok' end, null, h.coordinator, h.lease_key, null)::leasehold.item_work
       from unnest(v_work) w
       left join lateral (select x as rules from unnest(v_rules) x where x.namespace = w.namespace) r on true
      cross join lateral (
-       select exists (select 1 from leasehold.waiter q where q.namespace = w.namespace and q.key = w.key) as has_any,
+       select not leasehold_internal.is_share(w.scope)
+              and exists (select 1 from leasehold.waiter q where q.namespace = w.namespace and q.key = w.key) as has_any,
+              -- A scope is remembered for as long as those who shared it.
+              (w.scope).queued and not leasehold_internal.is_share(w.scope)
+              and exists (select 1 from leasehold.share h where h.namespace = w.namespace and h.key = w.key) as has_shares,
               leasehold_internal.rests(w.scope, v_life, v_now) as rests) q
-      left join lateral leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) h on q.has_any);
+      left join lateral leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) h
+        on q.has_any and (w.scope).state <> 'shared');
 
   v_has_more := cardinality(v_work) >= p_max;
   if exists (select from leasehold.registered_hook) then
@@ -85,33 +92,33 @@ begin
     perform leasehold_internal.end_leases(array(
       select row(w.namespace, w.key, 'expired', null, null, w.head_lease_key is not null,
                  v_now + case when w.head_lease_key is not null or leasehold_internal.is_blind() then interval '1 s'
-                              else greatest(r.free_retention, interval '100 ms') end)::leasehold.lease_end
+                              else greatest(r.free_retention, interval '100 ms') end,
+                 case when leasehold_internal.is_share(w.scope) then w.lease_key end)::leasehold.lease_end
         from unnest(v_work) w
        cross join lateral (select x.free_retention from unnest(v_rules) x where x.namespace = w.namespace) r
        where w.hold = 'end'), v_now);
   end if;
   delete from leasehold.scope s
    using unnest(v_work) w
-   where w.hold = 'delete' and s.namespace = w.namespace and s.key = w.key;
+   where w.hold = 'delete' and not leasehold_internal.is_share(w.scope) and s.namespace = w.namespace and s.key = w.key;
   update leasehold.scope s
      -- A minimum hold that is over must not begin again with a new life of the database.
      set at_least = case when s.state = 'held' or w.outcome is null then s.at_least end,
          check_at = case
-           when s.state = 'free' then
+           when s.state <> 'held' then
              case when w.outcome is null
                   then greatest(leasehold_internal.rests_until(w.scope, v_life, v_now), v_now + interval '100 ms')
                   when exists (select 1 from leasehold.waiter q where q.namespace = s.namespace and q.key = s.key)
+                       or (s.state = 'free' and exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key))
                   then v_now + interval '1 s'
+                  when s.state = 'shared' then 'infinity'
                   else greatest(coalesce(s.ended_at, v_now) + r.free_retention, v_now + interval '100 ms') end
-           when r.expiry = 'manual' or (r.reaper = 'external' and not v_by_name) then 'infinity'
-           when w.hold = 'hooked' then v_now + coalesce(nullif(r.hook_timeout, interval '0'), interval '5 min') + interval '5 s'
-           when leasehold_internal.is_put_off(w.scope, r.max_reap_failures, v_now) then coalesce(s.next_try_at, 'infinity')
-           else greatest(leasehold_internal.expires_at(w.scope, v_life, r.expiry),
-                         v_now + case when v_life.is_settled then interval '100 ms' else interval '1 s' end)
+           else leasehold_internal.next_look(w.scope, w.hold, r.rules, v_life, v_by_name, v_now)
          end
     from unnest(v_work) w
-   cross join lateral (select x.* from unnest(v_rules) x where x.namespace = w.namespace) r
-   where w.hold in ('later', 'hooked') and s.namespace = w.namespace and s.key = w.key;
+   cross join lateral (select x as rules, x.free_retention from unnest(v_rules) x where x.namespace = w.namespace) r
+   where w.hold in ('later', 'hooked') and not leasehold_internal.is_share(w.scope) and s.namespace = w.namespace and s.key = w.key;
+  perform leasehold_internal.put_off_shares(v_work, v_rules, v_life, v_by_name, p_namespaces is null and not v_has_more, v_now);
   -- Guarded rows hide from FOR UPDATE, not from this: look again in a second, so that they never hide others.
   if p_namespaces is null and not v_has_more then
     update leasehold.scope s
@@ -130,7 +137,7 @@ begin
                case when w.hold in ('end', 'ended') or (w.hold = 'later' and w.outcome = 'ok') then 'ok' end, null,
                w.head_coordinator, w.head_lease_key, null)::leasehold.item_work
       from unnest(v_work) w);
-  perform leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
+  v_work := leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
   if v_by_name then
     perform leasehold_internal.audit_add(p_by, p_peer, 'reap', d.namespace, null, null, null, 'done', d.count)
        from (select w.namespace, count(*) from unnest(v_work) w where w.hold in ('end', 'ended', 'hooked') group by w.namespace) d;
@@ -142,7 +149,7 @@ begin
            case when w.hold = 'failed' then (w.scope).next_try_at end,
            coalesce(w.head_coordinator = p_coordinator, false), f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us,
            f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness,
-           f.is_manual, w.lease_key
+           f.is_manual, w.lease_key, f.mode, f.units, f.slots
       from unnest(v_work) w
       left join lateral (select x as rules from unnest(v_rules) x where x.namespace = w.namespace) r on true
       left join lateral leasehold_internal.lease_facts(w.scope, r.rules, v_life, v_now) f on w.hold in ('end', 'ended', 'failed', 'hooked')
@@ -150,18 +157,36 @@ begin
   if v_has_more then
     return query select 'more', null::text, null::text, null::text, null::integer, null::timestamptz, false, null::bigint, null::text,
                         null::text, null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
-                        null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid;
+                        null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid, null::text, null::integer,
+                        null::integer[];
   end if;
   if p_automatic then
     return query
       select 'wake', k.namespace, k.key, null::text, null::integer, null::timestamptz, true, null::bigint, null::text,
              null::text, null::text, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint, null::bigint,
-             null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid
+             null::bigint, null::bigint, null::timestamptz, null::text, null::boolean, null::uuid, null::text, null::integer,
+                        null::integer[]
         from leasehold_internal.sweep_waiters(p_coordinator) k;
   end if;
 end
 $$;
 comment on function leasehold_internal.reap_batch is 'Visit what is due: end expired leases, delete old free rows, by a coordinator or reap()';
+
+-- When the reaper looks again at a lease that it leaves alone: it is alive, its hooks are to run (hold 'hooked'), or reaping it has failed.
+-- Locks nothing.
+create or replace function leasehold_internal.next_look(
+  p_scope leasehold.scope, p_hold text, p_rules leasehold.rules, p_life leasehold.life_now, p_by_name boolean, p_now timestamptz)
+returns timestamptz
+language sql stable
+as $$
+  select case
+    when (p_rules).expiry = 'manual' or ((p_rules).reaper = 'external' and not p_by_name) then 'infinity'
+    when p_hold = 'hooked' then p_now + coalesce(nullif((p_rules).hook_timeout, interval '0'), interval '5 min') + interval '5 s'
+    when leasehold_internal.is_put_off(p_scope, (p_rules).max_reap_failures, p_now) then coalesce((p_scope).next_try_at, 'infinity')
+    else greatest(leasehold_internal.expires_at(p_scope, p_life, (p_rules).expiry),
+                  p_now + case when (p_life).is_settled then interval '100 ms' else interval '1 s' end)
+  end
+$$;
 
 -- The rows whose check_at has come, oldest first. Locks them FOR UPDATE, skipping what is taken or guarded.
 create or replace function leasehold_internal.take_due(p_max integer, p_now timestamptz) returns leasehold.item_work[]
@@ -259,17 +284,15 @@ begin
   end if;
   hold := 'skipped';
   if leasehold_internal.is_timed_out()
-     or not exists (select
-                      from leasehold.scope s
-                     where s.namespace = p_scope.namespace and s.key = p_scope.key and s.state = 'held'
-                       and s.token = p_scope.token) then
+     or not leasehold_internal.is_held(p_scope.namespace, p_scope.key, p_scope.token) then
     return;
   end if;
   error := leasehold_internal.try_hooks(
              leasehold_internal.event_of('reap', p_scope, p_scope.deadline, null, null),
              row(p_scope.namespace, p_scope.key, 'expired', null, null, p_has_head,
                  clock_timestamp() + case when p_has_head or leasehold_internal.is_blind() then interval '1 s'
-                                          else greatest(p_rules.free_retention, interval '100 ms') end)::leasehold.lease_end);
+                                          else greatest(p_rules.free_retention, interval '100 ms') end,
+                 case when leasehold_internal.is_share(p_scope) then p_scope.lease_key end)::leasehold.lease_end);
   if error is null then
     hold := 'ended';
     return;
@@ -327,12 +350,13 @@ begin
   return query
     select w.namespace, w.key
       from unnest(v_work) w
-     where (w.scope).state = 'free' and leasehold_internal.wake_head(p_coordinator, w.namespace, w.key);
+     where (w.scope).state <> 'held' and leasehold_internal.wake_head(p_coordinator, w.namespace, w.key);
 end
 $$;
 
 revoke execute on function leasehold_internal.reap_batch(uuid, timestamptz, text[], boolean, integer, boolean, text, text, boolean),
   leasehold_internal.take_due(integer, timestamptz),
+  leasehold_internal.next_look(leasehold.scope, text, leasehold.rules, leasehold.life_now, boolean, timestamptz),
   leasehold_internal.hook_reaps(leasehold.item_work[], text[], leasehold.rules[], boolean),
   leasehold_internal.reap_one(boolean, leasehold.scope, boolean, leasehold.rules),
   leasehold_internal.take_expired(text[], boolean, boolean, integer, leasehold.life_now, timestamptz), leasehold_internal.sweep_waiters(uuid)

@@ -34,6 +34,9 @@ begin
    where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and s.token = p_token
      for update skip locked;
   if not found then
+    v_scope := leasehold_internal.take_share(p_namespace, p_key, p_token);
+  end if;
+  if v_scope.namespace is null then
     perform leasehold_internal.look_soon(p_namespace, p_key, p_token, clock_timestamp() + interval '1 s');
     return;
   end if;
@@ -80,17 +83,16 @@ begin
         if exists (select from leasehold.policy p where p.history) then
           perform leasehold_internal.record_holds(null, v_now, array[p_namespace], array[p_key]);
         end if;
-        perform leasehold_internal.tell_watchers(null, array[p_namespace], array[p_key]);
+        perform leasehold_internal.tell_watchers(array[p_namespace], array[p_key]);
       end if;
     else
-      perform from leasehold.scope s
-        where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and s.token = p_token;
-      if not found then
+      if not leasehold_internal.is_held(p_namespace, p_key, p_token) then
         perform leasehold_internal.refuse_end_by_hook();
       end if;
       -- The queue is read after the lock.
       perform leasehold_internal.end_leases(
-                array[row(p_namespace, p_key, 'expired', null, null, true, null)::leasehold.lease_end], v_now);
+                array[row(p_namespace, p_key, 'expired', null, null, true, null,
+                          case when v_scope.units > 0 then v_scope.lease_key end)::leasehold.lease_end], v_now);
       wake := leasehold_internal.wake_head(p_coordinator, p_namespace, p_key);
       if leasehold_internal.is_blind() then
         perform leasehold_internal.wake_everybody(p_namespace, p_key, leasehold_internal.live_coordinators(v_now));
@@ -152,6 +154,9 @@ begin
    where s.namespace = p_namespace and s.key = p_key and s.state = 'held' and s.token = p_token
      for no key update skip locked;
   if not found then
+    v_scope := leasehold_internal.take_share(p_namespace, p_key, p_token);
+  end if;
+  if v_scope.namespace is null then
     return;
   end if;
   v_life := leasehold_internal.life(null);
@@ -172,10 +177,42 @@ end
 $$;
 comment on function leasehold_internal.reap_failed is 'Write down that reaping a lease broke its connection, by a coordinator';
 
+-- The shared holder with this token, as a scope; all null where there is none, or another session has its row. Locks its scope FOR NO KEY
+-- UPDATE SKIP LOCKED, then its row FOR UPDATE SKIP LOCKED.
+create or replace function leasehold_internal.take_share(p_namespace text, p_key text, p_token bigint) returns leasehold.scope
+language plpgsql
+as $$
+declare
+  v_share leasehold.share;
+begin
+  if not leasehold_internal.is_held(p_namespace, p_key, p_token) then
+    return null;
+  end if;
+  perform 1
+     from leasehold.scope s
+    where s.namespace = p_namespace and s.key = p_key and s.state = 'shared'
+      for no key update skip locked;
+  if found then
+    select h.* into v_share
+      from leasehold.share h
+     where h.namespace = p_namespace and h.key = p_key and h.token = p_token and h.state = 'held'
+       for update skip locked;
+  end if;
+  return case when v_share.namespace is not null then leasehold_internal.scope_of_share(v_share) end;
+end
+$$;
+
 -- Let the reaper look at a held lease at that time. Locks its row FOR NO KEY UPDATE SKIP LOCKED.
 create or replace function leasehold_internal.look_soon(p_namespace text, p_key text, p_token bigint, p_at timestamptz) returns void
 language sql volatile
 as $$
+  update leasehold.share h
+     set check_at = p_at
+    from (select x.namespace, x.key, x.lease_key
+            from leasehold.share x
+           where x.namespace = p_namespace and x.key = p_key and x.state = 'held' and x.token = p_token
+             for no key update skip locked) a
+   where h.namespace = a.namespace and h.key = a.key and h.lease_key = a.lease_key;
   update leasehold.scope s
      set check_at = p_at
     from (select x.namespace, x.key
@@ -186,6 +223,7 @@ as $$
 $$;
 
 revoke execute on function leasehold_internal.reap_hooked(uuid, timestamptz, text, text, bigint),
-  leasehold_internal.reap_failed(uuid, text, text, bigint, text), leasehold_internal.look_soon(text, text, bigint, timestamptz) from public;
+  leasehold_internal.reap_failed(uuid, text, text, bigint, text), leasehold_internal.look_soon(text, text, bigint, timestamptz),
+  leasehold_internal.take_share(text, text, bigint) from public;
 grant execute on function leasehold_internal.reap_hooked(uuid, timestamptz, text, text, bigint),
   leasehold_internal.reap_failed(uuid, text, text, bigint, text) to leasehold_coordinator, leasehold_admin;

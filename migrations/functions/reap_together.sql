@@ -166,7 +166,7 @@ begin
   if v_has_history then
     perform leasehold_internal.record_holds(null, clock_timestamp(), v_namespaces, v_keys);
   end if;
-  perform leasehold_internal.tell_watchers(null, v_namespaces, v_keys);
+  perform leasehold_internal.tell_watchers(v_namespaces, v_keys);
 end
 $$;
 

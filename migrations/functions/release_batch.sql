@@ -70,7 +70,7 @@ begin
       if exists (select from leasehold.watch)
          or exists (select from leasehold.waiter q
                      where q.coordinator is null and q.namespace = p_namespace[1] and q.key = p_key[1]) then
-        perform leasehold_internal.tell_watchers(null, p_namespace, p_key);
+        perform leasehold_internal.tell_watchers(p_namespace, p_key);
         perform leasehold_internal.wake_sql_users(p_namespace, p_key);
       end if;
       return;
@@ -123,7 +123,7 @@ begin
        having count(*) > 0;
     end if;
     if exists (select from leasehold.watch) then
-      perform leasehold_internal.tell_watchers(null, array_agg(p_namespace[d]), array_agg(p_key[d]))
+      perform leasehold_internal.tell_watchers(array_agg(p_namespace[d]), array_agg(p_key[d]))
          from unnest(v_done) d
        having count(*) > 0;
     end if;
@@ -181,7 +181,7 @@ begin
           from leasehold.scope x
          where x.namespace = w.namespace and x.key = w.key
            for update skip locked) s on true);
-  v_work := leasehold_internal.mark_busy(v_work);
+  v_work := leasehold_internal.take_holders(leasehold_internal.mark_busy(v_work), true);
   v_life := leasehold_internal.life_of_holders();
   v_now := clock_timestamp();
   v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
@@ -195,13 +195,13 @@ begin
                     else w.end_reason end,
                h.coordinator, h.lease_key, null)::leasehold.item_work
       from (select u.*,
-                   row_number() over (partition by u.namespace, u.key, u.outcome order by u.n) as nth,
-                   first_value(u.is_failure) over (partition by u.namespace, u.key, u.outcome order by u.n)
+                   row_number() over (partition by u.namespace, u.key, u.lease_key, u.outcome order by u.n) as nth,
+                   first_value(u.is_failure) over (partition by u.namespace, u.key, u.lease_key, u.outcome order by u.n)
                      as first_is_failure
               from unnest(v_work) u) w
       -- The queue is read here, after the locks.
       left join lateral leasehold_internal.live_head(w.namespace, w.key, leasehold_internal.live_coordinators(v_now), v_now) h
-        on w.outcome = 'ok'
+        on w.outcome = 'ok' and (w.scope).units is null
      order by w.n);
   if exists (select from leasehold.registered_hook) then
     v_work := leasehold_internal.hook_items(v_work, null, leasehold_internal.runs_hooks(p_coordinator is null), v_now);
@@ -209,10 +209,11 @@ begin
 
   perform leasehold_internal.end_leases(array(
       select row(w.namespace, w.key, case when w.is_failure then 'failed' else 'ok' end, w.result, w.error,
-                 w.head_lease_key is not null or leasehold_internal.is_blind(), null)::leasehold.lease_end
+                 w.head_lease_key is not null or leasehold_internal.is_blind(), null,
+                 case when (w.scope).units > 0 then w.lease_key end)::leasehold.lease_end
         from unnest(v_work) w
        where w.outcome = 'ok'), v_now);
-  perform leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
+  v_work := leasehold_internal.tell_heads(p_coordinator, v_work, v_now);
 
   return query
     select w.n, w.outcome, w.end_reason, case when w.outcome in ('hooked', 'rejected') then w.error end,
@@ -223,12 +224,31 @@ end
 $$;
 
 -- NOTIFY the heads of the scopes whose leases were ended (outcome ok), where they are not `p_coordinator`'s own. One
--- notification for each scope, to the one coordinator concerned; to all of them where the queue cannot be seen.
+-- notification for each scope, to the one coordinator concerned; to all of them where the queue cannot be seen. Where a shared lease was
+-- ended, the head is looked for here, for it may still not fit. Returns the items, with `p_coordinator` as head_coordinator where such a
+-- head is its own.
 create or replace function leasehold_internal.tell_heads(p_coordinator uuid, p_work leasehold.item_work[], p_now timestamptz)
-returns void
+returns leasehold.item_work[]
 language plpgsql
 as $$
+declare
+  v_work leasehold.item_work[] := p_work;
+  v_namespaces text[];
+  v_keys text[];
 begin
+  if exists (select 1 from unnest(p_work) w where w.outcome = 'ok' and (w.scope).units > 0) then
+    select array_agg(d.namespace), array_agg(d.key)
+      into v_namespaces, v_keys
+      from (select distinct w.namespace, w.key from unnest(p_work) w where w.outcome = 'ok' and (w.scope).units > 0) d
+     where leasehold_internal.wake_head(p_coordinator, d.namespace, d.key);
+    v_work := array(
+      select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold, w.outcome,
+                 w.end_reason, case when o.is_own then p_coordinator else w.head_coordinator end, w.head_lease_key,
+                 w.waiters_ahead)::leasehold.item_work
+        from unnest(p_work) w
+        left join lateral (
+          select true as is_own from unnest(v_namespaces, v_keys) k (namespace, key) where k.namespace = w.namespace and k.key = w.key) o on true);
+  end if;
   perform pg_notify(leasehold_internal.channel_of(w.head_coordinator, w.head_lease_key), w.namespace || chr(10) || w.key)
      from unnest(p_work) w
     where w.outcome = 'ok' and w.head_lease_key is not null
@@ -239,6 +259,7 @@ begin
        from unnest(p_work) w
       where w.outcome = 'ok';
   end if;
+  return v_work;
 end
 $$;
 

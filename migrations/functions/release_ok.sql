@@ -46,7 +46,7 @@ begin
        from leasehold.scope s
       where s.namespace = p_namespace and s.key = p_key and s.lease_key = p_lease_key
         for update;
-    if not found then
+    if not found and not leasehold_internal.lock_share(p_namespace, p_key, p_lease_key) then
       raise sqlstate 'LH900' using message = 'give the lock back';
     end if;
     select b.outcome, b.message into outcome, message
@@ -57,6 +57,24 @@ begin
 end
 $$;
 
-revoke execute on function leasehold.release_ok(text, text, uuid, jsonb),
+-- Lock the row of a shared holder FOR UPDATE, and the scope's before it; waits for whoever has them. Returns whether it holds the scope.
+create or replace function leasehold_internal.lock_share(p_namespace text, p_key text, p_lease_key uuid) returns boolean
+language plpgsql
+as $$
+begin
+  if not exists (select from leasehold.share h
+                  where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held') then
+    return false;
+  end if;
+  perform 1 from leasehold.scope s where s.namespace = p_namespace and s.key = p_key for update;
+  perform 1
+     from leasehold.share h
+    where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held'
+      for update;
+  return found;
+end
+$$;
+
+revoke execute on function leasehold.release_ok(text, text, uuid, jsonb), leasehold_internal.lock_share(text, text, uuid),
   leasehold_internal.release_one(text, text, uuid, boolean, text) from public;
 grant execute on function leasehold.release_ok(text, text, uuid, jsonb) to leasehold_client, leasehold_admin;

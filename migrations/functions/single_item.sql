@@ -25,7 +25,8 @@ returns table (
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
   field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
   acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint)
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
+  holder_count integer)
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -51,6 +52,7 @@ begin
        from leasehold.scope x
       where x.namespace = p_namespace and x.key = p_key and i.life is not null
         and x.state = 'held' and not x.lapsed and x.lease_key <> p_lease_key and p_lease_key <> all (x.ended_keys) and x.at_least is null
+        and not (x.queued and exists (select from leasehold.share h where h.namespace = x.namespace and h.key = x.key))
         for no key update skip locked) x;
   if not found then
     return;
@@ -73,7 +75,7 @@ begin
            cardinality(leasehold_internal.live_tickets(p_namespace, p_key, leasehold_internal.live_coordinators(v_now), v_now)),
            f.expires_in_us, f.suspected_in_us, null::text, null::text, null::text, f.token, f.owner, f.principal, f.labels, f.duration_us,
            f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at,
-           f.liveness, f.is_manual, null::bigint
+           f.liveness, f.is_manual, null::bigint, 'exclusive', 0, null::integer[], case when (v_found.rules).capacity is not null then 0 end, 1
       from placed p, leasehold_internal.lease_facts(v_found.scope, v_found.rules, v_found.life, v_now) f;
 end
 $$;

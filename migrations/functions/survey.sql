@@ -19,7 +19,7 @@ end
 $$;
 comment on function leasehold_internal.survey is 'What a daemon measures: leases held, and the transaction that holds back vacuum';
 
--- Leases that are held, roughly where there are many. Locks nothing.
+-- Leases that are held, each shared one, roughly where there are many. Locks nothing.
 create or replace function leasehold_internal.count_held() returns bigint
 language plpgsql
 stable
@@ -30,7 +30,9 @@ declare
   v_pages bigint := greatest(pg_relation_size('leasehold.scope') / current_setting('block_size')::bigint, 1);
   v_percent real := least(100.0, 100.0 * 8192 / v_pages);
 begin
-  return (select round(count(*) * 100 / v_percent)::bigint from leasehold.scope s tablesample system (v_percent) where s.state = 'held');
+  return (select round(coalesce(sum(leasehold_internal.holder_count(s)), 0) * 100 / v_percent)::bigint
+            from leasehold.scope s tablesample system (v_percent)
+           where s.state <> 'free');
 end
 $$;
 comment on function leasehold_internal.count_held is 'Leases held, a part of survey()';

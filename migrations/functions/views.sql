@@ -31,17 +31,27 @@ create or replace view leasehold.lease with (security_barrier) as
          s.deadline - l.now as remaining,
          l.now - s.acquired_at as held,
          s.acquired_at, s.heartbeat_at, s.heartbeats, s.deadline,
-         leasehold_internal.expires_at(s, l.life, r.expiry) as expires_at,
+         leasehold_internal.expires_at(s.scope, l.life, r.expiry) as expires_at,
          s.duration, s.grace, s.labels, s.reap_failures,
          case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key, s.principal,
-         case when s.at_least is not null then leasehold_internal.rests_until(s, l.life, l.now) end as rests_until
+         case when s.at_least is not null then leasehold_internal.rests_until(s.scope, l.life, l.now) end as rests_until,
+         f.mode, f.units, f.slots
     from (select life, clock_timestamp() as now from leasehold_internal.life_for_readers() life) l
-   cross join leasehold.scope s
+   -- A union at the top of a view would be no security barrier.
+   cross join (select x as scope, x.namespace, x.key, x.token, x.owner, x.principal, x.acquired_at, x.heartbeat_at, x.heartbeats, x.deadline, x.duration,
+                      x.grace, x.labels, x.reap_failures, x.lease_key, x.at_least
+                 from leasehold.scope x
+                where x.state = 'held'
+               union all
+               select leasehold_internal.scope_of_share(h), h.namespace, h.key, h.token, h.owner, h.principal, h.acquired_at, h.heartbeat_at, h.heartbeats,
+                      h.deadline, h.duration, h.grace, h.labels, h.reap_failures, h.lease_key, null
+                 from leasehold.share h
+                where h.state = 'held') s
    cross join lateral leasehold_internal.policies_of(array[s.namespace]) r
-   cross join lateral leasehold_internal.lease_facts(s, r, l.life, l.now) f
-   where s.state = 'held' and coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
+   cross join lateral leasehold_internal.lease_facts(s.scope, r, l.life, l.now) f
+   where coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
 
-comment on view leasehold.lease is 'What is held now';
+comment on view leasehold.lease is 'What is held now; a shared lease is a row for each holder';
 comment on column leasehold.lease.namespace is 'Dotted: payments.invoices';
 comment on column leasehold.lease.key is 'The name inside of the namespace';
 comment on column leasehold.lease.token is 'Fencing token: grows with each grant of the scope; null for roles that are members of leasehold_client alone, as long as no rule names a role';
@@ -63,6 +73,9 @@ comment on column leasehold.lease.labels is 'A JSON object of strings';
 comment on column leasehold.lease.reap_failures is 'How often reaping it has failed';
 comment on column leasehold.lease.rests_until is
   'Nobody else is granted the scope before then, whenever this lease ends (at_least); null: no minimum hold, or it is over';
+comment on column leasehold.lease.mode is 'exclusive or shared';
+comment on column leasehold.lease.units is 'How many units of its namespace''s capacity a shared lease has taken; 0: an exclusive lease has the whole scope';
+comment on column leasehold.lease.slots is 'Which numbers of 1 to the capacity a shared lease has; null without a capacity';
 comment on column leasehold.lease.lease_key is 'The credential to renew and release it: shown to members of leasehold_admin only';
 
 create or replace view leasehold.queue with (security_barrier) as
@@ -72,7 +85,8 @@ create or replace view leasehold.queue with (security_barrier) as
          w.owner,
          w.now - w.enqueued_at as waiting,
          coalesce(w.away_until > w.now, false) as away,
-         w.enqueued_at, w.wait_until, w.duration, w.coordinator, w.ticket, w.principal, w.rests_until
+         w.enqueued_at, w.wait_until, w.duration, w.coordinator, w.ticket, w.principal, w.rests_until,
+         case when w.units is null then 'exclusive' else 'shared' end as mode, coalesce(w.units, 0) as units
     from (select x.*, n.now,
                  (select case when s.at_least is not null
                               then leasehold_internal.rests_until(s, (select leasehold_internal.life_for_readers()), n.now) end
@@ -95,6 +109,8 @@ comment on column leasehold.queue.owner is 'Who waits';
 comment on column leasehold.queue.principal is 'Who waits, as proved: spiffe://, uri:, dns:, token:, user: or role: with a name; anonymous';
 comment on column leasehold.queue.rests_until is
   'Nobody is granted the scope before then, though its lease may end (at_least); null: no minimum hold, or it is over';
+comment on column leasehold.queue.mode is 'exclusive or shared: what it waits for';
+comment on column leasehold.queue.units is 'How many units of the capacity it waits for; 0: the whole scope';
 comment on column leasehold.queue.waiting is 'For how long';
 comment on column leasehold.queue.away is 'Its call has ended but may come back: the place is kept for 10 s, and passed over';
 comment on column leasehold.queue.enqueued_at is 'Since when';
@@ -116,6 +132,16 @@ create or replace view leasehold.lease_summary with (security_barrier) as
            where s.state = 'held' and coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false)
            group by s.namespace
           union all
+          select h.namespace, count(*), 0,
+                 count(*) filter (where leasehold_internal.is_expired(leasehold_internal.scope_of_share(h), l.life, r.expiry, l.now)),
+                 count(*) filter (where h.reap_failures > 0)
+            from (select life, clock_timestamp() as now from leasehold_internal.life_for_readers() life) l
+           cross join leasehold.share h
+            join leasehold_internal.policies_of(array(select distinct x.namespace from leasehold.share x where x.state = 'held')) r
+              on r.namespace = h.namespace
+           where h.state = 'held' and coalesce((h.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false)
+           group by h.namespace
+          union all
           select q.namespace, 0, count(q.position), 0, 0
             from leasehold.queue q
            group by q.namespace) c
@@ -123,7 +149,7 @@ create or replace view leasehold.lease_summary with (security_barrier) as
 
 comment on view leasehold.lease_summary is 'How it stands in each namespace in which something is held or waited for';
 comment on column leasehold.lease_summary.namespace is 'Dotted: payments.invoices';
-comment on column leasehold.lease_summary.held is 'Leases that are held, expired ones too';
+comment on column leasehold.lease_summary.held is 'Leases that are held, each shared one, expired ones too';
 comment on column leasehold.lease_summary.waiting is 'Places in the queues, without those that are passed over';
 comment on column leasehold.lease_summary.expired is 'Of those held: past their expiry, so that a reaper or an acquirer may end them';
 comment on column leasehold.lease_summary.failing is 'Of those held: reaping them has failed at least once';
@@ -132,7 +158,7 @@ create or replace view leasehold.effective_policy with (security_barrier) as
   select n.namespace,
          r.min_duration, r.max_duration, r.grace, r.max_hold, r.dead_after, r.expiry, r.reaper, r.frozen, r.max_leases,
          r.max_waiters, h.history, r.max_reap_failures, r.hook_timeout, r.free_retention, h.history_retention,
-         jsonb_object(leasehold_internal.policy_columns(), leasehold_internal.policy_sources(n.namespace)) as sources, r.at_least
+         jsonb_object(leasehold_internal.policy_columns(), leasehold_internal.policy_sources(n.namespace)) as sources, r.at_least, r.capacity
     from (select p.namespace from leasehold.policy p
            union
           select s.namespace from leasehold.scope s) n
@@ -160,13 +186,14 @@ comment on column leasehold.effective_policy.hook_timeout is 'How long a hook ma
 comment on column leasehold.effective_policy.free_retention is 'How long a free scope keeps its row';
 comment on column leasehold.effective_policy.history_retention is 'How long history is kept';
 comment on column leasehold.effective_policy.at_least is 'A scope rests until so long after its grant, whenever the lease ends; null: 0';
+comment on column leasehold.effective_policy.capacity is 'How many units a scope has for shared leases; null: any number';
 comment on column leasehold.effective_policy.sources is 'For each setting the prefix that it comes from; '''' is the root';
 
 grant select on leasehold.lease, leasehold.queue, leasehold.lease_summary, leasehold.effective_policy, leasehold.coordinator, leasehold.policy,
   leasehold.migration
   to leasehold_reader, leasehold_coordinator, leasehold_admin;
 -- Lease keys are in these.
-grant select on leasehold.scope, leasehold.waiter, leasehold.incarnation to leasehold_admin;
+grant select on leasehold.scope, leasehold.share, leasehold.waiter, leasehold.incarnation to leasehold_admin;
 
 -- A client sees who holds what.
 grant select on leasehold.lease, leasehold.policy to leasehold_client;
@@ -174,7 +201,7 @@ grant execute on function leasehold_internal.life_for_readers(), leasehold_inter
   leasehold_internal.policies_of(text[]), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
-  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
+  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share)
   to leasehold_client;
 
 revoke execute on function leasehold_internal.life_for_readers(), leasehold_internal.sees_tokens() from public;
@@ -183,5 +210,5 @@ grant execute on function leasehold_internal.life_for_readers(), leasehold_inter
   leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
-  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz)
+  leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share)
   to leasehold_reader, leasehold_coordinator, leasehold_admin;

@@ -149,14 +149,16 @@ begin
 end
 $$;
 
--- Tell who watches of leases that were granted or ended. `p_taken_over` are scopes as they were before an expired lease was
--- taken over; the scopes at (p_namespace, p_key) are read as they are now: held is acquired, free is how the last lease ended.
+-- Tell who watches of leases that were granted or ended: the scopes at (p_namespace, p_key) are read as they are now, and where `p_lease_key`
+-- names a shared holder its row: held is acquired (or `p_type`), free is how the last lease ended.
 -- The caller has the rows locked, by an earlier statement, and changed each once since. It asks first, for nobody may watch:
 --
 --   if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
 --
 -- Writes the events, and NOTIFYs each coordinator that has any, once a transaction: payload 'watch'. Locks nothing.
-create or replace function leasehold_internal.tell_watchers(p_taken_over leasehold.scope[], p_namespace text[], p_key text[]) returns void
+create or replace function leasehold_internal.tell_watchers(
+  p_namespace text[], p_key text[], p_lease_key uuid[] default null, p_type text default null)
+returns void
 language plpgsql
 as $$
 declare
@@ -173,23 +175,23 @@ begin
   v_lost := array(select e.coordinator from leasehold.event e where e.type = 'lagged');
 
   with change as (
-    select 0 as step, 'expired' as type, 'expired' as end_reason, null::text as reason, null::jsonb as result,
-           null::text as error, o.namespace, o.key, o.token, o.owner, o.principal, o.labels, o.duration, o.grace, o.acquired_at,
-           o.deadline, o.heartbeats, o.heartbeat_at
-      from unnest(p_taken_over) o
-    union all
-    select 1,
-           case when s.state = 'held' then 'acquired' when s.last_outcome in ('expired', 'forced') then s.last_outcome
-                else 'released' end,
+    select case when s.state = 'held' then coalesce(p_type, 'acquired') when s.last_outcome in ('expired', 'forced') then s.last_outcome
+                else 'released' end as type,
            case when s.state = 'free'
-                then case s.last_outcome when 'ok' then 'released' else s.last_outcome end end,
-           case when s.state = 'free' and s.last_outcome = 'forced' then s.last_error end,
-           case when s.state = 'free' then s.last_result end,
-           case when s.state = 'free' and s.last_outcome = 'failed' then s.last_error end,
+                then case s.last_outcome when 'ok' then 'released' else s.last_outcome end end as end_reason,
+           case when s.state = 'free' and s.last_outcome = 'forced' then s.last_error end as reason,
+           case when s.state = 'free' then s.last_result end as result,
+           case when s.state = 'free' and s.last_outcome = 'failed' then s.last_error end as error,
            s.namespace, s.key, s.token, s.owner, s.principal, s.labels, s.duration, s.grace, s.acquired_at, s.deadline,
-           s.heartbeats, s.heartbeat_at
-      from unnest(p_namespace, p_key) as c (namespace, key)
-      join leasehold.scope s on s.namespace = c.namespace and s.key = c.key
+           s.heartbeats, s.heartbeat_at, case when s.units > 0 then 'shared' else 'exclusive' end as mode, coalesce(s.units, 0) as units, s.slots
+      from unnest(p_namespace, p_key, p_lease_key) as c (namespace, key, lease_key)
+     cross join lateral (
+       select x.* from leasehold.scope x where x.namespace = c.namespace and x.key = c.key and c.lease_key is null
+       union all
+       select o.*
+         from leasehold.share x
+        cross join lateral leasehold_internal.scope_of_share(x) o
+        where x.namespace = c.namespace and x.key = c.key and x.lease_key = c.lease_key) s
   ), watching as (
     select distinct n.namespace, w.coordinator
       from (select distinct c.namespace, string_to_array(c.namespace, '.') as segments from change c) n
@@ -201,16 +203,12 @@ begin
   ), written as (
     insert into leasehold.event (
       coordinator, number, type, at, namespace, key, token, owner, principal, labels, duration, grace, acquired_at, deadline,
-      heartbeats, heartbeat_at, end_reason, reason, result, error)
-    select o.coordinator, nextval('leasehold.event_number'), o.type, v_now, o.namespace, o.key, o.token, o.owner, o.principal,
+      heartbeats, heartbeat_at, end_reason, reason, result, error, mode, units, slots)
+    select w.coordinator, nextval('leasehold.event_number'), o.type, v_now, o.namespace, o.key, o.token, o.owner, o.principal,
            o.labels, o.duration, o.grace, o.acquired_at, o.deadline, o.heartbeats, o.heartbeat_at, o.end_reason, o.reason, o.result,
-           o.error
-      -- The expired event of a takeover comes first.
-      from (select c.*, w.coordinator
-              from change c
-              join watching w on w.namespace = c.namespace
-             order by c.step
-            offset 0) o
+           o.error, o.mode, o.units, o.slots
+      from change o
+      join watching w on w.namespace = o.namespace
     returning coordinator, number)
   select array_agg(distinct w.coordinator), min(w.number), max(w.number) into v_told, v_first, v_last from written w;
 
@@ -260,7 +258,8 @@ create or replace function leasehold_internal.take_events(p_coordinator uuid, p_
 returns table (
   type text, namespace text, key text, reason text, end_reason text, result text, error text, token bigint, owner text,
   principal text, labels text, duration_us bigint, grace_us bigint, acquired_at timestamptz, deadline timestamptz, remaining_us bigint,
-  held_us bigint, silent_us bigint, heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean)
+  held_us bigint, silent_us bigint, heartbeats bigint, heartbeat_at timestamptz, liveness text, is_manual boolean,
+  mode text, units integer, slots integer[])
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -299,12 +298,12 @@ begin
     select t.type, t.namespace::text, t.key::text, t.reason, t.end_reason, t.result::text, t.error, t.token, t.owner,
            t.principal, t.labels::text, leasehold_internal.to_us(t.duration), leasehold_internal.to_us(t.grace), t.acquired_at, t.deadline,
            -- A lease that has ended is told as it was then; one that was granted, as it is now.
-           case when t.type = 'acquired' then leasehold_internal.to_us(t.deadline - v_now) else 0::bigint end,
+           case when t.type in ('acquired', 'downgraded') then leasehold_internal.to_us(t.deadline - v_now) else 0::bigint end,
            leasehold_internal.to_us(f.at - t.acquired_at), leasehold_internal.to_us(f.at - t.heartbeat_at), t.heartbeats, t.heartbeat_at,
            case when t.type = 'expired' then 'expired' else 'alive' end,
-           false
+           false, t.mode, t.units, t.slots
       from taken t
-     cross join lateral (select case when t.type = 'acquired' then v_now else t.at end as at) f
+     cross join lateral (select case when t.type in ('acquired', 'downgraded') then v_now else t.at end as at) f
      order by t.number;
 end
 $$;
@@ -350,7 +349,7 @@ $$;
 
 revoke execute on function leasehold_internal.watch_add(uuid, text, boolean), leasehold_internal.watch_remove(uuid, text, boolean),
   leasehold_internal.watch_clear(uuid), leasehold_internal.watch_barrier(uuid), leasehold_internal.watch_settled(xid8), leasehold_internal.check_watch_mark(),
-  leasehold_internal.tell_watchers(leasehold.scope[], text[], text[]), leasehold_internal.is_taking(uuid, timestamptz),
+  leasehold_internal.tell_watchers(text[], text[], uuid[], text), leasehold_internal.is_taking(uuid, timestamptz),
   leasehold_internal.mark_lagged(uuid[], timestamptz, boolean), leasehold_internal.take_events(uuid, integer), leasehold_internal.sweep_watches(uuid[])
   from public;
 grant execute on function leasehold_internal.watch_add(uuid, text, boolean), leasehold_internal.watch_remove(uuid, text, boolean),

@@ -134,6 +134,15 @@ def test_the_first_lease_from_psql(service, cluster):
         assert int(service.psql(block_with("sql", "at_least =>"))) > 0
     service.psql("select from leasehold.force_release('cron', 'nightly', 'an example of the page')")
 
+    out = service.psql(block_with("sql", "owner => 'reader-1'"))
+    first, second, writer = out.split("\n")
+    assert int(first) < int(second) and writer == "0"
+    assert service.psql(block_with("sql", "capacity => 5")).strip().isdigit()
+    assert service.psql(block_with("sql", "capacity => 8")).strip().endswith("|{1,2}")
+    for example in ("reports", "api", "gpus"):
+        service.psql(f"select leasehold.force_release(namespace, key, 'an example of the page', token) from leasehold.lease where namespace = '{example}';"
+                     f"select leasehold.reset_policy('{example}')")
+
     service.psql(block_with("sql", "create role worker"))
     try:
         assert service.psql("select owner from leasehold.acquire('payments', 'invoice-45', '30 s', 'w')", user="worker") == "w"

@@ -20,6 +20,30 @@ begin
   return v_token is not null;
 end $$;
 
+-- The same, shared.
+create function iso.share(p_key text, p_number integer) returns boolean language plpgsql as $$
+declare
+  v_token bigint;
+begin
+  select l.token into v_token from leasehold.acquire('i', p_key, '1 hour', 'w' || p_number, iso.key(p_number), mode => 'shared') l;
+  if found then
+    insert into iso.granted (key, token) values (p_key, v_token);
+  end if;
+  return v_token is not null;
+end $$;
+
+create function iso.age_share(p_key text, p_number integer) returns void language sql as $$
+  update leasehold.share
+     set acquired_at = acquired_at - interval '3 hours', heartbeat_at = heartbeat_at - interval '3 hours',
+         deadline = deadline - interval '3 hours', check_at = check_at - interval '3 hours'
+   where namespace = 'i' and key = p_key and lease_key = iso.key(p_number)
+$$;
+
+-- Who shares it, oldest first.
+create function iso.sharers(p_key text) returns text language sql as $$
+  select coalesce(string_agg(h.owner, ' ' order by h.token), 'nobody') from leasehold.share h where h.namespace = 'i' and h.key = p_key and h.state = 'held'
+$$;
+
 create function iso.release(p_key text, p_number integer) returns boolean language sql as $$
   select leasehold.release_ok('i', p_key, iso.key(p_number))
 $$;
@@ -102,7 +126,7 @@ $$;
 
 create function iso.reset() returns void language sql as $$
   delete from leasehold.waiter;
-  delete from leasehold.scope;
+  delete from leasehold.share; delete from leasehold.scope;
   delete from leasehold.coordinator;
   truncate iso.granted restart identity;
 $$;

@@ -1,21 +1,25 @@
 #!/usr/bin/python3
-"""Judge a history of leases: was there ever a second holder, a token that did not grow, a waiter overtaken, a stall, a minimum hold cut short?
+"""Judge a history of leases: did two hold what they may not hold together, was a slot given twice, did a token not grow, was a waiter overtaken,
+a minimum hold cut short, was there a stall?
 (Promise 1, promise 2, promise 5, promise 6.)
 
     check_history.py history.tsv [--stall 10]
 
 A history is one line for each event, tab-separated, in the order in which the changes of each scope happened:
 
-    number  at  kind  scope  lease  token  until  actor          (times in seconds; - for none)
+    number  at  kind  scope  lease  token  until  actor  units  slots         (times in seconds; - for none)
 
-    grant    the scope passed to `lease` with `token`, until the expiry `until`
+    capacity the scope has `token` units for shared leases; without such a line any number
+    grant    the scope passed to `lease` with `token`, until the expiry `until`: exclusively, or (units) shared, with these slots, 1,2,3
+    down     the lease that holds the scope exclusively is shared now, with `token`, until `until`; or a shared one gave units back
     renew    its expiry is `until` now
     rest     after its grant: whenever it ends, the scope is granted to nobody before `until`
     end      its holder gave it back            reap     the reaper ended the hold with `token`
     queue    `lease` waits, until `until`, or (-) as long as its coordinator `actor` is alive; `token` is its ticket, where those
              who join at once may be in another order than their lines
     leave    it waits no longer; if it held the scope, it gave it back
-    guard    a transaction relies on `token`; until its line `unguard` nothing may end or grant the scope
+    guard    a transaction relies on `token`; until its line `unguard` nothing may end that lease, or grant the scope to somebody else
+             where the lease is exclusive, exclusively where it is shared
     gone     the client of `lease`, or (- -) the coordinator `actor`, died without a word; its place stays until its time
     alive    the coordinator `actor` gave a sign of life, good for 3.5 s
     stop     everybody was served: whoever still waits is forgotten
@@ -25,24 +29,27 @@ import collections
 import sys
 
 ALIVE_S = 3.5    # as live_coordinators() has it: the others look once a second, so the dead are passed over within 5 s
-Event = collections.namedtuple('Event', 'number at kind scope lease token until actor')
+Event = collections.namedtuple('Event', 'number at kind scope lease token until actor units slots')
 Waiter = collections.namedtuple('Waiter', 'number ticket at until actor')
 
 
 def parse(line):
     fields = line.rstrip('\n').split('\t')
-    if len(fields) != 8:
-        raise ValueError('eight fields wanted: %r' % line)
-    number, at, kind, scope, lease, token, until, actor = [None if field == '-' else field for field in fields]
+    if len(fields) != len(Event._fields):
+        raise ValueError('%d fields wanted: %r' % (len(Event._fields), line))
+    number, at, kind, scope, lease, token, until, actor, units, slots = [None if field == '-' else field for field in fields]
     return Event(int(number), float(at), kind, scope, lease, None if token is None else int(token),
-                 None if until is None else float(until), actor)
+                 None if until is None else float(until), actor, None if units is None else int(units),
+                 None if slots is None else [int(slot) for slot in slots.split(',')])
 
 
 class Scope:
     def __init__(self):
-        self.holder = None        # the grant's event, with `until` kept up to date
+        self.capacity = None
+        self.holders = {}         # lease: the grant's event, with `until`, units and slots kept up to date
+        self.expired = {}         # those that somebody else may have replaced since: whether they were ended shows only later
         self.last_token = 0
-        self.free_since = None
+        self.changed_at = None    # the last change that may have made room
         self.rests_until = 0.0
         self.left_at = 0.0        # when a waiter gave up its place: the next one's turn may begin then
         self.waiters = {}
@@ -81,29 +88,102 @@ class Judge:
         else:
             handler(event, self.scopes[event.scope] if event.scope else None)
 
+    def on_capacity(self, event, scope):
+        scope.capacity = event.token
+
     def on_grant(self, event, scope):
-        holder = scope.holder
-        if holder is not None and event.at < holder.until:
-            self.fault(event, 'double holder: %s holds it for another %.3f s' % (holder.lease, holder.until - event.at))
-        elif holder is not None:
-            self.counts['takeover'] += 1
-            scope.free_since = holder.until
-        if event.token is None or event.token <= scope.last_token:
-            self.fault(event, 'token: %s after %s' % (event.token, scope.last_token))
+        room_at = self.make_room(event, scope)
+        self.check_token(event, scope)
         if event.lease in self.granted:
             self.fault(event, 'granted twice: a lease key names one acquisition')
         for guard in scope.guards.values():
-            self.fault(event, 'guard: granted while %s guards it' % guard.actor)
+            if event.units is None or guard.units is None:
+                self.fault(event, 'guard: granted while %s guards it' % guard.actor)
         if event.at < scope.rests_until:
             self.fault(event, 'rest: granted %.3f s before its end' % (scope.rests_until - event.at))
-        self.check_line(event, scope)
+        if self.fits(event, scope):
+            self.check_slots(event, scope)
+        self.check_line(event, scope, room_at)
         scope.rests_until = 0.0
         self.granted.add(event.lease)
-        scope.last_token = max(scope.last_token, event.token or 0)
-        scope.holder = event
+        scope.holders[event.lease] = event
+        scope.changed_at = event.at
+        self.counts['shared grant'] += event.units is not None
 
-    def check_line(self, event, scope):
-        """Nobody who queued earlier and was live is passed over; nobody waits for a free scope."""
+    def make_room(self, event, scope):
+        """Only an expired holder may be in the way of a grant, and goes. When that began to be so."""
+        room_at = scope.changed_at
+        for lease, holder in list(scope.holders.items()):
+            if self.fits(event, scope):
+                break
+            if event.at >= holder.until:
+                self.counts['takeover'] += 1
+                for guard in scope.guards.values():
+                    if guard.token == holder.token:
+                        self.fault(event, 'guard: taken over while %s guards it' % guard.actor)
+                scope.expired[lease] = scope.holders.pop(lease)
+                room_at = max(room_at, holder.until)
+        if not self.fits(event, scope):
+            words = ', '.join('%s holds it for another %.3f s' % (lease, holder.until - event.at) for lease, holder in scope.holders.items())
+            is_shared = event.units is not None and all(holder.units is not None for holder in scope.holders.values())
+            self.fault(event, ('capacity: %d more units of %d; ' % (event.units, scope.capacity) if is_shared else 'double holder: ') + words)
+        if event.units is None:
+            scope.expired.clear()
+        return room_at
+
+    @staticmethod
+    def fits(event, scope):
+        """Whether it may hold the scope beside those that do. Slots that are taken say that an expired holder has gone."""
+        holders = scope.holders.values()
+        if not holders:
+            return scope.capacity is None or (event.units or 0) <= scope.capacity
+        if event.units is None or any(holder.units is None for holder in holders):
+            return False
+        is_taken = any(set(event.slots or ()) & set(holder.slots or ()) for holder in holders if holder.until <= event.at)
+        return scope.capacity is None or (event.units + sum(holder.units for holder in holders) <= scope.capacity and not is_taken)
+
+    def check_token(self, event, scope):
+        if event.token is None or event.token <= scope.last_token:
+            self.fault(event, 'token: %s after %s' % (event.token, scope.last_token))
+        scope.last_token = max(scope.last_token, event.token or 0)
+
+    def check_slots(self, event, scope):
+        """With a capacity a shared lease has the lowest free numbers."""
+        if event.units is None or scope.capacity is None:
+            if event.slots is not None:
+                self.fault(event, 'slots: %s without a capacity' % event.slots)
+            return
+        slots = event.slots or []
+        taken = {slot for lease, holder in scope.holders.items() if lease != event.lease for slot in holder.slots or ()}
+        free = [slot for slot in range(1, scope.capacity + 1) if slot not in taken]
+        if set(slots) & taken:
+            self.fault(event, 'slots: %s, of which others have %s' % (slots, sorted(set(slots) & taken)))
+        elif len(set(slots)) != event.units or not set(slots) <= set(free):
+            self.fault(event, 'slots: %s for %d units of %d' % (slots, event.units, scope.capacity))
+        elif slots != free[:event.units] and all(holder.until > event.at for holder in scope.holders.values()):
+            self.fault(event, 'slots: %s, though %s are the lowest that are free' % (slots, free[:event.units]))
+
+    def on_down(self, event, scope):
+        holder = scope.holders.get(event.lease)
+        if holder is None or event.units is None:
+            self.fault(event, 'downgrade: it does not hold the scope')
+            return
+        if event.at > holder.until:
+            self.fault(event, 'downgrade: %.3f s after its expiry' % (event.at - holder.until))
+        if holder.units is not None:
+            if event.units > holder.units or event.slots != (holder.slots and holder.slots[:event.units]):
+                self.fault(event, 'downgrade: from %s units, slots %s, to %s, %s' % (holder.units, holder.slots, event.units, event.slots))
+        else:
+            self.check_slots(event, scope)
+            for guard in scope.guards.values():
+                self.fault(event, 'guard: downgraded while %s guards it' % guard.actor)
+        if holder.units is None or event.token != holder.token:
+            self.check_token(event, scope)
+        scope.holders[event.lease] = event
+        scope.changed_at = event.at
+
+    def check_line(self, event, scope, room_at):
+        """Nobody who queued earlier and was live is passed over, whoever wants less; nobody waits for what fits."""
         own = scope.waiters.pop(event.lease, None)
         if own is not None and self.live_until(own) < event.at:
             own = None    # too late for its old place: a newcomer
@@ -121,47 +201,50 @@ class Judge:
                 turn_at = max(turn_at, self.live_until(waiter))    # the dead keep their place for their time
         if own is not None:
             self.counts['waited'] += 1
-            if scope.free_since is not None:
-                idle_s = event.at - max(scope.free_since, scope.rests_until, own.at, turn_at)
+            if room_at is not None:
+                idle_s = event.at - max(room_at, scope.rests_until, own.at, turn_at)
                 self.longest_s = max(self.longest_s, idle_s)
                 if idle_s > self.stall_s:
-                    self.fault(event, 'stall: it waited %.1f s for a free scope' % idle_s)
+                    self.fault(event, 'stall: it waited %.1f s for what was free' % idle_s)
 
     def on_rest(self, event, scope):
-        if scope.holder is None or scope.holder.lease != event.lease:
+        if event.lease not in scope.holders:
             self.fault(event, 'rest: it does not hold the scope')
         scope.rests_until = event.until
 
     def on_renew(self, event, scope):
-        holder = scope.holder
-        if holder is None or holder.lease != event.lease:
+        holder = scope.holders.get(event.lease)
+        if holder is None:
             self.fault(event, 'renewal: it does not hold the scope')
         elif event.at > holder.until:
             self.fault(event, 'renewal: %.3f s after its expiry' % (event.at - holder.until))
         elif event.token != holder.token:
             self.fault(event, 'token: a renewal changed it')
         else:
-            scope.holder = holder._replace(until=event.until)
+            scope.holders[event.lease] = holder._replace(until=event.until)
 
-    def finish_hold(self, event, scope):
+    def finish_hold(self, event, scope, lease):
+        holder = scope.holders.pop(lease, None) or scope.expired.pop(lease)
         for guard in scope.guards.values():
-            self.fault(event, 'guard: ended while %s guards it' % guard.actor)
-        scope.holder = None
-        scope.free_since = event.at
+            if guard.token == holder.token:
+                self.fault(event, 'guard: ended while %s guards it' % guard.actor)
+        scope.changed_at = event.at
 
     def on_end(self, event, scope):
-        if scope.holder is None or scope.holder.lease != event.lease:
+        if event.lease not in scope.holders and event.lease not in scope.expired:
             self.fault(event, 'release: it does not hold the scope')
             return
-        self.finish_hold(event, scope)
+        self.finish_hold(event, scope, event.lease)
 
     def on_reap(self, event, scope):
-        if scope.holder is None or scope.holder.token != event.token:
+        leases = [lease for lease, holder in [*scope.holders.items(), *scope.expired.items()] if holder.token == event.token]
+        if not leases:
             self.fault(event, 'reap: nobody holds it with token %s' % event.token)
             return
-        if event.at < scope.holder.until:
-            self.fault(event, 'reap: %.3f s before the expiry' % (scope.holder.until - event.at))
-        self.finish_hold(event, scope)
+        holder = scope.holders.get(leases[0])
+        if holder is not None and event.at < holder.until:
+            self.fault(event, 'reap: %.3f s before the expiry' % (holder.until - event.at))
+        self.finish_hold(event, scope, leases[0])
 
     def on_queue(self, event, scope):
         scope.waiters.setdefault(event.lease, Waiter(event.number, event.token, event.at, event.until, event.actor))
@@ -169,13 +252,14 @@ class Judge:
     def on_leave(self, event, scope):
         scope.left_at = event.at
         scope.waiters.pop(event.lease, None)
-        if scope.holder is not None and scope.holder.lease == event.lease:
-            self.finish_hold(event, scope)
+        if event.lease in scope.holders:
+            self.finish_hold(event, scope, event.lease)
 
     def on_guard(self, event, scope):
-        if scope.holder is None or scope.holder.token != event.token:
+        holders = [holder for holder in scope.holders.values() if holder.token == event.token]
+        if not holders:
             self.fault(event, 'guard: a stale token passed')
-        scope.guards[event.lease] = event
+        scope.guards[event.lease] = event._replace(units=holders[0].units if holders else None)
 
     def on_unguard(self, event, scope):
         scope.guards.pop(event.lease, None)
@@ -203,13 +287,13 @@ def check(lines, stall_s=10.0):
 def main():
     parser = argparse.ArgumentParser(description='Judge a history of leases.')
     parser.add_argument('history')
-    parser.add_argument('--stall', type=float, default=10.0, help='seconds that a free scope may keep a live waiter')
+    parser.add_argument('--stall', type=float, default=10.0, help='seconds that a live waiter may wait for what is free')
     arguments = parser.parse_args()
     with open(arguments.history, encoding='utf-8') as file:
         judge = check(file, arguments.stall)
     for fault in judge.faults[:50]:
         print(fault)
-    print('%d faults; %s; longest wait for a free scope %.2f s' % (
+    print('%d faults; %s; longest wait for what was free %.2f s' % (
         len(judge.faults), ', '.join('%d %s' % (count, kind) for kind, count in sorted(judge.counts.items())), judge.longest_s))
     return 1 if judge.faults or not judge.counts['grant'] else 0
 

@@ -18,6 +18,7 @@ enum client_state {
     ASKING, /* in the next batch */
     QUEUED, /* sleeps until woken */
     HOLDING,
+    DOWNGRADING,
     RELEASING,
     LEAVING,
 };
@@ -29,6 +30,7 @@ struct coordinator {
     struct client {
         enum client_state state;
         int scope;
+        int units; /* of a shared lease; 0: exclusive */
         char lease[UUID_SIZE];
         int64_t at_ms; /* HOLDING: until then; QUEUED: patience; IDLE: start then; otherwise not before */
         int64_t pause_ms;
@@ -68,12 +70,17 @@ static void on_answer(struct coordinator *c, struct client *client, const char *
         client->at_ms = now_ms() + client->pause_ms;
         return;
     }
-    if (client->state != ASKING) {
+    if (client->state == DOWNGRADING && strcmp(outcome, "ok") == 0) {
+        client->units = 1;
+        client_set_state(c, client, HOLDING, (int64_t)dice(actor, 15));
+    } else if (client->state != ASKING) {
         client_set_state(c, client, IDLE, (int64_t)dice(actor, 10)); /* ok, or lost: either way it is over */
     } else if (strcmp(outcome, "granted") == 0 || strcmp(outcome, "renewed") == 0) {
         actor->grants++;
         actor->waits += client->was_queued;
         client_set_state(c, client, HOLDING, (int64_t)dice(actor, 15));
+        if (client->units != 0) /* there may be room for the next of our own */
+            wake(c, scope_names[client->scope]);
     } else if (strcmp(outcome, "queued") == 0) {
         client_set_state(c, client, QUEUED, dice(actor, 5) == 0 ? (int64_t)dice(actor, 200) : -1);
     } else if (strcmp(outcome, "ended") == 0) {
@@ -89,19 +96,23 @@ static enum outcome send_batch(struct coordinator *c, const char *function, enum
 {
     struct actor *actor = c->actor;
     struct client *items[CLIENTS];
-    char scopes[1024] = "", leases[1024] = "";
+    char scopes[1024] = "", leases[1024] = "", units[128] = "";
     int count = 0;
+    bool takes_units = state == ASKING || state == DOWNGRADING;
     for (struct client *client = c->clients; client < c->clients + CLIENTS; client++) {
         if (client->state != state || client->at_ms > now_ms())
             continue;
         snprintf(scopes + strlen(scopes), sizeof scopes - strlen(scopes), "%s%s", count > 0 ? "," : "",
                  scope_names[client->scope]);
         snprintf(leases + strlen(leases), sizeof leases - strlen(leases), "%s%s", count > 0 ? "," : "", client->lease);
+        snprintf(units + strlen(units), sizeof units - strlen(units), "%s%s", count > 0 ? "," : "",
+                 units_text(state == DOWNGRADING ? 1 : client->units));
         items[count++] = client;
     }
     if (count == 0)
         return DONE;
-    enum outcome outcome = run(actor, "select * from soak.%s('%s', '{%s}', '{%s}')", function, c->id, scopes, leases);
+    enum outcome outcome = run(actor, "select * from soak.%s('%s', '{%s}', '{%s}'%s%s%s)", function, c->id, scopes,
+                               leases, takes_units ? ", '{" : "", takes_units ? units : "", takes_units ? "}'" : "");
     if (outcome != DONE)
         return outcome;
     if (PQntuples(actor->result) != count) {
@@ -187,11 +198,13 @@ static void advance_clients(struct coordinator *c)
             continue;
         if (client->state == IDLE && !actor->soak->is_stopping) {
             client->scope = pick_scope(actor);
+            client->units = pick_units(actor);
             client->was_queued = false;
             make_uuid(actor, client->lease);
             client_set_state(c, client, ASKING, 0);
         } else if (client->state == HOLDING) {
-            client_set_state(c, client, RELEASING, 0);
+            bool is_to_share = client->units != 1 && dice(actor, 4) == 0;
+            client_set_state(c, client, is_to_share ? DOWNGRADING : RELEASING, 0);
         } else if (client->state == QUEUED) {
             actor->gave_up++;
             client_set_state(c, client, LEAVING, 0);
@@ -212,12 +225,12 @@ static enum outcome turn(struct coordinator *c)
     static const struct {
         const char *function;
         enum client_state state;
-    } batches[] = {{"give", RELEASING}, {"go", LEAVING}, {"ask", ASKING}};
+    } batches[] = {{"give", RELEASING}, {"go", LEAVING}, {"down", DOWNGRADING}, {"ask", ASKING}};
     struct actor *actor = c->actor;
     char payload[256];
     enum outcome outcome = tick(c);
     advance_clients(c);
-    for (int i = 0; i < 3 && outcome != BROKEN && outcome != SOAK_BUG; i++)
+    for (int i = 0; i < 4 && outcome != BROKEN && outcome != SOAK_BUG; i++)
         outcome = send_batch(c, batches[i].function, batches[i].state);
     while (outcome == DONE && wait_for_notify(actor, 2, payload, sizeof payload)) {
         const char *key = strchr(payload, '\n');
@@ -225,7 +238,8 @@ static enum outcome turn(struct coordinator *c)
             wake(c, scope_names[i]);
         if (key != NULL && !wake(c, key + 1))
             do {
-                outcome = run(actor, "select leasehold_internal.pass_on('%s', 'soak', '%s')", c->id, key + 1);
+                outcome =
+                    run(actor, "select leasehold_internal.pass_on('%s', soak.ns('%s'), '%s')", c->id, key + 1, key + 1);
             } while (outcome == AGAIN);
     }
     return outcome;

@@ -51,6 +51,17 @@ int pick_scope(struct actor *actor)
     return (int)(dice(actor, 3) != 0 ? dice(actor, 2) : 2 + dice(actor, SCOPES - 2));
 }
 
+int pick_units(struct actor *actor)
+{
+    return dice(actor, 2) == 0 ? 0 : 1 + (int)dice(actor, dice(actor, 2) == 0 ? 1 : UNITS_MAX);
+}
+
+const char *units_text(int units)
+{
+    static const char *const texts[UNITS_MAX + 1] = {"null", "1", "2", "3"};
+    return texts[units];
+}
+
 void make_uuid(struct actor *actor, char uuid[UUID_SIZE])
 {
     uint64_t a = next_random(&actor->random), b = next_random(&actor->random);

@@ -10,72 +10,98 @@ create table soak.event (
   scope text,
   lease uuid,
   token bigint,
-  until timestamptz,              -- grant, renew: the expiry; rest: its end; queue: the end of the place, or null while its coordinator lives
-  actor text not null
+  until timestamptz,              -- grant, down, renew: the expiry; rest: its end; queue: the end of the place, or null while its coordinator lives
+  actor text not null,
+  units integer,                  -- grant, down: of a shared lease
+  slots integer[]
 );
 create index on soak.event (lease);
 create table soak.setting (duration interval not null, is_calm boolean not null);
 
--- The minimum hold of every fifth grant, up to the duration. Calm runs have none, for nobody is woken when one is over.
-create function soak.at_least() returns interval language sql volatile as $$
-  select case when not s.is_calm and random() < 0.2 then random() * s.duration end from soak.setting s
+-- Half of the scopes have a capacity, which is that of their namespace.
+create function soak.ns(p_scope text) returns text language sql immutable as $$
+  select case when p_scope in ('hotter', 'cooler', 'colder') then 'soak.units' else 'soak' end
 $$;
-create function soak.note_rest(p_scope text, p_lease uuid, p_actor text) returns void language sql as $$
-  insert into soak.event (at, kind, scope, lease, until, actor)
-  select s.acquired_at, 'rest', p_scope, p_lease, s.acquired_at + s.at_least, p_actor
-    from leasehold.scope s where s.namespace = 'soak' and s.key = p_scope and s.at_least is not null
+create function soak.ns(p_scopes text[]) returns text[] language sql immutable as $$
+  select array(select soak.ns(u.s) from unnest(p_scopes) with ordinality u (s, n) order by u.n)
 $$;
 
-create function soak.acquire(p_scope text, p_lease uuid, p_actor text) returns boolean language plpgsql as $$
-declare
-  v_lease record;
+-- Each lease as it is, in whatever mode.
+create view soak.held as
+  select s.key as scope, s.lease_key as lease, s.token, s.acquired_at, s.heartbeat_at, s.deadline + s.grace as until, null::integer as units, null::integer[] as slots
+    from leasehold.scope s where s.state = 'held'
+  union all
+  select h.key, h.lease_key, h.token, h.acquired_at, h.heartbeat_at, h.deadline + h.grace, h.units, h.slots from leasehold.share h where h.state = 'held';
+
+-- The minimum hold of every fifth exclusive grant, up to the duration. Calm runs have none, for nobody is woken when one is over.
+create function soak.at_least(p_units integer) returns interval language sql volatile as $$
+  select case when p_units is null and not s.is_calm and random() < 0.2 then random() * s.duration end from soak.setting s
+$$;
+create function soak.note_grant(p_kind text, p_scope text, p_lease uuid, p_actor text) returns void language sql as $$
+  insert into soak.event (at, kind, scope, lease, token, until, actor, units, slots)
+  select case p_kind when 'grant' then h.acquired_at else h.heartbeat_at end, p_kind, p_scope, p_lease, h.token, h.until, p_actor, h.units, h.slots
+    from soak.held h where h.scope = p_scope and h.lease = p_lease;
+  insert into soak.event (at, kind, scope, lease, until, actor)
+  select s.acquired_at, 'rest', p_scope, p_lease, s.acquired_at + s.at_least, p_actor
+    from leasehold.scope s
+   where p_kind = 'grant' and s.namespace = soak.ns(p_scope) and s.key = p_scope and s.lease_key = p_lease and s.at_least is not null
+$$;
+
+-- `p_units` null: exclusively.
+create function soak.acquire(p_scope text, p_lease uuid, p_actor text, p_units integer) returns boolean language plpgsql as $$
 begin
-  select l.* into v_lease from soak.setting s, leasehold.acquire('soak', p_scope, s.duration, p_actor, p_lease,
-                                                                           at_least => soak.at_least()) l;
+  perform l.* from soak.setting s, leasehold.acquire(soak.ns(p_scope), p_scope, s.duration, p_actor, p_lease, at_least => soak.at_least(p_units),
+            mode => case when p_units is null then 'exclusive' else 'shared' end, units => coalesce(p_units, 1)) l;
   if not found then
     return false;
   end if;
-  insert into soak.event (at, kind, scope, lease, token, until, actor)
-  select s.acquired_at, 'grant', p_scope, p_lease, s.token, s.deadline + s.grace, p_actor
-    from leasehold.scope s where s.namespace = 'soak' and s.key = p_scope;
-  perform soak.note_rest(p_scope, p_lease, p_actor);
+  perform soak.note_grant('grant', p_scope, p_lease, p_actor);
+  return true;
+end $$;
+
+create function soak.downgrade(p_scope text, p_lease uuid, p_actor text, p_units integer) returns boolean language plpgsql as $$
+begin
+  perform d.* from leasehold.downgrade(soak.ns(p_scope), p_scope, p_lease, p_units) d;
+  if not found then
+    return false;
+  end if;
+  perform soak.note_grant('down', p_scope, p_lease, p_actor);
   return true;
 end $$;
 
 create function soak.heartbeat(p_scope text, p_lease uuid, p_actor text) returns boolean language plpgsql as $$
 begin
-  if leasehold.heartbeat('soak', p_scope, p_lease) is null then
+  if leasehold.heartbeat(soak.ns(p_scope), p_scope, p_lease) is null then
     return false;
   end if;
-  insert into soak.event (at, kind, scope, lease, token, until, actor)
-  select s.heartbeat_at, 'renew', p_scope, p_lease, s.token, s.deadline + s.grace, p_actor
-    from leasehold.scope s where s.namespace = 'soak' and s.key = p_scope;
+  perform soak.note_grant('renew', p_scope, p_lease, p_actor);
   return true;
 end $$;
 
 create function soak.release(p_scope text, p_lease uuid, p_actor text) returns boolean language plpgsql as $$
 begin
-  if not leasehold.release_ok('soak', p_scope, p_lease) then
+  if not leasehold.release_ok(soak.ns(p_scope), p_scope, p_lease) then
     return false;
   end if;
   insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'end', p_scope, p_lease, p_actor);
   return true;
 end $$;
 
-create function soak.join_queue(p_scope text, p_lease uuid, p_actor text, p_ttl interval) returns text language plpgsql as $$
+create function soak.join_queue(p_scope text, p_lease uuid, p_actor text, p_ttl interval, p_units integer) returns text language plpgsql as $$
 declare
   v_channel text;
 begin
-  select j.channel into v_channel from leasehold.join_queue('soak', p_scope, p_lease, p_ttl) j;
+  select j.channel into v_channel from leasehold.join_queue(soak.ns(p_scope), p_scope, p_lease, p_ttl,
+    mode => case when p_units is null then 'exclusive' else 'shared' end, units => coalesce(p_units, 1)) j;
   insert into soak.event (at, kind, scope, lease, token, until, actor)
   select w.enqueued_at, 'queue', p_scope, p_lease, w.ticket, w.wait_until, p_actor
-    from leasehold.waiter w where w.namespace = 'soak' and w.key = p_scope and w.lease_key = p_lease;
+    from leasehold.waiter w where w.namespace = soak.ns(p_scope) and w.key = p_scope and w.lease_key = p_lease;
   return v_channel;
 end $$;
 
 create function soak.leave_queue(p_scope text, p_lease uuid, p_actor text) returns void language plpgsql as $$
 begin
-  perform leasehold.leave_queue('soak', p_scope, p_lease);
+  perform leasehold.leave_queue(soak.ns(p_scope), p_scope, p_lease);
   insert into soak.event (at, kind, scope, lease, actor) values (clock_timestamp(), 'leave', p_scope, p_lease, p_actor);
 end $$;
 
@@ -83,8 +109,8 @@ create function soak.guard(p_scope text, p_lease uuid, p_actor text) returns voi
 declare
   v_token bigint;
 begin
-  select max(e.token) into v_token from soak.event e where e.lease = p_lease and e.kind = 'grant';
-  perform leasehold.guard('soak', p_scope, v_token);
+  select max(e.token) into v_token from soak.event e where e.lease = p_lease and e.kind in ('grant', 'down');
+  perform leasehold.guard(soak.ns(p_scope), p_scope, v_token);
   insert into soak.event (at, kind, scope, lease, token, actor) values (clock_timestamp(), 'guard', p_scope, p_lease, v_token, p_actor);
 end $$;
 
@@ -111,12 +137,13 @@ begin
     perform leasehold_internal.coordinator_register(p_coordinator, 'soak', 1, '0.1.0');
   end if;
   insert into soak.event (at, kind, actor) values (clock_timestamp(), 'alive', p_coordinator::text);
-  return query select t.key from leasehold_internal.coordinator_tick(p_coordinator, null) t where t.namespace = 'soak';
+  return query select t.key from leasehold_internal.coordinator_tick(p_coordinator, null) t where t.namespace in ('soak', 'soak.units');
   update leasehold.coordinator c set seen_at = clock_timestamp() + interval '1 day' from soak.setting s
    where s.is_calm and c.id = p_coordinator;
 end $$;
 
-create function soak.ask(p_coordinator uuid, p_scopes text[], p_leases uuid[]) returns table (n integer, outcome text) language plpgsql as $$
+-- Of several that are granted in one call, the tokens tell the order.
+create function soak.ask(p_coordinator uuid, p_scopes text[], p_leases uuid[], p_units integer[]) returns table (n integer, outcome text) language plpgsql as $$
 declare
   v_one record;
   v_items integer := cardinality(p_scopes);
@@ -124,22 +151,33 @@ declare
 begin
   select extract(epoch from s.duration) * 1000000 into v_us from soak.setting s;
   for v_one in
-    select * from leasehold_internal.acquire_batch(p_coordinator, null, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
+    select * from leasehold_internal.acquire_batch(p_coordinator, null, soak.ns(p_scopes), p_scopes, p_leases,
       array_fill('batch'::text, array[v_items]), array_fill('{}'::text, array[v_items]), array_fill(v_us, array[v_items]),
       array_fill(true, array[v_items]), array_fill(null::bigint, array[v_items]), array_fill(0::bigint, array[v_items]), null,
-      array(select leasehold_internal.to_us(soak.at_least()) from generate_series(1, v_items))) b
-     order by b.n
+      array(select leasehold_internal.to_us(soak.at_least(u.units)) from unnest(p_units) with ordinality u (units, n) order by u.n), p_units) b
+     order by b.token, b.n
   loop
     n := v_one.n;
     outcome := v_one.outcome;
     if outcome = 'granted' then
-      insert into soak.event (at, kind, scope, lease, token, until, actor)
-      values (v_one.acquired_at, 'grant', p_scopes[n], p_leases[n], v_one.token,
-              v_one.deadline + v_one.grace_us * interval '1 us', p_coordinator);
-      perform soak.note_rest(p_scopes[n], p_leases[n], p_coordinator::text);
+      perform soak.note_grant('grant', p_scopes[n], p_leases[n], p_coordinator::text);
     elsif outcome = 'queued' and not exists (select from soak.event e where e.lease = p_leases[n] and e.kind = 'queue') then
       insert into soak.event (at, kind, scope, lease, token, actor)
       values (clock_timestamp(), 'queue', p_scopes[n], p_leases[n], v_one.ticket, p_coordinator);
+    end if;
+    return next;
+  end loop;
+end $$;
+
+create function soak.down(p_coordinator uuid, p_scopes text[], p_leases uuid[], p_units integer[]) returns table (n integer, outcome text, wake boolean)
+language plpgsql as $$
+begin
+  for i in 1 .. cardinality(p_scopes) loop
+    n := i;
+    select d.outcome, d.wake into outcome, wake
+      from leasehold_internal.downgrade_one(p_coordinator, null, soak.ns(p_scopes[i]), p_scopes[i], p_leases[i], p_units[i], null) d;
+    if outcome = 'ok' then
+      perform soak.note_grant('down', p_scopes[i], p_leases[i], p_coordinator::text);
     end if;
     return next;
   end loop;
@@ -151,7 +189,7 @@ declare
 begin
   for n, outcome, wake in
     select b.n, b.outcome, b.wake
-      from leasehold_internal.release_batch(p_coordinator, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
+      from leasehold_internal.release_batch(p_coordinator, soak.ns(p_scopes), p_scopes, p_leases,
              array_fill(false, array[v_items]), array_fill(null::text, array[v_items])) b
   loop
     if outcome = 'ok' then
@@ -168,7 +206,7 @@ declare
 begin
   for n, outcome, wake in
     select b.n, b.outcome, b.wake
-      from leasehold_internal.leave_batch(p_coordinator, array_fill('soak'::text, array[v_items]), p_scopes, p_leases,
+      from leasehold_internal.leave_batch(p_coordinator, soak.ns(p_scopes), p_scopes, p_leases,
              array_fill(false, array[v_items])) b
   loop
     if outcome = 'ok' then

@@ -9,11 +9,11 @@ import check_history  # noqa: E402
 
 
 def history(text):
-    """Lines of `at kind scope lease token until actor` become a history; missing fields at the end are `-`."""
+    """Lines of `at kind scope lease token until actor units slots` become a history; missing fields at the end are `-`."""
     lines = []
     for number, line in enumerate(text.strip().splitlines(), 1):
         fields = line.split()
-        lines.append('\t'.join([str(number)] + fields + ['-'] * (7 - len(fields))))
+        lines.append('\t'.join([str(number)] + fields + ['-'] * (9 - len(fields))))
     return lines
 
 
@@ -89,6 +89,75 @@ GOOD = {
         3 gone k B
         4 end k A
         5 stop''',
+    'readers together, then a writer': '''
+        1 grant k A 10 31 - 1
+        2 grant k B 11 31 - 1
+        3 queue k C - 60
+        4 end k A
+        5 end k B
+        5 grant k C 12 60''',
+    'more readers than a capacity would let in, where there is none': '''
+        1 grant k A 10 31 - 1000
+        2 grant k B 11 31 - 1000''',
+    'a semaphore of three': '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 1 1
+        2 grant k B 11 31 - 2 2,3
+        3 end k A
+        4 grant k C 12 31 - 1 1
+        5 end k B
+        6 grant k D 13 31 - 1 2''',
+    'a small request that waits behind a large one': '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 2 1,2
+        2 queue k B - 60 - 2
+        3 queue k C - 60 - 1
+        4 end k A
+        4 grant k B 11 60 - 2 1,2
+        4 grant k C 12 60 - 1 3''',
+    'the lease of a shared holder expires, and its units are taken': '''
+        0 capacity k - 2
+        1 grant k A 10 31 - 1 1
+        1 grant k B 11 60 - 1 2
+        31.5 grant k C 12 60 - 1 1''',
+    'an expired shared holder that nobody needed the room of gives it back': '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 1 1
+        32 grant k B 11 60 - 1 2
+        33 end k A''',
+    'a renewal of a shared holder beside others': '''
+        1 grant k A 10 31 - 1
+        1 grant k B 11 31 - 1
+        2 renew k A 10 60
+        32 grant k C 12 60 - 1
+        32.5 reap k - 11
+        33 renew k A 10 70''',
+    'an exclusive lease that becomes shared lets others in': '''
+        0 capacity k - 3
+        1 grant k A 10 31
+        2 queue k B - 60 - 1
+        3 down k A 11 33 - 2 1,2
+        3 grant k B 12 60 - 1 3
+        4 renew k A 11 34
+        5 end k A''',
+    'a shared lease gives units back, the highest slots': '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 3 1,2,3
+        2 down k A 10 31 - 1 1
+        3 grant k B 11 31 - 2 2,3''',
+    'shared holders come and go beside a guard of one': '''
+        1 grant k A 10 31 - 1
+        1 grant k B 11 31 - 1
+        2 guard k A 10 - w
+        3 grant k C 12 31 - 1
+        4 end k B
+        5 unguard k A
+        6 end k A''',
+    'a rest goes on after the lease became shared': '''
+        1 grant k A 10 31
+        1 rest k A - 5
+        2 down k A 11 32 - 1
+        5 grant k B 12 36 - 1''',
     'everybody served at the end': '''
         1 grant k A 10 31
         2 queue k B - 60
@@ -194,6 +263,112 @@ BROKEN = {
         1 grant k A 10 31
         2 end k A
         3 grant k A 11 31'''),
+    'a writer beside a reader': ('double holder', '''
+        1 grant k A 10 31 - 1
+        2 grant k B 11 31'''),
+    'a reader beside a writer': ('double holder', '''
+        1 grant k A 10 31
+        2 grant k B 11 31 - 1'''),
+    'a writer beside a reader that renewed': ('double holder', '''
+        1 grant k A 10 31 - 1
+        20 renew k A 10 60
+        32 grant k B 11 60'''),
+    'more units than the capacity': ('capacity', '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 2 1,2
+        2 grant k B 11 31 - 2 3,4'''),
+    'more units than the capacity in one request': ('capacity', '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 4 1,2,3,4'''),
+    'a slot given twice': ('slots', '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 1 1
+        2 grant k B 11 31 - 1 1'''),
+    'a slot that is not the lowest': ('slots', '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 1 2'''),
+    'fewer slots than units': ('slots', '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 2 1'''),
+    'no slots under a capacity': ('slots', '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 1'''),
+    'slots without a capacity': ('slots', '''
+        1 grant k A 10 31 - 1 1'''),
+    'a reader that overtakes a waiting writer': ('overtaking', '''
+        1 grant k A 10 31 - 1
+        2 queue k B - 60
+        3 grant k C 11 31 - 1'''),
+    'a small request that overtakes a large one': ('overtaking', '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 2 1,2
+        2 queue k B 5 60 - 2
+        2 queue k C 6 60 - 1
+        3 grant k C 11 31 - 1 3'''),
+    'a reader that fits and is not woken': ('stall', '''
+        1 grant k A 10 90
+        2 queue k B - 60 - 1
+        2 queue k C - 60 - 1
+        3 end k A
+        3 grant k B 11 60 - 1
+        20 grant k C 12 60 - 1'''),
+    'a token of a shared lease that goes back': ('token', '''
+        1 grant k A 10 31 - 1
+        2 grant k B 9 31 - 1'''),
+    'a downgrade without a new token': ('token', '''
+        1 grant k A 10 31
+        2 down k A 10 32 - 1'''),
+    'a downgrade by a stranger': ('downgrade', '''
+        1 grant k A 10 31
+        2 down k B 11 32 - 1'''),
+    'a downgrade after the expiry': ('downgrade', '''
+        1 grant k A 10 31
+        32 down k A 11 60 - 1'''),
+    'a downgrade that takes more units': ('downgrade', '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 1 1
+        2 down k A 10 32 - 2 1,2'''),
+    'a downgrade that gives back the lowest slots': ('downgrade', '''
+        0 capacity k - 3
+        1 grant k A 10 31 - 2 1,2
+        2 down k A 10 32 - 1 2'''),
+    'a downgrade under a guard': ('guard', '''
+        1 grant k A 10 31
+        2 guard k A 10 - w
+        3 down k A 11 33 - 1
+        4 unguard k A'''),
+    'an exclusive grant after a downgrade': ('double holder', '''
+        1 grant k A 10 31
+        2 down k A 11 32 - 1
+        3 grant k B 12 33'''),
+    'a grant in the rest of a lease that became shared': ('rest', '''
+        1 grant k A 10 31
+        1 rest k A - 5
+        2 down k A 11 32 - 1
+        4 grant k B 12 36 - 1'''),
+    'the lease of a guard that ended among others': ('guard', '''
+        1 grant k A 10 31 - 1
+        1 grant k B 11 31 - 1
+        2 guard k A 10 - w
+        3 end k A'''),
+    'the units of a guarded holder taken over': ('guard', '''
+        0 capacity k - 1
+        1 grant k A 10 31 - 1 1
+        2 guard k A 10 - w
+        32 grant k B 11 60 - 1 1'''),
+    'a guard with the token from before the downgrade': ('guard', '''
+        1 grant k A 10 31
+        2 down k A 11 32 - 1
+        3 guard k A 10 - w'''),
+    'a reap of one shared holder before its expiry': ('reap', '''
+        1 grant k A 10 31 - 1
+        1 grant k B 11 20 - 1
+        21 reap k - 10'''),
+    'a release of a shared lease that had ended': ('release', '''
+        1 grant k A 10 31 - 1
+        1 grant k B 11 31 - 1
+        2 end k A
+        3 end k A'''),
     'an event of no known kind': ('unknown', '''
         1 borrow k A 10 31'''),
 }

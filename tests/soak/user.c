@@ -1,6 +1,6 @@
 /*
  * A SQL user's round: acquire; refused, join the queue, listen, ask again when told; granted, work a little
- * (heartbeats, a guard), release. Any step may be in a transaction that stays open for a moment, in any isolation
+ * (heartbeats, a guard, a downgrade), release. Any step may be in a transaction that stays open for a moment, in any isolation
  * level, and may be rolled back.
  */
 #include "soak.h"
@@ -14,6 +14,8 @@ struct round {
     struct actor *actor;
     const char *scope;
     char lease[UUID_SIZE];
+    int units;     /* of a shared lease; 0: exclusive */
+    char more[16]; /* the same, as the last argument of a call */
 };
 
 /* Maybe open a transaction around the next call. */
@@ -64,8 +66,8 @@ static enum outcome join_queue(struct round *round)
         snprintf(place, sizeof place, ", '%d s'", PLACE_S);
     enum outcome outcome;
     do { /* not in an open transaction: the channel has to be read */
-        outcome = run(actor, "select soak.join_queue('%s', '%s', 'user %d'%s)", round->scope, round->lease,
-                      actor->number, place);
+        outcome = run(actor, "select soak.join_queue('%s', '%s', 'user %d'%s%s)", round->scope, round->lease,
+                      actor->number, place, round->more);
     } while (outcome == AGAIN);
     if (outcome != DONE)
         return outcome;
@@ -93,7 +95,7 @@ static enum outcome wait_for_grant(struct round *round, bool *is_granted)
     int64_t pause_ms = 1;
 
     while (now_ms() < until_ms) {
-        enum outcome outcome = call(round, "acquire", "", is_granted);
+        enum outcome outcome = call(round, "acquire", round->more, is_granted);
         if (outcome != DONE || *is_granted)
             return outcome;
         if (actor->soak->has_failed || (may_cancel && dice(actor, 4) == 0))
@@ -143,6 +145,14 @@ static enum outcome hold(struct round *round)
             return outcome;
         sleep_ms((int64_t)dice(actor, 4));
     }
+    if (round->units != 1 && dice(actor, 4) == 0) { /* others come in meanwhile */
+        enum outcome outcome = call(round, "downgrade", ", 1", &is_true);
+        if (outcome == LOST || (outcome == DONE && !is_true))
+            return DONE;
+        if (outcome == BROKEN || outcome == SOAK_BUG)
+            return outcome;
+        sleep_ms((int64_t)dice(actor, 10));
+    }
     if (!actor->soak->is_calm && dice(actor, 12) == 0)
         return DONE; /* forgets to release: the lease expires */
     return call(round, "release", "", &is_true);
@@ -152,7 +162,7 @@ static enum outcome one_round(struct round *round)
 {
     struct actor *actor = round->actor;
     bool is_granted = false;
-    enum outcome outcome = call(round, "acquire", "", &is_granted);
+    enum outcome outcome = call(round, "acquire", round->more, &is_granted);
     if (outcome == DONE && !is_granted && dice(actor, 5) != 0) {
         outcome = join_queue(round);
         if (outcome == DONE)
@@ -184,7 +194,8 @@ void *user_main(void *argument)
     struct actor *actor = argument;
     bool is_up = actor_connect(actor);
     while (is_up && !actor->soak->is_stopping && !actor->soak->has_failed) {
-        struct round round = {.actor = actor, .scope = scope_names[pick_scope(actor)]};
+        struct round round = {.actor = actor, .scope = scope_names[pick_scope(actor)], .units = pick_units(actor)};
+        snprintf(round.more, sizeof round.more, ", %s", units_text(round.units));
         make_uuid(actor, round.lease);
         if (one_round(&round) == BROKEN)
             is_up = come_back(&round);

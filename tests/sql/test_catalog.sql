@@ -1,11 +1,11 @@
 -- The schema itself: what exists under which name, and that it is documented and closed.
 select no_plan();
-select has_table('leasehold', name, 'table ' || name) from unnest(array['scope', 'waiter', 'coordinator', 'policy', 'incarnation', 'migration', 'watch', 'event', 'history', 'access_rule', 'access_token', 'access_state',
+select has_table('leasehold', name, 'table ' || name) from unnest(array['scope', 'share', 'waiter', 'coordinator', 'policy', 'incarnation', 'migration', 'watch', 'event', 'history', 'access_rule', 'access_token', 'access_state',
   'audit', 'keeping']) name;
 select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'lease_summary', 'effective_policy']) name;
 select has_function('leasehold_internal', name, 'function ' || name)
   from unnest(array['acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
-                    'coordinator_unregister', 'reap_batch', 'get_scope', 'list_leases', 'force_release_one', 'policy_update', 'policy_get', 'policy_list',
+                    'coordinator_unregister', 'reap_batch', 'get_scope', 'list_leases', 'get_holders', 'downgrade_one', 'force_release_one', 'policy_update', 'policy_get', 'policy_list',
                     'watch_add', 'watch_remove', 'watch_clear', 'watch_barrier', 'watch_settled', 'take_events', 'reap_hooked', 'reap_together', 'reap_failed', 'access_rules',
                     'access_tokens', 'token_used', 'audit_write', 'access_grant_by', 'access_revoke_by', 'token_create_by', 'token_revoke_by', 'access_list', 'token_list']) name;
 select has_role(name, 'role ' || name) from unnest(array['leasehold_client', 'leasehold_reader', 'leasehold_coordinator', 'leasehold_admin']) name;
@@ -18,31 +18,32 @@ select has_column('leasehold', 'waiter', name, 'waiter.' || name)
 select has_column('leasehold', 'coordinator', name, 'coordinator.' || name) from unnest(array['id', 'host', 'pid', 'version', 'started_at', 'seen_at']) name;
 select has_column('leasehold', 'policy', name, 'policy.' || name)
   from unnest(array['namespace', 'min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'expiry', 'reaper', 'frozen', 'max_leases', 'max_waiters', 'max_reap_failures',
-                    'hook_timeout', 'free_retention', 'history', 'history_retention', 'at_least']) name;
+                    'hook_timeout', 'free_retention', 'history', 'history_retention', 'at_least', 'capacity']) name;
 select has_column('leasehold', 'lease', name, 'lease.' || name)
-  from unnest(array['namespace', 'key', 'lease_key', 'token', 'owner', 'principal', 'labels', 'duration', 'acquired_at', 'deadline', 'remaining', 'liveness']) name;
+  from unnest(array['namespace', 'key', 'lease_key', 'token', 'owner', 'principal', 'labels', 'duration', 'acquired_at', 'deadline', 'remaining', 'liveness', 'mode', 'units', 'slots']) name;
 select has_column('leasehold', 'history', name, 'history.' || name)
-  from unnest(array['namespace', 'key', 'token', 'owner', 'principal', 'acquired_at', 'ended_at', 'outcome', 'result', 'error', 'ended_by']) name;
+  from unnest(array['namespace', 'key', 'token', 'owner', 'principal', 'acquired_at', 'ended_at', 'outcome', 'result', 'error', 'ended_by', 'mode', 'units', 'slots']) name;
 select has_column('leasehold', 'access_rule', name, 'access_rule.' || name) from unnest(array['principal', 'namespace', 'rights', 'created_at', 'created_by']) name;
 select has_column('leasehold', 'access_token', name, 'access_token.' || name)
   from unnest(array['id', 'name', 'hash', 'created_at', 'created_by', 'expires_at', 'last_used_at']) name;
 select has_column('leasehold', 'audit', name, 'audit.' || name)
   from unnest(array['at', 'principal', 'peer', 'action', 'namespace', 'key', 'token', 'reason', 'outcome', 'count']) name;
 select has_column('leasehold', 'lease_summary', name, 'lease_summary.' || name) from unnest(array['namespace', 'held', 'waiting', 'expired', 'failing']) name;
-select has_column('leasehold', 'queue', name, 'queue.' || name) from unnest(array['namespace', 'key', 'position', 'owner', 'principal', 'waiting', 'away']) name;
+select has_column('leasehold', 'queue', name, 'queue.' || name) from unnest(array['namespace', 'key', 'position', 'owner', 'principal', 'waiting', 'away', 'mode', 'units']) name;
 select is((select collname::text from pg_attribute a join pg_collation c on c.oid = a.attcollation where attrelid = 'leasehold.scope'::regclass and attname = name), 'C', name || ' compares by bytes')
   from unnest(array['namespace', 'key']) name;
 select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signature::regprocedure), names, signature || ' has its parameter names')
-  from (values ('leasehold.acquire(text, text, interval, text, uuid, jsonb, interval)', array['namespace', 'key', 'duration', 'owner', 'lease_key', 'labels', 'at_least']),
+  from (values ('leasehold.acquire(text, text, interval, text, uuid, jsonb, text, integer, interval)', array['namespace', 'key', 'duration', 'owner', 'lease_key', 'labels', 'mode', 'units', 'at_least']),
+               ('leasehold.downgrade(text, text, uuid, integer)', array['namespace', 'key', 'lease_key', 'units']),
                ('leasehold.heartbeat(text, text, uuid)', array['namespace', 'key', 'lease_key']),
                ('leasehold.release_ok(text, text, uuid, jsonb)', array['namespace', 'key', 'lease_key', 'result']),
                ('leasehold.release_fail(text, text, uuid, text)', array['namespace', 'key', 'lease_key', 'error']),
                ('leasehold.guard(text, text, bigint)', array['namespace', 'key', 'token']),
-               ('leasehold.join_queue(text, text, uuid, interval)', array['namespace', 'key', 'lease_key', 'ttl']),
+               ('leasehold.join_queue(text, text, uuid, interval, text, integer)', array['namespace', 'key', 'lease_key', 'ttl', 'mode', 'units']),
                ('leasehold.leave_queue(text, text, uuid)', array['namespace', 'key', 'lease_key']),
                ('leasehold.explain(text, text)', array['namespace', 'key']),
                ('leasehold.reap(text[], boolean, integer)', array['namespaces', 'include_children', 'max']),
-               ('leasehold.force_release(text, text, text, bigint)', array['namespace', 'key', 'reason', 'token']),
+               ('leasehold.force_release(text, text, text, bigint, boolean)', array['namespace', 'key', 'reason', 'token', 'all_holders']),
                ('leasehold.access_grant(text, text, text[])', array['principal', 'namespace', 'rights']),
                ('leasehold.access_revoke(text, text, text[])', array['principal', 'namespace', 'rights']),
                ('leasehold.token_create(text, interval)', array['name', 'expires']),
@@ -56,12 +57,12 @@ select is((select array_agg(c.relname::text) from pg_class c where c.relnamespac
               and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('i', 'a') and c.relkind = 'S')), null,
           'every table, view and sequence of its own is commented');
 select is((select array_agg(a.attrelid::regclass || '.' || a.attname) from pg_attribute a join pg_class c on c.oid = a.attrelid
-            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'registered_hook', 'hook', 'reap_failure', 'lease_event', 'history', 'lease_summary', 'access_rule', 'access_token', 'audit', 'keeping') and c.relkind in ('r', 'v', 'p')
+            where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'share', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'registered_hook', 'hook', 'reap_failure', 'lease_event', 'history', 'lease_summary', 'access_rule', 'access_token', 'audit', 'keeping') and c.relkind in ('r', 'v', 'p')
               and a.attnum > 0 and not a.attisdropped and col_description(c.oid, a.attnum) is null), null, 'every column that people read is commented');
 -- \df+ leasehold.* is the API, and nothing else; each function has a comment with an example that runs
 create temporary table api (nth serial, name text);
 insert into api (name)
-select unnest(array['set_policy', 'reset_policy', 'add_hook', 'remove_hook', 'remove_hook_named', 'bump_epoch', 'acquire', 'heartbeat', 'guard',
+select unnest(array['set_policy', 'reset_policy', 'add_hook', 'remove_hook', 'remove_hook_named', 'bump_epoch', 'acquire', 'heartbeat', 'guard', 'downgrade',
                     'explain', 'release_ok', 'release_fail', 'join_queue', 'leave_queue', 'reap', 'force_release', 'access_grant', 'access_revoke',
                     'token_create', 'token_revoke', 'set_audit_retention']);
 select is((select array_agg(p.proname::text order by p.proname) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace),
@@ -71,7 +72,8 @@ grant usage on schema app to leasehold_owner;
 create function app.clean_up(p_event leasehold.lease_event) returns void language sql as '';
 create function pg_temp.example(p_name text) returns text language sql as $$
   select replace(replace(substring(obj_description(p.oid, 'pg_proc') from E'\\. Example:\\n  (.*)$'),
-                         ':''lease_key''', quote_literal('4f0c1a52-5b0e-4c6e-9e43-5f3c8a0d7b11')),
+                         ':''lease_key''', quote_literal(coalesce((select s.lease_key from leasehold.scope s where s.namespace = 'jobs' and s.key = 'nightly'),
+                                                                 '4f0c1a52-5b0e-4c6e-9e43-5f3c8a0d7b11'))),
                  ':token', (select coalesce(max(s.token), 0)::text from leasehold.scope s))
     from pg_proc p where p.pronamespace = 'leasehold'::regnamespace and p.proname = p_name
 $$;

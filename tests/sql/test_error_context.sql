@@ -23,13 +23,19 @@ insert into mistake (function, arguments, field, bound)
 select f.name, format(f.arguments, a.namespace, a.key), a.field, a.bound
   from (values ('acquire', '%L, %L, ''30 s'''), ('heartbeat', '%L, %L, t.key(1)'), ('release_ok', '%L, %L, t.key(1)'),
                ('release_fail', '%L, %L, t.key(1), ''no'''), ('guard', '%L, %L, 1'), ('join_queue', '%L, %L, t.key(9)'),
-               ('leave_queue', '%L, %L, t.key(9)'), ('explain', '%L, %L'), ('force_release', '%L, %L, ''why''')) as f (name, arguments),
+               ('leave_queue', '%L, %L, t.key(9)'), ('explain', '%L, %L'), ('force_release', '%L, %L, ''why'''), ('downgrade', '%L, %L, t.key(9)')) as f (name, arguments),
        (values ('a..b', 'k', 'namespace', 'no empty segment'), ('e', '', 'key', '1 to 1024 bytes')) as a (namespace, key, field, bound);
 insert into mistake (function, arguments, field, bound) values
   ('acquire', $$'e', 'k', '-30 s'$$, 'duration', '1 to 86400 s in this namespace'),
   ('acquire', $$'e', 'k', '30 s', owner => repeat('o', 256)$$, 'owner', 'at most 255 bytes'),
   ('acquire', $$'e', 'k', '30 s', lease_key => null$$, 'lease_key', 'a UUID'),
   ('acquire', $$'e', 'k', '30 s', labels => '{"a": 1}'$$, 'labels', 'values are strings'),
+  ('acquire', $$'e', 'k', '30 s', mode => 'both'$$, 'mode', 'exclusive or shared'),
+  ('acquire', $$'e', 'k', '30 s', mode => 'shared', units => 0$$, 'units', '1 to 1000000'),
+  ('join_queue', $$'e', 'k', t.key(9), mode => null$$, 'mode', 'exclusive or shared'),
+  ('join_queue', $$'e', 'k', t.key(9), units => 2$$, 'units', '1 for an exclusive lease'),
+  ('downgrade', $$'e', 'k', null$$, 'lease_key', 'a UUID'),
+  ('downgrade', $$'e', 'held', t.key(9), 0$$, 'units', '1 to 1000000'),
   ('heartbeat', $$'e', 'k', null$$, 'lease_key', 'a UUID'),
   ('release_ok', $$'e', 'k', null$$, 'lease_key', 'a UUID'),
   ('release_ok', $$'e', 'k', t.key(1), to_jsonb(repeat('x', 8193))$$, 'result', 'at most 8192 bytes as text'),
@@ -77,6 +83,8 @@ insert into mistake (function, arguments, state, message, bound) values
   ('join_queue', $$'e', 'ended', t.key(2)$$, 'LH006', 'lease_ended: this lease key has held e/ended before; a new acquisition takes a new one', null),
   ('join_queue', $$'frozen', 'k', t.key(9)$$, 'LH003', 'namespace_frozen: frozen gives no new leases for now', null),
   ('join_queue', $$'full', 'k', t.key(9)$$, 'LH004', 'quota_exceeded: full has reached its limit, max_waiters = 0', 'max_waiters = 0'),
+  ('downgrade', $$'e', 'held', t.key(9)$$, 'LH001', 'lease_lost: e/held is not held with this lease key', null),
+  ('downgrade', $$'veto', 'held', t.key(4)$$, 'LH005', 'hook_rejected: not now', null),
   ('force_release', $$'veto', 'held', 'why'$$, 'LH005', 'hook_rejected: not now',
    'The lease stays. To end it all the same, first select leasehold.remove_hook(''veto'', ''reap'', ...).');
 

@@ -9,12 +9,14 @@ create role a_daemon login in role leasehold_coordinator;
 create role an_admin login in role leasehold_admin;
 grant select on all tables in schema pg_temp to public;
 select leasehold.acquire('p', 'a', '30 s', owner => 'w', lease_key => t.key(1));
+select leasehold.acquire('p', 'd', '1 hour', lease_key => t.key(8));
 select leasehold.join_queue('p', 'a', t.key(2));
 
 create temp table client_call (sql text);
 insert into client_call values
   ($$select leasehold.acquire('p', 'b', '30 s')$$), ($$select leasehold.heartbeat('p', 'a', t.key(1))$$), ($$select leasehold.release_ok('p', 'z', t.key(1))$$),
   ($$select leasehold.release_fail('p', 'z', t.key(1), 'no')$$), ($$select leasehold.join_queue('p', 'a', t.key(3))$$), ($$select leasehold.leave_queue('p', 'a', t.key(3))$$),
+  ($$select leasehold.downgrade('p', 'd', t.key(8))$$), ($$select leasehold.acquire('p', 'shared', '30 s', mode => 'shared')$$),
   ($$select leasehold.explain('p', 'a')$$);
 create temp table admin_call (sql text);
 insert into admin_call values
@@ -30,7 +32,8 @@ insert into daemon_call values
   ($$select leasehold_internal.leave_batch('11111111-1111-4111-8111-111111111111', array['p'], array['c'], array[t.key(9)], array[false])$$),
   ($$select leasehold_internal.release_batch('11111111-1111-4111-8111-111111111111', array['p'], array['c'], array[t.key(9)], array[false], array[null::text])$$),
   ($$select leasehold_internal.pass_on('11111111-1111-4111-8111-111111111111', 'p', 'c')$$), ($$select leasehold_internal.reap_batch('11111111-1111-4111-8111-111111111111', null, null, true, 10, true)$$),
-  ($$select leasehold_internal.get_scope('p', 'a')$$), ($$select leasehold_internal.list_leases('', true, 10, null, null, null)$$), ($$select leasehold_internal.force_release_one('p', 'zz', 'why', 0)$$),
+  ($$select leasehold_internal.get_scope('p', 'a')$$), ($$select leasehold_internal.get_holders('p', 'a', 10)$$),
+  ($$select leasehold_internal.downgrade_one('11111111-1111-4111-8111-111111111111', null, 'p', 'a', t.key(9), 1, null)$$), ($$select leasehold_internal.list_leases('', true, 10, null, null, null)$$), ($$select leasehold_internal.force_release_one('p', 'zz', 'why', 0)$$),
   ($$select leasehold_internal.policy_get('p')$$), ($$select leasehold_internal.policy_list(10, null)$$), ($$select leasehold_internal.policy_update('p', array['grace'], array['1000000'])$$),
   ($$select leasehold_internal.watch_add('11111111-1111-4111-8111-111111111111', 'p', true)$$), ($$select leasehold_internal.watch_barrier('11111111-1111-4111-8111-111111111111')$$),
   ($$select leasehold_internal.watch_settled('1')$$), ($$select leasehold_internal.take_events('11111111-1111-4111-8111-111111111111', 10)$$),

@@ -1,0 +1,194 @@
+-- Shared leases. A scope that is `shared` has a row in leasehold.share for each holder, and counts them and their units itself, so that most
+-- decisions need its row alone. Whoever grants or ends a shared lease locks the scope's row first and the holder's second. A renewal locks
+-- the holder's alone, and waits for neither.
+
+-- A shared holder as functions describe any holder: as a scope that it holds by itself. `units` tells it from the scope's own row, which has
+-- none while it is `held`. One that has ended is a free scope that remembers its lease key. Locks nothing.
+create or replace function leasehold_internal.scope_of_share(p_share leasehold.share) returns leasehold.scope
+language sql immutable
+as $$
+  select row(
+           (p_share).namespace, (p_share).key, case when (p_share).state = 'held' then 'held' else 'free' end,
+           case when (p_share).state = 'held' then (p_share).lease_key end, (p_share).token, (p_share).acquired_at, (p_share).heartbeat_at,
+           (p_share).deadline, (p_share).heartbeats, (p_share).incarnation, (p_share).check_at, (p_share).ended_at, (p_share).granted_by,
+           (p_share).reap_failures, (p_share).lapsed, true, (p_share).duration, (p_share).grace, (p_share).owner, (p_share).labels,
+           (p_share).outcome, (p_share).result, (p_share).error,
+           case when (p_share).state = 'ended' then array[(p_share).lease_key] else '{}' end,
+           case when (p_share).state = 'ended' then array[(p_share).outcome] else '{}' end,
+           (p_share).reap_error, (p_share).reap_failed_at, (p_share).next_try_at, (p_share).principal, null, null,
+           (p_share).units, 1, (p_share).slots)::leasehold.scope
+$$;
+
+-- What is left of the capacity of a scope; null where the policy sets none. Locks nothing.
+create or replace function leasehold_internal.units_free(p_scope leasehold.scope, p_rules leasehold.rules) returns integer
+language sql immutable
+as $$
+  select case when (p_rules).capacity is null then null
+              when (p_scope).state = 'held' then 0
+              else greatest((p_rules).capacity - coalesce((p_scope).units, 0), 0) end
+$$;
+
+-- How many hold a scope. Locks nothing.
+create or replace function leasehold_internal.holder_count(p_scope leasehold.scope) returns integer
+language sql immutable
+as $$
+  select case (p_scope).state when 'held' then 1 when 'shared' then (p_scope).holders else 0 end
+$$;
+
+-- May a waiter that wants so many units of a scope which is shared (null: all of it) ask now? Where there is room for it, or never will
+-- be. Locks nothing.
+create or replace function leasehold_internal.has_room(p_scope leasehold.scope, p_units integer) returns boolean
+language plpgsql stable
+as $$
+declare
+  v_capacity integer;
+begin
+  if p_units is null then
+    return false;
+  end if;
+  select r.capacity into v_capacity from leasehold_internal.policies_of(array[p_scope.namespace]) r;
+  return coalesce(p_units > v_capacity or coalesce(p_scope.units, 0) + p_units <= v_capacity, true);
+end
+$$;
+
+-- Is it a shared holder, described as a scope, and not a scope's own row? Locks nothing.
+create or replace function leasehold_internal.is_share(p_scope leasehold.scope) returns boolean
+language sql immutable
+as $$
+  select coalesce((p_scope).units > 0 and (p_scope).state <> 'shared', false)
+$$;
+
+-- What holds the scope under this lease key, as a scope: exclusively or shared; all null where nothing does. Locks nothing.
+create or replace function leasehold_internal.holder_now(p_namespace text, p_key text, p_lease_key uuid) returns leasehold.scope
+language sql stable
+as $$
+  select s from leasehold.scope s where s.namespace = p_namespace and s.key = p_key and s.lease_key = p_lease_key
+   union all
+  select leasehold_internal.scope_of_share(h)
+    from leasehold.share h
+   where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held'
+$$;
+
+-- Is a lease of the scope held with this token, exclusively or shared? Locks nothing.
+create or replace function leasehold_internal.is_held(p_namespace text, p_key text, p_token bigint) returns boolean
+language plpgsql stable
+as $$
+begin
+  return exists (select from leasehold.scope s
+                  where s.namespace = p_namespace and s.key = p_key and s.token = p_token and s.state = 'held')
+         or exists (select from leasehold.share h
+                     where h.namespace = p_namespace and h.key = p_key and h.token = p_token and h.state = 'held');
+end
+$$;
+
+-- In items of a batch, where the lease key has a row in leasehold.share, the shared holder takes the place of the scope: 'busy' where
+-- another session has that row. Locks it FOR UPDATE SKIP LOCKED where the lease may end here (`p_ends`), else FOR NO KEY UPDATE SKIP LOCKED.
+create or replace function leasehold_internal.take_holders(p_work leasehold.item_work[], p_ends boolean) returns leasehold.item_work[]
+language plpgsql
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+  v_found integer[];
+  v_holders leasehold.scope[];
+begin
+  if not exists (select 1
+                   from unnest(p_work) w
+                  cross join lateral (
+                    select 1
+                      from leasehold.share x
+                     where x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key) h
+                  where w.hold <> 'busy' and (w.scope).lease_key is distinct from w.lease_key) then
+    return p_work;
+  end if;
+  if p_ends then
+    select array_agg(d.n), array_agg(d.holder)
+      into v_found, v_holders
+      from (select w.n, leasehold_internal.scope_of_share(h.share) as holder
+              from unnest(p_work) w
+             cross join lateral (
+               select x as share
+                 from leasehold.share x
+                where x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and w.hold <> 'busy'
+                  and (w.scope).lease_key is distinct from w.lease_key
+                  for update skip locked) h) d;
+  else
+    select array_agg(d.n), array_agg(d.holder)
+      into v_found, v_holders
+      from (select w.n, leasehold_internal.scope_of_share(h.share) as holder
+              from unnest(p_work) w
+             cross join lateral (
+               select x as share
+                 from leasehold.share x
+                where x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and w.hold <> 'busy'
+                  and (w.scope).lease_key is distinct from w.lease_key
+                  for no key update skip locked) h) d;
+  end if;
+  return array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, coalesce(f.holder, w.scope),
+               case when f.n is not null then 'locked' when e.is_there and w.hold <> 'busy' then 'busy' else w.hold end,
+               w.outcome, w.end_reason, w.head_coordinator, w.head_lease_key, w.waiters_ahead)::leasehold.item_work
+      from unnest(p_work) w
+      left join (select v_found[i] as n, v_holders[i] as holder from generate_subscripts(v_found, 1) i) f on f.n = w.n
+      left join lateral (
+        select true as is_there
+          from leasehold.share x
+         where x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key
+           and (w.scope).lease_key is distinct from w.lease_key) e on true
+     order by w.n);
+end
+$$;
+
+-- End the leases of shared holders: what end_leases() does about them. A scope whose last holder it was is free then, and remembers how
+-- that one's lease ended. The caller has locked the scopes' rows and the holders', these FOR UPDATE.
+create or replace function leasehold_internal.end_shares(p_ends leasehold.lease_end[], p_now timestamptz) returns void
+language plpgsql
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+begin
+  with ended as (
+    update leasehold.share h
+       set state = 'ended',
+           lapsed = false,
+           reap_failures = 0,
+           ended_at = p_now,
+           outcome = e.outcome,
+           result = e.result,
+           error = e.error,
+           check_at = coalesce(e.check_at, p_now + interval '1 min')
+      from unnest(p_ends) e
+     where h.namespace = e.namespace and h.key = e.key and h.lease_key = e.lease_key and h.state = 'held'
+    returning h as share)
+  update leasehold.scope s
+     set units = nullif(s.units - d.units, 0),
+         holders = nullif(s.holders - d.count, 0),
+         state = case when s.holders > d.count then 'shared' else 'free' end,
+         owner = (d.last).owner,
+         principal = (d.last).principal,
+         ended_at = p_now,
+         last_outcome = (d.last).outcome,
+         last_result = (d.last).result,
+         last_error = (d.last).error,
+         -- The scope rests for what is left of it; a force-release ends that too.
+         at_least = case when (d.last).outcome <> 'forced' or s.holders > d.count then s.at_least end,
+         -- With waiters the reaper looks soon, should the wake-up get lost.
+         check_at = case
+           when exists (select from leasehold.waiter q where q.namespace = s.namespace and q.key = s.key) or leasehold_internal.is_blind()
+             then least(s.check_at, p_now + interval '1 s')
+           else least(s.check_at, p_now + interval '1 min') end
+    from (select (x.share).namespace, (x.share).key, sum((x.share).units)::integer as units, count(*)::integer as count,
+                 (array_agg(x.share order by (x.share).token desc))[1] as last
+            from ended x
+           group by (x.share).namespace, (x.share).key) d
+   where s.namespace = d.namespace and s.key = d.key;
+end
+$$;
+
+revoke execute on function leasehold_internal.has_room(leasehold.scope, integer), leasehold_internal.is_share(leasehold.scope), leasehold_internal.holder_now(text, text, uuid),
+  leasehold_internal.is_held(text, text, bigint), leasehold_internal.take_holders(leasehold.item_work[], boolean),
+  leasehold_internal.end_shares(leasehold.lease_end[], timestamptz) from public;
+revoke execute on function leasehold_internal.scope_of_share(leasehold.share),
+  leasehold_internal.units_free(leasehold.scope, leasehold.rules), leasehold_internal.holder_count(leasehold.scope) from public;

@@ -1,0 +1,273 @@
+-- What acquire_general() does about shared leases.
+
+-- The items whose lease key has a row in leasehold.share get it as their `holder`: busy where another session has it, a renewal or its
+-- end. Locks these rows FOR NO KEY UPDATE SKIP LOCKED; the caller has the scopes' rows locked.
+create or replace function leasehold_internal.take_own_shares(p_work leasehold.acquire_work[]) returns leasehold.acquire_work[]
+language plpgsql
+set enable_seqscan = off
+as $$
+begin
+  return array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+               w.rules, w.scope, case when e.is_there and h.holder is null then 'busy' else w.hold end, null, null, null, w.units,
+               h.holder)::leasehold.acquire_work
+      from unnest(p_work) w
+      left join lateral (
+        select true as is_there
+          from leasehold.share x
+         where w.hold = 'locked' and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key) e on true
+      left join lateral (
+        select leasehold_internal.scope_of_share(x) as holder
+          from leasehold.share x
+         where w.hold = 'locked' and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key
+           for no key update skip locked) h on true
+     order by w.n);
+end
+$$;
+
+-- What an item's lease key has to do with its scope: does it hold it and ask for what it holds (is_renewal); has it ended here (is_ended);
+-- or which field can never be granted (late_field): another mode or other units than it holds, more units than the capacity. To be used in
+-- FROM, where it becomes a part of the query. Locks nothing.
+create or replace function leasehold_internal.own_lease(
+  p_scope leasehold.scope, p_holder leasehold.scope, p_lease_key uuid, p_hold text, p_units integer, p_rules leasehold.rules,
+  p_life leasehold.life_now, p_now timestamptz)
+returns table (is_renewal boolean, is_ended boolean, late_field text)
+language sql stable
+as $$
+  select o.is_live and p_units is not distinct from (p_holder).units,
+         not o.is_live
+         and coalesce(p_hold in ('locked', 'expired', 'resting', 'hooked')
+                      and (p_holder is distinct from null or (p_scope).lease_key = p_lease_key or p_lease_key = any ((p_scope).ended_keys)), false),
+         case when o.is_live and (p_units is null) <> ((p_holder).units is null) then 'mode'
+              when o.is_live and p_units <> (p_holder).units or not o.is_live and p_units > (p_rules).capacity then 'units' end
+    from (select coalesce(
+                   p_hold = 'locked'
+                   and case when (p_holder).state = 'held'
+                            then not (p_holder).lapsed and not leasehold_internal.is_expired(p_holder, p_life, (p_rules).expiry, p_now)
+                            else (p_scope).state = 'held' and (p_scope).lease_key = p_lease_key and not (p_scope).lapsed
+                                 and not leasehold_internal.is_expired(p_scope, p_life, (p_rules).expiry, p_now) end, false) as is_live
+          offset 0) o
+$$;
+
+-- What that field must be, in words. Locks nothing.
+create or replace function leasehold_internal.late_bound(
+  p_field text, p_units integer, p_rules leasehold.rules, p_holder leasehold.scope)
+returns text
+language sql immutable
+as $$
+  select case
+    when p_field = 'mode' and p_units is null then 'shared, as this lease key holds it: release it before you acquire it exclusively'
+    when p_field = 'mode' then 'exclusive, as this lease key holds it: downgrade it to share it'
+    when (p_holder).state = 'held' then format('%s, as this lease key holds it', (p_holder).units)
+    else format('1 to %s, the capacity', (p_rules).capacity)
+  end
+$$;
+
+-- Where shared holders are in the way of an item, for it wants the scope exclusively or does not fit beside them, those that have expired and
+-- may be taken over end, each by itself. Returns the items with their scopes as they are then, and why one could not be reaped (veto), which
+-- is written down. Where hooks have to run and this call runs none, these items become 'hooked'.
+-- Locks the holders' rows FOR UPDATE SKIP LOCKED: one that is guarded stays. The caller has the scopes' rows locked.
+create or replace function leasehold_internal.end_expired_shares(
+  inout p_work leasehold.acquire_work[], p_life leasehold.life_now, p_runs_hooks boolean, p_now timestamptz, out veto text)
+language plpgsql
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_variable
+declare
+  v_hooked text[] := '{}';
+  v_expired leasehold.scope[];
+  v_holder leasehold.scope;
+  v_veto text;
+begin
+  v_expired := array(
+    select leasehold_internal.scope_of_share(d.share)
+      from (select x.share
+              from (select w.namespace, w.key, (array_agg(w.rules))[1] as rules
+                      from unnest(p_work) w
+                     where w.hold = 'locked' and (w.scope).state = 'shared' and w.holder is null and (w.rules).expiry = 'takeover'
+                     group by w.namespace, w.key
+                    having bool_or(w.units is null)
+                        or min((w.scope).units) + sum(w.units) > min((w.rules).capacity)) b
+             cross join lateral (
+               select s as share
+                 from leasehold.share s
+                where s.namespace = b.namespace and s.key = b.key and s.state = 'held' and (s.lapsed or s.deadline <= p_now)
+                  and leasehold_internal.is_expired(leasehold_internal.scope_of_share(s), p_life, 'takeover', p_now)
+                  and not leasehold_internal.is_put_off(leasehold_internal.scope_of_share(s), (b.rules).max_reap_failures, p_now)
+                order by s.namespace, s.key, s.token
+                  for update skip locked) x) d);
+  if v_expired = '{}' then
+    return;
+  end if;
+  perform leasehold_internal.pin_incarnation();
+  if exists (select from leasehold.registered_hook) then
+    v_hooked := leasehold_internal.hooked(array(select v.namespace from unnest(v_expired) v), 'reap');
+  end if;
+  if v_hooked <> '{}' and p_runs_hooks then
+    foreach v_holder in array v_expired loop
+      continue when v_holder.namespace <> all (v_hooked);
+      v_veto := leasehold_internal.try_hooks(
+                  leasehold_internal.event_of('reap', v_holder, v_holder.deadline, null, null),
+                  row(v_holder.namespace, v_holder.key, 'expired', null, null, true, null, v_holder.lease_key)::leasehold.lease_end);
+      if v_veto is not null then
+        veto := v_veto;
+        perform leasehold_internal.note_reap_failure(
+                  v_holder.namespace, v_holder.key, v_holder.token, v_veto,
+                  (select r.max_reap_failures from leasehold_internal.policies_of(array[v_holder.namespace]) r));
+      end if;
+    end loop;
+  end if;
+  if exists (select from unnest(v_expired) v where v.namespace <> all (v_hooked)) then
+    perform leasehold_internal.end_leases(array(
+      select row(v.namespace, v.key, 'expired', null, null, true, null, v.lease_key)::leasehold.lease_end
+        from unnest(v_expired) v
+       where v.namespace <> all (v_hooked)), p_now);
+  end if;
+  p_work := array(
+    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+               w.rules, coalesce(s.scope, w.scope),
+               case when s.scope is not null and not p_runs_hooks and w.namespace = any (v_hooked) and w.holder is null and w.hold = 'locked'
+                    then 'hooked' else w.hold end,
+               null, null, null, w.units, w.holder)::leasehold.acquire_work
+      from unnest(p_work) w
+      left join lateral (
+        select x as scope
+          from leasehold.scope x
+         where x.namespace = w.namespace and x.key = w.key
+           and exists (select from unnest(v_expired) v where v.namespace = w.namespace and v.key = w.key)) s on true
+     order by w.n);
+end
+$$;
+
+-- Grant what was decided to be granted as shared, in the order of the places: each gets the lowest free numbers of its scope, where there is a
+-- capacity, and a token of its own. The caller has the scopes' rows locked; they are free or shared.
+create or replace function leasehold_internal.grant_shares(
+  p_work leasehold.acquire_work[], p_coordinator uuid, p_principals text[], p_life leasehold.life_now, p_now timestamptz)
+returns void
+language plpgsql
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+begin
+  if not exists (select 1 from unnest(p_work) w where w.outcome = 'granted' and w.units is not null) then
+    return;
+  end if;
+  with wanted as materialized (
+    select w.*, sum(w.units) over (partition by w.namespace, w.key order by coalesce(w.own_ticket, w.ticket, 9223372036854775807), w.n) as running
+      from unnest(p_work) w
+     where w.outcome = 'granted' and w.units is not null
+  ), room as (
+    -- What is taken leaves room below the sum of it and what is wanted.
+    select d.namespace, d.key,
+           array(select g.number
+                   from generate_series(1, cardinality(t.taken) + d.units) as g (number)
+                  where g.number not in (select k from unnest(t.taken) k)
+                  order by g.number
+                  limit d.units) as numbers
+      from (select w.namespace, w.key, sum(w.units)::integer as units from wanted w where (w.rules).capacity is not null group by 1, 2) d
+     cross join lateral (
+       select array(select k
+                      from leasehold.share h
+                     cross join unnest(h.slots) k
+                     where h.namespace = d.namespace and h.key = d.key and h.state = 'held') as taken offset 0) t
+  ), granted as (
+    insert into leasehold.share (
+      namespace, key, lease_key, token, units, slots, acquired_at, heartbeat_at, deadline, incarnation, check_at, granted_by, duration,
+      grace, owner, principal, labels)
+    select o.namespace, o.key, o.lease_key, nextval('leasehold.token'), o.units, o.slots, p_now, p_now, p_now + o.duration, p_life.id,
+           p_now + o.duration + (o.rules).grace, p_coordinator, o.duration, (o.rules).grace, o.owner, p_principals[o.n], o.labels
+      from (select w.*, r.numbers[w.running - w.units + 1 : w.running] as slots
+              from wanted w
+              left join room r on r.namespace = w.namespace and r.key = w.key
+             order by w.namespace, w.key, w.running
+            offset 0) o
+    returning namespace, key, units, token)
+  update leasehold.scope s
+     set state = 'shared',
+         units = coalesce(s.units, 0) + g.units,
+         holders = coalesce(s.holders, 0) + g.count,
+         token = g.token,
+         queued = true,
+         at_least = null
+    from (select x.namespace, x.key, sum(x.units)::integer as units, count(*)::integer as count, max(x.token) as token
+            from granted x
+           group by x.namespace, x.key) g
+   where s.namespace = g.namespace and s.key = g.key;
+end
+$$;
+
+-- Renew what shared holders ask for again. Of several items the last one's values count. The caller has their rows locked.
+create or replace function leasehold_internal.renew_shares(
+  p_work leasehold.acquire_work[], p_coordinator uuid, p_principals text[], p_life leasehold.life_now, p_now timestamptz)
+returns void
+language plpgsql
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+begin
+  update leasehold.share h
+     set owner = w.owner,
+         principal = p_principals[w.n],
+         labels = w.labels,
+         duration = w.duration,
+         grace = (w.rules).grace,
+         heartbeat_at = p_now,
+         heartbeats = h.heartbeats + 1,
+         deadline = p_now + w.duration,
+         incarnation = p_life.id,
+         granted_by = p_coordinator,
+         check_at = least(h.check_at, p_now + w.duration + (w.rules).grace)
+    from (select distinct on (u.namespace, u.key, u.lease_key) u.*
+            from unnest(p_work) u
+           where u.outcome = 'renewed' and u.hold = 'locked' and (u.holder).state = 'held'
+           order by u.namespace, u.key, u.lease_key, u.n desc) w
+   where h.namespace = w.namespace and h.key = w.key and h.lease_key = w.lease_key;
+end
+$$;
+
+-- The oldest shared holder, for whoever waits behind all of them: expires_in_us and suspected_in_us are the first of any. Null where nobody
+-- shares the scope. Locks nothing.
+create or replace function leasehold_internal.shared_facts(
+  p_namespace text, p_key text, p_rules leasehold.rules, p_life leasehold.life_now, p_now timestamptz)
+returns leasehold.lease_facts
+language plpgsql stable
+set enable_seqscan = off
+as $$
+declare
+  v_facts leasehold.lease_facts;
+begin
+  select f.* into v_facts
+    from (select h as share
+            from leasehold.share h
+           where h.namespace = p_namespace and h.key = p_key and h.state = 'held'
+           order by h.namespace, h.key, h.token
+           limit 1) o
+   cross join lateral leasehold_internal.lease_facts(leasehold_internal.scope_of_share(o.share), p_rules, p_life, p_now) f;
+  if found then
+    select min(case when h.reap_failures > 0 and coalesce(h.next_try_at > p_now, h.reap_failures >= p_rules.max_reap_failures)
+                      then leasehold_internal.to_us(h.next_try_at - p_now)
+                    when p_rules.expiry = 'manual' then null
+                    when h.lapsed then 0
+                    when h.incarnation = p_life.id then leasehold_internal.to_us(h.deadline + h.grace - p_now)
+                    else leasehold_internal.to_us(p_life.started_at + h.duration + h.grace - p_now) end),
+           greatest(0, min(leasehold_internal.to_us(least(h.heartbeat_at + coalesce(p_rules.dead_after, h.duration * 2 / 3),
+                                                          h.acquired_at + p_rules.max_hold) - p_now)))
+      into v_facts.expires_in_us, v_facts.suspected_in_us
+      from leasehold.share h
+     where h.namespace = p_namespace and h.key = p_key and h.state = 'held';
+  end if;
+  return v_facts;
+end
+$$;
+
+revoke execute on function leasehold_internal.take_own_shares(leasehold.acquire_work[]),
+  leasehold_internal.own_lease(leasehold.scope, leasehold.scope, uuid, text, integer, leasehold.rules, leasehold.life_now, timestamptz),
+  leasehold_internal.late_bound(text, integer, leasehold.rules, leasehold.scope),
+  leasehold_internal.end_expired_shares(leasehold.acquire_work[], leasehold.life_now, boolean, timestamptz),
+  leasehold_internal.grant_shares(leasehold.acquire_work[], uuid, text[], leasehold.life_now, timestamptz),
+  leasehold_internal.renew_shares(leasehold.acquire_work[], uuid, text[], leasehold.life_now, timestamptz),
+  leasehold_internal.shared_facts(text, text, leasehold.rules, leasehold.life_now, timestamptz) from public;

@@ -1,0 +1,266 @@
+-- Shared leases: who is granted what, in which order, with which numbers; renewals, releases, expiry and takeover of each holder by itself.
+select no_plan();
+select leasehold.set_policy('', grace => '1 s');
+select t.enroll(t.key(901)), t.enroll(t.key(902));
+-- Ask in one batch for one scope: lease keys, and for each how many units (0: exclusively). 'granted 1 {1}' is outcome, units and numbers.
+create function t.ask(p_ns text, p_leases integer[], p_units integer[], p_coordinator integer default 901, p_queue boolean default true)
+returns text language sql as $$
+  select string_agg(concat_ws(' ', b.outcome, case when b.outcome in ('granted', 'renewed') then nullif(b.units, 0) end,
+                              case when b.outcome in ('granted', 'renewed') then b.slots end, b.field, b.bound), ', ' order by b.n)
+    from leasehold_internal.acquire_batch(
+           t.key(p_coordinator), null, array_fill(p_ns, array[cardinality(p_leases)]), array_fill('k'::text, array[cardinality(p_leases)]),
+           array(select t.key(l) from unnest(p_leases) l), array(select 'w' || l from unnest(p_leases) l),
+           array_fill('{}'::text, array[cardinality(p_leases)]), array_fill(30000000::bigint, array[cardinality(p_leases)]),
+           array_fill(p_queue, array[cardinality(p_leases)]), array_fill(null::bigint, array[cardinality(p_leases)]),
+           array_fill(null::bigint, array[cardinality(p_leases)]), null, null,
+           array(select nullif(u, 0) from unnest(p_units) u)) b
+$$;
+create function t.ask(p_ns text, p_lease integer, p_units integer, p_coordinator integer default 901, p_queue boolean default true)
+returns text language sql as $$ select t.ask(p_ns, array[p_lease], array[p_units], p_coordinator, p_queue) $$;
+create function t.let_go(p_ns text, variadic p_leases integer[]) returns text language sql as $$
+  select string_agg(r.outcome || coalesce(' ' || r.end_reason, '') || case when r.wake then ' wake' else '' end, ', ' order by r.n)
+    from leasehold_internal.release_batch(
+           t.key(901), array_fill(p_ns, array[cardinality(p_leases)]), array_fill('k'::text, array[cardinality(p_leases)]),
+           array(select t.key(l) from unnest(p_leases) l), array_fill(false, array[cardinality(p_leases)]),
+           array_fill(null::text, array[cardinality(p_leases)])) r
+$$;
+create function t.beat(p_ns text, variadic p_leases integer[]) returns text language sql as $$
+  select string_agg(r.outcome || coalesce(' ' || r.end_reason, ''), ', ' order by r.n)
+    from leasehold_internal.heartbeat_batch(
+           array_fill(p_ns, array[cardinality(p_leases)]), array_fill('k'::text, array[cardinality(p_leases)]),
+           array(select t.key(l) from unnest(p_leases) l)) r
+$$;
+-- 'shared 3 2': state, units and holders, which the rows of the holders bear out; then those who wait, in order.
+create function t.stands(p_ns text) returns text language sql as $$
+  select concat_ws(' ', s.state, s.units, s.holders,
+                   case when (coalesce(s.units, 0), coalesce(s.holders, 0)) <> (select coalesce(sum(h.units), 0), count(*) from leasehold.share h
+                                                                                 where h.namespace = s.namespace and h.state = 'held') then 'WRONG' end,
+                   case when s.state = 'shared' and not s.queued then 'NOT QUEUED' end,
+                   (select 'waits ' || string_agg(right(w.lease_key::text, 3)::integer || coalesce('/' || w.units, ''), ' ' order by w.ticket)
+                      from leasehold.waiter w where w.namespace = s.namespace))
+    from leasehold.scope s where s.namespace = p_ns
+$$;
+create function t.age_share(p_ns text, p_lease integer, p_by interval) returns void language sql as $$
+  update leasehold.share set acquired_at = acquired_at - p_by, heartbeat_at = heartbeat_at - p_by, deadline = deadline - p_by,
+                             ended_at = ended_at - p_by, check_at = check_at - p_by
+   where namespace = p_ns and lease_key = t.key(p_lease)
+$$;
+create function t.token_of(p_ns text, p_lease integer) returns bigint language sql as $$
+  select token from leasehold.share where namespace = p_ns and lease_key = t.key(p_lease)
+$$;
+
+-- without a capacity: any number of readers, or one writer
+select is(t.ask('rw', array[1, 2, 3], array[1, 1, 5]), 'granted 1, granted 1, granted 5', 'readers share, and have no numbers without a capacity');
+select is(t.stands('rw'), 'shared 7 3', 'the scope counts them');
+select is(t.ask('rw', 4, 0), 'queued', 'a writer waits for them');
+select is(t.ask('rw', 5, 1), 'queued', 'and a reader that comes later waits behind it: nobody overtakes');
+select is(t.ask('rw', 9, 1, p_queue => false), 'held', 'nor does one that does not wait');
+select is((select concat_ws(' ', mode, units, holder_count, units_free, owner) from leasehold_internal.acquire_batch(
+             t.key(901), null, array['rw'], array['k'], array[t.key(10)], array['w10'], array['{}'], array[30000000], array[false], array[null::bigint], array[null::bigint])),
+          'shared 1 3 w1', 'who is refused is told of the oldest holder, and how many there are');
+select is(t.let_go('rw', 1, 3), 'ok, ok', 'two readers leave: nobody is woken, for one is left');
+select is(t.stands('rw'), 'shared 1 1 waits 4 5/1', 'it has the scope still');
+select is(t.let_go('rw', 2), 'ok wake', 'the last one wakes the writer');
+select is(t.ask('rw', 5, 1), 'queued', 'whoever is not first waits on');
+select is(t.ask('rw', 4, 0), 'granted', 'the writer has it');
+select is(t.stands('rw'), 'held waits 5/1', 'alone');
+select is(t.ask('rw', 5, 1), 'queued', 'a reader waits for a writer');
+select is(t.let_go('rw', 4), 'ok wake', 'it is woken');
+select is(t.ask('rw', array[6, 5], array[1, 1]), 'granted 1, granted 1', 'the longest prefix that fits is granted, newcomers behind those who waited');
+select cmp_ok(t.token_of('rw', 5), '<', t.token_of('rw', 6), 'in the order of their places');
+select is(t.ask('rw', array[7, 8, 9], array[1, 0, 1]), 'granted 1, queued, queued', 'of a batch too: nobody behind a writer');
+select is(t.stands('rw'), 'shared 3 3 waits 8 9/1', 'they wait in that order');
+select ok(bool_and(a.token < b.token), 'each grant has a larger token than all before it')
+  from leasehold.share a join leasehold.share b on a.namespace = b.namespace and a.acquired_at < b.acquired_at where a.namespace = 'rw';
+
+-- a capacity: units and numbers
+select leasehold.set_policy('sem', capacity => 5);
+select is(t.ask('sem', array[1, 2, 3], array[1, 2, 1]), 'granted 1 {1}, granted 2 {2,3}, granted 1 {4}', 'each gets the lowest free numbers');
+select is(t.ask('sem', array[4, 5], array[2, 1]), 'queued, queued', 'a small request does not overtake a large one that does not fit');
+select is(t.let_go('sem', 1), 'ok wake', 'with one more free the large one is woken, for it fits now');
+select is(t.ask('sem', array[5, 4], array[1, 2]), 'queued, granted 2 {1,5}', 'it gets the lowest free numbers, which need not be neighbours');
+select is(t.stands('sem'), 'shared 5 3 waits 5/1', 'the capacity is taken');
+select is(t.let_go('sem', 2), 'ok wake', 'two units come back');
+select is(t.ask('sem', array[5, 6], array[1, 1]), 'granted 1 {2}, granted 1 {3}', 'and are granted to two');
+select is(t.ask('sem', 7, 6), 'invalid units 1 to 5, the capacity', 'more than the capacity is invalid');
+select is(t.ask('sem', 7, 0, p_queue => false), 'held', 'exclusively it is not free');
+select is(t.ask('sem', array[11, 12], array[0, -1]), 'queued, invalid units 1 to 1000000', 'units are at least 1');
+select is(t.ask('many', 12, 1000001), 'invalid units 1 to 1000000', 'at most a million');
+select is((select units_free from leasehold_internal.acquire_batch(t.key(901), null, array['sem'], array['k'], array[t.key(13)], array['w'], array['{}'],
+             array[30000000], array[false], array[null::bigint], array[null::bigint])), 0, 'what is free is told');
+select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', mode => 'shared', units => 6)$$, 'LH002', 'invalid_argument: units must be 1 to 5', 'in SQL too');
+select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', mode => 'some')$$, 'LH002', 'invalid_argument: mode must be exclusive or shared', 'a mode has a name');
+select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', units => 2)$$, 'LH002', 'invalid_argument: units must be 1 for an exclusive lease', 'an exclusive lease has no units');
+select throws_ok($$select leasehold.acquire('sem', 'k', '30 s', mode => 'shared', at_least => '2 s')$$, 'LH002',
+                 'invalid_argument: at_least must be absent for a shared lease', 'a shared lease has no minimum hold');
+
+-- a lowered capacity revokes nobody
+select leasehold.set_policy('low', capacity => 4);
+select is(t.ask('low', array[1, 2, 3], array[1, 2, 1]), 'granted 1 {1}, granted 2 {2,3}, granted 1 {4}', 'four units are taken');
+select is(t.ask('low', array[4, 5], array[3, 1]), 'queued, queued', 'and two wait');
+select leasehold.set_policy('low', capacity => 2);
+select is(t.beat('low', 1, 2, 3), 'ok, ok, ok', 'all are held on');
+select is(t.let_go('low', 1), 'ok wake', 'the first waiter can never fit any more: it is woken');
+select is(t.ask('low', 4, 3), 'invalid units 1 to 2, the capacity', 'and is told so');
+select is(t.stands('low'), 'shared 3 2 waits 5/1', 'the queue goes on');
+select is(t.ask('low', 5, 1), 'queued', 'nothing is granted above the new capacity');
+select is(t.let_go('low', 2), 'ok wake', 'one is left');
+select is(t.ask('low', 5, 1), 'granted 1 {1}', 'then there is room');
+select is((select slots from leasehold.share where namespace = 'low' and lease_key = t.key(3)), array[4], 'numbers above a lowered capacity stay until their lease ends');
+select is(t.ask('low', 2, 2), 'ended', 'a lease key that has ended is refused');
+select is(t.ask('low', 3, 1), 'renewed 1 {4}', 'a repeat keeps its numbers');
+select leasehold.set_policy('late', max_waiters => 9);
+select is(t.ask('late', 1, 1), 'granted 1', 'a holder from before a capacity was set');
+select leasehold.set_policy('late', capacity => 2);
+select is(t.ask('late', 2, 1), 'granted 1 {1}', 'has no number, and takes its units all the same');
+select is(t.ask('late', 3, 1), 'queued', 'the capacity is taken');
+
+-- units stay below a million in one scope
+select is(t.ask('many', array[1, 2], array[999999, 1]), 'granted 999999, quota units = 999999 in one scope', 'a million units are too many');
+
+-- repeats
+select is(t.ask('again', array[1, 2], array[2, 1]), 'granted 2, granted 1', 'two share');
+select is(t.ask('again', 1, 2), 'renewed 2', 'a repeat renews');
+select is((select heartbeats from leasehold.share where namespace = 'again' and lease_key = t.key(1)), 1::bigint, 'and counts as a heartbeat');
+select is(t.ask('again', 1, 1), 'invalid units 2, as this lease key holds it', 'with other units it is invalid');
+select is(t.ask('again', 1, 0), 'invalid mode shared, as this lease key holds it: release it before you acquire it exclusively', 'an upgrade is refused');
+select is(t.ask('again', array[3, 3], array[1, 1]), 'granted 1, renewed 1', 'the same lease key twice in a batch is one acquisition');
+select is(t.stands('again'), 'shared 4 3', 'and takes its units once');
+select is(t.ask('mine', 1, 0), 'granted', 'an exclusive holder');
+select is(t.ask('mine', 1, 1), 'invalid mode exclusive, as this lease key holds it: downgrade it to share it', 'that asks for a shared lease is told of downgrade');
+-- what a daemon sends that knows no modes
+select is((select outcome from leasehold_internal.acquire_batch(t.key(902), null, array['again'], array['k'], array[t.key(20)], array['old'], array['{}'],
+             array[30000000], array[true], array[null::bigint], array[null::bigint], array['token:x'], array[null::bigint])), 'queued', 'an older daemon''s request waits for shared holders');
+select is((select outcome from leasehold_internal.acquire_batch(t.key(902), null, array['again'], array['k'], array[t.key(2)], array['old'], array['{}'],
+             array[30000000], array[true], array[null::bigint], array[null::bigint], array['token:x'], array[null::bigint])), 'invalid', 'and does not turn a shared lease into an exclusive one');
+select is((select string_agg(outcome, ',' order by part desc, n) from leasehold_internal.hand_over_batch(t.key(902), array['again'], array['k'], array[t.key(1)], array[false], array[null], null,
+             array['again'], array['k'], array[t.key(20)], array['old'], array['{}'], array[30000000], array[true], array[null::bigint], array[null::bigint], array['token:x'], array[null::bigint])),
+          'ok,queued', 'nor does its hand-over grant while others share it');
+select is((select string_agg(outcome, ',' order by part desc, n) from leasehold_internal.hand_over_batch(t.key(902), array['again', 'again'], array['k', 'k'], array[t.key(2), t.key(3)], array[false, false], array[null, null], null,
+             array['again'], array['k'], array[t.key(20)], array['old'], array['{}'], array[30000000], array[true], array[null::bigint], array[null::bigint], array['token:x'], array[null::bigint])),
+          'ok,ok,granted', 'with the last holder it passes');
+select is(t.stands('again'), 'held', 'and is exclusive then');
+select is(t.ask('again', 1, 0), 'ended', 'the shared lease keys are remembered');
+select is((select outcome from leasehold_internal.hand_over_batch(t.key(902), array['again'], array['k'], array[t.key(20)], array[false], array[null], null,
+             array['again'], array['k'], array[t.key(1)], array['old'], array['{}'], array[30000000], array[true], array[null::bigint], array[null::bigint], array['token:x'], array[null::bigint]) where part = 'acquire'),
+          'ended', 'by a hand-over too');
+select is(t.ask('again', 3, 0), 'ended', 'by a grant of a free scope too');
+
+-- several for one scope in a hand-over
+select is(t.ask('over', 1, 0), 'granted', 'one has it alone');
+select is(t.ask('over', array[2, 3, 4, 5], array[1, 1, 0, 1]), 'queued, queued, queued, queued', 'others wait');
+select is((select string_agg(outcome || coalesce(' ' || nullif(units, 0), ''), ', ' order by part desc, n)
+             from leasehold_internal.hand_over_batch(t.key(901), array['over'], array['k'], array[t.key(1)], array[false], array[null], null,
+                    array['over', 'over'], array['k', 'k'], array[t.key(2), t.key(3)], array['w2', 'w3'], array['{}', '{}'], array[30000000, 30000000], array[true, true],
+                    array[null, null]::bigint[], array[null, null]::bigint[], null, null, array[1, 1])), 'ok, granted 1, granted 1', 'a hand-over grants to several');
+select is(t.stands('over'), 'shared 2 2 waits 4 5/1', 'and leaves those who may not share');
+
+-- heartbeats touch the holder's row alone
+select is(t.beat('over', 2, 3, 4), 'ok, ok, lost unknown', 'shared holders renew');
+select is(t.beat('over', 3), 'ok', 'one by one too');
+select is(leasehold.heartbeat('over', 'k', t.key(2)) is not null, true, 'in SQL too');
+select is((select array_agg(heartbeats order by token) from leasehold.share where namespace = 'over'), array[2, 2]::bigint[], 'that is counted');
+select is((select count(*) from pg_index i, unnest(i.indkey::smallint[]) as k (attnum) join pg_attribute a on a.attname in ('deadline', 'heartbeat_at', 'heartbeats', 'incarnation', 'lapsed')
+            where i.indrelid = 'leasehold.share'::regclass and a.attrelid = i.indrelid and a.attnum = k.attnum), 0::bigint, 'nothing a heartbeat changes is indexed');
+select is(t.let_go('over', 2, 2, 3), 'ok wake, lost released, ok wake', 'a lease twice in a batch is released once, and the last holder wakes the writer');
+select is(t.beat('over', 2), 'lost released', 'a late heartbeat is told how it ended');
+select is(t.let_go('over', 2), 'lost released', 'and a late release');
+select is(leasehold.release_fail('over', 'k', t.key(2), 'late'), false, 'in SQL too');
+
+-- each holder expires by itself
+select leasehold.set_policy('exp', capacity => 3);
+select is(t.ask('exp', array[1, 2, 3], array[1, 1, 1]), 'granted 1 {1}, granted 1 {2}, granted 1 {3}', 'three hold');
+select t.age_share('exp', 2, '1 hour');
+select is(t.beat('exp', 1, 3), 'ok, ok', 'two renew');
+select is(t.ask('exp', 4, 1), 'granted 1 {2}', 'what has expired is taken over by whoever does not fit beside it');
+select is((select concat_ws(' ', state, outcome) from leasehold.share where namespace = 'exp' and lease_key = t.key(2)), 'ended expired', 'it has ended as expired');
+select is(t.beat('exp', 2), 'lost expired', 'and its holder is told');
+select is(t.stands('exp'), 'shared 3 3', 'the others have theirs');
+select t.age_share('exp', 1, '1 hour');
+select is(t.beat('exp', 1), 'lost expired', 'one that comes too late is lost before anybody reaped it');
+update leasehold.share set heartbeat_at = clock_timestamp(), deadline = clock_timestamp() + interval '1 hour' where namespace = 'exp' and lease_key = t.key(1);
+select is(t.beat('exp', 1), 'lost expired', 'and never revives');
+select is(t.ask('exp', 1, 1), 'ended', 'nor by an acquire');
+select is((select kind || ' ' || mode || ' ' || slots::text from leasehold_internal.reap_batch(t.key(901), null, array['exp'], false, 10, false)), 'reaped shared {1}', 'the reaper ends it');
+select is(t.stands('exp'), 'shared 2 2', 'alone');
+select t.age_share('exp', 3, '1 hour'), t.age_share('exp', 4, '1 hour');
+select is(t.ask('exp', 5, 0), 'granted', 'a writer takes over when all have expired');
+select is(t.stands('exp'), 'held', 'and holds it');
+select is((select array_agg(outcome order by lease_key) from leasehold.share where namespace = 'exp'), array_fill('expired'::text, array[4]), 'all have ended as expired');
+select is(t.ask('way', array[1, 2], array[1, 1]), 'granted 1, granted 1', 'two readers');
+select t.age_share('way', 1, '1 hour');
+select is(t.ask('way', 3, 0), 'queued', 'a writer waits for the one that is alive');
+select is(t.stands('way'), 'shared 1 1 waits 3', 'the other has ended');
+-- by check_at
+select is(t.ask('due', array[1, 2], array[1, 1]), 'granted 1, granted 1', 'two readers');
+select t.age_share('due', 1, '1 hour');
+select is((select string_agg(kind, ',') from leasehold_internal.reap_batch(t.key(901), null, null, false, 100, true) where namespace = 'due'), 'reaped', 'the one that is due is reaped');
+update leasehold.share set check_at = clock_timestamp() - interval '1 s' where namespace = 'due';
+update leasehold.scope set check_at = clock_timestamp() - interval '1 s' where namespace = 'due';
+select is((select count(*) from leasehold_internal.reap_batch(t.key(901), null, null, false, 100, true) where namespace = 'due'), 0::bigint, 'a visit to what is alive ends nothing');
+select is((select check_at = deadline + grace from leasehold.share where namespace = 'due' and state = 'held'), true, 'and moves on to its expiry');
+select is((select check_at from leasehold.scope where namespace = 'due'), 'infinity', 'a shared scope that nobody waits for need not be visited');
+select is(t.let_go('due', 2), 'ok', 'the last one leaves');
+select t.age_share('due', 1, '1 hour'), t.age('due', 'k', '1 hour');
+select count(*) from leasehold_internal.reap_batch(t.key(901), null, null, false, 100, true);
+select is((select array_agg(right(lease_key::text, 1)) from leasehold.share where namespace = 'due'), array['2'], 'an ended row goes after free_retention');
+select is((select count(*) from leasehold.scope where namespace = 'due'), 1::bigint, 'the scope stays while one is left');
+select t.age_share('due', 2, '1 hour');
+update leasehold.scope set check_at = clock_timestamp() - interval '1 s' where namespace = 'due';
+select count(*) from leasehold_internal.reap_batch(t.key(901), null, null, false, 100, true);
+update leasehold.scope set check_at = clock_timestamp() - interval '1 s' where namespace = 'due';
+select count(*) from leasehold_internal.reap_batch(t.key(901), null, null, false, 100, true);
+select is((select count(*) from leasehold.scope where namespace = 'due') + (select count(*) from leasehold.share where namespace = 'due'), 0::bigint, 'then it goes too');
+
+-- promise 9: a new life of the database gives each holder its time
+select is(t.ask('life', array[1, 2], array[1, 1]), 'granted 1, granted 1', 'two readers');
+select t.age_share('life', 1, '1 hour'), t.age_share('life', 2, '1 hour');
+select ok(leasehold_internal.renew_incarnation('a test'), 'a new life begins');
+select is(t.ask('life', 3, 0), 'queued', 'nobody is taken over');
+select is((select count(*) from leasehold_internal.reap_batch(t.key(901), null, array['life'], false, 10, false)), 0::bigint, 'or reaped');
+select is(t.beat('life', 1), 'ok', 'a holder renews');
+update leasehold.incarnation set started_at = started_at - interval '1 hour';
+select is((select string_agg(lease_key::text, ',') from leasehold_internal.reap_batch(t.key(901), null, array['life'], false, 10, false)), t.key(2)::text, 'who has not is reaped then');
+
+-- manual: nobody is taken over, and a late heartbeat succeeds
+select leasehold.set_policy('man', expiry => 'manual');
+select is(t.ask('man', 1, 1), 'granted 1', 'a reader');
+select t.age_share('man', 1, '1 hour');
+select is(t.ask('man', 2, 0), 'queued', 'it is not taken over');
+select is(t.beat('man', 1), 'ok', 'and renews late');
+-- frozen, quotas
+select leasehold.set_policy('ice', frozen => true);
+select is(t.ask('ice', 1, 1), 'frozen', 'a frozen namespace gives no shared leases');
+select leasehold.set_policy('quota', max_leases => 2);
+select is(t.ask('quota', array[1, 2, 3], array[1, 4, 1], p_queue => false), 'granted 1, granted 4, quota max_leases = 2', 'max_leases counts holders');
+
+-- a waiter that leaves lets the next in
+select leasehold.set_policy('leave', capacity => 2);
+select is(t.ask('leave', array[1, 2, 3], array[1, 2, 1]), 'granted 1 {1}, queued, queued', 'a small request waits behind a large one');
+select is((select concat_ws(' ', outcome, wake, mode, units, slots, units_free, holder_count) from leasehold_internal.leave_batch(t.key(901), array['leave'], array['k'], array[t.key(2)], array[false])),
+          'ok t shared 1 {1} 1 1', 'the large one leaves: the next is woken, and the holder is told');
+select is(t.ask('leave', 3, 1), 'granted 1 {2}', 'it fits');
+select is((select outcome from leasehold_internal.leave_batch(t.key(901), array['leave'], array['k'], array[t.key(3)], array[true])), 'granted', 'one that was granted in the same instant is told so');
+select is((select outcome from leasehold_internal.leave_batch(t.key(902), array['leave'], array['k'], array[t.key(3)], array[false])), 'ok', 'another coordinator''s grant is left alone');
+select is(t.stands('leave'), 'shared 2 2', 'it is held');
+select is((select outcome from leasehold_internal.leave_batch(t.key(901), array['leave'], array['k'], array[t.key(3)], array[false])), 'ok', 'a caller that went away gives it back');
+select is(t.stands('leave'), 'shared 1 1', 'it has ended');
+select is(t.ask('other', array[1, 2], array[1, 1]), 'granted 1, granted 1', 'readers');
+select is(t.ask('other', 3, 0, 902) || ', ' || t.ask('other', 4, 1, 902), 'queued, queued', 'another coordinator''s waiters');
+select is((select leasehold_internal.pass_on(t.key(902), 'other', 'k')), false, 'a writer is not woken while the scope is shared');
+select is(t.let_go('other', 1, 2), 'ok, ok', 'its coordinator is notified, not ours');
+select is((select leasehold_internal.pass_on(t.key(902), 'other', 'k')), true, 'a wake-up is passed on to it');
+
+-- SQL users
+select is((select position from leasehold.join_queue('leave', 'k', t.key(9), mode => 'shared', units => 2)), 1, 'a SQL user queues for units');
+select is((select units from leasehold.waiter where namespace = 'leave'), 2, 'which its place knows');
+select is(t.rows_of($$select * from leasehold.acquire('leave', 'k', '30 s', lease_key => t.key(9), mode => 'shared', units => 2)$$), 0, 'it does not fit yet');
+select is(t.rows_of($$select * from leasehold.acquire('leave', 'k', '30 s', mode => 'shared')$$), 0, 'and nobody overtakes it');
+select is(t.let_go('leave', 1), 'ok', 'the holder leaves');
+select is((select concat_ws(' ', mode, units, slots) from leasehold.acquire('leave', 'k', '30 s', lease_key => t.key(9), mode => 'shared', units => 2)), 'shared 2 {1,2}', 'then it has it');
+select is((select position from leasehold.join_queue('leave', 'k', t.key(9), mode => 'shared', units => 2)), 0, 'and its place is 0');
+select throws_ok($$select leasehold.join_queue('leave', 'k', t.key(1))$$, 'LH006', null, 'a lease key that has ended cannot queue');
+select throws_ok($$select leasehold.join_queue('leave', 'k', t.key(50), mode => 'shared', units => 3)$$, 'LH002', 'invalid_argument: units must be 1 to 2', 'nor more units than there are');
+select is(leasehold.release_ok('leave', 'k', t.key(9), '{"n": 1}'), true, 'and gives it back');
+select is((select last_result::text from leasehold.scope where namespace = 'leave'), '{"n": 1}', 'the scope remembers how the last one ended');
+select * from finish();
