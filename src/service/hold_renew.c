@@ -1,7 +1,8 @@
 /*
  * The lease of a Hold stream. It is renewed at a third of its duration, when something was heard from the client's
- * connection since the last renewal (the connection PINGs a silent one in good time) and, once the client has said
- * `alive`, when that was less than a duration ago. When that is not so we look again often, and renew as soon as it is.
+ * connection since the last renewal and within the last sixth of the duration (a connection that is silent for half of
+ * that gets a PING), so that a client that was stopped right after a renewal does not get another one; and, once the
+ * client has said `alive`, when that was less than a duration ago. When that is not so we look again often, and renew as soon as it is.
  *
  * A renewal that is not done (the database is away, a hook refuses) is tried again until the deadline; then the lease
  * is lost to the client, whatever the database will say. A client that falls silent keeps its lease until the deadline
@@ -25,6 +26,12 @@ static int64_t pause_us(const struct hold *hold)
     if (pause_us < LOOK_LEAST_US)
         return LOOK_LEAST_US;
     return pause_us > LOOK_MOST_US ? LOOK_MOST_US : pause_us;
+}
+
+/* Longer ago is no sign of life that a renewal could rest on. */
+static int64_t recent_us(const struct hold *hold)
+{
+    return hold->lease.duration_us / 6;
 }
 
 static void look_at(struct hold *hold, int64_t at_us)
@@ -56,7 +63,7 @@ void hold_begin(struct hold *hold, const struct lh_acquire_result *result)
     hold->lease.labels = hold->acquire.labels;
     hold->renewed_us = lh_clock_us();
     note_remaining(hold, result->lease->remaining_us);
-    patience_us = hold->lease.duration_us / 6;
+    patience_us = recent_us(hold) / 2;
     lh_rpc_call_listen(hold->call, patience_us < LOOK_LEAST_US ? LOOK_LEAST_US : patience_us);
 }
 
@@ -153,7 +160,9 @@ static void ask_whether_it_is_over(struct hold *hold)
 
 static bool may_renew(const struct hold *hold, int64_t now_us)
 {
-    if (lh_rpc_call_heard_us(hold->call) <= hold->renewed_us)
+    int64_t heard_us = lh_rpc_call_heard_us(hold->call);
+
+    if (heard_us <= hold->renewed_us || now_us - heard_us > recent_us(hold))
         return false;
     return !hold->has_alive || now_us - hold->alive_us < hold->lease.duration_us;
 }

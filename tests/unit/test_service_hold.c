@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "service/hold.h"
 #include "test_service_methods.h"
 
 static struct lh_rpc_call *call;
@@ -116,7 +117,7 @@ START_TEST(hold_renews_when_a_third_has_passed)
 {
     hold(29 * LH_US_PER_S);
     hear();
-    ck_assert_int_eq(call->listen_us, 5 * LH_US_PER_S); /* PINGs in good time */
+    ck_assert_int_eq(call->listen_us, 2500 * LH_US_PER_MS); /* PINGs in good time */
     ck_assert_int_ge(call->alarm_us, lh_clock_us() + 8 * LH_US_PER_S);
     ring(); /* too early */
     ck_assert_ptr_null(coordinator.heartbeat);
@@ -148,6 +149,25 @@ START_TEST(hold_does_not_renew_for_a_client_that_was_not_heard_since)
     call->heard_us = 0;
     ring();
     ck_assert_ptr_null(coordinator.heartbeat);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+}
+END_TEST
+
+/* It spoke after the last renewal, and was stopped: another renewal would let the others wait for a third longer. */
+START_TEST(hold_does_not_renew_for_a_client_that_fell_silent_since)
+{
+    struct hold *held;
+
+    hold(20 * LH_US_PER_S);
+    held = lh_rpc_call_data(call);
+    held->renewed_us = lh_clock_us() - 10 * LH_US_PER_S;
+    call->heard_us = lh_clock_us() - 6 * LH_US_PER_S;
+    ring();
+    ck_assert_ptr_null(coordinator.heartbeat);
+    call->heard_us = lh_clock_us() - 1 * LH_US_PER_S;
+    ring();
+    ck_assert_ptr_nonnull(coordinator.heartbeat);
+    answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
     fake_call_end(call, LH_RPC_END_SHUTDOWN);
 }
 END_TEST
@@ -360,6 +380,7 @@ Suite *hold_suite(void)
     tcase_add_checked_fixture(tcase, methods_setup, methods_teardown);
     tcase_add_test(tcase, hold_renews_when_a_third_has_passed);
     tcase_add_test(tcase, hold_does_not_renew_for_a_client_that_was_not_heard_since);
+    tcase_add_test(tcase, hold_does_not_renew_for_a_client_that_fell_silent_since);
     tcase_add_test(tcase, hold_names_the_alive_that_came_before_the_renewal_was_sent);
     tcase_add_test(tcase, hold_tries_again_until_the_deadline_and_is_lost_then);
     tcase_add_test(tcase, hold_that_is_lost_says_why_and_releases_nothing);
