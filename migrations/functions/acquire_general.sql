@@ -34,6 +34,9 @@ declare
   v_has_hooks boolean := exists (select from leasehold.registered_hook);
   v_runs_hooks boolean := leasehold_internal.runs_hooks(p_coordinator is null);
   v_may_be_shared boolean := array_remove(p_units, null) <> '{}';
+  v_is_queued boolean;
+  v_is_shared boolean;
+  v_has_expired boolean := false;
   v_reap_veto text;
   v_seed bigint;
 begin
@@ -131,13 +134,19 @@ begin
   end if;
 
   -- The rows of shared holders, of today or not long ago, who ask again.
-  if exists (select 1
-               from unnest(v_work) w
-              cross join lateral (
-                select 1
-                  from leasehold.share x
-                 where w.hold = 'locked' and (w.scope).queued and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key) h)
+  select bool_or((w.scope).queued), bool_or((w.scope).state = 'shared')
+    into v_is_queued, v_is_shared
+    from unnest(v_work) w
+   where w.hold = 'locked';
+  if v_is_queued
+     and exists (select 1
+                   from unnest(v_work) w
+                  cross join lateral (
+                    select 1
+                      from leasehold.share x
+                     where w.hold = 'locked' and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key) h)
   then
+    v_may_be_shared := true;
     v_work := leasehold_internal.take_own_shares(v_work);
   end if;
 
@@ -162,6 +171,7 @@ begin
   if exists (select 1 from unnest(v_work) w
               where w.hold = 'locked' and leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now)
                 and not leasehold_internal.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)) then
+    v_has_expired := true;
     perform leasehold_internal.pin_incarnation();
     v_work := array(
       select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
@@ -178,7 +188,7 @@ begin
   end if;
 
   -- Shared holders that have expired and are in somebody's way end now, each by itself.
-  if exists (select 1 from unnest(v_work) w where w.hold = 'locked' and (w.scope).state = 'shared') then
+  if v_is_shared then
     v_may_be_shared := true;
     select x.p_work, x.veto
       into v_work, v_reap_veto
@@ -187,63 +197,63 @@ begin
 
   -- Read the queue, now that the rows are ours, and decide.
   v_live := leasehold_internal.live_coordinators(v_now);
-  v_work := array(
-    select row(r.n, r.namespace, r.key, r.lease_key, r.owner, r.labels, r.duration, r.queue, r.wait, r.ticket,
-               coalesce(r.field, r.late_field),
-               case when r.late_field is not null then leasehold_internal.late_bound(r.late_field, r.units, r.rules, r.holder)
-                    when r.is_granted and r.would_take > 999999 then 'units = 999999 in one scope'
-                    else r.bound end,
-               r.rules, r.scope, r.hold, r.own, r.head,
-               case
-                 when r.field is not null then 'invalid'
-                 when r.hold in ('busy', 'hooked') then r.hold
-                 when r.is_ended then 'ended'
-                 when r.late_field is not null then 'invalid'
-                 when r.is_renewal then 'renewed'
-                 when (r.rules).frozen then 'frozen'
-                 when r.is_granted then case when r.would_take > 999999 then 'quota' else 'granted' end
-                 -- The same lease key twice in a batch is one acquisition.
-                 when r.lease_key = any (r.granted_keys) then 'renewed'
-                 when r.queue then 'queued'
-                 else 'held'
-               end, r.units, r.holder)::leasehold.acquire_work
-      from (select p.*, array_agg(p.lease_key) filter (where p.is_granted) over (partition by p.namespace, p.key) as granted_keys
-              from (select g.*,
-                           g.is_open and g.place <= coalesce(g.head, g.place)
-                           and bool_and(g.fits) over (partition by g.namespace, g.key, g.is_open order by g.place, g.n) as is_granted
-                      from (select f.*, first_value(h.ticket) over (partition by f.namespace, f.key order by f.nth) as head,
-                                   case when f.units is null then (f.scope).holders is null and f.nth_open = 1
-                                        else f.exclusive_before = 0 and f.would_take <= coalesce((f.rules).capacity, f.would_take)
-                                   end as fits
-                              from (select e.*,
-                                           array_agg(e.lease_key) filter (where e.is_open) over (partition by e.namespace, e.key) as asking,
-                                           row_number() over (partition by e.namespace, e.key order by e.is_open desc, e.n) as nth,
-                                           row_number() over o as nth_open,
-                                           count(*) filter (where e.units is null) over o as exclusive_before,
-                                           coalesce((e.scope).units, 0) + sum(e.units) over o as would_take
-                                      from (select w.*, q.own, coalesce(q.own, w.ticket, 9223372036854775807) as place, l.*,
-                                                   w.field is null and not l.is_renewal and not l.is_ended and l.late_field is null
-                                                   and w.nth_of_key = 1 and not (w.rules).frozen
-                                                   and (w.hold in ('new', 'expired') or (w.hold = 'locked' and (w.scope).state <> 'held'))
-                                                     as is_open
-                                              from (select u.*, row_number() over (partition by u.namespace, u.key, u.lease_key, u.hold
-                                                                                   order by u.n) as nth_of_key
-                                                      from unnest(v_work) u) w
-                                             cross join lateral leasehold_internal.own_lease(w.scope, w.holder, w.lease_key, w.hold, w.units,
-                                                                                             w.rules, v_life, v_now) l
-                                              left join lateral (
-                                                select o.ticket as own
-                                                  from leasehold.waiter o
-                                                 where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q
-                                                on true) e
-                                    window o as (partition by e.namespace, e.key, e.is_open order by e.place, e.n)) f
-                              left join lateral (
-                                select b.ticket
-                                  from leasehold_internal.live_head(f.namespace, f.key, v_live, v_now, coalesce(f.asking, '{}')) b
-                                 where f.nth = 1
-                                   and (f.hold in ('new', 'expired')
-                                        or ((f.scope).state <> 'held' and f.hold not in ('resting', 'busy', 'hooked')))) h on true) g) p) r
-     order by r.n);
+  if v_may_be_shared then
+    v_work := leasehold_internal.decide_shared(v_work, v_life, v_live, v_now);
+  else
+    v_work := array(
+      select row(r.n, r.namespace, r.key, r.lease_key, r.owner, r.labels, r.duration, r.queue, r.wait, r.ticket, r.field, r.bound,
+                 r.rules, r.scope, r.hold, r.own_ticket, r.head_ticket,
+                 case
+                   when r.field is not null then 'invalid'
+                   when r.hold = 'busy' then 'busy'
+                   when r.is_renewal then 'renewed'
+                   when r.is_ended then 'ended'
+                   when (r.rules).frozen then 'frozen'
+                   when r.is_granted then 'granted'
+                   -- The same lease key twice in a batch is one acquisition.
+                   when r.lease_key = r.granted_key then 'renewed'
+                   when r.queue then 'queued'
+                   else 'held'
+                 end, r.units, r.holder)::leasehold.acquire_work
+        from (select g.*,
+                     max(case when g.is_granted then g.lease_key::text end)
+                       over (partition by g.namespace, g.key)::uuid as granted_key
+                from (select e.*,
+                             e.is_open
+                             and row_number() over (partition by e.namespace, e.key
+                                                    order by e.is_open desc, e.place, e.n) = 1
+                             and e.place <= coalesce(e.head_ticket, e.place) as is_granted
+                        from (select w.*, q.own, h.head,
+                                     coalesce(q.own, w.ticket, 9223372036854775807) as place,
+                                     l.is_renewal, l.is_ended,
+                                     w.field is null and not l.is_renewal and not l.is_ended and not (w.rules).frozen
+                                     and (w.hold in ('new', 'expired') or (w.hold = 'locked' and (w.scope).state = 'free'))
+                                       as is_open
+                                from unnest(v_work) w
+                               cross join lateral (
+                                 select coalesce(w.hold = 'locked' and (w.scope).state = 'held'
+                                                 and (w.scope).lease_key = w.lease_key and not (w.scope).lapsed
+                                                 and not leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now), false)
+                                          as is_renewal,
+                                        coalesce(w.hold in ('locked', 'expired', 'resting')
+                                                 and ((w.scope).lease_key = w.lease_key
+                                                      and ((w.scope).lapsed
+                                                           or leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now))
+                                                      or w.lease_key = any ((w.scope).ended_keys)),
+                                                 false) as is_ended) l
+                                left join lateral (
+                                  select o.ticket as own
+                                    from leasehold.waiter o
+                                   where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q on true
+                                left join lateral (
+                                  select f.ticket as head
+                                    from leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) f
+                                   where w.hold in ('new', 'expired') or ((w.scope).state = 'free' and w.hold <> 'resting')) h on true
+                             ) as e (n, namespace, key, lease_key, owner, labels, duration, queue, wait, ticket, field, bound, rules,
+                                     scope, hold, unused_ticket, unused_head, unused_outcome, units, holder, own_ticket, head_ticket, place,
+                                     is_renewal, is_ended, is_open)) g) r
+       order by r.n);
+  end if;
 
   -- A takeover reaps first. Where that fails, it is no takeover.
   if v_has_hooks and v_runs_hooks then
@@ -267,7 +277,7 @@ begin
   end if;
 
   -- A takeover ends the lease before.
-  if exists (select 1 from unnest(v_work) w where w.outcome = 'granted' and w.hold = 'expired') then
+  if v_has_expired and exists (select 1 from unnest(v_work) w where w.outcome = 'granted' and w.hold = 'expired') then
     perform leasehold_internal.end_leases(array(
       select row(w.namespace, w.key, 'expired', null, null, (w.scope).queued, null, null)::leasehold.lease_end
         from unnest(v_work) w
@@ -454,8 +464,9 @@ begin
           from leasehold.share x
          where v_may_be_shared and w.outcome in ('granted', 'renewed')
            and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and x.state = 'held') h on true
+     cross join lateral (select case when v_may_be_shared then coalesce(h.scope, s.scope) else s.scope end as scope offset 0) c
       left join lateral (
-        select x.* from leasehold_internal.lease_facts(coalesce(h.scope, s.scope), w.rules, v_life, v_now) x
+        select x.* from leasehold_internal.lease_facts(c.scope, w.rules, v_life, v_now) x
          union all
         select (w.shared_facts).* where w.is_told and (s.scope).state = 'shared') f on true
      order by w.n;

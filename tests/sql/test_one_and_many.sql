@@ -1,5 +1,6 @@
 -- A batch of one takes other code than a batch of several, and must leave the same rows and tell the same answer. Every operation is done
--- to two scopes that were prepared alike: alone, and as the first item of a batch of two, whose second item is a scope of its own.
+-- to two scopes that were prepared alike: alone, and as the first item of a batch of two, whose second item is a scope of its own. That is
+-- acquired as shared, so that decide_shared() decides about both.
 -- Compared is all that anybody could see of it: answers, rows, queue, history, events, notifications.
 select no_plan();
 select leasehold.reap();
@@ -271,6 +272,7 @@ declare
   b record := pg_temp.asked(v_ns, (array[v_next || coalesce(p_item->'next', '{}'), v_next])[1:p_count]);
   v_failed boolean[] := array(select (x->>'failed')::boolean from unnest(i) x);
   v_values text[] := array(select x->>'value' from unnest(i) x);
+  v_units constant integer[] := (array[null, 1])[1:p_count];
   v_answers jsonb;
 begin
   begin
@@ -278,7 +280,7 @@ begin
       when 'acquire' then
         v_answers := (select jsonb_agg(to_jsonb(r) || '{"part": "acquired"}') from leasehold_internal.acquire_batch(
                         t.key(901), a.clock, v_ns, v_keys, a.lease_keys, a.owners, a.labels, a.durations, a.queues, a.waits, a.tickets,
-                        a.principals, a.at_least) r);
+                        a.principals, a.at_least, v_units) r);
       when 'heartbeat' then
         v_answers := (select jsonb_agg(to_jsonb(r) || '{"part": "renewed"}') from leasehold_internal.heartbeat_batch(v_ns, v_keys, a.lease_keys) r);
       when 'release' then
@@ -287,7 +289,7 @@ begin
       else
         v_answers := (select jsonb_agg(to_jsonb(r)) from leasehold_internal.hand_over_batch(
                         t.key(901), v_ns, v_keys, a.lease_keys, v_failed, v_values, b.clock, v_ns, v_next_keys, b.lease_keys, b.owners, b.labels, b.durations,
-                        b.queues, b.waits, b.tickets, b.principals, b.at_least) r);
+                        b.queues, b.waits, b.tickets, b.principals, b.at_least, v_units) r);
     end case;
   exception when others then
     v_answers := jsonb_build_array(jsonb_build_object('n', 1, 'part', 'raised', 'outcome', sqlstate));

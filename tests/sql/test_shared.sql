@@ -73,6 +73,9 @@ select is(t.stands('rw'), 'shared 3 3 waits 8 9/1', 'they wait in that order');
 select ok(bool_and(a.token < b.token), 'each grant has a larger token than all before it')
   from leasehold.share a join leasehold.share b on a.namespace = b.namespace and a.acquired_at < b.acquired_at where a.namespace = 'rw';
 
+select is(t.ask('first', array[1, 2, 3], array[0, 1, 0]), 'granted, queued, queued', 'a writer that is first in a batch has it alone');
+select is(t.stands('first'), 'held waits 2/1 3', 'the others wait');
+
 -- a capacity: units and numbers
 select leasehold.set_policy('sem', capacity => 5);
 select is(t.ask('sem', array[1, 2, 3], array[1, 2, 1]), 'granted 1 {1}, granted 2 {2,3}, granted 1 {4}', 'each gets the lowest free numbers');
