@@ -236,6 +236,10 @@ def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
     held = client.lease.Acquire(acquire_request("life", "held", 1.5, owner="w")).lease
     done = client.lease.Acquire(acquire_request("life", "done", 3)).lease
     client.lease.Release(release_request(done, success='{"n": 1}'))
+    shared = [key_of(number) for number in (1, 2, 3)]
+    cluster.psql("select leasehold.set_policy('shares', capacity => 3)", database)
+    for key in shared[:2]:
+        cluster.psql(f"select leasehold.acquire('shares', 'k', '1 hour', lease_key => '{key}', mode => 'shared')", database)
     text = dump(cluster, database)
     highest = max(client.lease.Acquire(acquire_request("life", f"later{n}", 3)).lease.token for n in range(50))
     assert daemon.stop() == 0
@@ -246,15 +250,19 @@ def test_a_dump_with_everything_in_it_is_restored_elsewhere(cluster):
         restored = other.create_database()
         other.psql(text, restored)
         until_expired(other, restored, "life")
-        assert other.psql("select count(*) from leasehold.reap()", restored) == "0" and other.psql("select key from leasehold.lease", restored) == "held"
+        assert other.psql("select count(*) from leasehold.reap()", restored) == "0" and other.psql("select key from leasehold.lease where namespace = 'life'", restored) == "held"
         elsewhere = harness.Daemon(database=other.url(restored))
         client = harness.Client(elsewhere.target)
         assert heartbeat(client, held).outcome == pb.OUTCOME_OK, "a restored lease can be renewed"
         lease = client.lease.Acquire(acquire_request("life", "done", 30)).lease
         assert lease.token > highest, "and tokens are larger than what the old place gave after the dump"
         assert lease.grace.ToMilliseconds() == 700
+        for key in shared[:2]:
+            assert other.psql(f"select leasehold.heartbeat('shares', 'k', '{key}') is not null", restored) == "t", "shared ones too"
+        third = f"select slots, token > {highest} from leasehold.acquire('shares', 'k', '30 s', lease_key => '{shared[2]}', mode => 'shared')"
+        assert other.psql(third, restored) == "{3}|t", "and others share it with them"
         client.lease.Release(release_request(lease))
-        wait_until(lambda: other.psql("select count(*) from leasehold.lease", restored) == "0", 30, "the end of what was restored and then left")
+        wait_until(lambda: other.psql("select count(*) from leasehold.lease where namespace = 'life'", restored) == "0", 30, "the end of what was restored and then left")
         assert other.psql("select key, outcome, result from leasehold.history order by ended_at", restored) == 'done|ok|{"n": 1}\ndone|ok|\nheld|expired|'
         assert other.psql("select key, event from work.ended", restored) == "done|release_ok\ndone|release_ok\nheld|reap"
         assert elsewhere.stop() == 0
