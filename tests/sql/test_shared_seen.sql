@@ -110,6 +110,71 @@ update leasehold.share set check_at = 'infinity' where owner in ('a', 'r31');
 select leasehold.set_policy('s.gpus', grace => '2 s');
 select is((select array_agg(owner order by owner) from leasehold.share where check_at < 'infinity' and owner in ('a', 'r31')), array['a'], 'at shared holders of that subtree');
 
+-- The history and the events: each shared hold, and what a downgrade ends and begins
+select leasehold.set_policy('w', history => true, capacity => 4);
+select leasehold_internal.watch_add(t.key(901), 'w', true);
+create function pg_temp.taken() returns text[] language sql as $$
+  select array_agg(concat_ws(' ', type, owner, mode, units, slots::text, end_reason, reason, result, error) order by ordinality) from leasehold_internal.take_events(t.key(901), 1000) with ordinality
+$$;
+create function pg_temp.hold(p_key text, p_lease integer, p_units integer default null) returns bigint language sql as $$
+  select l.token from leasehold.acquire('w', p_key, '30 s', owner => 'h' || p_lease, lease_key => t.key(p_lease), mode => case when p_units is null then 'exclusive' else 'shared' end,
+                                        units => coalesce(p_units, 1)) l
+$$;
+create function pg_temp.held(p_key text) returns text[] language sql as $$
+  select array_agg(concat_ws(' ', owner, outcome, mode, units, slots::text, result, error, ended_by = session_user) order by token) from leasehold.history where namespace = 'w' and key = p_key
+$$;
+select pg_temp.hold('k', 51, 2), pg_temp.hold('k', 52, 1);
+select is(pg_temp.taken(), array['acquired h51 shared 2 {1,2}', 'acquired h52 shared 1 {3}'], 'watchers see each shared grant');
+select leasehold.release_ok('w', 'k', t.key(51), '{"n": 1}');
+select is(pg_temp.held('k'), array['h51 ok shared 2 {1,2} {"n": 1}'], 'a shared hold that ended is in the history, while another goes on');
+select leasehold.release_fail('w', 'k', t.key(52), 'no');
+select is(pg_temp.taken(), array['released h51 shared 2 {1,2} released {"n": 1}', 'released h52 shared 1 {3} failed no'], 'watchers see each end');
+select is(pg_temp.held('k'), array['h51 ok shared 2 {1,2} {"n": 1}', 'h52 failed shared 1 {3} no'], 'as the history has it');
+select pg_temp.hold('down', 53);
+select token as downgraded from leasehold.downgrade('w', 'down', t.key(53), 3) \gset
+select is(pg_temp.taken(), array['acquired h53 exclusive 0', 'downgraded h53 shared 3 {1,2,3}'], 'watchers see a downgrade');
+select is(pg_temp.held('down'), array['h53 downgraded exclusive 0'], 'which ends the exclusive hold in the history');
+select leasehold.release_ok('w', 'down', t.key(53));
+select is(pg_temp.held('down'), array['h53 downgraded exclusive 0', 'h53 ok shared 3 {1,2,3}'], 'and begins a shared one');
+select is((select token from leasehold.history where key = 'down' and mode = 'shared'), :downgraded, 'with a token of its own');
+select is((select array_agg(concat_ws(' ', outcome, mode, units, slots)) from leasehold_internal.view_history(array['w'], false, 'down', 10, null)), array['ok shared 3 1,2,3', 'downgraded exclusive 0'], 'the console shows both');
+select pg_temp.hold('ends', 54, 1), pg_temp.hold('ends', 55, 1), pg_temp.taken();
+select leasehold.force_release('w', 'ends', 'host is gone', (select token from leasehold.share where lease_key = t.key(54)));
+update leasehold.share set acquired_at = acquired_at - interval '1 hour', heartbeat_at = heartbeat_at - interval '1 hour', deadline = deadline - interval '1 hour', check_at = check_at - interval '1 hour'
+ where lease_key = t.key(55);
+select leasehold.reap();
+select is(pg_temp.held('ends'), array['h54 forced shared 1 {1} host is gone t', 'h55 expired shared 1 {2}'], 'by force, and by the reaper');
+select is(pg_temp.taken(), array['forced h54 shared 1 {1} forced host is gone', 'expired h55 shared 1 {2} expired'], 'of which watchers hear');
+select pg_temp.hold('over', 56, 1);
+update leasehold.share set acquired_at = acquired_at - interval '1 hour', heartbeat_at = heartbeat_at - interval '1 hour', deadline = deadline - interval '1 hour', check_at = check_at - interval '1 hour'
+ where lease_key = t.key(56);
+select pg_temp.hold('over', 57);
+select is(pg_temp.taken(), array['acquired h56 shared 1 {1}', 'expired h56 shared 1 {1} expired', 'acquired h57 exclusive 0'], 'a takeover: first the end, then the grant');
+select is(pg_temp.held('over'), array['h56 expired shared 1 {1}'], 'and the history has the hold before');
+
+-- Quotas count holders, exactly
+select leasehold.set_policy('q', max_leases => 3);
+select leasehold.acquire('q', 'k', '30 s', mode => 'shared', lease_key => t.key(60 + n)) from generate_series(1, 2) n;
+select leasehold.acquire('q', 'x', '30 s', lease_key => t.key(63));
+select is(t.error_of($$select leasehold.acquire('q', 'k', '30 s', mode => 'shared')$$), 'LH004 quota_exceeded', 'the fourth lease of three is refused');
+select leasehold.release_ok('q', 'k', t.key(61));
+select is(t.error_of($$select leasehold.acquire('q', 'k', '30 s', mode => 'shared')$$), '', 'a holder that went makes room');
+select is(t.error_of($$select leasehold.acquire('q', 'y', '30 s')$$), 'LH004 quota_exceeded', 'once');
+select is((select outcome from leasehold_internal.acquire_batch(t.key(901), null, array['q'], array['k'], array[t.key(69)], array['o'], array['{}'], array[30000000::bigint], array[true], array[null::bigint],
+  array[0::bigint], p_units => array[1])), 'quota', 'of daemons too');
+
+-- A row that ended is remembered for free_retention, and goes then
+select leasehold.set_policy('r', free_retention => '1 hour');
+select leasehold.acquire('r', 'k', '30 s', mode => 'shared', lease_key => t.key(71));
+select leasehold.release_ok('r', 'k', t.key(71));
+update leasehold.share set ended_at = ended_at - interval '50 min', check_at = clock_timestamp() where namespace = 'r';
+select leasehold.reap();
+select is((select count(*) from leasehold.share where namespace = 'r'), 1::bigint, 'a lease that ended is remembered');
+select is(t.error_of($$select leasehold.acquire('r', 'k', '30 s', mode => 'shared', lease_key => t.key(71))$$), 'LH006 lease_ended', 'so that its lease key grants nothing more');
+select leasehold.set_policy('r', free_retention => '40 min');
+select leasehold.reap();
+select is((select count(*) from leasehold.share where namespace = 'r'), 0::bigint, 'a shorter retention acts at once');
+
 -- Who may see what
 create role seen_client in role leasehold_client;
 create role seen_reader in role leasehold_reader;
