@@ -192,10 +192,11 @@ create role seen_ruled login in role leasehold_reader;
 select leasehold.access_grant('role:seen_ruled', 's.open', 'read');
 set session authorization seen_ruled;
 select count(*) as held, count(*) filter (where namespace <> 's.open') as others from leasehold.lease \gset
-create function pg_temp.peek(p_text text) returns boolean language plpgsql cost 0.0001 as $$ begin raise warning 'peeked %', p_text; perform set_config('seen.peeked', current_setting('seen.peeked', true) || p_text, false); return true; end $$;
-select set_config('seen.peeked', '', false), count(*) from leasehold.lease where pg_temp.peek(owner);
+create function pg_temp.peek(p_text text) returns boolean language plpgsql cost 0.0001 as $$ begin perform set_config('seen.peeked', current_setting('seen.peeked', true) || p_text, false); return true; end $$;
+select set_config('seen.peeked', '', false);
+select count(*) from leasehold.lease where pg_temp.peek(owner);
 reset session authorization;
 select is(:'held'::text || ' ' || :'others', '7 0', 'where rules name roles, what may be read is shown alone');
-select is(current_setting('seen.peeked') ~ '[abcd]', false, 'and a function in the WHERE sees nothing else');
+select matches(current_setting('seen.peeked'), '^(r3\d)+$', 'and a function in the WHERE sees nothing else');
 select leasehold.access_revoke('role:seen_ruled', 's.open');
 select * from finish();
