@@ -1,4 +1,4 @@
-/* UUIDs, UTF-8, durations: text as callers write it. */
+/* UTF-8 and durations: text as callers write it. */
 #ifndef LH_BASE_TEXT_H
 #define LH_BASE_TEXT_H
 
@@ -6,20 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct lh_uuid {
-    uint8_t bytes[16];
-};
-
-#define LH_UUID_TEXT_BYTES 37 /* with the final NUL */
-
-/* Version 4, from getrandom(2). */
-struct lh_uuid lh_uuid_random(void);
-
-/* 8-4-4-4-12 hexadecimal digits of either case, nothing else (RFC 9562). */
-bool lh_uuid_parse(const char *text, struct lh_uuid *uuid);
-void lh_uuid_format(const struct lh_uuid *uuid, char text[LH_UUID_TEXT_BYTES]);
-bool lh_uuid_equal(const struct lh_uuid *a, const struct lh_uuid *b);
-bool lh_uuid_is_zero(const struct lh_uuid *uuid);
+/* Its value; -1: it is none. */
+int lh_hex_digit(char c);
 
 /* Well-formed UTF-8 (Unicode 15, table 3-7: no surrogates, nothing overlong, nothing above U+10FFFF) without NUL. */
 bool lh_utf8_is_valid(const char *text, size_t size);

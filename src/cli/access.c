@@ -2,6 +2,7 @@
  * access list, grant, revoke: who may do what. All end as messages of the AdminService, asked of the server or made
  * from the database.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,6 @@ struct access_command {
     const char *principal;
     const char *ns; /* "" is the root */
     struct lh_segments segments;
-    Leasehold__V1__Namespace name;
     Leasehold__V1__Right *rights;
     size_t right_count;
     struct lh_arena arena;
@@ -69,17 +69,13 @@ static enum lh_exit list(struct access_command *command)
     Leasehold__V1__ListAccessResponse made;
     const Leasehold__V1__ListAccessResponse *response = &made;
     struct lh_reply reply = {0};
-    struct lh_server server;
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
     if (command->cli->uses_database) {
         status = lh_access_database_list(command->cli, &command->arena, &made);
     } else {
-        status = lh_server_open(&server, command->cli);
-        if (status == LH_EXIT_DONE)
-            status = lh_server_list(&server, SERVICE, "ListAccess", &request.base, &reply);
-        lh_server_close(&server);
+        status = lh_server_list(command->cli, SERVICE, "ListAccess", &request.base, &reply);
         response = (const Leasehold__V1__ListAccessResponse *)reply.message;
     }
     if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)
@@ -98,7 +94,7 @@ static enum lh_exit list(struct access_command *command)
 static void print_rule(const struct access_command *command, const Leasehold__V1__AccessRule *rule)
 {
     char *principal = lh_clean(command->principal);
-    char *ns = lh_namespace_text(command->name.segments, command->name.n_segments);
+    char *ns = lh_namespace_text(command->segments.list, command->segments.count);
     char *rights = rule != NULL ? lh_rights_text(rule->rights, rule->n_rights) : lh_strdup("no rule");
 
     printf("%s in %s and below: %s\n", principal, ns, rights);
@@ -107,76 +103,43 @@ static void print_rule(const struct access_command *command, const Leasehold__V1
     free(rights);
 }
 
-/* Both make the same answer. */
-static void print_change(const struct access_command *command, const ProtobufCMessage *response,
-                         const Leasehold__V1__AccessRule *rule)
-{
-    if (command->cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, response);
-    else
-        print_rule(command, rule);
-}
+/* The requests of both have the same fields, in the same places, and so have the responses. */
+_Static_assert(sizeof(Leasehold__V1__GrantAccessRequest) == sizeof(Leasehold__V1__RevokeAccessRequest) &&
+                   offsetof(Leasehold__V1__GrantAccessRequest, rights) ==
+                       offsetof(Leasehold__V1__RevokeAccessRequest, rights) &&
+                   offsetof(Leasehold__V1__GrantAccessResponse, rule) ==
+                       offsetof(Leasehold__V1__RevokeAccessResponse, rule),
+               "grant and revoke are one function");
 
-static enum lh_exit call(const struct access_command *command, const char *method, const ProtobufCMessage *request,
-                         struct lh_reply *reply)
-{
-    struct lh_server server;
-    enum lh_exit status = lh_server_open(&server, command->cli);
-
-    if (status == LH_EXIT_DONE)
-        status = lh_server_call(&server, SERVICE, method, request, LH_REPEAT, reply);
-    lh_server_close(&server);
-    return status;
-}
-
-static enum lh_exit grant(struct access_command *command)
+static enum lh_exit change(struct access_command *command, bool is_grant)
 {
     Leasehold__V1__GrantAccessRequest request = LEASEHOLD__V1__GRANT_ACCESS_REQUEST__INIT;
     Leasehold__V1__GrantAccessResponse made = LEASEHOLD__V1__GRANT_ACCESS_RESPONSE__INIT, *response = &made;
     struct lh_reply reply = {0};
     enum lh_exit status;
 
+    if (!is_grant)
+        request.base.descriptor = &leasehold__v1__revoke_access_request__descriptor;
+    if (!is_grant)
+        made.base.descriptor = &leasehold__v1__revoke_access_response__descriptor;
     request.principal = (char *)(uintptr_t)command->principal;
-    request.namespace_ = &command->name;
+    request.namespace_ = &command->segments.message;
     request.rights = command->rights;
     request.n_rights = command->right_count;
     if (command->cli->uses_database) {
         char *rights = lh_rights_text(command->rights, command->right_count);
-        status = lh_access_database_grant(command->cli, command->principal, command->ns, rights, &command->arena,
-                                          &made.rule);
+        status = lh_access_database_change(command->cli, is_grant, command->principal, command->ns, rights,
+                                           &command->arena, &made.rule);
         free(rights);
     } else {
-        status = call(command, "GrantAccess", &request.base, &reply);
+        status = lh_server_ask(command->cli, SERVICE, is_grant ? "GrantAccess" : "RevokeAccess", &request.base,
+                               LH_REPEAT, &reply);
         response = (Leasehold__V1__GrantAccessResponse *)reply.message;
     }
-    if (status == LH_EXIT_DONE)
-        print_change(command, &response->base, response->rule);
-    lh_reply_finish(&reply);
-    return status;
-}
-
-static enum lh_exit revoke(struct access_command *command)
-{
-    Leasehold__V1__RevokeAccessRequest request = LEASEHOLD__V1__REVOKE_ACCESS_REQUEST__INIT;
-    Leasehold__V1__RevokeAccessResponse made = LEASEHOLD__V1__REVOKE_ACCESS_RESPONSE__INIT, *response = &made;
-    struct lh_reply reply = {0};
-    enum lh_exit status;
-
-    request.principal = (char *)(uintptr_t)command->principal;
-    request.namespace_ = &command->name;
-    request.rights = command->rights;
-    request.n_rights = command->right_count;
-    if (command->cli->uses_database) {
-        char *rights = lh_rights_text(command->rights, command->right_count);
-        status = lh_access_database_revoke(command->cli, command->principal, command->ns, rights, &command->arena,
-                                           &made.rule);
-        free(rights);
-    } else {
-        status = call(command, "RevokeAccess", &request.base, &reply);
-        response = (Leasehold__V1__RevokeAccessResponse *)reply.message;
-    }
-    if (status == LH_EXIT_DONE)
-        print_change(command, &response->base, response->rule);
+    if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &response->base);
+    else if (status == LH_EXIT_DONE)
+        print_rule(command, response->rule);
     lh_reply_finish(&reply);
     return status;
 }
@@ -202,9 +165,6 @@ static enum lh_exit take_arguments(struct access_command *command, bool is_grant
     if (strcmp(command->ns, ".") == 0)
         command->ns = "";
     lh_segments_split(&command->segments, command->ns);
-    leasehold__v1__namespace__init(&command->name);
-    command->name.segments = command->segments.list;
-    command->name.n_segments = command->segments.count;
     return LH_EXIT_DONE;
 }
 
@@ -222,7 +182,7 @@ static enum lh_exit run(struct lh_cli *cli)
     } else {
         status = take_arguments(&command, is_grant);
         if (status == LH_EXIT_DONE)
-            status = is_grant ? grant(&command) : revoke(&command);
+            status = change(&command, is_grant);
     }
     lh_segments_finish(&command.segments);
     lh_arena_finish(&command.arena);

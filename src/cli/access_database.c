@@ -76,9 +76,8 @@ enum lh_exit lh_access_database_list(const struct lh_cli *cli, struct lh_arena *
     return status;
 }
 
-/* Then the rule as it is. */
-static enum lh_exit change(const struct lh_cli *cli, const char *sql, const char *principal, const char *ns,
-                           const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule)
+enum lh_exit lh_access_database_change(const struct lh_cli *cli, bool is_grant, const char *principal, const char *ns,
+                                       const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule)
 {
     const char *const values[] = {principal, ns, rights};
     struct lh_session *session;
@@ -87,7 +86,11 @@ static enum lh_exit change(const struct lh_cli *cli, const char *sql, const char
 
     *rule = NULL;
     if (status == LH_EXIT_DONE)
-        PQclear(lh_database_query(session, cli, sql, values, 3, &status));
+        PQclear(lh_database_query(session, cli,
+                                  is_grant
+                                      ? "select leasehold.access_grant($1, $2, variadic string_to_array($3, ','))"
+                                      : "select leasehold.access_revoke($1, $2, variadic string_to_array($3, ','))",
+                                  values, 3, &status));
     if (status == LH_EXIT_DONE)
         result =
             lh_database_query(session, cli, RULES " where r.principal = $1 and r.namespace = $2", values, 2, &status);
@@ -96,20 +99,6 @@ static enum lh_exit change(const struct lh_cli *cli, const char *sql, const char
     PQclear(result);
     lh_session_close(session);
     return status;
-}
-
-enum lh_exit lh_access_database_grant(const struct lh_cli *cli, const char *principal, const char *ns,
-                                      const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule)
-{
-    return change(cli, "select leasehold.access_grant($1, $2, variadic string_to_array($3, ','))", principal, ns,
-                  rights, arena, rule);
-}
-
-enum lh_exit lh_access_database_revoke(const struct lh_cli *cli, const char *principal, const char *ns,
-                                       const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule)
-{
-    return change(cli, "select leasehold.access_revoke($1, $2, variadic string_to_array($3, ','))", principal, ns,
-                  rights, arena, rule);
 }
 
 /* --- tokens --- */

@@ -7,10 +7,8 @@
 enum lh_exit lh_access_database_list(const struct lh_cli *cli, struct lh_arena *arena,
                                      Leasehold__V1__ListAccessResponse *response);
 
-/* `rights` with commas between. `rule` NULL: there is none then. */
-enum lh_exit lh_access_database_grant(const struct lh_cli *cli, const char *principal, const char *ns,
-                                      const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule);
-enum lh_exit lh_access_database_revoke(const struct lh_cli *cli, const char *principal, const char *ns,
+/* Grants or revokes `rights`, written with commas between. `rule` is what the rule is then; NULL: there is none. */
+enum lh_exit lh_access_database_change(const struct lh_cli *cli, bool is_grant, const char *principal, const char *ns,
                                        const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule);
 
 /* `expires_us` 0: never. */

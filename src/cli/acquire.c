@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/acquire_options.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/text.h"
+#include "base/uuid.h"
 #include "cli/args.h"
 #include "cli/bounds.h"
 #include "cli/message.h"

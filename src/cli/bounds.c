@@ -1,4 +1,5 @@
 #include "cli/bounds.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <jansson.h>

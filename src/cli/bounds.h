@@ -10,7 +10,7 @@
 
 #include "base/bounds.h"
 #include "base/status.h"
-#include "base/text.h"
+#include "base/uuid.h"
 
 #define LH_BOUND_DURATION_MIN_US INT64_C(100000)
 

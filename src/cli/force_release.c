@@ -91,22 +91,17 @@ static enum lh_exit by_server(const struct lh_cli *cli, struct lh_scope_message 
 {
     Leasehold__V1__ForceReleaseRequest request = LEASEHOLD__V1__FORCE_RELEASE_REQUEST__INIT;
     const Leasehold__V1__ForceReleaseResponse *response;
-    struct lh_server server;
     struct lh_reply reply;
-    enum lh_exit status = lh_server_open(&server, cli);
+    enum lh_exit status;
 
     request.scope = &scope->message;
     request.reason = (char *)(uintptr_t)reason;
     request.token = token;
-    if (status == LH_EXIT_DONE) {
-        status = lh_server_call(&server, SERVICE, "ForceRelease", &request.base, token != 0 ? LH_REPEAT : LH_NO_REPEAT,
-                                &reply);
-        response = (const Leasehold__V1__ForceReleaseResponse *)reply.message;
-        if (response != NULL)
-            print_ended(cli, response->lease);
-        lh_reply_finish(&reply);
-    }
-    lh_server_close(&server);
+    status = lh_server_ask(cli, SERVICE, "ForceRelease", &request.base, token != 0 ? LH_REPEAT : LH_NO_REPEAT, &reply);
+    response = (const Leasehold__V1__ForceReleaseResponse *)reply.message;
+    if (response != NULL)
+        print_ended(cli, response->lease);
+    lh_reply_finish(&reply);
     return status;
 }
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/bounds.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"

@@ -14,47 +14,6 @@
 #define SERVICE (&leasehold__v1__lease_service__descriptor)
 #define PAGE_SIZE 1000
 
-/* All pages, each kept until everything is printed: their leases point into them. */
-struct listing {
-    struct lh_reply *pages;
-    size_t page_count;
-};
-
-static Leasehold__V1__ListLeasesResponse *page(const struct listing *listing, size_t i)
-{
-    return (Leasehold__V1__ListLeasesResponse *)listing->pages[i].message;
-}
-
-static enum lh_exit fetch(struct lh_server *server, Leasehold__V1__ListLeasesRequest *request, struct listing *listing)
-{
-    for (;;) {
-        struct lh_reply *reply;
-        enum lh_exit status;
-
-        listing->pages = lh_realloc(listing->pages, listing->page_count + 1, sizeof(*listing->pages));
-        reply = &listing->pages[listing->page_count++];
-        status = lh_server_call(server, SERVICE, "ListLeases", &request->base, LH_REPEAT, reply);
-        if (status != LH_EXIT_DONE)
-            return status;
-        request->page_token = page(listing, listing->page_count - 1)->next_page_token;
-        if (request->page_token[0] == '\0')
-            return LH_EXIT_DONE;
-    }
-}
-
-/* One message, as if the server knew no pages. Its leases stay those of the pages. */
-static void join_pages(const struct listing *listing, struct lh_arena *arena, Leasehold__V1__ListLeasesResponse *all)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < listing->page_count; i++)
-        count += page(listing, i)->n_leases;
-    all->leases = lh_arena_alloc(arena, (count + 1) * sizeof(*all->leases));
-    for (size_t i = 0; i < listing->page_count; i++)
-        for (size_t j = 0; j < page(listing, i)->n_leases; j++)
-            all->leases[all->n_leases++] = page(listing, i)->leases[j];
-}
-
 static void print(const struct lh_cli *cli, const Leasehold__V1__ListLeasesResponse *all)
 {
     struct lh_grid table = {.columns = LH_LEASE_TABLE_COLUMNS, .right = LH_LEASE_TABLE_RIGHT};
@@ -73,14 +32,12 @@ static void print(const struct lh_cli *cli, const Leasehold__V1__ListLeasesRespo
     lh_grid_finish(&table);
 }
 
-static enum lh_exit by_server(const struct lh_cli *cli, const char *ns, const char *owner, struct lh_arena *arena)
+static enum lh_exit by_server(const struct lh_cli *cli, const char *ns, const char *owner)
 {
     Leasehold__V1__ListLeasesRequest request = LEASEHOLD__V1__LIST_LEASES_REQUEST__INIT;
-    Leasehold__V1__ListLeasesResponse all = LEASEHOLD__V1__LIST_LEASES_RESPONSE__INIT;
-    struct lh_segments segments = {0};
-    struct listing listing = {0};
-    struct lh_server server;
-    enum lh_exit status = lh_server_open(&server, cli);
+    struct lh_segments segments;
+    struct lh_reply reply;
+    enum lh_exit status;
 
     lh_segments_split(&segments, ns);
     request.namespace_ = segments.list;
@@ -89,16 +46,10 @@ static enum lh_exit by_server(const struct lh_cli *cli, const char *ns, const ch
     request.page_size = PAGE_SIZE;
     if (owner != NULL)
         request.owner = (char *)(uintptr_t)owner;
+    status = lh_server_list(cli, SERVICE, "ListLeases", &request.base, &reply);
     if (status == LH_EXIT_DONE)
-        status = fetch(&server, &request, &listing);
-    if (status == LH_EXIT_DONE) {
-        join_pages(&listing, arena, &all);
-        print(cli, &all);
-    }
-    for (size_t i = 0; i < listing.page_count; i++)
-        lh_reply_finish(&listing.pages[i]);
-    free(listing.pages);
-    lh_server_close(&server);
+        print(cli, (const Leasehold__V1__ListLeasesResponse *)reply.message);
+    lh_reply_finish(&reply);
     lh_segments_finish(&segments);
     return status;
 }
@@ -142,7 +93,7 @@ static enum lh_exit run(struct lh_cli *cli)
 
     if (lh_check_namespace_or_root(ns, &error) != LH_OK || (owner != NULL && lh_check_owner(owner, &error) != LH_OK))
         return lh_error_value(cli, &error);
-    status = cli->uses_database ? by_database(cli, ns, owner, &arena) : by_server(cli, ns, owner, &arena);
+    status = cli->uses_database ? by_database(cli, ns, owner, &arena) : by_server(cli, ns, owner);
     lh_arena_finish(&arena);
     return status;
 }

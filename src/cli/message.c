@@ -64,6 +64,9 @@ void lh_segments_split(struct lh_segments *segments, const char *ns)
     for (char *segment = strtok_r(segments->text, ".", &rest);
          segment != NULL && segments->count < LH_NAMESPACE_MAX_SEGMENTS; segment = strtok_r(NULL, ".", &rest))
         segments->list[segments->count++] = segment;
+    leasehold__v1__namespace__init(&segments->message);
+    segments->message.segments = segments->list;
+    segments->message.n_segments = segments->count;
 }
 
 void lh_segments_finish(struct lh_segments *segments)

@@ -17,10 +17,11 @@ Google__Protobuf__Duration lh_duration_message(int64_t duration_us);
 Google__Protobuf__Duration *lh_duration_new(struct lh_arena *arena, int64_t duration_us);
 Google__Protobuf__Timestamp *lh_timestamp_new(struct lh_arena *arena, int64_t us);
 
-/* A dotted namespace, taken apart. Zero-initialised it is the root; the segments are its own. */
+/* A dotted namespace, taken apart, and the message of it. Zero-initialised it is the root; the segments are its own. */
 struct lh_segments {
     char *list[17];
     size_t count;
+    Leasehold__V1__Namespace message; /* points into this struct: leave it in place */
     char *text;
 };
 

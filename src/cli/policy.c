@@ -22,7 +22,6 @@ struct policy_command {
     struct lh_cli *cli;
     const char *ns; /* "" is the root */
     struct lh_segments segments;
-    Leasehold__V1__Namespace name;
     struct lh_arena arena;
 };
 
@@ -97,19 +96,6 @@ static void print_policies(const Leasehold__V1__ListPoliciesResponse *response)
 
 /* --- show --- */
 
-/* Not DONE: an error was printed. `reply` is to be finished either way. */
-static enum lh_exit call(const struct policy_command *command, const char *method, const ProtobufCMessage *request,
-                         struct lh_reply *reply)
-{
-    struct lh_server server;
-    enum lh_exit status = lh_server_open(&server, command->cli);
-
-    if (status == LH_EXIT_DONE)
-        status = lh_server_call(&server, SERVICE, method, request, LH_REPEAT, reply);
-    lh_server_close(&server);
-    return status;
-}
-
 /* The response lives in the arena, or in `reply`, which is to be finished. */
 static enum lh_exit get(struct policy_command *command, struct lh_reply *reply,
                         const Leasehold__V1__GetPolicyResponse **response)
@@ -118,11 +104,11 @@ static enum lh_exit get(struct policy_command *command, struct lh_reply *reply,
     Leasehold__V1__GetPolicyResponse *made = lh_arena_alloc(&command->arena, sizeof(*made));
     enum lh_exit status;
 
-    request.namespace_ = &command->name;
+    request.namespace_ = &command->segments.message;
     if (command->cli->uses_database)
         status = lh_policy_database_get(command->cli, command->ns, &command->arena, made);
     else
-        status = call(command, "GetPolicy", &request.base, reply);
+        status = lh_server_ask(command->cli, SERVICE, "GetPolicy", &request.base, LH_REPEAT, reply);
     *response = reply->message != NULL ? (const Leasehold__V1__GetPolicyResponse *)reply->message : made;
     return status;
 }
@@ -143,41 +129,26 @@ static enum lh_exit show(struct policy_command *command)
 
 /* --- show, without a namespace: all that is configured --- */
 
-static void print_list(const struct lh_cli *cli, const Leasehold__V1__ListPoliciesResponse *response)
-{
-    if (cli->output == LH_OUTPUT_JSON)
-        lh_json_print(stdout, &response->base);
-    else
-        print_policies(response);
-}
-
-static enum lh_exit list_by_server(struct policy_command *command)
-{
-    Leasehold__V1__ListPoliciesRequest request = LEASEHOLD__V1__LIST_POLICIES_REQUEST__INIT;
-    struct lh_reply reply = {0};
-    struct lh_server server;
-    enum lh_exit status = lh_server_open(&server, command->cli);
-
-    request.page_size = PAGE_SIZE;
-    if (status == LH_EXIT_DONE)
-        status = lh_server_list(&server, SERVICE, "ListPolicies", &request.base, &reply);
-    if (status == LH_EXIT_DONE)
-        print_list(command->cli, (const Leasehold__V1__ListPoliciesResponse *)reply.message);
-    lh_reply_finish(&reply);
-    lh_server_close(&server);
-    return status;
-}
-
 static enum lh_exit list(struct policy_command *command)
 {
-    Leasehold__V1__ListPoliciesResponse response;
+    Leasehold__V1__ListPoliciesRequest request = LEASEHOLD__V1__LIST_POLICIES_REQUEST__INIT;
+    Leasehold__V1__ListPoliciesResponse made;
+    const Leasehold__V1__ListPoliciesResponse *response = &made;
+    struct lh_reply reply = {0};
     enum lh_exit status;
 
-    if (!command->cli->uses_database)
-        return list_by_server(command);
-    status = lh_policy_database_list(command->cli, &command->arena, &response);
-    if (status == LH_EXIT_DONE)
-        print_list(command->cli, &response);
+    request.page_size = PAGE_SIZE;
+    if (command->cli->uses_database) {
+        status = lh_policy_database_list(command->cli, &command->arena, &made);
+    } else {
+        status = lh_server_list(command->cli, SERVICE, "ListPolicies", &request.base, &reply);
+        response = (const Leasehold__V1__ListPoliciesResponse *)reply.message;
+    }
+    if (status == LH_EXIT_DONE && command->cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &response->base);
+    else if (status == LH_EXIT_DONE)
+        print_policies(response);
+    lh_reply_finish(&reply);
     return status;
 }
 
@@ -207,13 +178,13 @@ static enum lh_exit change(struct policy_command *command, Leasehold__V1__Policy
     struct lh_reply reply = {0};
     enum lh_exit status;
 
-    policy->namespace_ = &command->name;
+    policy->namespace_ = &command->segments.message;
     request.policy = policy;
     request.update_mask = mask;
     if (command->cli->uses_database)
         status = lh_policy_database_set(command->cli, command->ns, policy, mask, &command->arena, &response);
     else
-        status = call(command, "SetPolicy", &request.base, &reply);
+        status = lh_server_ask(command->cli, SERVICE, "SetPolicy", &request.base, LH_REPEAT, &reply);
     if (status == LH_EXIT_DONE)
         print_set(command, reply.message != NULL ? (const Leasehold__V1__SetPolicyResponse *)reply.message : &response,
                   mask);
@@ -308,9 +279,6 @@ static enum lh_exit run(struct lh_cli *cli)
     if (strcmp(command.ns, ".") == 0)
         command.ns = "";
     lh_segments_split(&command.segments, command.ns);
-    leasehold__v1__namespace__init(&command.name);
-    command.name.segments = command.segments.list;
-    command.name.n_segments = command.segments.count;
     status = run_verb(&command, verb, cli->args.word_count - 2, cli->args.words + 2);
     lh_segments_finish(&command.segments);
     lh_arena_finish(&command.arena);

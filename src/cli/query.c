@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/bounds.h"
 #include "cli/database.h"
 #include "cli/error.h"

@@ -12,7 +12,6 @@ static enum lh_exit round_by_server(struct lh_reap_pass *pass, struct lh_server 
     Leasehold__V1__ReapRequest request = LEASEHOLD__V1__REAP_REQUEST__INIT;
     size_t count = pass->cli->args.word_count;
     struct lh_segments *segments = lh_alloc_zero(count + 1, sizeof(*segments));
-    Leasehold__V1__Namespace *namespaces = lh_alloc_zero(count + 1, sizeof(*namespaces));
     Leasehold__V1__Namespace **list = lh_alloc_zero(count + 1, sizeof(*list));
     const Leasehold__V1__ReapResponse *response;
     struct lh_reply reply;
@@ -20,10 +19,7 @@ static enum lh_exit round_by_server(struct lh_reap_pass *pass, struct lh_server 
 
     for (size_t i = 0; i < count; i++) {
         lh_segments_split(&segments[i], pass->cli->args.words[i]);
-        leasehold__v1__namespace__init(&namespaces[i]);
-        namespaces[i].segments = segments[i].list;
-        namespaces[i].n_segments = segments[i].count;
-        list[i] = &namespaces[i];
+        list[i] = &segments[i].message;
     }
     request.namespaces = list;
     request.n_namespaces = count;
@@ -40,7 +36,6 @@ static enum lh_exit round_by_server(struct lh_reap_pass *pass, struct lh_server 
         lh_segments_finish(&segments[i]);
     free(segments);
     free(list);
-    free(namespaces);
     return status;
 }
 

@@ -110,6 +110,19 @@ enum lh_exit lh_server_call(struct lh_server *server, const ProtobufCServiceDesc
     return reply->code == LH_GRPC_OK ? LH_EXIT_DONE : lh_error_reply(server->cli, reply);
 }
 
+enum lh_exit lh_server_ask(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
+                           const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply)
+{
+    struct lh_server server;
+    enum lh_exit status = lh_server_open(&server, cli);
+
+    *reply = (struct lh_reply){0};
+    if (status == LH_EXIT_DONE)
+        status = lh_server_call(&server, service, method, request, repeat, reply);
+    lh_server_close(&server);
+    return status;
+}
+
 static char **text_of(const ProtobufCMessage *message, const char *field)
 {
     const ProtobufCFieldDescriptor *found = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, field);
@@ -136,20 +149,25 @@ static void take_page(ProtobufCMessage *all, ProtobufCMessage *page)
     *after = token;
 }
 
-enum lh_exit lh_server_list(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
+enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
                             ProtobufCMessage *request, struct lh_reply *reply)
 {
     char **page_token = text_of(request, "page_token"), *first = *page_token;
-    enum lh_exit status = lh_server_call(server, service, method, request, LH_REPEAT, reply);
+    struct lh_server server;
+    enum lh_exit status = lh_server_open(&server, cli);
 
+    *reply = (struct lh_reply){0};
+    if (status == LH_EXIT_DONE)
+        status = lh_server_call(&server, service, method, request, LH_REPEAT, reply);
     while (status == LH_EXIT_DONE && (*page_token = *text_of(reply->message, "next_page_token"))[0] != '\0') {
         struct lh_reply page;
-        status = lh_server_call(server, service, method, request, LH_REPEAT, &page);
+        status = lh_server_call(&server, service, method, request, LH_REPEAT, &page);
         if (status == LH_EXIT_DONE)
             take_page(reply->message, page.message);
         lh_reply_finish(&page);
     }
     *page_token = first;
+    lh_server_close(&server);
     return status;
 }
 

@@ -33,11 +33,15 @@ void lh_server_close(struct lh_server *server);
 enum lh_exit lh_server_call(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
                             const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply);
 
+/* The same for a single call: the server is opened and closed. */
+enum lh_exit lh_server_ask(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
+                           const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply);
+
 /*
  * A list, all of its pages as one: `request` has page_size and page_token; the first field of the answer is what is
- * listed, and gets all of it. Otherwise as lh_server_call.
+ * listed, and gets all of it. Otherwise as lh_server_ask.
  */
-enum lh_exit lh_server_list(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
+enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
                             ProtobufCMessage *request, struct lh_reply *reply);
 
 /* lh_server_call without printing errors, until `deadline_us`; the last reply is the one that counts. */

@@ -61,7 +61,6 @@ static enum lh_exit run(struct lh_cli *cli)
     Leasehold__V1__GetLeaseRequest request = LEASEHOLD__V1__GET_LEASE_REQUEST__INIT;
     const Leasehold__V1__GetLeaseResponse *response;
     struct lh_error error = {0};
-    struct lh_server server;
     struct lh_scope_message scope;
     struct lh_reply reply;
     enum lh_exit status;
@@ -69,20 +68,15 @@ static enum lh_exit run(struct lh_cli *cli)
     if (!lh_scope_message_init(&scope, cli->args.words[0], cli->args.words[1], &error))
         return lh_error_value(cli, &error);
     request.scope = &scope.message;
-    status = lh_server_open(&server, cli);
-    if (status == LH_EXIT_DONE) {
-        status = lh_server_call(&server, SERVICE, "GetLease", &request.base, LH_REPEAT, &reply);
-        response = (const Leasehold__V1__GetLeaseResponse *)reply.message;
-        if (response != NULL) {
-            if (cli->output == LH_OUTPUT_JSON)
-                lh_json_print(stdout, &response->base);
-            else
-                print_text(cli, response);
-            status = response->lease != NULL ? LH_EXIT_DONE : LH_EXIT_LOST;
-        }
-        lh_reply_finish(&reply);
-    }
-    lh_server_close(&server);
+    status = lh_server_ask(cli, SERVICE, "GetLease", &request.base, LH_REPEAT, &reply);
+    response = (const Leasehold__V1__GetLeaseResponse *)reply.message;
+    if (response != NULL && cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, &response->base);
+    else if (response != NULL)
+        print_text(cli, response);
+    if (response != NULL)
+        status = response->lease != NULL ? LH_EXIT_DONE : LH_EXIT_LOST;
+    lh_reply_finish(&reply);
     lh_scope_message_finish(&scope);
     return status;
 }

@@ -47,26 +47,21 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusR
 static enum lh_exit run(struct lh_cli *cli)
 {
     Leasehold__V1__GetStatusRequest request = LEASEHOLD__V1__GET_STATUS_REQUEST__INIT;
-    struct lh_server server;
     const Leasehold__V1__GetStatusResponse *answer;
     struct lh_reply reply;
-    enum lh_exit status = lh_server_open(&server, cli);
+    enum lh_exit status = lh_server_ask(cli, SERVICE, "GetStatus", &request.base, LH_REPEAT, &reply);
 
-    if (status == LH_EXIT_DONE) {
-        status = lh_server_call(&server, SERVICE, "GetStatus", &request.base, LH_REPEAT, &reply);
-        answer = (const Leasehold__V1__GetStatusResponse *)reply.message;
-        if (answer != NULL && cli->output == LH_OUTPUT_JSON)
-            lh_json_print(stdout, reply.message);
-        else if (answer != NULL)
-            print_text(cli, answer);
-        if (answer != NULL && answer->trouble[0] != '\0') {
-            lh_error_print("%s does not serve: %s; its log and /readyz on its admin port say more", cli->server,
-                           answer->trouble);
-            status = LH_EXIT_UNAVAILABLE;
-        }
-        lh_reply_finish(&reply);
+    answer = (const Leasehold__V1__GetStatusResponse *)reply.message;
+    if (answer != NULL && cli->output == LH_OUTPUT_JSON)
+        lh_json_print(stdout, reply.message);
+    else if (answer != NULL)
+        print_text(cli, answer);
+    if (answer != NULL && answer->trouble[0] != '\0') {
+        lh_error_print("%s does not serve: %s; its log and /readyz on its admin port say more", cli->server,
+                       answer->trouble);
+        status = LH_EXIT_UNAVAILABLE;
     }
-    lh_server_close(&server);
+    lh_reply_finish(&reply);
     return status;
 }
 

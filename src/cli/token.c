@@ -32,19 +32,6 @@ static void print_created(const char *name, const Leasehold__V1__CreateTokenResp
             response->expires_at != NULL ? "expires " : "does not expire", when);
 }
 
-/* A second token would do no good: never repeated. */
-static enum lh_exit call(const struct lh_cli *cli, const char *method, const ProtobufCMessage *request,
-                         struct lh_reply *reply)
-{
-    struct lh_server server;
-    enum lh_exit status = lh_server_open(&server, cli);
-
-    if (status == LH_EXIT_DONE)
-        status = lh_server_call(&server, SERVICE, method, request, LH_NO_REPEAT, reply);
-    lh_server_close(&server);
-    return status;
-}
-
 static enum lh_exit create(struct lh_cli *cli, const char *name, struct lh_arena *arena)
 {
     Leasehold__V1__CreateTokenRequest request = LEASEHOLD__V1__CREATE_TOKEN_REQUEST__INIT;
@@ -64,7 +51,8 @@ static enum lh_exit create(struct lh_cli *cli, const char *name, struct lh_arena
     if (cli->uses_database) {
         status = lh_token_database_create(cli, name, expires_us, arena, &made);
     } else {
-        status = call(cli, "CreateToken", &request.base, &reply);
+        /* A second token would do no good: never repeated. */
+        status = lh_server_ask(cli, SERVICE, "CreateToken", &request.base, LH_NO_REPEAT, &reply);
         response = (Leasehold__V1__CreateTokenResponse *)reply.message;
     }
     if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
@@ -113,17 +101,13 @@ static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)
     Leasehold__V1__ListTokensResponse made;
     const Leasehold__V1__ListTokensResponse *response = &made;
     struct lh_reply reply = {0};
-    struct lh_server server;
     enum lh_exit status;
 
     request.page_size = PAGE_SIZE;
     if (cli->uses_database) {
         status = lh_token_database_list(cli, arena, &made);
     } else {
-        status = lh_server_open(&server, cli);
-        if (status == LH_EXIT_DONE)
-            status = lh_server_list(&server, SERVICE, "ListTokens", &request.base, &reply);
-        lh_server_close(&server);
+        status = lh_server_list(cli, SERVICE, "ListTokens", &request.base, &reply);
         response = (const Leasehold__V1__ListTokensResponse *)reply.message;
     }
     if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)
@@ -149,7 +133,7 @@ static enum lh_exit revoke(struct lh_cli *cli, const char *name_or_id)
     if (cli->uses_database) {
         status = lh_token_database_revoke(cli, name_or_id, &made);
     } else {
-        status = call(cli, "RevokeToken", &request.base, &reply);
+        status = lh_server_ask(cli, SERVICE, "RevokeToken", &request.base, LH_NO_REPEAT, &reply);
         response = (Leasehold__V1__RevokeTokenResponse *)reply.message;
     }
     if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_JSON)

@@ -16,7 +16,7 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/table.h"
-#include "base/text.h"
+#include "base/uuid.h"
 #include "client/declare.h"
 #include "leasehold.h"
 #include "loop/loop.h"

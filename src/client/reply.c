@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/text.h"
 
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"

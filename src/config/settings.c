@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "config/address.h"
 #include "config/table.h"
 
@@ -179,26 +178,6 @@ void lh_config_errors_finish(struct lh_config_errors *errors)
 {
     free(errors->text);
     memset(errors, 0, sizeof(*errors));
-}
-
-static void clear_strings(struct lh_strings *strings)
-{
-    for (size_t i = 0; i < strings->count; i++)
-        free(strings->items[i]);
-    free(strings->items);
-    memset(strings, 0, sizeof(*strings));
-}
-
-void lh_setting_clear(struct lh_settings *settings, const struct lh_setting *setting)
-{
-    char **string = lh_setting_place(settings, setting);
-
-    if (setting->type == LH_TYPE_ADDRESSES || setting->type == LH_TYPE_WORDS) {
-        clear_strings(lh_setting_place(settings, setting));
-    } else if (setting->type == LH_TYPE_STRING || setting->type == LH_TYPE_ADDRESS) {
-        free(*string);
-        *string = NULL;
-    }
 }
 
 void lh_settings_init(struct lh_settings *settings)

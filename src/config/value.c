@@ -244,6 +244,26 @@ static bool set_list(struct lh_strings *to, bool are_addresses, const char *text
     return is_valid;
 }
 
+static void clear_strings(struct lh_strings *strings)
+{
+    for (size_t i = 0; i < strings->count; i++)
+        free(strings->items[i]);
+    free(strings->items);
+    memset(strings, 0, sizeof(*strings));
+}
+
+void lh_setting_clear(struct lh_settings *settings, const struct lh_setting *setting)
+{
+    char **string = lh_setting_place(settings, setting);
+
+    if (setting->type == LH_TYPE_ADDRESSES || setting->type == LH_TYPE_WORDS) {
+        clear_strings(lh_setting_place(settings, setting));
+    } else if (setting->type == LH_TYPE_STRING || setting->type == LH_TYPE_ADDRESS) {
+        free(*string);
+        *string = NULL;
+    }
+}
+
 bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setting, const char *text, bool extend,
                     char *why, size_t why_bytes)
 {

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/text.h"
+#include "base/uuid.h"
 #include "embed/call.h"
 #include "embed/reap_transaction.h"
 

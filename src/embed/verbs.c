@@ -11,7 +11,7 @@
 #include "base/bounds.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/text.h"
+#include "base/uuid.h"
 #include "embed/call.h"
 #include "embed/lease_row.h"
 #include "embed/wait.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/base64.h"
 #include "base/memory.h"
-#include "base/text.h"
 
 #include "google/protobuf/duration.pb-c.h"
 #include "google/protobuf/field_mask.pb-c.h"
@@ -100,23 +100,15 @@ static bool is_wrapper(const char *name)
 
 static json_t *bytes_to_json(const ProtobufCBinaryData *bytes)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *text = lh_alloc((bytes->len + 2) / 3 * 4 + 1);
-    size_t used = 0;
+    struct lh_buffer text = {0};
     json_t *json;
 
-    for (size_t i = 0; i < bytes->len; i += 3) {
-        size_t left = bytes->len - i;
-        uint32_t triple = (uint32_t)bytes->data[i] << 16 | (left > 1 ? (uint32_t)bytes->data[i + 1] << 8 : 0) |
-                          (left > 2 ? bytes->data[i + 2] : 0);
-        text[used++] = digits[triple >> 18];
-        text[used++] = digits[triple >> 12 & 63];
-        text[used++] = left > 1 ? digits[triple >> 6 & 63] : '=';
-        text[used++] = left > 2 ? digits[triple & 63] : '=';
-    }
-    text[used] = '\0';
-    json = json_string(text);
-    free(text);
+    lh_base64_encode(&text, bytes->data, bytes->len);
+    while (text.size % 4 != 0)
+        lh_buffer_append(&text, "=", 1);
+    lh_buffer_append(&text, "", 1);
+    json = json_string((const char *)text.data);
+    lh_buffer_finish(&text);
     return json;
 }
 

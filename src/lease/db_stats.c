@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #define SURVEY_US (15 * LH_US_PER_S)
 #define OLD_US (60 * LH_US_PER_S)

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #define LOOKS_IN_LIMIT 8 /* a guard is counted from the first look that saw it */
 #define LOOK_MIN_US (1 * LH_US_PER_S)

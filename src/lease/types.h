@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/bounds.h"
-#include "base/text.h"
+#include "base/uuid.h"
 
 /* The numbers are those of leasehold.v1. */
 enum lh_liveness {

@@ -2,6 +2,8 @@
 #ifndef LH_LOOP_INTERNAL_H
 #define LH_LOOP_INTERNAL_H
 
+#include <event2/event.h>
+
 #include "loop/loop.h"
 
 struct lh_loop {
@@ -25,7 +27,11 @@ struct lh_loop {
 };
 
 /* On the caller's base: makes it run deferred work and timers. */
-void lh_loop_wake_guest(struct lh_loop *loop);
+static inline void lh_loop_wake_guest(struct lh_loop *loop)
+{
+    if (loop->guest_turn != NULL && event_pending(loop->guest_turn, EV_TIMEOUT, NULL) == 0)
+        event_active(loop->guest_turn, EV_TIMEOUT, 0);
+}
 
 void lh_timers_run(struct lh_loop *loop);
 

@@ -30,12 +30,6 @@
 /* Deferred work that defers more work: so often in one turn, then descriptors get their chance. */
 #define DEFERRED_ROUNDS 16
 
-void lh_loop_wake_guest(struct lh_loop *loop)
-{
-    if (loop->guest_turn != NULL && event_pending(loop->guest_turn, EV_TIMEOUT, NULL) == 0)
-        event_active(loop->guest_turn, EV_TIMEOUT, 0);
-}
-
 static void on_clock(void *arg, unsigned ready)
 {
     struct lh_loop *loop = arg;

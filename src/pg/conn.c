@@ -2,13 +2,14 @@
  * The life of a connection. Start: where the primary was last, or at the next host (pg/servers.h); its name is looked
  * up, then libpq shakes hands while the loop watches whatever socket it uses at the moment, under one timer. Then the
  * session is set and asks who its server is (session.c); the answer makes it up. Whatever goes wrong (refused, timed
- * out, closed by the server, no answer in time, a fatal error) leads to one place, lh_pg_conn_lose: queries in flight
+ * out, closed by the server, no answer in time, a fatal error) leads to one place, lose: queries in flight
  * are answered, on_down is told if on_up was, and it starts again: after 50 ms, and when each host has failed after a
  * pause that doubles from that to 2 s. Close may come at any time, from inside of any callback: the state says so at
  * once, and the memory goes at the end of the turn.
  */
 #include "pg/conn.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -25,8 +26,18 @@
 
 static const char *const state_names[] = {"new", "connecting", "setting", "up", "pausing", "closing"};
 
+#define TO(state) (1u << LH_PG_##state)
+
+/* As enum lh_pg_state tells them. */
+static const unsigned legal_moves[] = {
+    [LH_PG_NEW] = TO(CONNECTING) | TO(CLOSING),           [LH_PG_CONNECTING] = TO(SETTING) | TO(PAUSING) | TO(CLOSING),
+    [LH_PG_SETTING] = TO(UP) | TO(PAUSING) | TO(CLOSING), [LH_PG_UP] = TO(PAUSING) | TO(CLOSING),
+    [LH_PG_PAUSING] = TO(CONNECTING) | TO(CLOSING),       [LH_PG_CLOSING] = 0,
+};
+
 static void set_state(struct lh_pg_conn *conn, enum lh_pg_state state)
 {
+    assert(legal_moves[conn->state] & (1u << state));
     lh_debug("database connection %s goes from %s to %s", conn->name, state_names[conn->state], state_names[state]);
     conn->state = state;
 }
@@ -59,7 +70,7 @@ static int64_t pause_us(struct lh_pg_conn *conn)
     return longest_us / 2 + (int64_t)(jitter % (uint32_t)(longest_us / 2 + 1));
 }
 
-void lh_pg_conn_lose(struct lh_pg_conn *conn)
+static void lose(struct lh_pg_conn *conn)
 {
     struct lh_error error = conn->error;
     bool was_up = conn->state == LH_PG_UP;
@@ -90,10 +101,7 @@ void lh_pg_conn_lose(struct lh_pg_conn *conn)
 
 void lh_pg_conn_drop(struct lh_pg_conn *conn, const char *reason)
 {
-    if (conn->pg == NULL || conn->state == LH_PG_CLOSING)
-        return;
-    lh_error_set(&conn->error, LH_DATABASE_UNAVAILABLE, "%s", reason);
-    lh_defer(conn->loop, &conn->broken);
+    lh_pg_conn_break(conn, reason);
 }
 
 void lh_pg_conn_look_elsewhere(struct lh_pg_conn *conn, const char *reason)
@@ -110,16 +118,10 @@ static void on_broken(void *arg)
 {
     struct lh_pg_conn *conn = arg;
     if (conn->pg != NULL && conn->state != LH_PG_CLOSING)
-        lh_pg_conn_lose(conn);
+        lose(conn);
 }
 
-bool lh_pg_conn_is_broken(const struct lh_pg_conn *conn)
-{
-    return lh_link_is_linked(&conn->broken.link);
-}
-
-/* It is on the primary, with its settings. */
-void lh_pg_conn_on_settled(struct lh_pg_conn *conn)
+static void on_settled(struct lh_pg_conn *conn)
 {
     conn->up_since_us = lh_clock_us();
     if (conn->down_since_us != 0)
@@ -146,7 +148,7 @@ static void continue_connecting(struct lh_pg_conn *conn)
     poll = PQconnectPoll(conn->pg);
     if (poll == PGRES_POLLING_FAILED) {
         lh_pg_error_of_conn(conn->pg, &conn->error);
-        lh_pg_conn_lose(conn);
+        lose(conn);
         return;
     }
     lh_watch_init(&conn->watch, conn->loop, PQsocket(conn->pg), on_ready, conn);
@@ -177,7 +179,7 @@ static void on_no_answer(struct lh_pg_conn *conn, int64_t limit_us)
                  (long long)(limit_us / LH_US_PER_MS));
     if (conn->options.is_pulse)
         lh_pg_servers_on_silent(conn->servers, conn);
-    lh_pg_conn_lose(conn);
+    lose(conn);
 }
 
 static void on_due(void *arg)
@@ -202,7 +204,7 @@ static void on_due(void *arg)
 }
 
 /* In verbose errors libpq tells the server's SQLSTATE. */
-void lh_pg_conn_on_found(struct lh_pg_conn *conn)
+static void on_found(struct lh_pg_conn *conn)
 {
     if (!lh_pg_hosts_find(lh_pg_servers_hosts(conn->servers), &conn->place))
         return; /* another connection has moved on to a host that is looked up now */
@@ -210,7 +212,7 @@ void lh_pg_conn_on_found(struct lh_pg_conn *conn)
     if (conn->pg == NULL || PQstatus(conn->pg) == CONNECTION_BAD) {
         if (conn->pg != NULL)
             lh_pg_error_of_conn(conn->pg, &conn->error);
-        lh_pg_conn_lose(conn);
+        lose(conn);
         return;
     }
     PQsetErrorVerbosity(conn->pg, PQERRORS_VERBOSE);
@@ -223,8 +225,10 @@ static void start_connecting(struct lh_pg_conn *conn)
 {
     set_state(conn, LH_PG_CONNECTING);
     lh_timer_arm_at_us(&conn->timer, lh_clock_us() + conn->options.connect_timeout_us);
-    lh_pg_conn_on_found(conn);
+    on_found(conn);
 }
+
+static const struct lh_pg_conn_steps steps = {.on_found = on_found, .on_settled = on_settled};
 
 static void on_close(void *arg)
 {
@@ -251,6 +255,7 @@ struct lh_pg_conn *lh_pg_conn_create(struct lh_loop *loop, const struct lh_pg_co
     struct lh_pg_conn *conn = lh_alloc_zero(1, sizeof(*conn));
 
     conn->loop = loop;
+    conn->steps = &steps;
     conn->options = *options;
     conn->answer_limit_us = options->statement_timeout_us;
     conn->name = lh_strdup(options->name == NULL ? "" : options->name);

@@ -37,8 +37,15 @@ struct lh_pg_query {
     void *arg;
 };
 
+/* How a connection goes on when the files below conn.c have got that far. */
+struct lh_pg_conn_steps {
+    void (*on_found)(struct lh_pg_conn *conn);   /* what was looked up, or that there is nothing to be looked up */
+    void (*on_settled)(struct lh_pg_conn *conn); /* it is on the primary, with its settings */
+};
+
 struct lh_pg_conn {
     struct lh_loop *loop;
+    const struct lh_pg_conn_steps *steps;
     struct lh_pg_conn_options options;
     char *name;
     struct lh_link session; /* in `servers` */
@@ -54,7 +61,7 @@ struct lh_pg_conn {
     bool is_permanent;              /* the error of this attempt */
     struct lh_watch watch;
     struct lh_timer timer;     /* CONNECTING, SETTING: the connect timeout; UP: for the next answer; PAUSING */
-    struct lh_deferred broken; /* a send failed: drop at the end of the turn */
+    struct lh_deferred broken; /* loses the connection, at the end of the turn; `error` says why */
     struct lh_deferred closed;
     unsigned failures; /* in a row */
     uint64_t connects;
@@ -76,11 +83,19 @@ struct lh_pg_conn {
     void *on_closed_arg;
 };
 
-/* conn.c */
-void lh_pg_conn_lose(struct lh_pg_conn *conn); /* conn->error says why */
-void lh_pg_conn_on_settled(struct lh_pg_conn *conn);
-void lh_pg_conn_on_found(struct lh_pg_conn *conn); /* what was looked up, or that there is nothing to be looked up */
-bool lh_pg_conn_is_broken(const struct lh_pg_conn *conn); /* about to be lost */
+/* About to be lost: it takes no query, and what its server still says does not count. */
+static inline bool lh_pg_conn_is_broken(const struct lh_pg_conn *conn)
+{
+    return lh_link_is_linked(&conn->broken.link);
+}
+
+static inline void lh_pg_conn_break(struct lh_pg_conn *conn, const char *reason)
+{
+    if (conn->pg == NULL || conn->state == LH_PG_CLOSING)
+        return;
+    lh_error_set(&conn->error, LH_DATABASE_UNAVAILABLE, "%s", reason);
+    lh_defer(conn->loop, &conn->broken);
+}
 
 /* session.c */
 void lh_pg_session_begin(struct lh_pg_conn *conn);

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/memory.h"
-#include "base/text.h"
+#include "base/uuid.h"
 
 #define LH_PG_PARAMS_MAX 18
 

@@ -114,7 +114,7 @@ bool lh_pg_pipeline_send(struct lh_pg_conn *conn, const struct lh_pg_statement *
 enum lh_status lh_pg_query(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
                            const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg)
 {
-    if (conn->state != LH_PG_UP || lh_link_is_linked(&conn->broken.link))
+    if (conn->state != LH_PG_UP || lh_pg_conn_is_broken(conn))
         return LH_DATABASE_UNAVAILABLE;
     if (conn->in_flight >= conn->options.max_in_flight)
         return LH_OVERLOADED;
@@ -135,7 +135,7 @@ static void keep_params(struct lh_pg_query *query, const struct lh_pg_params *pa
 /* What cannot be sent stays: the connection is about to be lost, and then all are answered. */
 static void send_waiting(struct lh_pg_conn *conn)
 {
-    while (conn->state == LH_PG_UP && !lh_link_is_linked(&conn->broken.link) && conn->waiting_count > 0 &&
+    while (conn->state == LH_PG_UP && !lh_pg_conn_is_broken(conn) && conn->waiting_count > 0 &&
            conn->patient_in_flight < LH_PG_PATIENT_MAX) {
         struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->waiting, link);
         lh_list_remove(&query->link);
@@ -153,7 +153,7 @@ enum lh_status lh_pg_query_patiently(struct lh_pg_conn *conn, const struct lh_pg
 {
     struct lh_pg_query *query;
 
-    if (conn->state != LH_PG_UP || lh_link_is_linked(&conn->broken.link))
+    if (conn->state != LH_PG_UP || lh_pg_conn_is_broken(conn))
         return LH_DATABASE_UNAVAILABLE;
     if (conn->in_flight + conn->waiting_count >= conn->options.max_in_flight)
         return LH_OVERLOADED;
@@ -188,7 +188,7 @@ static void answer_first(struct lh_pg_conn *conn)
         /* "cached plan must not change result type": a newer version changed what the statement stands on. */
         if (query->was_prepared && strcmp(error.sqlstate, "0A000") == 0)
             status = error.status = LH_DATABASE_UNAVAILABLE;
-        if (status == LH_DATABASE_UNAVAILABLE) {
+        if (status == LH_DATABASE_UNAVAILABLE && !lh_pg_conn_is_broken(conn)) {
             conn->error = error;
             lh_defer(conn->loop, &conn->broken);
         }
@@ -263,7 +263,7 @@ static void read_results(struct lh_pg_conn *conn)
             return;
         }
         if (!take_result(conn, query, result)) {
-            lh_pg_conn_drop(conn, "libpq answered out of order");
+            lh_pg_conn_break(conn, "libpq answered out of order");
             return;
         }
     }
@@ -290,7 +290,7 @@ static void lose(struct lh_pg_conn *conn)
         conn->error = conn->last_words;
     else
         lh_pg_error_of_conn(conn->pg, &conn->error);
-    lh_pg_conn_lose(conn);
+    lh_defer(conn->loop, &conn->broken);
 }
 
 void lh_pg_pipeline_on_ready(struct lh_pg_conn *conn, unsigned ready)
@@ -306,7 +306,7 @@ void lh_pg_pipeline_on_ready(struct lh_pg_conn *conn, unsigned ready)
     read_results(conn);
     if (conn->pg == pg && conn->state != LH_PG_CLOSING)
         read_notifications(conn);
-    if (conn->pg != pg || conn->state == LH_PG_CLOSING)
+    if (conn->pg != pg || conn->state == LH_PG_CLOSING || lh_pg_conn_is_broken(conn))
         return;
     if (!is_alive || PQstatus(pg) == CONNECTION_BAD)
         lose(conn);

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/text.h"
+#include "base/uuid.h"
 
 /* False when one of them is missing; the others are found all the same. */
 bool lh_pg_result_columns(const PGresult *result, const char *const *names, int *columns, size_t count);

@@ -33,7 +33,7 @@ static void on_found(void *arg)
     SESSION_EACH(conn)
     {
         if (conn->state == LH_PG_CONNECTING && conn->pg == NULL)
-            lh_pg_conn_on_found(conn);
+            conn->steps->on_found(conn);
     }
 }
 
@@ -138,7 +138,7 @@ static void end_others(struct lh_pg_servers *servers, const struct lh_pg_conn *c
     SESSION_EACH(other)
     {
         if (other != conn)
-            lh_pg_conn_drop(other, reason);
+            lh_pg_conn_break(other, reason);
     }
 }
 

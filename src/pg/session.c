@@ -74,14 +74,14 @@ static void give_up(struct lh_pg_conn *conn, const struct lh_error *error)
         conn->is_permanent = true;
         lh_pg_servers_on_shared(conn->servers, conn, &conn->error);
     }
-    lh_pg_conn_lose(conn);
+    lh_defer(conn->loop, &conn->broken);
 }
 
 static void on_set(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
 {
     struct lh_pg_conn *conn = arg;
 
-    if (conn->state != LH_PG_SETTING)
+    if (conn->state != LH_PG_SETTING || lh_pg_conn_is_broken(conn))
         return;
     if (status == LH_OK)
         conn->identity.settings_pid = lh_pg_int4(result, 0, 0);
@@ -104,7 +104,7 @@ static void on_identified(void *arg, enum lh_status status, const PGresult *resu
     struct lh_pg_identity identity = conn->identity;
     struct lh_error objection;
 
-    if (conn->state != LH_PG_SETTING)
+    if (conn->state != LH_PG_SETTING || lh_pg_conn_is_broken(conn))
         return;
     if (status != LH_OK) {
         give_up(conn, error);
@@ -112,7 +112,7 @@ static void on_identified(void *arg, enum lh_status status, const PGresult *resu
     }
     read_identity(result, &identity);
     if (lh_pg_servers_admit(conn->servers, conn, &identity, &objection, &conn->is_permanent))
-        lh_pg_conn_on_settled(conn);
+        conn->steps->on_settled(conn);
     else
         give_up(conn, &objection);
 }
@@ -155,7 +155,7 @@ static void on_checked(void *arg, enum lh_status status, const PGresult *result,
         return;
     read_identity(result, &identity);
     if (!lh_pg_servers_admit(conn->servers, conn, &identity, &objection, &conn->is_permanent))
-        lh_pg_conn_drop(conn, objection.message);
+        lh_pg_conn_break(conn, objection.message);
 }
 
 enum lh_status lh_pg_conn_check_server(struct lh_pg_conn *conn)
@@ -166,7 +166,7 @@ enum lh_status lh_pg_conn_check_server(struct lh_pg_conn *conn)
 static void on_reset(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
 {
     if (status != LH_OK && status != LH_CANCELED && status != LH_DATABASE_UNAVAILABLE)
-        lh_pg_conn_drop(arg, error->message);
+        lh_pg_conn_break(arg, error->message);
 }
 
 enum lh_status lh_pg_conn_reset_session(struct lh_pg_conn *conn, int64_t statement_timeout_us)

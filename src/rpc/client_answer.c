@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "rpc/client_internal.h"
 
 static bool is_name(const char *name, size_t size, const char *wanted)

@@ -47,8 +47,4 @@ void lh_grpc_timeout_format(int64_t timeout_us, char text[LH_GRPC_TIMEOUT_TEXT_B
 void lh_grpc_percent_encode(struct lh_buffer *out, const char *text, size_t size);
 void lh_grpc_percent_decode(struct lh_buffer *out, const char *text, size_t size);
 
-/* Base64 of RFC 4648, section 4, for headers that end in -bin. Written without padding; read with or without. */
-void lh_base64_encode(struct lh_buffer *out, const void *data, size_t size);
-bool lh_base64_decode(struct lh_buffer *out, const char *text, size_t size);
-
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "lease/readiness.h"
 #include "lease/reaping.h"
 #include "service/call.h"

@@ -1,6 +1,7 @@
 /* What a Hold stream tells its client. A client that does not read gets no more news that age, only the verdicts. */
 #include <string.h>
 
+#include "base/text.h"
 #include "service/hold.h"
 #include "service/message.h"
 

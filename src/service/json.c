@@ -1,53 +1,25 @@
 #include "service/json.h"
 
 #include <jansson.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-static void append_text(struct lh_buffer *out, const char *text)
-{
-    lh_buffer_append(out, text, strlen(text));
-}
-
-/* RFC 8259, section 7. The text is valid UTF-8 already. */
-static void append_string(struct lh_buffer *out, const char *text)
-{
-    lh_buffer_append(out, "\"", 1);
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') {
-            char escaped[2] = {'\\', (char)c};
-            lh_buffer_append(out, escaped, 2);
-        } else if (c < 0x20) {
-            char escaped[7];
-            snprintf(escaped, sizeof(escaped), "\\u%04x", c);
-            lh_buffer_append(out, escaped, 6);
-        } else {
-            lh_buffer_append(out, text, 1);
-        }
-    }
-    lh_buffer_append(out, "\"", 1);
-}
 
 const char *lh_json_from_labels(Leasehold__V1__AcquireRequest__LabelsEntry *const *labels, size_t count,
                                 struct lh_arena *arena)
 {
-    struct lh_buffer out = {0};
-    char *json;
+    json_t *object;
+    char *text;
+    const char *json;
 
     if (count == 0)
         return "{}";
-    append_text(&out, "{");
-    for (size_t i = 0; i < count; i++) {
-        if (i > 0)
-            append_text(&out, ",");
-        append_string(&out, labels[i]->key);
-        append_text(&out, ":");
-        append_string(&out, labels[i]->value);
-    }
-    lh_buffer_append(&out, "}", 2);
-    json = memcpy(lh_arena_alloc(arena, out.size), out.data, out.size);
-    lh_buffer_finish(&out);
+    object = json_object();
+    for (size_t i = 0; i < count; i++)
+        json_object_set_new(object, labels[i]->key, json_string(labels[i]->value));
+    text = json_dumps(object, JSON_COMPACT);
+    json = lh_arena_strdup(arena, text);
+    free(text);
+    json_decref(object);
     return json;
 }
 

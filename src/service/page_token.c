@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/text.h"
 #include "lease/types.h"
 #include "rpc/grpc.h"

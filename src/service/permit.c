@@ -12,6 +12,7 @@
 #include "access/bearer.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "service/call.h"
 
 #define AUTHORIZATION "authorization"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "service/message.h"
 
 enum kind { KIND_DURATION, KIND_AT_LEAST, KIND_EXPIRY, KIND_REAPER, KIND_BOOL, KIND_INT64, KIND_INT32 };

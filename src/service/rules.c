@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "service/message.h"
 
 #define RIGHTS_COUNT 4

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "service/json.h"
 
 #define PATH_BYTES LH_VIOLATION_FIELD_BYTES

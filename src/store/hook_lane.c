@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "pg/result.h"
 #include "store/hook_reap.h"
 #include "store/internal.h"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/clock.h"
 #include "client/client.h"
 #include "fuzz.h"

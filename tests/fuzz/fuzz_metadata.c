@@ -1,7 +1,9 @@
 /* Text in headers and arguments: base64, grpc-timeout, grpc-message, addresses, durations, UUIDs, characters. */
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/text.h"
+#include "base/uuid.h"
 #include "config/address.h"
 #include "fuzz.h"
 #include "rpc/address.h"

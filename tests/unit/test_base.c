@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "base/uuid.h"
 
 struct thing {
     struct lh_link link;

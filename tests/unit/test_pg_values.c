@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "pg/error.h"
 #include "pg/params.h"
 #include "pg/result.h"

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "rpc/grpc.h"
 #include "test_rpc.h"
 

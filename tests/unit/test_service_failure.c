@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
 #include "rpc/grpc.h"
