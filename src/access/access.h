@@ -1,6 +1,6 @@
 /*
- * Who may do what where: access rules, bearer tokens, and the answer for one caller. It makes no system call and asks
- * nobody; whoever reads the rules hands them in, and tells it the time.
+ * Who may do what where: access rules, bearer tokens, and the answer for one caller. It makes no system call: its owner
+ * reads the rules from the database and hands them in, with the time.
  *
  *     lh_access_configure(access, true, admins, admin_count);
  *     lh_access_load(access, rules, rule_count, tokens, token_count);      again at each change
@@ -8,8 +8,8 @@
  *     if (!lh_access_may(&caller, LH_RIGHT_LEASE, "payments.invoices")) ...
  *     lh_access_leave(&caller);
  *
- * A rule gives rights in a namespace and all below it; rules add up, none takes away. What a principal may do is
- * compiled when it is asked for the first time after a change, and looked up in memory after that.
+ * A rule gives rights in a namespace and all below it; rules add up, and none takes rights away. The first question
+ * about a principal after a change compiles its rights; later questions look them up in memory.
  */
 #ifndef LH_ACCESS_ACCESS_H
 #define LH_ACCESS_ACCESS_H
@@ -52,7 +52,7 @@ struct lh_access;
 struct lh_access_principal;
 struct lh_access_badge; /* a token that callers have shown */
 
-/* Who calls. Zero: nobody, who may do nothing. */
+/* Who calls. Zero-initialised it has no rights. */
 struct lh_access_caller {
     struct lh_access_principal *principal;
     struct lh_access_badge *badge; /* NULL: it came without a token */

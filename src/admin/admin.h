@@ -33,7 +33,7 @@ void lh_admin_set_coordinator(struct lh_admin *admin, struct lh_coordinator *coo
 /* Called at each GET /metrics, to add what other layers count; NULL: nothing (any more). */
 void lh_admin_set_metrics(struct lh_admin *admin, void (*write)(void *arg, struct lh_exposition *out), void *arg);
 
-/* Answers the paths that are not served here; NULL: nobody. It stays as long as the admin port. */
+/* Answers the paths that are not served here; NULL: they get 404. It stays as long as the admin port. */
 void lh_admin_set_other(struct lh_admin *admin, lh_http_cb *on_other, void *arg);
 
 #endif

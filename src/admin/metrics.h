@@ -11,7 +11,7 @@ struct lh_coordinator;
 
 /* The process_* metrics that every Prometheus client exports, and leasehold_build_info. */
 void lh_metrics_process(struct lh_exposition *out, int64_t started_us);
-/* When this process started, since 1970. To be asked once: the wall clock may step afterwards. */
+/* When this process started, in microseconds since 1970. Call it once: the wall clock may step afterwards. */
 int64_t lh_process_started_us(void);
 
 void lh_metrics_coordinator(struct lh_exposition *out, const struct lh_coordinator *coordinator);

@@ -1,6 +1,6 @@
 /*
- * Allocation that cannot fail: a process without memory aborts with a message, for a half-done operation in a lock
- * service is worse than a restart (PostgreSQL holds the truth). Free with free().
+ * Allocation that cannot fail: a process without memory aborts with a message. In a lock service an operation that is
+ * half done is worse than a restart, because PostgreSQL holds the truth. Free with free().
  */
 #ifndef LH_BASE_MEMORY_H
 #define LH_BASE_MEMORY_H

@@ -1,6 +1,6 @@
 /*
- * Processes that the daemon starts: PostgreSQL, initdb, the schema's migration. Whatever could block runs in one, so
- * that the loop goes on and signals are heard.
+ * Processes that the daemon starts: PostgreSQL, initdb, the schema's migration. Work that could block runs in a process
+ * of its own, so that the event loop goes on and the daemon answers signals.
  *
  *     lh_child_start(children, &child, run, run_arg, on_exit, arg)
  */

@@ -6,8 +6,9 @@
  *     DIR/log               what PostgreSQL and initdb say, a week of it
  *     DIR/run               the unix socket
  *
- * PostgreSQL refuses to run as root. Started by root the cluster therefore belongs to, and runs as, the owner of
- * DIR/data, for a new one the wanted user or postgres; and so does the daemon. Started by another user, as that user.
+ * PostgreSQL refuses to run as root. When root starts the daemon, the cluster and the daemon run as the owner of
+ * DIR/data; a new DIR/data gets the wanted user, or postgres, as its owner. When another user starts the daemon, all of it
+ * runs as that user.
  * There is no TCP port. The socket's directory is closed to others (0700), and PostgreSQL asks the kernel who connects
  * (`peer`): root, the cluster's user and the daemon's user may be the role `leasehold`, which owns everything.
  */

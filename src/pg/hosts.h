@@ -2,8 +2,7 @@
  * The places that a connection string leads to, one at a time: each host in its list, and each address of a host.
  *
  * libpq's asynchronous connect has no time-out for a host, begins at the first one each time, and looks names up by
- * itself, which blocks. So an attempt here is given one address of one host; when it
- * fails, the caller moves on.
+ * itself, which blocks. So an attempt here gets one address of one host. When it fails, the caller moves on.
  *
  *     if (lh_pg_hosts_find(hosts, &place))                  else on_found(arg) comes when it is known
  *         pg = lh_pg_hosts_open(hosts, &error, &is_final);  PQconnectStartParams

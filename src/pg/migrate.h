@@ -6,9 +6,9 @@
  *
  * It logs in as the installer, makes roles and schema where they are missing, and does everything else as the role
  * leasehold_owner (migrations/runner). All that is pending is applied in one transaction, each step with its row in
- * leasehold.migration, under a lock of that table: a migration that fails leaves nothing behind. A lock that cannot be
- * had within a second is given up and the whole is tried again, so that no session queues behind a migration that
- * itself waits. The functions are one more row, number 0: they are applied again, all together, when their checksum
+ * leasehold.migration, under a lock of that table: a migration that fails leaves nothing behind. After a second without
+ * a lock that it needs, the runner rolls back and tries again, so that no session queues behind a migration that itself
+ * waits. The functions are one more row, number 0: they are applied again, all together, when their checksum
  * differs and this program's revision of them is not lower than that of the program that applied them last.
  *
  * A migration that was changed after it was applied, and a database that asks for a newer program, are refused before

@@ -1,8 +1,8 @@
 /*
  * What stands between a client's bytes and nghttp2, in a server: it sees each frame's header and decides.
  *
- * Turns. Of one connection 64 new streams and 1024 other frames are taken in a turn of the loop; then the others get
- * theirs, and what is left of the bytes waits.
+ * Turns. In a turn of the loop the server takes 64 new streams and 1024 other frames of one connection. The rest of the
+ * bytes waits, so that the other connections get their turn.
  *
  * Budgets. Frames that cost the server something and a client nothing draw on a budget that time refills: PING,
  * SETTINGS, WINDOW_UPDATE, PRIORITY, CONTINUATION, DATA without data, unknown frames. Data sent to the client refill it
@@ -12,11 +12,11 @@
  * ENHANCE_YOUR_CALM, and nothing more is read.
  *
  * Early resets. grpc-core (Python, C++, Ruby, PHP) numbers the stream of a call before it writes its HEADERS, and
- * writes a reset ahead of what else it has to write: of a call that is cancelled in that moment nothing comes but an
+ * writes a reset ahead of its other frames. Of a call that is cancelled in that moment the server sees only an
  * RST_STREAM of an idle stream (https://github.com/grpc/grpc/issues/19655 and 38758). By RFC 9113, section 6.4, that is
- * an error of the connection, and nghttp2 ends it, with every other call on it. grpc-core's and Go's servers pass over
- * such a reset. So does this one: it is kept from nghttp2, and is told behind the HEADERS of its stream, should they
- * come after all.
+ * an error of the connection, and nghttp2 ends it, with every other call on it. grpc-core's and Go's servers ignore such
+ * a reset. So does this one: nghttp2 does not see it. If the HEADERS of its stream come after all, nghttp2 gets the reset
+ * behind them.
  *
  * Headers in more than one frame go through rpc/header_block.h.
  */

@@ -23,8 +23,8 @@ struct rpc_header_check {
 
 /*
  * May the call see this field? It notes a malformed one. It skips a field with invalid bytes that is no pseudo header,
- * as nghttp2 does, because too many clients send such fields. An authorization is not skipped: without it, or with one
- * of two, the call would be somebody else's.
+ * as nghttp2 does, because too many clients send such fields. An authorization is never skipped: without it, or with
+ * one of two, the call would run as another principal.
  */
 bool rpc_header_check_field(struct rpc_header_check *check, const char *name, size_t name_size, const char *value,
                             size_t value_size);

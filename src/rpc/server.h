@@ -11,8 +11,8 @@
  *
  * The story of a unary call: its headers are checked (method, content-type, sizes) and its deadline starts to run; its
  * one message is put together; at the end of the client's half of the stream on_message is called, once. The handler
- * answers there or at any later time with lh_rpc_call_reply or lh_rpc_call_finish. on_end is the last one hears of a
- * call, whatever ended it: answered, cancelled, disconnected, too late. The reason tells which.
+ * answers there or at any later time with lh_rpc_call_reply or lh_rpc_call_finish. on_end is the last callback of a
+ * call. Its reason says what ended the call: the answer, a cancel, a disconnect or the deadline.
  */
 #ifndef LH_RPC_SERVER_H
 #define LH_RPC_SERVER_H
@@ -124,8 +124,8 @@ enum lh_status lh_rpc_server_listen(struct lh_rpc_server *server, const char *ad
                                     struct lh_error *error);
 
 /*
- * A connection from inside of this process, for a client that came in by another port: the other end of it, for
- * lh_rpc_channel_create_on. What it calls is called by that client. -1: the server is going, or there is no descriptor.
+ * A connection from inside of this process, on behalf of a client of another port. Returns the other end, for
+ * lh_rpc_channel_create_on; its calls run as that client. -1: the server shuts down, or no descriptor is left.
  */
 struct lh_rpc_visitor {
     const char *principal; /* NULL: LH_RPC_ANONYMOUS */

@@ -137,7 +137,7 @@ struct lh_rpc_call {
     bool is_grpc;
     bool has_bad_timeout;
     bool is_told;        /* the handler knows of it */
-    bool is_over;        /* the handler has heard on_end, or will never hear of it */
+    bool is_over;        /* on_end was called, or will never be */
     bool has_message;    /* of a unary call: its one message came */
     bool has_half_close; /* the client's half is closed */
     bool is_paused;

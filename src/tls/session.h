@@ -48,8 +48,8 @@ ssize_t lh_tls_session_read(struct lh_tls_session *session, void *to, size_t roo
 /* As send. After -1 with EAGAIN, or less than `size`, the next write begins with the same bytes. */
 ssize_t lh_tls_session_write(struct lh_tls_session *session, const void *from, size_t size);
 /*
- * For the books of whoever keeps many sessions: what OpenSSL keeps for this one now, at most. A handshake keeps several
- * times what an open session does, and so it is counted from the peer's first byte to its end.
+ * The most memory that OpenSSL uses for this session now, for an owner that bounds the memory of many sessions. A
+ * handshake uses several times as much as an open session; it counts from the peer's first byte to its end.
  */
 #define LH_TLS_HANDSHAKE_BYTES ((size_t)160 * 1024)
 size_t lh_tls_session_bytes(const struct lh_tls_session *session);

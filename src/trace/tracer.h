@@ -6,10 +6,10 @@
  *     lh_trace_add(trace, LH_TRACE_QUEUEING, arrived_us, sent_us, 0);
  *     lh_trace_end(trace, LH_GRPC_OK, lh_clock_us());
  *
- * The story of a trace: its call says that it is to be traced (a traceparent that is sampled), or chance does. Its
- * spans are collected beside the call, and go into a ring when it ends. Up to 512 of them, or what there is after 1 s,
- * go to the collector in one request, one request at a time. A collector that is away or overloaded is asked again after
- * 1 s and the spans wait in the ring; when that is full new ones are dropped. Nothing here ever waits for the collector.
+ * The story of a trace: the call's traceparent, or chance, decides that the call is traced. Its spans are collected
+ * beside the call, and go into a ring when it ends. One request at a time takes up to 512 of them to the collector, or
+ * after 1 s those that there are. When the collector is away or overloaded, the tracer tries again after 1 s and the
+ * spans wait in the ring; when the ring is full, new spans are dropped. No call ever waits for the collector.
  *
  * All times are of lh_clock_us(). A trace of NULL is not traced: every function takes it and does nothing.
  */
