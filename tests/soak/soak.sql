@@ -142,7 +142,7 @@ begin
    where s.is_calm and c.id = p_coordinator;
 end $$;
 
--- Of several that are granted in one call, the tokens tell the order.
+-- What one call decides has one order: first those who came back to their places, by their tokens, then the others as they stand in the call.
 create function soak.ask(p_coordinator uuid, p_scopes text[], p_leases uuid[], p_units integer[]) returns table (n integer, outcome text) language plpgsql as $$
 declare
   v_one record;
@@ -155,7 +155,9 @@ begin
       array_fill('batch'::text, array[v_items]), array_fill('{}'::text, array[v_items]), array_fill(v_us, array[v_items]),
       array_fill(true, array[v_items]), array_fill(null::bigint, array[v_items]), array_fill(0::bigint, array[v_items]), null,
       array(select leasehold_internal.to_us(soak.at_least(u.units)) from unnest(p_units) with ordinality u (units, n) order by u.n), p_units) b
-     order by b.token, b.n
+      left join lateral (
+        select true as has_place from soak.event e where b.outcome = 'granted' and e.lease = p_leases[b.n] and e.kind = 'queue') q on true
+     order by q.has_place, case when q.has_place then b.token end, b.n
   loop
     n := v_one.n;
     outcome := v_one.outcome;
