@@ -30,19 +30,22 @@ struct sweep {
     char after_at_us[24];
     char after_namespace[256];
     char after_key[1025];
+    char after_token[24];
 };
 
 static PGresult *list(struct sweep *sweep, struct lh_error *error)
 {
-    static const char sql[] = "select * from leasehold_internal.reap_stale_list($1, $2, " LIST_MAX ", $3, $4, $5, $6)";
+    static const char sql[] =
+        "select * from leasehold_internal.reap_stale_list($1, $2, " LIST_MAX ", $3, $4, $5, $6, $7)";
     bool has_begun = sweep->after_key[0] != '\0';
     const char *const values[] = {sweep->namespaces,
                                   sweep->include_children,
                                   sweep->until_us[0] != '\0' ? sweep->until_us : NULL,
                                   has_begun ? sweep->after_at_us : NULL,
                                   has_begun ? sweep->after_namespace : NULL,
-                                  has_begun ? sweep->after_key : NULL};
-    PGresult *result = lh_query(sweep->reaper->conn, sql, values, 6, error);
+                                  has_begun ? sweep->after_key : NULL,
+                                  has_begun ? sweep->after_token : NULL};
+    PGresult *result = lh_query(sweep->reaper->conn, sql, values, 7, error);
     int last = PQntuples(result) - 1;
 
     if (last < 0)
@@ -52,6 +55,7 @@ static PGresult *list(struct sweep *sweep, struct lh_error *error)
              (long long)lh_query_number(result, last, "check_at_us", 0));
     snprintf(sweep->after_namespace, sizeof(sweep->after_namespace), "%s", lh_query_text(result, last, "namespace"));
     snprintf(sweep->after_key, sizeof(sweep->after_key), "%s", lh_query_text(result, last, "key"));
+    snprintf(sweep->after_token, sizeof(sweep->after_token), "%s", lh_query_text(result, last, "token"));
     return result;
 }
 
