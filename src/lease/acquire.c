@@ -23,6 +23,7 @@ static struct lh_acquire_item *ask(struct lh_lane *lane, size_t place, struct lh
     const struct lh_acquire *newest = LH_CONTAINER(struct lh_acquire, own.link, waiter->requests.prev);
 
     lh_waiter_set_state(c, waiter, LH_WAITER_ASKED, "a batch takes it");
+    waiter->units = newest->units;
     *item = (struct lh_acquire_item){
         .ns = lh_arena_strdup(&lane->strings, waiter->scope->ns),
         .key = lh_arena_strdup(&lane->strings, waiter->scope->key),
@@ -31,6 +32,7 @@ static struct lh_acquire_item *ask(struct lh_lane *lane, size_t place, struct lh
         .principal = lh_arena_strdup(&lane->strings, newest->principal != NULL ? newest->principal : ""),
         .labels = lh_arena_strdup(&lane->strings, newest->labels != NULL ? newest->labels : "{}"),
         .duration_us = newest->duration_us,
+        .units = newest->units,
         .at_least_us = newest->at_least_us,
         .queue = lh_waiter_wants(waiter),
         .ticket = waiter->ticket,
@@ -74,6 +76,34 @@ static enum lh_status send(struct lh_lane *lane, lh_store_cb *on_done)
                                   lane->n, on_done, lane);
 }
 
+/*
+ * Behind an exclusive holder, our first waiter and with a shared one those shared ones that follow it; behind a shared
+ * holder only so many as its release may make room for. A writer behind readers is left to the wake-up that the last
+ * of them brings: it would be asked for at the end of each.
+ */
+static void ride(struct lh_lane *lane, struct lh_scope *scope)
+{
+    struct lh_coordinator *c = lane->coordinator;
+    uint32_t freed = scope->in_flight; /* a unit at least by each release */
+    struct lh_waiter *next = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+    int64_t room = (int64_t)freed + scope->units_free;
+
+    if (lh_list_is_empty(&scope->again) && next != NULL && next->units == 0 && scope->is_shared)
+        return;
+    lh_scope_ask_first(c, scope, freed);
+    while ((next = LH_LIST_FIRST(struct lh_waiter, &scope->again, link)) != NULL &&
+           lane->rider_count < c->options.batch_max) {
+        if (scope->has_rider && (next->units == 0 || next->units > room))
+            return;
+        room -= next->units;
+        lane->riders[lane->rider_count] = ask(lane, lane->rider_count, next);
+        lane->rider_count++;
+        scope->has_rider = true;
+        if (next->units == 0)
+            return;
+    }
+}
+
 void lh_acquire_ride(struct lh_lane *lane, struct lh_scope *scope)
 {
     struct lh_coordinator *c = lane->coordinator;
@@ -84,18 +114,13 @@ void lh_acquire_ride(struct lh_lane *lane, struct lh_scope *scope)
     if (lane->hook_queue != NULL || ops->hand_over == NULL || !is_plain || c->state != LH_CORE_RUNNING ||
         !lh_scope_can_send(c, LH_KIND_ACQUIRE) || lh_turn_is_behind(c))
         return;
-    lh_scope_ask_first(c, scope);
-    struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->again, link);
-    if (first == NULL)
-        return;
-    lane->riders[lane->rider_count] = ask(lane, lane->rider_count, first);
-    lane->rider_count++;
-    scope->has_rider = true;
+    ride(lane, scope);
 }
 
+/* Did the batch ask what this request wants? One with the same lease key may want another mode. */
 static bool is_covered(const struct lh_acquire *request, const struct lh_entry *entry)
 {
-    return request->own.arrived_us <= entry->sent_us;
+    return request->own.arrived_us <= entry->sent_us && request->units == entry->acquire->units;
 }
 
 static void ask_again_or_go(struct lh_coordinator *c, struct lh_waiter *waiter, const char *reason)
@@ -122,6 +147,10 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
         c->stats.renewals++;
     else
         c->stats.grants++;
+    if (!is_renewal && entry->acquire->units > 0)
+        c->stats.shared_grants++;
+    waiter->scope->units_free = entry->acquire->units_free;
+    waiter->scope->has_room = entry->acquire->units > 0;
     lh_scope_learn_grant(c, waiter->scope, &entry->acquire->lease, entry->acquire->rests_in_us);
     lh_wait_progress_departed(c, waiter->scope, waiter->ticket);
     waiter->is_unknown = waiter->is_untaken = false;
@@ -137,16 +166,18 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
 }
 
 /*
- * Our first waiter was asked for again, nobody holds the scope, and yet it was not its turn: somebody else's waiter is
+ * Our first waiter was asked for again, no holder is in its way, and yet it was not its turn: somebody else's waiter is
  * first, or a row of ours that nobody here knows, from a batch that was committed after its connection had been given
  * up. Whoever passes wake-ups on in the database sorts that out.
  */
 static void look_ahead(struct lh_coordinator *c, struct lh_entry *entry)
 {
     struct lh_scope *scope = entry->waiter->scope;
+    const struct lh_acquire_item *item = entry->acquire;
     struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
-    bool is_free = !entry->acquire->has_lease && entry->acquire->rests_in_us == 0;
-    if (entry->acquire->ticket > 0 && is_free && first == entry->waiter && lh_list_is_empty(&scope->leaves) &&
+    bool fits = item->units > 0 && item->has_lease && item->lease.units > 0 && item->units <= item->units_free;
+    bool is_free = (!item->has_lease || fits) && item->rests_in_us == 0;
+    if (item->ticket > 0 && is_free && first == entry->waiter && lh_list_is_empty(&scope->leaves) &&
         lh_list_is_empty(&scope->again))
         lh_database_pass_on(c, scope->ns, scope->key, first->ticket);
 }
@@ -192,6 +223,13 @@ static void on_held(struct lh_coordinator *c, struct lh_entry *entry)
     if (entry->acquire->queue)
         waiter->scope->saw_busy = true; /* it should have been queued: do not ask in a hurry */
     ask_again_or_go(c, waiter, "it was held, and no request here waits any more");
+}
+
+/* One that can never fit is out of the queue, and may have been the first of it. */
+static void on_invalid(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    if (entry->acquire->ticket > 0)
+        lh_scope_wake(c, entry->waiter->scope);
 }
 
 static void on_refused(struct lh_coordinator *c, struct lh_entry *entry, enum lh_status status)
@@ -275,6 +313,7 @@ static void on_answer(struct lh_lane *lane, struct lh_entry *entry)
         on_refused(c, entry, LH_LEASE_ENDED);
         break;
     case LH_ACQUIRE_INVALID:
+        on_invalid(c, entry);
         on_refused(c, entry, LH_INVALID_ARGUMENT);
         break;
     case LH_ACQUIRE_REJECTED:

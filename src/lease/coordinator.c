@@ -20,6 +20,7 @@
 #include "lease/acquire.h"
 #include "lease/batch.h"
 #include "lease/dequeue.h"
+#include "lease/downgrade.h"
 #include "lease/heartbeat.h"
 #include "lease/hooks/hook_queue.h"
 #include "lease/hooks/hook_scheduler.h"
@@ -37,9 +38,9 @@
 #define STOP_LIMIT_US (5 * LH_US_PER_S)
 
 static const struct lh_operation *const operations[LH_KIND_COUNT] = {
-    [LH_KIND_ACQUIRE] = &lh_acquire_operation,     [LH_KIND_HEARTBEAT] = &lh_heartbeat_operation.row,
-    [LH_KIND_RELEASE] = &lh_release_operation.row, [LH_KIND_LEAVE] = &lh_dequeue_operation,
-    [LH_KIND_REAP] = &lh_reap_operation,
+    [LH_KIND_ACQUIRE] = &lh_acquire_operation,         [LH_KIND_HEARTBEAT] = &lh_heartbeat_operation.row,
+    [LH_KIND_RELEASE] = &lh_release_operation.row,     [LH_KIND_LEAVE] = &lh_dequeue_operation,
+    [LH_KIND_DOWNGRADE] = &lh_downgrade_operation.row, [LH_KIND_REAP] = &lh_reap_operation,
 };
 
 void lh_coordinator_options_init(struct lh_coordinator_options *options)

@@ -111,6 +111,7 @@ struct lh_acquire {
     const char *principal; /* whose call it is, see lh_rpc_call_principal */
     const char *labels;
     int64_t duration_us;
+    int32_t units;       /* of a shared lease; 0: exclusive */
     int64_t at_least_us; /* the minimum hold; LH_AT_LEAST_POLICY: the policy's */
     enum lh_wait wait;
     int64_t wait_us;
@@ -135,13 +136,14 @@ struct lh_acquire {
     } own;
 };
 
+/* Also refused: INVALID_ARGUMENT, while another request with this lease key asks for another mode or other units. */
 enum lh_status lh_coordinator_acquire(struct lh_coordinator *coordinator, struct lh_acquire *acquire);
 
 /* The caller is gone. on_done fires later with LH_CANCELED, unless it is on its way already; a lease granted meanwhile
    is released again. */
 void lh_coordinator_cancel(struct lh_coordinator *coordinator, struct lh_acquire *acquire);
 
-/* Heartbeats and releases. A request is answered when all its items are; a busy or lost batch ends as RETRY. */
+/* Heartbeats, releases and downgrades. A request is answered when all its items are; a busy or lost batch ends as RETRY. */
 struct lh_holder_entry {
     struct lh_holder_item
         item;  /* ns, key, lease_key and a release's value in; outcome and so on out. item.message lives
@@ -156,7 +158,7 @@ struct lh_holder_entry {
     } own;
 };
 
-/* Heartbeats, or releases. */
+/* Heartbeats, or releases, or one downgrade. */
 struct lh_holder_request {
     struct lh_holder_entry *items;
     size_t count;
@@ -174,6 +176,9 @@ struct lh_holder_request {
    SHUTTING_DOWN. */
 enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, struct lh_holder_request *request);
 enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct lh_holder_request *request);
+/* Of one item, whose item.downgrade is set: the strings of its lease live until on_done returns. LOST: not held. Also
+   refused: UNIMPLEMENTED by this store. */
+enum lh_status lh_coordinator_downgrade(struct lh_coordinator *coordinator, struct lh_holder_request *request);
 
 /*
  * Access rules: on_rules is called with all of them, within a second of each change, never from inside of a call. With
@@ -191,14 +196,16 @@ struct lh_coordinator_stats {
     size_t waiters;
     size_t pending;
     uint64_t grants;
+    uint64_t shared_grants; /* of these */
     uint64_t renewals;
     uint64_t heartbeats;
     uint64_t losses[6]; /* by enum lh_end_reason */
     uint64_t releases;
+    uint64_t downgrades;
     uint64_t reaped;
     uint64_t reap_failures;
-    uint64_t batches[4]; /* acquire, heartbeat, release, leave */
-    uint64_t batch_items[4];
+    uint64_t batches[5]; /* acquire, heartbeat, release, leave, downgrade */
+    uint64_t batch_items[5];
     uint64_t busy;
     uint64_t wakes;
     uint64_t refused;         /* at a bound */
@@ -212,19 +219,19 @@ struct lh_coordinator_stats {
     size_t reaps; /* leases whose reap hooks are to run */
     size_t max_reaps;
     uint64_t refused_reaps;
-    /* Calls on hook lanes: acquire, heartbeat, release, leave, reap; the time of each in lh_latency_bounds. */
-    uint64_t hook_calls[5];
-    uint64_t hook_rejections[5]; /* timeouts too */
-    uint64_t hook_timeouts[5];
-    struct lh_histogram hook_us[5];
+    /* Calls on hook lanes: acquire, heartbeat, release, leave, downgrade, reap; the time of each in lh_latency_bounds. */
+    uint64_t hook_calls[6];
+    uint64_t hook_rejections[6]; /* timeouts too */
+    uint64_t hook_timeouts[6];
+    struct lh_histogram hook_us[6];
     uint64_t hook_losses;  /* connections that were lost while hooks ran */
     uint64_t watch_events; /* told to watchers */
     uint64_t watch_lags;   /* watchers that were ended with WATCH_LAGGED */
     size_t scopes;         /* in memory */
     size_t max_waiters;
     size_t max_pending;
-    struct lh_histogram batch_sizes[4]; /* in lh_size_bounds */
-    struct lh_histogram batch_us[4];    /* in lh_latency_bounds */
+    struct lh_histogram batch_sizes[5]; /* in lh_size_bounds */
+    struct lh_histogram batch_us[5];    /* in lh_latency_bounds */
     int64_t survey_us;                  /* our clock when the database was last surveyed; 0: not yet */
     int64_t held;                       /* leases then */
     int64_t oldest_us;                  /* age then of the transaction that holds back vacuum; 0: none, -1: unknown */

@@ -77,6 +77,7 @@ static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
     bool gone_wanted = waiter->gone_wanted && entry->leave->mode == LH_LEAVE_AWAY;
 
     c->stats.grants += entry->leave->was_granted;
+    waiter->scope->units_free = entry->leave->units_free;
     lh_scope_learn_holder(c, waiter->scope, entry->leave->has_lease ? &entry->leave->lease : NULL,
                           entry->leave->rests_in_us);
     bool has_fresh = answer_requests(c, entry);

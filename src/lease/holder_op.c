@@ -18,6 +18,8 @@ static const struct lh_holder_op *op_of(const struct lh_coordinator *c, enum lh_
 
 static struct lh_link *list_of(struct lh_scope *scope, enum lh_kind kind)
 {
+    if (kind == LH_KIND_DOWNGRADE)
+        return &scope->downgrades;
     return kind == LH_KIND_HEARTBEAT ? &scope->heartbeats : &scope->releases;
 }
 

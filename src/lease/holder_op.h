@@ -1,5 +1,5 @@
 /*
- * What a holder does with its lease, heartbeat and release: no queue, no waiting. Each item waits in its scope for a
+ * What a holder does with its lease, heartbeat, release and downgrade: no queue, no waiting. Each item waits in its scope for a
  * lane, is retried while the row is busy or the database away, for busy_limit at most, and is RETRY after that. The
  * items are the callers', and so is the memory.
  */

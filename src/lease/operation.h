@@ -16,6 +16,7 @@ enum lh_kind {
     LH_KIND_HEARTBEAT,
     LH_KIND_RELEASE,
     LH_KIND_LEAVE,
+    LH_KIND_DOWNGRADE,
     LH_SCOPE_KINDS, /* those above are items of a scope */
     LH_KIND_REAP = LH_SCOPE_KINDS,
     LH_KIND_COUNT

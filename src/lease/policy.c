@@ -21,6 +21,7 @@ const char *lh_policy_field_name(enum lh_policy_field field)
         [LH_POLICY_FREE_RETENTION] = "free_retention",
         [LH_POLICY_HISTORY_RETENTION] = "history_retention",
         [LH_POLICY_AT_LEAST] = "at_least",
+        [LH_POLICY_CAPACITY] = "capacity",
     };
     return (size_t)field < LH_POLICY_FIELD_COUNT ? names[field] : "";
 }

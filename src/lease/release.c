@@ -43,7 +43,9 @@ static void on_answer(struct lh_coordinator *c, struct lh_holder_entry *entry)
     }
     if (item->outcome == LH_OUTCOME_OK) {
         c->stats.releases++;
-        lh_scope_learn_holder(c, entry->own.scope, NULL, 0);
+        /* Behind one of several, what is known of the others stays. */
+        if (!entry->own.scope->is_shared)
+            lh_scope_learn_holder(c, entry->own.scope, NULL, 0);
     }
     if (item->wake && !entry->own.scope->has_rider)
         lh_scope_wake(c, entry->own.scope);

@@ -63,6 +63,7 @@ struct lh_acquire_item {
     const char *principal;
     const char *labels; /* a JSON object of strings */
     int64_t duration_us;
+    int32_t units;           /* of a shared lease; 0: exclusive */
     int64_t at_least_us;     /* the minimum hold; LH_AT_LEAST_POLICY: the policy's */
     bool queue;              /* join the queue where it is not granted */
     int64_t wait_us;         /* how long at most, from now; LH_NEVER */
@@ -73,6 +74,8 @@ struct lh_acquire_item {
     int64_t new_ticket; /* QUEUED */
     bool has_lease;     /* GRANTED, RENEWED: this lease; QUEUED, HELD: the holder's, if any */
     struct lh_held_lease lease;
+    int32_t holder_count;    /* of the scope, with this one */
+    int32_t units_free;      /* of its capacity then, or LH_UNITS_UNBOUNDED; 0 while it is held exclusively */
     int32_t waiters_ahead;   /* HELD; QUEUED too. REJECTED: -1 is a wake-up for our own next one */
     int64_t rests_in_us;     /* how long the scope still rests: it is granted to nobody before; 0: it does not rest */
     int64_t expires_in_us;   /* QUEUED: when to ask again; LH_NEVER: only an administrator ends it */
@@ -82,7 +85,18 @@ struct lh_acquire_item {
     const char *bound;       /* INVALID, QUOTA: the limit in words, or NULL */
 };
 
-/* What a holder does with its lease: a heartbeat or a release. */
+/* What a downgrade has and gets beyond what every holder's item does. */
+struct lh_downgrade {
+    int32_t units;
+    const char *principal; /* who asks */
+
+    struct lh_held_lease lease; /* OK */
+    const char *field;          /* INVALID: as of an acquire */
+    const char *bound;
+    bool is_over_quota; /* INVALID: too many units are taken in the scope; `bound` */
+};
+
+/* What a holder does with its lease: a heartbeat, a release or a downgrade. */
 struct lh_holder_item {
     const char *ns;
     const char *key;
@@ -90,6 +104,7 @@ struct lh_holder_item {
     bool is_failure;   /* of a release: `value` is the error's text, else the result as JSON, or NULL for none */
     bool is_unheard;   /* a release, only while the lease was never renewed: its holder did not hear of the grant */
     const char *value; /* of a release */
+    struct lh_downgrade *downgrade; /* of a downgrade: the caller's */
     int64_t hook_timeout_us;
 
     bool is_busy;                  /* another session has the row: nothing was done, `outcome` is unset */
@@ -100,8 +115,8 @@ struct lh_holder_item {
     int64_t remaining_us;          /* these three of a heartbeat */
     int64_t deadline_us;
     int64_t heartbeats;
-    bool wake; /* of a release: nobody holds the scope, and its first live waiter is this coordinator's. It asks again,
-                  and where the scope rests it learns for how long */
+    bool wake; /* of a release or downgrade: the first live waiter of the scope is this coordinator's, and nothing but
+                  a rest is in its way. It asks again, and where the scope rests it learns for how long */
 };
 
 enum lh_leave_mode {
@@ -122,8 +137,10 @@ struct lh_leave_item {
     bool was_granted; /* AWAY: it holds the lease, see `lease` */
     bool has_lease;   /* the holder's lease, if any */
     struct lh_held_lease lease;
+    int32_t holder_count; /* as of an acquire, like units_free and rests_in_us */
+    int32_t units_free;
     int32_t waiters_ahead; /* that were ahead of it */
-    int64_t rests_in_us;   /* as of an acquire */
+    int64_t rests_in_us;
     bool wake;
 };
 
@@ -253,7 +270,11 @@ struct lh_long_guard {
 
 struct lh_scope_answer {
     bool is_held;
-    struct lh_held_lease lease;
+    struct lh_held_lease lease;          /* the exclusive one, or the oldest shared one */
+    const struct lh_held_lease *holders; /* of a force-release: all that were ended, the oldest first */
+    size_t listed;                       /* how many these are */
+    int32_t holder_count;                /* these two as of an acquire */
+    int32_t units_free;
     int32_t waiters;
     int64_t rests_in_us; /* as of an acquire */
     bool has_last;
@@ -274,8 +295,9 @@ struct lh_list_request {
     int32_t page_size;
     const char *after_ns; /* NULL, or the last scope of the page before */
     const char *after_key;
-    const char *owner;  /* NULL or "" for any */
-    const char *search; /* is in name, owner, principal or token; NULL or "" for any */
+    int64_t after_token; /* and of the last lease in it; 0: the page begins behind that scope; -1: with it */
+    const char *owner;   /* NULL or "" for any */
+    const char *search;  /* is in name, owner, principal or token; NULL or "" for any */
 };
 
 struct lh_list_answer {
@@ -294,6 +316,7 @@ enum lh_event_type {
     LH_EVENT_RELEASED = 2,
     LH_EVENT_EXPIRED = 3,
     LH_EVENT_FORCED = 4,
+    LH_EVENT_DOWNGRADED = 7, /* 5 and 6 are of the wire alone */
 };
 
 struct lh_lease_event {
@@ -330,6 +353,7 @@ enum lh_policy_field {
     LH_POLICY_FREE_RETENTION,
     LH_POLICY_HISTORY_RETENTION,
     LH_POLICY_AT_LEAST,
+    LH_POLICY_CAPACITY,
     LH_POLICY_FIELD_COUNT
 };
 
@@ -395,6 +419,9 @@ struct lh_store_ops {
                                 lh_store_cb *on_done, void *arg);
     enum lh_status (*release)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                               lh_store_cb *on_done, void *arg);
+    /* Makes exclusive leases shared; an answer is as of `heartbeat`, and in item->downgrade. NULL: the store does not offer it. */
+    enum lh_status (*downgrade)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
+                                size_t n, lh_store_cb *on_done, void *arg);
     enum lh_status (*leave)(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg);
     /*
@@ -429,11 +456,15 @@ struct lh_store_ops {
     enum lh_status (*get)(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
     enum lh_status (*list)(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
                            void *arg);
-    /* The answer is the lease that was ended, or not is_held where only a rest was; LH_NOT_HELD otherwise;
+    /* The holders of a scope, the oldest first. */
+    enum lh_status (*holders)(struct lh_store *store, const char *ns, const char *key, int32_t max, lh_list_cb *on_done,
+                              void *arg);
+    /* Of several holders one needs `token` or `all`; else LH_INVALID_ARGUMENT.
+       The answer is what was ended, or not is_held where only a rest was; LH_NOT_HELD otherwise;
        LH_SCOPE_BUSY names the sessions in `error`.
        `requester` is whom the history and the audit name, here and elsewhere; NULL: the daemon itself. */
     enum lh_status (*force_release)(struct lh_store *store, const char *ns, const char *key, const char *reason,
-                                    int64_t token, const struct lh_requester *requester, lh_scope_cb *on_done,
+                                    int64_t token, bool all, const struct lh_requester *requester, lh_scope_cb *on_done,
                                     void *arg);
     /* For each field in `mask`: set it where policy->set has it, else inherit again. */
     enum lh_status (*set_policy)(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,

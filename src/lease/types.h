@@ -65,12 +65,22 @@ struct lh_held_lease {
     int64_t heartbeats;
     enum lh_liveness liveness;
     bool is_manual; /* expiry = manual: it never ends by itself */
+    int32_t units;  /* of a shared lease; 0: it is exclusive */
+    int32_t slot_count;
+    const int32_t *slots; /* ascending; of a shared lease that was granted under a capacity */
 };
 
-/* The holder that an acquire waits for. */
+/* Of units_free: the scope has no capacity. */
+#define LH_UNITS_UNBOUNDED INT32_MAX
+
+/* The holders that an acquire waits for. */
 struct lh_contention {
-    bool has_holder; /* false: free, but at rest or queued for */
-    struct lh_held_lease holder;
+    bool has_holder;                     /* false: free, but at rest or queued for */
+    struct lh_held_lease holder;         /* the exclusive one, or the oldest shared one */
+    const struct lh_held_lease *holders; /* the oldest shared ones, where they were looked up; else NULL */
+    int32_t listed;                      /* how many these are */
+    int32_t holder_count;                /* of all */
+    int32_t units_free;                  /* of the capacity, or LH_UNITS_UNBOUNDED */
     int32_t waiters_ahead;
     int64_t rests_us; /* from the database's answer: before that the scope is granted to nobody; 0: it does not rest */
     bool is_holder_hidden; /* `holder` has its names alone: the caller may not know more */

@@ -117,6 +117,13 @@ void lh_pg_array_add_bool(struct lh_pg_params *params, bool value)
     add_element(params, &byte, 1);
 }
 
+void lh_pg_array_add_int4(struct lh_pg_params *params, int32_t value)
+{
+    params->array_elements++;
+    put_u32(&params->bytes, 4);
+    put_u32(&params->bytes, (uint32_t)value);
+}
+
 void lh_pg_array_add_int8(struct lh_pg_params *params, int64_t value)
 {
     params->array_elements++;

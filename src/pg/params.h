@@ -21,7 +21,7 @@
 #include "base/memory.h"
 #include "base/uuid.h"
 
-#define LH_PG_PARAMS_MAX 18
+#define LH_PG_PARAMS_MAX 19
 
 /* OIDs of types (src/include/catalog/pg_type.dat); they never change. */
 #define LH_PG_BOOL 16u
@@ -31,6 +31,7 @@
 #define LH_PG_TIMESTAMPTZ 1184u
 #define LH_PG_UUID 2950u
 #define LH_PG_BOOL_ARRAY 1000u
+#define LH_PG_INT4_ARRAY 1007u
 #define LH_PG_TEXT_ARRAY 1009u
 #define LH_PG_INT8_ARRAY 1016u
 #define LH_PG_UUID_ARRAY 2951u
@@ -66,6 +67,7 @@ void lh_pg_add_timestamptz(struct lh_pg_params *params, int64_t unix_us);
 void lh_pg_array_begin(struct lh_pg_params *params, uint32_t element_type);
 void lh_pg_array_add_null(struct lh_pg_params *params);
 void lh_pg_array_add_bool(struct lh_pg_params *params, bool value);
+void lh_pg_array_add_int4(struct lh_pg_params *params, int32_t value);
 void lh_pg_array_add_int8(struct lh_pg_params *params, int64_t value);
 void lh_pg_array_add_text(struct lh_pg_params *params, const char *value); /* NULL: NULL */
 void lh_pg_array_add_uuid(struct lh_pg_params *params, const struct lh_uuid *value);

@@ -88,6 +88,27 @@ struct lh_uuid lh_pg_uuid(const PGresult *result, int row, int column)
     return uuid;
 }
 
+int32_t lh_pg_int4_array(const PGresult *result, int row, int column, struct lh_arena *arena, const int32_t **elements)
+{
+    const char *bytes;
+    int32_t *copy;
+    uint32_t count;
+
+    *elements = NULL;
+    if (lh_pg_is_null(result, row, column) || PQgetlength(result, row, column) < 20)
+        return 0;
+    bytes = PQgetvalue(result, row, column);
+    count = read_u32(bytes + 12);
+    /* One dimension of elements that are all there: each has a length of 4 before it. */
+    if (read_u32(bytes) != 1 || (uint64_t)PQgetlength(result, row, column) != 20 + (uint64_t)count * 8)
+        return 0;
+    copy = lh_arena_alloc(arena, count * sizeof(*copy));
+    for (uint32_t i = 0; i < count; i++)
+        copy[i] = (int32_t)read_u32(bytes + 24 + (size_t)i * 8);
+    *elements = copy;
+    return (int32_t)count;
+}
+
 size_t lh_pg_text_array(const PGresult *result, int row, int column, struct lh_arena *arena, const char **elements,
                         size_t max)
 {

@@ -28,8 +28,12 @@ int64_t lh_pg_timestamptz(const PGresult *result, int row, int column); /* Unix 
 const char *lh_pg_text(const PGresult *result, int row, int column);    /* NULL for NULL */
 struct lh_uuid lh_pg_uuid(const PGresult *result, int row, int column); /* zero for NULL */
 
-/* The elements of a text[], at most `max`, NUL-terminated copies from `arena`, NULL for NULL. Returns how many. */
+/* The elements of an int4[], a copy from `arena`; NULL where it is null, or has a null or more than one dimension.
+   Returns how many. */
 struct lh_arena;
+int32_t lh_pg_int4_array(const PGresult *result, int row, int column, struct lh_arena *arena, const int32_t **elements);
+
+/* The elements of a text[], at most `max`, NUL-terminated copies from `arena`, NULL for NULL. Returns how many. */
 size_t lh_pg_text_array(const PGresult *result, int row, int column, struct lh_arena *arena, const char **elements,
                         size_t max);
 

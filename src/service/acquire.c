@@ -250,6 +250,19 @@ enum lh_usage_bound acquire_bound(const struct lh_acquire *request)
     return request->wait == LH_WAIT_NONE ? LH_USAGE_PENDING : LH_USAGE_WAITERS;
 }
 
+void acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, enum lh_status status)
+{
+    struct lh_violations violations = {0};
+
+    if (status != LH_INVALID_ARGUMENT) {
+        lh_call_fail(call, status, NULL, request->ns, request->key);
+        return;
+    }
+    lh_violations_add(&violations, "mode",
+                      "must be that of the request that waits with the same lease_key, and so must units");
+    lh_call_refuse(call, &violations);
+}
+
 static void on_done(struct lh_acquire *request, const struct lh_acquire_result *result)
 {
     struct acquire_call *acquire = request->arg;
@@ -332,7 +345,7 @@ static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, 
     if (status == LH_OK)
         return;
     lh_rpc_call_set_data(call, NULL);
-    lh_call_fail(call, status, NULL, acquire->acquire.ns, acquire->acquire.key);
+    acquire_refuse(call, &acquire->acquire, status);
     lh_usage_give(caller, acquire_bound(request), 1);
     release_memory(acquire);
 }

@@ -29,6 +29,9 @@ enum lh_usage_bound acquire_bound(const struct lh_acquire *request);
 void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
                   const struct lh_acquire_result *result);
 
+/* What lh_coordinator_acquire did not take, to the caller. */
+void acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, enum lh_status status);
+
 /* Who has no right to read hears that it is held, and not by whom. */
 void acquire_hide_holder(const struct lh_access_caller *who, const struct lh_acquire *request,
                          struct lh_contention *contention);

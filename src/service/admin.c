@@ -154,6 +154,8 @@ void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 
 /* --- ForceRelease --- */
 
+#define FORCED_MAX 1000 /* in the reply */
+
 static void fail_force(const struct lh_store_call *store_call)
 {
     char name[LH_CONTENTION_NAME_BYTES];
@@ -171,33 +173,53 @@ static void fail_force(const struct lh_store_call *store_call)
     free(words);
 }
 
+/* The answer to several holders. */
+static void refuse_force(const struct lh_store_call *store_call)
+{
+    struct lh_violations violations = {0};
+
+    lh_violations_add(&violations, "token", "must name one of the holders, or all must be set: several hold the scope");
+    lh_call_refuse(store_call->call, &violations);
+}
+
+static void reply_forced(const struct lh_store_call *store_call, const struct lh_scope_answer *answer)
+{
+    struct lh_arena *arena = &store_call->service->scratch;
+    Leasehold__V1__ForceReleaseResponse response;
+    size_t bytes = 0;
+
+    leasehold__v1__force_release_response__init(&response);
+    response.leases = lh_arena_alloc(arena, (answer->listed + 1) * sizeof(*response.leases));
+    for (size_t i = 0; i < answer->listed && i < FORCED_MAX && bytes < LH_REPLY_MAX_BYTES; i++) {
+        response.leases[i] = lh_message_lease(&answer->holders[i], LH_LEASE_PUBLIC, arena);
+        bytes += protobuf_c_message_get_packed_size(&response.leases[i]->base);
+        response.n_leases++;
+    }
+    if (response.n_leases > 0)
+        response.lease = response.leases[0];
+    lh_call_reply(store_call->call, &response.base, arena);
+    lh_arena_reset(arena);
+}
+
 static void on_forced(void *arg, enum lh_status status, const struct lh_error *error,
                       const struct lh_scope_answer *answer)
 {
     struct lh_store_call *store_call = arg;
 
     if (status == LH_OK) {
-        if (answer->is_held)
+        for (size_t i = 0; i < answer->listed; i++)
             lh_info("lease released by an administrator scope=%s/%s token=%lld", store_call->ns, store_call->key,
-                    (long long)answer->lease.token);
-        else
+                    (long long)answer->holders[i].token);
+        if (!answer->is_held)
             lh_info("rest ended by an administrator scope=%s/%s", store_call->ns, store_call->key);
         lh_coordinator_wake(store_call->service->coordinator, store_call->ns, store_call->key);
     }
     if (store_call->call != NULL && status == LH_NOT_HELD) {
         fail_force(store_call);
+    } else if (store_call->call != NULL && status == LH_INVALID_ARGUMENT) {
+        refuse_force(store_call);
     } else if (lh_store_call_is_answered(store_call, status, error)) {
-        struct lh_arena *arena = &store_call->service->scratch;
-        struct lh_held_lease lease = answer->lease;
-        Leasehold__V1__ForceReleaseResponse response;
-
-        lease.ns = store_call->ns;
-        lease.key = store_call->key;
-        leasehold__v1__force_release_response__init(&response);
-        if (answer->is_held)
-            response.lease = lh_message_lease(&lease, LH_LEASE_PUBLIC, arena);
-        lh_call_reply(store_call->call, &response.base, arena);
-        lh_arena_reset(arena);
+        reply_forced(store_call, answer);
     }
     lh_store_call_destroy(store_call);
 }
@@ -224,7 +246,8 @@ void lh_force_release_on_message(struct lh_rpc_call *call, const void *data, siz
                 store_call->token = request->token;
                 lh_store_call_check(store_call,
                                     store->ops->force_release(store, store_call->ns, store_call->key, request->reason,
-                                                              request->token, &requester, on_forced, store_call));
+                                                              request->token, request->all != 0, &requester, on_forced,
+                                                              store_call));
             }
         }
     }

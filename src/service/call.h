@@ -146,6 +146,8 @@ void lh_acquire_finish(struct lh_service *service);
 bool lh_acquire_check_rights(struct lh_service *service, int max);
 void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_downgrade_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+void lh_downgrade_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 void lh_batch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 void lh_keep_alive_on_start(struct lh_rpc_call *call);
 void lh_keep_alive_on_message(struct lh_rpc_call *call, const void *data, size_t size);

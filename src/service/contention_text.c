@@ -91,6 +91,21 @@ static void append_liveness(struct sentence *sentence, const struct lh_held_leas
     append(sentence, "; held for %s", age(lease->held_us, text));
 }
 
+/* The oldest of several is described, and there may be units left that wait for an earlier request. */
+static void append_others(struct sentence *sentence, const struct lh_contention *contention)
+{
+    if (contention->holder.units == 0)
+        return;
+    if (contention->holder_count > 1)
+        append(sentence, " and %d others", contention->holder_count - 1);
+    append(sentence, ", shared");
+    if (contention->units_free != LH_UNITS_UNBOUNDED)
+        append(sentence, ", units free: %d", contention->units_free);
+    if (contention->waiters_ahead > 0)
+        append(sentence, ", waiters ahead: %d", contention->waiters_ahead);
+    append(sentence, "; the oldest holder");
+}
+
 static void append_held(struct sentence *sentence, const char *ns, const char *key,
                         const struct lh_contention *contention)
 {
@@ -117,6 +132,7 @@ static void append_held(struct sentence *sentence, const char *ns, const char *k
             append(sentence, " is held by an unnamed owner");
         else
             append(sentence, " is held by %s", lh_contention_name(owner, name));
+        append_others(sentence, contention);
         append_liveness(sentence, &contention->holder);
     }
 }

@@ -46,6 +46,7 @@ void hold_leave(struct hold *hold)
         return;
     lh_access_leave(&hold->who);
     free(hold->strings);
+    free(hold->slots);
     free(hold->release_value);
     free(hold);
 }
@@ -169,7 +170,7 @@ static void begin(struct hold *hold, const struct lh_acquire *acquire)
     status = lh_coordinator_acquire(hold->service->coordinator, &hold->acquire);
     if (status != LH_OK) {
         hold_end(hold);
-        lh_call_fail(hold->call, status, NULL, hold->acquire.ns, hold->acquire.key);
+        acquire_refuse(hold->call, &hold->acquire, status);
         lh_usage_give(hold->caller, acquire_bound(acquire), 1);
         return;
     }

@@ -27,6 +27,7 @@ struct hold {
     struct lh_usage *caller; /* of the acquire, until it is done */
     char *strings;           /* of acquire */
     struct lh_held_lease lease;
+    int32_t *slots;      /* of the lease */
     int64_t deadline_us; /* on our clock, not before the database's */
     int64_t renewed_us;  /* when the last renewal that was done was sent, or the grant came */
     int64_t next_us;     /* when the next one is due */

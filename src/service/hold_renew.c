@@ -61,6 +61,11 @@ void hold_begin(struct hold *hold, const struct lh_acquire_result *result)
     hold->lease.owner = hold->acquire.owner;
     hold->lease.principal = hold->acquire.principal;
     hold->lease.labels = hold->acquire.labels;
+    if (hold->lease.slot_count > 0) {
+        size_t bytes = (size_t)hold->lease.slot_count * sizeof(*hold->slots);
+        hold->slots = memcpy(lh_alloc(bytes), hold->lease.slots, bytes);
+        hold->lease.slots = hold->slots;
+    }
     hold->renewed_us = lh_clock_us();
     note_remaining(hold, result->lease->remaining_us);
     patience_us = recent_us(hold) / 2;
@@ -130,18 +135,21 @@ static void renew(struct hold *hold)
 
 /* --- a client that is silent --- */
 
+static bool is_there(const struct hold *hold, const struct lh_list_answer *answer)
+{
+    const struct lh_held_lease *lease = answer->leases;
+
+    return answer->lease_count > 0 && strcmp(lease->key, hold->acquire.key) == 0 && lease->token == hold->lease.token &&
+           (lease->liveness != LH_LIVENESS_EXPIRED || lease->is_manual);
+}
+
 static void on_looked(void *arg, enum lh_status status, const struct lh_error *error,
-                      const struct lh_scope_answer *answer)
+                      const struct lh_list_answer *answer)
 {
     struct hold *hold = arg;
-    bool is_over = false;
+    bool is_over = status == LH_OK && !is_there(hold, answer);
 
     hold->is_looking = false;
-    if (status == LH_OK)
-        is_over = !answer->is_held || answer->lease.token != hold->lease.token ||
-                  (answer->lease.liveness == LH_LIVENESS_EXPIRED && !answer->lease.is_manual);
-    else
-        is_over = status == LH_NOT_HELD;
     /* A heartbeat then says how it ended, and makes sure that it stays so. */
     if (is_over && hold->state == HOLD_HELD && !hold->is_beating)
         renew(hold);
@@ -151,8 +159,14 @@ static void on_looked(void *arg, enum lh_status status, const struct lh_error *e
 static void ask_whether_it_is_over(struct hold *hold)
 {
     struct lh_store *store = hold->service->store;
+    /* From its token on: of a shared scope it is one of many. */
+    struct lh_list_request list = {.ns = hold->acquire.ns,
+                                   .page_size = 1,
+                                   .after_ns = hold->acquire.ns,
+                                   .after_key = hold->acquire.key,
+                                   .after_token = hold->lease.token - 1};
 
-    if (!hold->is_looking && store->ops->get(store, hold->acquire.ns, hold->acquire.key, on_looked, hold) == LH_OK) {
+    if (!hold->is_looking && store->ops->list(store, &list, on_looked, hold) == LH_OK) {
         hold->is_looking = true;
         hold->users++;
     }

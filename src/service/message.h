@@ -13,8 +13,8 @@
 /* Which parts of a lease go into a message. */
 enum lh_lease_parts {
     LH_LEASE_PUBLIC = 0,
-    LH_LEASE_WITH_KEY = 1,       /* the receiver is its holder */
-    LH_LEASE_WITHOUT_LABELS = 2, /* in the details of an error */
+    LH_LEASE_WITH_KEY = 1, /* the receiver is its holder */
+    LH_LEASE_SHORT = 2,    /* without labels and slots: in the details of an error */
 };
 
 Google__Protobuf__Duration *lh_message_duration(int64_t duration_us, struct lh_arena *arena);

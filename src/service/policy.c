@@ -8,11 +8,12 @@
 
 enum kind { KIND_DURATION, KIND_AT_LEAST, KIND_EXPIRY, KIND_REAPER, KIND_BOOL, KIND_INT64, KIND_INT32 };
 
-/* `least` is in microseconds for durations. */
+/* `least` is in microseconds for durations. `most` 0: there is none. */
 static const struct field {
     enum kind kind;
     size_t offset;
     int64_t least;
+    int64_t most;
 } fields[LH_POLICY_FIELD_COUNT] = {
 #define FIELD(member) offsetof(Leasehold__V1__Policy, member)
     [LH_POLICY_MIN_DURATION] = {KIND_DURATION, FIELD(min_duration), LH_MIN_DURATION_US},
@@ -31,6 +32,7 @@ static const struct field {
     [LH_POLICY_FREE_RETENTION] = {KIND_DURATION, FIELD(free_retention), 0},
     [LH_POLICY_HISTORY_RETENTION] = {KIND_DURATION, FIELD(history_retention), 0},
     [LH_POLICY_AT_LEAST] = {KIND_AT_LEAST, FIELD(at_least), 0},
+    [LH_POLICY_CAPACITY] = {KIND_INT32, FIELD(capacity), 1, LH_UNITS_MAX},
 #undef FIELD
 };
 
@@ -104,6 +106,11 @@ static bool read_field(struct lh_validator *v, const Leasehold__V1__Policy *mess
     case KIND_INT32:
         value->number = ((Google__Protobuf__Int32Value *)pointer_of(message, field))->value;
         break;
+    }
+    if (fields[field].most > 0 && value->number > fields[field].most) {
+        lh_violations_add(v->violations, path, "must be at most %lld, is %lld", (long long)fields[field].most,
+                          (long long)value->number);
+        return false;
     }
     if (value->number >= fields[field].least)
         return true;

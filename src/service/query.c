@@ -11,6 +11,8 @@
 
 /* --- GetLease --- */
 
+#define HOLDERS_MAX 100
+
 static Leasehold__V1__LastHold *new_last_hold(const struct lh_last_hold *last, struct lh_arena *arena)
 {
     Leasehold__V1__LastHold *message = lh_arena_alloc(arena, sizeof(*message));
@@ -40,19 +42,30 @@ static void fail_not_held(const struct lh_store_call *store_call)
     free(words);
 }
 
-static void reply_scope(struct lh_store_call *store_call, const struct lh_scope_answer *answer)
+/* `holders`: of a scope that several hold; else NULL. */
+static void reply_scope(struct lh_store_call *store_call, const struct lh_scope_answer *answer,
+                        const struct lh_list_answer *holders)
 {
     struct lh_arena *arena = &store_call->service->scratch;
     Leasehold__V1__GetLeaseResponse response;
-    struct lh_contention contention = {
-        .has_holder = answer->is_held, .waiters_ahead = answer->waiters, .rests_us = answer->rests_in_us};
+    struct lh_contention contention = {.has_holder = answer->is_held,
+                                       .holder_count = answer->holder_count,
+                                       .units_free = answer->units_free,
+                                       .waiters_ahead = answer->waiters,
+                                       .rests_us = answer->rests_in_us};
 
     leasehold__v1__get_lease_response__init(&response);
     if (answer->is_held) {
         contention.holder = answer->lease;
         contention.holder.ns = store_call->ns;
         contention.holder.key = store_call->key;
+        contention.holders = holders == NULL ? &contention.holder : holders->leases;
+        contention.listed = holders == NULL ? 1 : (int32_t)holders->lease_count;
         response.lease = lh_message_lease(&contention.holder, LH_LEASE_PUBLIC, arena);
+        response.holder_count = contention.holder_count;
+        response.holders = lh_arena_alloc(arena, (size_t)contention.listed * sizeof(*response.holders));
+        for (int32_t i = 0; i < contention.listed; i++)
+            response.holders[response.n_holders++] = lh_message_lease(&contention.holders[i], LH_LEASE_PUBLIC, arena);
     }
     if (answer->is_held || answer->waiters > 0 || answer->rests_in_us > 0)
         response.contention = lh_message_contention(&contention, arena);
@@ -60,6 +73,49 @@ static void reply_scope(struct lh_store_call *store_call, const struct lh_scope_
         response.last = new_last_hold(&answer->last, arena);
     lh_call_reply(store_call->call, &response.base, arena);
     lh_arena_reset(arena);
+}
+
+/* A scope that several hold, while its holders are looked up. */
+struct several {
+    struct lh_store_call *store_call;
+    struct lh_scope_answer scope;
+};
+
+/* What was asked for first is not there any more by then: the oldest holder is the first of them. */
+static void on_holders(void *arg, enum lh_status status, const struct lh_error *error,
+                       const struct lh_list_answer *holders)
+{
+    struct several *several = arg;
+    struct lh_store_call *store_call = several->store_call;
+    struct lh_scope_answer *scope = &several->scope;
+
+    if (lh_store_call_is_answered(store_call, status, error)) {
+        scope->is_held = holders->lease_count > 0;
+        if (scope->is_held)
+            scope->lease = holders->leases[0];
+        if (!holders->has_more)
+            scope->holder_count = (int32_t)holders->lease_count;
+        if (scope->is_held || scope->waiters > 0)
+            reply_scope(store_call, scope, holders);
+        else
+            fail_not_held(store_call);
+    }
+    lh_store_call_destroy(store_call);
+    free(several);
+}
+
+static void ask_for_holders(struct lh_store_call *store_call, const struct lh_scope_answer *answer)
+{
+    struct lh_store *store = store_call->service->store;
+    struct several *several = lh_alloc_zero(1, sizeof(*several));
+    enum lh_status status;
+
+    several->store_call = store_call;
+    several->scope = *answer;
+    status = store->ops->holders(store, store_call->ns, store_call->key, HOLDERS_MAX, on_holders, several);
+    if (status != LH_OK)
+        free(several);
+    lh_store_call_check(store_call, status);
 }
 
 static void on_scope(void *arg, enum lh_status status, const struct lh_error *error,
@@ -70,8 +126,12 @@ static void on_scope(void *arg, enum lh_status status, const struct lh_error *er
     if (store_call->call != NULL && status == LH_NOT_HELD)
         fail_not_held(store_call);
     else if (lh_store_call_is_answered(store_call, status, error)) {
+        if (answer->is_held && answer->lease.units > 0) {
+            ask_for_holders(store_call, answer);
+            return;
+        }
         if (answer->is_held || answer->has_last || answer->waiters > 0 || answer->rests_in_us > 0)
-            reply_scope(store_call, answer);
+            reply_scope(store_call, answer, NULL);
         else
             fail_not_held(store_call);
     }
@@ -105,6 +165,8 @@ void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t 
 /* Pages of the store for one search: 100,000 rows of the table. */
 #define SEARCH_PAGES 10
 
+#define PLACE_BYTES 24
+
 /* A page that is being put together: its leases are packed as they come. */
 struct list {
     struct lh_store_call *store_call;
@@ -115,9 +177,34 @@ struct list {
     int32_t left;     /* of the page */
     int32_t searched; /* pages of the store */
     struct lh_buffer packed;
-    char last_ns[LH_NAMESPACE_MAX_BYTES + 1]; /* the last that was told: a page token names no other */
-    char last_key[LH_KEY_MAX_BYTES + 1];
+    char last_ns[LH_NAMESPACE_MAX_BYTES + 1];      /* the last that was told: a page token names no other */
+    char last_key[LH_KEY_MAX_BYTES + PLACE_BYTES]; /* and of a shared lease its token, see put_place */
 };
+
+/* A key has no control characters. */
+#define PLACE_MARK '\n'
+
+/* Within a scope that several hold a page goes on behind a token. */
+static void put_place(char last_key[LH_KEY_MAX_BYTES + PLACE_BYTES], const char *key, int64_t token)
+{
+    if (token == 0)
+        snprintf(last_key, LH_KEY_MAX_BYTES + PLACE_BYTES, "%s", key);
+    else
+        snprintf(last_key, LH_KEY_MAX_BYTES + PLACE_BYTES, "%s%c%lld", key, PLACE_MARK, (long long)token);
+}
+
+static void take_place(struct lh_list_request *list, struct lh_arena *arena)
+{
+    const char *mark = strchr(list->after_key, PLACE_MARK);
+    char *key;
+
+    if (mark == NULL)
+        return;
+    key = lh_arena_strdup(arena, list->after_key);
+    key[mark - list->after_key] = '\0';
+    list->after_token = strtoll(mark + 1, NULL, 10);
+    list->after_key = key;
+}
 
 static void free_list(struct list *list)
 {
@@ -173,7 +260,7 @@ static size_t take(struct list *list, const struct lh_list_answer *answer)
         bytes += protobuf_c_message_get_packed_size(&response.leases[response.n_leases++]->base);
         list->left--;
         snprintf(list->last_ns, sizeof(list->last_ns), "%s", lease->ns);
-        snprintf(list->last_key, sizeof(list->last_key), "%s", lease->key);
+        put_place(list->last_key, lease->key, visible_place(lease));
     }
     append(list, &response);
     return i;
@@ -199,9 +286,10 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
         finish(list, list->last_ns, list->last_key, false);
     else if (!visible_ask(&list->walk, &list->who, &request))
         finish(list, NULL, NULL, false);
-    else if (*list->search != '\0' && ++list->searched == SEARCH_PAGES)
-        finish(list, request.after_ns, request.after_key, true);
-    else
+    else if (*list->search != '\0' && ++list->searched == SEARCH_PAGES) {
+        put_place(list->last_key, request.after_key, request.after_token);
+        finish(list, request.after_ns, list->last_key, true);
+    } else
         ask(list, &request);
 }
 
@@ -213,9 +301,13 @@ static bool read_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
     *filter = lh_page_filter(lh_page_filter(0, list->ns), list->owner);
     *filter = lh_page_filter(*filter, list->include_children ? "children" : "");
     *filter = lh_page_filter(*filter, list->search);
-    if (request->page_token[0] == '\0' ||
-        lh_page_token_parse(request->page_token, LH_PAGE_LEASES, *filter, v->arena, &list->after_ns, &list->after_key))
+    if (request->page_token[0] == '\0')
         return true;
+    if (lh_page_token_parse(request->page_token, LH_PAGE_LEASES, *filter, v->arena, &list->after_ns,
+                            &list->after_key)) {
+        take_place(list, v->arena);
+        return true;
+    }
     lh_violations_add(v->violations, "page_token",
                       "must be the next_page_token of a page that was asked with the same filters");
     return false;
@@ -255,7 +347,8 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, c
     list->owner = lh_strdup(request->owner);
     list->search = lh_strdup(request->search);
     list->left = request->page_size;
-    visible_begin(&list->walk, request->ns, include_children, request->after_ns, request->after_key);
+    visible_begin(&list->walk, request->ns, include_children, request->after_ns, request->after_key,
+                  request->after_token);
     if (visible_ask(&list->walk, &list->who, &first))
         ask(list, &first);
     else

@@ -49,6 +49,7 @@ static const struct lh_rpc_method methods[] = {
     LEASE("Acquire", lh_acquire_on_message, lh_acquire_on_end, false),
     LEASE("Heartbeat", lh_heartbeat_on_message, lh_batch_on_end, true),
     LEASE("Release", lh_release_on_message, lh_batch_on_end, true),
+    LEASE("Downgrade", lh_downgrade_on_message, lh_downgrade_on_end, true),
     LEASE("GetLease", lh_get_lease_on_message, lh_store_call_on_end, false),
     LEASE("ListLeases", lh_list_leases_on_message, lh_store_call_on_end, false),
     {.path = "/leasehold.v1.LeaseService/AcquireStream",

@@ -76,6 +76,17 @@ bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t
     return true;
 }
 
+static bool check_key(struct lh_validator *v, const char *key, const char *field)
+{
+    if (!check_size(v, key, 1, LH_KEY_MAX_BYTES, field))
+        return false;
+    if (lh_utf8_has_control(key, strlen(key))) {
+        lh_violations_add(v->violations, field, "must not contain control characters");
+        return false;
+    }
+    return true;
+}
+
 bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope, const char *field, const char **ns,
                        const char **key)
 {
@@ -89,13 +100,7 @@ bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope
     is_valid = lh_validate_namespace(v, scope->namespace_, scope->n_namespace_, false,
                                      lh_field_member(path, field, "namespace"), ns);
     *key = scope->key;
-    if (!check_size(v, scope->key, 1, LH_KEY_MAX_BYTES, lh_field_member(path, field, "key")))
-        return false;
-    if (lh_utf8_has_control(scope->key, strlen(scope->key))) {
-        lh_violations_add(v->violations, path, "must not contain control characters");
-        return false;
-    }
-    return is_valid;
+    return check_key(v, scope->key, lh_field_member(path, field, "key")) && is_valid;
 }
 
 bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Duration *duration, int64_t least_us,
@@ -147,6 +152,34 @@ bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char
         return true;
     lh_violations_add(v->violations, field, "must be 0 (which is %d) to %d, is %d", LH_PAGE_SIZE_DEFAULT,
                       LH_PAGE_SIZE_MAX, page_size);
+    return false;
+}
+
+bool lh_validate_units(struct lh_validator *v, int32_t units, const char *field, int32_t *result)
+{
+    *result = units == 0 ? 1 : units;
+    if (units >= 0 && units <= LH_UNITS_MAX)
+        return true;
+    lh_violations_add(v->violations, field, "must be 0 (which is 1) to %d, is %d", LH_UNITS_MAX, units);
+    return false;
+}
+
+static bool validate_mode(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                          struct lh_acquire *acquire)
+{
+    if (request->mode == LEASEHOLD__V1__MODE__MODE_SHARED) {
+        if (request->at_least != NULL) {
+            lh_violations_add(v->violations, "at_least", "must not be given for a shared lease (mode MODE_SHARED)");
+            return false;
+        }
+        return lh_validate_units(v, request->units, "units", &acquire->units);
+    }
+    acquire->units = 0;
+    if (request->units == 0)
+        return true;
+    lh_violations_add(v->violations, "units",
+                      "must be 0 for an exclusive lease, is %d: units are of shared ones (mode MODE_SHARED)",
+                      request->units);
     return false;
 }
 
@@ -219,6 +252,7 @@ bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireReq
         is_valid &= lh_validate_duration(v, request->duration, 1, "duration", &acquire->duration_us);
     }
     is_valid &= validate_wait(v, request, acquire);
+    is_valid &= validate_mode(v, request, acquire);
     acquire->at_least_us = LH_AT_LEAST_POLICY;
     if (request->at_least != NULL)
         is_valid &= lh_validate_at_least(v, request->at_least, "at_least", &acquire->at_least_us);
@@ -289,6 +323,18 @@ bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
     return check_size(v, request->owner, 0, LH_OWNER_MAX_BYTES, "owner") && is_valid;
 }
 
+bool lh_validate_watch(struct lh_validator *v, const Leasehold__V1__WatchLeasesRequest *request, const char **ns)
+{
+    bool has_key = request->key[0] != '\0';
+    bool is_valid = lh_validate_namespace(v, request->namespace_, request->n_namespace_, !has_key, "namespace", ns);
+
+    if (has_key && request->include_children) {
+        lh_violations_add(v->violations, "include_children", "must not be given together with key");
+        return false;
+    }
+    return (!has_key || check_key(v, request->key, "key")) && is_valid;
+}
+
 bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *request,
                       struct lh_reap_arguments *arguments)
 {
@@ -329,6 +375,10 @@ bool lh_validate_force(struct lh_validator *v, const Leasehold__V1__ForceRelease
     if (request->token < 0) {
         lh_violations_add(v->violations, "token", "must be 0 (any holder) or a token, is %lld",
                           (long long)request->token);
+        is_valid = false;
+    }
+    if (request->token > 0 && request->all) {
+        lh_violations_add(v->violations, "all", "must not be given together with token");
         is_valid = false;
     }
     return is_valid;

@@ -48,6 +48,8 @@ bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Durati
 /* A minimum hold: 0 to 1 day. */
 bool lh_validate_at_least(struct lh_validator *v, const Google__Protobuf__Duration *duration, const char *field,
                           int64_t *at_least_us);
+/* Of a shared lease: 0 is 1. */
+bool lh_validate_units(struct lh_validator *v, int32_t units, const char *field, int32_t *result);
 bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char *field, int32_t *result);
 
 /* Fills what the caller owns of `acquire`, without on_done and arg. An absent lease key is made. */
@@ -63,6 +65,8 @@ bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__Relea
 bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesRequest *request,
                       struct lh_list_request *list);
 
+bool lh_validate_watch(struct lh_validator *v, const Leasehold__V1__WatchLeasesRequest *request, const char **ns);
+
 struct lh_reap_arguments {
     const char **namespaces;
     size_t namespace_count;
@@ -73,7 +77,7 @@ struct lh_reap_arguments {
 bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *request,
                       struct lh_reap_arguments *arguments);
 
-/* reason and token of a force-release; its scope has lh_validate_scope. */
+/* reason, token and all of a force-release; its scope has lh_validate_scope. */
 bool lh_validate_force(struct lh_validator *v, const Leasehold__V1__ForceReleaseRequest *request);
 
 #endif

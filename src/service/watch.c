@@ -5,8 +5,8 @@
  *         `------ active: headers ---> LISTING --- last page, SYNCED ---^
  *
  * The list is asked page by page, each when the client has read the one before, and events are kept meanwhile. They
- * may tell of what a page has shown already; so for each scope the newest token that was told is known, until the
- * coordinator has caught up with the list. A change that is older is dropped, and so is the end of a lease of which
+ * may tell of what a page has shown already; so for each scope the newest token that was told is known, and the tokens
+ * of what is held, until the coordinator has caught up with the list. A change that is older is dropped, and so is the end of a lease of which
  * the client never heard.
  *
  * A client that does not read is ended with WATCH_LAGGED when more than watch_buffer or 10,000 events wait for it; the
@@ -40,6 +40,7 @@ struct watch_stream {
     bool include_initial;
     bool is_page_out;
     char *ns;
+    char *key; /* "": any */
     struct visible_walk walk;
     struct lh_link kept; /* events that came while it was listing */
     size_t kept_count;
@@ -50,7 +51,7 @@ struct watch_stream {
 
 struct kept_event {
     struct lh_link link;
-    bool is_acquired;
+    enum lh_event_type type;
     int64_t token;
     const char *ns;
     const char *key;
@@ -58,46 +59,57 @@ struct kept_event {
     char data[]; /* the message, then ns and key */
 };
 
-/* --- what the client was told of a scope --- */
+/* --- what the client was told --- */
 
-struct known_scope {
+/* Of a lease that is held, by its token; and of a scope, by the token 0, the newest. */
+struct known {
     struct lh_table_entry entry;
     int64_t token;
-    bool is_held;
+    int64_t newest;
     size_t ns_size; /* with its NUL */
     char name[];    /* ns, key */
 };
 
-struct scope_name {
+struct known_name {
     const char *ns;
     const char *key;
+    int64_t token;
 };
 
-static bool is_scope(const struct lh_table_entry *entry, const void *key)
+static bool is_known(const struct lh_table_entry *entry, const void *key)
 {
-    const struct known_scope *known = LH_CONTAINER(const struct known_scope, entry, entry);
-    const struct scope_name *name = key;
-    return strcmp(known->name, name->ns) == 0 && strcmp(known->name + known->ns_size, name->key) == 0;
+    const struct known *known = LH_CONTAINER(const struct known, entry, entry);
+    const struct known_name *name = key;
+    return known->token == name->token && strcmp(known->name, name->ns) == 0 &&
+           strcmp(known->name + known->ns_size, name->key) == 0;
 }
 
-static struct known_scope *find_known(struct watch_stream *stream, const char *ns, const char *key, bool may_add)
+static struct known *find_known(struct watch_stream *stream, const char *ns, const char *key, int64_t token,
+                                bool may_add)
 {
-    struct scope_name name = {ns, key};
+    struct known_name name = {ns, key, token};
     size_t ns_size = strlen(ns) + 1, key_size = strlen(key) + 1;
-    uint64_t hash = lh_hash(key, key_size, lh_hash(ns, ns_size, 0));
+    uint64_t hash = lh_hash(key, key_size, lh_hash(ns, ns_size, (uint64_t)token));
     struct lh_table_entry *entry = lh_table_find(&stream->known, hash, &name);
-    struct known_scope *known;
+    struct known *known;
 
     if (entry != NULL)
-        return LH_CONTAINER(struct known_scope, entry, entry);
+        return LH_CONTAINER(struct known, entry, entry);
     if (!may_add)
         return NULL;
     known = lh_alloc_zero(1, sizeof(*known) + ns_size + key_size);
+    known->token = token;
     known->ns_size = ns_size;
     memcpy(known->name, ns, ns_size);
     memcpy(known->name + ns_size, key, key_size);
     lh_table_insert(&stream->known, &known->entry, hash);
     return known;
+}
+
+static void forget_one(struct watch_stream *stream, struct known *known)
+{
+    lh_table_remove(&stream->known, &known->entry);
+    free(known);
 }
 
 static void forget_known(struct watch_stream *stream)
@@ -108,25 +120,30 @@ static void forget_known(struct watch_stream *stream)
     if (!stream->has_known)
         return;
     stream->has_known = false;
-    while ((entry = lh_table_walk(&stream->known, &slot, &next)) != NULL) {
-        lh_table_remove(&stream->known, entry);
-        free(LH_CONTAINER(struct known_scope, entry, entry));
-    }
+    while ((entry = lh_table_walk(&stream->known, &slot, &next)) != NULL)
+        forget_one(stream, LH_CONTAINER(struct known, entry, entry));
     lh_table_finish(&stream->known);
 }
 
 /* Is it news after what the client was told? Then it counts as told. */
-static bool is_news(struct watch_stream *stream, bool is_acquired, int64_t token, const char *ns, const char *key)
+static bool is_news(struct watch_stream *stream, enum lh_event_type type, int64_t token, const char *ns,
+                    const char *key)
 {
-    struct known_scope *known;
+    struct known *known, *scope;
 
     if (!stream->has_known)
         return true;
-    known = find_known(stream, ns, key, is_acquired);
-    if (is_acquired ? token <= known->token : known == NULL || !known->is_held || token != known->token)
-        return false;
-    known->token = token;
-    known->is_held = is_acquired;
+    known = find_known(stream, ns, key, token, false);
+    if (type != LH_EVENT_ACQUIRED && type != LH_EVENT_DOWNGRADED) {
+        if (known != NULL)
+            forget_one(stream, known);
+        return known != NULL;
+    }
+    scope = find_known(stream, ns, key, 0, true);
+    if (token <= scope->newest) /* a smaller lease under its old token is told again */
+        return type == LH_EVENT_DOWNGRADED && known != NULL;
+    scope->newest = token;
+    find_known(stream, ns, key, token, true);
     return true;
 }
 
@@ -162,6 +179,7 @@ static void free_when_over(struct watch_stream *stream)
     lh_usage_give(stream->caller, LH_USAGE_WATCHERS, 1);
     lh_access_leave(&stream->who);
     free(stream->ns);
+    free(stream->key);
     free(stream);
 }
 
@@ -234,7 +252,7 @@ static void keep(struct watch_stream *stream, const struct lh_lease_event *event
     }
     kept = lh_alloc(sizeof(*kept) + size + ns_size + key_size);
     memset(kept, 0, sizeof(*kept));
-    kept->is_acquired = event->type == LH_EVENT_ACQUIRED;
+    kept->type = event->type;
     kept->token = event->lease.token;
     kept->size = size;
     memcpy(kept->data, data, size);
@@ -245,16 +263,21 @@ static void keep(struct watch_stream *stream, const struct lh_lease_event *event
     stream->kept_bytes += size;
 }
 
+static bool is_watched(const struct watch_stream *stream, const char *key)
+{
+    return stream->key[0] == '\0' || strcmp(stream->key, key) == 0;
+}
+
 static void on_event(struct lh_watcher *watcher, const struct lh_lease_event *event)
 {
     struct watch_stream *stream = watcher->arg;
     const void *data;
     size_t size;
 
-    if (!lh_access_may(&stream->who, LH_RIGHT_READ, event->lease.ns))
+    if (!lh_access_may(&stream->who, LH_RIGHT_READ, event->lease.ns) || !is_watched(stream, event->lease.key))
         return;
     if (stream->state == WATCH_LIVE &&
-        !is_news(stream, event->type == LH_EVENT_ACQUIRED, event->lease.token, event->lease.ns, event->lease.key))
+        !is_news(stream, event->type, event->lease.token, event->lease.ns, event->lease.key))
         return;
     size = pack(stream, (Leasehold__V1__LeaseEvent__Type)event->type, event, &data);
     if (stream->state == WATCH_LIVE)
@@ -295,16 +318,17 @@ static void send_page(struct watch_stream *stream, const struct lh_list_answer *
 
     for (size_t i = 0; i < answer->lease_count && stream->state == WATCH_LISTING; i++) {
         struct lh_lease_event event = {.lease = answer->leases[i]};
-        if (!visible_may_show(&stream->who, &event.lease))
+        if (!visible_may_show(&stream->who, &event.lease) || !is_watched(stream, event.lease.key))
             continue;
-        struct known_scope *known = find_known(stream, event.lease.ns, event.lease.key, true);
-        known->token = event.lease.token;
-        known->is_held = true;
+        find_known(stream, event.lease.ns, event.lease.key, 0, true)->newest = event.lease.token;
+        find_known(stream, event.lease.ns, event.lease.key, event.lease.token, true);
         size_t size = pack(stream, TYPE(INITIAL), &event, &data);
         send_bytes(stream, data, size);
         lh_arena_reset(&stream->service->scratch);
     }
     visible_advance(&stream->walk, answer, answer->lease_count);
+    if (answer->lease_count > 0 && !is_watched(stream, answer->leases[answer->lease_count - 1].key))
+        stream->walk.is_over = true; /* it is beyond the one scope */
 }
 
 static void go_live(struct watch_stream *stream)
@@ -319,7 +343,7 @@ static void go_live(struct watch_stream *stream)
         if (stream->state != WATCH_LIVE)
             return; /* it was too slow, and what was kept is gone */
         if (lh_access_may(&stream->who, LH_RIGHT_READ, event->ns) &&
-            is_news(stream, event->is_acquired, event->token, event->ns, event->key) &&
+            is_news(stream, event->type, event->token, event->ns, event->key) &&
             !send_bytes(stream, event->data, event->size))
             return;
         drop_kept(stream, event);
@@ -360,8 +384,11 @@ static void on_active(struct lh_watcher *watcher)
     }
     stream->state = WATCH_LISTING;
     stream->has_known = true;
-    lh_table_init(&stream->known, is_scope);
-    visible_begin(&stream->walk, stream->ns, stream->watcher.include_children, NULL, NULL);
+    lh_table_init(&stream->known, is_known);
+    if (stream->key[0] == '\0')
+        visible_begin(&stream->walk, stream->ns, stream->watcher.include_children, NULL, NULL, 0);
+    else
+        visible_begin(&stream->walk, stream->ns, false, stream->ns, stream->key, -1);
     ask_page(stream);
 }
 
@@ -411,6 +438,7 @@ static void begin(struct lh_rpc_call *call, struct lh_access_caller *who,
     stream->call = call;
     stream->service = service;
     stream->ns = lh_strdup(ns);
+    stream->key = lh_strdup(request->key);
     stream->include_initial = request->include_initial;
     stream->watcher = (struct lh_watcher){.ns = stream->ns,
                                           .include_children = request->include_children || *ns == '\0',
@@ -443,7 +471,7 @@ void lh_watch_leases_on_message(struct lh_rpc_call *call, const void *data, size
 
     if (request == NULL) {
         /* answered */
-    } else if (!lh_validate_namespace(&v, request->namespace_, request->n_namespace_, true, "namespace", &ns)) {
+    } else if (!lh_validate_watch(&v, request, &ns)) {
         lh_call_refuse(call, &violations);
     } else if (service->is_draining) {
         lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);

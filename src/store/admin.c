@@ -39,23 +39,26 @@ static void last_hold_read(struct lh_scope_answer *answer, const PGresult *resul
 static void read_get(struct control_call *call, enum lh_status status, const PGresult *result,
                      const struct lh_error *error)
 {
-    static const char *const names[] = {"is_held", "waiters", "rests_in_us"};
+    static const char *const names[] = {"is_held", "waiters", "rests_in_us", "holder_count", "units_free"};
     lh_scope_cb *on_done = (lh_scope_cb *)call->on_done;
     struct lh_arena *arena = &call->store->arena;
     struct lh_scope_answer answer = {0};
     struct lease_columns lease_at;
-    int at[3];
+    int at[5];
 
     if (status != LH_OK) {
         on_done(call->arg, status, error, NULL);
         return;
     }
+    answer.units_free = LH_UNITS_UNBOUNDED;
     if (PQntuples(result) > 0) {
-        lh_pg_result_columns(result, names, at, 3);
+        lh_pg_result_columns(result, names, at, 5);
         lease_columns_find(result, &lease_at);
         answer.is_held = lh_pg_bool(result, 0, at[0]);
         answer.waiters = lh_pg_int4(result, 0, at[1]);
         answer.rests_in_us = lh_pg_int8(result, 0, at[2]);
+        answer.holder_count = lh_pg_int4(result, 0, at[3]);
+        answer.units_free = units_free_read(result, 0, at[4]);
         lease_read(result, 0, &lease_at, arena, &answer.lease);
         last_hold_read(&answer, result, arena);
     }
@@ -131,9 +134,9 @@ enum lh_status pg_store_list(struct lh_store *base, const struct lh_list_request
 {
     static const struct lh_pg_statement statement = {
         "list_leases",
-        "select * from leasehold_internal.list_leases($1, $2, $3, $4, $5, $6, $7, $8)",
-        8,
-        {LH_PG_TEXT, LH_PG_BOOL, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4},
+        "select * from leasehold_internal.list_leases($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        9,
+        {LH_PG_TEXT, LH_PG_BOOL, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4, LH_PG_INT8},
     };
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_list, (void (*)(void))on_done, arg);
@@ -148,22 +151,73 @@ enum lh_status pg_store_list(struct lh_store *base, const struct lh_list_request
     lh_pg_add_text(&store->params, is_any_owner ? NULL : request->owner);
     lh_pg_add_text(&store->params, request->search);
     lh_pg_add_int4(&store->params, LOOK_AT);
+    if (request->after_token == 0)
+        lh_pg_add_text(&store->params, NULL);
+    else
+        lh_pg_add_int8(&store->params, request->after_token);
+    call->is_clients = true;
+    return control_call_send(call, &statement);
+}
+
+/* --- the holders of a scope --- */
+
+enum lh_status pg_store_holders(struct lh_store *base, const char *ns, const char *key, int32_t max,
+                                lh_list_cb *on_done, void *arg)
+{
+    static const struct lh_pg_statement statement = {
+        "get_holders",
+        "select * from leasehold_internal.get_holders($1, $2, $3)",
+        3,
+        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4},
+    };
+    struct pg_store *store = pg_store_of(base);
+    struct control_call *call = control_call_begin(store, read_list, (void (*)(void))on_done, arg);
+
+    call->page_size = max;
+    lh_pg_add_text(&store->params, ns);
+    lh_pg_add_text(&store->params, key);
+    lh_pg_add_int4(&store->params, max + 1);
     call->is_clients = true;
     return control_call_send(call, &statement);
 }
 
 /* --- force_release --- */
 
+/* Of several holders there is a row for each; of one that a hook or a guard kept, too. */
+static void read_ended(struct control_call *call, const PGresult *result, int outcome_at,
+                       struct lh_scope_answer *answer)
+{
+    struct lh_arena *arena = &call->store->arena;
+    struct lh_held_lease *leases = lh_arena_alloc(arena, (size_t)PQntuples(result) * sizeof(*leases));
+    struct lease_columns lease_at;
+    int key_at = PQfnumber(result, "lease_key");
+
+    lease_columns_find(result, &lease_at);
+    for (int row = 0; row < PQntuples(result); row++) {
+        const char *outcome = lh_pg_text(result, row, outcome_at);
+        struct lh_held_lease *lease = &leases[answer->listed];
+        if (outcome == NULL || strcmp(outcome, "ended") != 0 || !lease_read(result, row, &lease_at, arena, lease))
+            continue;
+        lease->ns = call->ns;
+        lease->key = call->key;
+        lease->lease_key = lh_pg_uuid(result, row, key_at);
+        answer->listed++;
+    }
+    answer->holders = leases;
+    answer->is_held = answer->listed > 0;
+    if (answer->is_held)
+        answer->lease = leases[0];
+}
+
 static void read_force_release(struct control_call *call, enum lh_status status, const PGresult *result,
                                const struct lh_error *error)
 {
-    static const char *const names[] = {"outcome", "message", "lease_key"};
+    static const char *const names[] = {"outcome", "message"};
     lh_scope_cb *on_done = (lh_scope_cb *)call->on_done;
     struct lh_scope_answer answer = {0};
-    struct lease_columns lease_at;
     struct lh_error refusal;
     const char *outcome, *message;
-    int at[3];
+    int at[2];
 
     if (status != LH_OK && strcmp(error->sqlstate, "57014") == 0) {
         lh_error_set(&refusal, LH_HOOK_REJECTED, "%s", LH_HOOK_TIMEOUT_WORDS);
@@ -174,20 +228,18 @@ static void read_force_release(struct control_call *call, enum lh_status status,
         on_done(call->arg, status, error, NULL);
         return;
     }
-    lh_pg_result_columns(result, names, at, 3);
-    lease_columns_find(result, &lease_at);
+    lh_pg_result_columns(result, names, at, 2);
     outcome = PQntuples(result) == 0 ? "not_held" : lh_pg_text(result, 0, at[0]);
     message = PQntuples(result) == 0 ? NULL : lh_pg_text(result, 0, at[1]);
     if (outcome != NULL && strcmp(outcome, "ended") == 0) {
-        answer.is_held = lease_read(result, 0, &lease_at, &call->store->arena, &answer.lease);
-        answer.lease.ns = call->ns;
-        answer.lease.key = call->key;
-        answer.lease.lease_key = lh_pg_uuid(result, 0, at[2]);
+        read_ended(call, result, at[0], &answer);
         on_done(call->arg, LH_OK, NULL, &answer);
         return;
     }
     status = LH_NOT_HELD;
-    if (outcome != NULL && strcmp(outcome, "busy") == 0)
+    if (outcome != NULL && strcmp(outcome, "invalid") == 0)
+        status = LH_INVALID_ARGUMENT;
+    else if (outcome != NULL && strcmp(outcome, "busy") == 0)
         status = LH_SCOPE_BUSY;
     else if (outcome != NULL && strcmp(outcome, "rejected") == 0)
         status = LH_HOOK_REJECTED;
@@ -200,14 +252,15 @@ static void on_limit_set(void *arg, enum lh_status status, const PGresult *resul
 }
 
 enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, const char *key, const char *reason,
-                                      int64_t token, const struct lh_requester *requester, lh_scope_cb *on_done,
-                                      void *arg)
+                                      int64_t token, bool all, const struct lh_requester *requester,
+                                      lh_scope_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = {
         "force_release_one",
-        "select * from leasehold_internal.force_release_one($1, $2, $3, $4, p_by => $5, p_peer => $6)",
-        6,
-        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT, LH_PG_TEXT},
+        "select * from leasehold_internal.force_release_one($1, $2, $3, $4, p_by => $5, p_peer => $6,"
+        " p_all => $7)",
+        7,
+        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT, LH_PG_TEXT, LH_PG_BOOL},
     };
     /* The effective policy is the second row. */
     static const struct lh_pg_statement limit = {
@@ -239,5 +292,6 @@ enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, con
     lh_pg_add_text(&store->params, reason);
     lh_pg_add_int8(&store->params, token);
     pg_store_add_requester(&store->params, requester);
+    lh_pg_add_bool(&store->params, all);
     return control_call_send(call, &statement);
 }

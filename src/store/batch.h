@@ -40,7 +40,7 @@ struct batch_kind {
     int64_t (*hook_timeout_us)(const void *items);                                   /* of the first one */
 };
 
-extern const struct batch_kind acquire_kind, heartbeat_kind, release_kind, leave_kind, hand_over_kind;
+extern const struct batch_kind acquire_kind, heartbeat_kind, release_kind, downgrade_kind, leave_kind, hand_over_kind;
 
 /* For hand_over_kind: rows first..last-1 of a result that has the columns of both. */
 void acquire_write_arrays(struct lane *lane, const void *items, size_t n);

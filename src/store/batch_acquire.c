@@ -9,17 +9,38 @@
 
 static const struct lh_pg_statement statement = {
     "acquire_batch",
-    "select * from leasehold_internal.acquire_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
-    13,
+    "select * from leasehold_internal.acquire_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+    14,
     {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY,
      LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY,
-     LH_PG_INT8_ARRAY},
+     LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY},
 };
 
 static void write_items(struct lane *lane, const void *items, size_t n)
 {
     lh_pg_add_uuid(&lane->params, &lane->store->base.coordinator);
     acquire_write_arrays(lane, items, n);
+}
+
+/* NULL in place of an array in which nobody asks for a shared lease. */
+static void write_units(struct lh_pg_params *params, struct lh_acquire_item *const *items, size_t n)
+{
+    size_t shared = 0;
+
+    while (shared < n && items[shared]->units == 0)
+        shared++;
+    if (shared == n) {
+        lh_pg_add_text(params, NULL);
+        return;
+    }
+    lh_pg_array_begin(params, LH_PG_INT4);
+    for (size_t i = 0; i < n; i++) {
+        if (items[i]->units == 0)
+            lh_pg_array_add_null(params);
+        else
+            lh_pg_array_add_int4(params, items[i]->units);
+    }
+    lh_pg_array_end(params);
 }
 
 void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
@@ -80,6 +101,7 @@ void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
             lh_pg_array_add_int8(params, items[i]->at_least_us);
     }
     lh_pg_array_end(params);
+    write_units(params, items, n);
 }
 
 static bool outcome_of(const char *text, enum lh_acquire_outcome *outcome)
@@ -102,7 +124,21 @@ static bool outcome_of(const char *text, enum lh_acquire_outcome *outcome)
     return false;
 }
 
-enum { N, OUTCOME, TICKET, WAITERS_AHEAD, RESTS_IN, EXPIRES_IN, SUSPECTED_IN, MESSAGE, FIELD, BOUND, COLUMN_COUNT };
+enum {
+    N,
+    OUTCOME,
+    TICKET,
+    WAITERS_AHEAD,
+    RESTS_IN,
+    EXPIRES_IN,
+    SUSPECTED_IN,
+    MESSAGE,
+    FIELD,
+    BOUND,
+    HOLDERS,
+    UNITS_FREE,
+    COLUMN_COUNT
+};
 
 static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGresult *result, int row, const int *at,
                       const struct lease_columns *lease_at)
@@ -125,6 +161,8 @@ static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGr
         item->hook_timeout_us = hook_timeout_read(result, row, at[MESSAGE]);
     item->field = text_read(result, row, at[FIELD], &lane->arena);
     item->bound = text_read(result, row, at[BOUND], &lane->arena);
+    item->holder_count = lh_pg_int4(result, row, at[HOLDERS]);
+    item->units_free = units_free_read(result, row, at[UNITS_FREE]);
     item->has_lease = lease_read(result, row, lease_at, &lane->arena, &item->lease);
     item->lease.ns = item->ns;
     item->lease.key = item->key;
@@ -141,7 +179,7 @@ void acquire_read_rows(struct lane *lane, const void *all, size_t n, const PGres
 {
     static const char *const names[COLUMN_COUNT] = {
         "n",       "outcome", "ticket", "waiters_ahead", "rests_in_us", "expires_in_us", "suspected_in_us",
-        "message", "field",   "bound",
+        "message", "field",   "bound",  "holder_count",  "units_free",
     };
     struct lh_acquire_item *const *items = all;
     struct lease_columns lease_at;
@@ -163,6 +201,8 @@ static void set_busy(const void *all, size_t n)
         items[i]->outcome = LH_ACQUIRE_BUSY;
         items[i]->new_ticket = 0;
         items[i]->has_lease = false;
+        items[i]->holder_count = 0;
+        items[i]->units_free = LH_UNITS_UNBOUNDED;
         items[i]->waiters_ahead = 0;
         items[i]->rests_in_us = 0;
         items[i]->expires_in_us = LH_NEVER;

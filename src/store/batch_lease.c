@@ -1,6 +1,7 @@
 /* Batches about a lease that somebody has or waits for: heartbeats, releases, leaving the queue. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "pg/result.h"
 #include "store/internal.h"
@@ -36,10 +37,8 @@ static enum lh_outcome outcome_read(const PGresult *result, int row, int column)
         const char *text;
         enum lh_outcome outcome;
     } map[] = {
-        {"ok", LH_OUTCOME_OK},
-        {"lost", LH_OUTCOME_LOST},
-        {"rejected", LH_OUTCOME_REJECTED},
-        {"invalid", LH_OUTCOME_INVALID},
+        {"ok", LH_OUTCOME_OK},           {"lost", LH_OUTCOME_LOST},     {"rejected", LH_OUTCOME_REJECTED},
+        {"invalid", LH_OUTCOME_INVALID}, {"quota", LH_OUTCOME_INVALID}, /* of a downgrade, which says so */
     };
     for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)
         if (is_text(result, row, column, map[i].text))
@@ -216,6 +215,72 @@ const struct batch_kind release_kind = {
     release_set_invalid, holder_skip,        holder_set_rejected, holder_hook_timeout_us,
 };
 
+/* --- downgrade --- */
+
+/* One call of the function for each: they are few. (unnest of several arrays is syntax, and takes no schema.) */
+static const struct lh_pg_statement downgrade_statement = {
+    "downgrade",
+    "select u.n::integer, d.* from unnest($3, $4, $5, $6, $7) with ordinality"
+    " u (namespace, key, lease_key, units, principal, n), lateral leasehold_internal.downgrade_one("
+    "$1, $2, u.namespace, u.key, u.lease_key, u.units, u.principal) d",
+    7,
+    {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_INT4_ARRAY,
+     LH_PG_TEXT_ARRAY},
+};
+
+static void downgrade_write(struct lane *lane, const void *all, size_t n)
+{
+    struct lh_holder_item *const *items = all;
+    struct lh_pg_params *params = &lane->params;
+
+    lh_pg_add_uuid(params, &lane->store->base.coordinator);
+    pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
+    WRITE_REFS(params, items, n);
+    lh_pg_array_begin(params, LH_PG_INT4);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_int4(params, items[i]->downgrade->units);
+    lh_pg_array_end(params);
+    lh_pg_array_begin(params, LH_PG_TEXT);
+    for (size_t i = 0; i < n; i++)
+        lh_pg_array_add_text(params, items[i]->downgrade->principal);
+    lh_pg_array_end(params);
+}
+
+static void downgrade_read(struct lane *lane, const void *all, size_t n, const PGresult *result)
+{
+    enum { N, OUTCOME, MESSAGE, WAKE, FIELD, BOUND, COLUMN_COUNT };
+    static const char *const names[COLUMN_COUNT] = {"n", "outcome", "message", "wake", "field", "bound"};
+    struct lh_holder_item *const *items = all;
+    struct lease_columns lease_at;
+    int at[COLUMN_COUNT];
+
+    lh_pg_result_columns(result, names, at, COLUMN_COUNT);
+    lease_columns_find(result, &lease_at);
+    for (int row = 0; row < PQntuples(result); row++) {
+        int32_t number = lh_pg_int4(result, row, at[N]);
+        struct lh_holder_item *item;
+        if (number < 1 || (size_t)number > n)
+            continue;
+        item = items[number - 1];
+        item_read(lane, item, result, row, at[OUTCOME], at[MESSAGE], at[MESSAGE]);
+        if (item->outcome == LH_OUTCOME_LOST)
+            item->message = NULL; /* it is how the lease ended, and no sentence */
+        item->wake = lh_pg_bool(result, row, at[WAKE]);
+        item->downgrade->is_over_quota = is_text(result, row, at[OUTCOME], "quota");
+        item->downgrade->field = text_read(result, row, at[FIELD], &lane->arena);
+        item->downgrade->bound = text_read(result, row, at[BOUND], &lane->arena);
+        lease_read(result, row, &lease_at, &lane->arena, &item->downgrade->lease);
+        item->downgrade->lease.ns = item->ns;
+        item->downgrade->lease.key = item->key;
+        item->downgrade->lease.lease_key = item->lease_key;
+    }
+}
+
+const struct batch_kind downgrade_kind = {
+    "downgrade",        &downgrade_statement, downgrade_write,     downgrade_read,         holder_set_busy,
+    holder_set_invalid, holder_skip,          holder_set_rejected, holder_hook_timeout_us,
+};
+
 /* --- leave --- */
 
 static const struct lh_pg_statement leave_statement = {
@@ -255,9 +320,9 @@ static void leave_read_item(struct lane *lane, struct lh_leave_item *item, const
 
 static void leave_read(struct lane *lane, const void *all, size_t n, const PGresult *result)
 {
-    enum { N, OUTCOME, WAKE, WAITERS_AHEAD, RESTS_IN, DURATION, COLUMN_COUNT };
-    static const char *const names[COLUMN_COUNT] = {"n",           "outcome",    "wake", "waiters_ahead",
-                                                    "rests_in_us", "duration_us"};
+    enum { N, OUTCOME, WAKE, WAITERS_AHEAD, RESTS_IN, DURATION, HOLDERS, UNITS_FREE, COLUMN_COUNT };
+    static const char *const names[COLUMN_COUNT] = {"n",           "outcome",     "wake",         "waiters_ahead",
+                                                    "rests_in_us", "duration_us", "holder_count", "units_free"};
     struct lh_leave_item *const *items = all;
     struct lease_columns lease_at;
     int at[COLUMN_COUNT];
@@ -270,6 +335,8 @@ static void leave_read(struct lane *lane, const void *all, size_t n, const PGres
             continue;
         items[number - 1]->wake = lh_pg_bool(result, row, at[WAKE]);
         items[number - 1]->waiters_ahead = lh_pg_int4(result, row, at[WAITERS_AHEAD]);
+        items[number - 1]->holder_count = lh_pg_int4(result, row, at[HOLDERS]);
+        items[number - 1]->units_free = units_free_read(result, row, at[UNITS_FREE]);
         items[number - 1]->rests_in_us = lh_pg_int8(result, row, at[RESTS_IN]);
         leave_read_item(lane, items[number - 1], result, row, at[OUTCOME], at[DURATION], &lease_at);
     }
@@ -282,6 +349,8 @@ static void leave_set_busy(const void *all, size_t n)
         items[i]->is_busy = true;
         items[i]->is_hooked = false;
         items[i]->was_granted = items[i]->has_lease = items[i]->wake = false;
+        items[i]->holder_count = 0;
+        items[i]->units_free = LH_UNITS_UNBOUNDED;
         items[i]->waiters_ahead = 0;
         items[i]->rests_in_us = 0;
     }

@@ -70,9 +70,11 @@ enum lh_status pg_store_unregister(struct pg_store *store, lh_store_cb *on_done,
 enum lh_status pg_store_get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
 enum lh_status pg_store_list(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
                              void *arg);
+enum lh_status pg_store_holders(struct lh_store *store, const char *ns, const char *key, int32_t max,
+                                lh_list_cb *on_done, void *arg);
 enum lh_status pg_store_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
-                                      int64_t token, const struct lh_requester *requester, lh_scope_cb *on_done,
-                                      void *arg);
+                                      int64_t token, bool all, const struct lh_requester *requester,
+                                      lh_scope_cb *on_done, void *arg);
 enum lh_status pg_store_set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
                                    const struct lh_requester *requester, lh_policy_cb *on_done, void *arg);
 enum lh_status pg_store_get_policy(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);

@@ -21,14 +21,17 @@ enum {
     HEARTBEATS,
     HEARTBEAT_AT,
     LIVENESS,
-    IS_MANUAL
+    IS_MANUAL,
+    UNITS,
+    SLOTS
 };
 
 void lease_columns_find(const PGresult *result, struct lease_columns *columns)
 {
     static const char *const names[LEASE_COLUMNS] = {
-        "token",        "owner",   "principal", "labels",     "duration_us",  "grace_us", "acquired_at", "deadline",
-        "remaining_us", "held_us", "silent_us", "heartbeats", "heartbeat_at", "liveness", "is_manual",
+        "token",        "owner",    "principal",    "labels",  "duration_us", "grace_us",
+        "acquired_at",  "deadline", "remaining_us", "held_us", "silent_us",   "heartbeats",
+        "heartbeat_at", "liveness", "is_manual",    "units",   "slots",
     };
     lh_pg_result_columns(result, names, columns->at, LEASE_COLUMNS);
 }
@@ -46,6 +49,11 @@ int64_t hook_timeout_read(const PGresult *result, int row, int column)
     const char *text = lh_pg_text(result, row, column);
     int64_t timeout_us = text == NULL ? 0 : strtoll(text, NULL, 10);
     return timeout_us < 0 ? 0 : timeout_us;
+}
+
+int32_t units_free_read(const PGresult *result, int row, int column)
+{
+    return lh_pg_is_null(result, row, column) ? LH_UNITS_UNBOUNDED : lh_pg_int4(result, row, column);
 }
 
 static enum lh_liveness liveness_of(const char *text)
@@ -118,6 +126,8 @@ bool lease_read(const PGresult *result, int row, const struct lease_columns *col
                                  : lh_pg_timestamptz(result, row, at[HEARTBEAT_AT]);
     lease->liveness = liveness_of(lh_pg_text(result, row, at[LIVENESS]));
     lease->is_manual = lh_pg_bool(result, row, at[IS_MANUAL]);
+    lease->units = lh_pg_int4(result, row, at[UNITS]);
+    lease->slot_count = lh_pg_int4_array(result, row, at[SLOTS], arena, &lease->slots);
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* The columns token..is_manual, which the functions of the schema return in one form, as a struct lh_held_lease. */
+/* The columns token..is_manual, units and slots, which the functions of the schema return in one form, as a struct lh_held_lease. */
 #ifndef LH_STORE_LEASE_ROW_H
 #define LH_STORE_LEASE_ROW_H
 
@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "lease/types.h"
 
-#define LEASE_COLUMNS 15
+#define LEASE_COLUMNS 17
 
 struct lease_columns {
     int at[LEASE_COLUMNS];
@@ -21,6 +21,9 @@ void lease_columns_find(const PGresult *result, struct lease_columns *columns);
  */
 bool lease_read(const PGresult *result, int row, const struct lease_columns *columns, struct lh_arena *arena,
                 struct lh_held_lease *lease);
+
+/* NULL is LH_UNITS_UNBOUNDED. */
+int32_t units_free_read(const PGresult *result, int row, int column);
 
 /* A copy in the arena; NULL for NULL. */
 const char *text_read(const PGresult *result, int row, int column, struct lh_arena *arena);

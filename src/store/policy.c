@@ -28,6 +28,7 @@ static const struct {
     [LH_POLICY_FREE_RETENTION] = {"free_retention_us", DURATION},
     [LH_POLICY_HISTORY_RETENTION] = {"history_retention_us", DURATION},
     [LH_POLICY_AT_LEAST] = {"at_least_us", DURATION},
+    [LH_POLICY_CAPACITY] = {"capacity", INTEGER},
 };
 
 static void value_read(struct lh_policy_value *value, enum value_kind kind, const PGresult *result, int row, int at,

@@ -226,6 +226,12 @@ static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t c
     return lane_send(&pg_store_of(store)->lanes[lane], &hand_over_kind, clock_us, items, n, on_done, arg);
 }
 
+static enum lh_status downgrade(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
+                                size_t n, lh_store_cb *on_done, void *arg)
+{
+    return lane_send(&pg_store_of(store)->lanes[lane], &downgrade_kind, clock_us, items, n, on_done, arg);
+}
+
 static enum lh_status leave(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg)
 {
@@ -288,6 +294,7 @@ static const struct lh_store_ops ops = {
     .acquire = acquire,
     .heartbeat = heartbeat,
     .release = release,
+    .downgrade = downgrade,
     .leave = leave,
     .hand_over = hand_over,
     .reap_hooked = reap_hooked,
@@ -302,6 +309,7 @@ static const struct lh_store_ops ops = {
     .pass_on = pg_store_pass_on,
     .reap = pg_store_reap,
     .get = pg_store_get,
+    .holders = pg_store_holders,
     .list = pg_store_list,
     .force_release = pg_store_force_release,
     .set_policy = pg_store_set_policy,

@@ -108,10 +108,8 @@ static bool event_read(struct lh_lease_event *event, const PGresult *result, int
         const char *text;
         enum lh_event_type type;
     } map[] = {
-        {"acquired", LH_EVENT_ACQUIRED},
-        {"released", LH_EVENT_RELEASED},
-        {"expired", LH_EVENT_EXPIRED},
-        {"forced", LH_EVENT_FORCED},
+        {"acquired", LH_EVENT_ACQUIRED}, {"released", LH_EVENT_RELEASED},     {"expired", LH_EVENT_EXPIRED},
+        {"forced", LH_EVENT_FORCED},     {"downgraded", LH_EVENT_DOWNGRADED},
     };
     const char *type = lh_pg_text(result, row, at[TYPE]);
 

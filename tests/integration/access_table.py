@@ -123,6 +123,12 @@ def release(client, scopes, metadata):
     return words(client.lease.Release(request, metadata=metadata, timeout=BOUND).results, asked)
 
 
+def downgrade(client, namespace, key, metadata):
+    request = pb.DowngradeRequest(lease=refs([(namespace, key)])[0])
+    client.lease.Downgrade(request, metadata=metadata, timeout=BOUND)
+    return "OK"
+
+
 def get_lease(client, namespace, key, metadata):
     client.lease.GetLease(pb.GetLeaseRequest(scope=scope(namespace, key)), metadata=metadata, timeout=BOUND)
     return "OK"
@@ -235,6 +241,7 @@ TABLE = [
     Row(LEASE + "Acquire", "lease", SCOPE, acquire, {"OK"} | HELD),
     Row(LEASE + "AcquireStream", "lease", SCOPE, acquire_stream, {"granted"} | HELD),
     Row(LEASE + "Hold", "lease", SCOPE, hold, {"granted"} | HELD),
+    Row(LEASE + "Downgrade", "lease", SCOPE, downgrade, {"NOT_HELD"}),
     Row(LEASE + "Heartbeat", "lease", ITEM, heartbeat, {"OUTCOME_LOST"}),
     Row(LEASE + "KeepAlive", "lease", ITEM, keep_alive, {"OUTCOME_LOST"}),
     Row(LEASE + "Release", "lease", ITEM, release, {"OUTCOME_LOST"}),

@@ -2,6 +2,8 @@
 #include "fake_rules.h"
 #include "fake_scope.h"
 
+#define REAPED_MAX 200
+
 static void remove_rows_of(struct fake_world *world, int index)
 {
     for (int s = 0; s < FAKE_SCOPES; s++) {
@@ -33,7 +35,8 @@ static size_t slow_poll(struct fake_node *node, struct lh_wake *wakes)
     for (int s = 0; s < FAKE_SCOPES && node->world->slow_poll_helps; s++) {
         struct fake_scope *scope = &node->world->scopes[s];
         const struct fake_row *head = fake_head(node->world, scope);
-        if (head != NULL && head->node == node->index && fake_is_free(node->world, scope))
+        if (head != NULL && head->node == node->index && fake_has_room(node->world, scope, head->units) &&
+            fake_rests_in_us(node->world, scope) == 0)
             wakes[n++] = (struct lh_wake){scope->ns, scope->key, 0};
     }
     return n;
@@ -70,10 +73,33 @@ static void clean_up_the_dead(struct fake_world *world)
     }
 }
 
+/* False: it is there still, as it has not expired, or has a hook to be called. */
+static bool reap(struct fake_node *node, struct fake_scope *scope, struct fake_scope *lease,
+                 struct lh_reap_answer *answer, struct lh_reaped *leases, struct lh_arena *strings)
+{
+    struct fake_world *world = node->world;
+    if (answer->lease_count == REAPED_MAX || !fake_is_expired(world, lease) ||
+        (world->is_hooked && lease->claimed_until_us > world->now_us))
+        return false;
+    struct lh_reaped *reaped = &leases[answer->lease_count++];
+    *reaped = (struct lh_reaped){0};
+    fake_fill_lease(world, lease, strings, &reaped->lease);
+    if (world->is_hooked) {
+        reaped->is_hooked = true;
+        reaped->hook_timeout_us = world->hook_timeout_us;
+        reaped->reap_failures = lease->reap_failures;
+        lease->claimed_until_us = world->now_us + world->hook_timeout_us + 5 * LH_US_PER_S;
+        return false;
+    }
+    fake_end(world, scope, lease, LH_END_EXPIRED);
+    reaped->wake = fake_wake_head(world, node->index, scope);
+    return true;
+}
+
 static void answer_reap(struct fake_node *node, const struct fake_control *control)
 {
     struct fake_world *world = node->world;
-    struct lh_reaped leases[FAKE_SCOPES];
+    struct lh_reaped leases[REAPED_MAX];
     struct lh_wake wakes[FAKE_SCOPES];
     struct lh_reap_answer answer = {.leases = leases, .wakes = wakes};
     struct lh_arena strings = {0};
@@ -81,21 +107,11 @@ static void answer_reap(struct fake_node *node, const struct fake_control *contr
     clean_up_the_dead(world);
     for (int s = 0; s < FAKE_SCOPES; s++) {
         struct fake_scope *scope = &world->scopes[s];
-        if (!fake_is_expired(world, scope) || scope->busy_until_us > world->now_us ||
-            (world->is_hooked && scope->claimed_until_us > world->now_us))
+        if (scope->busy_until_us > world->now_us)
             continue;
-        struct lh_reaped *reaped = &leases[answer.lease_count++];
-        *reaped = (struct lh_reaped){0};
-        fake_fill_lease(world, scope, &strings, &reaped->lease);
-        if (world->is_hooked) {
-            reaped->is_hooked = true;
-            reaped->hook_timeout_us = world->hook_timeout_us;
-            reaped->reap_failures = scope->reap_failures;
-            scope->claimed_until_us = world->now_us + world->hook_timeout_us + 5 * LH_US_PER_S;
-            continue;
-        }
-        fake_end_lease(world, scope, LH_END_EXPIRED);
-        reaped->wake = fake_wake_head(world, node->index, scope);
+        reap(node, scope, scope, &answer, leases, &strings);
+        for (size_t i = 0; i < scope->share_count;)
+            i += !reap(node, scope, &scope->shares[i], &answer, leases, &strings);
     }
     answer.wake_count = slow_poll(node, wakes);
     control->on_done.reap(control->arg, LH_OK, NULL, &answer);

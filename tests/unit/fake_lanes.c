@@ -144,6 +144,20 @@ static enum lh_status send_batch(struct lh_store *store, unsigned index, int kin
     return LH_OK;
 }
 
+/* An exclusive request rides alone; only shared ones may follow each other. */
+static void check_riders(struct lh_acquire_item *const *riders, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < i; k++) {
+            bool is_same = strcmp(riders[i]->ns, riders[k]->ns) == 0 && strcmp(riders[i]->key, riders[k]->key) == 0;
+            if (is_same && (riders[i]->units == 0 || riders[k]->units == 0))
+                fake_fail("two riders for %s/%s, and one of them exclusive", riders[i]->ns, riders[i]->key);
+            if (is_same && riders[i]->ticket <= riders[k]->ticket)
+                fake_fail("riders for %s/%s out of order", riders[i]->ns, riders[i]->key);
+        }
+    }
+}
+
 enum lh_status fake_lane_acquire(struct lh_store *store, unsigned lane, int64_t clock_us,
                                  struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg)
 {
@@ -165,6 +179,12 @@ enum lh_status fake_lane_release(struct lh_store *store, unsigned lane, struct l
     return send_batch(store, lane, 2, items, n, on_done, arg);
 }
 
+enum lh_status fake_lane_downgrade(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                   struct lh_holder_item **items, size_t n, lh_store_cb *on_done, void *arg)
+{
+    return send_batch(store, lane, 5, items, n, on_done, arg);
+}
+
 enum lh_status fake_lane_hand_over(struct lh_store *store, unsigned lane, int64_t clock_us,
                                    struct lh_holder_item **items, size_t n, struct lh_acquire_item **riders,
                                    size_t rider_count, lh_store_cb *on_done, void *arg)
@@ -174,8 +194,9 @@ enum lh_status fake_lane_hand_over(struct lh_store *store, unsigned lane, int64_
     enum lh_status status = send_batch(store, lane, 2, items, n, on_done, arg);
     if (status != LH_OK)
         return status;
-    if (rider_count == 0 || rider_count > n)
+    if (rider_count == 0 || rider_count > LH_BATCH_MAX)
         fake_fail("%zu riders on %zu releases", rider_count, n);
+    check_riders(riders, rider_count);
     batch->clock_us = clock_us;
     node->last_clock_us = clock_us;
     batch->riders = (void **)riders;

@@ -18,15 +18,20 @@ bool fake_is_vetoed(struct fake_world *world, const char *key, struct lh_arena *
     return is_veto;
 }
 
-static bool is_due(const struct fake_world *world, const struct fake_scope *scope, const struct lh_reap_item *item)
+/* The lease to be reaped, or NULL. */
+static struct fake_scope *due(const struct fake_world *world, struct fake_scope *scope, const struct lh_reap_item *item)
 {
-    return fake_is_expired(world, scope) && scope->token == item->token && scope->busy_until_us <= world->now_us;
+    struct fake_scope *found = scope->is_held && scope->token == item->token ? scope : NULL;
+    for (size_t i = 0; i < scope->share_count; i++)
+        found = scope->shares[i].token == item->token ? &scope->shares[i] : found;
+    return found != NULL && fake_is_expired(world, found) && scope->busy_until_us <= world->now_us ? found : NULL;
 }
 
-static void end_reaped(struct fake_node *node, struct fake_scope *scope, struct lh_reap_item *item)
+static void end_reaped(struct fake_node *node, struct fake_scope *scope, struct fake_scope *lease,
+                       struct lh_reap_item *item)
 {
     scope->reap_hooks++;
-    fake_end_lease(node->world, scope, LH_END_EXPIRED);
+    fake_end(node->world, scope, lease, LH_END_EXPIRED);
     item->outcome = LH_REAP_DONE;
     item->reaped.wake = fake_wake_head(node->world, node->index, scope);
 }
@@ -40,17 +45,18 @@ static void reap_one(struct fake_node *node, struct lh_reap_item *item, struct l
     item->outcome = LH_REAP_GONE;
     item->took_us = world->reap_us > 0 ? world->reap_us : 100;
     item->reaped = (struct lh_reaped){0};
-    if (!is_due(world, scope, item))
+    struct fake_scope *lease = due(world, scope, item);
+    if (lease == NULL)
         return;
     if (item->loss != NULL || fake_is_vetoed(world, scope->key, strings, &item->reaped.error)) {
         item->outcome = LH_REAP_FAILED;
         if (item->loss != NULL)
             item->reaped.error = lh_arena_strdup(strings, item->loss);
-        item->reaped.reap_failures = ++scope->reap_failures;
-        scope->claimed_until_us = world->now_us + LH_US_PER_S;
+        item->reaped.reap_failures = ++lease->reap_failures;
+        lease->claimed_until_us = world->now_us + LH_US_PER_S;
         return;
     }
-    end_reaped(node, scope, item);
+    end_reaped(node, scope, lease, item);
 }
 
 static size_t group_size(const struct fake_batch *batch, size_t first)
@@ -84,8 +90,9 @@ static void reap_together(struct fake_node *node, struct lh_reap_item **items, s
     world->lost_groups += is_lost;
     for (size_t i = 0; i < n && !is_lost; i++) {
         struct fake_scope *scope = fake_scope(world, items[i]->ns, items[i]->key);
-        if (is_due(world, scope, items[i]) && scope->row_count == 0)
-            end_reaped(node, scope, items[i]);
+        struct fake_scope *lease = due(world, scope, items[i]);
+        if (lease != NULL && scope->row_count == 0)
+            end_reaped(node, scope, lease, items[i]);
     }
 }
 

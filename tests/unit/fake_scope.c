@@ -39,7 +39,91 @@ bool fake_is_expired(const struct fake_world *world, const struct fake_scope *sc
 
 bool fake_is_ended(const struct fake_world *world, const struct fake_scope *scope)
 {
+    for (size_t i = 0; i < scope->share_count; i++) {
+        if (!fake_is_expired(world, &scope->shares[i]))
+            return false;
+    }
     return !scope->is_held || fake_is_expired(world, scope);
+}
+
+/* Of holders that have not expired. */
+static int32_t taken(const struct fake_world *world, const struct fake_scope *scope)
+{
+    int32_t units = 0;
+    for (size_t i = 0; i < scope->share_count; i++)
+        units += fake_is_expired(world, &scope->shares[i]) ? 0 : scope->shares[i].units;
+    return units;
+}
+
+bool fake_has_room(const struct fake_world *world, const struct fake_scope *scope, int32_t units)
+{
+    if (units == 0)
+        return fake_is_ended(world, scope);
+    if (scope->is_held && !fake_is_expired(world, scope))
+        return false;
+    return scope->capacity == 0 || units > scope->capacity || taken(world, scope) + units <= scope->capacity;
+}
+
+int32_t fake_units_free(const struct fake_world *world, const struct fake_scope *scope)
+{
+    int32_t units = scope->capacity - taken(world, scope);
+    if (scope->capacity == 0)
+        return LH_UNITS_UNBOUNDED;
+    return units < 0 || scope->is_held ? 0 : units;
+}
+
+int32_t fake_holder_count(const struct fake_scope *scope)
+{
+    return scope->is_held ? 1 : (int32_t)scope->share_count;
+}
+
+const struct fake_scope *fake_oldest(const struct fake_scope *scope)
+{
+    if (scope->is_held)
+        return scope;
+    return scope->share_count > 0 ? &scope->shares[0] : NULL;
+}
+
+struct fake_scope *fake_lease(struct fake_scope *scope, const struct lh_uuid *lease_key)
+{
+    if (scope->is_held && lh_uuid_equal(&scope->lease_key, lease_key))
+        return scope;
+    for (size_t i = 0; i < scope->share_count; i++) {
+        if (lh_uuid_equal(&scope->shares[i].lease_key, lease_key))
+            return &scope->shares[i];
+    }
+    return NULL;
+}
+
+static bool is_slot_taken(const struct fake_scope *scope, int32_t slot)
+{
+    for (size_t i = 0; i < scope->share_count; i++) {
+        for (int32_t k = 0; k < scope->shares[i].slot_count; k++) {
+            if (scope->shares[i].slots[k] == slot)
+                return true;
+        }
+    }
+    return false;
+}
+
+struct fake_scope *fake_add_share(struct fake_scope *scope, const struct fake_scope *share)
+{
+    scope->shares = lh_realloc(scope->shares, scope->share_count + 1, sizeof(*scope->shares));
+    struct fake_scope *added = &scope->shares[scope->share_count];
+    *added = *share;
+    added->slot_count = 0;
+    for (int32_t slot = 1; scope->capacity > 0 && added->slot_count < added->units; slot++) {
+        if (!is_slot_taken(scope, slot))
+            added->slots[added->slot_count++] = slot;
+    }
+    scope->share_count++;
+    return added;
+}
+
+void fake_set_capacity(struct fake_world *world, struct fake_scope *scope, int32_t capacity)
+{
+    scope->capacity = capacity;
+    fake_wake_head(world, -1, scope);
 }
 
 int64_t fake_rests_in_us(const struct fake_world *world, const struct fake_scope *scope)
@@ -110,7 +194,7 @@ struct fake_row *fake_insert_row(struct fake_world *world, struct fake_scope *sc
 
 void fake_row_add(struct fake_world *world, int scope, struct lh_uuid lease_key, int node)
 {
-    fake_insert_row(world, &world->scopes[scope], (struct fake_row){lease_key, 0, node, 0, -1});
+    fake_insert_row(world, &world->scopes[scope], (struct fake_row){lease_key, 0, 0, node, 0, -1});
 }
 
 enum lh_end_reason fake_end_reason(const struct fake_scope *scope, const struct lh_uuid *lease_key)
@@ -122,20 +206,29 @@ enum lh_end_reason fake_end_reason(const struct fake_scope *scope, const struct 
     return LH_END_UNSPECIFIED;
 }
 
-void fake_end_lease(struct fake_world *world, struct fake_scope *scope, enum lh_end_reason reason)
+void fake_end(struct fake_world *world, struct fake_scope *scope, struct fake_scope *lease, enum lh_end_reason reason)
 {
     scope->ends = lh_realloc(scope->ends, scope->end_count + 1, sizeof(scope->ends[0]));
-    scope->ends[scope->end_count++] = (struct fake_end){scope->lease_key, reason};
-    scope->is_held = false;
-    scope->reap_failures = 0;
-    scope->claimed_until_us = 0;
-    lh_debug("database: lease of %s ended: key %d reason %d", scope->key, scope->lease_key.bytes[0], (int)reason);
+    scope->ends[scope->end_count++] = (struct fake_end){lease->lease_key, reason};
+    lh_debug("database: lease of %s ended: key %d reason %d", scope->key, lease->lease_key.bytes[0], (int)reason);
+    if (lease == scope) {
+        scope->is_held = false;
+        scope->reap_failures = 0;
+        scope->claimed_until_us = 0;
+        return;
+    }
+    memmove(lease, lease + 1, (size_t)(scope->shares + --scope->share_count - lease) * sizeof(*lease));
+}
+
+void fake_end_lease(struct fake_world *world, struct fake_scope *scope, enum lh_end_reason reason)
+{
+    fake_end(world, scope, scope, reason);
 }
 
 bool fake_wake_head(struct fake_world *world, int node, const struct fake_scope *scope)
 {
-    const struct fake_row *head = fake_is_ended(world, scope) ? fake_head(world, scope) : NULL;
-    if (head == NULL)
+    const struct fake_row *head = fake_head(world, scope);
+    if (head == NULL || !fake_has_room(world, scope, head->units))
         return false;
     if (head->node == node)
         return true;
@@ -168,5 +261,11 @@ void fake_fill_lease(const struct fake_world *world, const struct fake_scope *sc
                     : silent_us >= scope->duration_us / 3 * 2 ? LH_LIVENESS_SUSPECTED_DEAD
                                                               : LH_LIVENESS_ALIVE,
         .is_manual = scope->is_manual,
+        .units = scope->units,
+        .slot_count = scope->slot_count,
     };
+    if (scope->slot_count > 0) {
+        int32_t *slots = lh_arena_alloc(strings, sizeof(scope->slots));
+        lease->slots = memcpy(slots, scope->slots, sizeof(scope->slots));
+    }
 }

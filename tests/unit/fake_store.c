@@ -189,6 +189,7 @@ static const struct lh_store_ops store_ops = {
     .heartbeat = fake_lane_heartbeat,
     .release = fake_lane_release,
     .hand_over = fake_lane_hand_over,
+    .downgrade = fake_lane_downgrade,
     .leave = fake_lane_leave,
     .reap_hooked = fake_lane_reap_hooked,
     .enroll = store_enroll,

@@ -26,8 +26,11 @@
 #define FAKE_LIVE_US (5 * LH_US_PER_S)
 #define FAKE_CONTROL_MAX 32
 
+#define FAKE_UNITS_MAX 8
+
 struct fake_row {
     struct lh_uuid lease_key;
+    int32_t units; /* 0: exclusive */
     int64_t ticket;
     int node;
     int64_t away_until_us;
@@ -39,13 +42,20 @@ struct fake_end {
     enum lh_end_reason reason;
 };
 
+/* A scope with its exclusive lease; and each shared lease of it, with the same fields. */
 struct fake_scope {
     const char *ns;
     char key[16];
     bool is_held;
     bool is_manual;
     struct lh_uuid lease_key;
-    int granted_by; /* the node */
+    int32_t units; /* of a shared lease */
+    int32_t slots[FAKE_UNITS_MAX];
+    int32_t slot_count;
+    struct fake_scope *shares; /* by token */
+    size_t share_count;
+    int32_t capacity; /* 0: none */
+    int granted_by;   /* the node */
     int64_t token;
     char owner[32];
     char principal[32];
@@ -71,7 +81,7 @@ struct fake_scope {
 };
 
 struct fake_batch {
-    int kind; /* 0 acquire, 1 heartbeat, 2 release, 3 leave, 4 a run of reaps; -1: none */
+    int kind; /* 0 acquire, 1 heartbeat, 2 release, 3 leave, 4 a run of reaps, 5 downgrade; -1: none */
     bool is_on_hook_lane;
     void **items;
     size_t n;
@@ -177,8 +187,8 @@ struct fake_world {
     bool refuse_batches;       /* the lanes are down, and have not said so */
     size_t largest_batch;      /* seen */
     size_t riders;             /* seen behind releases */
-    int batches[5];            /* seen */
-    int hook_batches[5];       /* seen on hook lanes, of these */
+    int batches[6];            /* seen */
+    int hook_batches[6];       /* seen on hook lanes, of these */
     size_t largest_run;        /* seen */
     size_t largest_group;      /* seen, of reaps in one transaction */
     int lost_groups;           /* seen, for one of them was refused */
@@ -227,10 +237,17 @@ struct fake_scope *fake_scope(struct fake_world *world, const char *ns, const ch
 int64_t fake_deadline_us(const struct fake_scope *scope);
 const struct fake_row *fake_row(const struct fake_scope *scope, const struct lh_uuid *lease_key);
 bool fake_is_ended(const struct fake_world *world, const struct fake_scope *scope); /* nobody holds it; or expired */
-bool fake_is_free(const struct fake_world *world, const struct fake_scope *scope);  /* ended, and it does not rest */
+/* Could a lease of so many units (0: exclusive) be granted by now, or be refused because it never fits? At rest or not. */
+bool fake_has_room(const struct fake_world *world, const struct fake_scope *scope, int32_t units);
+bool fake_is_free(const struct fake_world *world, const struct fake_scope *scope); /* ended, and it does not rest */
+/* The lease with this key, exclusive or shared; NULL. */
+struct fake_scope *fake_lease(struct fake_scope *scope, const struct lh_uuid *lease_key);
+void fake_set_capacity(struct fake_world *world, struct fake_scope *scope, int32_t capacity); /* 0: none */
 const struct fake_row *fake_head(const struct fake_world *world, const struct fake_scope *scope);
 bool fake_node_is_healthy(const struct fake_node *node);
-void fake_end_lease(struct fake_world *world, struct fake_scope *scope, enum lh_end_reason reason);
+/* `lease` is the scope itself, or one of its shares. */
+void fake_end(struct fake_world *world, struct fake_scope *scope, struct fake_scope *lease, enum lh_end_reason reason);
+void fake_end_lease(struct fake_world *world, struct fake_scope *scope, enum lh_end_reason reason); /* exclusive */
 void fake_notify(struct fake_world *world, int node, const struct fake_scope *scope);
 
 #endif

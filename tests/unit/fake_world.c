@@ -124,6 +124,7 @@ void fake_world_finish(struct fake_world *world)
     for (int i = 0; i < FAKE_SCOPES; i++) {
         free(world->scopes[i].rows);
         free(world->scopes[i].ends);
+        free(world->scopes[i].shares);
     }
     free(world->events);
 }

@@ -60,6 +60,15 @@ int64_t at_least_of(const struct lh_uuid *lease_key)
     return dice == 6 ? LH_AT_LEAST_POLICY : dice * 400 * LH_US_PER_MS;
 }
 
+int32_t units_of(const struct lh_uuid *lease_key)
+{
+    int dice = lease_key->bytes[0] * 29 % 8;
+
+    if (!t.has_modes || dice < 2)
+        return 0;
+    return dice < 6 ? 1 : dice - 4;
+}
+
 void begin_call(struct fake_node *node, int scope, const struct lh_uuid *lease_key, bool is_repeat)
 {
     if (t.call_count == CALLS_MAX || t.is_healing)
@@ -86,7 +95,8 @@ void begin_call(struct fake_node *node, int scope, const struct lh_uuid *lease_k
     }
     /* The same for all with one lease key: a repeat takes the new duration, and would shorten what others believe. */
     call->acquire.duration_us = (500 + call->acquire.lease_key.bytes[0] * 37 % 1500) * LH_US_PER_MS;
-    call->acquire.at_least_us = at_least_of(&call->acquire.lease_key);
+    call->acquire.units = units_of(&call->acquire.lease_key);
+    call->acquire.at_least_us = call->acquire.units > 0 ? LH_AT_LEAST_POLICY : at_least_of(&call->acquire.lease_key);
     for (int i = 0; i < t.call_count && lease_key != NULL; i++) {
         if (lh_uuid_equal(&t.calls[i].acquire.lease_key, lease_key) && t.calls[i].node != node)
             t.calls[i].is_split = call->is_split = true;

@@ -39,9 +39,9 @@ static void lose_calls_of(const struct fake_node *node)
     }
     for (int i = 0; i < t.hold_count; i++) {
         struct hold *hold = &t.holds[i];
-        if (hold->node != node || (!hold->is_beating && !hold->is_releasing))
+        if (hold->node != node || (!hold->is_beating && !hold->is_releasing && !hold->is_downgrading))
             continue;
-        hold->is_beating = hold->is_releasing = false;
+        hold->is_beating = hold->is_releasing = hold->is_downgrading = false;
         t.open--;
         schedule_holder(hold);
     }
@@ -111,6 +111,18 @@ static void strike(void)
     }
 }
 
+/* A lower one ends nothing, and a waiter that needs more is answered when its turn comes. */
+static void change_capacity(int s)
+{
+    int32_t capacity = fake_below(&t.world, 6);
+
+    fake_set_capacity(&t.world, &t.world.scopes[s], capacity);
+    if (capacity == 0 || t.capacity[s] == 0)
+        t.capacity[s] = 0;
+    else if (capacity > t.capacity[s])
+        t.capacity[s] = capacity;
+}
+
 void act(void)
 {
     struct fake_world *world = &t.world;
@@ -135,6 +147,8 @@ void act(void)
         world->scopes[fake_below(world, SCOPES)].busy_until_us = world->now_us + busy_us;
     } else if (what < 90 && t.has_faults) {
         strike();
+    } else if (what == 96 && t.has_modes) {
+        change_capacity(fake_below(world, SCOPES));
     } else if (what >= 97 && t.has_hooks) {
         world->is_hooked = !world->is_hooked;
     }

@@ -31,6 +31,9 @@ struct hold {
     int scope;
     struct lh_uuid lease_key;
     int64_t token;
+    int32_t units; /* 0: exclusive */
+    int32_t slots[FAKE_UNITS_MAX];
+    int32_t slot_count;
     int64_t until_us;
     int64_t duration_us;
     bool is_released;
@@ -40,9 +43,14 @@ struct hold {
     struct lh_holder_entry heartbeat_item;
     struct lh_holder_request release;
     struct lh_holder_entry release_item;
+    struct lh_holder_request smaller;
+    struct lh_holder_entry smaller_item;
+    struct lh_downgrade downgrade;
     int64_t heartbeat_sent_us;
     bool is_beating;
     bool is_releasing;
+    bool is_downgrading;
+    bool was_exclusive; /* it asked to be made shared: a repeat of its acquire may be refused, or has another token */
     int heartbeats_left;
     bool dies;
 };
@@ -54,12 +62,15 @@ struct history {
     int call_count;
     struct hold *holds;
     int hold_count;
-    int64_t last_token[SCOPES];
-    int64_t rests_until_us[SCOPES]; /* as far as grants were heard of */
-    bool has_faults;                /* replies get lost, lanes go down, coordinators die */
-    bool is_strict;                 /* no safety net: a lost wake-up stays lost */
-    bool has_hooks;                 /* at some time */
-    bool has_rests;                 /* leases have a minimum hold */
+    int64_t last_token[SCOPES];           /* the highest that was told */
+    int64_t last_exclusive_token[SCOPES]; /* of these the exclusive ones */
+    int32_t capacity[SCOPES];             /* the largest that the scope had; 0: none at some time */
+    int64_t rests_until_us[SCOPES];       /* as far as grants were heard of */
+    bool has_faults;                      /* replies get lost, lanes go down, coordinators die */
+    bool is_strict;                       /* no safety net: a lost wake-up stays lost */
+    bool has_hooks;                       /* at some time */
+    bool has_rests;                       /* leases have a minimum hold */
+    bool has_modes;                       /* there are shared leases */
     bool is_healing;
     int64_t quiet_since_us; /* no failing batch since */
     int calling;
@@ -78,6 +89,7 @@ struct hold *find_hold(int scope, const struct lh_uuid *lease_key);
 void begin_call(struct fake_node *node, int scope, const struct lh_uuid *lease_key, bool is_repeat);
 void cancel(struct call *call);
 int64_t at_least_of(const struct lh_uuid *lease_key);
+int32_t units_of(const struct lh_uuid *lease_key);
 bool may_come_back(enum lh_status status);
 
 /* Holders: random_holders.c. */

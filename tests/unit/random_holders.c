@@ -1,5 +1,11 @@
-/* Holders of a random history: they renew, give back, or die; one at a time for a scope. */
+/*
+ * Holders of a random history: they renew, give back, make an exclusive lease shared, or die; one at a time for a scope,
+ * or shared ones that fit together.
+ */
 #include "random_history.h"
+
+static void note_token(int scope, int64_t token, int32_t units);
+static void take_slots(struct hold *hold, const struct lh_held_lease *lease);
 
 static void on_heartbeat_done(struct lh_holder_request *request)
 {
@@ -55,6 +61,53 @@ static void on_release_done(struct lh_holder_request *request)
         schedule_holder(hold);
 }
 
+/* From when it is sent others may be let in, whatever becomes of the reply. */
+static void on_downgrade_done(struct lh_holder_request *request)
+{
+    struct hold *hold = request->arg;
+    const struct lh_holder_item *item = &request->items[0].item;
+    if (t.calling > 0)
+        fake_fail("a downgrade was answered inside a call");
+    if (!hold->is_downgrading)
+        fake_fail("a downgrade was answered twice");
+    hold->is_downgrading = false;
+    t.open--;
+    if (item->outcome == LH_OUTCOME_OK) {
+        const struct lh_held_lease *lease = &hold->downgrade.lease;
+        if (lease->units != hold->units || lease->token <= hold->token)
+            fake_fail("k%d was downgraded to %d units and the token %lld", hold->scope, (int)lease->units,
+                      (long long)lease->token);
+        note_token(hold->scope, lease->token, lease->units);
+        hold->token = lease->token;
+        take_slots(hold, lease);
+    } else if (item->outcome == LH_OUTCOME_LOST && hold->until_us > t.world.now_us && !hold->may_be_lost) {
+        fake_fail("a live holder of k%d could not downgrade: end reason %d", hold->scope, item->end_reason);
+    }
+    /* RETRY and REJECTED: it is not known, or not done. It goes on as a shared holder would, and repeats nothing. */
+    schedule_holder(hold);
+}
+
+static void make_shared(struct hold *hold, struct fake_node *node)
+{
+    hold->units = 1 + fake_below(&t.world, 2);
+    if (t.world.scopes[hold->scope].capacity > 0)
+        hold->units = 1;
+    hold->downgrade = (struct lh_downgrade){.units = hold->units, .principal = ""};
+    hold->smaller_item = (struct lh_holder_entry){.item = {.ns = t.world.scopes[hold->scope].ns,
+                                                           .key = t.world.scopes[hold->scope].key,
+                                                           .lease_key = hold->lease_key,
+                                                           .downgrade = &hold->downgrade}};
+    hold->smaller =
+        (struct lh_holder_request){.items = &hold->smaller_item, .count = 1, .on_done = on_downgrade_done, .arg = hold};
+    hold->node = node;
+    hold->was_exclusive = true;
+    t.calling++;
+    enum lh_status status = lh_coordinator_downgrade(node->coordinator, &hold->smaller);
+    t.calling--;
+    hold->is_downgrading = status == LH_OK;
+    t.open += status == LH_OK;
+}
+
 static void give_back(struct hold *hold, struct fake_node *node)
 {
     hold->release_item = (struct lh_holder_entry){.item = {.ns = t.world.scopes[hold->scope].ns,
@@ -79,17 +132,21 @@ static void on_holder_turn(struct fake_world *world, void *arg, uint64_t n)
 {
     struct hold *hold = arg;
     struct fake_node *node = any_node();
-    if (hold->is_beating || hold->is_releasing || hold->dies)
+    if (hold->is_beating || hold->is_releasing || hold->is_downgrading || hold->dies)
         return;
     if (node == NULL) {
         schedule_holder(hold);
         return;
     }
-    if (hold->heartbeats_left-- > 0 && !hold->is_released)
-        beat(hold, node);
-    else
+    if (hold->heartbeats_left-- > 0 && !hold->is_released) {
+        if (t.has_modes && hold->units == 0 && fake_below(&t.world, 2) == 0)
+            make_shared(hold, node);
+        else
+            beat(hold, node);
+    } else {
         give_back(hold, node);
-    if (!hold->is_beating && !hold->is_releasing)
+    }
+    if (!hold->is_beating && !hold->is_releasing && !hold->is_downgrading)
         schedule_holder(hold);
 }
 
@@ -101,15 +158,60 @@ void schedule_holder(struct hold *hold)
     fake_at(&t.world, t.world.now_us + delay_us, on_holder_turn, hold, 0);
 }
 
+static bool is_believed(const struct hold *hold)
+{
+    return !hold->is_released && !hold->may_be_lost && hold->until_us > t.world.now_us;
+}
+
+static void check_slots(const struct hold *hold, const struct hold *other)
+{
+    for (int32_t i = 0; i < hold->slot_count; i++) {
+        for (int32_t k = 0; k < other->slot_count; k++) {
+            if (hold->slots[i] == other->slots[k])
+                fake_fail("slot %d of k%d has two holders", (int)hold->slots[i], hold->scope);
+        }
+    }
+}
+
+/* One exclusive holder, or shared ones that fit. */
 static void check_one_holder(const struct hold *hold)
 {
+    int32_t units = hold->units;
     for (int i = 0; i < t.hold_count; i++) {
         const struct hold *other = &t.holds[i];
-        if (other != hold && other->scope == hold->scope && !other->is_released && !other->may_be_lost &&
-            other->until_us > t.world.now_us)
+        if (other == hold || other->scope != hold->scope || !is_believed(other))
+            continue;
+        if (hold->units == 0 || other->units == 0)
             fake_fail("k%d has two holders: %d until %+lld us, and %d", hold->scope, (int)other->lease_key.bytes[0],
                       (long long)(other->until_us - t.world.now_us), (int)hold->lease_key.bytes[0]);
+        check_slots(hold, other);
+        units += other->units;
     }
+    if (t.capacity[hold->scope] > 0 && units > t.capacity[hold->scope])
+        fake_fail("%d units of k%d are held, of %d", (int)units, hold->scope, (int)t.capacity[hold->scope]);
+}
+
+/* As a resource does that fences: replies of shared grants may cross. */
+static void note_token(int scope, int64_t token, int32_t units)
+{
+    if (token <= t.last_exclusive_token[scope] || (units == 0 && token <= t.last_token[scope]))
+        fake_fail("token %lld of k%d after %lld", (long long)token, scope, (long long)t.last_token[scope]);
+    if (units == 0)
+        t.last_exclusive_token[scope] = token;
+    if (token > t.last_token[scope])
+        t.last_token[scope] = token;
+}
+
+static void take_slots(struct hold *hold, const struct lh_held_lease *lease)
+{
+    hold->slot_count = lease->slot_count;
+    for (int32_t i = 0; i < lease->slot_count; i++) {
+        hold->slots[i] = lease->slots[i];
+        if (lease->slots[i] < 1 || (i > 0 && lease->slots[i] <= lease->slots[i - 1]))
+            fake_fail("slot %d of k%d", (int)lease->slots[i], hold->scope);
+    }
+    if (lease->slot_count != 0 && lease->slot_count != lease->units)
+        fake_fail("%d slots for %d units of k%d", (int)lease->slot_count, (int)lease->units, hold->scope);
 }
 
 /* On one coordinator nobody who came later, with a new lease key, is granted first. */
@@ -137,7 +239,7 @@ static void check_rest(const struct call *call, int64_t token)
 
     if (at_least_us == LH_AT_LEAST_POLICY)
         at_least_us = t.world.at_least_us;
-    if (scope->token != token)
+    if (call->acquire.units > 0 || scope->token != token)
         return; /* another one has it by now */
     if (scope->acquired_at_us < *rests_until_us)
         fake_fail("k%d was granted %lld us before its rest is over", call->scope,
@@ -152,20 +254,22 @@ void hold_lease(const struct call *call, const struct lh_acquire_result *result)
 {
     struct hold *hold = find_hold(call->scope, &call->acquire.lease_key);
     int64_t until_us = call->sent_us + result->waited_us + result->lease->remaining_us;
-    int64_t *last_token = &t.last_token[call->scope];
 
     if (result->waited_us < 0 || result->waited_us > t.world.now_us - call->sent_us)
         fake_fail("waited %lld", (long long)result->waited_us);
     if (!lh_uuid_equal(&result->lease->lease_key, &call->acquire.lease_key))
         fake_fail("somebody else's lease");
-    const struct fake_scope *scope = &t.world.scopes[call->scope];
-    if (scope->is_held && lh_uuid_equal(&scope->lease_key, &call->acquire.lease_key) &&
-        until_us > fake_deadline_us(scope))
+    struct fake_scope *scope = &t.world.scopes[call->scope];
+    const struct fake_scope *lease = fake_lease(scope, &call->acquire.lease_key);
+    if (lease != NULL && until_us > fake_deadline_us(lease))
         fake_fail("call %d believes in k%d for %lld us after its deadline", (int)(call - t.calls), call->scope,
-                  (long long)(until_us - fake_deadline_us(scope)));
+                  (long long)(until_us - fake_deadline_us(lease)));
+    if (result->lease->units != call->acquire.units)
+        fake_fail("call %d asked for %d units of k%d and got %d", (int)(call - t.calls), (int)call->acquire.units,
+                  call->scope, (int)result->lease->units);
     if (hold != NULL) {
         /* Its own: it may have been released since, and the reply of who came next been faster. */
-        if (result->lease->token != hold->token)
+        if (result->lease->token != hold->token && !hold->was_exclusive)
             fake_fail("a renewal of k%d came with another token", call->scope);
         hold->until_us = until_us > hold->until_us ? until_us : hold->until_us;
         return;
@@ -176,15 +280,15 @@ void hold_lease(const struct call *call, const struct lh_acquire_result *result)
     *hold = (struct hold){.scope = call->scope,
                           .lease_key = call->acquire.lease_key,
                           .token = result->lease->token,
+                          .units = result->lease->units,
                           .until_us = until_us,
                           .duration_us = call->acquire.duration_us};
+    take_slots(hold, result->lease);
     if (until_us > t.world.now_us)
         check_one_holder(hold);
     check_order(call);
     check_rest(call, result->lease->token);
-    if (result->lease->token <= *last_token)
-        fake_fail("token %lld of k%d after %lld", (long long)result->lease->token, call->scope, (long long)*last_token);
-    *last_token = result->lease->token;
+    note_token(call->scope, result->lease->token, result->lease->units);
     hold->heartbeats_left = fake_below(&t.world, 3);
     hold->dies = fake_below(&t.world, 6) == 0;
     if (!hold->dies)

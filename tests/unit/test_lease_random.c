@@ -4,7 +4,8 @@
  * notifications that get lost, outages, coordinators that stop or are killed; in some, hooks that come and go, refuse,
  * take their time, or break their connection. Checked at every step: one holder (promise 1), tokens that grow (promise 2),
  * no request answered twice or inside a call, first come first served (promise 6), no live waiter forgotten while its
- * scope is free, nobody granted a scope that rests; and at the end: every request answered, nothing left.
+ * scope is free, nobody granted a scope that rests; of shared leases: none beside an exclusive one, no more units than the
+ * capacity, no slot twice, and nobody granted in another mode than asked for; and at the end: every request answered, nothing left.
  *
  * LH_SEED=n replays one seed (LH_TRACE=1: with what the core did), LH_SEEDS=n runs that many.
  */
@@ -137,6 +138,9 @@ static void play(uint64_t seed)
     world->hook_timeout_us = LH_US_PER_S;
     t.has_rests = seed % 5 == 0;
     world->at_least_us = LH_US_PER_S;
+    t.has_modes = seed % 7 < 5;
+    for (int s = 0; s < SCOPES && t.has_modes; s++)
+        world->scopes[s].capacity = t.capacity[s] = fake_below(world, 6);
     lh_coordinator_options_init(&t.options);
     t.options.max_block_us = fake_below(world, 2) == 0 ? 0 : 700 * LH_US_PER_MS;
     t.options.batch_max = (size_t)(1 + fake_below(world, 8));

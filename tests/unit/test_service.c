@@ -97,6 +97,7 @@ int main(void)
     srunner_add_suite(runner, batches_suite());
     srunner_add_suite(runner, queries_suite());
     srunner_add_suite(runner, admin_suite());
+    srunner_add_suite(runner, shared_suite());
     srunner_add_suite(runner, health_suite());
     srunner_add_suite(runner, hold_suite());
     srunner_add_suite(runner, watch_suite());

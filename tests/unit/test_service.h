@@ -14,6 +14,7 @@ Suite *acquire_suite(void);
 Suite *batches_suite(void);
 Suite *queries_suite(void);
 Suite *admin_suite(void);
+Suite *shared_suite(void);
 Suite *health_suite(void);
 Suite *hold_suite(void);
 Suite *watch_suite(void);

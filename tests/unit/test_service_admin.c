@@ -76,9 +76,12 @@ START_TEST(force_release_returns_the_lease_it_ended)
     ck_assert_str_eq(store.principal, "user:admin");
     ck_assert_str_eq(store.peer, "127.0.0.1:4242");
     ck_assert_int_eq(store.token, 42);
+    answer.holders = &answer.lease;
+    answer.listed = 1;
     store.on_scope(store.arg, LH_OK, NULL, &answer);
     response = fake_call_reply(call, &leasehold__v1__force_release_response__descriptor);
     ck_assert_int_eq(response->lease->token, 42);
+    ck_assert_uint_eq(response->n_leases, 1);
     ck_assert_str_eq(response->lease->lease_key, "");
     ck_assert_str_eq(coordinator.woken, "invoice-42");
     fake_call_end(call, LH_RPC_END_FINISHED);
@@ -104,6 +107,45 @@ START_TEST(force_release_returns_the_lease_it_ended)
     store.on_scope(store.arg, LH_SCOPE_BUSY, &busy, NULL);
     ck_assert_int_eq(call->code, LH_GRPC_ABORTED);
     ck_assert_ptr_nonnull(strstr(call->message, "4711"));
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
+START_TEST(force_release_of_several_holders_wants_a_token_or_all)
+{
+    struct lh_held_lease ended[2] = {new_lease("invoice-42"), new_lease("invoice-42")};
+    struct lh_scope_answer answer = {.is_held = true, .lease = ended[0], .holders = ended, .listed = 2};
+    struct lh_error several = {.status = LH_INVALID_ARGUMENT, .message = "held by 2"};
+    Leasehold__V1__ForceReleaseResponse *response;
+    Leasehold__V1__ForceReleaseRequest request;
+    struct lh_rpc_call *call = fake_call(service, ADMIN "ForceRelease");
+
+    leasehold__v1__force_release_request__init(&request);
+    request.scope = new_scope("payments", "invoice-42");
+    request.reason = (char *)"host is gone";
+    fake_call_message(call, &request.base);
+    ck_assert(!store.all);
+    store.on_scope(store.arg, LH_INVALID_ARGUMENT, &several, NULL);
+    ck_assert_int_eq(call->code, LH_GRPC_INVALID_ARGUMENT);
+    ck_assert_str_eq(fake_call_field(call), "token");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+
+    request.all = true;
+    ended[1].token = 43;
+    call = fake_call(service, ADMIN "ForceRelease");
+    fake_call_message(call, &request.base);
+    ck_assert(store.all);
+    store.on_scope(store.arg, LH_OK, NULL, &answer);
+    response = fake_call_reply(call, &leasehold__v1__force_release_response__descriptor);
+    ck_assert_uint_eq(response->n_leases, 2);
+    ck_assert_int_eq(response->lease->token, ended[0].token);
+    ck_assert_int_eq(response->leases[1]->token, 43);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+
+    request.token = 43;
+    call = fake_call(service, ADMIN "ForceRelease");
+    fake_call_message(call, &request.base);
+    ck_assert_str_eq(fake_call_field(call), "all");
     fake_call_end(call, LH_RPC_END_FINISHED);
 }
 END_TEST
@@ -212,6 +254,7 @@ static void add(TCase *tcase)
 {
     tcase_add_test(tcase, reap_counts_and_tells_failures);
     tcase_add_test(tcase, force_release_returns_the_lease_it_ended);
+    tcase_add_test(tcase, force_release_of_several_holders_wants_a_token_or_all);
     tcase_add_test(tcase, policies_go_in_and_out);
     tcase_add_test(tcase, status_says_who_and_where);
     tcase_add_test(tcase, status_says_why_it_cannot_serve);

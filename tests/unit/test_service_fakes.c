@@ -316,6 +316,13 @@ enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, stru
     return coordinator->refuse;
 }
 
+enum lh_status lh_coordinator_downgrade(struct lh_coordinator *coordinator, struct lh_holder_request *request)
+{
+    if (coordinator->refuse == LH_OK)
+        coordinator->downgrade = request;
+    return coordinator->refuse;
+}
+
 enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct lh_holder_request *request)
 {
     if (coordinator->refuse == LH_OK)
@@ -414,21 +421,40 @@ static enum lh_status fake_list(struct lh_store *store, const struct lh_list_req
     note(fake->ns, sizeof(fake->ns), request->ns);
     note(fake->after_ns, sizeof(fake->after_ns), request->after_ns);
     note(fake->after_key, sizeof(fake->after_key), request->after_key);
+    fake->after_token = request->after_token;
     fake->page_size = request->page_size;
     fake->include_children = request->include_children;
     fake->on_list = on_done;
     return take(store, arg);
 }
 
+static bool fake_is_connected(struct lh_store *store)
+{
+    return true;
+}
+
+static enum lh_status fake_holders(struct lh_store *store, const char *ns, const char *key, int32_t max,
+                                   lh_list_cb *on_done, void *arg)
+{
+    struct fake_store *fake = (struct fake_store *)store;
+    note(fake->ns, sizeof(fake->ns), ns);
+    note(fake->key, sizeof(fake->key), key);
+    fake->max = max;
+    fake->on_list = on_done;
+    fake->arg = arg;
+    return fake->refuse;
+}
+
 static enum lh_status fake_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
-                                         int64_t token, const struct lh_requester *requester, lh_scope_cb *on_done,
-                                         void *arg)
+                                         int64_t token, bool all, const struct lh_requester *requester,
+                                         lh_scope_cb *on_done, void *arg)
 {
     struct fake_store *fake = (struct fake_store *)store;
     note(fake->reason, sizeof(fake->reason), reason);
     note(fake->principal, sizeof(fake->principal), requester->principal);
     note(fake->peer, sizeof(fake->peer), requester->peer);
     fake->token = token;
+    fake->all = all;
     return fake_get(store, ns, key, on_done, arg);
 }
 
@@ -491,6 +517,8 @@ void fake_store_init(struct fake_store *store)
     static const struct lh_store_ops ops = {
         .get = fake_get,
         .list = fake_list,
+        .holders = fake_holders,
+        .is_connected = fake_is_connected,
         .force_release = fake_force_release,
         .set_policy = fake_set_policy,
         .get_policy = fake_get_policy,

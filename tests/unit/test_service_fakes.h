@@ -72,6 +72,7 @@ struct lh_coordinator {
     struct lh_acquire *canceled;
     struct lh_holder_request *heartbeat;
     struct lh_holder_request *release;
+    struct lh_holder_request *downgrade;
     struct lh_reap_request *reap;
     char reap_ns[64];
     const char *reap_principal;
@@ -100,6 +101,8 @@ struct fake_store {
     char principal[64];
     char peer[64];
     int64_t token;
+    int64_t after_token;
+    bool all;
     int32_t max;
     size_t namespace_count;
     int64_t clock_us;

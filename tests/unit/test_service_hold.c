@@ -228,13 +228,15 @@ END_TEST
 
 static void answer_look(bool is_held, int64_t token, enum lh_liveness liveness, bool is_manual)
 {
-    struct lh_scope_answer answer = {.is_held = is_held, .lease = lease_for(-5 * LH_US_PER_S)};
+    struct lh_held_lease lease = lease_for(-5 * LH_US_PER_S);
+    struct lh_list_answer answer = {.leases = &lease, .lease_count = is_held};
 
     ck_assert_ptr_nonnull(store.arg);
-    answer.lease.token = token;
-    answer.lease.liveness = liveness;
-    answer.lease.is_manual = is_manual;
-    store.on_scope(store.arg, LH_OK, NULL, &answer);
+    ck_assert_int_eq(store.after_token, 41); /* from its own on: of a shared scope it is one of many */
+    lease.token = token;
+    lease.liveness = liveness;
+    lease.is_manual = is_manual;
+    store.on_list(store.arg, LH_OK, NULL, &answer);
     store.arg = NULL;
 }
 

@@ -101,6 +101,13 @@ CHANGE(at_least_zero, r->at_least = new_duration(0, 0))
 CHANGE(at_least_a_day, r->at_least = new_duration(86400, 0))
 CHANGE(at_least_over_a_day, r->at_least = new_duration(86400, 1000))
 CHANGE(at_least_negative, r->at_least = new_duration(0, -1))
+CHANGE(exclusive, r->mode = LEASEHOLD__V1__MODE__MODE_EXCLUSIVE)
+CHANGE(exclusive_of_units, r->units = 1)
+CHANGE(shared, r->mode = LEASEHOLD__V1__MODE__MODE_SHARED)
+CHANGE(shared_of_a_million, shared(r); r->units = 1000000)
+CHANGE(shared_of_more, shared(r); r->units = 1000001)
+CHANGE(shared_of_less, shared(r); r->units = -1)
+CHANGE(shared_at_least, shared(r); r->at_least = new_duration(0, 0))
 CHANGE(owner_empty, r->owner = (char *)"")
 CHANGE(owner_255, r->owner = repeated("o", 255))
 CHANGE(owner_256, r->owner = repeated("o", 256))
@@ -180,6 +187,13 @@ static const struct {
     TAKEN(at_least_a_day),
     REFUSED(at_least_over_a_day, "at_least"),
     REFUSED(at_least_negative, "at_least"),
+    TAKEN(exclusive),
+    REFUSED(exclusive_of_units, "units"),
+    TAKEN(shared),
+    TAKEN(shared_of_a_million),
+    REFUSED(shared_of_more, "units"),
+    REFUSED(shared_of_less, "units"),
+    REFUSED(shared_at_least, "at_least"),
     TAKEN(owner_empty),
     TAKEN(owner_255),
     REFUSED(owner_256, "owner"),

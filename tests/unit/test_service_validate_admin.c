@@ -204,6 +204,25 @@ START_TEST(policy_at_least_is_a_day_at_most)
 }
 END_TEST
 
+START_TEST(policy_capacity_is_1_to_a_million)
+{
+    static const struct {
+        int32_t value;
+        const char *field;
+    } cases[] = {{0, "policy.capacity"}, {1, NULL}, {1000000, NULL}, {1000001, "policy.capacity"}};
+    Leasehold__V1__SetPolicyRequest *request = new_set_policy();
+    Google__Protobuf__Int32Value capacity = GOOGLE__PROTOBUF__INT32_VALUE__INIT;
+    struct lh_policy result;
+    uint32_t fields;
+
+    policy.capacity = &capacity;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        capacity.value = cases[i].value;
+        expect_violation("capacity", lh_policy_from_request(validator(), request, &result, &fields), cases[i].field);
+    }
+}
+END_TEST
+
 START_TEST(policy_counts_have_these_bounds)
 {
     Leasehold__V1__SetPolicyRequest *request = new_set_policy();
@@ -279,6 +298,7 @@ TCase *tcase_validate_admin(void)
     tcase_add_loop_test(tcase, policy_durations_have_these_bounds, 0,
                         sizeof(policy_durations) / sizeof(policy_durations[0]));
     tcase_add_test(tcase, policy_at_least_is_a_day_at_most);
+    tcase_add_test(tcase, policy_capacity_is_1_to_a_million);
     tcase_add_test(tcase, policy_counts_have_these_bounds);
     tcase_add_test(tcase, policy_goes_out_as_it_is_set);
     return tcase;

@@ -103,6 +103,76 @@ START_TEST(what_the_list_has_shown_is_not_told_again)
 }
 END_TEST
 
+START_TEST(several_holders_of_a_scope_are_told_apart)
+{
+    open_stream(true);
+    coordinator.watcher->on_active(coordinator.watcher);
+    answer_page("k", 7, true);
+    answer_page("k", 9, false);
+    seen = 2; /* INITIAL twice */
+    expect(TYPE(SYNCED), 0);
+    change(LH_EVENT_ACQUIRED, "k", 9);
+    change(LH_EVENT_ACQUIRED, "k", 8); /* it had ended before the list */
+    change(LH_EVENT_RELEASED, "k", 8);
+    expect_nothing();
+    change(LH_EVENT_RELEASED, "k", 7);
+    expect(TYPE(RELEASED), 7);
+    change(LH_EVENT_ACQUIRED, "k", 10);
+    expect(TYPE(ACQUIRED), 10);
+    change(LH_EVENT_RELEASED, "k", 9);
+    expect(TYPE(RELEASED), 9);
+    change(LH_EVENT_DOWNGRADED, "k", 10); /* smaller, under its token */
+    expect(TYPE(DOWNGRADED), 10);
+    change(LH_EVENT_RELEASED, "k", 10);
+    expect(TYPE(RELEASED), 10);
+    change(LH_EVENT_DOWNGRADED, "k", 12);
+    expect(TYPE(DOWNGRADED), 12);
+    change(LH_EVENT_RELEASED, "k", 12);
+    expect(TYPE(RELEASED), 12);
+    fake_call_end(call, LH_RPC_END_CANCELED);
+}
+END_TEST
+
+START_TEST(one_scope_alone_is_watched)
+{
+    Leasehold__V1__WatchLeasesRequest request;
+    char text[] = "payments", *segment = text;
+
+    call = fake_call(service, "/leasehold.v1.LeaseService/WatchLeases");
+    leasehold__v1__watch_leases_request__init(&request);
+    request.key = (char *)"k";
+    fake_call_message(call, &request.base);
+    ck_assert_str_eq(fake_call_field(call), "namespace"); /* a key is of a namespace */
+    fake_call_end(call, LH_RPC_END_FINISHED);
+
+    call = fake_call(service, "/leasehold.v1.LeaseService/WatchLeases");
+    request.namespace_ = &segment;
+    request.n_namespace_ = 1;
+    request.include_children = true;
+    fake_call_message(call, &request.base);
+    ck_assert_str_eq(fake_call_field(call), "include_children");
+    fake_call_end(call, LH_RPC_END_FINISHED);
+
+    call = fake_call(service, "/leasehold.v1.LeaseService/WatchLeases");
+    request.include_children = false;
+    request.include_initial = true;
+    fake_call_message(call, &request.base);
+    coordinator.watcher->on_active(coordinator.watcher);
+    ck_assert_str_eq(store.after_ns, "payments");
+    ck_assert_str_eq(store.after_key, "k");
+    ck_assert_int_eq(store.after_token, -1);
+    answer_page("k", 7, true);
+    expect(TYPE(INITIAL), 7);
+    answer_page("l", 8, true); /* beyond it: no page more is asked for */
+    expect(TYPE(SYNCED), 0);
+    change(LH_EVENT_ACQUIRED, "l", 9);
+    expect_nothing();
+    change(LH_EVENT_RELEASED, "k", 7);
+    expect(TYPE(RELEASED), 7);
+    fake_call_end(call, LH_RPC_END_CANCELED);
+}
+END_TEST
+
 START_TEST(changes_while_it_lists_come_after_synced)
 {
     open_stream(true);
@@ -195,6 +265,8 @@ Suite *watch_suite(void)
     tcase_add_checked_fixture(tcase, setup, methods_teardown);
     tcase_add_test(tcase, headers_come_when_it_is_active);
     tcase_add_test(tcase, what_the_list_has_shown_is_not_told_again);
+    tcase_add_test(tcase, several_holders_of_a_scope_are_told_apart);
+    tcase_add_test(tcase, one_scope_alone_is_watched);
     tcase_add_test(tcase, changes_while_it_lists_come_after_synced);
     tcase_add_test(tcase, the_next_page_waits_until_this_one_is_read);
     tcase_add_test(tcase, who_does_not_read_is_ended);

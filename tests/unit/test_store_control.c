@@ -220,9 +220,9 @@ END_TEST
 static void force_release(int64_t token)
 {
     memset(&got, 0, sizeof(got));
-    ck_assert_int_eq(
-        test.store->ops->force_release(test.store, "a", "one", "host is gone", token, &requester, on_scope, NULL),
-        LH_OK);
+    ck_assert_int_eq(test.store->ops->force_release(test.store, "a", "one", "host is gone", token, false, &requester,
+                                                    on_scope, NULL),
+                     LH_OK);
     test_wait_for(&answer);
 }
 

@@ -421,7 +421,8 @@ START_TEST(a_forced_release_has_the_limit_of_its_policy_and_does_not_hold_up_the
     snprintf(keys[0], sizeof(keys[0]), "slow");
     expire(2);
     ck_assert_int_eq(
-        test.store->ops->force_release(test.store, "h", "slow", "because", 0, &requester, on_forced, &forced), LH_OK);
+        test.store->ops->force_release(test.store, "h", "slow", "because", 0, false, &requester, on_forced, &forced),
+        LH_OK);
     ck_assert_int_eq(test.store->ops->tick(test.store, 0, on_tick, NULL), LH_OK);
     test_wait_for_ok(&answer);
     ck_assert_uint_eq(forced.count, 0);

@@ -1,8 +1,15 @@
-// Leasehold: exclusive, time-limited rights to a name, kept in PostgreSQL.
+// Leasehold: time-limited rights to a name, exclusive or shared, kept in PostgreSQL.
 //
 // A scope is a namespace and a key. An acquire returns a lease: a lease key (the credential to renew and to release it),
 // a token (it only grows for a scope: pass it to whatever must refuse a stale holder), and a deadline. Renew with
 // Heartbeat before the deadline, and end it with Release.
+//
+// An exclusive lease has the whole scope. Shared leases hold a scope together: any number of them, or as many as fit the
+// capacity that the namespace's policy sets, counted in units. All requests of a scope, of both modes, are served first
+// come, first served: neither a reader overtakes a waiting writer, nor a small request a large one.
+//
+// A resource that fences shared holders keeps the highest exclusive token it saw and the highest of all. It takes a
+// shared token that is greater than the first, and an exclusive one that is at least the second.
 //
 // Your own deadline is the time when you sent the request, plus `waited`, plus `lease.remaining` of the reply, on a clock
 // that runs while the machine is suspended. Never compare your clock with the timestamps below: they are the database's.
@@ -35,6 +42,7 @@ const (
 	LeaseService_AcquireStream_FullMethodName = "/leasehold.v1.LeaseService/AcquireStream"
 	LeaseService_Hold_FullMethodName          = "/leasehold.v1.LeaseService/Hold"
 	LeaseService_Heartbeat_FullMethodName     = "/leasehold.v1.LeaseService/Heartbeat"
+	LeaseService_Downgrade_FullMethodName     = "/leasehold.v1.LeaseService/Downgrade"
 	LeaseService_KeepAlive_FullMethodName     = "/leasehold.v1.LeaseService/KeepAlive"
 	LeaseService_Release_FullMethodName       = "/leasehold.v1.LeaseService/Release"
 	LeaseService_GetLease_FullMethodName      = "/leasehold.v1.LeaseService/GetLease"
@@ -55,13 +63,19 @@ type LeaseServiceClient interface {
 	Hold(ctx context.Context, opts ...grpc.CallOption) (LeaseService_HoldClient, error)
 	// Renews up to 10,000 leases at once.
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
+	// Makes an exclusive lease shared, in one transaction: shared requests that wait behind it are let in, and no exclusive
+	// one comes between. The lease key stays, the token is a new one, and the deadline is renewed. A shared holder may give
+	// units back with it. Idempotent: a repeat answers the same lease with the same token. There is no way from shared to
+	// exclusive: two holders that both wanted it would wait for each other. NOT_FOUND (NOT_HELD): the lease key does not
+	// hold the scope; FAILED_PRECONDITION (HOOK_REJECTED): the heartbeat hook rejected it.
+	Downgrade(ctx context.Context, in *DowngradeRequest, opts ...grpc.CallOption) (*DowngradeResponse, error)
 	// Heartbeats over one stream, which outlives a database outage: its items then answer OUTCOME_RETRY.
 	KeepAlive(ctx context.Context, opts ...grpc.CallOption) (LeaseService_KeepAliveClient, error)
 	// Releases up to 10,000 leases at once, each with a result or an error.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
-	// The holder of a scope, and how the last hold ended. NOT_FOUND (NOT_HELD) when neither is known.
+	// The holders of a scope, and how the last hold ended. NOT_FOUND (NOT_HELD) when neither is known.
 	GetLease(ctx context.Context, in *GetLeaseRequest, opts ...grpc.CallOption) (*GetLeaseResponse, error)
-	// The leases held now, ordered by namespace and key.
+	// The leases held now, ordered by namespace and key; several holders of one scope each have a row.
 	ListLeases(ctx context.Context, in *ListLeasesRequest, opts ...grpc.CallOption) (*ListLeasesResponse, error)
 	// The grants and ends of leases from now on.
 	WatchLeases(ctx context.Context, in *WatchLeasesRequest, opts ...grpc.CallOption) (LeaseService_WatchLeasesClient, error)
@@ -150,6 +164,15 @@ func (x *leaseServiceHoldClient) Recv() (*HoldEvent, error) {
 func (c *leaseServiceClient) Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error) {
 	out := new(HeartbeatResponse)
 	err := c.cc.Invoke(ctx, LeaseService_Heartbeat_FullMethodName, in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *leaseServiceClient) Downgrade(ctx context.Context, in *DowngradeRequest, opts ...grpc.CallOption) (*DowngradeResponse, error) {
+	out := new(DowngradeResponse)
+	err := c.cc.Invoke(ctx, LeaseService_Downgrade_FullMethodName, in, out, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -259,13 +282,19 @@ type LeaseServiceServer interface {
 	Hold(LeaseService_HoldServer) error
 	// Renews up to 10,000 leases at once.
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
+	// Makes an exclusive lease shared, in one transaction: shared requests that wait behind it are let in, and no exclusive
+	// one comes between. The lease key stays, the token is a new one, and the deadline is renewed. A shared holder may give
+	// units back with it. Idempotent: a repeat answers the same lease with the same token. There is no way from shared to
+	// exclusive: two holders that both wanted it would wait for each other. NOT_FOUND (NOT_HELD): the lease key does not
+	// hold the scope; FAILED_PRECONDITION (HOOK_REJECTED): the heartbeat hook rejected it.
+	Downgrade(context.Context, *DowngradeRequest) (*DowngradeResponse, error)
 	// Heartbeats over one stream, which outlives a database outage: its items then answer OUTCOME_RETRY.
 	KeepAlive(LeaseService_KeepAliveServer) error
 	// Releases up to 10,000 leases at once, each with a result or an error.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
-	// The holder of a scope, and how the last hold ended. NOT_FOUND (NOT_HELD) when neither is known.
+	// The holders of a scope, and how the last hold ended. NOT_FOUND (NOT_HELD) when neither is known.
 	GetLease(context.Context, *GetLeaseRequest) (*GetLeaseResponse, error)
-	// The leases held now, ordered by namespace and key.
+	// The leases held now, ordered by namespace and key; several holders of one scope each have a row.
 	ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error)
 	// The grants and ends of leases from now on.
 	WatchLeases(*WatchLeasesRequest, LeaseService_WatchLeasesServer) error
@@ -287,6 +316,9 @@ func (UnimplementedLeaseServiceServer) Hold(LeaseService_HoldServer) error {
 }
 func (UnimplementedLeaseServiceServer) Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Heartbeat not implemented")
+}
+func (UnimplementedLeaseServiceServer) Downgrade(context.Context, *DowngradeRequest) (*DowngradeResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method Downgrade not implemented")
 }
 func (UnimplementedLeaseServiceServer) KeepAlive(LeaseService_KeepAliveServer) error {
 	return status.Errorf(codes.Unimplemented, "method KeepAlive not implemented")
@@ -395,6 +427,24 @@ func _LeaseService_Heartbeat_Handler(srv interface{}, ctx context.Context, dec f
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(LeaseServiceServer).Heartbeat(ctx, req.(*HeartbeatRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LeaseService_Downgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DowngradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaseServiceServer).Downgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaseService_Downgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaseServiceServer).Downgrade(ctx, req.(*DowngradeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -516,6 +566,10 @@ var LeaseService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _LeaseService_Heartbeat_Handler,
 		},
 		{
+			MethodName: "Downgrade",
+			Handler:    _LeaseService_Downgrade_Handler,
+		},
+		{
 			MethodName: "Release",
 			Handler:    _LeaseService_Release_Handler,
 		},
@@ -577,7 +631,7 @@ type AdminServiceClient interface {
 	// Ends leases whose expiry has passed, as the daemon's own reaper does.
 	Reap(ctx context.Context, in *ReapRequest, opts ...grpc.CallOption) (*ReapResponse, error)
 	// Ends a lease whatever its holder does, and the rest of its scope. The holder gets OUTCOME_LOST (END_REASON_FORCED) on
-	// its next heartbeat.
+	// its next heartbeat. Where several hold the scope, `token` names one of them, or `all` is set.
 	ForceRelease(ctx context.Context, in *ForceReleaseRequest, opts ...grpc.CallOption) (*ForceReleaseResponse, error)
 	// Changes the settings of a namespace and of those below it. Every daemon follows within a second.
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
@@ -724,7 +778,7 @@ type AdminServiceServer interface {
 	// Ends leases whose expiry has passed, as the daemon's own reaper does.
 	Reap(context.Context, *ReapRequest) (*ReapResponse, error)
 	// Ends a lease whatever its holder does, and the rest of its scope. The holder gets OUTCOME_LOST (END_REASON_FORCED) on
-	// its next heartbeat.
+	// its next heartbeat. Where several hold the scope, `token` names one of them, or `all` is set.
 	ForceRelease(context.Context, *ForceReleaseRequest) (*ForceReleaseResponse, error)
 	// Changes the settings of a namespace and of those below it. Every daemon follows within a second.
 	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)

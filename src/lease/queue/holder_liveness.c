@@ -68,14 +68,26 @@ static bool is_alive(const struct lh_held_lease *lease)
     return lease->liveness == LH_LIVENESS_ALIVE || lease->liveness == LH_LIVENESS_UNSPECIFIED;
 }
 
+/* Of several holders one may be silent that is not the one shown: then there is no time until the first is suspected. */
+static bool is_one_dead(const struct lh_acquire_item *item)
+{
+    return item->has_lease && (!is_alive(&item->lease) || (item->holder_count > 1 && item->suspected_in_us <= 0));
+}
+
 void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item)
 {
-    bool is_dead = item->has_lease && !is_alive(&item->lease);
+    bool is_dead = is_one_dead(item);
 
-    lh_wait_progress_learn(c, scope, item->has_lease ? &item->lease : NULL, item->rests_in_us);
+    lh_wait_progress_learn(c, scope, item->has_lease ? &item->lease : NULL, item->holder_count, item->units_free,
+                           item->rests_in_us);
+
+    scope->is_shared = item->has_lease && item->lease.units > 0;
+    scope->units_free = item->units_free;
 
     scope->grace_us = item->has_lease ? item->lease.grace_us : 0;
-    ask_after(c, scope, item->has_lease ? item->expires_in_us : 0, item->rests_in_us);
+    /* After the rest of a downgraded lease there may be room beside it. */
+    ask_after(c, scope, !item->has_lease || (scope->is_shared && item->rests_in_us > 0) ? 0 : item->expires_in_us,
+              item->rests_in_us);
 
     scope->suspect_us = LH_NEVER;
     if (is_dead) {
@@ -87,12 +99,31 @@ void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, con
     set_dead(c, scope, is_dead);
 }
 
+/* One more of several: it is the first to be waited for only where it ends before the others that are known. */
+static void learn_another(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease)
+{
+    int64_t expires_us =
+        lh_time_add(lh_time_add(c->now_us, MARGIN_US), lh_time_add(lease->remaining_us, lease->grace_us));
+
+    int64_t suspect_us = lh_time_add(c->now_us, scope->is_dead ? DEAD_POLL_US : lease->duration_us / 3 * 2);
+
+    if (!lease->is_manual && expires_us < scope->expires_us)
+        scope->expires_us = expires_us;
+    if (suspect_us < scope->suspect_us)
+        scope->suspect_us = suspect_us;
+}
+
 void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
                           int64_t rests_in_us)
 {
     int64_t left_us = lh_time_add(lease->remaining_us, lease->grace_us);
 
-    lh_wait_progress_learn(c, scope, lease, rests_in_us);
+    if (scope->is_shared && lease->units > 0) {
+        learn_another(c, scope, lease);
+        return;
+    }
+    scope->is_shared = lease->units > 0;
+    lh_wait_progress_learn(c, scope, lease, 1, scope->units_free, rests_in_us);
 
     scope->grace_us = lease->grace_us;
     ask_after(c, scope, lease->is_manual ? LH_NEVER : left_us, rests_in_us);
@@ -108,6 +139,7 @@ void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, cons
 void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
                            int64_t rests_in_us)
 {
+    scope->is_shared = scope->is_shared && lease != NULL && lease->units > 0;
     if (lease != NULL && (lease->is_manual || lease->remaining_us + lease->grace_us > 0)) {
         lh_scope_learn_grant(c, scope, lease, rests_in_us);
         return;
@@ -118,6 +150,8 @@ void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, con
 
 void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us)
 {
+    if (scope->is_shared)
+        return; /* it says nothing of the others: their end is looked up when the first of them may have come */
     lh_wait_progress_renewed(c, scope, remaining_us);
     scope->overdue_us = 0;
     if (scope->expires_us != LH_NEVER)

@@ -31,11 +31,15 @@ static void fill(const struct lh_coordinator *c, const struct lh_acquire *reques
     if (acquire != NULL)
         *contention = (struct lh_contention){.has_holder = acquire->has_lease,
                                              .holder = acquire->lease,
+                                             .holder_count = acquire->holder_count,
+                                             .units_free = acquire->units_free,
                                              .waiters_ahead = acquire->waiters_ahead,
                                              .rests_us = acquire->rests_in_us};
     else
         *contention = (struct lh_contention){.has_holder = leave->has_lease,
                                              .holder = leave->lease,
+                                             .holder_count = leave->holder_count,
+                                             .units_free = leave->units_free,
                                              .waiters_ahead = leave->waiters_ahead,
                                              .rests_us = leave->rests_in_us};
     result->contention = contention;

@@ -63,6 +63,13 @@ static void join(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_a
         lh_request_on_liveness(c, request, true);
 }
 
+/* What one lease key asks for has one answer, so all its requests ask for the same. */
+static bool is_of_another_mode(const struct lh_waiter *waiter, const struct lh_acquire *request)
+{
+    const struct lh_acquire *other = LH_LIST_FIRST(struct lh_acquire, &waiter->requests, own.link);
+    return other != NULL && other->units != request->units;
+}
+
 enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquire *request)
 {
     if (lh_readiness_of_life(c) != LH_OK)
@@ -88,6 +95,10 @@ enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquir
     struct lh_waiter *waiter = lh_waiter_find(c, scope, &request->lease_key);
     if (waiter == NULL)
         waiter = lh_waiter_create(c, scope, &request->lease_key);
+    if (is_of_another_mode(waiter, request)) {
+        lh_turn_end_call(c);
+        return LH_INVALID_ARGUMENT;
+    }
     join(c, waiter, request);
     lh_scope_schedule_or_free(c, scope);
     lh_turn_end_call(c);

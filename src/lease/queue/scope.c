@@ -106,6 +106,8 @@ struct lh_scope *lh_scope_get(struct lh_coordinator *c, const char *ns, const ch
     lh_list_init(&scope->leaves);
     lh_list_init(&scope->heartbeats);
     lh_list_init(&scope->releases);
+    lh_list_init(&scope->downgrades);
+    scope->units_free = LH_UNITS_UNBOUNDED;
     lh_table_insert(&c->queue.scopes, &scope->entry, hash_of(ns, key));
     return scope;
 }
@@ -214,7 +216,8 @@ static bool is_empty(const struct lh_scope *scope)
 {
     return scope->in_flight == 0 && lh_list_is_empty(&scope->again) && lh_list_is_empty(&scope->line) &&
            lh_list_is_empty(&scope->queue) && lh_list_is_empty(&scope->leaves) &&
-           lh_list_is_empty(&scope->heartbeats) && lh_list_is_empty(&scope->releases);
+           lh_list_is_empty(&scope->heartbeats) && lh_list_is_empty(&scope->releases) &&
+           lh_list_is_empty(&scope->downgrades);
 }
 
 /*
@@ -228,9 +231,19 @@ static void wake(struct lh_coordinator *c, struct lh_scope *scope)
     if (scope->in_flight > 0 || (has_line && lh_list_is_empty(&scope->queue)))
         scope->wake_again = true;
     else if (!lh_list_is_empty(&scope->queue))
-        lh_scope_ask_first(c, scope);
+        lh_scope_ask_first(c, scope, 0);
     else
         lh_database_pass_on(c, scope->ns, scope->key, 0);
+}
+
+/* Behind a shared lease that was granted, our next waiter may fit beside it. */
+static void fill_room(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    const struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+
+    scope->has_room = false;
+    if (first != NULL && first->units > 0 && first->units <= scope->units_free)
+        lh_scope_ask_first(c, scope, 0);
 }
 
 void lh_scope_schedule_or_free(struct lh_coordinator *c, struct lh_scope *scope)
@@ -243,6 +256,8 @@ void lh_scope_schedule_or_free(struct lh_coordinator *c, struct lh_scope *scope)
         scope->wake_again = false;
         wake(c, scope);
     }
+    if (scope->in_flight == 0 && scope->has_room)
+        fill_room(c, scope);
     schedule(c, scope);
     if (is_empty(scope))
         free_scope(c, scope);
@@ -305,13 +320,24 @@ void lh_scope_item_done(struct lh_coordinator *c, struct lh_scope *scope, enum l
     lh_scope_schedule_or_free(c, scope);
 }
 
-/* Nobody but the first: whoever is behind it can not be granted. */
-void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope)
+/* Nobody behind one that does not fit: it can not be granted before that one. */
+void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_t freed)
 {
     struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
     struct lh_waiter *lined = LH_LIST_FIRST(struct lh_waiter, &scope->again, link);
-    if (first != NULL && (lined == NULL || first->ticket < lined->ticket))
+    int64_t room = freed + scope->units_free;
+    bool is_shared;
+
+    if (first == NULL || (lined != NULL && lined->ticket < first->ticket))
+        return;
+    for (size_t left = c->options.batch_max; left > 0; left--) {
+        room -= first->units;
+        is_shared = first->units > 0;
         lh_waiter_set_state(c, first, LH_WAITER_LINED, "its turn may have come");
+        first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+        if (!is_shared || first == NULL || first->units == 0 || first->units > room)
+            return;
+    }
 }
 
 /* From the last to the first, so that each goes to the front. */
@@ -347,7 +373,7 @@ void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope)
     if (wake_us(scope) <= c->now_us) {
         scope->expires_us = LH_NEVER;
         scope->suspect_us = LH_NEVER;
-        lh_scope_ask_first(c, scope);
+        lh_scope_ask_first(c, scope, 0);
     }
     for (int i = 0; i < LH_SCOPE_KINDS; i++) {
         if (is_stuck(c, scope, (enum lh_kind)i))

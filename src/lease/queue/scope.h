@@ -30,6 +30,7 @@ struct lh_scope {
     struct lh_link leaves;
     struct lh_link heartbeats;
     struct lh_link releases;
+    struct lh_link downgrades;
     struct lh_wait_progress *progress; /* of its subscribers, or NULL */
 
     int64_t retry_us[LH_SCOPE_KINDS]; /* not before this */
@@ -40,6 +41,7 @@ struct lh_scope {
     int32_t dead_after_us;            /* of the holder; 0: unknown */
     int32_t overdue_us;               /* backoff while an expired lease is not taken over */
     int64_t grace_us;
+    int32_t units_free; /* as last heard; LH_UNITS_UNBOUNDED too where nothing was heard */
 
     uint32_t in_flight;      /* items of the one batch */
     uint32_t alive_requests; /* that wait while the holder is alive */
@@ -51,7 +53,9 @@ struct lh_scope {
     uint8_t hooked;       /* kinds (bits) of which an item was answered HOOKED and not sent since */
     uint8_t hook_losses;  /* in a row: connections that were lost while a hook may have run */
     bool is_on_hook_lane; /* the batch in flight */
-    bool is_dead;         /* the holder is not alive, as far as known */
+    bool is_dead;         /* the holder is not alive, as far as known; of shared ones, one of them */
+    bool is_shared;       /* its holders are shared ones, as far as known */
+    bool has_room;        /* a shared lease was granted: there may be room for more */
     bool wake_again;
     bool ask_all_again;
     bool has_rider; /* an acquire for its first waiter follows the release in flight */
@@ -74,10 +78,12 @@ void lh_scope_send_begins(struct lh_coordinator *c, struct lh_scope *scope, enum
 void lh_scope_item_done(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind);
 bool lh_scope_can_send(const struct lh_coordinator *c, enum lh_kind kind);
 
-/* The scope may be free: asks for its first waiter, or passes the wake-up on to another coordinator's waiter. */
+/* The scope may be free: asks for its first waiters, or passes the wake-up on to another coordinator's waiter. */
 void lh_scope_wake(struct lh_coordinator *c, struct lh_scope *scope);
 void lh_scope_wake_named(struct lh_coordinator *c, const char *ns, const char *key);
-void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope);
+/* For the first waiter, and behind a shared one for the shared ones that follow it and fit too, as far as known:
+   `freed` units are free that the last answer did not count. */
+void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_t freed);
 void lh_scope_ask_all(struct lh_coordinator *c, struct lh_scope *scope);
 void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope);
 

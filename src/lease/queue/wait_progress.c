@@ -116,7 +116,7 @@ static void keep_text(char **kept, const char *text)
 }
 
 void lh_wait_progress_learn(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *holder,
-                            int64_t rests_in_us)
+                            int32_t holder_count, int32_t units_free, int64_t rests_in_us)
 {
     struct lh_wait_progress *progress = scope->progress;
     int64_t before = 0, now = 0;
@@ -134,6 +134,8 @@ void lh_wait_progress_learn(struct lh_coordinator *c, struct lh_scope *scope, co
         progress->holder.owner = progress->owner;
         progress->holder.principal = progress->principal;
         progress->holder.labels = "{}";
+        progress->holder.slots = NULL;
+        progress->holder.slot_count = 0;
         memset(&progress->holder.lease_key, 0, sizeof(progress->holder.lease_key));
         if (progress->holder.liveness == LH_LIVENESS_UNSPECIFIED)
             progress->holder.liveness = LH_LIVENESS_ALIVE;
@@ -141,6 +143,8 @@ void lh_wait_progress_learn(struct lh_coordinator *c, struct lh_scope *scope, co
     }
     progress->has_holder = holder != NULL;
     progress->known_us = c->now_us;
+    progress->holder_count = holder_count;
+    progress->units_free = units_free;
     progress->rests_until_us = lh_time_add(c->now_us, rests_in_us);
     if (before != now)
         note_change(c, progress);
@@ -218,7 +222,8 @@ static void on_probed(void *arg, enum lh_status status, const struct lh_error *e
         progress->probe = NULL;
         if (status == LH_OK) {
             size_t subscribers = progress->count < progress->probed_with ? progress->count : progress->probed_with;
-            lh_wait_progress_learn(c, progress->scope, answer->is_held ? &answer->lease : NULL, answer->rests_in_us);
+            lh_wait_progress_learn(c, progress->scope, answer->is_held ? &answer->lease : NULL, answer->holder_count,
+                                   answer->units_free, answer->rests_in_us);
             progress->others = answer->waiters > (int32_t)subscribers ? answer->waiters - (int32_t)subscribers : 0;
             progress->knows_others = true;
         }
@@ -315,6 +320,8 @@ void lh_wait_progress_on_timer(struct lh_coordinator *c, struct lh_wait_progress
 static void tell(struct lh_coordinator *c, struct lh_wait_progress *progress, struct lh_subscriber *subscriber)
 {
     struct lh_contention contention = {.has_holder = progress->has_holder,
+                                       .holder_count = progress->holder_count,
+                                       .units_free = progress->units_free,
                                        .waiters_ahead = place_of(progress, subscriber, -1)};
     int64_t passed_us = c->now_us - progress->known_us;
 

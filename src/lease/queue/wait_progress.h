@@ -46,6 +46,8 @@ struct lh_wait_progress {
     int64_t rests_until_us; /* on our clock */
     bool has_holder;
     struct lh_held_lease holder;
+    int32_t holder_count;
+    int32_t units_free;
     char *owner;
     char *principal;
     bool knows_others;
@@ -63,7 +65,8 @@ void lh_wait_progress_deliver(struct lh_coordinator *c);
 void lh_wait_progress_queued(struct lh_coordinator *c, struct lh_acquire *request, int32_t ahead);
 void lh_wait_progress_departed(struct lh_coordinator *c, struct lh_scope *scope, int64_t ticket);
 void lh_wait_progress_learn(struct lh_coordinator *c, struct lh_scope *scope,
-                            const struct lh_held_lease *holder /* or NULL */, int64_t rests_in_us);
+                            const struct lh_held_lease *holder /* or NULL */, int32_t holder_count, int32_t units_free,
+                            int64_t rests_in_us);
 void lh_wait_progress_renewed(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us);
 
 #endif

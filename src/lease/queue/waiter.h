@@ -24,6 +24,7 @@ struct lh_waiter {
     struct lh_scope *scope;
     struct lh_uuid lease_key;
     int64_t ticket; /* 0: none yet */
+    int32_t units;  /* as asked for last; 0: exclusive */
     uint64_t seq;   /* order of arrival */
     int64_t since_us;
     uint8_t state;

@@ -20,6 +20,9 @@ LIVENESS_EXPIRED: Liveness
 LIVENESS_OVERDUE: Liveness
 LIVENESS_SUSPECTED_DEAD: Liveness
 LIVENESS_UNSPECIFIED: Liveness
+MODE_EXCLUSIVE: Mode
+MODE_SHARED: Mode
+MODE_UNSPECIFIED: Mode
 OUTCOME_DENIED: Outcome
 OUTCOME_INVALID: Outcome
 OUTCOME_LOST: Outcome
@@ -74,7 +77,7 @@ class AcquireEvent(_message.Message):
     def __init__(self, queued: _Optional[_Union[Contention, _Mapping]] = ..., granted: _Optional[_Union[Lease, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class AcquireRequest(_message.Message):
-    __slots__ = ["at_least", "duration", "labels", "lease_key", "owner", "scope", "wait", "wait_forever", "wait_while_alive"]
+    __slots__ = ["at_least", "duration", "labels", "lease_key", "mode", "owner", "scope", "units", "wait", "wait_forever", "wait_while_alive"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -86,8 +89,10 @@ class AcquireRequest(_message.Message):
     DURATION_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     SCOPE_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
     WAIT_FIELD_NUMBER: _ClassVar[int]
     WAIT_FOREVER_FIELD_NUMBER: _ClassVar[int]
     WAIT_WHILE_ALIVE_FIELD_NUMBER: _ClassVar[int]
@@ -95,12 +100,14 @@ class AcquireRequest(_message.Message):
     duration: _duration_pb2.Duration
     labels: _containers.ScalarMap[str, str]
     lease_key: str
+    mode: Mode
     owner: str
     scope: Scope
+    units: int
     wait: _duration_pb2.Duration
     wait_forever: bool
     wait_while_alive: bool
-    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_forever: bool = ..., owner: _Optional[str] = ..., lease_key: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., wait_while_alive: bool = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_forever: bool = ..., owner: _Optional[str] = ..., lease_key: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., wait_while_alive: bool = ..., mode: _Optional[_Union[Mode, str]] = ..., units: _Optional[int] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class AcquireResponse(_message.Message):
     __slots__ = ["lease", "waited"]
@@ -117,16 +124,22 @@ class Alive(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Contention(_message.Message):
-    __slots__ = ["holder", "liveness", "rests", "waiters_ahead"]
+    __slots__ = ["holder", "holder_count", "holders", "liveness", "rests", "units_free", "waiters_ahead"]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_COUNT_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     LIVENESS_FIELD_NUMBER: _ClassVar[int]
     RESTS_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FREE_FIELD_NUMBER: _ClassVar[int]
     WAITERS_AHEAD_FIELD_NUMBER: _ClassVar[int]
     holder: Lease
+    holder_count: int
+    holders: _containers.RepeatedCompositeFieldContainer[Lease]
     liveness: Liveness
     rests: _duration_pb2.Duration
+    units_free: _wrappers_pb2.Int32Value
     waiters_ahead: int
-    def __init__(self, holder: _Optional[_Union[Lease, _Mapping]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., waiters_ahead: _Optional[int] = ..., rests: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, holder: _Optional[_Union[Lease, _Mapping]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., waiters_ahead: _Optional[int] = ..., holders: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., holder_count: _Optional[int] = ..., rests: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., units_free: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ...) -> None: ...
 
 class CreateTokenRequest(_message.Message):
     __slots__ = ["expires", "name"]
@@ -146,21 +159,41 @@ class CreateTokenResponse(_message.Message):
     token: str
     def __init__(self, token: _Optional[str] = ..., id: _Optional[str] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
+class DowngradeRequest(_message.Message):
+    __slots__ = ["lease", "units"]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    lease: LeaseRef
+    units: int
+    def __init__(self, lease: _Optional[_Union[LeaseRef, _Mapping]] = ..., units: _Optional[int] = ...) -> None: ...
+
+class DowngradeResponse(_message.Message):
+    __slots__ = ["lease", "waited"]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    waited: _duration_pb2.Duration
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
 class ForceReleaseRequest(_message.Message):
-    __slots__ = ["reason", "scope", "token"]
+    __slots__ = ["all", "reason", "scope", "token"]
+    ALL_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    all: bool
     reason: str
     scope: Scope
     token: int
-    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., reason: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., reason: _Optional[str] = ..., token: _Optional[int] = ..., all: bool = ...) -> None: ...
 
 class ForceReleaseResponse(_message.Message):
-    __slots__ = ["lease"]
+    __slots__ = ["lease", "leases"]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ...) -> None: ...
+    leases: _containers.RepeatedCompositeFieldContainer[Lease]
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
 
 class GetLeaseRequest(_message.Message):
     __slots__ = ["scope"]
@@ -169,14 +202,18 @@ class GetLeaseRequest(_message.Message):
     def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ...) -> None: ...
 
 class GetLeaseResponse(_message.Message):
-    __slots__ = ["contention", "last", "lease"]
+    __slots__ = ["contention", "holder_count", "holders", "last", "lease"]
     CONTENTION_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_COUNT_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     contention: Contention
+    holder_count: int
+    holders: _containers.RepeatedCompositeFieldContainer[Lease]
     last: LastHold
     lease: Lease
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., contention: _Optional[_Union[Contention, _Mapping]] = ..., last: _Optional[_Union[LastHold, _Mapping]] = ...) -> None: ...
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., contention: _Optional[_Union[Contention, _Mapping]] = ..., last: _Optional[_Union[LastHold, _Mapping]] = ..., holders: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., holder_count: _Optional[int] = ...) -> None: ...
 
 class GetPolicyRequest(_message.Message):
     __slots__ = ["namespace"]
@@ -318,7 +355,7 @@ class LastHold(_message.Message):
     def __init__(self, token: _Optional[int] = ..., owner: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., result: _Optional[str] = ..., error: _Optional[str] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ["acquired_at", "deadline", "duration", "grace", "heartbeat_at", "heartbeats", "labels", "lease_key", "liveness", "owner", "principal", "remaining", "scope", "token"]
+    __slots__ = ["acquired_at", "deadline", "duration", "grace", "heartbeat_at", "heartbeats", "labels", "lease_key", "liveness", "mode", "owner", "principal", "remaining", "scope", "slots", "token", "units"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -335,11 +372,14 @@ class Lease(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
     LIVENESS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     REMAINING_FIELD_NUMBER: _ClassVar[int]
     SCOPE_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
     acquired_at: _timestamp_pb2.Timestamp
     deadline: _timestamp_pb2.Timestamp
     duration: _duration_pb2.Duration
@@ -349,12 +389,15 @@ class Lease(_message.Message):
     labels: _containers.ScalarMap[str, str]
     lease_key: str
     liveness: Liveness
+    mode: Mode
     owner: str
     principal: str
     remaining: _duration_pb2.Duration
     scope: Scope
+    slots: _containers.RepeatedScalarFieldContainer[int]
     token: int
-    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ..., token: _Optional[int] = ..., owner: _Optional[str] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., acquired_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., heartbeat_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., principal: _Optional[str] = ...) -> None: ...
+    units: int
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., lease_key: _Optional[str] = ..., token: _Optional[int] = ..., owner: _Optional[str] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., acquired_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., heartbeat_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., principal: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., units: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class LeaseEvent(_message.Message):
     __slots__ = ["end_reason", "error", "lease", "reason", "result", "type"]
@@ -366,6 +409,7 @@ class LeaseEvent(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     TYPE_ACQUIRED: LeaseEvent.Type
+    TYPE_DOWNGRADED: LeaseEvent.Type
     TYPE_EXPIRED: LeaseEvent.Type
     TYPE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FORCED: LeaseEvent.Type
@@ -406,26 +450,30 @@ class ListAccessResponse(_message.Message):
     def __init__(self, rules: _Optional[_Iterable[_Union[AccessRule, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ListLeasesRequest(_message.Message):
-    __slots__ = ["include_children", "namespace", "owner", "page_size", "page_token"]
+    __slots__ = ["include_children", "namespace", "owner", "page_size", "page_token", "search"]
     INCLUDE_CHILDREN_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SEARCH_FIELD_NUMBER: _ClassVar[int]
     include_children: bool
     namespace: _containers.RepeatedScalarFieldContainer[str]
     owner: str
     page_size: int
     page_token: str
-    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., include_children: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
+    search: str
+    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., include_children: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., owner: _Optional[str] = ..., search: _Optional[str] = ...) -> None: ...
 
 class ListLeasesResponse(_message.Message):
-    __slots__ = ["leases", "next_page_token"]
+    __slots__ = ["leases", "next_page_token", "partial"]
     LEASES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
     leases: _containers.RepeatedCompositeFieldContainer[Lease]
     next_page_token: str
-    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    partial: bool
+    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., partial: bool = ...) -> None: ...
 
 class ListPoliciesRequest(_message.Message):
     __slots__ = ["page_size", "page_token"]
@@ -466,12 +514,13 @@ class Namespace(_message.Message):
     def __init__(self, segments: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ["at_least", "dead_after", "expiry", "free_retention", "frozen", "grace", "history", "history_retention", "hook_timeout", "max_duration", "max_hold", "max_leases", "max_reap_failures", "max_waiters", "min_duration", "namespace", "reaper"]
+    __slots__ = ["at_least", "capacity", "dead_after", "expiry", "free_retention", "frozen", "grace", "history", "history_retention", "hook_timeout", "max_duration", "max_hold", "max_leases", "max_reap_failures", "max_waiters", "min_duration", "namespace", "reaper"]
     class Expiry(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     class Reaper(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = []
     AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
     DEAD_AFTER_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_MANUAL: Policy.Expiry
@@ -496,6 +545,7 @@ class Policy(_message.Message):
     REAPER_FIELD_NUMBER: _ClassVar[int]
     REAPER_UNSPECIFIED: Policy.Reaper
     at_least: _duration_pb2.Duration
+    capacity: _wrappers_pb2.Int32Value
     dead_after: _duration_pb2.Duration
     expiry: Policy.Expiry
     free_retention: _duration_pb2.Duration
@@ -512,7 +562,7 @@ class Policy(_message.Message):
     min_duration: _duration_pb2.Duration
     namespace: Namespace
     reaper: Policy.Reaper
-    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ..., min_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expiry: _Optional[_Union[Policy.Expiry, str]] = ..., reaper: _Optional[_Union[Policy.Reaper, str]] = ..., frozen: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_leases: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., max_waiters: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., history: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_reap_failures: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., hook_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., free_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., history_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[_Union[Namespace, _Mapping]] = ..., min_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., dead_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expiry: _Optional[_Union[Policy.Expiry, str]] = ..., reaper: _Optional[_Union[Policy.Reaper, str]] = ..., frozen: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_leases: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., max_waiters: _Optional[_Union[_wrappers_pb2.Int64Value, _Mapping]] = ..., history: _Optional[_Union[_wrappers_pb2.BoolValue, _Mapping]] = ..., max_reap_failures: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., hook_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., free_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., history_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., capacity: _Optional[_Union[_wrappers_pb2.Int32Value, _Mapping]] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ReapFailure(_message.Message):
     __slots__ = ["error", "lease", "next_try_at", "reap_failures"]
@@ -631,14 +681,19 @@ class SetPolicyResponse(_message.Message):
     def __init__(self, effective: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
 
 class WatchLeasesRequest(_message.Message):
-    __slots__ = ["include_children", "include_initial", "namespace"]
+    __slots__ = ["include_children", "include_initial", "key", "namespace"]
     INCLUDE_CHILDREN_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_INITIAL_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     include_children: bool
     include_initial: bool
+    key: str
     namespace: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., include_children: bool = ..., include_initial: bool = ...) -> None: ...
+    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., include_children: bool = ..., include_initial: bool = ..., key: _Optional[str] = ...) -> None: ...
+
+class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []
 
 class Liveness(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

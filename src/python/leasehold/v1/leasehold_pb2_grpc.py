@@ -34,6 +34,11 @@ class LeaseServiceStub(object):
                 request_serializer=leasehold_dot_v1_dot_leasehold__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.HeartbeatResponse.FromString,
                 )
+        self.Downgrade = channel.unary_unary(
+                '/leasehold.v1.LeaseService/Downgrade',
+                request_serializer=leasehold_dot_v1_dot_leasehold__pb2.DowngradeRequest.SerializeToString,
+                response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.DowngradeResponse.FromString,
+                )
         self.KeepAlive = channel.stream_stream(
                 '/leasehold.v1.LeaseService/KeepAlive',
                 request_serializer=leasehold_dot_v1_dot_leasehold__pb2.HeartbeatRequest.SerializeToString,
@@ -93,6 +98,17 @@ class LeaseServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Downgrade(self, request, context):
+        """Makes an exclusive lease shared, in one transaction: shared requests that wait behind it are let in, and no exclusive
+        one comes between. The lease key stays, the token is a new one, and the deadline is renewed. A shared holder may give
+        units back with it. Idempotent: a repeat answers the same lease with the same token. There is no way from shared to
+        exclusive: two holders that both wanted it would wait for each other. NOT_FOUND (NOT_HELD): the lease key does not
+        hold the scope; FAILED_PRECONDITION (HOOK_REJECTED): the heartbeat hook rejected it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def KeepAlive(self, request_iterator, context):
         """Heartbeats over one stream, which outlives a database outage: its items then answer OUTCOME_RETRY.
         """
@@ -108,14 +124,14 @@ class LeaseServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetLease(self, request, context):
-        """The holder of a scope, and how the last hold ended. NOT_FOUND (NOT_HELD) when neither is known.
+        """The holders of a scope, and how the last hold ended. NOT_FOUND (NOT_HELD) when neither is known.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListLeases(self, request, context):
-        """The leases held now, ordered by namespace and key.
+        """The leases held now, ordered by namespace and key; several holders of one scope each have a row.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -150,6 +166,11 @@ def add_LeaseServiceServicer_to_server(servicer, server):
                     servicer.Heartbeat,
                     request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.HeartbeatRequest.FromString,
                     response_serializer=leasehold_dot_v1_dot_leasehold__pb2.HeartbeatResponse.SerializeToString,
+            ),
+            'Downgrade': grpc.unary_unary_rpc_method_handler(
+                    servicer.Downgrade,
+                    request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.DowngradeRequest.FromString,
+                    response_serializer=leasehold_dot_v1_dot_leasehold__pb2.DowngradeResponse.SerializeToString,
             ),
             'KeepAlive': grpc.stream_stream_rpc_method_handler(
                     servicer.KeepAlive,
@@ -251,6 +272,23 @@ class LeaseService(object):
         return grpc.experimental.unary_unary(request, target, '/leasehold.v1.LeaseService/Heartbeat',
             leasehold_dot_v1_dot_leasehold__pb2.HeartbeatRequest.SerializeToString,
             leasehold_dot_v1_dot_leasehold__pb2.HeartbeatResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Downgrade(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/leasehold.v1.LeaseService/Downgrade',
+            leasehold_dot_v1_dot_leasehold__pb2.DowngradeRequest.SerializeToString,
+            leasehold_dot_v1_dot_leasehold__pb2.DowngradeResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
@@ -423,7 +461,7 @@ class AdminServiceServicer(object):
 
     def ForceRelease(self, request, context):
         """Ends a lease whatever its holder does, and the rest of its scope. The holder gets OUTCOME_LOST (END_REASON_FORCED) on
-        its next heartbeat.
+        its next heartbeat. Where several hold the scope, `token` names one of them, or `all` is set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
