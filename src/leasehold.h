@@ -253,6 +253,15 @@ struct lh_declared *lh_declare(struct lh_client *client, const char *namespace_t
 
 /* --- 4. Leases ---------------------------------------------------------------------------------------------------- */
 
+/*
+ * An exclusive lease has the whole scope. Shared leases hold a scope together: any number of them (readers beside a
+ * writer), or as many as fit the capacity that the namespace's policy sets, counted in units (a semaphore). Requests of
+ * both modes are served first come, first served; none overtakes another.
+ *
+ *     lh_acquire(apis, "search", &(struct lh_acquire_options){.mode = LH_SHARED, .wait_us = LH_FOREVER}, &lease, &error);
+ */
+enum lh_mode { LH_EXCLUSIVE, LH_SHARED };
+
 enum lh_holder_liveness {
     LH_HOLDER_UNKNOWN,
     LH_HOLDER_ALIVE,
@@ -261,7 +270,7 @@ enum lh_holder_liveness {
     LH_HOLDER_EXPIRED,
 };
 
-/* The holder that an acquire waits for. */
+/* The holder that an acquire waits for; of several shared ones, the oldest. */
 struct lh_obstacle {
     const char *owner; /* "": not held, but at rest, or other waiters are ahead */
     enum lh_holder_liveness liveness;
@@ -271,6 +280,10 @@ struct lh_obstacle {
     uint32_t waiters_ahead;
     const char *principal; /* who has proved to hold it, "dns:worker-3"; "": unknown, or this client may not see it */
     int64_t rests_us;      /* before that nobody is granted the scope, because of a minimum hold; 0: it does not rest */
+    enum lh_mode mode;     /* the holder's */
+    int32_t units;         /* the holder's; 0: it is exclusive */
+    uint32_t holder_count; /* of the scope, this one included */
+    int32_t units_free;    /* of the scope's capacity; -1: it has none */
 };
 typedef void lh_waiting_cb(void *arg, const struct lh_obstacle *obstacle);
 
@@ -293,10 +306,13 @@ struct lh_acquire_options {
     void *strategy_arg;                 /* lh_request_arg: for the strategy */
     /*
      * The minimum hold: nobody else is granted the scope until so long after the grant, however this lease ends, other
-     * than by a force-release. At most 1 day. 0: as the namespace's policy says; LH_NO_MINIMUM: none.
+     * than by a force-release. At most 1 day. 0: as the namespace's policy says; LH_NO_MINIMUM: none. Exclusive leases
+     * only.
      */
     int64_t at_least_us;
-    void *reserved[7];
+    enum lh_mode mode; /* a held lease keeps its mode and units: its lease key with others is LH_INVALID_ARGUMENT */
+    int32_t units;     /* of a shared lease: 1 to 1,000,000, at most the capacity; 0: 1. Exclusive: 0 */
+    void *reserved[6];
 };
 
 /*
@@ -333,8 +349,20 @@ bool lh_lease_is_held(const struct lh_lease *lease);
 int64_t lh_lease_remaining_us(const struct lh_lease *lease);
 int64_t lh_lease_deadline_us(const struct lh_lease *lease);
 
-/* The fencing token, for whatever must refuse a stale holder. It never changes. The functions below: any thread. */
+/*
+ * The fencing token, for whatever must refuse a stale holder. Only lh_downgrade changes it. A resource keeps the highest
+ * exclusive token that it saw, and the highest of all: it takes a shared token that is greater than the first, and an
+ * exclusive one that is not less than the second. The functions below: any thread.
+ */
 int64_t lh_lease_token(const struct lh_lease *lease);
+enum lh_mode lh_lease_mode(const struct lh_lease *lease);
+int32_t lh_lease_units(const struct lh_lease *lease); /* 0: it is exclusive */
+
+/*
+ * The numbers that the lease has for itself, ascending: of 1 to the scope's capacity, as many as its units. *count is 0
+ * for an exclusive lease and without a capacity. They live as long as the lease; after a lh_downgrade, ask again.
+ */
+const int32_t *lh_lease_slots(const struct lh_lease *lease, size_t *count);
 const char *lh_lease_namespace(const struct lh_lease *lease); /* with the client's prefix, dotted */
 const char *lh_lease_scope_key(const struct lh_lease *lease);
 void lh_lease_key(const struct lh_lease *lease, char text[37]); /* the lease key, a UUID: a credential */
@@ -352,7 +380,7 @@ struct lh_context *lh_lease_context(struct lh_lease *lease);
 /* Gives up the handle. A lease that is still held is released as by lh_try_release. NULL: nothing. */
 void lh_lease_destroy(struct lh_lease *lease);
 
-/* --- 5. Heartbeats by hand ---------------------------------------------------------------------------------------- */
+/* --- 5. Heartbeats by hand, downgrades ---------------------------------------------------------------------------- */
 
 struct lh_call_options {
     int64_t timeout_us; /* default: the client's */
@@ -371,6 +399,21 @@ enum lh_status lh_heartbeat(struct lh_lease *lease, const struct lh_call_options
 typedef void lh_done_cb(void *arg, enum lh_status status, const struct lh_error *error);
 enum lh_status lh_heartbeat_async(struct lh_lease *lease, const struct lh_call_options *options, lh_done_cb *on_done,
                                   void *arg, struct lh_request **request, struct lh_error *error);
+
+/*
+ * Makes an exclusive lease shared, with so many units (1 to 1,000,000, at most the capacity; 0: 1), in one step: shared
+ * requests that wait behind it are granted, and no exclusive one comes between. A shared lease gives units back with it;
+ * its highest slots go. There is no way from shared to exclusive: release, and acquire again.
+ *
+ * LH_OK: lh_lease_token, _mode, _units and _slots have the new values, and the lease was renewed. It keeps its lease key.
+ * Idempotent. LH_LOST: it had ended. LH_INVALID_ARGUMENT: more units than the capacity, or than the shared lease has.
+ * LH_HOOK_REJECTED: the heartbeat hook of the namespace rejected it, and nothing changed. After any other failure the
+ * lease may be shared already: from the call on, do only what a shared holder may do, and call again.
+ */
+enum lh_status lh_downgrade(struct lh_lease *lease, int32_t units, const struct lh_call_options *options,
+                            struct lh_error *error);
+enum lh_status lh_downgrade_async(struct lh_lease *lease, int32_t units, const struct lh_call_options *options,
+                                  lh_done_cb *on_done, void *arg, struct lh_request **request, struct lh_error *error);
 
 /* --- 6. Release --------------------------------------------------------------------------------------------------- */
 
@@ -422,8 +465,8 @@ enum lh_status lh_try_release(struct lh_lease *lease, const struct lh_release_op
  * for every reason, and another one for the reasons marked "yes". It never retries LEASE_HELD, which is an outcome.
  * RETRY_INFO means an unknown reason with a google.rpc.RetryInfo: the strategy decides, not the server's delay. A delay
  * never exceeds what is left of the request's time; a request whose delay was cut fails unsent (LH_TIMED_OUT). Every
- * retry and every refusal is logged at LH_LOG_INFO, with all reasons so far. Acquire, heartbeat and release are
- * idempotent by their lease key.
+ * retry and every refusal is logged at LH_LOG_INFO, with all reasons so far. Acquire, heartbeat, downgrade and release
+ * are idempotent by their lease key.
  *
  * The table shows what follows from each gRPC code and each reason of the server, by how far the attempt had come. A
  * dash: impossible. A name of section 1: the final status of the request. Any other name: that retry reason.
@@ -633,7 +676,11 @@ struct lh_embed_lease {
     int64_t deadline_at_us;
     int64_t deadline_us; /* the holder's own, on CLOCK_BOOTTIME: stop the work by then. 0 in callbacks of reaping */
     int64_t limit_us;    /* in callbacks of reaping: their time limit; 0: none */
-    void *reserved[3];
+    enum lh_mode mode;
+    int32_t units; /* of a shared lease, else 0 */
+    int32_t slot;  /* the lowest of its slots, 0: none; leasehold.lease has them all */
+    int32_t reserved_number;
+    void *reserved[1];
 };
 
 /*
@@ -658,8 +705,10 @@ struct lh_embed_options {
     lh_will_cb *will_release_fail;
     void *arg;             /* of all four */
     uint32_t max_attempts; /* of one transaction; default 8 */
-    int64_t at_least_us;   /* of lh_embed_acquire alone: as in lh_acquire_options */
-    void *reserved[3];
+    int64_t at_least_us;   /* of lh_embed_acquire alone, as the next two: as in lh_acquire_options */
+    enum lh_mode mode;
+    int32_t units;
+    void *reserved[2];
 };
 
 struct lh_embed_acquire_options {
@@ -672,7 +721,7 @@ struct lh_embed_acquire_options {
 };
 
 /*
- * LH_OK: *lease is held from now on. LH_LEASE_HELD: another holds it or waits for it, or it rests. With wait_us it queues, first
+ * LH_OK: *lease is held from now on. LH_LEASE_HELD: others hold it or wait for it, or it rests. With wait_us it queues, first
  * come first served among all waiters. NOTIFY tells it its turn, and it looks once a second; it drops other
  * notifications on `conn`. LH_WAIT_TIMEOUT: it has given up its place.
  */
@@ -683,6 +732,13 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
 /* Renews, and updates deadlines and heartbeats in *lease. LH_LOST: it ended, and will not come back. */
 enum lh_status lh_embed_heartbeat(PGconn *conn, struct lh_embed_lease *lease, const struct lh_embed_options *options,
                                   struct lh_error *error);
+
+/*
+ * As lh_downgrade; will_heartbeat is called. LH_OK: token, mode, units, slot and deadlines in *lease are the new ones.
+ * LH_LOST: it ended.
+ */
+enum lh_status lh_embed_downgrade(PGconn *conn, struct lh_embed_lease *lease, int32_t units,
+                                  const struct lh_embed_options *options, struct lh_error *error);
 
 /* `result` is JSON, or NULL. LH_LOST: it was no longer held; the callback was not called. */
 enum lh_status lh_embed_release_ok(PGconn *conn, const struct lh_embed_lease *lease, const char *result,

@@ -81,8 +81,30 @@ enum lh_status lh_bounds_label(const char *label, size_t *name_size, struct lh_e
                       "values of at most 255 bytes", error);
 }
 
-enum lh_status lh_bounds_at_least(int64_t at_least_us, struct lh_error *error)
+enum lh_status lh_bounds_units(int32_t units, struct lh_error *error)
 {
+    if (units < 0 || units > LH_UNITS_MAX)
+        return lh_bounds_refuse(error, "units", "1 to 1000000, or 0 for the default",
+                                "units is %d; it must be 1 to 1000000, or 0 for the default", (int)units);
+    return LH_OK;
+}
+
+enum lh_status lh_bounds_mode(int mode, int32_t units, int64_t at_least_us, struct lh_error *error)
+{
+    bool is_shared = mode == 1;
+
+    if (mode < 0 || mode > 1)
+        return lh_bounds_refuse(error, "mode", "LH_EXCLUSIVE or LH_SHARED",
+                                "mode is %d; it must be LH_EXCLUSIVE or LH_SHARED", mode);
+    if (!is_shared && units != 0)
+        return lh_bounds_refuse(error, "units", "0 for an exclusive lease",
+                                "units is %d; an exclusive lease takes the whole scope, so it must be 0", (int)units);
+    if (is_shared && at_least_us != 0)
+        return lh_bounds_refuse(error, "at_least", "0 for a shared lease",
+                                "at_least_us is %lld; a shared lease has no minimum hold, so it must be 0",
+                                (long long)at_least_us);
+    if (lh_bounds_units(units, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
     if (at_least_us < -1 || at_least_us > LH_AT_LEAST_MAX_US) /* LH_NO_MINIMUM is -1 */
         return lh_bounds_refuse(error, "at_least", "LH_NO_MINIMUM, or 0 to 1 day",
                                 "at_least_us is %lld; it must be LH_NO_MINIMUM, or 0 to 1 day", (long long)at_least_us);

@@ -31,8 +31,9 @@ enum lh_status lh_bounds_namespace(char *text, char *segments[LH_NAMESPACE_MAX_S
 /* "name=value"; *name_size is where the name ends. */
 enum lh_status lh_bounds_label(const char *label, size_t *name_size, struct lh_error *error);
 
-/* at_least_us of the library's options. */
-enum lh_status lh_bounds_at_least(int64_t at_least_us, struct lh_error *error);
+/* Of the library's options. `mode` is an enum lh_mode; 0 units are the default. */
+enum lh_status lh_bounds_mode(int mode, int32_t units, int64_t at_least_us, struct lh_error *error);
+enum lh_status lh_bounds_units(int32_t units, struct lh_error *error);
 
 /* A result or failure. */
 enum lh_status lh_bounds_result(const char *field, const char *text, struct lh_error *error);

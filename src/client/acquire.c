@@ -24,12 +24,6 @@ static struct acquire_op *op_of(struct lh_request *request)
     return LH_CONTAINER(struct acquire_op, request, request);
 }
 
-static int64_t plus_us(int64_t at_us, int64_t more_us)
-{
-    int64_t sum_us;
-    return __builtin_add_overflow(at_us, more_us, &sum_us) ? LH_FOREVER : sum_us;
-}
-
 /* --- the answer --- */
 
 /* A lease that nobody here wants, and that the server may have granted. */
@@ -41,7 +35,7 @@ static void give_back(struct acquire_op *op)
         return;
     lease = lh_lease_create(op->declared, op->scope_key, &op->key);
     atomic_store(&lease->state, LEASE_RELEASING);
-    atomic_store(&lease->deadline_us, plus_us(lh_clock_us(), op->declared->options.duration_us));
+    atomic_store(&lease->deadline_us, lh_plus_us(lh_clock_us(), op->declared->options.duration_us));
     if (lh_releases_enqueue(op->request.client, lease) != LH_OK)
         lh_lease_unref(lease);
 }
@@ -49,7 +43,7 @@ static void give_back(struct acquire_op *op)
 /* This process stood still meanwhile: nobody is to begin what has to end at once. */
 static bool is_over(const struct acquire_op *op, int64_t waited_us, int64_t remaining_us)
 {
-    int64_t deadline_us = plus_us(plus_us(op->request.sent_us, waited_us), remaining_us);
+    int64_t deadline_us = lh_plus_us(lh_plus_us(op->request.sent_us, waited_us), remaining_us);
     return lh_clock_us() >= deadline_us - op->declared->options.margin_us;
 }
 
@@ -62,7 +56,7 @@ static void take_lease(struct acquire_op *op, const Leasehold__V1__Lease *grante
 
     if (lease != NULL) {
         lh_lease_ref(lease);
-        lh_lease_renewed(lease, plus_us(op->request.sent_us, waited_us), remaining_us);
+        lh_lease_renewed(lease, lh_plus_us(op->request.sent_us, waited_us), remaining_us);
     } else if (is_over(op, waited_us, remaining_us)) {
         give_back(op);
         op->request.status =
@@ -74,7 +68,7 @@ static void take_lease(struct acquire_op *op, const Leasehold__V1__Lease *grante
         lease->user = op->user;
         if (op->parent != NULL)
             atomic_store(&lease->context, lh_context_create_for_lease(op->parent, LH_FOREVER));
-        lh_lease_begin(lease, granted->token, op->request.sent_us, waited_us, remaining_us);
+        lh_lease_begin(lease, lh_unpack_grant(granted), op->request.sent_us, waited_us, remaining_us);
         lh_renewals_add(&op->request.client->renewals, lease);
     }
     op->lease = lease;
@@ -216,7 +210,7 @@ static enum lh_status check(struct lh_declared *declared, const char *key, const
     if (options->wait_us < 0 || options->timeout_us < 0)
         return lh_bounds_refuse(error, options->wait_us < 0 ? "wait_us" : "timeout_us", "not negative",
                                 "a time is negative");
-    if (lh_bounds_at_least(options->at_least_us, error) != LH_OK)
+    if (lh_bounds_mode(options->mode, options->units, options->at_least_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (options->lease_key != NULL && (!lh_uuid_parse(options->lease_key, lease_key) || lh_uuid_is_zero(lease_key)))
         return lh_bounds_refuse(error, "lease_key", "a UUID", "lease_key is no UUID");
@@ -239,6 +233,8 @@ static void take_options(struct acquire_op *op, const struct lh_acquire_options 
     op->wait_us = options->wait_us;
     op->waits_while_alive = options->wait_while_alive;
     op->at_least_us = options->at_least_us;
+    op->mode = options->mode;
+    op->units = options->units;
     op->owner = options->owner != NULL ? lh_strdup(options->owner) : NULL;
     op->parent = options->context != NULL ? lh_context_ref(options->context) : NULL;
     for (; options->labels != NULL && options->labels[op->label_count] != NULL; op->label_count++) {
@@ -277,9 +273,9 @@ enum lh_status lh_acquire_async(struct lh_declared *declared, const char *key, c
                                     .context = options->context,
                                     .strategy = options->strategy,
                                     .strategy_arg = options->strategy_arg};
-    op->wait_until_us = plus_us(lh_clock_us(), op->wait_us);
+    op->wait_until_us = lh_plus_us(lh_clock_us(), op->wait_us);
     deadline_us = op->waits_while_alive ? LH_FOREVER : op->wait_until_us;
-    deadline_us = plus_us(deadline_us, call.timeout_us > 0 ? call.timeout_us : declared->client->timeout_us);
+    deadline_us = lh_plus_us(deadline_us, call.timeout_us > 0 ? call.timeout_us : declared->client->timeout_us);
     lh_request_init(&op->request, declared->client, op->on_waiting != NULL ? &acquire_stream_verb : &acquire_verb,
                     deadline_us, &call, declared->has_strategy ? &declared->strategy : NULL);
     op->request.name = op->name;

@@ -47,6 +47,10 @@ void lh_acquire_pack(struct lh_request *request, struct lh_buffer *buffer)
     message.owner = op->owner != NULL ? op->owner : request->client->owner;
     if (op->at_least_us != 0)
         message.at_least = lh_pack_duration(op->at_least_us == LH_NO_MINIMUM ? 0 : op->at_least_us, &arena);
+    if (op->mode == LH_SHARED) { /* else unspecified, which is exclusive */
+        message.mode = LEASEHOLD__V1__MODE__MODE_SHARED;
+        message.units = op->units > 0 ? op->units : 1;
+    }
     put_wait(&message, op, &arena);
     put_labels(&message, op, &arena);
     lh_pack_message(&message.base, buffer);
@@ -80,6 +84,8 @@ void lh_acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *con
         .liveness = (enum lh_holder_liveness)contention->liveness,
         .waiters_ahead = (uint32_t)contention->waiters_ahead,
         .rests_us = contention->rests == NULL ? 0 : lh_unpack_duration_us(contention->rests),
+        .holder_count = (uint32_t)contention->holder_count,
+        .units_free = contention->units_free == NULL ? -1 : contention->units_free->value,
     };
 
     if (holder != NULL) {
@@ -88,6 +94,8 @@ void lh_acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *con
         obstacle.owner = holder->owner;
         obstacle.principal = holder->principal;
         obstacle.token = holder->token;
+        obstacle.mode = holder->mode == LEASEHOLD__V1__MODE__MODE_SHARED ? LH_SHARED : LH_EXCLUSIVE;
+        obstacle.units = holder->units;
         obstacle.held_us = minus_us(now_us, timestamp_us(holder->acquired_at));
         obstacle.silent_us = minus_us(now_us, timestamp_us(holder->heartbeat_at));
     }

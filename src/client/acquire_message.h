@@ -16,6 +16,8 @@ struct acquire_op {
     int64_t wait_us;
     int64_t wait_until_us;
     int64_t at_least_us;
+    enum lh_mode mode;
+    int32_t units;
     void *user;
     struct lh_context *parent; /* of the lease's context, or NULL */
     lh_waiting_cb *on_waiting; /* or NULL */

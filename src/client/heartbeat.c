@@ -4,7 +4,6 @@
 #include "client/blocking.h"
 #include "client/lease_message.h"
 #include "client/lease_op.h"
-#include "client/request_end.h"
 
 static void pack(struct lh_request *request, struct lh_buffer *message)
 {
@@ -31,30 +30,14 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
     return lh_lease_op_answered(request, status, result->end_reason, result->message);
 }
 
-static void finish(struct lh_request *request)
-{
-    /* Lost for another reason meanwhile, by the time or by another answer: then so it is, whatever this one said. */
-    if (request->status == LH_OK && !lh_lease_is_kept(lh_lease_op_of(request)->lease))
-        request->status = lh_error_set(&request->error, LH_LOST, "the lease is not held any more");
-    lh_lease_op_finish(request);
-}
-
 static const struct request_verb heartbeat_verb = {
     .name = "Heartbeat",
     .path = "/leasehold.v1.LeaseService/Heartbeat",
     .output = &leasehold__v1__heartbeat_response__descriptor,
     .pack = pack,
     .judge = judge,
-    .finish = finish,
+    .finish = lh_lease_op_finish_held,
 };
-
-static void on_start(struct lh_request *request)
-{
-    if (lh_lease_is_kept(lh_lease_op_of(request)->lease))
-        lh_request_go(request);
-    else
-        lh_request_end(request, LH_LOST, "the lease is not held any more");
-}
 
 enum lh_status lh_heartbeat_async(struct lh_lease *lease, const struct lh_call_options *options, lh_done_cb *on_done,
                                   void *arg, struct lh_request **request, struct lh_error *error)
@@ -63,7 +46,8 @@ enum lh_status lh_heartbeat_async(struct lh_lease *lease, const struct lh_call_o
         return lh_bounds_refuse(error, lease == NULL ? "lease" : "on_done", "not NULL", "an argument is missing");
     if (options != NULL && options->timeout_us < 0)
         return lh_bounds_refuse(error, "timeout_us", "not negative", "a time is negative");
-    return lh_lease_op_submit(lease, &heartbeat_verb, options, on_start, on_done, arg, request, error);
+    return lh_lease_op_submit(lh_lease_op_create(lease, &heartbeat_verb, options, on_done, arg), lh_lease_op_start_held,
+                              request, error);
 }
 
 enum lh_status lh_heartbeat(struct lh_lease *lease, const struct lh_call_options *options, struct lh_error *error)

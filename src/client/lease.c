@@ -7,10 +7,12 @@
 #include "client/context.h"
 #include "client/lease_message.h"
 
-static void add_us(int64_t *total, int64_t more)
+int64_t lh_plus_us(int64_t at_us, int64_t more_us)
 {
-    if (__builtin_add_overflow(*total, more, total))
-        *total = more < 0 ? INT64_MIN : INT64_MAX;
+    int64_t sum_us;
+    if (__builtin_add_overflow(at_us, more_us, &sum_us))
+        return more_us < 0 ? INT64_MIN : LH_FOREVER;
+    return sum_us;
 }
 
 struct lh_lease *lh_lease_create(struct lh_declared *declared, const char *scope_key, const struct lh_uuid *key)
@@ -37,10 +39,15 @@ void lh_lease_ref(struct lh_lease *lease)
 void lh_lease_unref(struct lh_lease *lease)
 {
     struct lh_client *client = lease->client;
+    struct lease_grant *before;
 
     if (atomic_fetch_sub_explicit(&lease->refs, 1, memory_order_acq_rel) != 1)
         return;
     lh_context_destroy(atomic_load(&lease->context));
+    for (struct lease_grant *grant = atomic_load(&lease->grant); grant != NULL; grant = before) {
+        before = grant->before;
+        free(grant);
+    }
     free(lease->result);
     free(lease);
     lh_client_unref(client);
@@ -118,21 +125,19 @@ static void enter(struct lh_lease *lease)
 }
 
 /* Promise 3: the deadline counts from when the request was sent. */
-void lh_lease_begin(struct lh_lease *lease, int64_t token, int64_t sent_us, int64_t waited_us, int64_t remaining_us)
+void lh_lease_begin(struct lh_lease *lease, struct lease_grant *grant, int64_t sent_us, int64_t waited_us,
+                    int64_t remaining_us)
 {
     int64_t deadline_us;
 
-    add_us(&sent_us, waited_us);
-    deadline_us = sent_us;
-    add_us(&deadline_us, remaining_us);
-    lease->token = token;
+    sent_us = lh_plus_us(sent_us, waited_us);
+    deadline_us = lh_plus_us(sent_us, remaining_us);
+    atomic_store(&lease->grant, grant);
     lease->sent_us = lease->tried_us = sent_us;
     lease->granted_us = lh_clock_us();
     lease->longest_us = LH_FOREVER;
-    if (lease->declared->options.longest_hold_us > 0) {
-        lease->longest_us = lease->granted_us;
-        add_us(&lease->longest_us, lease->declared->options.longest_hold_us);
-    }
+    if (lease->declared->options.longest_hold_us > 0)
+        lease->longest_us = lh_plus_us(lease->granted_us, lease->declared->options.longest_hold_us);
     atomic_store(&lease->deadline_us, deadline_us);
     enter(lease);
     move_context(lease, LH_FOREVER, deadline_us);
@@ -142,16 +147,28 @@ void lh_lease_begin(struct lh_lease *lease, int64_t token, int64_t sent_us, int6
 void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us)
 {
     int64_t old_us = atomic_load(&lease->deadline_us);
-    int64_t deadline_us = sent_us;
+    int64_t deadline_us = lh_plus_us(sent_us, remaining_us);
 
     if (!lh_lease_is_kept(lease) || sent_us <= lease->sent_us)
         return;
-    add_us(&deadline_us, remaining_us);
     lease->sent_us = sent_us;
     atomic_store(&lease->deadline_us, deadline_us);
     atomic_fetch_add_explicit(&lease->client->counts.renewals, 1, memory_order_relaxed);
     move_context(lease, old_us, deadline_us);
     watch(lease);
+}
+
+/* The answer of a repeat says what is known already. */
+void lh_lease_downgraded(struct lh_lease *lease, struct lease_grant *grant)
+{
+    struct lease_grant *before = atomic_load(&lease->grant);
+
+    if (before->token == grant->token && before->units == grant->units) {
+        free(grant);
+        return;
+    }
+    grant->before = before;
+    atomic_store(&lease->grant, grant);
 }
 
 void lh_lease_leave(struct lh_lease *lease)
@@ -201,7 +218,7 @@ void lh_lease_lose(struct lh_lease *lease, enum lh_lost_reason reason, const cha
     lh_lease_leave(lease);
     atomic_fetch_add(&lease->client->counts.lost, 1);
     lh_warn("lease lost scope=%s/%s token=%lld reason=%s: %s", lease->declared->text, lease->scope_key,
-            (long long)lease->token, lh_lost_reason_name(reason), words);
+            (long long)lh_lease_token(lease), lh_lost_reason_name(reason), words);
     context = atomic_load(&lease->context);
     if (context != NULL)
         lh_context_cancel(context, words);
@@ -222,8 +239,7 @@ static bool is_extended(struct lh_lease *lease, int64_t now_us)
     }
     if (more_us <= 0)
         return false;
-    lease->longest_us = now_us;
-    add_us(&lease->longest_us, more_us);
+    lease->longest_us = lh_plus_us(now_us, more_us);
     return true;
 }
 
@@ -326,9 +342,34 @@ bool lh_lease_is_held(const struct lh_lease *lease)
     return lease != NULL && lh_lease_is_kept(lease) && lh_lease_remaining_us(lease) > 0;
 }
 
+static const struct lease_grant *grant_of(const struct lh_lease *lease)
+{
+    static const struct lease_grant none;
+    const struct lease_grant *grant = lease == NULL ? NULL : atomic_load(&lease->grant);
+    return grant == NULL ? &none : grant;
+}
+
 int64_t lh_lease_token(const struct lh_lease *lease)
 {
-    return lease == NULL ? 0 : lease->token;
+    return grant_of(lease)->token;
+}
+
+enum lh_mode lh_lease_mode(const struct lh_lease *lease)
+{
+    return grant_of(lease)->mode;
+}
+
+int32_t lh_lease_units(const struct lh_lease *lease)
+{
+    return grant_of(lease)->units;
+}
+
+const int32_t *lh_lease_slots(const struct lh_lease *lease, size_t *count)
+{
+    const struct lease_grant *grant = grant_of(lease);
+
+    *count = grant->slot_count;
+    return grant->slots;
 }
 
 const char *lh_lease_namespace(const struct lh_lease *lease)

@@ -34,12 +34,21 @@ enum lease_state { LEASE_HELD = 0x00, LEASE_LOST = 0x10, LEASE_RELEASING = 0x20,
 #define LEASE_STATE(byte) ((byte)&0xf0)
 #define LEASE_REASON(byte) ((byte)&0x0f)
 
+/* What the server granted. It never changes: a downgrade makes another one. */
+struct lease_grant {
+    struct lease_grant *before; /* kept as long as the lease, because a program may hold its slots */
+    int64_t token;
+    enum lh_mode mode;
+    int32_t units;
+    size_t slot_count;
+    int32_t slots[];
+};
+
 struct lh_lease {
     /* Never changes. */
     struct lh_declared *declared;
     struct lh_client *client;
     struct lh_uuid key;
-    int64_t token;
     void *user;
     int64_t granted_us;
 
@@ -48,6 +57,7 @@ struct lh_lease {
     atomic_uchar state;
     atomic_int_fast64_t deadline_us;
     _Atomic(struct lh_context *) context; /* NULL: not made yet */
+    _Atomic(struct lease_grant *) grant;  /* the newest; NULL: it never began */
 
     /* The client's thread; `result` and `next` belong to the thread that took it from HELD, then to the releases. */
     int64_t sent_us;             /* of the newest renewal that counts */
@@ -70,8 +80,12 @@ struct lh_lease *lh_lease_create(struct lh_declared *declared, const char *scope
 void lh_lease_ref(struct lh_lease *lease);
 void lh_lease_unref(struct lh_lease *lease);
 
-/* The client's thread: from now on it is held and watched; lh_renewals_add has it renewed. */
-void lh_lease_begin(struct lh_lease *lease, int64_t token, int64_t sent_us, int64_t waited_us, int64_t remaining_us);
+/* The client's thread: from now on it is held and watched; lh_renewals_add has it renewed. Takes `grant` over. */
+void lh_lease_begin(struct lh_lease *lease, struct lease_grant *grant, int64_t sent_us, int64_t waited_us,
+                    int64_t remaining_us);
+
+/* The client's thread: the answer of a downgrade. Takes `grant` over. */
+void lh_lease_downgraded(struct lh_lease *lease, struct lease_grant *grant);
 
 /*
  * The answer to a renewal that was sent at sent_us. Only the newest counts: an older one never shortens or lengthens
@@ -97,6 +111,9 @@ void lh_leases_expire(struct lh_client *client, int64_t now_us); /* everything w
 /* From HELD, or LOST where a release may still help, to RELEASING. LH_LOST with words: it cannot be released any more.
  */
 enum lh_status lh_lease_take_for_release(struct lh_lease *lease, struct lh_error *error);
+
+/* LH_FOREVER, or INT64_MIN, where the sum does not fit. */
+int64_t lh_plus_us(int64_t at_us, int64_t more_us);
 
 /* The held lease with this lease key, or NULL. */
 struct lh_lease *lh_leases_find(struct lh_client *client, const struct lh_uuid *key);

@@ -1,5 +1,7 @@
 #include "client/lease_message.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 
 enum lh_lost_reason lh_lost_reason_of(Leasehold__V1__EndReason reason)
@@ -58,6 +60,22 @@ const char *lh_lost_words(enum lh_lost_reason reason, const char *words)
     }
 }
 
+/* --- answers --- */
+
+/* A server that knows no modes grants exclusively, and says nothing of it. */
+struct lease_grant *lh_unpack_grant(const Leasehold__V1__Lease *lease)
+{
+    struct lease_grant *grant = lh_alloc_zero(1, sizeof(*grant) + lease->n_slots * sizeof(grant->slots[0]));
+
+    grant->token = lease->token;
+    grant->mode = lease->mode == LEASEHOLD__V1__MODE__MODE_SHARED ? LH_SHARED : LH_EXCLUSIVE;
+    grant->units = lease->units;
+    grant->slot_count = lease->n_slots;
+    if (lease->n_slots > 0)
+        memcpy(grant->slots, lease->slots, lease->n_slots * sizeof(grant->slots[0]));
+    return grant;
+}
+
 /* --- requests --- */
 
 Leasehold__V1__Scope *lh_pack_scope(const struct lh_declared *declared, const char *key, struct lh_arena *arena)
@@ -71,7 +89,7 @@ Leasehold__V1__Scope *lh_pack_scope(const struct lh_declared *declared, const ch
     return scope;
 }
 
-static Leasehold__V1__LeaseRef *pack_lease_ref(const struct lh_lease *lease, struct lh_arena *arena)
+Leasehold__V1__LeaseRef *lh_pack_lease_ref(const struct lh_lease *lease, struct lh_arena *arena)
 {
     Leasehold__V1__LeaseRef *ref = lh_arena_alloc(arena, sizeof(*ref));
 
@@ -117,7 +135,7 @@ void lh_heartbeat_pack(struct lh_lease *const *leases, size_t count, struct lh_b
     heartbeat.n_leases = count;
     heartbeat.leases = lh_arena_alloc(&arena, (count + 1) * sizeof(heartbeat.leases[0]));
     for (size_t i = 0; i < count; i++)
-        heartbeat.leases[i] = pack_lease_ref(leases[i], &arena);
+        heartbeat.leases[i] = lh_pack_lease_ref(leases[i], &arena);
     lh_pack_message(&heartbeat.base, buffer);
     lh_arena_finish(&arena);
 }
@@ -125,7 +143,7 @@ void lh_heartbeat_pack(struct lh_lease *const *leases, size_t count, struct lh_b
 static void put_item(Leasehold__V1__ReleaseItem *item, const struct lh_lease *lease, struct lh_arena *arena)
 {
     leasehold__v1__release_item__init(item);
-    item->lease = pack_lease_ref(lease, arena);
+    item->lease = lh_pack_lease_ref(lease, arena);
     if (lease->result == NULL)
         return;
     if (lease->is_failure) {

@@ -13,8 +13,12 @@ enum lh_lost_reason lh_lost_reason_of(Leasehold__V1__EndReason reason);
 /* Of an item of a batch; LH_UNAVAILABLE: it was not done, and may be tried again. */
 enum lh_status lh_status_of_outcome(Leasehold__V1__Outcome outcome);
 
+/* What a message says of a grant, in memory of its own. */
+struct lease_grant *lh_unpack_grant(const Leasehold__V1__Lease *lease);
+
 /* For messages; in the arena, but for what lives as long as lease and declaration. */
 Leasehold__V1__Scope *lh_pack_scope(const struct lh_declared *declared, const char *key, struct lh_arena *arena);
+Leasehold__V1__LeaseRef *lh_pack_lease_ref(const struct lh_lease *lease, struct lh_arena *arena);
 Google__Protobuf__Duration *lh_pack_duration(int64_t duration_us, struct lh_arena *arena);
 int64_t lh_unpack_duration_us(const Google__Protobuf__Duration *duration);
 

@@ -1,4 +1,4 @@
-/* What lh_heartbeat and lh_release have in common: one lease in one request, and a caller that gets its answer. */
+/* What lh_heartbeat, lh_downgrade and lh_release have in common: one lease in one request, and a caller that gets its answer. */
 #ifndef LH_CLIENT_LEASE_OP_H
 #define LH_CLIENT_LEASE_OP_H
 
@@ -10,17 +10,25 @@ struct lease_op {
     struct lh_request request;
     struct lh_lease *lease;
     bool was_sent; /* an attempt may have been carried out */
+    int32_t units; /* of a downgrade */
     lh_done_cb *on_done;
     void *arg;
 };
 
 struct lease_op *lh_lease_op_of(struct lh_request *request);
 
-/* LH_OK: on_done follows, by lh_lease_op_finish, which is the `finish` of the verb. Anything else: it never does. */
-enum lh_status lh_lease_op_submit(struct lh_lease *lease, const struct request_verb *verb,
-                                  const struct lh_call_options *options, void (*on_start)(struct lh_request *request),
-                                  lh_done_cb *on_done, void *arg, struct lh_request **request, struct lh_error *error);
+struct lease_op *lh_lease_op_create(struct lh_lease *lease, const struct request_verb *verb,
+                                    const struct lh_call_options *options, lh_done_cb *on_done, void *arg);
+
+/* Takes `op` over. LH_OK: on_done follows, by lh_lease_op_finish, which is the `finish` of the verb. Anything else: it
+ * never does. */
+enum lh_status lh_lease_op_submit(struct lease_op *op, void (*on_start)(struct lh_request *request),
+                                  struct lh_request **request, struct lh_error *error);
 void lh_lease_op_finish(struct lh_request *request);
+
+/* `on_start` and `finish` of what needs the lease held, when it is sent and when it is answered; else LH_LOST. */
+void lh_lease_op_start_held(struct lh_request *request);
+void lh_lease_op_finish_held(struct lh_request *request);
 
 /* Both for `judge`, whose reason they return: an answer for so many leases, and an answer for the one. */
 unsigned lh_lease_op_miscounted(struct lh_request *request, size_t count);

@@ -1,6 +1,7 @@
 #include "embed/lease_row.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void copy_text(char *to, size_t size, const PGresult *result, int row, const char *column)
 {
@@ -10,7 +11,12 @@ static void copy_text(char *to, size_t size, const PGresult *result, int row, co
 
 void lh_lease_of_row(struct lh_embed_lease *lease, const PGresult *result, int row)
 {
+    const char *mode = lh_query_text(result, row, "mode");
+
     *lease = (struct lh_embed_lease){
+        .mode = mode != NULL && strcmp(mode, "shared") == 0 ? LH_SHARED : LH_EXCLUSIVE,
+        .units = (int32_t)lh_query_number(result, row, "units", 0),
+        .slot = (int32_t)lh_query_number(result, row, "slot", 0),
         .principal = lh_query_text(result, row, "principal"),
         .labels = lh_query_text(result, row, "labels"),
         .token = lh_query_number(result, row, "token", 0),

@@ -34,27 +34,37 @@ struct acquire {
     char *labels;
     int64_t duration_us;
     int64_t at_least_us;
+    bool is_shared;
+    int32_t units;
     struct lh_embed_lease *lease;
 };
 
+/* Of a row of leasehold.lease called l. */
+static const char lease_columns[] =
+    " l.namespace, l.key, l.lease_key, l.token, l.owner, l.principal, l.labels, l.heartbeats,"
+    " (extract(epoch from l.duration) * 1000000)::bigint as duration_us,"
+    " (extract(epoch from l.grace) * 1000000)::bigint as grace_us,"
+    " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
+    " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us,"
+    " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_at_us";
+static const char share_columns[] = ", l.mode, l.units, l.slots[1] as slot";
+
 static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
 {
-    static const char columns[] =
-        "select l.namespace, l.key, l.lease_key, l.token, l.owner, l.principal, l.labels, l.heartbeats,"
-        " (extract(epoch from l.duration) * 1000000)::bigint as duration_us,"
-        " (extract(epoch from l.grace) * 1000000)::bigint as grace_us,"
-        " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
-        " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us,"
-        " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_at_us";
     static const char from[] =
         "  from leasehold.acquire(namespace => $1, key => $2, duration => $3::bigint * interval '1 microsecond',"
         "                         owner => $4, lease_key => $5::uuid, labels => $6::jsonb";
     struct acquire *acquire = call->arg;
     struct lh_embed_lease *lease = acquire->lease;
-    char duration[24], at_least[24];
-    const char *const values[] = {acquire->ns,        acquire->key,    duration, acquire->owner,
-                                  acquire->lease_key, acquire->labels, at_least};
-    bool has_at_least = acquire->at_least_us != 0; /* an older schema takes none */
+    char duration[24], at_least[24], units[12];
+    const char *const values[] = {acquire->ns,
+                                  acquire->key,
+                                  duration,
+                                  acquire->owner,
+                                  acquire->lease_key,
+                                  acquire->labels,
+                                  acquire->is_shared ? units : at_least};
+    const char *more = ""; /* an older schema takes none of these; a shared lease has no minimum hold */
     int64_t sent_us = lh_clock_us();
     enum lh_status status = LH_OK;
     PGresult *result;
@@ -63,9 +73,13 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
     snprintf(duration, sizeof(duration), "%lld", (long long)acquire->duration_us);
     snprintf(at_least, sizeof(at_least), "%lld",
              (long long)(acquire->at_least_us == LH_NO_MINIMUM ? 0 : acquire->at_least_us));
-    sql = lh_format("%s%s%s) l", columns, from,
-                    has_at_least ? ", at_least => $7::bigint * interval '1 microsecond'" : "");
-    result = lh_query(call->conn, sql, values, has_at_least ? 7 : 6, error);
+    snprintf(units, sizeof(units), "%d", (int)acquire->units);
+    if (acquire->is_shared)
+        more = ", mode => 'shared', units => $7::integer";
+    else if (acquire->at_least_us != 0)
+        more = ", at_least => $7::bigint * interval '1 microsecond'";
+    sql = lh_format("select %s%s%s%s) l", lease_columns, acquire->is_shared ? share_columns : "", from, more);
+    result = lh_query(call->conn, sql, values, more[0] != '\0' ? 7 : 6, error);
     free(sql);
     if (result == NULL)
         return error->status;
@@ -162,7 +176,7 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
         return refuse_field(error, "wait", "0 or more");
     if (options->wait_us > 0 && conn != NULL && !lh_call_is_idle(conn))
         return refuse_field(error, "wait", "0 in a transaction, for what others do is not told inside of one");
-    if (lh_bounds_at_least(options->embed.at_least_us, error) != LH_OK)
+    if (lh_bounds_mode(options->embed.mode, options->embed.units, options->embed.at_least_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     acquire.labels = labels_to_json(options->labels);
     if (acquire.labels == NULL)
@@ -173,11 +187,18 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
     acquire.owner = options->owner != NULL ? options->owner : owner;
     acquire.duration_us = options->duration_us != 0 ? options->duration_us : DURATION_US;
     acquire.at_least_us = options->embed.at_least_us;
+    acquire.is_shared = options->embed.mode == LH_SHARED;
+    acquire.units = options->embed.units > 0 ? options->embed.units : 1;
     call.options = &options->embed;
 
     status = lh_call_run(&call, error);
     if (status == LH_LEASE_HELD && options->wait_us > 0)
-        status = lh_wait_for_turn(&call, namespace_text, key, acquire.lease_key, options->wait_us, error);
+        status = lh_wait_for_turn(&call,
+                                  &(struct lh_wait_scope){.ns = namespace_text,
+                                                          .key = key,
+                                                          .lease_key = acquire.lease_key,
+                                                          .units = acquire.is_shared ? acquire.units : 0},
+                                  options->wait_us, error);
     free(acquire.labels);
     return status;
 }
@@ -229,6 +250,64 @@ enum lh_status lh_embed_heartbeat(PGconn *conn, struct lh_embed_lease *lease, co
     status = lh_call_run(&call, error);
     if (status == LH_OK)
         *lease = heartbeat.renewed;
+    return status;
+}
+
+/* --- downgrade --- */
+
+struct downgrade {
+    const struct lh_embed_lease *lease; /* as it was, however often this is done */
+    struct lh_embed_lease shared;
+    int32_t units;
+};
+
+static enum lh_status downgrade_work(struct lh_call *call, struct lh_error *error)
+{
+    struct downgrade *downgrade = call->arg;
+    const struct lh_embed_lease *lease = downgrade->lease;
+    char units[12];
+    const char *const values[] = {lease->namespace_text, lease->key, lease->lease_key, units};
+    struct lh_embed_lease shared;
+    int64_t sent_us = lh_clock_us();
+    enum lh_status status = LH_OK;
+    PGresult *result;
+    char *sql = lh_format("select %s%s from leasehold.downgrade(namespace => $1, key => $2, lease_key => $3::uuid,"
+                          " units => $4::integer) l",
+                          lease_columns, share_columns);
+
+    snprintf(units, sizeof(units), "%d", (int)downgrade->units);
+    result = lh_query(call->conn, sql, values, 4, error);
+    free(sql);
+    if (result == NULL)
+        return error->status;
+    if (PQntuples(result) == 0) {
+        status = lh_error_set(error, LH_LOST, "the lease %s/%s is lost", lease->namespace_text, lease->key);
+    } else {
+        lh_lease_of_row(&shared, result, 0);
+        shared.deadline_us = sent_us + shared.duration_us;
+        if (call->options != NULL)
+            status = lh_call_ask(call, call->options->will_heartbeat, &shared, NULL, error);
+        shared.principal = shared.labels = NULL;
+        downgrade->shared = shared;
+    }
+    PQclear(result);
+    return status;
+}
+
+enum lh_status lh_embed_downgrade(PGconn *conn, struct lh_embed_lease *lease, int32_t units,
+                                  const struct lh_embed_options *options, struct lh_error *error)
+{
+    struct downgrade downgrade = {.lease = lease, .units = units > 0 ? units : 1};
+    struct lh_call call = {.conn = conn, .options = options, .work = downgrade_work, .arg = &downgrade};
+    enum lh_status status;
+
+    if (lease == NULL)
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "a lease is needed");
+    if (lh_bounds_units(units, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    status = lh_call_run(&call, error);
+    if (status == LH_OK)
+        *lease = downgrade.shared;
     return status;
 }
 

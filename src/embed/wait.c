@@ -15,16 +15,21 @@
 #define ROUND_US LH_US_PER_S
 
 struct place {
-    const char *values[3]; /* namespace, key, lease key */
-    char channel[64];      /* that `session` listens to */
-    int session;           /* its process; another one listens to nothing */
+    const char *values[4]; /* namespace, key, lease key, units */
+    bool is_shared;
+    char channel[64]; /* that `session` listens to */
+    int session;      /* its process; another one listens to nothing */
 };
 
 static enum lh_status join_queue(PGconn *conn, struct place *place, struct lh_error *error)
 {
-    static const char sql[] = "select q.channel from leasehold.join_queue(namespace => $1, key => $2,"
-                              " lease_key => $3::uuid, ttl => interval '10 s') q";
-    PGresult *result = lh_query(conn, sql, place->values, 3, error);
+    static const char exclusive[] = "select q.channel from leasehold.join_queue(namespace => $1, key => $2,"
+                                    " lease_key => $3::uuid, ttl => interval '10 s') q";
+    static const char shared[] = "select q.channel from leasehold.join_queue(namespace => $1, key => $2,"
+                                 " lease_key => $3::uuid, ttl => interval '10 s', mode => 'shared',"
+                                 " units => $4::integer) q";
+    PGresult *result =
+        lh_query(conn, place->is_shared ? shared : exclusive, place->values, place->is_shared ? 4 : 3, error);
     char listen[80];
     bool is_new;
 
@@ -76,17 +81,19 @@ static void give_up(PGconn *conn, const struct place *place)
         PQclear(lh_query(conn, sql, place->values, 3, NULL));
 }
 
-enum lh_status lh_wait_for_turn(struct lh_call *acquire, const char *ns, const char *key, const char *lease_key,
-                                int64_t wait_us, struct lh_error *error)
+enum lh_status lh_wait_for_turn(struct lh_call *acquire, const struct lh_wait_scope *scope, int64_t wait_us,
+                                struct lh_error *error)
 {
     PGconn *conn = acquire->conn;
-    struct place place = {.values = {ns, key, lease_key}};
+    char units[12];
+    struct place place = {.values = {scope->ns, scope->key, scope->lease_key, units}, .is_shared = scope->units > 0};
     int64_t now_us = lh_clock_us();
     int64_t until_us = wait_us > INT64_MAX - now_us ? INT64_MAX : now_us + wait_us;
     struct lh_error words = {0};
     enum lh_status status = LH_LEASE_HELD;
     unsigned outages = 0;
 
+    snprintf(units, sizeof(units), "%d", (int)scope->units);
     while (status == LH_LEASE_HELD && now_us < until_us) {
         status = lh_connection_mend(conn, &words);
         if (status == LH_OK)
@@ -108,7 +115,7 @@ enum lh_status lh_wait_for_turn(struct lh_call *acquire, const char *ns, const c
         give_up(conn, &place);
     if (status == LH_LEASE_HELD)
         status = lh_error_set(&words, LH_WAIT_TIMEOUT, "the lease %s/%s was held by another for as long as this waited",
-                              ns, key);
+                              scope->ns, scope->key);
     if (error != NULL)
         *error = words;
     return status;

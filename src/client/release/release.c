@@ -109,7 +109,7 @@ enum lh_status lh_release_async(struct lh_lease *lease, const struct lh_release_
         return status;
     take_result(lease, options);
     /* Closed in this instant: the lease is left to expire, as all that were held. */
-    return lh_lease_op_submit(lease, &release_verb, call, on_start, on_done, arg, request, error);
+    return lh_lease_op_submit(lh_lease_op_create(lease, &release_verb, call, on_done, arg), on_start, request, error);
 }
 
 enum lh_status lh_release(struct lh_lease *lease, const struct lh_release_options *options, struct lh_error *error)
@@ -148,7 +148,7 @@ static void leave_to_expire(struct lh_lease *lease, const char *words)
     struct leave_task *leave = lh_alloc_zero(1, sizeof(*leave));
 
     lh_warn("release not delivered, left to expire scope=%s/%s token=%lld: %s", lease->declared->text, lease->scope_key,
-            (long long)lease->token, words);
+            (long long)lh_lease_token(lease), words);
     atomic_fetch_add(&lease->client->counts.left_to_expire, 1);
     atomic_store(&lease->state, (unsigned char)(LEASE_GONE | LEASE_REASON(atomic_load(&lease->state))));
     leave->task.run = run_leave;

@@ -140,7 +140,7 @@ static void let_go(struct releases *releases, struct lh_lease *lease)
 static void leave_to_expire(struct releases *releases, struct lh_lease *lease, const char *words)
 {
     lh_warn("release not delivered, left to expire scope=%s/%s token=%lld: %s", lease->declared->text, lease->scope_key,
-            (long long)lease->token, words);
+            (long long)lh_lease_token(lease), words);
     atomic_fetch_add(&releases->client->counts.left_to_expire, 1);
     let_go(releases, lease);
 }
