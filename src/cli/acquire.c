@@ -78,6 +78,10 @@ static void attempt(struct acquire *acquire, struct lh_reply *reply)
         at_least = lh_duration_message(acquire->asked.at_least_us);
         request.at_least = &at_least;
     }
+    if (acquire->asked.units > 0) {
+        request.mode = LEASEHOLD__V1__MODE__MODE_SHARED;
+        request.units = acquire->asked.units;
+    }
     acquire->sent_at_us = now_us;
     lh_caller_call(acquire->server.caller, SERVICE, "Acquire", &request.base, acquire->give_up_at_us, reply);
     acquire->may_be_granted |= leaves_it_open(reply);
@@ -129,21 +133,27 @@ static void ask(struct acquire *acquire, struct lh_reply *reply)
 
 static void print_env(const struct acquire *acquire, const Leasehold__V1__Lease *lease)
 {
-    char token[24];
+    char token[24], slot[12];
+    char *slots = lh_slots_text(lease->slots, lease->n_slots);
     const char *const lines[][2] = {
         {"NAMESPACE", acquire->cli->args.words[0]},
         {"KEY", acquire->cli->args.words[1]},
         {"LEASE_KEY", lease->lease_key},
         {"TOKEN", token},
         {"OWNER", lease->owner},
+        {"SLOT", slot},
+        {"SLOTS", slots},
     };
+    size_t count = sizeof(lines) / sizeof(lines[0]) - (lease->n_slots > 0 ? 0 : 2);
 
     snprintf(token, sizeof(token), "%" PRId64, lease->token);
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+    snprintf(slot, sizeof(slot), "%" PRId32, lease->n_slots > 0 ? lease->slots[0] : 0);
+    for (size_t i = 0; i < count; i++) {
         char *quoted = lh_shell_quote(lines[i][1]);
         printf("LEASEHOLD_%s=%s\n", lines[i][0], quoted);
         free(quoted);
     }
+    free(slots);
 }
 
 static void print_text(const Leasehold__V1__Lease *lease, int64_t waited_us)
@@ -257,6 +267,9 @@ static const struct lh_option options[] = {
     {"at-least", 0, "DURATION",
      "Nobody else gets the lease until so long after the grant, even if it is released before. At most 1d. Default: "
      "at_least of the policy."},
+    {"shared", 0, "[=UNITS]",
+     "A shared lease, beside other shared ones: so many units of the policy's capacity, 1 to 1000000. Default: 1; "
+     "without this option the lease is exclusive."},
     {"owner", 0, "TEXT", "A name of the holder, for people. Default: user@host."},
     {"lease-key", 0, "UUID",
      "The identity of this acquisition, and the credential of its holder. Default: a new one. Used again, it renews "
@@ -269,16 +282,23 @@ static const struct lh_option options[] = {
 const struct lh_command lh_command_acquire = {
     .name = "acquire",
     .summary = "acquire a lease",
-    .usage = (const char *const[]){"acquire NAMESPACE KEY [--duration 30s] [--wait 5s|forever|alive]", NULL},
+    .usage = (const char *const[]){"acquire NAMESPACE KEY [--duration 30s] [--wait 5s|forever|alive]",
+                                   "acquire NAMESPACE KEY --shared[=UNITS] [--wait 5s|forever|alive]", NULL},
     .description = "Acquires the lease of a namespace and key, and prints it. Renew it with\n"
                    "heartbeat before its deadline and end it with release; both need the lease key\n"
                    "printed here. Pass the token to the systems that the work writes to, so that\n"
                    "they can refuse a late holder: the token grows with every grant.\n"
                    "\n"
                    "Without --wait a held lease is refused at once (exit status 3). Waiters are\n"
-                   "served in the order of their arrival. Ctrl-C leaves the queue.\n",
+                   "served in the order of their arrival. Ctrl-C leaves the queue.\n"
+                   "\n"
+                   "Shared leases hold a key together: any number of them, or as many as fit the\n"
+                   "capacity that the policy of the namespace sets. With a capacity each has slots,\n"
+                   "numbers from 1 on that no other holder has. An exclusive lease excludes all\n"
+                   "others. downgrade makes an exclusive lease shared.\n",
     .options = options,
     .examples = "  leasehold acquire payments invoice-42 --duration 1m --wait 10s\n"
+                "  leasehold acquire reports sales --shared --wait 10s\n"
                 "  eval \"$(leasehold acquire payments invoice-42 -o env)\" &&\n"
                 "    echo \"token $LEASEHOLD_TOKEN, lease key $LEASEHOLD_LEASE_KEY\"\n",
     .words_min = 2,

@@ -44,6 +44,22 @@ static enum lh_status take_at_least(struct lh_cli_acquire *asked, const struct l
     return LH_OK;
 }
 
+static enum lh_status take_mode(struct lh_cli_acquire *asked, const struct lh_args *args, struct lh_error *error)
+{
+    const char *text = lh_args_value(args, "shared");
+    int64_t units = 1;
+
+    if (!lh_args_has(args, "shared"))
+        return LH_OK;
+    if (lh_args_has(args, "at-least"))
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "--shared and --at-least cannot be combined: a shared lease has no minimum hold");
+    if (text != NULL && lh_check_number("shared", text, 1, LH_UNITS_MAX, &units, error) != LH_OK)
+        return LH_INVALID_ARGUMENT;
+    asked->units = (int32_t)units;
+    return LH_OK;
+}
+
 static enum lh_status take_label(struct lh_cli_acquire *asked, const char *text, struct lh_error *error)
 {
     Leasehold__V1__AcquireRequest__LabelsEntry *label = &asked->labels[asked->label_count];
@@ -118,7 +134,7 @@ enum lh_status lh_cli_acquire_take(struct lh_cli_acquire *asked, const struct lh
     if (duration != NULL &&
         lh_check_duration("duration", duration, LH_BOUND_DURATION_MIN_US, &asked->duration_us, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    if (take_at_least(asked, args, error) != LH_OK)
+    if (take_mode(asked, args, error) != LH_OK || take_at_least(asked, args, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (take_wait(asked, args, error) != LH_OK || take_lease_key(asked, args, error) != LH_OK ||
         take_owner(asked, args, error) != LH_OK || take_labels(asked, args, error) != LH_OK)

@@ -26,6 +26,7 @@ struct lh_cli_acquire {
     char owner[256];
     int64_t duration_us;
     int64_t at_least_us; /* LH_CLI_AT_LEAST_POLICY: not given */
+    int32_t units;       /* of a shared lease; 0: exclusive */
     enum lh_cli_wait wait;
     int64_t wait_us;
     Leasehold__V1__AcquireRequest__LabelsEntry labels[LH_LABELS_MAX];

@@ -16,19 +16,34 @@
 struct table {
     const struct lh_option *options[OPTIONS_MAX];
     struct option names[OPTIONS_MAX + 1];
-    char letters[2 * OPTIONS_MAX + 3];
+    char letters[3 * OPTIONS_MAX + 3];
     size_t count;
 };
+
+bool lh_option_is_optional(const struct lh_option *option)
+{
+    return option->value != NULL && option->value[0] == '[';
+}
+
+/* no_argument ... of getopt_long: 0, 1 or 2 */
+static int argument_of(const struct lh_option *option)
+{
+    if (option->value == NULL)
+        return no_argument;
+    return lh_option_is_optional(option) ? optional_argument : required_argument;
+}
 
 static void add_options(struct table *table, const struct lh_option *options)
 {
     for (; options != NULL && options->name != NULL && table->count < OPTIONS_MAX; options++) {
-        char letter[3] = {options->letter, options->value != NULL ? ':' : '\0'};
-        table->names[table->count] =
-            (struct option){options->name, options->value != NULL ? required_argument : no_argument, NULL,
-                            LONG_OPTION + (int)table->count};
+        static const char *const colons[] = {"", ":", "::"};
+        int argument = argument_of(options);
+        table->names[table->count] = (struct option){options->name, argument, NULL, LONG_OPTION + (int)table->count};
         table->options[table->count++] = options;
-        strcat(table->letters, letter);
+        if (options->letter != 0) {
+            strncat(table->letters, &options->letter, 1);
+            strcat(table->letters, colons[argument]);
+        }
     }
 }
 
@@ -167,21 +182,23 @@ const char *lh_args_next_value(const struct lh_args *args, const char *name, siz
     return NULL;
 }
 
+static const struct lh_given *last_given(const struct lh_args *args, const char *name)
+{
+    for (size_t i = args->given_count; i > 0; i--)
+        if (strcmp(args->given[i - 1].option->name, name) == 0)
+            return &args->given[i - 1];
+    return NULL;
+}
+
 const char *lh_args_value(const struct lh_args *args, const char *name)
 {
-    const char *value, *last = NULL;
-    size_t at = 0;
-    while ((value = lh_args_next_value(args, name, &at)) != NULL)
-        last = value;
-    return last;
+    const struct lh_given *given = last_given(args, name);
+    return given != NULL ? given->value : NULL;
 }
 
 bool lh_args_has(const struct lh_args *args, const char *name)
 {
-    for (size_t i = 0; i < args->given_count; i++)
-        if (strcmp(args->given[i].option->name, name) == 0)
-            return true;
-    return false;
+    return last_given(args, name) != NULL;
 }
 
 /* The least number of characters to insert, delete or replace to make one of the other (Levenshtein). */

@@ -19,7 +19,7 @@
 struct lh_option {
     const char *name;  /* without the dashes */
     char letter;       /* 0: none */
-    const char *value; /* what help calls its value; NULL: a switch, which takes none */
+    const char *value; /* what help calls its value; NULL: a switch, which takes none; "[=UNITS]": may be left out */
     const char *help;  /* one sentence or two; help wraps it */
 };
 
@@ -29,7 +29,7 @@ struct lh_args {
     size_t word_count;
     struct lh_given {
         const struct lh_option *option;
-        const char *value; /* NULL for a switch */
+        const char *value; /* NULL: none was given */
     } * given;
     size_t given_count;
 };
@@ -43,9 +43,12 @@ bool lh_args_parse(struct lh_args *args, int argc, char **argv, const struct lh_
                    lh_args_options_of *options_of, struct lh_error *error);
 void lh_args_finish(struct lh_args *args);
 
+/* Stands after "=" or not at all: --shared, --shared=2. */
+bool lh_option_is_optional(const struct lh_option *option);
+
 bool lh_args_has(const struct lh_args *args, const char *name);
 
-/* The last value given, or NULL. */
+/* The last value given, or NULL: also where the last one had none. */
 const char *lh_args_value(const struct lh_args *args, const char *name);
 
 /* All values given, in order: start with *at = 0; NULL ends. */

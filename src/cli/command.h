@@ -51,6 +51,7 @@ char *lh_commands_with_database(void);
 
 extern const struct lh_command lh_command_acquire;
 extern const struct lh_command lh_command_heartbeat;
+extern const struct lh_command lh_command_downgrade;
 extern const struct lh_command lh_command_release;
 extern const struct lh_command lh_command_run;
 extern const struct lh_command lh_command_list;

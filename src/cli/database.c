@@ -95,7 +95,7 @@ const char lh_lease_columns[] =
     " (extract(epoch from l.remaining) * 1000000)::bigint as remaining_us,"
     " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_us,"
     " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
-    " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us ";
+    " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us, l.mode, l.units, l.slots ";
 
 static Leasehold__V1__Liveness liveness_from_text(const char *text)
 {
@@ -125,6 +125,20 @@ void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, co
     json_decref(labels);
 }
 
+/* "{1,2}", an array as PostgreSQL writes it. */
+static void add_slots(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text)
+{
+    size_t commas = 0;
+
+    for (const char *c = text; c != NULL && *c != '\0'; c++)
+        commas += *c == ',';
+    if (text == NULL || strcmp(text, "{}") == 0)
+        return;
+    lease->slots = lh_arena_alloc(arena, (commas + 1) * sizeof(*lease->slots));
+    for (const char *at = text; at != NULL; at = strchr(at + 1, ','))
+        lease->slots[lease->n_slots++] = (int32_t)strtol(at + 1, NULL, 10);
+}
+
 Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *result, int row)
 {
     Leasehold__V1__Lease *lease = lh_arena_alloc(arena, sizeof(*lease));
@@ -132,8 +146,14 @@ Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *
     const char *key = lh_row_text(result, row, "key");
     const char *owner = lh_row_text(result, row, "owner");
     const char *principal = lh_row_text(result, row, "principal");
+    const char *mode = lh_row_text(result, row, "mode");
 
     leasehold__v1__lease__init(lease);
+    if (mode != NULL)
+        lease->mode =
+            strcmp(mode, "shared") == 0 ? LEASEHOLD__V1__MODE__MODE_SHARED : LEASEHOLD__V1__MODE__MODE_EXCLUSIVE;
+    lease->units = (int32_t)lh_row_number(result, row, "units", 0);
+    add_slots(arena, lease, lh_row_text(result, row, "slots"));
     lease->scope = lh_arena_alloc(arena, sizeof(*lease->scope));
     leasehold__v1__scope__init(lease->scope);
     lease->scope->namespace_ = lh_segments_in_arena(arena, ns != NULL ? ns : "", &lease->scope->n_namespace_);

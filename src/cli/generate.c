@@ -63,7 +63,7 @@ static void print_roff_options(FILE *out, const struct lh_option *option)
         print_roff(out, option->name);
         fputs("\\fR", out);
         if (option->value != NULL)
-            fprintf(out, " \\fI%s\\fR", option->value);
+            fprintf(out, "%s\\fI%s\\fR", lh_option_is_optional(option) ? "" : " ", option->value);
         fputc('\n', out);
         print_roff(out, option->help);
         fputc('\n', out);
@@ -112,7 +112,8 @@ static void print_man(FILE *out)
 static void print_names(FILE *out, const struct lh_command *command, const struct lh_option *option, bool with_value)
 {
     for (; option->name != NULL; option++) {
-        if ((command != NULL && !lh_command_takes(command, option)) || (with_value && option->value == NULL))
+        if ((command != NULL && !lh_command_takes(command, option)) ||
+            (with_value && (option->value == NULL || lh_option_is_optional(option))))
             continue;
         fprintf(out, " --%s", option->name);
         if (option->letter != 0)
@@ -192,10 +193,12 @@ static void print_zsh_options(FILE *out, const struct lh_command *command, const
             if (is_letter)
                 fprintf(out, " \\\n                '*-%c[", option->letter);
             else
-                fprintf(out, " \\\n                '*--%s[", option->name);
+                fprintf(out, " \\\n                '*--%s%s[", option->name, lh_option_is_optional(option) ? "=-" : "");
             print_quoted(out, option->help, "[]:\\");
             fputc(']', out);
-            if (option->value != NULL)
+            if (lh_option_is_optional(option))
+                fprintf(out, "::%.*s:", (int)strcspn(option->value + 2, "]"), option->value + 2);
+            else if (option->value != NULL)
                 fprintf(out, ":%s:%s", option->value,
                         strcmp(option->name, "output") == 0   ? "(text json env)"
                         : strcmp(option->name, "plugin") == 0 ? "_files"
@@ -250,7 +253,7 @@ static void print_fish_options(FILE *out, const char *condition, const struct lh
         fprintf(out, "complete -c leasehold %s -l %s", condition, option->name);
         if (option->letter != 0)
             fprintf(out, " -s %c", option->letter);
-        if (option->value != NULL)
+        if (option->value != NULL && !lh_option_is_optional(option))
             fputs(strcmp(option->name, "output") == 0 ? " -x -a 'text json env'" : " -r", out);
         fputs(" -d '", out);
         print_quoted(out, option->help, "\\");

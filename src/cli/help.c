@@ -17,7 +17,8 @@ static void print_option(FILE *out, const struct lh_option *option)
 
     if (option->letter != '\0')
         snprintf(letter, sizeof(letter), "-%c, ", option->letter);
-    text = lh_format("  %s--%s%s%s", letter, option->name, option->value != NULL ? " " : "",
+    text = lh_format("  %s--%s%s%s", letter, option->name,
+                     option->value != NULL && !lh_option_is_optional(option) ? " " : "",
                      option->value != NULL ? option->value : "");
     width = strlen(text);
     fputs(text, out);

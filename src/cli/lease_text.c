@@ -68,6 +68,50 @@ const char *lh_end_reason_text(Leasehold__V1__EndReason reason)
     }
 }
 
+static const char *mode_text(Leasehold__V1__Mode mode)
+{
+    switch (mode) {
+    case LEASEHOLD__V1__MODE__MODE_EXCLUSIVE:
+        return "exclusive";
+    case LEASEHOLD__V1__MODE__MODE_SHARED:
+        return "shared";
+    default:
+        return ""; /* an older server */
+    }
+}
+
+char *lh_slots_text(const int32_t *slots, size_t count)
+{
+    struct lh_buffer text = {0};
+
+    for (size_t i = 0; i < count; i++) {
+        char slot[16];
+        snprintf(slot, sizeof(slot), "%s%" PRId32, i > 0 ? "," : "", slots[i]);
+        lh_buffer_append(&text, slot, strlen(slot));
+    }
+    lh_buffer_append(&text, "", 1);
+    return (char *)text.data;
+}
+
+static void add_mode(struct lh_grid *card, const Leasehold__V1__Lease *lease)
+{
+    const char *mode = mode_text(lease->mode);
+
+    if (mode[0] == '\0')
+        return;
+    lh_grid_add(card, "mode");
+    if (lease->units > 0)
+        lh_grid_add(card, "%s, %" PRId32 " unit%s", mode, lease->units, lease->units == 1 ? "" : "s");
+    else
+        lh_grid_add(card, "%s", mode);
+    if (lease->n_slots > 0) {
+        char *slots = lh_slots_text(lease->slots, lease->n_slots);
+        lh_grid_add(card, "slots");
+        lh_grid_add(card, "%s", slots);
+        free(slots);
+    }
+}
+
 /* The database's time when it answered, or `otherwise`. */
 static int64_t answered_at_us(const Leasehold__V1__Lease *lease, int64_t otherwise)
 {
@@ -159,6 +203,7 @@ void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
     lh_grid_add(card, "owner");
     lh_grid_add(card, "%s", lease->owner[0] != '\0' ? lease->owner : "(unknown)");
     lh_add_principal(card, lease->principal);
+    add_mode(card, lease);
     if (!is_new && lease->liveness != LEASEHOLD__V1__LIVENESS__LIVENESS_UNSPECIFIED) {
         lh_grid_add(card, "state");
         lh_grid_add(card, "%s", liveness_text(lease->liveness));
@@ -171,8 +216,9 @@ void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 
 void lh_add_lease_table_header(struct lh_grid *table)
 {
-    static const char *const names[LH_LEASE_TABLE_COLUMNS] = {
-        "NAMESPACE", "KEY", "STATE", "HELD", "REMAINING", "TOKEN", "OWNER", "PRINCIPAL", "HEARTBEATS"};
+    static const char *const names[LH_LEASE_TABLE_COLUMNS] = {"NAMESPACE",  "KEY",   "STATE", "HELD",
+                                                              "REMAINING",  "TOKEN", "OWNER", "PRINCIPAL",
+                                                              "HEARTBEATS", "MODE",  "UNITS", "SLOTS"};
     for (size_t i = 0; i < LH_LEASE_TABLE_COLUMNS; i++)
         lh_grid_add(table, "%s", names[i]);
 }
@@ -181,6 +227,7 @@ void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *l
 {
     char *ns = lh_namespace_text(lease->scope != NULL ? lease->scope->namespace_ : NULL,
                                  lease->scope != NULL ? lease->scope->n_namespace_ : 0);
+    char *slots = lh_slots_text(lease->slots, lease->n_slots);
     char held[LH_DURATION_TEXT_BYTES] = "", remaining[LH_DURATION_TEXT_BYTES] = "";
 
     if (lease->acquired_at != NULL)
@@ -196,6 +243,10 @@ void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *l
     lh_grid_add(table, "%s", lease->owner);
     lh_grid_add(table, "%s", lease->principal);
     lh_grid_add(table, "%" PRId64, lease->heartbeats);
+    lh_grid_add(table, "%s", mode_text(lease->mode));
+    lh_grid_add(table, lease->units > 0 ? "%" PRId32 : "", lease->units);
+    lh_grid_add(table, "%s", slots);
+    free(slots);
     free(ns);
 }
 
@@ -210,6 +261,14 @@ void lh_add_rest(struct lh_grid *card, const Leasehold__V1__Contention *contenti
     lh_grid_add(card, "for %s more: granted to nobody before", text);
 }
 
+void lh_add_units_free(struct lh_grid *card, const Leasehold__V1__Contention *contention)
+{
+    if (contention == NULL || contention->units_free == NULL)
+        return;
+    lh_grid_add(card, "units free");
+    lh_grid_add(card, "%" PRId32, contention->units_free->value);
+}
+
 void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention)
 {
     struct lh_grid card = {.columns = 2, .indent = "  "};
@@ -220,6 +279,11 @@ void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention)
         lh_grid_add(&card, "%s, %s, token %" PRId64, holder->owner[0] != '\0' ? holder->owner : "(unknown)",
                     liveness_text(contention->liveness), holder->token);
         lh_add_principal(&card, holder->principal);
+        add_mode(&card, holder);
+        if (contention->holder_count > 1) {
+            lh_grid_add(&card, "holders");
+            lh_grid_add(&card, "%" PRId32 ", of which this is the oldest", contention->holder_count);
+        }
         add_past(&card, holder);
         add_future(&card, holder);
     } else {
@@ -227,6 +291,7 @@ void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention)
         lh_grid_add(&card, contention->rests != NULL ? "none" : "none: the next waiter is about to get it");
     }
     lh_add_rest(&card, contention);
+    lh_add_units_free(&card, contention);
     lh_grid_add(&card, "waiters");
     lh_grid_add(&card, "%" PRId32 " ahead", contention->waiters_ahead);
     lh_grid_print(&card, out);

@@ -20,19 +20,23 @@ char *lh_scope_text_of(const char *ns, const char *key);
 /* "released", "failed" ... */
 const char *lh_end_reason_text(Leasehold__V1__EndReason reason);
 
+/* "1,2,5"; "" for none. A new string. */
+char *lh_slots_text(const int32_t *slots, size_t count);
+
 /* Rows "name  value" for a grid of two columns. */
 void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease);
 /* A row of it; none where it is unknown. */
 void lh_add_principal(struct lh_grid *card, const char *principal);
 
 /* Header and row of a table of leases. */
-#define LH_LEASE_TABLE_COLUMNS 9
-#define LH_LEASE_TABLE_RIGHT 0x120u /* token, heartbeats */
+#define LH_LEASE_TABLE_COLUMNS 12
+#define LH_LEASE_TABLE_RIGHT 0x920u /* token, heartbeats, units */
 void lh_add_lease_table_header(struct lh_grid *table);
 void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *lease);
 
-/* A row of how long the scope still rests, if it does. `contention` may be NULL. */
+/* Rows of how long the scope still rests, if it does, and of what is left of its capacity. `contention` may be NULL. */
 void lh_add_rest(struct lh_grid *card, const Leasehold__V1__Contention *contention);
+void lh_add_units_free(struct lh_grid *card, const Leasehold__V1__Contention *contention);
 
 /* The holder that stands in the way: since when, heartbeats, the last one, waiters ahead. */
 void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention);

@@ -61,7 +61,7 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *ns, const 
     char *sql =
         lh_format("select %s from leasehold.lease l"
                   " where ($1 = '' or l.namespace = $1 or ($2::boolean and starts_with(l.namespace, $1 || '.')))"
-                  " and ($3::text is null or l.owner = $3) order by l.namespace, l.key",
+                  " and ($3::text is null or l.owner = $3) order by l.namespace, l.key, l.token",
                   lh_lease_columns);
     const char *const values[] = {strcmp(ns, ".") == 0 ? "" : ns,
                                   lh_args_has(&cli->args, "children") ? "true" : "false", owner};
@@ -109,9 +109,10 @@ const struct lh_command lh_command_list = {
     .summary = "print the leases that are held",
     .usage = (const char *const[]){"list [NAMESPACE] [--children] [--owner TEXT]", NULL},
     .description = "Prints every lease of a namespace, or of all of them, ordered by namespace and\n"
-                   "key. STATE is alive, suspected dead (its heartbeats are missing), overdue (held\n"
-                   "for longer than max_hold of the policy) or expired (about to be ended). If no\n"
-                   "lease is held, the exit status is still 0.\n",
+                   "key, with a row for each holder of a shared one. STATE is alive, suspected dead\n"
+                   "(its heartbeats are missing), overdue (held for longer than max_hold of the\n"
+                   "policy) or expired (about to be ended). If no lease is held, the exit status is\n"
+                   "still 0.\n",
     .options = options,
     .examples = "  leasehold list payments --children\n"
                 "  leasehold list --database postgresql:///leasehold\n"

@@ -306,11 +306,14 @@ const struct lh_command lh_command_policy = {
                    "  reaper                      auto, or external (only a reap that names it)\n"
                    "  frozen                      true: no new grants\n"
                    "  max_leases, max_waiters     how many at once\n"
+                   "  capacity                    how many units shared leases of one key have in all\n"
+                   "  at_least                    the minimum hold of exclusive leases\n"
                    "  history, history_retention  whether every hold is kept, and for how long\n"
                    "  max_reap_failures           after that many, an administrator must act\n"
                    "  hook_timeout                for the callbacks of one lease\n"
                    "  free_retention              how long a free lease is remembered\n",
     .examples = "  leasehold policy set payments grace=5s max_duration=1h\n"
+                "  leasehold policy set gpus capacity=8\n"
                 "  leasehold policy show payments.invoices\n"
                 "  leasehold policy reset payments grace\n",
     .verbs = (const char *const[]){"show", "set", "reset", NULL},

@@ -62,7 +62,7 @@ static void add_sources(struct lh_arena *arena, const PGresult *result, int row,
 
 /*
  * policy_get and policy_update answer alike: the namespace's own row, then what is in force. Sources come one by one
- * ("p.sources[1] as source_0, ..."): an array is easier taken apart there than here.
+ * ("p.sources[...] as source_0, ..."): an array is easier taken apart there than here.
  */
 static enum lh_exit ask(const struct lh_cli *cli, enum lh_database_use use, const char *call, const char *const *values,
                         size_t value_count, struct lh_arena *arena, Leasehold__V1__GetPolicyResponse *response)
@@ -75,8 +75,10 @@ static enum lh_exit ask(const struct lh_cli *cli, enum lh_database_use use, cons
     enum lh_exit status = lh_database_open(&session, cli, use);
 
     for (size_t i = 0; i < count; i++)
-        sql = extend(sql, lh_format(", p.sources[%zu] as source_%zu", i + 1, i));
-    sql = extend(sql, lh_format(" from leasehold_internal.%s p", call));
+        sql = extend(sql, lh_format(", p.sources[array_position(n.names, '%s')] as source_%zu", fields[i]->name, i));
+    sql = extend(sql, lh_format(" from leasehold_internal.%s p,"
+                                " (select leasehold_internal.policy_columns() as names) n",
+                                call));
     leasehold__v1__get_policy_response__init(response);
     if (status == LH_EXIT_DONE)
         result = lh_database_query(session, cli, sql, values, value_count, &status);

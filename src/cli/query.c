@@ -27,7 +27,8 @@ enum kind {
     KIND_DURATION, /* microseconds, see statement_of */
     KIND_TIME,     /* likewise */
     KIND_BOOL,
-    KIND_JSON, /* not in the text */
+    KIND_SLOTS, /* an array of numbers */
+    KIND_JSON,  /* not in the text */
 };
 
 struct column {
@@ -55,6 +56,8 @@ static const struct column queue_columns[] = {
     {"PRINCIPAL", "principal", KIND_TEXT},
     {"WAITING", "waiting", KIND_DURATION},
     {"AWAY", "away", KIND_BOOL},
+    {"MODE", "mode", KIND_TEXT},
+    {"UNITS", "units", KIND_COUNT},
     {NULL, "enqueued_at", KIND_TIME},
     {NULL, "wait_until", KIND_TIME},
     {NULL, "rests_until", KIND_TIME},
@@ -83,6 +86,9 @@ static const struct column history_columns[] = {
     {"PRINCIPAL", "principal", KIND_TEXT},
     {"ERROR", "error", KIND_TEXT},
     {"ENDED BY", "ended_by", KIND_TEXT},
+    {"MODE", "mode", KIND_TEXT},
+    {"UNITS", "units", KIND_COUNT},
+    {"SLOTS", "slots", KIND_SLOTS},
     {NULL, "acquired_at", KIND_TIME},
     {NULL, "result", KIND_JSON},
     {0},
@@ -159,9 +165,20 @@ static char *cell_text(const struct column *column, const PGresult *rows, int ro
         return lh_strdup(formatted);
     case KIND_BOOL:
         return lh_strdup(text[0] == 't' ? "yes" : "no");
+    case KIND_SLOTS: /* "{1,2}" */
+        return lh_format("%.*s", (int)strcspn(text + 1, "}"), text + 1);
     default:
         return lh_strdup(text);
     }
+}
+
+static json_t *slots_json(const char *text)
+{
+    json_t *slots = json_array();
+
+    for (const char *at = text; at != NULL && at[1] != '}'; at = strchr(at + 1, ','))
+        json_array_append_new(slots, json_integer(strtoll(at + 1, NULL, 10)));
+    return slots;
 }
 
 static json_t *cell_json(const struct column *column, const PGresult *rows, int row)
@@ -184,6 +201,8 @@ static json_t *cell_json(const struct column *column, const PGresult *rows, int 
         return json_string(formatted);
     case KIND_BOOL:
         return json_boolean(text[0] == 't');
+    case KIND_SLOTS:
+        return slots_json(text);
     case KIND_JSON:
         return json_loads(text, JSON_DECODE_ANY, NULL);
     default:
@@ -374,7 +393,8 @@ const struct lh_command lh_command_history = {
     .usage = (const char *const[]){"history [NAMESPACE [KEY]] [--children] [--max N] --database URL", NULL},
     .description = "Prints the holds that have ended, the newest first. They are kept where the\n"
                    "policy says history=true, for its history_retention. OUTCOME is ok, failed,\n"
-                   "expired or forced. With -o json also the result of each.\n",
+                   "expired, forced or downgraded (its holder kept it as a shared lease). With\n"
+                   "-o json also the result of each.\n",
     .options = options,
     .examples = "  leasehold policy set payments history=true\n"
                 "  leasehold history payments --children --database postgresql:///leasehold\n",

@@ -216,6 +216,11 @@ static enum lh_status check_combination(const struct lh_args *args, struct lh_er
 {
     if (lh_args_has(args, "nonblock") && lh_args_has(args, "wait"))
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--nonblock and --wait cannot be combined");
+    if (lh_args_has(args, "exclusive") && lh_args_has(args, "shared"))
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "--exclusive and --shared cannot be combined");
+    if (lh_args_has(args, "terraform") && lh_args_has(args, "shared"))
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "--terraform and --shared cannot be combined: a state has one writer");
     if (lh_args_has(args, "command") && args->word_count > 2)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--command and COMMAND cannot be combined");
     if (lh_args_has(args, "state") && !lh_args_has(args, "terraform"))
@@ -276,6 +281,7 @@ static void plan(struct lh_run *run)
         .namespace_text = args->words[0],
         .key = args->words[1],
         .lease_key = run->asked.lease_key,
+        .slots = run->slots,
         .schedule = run->schedule,
         .on_alone = on_alone,
         .arg = run,
@@ -295,6 +301,9 @@ static enum lh_exit run(struct lh_cli *cli)
         status = LH_EXIT_FAILED;
     } else if (lh_args_has(&cli->args, "terraform") &&
                (run.terraform = lh_terraform_open(lh_args_value(&cli->args, "state"))) == NULL) {
+        status = LH_EXIT_FAILED;
+    } else if (run.asked.units > 0 && (run.slots = lh_run_slots_create()) == NULL) {
+        lh_error_print("cannot share memory with a process: %s", strerror(errno));
         status = LH_EXIT_FAILED;
     } else {
         plan(&run);
@@ -318,6 +327,8 @@ static const struct lh_option options[] = {
     {"conflict-exit-code", 'E', "CODE",
      "Exit with CODE instead of 3 and 4, to tell them from the command's own status."},
     {"exclusive", 'x', NULL, "An exclusive lease (the default)."},
+    {"shared", 0, "[=UNITS]",
+     "A shared lease, beside other shared ones: so many units of the policy's capacity, 1 to 1000000. Default: 1."},
     {"repeat", 0, NULL,
      "When the command has ended or the lease was lost, acquire it and run the command again, with a new token; "
      "without "
@@ -344,6 +355,7 @@ const struct lh_command lh_command_run = {
     .summary = "run a command while holding a lease",
     .usage = (const char *const[]){"run NAMESPACE KEY [--wait 5s|forever|alive] [-E CODE] -- COMMAND...",
                                    "run NAMESPACE KEY [-n | -w SECONDS] -c COMMAND",
+                                   "run NAMESPACE KEY --shared[=UNITS] -- COMMAND...",
                                    "run NAMESPACE KEY --repeat -- COMMAND...",
                                    "run NAMESPACE KEY --terraform [--state DIRECTORY] -- terraform apply", NULL},
     .description = "Acquires the lease, runs COMMAND, renews the lease while the command runs, and\n"
@@ -357,6 +369,10 @@ const struct lh_command lh_command_run = {
                    "LEASEHOLD_TOKEN. It has the terminal and all files. Its environment loses\n"
                    "LEASEHOLD_DATABASE, which may hold a password, and keeps LEASEHOLD_TOKEN_FILE,\n"
                    "which is a path. Signals sent to leasehold run are passed on to it.\n"
+                   "\n"
+                   "With --shared and a capacity in the policy, LEASEHOLD_SLOT is a number from 1 to\n"
+                   "the capacity that no other holder has: a GPU, a port, a worker. With several\n"
+                   "units it is the lowest, and LEASEHOLD_SLOTS has all of them, as in 1,2,5.\n"
                    "\n"
                    "When the lease is lost, every process that descends from the command gets TERM,\n"
                    "then KILL before another holder can have the lease, including those that left\n"
@@ -374,6 +390,8 @@ const struct lh_command lh_command_run = {
     .options = options,
     .examples = "  leasehold run cron nightly --at-least 50s -- /usr/local/bin/nightly-report\n"
                 "  leasehold run deploy production --wait 10m -- make deploy\n"
+                "  leasehold run gpus host-7 --shared --wait 1h -- \\\n"
+                "    sh -c 'CUDA_VISIBLE_DEVICES=$((LEASEHOLD_SLOT - 1)) exec ./train'\n"
                 "  leasehold run -n -E 0 cron cleanup -c './cleanup && ./report'\n"
                 "  leasehold run --repeat service leader -d 10s -- /usr/sbin/scheduler\n"
                 "  leasehold run terraform prod --terraform --state . -- terraform apply\n"

@@ -17,6 +17,7 @@ struct lh_run {
     bool repeats;
     struct lh_run_plan plan;
     char **argv;
+    char *slots;                    /* of the plan */
     struct lh_terraform *terraform; /* NULL: without --terraform */
 
     struct lh_run_lease lease;

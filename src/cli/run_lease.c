@@ -66,13 +66,16 @@ static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
 {
     struct lh_run_lease *lease = arg;
     const char *const *words = lease->cli->args.words;
+    const char *owner = obstacle->owner[0] != '\0' ? obstacle->owner : "an unknown owner";
     char held[LH_DURATION_TEXT_BYTES], holder[400];
 
     if (obstacle->token == 0 && obstacle->rests_us > 0)
         snprintf(holder, sizeof(holder), "its minimum hold has not passed; %" PRIu32 " ahead", obstacle->waiters_ahead);
+    else if (obstacle->holder_count > 1)
+        snprintf(holder, sizeof(holder), "shared by %" PRIu32 " holders, the oldest %s%s; %" PRIu32 " ahead",
+                 obstacle->holder_count, owner, liveness_words(obstacle->liveness), obstacle->waiters_ahead);
     else
-        snprintf(holder, sizeof(holder), "held by %s%s; %" PRIu32 " ahead",
-                 obstacle->owner[0] != '\0' ? obstacle->owner : "an unknown owner", liveness_words(obstacle->liveness),
+        snprintf(holder, sizeof(holder), "held by %s%s; %" PRIu32 " ahead", owner, liveness_words(obstacle->liveness),
                  obstacle->waiters_ahead);
     if (strcmp(lease->told, holder) == 0)
         return;
@@ -123,6 +126,8 @@ static enum lh_status request(struct lh_run_lease *lease, struct lh_declared *de
         .at_least_us = asked->at_least_us == LH_CLI_AT_LEAST_POLICY ? 0
                        : asked->at_least_us == 0                    ? LH_NO_MINIMUM
                                                                     : asked->at_least_us,
+        .mode = asked->units > 0 ? LH_SHARED : LH_EXCLUSIVE,
+        .units = asked->units,
         .owner = asked->owner,
         .lease_key = asked->lease_key,
         .labels = labels,

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -61,21 +62,43 @@ bool lh_run_send(int channel, const struct lh_run_message *message)
     return send(channel, message, sizeof(*message), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(*message);
 }
 
+char *lh_run_slots_create(void)
+{
+    void *slots = mmap(NULL, LH_RUN_SLOTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return slots == MAP_FAILED ? NULL : slots;
+}
+
 /* --- the command --- */
 
-static void set_variables(const struct lh_run_plan *plan, int64_t token)
+static void set_slots(const struct lh_run_plan *plan, int32_t slot)
+{
+    char text[12];
+
+    unsetenv("LEASEHOLD_SLOT"); /* of a leasehold run around this one */
+    unsetenv("LEASEHOLD_SLOTS");
+    if (slot == 0)
+        return;
+    snprintf(text, sizeof(text), "%" PRId32, slot);
+    setenv("LEASEHOLD_SLOT", text, 1);
+    if (plan->slots != NULL && plan->slots[0] != '\0')
+        setenv("LEASEHOLD_SLOTS", plan->slots, 1);
+}
+
+static void set_variables(const struct lh_run_plan *plan, const struct lh_run_message *start)
 {
     char text[24];
 
-    snprintf(text, sizeof(text), "%" PRId64, token);
+    snprintf(text, sizeof(text), "%" PRId64, start->token);
     unsetenv("LEASEHOLD_DATABASE"); /* may hold a password */
     setenv("LEASEHOLD_NAMESPACE", plan->namespace_text, 1);
     setenv("LEASEHOLD_KEY", plan->key, 1);
     setenv("LEASEHOLD_LEASE_KEY", plan->lease_key, 1);
     setenv("LEASEHOLD_TOKEN", text, 1);
+    set_slots(plan, start->slot);
 }
 
-static void become_command(const struct supervisor *supervisor, pid_t parent, int gate, int64_t token)
+static void become_command(const struct supervisor *supervisor, pid_t parent, int gate,
+                           const struct lh_run_message *start)
 {
     struct lh_run_message message = {.kind = LH_RUN_NOT_EXECUTED};
     char opened;
@@ -83,7 +106,7 @@ static void become_command(const struct supervisor *supervisor, pid_t parent, in
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* should both of us be killed at once, at least it goes too */
     if (getppid() != parent || read(gate, &opened, sizeof(opened)) != sizeof(opened))
         _exit(126);
-    set_variables(supervisor->plan, token);
+    set_variables(supervisor->plan, start);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &supervisor->plan->mask, NULL);
     execvp(supervisor->plan->argv[0], supervisor->plan->argv);
@@ -132,7 +155,7 @@ static void kill_late(struct supervisor *supervisor)
  * may start. Another group alone is not enough: the end of a child whose parent is in another group of its session can
  * leave its group orphaned, and of an orphaned group with a stopped member the kernel hangs up all members.
  */
-static void fork_command(struct supervisor *supervisor, int64_t token)
+static void fork_command(struct supervisor *supervisor, const struct lh_run_message *start)
 {
     pid_t self = getpid();
     int gate[2];
@@ -143,7 +166,7 @@ static void fork_command(struct supervisor *supervisor, int64_t token)
     }
     supervisor->command = fork();
     if (supervisor->command == 0)
-        become_command(supervisor, self, gate[0], token);
+        become_command(supervisor, self, gate[0], start);
     if (supervisor->command < 0)
         fail_command(supervisor, errno);
     else if (setsid() < 0)
@@ -162,7 +185,7 @@ static void start_command(struct supervisor *supervisor, const struct lh_run_mes
     supervisor->state = RUNNING;
     supervisor->is_late = is_too_late(supervisor); /* stopped meanwhile: without a child, this is the end */
     if (!supervisor->is_late)
-        fork_command(supervisor, message->token);
+        fork_command(supervisor, message);
     let_go_of_files(supervisor);
 }
 

@@ -22,7 +22,7 @@
 struct lh_run_message {
     enum {
         /* to the supervisor */
-        LH_RUN_START,    /* the lease is there: deadline_us, token */
+        LH_RUN_START,    /* the lease is there: deadline_us, token, slot */
         LH_RUN_DEADLINE, /* renewed: deadline_us */
         LH_RUN_LOST,     /* end the command */
         LH_RUN_SIGNAL,   /* pass signal `number` on to the command */
@@ -34,7 +34,11 @@ struct lh_run_message {
     bool is_late; /* LH_RUN_ENDED: the supervisor had to end it because its deadline came near */
     int64_t deadline_us;
     int64_t token;
+    int32_t slot; /* the lowest; 0: none */
 };
+
+/* What fits one variable of an environment, with some room (execve(2): 128 KiB). */
+#define LH_RUN_SLOTS_BYTES (120 * 1024)
 
 /* What is known before there is a lease. Borrowed. */
 struct lh_run_plan {
@@ -42,6 +46,7 @@ struct lh_run_plan {
     const char *namespace_text;
     const char *key;
     const char *lease_key;
+    char *slots; /* of a shared lease, by lh_run_slots_create: filled before LH_RUN_START. NULL: an exclusive one */
     struct lh_run_schedule schedule;
     sigset_t mask; /* the command's blocked signals */
 
@@ -56,6 +61,9 @@ struct lh_run_plan {
  * should the supervisor be killed, its children become the caller's.
  */
 pid_t lh_run_supervisor_start(const struct lh_run_plan *plan, int *channel);
+
+/* LH_RUN_SLOTS_BYTES of text, "", that both processes see; it lives as long as they. NULL: errno. */
+char *lh_run_slots_create(void);
 
 /* Never blocks. False: the socket is full or closed. */
 bool lh_run_send(int channel, const struct lh_run_message *message);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 
 #include "base/clock.h"
 #include "cli/error.h"
+#include "cli/lease_text.h"
 #include "cli/run.h"
 #include "cli/run_descendants.h"
 
@@ -161,11 +163,31 @@ static void let_go_of_files(void)
     close(null);
 }
 
+/* Returns the lowest; 0: there is none. */
+static int32_t take_slots(struct lh_run *run)
+{
+    size_t count;
+    const int32_t *slots = lh_lease_slots(run->lease.lease, &count);
+    char *text;
+
+    if (run->plan.slots == NULL || count == 0)
+        return 0;
+    text = lh_slots_text(slots, count);
+    run->plan.slots[0] = '\0';
+    if (strlen(text) < LH_RUN_SLOTS_BYTES)
+        strcpy(run->plan.slots, text);
+    else
+        lh_error_print("%zu slots do not fit in an environment variable: LEASEHOLD_SLOTS is not set", count);
+    free(text);
+    return slots[0];
+}
+
 void lh_run_watch(struct lh_run *run)
 {
     struct lh_run_message message = {.kind = LH_RUN_START,
                                      .deadline_us = lh_lease_deadline_us(run->lease.lease),
-                                     .token = lh_lease_token(run->lease.lease)};
+                                     .token = lh_lease_token(run->lease.lease),
+                                     .slot = take_slots(run)};
 
     run->told_us = message.deadline_us;
     if (!lh_run_send(run->channel, &message))

@@ -30,21 +30,38 @@ static void add_last_hold(struct lh_grid *card, const Leasehold__V1__LastHold *l
     }
 }
 
+static void print_holders(const Leasehold__V1__GetLeaseResponse *response)
+{
+    struct lh_grid table = {.columns = LH_LEASE_TABLE_COLUMNS, .right = LH_LEASE_TABLE_RIGHT};
+
+    putchar('\n');
+    lh_add_lease_table_header(&table);
+    for (size_t i = 0; i < response->n_holders; i++)
+        lh_add_lease_table_row(&table, response->holders[i]);
+    lh_grid_print(&table, stdout);
+    lh_grid_finish(&table);
+}
+
 static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetLeaseResponse *response)
 {
     struct lh_grid card = {.columns = 2};
     bool is_at_rest = response->contention != NULL && response->contention->rests != NULL;
     char *scope = lh_scope_text_of(cli->args.words[0], cli->args.words[1]);
 
-    if (response->lease != NULL) {
+    if (response->lease != NULL && response->holder_count <= 1) {
         lh_add_lease_rows(&card, response->lease);
     } else {
         lh_grid_add(&card, "lease");
         lh_grid_add(&card, "%s", scope);
         lh_grid_add(&card, "state");
-        lh_grid_add(&card, is_at_rest ? "at rest" : "free");
+        if (response->lease != NULL)
+            lh_grid_add(&card, "shared by %" PRId32 " holders%s", response->holder_count,
+                        (size_t)response->holder_count > response->n_holders ? "; the oldest are listed" : "");
+        else
+            lh_grid_add(&card, is_at_rest ? "at rest" : "free");
     }
     lh_add_rest(&card, response->contention);
+    lh_add_units_free(&card, response->contention);
     if (response->contention != NULL) {
         lh_grid_add(&card, "waiters");
         lh_grid_add(&card, "%" PRId32, response->contention->waiters_ahead);
@@ -53,6 +70,8 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetLeaseRe
         add_last_hold(&card, response->last);
     lh_grid_print(&card, stdout);
     lh_grid_finish(&card);
+    if (response->holder_count > 1)
+        print_holders(response);
     free(scope);
 }
 
@@ -83,12 +102,12 @@ static enum lh_exit run(struct lh_cli *cli)
 
 const struct lh_command lh_command_show = {
     .name = "show",
-    .summary = "print one lease: holder, waiters, end of the last hold",
+    .summary = "print one lease: holders, waiters, end of the last hold",
     .usage = (const char *const[]){"show NAMESPACE KEY", NULL},
-    .description = "Prints the holder of a lease, its state and the number of waiters. A lease that\n"
-                   "was released lately shows how its last hold ended, with result or error, and how\n"
-                   "long it rests if its minimum hold has not passed. Exit status 4: the lease is\n"
-                   "not held.\n",
+    .description = "Prints the holder of a lease, its state and the number of waiters; of a shared\n"
+                   "lease all holders, the oldest first, at most 100. A lease that was released\n"
+                   "lately shows how its last hold ended, with result or error, and how long it\n"
+                   "rests if its minimum hold has not passed. Exit status 4: the lease is not held.\n",
     .examples = "  leasehold show payments invoice-42\n"
                 "  leasehold show payments invoice-42 >/dev/null 2>&1 && echo held\n",
     .words_min = 2,

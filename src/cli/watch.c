@@ -44,6 +44,8 @@ static const char *type_text(const Leasehold__V1__LeaseEvent *event)
         return "forced";
     case LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_INITIAL:
         return "held";
+    case LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_DOWNGRADED:
+        return "downgraded";
     case LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_SYNCED:
         return "synced";
     default:
@@ -59,11 +61,24 @@ static const char *words_of(const Leasehold__V1__LeaseEvent *event)
     return event->error[0] != '\0' ? event->error : event->result;
 }
 
+/* "  shared 2  slots 1,2"; "" for an exclusive lease. A new string. */
+static char *shared_text(const Leasehold__V1__Lease *lease)
+{
+    char *slots, *text;
+
+    if (lease->mode != LEASEHOLD__V1__MODE__MODE_SHARED)
+        return lh_strdup("");
+    slots = lh_slots_text(lease->slots, lease->n_slots);
+    text = lh_format("  shared %" PRId32 "%s%s", lease->units, slots[0] != '\0' ? "  slots " : "", slots);
+    free(slots);
+    return text;
+}
+
 static void print_text(const Leasehold__V1__LeaseEvent *event)
 {
     const Leasehold__V1__Lease *lease = event->lease;
     char now[LH_TIME_TEXT_BYTES];
-    char *line, *scope;
+    char *line, *scope, *shared;
 
     lh_time_format(lh_clock_wall_us() / LH_US_PER_S, now);
     if (lease == NULL || lease->scope == NULL) {
@@ -71,16 +86,18 @@ static void print_text(const Leasehold__V1__LeaseEvent *event)
         return;
     }
     scope = lh_scope_text(lease->scope);
+    shared = shared_text(lease);
     printf("%s  %-8s  ", now, type_text(event));
-    if (asprintf(&line, "%s  token %" PRId64 "  owner %s  principal %s%s%s", scope, lease->token,
+    if (asprintf(&line, "%s  token %" PRId64 "  owner %s  principal %s%s%s%s", scope, lease->token,
                  lease->owner[0] != '\0' ? lease->owner : "(unknown)",
-                 lease->principal[0] != '\0' ? lease->principal : "(unknown)", words_of(event)[0] != '\0' ? ": " : "",
-                 words_of(event)) >= 0) {
+                 lease->principal[0] != '\0' ? lease->principal : "(unknown)", shared,
+                 words_of(event)[0] != '\0' ? ": " : "", words_of(event)) >= 0) {
         char *clean = lh_clean(line);
         printf("%s\n", clean);
         free(clean);
         free(line);
     }
+    free(shared);
     free(scope);
 }
 
@@ -185,8 +202,8 @@ const struct lh_command lh_command_watch = {
     .usage = (const char *const[]){"watch [NAMESPACE] [--children]", NULL},
     .description = "Prints one line for each lease of a namespace, or of all of them: first the\n"
                    "leases held now (held), then a line synced, then each change: acquired,\n"
-                   "released, failed, expired or forced, with its reason. With -o json each line is\n"
-                   "one object.\n"
+                   "released, failed, expired, forced or downgraded, with its reason. With -o json\n"
+                   "each line is one object.\n"
                    "\n"
                    "After an interruption the watch starts again with the leases held then, and\n"
                    "says so on stderr. Ctrl-C ends it.\n",
