@@ -306,7 +306,7 @@ const struct lh_command lh_command_policy = {
                    "  reaper                      auto, or external (only a reap that names it)\n"
                    "  frozen                      true: no new grants\n"
                    "  max_leases, max_waiters     how many at once\n"
-                   "  capacity                    how many units shared leases of one key have in all\n"
+                   "  capacity                    how many units the shared leases of a key have\n"
                    "  at_least                    the minimum hold of exclusive leases\n"
                    "  history, history_retention  whether every hold is kept, and for how long\n"
                    "  max_reap_failures           after that many, an administrator must act\n"

@@ -27,6 +27,7 @@ enum kind {
     KIND_DURATION, /* microseconds, see statement_of */
     KIND_TIME,     /* likewise */
     KIND_BOOL,
+    KIND_UNITS, /* a count; not in the text where it is 0 */
     KIND_SLOTS, /* an array of numbers */
     KIND_JSON,  /* not in the text */
 };
@@ -57,7 +58,7 @@ static const struct column queue_columns[] = {
     {"WAITING", "waiting", KIND_DURATION},
     {"AWAY", "away", KIND_BOOL},
     {"MODE", "mode", KIND_TEXT},
-    {"UNITS", "units", KIND_COUNT},
+    {"UNITS", "units", KIND_UNITS},
     {NULL, "enqueued_at", KIND_TIME},
     {NULL, "wait_until", KIND_TIME},
     {NULL, "rests_until", KIND_TIME},
@@ -87,7 +88,7 @@ static const struct column history_columns[] = {
     {"ERROR", "error", KIND_TEXT},
     {"ENDED BY", "ended_by", KIND_TEXT},
     {"MODE", "mode", KIND_TEXT},
-    {"UNITS", "units", KIND_COUNT},
+    {"UNITS", "units", KIND_UNITS},
     {"SLOTS", "slots", KIND_SLOTS},
     {NULL, "acquired_at", KIND_TIME},
     {NULL, "result", KIND_JSON},
@@ -121,6 +122,9 @@ static const struct query daemon_query = {
 
 static const struct column explain_columns[] = {
     {"state", "state", KIND_TEXT},
+    {"mode", "mode", KIND_TEXT},
+    {"units taken", "units", KIND_UNITS},
+    {"holders", "holders", KIND_COUNT},
     {"holder", "holder", KIND_TEXT},
     {"principal", "principal", KIND_TEXT},
     {"liveness", "liveness", KIND_TEXT},
@@ -165,6 +169,8 @@ static char *cell_text(const struct column *column, const PGresult *rows, int ro
         return lh_strdup(formatted);
     case KIND_BOOL:
         return lh_strdup(text[0] == 't' ? "yes" : "no");
+    case KIND_UNITS:
+        return number > 0 ? lh_strdup(text) : NULL;
     case KIND_SLOTS: /* "{1,2}" */
         return lh_format("%.*s", (int)strcspn(text + 1, "}"), text + 1);
     default:
@@ -192,6 +198,7 @@ static json_t *cell_json(const struct column *column, const PGresult *rows, int 
         return json_null();
     switch (column->kind) {
     case KIND_COUNT:
+    case KIND_UNITS:
         return json_integer(us);
     case KIND_DURATION:
         lh_json_duration(us / LH_US_PER_S, (int32_t)(us % LH_US_PER_S) * 1000, formatted);
@@ -233,7 +240,7 @@ static void print_table(const struct query *query, const PGresult *rows)
     struct lh_grid table = {0};
 
     for (const struct column *column = query->columns; column->name != NULL && column->heading != NULL; column++) {
-        if (column->kind == KIND_COUNT || column->kind == KIND_INT64)
+        if (column->kind == KIND_COUNT || column->kind == KIND_UNITS || column->kind == KIND_INT64)
             table.right |= 1u << table.columns;
         lh_grid_add(&table, "%s", column->heading);
         table.columns++;

@@ -57,6 +57,15 @@ static void fail(struct lh_rpc_call *call, enum lh_status reason)
 
 /* --- answers --- */
 
+static void fill_lease(struct fake *fake, Leasehold__V1__Lease *lease)
+{
+    lease->lease_key = fake->lease_key;
+    lease->mode = fake->mode;
+    lease->units = fake->units;
+    lease->slots = fake->slots;
+    lease->n_slots = fake->slot_count;
+}
+
 static void answer_acquire(struct lh_rpc_call *call)
 {
     struct fake *fake = fake_of(call);
@@ -64,8 +73,23 @@ static void answer_acquire(struct lh_rpc_call *call)
     Leasehold__V1__Lease lease = LEASEHOLD__V1__LEASE__INIT;
     Google__Protobuf__Duration remaining = duration_of(fake->remaining_us), waited = duration_of(fake->waited_us);
 
+    fill_lease(fake, &lease);
     lease.token = fake->calls[FAKE_ACQUIRE];
-    lease.lease_key = fake->lease_key;
+    lease.remaining = &remaining;
+    response.lease = &lease;
+    response.waited = &waited;
+    send_message(call, &response.base, true);
+}
+
+static void answer_downgrade(struct lh_rpc_call *call)
+{
+    struct fake *fake = fake_of(call);
+    Leasehold__V1__DowngradeResponse response = LEASEHOLD__V1__DOWNGRADE_RESPONSE__INIT;
+    Leasehold__V1__Lease lease = LEASEHOLD__V1__LEASE__INIT;
+    Google__Protobuf__Duration remaining = duration_of(fake->remaining_us), waited = duration_of(fake->waited_us);
+
+    fill_lease(fake, &lease);
+    lease.token = fake->downgraded_token;
     lease.remaining = &remaining;
     response.lease = &lease;
     response.waited = &waited;
@@ -120,6 +144,9 @@ static void answer(struct lh_rpc_call *call, size_t count)
     case FAKE_ACQUIRE:
         answer_acquire(call);
         break;
+    case FAKE_DOWNGRADE:
+        answer_downgrade(call);
+        break;
     case FAKE_HEARTBEAT:
     case FAKE_KEEP_ALIVE:
         answer_heartbeat(call, count, verb_of(call) == FAKE_HEARTBEAT);
@@ -136,8 +163,19 @@ static void take_acquire(struct fake *fake, const void *data, size_t size)
     Leasehold__V1__AcquireRequest *request = leasehold__v1__acquire_request__unpack(NULL, size, data);
 
     snprintf(fake->lease_key, sizeof(fake->lease_key), "%s", request->lease_key);
+    fake->asked_mode = request->mode;
+    fake->asked_units = request->units;
     fake->wait_us = request->wait == NULL ? 0 : request->wait->seconds * LH_US_PER_S + request->wait->nanos / 1000;
     leasehold__v1__acquire_request__free_unpacked(request, NULL);
+}
+
+static void take_downgrade(struct fake *fake, const void *data, size_t size)
+{
+    Leasehold__V1__DowngradeRequest *request = leasehold__v1__downgrade_request__unpack(NULL, size, data);
+
+    snprintf(fake->lease_key, sizeof(fake->lease_key), "%s", request->lease->lease_key);
+    fake->asked_units = request->units;
+    leasehold__v1__downgrade_request__free_unpacked(request, NULL);
 }
 
 static size_t take(struct fake *fake, enum fake_verb verb, const void *data, size_t size)
@@ -146,6 +184,8 @@ static size_t take(struct fake *fake, enum fake_verb verb, const void *data, siz
 
     if (verb == FAKE_ACQUIRE) {
         take_acquire(fake, data, size);
+    } else if (verb == FAKE_DOWNGRADE) {
+        take_downgrade(fake, data, size);
     } else if (verb == FAKE_RELEASE) {
         Leasehold__V1__ReleaseRequest *request = leasehold__v1__release_request__unpack(NULL, size, data);
         count = request->n_items;
@@ -256,6 +296,7 @@ static void listen_at(struct fake *fake, const char *address)
         {SERVICE "KeepAlive", LH_RPC_BIDI, .on_message = on_message, .on_end = on_end, .on_half_close = on_half_close,
          .arg = (void *)FAKE_KEEP_ALIVE},
         {SERVICE "Release", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end, .arg = (void *)FAKE_RELEASE},
+        {SERVICE "Downgrade", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end, .arg = (void *)FAKE_DOWNGRADE},
     };
     struct lh_rpc_server_options options;
     struct lh_error error;

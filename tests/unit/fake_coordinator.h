@@ -13,7 +13,7 @@
 #include "loop/loop.h"
 #include "rpc/server.h"
 
-enum fake_verb { FAKE_ACQUIRE, FAKE_HEARTBEAT, FAKE_KEEP_ALIVE, FAKE_RELEASE, FAKE_VERB_COUNT };
+enum fake_verb { FAKE_ACQUIRE, FAKE_HEARTBEAT, FAKE_KEEP_ALIVE, FAKE_RELEASE, FAKE_DOWNGRADE, FAKE_VERB_COUNT };
 
 enum fake_deed {
     FAKE_ANSWER,
@@ -40,12 +40,19 @@ struct fake {
     Leasehold__V1__Outcome heartbeat; /* what each lease is told */
     Leasehold__V1__Outcome release;
     Leasehold__V1__EndReason end_reason;
+    Leasehold__V1__Mode mode; /* of the lease that it grants */
+    int32_t units;
+    int32_t slots[8];
+    size_t slot_count;
+    int64_t downgraded_token;
 
     unsigned calls[FAKE_VERB_COUNT];  /* on a stream, messages */
     size_t items[FAKE_VERB_COUNT];    /* of the last one */
     size_t largest_bytes;             /* of any message */
     size_t in_flight, most_in_flight; /* releases */
-    char lease_key[64];               /* of the last acquire */
+    char lease_key[64];               /* of the last acquire or downgrade */
+    Leasehold__V1__Mode asked_mode;   /* likewise */
+    int32_t asked_units;              /* likewise */
     char ended_key[64];               /* an acquire with that is refused, LEASE_ENDED */
     int64_t wait_us;                  /* of the last acquire */
     int64_t timeout_us;               /* grpc-timeout of the last call; INT64_MAX: none */

@@ -9,11 +9,9 @@
 
 static const struct lh_option global[] = {
     {"server", 0, "ADDRESS", ""}, {"output", 'o', "FORMAT", ""}, {"help", 'h', NULL, ""}, {0}};
-static const struct lh_option own[] = {{"duration", 'd', "DURATION", ""},
-                                       {"label", 'l', "K=V", ""},
-                                       {"dry-run", 0, NULL, ""},
-                                       {"verbose", 'v', NULL, ""},
-                                       {0}};
+static const struct lh_option own[] = {{"duration", 'd', "DURATION", ""}, {"label", 'l', "K=V", ""},
+                                       {"dry-run", 0, NULL, ""},          {"shared", 's', "[=UNITS]", ""},
+                                       {"verbose", 'v', NULL, ""},        {0}};
 
 static bool options_of(const char *command, const struct lh_option **options)
 {
@@ -85,6 +83,30 @@ START_TEST(the_last_value_counts_and_repeated_ones_keep_their_order)
     ck_assert_str_eq(lh_args_next_value(&args, "label", &at), "a=1");
     ck_assert_str_eq(lh_args_next_value(&args, "label", &at), "b=2");
     ck_assert_ptr_null(lh_args_next_value(&args, "label", &at));
+    lh_args_finish(&args);
+}
+END_TEST
+
+START_TEST(an_optional_value_stands_after_equals_or_not_at_all)
+{
+    struct lh_error error;
+    struct lh_args args;
+
+    ck_assert(parse(&args, "acquire --shared 3 --shared=2 -s", &error)); /* the last one counts, which has none */
+    ck_assert(lh_args_has(&args, "shared"));
+    ck_assert_ptr_null(lh_args_value(&args, "shared"));
+    ck_assert_uint_eq(args.word_count, 1);
+    ck_assert_str_eq(args.words[0], "3");
+    lh_args_finish(&args);
+    ck_assert(parse(&args, "acquire -s --shared=5", &error));
+    ck_assert_str_eq(lh_args_value(&args, "shared"), "5");
+    lh_args_finish(&args);
+    ck_assert(parse(&args, "acquire --shared= -v", &error));
+    ck_assert_str_eq(lh_args_value(&args, "shared"), "");
+    ck_assert(lh_args_has(&args, "verbose"));
+    lh_args_finish(&args);
+    ck_assert(parse(&args, "acquire -s7", &error));
+    ck_assert_str_eq(lh_args_value(&args, "shared"), "7");
     lh_args_finish(&args);
 }
 END_TEST
@@ -237,6 +259,7 @@ TCase *test_cli_args(void)
     tcase_add_test(tests, options_stand_before_and_after_the_command);
     tcase_add_test(tests, values_are_joined_by_equals_or_to_a_letter);
     tcase_add_test(tests, the_last_value_counts_and_repeated_ones_keep_their_order);
+    tcase_add_test(tests, an_optional_value_stands_after_equals_or_not_at_all);
     tcase_add_test(tests, two_dashes_end_the_options);
     tcase_add_test(tests, a_dash_and_an_empty_word_are_words);
     tcase_add_test(tests, a_long_option_may_be_abbreviated);
