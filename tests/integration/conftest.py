@@ -10,6 +10,7 @@ import pytest
 
 import certificates
 import harness
+import library
 import reaping
 import running
 import streams
@@ -62,6 +63,22 @@ def start():
 @pytest.fixture
 def shell(service):
     return Shell(service)
+
+
+@pytest.fixture
+def drive(service):
+    drivers = []
+
+    def start(mode="thread", endpoints=None, **options):
+        options.setdefault("flush_ms", 300)
+        driver = library.Driver(mode, endpoints or service.daemon.target, **options)
+        drivers.append(driver)
+        assert driver.hear("ready|create") == "ready"
+        return driver
+
+    yield start
+    for driver in drivers:
+        driver.close()
 
 
 @pytest.fixture

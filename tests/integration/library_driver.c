@@ -4,9 +4,9 @@
  *     library_driver thread|base|blocking [option=value ...]
  *
  *     declare NAME NAMESPACE [duration_ms= margin_ms= longest_ms= more_ms=]
- *     acquire ID DECLARED KEY [wait_ms=N|forever alive= timeout_ms= lease_key= under=ID waiting=1]
+ *     acquire ID DECLARED KEY [wait_ms=N|forever alive= timeout_ms= lease_key= under=ID waiting=1 shared=UNITS]
  *     many PREFIX DECLARED COUNT         acquires PREFIX0 ... in one go
- *     heartbeat ID, release ID [result= failure=], try ID [result=], tries PREFIX COUNT, destroy ID, cancel ID
+ *     heartbeat ID, downgrade ID [units=], release ID [result= failure=], try ID [result=], tries PREFIX COUNT, destroy ID, cancel ID
  *     show ID, watch ID, stats, close, quit
  *
  * "thread" and "base" use the calls that do not wait, on a client's own thread and on a libevent base that this program
@@ -185,6 +185,12 @@ static void on_heartbeat(void *arg, enum lh_status status, const struct lh_error
     say("heartbeat %s %s %s", slot->id, lh_status_name(status), words_of(status, error));
 }
 
+static void on_downgrade(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    struct slot *slot = arg;
+    say("downgrade %s %s %s", slot->id, lh_status_name(status), words_of(status, error));
+}
+
 static void on_release(void *arg, enum lh_status status, const struct lh_error *error)
 {
     struct slot *slot = arg;
@@ -194,8 +200,9 @@ static void on_release(void *arg, enum lh_status status, const struct lh_error *
 static void on_waiting(void *arg, const struct lh_obstacle *obstacle)
 {
     struct slot *slot = arg;
-    say("waiting %s owner=%s liveness=%d ahead=%u", slot->id, obstacle->owner, (int)obstacle->liveness,
-        obstacle->waiters_ahead);
+    say("waiting %s owner=%s liveness=%d ahead=%u mode=%d units=%d holders=%u free=%d", slot->id, obstacle->owner,
+        (int)obstacle->liveness, obstacle->waiters_ahead, (int)obstacle->mode, (int)obstacle->units,
+        obstacle->holder_count, (int)obstacle->units_free);
 }
 
 static void on_cancel(void *arg, struct lh_context *context)
@@ -232,6 +239,7 @@ static void acquire(char **words, size_t count)
     struct slot *slot = make(words[1]);
     struct lh_declared *declared = declared_as(words[2])->declared;
     const char *under = option(words, count, "under");
+    const char *shared = option(words, count, "shared");
     struct lh_error error = {0};
     struct lh_acquire_options options = {
         .wait_us = option_ms(words, count, "wait_ms"),
@@ -242,6 +250,8 @@ static void acquire(char **words, size_t count)
         .on_waiting = option(words, count, "waiting") != NULL ? on_waiting : NULL,
         .on_waiting_arg = slot,
         .user = slot,
+        .mode = shared != NULL ? LH_SHARED : LH_EXCLUSIVE,
+        .units = shared != NULL ? (int32_t)atol(shared) : 0,
     };
     enum lh_status status;
 
@@ -293,6 +303,20 @@ static void heartbeat(char **words, size_t count)
         on_heartbeat(slot, status, &error);
 }
 
+static void downgrade(char **words, size_t count)
+{
+    struct slot *slot = make(words[1]);
+    const char *units_text = option(words, count, "units");
+    int32_t units = units_text != NULL ? (int32_t)atol(units_text) : 0;
+    struct lh_error error = {0};
+    enum lh_status status;
+
+    if (strcmp(mode, "blocking") == 0)
+        on_downgrade(slot, lh_downgrade(lease_of(slot), units, NULL, &error), &error);
+    else if ((status = lh_downgrade_async(lease_of(slot), units, NULL, on_downgrade, slot, NULL, &error)) != LH_OK)
+        on_downgrade(slot, status, &error);
+}
+
 static void release(char **words, size_t count)
 {
     struct slot *slot = make(words[1]);
@@ -312,15 +336,22 @@ static void release(char **words, size_t count)
 
 static void show(struct slot *slot)
 {
-    char key[37];
+    char key[37], numbers[256] = "";
+    size_t count, size = 0;
+    const int32_t *granted = lh_lease_slots(lease_of(slot), &count);
 
+    for (size_t i = 0; i < count && size < sizeof(numbers) - 16; i++)
+        size += (size_t)sprintf(numbers + size, "%s%d", i > 0 ? "," : "", (int)granted[i]);
     lh_lease_key(lease_of(slot), key);
-    say("show %s held=%d remaining_ms=%lld token=%lld reason=%s key=%s scope=%s/%s cancelled=%d context_ms=%lld",
+    say("show %s held=%d remaining_ms=%lld token=%lld reason=%s key=%s scope=%s/%s cancelled=%d context_ms=%lld "
+        "mode=%d "
+        "units=%d slots=%s",
         slot->id, lh_lease_is_held(lease_of(slot)), (long long)(lh_lease_remaining_us(lease_of(slot)) / 1000),
         (long long)lh_lease_token(lease_of(slot)), lh_lost_reason_name(lh_lease_lost_reason(lease_of(slot))), key,
         lh_lease_namespace(lease_of(slot)), lh_lease_scope_key(lease_of(slot)),
         lh_context_is_cancelled(lh_lease_context(lease_of(slot))),
-        (long long)(lh_context_remaining_us(lh_lease_context(lease_of(slot))) / 1000));
+        (long long)(lh_context_remaining_us(lh_lease_context(lease_of(slot))) / 1000),
+        (int)lh_lease_mode(lease_of(slot)), (int)lh_lease_units(lease_of(slot)), numbers);
 }
 
 static void show_stats(void)
@@ -383,6 +414,8 @@ static bool on_line(char *line)
         many(words, count);
     else if (strcmp(words[0], "heartbeat") == 0)
         heartbeat(words, count);
+    else if (strcmp(words[0], "downgrade") == 0)
+        downgrade(words, count);
     else if (strcmp(words[0], "release") == 0)
         release(words, count);
     else if (strcmp(words[0], "try") == 0)

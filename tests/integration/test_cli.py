@@ -231,7 +231,7 @@ def test_list_is_an_aligned_table(shell, ns):
     shell.acquire(ns + ".b", "second", "--owner", "für-2")
     shell.acquire(ns, "first", "--owner", "worker-1")
     lines = shell.done("list", ns, "--children").stdout.splitlines()
-    assert lines[0].split() == "NAMESPACE KEY STATE HELD REMAINING TOKEN OWNER PRINCIPAL HEARTBEATS".split()
+    assert lines[0].split() == "NAMESPACE KEY STATE HELD REMAINING TOKEN OWNER PRINCIPAL HEARTBEATS MODE UNITS SLOTS".split()
     assert [line.split()[1] for line in lines[1:]] == ["first", "second"]
     column = lines[0].index("STATE")
     assert all(line[column:].startswith("alive") for line in lines[1:])

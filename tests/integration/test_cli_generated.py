@@ -95,6 +95,7 @@ def test_bash_completes():
     assert bash("acquire", "a", "k", "-o", "") == ["text", "json", "env"]
     assert bash("acquire", "a", "k", "--duration", "") == []
     assert bash("-o", "json", "li") == ["list"]
+    assert "--shared" in bash("acquire", "a", "k", "--shared", "")  # its value is optional: the next word is another
 
 
 def test_zsh_reads_it():
@@ -110,7 +111,7 @@ def test_zsh_reads_it():
     for command in commands():
         said = offered("argument", command)
         for letter, name in options(command):
-            assert f"*--{name}[" in said and (not letter or f"*-{letter}[" in said), (command, name)
+            assert re.search(rf"\*--{name}(=-)?\[", said) and (not letter or f"*-{letter}[" in said), (command, name)
 
 
 def fish(line):

@@ -84,7 +84,7 @@ def test_the_first_lease_from_the_command_line(service, shell):
 
 def test_a_lease_around_a_command(service, shell):
     out = shell(block_with("sh", "leasehold run"))
-    assert re.search(r"report made under token \d+\n", out) and "one deployment at a time" in out
+    assert re.search(r"report made under token \d+\n", out) and "one deployment at a time" in out and "one of many readers" in out
     assert service.psql("select key, state, last_outcome from leasehold.scope where namespace in ('cron', 'deploy') order by key") == (
         "nightly|free|ok\nproduction|free|ok")
 

@@ -10,7 +10,7 @@ from certificates import SERVER_NAMES, credentials, flags
 from commandline import cli
 from harness import Client, pb, scope, wait_until
 from streams import keys
-from test_library import Driver
+from library import Driver
 
 
 @pytest.fixture(scope="module")

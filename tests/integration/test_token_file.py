@@ -11,7 +11,7 @@ from certificates import SERVER_NAMES
 from commandline import cli
 from harness import pb, pb_grpc, wait_until
 from streams import keys
-from test_library import Driver
+from library import Driver
 
 DETAILS = "grpc-status-details-bin"
 

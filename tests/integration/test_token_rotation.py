@@ -8,7 +8,7 @@ import pytest
 from commandline import cli
 from harness import Client, pb, scope, wait_until
 from streams import keys
-from test_library import Driver
+from library import Driver
 
 ME = "user:" + pwd.getpwuid(os.geteuid()).pw_name
 
