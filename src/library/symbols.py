@@ -1,13 +1,22 @@
 #!/usr/bin/python3
-"""What leasehold.h declares.
+"""What leasehold.h declares, and the headers that it includes.
 
     symbols.py leasehold.h                              as a version script for the linker
     symbols.py --list leasehold.h                       one name a line
     symbols.py --compare LIBRARY leasehold.h            does libleasehold.so, or .a, export exactly that?
 """
+import os
 import re
 import subprocess
 import sys
+
+
+def read(path):
+    """The header, and those beside it that it includes."""
+    with open(path, encoding='utf-8') as file:
+        text = file.read()
+    parts = re.findall(r'^#include "(leasehold_\w+\.h)"', text, flags=re.M)
+    return '\n'.join([text, *(read(os.path.join(os.path.dirname(path), part)) for part in parts)])
 
 
 def functions(header):
@@ -41,7 +50,7 @@ def compare(library, names):
 
 
 def main():
-    names = functions(open(sys.argv[-1], encoding='utf-8').read())
+    names = functions(read(sys.argv[-1]))
     if sys.argv[1] == '--list':
         print('\n'.join(names))
         return

@@ -47,7 +47,7 @@ def test_the_installation_is_complete(tmp_path):
     """Everything that a package or a user without one needs, below the prefix; the units start what was installed."""
     subprocess.run(["meson", "install", "-C", harness.BUILD, "--no-rebuild", "--quiet", "--destdir", tmp_path], check=True, timeout=120)
     prefix = tmp_path / "usr/local"
-    for path in ("bin/leasehold", "bin/leaseholdd", "include/leasehold.h", "lib/*/libleasehold.so.0", "lib/*/libleasehold.a",
+    for path in ("bin/leasehold", "bin/leaseholdd", "include/leasehold.h", "include/leasehold_embed.h", "include/leasehold_retry.h", "lib/*/libleasehold.so.0", "lib/*/libleasehold.a",
                  "lib/*/pkgconfig/leasehold.pc", "share/man/man1/leasehold.1", "share/man/man8/leaseholdd.8",
                  "share/bash-completion/completions/leasehold.bash", "share/zsh/site-functions/_leasehold",
                  "share/fish/vendor_completions.d/leasehold.fish", "share/leasehold/proto/leasehold/v1/leasehold.proto",

@@ -13,6 +13,7 @@ import uuid
 import pytest
 
 import harness
+from library import Driver
 from harness import acquire_request, lease_ref, pb, release_request, scope, wait_until
 
 sys.path.insert(0, str(harness.ROOT / "tests/lib"))

@@ -1,6 +1,6 @@
 /*
  * From what happened to a call to the reason to send it again. The reasons, their two properties and the whole table
- * are public (leasehold.h, section 7).
+ * are public (leasehold_retry.h).
  *
  *     reason = lh_retry_reason_of(&(struct retry_evidence){.stage = reply.delivery, .code = reply.code, ...});
  *     if (reason == RETRY_NO_REASON)
