@@ -65,6 +65,74 @@ START_TEST(a_minimum_hold_lets_the_scope_rest)
 }
 END_TEST
 
+START_TEST(shared_leases_have_units_and_slots)
+{
+    struct script script = {.name = "share"};
+    struct lh_embed_options asking = calling(&script);
+    struct lh_embed_acquire_options request = {.duration_us = 60 * LH_SECOND, .embed = asking};
+    struct lh_embed_lease first, second, writer;
+
+    request.embed.mode = LH_SHARED;
+    execute("select leasehold.set_policy('embed.shared', capacity => 4)");
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.shared", "k", &request, &first, &test_error), LH_OK);
+    request.embed.units = 3;
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.shared", "k", &request, &second, &test_error), LH_OK);
+    ck_assert_int_eq(first.mode, LH_SHARED);
+    ck_assert_int_eq(first.units, 1);
+    ck_assert_int_eq(first.slot, 1);
+    ck_assert_int_eq(second.units, 3);
+    ck_assert_int_eq(second.slot, 2);
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.shared", "k", &request, &writer, &test_error), LH_LEASE_HELD);
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.shared", "k", NULL, &writer, &test_error), LH_LEASE_HELD);
+    ck_assert_int_eq(lh_embed_heartbeat(conn, &first, &asking, &test_error), LH_OK);
+    ck_assert_int_eq(first.heartbeats, 1);
+    ck_assert_int_eq(first.slot, 1);
+    ck_assert_int_eq(lh_embed_release_ok(conn, &first, NULL, &asking, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_heartbeat(conn, &first, &asking, &test_error), LH_LOST);
+    ck_assert_int_eq(lh_embed_release_ok(conn, &second, NULL, &asking, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.shared", "k", NULL, &writer, &test_error), LH_OK);
+    ck_assert_int_eq(writer.mode, LH_EXCLUSIVE);
+    ck_assert_int_eq(writer.units, 0);
+    ck_assert_int_eq(script.calls, 5);
+    request.embed.units = 1000001;
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.shared", "k", &request, &first, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "units");
+}
+END_TEST
+
+START_TEST(a_downgrade_makes_an_exclusive_lease_shared)
+{
+    struct script script = {.name = "downgrade"};
+    struct lh_embed_options options = calling(&script);
+    struct lh_embed_acquire_options shared = {.embed.mode = LH_SHARED};
+    struct lh_embed_lease lease, before, reader;
+
+    execute("select leasehold.set_policy('embed', capacity => 3)");
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", NULL, &lease, &test_error), LH_OK);
+    before = lease;
+    script.answer = 1;
+    ck_assert_int_eq(lh_embed_downgrade(conn, &lease, 2, &options, &test_error), LH_HOOK_REJECTED);
+    ck_assert_int_eq(lease.mode, LH_EXCLUSIVE);
+    check_value("select mode from leasehold.lease where namespace = 'embed'", "exclusive");
+    script.answer = 0;
+    ck_assert_int_eq(lh_embed_downgrade(conn, &lease, 2, &options, &test_error), LH_OK);
+    ck_assert_int_gt(lease.token, before.token);
+    ck_assert_str_eq(lease.lease_key, before.lease_key);
+    ck_assert_int_eq(lease.acquired_at_us, before.acquired_at_us);
+    ck_assert_int_eq(lease.mode, LH_SHARED);
+    ck_assert_int_eq(lease.units, 2);
+    ck_assert_int_eq(lease.slot, 1);
+    ck_assert_ptr_null(lease.principal);
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed", "k", &shared, &reader, &test_error), LH_OK);
+    ck_assert_int_eq(reader.slot, 3);
+    ck_assert_int_eq(lh_embed_downgrade(conn, &lease, 4, &options, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_embed_downgrade(conn, &lease, -1, &options, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_embed_release_ok(conn, &lease, NULL, NULL, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_downgrade(conn, &lease, 1, &options, &test_error), LH_LOST);
+    ck_assert_int_eq(lh_embed_downgrade(conn, NULL, 1, &options, &test_error), LH_INVALID_ARGUMENT);
+}
+END_TEST
+
 START_TEST(a_failure_is_released_with_its_words)
 {
     struct script script = {.name = "failed"};
@@ -198,6 +266,8 @@ void add_embed_verbs(TCase *tests)
 {
     tcase_add_test(tests, a_lease_goes_through_its_life_with_its_callbacks);
     tcase_add_test(tests, a_minimum_hold_lets_the_scope_rest);
+    tcase_add_test(tests, shared_leases_have_units_and_slots);
+    tcase_add_test(tests, a_downgrade_makes_an_exclusive_lease_shared);
     tcase_add_test(tests, a_failure_is_released_with_its_words);
     tcase_add_test(tests, a_callback_that_refuses_takes_the_change_back);
     tcase_add_test(tests, a_verb_joins_the_callers_transaction);
