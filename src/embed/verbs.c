@@ -280,16 +280,12 @@ static enum lh_status downgrade_work(struct lh_call *call, struct lh_error *erro
     free(sql);
     if (result == NULL)
         return error->status;
-    if (PQntuples(result) == 0) {
-        status = lh_error_set(error, LH_LOST, "the lease %s/%s is lost", lease->namespace_text, lease->key);
-    } else {
-        lh_lease_of_row(&shared, result, 0);
-        shared.deadline_us = sent_us + shared.duration_us;
-        if (call->options != NULL)
-            status = lh_call_ask(call, call->options->will_heartbeat, &shared, NULL, error);
-        shared.principal = shared.labels = NULL;
-        downgrade->shared = shared;
-    }
+    lh_lease_of_row(&shared, result, 0);
+    shared.deadline_us = sent_us + shared.duration_us;
+    if (call->options != NULL)
+        status = lh_call_ask(call, call->options->will_heartbeat, &shared, NULL, error);
+    shared.principal = shared.labels = NULL;
+    downgrade->shared = shared;
     PQclear(result);
     return status;
 }
@@ -308,6 +304,8 @@ enum lh_status lh_embed_downgrade(PGconn *conn, struct lh_embed_lease *lease, in
     status = lh_call_run(&call, error);
     if (status == LH_OK)
         *lease = downgrade.shared;
+    if (status == LH_NOT_HELD) /* the function raises an error, after which nothing is committed */
+        status = lh_error_set(error, LH_LOST, "the lease %s/%s is lost", lease->namespace_text, lease->key);
     return status;
 }
 

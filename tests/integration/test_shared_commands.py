@@ -15,12 +15,12 @@ def query(service, cluster):
 
 
 def rows(text):
-    """Dictionaries of a table's lines; two cells are two spaces or more apart."""
-    head, *lines = text.splitlines()
-    starts = [match.start() for match in re.finditer(r"\S+(?: \S+)*", head)]
-    names = re.findall(r"\S+(?: \S+)*", head)
-    ends_at = [*starts[1:], None]
-    return [{name: line[start:end].strip() for name, start, end in zip(names, starts, ends_at)} for line in lines]
+    """Dictionaries of a table's lines. Its cells are where two columns of nothing but spaces end."""
+    lines = [line.ljust(max(map(len, text.splitlines()))) for line in text.splitlines()]
+    blank = "".join(" " if all(line[at] == " " for line in lines) else "x" for at in range(len(lines[0])))
+    spans = [match.span() for match in re.finditer(r"x(?: ?x)*", blank)]
+    head, *body = [[line[start:end].strip() for start, end in spans] for line in lines]
+    return [dict(zip(head, cells)) for cells in body]
 
 
 def card(text):
@@ -242,7 +242,7 @@ def test_force_release_names_one_holder_or_all(shell, query, ns, by):
     assert refused.returncode == 2 and "token" in refused.stderr and len(json.loads(shell("list", ns, "-o", "json").stdout)["leases"]) == 3
     assert run("force-release", ns, "k", "--reason", "r", "--token", "1", "--all").returncode == 2
     one = run("force-release", ns, "k", "--reason", "r", "--token", leases[1]["token"])
-    assert one.returncode == 0 and one.stdout == f"ended the lease reader 1 of {ns}/k, token {leases[1]['token']}\n", one.stderr
+    assert one.returncode == 0 and one.stdout == f"ended the lease {ns}/k of reader 1, token {leases[1]['token']}\n", one.stderr
     rest = json.loads(run("force-release", ns, "k", "--reason", "r", "--all", "-o", "json").stdout)
     assert [lease["owner"] for lease in rest["leases"]] == ["reader 0", "reader 2"] and rest["lease"] == rest["leases"][0]
     assert run("force-release", ns, "k", "--reason", "r", "--all").returncode == 4
