@@ -243,7 +243,7 @@ def test_who_waits_is_told_for_whom(drive, service, namespace, mode):
     driver.declare(namespace=namespace, duration_ms=1000)
     held = service.client.lease.Acquire(acquire_request(namespace, "a", 30, owner="worker-3")).lease
     driver.say("acquire a d a wait_ms=60000 waiting=1")
-    assert driver.hear("waiting a") == "waiting a owner=worker-3 liveness=1 ahead=0"
+    assert driver.hear("waiting a") == "waiting a owner=worker-3 liveness=1 ahead=0 mode=0 units=0 holders=1 free=-1"
     service.client.lease.Release(release_request(held))
     assert driver.hear("acquire a").startswith("acquire a OK")
     wait_until(lambda: driver.stats()["renewals"] >= 2)
