@@ -59,7 +59,7 @@ create trigger record after insert or update on leasehold.coordinator for each r
 # Whoever is granted the scope leaves the queue in the same transaction: that is no leaving.
 EXPORT = """
 select concat_ws(E'\\t', number, extract(epoch from at)::numeric(20, 6), kind, coalesce(scope, '-'), coalesce(lease::text, '-'),
-  coalesce(token::text, '-'), coalesce(extract(epoch from until)::numeric(20, 6)::text, '-'), coalesce(actor, '-'))
+  coalesce(token::text, '-'), coalesce(extract(epoch from until)::numeric(20, 6)::text, '-'), coalesce(actor, '-'), '-', '-')
   from record.event e
  where not (kind = 'leave' and exists (
          select from record.event g where g.kind = 'grant' and g.tx = e.tx and g.scope = e.scope and g.lease = e.lease))
@@ -94,12 +94,12 @@ class Judge(check_history.Judge):
         if waiter is not None:
             scope.waiters[event.lease] = waiter._replace(until=0.0)
 
-    def check_line(self, event, scope):
+    def check_line(self, event, scope, room_at):
         unclear = {lease: waiter for lease, waiter in scope.waiters.items() if lease != event.lease
                    and event.at < self.back.get(waiter.actor, 0.0) + self.UNCLEAR_S}
         for lease in unclear:
             del scope.waiters[lease]
-        super().check_line(event, scope)
+        super().check_line(event, scope, room_at)
         scope.waiters.update(unclear)
 
 
@@ -112,4 +112,4 @@ def judge(lines):
 
 def history(text):
     rows = [line.split() for line in text.strip().splitlines()]
-    return ["\t".join([str(n), *row, *["-"] * (7 - len(row))]) for n, row in enumerate(rows, 1)]
+    return ["\t".join([str(n), *row, *["-"] * (9 - len(row))]) for n, row in enumerate(rows, 1)]

@@ -138,6 +138,6 @@ def test_500_waiters_are_served_in_order_while_daemons_are_killed_and_stopped(pl
     lines = place.psql(EXPORT).splitlines()
     verdict = judge(lines)
     assert not verdict.faults, verdict.faults[:10]
-    assert verdict.counts["grant"] == 500 + SCOPES and all(scope.holder is None for scope in verdict.scopes.values()), verdict.counts
+    assert verdict.counts["grant"] == 500 + SCOPES and all(not scope.holders for scope in verdict.scopes.values()), verdict.counts
     assert not lost and turns >= 4
     wait_until(lambda: place.psql("select count(*) from leasehold.waiter") == "0", BOUND, "an empty queue")

@@ -353,7 +353,9 @@ def test_a_listener_that_lost_its_session_comes_back_and_is_counted(cluster, dat
     daemon = start(database=cluster.url(database))
     wait_until(lambda: Metrics(daemon).get("leasehold_database_connections_up", role="listener") == 1)
     wait_until(lambda: cluster.psql(
-        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and query ilike 'listen%'", database))
+        # Half a second later its last statement is the check of the listener.
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and "
+        "(query ilike 'listen%' or query like '%pg_listening_channels%')", database))
     wait_until(lambda: Metrics(daemon).get("leasehold_database_reconnects_total", role="listener") == 1)
     assert wait_until(lambda: Metrics(daemon).get("leasehold_listener_checks_total") >= 1, 60, "a check of the listener")
     assert Metrics(daemon).get("leasehold_listener_check_failures_total") == 0
