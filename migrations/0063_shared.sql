@@ -149,7 +149,7 @@ begin
            and p.proname = any (array[
              'acquire_batch', 'acquire_general', 'acquire_hooked', 'acquire_problem', 'early_outcome', 'queue_one', 'hand_over_batch',
              'leave_batch', 'get_scope', 'list_leases', 'policies_in_force', 'own_policies', 'policy_get', 'policy_list', 'policy_update',
-             'force_release_one', 'lock_by_force', 'take_events', 'tell_watchers', 'tell_heads', 'record_holds', 'reap_batch', 'live_head',
+             'force_release_one', 'lock_by_force', 'row_lockers', 'take_events', 'tell_watchers', 'tell_heads', 'record_holds', 'reap_batch', 'live_head',
              'view_explain', 'view_queue', 'view_history', 'reap_stale_list', 'stale_by_time', 'stale_by_name'])
         or p.pronamespace = 'leasehold'::regnamespace
            and p.proname = any (array['acquire', 'set_policy', 'explain', 'join_queue', 'force_release'])

@@ -182,6 +182,10 @@ begin
                                           where q.coordinator is null and q.namespace = x.namespace and q.key = x.key))
                     for no key update skip locked) x
                where i.namespace <> all (v_hooked) and i.lease_key is not null and i.at_least_us is null and i.units is null
+                 -- Whoever came before it in the batch and wants to share is decided first.
+                 and (p_units is null
+                      or not exists (select from unnest(p_namespace, p_key, p_units) with ordinality as e (namespace, key, units, n)
+                                      where e.units is not null and e.n < i.n and e.namespace = i.namespace and e.key = i.key))
                  and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us)
               offset 0) w
        where s.ctid = w.row_id

@@ -280,8 +280,10 @@ begin
   if v_has_expired and exists (select 1 from unnest(v_work) w where w.outcome = 'granted' and w.hold = 'expired') then
     perform leasehold_internal.end_leases(array(
       select row(w.namespace, w.key, 'expired', null, null, (w.scope).queued, null, null)::leasehold.lease_end
-        from unnest(v_work) w
-       where w.outcome = 'granted' and w.hold = 'expired'), v_now);
+        from (select distinct on (u.namespace, u.key) u.*
+                from unnest(v_work) u
+               where u.outcome = 'granted' and u.hold = 'expired'
+               order by u.namespace, u.key, u.n) w), v_now);
   end if;
 
   -- Grant. The token is drawn here, under the lock.

@@ -86,7 +86,7 @@ begin
       values (p_namespace, p_key, p_lease_key, nextval('leasehold.token'), p_units,
               case when v_rules.capacity is not null then array(select generate_series(1, p_units)) end, v_holder.acquired_at, v_now,
               v_now + v_holder.duration, v_holder.heartbeats, v_life.id, least(v_holder.check_at, v_now + v_holder.duration + v_holder.grace),
-              v_holder.granted_by, v_holder.duration, v_holder.grace, v_holder.owner, coalesce(p_principal, v_holder.principal),
+              coalesce(p_coordinator, v_holder.granted_by), v_holder.duration, v_holder.grace, v_holder.owner, coalesce(p_principal, v_holder.principal),
               v_holder.labels)
       returning h.token)
     update leasehold.scope s
@@ -106,7 +106,8 @@ begin
            slots = h.slots[:p_units],
            heartbeat_at = v_now,
            deadline = v_now + h.duration,
-           incarnation = v_life.id
+           incarnation = v_life.id,
+           granted_by = coalesce(p_coordinator, h.granted_by)
      where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key;
     update leasehold.scope s
        set units = s.units - v_holder.units + p_units
@@ -117,15 +118,14 @@ begin
     perform leasehold_internal.tell_watchers(array[p_namespace], array[p_key], array[p_lease_key], 'downgraded');
   end if;
 
-  -- Who waits behind it, where there is room now. The queue is read in a statement after the lock. While the scope rests nobody comes in.
+  -- Who waits behind it, where there is room now. The queue is read in a statement after the lock. While the scope rests nobody
+  -- comes in; whoever is woken learns until when.
   select s.* into v_scope from leasehold.scope s where s.namespace = p_namespace and s.key = p_key;
   if exists (select from leasehold.waiter q where q.namespace = p_namespace and q.key = p_key) then
     update leasehold.scope s
        set check_at = least(s.check_at, v_now + interval '1 s')
      where s.namespace = p_namespace and s.key = p_key and s.check_at > v_now + interval '1 s';
-    if not leasehold_internal.rests(v_scope, leasehold_internal.life(p_clock), v_now) then
-      wake := leasehold_internal.wake_head(p_coordinator, p_namespace, p_key);
-    end if;
+    wake := leasehold_internal.wake_head(p_coordinator, p_namespace, p_key);
   end if;
   if leasehold_internal.is_blind() then
     perform leasehold_internal.wake_everybody(p_namespace, p_key, leasehold_internal.live_coordinators(v_now));

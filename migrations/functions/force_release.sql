@@ -49,6 +49,13 @@ begin
    where s.namespace = p_namespace and s.key = p_key and v_count > 0
      for update skip locked;
   v_holders := case when found then leasehold_internal.holders_by_force(p_namespace, p_key, p_token, true) else '{}' end;
+  -- Another one may have been granted before the lock.
+  if cardinality(v_holders) > 1 and not p_all then
+    outcome := 'invalid';
+    message := format('that of one of the %s holders, or all of them', cardinality(v_holders));
+    return next;
+    return;
+  end if;
   if v_count = 0 and leasehold_internal.end_rest(p_namespace, p_key, p_token) then
     perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, nullif(p_token, 0), p_reason);
     outcome := 'ended';
@@ -73,6 +80,12 @@ begin
   select r.* into v_rules from leasehold_internal.policies_of(array[p_namespace]) r;
   foreach v_holder in array v_holders loop
     if leasehold_internal.hooked(array[p_namespace], 'reap') <> '{}' then
+      if leasehold_internal.is_timed_out() then
+        outcome := 'rejected';
+        message := 'hook_rejected: no time was left for its hooks';
+        return next;
+        continue;
+      end if;
       message := 'hook_rejected: ' || leasehold_internal.try_hooks(
                                         leasehold_internal.event_of('reap', v_holder, v_holder.deadline, null, p_reason));
       if message is not null then
@@ -254,7 +267,7 @@ begin
       from leasehold_internal.guarding() g
       join pg_locks l
         on l.pid = g.pid and l.locktype = 'transactionid' and l.granted
-       and l.transactionid = any (leasehold_internal.row_lockers(p_namespace, p_key)));
+       and l.transactionid = any (leasehold_internal.row_lockers(p_namespace, p_key, p_token)));
   foreach v_pid in array v_pids loop
     v_session := leasehold_internal.session_text(v_pid);
     v_trouble := coalesce(leasehold_internal.end_session(v_pid), v_trouble);
@@ -296,7 +309,7 @@ end
 $$;
 
 -- Transactions that have a scope's row locked, or one of its shared holders', as far as the rows tell. Locks nothing.
-create or replace function leasehold_internal.row_lockers(p_namespace text, p_key text) returns xid[]
+create or replace function leasehold_internal.row_lockers(p_namespace text, p_key text, p_token bigint) returns xid[]
 language plpgsql
 as $$
 declare
@@ -325,7 +338,7 @@ create or replace function leasehold_internal.row_sessions(p_namespace text, p_k
 language plpgsql
 as $$
 declare
-  v_lockers constant xid[] := leasehold_internal.row_lockers(p_namespace, p_key);
+  v_lockers constant xid[] := leasehold_internal.row_lockers(p_namespace, p_key, null);
   v_sessions text;
 begin
   select string_agg(leasehold_internal.session_text(l.pid), ', ' order by a.xact_start)
@@ -361,6 +374,6 @@ revoke execute on function leasehold_internal.force_release_one(text, text, text
   leasehold_internal.force_problem(text, text, text), leasehold_internal.end_rest(text, text, bigint),
   leasehold.force_release(text, text, text, bigint, boolean), leasehold_internal.row_sessions(text, text), leasehold_internal.session_text(integer),
   leasehold_internal.lock_by_force(text, text, bigint), leasehold_internal.take_by_force(text, text, bigint),
-  leasehold_internal.holders_by_force(text, text, bigint, boolean), leasehold_internal.row_lockers(text, text) from public;
+  leasehold_internal.holders_by_force(text, text, bigint, boolean), leasehold_internal.row_lockers(text, text, bigint) from public;
 grant execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text, boolean) to leasehold_coordinator, leasehold_admin;
 grant execute on function leasehold.force_release(text, text, text, bigint, boolean) to leasehold_admin;

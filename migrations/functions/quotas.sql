@@ -32,7 +32,7 @@ begin
   for v_rules in
     select distinct on ((w.rules).quota_prefix) (w.rules).*
       from unnest(p_work) w
-     where w.outcome = 'granted' and w.hold <> 'expired' and (w.rules).max_leases is not null
+     where w.outcome = 'granted' and (w.hold <> 'expired' or w.units is not null) and (w.rules).max_leases is not null
      order by (w.rules).quota_prefix
   loop
     if leasehold_internal.leases_left(v_rules) <= 2000 then
@@ -62,13 +62,12 @@ as $$
                w.units, w.holder)::leasehold.acquire_work
            order by w.n)
     from (select u.*,
-                 u.outcome = 'granted' and u.hold <> 'expired' and (u.rules).quota_prefix = any (p_busy) as is_busy,
+                 u.outcome = 'granted' and not u.replaces and (u.rules).quota_prefix = any (p_busy) as is_busy,
                  coalesce(
                    case u.outcome
                      when 'granted' then
-                       -- A takeover frees the lease that it replaces.
-                       u.hold <> 'expired'
-                       and row_number() over (partition by (u.rules).quota_prefix, u.outcome, u.hold = 'expired' order by u.n)
+                       not u.replaces
+                       and row_number() over (partition by (u.rules).quota_prefix, u.outcome, u.replaces order by u.n)
                            > l.leases_left
                      when 'queued' then
                        u.own_ticket is null
@@ -76,7 +75,10 @@ as $$
                            + (select count(*) from leasehold.waiter q where q.namespace = u.namespace and q.key = u.key)
                            > (u.rules).max_waiters
                    end, false) as is_over
-            from unnest(p_work) u
+            from (select p.*,
+                         -- A takeover frees the lease that it replaces; of several shared ones the first.
+                         p.hold = 'expired' and row_number() over (partition by p.namespace, p.key, p.outcome order by p.n) = 1 as replaces
+                    from unnest(p_work) p) u
             left join (select d.quota_prefix, leasehold_internal.leases_left(d.rules) as leases_left
                          from (select distinct on ((x.rules).quota_prefix) (x.rules).quota_prefix, x.rules
                                  from unnest(p_work) x

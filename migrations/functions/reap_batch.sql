@@ -108,11 +108,11 @@ begin
            when s.state <> 'held' then
              case when w.outcome is null
                   then greatest(leasehold_internal.rests_until(w.scope, v_life, v_now), v_now + interval '100 ms')
-                  when exists (select 1 from leasehold.waiter q where q.namespace = s.namespace and q.key = s.key)
-                       or (s.state = 'free' and exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key))
-                  then v_now + interval '1 s'
+                  when exists (select 1 from leasehold.waiter q where q.namespace = s.namespace and q.key = s.key) then v_now + interval '1 s'
                   when s.state = 'shared' then 'infinity'
-                  else greatest(coalesce(s.ended_at, v_now) + r.free_retention, v_now + interval '100 ms') end
+                  -- Rows of shared holders that ended may have to go before it.
+                  else greatest(coalesce(s.ended_at, v_now) + r.free_retention,
+                                v_now + case when s.queued then interval '1 s' else interval '100 ms' end) end
            else leasehold_internal.next_look(w.scope, w.hold, r.rules, v_life, v_by_name, v_now)
          end
     from unnest(v_work) w

@@ -188,7 +188,8 @@ begin
   -- The same lease twice in a batch is released once.
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,
-               case when w.outcome = 'ok' and (w.nth > 1 or p_failed[w.n] is null and (w.scope).heartbeats > 0) then 'lost'
+               case when w.outcome = 'ok' and (w.nth > 1 or p_failed[w.n] is null
+                           and ((w.scope).heartbeats > 0 or (w.scope).heartbeat_at > (w.scope).acquired_at)) then 'lost'
                     else w.outcome end,
                case when w.outcome = 'ok' and w.nth > 1
                     then case when w.first_is_failure then 'failed' else 'released' end

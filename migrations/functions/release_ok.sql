@@ -57,7 +57,8 @@ begin
 end
 $$;
 
--- Lock the row of a shared holder FOR UPDATE, and the scope's before it; waits for whoever has them. Returns whether it holds the scope.
+-- Lock the row of a shared holder FOR UPDATE, and the scope's before it; waits for whoever has them. While it waits for a holder's row,
+-- which somebody may guard for long, it has none locked, so that the other holders come and go. Returns whether it holds the scope.
 create or replace function leasehold_internal.lock_share(p_namespace text, p_key text, p_lease_key uuid) returns boolean
 language plpgsql
 as $$
@@ -66,12 +67,31 @@ begin
                   where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held') then
     return false;
   end if;
-  perform 1 from leasehold.scope s where s.namespace = p_namespace and s.key = p_key for update;
-  perform 1
-     from leasehold.share h
-    where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held'
-      for update;
-  return found;
+  loop
+    begin
+      perform 1 from leasehold.scope s where s.namespace = p_namespace and s.key = p_key for update;
+      perform 1
+         from leasehold.share h
+        where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held'
+          for update skip locked;
+      if found then
+        return true;
+      end if;
+      raise sqlstate 'LH901' using message = 'give the scope back';
+    exception when sqlstate 'LH901' then
+    end;
+    begin
+      perform 1
+         from leasehold.share h
+        where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held'
+          for update;
+      if not found then
+        return false;
+      end if;
+      raise sqlstate 'LH901' using message = 'give it back, and take the scope first';
+    exception when sqlstate 'LH901' then
+    end;
+  end loop;
 end
 $$;
 

@@ -107,6 +107,7 @@ begin
   end if;
   if v_hooked <> '{}' and p_runs_hooks then
     foreach v_holder in array v_expired loop
+      exit when leasehold_internal.is_timed_out();
       continue when v_holder.namespace <> all (v_hooked);
       v_veto := leasehold_internal.try_hooks(
                   leasehold_internal.event_of('reap', v_holder, v_holder.deadline, null, null),

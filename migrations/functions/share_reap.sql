@@ -18,8 +18,7 @@ begin
       from (select x.namespace, x.key, x.lease_key, x.state
               from leasehold.share x
              where x.check_at <= p_now
-             order by x.check_at
-             limit p_max) d
+             order by x.check_at) d
       left join lateral (
         select true as is_mine
           from leasehold.scope s
@@ -30,7 +29,8 @@ begin
          from leasehold.share x
         where (d.state = 'ended' or o.is_mine)
           and x.namespace = d.namespace and x.key = d.key and x.lease_key = d.lease_key and x.state = d.state
-          for update skip locked) h);
+          for update skip locked) h
+     limit p_max);
 end
 $$;
 
@@ -63,15 +63,15 @@ begin
                and (p_by_name
                     or (r.reaper = 'auto'
                         and not leasehold_internal.is_put_off(leasehold_internal.scope_of_share(x), r.max_reap_failures, p_now)))
-             order by x.reap_failures > 0, x.namespace, x.key, x.token
-             limit p_max) d
+             order by x.reap_failures > 0, x.namespace, x.key, x.token) d
      cross join lateral (
        select true as is_mine from leasehold.scope s where s.namespace = d.namespace and s.key = d.key for no key update skip locked) o
      cross join lateral (
        select x as share, x.namespace, x.key, x.lease_key
          from leasehold.share x
         where o.is_mine and x.namespace = d.namespace and x.key = d.key and x.lease_key = d.lease_key and x.state = 'held'
-          for update skip locked) h);
+          for update skip locked) h
+     limit p_max);
 end
 $$;
 

@@ -158,12 +158,13 @@ void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining
     watch(lease);
 }
 
-/* The answer of a repeat says what is known already. */
+/* The answer of a repeat, or one that comes behind that of a later call, says nothing new. */
 void lh_lease_downgraded(struct lh_lease *lease, struct lease_grant *grant)
 {
     struct lease_grant *before = atomic_load(&lease->grant);
 
-    if (before->token == grant->token && before->units == grant->units) {
+    if (grant->token < before->token ||
+        (grant->token == before->token && before->mode == LH_SHARED && grant->units >= before->units)) {
         free(grant);
         return;
     }

@@ -86,7 +86,8 @@ static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
         lh_wait_progress_departed(c, waiter->scope, waiter->ticket);
     if (entry->leave->mode == LH_LEAVE_GONE)
         waiter->ticket = 0;
-    if (entry->leave->wake)
+    /* A shared lease that it was granted may leave room for the next. */
+    if (entry->leave->wake || (entry->leave->was_granted && entry->leave->lease.units > 0))
         lh_scope_wake(c, waiter->scope);
     if (has_fresh)
         lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it came back while it left");

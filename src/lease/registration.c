@@ -7,7 +7,8 @@
  * a coordinator that reaches the database. Their places are kept.
  *
  * A primary that was replaced but runs on still answers, and commits nothing when its synchronous standbys have left it.
- * So after 10 s without a tick that was committed, and each 10 s again, the control connection looks at the other servers.
+ * So after 10 s without a tick that was committed the control connection looks at the other servers, again each 10 s, and
+ * after a minute once a minute: each look leaves a session that waits for a standby.
  */
 #include "lease/registration.h"
 
@@ -106,13 +107,18 @@ static void on_ticked(void *arg, enum lh_status status, const struct lh_error *e
     lh_turn_end_event(c);
 }
 
+static bool looks_elsewhere(unsigned unheard)
+{
+    return unheard % (unheard <= 60 ? ELSEWHERE_TICKS : 60) == 0;
+}
+
 void lh_registration_on_tick(struct lh_coordinator *c)
 {
     struct lh_registration *registration = &c->registration;
 
     lh_heap_set(&c->timers, &registration->timer, c->now_us + lh_turn_jitter(c, TICK_US, 10));
     registration->unheard++;
-    if (registration->unheard % ELSEWHERE_TICKS == 0 && c->store->ops->look_elsewhere != NULL)
+    if (looks_elsewhere(registration->unheard) && c->store->ops->look_elsewhere != NULL)
         c->store->ops->look_elsewhere(c->store);
     registration->without_lane = lh_lanes_are_up(c) ? 0 : registration->without_lane + 1;
     if (lh_readiness_is_given_up(c))

@@ -135,20 +135,13 @@ static void renew(struct hold *hold)
 
 /* --- a client that is silent --- */
 
-static bool is_there(const struct hold *hold, const struct lh_list_answer *answer)
+static bool is_over(const struct hold *hold, const struct lh_held_lease *lease)
 {
-    const struct lh_held_lease *lease = answer->leases;
-
-    return answer->lease_count > 0 && strcmp(lease->key, hold->acquire.key) == 0 && lease->token == hold->lease.token &&
-           (lease->liveness != LH_LIVENESS_EXPIRED || lease->is_manual);
+    return lease->token != hold->lease.token || (lease->liveness == LH_LIVENESS_EXPIRED && !lease->is_manual);
 }
 
-static void on_looked(void *arg, enum lh_status status, const struct lh_error *error,
-                      const struct lh_list_answer *answer)
+static void looked(struct hold *hold, bool is_over)
 {
-    struct hold *hold = arg;
-    bool is_over = status == LH_OK && !is_there(hold, answer);
-
     hold->is_looking = false;
     /* A heartbeat then says how it ended, and makes sure that it stays so. */
     if (is_over && hold->state == HOLD_HELD && !hold->is_beating)
@@ -156,7 +149,24 @@ static void on_looked(void *arg, enum lh_status status, const struct lh_error *e
     hold_leave(hold);
 }
 
-static void ask_whether_it_is_over(struct hold *hold)
+static void on_scope(void *arg, enum lh_status status, const struct lh_error *error,
+                     const struct lh_scope_answer *answer)
+{
+    struct hold *hold = arg;
+
+    looked(hold, status == LH_NOT_HELD || (status == LH_OK && (!answer->is_held || is_over(hold, &answer->lease))));
+}
+
+static void on_listed(void *arg, enum lh_status status, const struct lh_error *error,
+                      const struct lh_list_answer *answer)
+{
+    struct hold *hold = arg;
+
+    looked(hold, status == LH_OK && (answer->lease_count == 0 || strcmp(answer->leases->key, hold->acquire.key) != 0 ||
+                                     is_over(hold, answer->leases)));
+}
+
+static enum lh_status look_up(struct hold *hold)
 {
     struct lh_store *store = hold->service->store;
     /* From its token on: of a shared scope it is one of many. */
@@ -166,7 +176,14 @@ static void ask_whether_it_is_over(struct hold *hold)
                                    .after_key = hold->acquire.key,
                                    .after_token = hold->lease.token - 1};
 
-    if (!hold->is_looking && store->ops->list(store, &list, on_looked, hold) == LH_OK) {
+    if (hold->lease.units > 0)
+        return store->ops->list(store, &list, on_listed, hold);
+    return store->ops->get(store, hold->acquire.ns, hold->acquire.key, on_scope, hold);
+}
+
+static void ask_whether_it_is_over(struct hold *hold)
+{
+    if (!hold->is_looking && look_up(hold) == LH_OK) {
         hold->is_looking = true;
         hold->users++;
     }

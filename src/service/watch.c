@@ -327,7 +327,8 @@ static void send_page(struct watch_stream *stream, const struct lh_list_answer *
         lh_arena_reset(&stream->service->scratch);
     }
     visible_advance(&stream->walk, answer, answer->lease_count);
-    if (answer->lease_count > 0 && !is_watched(stream, answer->leases[answer->lease_count - 1].key))
+    if ((answer->lease_count > 0 && !is_watched(stream, answer->leases[answer->lease_count - 1].key)) ||
+        (answer->stop_key != NULL && !is_watched(stream, answer->stop_key)))
         stream->walk.is_over = true; /* it is beyond the one scope */
 }
 

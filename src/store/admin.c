@@ -231,6 +231,10 @@ static void read_force_release(struct control_call *call, enum lh_status status,
     lh_pg_result_columns(result, names, at, 2);
     outcome = PQntuples(result) == 0 ? "not_held" : lh_pg_text(result, 0, at[0]);
     message = PQntuples(result) == 0 ? NULL : lh_pg_text(result, 0, at[1]);
+    /* Of several holders a hook may have kept some: what was ended is told. */
+    for (int row = 1; row < PQntuples(result); row++)
+        if (lh_pg_text(result, row, at[0]) != NULL && strcmp(lh_pg_text(result, row, at[0]), "ended") == 0)
+            outcome = "ended";
     if (outcome != NULL && strcmp(outcome, "ended") == 0) {
         read_ended(call, result, at[0], &answer);
         on_done(call->arg, LH_OK, NULL, &answer);

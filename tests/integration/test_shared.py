@@ -320,6 +320,20 @@ def test_the_heartbeat_hook_may_veto_a_downgrade(service, ns, key):
     assert downgrade(service, lease).mode == pb.MODE_SHARED
 
 
+def test_the_holders_of_one_scope_are_reaped_together_through_their_hook(service, ns, key):
+    """The database claims all that are due; one that the daemon forgot would come again when its claim is over."""
+    hook = f"count_{key[2:]}"
+    service.psql(f"""
+        create table {hook} (token bigint);
+        create function {hook}(e leasehold.lease_event) returns void language sql security definer set search_path = public as 'insert into {hook} values (e.token)';
+        select leasehold.set_policy('{ns}', expiry => 'reap', grace => '0', hook_timeout => '1 min');
+        select from leasehold.add_hook('{ns}', 'reap', 'public.{hook}(leasehold.lease_event)')""")
+    leases = [share(service, ns, key, seconds=1) for _ in range(20)]
+    wait_until(lambda: service.psql(f"select count(*) from {hook}") == "20", BOUND, "20 reaps")
+    assert service.psql(f"select count(distinct token) from {hook}") == "20"
+    assert harness.heartbeat(service.client, leases[0]).outcome == pb.OUTCOME_LOST
+
+
 # --- what is told of several holders ---
 
 

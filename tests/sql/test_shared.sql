@@ -254,6 +254,19 @@ select is((select leasehold_internal.pass_on(t.key(902), 'other', 'k')), false, 
 select is(t.let_go('other', 1, 2), 'ok, ok', 'its coordinator is notified, not ours');
 select is((select leasehold_internal.pass_on(t.key(902), 'other', 'k')), true, 'a wake-up is passed on to it');
 
+-- in one batch
+select is(t.ask('newcomers', array[1, 2], array[1, 0]), 'granted 1, queued', 'of one batch who wants to share and came first is first');
+select is(t.let_go('newcomers', 1), 'ok wake', 'it goes');
+select is((select count(*) from leasehold_internal.leave_batch(t.key(901), array['newcomers'], array['k'], array[t.key(2)], array[false])), 1::bigint, 'the one who waited too');
+
+-- over one lease that has expired
+select leasehold.set_policy('together', max_leases => 1, history => true);
+select is(t.ask('together', 1, 0), 'granted', 'one lease is all that there may be');
+select t.age('together', 'k', '1 hour');
+select is(t.ask('together', array[2, 3, 4], array[1, 1, 1]), 'granted 1, quota max_leases = 1, quota max_leases = 1',
+          'of those who take it over together one is granted');
+select is((select count(*) from leasehold.history where namespace = 'together'), 1::bigint, 'and it ended once');
+
 -- SQL users
 select is((select position from leasehold.join_queue('leave', 'k', t.key(9), mode => 'shared', units => 2)), 1, 'a SQL user queues for units');
 select is((select units from leasehold.waiter where namespace = 'leave'), 2, 'which its place knows');

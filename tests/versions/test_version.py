@@ -131,6 +131,21 @@ def leases_and_results(on):
     assert heartbeat(on, second).outcome == pb.OUTCOME_LOST
 
 
+def sharing(on):
+    writer = on.acquire("shared")
+    reader = on.lease.Downgrade(pb.DowngradeRequest(lease=lease_ref(writer))).lease
+    other = on.acquire("shared", mode=pb.MODE_SHARED)
+    assert reader.token > writer.token and reader.mode == pb.MODE_SHARED
+    assert on.lease.GetLease(pb.GetLeaseRequest(scope=scope("smoke", "shared"))).holder_count == 2
+    with fails() as failure:
+        on.acquire("shared")
+    assert failure.value.reason == "LEASE_HELD"
+    for lease in (reader, other):
+        assert heartbeat(on, lease).outcome == pb.OUTCOME_OK
+        assert on.lease.Release(release_request(lease)).results[0].outcome == pb.OUTCOME_OK
+    on.acquire("shared")
+
+
 def queue(on):
     """Two requests of the daemon's and a SQL user between them are served in order."""
     held = on.acquire("q")
@@ -225,7 +240,7 @@ def test_every_verb_on_a_database_of_an_ordinary_owner(cluster):
     install(cluster, database)
     cluster.psql("grant leasehold_client to server", database)
     with site(cluster, database) as on:
-        for part in (leases_and_results, queue, streaming, administration, access):
+        for part in (leases_and_results, sharing, queue, streaming, administration, access):
             part(on)
         services = pb.DESCRIPTOR.services_by_name
         assert on.called == {method.name for service in services.values() for method in service.methods}

@@ -23,18 +23,21 @@
 struct job_name {
     const char *ns;
     const char *key;
+    int64_t token; /* of a shared scope each holder has its own */
 };
 
 static bool is_named(const struct lh_table_entry *entry, const void *key)
 {
     const struct lh_reap_job *job = LH_CONTAINER(const struct lh_reap_job, entry, entry);
     const struct job_name *name = key;
-    return strcmp(job->item.key, name->key) == 0 && strcmp(job->item.ns, name->ns) == 0;
+    return job->item.token == name->token && strcmp(job->item.key, name->key) == 0 &&
+           strcmp(job->item.ns, name->ns) == 0;
 }
 
-static uint64_t hash_of(const char *ns, const char *key)
+static uint64_t hash_of(const struct job_name *name)
 {
-    return lh_hash(key, strlen(key), lh_hash(ns, strlen(ns), 0));
+    return lh_hash(name->key, strlen(name->key),
+                   lh_hash(name->ns, strlen(name->ns), lh_hash(&name->token, sizeof(name->token), 0)));
 }
 
 void lh_reaping_create(struct lh_coordinator *c)
@@ -153,8 +156,8 @@ void lh_reap_job_line_up(struct lh_coordinator *c, struct lh_reap_job *job, bool
 /* False: there is no place for it now. */
 static bool add_job(struct lh_coordinator *c, const struct lh_reaped *reaped, struct lh_reap_request *request)
 {
-    struct job_name name = {reaped->lease.ns, reaped->lease.key};
-    uint64_t hash = hash_of(name.ns, name.key);
+    struct job_name name = {reaped->lease.ns, reaped->lease.key, reaped->lease.token};
+    uint64_t hash = hash_of(&name);
     struct lh_table_entry *entry = lh_table_find(&c->reaping.jobs, hash, &name);
     struct lh_reap_job *job;
 
