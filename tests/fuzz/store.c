@@ -256,8 +256,14 @@ static enum lh_status list(struct lh_store *store, const struct lh_list_request 
     return answer_later(store, about(ASKED_LIST, (any_cb *)on_done, arg, request->ns, request->after_key));
 }
 
+static enum lh_status holders(struct lh_store *store, const char *ns, const char *key, int32_t max, lh_list_cb *on_done,
+                              void *arg)
+{
+    return answer_later(store, about(ASKED_LIST, (any_cb *)on_done, arg, ns, key));
+}
+
 static enum lh_status force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
-                                    int64_t token, const struct lh_requester *requester, lh_scope_cb *on_done,
+                                    int64_t token, bool all, const struct lh_requester *requester, lh_scope_cb *on_done,
                                     void *arg)
 {
     struct fake_node *node = (struct fake_node *)store;
@@ -358,6 +364,7 @@ void fuzz_store_complete(struct fake_node *node)
     ops.stop = stop;
     ops.get = get;
     ops.list = list;
+    ops.holders = holders;
     ops.force_release = force_release;
     ops.set_policy = set_policy;
     ops.get_policy = get_policy;
