@@ -249,7 +249,8 @@ def test_denials_are_in_log_audit_and_metrics(site, worker):
         assert worker.is_denied(site.client.lease.GetLease, pb.GetLeaseRequest(scope=scope("jobs", "k")))
     count = "select coalesce(sum(count), 0) from leasehold.audit where action = 'denied' and principal = 'token:worker' and outcome = 'refused'"
     wait_until(lambda: int(site.psql(count)) >= 5, BOUND, "the audit")
-    assert "access denied: no right read principal=token:worker" in site.daemon.log()
+    # A principal has a line a second.
+    wait_until(lambda: "access denied: no right read principal=token:worker" in site.daemon.log(), BOUND, "the line in the log")
     body = urllib.request.urlopen(f"http://127.0.0.1:{site.daemon.admin_port}/metrics", timeout=30).read().decode()
     denied = [line for line in body.splitlines() if line.startswith('leasehold_access_denials_total{right="read"}')]
     assert int(denied[0].split()[-1]) >= 5 and "leasehold_access_tokens 1" in body
