@@ -33,6 +33,10 @@ class AsyncLease(BaseLease):
         """Gives it back, with a result (for json) or what failed. False: it was lost before."""
         return await self._core.release(self, result, failure)
 
+    async def downgrade(self, units: int = 1) -> None:
+        """As Lease.downgrade."""
+        await self._core.downgrade(self, units)
+
     async def guard(self, cursor: Any) -> None:
         """In the transaction of the asynchronous cursor: until it ends, the lease passes to nobody else. Raises LeaseLost."""
         statement = self._guard_arguments()
@@ -77,9 +81,11 @@ class AsyncClient(BaseClient):
         return Tasks()
 
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
-              labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None) -> AsyncLease:
-        """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop."""
-        return AsyncLease(self._core, namespace, key, duration, wait, owner, labels, on_lost)
+              labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
+              units: int = 1) -> AsyncLease:
+        """A lease for `async with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, in the loop. shared
+        and units are those of Client.lease."""
+        return AsyncLease(self._core, namespace, key, duration, wait, owner, labels, on_lost, shared, units)
 
     def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
                skip_if_held: bool = False) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T | None]]]:

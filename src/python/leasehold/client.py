@@ -64,6 +64,12 @@ class Lease(BaseLease):
         """Gives it back, with a result (for json) or what failed. False: it was lost before."""
         return run(self._core.release(self, result, failure))
 
+    def downgrade(self, units: int = 1) -> None:
+        """Makes the exclusive lease shared, with so many units, in one step: shared requests that wait behind it are let in, and no
+        exclusive one comes between. A shared lease gives units back in the same way. The lease goes on under another token. Raises
+        LeaseLost when it is lost. After Unavailable call it again: it may have been done."""
+        run(self._core.downgrade(self, units))
+
     def guard(self, cursor: Any) -> None:
         """In the cursor's transaction, of any DB-API driver: until it ends, the lease passes to nobody else. Raises LeaseLost."""
         statement = self._guard_arguments()
@@ -97,10 +103,12 @@ class Client(BaseClient):
         return Threads()
 
     def lease(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, owner: str | None = None,
-              labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None) -> Lease:
+              labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
+              units: int = 1) -> Lease:
         """A lease for `with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, on the thread
-        that renews: it must not block."""
-        return Lease(self._core, namespace, key, duration, wait, owner, labels, on_lost)
+        that renews: it must not block. shared: beside other shared leases, with so many units (1 to 1,000,000) of the capacity that
+        the namespace's policy sets."""
+        return Lease(self._core, namespace, key, duration, wait, owner, labels, on_lost, shared, units)
 
     def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
                skip_if_held: bool = False) -> Callable[[Callable[P, T]], Callable[P, T | None]]:

@@ -16,8 +16,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
-from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, Unavailable
-from .lease import BaseLease
+from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
+from .lease import BaseLease, shared_units
 from .runtime import Runtime, clock
 
 if TYPE_CHECKING:
@@ -59,13 +59,17 @@ class Answer:
 class Grant:
     token: int
     deadline: float
-    sent: float
+    units: int = 0  # 0: exclusive
+    slots: tuple[int, ...] = ()
     tie: Any = None
 
 
 class Transport(Protocol):
     async def acquire(self, lease: BaseLease, wait_until: float, timeout: float) -> Grant:
         """One try. Held when another has it, Unavailable when it may be repeated."""
+
+    async def downgrade(self, ref: Ref, units: int, until: float) -> Grant:
+        """One try; a repeat gets the same answer. LeaseLost when it is not held."""
 
     async def heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]: ...
 
@@ -127,7 +131,7 @@ class Core:
                     await self.runtime.sleep(pause)
                     pause = min(pause * 2, 0.5)
             with self.lock:
-                lease._granted(grant.token, grant.deadline, grant.sent)
+                lease._granted(grant)
                 lease._tie = grant.tie
                 self.leases[lease.lease_key] = lease
                 if grant.tie is not None:
@@ -151,6 +155,37 @@ class Core:
     @staticmethod
     def _ref(lease: BaseLease) -> Ref:
         return Ref(lease.namespace, lease.key, lease.lease_key)
+
+    # -- downgrade
+
+    async def downgrade(self, lease: BaseLease, units: int) -> None:
+        """Repeats what was not answered. Renewals go on meanwhile: the lease key stays."""
+        shared_units(units)
+        if lease._is_tied:
+            raise InvalidArgument("a leader's lease stays exclusive", "INVALID_ARGUMENT")
+        self._begin()
+        lease.check()
+        if not lease.is_held():
+            raise LeaseholdError(f"{lease!r} cannot be shared", "NOT_HELD")
+        end = clock() + self.timeout
+        while True:
+            try:
+                grant = await self.transport.downgrade(self._ref(lease), units, self._try_until(lease, end))
+                break
+            except LeaseLost as error:
+                lease._lose(str(error.reason))
+                lease.check()
+                raise
+            except Unavailable:
+                lease.check()
+                if clock() >= end:
+                    raise
+            await self.runtime.sleep(0.05)
+        with self.lock:
+            lease._look()
+            if lease._is_held:
+                lease._granted(grant)
+        lease.check()
 
     # -- release
 
@@ -183,7 +218,7 @@ class Core:
         is_repeated, end = False, min(lease._deadline, clock() + self.timeout)
         while clock() < end and not self.is_closed:
             try:
-                answer = (await self.transport.release([item], min(end, clock() + min(max(lease.duration, 1.0), self.timeout) / PATIENCE)))[0]
+                answer = (await self.transport.release([item], self._try_until(lease, end)))[0]
                 if answer.outcome == "denied":
                     raise Denied(f"the release of {lease.namespace}/{lease.key} was refused: {answer.reason}", answer.reason)
                 if answer.outcome != "retry":
@@ -194,6 +229,9 @@ class Core:
             await self.runtime.sleep(0.05)
         self._abandon(item, max(lease._deadline - clock(), 0))
         raise Unavailable(f"no server answered the release of {lease.namespace}/{lease.key} in time; the lease ends by its deadline")
+
+    def _try_until(self, lease: BaseLease, end: float) -> float:
+        return min(end, clock() + min(max(lease.duration, 1.0), self.timeout) / PATIENCE)
 
     def _abandon(self, item: Release, seconds: float) -> None:
         if not self.is_closed:

@@ -16,10 +16,13 @@ class LeaseholdError(Exception):
 class Held(LeaseholdError):
     """Another holds the lease, or waits for it, and the wait has passed."""
 
-    def __init__(self, message: str, holder: str | None = None, ahead: int = 0, reason: str = "LEASE_HELD") -> None:
+    def __init__(self, message: str, holder: str | None = None, ahead: int = 0, reason: str = "LEASE_HELD", holder_count: int = 0,
+                 units_free: int | None = None) -> None:
         super().__init__(message, reason)
-        self.holder = holder  # the owner that the holder named; None: not held, or the server did not say
+        self.holder = holder  # the owner that the holder named, the oldest of several; None: not held, or the server did not say
         self.ahead = ahead  # live waiters before this one
+        self.holder_count = holder_count
+        self.units_free = units_free  # of the capacity; None: there is none
 
 
 class LeaseLost(LeaseholdError):

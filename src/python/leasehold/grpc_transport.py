@@ -15,7 +15,7 @@ import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
 from .core import Answer, Grant, Ref, Release
-from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, Unavailable
+from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
 from .lease import BaseLease
 from .runtime import clock
 from .tls import TLS
@@ -53,6 +53,10 @@ def reference(ref: Ref) -> Any:
 
 def ended(reason: int) -> str:
     return str(pb.EndReason.Name(reason))[len("END_REASON_"):].lower() if reason else "unknown"
+
+
+def granted(answer: Any, lease: Any, sent: float, tie: Any = None) -> Grant:
+    return Grant(lease.token, sent + seconds(answer.waited) + seconds(lease.remaining), lease.units, tuple(lease.slots), tie)
 
 
 def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -101,9 +105,14 @@ def translate(error: Any) -> LeaseholdError:
     reason, contention = details(error)
     if reason in ("LEASE_HELD", "WAIT_TIMEOUT", "SCOPE_BUSY"):
         holder = contention.holder.owner if contention is not None and contention.HasField("holder") else None
-        return Held(words, holder, contention.waiters_ahead if contention is not None else 0, reason)
+        if contention is None:
+            return Held(words, holder, reason=reason)
+        return Held(words, holder, contention.waiters_ahead, reason, contention.holder_count,
+                    contention.units_free.value if contention.HasField("units_free") else None)
     if reason == "LEASE_ENDED":
         return LeaseEnded(words, reason)
+    if reason == "NOT_HELD":
+        return LeaseLost(words, "unknown")
     if reason == "INVALID_ARGUMENT":
         return InvalidArgument(words, reason)
     if code in REPEATED or reason == "OVERLOADED":
@@ -274,6 +283,8 @@ class GrpcTransport:
     def request(self, lease: BaseLease, wait: float) -> Any:
         request = pb.AcquireRequest(scope=scope(lease), duration=duration(lease.duration), owner=lease.owner, lease_key=lease.lease_key,
                                     labels=lease.labels)
+        if lease._units:
+            request.mode, request.units = pb.MODE_SHARED, lease._units
         if math.isinf(wait):
             request.wait_forever = True
         else:
@@ -294,7 +305,7 @@ class GrpcTransport:
             while (event := await self.calls.read(call)) is not None:
                 if event.HasField("granted"):
                     is_granted = True
-                    return Grant(event.granted.token, sent + seconds(event.waited) + seconds(event.granted.remaining), sent, tie)
+                    return granted(event, event.granted, sent, tie)
             raise Unavailable("the server ended the stream without a grant")
         except grpc.RpcError as error:
             if error.code() in REPEATED:
@@ -308,6 +319,11 @@ class GrpcTransport:
 
     def tie(self, lease: BaseLease) -> Tie:
         return Tie(self, lease, 0.0)
+
+    async def downgrade(self, ref: Ref, units: int, until: float) -> Grant:
+        sent = clock()
+        response = await self.unary("Downgrade", pb.DowngradeRequest(lease=reference(ref), units=units), pb.DowngradeResponse, until - sent)
+        return granted(response, response.lease, sent)
 
     async def heartbeat(self, refs: Sequence[Ref], until: float) -> list[Answer]:
         request = pb.HeartbeatRequest(leases=map(reference, refs))

@@ -4,38 +4,51 @@ from __future__ import annotations
 import logging
 import math
 import os
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, NoReturn
 
 from .errors import InvalidArgument, LeaseLost
 from .runtime import clock
 
 if TYPE_CHECKING:
-    from .core import Core
+    from .core import Core, Grant
 
 log = logging.getLogger("leasehold")
 
 RENEWALS = 3  # in each duration
 MARGIN = 6  # a loss is told a sixth of the duration before the deadline: one more renewal fits between two lost ones and it
+MOST_UNITS = 1_000_000
 GUARD = "select leasehold.guard(%s, %s, %s)"
+
+
+def shared_units(units: int) -> int:
+    if not 1 <= units <= MOST_UNITS:
+        raise InvalidArgument(f"units must be 1 to {MOST_UNITS}, not {units}", "INVALID_ARGUMENT")
+    return units
 
 
 class BaseLease:
     """What Lease and AsyncLease share. The client's renewals and the caller's thread change it, under the client's lock."""
 
     def __init__(self, core: Core, namespace: str, key: str, duration: float, wait: float | None, owner: str | None,
-                 labels: Mapping[str, str] | None, on_lost: Callable[[str], object] | None, is_tied: bool = False) -> None:
+                 labels: Mapping[str, str] | None, on_lost: Callable[[str], object] | None, shared: bool = False, units: int = 1,
+                 is_tied: bool = False) -> None:
         if not duration > 0 or not math.isfinite(duration):
             raise InvalidArgument(f"duration must be a number of seconds above 0, not {duration}", "INVALID_ARGUMENT")
+        if not shared and units != 1:
+            raise InvalidArgument(f"units must be 1 without shared, not {units}", "INVALID_ARGUMENT")
         self.namespace, self.key = namespace, key
         self.duration = float(duration)
         self.owner = core.owner if owner is None else owner
         self.labels = dict(labels or {})
         self.lease_key = ""  # the credential to renew and release
         self.token = 0  # the fencing token: pass it to whatever must refuse a holder that is late
+        self.units = 0  # of the key's capacity, of a shared lease; 0: an exclusive one
+        self.slots: tuple[int, ...] = ()  # of a shared lease where there is a capacity: numbers from 1 on that no other holder has
         self.lost: str | None = None  # why, once it is
         self.result: Any = None  # what `with` releases it with: anything that json can write
         self._core = core
         self._wait = math.inf if wait is None else float(wait)
+        self._units = shared_units(units) if shared else 0  # what it asks for
         self._on_lost = on_lost
         self._is_tied = is_tied  # a stream ties the lease to this process: it ends with it
         self._tie: Any = None
@@ -47,6 +60,11 @@ class BaseLease:
     def __repr__(self) -> str:
         state = "held" if self._is_held else f"lost: {self.lost}" if self.lost else "not held"
         return f"<lease {self.namespace}/{self.key} token {self.token}, {state}>"
+
+    @property
+    def mode(self) -> Literal["exclusive", "shared"]:
+        """Of the lease that is held."""
+        return "shared" if self.units else "exclusive"
 
     def remaining(self) -> float:
         """Seconds until the work must have stopped, on this machine's clock; 0 when the lease is not held."""
@@ -80,8 +98,8 @@ class BaseLease:
             if now >= self._deadline - self._margin:
                 self._lose("expired" if now >= self._deadline else "unreachable")
 
-    def _granted(self, token: int, deadline: float, sent: float) -> None:
-        self.token, self._deadline = token, deadline
+    def _granted(self, grant: Grant) -> None:
+        self.token, self.units, self.slots, self._deadline = grant.token, grant.units, grant.slots, grant.deadline
         self._next_beat = clock() + self.duration / RENEWALS
         self._is_held = True
 

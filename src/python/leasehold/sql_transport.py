@@ -22,9 +22,15 @@ log = logging.getLogger("leasehold")
 
 POLL_S, POOLED_POLL_S = 2.0, 0.5
 LOCK_TIMEOUT = "200ms"  # a row that somebody keeps locked must not hold up the renewals of others
-ACQUIRE = """
-select a.token, extract(epoch from a.deadline - clock_timestamp())
-  from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb%s) a"""
+GRANT = "select a.token, extract(epoch from a.deadline - clock_timestamp()), a.units, to_json(a.slots)"
+ACQUIRE = GRANT + " from leasehold.acquire($1, $2, $3::interval, $4, $5::uuid, $6::jsonb, $7, $8::integer, $9::interval) a"
+DOWNGRADE = GRANT + """
+  from (select set_config('lock_timeout', $5, true) as limits, $1::text as namespace offset 0) s
+ cross join lateral leasehold.downgrade(s.namespace, $2, $3::uuid, $4::integer) a"""
+HELD = """
+select state, holder, waiters, advice, holders,
+       case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end, policy ? 'capacity'
+  from leasehold.explain($1, $2)"""
 HEARTBEAT = """
 select h.deadline is not null, extract(epoch from h.deadline - clock_timestamp())
   from (select set_config('lock_timeout', $4, true) as limits offset 0) s
@@ -40,6 +46,16 @@ RELEASE_FAIL = RELEASE_OK.replace("release_ok", "release_fail").replace("::jsonb
 
 def array(values: Sequence[str]) -> str:
     return "{" + ",".join('"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"' for each in values) + "}"
+
+
+def asked(lease: BaseLease) -> tuple[str, str]:
+    """Mode and units."""
+    return ("shared", str(lease._units)) if lease._units else ("exclusive", "1")
+
+
+def granted(row: Sequence[str | None], sent: float) -> Grant:
+    token, left, units, slots = row
+    return Grant(int(token or 0), sent + float(left or 0), int(units or 0), tuple(json.loads(slots or "[]")))
 
 
 class SqlTransport:
@@ -93,11 +109,10 @@ class SqlTransport:
 
     async def _try(self, session: Session, lease: BaseLease, timeout: float) -> Grant | None:
         sent = clock()
-        rest = [] if lease._at_least is None else [interval(lease._at_least)]
-        rows = await session.query(ACQUIRE % (", at_least => $7::interval" if rest else ""),
-                                   (lease.namespace, lease.key, interval(lease.duration), lease.owner, lease.lease_key,
-                                    json.dumps(lease.labels), *rest), sent + timeout)
-        return Grant(int(rows[0][0]), sent + float(rows[0][1]), sent) if rows else None
+        rows = await session.query(ACQUIRE, (lease.namespace, lease.key, interval(lease.duration), lease.owner, lease.lease_key,
+                                             json.dumps(lease.labels), *asked(lease),
+                                             None if lease._at_least is None else interval(lease._at_least)), sent + timeout)
+        return granted(rows[0], sent) if rows else None
 
     async def _wait(self, session: Session, lease: BaseLease, wait_until: float, timeout: float) -> Grant | None:
         where = (lease.namespace, lease.key, lease.lease_key)
@@ -106,8 +121,8 @@ class SqlTransport:
             while True:
                 # A place that is not asked for again is free after this.
                 ttl = min(max(4 * poll, 10.0), 86400.0)
-                channel = (await session.query("select channel from leasehold.join_queue($1, $2, $3::uuid, $4::interval)",
-                                               (*where, interval(ttl)), clock() + timeout))[0][0]
+                channel = (await session.query("select channel from leasehold.join_queue($1, $2, $3::uuid, $4::interval, $5, $6::integer)",
+                                               (*where, interval(ttl), *asked(lease)), clock() + timeout))[0][0]
                 if not is_listening and not session.is_pooled:
                     await session.query(f'listen "{channel}"', (), clock() + timeout)
                 is_listening = True
@@ -139,10 +154,22 @@ class SqlTransport:
         return POOLED_POLL_S
 
     async def _held(self, session: Session, lease: BaseLease, timeout: float) -> Held:
-        state, holder, waiters, advice = (await session.query(
-            "select state, holder, waiters, advice from leasehold.explain($1, $2)", (lease.namespace, lease.key), clock() + timeout))[0]
+        state, holder, waiters, advice, holders, free, is_bounded = (await session.query(
+            HELD, (lease.namespace, lease.key), clock() + timeout))[0]
         words = f"lease {lease.namespace}/{lease.key} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
-        return Held(words, holder, int(waiters), "LEASE_HELD" if math.isinf(lease._wait) or lease._wait <= 0 else "WAIT_TIMEOUT")
+        return Held(words, holder, int(waiters), "LEASE_HELD" if math.isinf(lease._wait) or lease._wait <= 0 else "WAIT_TIMEOUT",
+                    int(holders), int(free) if is_bounded == "t" else None)
+
+    # -- downgrade
+
+    async def downgrade(self, ref: Ref, units: int, until: float) -> Grant:
+        sent = clock()
+        session = await self.session(until)
+        try:
+            rows = await session.query(DOWNGRADE, (ref.namespace, ref.key, ref.lease_key, str(units), LOCK_TIMEOUT), until)
+            return granted(rows[0], sent)
+        finally:
+            self.give_back(session)
 
     # -- renew and release, on the connection for renewals
 

@@ -86,6 +86,9 @@ class AsyncioLease:
     def release(self, *arguments, **more):
         return self.client.run(self.lease.release(*arguments, **more))
 
+    def downgrade(self, *arguments):
+        self.client.run(self.lease.downgrade(*arguments))
+
     def __enter__(self):
         entered = threading.Event()
 

@@ -153,6 +153,13 @@ class Place:
     def heartbeats(self, key):
         return int(self.row(key, "heartbeats") or 0)
 
+    def shares(self, key):
+        """Token and units of each holder."""
+        return self.psql(f"select token, units from leasehold.lease where namespace = '{self.namespace}' and key = '{key}' order by token")
+
+    def beats_of(self, lease):
+        return int(self.psql(f"select heartbeats from leasehold.lease where token = {lease.token}") or 0)
+
     def close(self):
         while self.closing:
             self.closing.pop()()
