@@ -350,9 +350,10 @@ int64_t lh_lease_remaining_us(const struct lh_lease *lease);
 int64_t lh_lease_deadline_us(const struct lh_lease *lease);
 
 /*
- * The fencing token, for whatever must refuse a stale holder. Only lh_downgrade changes it. A resource keeps the highest
- * exclusive token that it saw, and the highest of all: it takes a shared token that is greater than the first, and an
- * exclusive one that is not less than the second. The functions below: any thread.
+ * The fencing token, for whatever must refuse a stale holder. Only lh_downgrade changes it; a downgrade of the lease by
+ * another program is not noticed. A resource keeps the highest exclusive token that it saw, and the highest of all: it
+ * takes a shared token that is greater than the first, and an exclusive one that is not less than the second. The
+ * functions below: any thread.
  */
 int64_t lh_lease_token(const struct lh_lease *lease);
 enum lh_mode lh_lease_mode(const struct lh_lease *lease);

@@ -51,10 +51,12 @@ begin
   v_now := clock_timestamp();
   v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
   v_holder := (v_work[1]).scope;
-  if (v_work[1]).outcome = 'ok' and p_units > v_holder.units then
+  -- What a shared holder takes already it keeps, whatever the capacity is now.
+  if (v_work[1]).outcome = 'ok' and p_units > coalesce(v_holder.units, v_rules.capacity) then
     outcome := 'invalid';
     field := 'units';
-    bound := format('1 to %s, what the lease takes', v_holder.units);
+    bound := case when v_holder.units is null then format('1 to %s', v_rules.capacity)
+                  else format('1 to %s, what the lease takes', v_holder.units) end;
     return next;
     return;
   elsif (v_work[1]).outcome = 'ok' and p_units > 999999 then
@@ -149,13 +151,9 @@ language plpgsql
 as $$
 declare
   v_problem leasehold_internal.problem := leasehold_internal.holder_problem(p_namespace, p_key, p_lease_key);
-  v_most integer;
 begin
-  if v_problem.field is null then
-    select coalesce(r.capacity, 1000000) into v_most from leasehold_internal.policies_of(array[p_namespace]) r;
-    if p_units is null or p_units not between 1 and v_most then
-      v_problem := row('units', format('1 to %s', v_most));
-    end if;
+  if v_problem.field is null and (p_units is null or p_units not between 1 and 1000000) then
+    v_problem := row('units', '1 to 1000000');
   end if;
   return v_problem;
 end

@@ -21,7 +21,7 @@ static void leave(struct lh_lane *lane, struct lh_waiter *waiter)
         .ns = lh_arena_strdup(&lane->strings, waiter->scope->ns),
         .key = lh_arena_strdup(&lane->strings, waiter->scope->key),
         .lease_key = waiter->lease_key,
-        .mode = (enum lh_leave_mode)waiter->leave_mode,
+        .kind = (enum lh_leave_kind)waiter->leave_kind,
         .hook_timeout_us = lane->hook_timeout_us,
     };
     *entry = (struct lh_entry){.waiter = waiter, .leave = item, .sent_us = lane->sent_us};
@@ -74,7 +74,7 @@ static bool answer_requests(struct lh_coordinator *c, struct lh_entry *entry)
 static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
 {
     struct lh_waiter *waiter = entry->waiter;
-    bool gone_wanted = waiter->gone_wanted && entry->leave->mode == LH_LEAVE_AWAY;
+    bool gone_wanted = waiter->gone_wanted && entry->leave->kind == LH_LEAVE_AWAY;
 
     c->stats.grants += entry->leave->was_granted;
     waiter->scope->units_free = entry->leave->units_free;
@@ -82,9 +82,9 @@ static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
                           entry->leave->rests_in_us);
     bool has_fresh = answer_requests(c, entry);
     waiter->is_unknown = entry->leave->was_granted && (has_fresh || gone_wanted);
-    if (entry->leave->mode == LH_LEAVE_GONE || entry->leave->was_granted)
+    if (entry->leave->kind == LH_LEAVE_GONE || entry->leave->was_granted)
         lh_wait_progress_departed(c, waiter->scope, waiter->ticket);
-    if (entry->leave->mode == LH_LEAVE_GONE)
+    if (entry->leave->kind == LH_LEAVE_GONE)
         waiter->ticket = 0;
     /* A shared lease that it was granted may leave room for the next. */
     if (entry->leave->wake || (entry->leave->was_granted && entry->leave->lease.units > 0))

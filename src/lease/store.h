@@ -119,7 +119,7 @@ struct lh_holder_item {
                   a rest is in its way. It asks again, and where the scope rests it learns for how long */
 };
 
-enum lh_leave_mode {
+enum lh_leave_kind {
     LH_LEAVE_GONE, /* the caller went away or its wait has passed: the place is given up, and a lease granted in the
                       same instant is released again */
     LH_LEAVE_AWAY, /* the place is kept for 10 s, skipped if its turn comes; a lease that was granted is returned */
@@ -129,7 +129,7 @@ struct lh_leave_item {
     const char *ns;
     const char *key;
     struct lh_uuid lease_key;
-    enum lh_leave_mode mode;
+    enum lh_leave_kind kind;
     int64_t hook_timeout_us;
 
     bool is_busy;

@@ -175,7 +175,11 @@ static void refuse_invalid(struct lh_rpc_call *call, const struct lh_acquire_res
 void acquire_hide_holder(const struct lh_access_caller *who, const struct lh_acquire *request,
                          struct lh_contention *contention)
 {
-    if (!contention->has_holder || lh_access_may(who, LH_RIGHT_READ, request->ns))
+    if (lh_access_may(who, LH_RIGHT_READ, request->ns))
+        return;
+    contention->holder_count = 0;
+    contention->units_free = LH_UNITS_UNBOUNDED;
+    if (!contention->has_holder)
         return;
     contention->is_holder_hidden = true;
     contention->holder = (struct lh_held_lease){.ns = request->ns, .key = request->key};

@@ -163,6 +163,8 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 void lh_hold_start(struct lh_service *service);
 bool lh_hold_check_rights(struct lh_service *service, int max);
 void lh_hold_drain(struct lh_service *service);
+/* A downgrade of this lease was answered: a Hold stream that holds it here tells its client. */
+void lh_hold_downgraded(struct lh_service *service, const struct lh_held_lease *lease);
 void lh_hold_finish(struct lh_service *service);
 void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size);

@@ -87,6 +87,8 @@ static void on_done(struct lh_holder_request *request)
     struct downgrade_call *downgrade = request->arg;
     enum lh_outcome outcome = downgrade->entry.item.outcome;
 
+    if (outcome == LH_OUTCOME_OK)
+        lh_hold_downgraded(downgrade->service, &downgrade->downgrade.lease);
     if (downgrade->call != NULL) {
         lh_tracing_answered(downgrade->call, request);
         lh_rpc_call_set_data(downgrade->call, NULL);

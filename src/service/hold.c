@@ -47,6 +47,7 @@ void hold_leave(struct hold *hold)
     lh_access_leave(&hold->who);
     free(hold->strings);
     free(hold->slots);
+    free(hold->principal);
     free(hold->release_value);
     free(hold);
 }
@@ -90,12 +91,20 @@ static void refuse(struct hold *hold, const struct lh_violations *violations)
 
 /* --- acquiring --- */
 
+/* The stream that holds this lease here, or NULL. */
+static struct hold *find(const struct lh_service *service, const char *ns, const char *key, struct lh_uuid lease_key)
+{
+    const struct hold wanted = {.acquire = {.ns = ns, .key = key, .lease_key = lease_key}};
+    struct lh_table_entry *entry = lh_table_find(&service->holds, hash_of(&wanted), &wanted);
+
+    return entry == NULL ? NULL : LH_CONTAINER(struct hold, by_lease, entry);
+}
+
 static void take_over(struct hold *hold)
 {
-    struct lh_table_entry *entry = lh_table_find(&hold->service->holds, hash_of(hold), hold);
+    struct hold *older = find(hold->service, hold->acquire.ns, hold->acquire.key, hold->acquire.lease_key);
 
-    if (entry != NULL) {
-        struct hold *older = LH_CONTAINER(struct hold, by_lease, entry);
+    if (older != NULL) {
         struct lh_failure failure = {.status = LH_CANCELED,
                                      .ns = older->acquire.ns,
                                      .key = older->acquire.key,
@@ -409,6 +418,16 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     else if (before == HOLD_RELEASING && hold->release.arg == NULL)
         hold_release(hold, hold->release_item.item.is_failure); /* it was to be tried again */
     hold_leave(hold);
+}
+
+void lh_hold_downgraded(struct lh_service *service, const struct lh_held_lease *lease)
+{
+    struct hold *hold = find(service, lease->ns, lease->key, lease->lease_key);
+
+    if (hold == NULL || lease->token < hold->lease.token)
+        return;
+    hold_take(hold, lease);
+    hold_tell_renewed(hold);
 }
 
 /* The leases go on: whoever is told calls again with the same lease key. Waiters hear it from the coordinator. */

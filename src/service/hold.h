@@ -27,7 +27,8 @@ struct hold {
     struct lh_usage *caller; /* of the acquire, until it is done */
     char *strings;           /* of acquire */
     struct lh_held_lease lease;
-    int32_t *slots;      /* of the lease */
+    int32_t *slots;      /* of the lease, like this */
+    char *principal;     /* who downgraded it may be another than who acquired it */
     int64_t deadline_us; /* on our clock, not before the database's */
     int64_t renewed_us;  /* when the last renewal that was done was sent, or the grant came */
     int64_t next_us;     /* when the next one is due */
@@ -55,6 +56,8 @@ void hold_end(struct hold *hold);
 
 /* hold_renew.c */
 void hold_begin(struct hold *hold, const struct lh_acquire_result *result);
+/* The lease as the database has just answered it. */
+void hold_take(struct hold *hold, const struct lh_held_lease *lease);
 void hold_look(struct hold *hold); /* renew, wait, or find it lost */
 /* Releases with hold->release_value; `is_failure`: that is the error. The client, if it listens, gets the result. */
 void hold_release(struct hold *hold, bool is_failure);

@@ -50,16 +50,18 @@ static void note_remaining(struct hold *hold, int64_t remaining_us)
     look_at(hold, hold->next_us);
 }
 
-void hold_begin(struct hold *hold, const struct lh_acquire_result *result)
+void hold_take(struct hold *hold, const struct lh_held_lease *lease)
 {
-    int64_t patience_us;
-
-    hold->lease = *result->lease;
+    free(hold->slots);
+    free(hold->principal);
+    hold->slots = NULL;
+    hold->principal = lh_strdup(lease->principal != NULL ? lease->principal : hold->acquire.principal);
+    hold->lease = *lease;
     hold->lease.ns = hold->acquire.ns;
     hold->lease.key = hold->acquire.key;
     hold->lease.lease_key = hold->acquire.lease_key;
     hold->lease.owner = hold->acquire.owner;
-    hold->lease.principal = hold->acquire.principal;
+    hold->lease.principal = hold->principal;
     hold->lease.labels = hold->acquire.labels;
     if (hold->lease.slot_count > 0) {
         size_t bytes = (size_t)hold->lease.slot_count * sizeof(*hold->slots);
@@ -67,7 +69,14 @@ void hold_begin(struct hold *hold, const struct lh_acquire_result *result)
         hold->lease.slots = hold->slots;
     }
     hold->renewed_us = lh_clock_us();
-    note_remaining(hold, result->lease->remaining_us);
+    note_remaining(hold, lease->remaining_us);
+}
+
+void hold_begin(struct hold *hold, const struct lh_acquire_result *result)
+{
+    int64_t patience_us;
+
+    hold_take(hold, result->lease);
     patience_us = recent_us(hold) / 2;
     lh_rpc_call_listen(hold->call, patience_us < LOOK_LEAST_US ? LOOK_LEAST_US : patience_us);
 }

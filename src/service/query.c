@@ -182,7 +182,7 @@ struct list {
 };
 
 /* A key has no control characters. */
-#define PLACE_MARK '\n'
+#define PLACE_MARK "\n"
 
 /* Within a scope that several hold a page goes on behind a token. */
 static void put_place(char last_key[LH_KEY_MAX_BYTES + PLACE_BYTES], const char *key, int64_t token)
@@ -190,20 +190,26 @@ static void put_place(char last_key[LH_KEY_MAX_BYTES + PLACE_BYTES], const char 
     if (token == 0)
         snprintf(last_key, LH_KEY_MAX_BYTES + PLACE_BYTES, "%s", key);
     else
-        snprintf(last_key, LH_KEY_MAX_BYTES + PLACE_BYTES, "%s%c%lld", key, PLACE_MARK, (long long)token);
+        snprintf(last_key, LH_KEY_MAX_BYTES + PLACE_BYTES, "%s%s%lld", key, PLACE_MARK, (long long)token);
 }
 
-static void take_place(struct lh_list_request *list, struct lh_arena *arena)
+static bool take_place(struct lh_validator *v, struct lh_list_request *list)
 {
-    const char *mark = strchr(list->after_key, PLACE_MARK);
+    size_t size = strcspn(list->after_key, PLACE_MARK);
     char *key;
 
-    if (mark == NULL)
-        return;
-    key = lh_arena_strdup(arena, list->after_key);
-    key[mark - list->after_key] = '\0';
-    list->after_token = strtoll(mark + 1, NULL, 10);
+    if (size > LH_KEY_MAX_BYTES) {
+        lh_violations_add(v->violations, "page_token", "names a key of %zu bytes; a key has at most %d", size,
+                          LH_KEY_MAX_BYTES);
+        return false;
+    }
+    if (list->after_key[size] == '\0')
+        return true;
+    key = lh_arena_strdup(v->arena, list->after_key);
+    key[size] = '\0';
+    list->after_token = strtoll(key + size + 1, NULL, 10);
     list->after_key = key;
+    return true;
 }
 
 static void free_list(struct list *list)
@@ -303,11 +309,8 @@ static bool read_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
     *filter = lh_page_filter(*filter, list->search);
     if (request->page_token[0] == '\0')
         return true;
-    if (lh_page_token_parse(request->page_token, LH_PAGE_LEASES, *filter, v->arena, &list->after_ns,
-                            &list->after_key)) {
-        take_place(list, v->arena);
-        return true;
-    }
+    if (lh_page_token_parse(request->page_token, LH_PAGE_LEASES, *filter, v->arena, &list->after_ns, &list->after_key))
+        return take_place(v, list);
     lh_violations_add(v->violations, "page_token",
                       "must be the next_page_token of a page that was asked with the same filters");
     return false;

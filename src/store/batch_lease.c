@@ -299,7 +299,7 @@ static void leave_write(struct lane *lane, const void *all, size_t n)
     WRITE_REFS(params, items, n);
     lh_pg_array_begin(params, LH_PG_BOOL);
     for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_bool(params, items[i]->mode == LH_LEAVE_AWAY);
+        lh_pg_array_add_bool(params, items[i]->kind == LH_LEAVE_AWAY);
     lh_pg_array_end(params);
 }
 

@@ -404,6 +404,19 @@ def test_a_hold_keeps_its_slots(service, ns, key):
     hold.close()
 
 
+def test_a_hold_tells_its_lease_as_a_downgrade_left_it(service, ns, key):
+    set_capacity(service, ns, 3)
+    hold = Stream(service.client.lease.Hold, pb.HoldRequest(acquire=acquire_request(ns, key, 3600)))
+    granted = hold.until(lambda event: event.WhichOneof("event") == "granted").granted
+    shared = downgrade(service, granted, 2)
+    renewed = hold.until(lambda event: event.WhichOneof("event") == "renewed").renewed
+    assert shared.token > granted.token and renewed.token == shared.token
+    assert (renewed.mode, renewed.units, list(renewed.slots)) == (pb.MODE_SHARED, 2, [1, 2])
+    set_capacity(service, ns, 1)
+    assert downgrade(service, granted, 2).token == shared.token  # a repeat, though it would not be granted now
+    hold.close()
+
+
 # --- force-release ---
 
 

@@ -1,6 +1,8 @@
 """Shared leases by the command line: acquire, run, downgrade, and what the other commands show of them."""
 import json
+import os
 import re
+import subprocess
 
 import pytest
 
@@ -66,7 +68,10 @@ def test_the_environment_has_the_slots(shell, ns):
     shell.done("policy", "set", ns, "capacity=3")
     said = shell.done("acquire", ns, "k", "--shared=2", "-o", "env").stdout
     assert re.search(r"^LEASEHOLD_SLOT=1\nLEASEHOLD_SLOTS=1,2$", said, re.M)
-    assert "SLOT" not in shell.done("acquire", ns, "exclusive", "-o", "env").stdout
+    said = shell.done("acquire", ns, "exclusive", "-o", "env").stdout
+    script = f"set -eu; {said} echo ${{LEASEHOLD_SLOT-none}} ${{LEASEHOLD_SLOTS-none}} $LEASEHOLD_KEY"
+    of_older = os.environ | {"LEASEHOLD_SLOT": "7", "LEASEHOLD_SLOTS": "7,8"}
+    assert subprocess.run(["sh", "-c", script], env=of_older, capture_output=True, text=True, check=True).stdout == "none none exclusive\n"
 
 
 @pytest.mark.parametrize("value", ["0", "abc", "", "-1", "1000001", "1.5"])

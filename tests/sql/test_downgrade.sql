@@ -29,7 +29,7 @@ select is(t.take('k', 3, 1), 'queued', 'and no more');
 select is(t.down('k', 1, 1), 'ok shared 1 {1} 1 2 wake', 'units are given back: the highest numbers go');
 select is(t.take('k', 3, 1), 'granted', 'the next has them');
 select is(t.down('k', 1, 2), 'invalid units 1 to 1, what the lease takes', 'more units than it takes are no downgrade');
-select is(t.down('k', 1, 4), 'invalid units 1 to 3', 'nor more than the capacity');
+select is(t.take('x', 1) || ' ' || t.down('x', 1, 4), 'granted invalid units 1 to 3', 'nor are more than the capacity');
 select is(t.down('k', 9, 1), 'lost', 'a stranger''s lease key holds nothing');
 select is(t.down('none', 9, 1), 'lost', 'nor does a scope that is not there');
 select is(leasehold.release_ok('d', 'k', t.key(1)), true, 'it is released with the same lease key');
@@ -40,6 +40,14 @@ select is(t.take('late', 4), 'granted', 'an exclusive lease');
 select t.age('d', 'late', '1 hour');
 select is(t.down('late', 4, 1), 'lost', 'that has expired is not shared');
 select is((select lapsed from leasehold.scope where key = 'late'), true, 'and never revives');
+-- the capacity is lowered
+select is(t.down('x', 1, 3), 'ok shared 3 {1,2,3} 0 1', 'it takes the capacity');
+select leasehold.set_policy('d', capacity => 1);
+select is(t.down('x', 1, 3), 'ok shared 3 {1,2,3} 0 1', 'a repeat answers the same lease');
+select is(t.down('x', 1, 2), 'ok shared 2 {1,2} 0 1', 'units are given back one by one');
+select is(t.down('x', 1, 3), 'invalid units 1 to 2, what the lease takes', 'and do not come back');
+select is((select units from leasehold.downgrade('d', 'x', t.key(1), 2)), 2, 'for people too');
+select leasehold.set_policy('d', capacity => 3);
 -- while the scope rests nobody comes in
 select is((select outcome from leasehold_internal.acquire_batch(t.key(901), null, array['d'], array['rest'], array[t.key(5)], array['w'], array['{}'], array[30000000], array[true],
                                                               array[null::bigint], array[null::bigint], null, array[3600000000])), 'granted', 'a lease with a minimum hold');

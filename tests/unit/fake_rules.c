@@ -266,7 +266,7 @@ static void downgrade(struct fake_node *node, struct fake_scope *scope, struct l
 
     if (!may_go_on(world, scope, own, world->is_hooked, item, batch))
         return;
-    if ((own != scope && asked->units > own->units) || (scope->capacity > 0 && asked->units > scope->capacity)) {
+    if (own != scope ? asked->units > own->units : scope->capacity > 0 && asked->units > scope->capacity) {
         item->outcome = LH_OUTCOME_INVALID;
         asked->field = "units";
         return;
@@ -302,13 +302,13 @@ static void leave(struct fake_node *node, struct fake_scope *scope, struct lh_le
         row = NULL; /* it waits elsewhere by now */
 
     item->was_granted = item->has_lease = item->wake = item->is_hooked = false;
-    if (world->is_hooked && !batch->is_on_hook_lane && own != NULL && item->mode == LH_LEAVE_GONE) {
+    if (world->is_hooked && !batch->is_on_hook_lane && own != NULL && item->kind == LH_LEAVE_GONE) {
         item->is_hooked = true;
         item->hook_timeout_us = world->hook_timeout_us;
         return;
     }
     item->waiters_ahead = row == NULL ? 0 : (int32_t)(row - scope->rows);
-    if (item->mode == LH_LEAVE_GONE) {
+    if (item->kind == LH_LEAVE_GONE) {
         if (row != NULL)
             fake_remove_row(scope, &item->lease_key);
         if (own != NULL)

@@ -5,6 +5,8 @@
 
 #include "access/bearer.h"
 #include "base/clock.h"
+#include "service/acquire.h"
+#include "service/message.h"
 #include "service/service.h"
 #include "test_service_access.h"
 
@@ -240,6 +242,33 @@ START_TEST(refusal_without_read_does_not_say_who_holds_it)
 }
 END_TEST
 
+START_TEST(refusal_without_read_does_not_say_how_many_hold_it_or_what_is_free)
+{
+    struct lh_contention contention = {.has_holder = _i == 0,
+                                       .holder = new_lease("invoice-42"),
+                                       .holder_count = 3,
+                                       .units_free = 2,
+                                       .waiters_ahead = 4};
+
+    for (int may_read = 0; may_read < 2; may_read++) {
+        struct lh_access_caller who;
+        struct lh_acquire request = {.ns = "payments", .key = "invoice-42"};
+        struct lh_contention shown = contention;
+        Leasehold__V1__Contention *told;
+
+        access_load("payments", LH_RIGHT_LEASE | (may_read ? LH_RIGHT_READ : 0));
+        lh_access_enter(service->access, WORKER, &who);
+        acquire_hide_holder(&who, &request, &shown);
+        told = lh_message_contention(&shown, &test_arena);
+        ck_assert_int_eq(told->holder_count, may_read ? 3 : 0);
+        ck_assert_int_eq(told->units_free != NULL, may_read);
+        ck_assert_int_eq(told->n_holders, may_read && _i == 0);
+        ck_assert_int_eq(told->waiters_ahead, 4);
+        lh_access_leave(&who);
+    }
+}
+END_TEST
+
 START_TEST(denials_are_told_once_a_second_with_their_number)
 {
     struct lh_service_access_stats stats;
@@ -355,6 +384,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, policies_that_may_not_be_read_leave_no_trace);
     tcase_add_test(tcase, reap_of_everything_is_of_what_the_caller_may_reap);
     tcase_add_test(tcase, refusal_without_read_does_not_say_who_holds_it);
+    tcase_add_loop_test(tcase, refusal_without_read_does_not_say_how_many_hold_it_or_what_is_free, 0, 2);
     tcase_add_test(tcase, denials_are_told_once_a_second_with_their_number);
     tcase_add_test(tcase, token_decides_for_its_call);
     tcase_add_loop_test(tcase, token_that_is_not_valid_is_unauthenticated, 0, 2);

@@ -353,6 +353,54 @@ START_TEST(hold_released_before_it_was_granted_ends)
 }
 END_TEST
 
+static void downgrade(int64_t token)
+{
+    static const int32_t slots[] = {1, 2};
+    Leasehold__V1__DowngradeRequest request;
+    struct lh_rpc_call *other = fake_call(service, LEASES "Downgrade");
+    struct lh_holder_entry *entry;
+    char lease_key[LH_UUID_TEXT_BYTES];
+
+    lh_uuid_format(&coordinator.acquire->lease_key, lease_key);
+    leasehold__v1__downgrade_request__init(&request);
+    request.lease = new_lease_ref("invoice-42", lease_key);
+    request.units = 2;
+    fake_call_message(other, &request.base);
+    entry = &coordinator.downgrade->items[0];
+    entry->item.outcome = LH_OUTCOME_OK;
+    entry->item.downgrade->lease = lease_for(30 * LH_US_PER_S);
+    entry->item.downgrade->lease.lease_key = coordinator.acquire->lease_key;
+    entry->item.downgrade->lease.principal = "token:other";
+    entry->item.downgrade->lease.token = token;
+    entry->item.downgrade->lease.units = 2;
+    entry->item.downgrade->lease.slots = slots;
+    entry->item.downgrade->lease.slot_count = 2;
+    coordinator.downgrade->on_done(coordinator.downgrade);
+    fake_call_end(other, LH_RPC_END_FINISHED);
+}
+
+START_TEST(hold_tells_the_lease_as_a_downgrade_left_it)
+{
+    hold(20 * LH_US_PER_S);
+    hear();
+    downgrade(43);
+    ck_assert_uint_eq(call->sent_count, 2);
+    ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_RENEWED);
+    ck_assert_int_eq(event()->renewed->token, 43);
+    ck_assert_int_eq(event()->renewed->mode, LEASEHOLD__V1__MODE__MODE_SHARED);
+    ck_assert_int_eq(event()->renewed->units, 2);
+    ck_assert_int_eq(event()->renewed->slots[1], 2);
+    ck_assert_str_eq(event()->renewed->principal, "token:other");
+    ck_assert_int_ge(call->alarm_us, lh_clock_us() + 9 * LH_US_PER_S); /* it was renewed */
+    downgrade(42);                                                     /* an answer that was late */
+    ck_assert_uint_eq(call->sent_count, 2);
+
+    fake_call_end(call, LH_RPC_END_CANCELED);
+    answer_release(LH_OUTCOME_OK);
+    downgrade(44); /* nobody holds it here: ASan watches */
+}
+END_TEST
+
 START_TEST(hold_is_left_to_its_deadline_at_shutdown)
 {
     hold(29 * LH_US_PER_S);
@@ -400,6 +448,7 @@ Suite *hold_suite(void)
     tcase_add_test(tcase, hold_release_is_tried_again_and_told);
     tcase_add_test(tcase, hold_whose_client_goes_between_two_tries_is_released_all_the_same);
     tcase_add_test(tcase, hold_released_before_it_was_granted_ends);
+    tcase_add_test(tcase, hold_tells_the_lease_as_a_downgrade_left_it);
     tcase_add_test(tcase, hold_is_left_to_its_deadline_at_shutdown);
     tcase_add_test(tcase, hold_with_the_same_lease_key_takes_over_and_the_older_one_releases_nothing);
     suite_add_tcase(suite, tcase);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/page_token.h"
 #include "test_service_methods.h"
 
 static struct lh_rpc_call *start_get(void)
@@ -156,6 +157,37 @@ START_TEST(pages_of_leases_follow_each_other)
 }
 END_TEST
 
+START_TEST(page_token_with_a_key_that_is_too_long_is_refused)
+{
+    static const struct {
+        size_t key_size;
+        const char *place, *field;
+    } tokens[] = {{1024, "", ""}, {1024, "\n43", ""}, {1025, "", "page_token"}, {1025, "\n43", "page_token"}};
+    uint64_t filter = 0;
+    char key[1100];
+    struct lh_rpc_call *call = fake_call(service, LEASES "ListLeases");
+    Leasehold__V1__ListLeasesRequest request;
+
+    leasehold__v1__list_leases_request__init(&request);
+    request.include_children = true;
+    memset(key, 'k', sizeof(key));
+    strcpy(key + tokens[_i].key_size, tokens[_i].place);
+    for (int i = 0; i < 4; i++)
+        filter = lh_page_filter(filter, i == 2 ? "children" : "");
+    request.page_token = lh_page_token_make(LH_PAGE_LEASES, filter, "payments", key, &test_arena);
+    fake_call_message(call, &request.base);
+    if (tokens[_i].field[0] != '\0') {
+        ck_assert_str_eq(fake_call_field(call), tokens[_i].field);
+        ck_assert_ptr_nonnull(strstr(call->message, "names a key of 1025 bytes; a key has at most 1024"));
+    } else {
+        struct lh_list_answer nothing = {0};
+        ck_assert_uint_eq(strlen(store.after_key), 1024);
+        store.on_list(store.arg, LH_OK, NULL, &nothing);
+    }
+    fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
 START_TEST(page_that_would_be_too_large_ends_early)
 {
     size_t count = 1000;
@@ -215,6 +247,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, bug_is_told_by_number_alone);
     tcase_add_test(tcase, answer_of_the_store_that_comes_too_late_is_dropped);
     tcase_add_test(tcase, pages_of_leases_follow_each_other);
+    tcase_add_loop_test(tcase, page_token_with_a_key_that_is_too_long_is_refused, 0, 4);
     tcase_add_test(tcase, page_that_would_be_too_large_ends_early);
 }
 

@@ -115,7 +115,7 @@ START_TEST(a_hooked_item_is_left_alone_by_a_lane_and_done_by_a_hook_lane)
     ck_assert(!beat.is_hooked && !beat.is_busy);
     ck_assert_int_eq(beat.outcome, LH_OUTCOME_OK);
 
-    struct lh_leave_item leave = {.ns = "h", .key = "k", .lease_key = item.lease_key, .mode = LH_LEAVE_GONE};
+    struct lh_leave_item leave = {.ns = "h", .key = "k", .lease_key = item.lease_key, .kind = LH_LEAVE_GONE};
     struct lh_leave_item *leaves[] = {&leave};
     ck_assert_int_eq(test.store->ops->leave(test.store, LANE, leaves, 1, test_on_answer, &answer), LH_OK);
     test_wait_for_ok(&answer);

@@ -234,9 +234,9 @@ START_TEST(a_release_tells_of_an_own_waiter_at_once)
 }
 END_TEST
 
-static struct lh_leave_item leave(struct test_store *test, const struct lh_acquire_item *place, enum lh_leave_mode mode)
+static struct lh_leave_item leave(struct test_store *test, const struct lh_acquire_item *place, enum lh_leave_kind kind)
 {
-    struct lh_leave_item item = {.ns = place->ns, .key = place->key, .lease_key = place->lease_key, .mode = mode};
+    struct lh_leave_item item = {.ns = place->ns, .key = place->key, .lease_key = place->lease_key, .kind = kind};
     struct lh_leave_item *items[] = {&item};
     ck_assert_int_eq(test->store->ops->leave(test->store, 0, items, 1, test_on_answer, &answer), LH_OK);
     test_wait_for(&answer);

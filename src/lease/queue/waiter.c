@@ -182,7 +182,7 @@ int64_t lh_waiter_wait_us(const struct lh_coordinator *c, const struct lh_waiter
     return longest_us;
 }
 
-static enum lh_leave_mode leave_mode(const struct lh_waiter *waiter)
+static enum lh_leave_kind leave_kind(const struct lh_waiter *waiter)
 {
     LH_REQUEST_EACH(request, waiter)
     {
@@ -194,7 +194,7 @@ static enum lh_leave_mode leave_mode(const struct lh_waiter *waiter)
 
 void lh_waiter_leave(struct lh_coordinator *c, struct lh_waiter *waiter, const char *reason)
 {
-    waiter->leave_mode = (uint8_t)leave_mode(waiter);
+    waiter->leave_kind = (uint8_t)leave_kind(waiter);
     waiter->gone_wanted = false;
     lh_waiter_set_state(c, waiter, LH_WAITER_LEAVING, reason);
 }
@@ -239,7 +239,7 @@ void lh_waiter_review(struct lh_coordinator *c, struct lh_waiter *waiter)
             lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "one of its requests is to be answered");
         break;
     case LH_WAITER_LEAVING:
-        waiter->leave_mode = (uint8_t)leave_mode(waiter);
+        waiter->leave_kind = (uint8_t)leave_kind(waiter);
         break;
     default: /* in flight: the answer decides */
         break;

@@ -28,7 +28,7 @@ struct lh_waiter {
     uint64_t seq;   /* order of arrival */
     int64_t since_us;
     uint8_t state;
-    uint8_t leave_mode;
+    uint8_t leave_kind;
     bool is_unknown;  /* a reply was lost: it may be queued or granted */
     bool is_untaken;  /* it is unknown because no caller took its grant */
     bool is_taken;    /* a caller has its grant: a later one with the same lease key must not release it */
