@@ -26,7 +26,7 @@ export function chart(title, lines, words, note, from_s) {
   h('h3', {}, title), said, now.length > 1 && now[1] !== null && h('span', { class: 'mute' }, ' · ' + words(now[1])), box, caption);
 }
 
-const WIDTH = 180, HEIGHT = 40, GAP_X = 70, GAP_Y = 14;
+const LANES = 12, WIDTH = 180, HEIGHT = 40, GAP_X = 70, GAP_Y = 14;
 
 // `edges`: {from, to, kind: 'waits' | 'holds'} between nodes {id, name, note, kind: 'owner' | 'scope', href}; waiting goes from an
 // owner to a scope, holding from a scope to its owner. Who waits in a circle is red.
@@ -93,10 +93,19 @@ function inCircles(nodes, out) {
   return circles;
 }
 
-// `holds`: {from_ms, to_ms, kind}; from the first to now.
+// `holds`: {from_ms, to_ms, kind, shared}, the oldest first; from the first to now. Shared ones that overlap are drawn one above the other.
 export function strip(holds, now_ms) {
   const first = Math.min(...holds.map((hold) => hold.from_ms)), whole = Math.max(1, now_ms - first);
+  const free_at = [], lane = holds.map(({ from_ms, to_ms, shared }) => {
+    if (!shared) return 0;
+    let at = free_at.findIndex((end) => end <= from_ms);
+    if (at < 0) at = Math.min(free_at.length, LANES - 1);
+    free_at[at] = Math.max(free_at[at] || 0, to_ms);
+    return at;
+  });
+  const height = 24 / Math.max(1, free_at.length);
   return h('svg', { class: 'strip', viewBox: '0 0 1000 34', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
     h('line', { x1: 0, x2: 1000, y1: 30, y2: 30 }),
-    holds.map(({ from_ms, to_ms, kind }) => h('rect', { class: kind, x: ((from_ms - first) / whole * 1000).toFixed(1), y: 6, height: 24, width: Math.max(2, (to_ms - from_ms) / whole * 1000 - 1).toFixed(1) })));
+    holds.map(({ from_ms, to_ms, kind, shared }, i) => h('rect', { class: kind, x: ((from_ms - first) / whole * 1000).toFixed(1), y: (6 + (shared ? lane[i] * height : 0)).toFixed(1),
+      height: (shared ? Math.max(1, height - 1) : 24).toFixed(1), width: Math.max(2, (to_ms - from_ms) / whole * 1000 - 1).toFixed(1) })));
 }

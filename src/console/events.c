@@ -2,13 +2,15 @@
  * Changes as they come (https://html.spec.whatwg.org/multipage/server-sent-events.html), from WatchLeases:
  *
  *     synced    from now on no change is missed
- *     changes   what has changed since, at most 4 times a second; of each scope the newest event
+ *     changes   what has changed since, at most 4 times a second; of each scope the newest event, and of each shared holder
  *     reset     more changed than is kept between two of these: load the lists again
  *     end       the caller may not see them any more: do not come back
  *
- * A stream costs the daemon a watch, and what waits for its turn: CHANGES_MAX scopes or CHANGES_MAX_BYTES. A client that
+ * A stream costs the daemon a watch, and what waits for its turn: CHANGES_MAX changes or CHANGES_MAX_BYTES. A client that
  * leaves UNREAD_MAX_BYTES unread is cut; it may come back.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +30,7 @@
 struct change {
     struct lh_table_entry entry;
     struct lh_link link;
-    char *name; /* of its scope: what is below is in one piece with it */
+    char *name; /* of its scope, and of a shared lease its token: what is below is in one piece with it */
     size_t size;
     uint8_t *event;
 };
@@ -179,26 +181,32 @@ static void on_open(void *arg)
     lh_timer_arm_at_us(&stream->look, lh_clock_us() + LOOK_US);
 }
 
-static char *name_of(const Leasehold__V1__Scope *scope)
+static char *name_of(const Leasehold__V1__Lease *lease)
 {
+    const Leasehold__V1__Scope *scope = lease->scope;
     struct lh_buffer name = {0};
+    char token[32] = "";
 
     for (size_t i = 0; i < scope->n_namespace_; i++) {
         lh_buffer_append(&name, scope->namespace_[i], strlen(scope->namespace_[i]));
         lh_buffer_append(&name, ".", 1);
     }
+    if (lease->mode == LEASEHOLD__V1__MODE__MODE_SHARED)
+        snprintf(token, sizeof(token), "%" PRId64, lease->token);
+    lh_buffer_append(&name, "\n", 1);
+    lh_buffer_append(&name, token, strlen(token));
     lh_buffer_append(&name, "\n", 1);
     lh_buffer_append(&name, scope->key, strlen(scope->key) + 1);
     return (char *)name.data;
 }
 
-static void keep(struct stream *stream, const Leasehold__V1__Scope *scope, const void *data, size_t size)
+static void keep(struct stream *stream, const Leasehold__V1__Lease *lease, const void *data, size_t size)
 {
     struct change *change = lh_alloc_zero(1, sizeof(*change));
     uint64_t hash;
     struct lh_table_entry *before;
 
-    change->name = name_of(scope);
+    change->name = name_of(lease);
     change->size = size;
     change->event = lh_alloc(size + 1);
     memcpy(change->event, data, size);
@@ -218,7 +226,7 @@ static void on_message(void *arg, const void *data, size_t size)
 
     if (stream->request != NULL && event != NULL && event->lease != NULL && event->lease->scope != NULL) {
         if (!stream->is_too_much)
-            keep(stream, event->lease->scope, data, size);
+            keep(stream, event->lease, data, size);
         if (stream->changes.count > CHANGES_MAX || stream->bytes > CHANGES_MAX_BYTES) {
             stream->is_too_much = true;
             forget_all(stream);

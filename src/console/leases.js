@@ -3,7 +3,7 @@ import { h, morphChildren, count, plural, say, span } from './dom.js';
 import { api, isUnder, lease, remaining, scopeLink, since } from './api.js';
 import { live } from './live.js';
 import { store } from './store.js';
-import { place, state, trouble } from './page.js';
+import { mode, place, state, trouble } from './page.js';
 
 const SORTS = { trouble: 'trouble first', name: 'by name', age: 'longest held first', left: 'least time left first' };
 const WORSE = { dead: 0, silent: 1, overdue: 2 };
@@ -147,7 +147,7 @@ function toolbar() {
 function rowsFrame() {
   return h('div', { role: 'table', 'aria-label': 'Held leases', 'aria-rowcount': shown.length + 1 },
     h('div', { role: 'rowgroup' }, h('div', { class: 'lease-head', role: 'row', 'aria-rowindex': 1 },
-      ['Scope', 'Holder', 'State', 'Time left', 'Held for', 'Token'].map((name, i) => h('span', { role: 'columnheader', class: i > 3 && 'num' }, name)))),
+      ['Scope', 'Holder', 'State, mode', 'Time left', 'Held for', 'Token'].map((name, i) => h('span', { role: 'columnheader', class: i > 3 && 'num' }, name)))),
     h('div', { class: 'window', role: 'rowgroup', 'data-own': true }));
 }
 
@@ -184,7 +184,7 @@ function row(held, i, height) {
   return h('div', { class: `lease ${held.kind}`, role: 'row', 'aria-rowindex': i + 2, key: held.id, style: { transform: `translateY(${i * height}px)` } },
     h('span', { role: 'cell', title: `${held.namespace} / ${held.key}` }, h('a', { href: scopeLink(held.namespace, held.key) }, held.key), h('small', {}, held.namespace)),
     h('span', { role: 'cell', title: `${held.owner} ${labels}` }, held.owner || h('span', { class: 'mute' }, 'no owner given'), h('small', {}, labels ? `${held.principal} · ${labels}` : held.principal)),
-    h('span', { role: 'cell' }, state(held)),
+    h('span', { role: 'cell', title: mode(held) }, state(held), h('small', {}, mode(held))),
     h('span', { role: 'cell' }, h('span', { class: `bar ${held.kind}` }, h('i', { style: { '--part': `${(part * 100).toFixed(1)}%` } })), h('small', {}, `${span(left)} of ${span(held.duration)}`)),
     h('span', { role: 'cell', class: 'num' }, span(age)), h('span', { role: 'cell', class: 'num mono' }, held.token));
 }

@@ -1,5 +1,5 @@
 // What the views share: where the page is, small words, and the dialogs that change something.
-import { h, say } from './dom.js';
+import { h, plural, say } from './dom.js';
 import { session } from './api.js';
 
 // #/leases/payments?kind=silent: the view, its path and its choices.
@@ -11,6 +11,15 @@ export function place() {
 
 export const trouble = (view) => view.trouble && h('p', { class: 'note bad', key: 'trouble', role: 'alert' }, view.trouble);
 export const state = (held) => h('span', { class: `liveness ${held.kind}` }, held.words);
+
+// 1, 2, 3, 7 as "1–3, 7".
+export function ranges(slots) {
+  const found = [];
+  for (const slot of slots) if (found.at(-1)?.[1] === slot - 1) found.at(-1)[1] = slot; else found.push([slot, slot]);
+  return found.map(([first, last]) => first === last ? first : `${first}–${last}`).join(', ');
+}
+// What is held or waited for: "exclusive", "shared: 2 units, slots 1–2".
+export const mode = ({ mode: name, units, slots }) => name !== 'MODE_SHARED' ? 'exclusive' : `shared: ${plural(units, 'unit')}${slots?.length ? `, ${slots.length === 1 ? 'slot' : 'slots'} ${ranges(slots)}` : ''}`;
 export const changed = () => dispatchEvent(new Event('lh-changed'));
 export const facts = (pairs) => h('dl', { class: 'facts' }, pairs.filter(Boolean).map(([name, value]) => h('div', { key: name }, h('dt', {}, name), h('dd', {}, value))));
 export const who = (owner, principal) => [owner || h('span', { class: 'mute' }, 'no owner given'), h('br'), h('small', { class: 'mute' }, principal)];

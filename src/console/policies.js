@@ -11,7 +11,7 @@ const SETTINGS = {
   at_least: 'Not granted again before', max_leases: 'Leases at most', max_waiters: 'Waiters at most', max_reap_failures: 'Reaps that fail before a person is needed',
   hook_timeout: 'A callback may take', free_retention: 'A free scope is remembered for', history: 'Keep every hold', history_retention: 'History is kept for',
 };
-const UNSET = { dead_after: 'two thirds of the duration', max_leases: 'no limit', max_waiters: 'no limit' };
+const UNSET = { dead_after: 'two thirds of the duration', max_leases: 'no limit', max_waiters: 'no limit', capacity: 'no limit', at_least: 'none' };
 const words = (value) => value === undefined || value === null || /_UNSPECIFIED$/.test(value) ? null
   : /^[\d.]+s$/.test(value) ? span(seconds(value)) : String(value).replace(/^(EXPIRY|REAPER)_/, '').toLowerCase();
 const label = (namespace) => namespace || 'root (all namespaces)';

@@ -1,11 +1,11 @@
 // Who waits for what, how long, behind whom; and who waits for whom in turn.
 import { h, plural, span, table, time } from './dom.js';
 import { api, dotted, idOf, scopeLink, seconds } from './api.js';
-import { place, titled, who, within } from './page.js';
+import { mode, place, titled, who, within } from './page.js';
 import { graph } from './charts.js';
 import { store } from './store.js';
 
-const MOST = 1000, DRAWN = 60;
+const MOST = 1000, DRAWN = 60, HOLDERS = 10;
 
 export const queues = {
   name: 'queues', label: 'Queues', every_s: 2, data: null,
@@ -18,22 +18,23 @@ export const queues = {
     return [
       titled(waiters.length ? `${more ? 'More than ' : ''}${plural(waiters.length, 'request')} wait${waiters.length === 1 ? 's' : ''} for ${plural(scopes.size, 'scope')}` : 'Nobody waits', queues),
       within('queues', namespace),
-      waiters.length ? picture(waiters, waits, [], null, partial) : null,
-      waiters.length ? h('section', { class: 'card', key: 'list' }, h('h2', {}, 'Who waits'), waiterTable(waiters, true)) : null,
+      waiters.length ? picture(waiters, waits, store.at(scopes), null, partial) : null,
+      waiters.length ? h('section', { class: 'card', key: 'list' }, h('h2', {}, 'Who waits'), waiterTable(waiters, true, store.at(scopes))) : null,
     ];
   },
 };
 
-export const waiterTable = (waiters, withScope) => table('Who waits, in order', [...(withScope ? ['Scope'] : []), 'Place', 'Who', 'Waiting', 'Behind', 'Until'], waiters.map((waiter, i) => {
+// `holders`: the known ones of each scope, by scope.
+export const waiterTable = (waiters, withScope, holders) => table('Who waits, in order', [...(withScope ? ['Scope'] : []), 'Place', 'Who', 'For', 'Waiting', 'Behind', 'Until'], waiters.map((waiter, i) => {
   const namespace = dotted(waiter.scope.namespace), before = waiters[i - 1];
   const sameScope = before && before.scope.key === waiter.scope.key && dotted(before.scope.namespace) === namespace;
   return { key: waiter.ticket, cells: [
     ...(withScope ? [[h('a', { href: scopeLink(namespace, waiter.scope.key) }, waiter.scope.key), h('br'), h('small', { class: 'mute' }, namespace)]] : []),
-    waiter.away ? 'away, keeps its place' : waiter.position === '0' ? 'passed over' : waiter.position, who(waiter.owner, waiter.principal), span(seconds(waiter.waiting)),
-    sameScope ? before.owner || before.principal : 'the holder', waiter.wait_until ? time(waiter.wait_until) : 'no limit'] };
+    waiter.away ? 'away, keeps its place' : waiter.position === '0' ? 'passed over' : waiter.position, who(waiter.owner, waiter.principal), mode(waiter), span(seconds(waiter.waiting)),
+    sameScope ? before.owner || before.principal : holders.get(idOf(namespace, waiter.scope.key))?.length > 1 ? 'the holders' : 'the holder', waiter.wait_until ? time(waiter.wait_until) : 'no limit'] };
 }));
 
-// The graph of these waiters, the holders that are known, and what those wait for.
+// The graph of these waiters, the holders that are known (by scope), and what those wait for.
 export function picture(waiters, waits, holders, here, isPartial) {
   const nodes = new Map(), edges = new Map();
   const owner = (each) => node('owner', each.principal + '\u0000' + each.owner, each.owner || each.principal, each.owner ? each.principal : '');
@@ -44,20 +45,21 @@ export function picture(waiters, waits, holders, here, isPartial) {
     return id;
   }
   const edge = (from, to, kind) => nodes.has(from) && nodes.has(to) && edges.set(from + to, { from, to, kind });
-  for (const held of holders) edge(node('scope', held.at, held.key, held.namespace), owner(held), 'holds');
+  const seen = new Set();
+  const drawHolders = (id) => { if (!seen.has(id)) for (const held of (holders.get(id) || []).slice(0, HOLDERS)) edge(node('scope', id, held.key, held.namespace), owner(held), 'holds'); seen.add(id); };
+  if (here) drawHolders(here);
   for (const wait of waits) {
     const by = owner(wait);
     edge(target(wait.holds), by, 'holds');
     edge(by, target(wait.wants), 'waits');
   }
   for (const waiter of waiters) {
-    const at = target(waiter.scope), held = store.leases.get(idOf(dotted(waiter.scope.namespace), waiter.scope.key));
-    edge(owner(waiter), at, 'waits');
-    if (held) edge(at, owner(held), 'holds');
+    edge(owner(waiter), target(waiter.scope), 'waits');
+    drawHolders(idOf(dotted(waiter.scope.namespace), waiter.scope.key));
   }
   if (!edges.size) return null;
   const drawn = graph([...nodes.values()], [...edges.values()], here && 'scope' + here);
   return h('section', { class: 'card', key: 'graph' }, h('h2', {}, 'Which wait for which'),
     drawn.circles && h('p', { class: 'note bad' }, 'The red ones wait for each other in a circle: none of them gets on until one gives up or its lease ends.'),
-    drawn.picture, h('p', { class: 'mute' }, `Round: holders and waiters. Dashed: waits for. Solid: held by.${nodes.size >= DRAWN ? ` The first ${DRAWN} only.` : ''}${isPartial ? ' Not every lease was looked at.' : ''}`));
+    drawn.picture, h('p', { class: 'mute' }, `Round: holders and waiters. Dashed: waits for. Solid: held by.${nodes.size >= DRAWN ? ` The first ${DRAWN} only.` : ''}${[...holders.values()].some((each) => each.length > HOLDERS) ? ` Of each scope the ${HOLDERS} oldest holders.` : ''}${isPartial ? ' Not every lease was looked at.' : ''}`));
 }

@@ -30,6 +30,13 @@ export const store = {
     dispatchEvent(new Event('lh-spaces'));
   },
   sum: (field, namespace = '') => store.spaces.reduce((sum, row) => sum + (isUnder(row.name, namespace) ? row[field] : 0), 0),
+  // The leases of these scopes by scope, the oldest first.
+  at(ids) {
+    const found = new Map([...ids].map((id) => [id, []]));
+    for (const held of store.leases.values()) found.get(held.at)?.push(held);
+    for (const holders of found.values()) holders.sort((a, b) => Number(BigInt(a.token) - BigInt(b.token)));
+    return found;
+  },
   // Counts of a namespace end at 10,000.
   isPartial: (namespace = '') => store.spaces.some((row) => row.partial && isUnder(row.name, namespace)),
 };
@@ -85,7 +92,8 @@ live.onevents = (events) => {
     const held = lease(raw, false);
     held.heard = now;
     const known = store.leases.get(held.id);
-    if (type === 'TYPE_ACQUIRED') { if (isUnder(held.namespace, store.namespace ?? '') && store.leases.size < MOST) { store.leases.set(held.id, held); gone.delete(held.id); } }
+    if (type === 'TYPE_DOWNGRADED') store.leases.delete(held.at);
+    if (type === 'TYPE_ACQUIRED' || type === 'TYPE_DOWNGRADED') { if (isUnder(held.namespace, store.namespace ?? '') && store.leases.size < MOST) { store.leases.set(held.id, held); gone.delete(held.id); } }
     else if (!known || BigInt(known.token) <= BigInt(held.token)) { store.leases.delete(held.id); gone.set(held.id, held); }
   }
   for (const [id, held] of gone) { if (gone.size <= 5000 && now - held.heard < 30000) break; gone.delete(id); }

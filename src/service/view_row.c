@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "leasehold/v1/console.pb-c.h"
 #include "service/message.h"
@@ -48,6 +49,33 @@ static void *message_of(const struct lh_view_answer *answer, size_t row, const P
     return lh_message_timestamp(strtoll(cell, NULL, 10), arena);
 }
 
+/* The number of MODE_SHARED for "shared": the values of an enum begin with its name. */
+static int enum_of(const ProtobufCEnumDescriptor *type, const char *cell)
+{
+    size_t prefix = strlen(type->short_name) + 1;
+
+    for (unsigned i = 0; i < type->n_values; i++)
+        if (strcasecmp(type->values[i].name + prefix, cell) == 0)
+            return type->values[i].value;
+    return 0;
+}
+
+/* "1,2,3" */
+static void fill_numbers(int32_t **numbers, size_t *count, const char *cell, struct lh_arena *arena)
+{
+    size_t most = 1;
+
+    for (const char *c = cell; *c != '\0'; c++)
+        most += *c == ',';
+    *numbers = lh_arena_alloc(arena, most * sizeof(**numbers));
+    for (char *end; *cell != '\0'; cell = end + (*end == ',')) {
+        (*numbers)[*count] = (int32_t)strtol(cell, &end, 10);
+        if (end == cell)
+            break;
+        (*count)++;
+    }
+}
+
 void lh_view_row_fill(ProtobufCMessage *message, const struct lh_view_answer *answer, size_t row,
                       struct lh_arena *arena)
 {
@@ -63,8 +91,12 @@ void lh_view_row_fill(ProtobufCMessage *message, const struct lh_view_answer *an
         cell = lh_view_cell(answer, row, field->name);
         if (cell == NULL)
             continue;
-        if (field->type == PROTOBUF_C_TYPE_STRING)
+        if (field->label == PROTOBUF_C_LABEL_REPEATED)
+            fill_numbers(at, (size_t *)(void *)((char *)message + field->quantifier_offset), cell, arena);
+        else if (field->type == PROTOBUF_C_TYPE_STRING)
             *(const char **)at = cell;
+        else if (field->type == PROTOBUF_C_TYPE_ENUM)
+            *(int *)at = enum_of(field->descriptor, cell);
         else if (field->type == PROTOBUF_C_TYPE_INT64)
             *(int64_t *)at = strtoll(cell, NULL, 10);
         else if (field->type == PROTOBUF_C_TYPE_INT32)

@@ -8,7 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 import access_site  # noqa: E402
 import harness  # noqa: E402
 from access_site import bearer, literal  # noqa: E402
-from harness import acquire_request, pb, release_request  # noqa: E402
+from harness import acquire_request, duration, pb, release_request  # noqa: E402
 
 # Text that would be an element if it were ever read as HTML; the page has to show it letter for letter.
 EVIL = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
@@ -27,8 +27,8 @@ class Site(access_site.Site):
         self.streams = []
         harness.wait_until(lambda: self.asks("warm.up", bearer(self.tokens["worker"])) == "OK", 60, "the rules to be in force")
 
-    def acquire(self, namespace, key, owner, seconds=LONG_S, labels=()):
-        request = acquire_request(namespace, key, seconds, owner=owner, lease_key=str(uuid.uuid4()))
+    def acquire(self, namespace, key, owner, seconds=LONG_S, labels=(), **fields):
+        request = acquire_request(namespace, key, seconds, owner=owner, lease_key=str(uuid.uuid4()), **fields)
         request.labels.update(dict(labels))
         return self.client.lease.Acquire(request, metadata=bearer(self.tokens["worker"]), timeout=60).lease
 
@@ -36,9 +36,12 @@ class Site(access_site.Site):
         answer = self.client.lease.Release(release_request(lease, **result), metadata=bearer(self.tokens["worker"]), timeout=60)
         assert answer.results[0].outcome == pb.OUTCOME_OK, answer
 
-    def wait_for(self, namespace, key, owner):
+    def share(self, namespace, key, owner, units=1, **fields):
+        return self.acquire(namespace, key, owner, mode=pb.MODE_SHARED, units=units, **fields)
+
+    def wait_for(self, namespace, key, owner, **fields):
         """A request that stands in the queue."""
-        stream = self.open("AcquireStream", unary=acquire_request(namespace, key, LONG_S, owner=owner, wait_forever=True), metadata=bearer(self.tokens["worker"]))
+        stream = self.open("AcquireStream", unary=acquire_request(namespace, key, LONG_S, owner=owner, wait_forever=True, **fields), metadata=bearer(self.tokens["worker"]))
         event = stream.next()
         assert event is not None and event.WhichOneof("event") == "queued", stream.error
         self.streams.append(stream)
@@ -78,6 +81,15 @@ class Site(access_site.Site):
         self.wait_for("stock", "shelf-a", "picker-2")
         for i in range(3):
             self.wait_for("stock", "shelf-a", f"counter-{i}")
+        # A semaphore of ten units, with holders of several and a queue; its history has one that ended.
+        self.policy("gpus", capacity="10", history="true")
+        self.release(self.share("gpus", "rack-1", "trainer-0", units=4))
+        for i, units in enumerate((3, 2, 2)):
+            self.share("gpus", "rack-1", f"trainer-{i + 1}/pid {500 + i}", units=units, labels={"job": f"run-{i}"})
+        self.wait_for("gpus", "rack-1", "trainer-9", mode=pb.MODE_SHARED, units=5)
+        self.wait_for("gpus", "rack-1", "maintenance")
+        # One that rests.
+        self.release(self.acquire("cron", "nightly", "host-a", at_least=duration(LONG_S)))
         self.failing_hook("printers", "the printer of floor 3 still holds page 12")
         self.acquire("printers", "floor-3", "spooler-9/pid 5", seconds=1)
         return self

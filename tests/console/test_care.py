@@ -6,7 +6,7 @@ from browser import Page
 from site_of_tests import EVIL, Site
 
 VIEWS = ("#/leases", "#/queues", "#/failures", "#/policies", "#/policies/payments.ledger", "#/daemons", "#/audit", "#/scope/stock/shelf-a",
-         "#/scope/payments.ledger/month-end")
+         "#/scope/payments.ledger/month-end", "#/scope/gpus/rack-1", "#/scope/cron/nightly", "#/policies/gpus")
 
 
 def settled(page, view):
@@ -192,7 +192,7 @@ def test_320_pixels_need_no_scrolling_to_the_side(page):
     assert page.is_too_wide() == []
     page.open("#/leases")
     page.sees(".lease")
-    page.picture("9-narrow")
+    page.picture("10-narrow")
 
 
 def test_a_wall_screen_is_filled(page):

@@ -1,5 +1,6 @@
 """Each of the console's parts, clicked in Chromium against a real daemon. A picture of each is kept."""
-from site_of_tests import literal
+from harness import duration, lease_ref, pb
+from site_of_tests import bearer, literal
 
 
 def test_leases_are_live_with_tree_search_and_pause(own, own_page):
@@ -11,7 +12,7 @@ def test_leases_are_live_with_tree_search_and_pause(own, own_page):
     page.sees(".tree a", "invoices")
     # Everything about a lease: scope, holder, principal, label, liveness in words, time left, token.
     row = page.sees(".lease", "order-0").text
-    for words in ("payments.invoices", "worker-0", "token:worker", "team=billing", "alive", "of 1 h"):
+    for words in ("payments.invoices", "worker-0", "token:worker", "team=billing", "alive", "exclusive", "of 1 h"):
         assert words in row, row
     assert own.psql("select token from leasehold.scope where key = 'order-0'") in row
     # What happens on the daemon comes by itself, both ways.
@@ -93,9 +94,13 @@ def test_a_link_opens_the_same_view(page):
 
 def test_the_queue_of_a_scope_and_who_waits_for_whom(page):
     page.open("#/queues")
-    page.sees("h1", "5 requests wait for 2 scopes")
+    page.sees("h1", "7 requests wait for 3 scopes")
     page.sees("tbody tr", "picker-1")
     page.sees(".note.bad", "in a circle")
+    for owner, what in (("trainer-9", "shared: 5 units"), ("maintenance", "exclusive")):
+        assert what in page.sees("tbody tr", owner).text
+    # The leases come after the queue.
+    assert "trainer-9" in page.sees("tbody tr", "the holders").text and "trainer-9" in page.sees("tbody tr", "maintenance").text
     page.picture("2-queues")
     page.click("td a", "shelf-a")
     page.sees("h1", "shelf-a")
@@ -129,6 +134,108 @@ def test_a_scope_is_explained_first_and_its_history_follows(page):
     page.sees_no("button", "Force release")
 
 
+def test_a_scope_that_several_share(page, filled):
+    # In the list a row for each holder.
+    page.open("#/leases/gpus")
+    page.until(lambda: len(page.driver.find_elements("css selector", ".lease")) == 3, "a row for each holder")
+    assert "shared: 3 units, slots 1–3" in page.sees(".lease", "trainer-1").text
+    assert "shared: 2 units, slots 6–7" in page.sees(".lease", "trainer-3").text
+    page.open("#/scope/gpus/rack-1")
+    assert page.sees(".advice").text.startswith("Join the queue: 7 of 10 units taken by 3 holders")
+    page.sees("h2", "Shared by 3 holders")
+    page.sees(".units", "7 of 10 units taken, 3 free")
+
+    def row(table, owner):
+        return page.sees(f"{table} tbody tr", owner).find_elements("css selector", "td")
+
+    cells = [cell.text for cell in row("main section:not([aria-label]) table", "trainer-2")]
+    assert cells[1:4] == ["alive", "2", "4–5"] and "job=run-1" in cells[0], cells
+    waiting = page.sees("tbody tr", "trainer-9").text
+    assert "shared: 5 units" in waiting and "the holders" in waiting, waiting
+    assert "exclusive" in page.sees("tbody tr", "maintenance").text
+    ended = page.sees("tbody tr", "trainer-0").text
+    assert "shared: 4 units, slots 1–4" in ended and "released" in ended, ended
+    said = page.run("return document.querySelector('.graph').getAttribute('aria-label')")
+    for words in ("trainer-1/pid 500 holds rack-1", "trainer-3/pid 502 holds rack-1", "maintenance waits for rack-1"):
+        assert words in said, said
+    page.picture("9-shared")
+
+
+def test_one_holder_of_several_is_released_by_force_then_all(own, own_page):
+    page = own_page
+    own.policy("gpus", capacity="10", history="true")
+    leases = [own.share("gpus", "rack-1", f"trainer-{i}", units=2) for i in range(4)]
+    page.open("#/leases/gpus")
+    page.sees(".lease", "trainer-3")
+    page.open("#/scope/gpus/rack-1")
+
+    def force(button, which, reason):
+        page.until(lambda: (found := page.find(f"button[aria-label*='{which}']", button)) and (found.click(), found)[1], f"{button} of {which}")
+        page.type("dialog textarea", reason)
+        page.type("dialog input", "rack-1")
+        page.click("dialog button", "Force release")
+
+    def held():
+        return own.psql("select string_agg(owner, ' ' order by token) from leasehold.lease where namespace = 'gpus'")
+
+    force("Force release", f"trainer-1, token {leases[1].token}", "stuck")
+    page.sees("dialog .note.good", f"token {leases[1].token} has ended")
+    assert str(leases[1].token) in page.sees("dialog tbody tr", "stuck").text
+    assert held() == "trainer-0 trainer-2 trainer-3"
+    page.click("dialog button", "Close")
+    page.sees("h2", "Shared by 3 holders")
+    page.sees(".units", "6 of 10 units taken, 4 free")
+    assert "forced" in page.sees("tbody tr", "shared: 2 units, slots 3–4").text
+    # An exclusive one that is shared from now on is still one row.
+    writer = own.acquire("gpus", "rack-2", "writer")
+    own.client.lease.Downgrade(pb.DowngradeRequest(lease=lease_ref(writer), units=9), metadata=bearer(own.tokens["worker"]), timeout=60)
+    force("Force release all", "all 3 holders", "the rack is switched off")
+    page.sees("dialog .note.good", "3 leases have ended")
+    page.sees("dialog tbody tr", "the rack is switched off")
+    assert held() == "writer"
+    page.click("dialog button", "Close")
+    page.sees("h2", "The last hold")
+    page.open("#/leases/gpus")
+    page.until(lambda: [row.text.split()[0] for row in page.driver.find_elements("css selector", ".lease")] == ["rack-2"], "the one lease that is left")
+    page.sees(".lease", "shared: 9 units, slots 1–9")
+    page.open("#/scope/gpus/rack-2")
+    assert "exclusive" in page.sees("tbody tr", "went on as shared").text
+
+
+def test_the_list_follows_shared_leases_by_their_events(own, own_page):
+    """The page is opened before; so many at once that they come in one message."""
+    page = own_page
+    page.open("#/leases/readers")
+    page.sees("#live", "Live")
+    page.sees(".none", "Nothing is held here")
+    leases = [own.share("readers", "file", f"reader-{i}") for i in range(5)]
+    page.until(lambda: len(page.driver.find_elements("css selector", ".lease")) == 5, "five rows")
+    for lease in leases[:4]:
+        own.release(lease)
+    page.until(lambda: len(page.driver.find_elements("css selector", ".lease")) == 1, "one row")
+    page.sees(".lease", "reader-4")
+    page.sees(".lease", "shared: 1 unit")
+
+
+def test_a_scope_that_rests_says_until_when_and_the_rest_is_ended(own, own_page):
+    page = own_page
+    lease = own.acquire("cron", "nightly", "host-a", at_least=duration(3600))
+    page.open("#/scope/cron/nightly")
+    page.sees(".note", "even if it is released")
+    own.release(lease)
+    page.sees(".advice", "rests for another")
+    page.sees(".note", "before that it is granted to nobody.")
+    page.click("button", "End the rest")
+    page.type("dialog textarea", "it must run again now")
+    page.type("dialog input", "nightly")
+    page.click("dialog button", "End the rest")
+    page.sees("dialog .note.good", "The rest has ended")
+    page.click("dialog button", "Close")
+    page.sees(".advice", "Free")
+    page.sees_no("button", "End the rest")
+    assert own.acquire("cron", "nightly", "host-b").token > lease.token
+
+
 def test_a_failing_reap_is_shown_and_retried(own, own_page):
     page = own_page
     hook = own.failing_hook("printers", "the printer still holds page 12")
@@ -149,8 +256,10 @@ def test_policies_show_where_each_value_comes_from_and_freeze(own, own_page):
     own.policy("payments", grace="7 s")
     own.policy("payments.invoices", max_hold="2 h")
     own.policy("", max_duration="3 h")
+    own.policy("payments.gpus", capacity="8", at_least="50 s")
     page.open("#/policies")
     page.sees("tbody tr", "grace = 7 s")
+    assert "capacity = 8, at_least = 50 s" in page.sees("tbody tr", "payments.gpus").text
     page.click("td a", "payments.invoices")
 
     def setting(name):
@@ -160,6 +269,7 @@ def test_policies_show_where_each_value_comes_from_and_freeze(own, own_page):
     assert "2 h" in setting("max_hold") and "here" in setting("max_hold")
     assert "7 s" in setting("grace") and "payments" in setting("grace")
     assert "3 h" in setting("max_duration") and "root" in setting("max_duration")
+    assert "no limit" in setting("capacity") and "none" in setting("at_least")
     assert "no limit" in setting("max_leases") and "built in" in setting("max_leases")
     page.click("button", "Freeze")
     page.sees("dialog", "No new lease is granted")

@@ -126,6 +126,58 @@ def test_history_is_the_newest_first(site):
     assert ops.get("/history?namespace=shop.kept").status == 400
 
 
+def test_modes_units_and_slots_are_shown(site):
+    site.psql("select leasehold.set_policy('shop.shared', capacity => 4, history => true)")
+    shared = {"mode": pb.MODE_SHARED}
+    first, second = hold(site, "shop.shared", "k", owner="a", units=2, **shared), hold(site, "shop.shared", "k", owner="b", units=1, **shared)
+    release = pb.ReleaseRequest(items=[pb.ReleaseItem(lease=lease_ref(first))])
+    site.client.lease.Release(release, metadata=bearer(site.tokens["worker"]), timeout=60)
+    calls = []
+    for fields in ({"owner": "c"}, {"owner": "d", "units": 2, **shared}):
+        calls.append(site.client.lease.Acquire.future(acquire_request("shop.shared", "k", 30, wait=600, **fields), metadata=bearer(site.tokens["worker"])))
+        wait_until(lambda: site.psql("select count(*) from leasehold.waiter where namespace = 'shop.shared'") == str(len(calls)), 60, "waiters")
+    ops = as_(site, "ops")
+    queue = ops.get("/queue?namespace=shop.shared&key=k").json["waiters"]
+    assert [(w["owner"], w["mode"], w["units"]) for w in queue] == [("c", "MODE_EXCLUSIVE", 0), ("d", "MODE_SHARED", 2)]
+    ended = ops.get("/history?namespace=shop.shared&key=k").json["holds"]
+    assert [(h["owner"], h["mode"], h["units"], h["slots"]) for h in ended] == [("a", "MODE_SHARED", 2, [1, 2])]
+    scope = ops.get("/scope?namespace=shop.shared&key=k").json
+    assert (scope["explain"]["state"], scope["explain"]["mode"], scope["explain"]["units"], scope["explain"]["holders"]) == ("shared", "MODE_SHARED", 1, 1)
+    assert [(held["token"], held["slots"]) for held in scope["holders"]] == [(str(second.token), [3])] and scope["contention"]["units_free"] == 3
+    hold(site, "shop.shared", "x")
+    assert ops.get("/scope?namespace=shop.shared&key=x").json["explain"]["mode"] == "MODE_EXCLUSIVE"
+    assert ops.get("/scope?namespace=shop.shared&key=never").json["explain"]["mode"] == "MODE_UNSPECIFIED"
+    for call in calls:
+        call.cancel()
+
+
+def test_each_of_several_holders_is_released_by_its_token(site):
+    leases = [hold(site, "shop.several", "k", mode=pb.MODE_SHARED) for _ in range(3)]
+    ops = as_(site, "ops")
+    body = {"namespace": "shop.several", "key": "k", "reason": "stuck"}
+    refused = ops.post("/force-release", body)
+    assert refused.status == 400 and refused.error["violations"][0]["field"] == "token"
+    ended = ops.post("/force-release", {**body, "token": str(leases[1].token)}).json
+    assert [lease["token"] for lease in ended["leases"]] == [str(leases[1].token)]
+    ended = ops.post("/force-release", {**body, "all": True}).json
+    assert sorted(lease["token"] for lease in ended["leases"]) == [str(leases[0].token), str(leases[2].token)]
+
+
+def test_events_of_each_shared_holder_come(site):
+    """So fast after each other that they come in one update."""
+    site.psql("select leasehold.set_policy('shop.crowd', capacity => 100)")
+    stream = Events(as_(site, "ops"), "/events?namespace=shop.crowd")
+    assert stream.next() == ("synced", {})
+    site.psql("select count(*) from generate_series(1, 20) i cross join lateral leasehold.acquire('shop.crowd', 'k', '1 hour', owner => i::text, mode => 'shared')")
+    seen = set()
+    while len(seen) < 20:
+        name, data = stream.next()
+        assert name == "changes", data
+        seen |= {event["lease"]["token"] for event in data["events"]}
+    assert seen == set(site.psql("select token from leasehold.share where namespace = 'shop.crowd'").split())
+    stream.close()
+
+
 def test_a_failing_reap_is_listed_and_tried_again(site):
     site.psql("""create schema if not exists shop_hooks; grant usage on schema shop_hooks to public;
         create or replace function shop_hooks.refuse(leasehold.lease_event) returns void language plpgsql as
