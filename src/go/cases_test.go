@@ -25,7 +25,7 @@ type testCase struct {
 	run      func(*site)
 }
 
-// The cases of tests/clients/cases.json, which says what each is about; those with TLS are in secure_test.go.
+// The cases of tests/clients/cases.json, which says what each is about; those with TLS are in secure_test.go, shared leases in shared_test.go.
 var cases = []testCase{
 	{"acquire_and_release", "grpc sql pooler", func(s *site) {
 		l := s.acquire(s.client(), leasehold.Owner("somebody"))
@@ -521,7 +521,7 @@ func TestCases(t *testing.T) {
 	for _, on := range strings.Fields(os.Getenv("LEASEHOLD_ON")) {
 		on := on
 		t.Run(on, func(t *testing.T) {
-			for _, c := range append(cases, secureCases...) {
+			for _, c := range append(append(cases, secureCases...), sharedCases...) {
 				c := c
 				if strings.Contains(c.on, on) {
 					t.Run(c.name, func(t *testing.T) {

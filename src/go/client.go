@@ -1,4 +1,4 @@
-// Package leasehold leases names: one holder at a time, with a fencing token, on PostgreSQL.
+// Package leasehold leases names, to one holder at a time or to several that share one, with fencing tokens, on PostgreSQL.
 //
 // A [Client] talks to Leasehold daemons ([Dial]) or straight to a database that has the schema ([Over]). Its leases are renewed by
 // themselves, all in one request, until they are released or lost. A lease that is lost ends its context before its deadline, so that
@@ -21,6 +21,8 @@ type ref struct{ namespace, key, leaseKey string }
 type grant struct {
 	token    int64
 	deadline time.Duration
+	units    int // 0: exclusive
+	slots    []int
 	stream   *holding // that renews it; nil: the client does
 }
 
@@ -37,6 +39,8 @@ type transport interface {
 	// acquire waits for at most `wait`, and tells r.queued() who is ahead. When it fails, it may have been granted all the same.
 	acquire(ctx context.Context, r request, wait time.Duration) (grant, error)
 	heartbeat(ctx context.Context, refs []ref) ([]beat, error)
+	// downgrade may be repeated: the answer is the same.
+	downgrade(ctx context.Context, it ref, units int) (grant, error)
 	// release is nil, *LostError, *DeniedError or *UnavailableError.
 	release(ctx context.Context, it ref, with outcome) error
 	// giveUp ends what an acquire that failed may have left: a place in the queue, or a grant.
@@ -104,7 +108,7 @@ func (c *Client) Acquire(ctx context.Context, namespace, key string, options ...
 }
 
 func newRequest(namespace, key string, options []Option) request {
-	r := request{namespace: namespace, key: key, owner: defaultOwner(), duration: 30 * time.Second}
+	r := request{namespace: namespace, key: key, owner: defaultOwner(), duration: 30 * time.Second, mode: ModeExclusive}
 	for _, option := range options {
 		option(&r)
 	}
@@ -113,6 +117,11 @@ func newRequest(namespace, key string, options []Option) request {
 
 // acquire makes a lease whose context is a child of `parent`.
 func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error) {
+	if r.mode == ModeShared {
+		if err := checkUnits(r.units); err != nil {
+			return nil, err
+		}
+	}
 	r.leaseKey = newUUID()
 	waitUntil, repeated := Forever, false
 	if now := clock(); r.wait < Forever-now {
@@ -214,7 +223,22 @@ func (l *Lease) end(result error) error {
 	return result
 }
 
-// Holder is who holds a scope now.
+// Mode says whether others may hold the scope too.
+type Mode string
+
+const (
+	ModeExclusive Mode = "exclusive"
+	ModeShared    Mode = "shared"
+)
+
+func modeOf(units int) Mode {
+	if units > 0 {
+		return ModeShared
+	}
+	return ModeExclusive
+}
+
+// Holder is who holds a scope now, the oldest of several.
 type Holder struct {
 	Owner                   string
 	Token                   int64 // 0 where the role may not see it
@@ -222,6 +246,8 @@ type Holder struct {
 	AcquiredAt, HeartbeatAt time.Time // by the database's clock
 	Heartbeats              int64
 	Expired                 bool
+	Mode                    Mode
+	Units                   int // of a shared lease
 	Labels                  map[string]string
 }
 

@@ -9,6 +9,8 @@ import (
 type HeldError struct {
 	Namespace, Key string
 	Holder         string // the owner's own words; empty where the scope is free but others wait for it
+	HolderCount    int    // of several Holder is the oldest
+	UnitsFree      *int   // of the capacity for shared leases; nil: there is none
 	Ahead          int    // waiters ahead of the caller
 	Message        string // the server's sentence for people
 }

@@ -101,7 +101,9 @@ func (t *rpc) hold(ctx context.Context, r request, wait time.Duration) (grant, e
 		}
 		if err == nil && ctx.Err() == nil && watchdog.Reset(silence) {
 			if lease := event.GetGranted(); lease != nil {
-				return grant{lease.GetToken(), sent + event.GetWaited().AsDuration() + lease.GetRemaining().AsDuration(), h}, nil
+				g := grantOf(lease, sent+event.GetWaited().AsDuration())
+				g.stream = h
+				return g, nil
 			}
 			if r.queued != nil && event.GetQueued() != nil {
 				r.queued(r.contention(event.GetQueued()))

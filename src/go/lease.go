@@ -11,13 +11,15 @@ import (
 type Lease struct {
 	c        *Client
 	ref      ref
-	token    int64
 	duration time.Duration
 	ctx      leaseContext
 	cancel   func(error)
 	over     chan struct{} // closed when it is lost or released
 
 	// Guarded by c.mu.
+	token     int64
+	units     int // 0: exclusive
+	slots     []int
 	deadline  time.Duration // on clock()
 	next      time.Duration // of the next renewal
 	trouble   string        // why the last renewal failed
@@ -81,16 +83,43 @@ func (c *Client) newLease(parent context.Context, r request, g grant) (*Lease, e
 }
 
 func (c *Client) makeLease(parent context.Context, r request, g grant) *Lease {
-	l := &Lease{c: c, ref: ref{r.namespace, r.key, r.leaseKey}, token: g.token, duration: r.duration, deadline: g.deadline,
-		over: make(chan struct{})}
-	l.next = g.deadline - r.duration*2/3
+	l := &Lease{c: c, ref: ref{r.namespace, r.key, r.leaseKey}, duration: r.duration, over: make(chan struct{})}
+	l.take(g)
 	inner, cancel := withCause(parent)
 	l.ctx, l.cancel = leaseContext{inner, l}, cancel
 	return l
 }
 
-// Token grows with each grant of the scope: hand it to whatever must refuse a holder that is late.
-func (l *Lease) Token() int64 { return l.token }
+// take makes a grant the lease's. The caller has c.mu, or the lease alone.
+func (l *Lease) take(g grant) {
+	l.token, l.units, l.slots, l.deadline = g.token, g.units, g.slots, g.deadline
+	l.next = g.deadline - l.duration*2/3
+}
+
+// Token grows with each grant of the scope: hand it to whatever must refuse a holder that is late. [Lease.Downgrade] changes it.
+func (l *Lease) Token() int64 {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.token
+}
+
+// Mode is ModeExclusive or ModeShared.
+func (l *Lease) Mode() Mode { return modeOf(l.Units()) }
+
+// Units are what a shared lease takes of the capacity; 0: an exclusive lease has all of it.
+func (l *Lease) Units() int {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.units
+}
+
+// Slots are numbers from 1 to the capacity that no other holder of the scope has, as many as there are units, ascending; nil for an exclusive
+// lease, and where there is no capacity.
+func (l *Lease) Slots() []int {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return append([]int(nil), l.slots...)
+}
 
 // Key is the name inside of the namespace.
 func (l *Lease) Key() string { return l.ref.key }
@@ -166,6 +195,60 @@ func (l *Lease) isOver() bool {
 	defer l.c.mu.Unlock()
 	l.expire()
 	return l.lost != nil || l.released || l.ends
+}
+
+// Downgrade makes an exclusive lease shared, with so many units, in one step: shared requests that wait behind it are let in, and no exclusive
+// one comes between. With a shared lease it gives units back. The lease goes on under another token. It repeats the request until it is
+// answered, ctx ends, or the lease is lost; when ctx has ended it may have been done, and may be called again. A lease of [Client.Lead] or
+// [WhileAlive] stays as it is: *[ArgumentError].
+func (l *Lease) Downgrade(ctx context.Context, units int) error {
+	if err := checkUnits(units); err != nil {
+		return err
+	}
+	for {
+		if err := l.canDowngrade(); err != nil {
+			return err
+		}
+		try, cancel := context.WithTimeout(ctx, min(l.c.settings.patience, max(l.duration/6, 500*time.Millisecond)))
+		g, err := l.c.t.downgrade(try, l.ref, units)
+		cancel()
+		var lost *LostError
+		switch {
+		case err == nil:
+			l.c.mu.Lock()
+			defer l.c.mu.Unlock()
+			l.expire()
+			if l.lost != nil {
+				return l.lost
+			}
+			l.take(g)
+			return nil
+		case errors.As(err, &lost):
+			l.loseNow(lost.Reason, lost.Message)
+			return err
+		case !errors.As(err, new(*UnavailableError)):
+			return err
+		}
+		pause(ctx, 100*time.Millisecond)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *Lease) canDowngrade() error {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.expire()
+	switch {
+	case l.lost != nil:
+		return l.lost
+	case l.released || l.ends:
+		return ErrReleased
+	case l.streaming:
+		return &ArgumentError{Field: "mode", Bound: "a lease without a stream", Message: "a lease of Lead or WhileAlive cannot be downgraded"}
+	}
+	return nil
 }
 
 // Release gives the lease back. It repeats the request until it is answered, the deadline has passed, or ctx ends; nil says that the lease
@@ -256,7 +339,7 @@ type Execer interface {
 // Guard makes tx fail with *[LostError] unless the lease is held. If it passes, nobody else gets the lease before tx ends.
 // The database is the one that the daemon coordinates in.
 func (l *Lease) Guard(ctx context.Context, tx Execer) error {
-	_, err := tx.ExecContext(ctx, "select leasehold.guard($1, $2, $3)", l.ref.namespace, l.ref.key, l.token)
+	_, err := tx.ExecContext(ctx, "select leasehold.guard($1, $2, $3)", l.ref.namespace, l.ref.key, l.Token())
 	var state interface{ SQLState() string }
 	if errors.As(err, &state) && state.SQLState() == "LH001" {
 		return &LostError{l.ref.namespace, l.ref.key, Unknown, err.Error()}

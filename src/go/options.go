@@ -65,6 +65,8 @@ type request struct {
 	namespace, key, leaseKey, owner string
 	duration, wait                  time.Duration
 	atLeast                         *time.Duration // nil: the policy's
+	mode                            Mode
+	units                           int // of a shared lease
 	labels                          map[string]string
 	isHold                          bool             // over a stream, where there are streams
 	queued                          func(*HeldError) // told while it waits; may be nil
@@ -100,6 +102,17 @@ func WhileAlive() Option { return func(r *request) { r.isHold = true } }
 // AtLeast has nobody else get the lease until this long after its grant, even if it is released or lost sooner, so that hosts whose
 // clocks differ do not all run the same job. At most a day; without it the policy of the namespace counts.
 func AtLeast(d time.Duration) Option { return func(r *request) { r.atLeast = &d } }
+
+// Shared leaves room for other shared leases: this one takes so many units, 1 to 1,000,000, of the capacity that the policy of the namespace
+// sets. Without a capacity any number of them hold the scope together.
+func Shared(units int) Option { return func(r *request) { r.mode, r.units = ModeShared, units } }
+
+func checkUnits(units int) error {
+	if units < 1 || units > 1000000 {
+		return &ArgumentError{Field: "units", Bound: "1 to 1000000", Message: fmt.Sprintf("units must be 1 to 1000000, not %d", units)}
+	}
+	return nil
+}
 
 // outcome is what a lease is released with.
 type outcome struct {

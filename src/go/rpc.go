@@ -124,6 +124,9 @@ func (r request) message(wait time.Duration) *pb.AcquireRequest {
 	} else {
 		message.Wait = durationpb.New(wait)
 	}
+	if r.mode == ModeShared {
+		message.Mode, message.Units = pb.Mode_MODE_SHARED, int32(r.units)
+	}
 	if r.atLeast != nil {
 		message.AtLeast = durationpb.New(*r.atLeast)
 	}
@@ -131,7 +134,25 @@ func (r request) message(wait time.Duration) *pb.AcquireRequest {
 }
 
 func (r request) contention(c *pb.Contention) *HeldError {
-	return &HeldError{Namespace: r.namespace, Key: r.key, Holder: c.GetHolder().GetOwner(), Ahead: int(c.GetWaitersAhead())}
+	held := &HeldError{Namespace: r.namespace, Key: r.key}
+	held.take(c)
+	return held
+}
+
+func (e *HeldError) take(c *pb.Contention) {
+	e.Holder, e.HolderCount, e.Ahead = c.GetHolder().GetOwner(), int(c.GetHolderCount()), int(c.GetWaitersAhead())
+	if c.GetUnitsFree() != nil {
+		free := int(c.GetUnitsFree().GetValue())
+		e.UnitsFree = &free
+	}
+}
+
+func grantOf(lease *pb.Lease, deadline time.Duration) grant {
+	g := grant{token: lease.GetToken(), deadline: deadline + lease.GetRemaining().AsDuration(), units: int(lease.GetUnits())}
+	for _, slot := range lease.GetSlots() {
+		g.slots = append(g.slots, int(slot))
+	}
+	return g
 }
 
 // The server says `queued` at least every 5 s: one that is silent for three times as long hangs.
@@ -157,7 +178,7 @@ func (t *rpc) acquire(ctx context.Context, r request, wait time.Duration) (grant
 		if lease := event.GetGranted(); lease != nil {
 			watchdog.Reset(100 * time.Millisecond)
 			stream.Recv() // the end; a reset in its place could take the grant back
-			return grant{lease.GetToken(), sent + event.GetWaited().AsDuration() + lease.GetRemaining().AsDuration(), nil}, nil
+			return grantOf(lease, sent+event.GetWaited().AsDuration()), nil
 		}
 		if r.queued != nil {
 			r.queued(r.contention(event.GetQueued()))
@@ -188,6 +209,15 @@ func (t *rpc) heartbeat(ctx context.Context, refs []ref) ([]beat, error) {
 			remaining: result.GetRemaining().AsDuration(), reason: reasonOf(result.GetEndReason()), message: result.GetMessage()}
 	}
 	return beats, nil
+}
+
+func (t *rpc) downgrade(ctx context.Context, it ref, units int) (grant, error) {
+	s, sent := t.pick(), clock()
+	answer, err := s.lease.Downgrade(ctx, &pb.DowngradeRequest{Lease: it.message(), Units: int32(units)})
+	if err != nil {
+		return grant{}, t.failed(s, it, err)
+	}
+	return grantOf(answer.GetLease(), sent+answer.GetWaited().AsDuration()), nil
 }
 
 func (with outcome) item(it ref) *pb.ReleaseItem {
@@ -247,7 +277,8 @@ func (t *rpc) holder(ctx context.Context, namespace, key string) (*Holder, error
 	}
 	return &Holder{Owner: lease.GetOwner(), Token: lease.GetToken(), Duration: lease.GetDuration().AsDuration(),
 		AcquiredAt: lease.GetAcquiredAt().AsTime(), HeartbeatAt: lease.GetHeartbeatAt().AsTime(), Heartbeats: lease.GetHeartbeats(),
-		Expired: lease.GetLiveness() == pb.Liveness_LIVENESS_EXPIRED, Labels: lease.GetLabels()}, nil
+		Expired: lease.GetLiveness() == pb.Liveness_LIVENESS_EXPIRED, Mode: modeOf(int(lease.GetUnits())), Units: int(lease.GetUnits()),
+		Labels: lease.GetLabels()}, nil
 }
 
 func reasonOf(reason pb.EndReason) Reason {
@@ -279,12 +310,14 @@ func fromStatus(it ref, err error) error {
 			reason = d.GetReason()
 			wrong.Field, wrong.Bound = d.GetMetadata()["field"], d.GetMetadata()["limit"]
 		case *pb.Contention:
-			held.Holder, held.Ahead = d.GetHolder().GetOwner(), int(d.GetWaitersAhead())
+			held.take(d)
 		}
 	}
 	switch reason {
 	case "LEASE_HELD", "SCOPE_BUSY", "WAIT_TIMEOUT":
 		return held
+	case "NOT_HELD":
+		return &LostError{it.namespace, it.key, Unknown, state.Message()}
 	case "INVALID_ARGUMENT", "MESSAGE_TOO_LARGE":
 		return wrong
 	case "NAMESPACE_FROZEN", "HOOK_REJECTED", "LEASE_ENDED", "QUOTA_EXCEEDED", "UNAUTHENTICATED", "ACCESS_DENIED":

@@ -245,17 +245,47 @@ func (d *direct) try(s *session, r request) (g grant, granted bool, err error) {
 		}
 	}
 	var seconds float64
-	values, rest := []any{r.namespace, r.key, r.duration.Seconds(), r.owner, r.leaseKey, string(labels)}, ""
+	var atLeast *float64
 	if r.atLeast != nil {
-		values, rest = append(values, r.atLeast.Seconds()), ", at_least => make_interval(secs => $7::float8)"
+		value := r.atLeast.Seconds()
+		atLeast = &value
 	}
 	sent := clock()
-	granted, err = d.row(s, r.ref(), []any{&g.token, &seconds},
-		`select l.token, extract(epoch from l.deadline - clock_timestamp())::float8
-		   from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-		                          labels => $6::text::jsonb`+rest+`) l`, values...)
+	granted, err = d.row(s, r.ref(), []any{&g.token, &seconds, &g.units, &g.slots}, granting+
+		`from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
+		                       labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer) l`,
+		r.namespace, r.key, r.duration.Seconds(), r.owner, r.leaseKey, string(labels), atLeast, string(r.mode), r.unitsInSQL())
 	g.deadline = sent + time.Duration(seconds*float64(time.Second))
 	return g, granted, err
+}
+
+// granting is what is read of a lease.
+const granting = `select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots `
+
+// unitsInSQL is 1 for an exclusive lease.
+func (r request) unitsInSQL() int {
+	if r.mode == ModeShared {
+		return r.units
+	}
+	return 1
+}
+
+// downgrade gives up soon where somebody keeps the row locked.
+func (d *direct) downgrade(ctx context.Context, it ref, units int) (grant, error) {
+	s, err := d.get(ctx)
+	if err != nil {
+		return grant{}, err
+	}
+	defer d.put(s)
+	var g grant
+	var seconds float64
+	sent := clock()
+	_, err = d.row(s, it, []any{&g.token, &seconds, &g.units, &g.slots}, granting+
+		`from (select set_config('lock_timeout', '200ms', true) as limits, $1::text as namespace offset 0) s
+		 cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) l`,
+		it.namespace, it.key, it.leaseKey, units)
+	g.deadline = sent + time.Duration(seconds*float64(time.Second))
+	return g, err
 }
 
 // queueFor acquires, and waits in the queue meanwhile.
@@ -280,8 +310,9 @@ func (d *direct) queueFor(ctx context.Context, s *session, r request, wait time.
 		var position int
 		var channel string
 		_, err := d.row(s, r.ref(), []any{&position, &channel},
-			"select position, channel from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8))",
-			r.namespace, r.key, r.leaseKey, max(10*time.Second, min(2*d.settings.poll, 24*time.Hour)).Seconds())
+			`select position, channel
+			   from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer)`,
+			r.namespace, r.key, r.leaseKey, max(10*time.Second, min(2*d.settings.poll, 24*time.Hour)).Seconds(), string(r.mode), r.unitsInSQL())
 		if err != nil {
 			return g, err
 		}
@@ -356,8 +387,11 @@ func (d *direct) listenFor(ctx context.Context, s *session, it ref, wait time.Du
 func (d *direct) held(s *session, r request) *HeldError {
 	held := &HeldError{Namespace: r.namespace, Key: r.key}
 	var holder *string
-	if _, err := d.row(s, r.ref(), []any{&holder, &held.Ahead},
-		"select holder, waiters from leasehold.explain($1::text, $2::text)", r.namespace, r.key); err == nil && holder != nil {
+	if _, err := d.row(s, r.ref(), []any{&holder, &held.Ahead, &held.HolderCount, &held.UnitsFree},
+		`select holder, waiters, holders,
+		        case when policy ? 'capacity'
+		             then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end
+		   from leasehold.explain($1::text, $2::text)`, r.namespace, r.key); err == nil && holder != nil {
 		held.Holder = *holder
 	}
 	return held
@@ -512,10 +546,10 @@ func (d *direct) holder(ctx context.Context, namespace, key string) (*Holder, er
 	var seconds float64
 	var labels string
 	found, err := d.row(s, ref{namespace: namespace, key: key},
-		[]any{&owner, &token, &seconds, &h.AcquiredAt, &h.HeartbeatAt, &h.Heartbeats, &h.Expired, &labels},
+		[]any{&owner, &token, &seconds, &h.AcquiredAt, &h.HeartbeatAt, &h.Heartbeats, &h.Expired, &h.Units, &labels},
 		`select l.owner, l.token, extract(epoch from l.duration)::float8, l.acquired_at, l.heartbeat_at, l.heartbeats,
-		        l.liveness = 'expired', l.labels::text
-		   from leasehold.lease l where l.namespace = $1::text and l.key = $2::text`, namespace, key)
+		        l.liveness = 'expired', l.units, l.labels::text
+		   from leasehold.lease l where l.namespace = $1::text and l.key = $2::text order by l.acquired_at, l.token limit 1`, namespace, key)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -525,6 +559,7 @@ func (d *direct) holder(ctx context.Context, namespace, key string) (*Holder, er
 	if token != nil {
 		h.Token = *token
 	}
+	h.Mode = modeOf(h.Units)
 	h.Duration = time.Duration(seconds * float64(time.Second))
 	return &h, json.Unmarshal([]byte(labels), &h.Labels)
 }
