@@ -143,7 +143,8 @@ _Noreturn static void usage(void)
     fprintf(stderr,
             "usage: drive WORKLOAD PEER TARGET [--clients N] [--connections N] [--leases N] [--batch N] [--rounds N]\n"
             "             [--duration SECONDS] [--every SECONDS] [--warmup MS] [--measure MS] [--run N] [--batched 1] "
-            "[--kept 1] [--stream 1]\n");
+            "[--kept 1] [--stream 1]\n"
+            "             [--hot 1] [--units N] [--capacity N] [--holders N]\n");
     exit(2);
 }
 
@@ -179,6 +180,14 @@ static void parse(struct drive *drive, int argc, char **argv)
             drive->is_kept = value != 0;
         else if (strcmp(argv[i], "--stream") == 0)
             drive->is_stream = value != 0;
+        else if (strcmp(argv[i], "--hot") == 0)
+            drive->is_hot = value != 0;
+        else if (strcmp(argv[i], "--units") == 0)
+            drive->units = (size_t)value;
+        else if (strcmp(argv[i], "--capacity") == 0)
+            drive->capacity = (size_t)value;
+        else if (strcmp(argv[i], "--holders") == 0)
+            drive->holders = (size_t)value;
         else
             usage();
     }

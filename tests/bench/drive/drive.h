@@ -53,6 +53,8 @@ struct drive {
     void *state; /* the peer's */
     const char *target;
     size_t clients, channels, leases, batch, rounds;
+    size_t units, capacity; /* shared leases of so many units, of a scope of so many; 0: exclusive, no capacity */
+    size_t holders;         /* of the name that is handed over: it stays with them */
     int64_t duration_s, every_s, grace_s;
     int64_t warmup_us, measure_us;
     bool is_batched; /* releases that are due together go together */

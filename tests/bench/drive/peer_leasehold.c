@@ -113,6 +113,10 @@ static void acquire(struct slot *slot, bool wait)
     request.duration = &duration;
     request.wait_forever = wait;
     request.owner = (char *)"bench";
+    if (slot->drive->units > 0) {
+        request.mode = LEASEHOLD__V1__MODE__MODE_SHARED;
+        request.units = (int32_t)slot->drive->units;
+    }
     bytes = pack(slot->drive->state, &request.base, &size);
     lh_rpc_call_unary(channel_of(slot)->rpc, SERVICE "Acquire", bytes, size, LH_RPC_FOREVER, on_acquire, slot);
 }

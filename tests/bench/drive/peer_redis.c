@@ -1,6 +1,7 @@
 /*
- * Redis. Acquire: SET name value NX PX duration. Release and renew: scripts that compare the value first. Commands of a
- * connection are pipelined; their replies come in order.
+ * Redis. Acquire: SET name value NX PX duration. Release and renew: scripts that compare the value first. Shared (--units):
+ * a sorted set of holders by the time of their end, as semaphores are written in Lua (--capacity) and the readers' side of
+ * a read/write lock, whose writer has a key beside it. Commands of a connection are pipelined; their replies come in order.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,18 @@
 #define RELEASE_SCRIPT "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 #define RENEW_SCRIPT                                                                                                   \
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
+#define NOW "local t=redis.call('time') local now=t[1]*1000+math.floor(t[2]/1000) "
+#define ENTER                                                                                                          \
+    "redis.call('zremrangebyscore',KEYS[1],'-inf',now) "                                                               \
+    "if redis.call('zcard',KEYS[1])>=tonumber(ARGV[3]) then return 0 end "                                             \
+    "redis.call('zadd',KEYS[1],now+ARGV[2],ARGV[1]) return 1"
+#define SEMAPHORE_SCRIPT NOW ENTER
+#define READ_SCRIPT NOW "if redis.call('exists',KEYS[1]..':writer')==1 then return 0 end " ENTER
+#define LEAVE_SCRIPT "return redis.call('zrem',KEYS[1],ARGV[1])"
+#define STAY_SCRIPT                                                                                                    \
+    NOW "local s=redis.call('zscore',KEYS[1],ARGV[1]) if not s or tonumber(s)<=now then return 0 end "                 \
+        "redis.call('zadd',KEYS[1],now+ARGV[2],ARGV[1]) return 1"
+#define NO_CAPACITY "1000000"
 #define SHA_BYTES 40
 
 enum asked { ASKED_ACQUIRE, ASKED_RELEASE, ASKED_RENEW, ASKED_SCRIPT };
@@ -31,7 +44,8 @@ struct channel {
 
 struct state {
     struct channel *channels;
-    char release_sha[SHA_BYTES + 1], renew_sha[SHA_BYTES + 1];
+    char acquire_sha[SHA_BYTES + 1], release_sha[SHA_BYTES + 1],
+        renew_sha[SHA_BYTES + 1]; /* the first: of shared ones */
     bool is_there;
 };
 
@@ -63,7 +77,7 @@ static void on_script(struct channel *channel, char *sha, const char *text, size
     if (size != SHA_BYTES)
         drive_die("redis: a script was refused");
     memcpy(sha, text, SHA_BYTES);
-    state->is_there = state->release_sha[0] != '\0' && state->renew_sha[0] != '\0';
+    state->is_there = state->acquire_sha[0] != '\0' && state->release_sha[0] != '\0' && state->renew_sha[0] != '\0';
 }
 
 /* `text` is the reply without its frame: OK, 1, a string; `type` its first character. */
@@ -79,7 +93,7 @@ static void on_reply(struct channel *channel, char type, const char *text, size_
     if (question.asked == ASKED_SCRIPT) {
         on_script(channel, question.arg, text, size);
     } else if (question.asked == ASKED_ACQUIRE) {
-        if (type != '+')
+        if (channel->drive->units > 0 ? !is_one : type != '+')
             drive_die("redis: a key that should be free is not");
         channel->drive->on_acquired(question.arg);
     } else if (!is_one) {
@@ -128,7 +142,7 @@ static size_t on_bytes(void *arg, const unsigned char *bytes, size_t size)
 
 static void command(struct channel *channel, size_t count, const char *const *words)
 {
-    char text[512];
+    char text[1024];
     size_t used = (size_t)snprintf(text, sizeof(text), "*%zu\r\n", count);
 
     for (size_t i = 0; i < count; i++)
@@ -140,7 +154,8 @@ static void command(struct channel *channel, size_t count, const char *const *wo
 
 static void acquire(struct slot *slot, bool wait)
 {
-    char key[DRIVE_KEY_BYTES], value[DRIVE_CREDENTIAL_BYTES], milliseconds[24];
+    struct state *state = slot->drive->state;
+    char key[DRIVE_KEY_BYTES], value[DRIVE_CREDENTIAL_BYTES], milliseconds[24], capacity[24] = NO_CAPACITY;
 
     if (wait)
         drive_die("redis has no waiting");
@@ -148,7 +163,13 @@ static void acquire(struct slot *slot, bool wait)
     drive_key(slot, key);
     drive_credential(slot, value);
     snprintf(milliseconds, sizeof(milliseconds), "%lld", (long long)slot->drive->duration_s * 1000);
-    command(channel_of(slot), 6, (const char *const[]){"SET", key, value, "NX", "PX", milliseconds});
+    if (slot->drive->capacity > 0)
+        snprintf(capacity, sizeof(capacity), "%zu", slot->drive->capacity);
+    if (slot->drive->units > 0)
+        command(channel_of(slot), 7,
+                (const char *const[]){"EVALSHA", state->acquire_sha, "1", key, value, milliseconds, capacity});
+    else
+        command(channel_of(slot), 6, (const char *const[]){"SET", key, value, "NX", "PX", milliseconds});
     ask(channel_of(slot), ASKED_ACQUIRE, slot);
 }
 
@@ -178,8 +199,15 @@ static void renew(struct batch *batch)
     }
 }
 
+static void load(struct channel *channel, const char *script, char *sha)
+{
+    command(channel, 3, (const char *const[]){"SCRIPT", "LOAD", script});
+    ask(channel, ASKED_SCRIPT, sha);
+}
+
 static void open_channels(struct drive *drive)
 {
+    bool is_shared = drive->units > 0;
     struct state *state = lh_alloc_zero(1, sizeof(*state));
 
     drive->state = state;
@@ -193,10 +221,11 @@ static void open_channels(struct drive *drive)
             drive_run_for(drive, LH_US_PER_MS);
         }
     }
-    command(&state->channels[0], 3, (const char *const[]){"SCRIPT", "LOAD", RELEASE_SCRIPT});
-    ask(&state->channels[0], ASKED_SCRIPT, state->release_sha);
-    command(&state->channels[0], 3, (const char *const[]){"SCRIPT", "LOAD", RENEW_SCRIPT});
-    ask(&state->channels[0], ASKED_SCRIPT, state->renew_sha);
+    if (drive->units > 1)
+        drive_die("redis: a holder has one unit");
+    load(&state->channels[0], drive->capacity > 0 ? SEMAPHORE_SCRIPT : READ_SCRIPT, state->acquire_sha);
+    load(&state->channels[0], is_shared ? LEAVE_SCRIPT : RELEASE_SCRIPT, state->release_sha);
+    load(&state->channels[0], is_shared ? STAY_SCRIPT : RENEW_SCRIPT, state->renew_sha);
     drive_run_until(drive, &state->is_there, 60 * LH_US_PER_S, "redis");
 }
 

@@ -1,6 +1,7 @@
 /*
  * One name that everybody wants: whoever gets it gives it back at once and queues again behind the others. Measured
- * from when a release is sent to when the next grant has arrived. The first holder keeps it until everybody waits.
+ * from when a release is sent to when the next grant has arrived. The first holder keeps it until everybody waits. Of a
+ * shared name (--units, --capacity) all but one unit are with --holders, so that one waiter at a time gets the last.
  */
 #include <stdio.h>
 
@@ -50,11 +51,17 @@ void workload_handoff(struct drive *drive)
     struct samples *samples = drive->samples;
 
     drive->is_hot = true;
-    drive_make_slots(drive, drive->clients + 1);
+    drive_make_slots(drive, drive->holders + drive->clients + 1);
     drive->peer->open(drive);
+    if (drive->holders > 0) {
+        size_t all = drive->slot_count;
+        drive->slot_count = drive->holders;
+        drive_acquire_all(drive, 100);
+        drive->slot_count = all;
+    }
     drive->on_acquired = on_acquired;
     drive->on_released = on_released;
-    for (size_t i = 0; i < drive->slot_count; i++)
+    for (size_t i = drive->holders; i < drive->slot_count; i++)
         drive->peer->acquire(&drive->slots[i], true);
     if (drive->peer->await_waiters != NULL)
         drive->peer->await_waiters(drive, drive->clients);

@@ -13,6 +13,7 @@ import servers
 from drivers import drive, pgbench
 from servers import Failure
 
+SEMAPHORE_UNITS = 1000
 ALL = ('leasehold', 'leasehold-batched', 'leasehold-library', 'sql', 'raw', 'etcd', 'etcd-kept', 'redis', 'zookeeper')
 
 
@@ -74,6 +75,48 @@ def run_handoff(bench, session, waiters, times):
     values.update(session.cost(before, values['total']))
     if session.postgres and drivers.tokens(session) - tokens < values['total']:
         raise Failure('%s: %d hand-offs, but %d tokens' % (session.name, values['total'], drivers.tokens(session) - tokens))
+    return values
+
+
+def set_capacity(session, capacity):
+    if session.postgres:
+        session.postgres.psql("select leasehold.set_policy('bench', capacity => %s)" % (capacity or 'null'), session.database)
+
+
+def run_semaphore(bench, session, clients, times):
+    """One scope of 1,000 units: each request takes one and gives it back."""
+    set_capacity(session, SEMAPHORE_UNITS)
+    writes, before = drivers.counted(session), session.usage()
+    values = drive('pairs', peer_of(session), session.target, times.limit_s, clients=clients, hot=1, units=1, capacity=SEMAPHORE_UNITS,
+                   **times.drive_options(), **flags_of(session))
+    values.update(session.cost(before, values['total']))
+    drivers.check_count(session, writes, values['total'])
+    return values
+
+
+def run_readers(bench, session, level, times):
+    """Holders of one scope that renew. A level is (holders, requests in flight, leases in a request)."""
+    readers, clients, batch = level
+    values = drive('heartbeats', peer_of(session), session.target, times.limit_s + 1800, leases=readers, clients=clients, batch=batch, hot=1,
+                   units=1, connections=max(min(clients, 16), clients // 12), duration=600, stream=int(batch > 1), **times.drive_options())
+    if session.postgres:
+        held, scopes, beats = map(int, session.postgres.psql(
+            "select count(*), count(distinct key), sum(heartbeats) from leasehold.share where state = 'held' and deadline > clock_timestamp()",
+            session.database).split('|'))
+        if (held, scopes) != (readers, 1) or beats < values['heartbeats']:
+            raise Failure('%d readers hold %d scopes, %d heartbeats in the table; the driver says %d' % (held, scopes, beats, values['heartbeats']))
+    return values
+
+
+def run_turns(bench, session, level, times):
+    """As handoff. A level is (waiters, capacity): 0 is exclusive; of a capacity one unit goes round, the others stay with their holders."""
+    waiters, capacity = level
+    set_capacity(session, capacity)
+    tokens = drivers.tokens(session)
+    values = drive('handoff', peer_of(session), session.target, times.limit_s + 600, clients=waiters, connections=min(waiters + 1, 16),
+                   duration=600, rounds=1000000, units=int(capacity > 0), capacity=capacity, holders=max(capacity - 1, 0), **times.drive_options())
+    if drivers.tokens(session) - tokens < values['total']:
+        raise Failure('%d hand-offs, but %d tokens' % (values['total'], drivers.tokens(session) - tokens))
     return values
 
 
@@ -269,12 +312,13 @@ def run_cost(bench, session, level, times):
 
 class Part:
     def __init__(self, name, run, who, quick, full, rounds=None, seconds=1.0, quick_seconds=1.0,
-                 levels_are_drivers=False):
+                 levels_are_drivers=False, by_name=False):
         self.name, self.run, self.who = name, run, who
         self.levels = {True: quick, False: full}
         self.rounds = rounds  # None: as many as were asked for
         self.seconds = {True: quick_seconds, False: seconds}  # a factor
         self.levels_are_drivers = levels_are_drivers
+        self.by_name = by_name  # it runs where it is asked for alone
 
     def levels_of(self, driver, quick, number):
         """A million leases take a minute to acquire: they come in the first round alone."""
@@ -303,5 +347,8 @@ PARTS = {part.name: part for part in (
     Part('expiry', run_expiry, ('leasehold',), (1,), (10,), rounds=1),
     Part('start', run_start, ('leasehold', 'leasehold-embedded', 'leasehold-embedded-again', 'etcd', 'redis', 'zookeeper'),
          ('first',), ('first',), levels_are_drivers=True),
+    Part('semaphore', run_semaphore, ('leasehold', 'leasehold-batched', 'redis'), (256,), (1, 16, 256), by_name=True),
+    Part('readers', run_readers, ('leasehold', 'redis'), ((1000, 16, 100),), ((10000, 256, 1), (10000, 16, 500)), by_name=True),
+    Part('turns', run_turns, ('leasehold',), ((16, 0), (16, 1)), ((16, 0), (16, 1), (16, 1000), (256, 0), (256, 1)), by_name=True),
     Part('cost', run_cost, ('leasehold',), ((5000, 5, 500),), ((1000000, 15, 1000),), rounds=1, seconds=50.0, quick_seconds=4.0),
 )}

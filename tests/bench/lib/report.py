@@ -4,6 +4,7 @@ import pathlib
 import statistics
 import subprocess
 
+SHARED = ('semaphore', 'readers', 'turns')
 TITLES = {
     'pairs': 'acquire + release on distinct names, by requests in flight',
     'handoff': 'one name, everybody waits for it, by waiters',
@@ -12,6 +13,9 @@ TITLES = {
     'reaping': 'leases of dead holders, all expired together',
     'expiry': 'from the expiry of a dead holder (duration and grace) to the next grant, by rounds',
     'start': 'from the start of the server to the first lease',
+    'semaphore': 'acquire + release of one unit of one scope of 1,000, by requests in flight',
+    'readers': 'readers of one scope that renew, by readers, requests in flight, leases in a request',
+    'turns': 'one name, from a release to the next grant, by waiters and capacity (0: exclusive)',
     'cost': 'leases renewed steadily, by leases, seconds, leases in a request',
 }
 NAMES = {
@@ -39,6 +43,8 @@ TARGETS = (
     ('idle', ['waiters', 100000, 1000], 'leasehold', 'bytes_each', 2560, None, True),
     ('idle', ['connections', 10000, 10000], 'leasehold', 'bytes_each', 16384, None, True),
     ('cost', [1000000, 15, 1000], 'leasehold', 'acquire_p99_ms', 20, None, True),
+    ('turns', [16, 1], 'leasehold', 'p50_ms', 1.5, ('leasehold', [16, 0]), True), ('turns', [256, 1], 'leasehold', 'p50_ms', 1.5, ('leasehold', [256, 0]), True),
+    ('turns', [16, 1000], 'leasehold', 'p50_ms', 1.5, ('leasehold', [16, 0]), True),
 )
 
 
@@ -98,8 +104,8 @@ def level_name(level):
 
 def rates(levels, part):
     """The table of a part that has rates and latencies."""
-    against = 'sql' if any('sql' in who for who in levels.values()) else None
-    rows = [['', 'driver', 'per second', 'p50 ms', 'p99 ms', 'p99.9 ms'] + (['times plain SQL'] if against else [])]
+    against = next((name for name in ('sql', 'redis') if any(name in who for who in levels.values())), None)
+    rows = [['', 'driver', 'per second', 'p50 ms', 'p99 ms', 'p99.9 ms'] + (['times ' + {'sql': 'plain SQL', 'redis': 'Redis'}[against]] if against else [])]
     for level, who in levels.items():
         base = who.get(against, {}).get('per_s')
         for driver, values in who.items():
@@ -144,7 +150,7 @@ def judge(found):
         measured = value['median'] / base['median'] if base else value['median']
         reached = measured <= wanted if is_smaller else measured >= wanted
         rows.append(['%s %s: %s' % (part, level_name(json.dumps(level)), name), '%s%s%s' % ('at most ' if is_smaller else 'at least ',
-                     number(wanted), ' x ' + driver_name(other, part) if against else ''), number(measured), 'reached' if reached else 'NOT REACHED'])
+                     number(wanted), ' x ' + driver_name(other, part) + (' at ' + level_name(json.dumps(there)) if there != level else '') if against else ''), number(measured), 'reached' if reached else 'NOT REACHED'])
     few, many = (found.get('handoff', {}).get(json.dumps(n), {}).get('leasehold', {}).get('p50_ms') for n in (16, 4096))
     if few and many:
         ratio = many['median'] / few['median']
@@ -152,27 +158,27 @@ def judge(found):
     return rows
 
 
-def disturbance(results):
+def disturbance(samples):
     """What the host of the virtual machine took meanwhile, for whoever judges the figures."""
-    shares = [sample['stolen'] * 100 for sample in results.samples]
+    shares = [sample['stolen'] * 100 for sample in samples]
     if not any(shares):
         return ''
     return ('The host of this virtual machine took %s %% of the processors while a sample was taken, at most %s %%.'
             % (number(statistics.median(shares)), number(max(shares))))
 
 
-def markdown(results):
-    found = summarize(results.samples)
-    about = results.machines[-1] if results.machines else {}
-    parts = ['Measured on %(date)s at commit %(commit)s: %(cores)d cores of %(cpu)s, %(memory_gib)s GiB, %(system)s; %(versions)s. Servers, '
+def markdown(samples, machines):
+    found = summarize(samples)
+    about = machines[-1] if machines else {}
+    parts = ['Measured on %(date)s at commit %(commit)s: %(cores)d cores of %(cpu)s, %(memory_gib)s GiB, %(system)s; %(versions)s%(load)s. Servers, '
              'drivers and database share these cores; each server ran alone, data on the same disk, durability on. Medians, in '
              'brackets the smallest and the largest of the rounds. %(stolen)s'
-             % {**about, 'stolen': disturbance(results)} if about else '']
-    if any(sample['quick'] for sample in results.samples):
+             % {'load': '', **about, 'stolen': disturbance(samples)} if about else '']
+    if any(sample['quick'] for sample in samples):
         parts.append('**A quick run: short rounds, few leases. It shows that the benchmark works; its figures prove nothing.**')
     for part, levels in found.items():
         parts.append('### %s: %s' % (part, TITLES[part]))
-        is_rate = part in ('pairs', 'handoff', 'heartbeats')
+        is_rate = part in ('pairs', 'handoff', 'heartbeats', *SHARED)
         parts.append(table(rates(levels, part) if is_rate else others(levels, part)))
         if is_rate and len(costs(levels, part)) > 1:
             parts.append(table(costs(levels, part)))
@@ -228,16 +234,35 @@ renews sessions, not single leases.
 """
 
 
+SHARED_PAGE = """## Shared leases
+
+`tests/bench/run --part semaphore,readers,turns --only leasehold,leasehold-batched,redis` measures these, and `--publish` writes them here. Leasehold: requests of
+`MODE_SHARED` for one unit. Redis, with the settings above: scripts on a sorted set of holders by the time of their end, once as a semaphore is written
+in Lua, once as the readers' side of a read/write lock. It has no slots, tokens or queue, so the part turns compares Leasehold's
+shared leases with its exclusive ones: one waiter after the other gets the whole scope, or the last free unit of its capacity.
+
+"""
+
+
 def publish(results):
+    """What was measured takes the place of what the page said: the parts on shared leases, the others, or both. Returns whether there were others."""
     directory = pathlib.Path(__file__).resolve().parents[3] / 'deploy'
-    (directory / 'benchmark.md').write_text(PAGE + markdown(results).replace('### ', '## '))
-    chart(results, directory / 'benchmark.svg')
+    page = directory / 'benchmark.md'
+    main, mark, shared = page.read_text().partition(SHARED_PAGE.splitlines()[0] + '\n')
+    of_shared = [sample for sample in results.samples if sample['part'] in SHARED]
+    of_others = [sample for sample in results.samples if sample['part'] not in SHARED]
+    if of_others:
+        main = PAGE + markdown(of_others, results.machines).replace('### ', '## ') + '\n'
+        chart(results, directory / 'benchmark.svg')
+    shared = SHARED_PAGE + markdown(of_shared, results.machines) if of_shared else mark + shared
+    page.write_text((main.rstrip() + '\n\n' + shared).rstrip() + '\n')
+    return bool(of_others)
 
 
 def write(results, directory):
     """results.json, results.md and pairs.svg in the directory; the text of the second."""
     directory = pathlib.Path(directory)
-    text = markdown(results)
+    text = markdown(results.samples, results.machines)
     (directory / 'results.md').write_text(text)
     (directory / 'results.json').write_text(json.dumps({'machine': results.machines, 'results': {
         part: {level_name(level): who for level, who in levels.items()} for part, levels in summarize(results.samples).items()}}, indent=1) + '\n')

@@ -25,7 +25,8 @@ def machine():
                                 stderr=subprocess.DEVNULL, text=True, check=False).stdout.strip()
     return {'date': datetime.date.today().isoformat(), 'cores': len(os.sched_getaffinity(0)), 'cpu': first('/proc/cpuinfo', 'model name'),
             'memory_gib': round(int(first('/proc/meminfo', 'MemTotal').split()[0]) / 1048576, 1),
-            'system': '%s, Linux %s' % (os_name(), platform.release()), 'commit': commit or '?'}
+            'system': '%s, Linux %s' % (os_name(), platform.release()), 'commit': commit or '?',
+            'load': '; load average %.1f when it began' % os.getloadavg()[0]}
 
 
 def os_name():

@@ -308,7 +308,7 @@ class Redis(Server):
         return False
 
     def writes(self):
-        found = dict(re.findall(r'cmdstat_(set|del):calls=(\d+)', self.ask('INFO commandstats')))
+        found = dict(re.findall(r'cmdstat_(set|del|zadd|zrem):calls=(\d+)', self.ask('INFO commandstats')))
         return sum(map(int, found.values()))
 
 
