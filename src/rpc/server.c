@@ -39,6 +39,7 @@ void lh_rpc_server_options_init(struct lh_rpc_server_options *options)
         .idle_timeout_us = 600 * LH_US_PER_S,
         .keepalive_us = 30 * LH_US_PER_S,
         .keepalive_timeout_us = 10 * LH_US_PER_S,
+        .late_answer_us = 100 * LH_US_PER_MS,
         .stall_timeout_us = 30 * LH_US_PER_S,
         .reset_burst = 10000,
         .reset_rate = 2000,

@@ -60,7 +60,8 @@ struct lh_rpc_method {
                        size_t size);                 /* bytes are valid during the callback */
     void (*on_half_close)(struct lh_rpc_call *call); /* for LH_RPC_BIDI only */
     void (*on_writable)(struct lh_rpc_call *call);
-    void (*on_alarm)(struct lh_rpc_call *call); /* see lh_rpc_call_set_alarm */
+    void (*on_alarm)(struct lh_rpc_call *call);      /* see lh_rpc_call_set_alarm */
+    void (*on_peer_alive)(struct lh_rpc_call *call); /* see lh_rpc_call_ask_peer */
     void (*on_end)(struct lh_rpc_call *call, enum lh_rpc_end reason);
     void *arg;
     bool comes_first; /* taken while there is memory at all: what others depend on */
@@ -87,6 +88,7 @@ struct lh_rpc_server_options {
     int64_t idle_timeout_us;      /* a connection without calls for that long is sent away; default 10 min; 0: never */
     int64_t keepalive_us;         /* a client that was silent for that long gets a PING. Default 30 s; 0: never */
     int64_t keepalive_timeout_us; /* no sign of it for that long afterwards: it is gone. Default 10 s */
+    int64_t late_answer_us;       /* a later answer to lh_rpc_call_ask_peer is asked for again; default 100 ms */
     int64_t stall_timeout_us;     /* a connection whose client takes none of the bytes that wait, and a call that is
                                      answered and whose client reads none of it; default 30 s */
     uint64_t reset_burst;         /* calls that a client may reset at once before they are answered (its deadlines are
@@ -262,10 +264,12 @@ void *lh_rpc_call_client(const struct lh_rpc_call *call);
    it had better not, the connection keeps too much. */
 bool lh_rpc_call_set_kept(struct lh_rpc_call *call, size_t bytes);
 
-/* When anything came last from the peer of its connection, on lh_clock_us(). */
-int64_t lh_rpc_call_heard_us(const struct lh_rpc_call *call);
-/* Until the call ends, send the peer a PING whenever nothing came from it for so long (one at a time); 0: no more. */
-void lh_rpc_call_listen(struct lh_rpc_call *call, int64_t silence_us);
+/*
+ * Ask the peer by a PING whether it is alive: on_peer_alive is called once, when its answer has come, however late;
+ * never in here, nor when the call is finished or over by then. The calls of a connection that ask meanwhile share the
+ * PING. Asking again before the answer does nothing.
+ */
+void lh_rpc_call_ask_peer(struct lh_rpc_call *call);
 /* In on_end with LH_RPC_END_DISCONNECTED: we gave the connection up, or the network did; the peer may live on and not
    know. False: the peer, or its system, closed it. */
 bool lh_rpc_call_is_peer_lost(const struct lh_rpc_call *call);

@@ -71,6 +71,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     }
     if (frame->hd.type == NGHTTP2_RST_STREAM)
         on_reset(connection, session, frame);
+    if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
+        server_connection_on_pong(connection, frame->ping.opaque_data);
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
     call = call_of(session, frame->hd.stream_id);
@@ -111,7 +113,8 @@ static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, v
     struct server_connection *connection = arg;
     struct lh_rpc_call *call;
 
-    if (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA)
+    if (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA ||
+        (frame->hd.type == NGHTTP2_PING && !(frame->hd.flags & NGHTTP2_FLAG_ACK)))
         rpc_gate_on_sent(&connection->gate);
     if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         return 0;
@@ -296,7 +299,6 @@ static void on_timer(void *arg)
         next_us = earlier(next_us, server_connection_check_silence(connection, now_us));
         next_us = earlier(next_us, server_connection_check_idle(connection, now_us));
         next_us = earlier(next_us, server_connection_check_age(connection, now_us));
-        next_us = earlier(next_us, server_connection_check_listening(connection, now_us));
         if (connection->gate.block_stream != 0)
             next_us = earlier(next_us, connection->gate.block_began_us + options->request_timeout_us);
         lh_timer_arm_at_us(&connection->timer, next_us);
@@ -354,6 +356,7 @@ struct server_connection *server_accept(struct lh_rpc_server *server, int fd, co
     lh_list_init(&connection->resuming);
     lh_list_init(&connection->unfinished);
     lh_list_init(&connection->answered);
+    lh_list_init(&connection->asking);
     rpc_counted_init(&connection->memory, &server->recycle, &connection->account);
     lh_deferred_init(&connection->resume, on_resume, connection);
     lh_list_append(&server->connections, &connection->in_server);

@@ -72,6 +72,7 @@ struct server_connection {
     struct lh_link resuming;   /* calls whose held bytes are to be looked at */
     struct lh_link unfinished; /* calls that have begun a message and not ended it, the oldest first */
     struct lh_link answered;   /* calls whose answer was not taken yet, by when some of it was */
+    struct lh_link asking;     /* calls that ask whether the peer is alive */
     struct source *source;     /* while its handshake is not finished; NULL: it is, or there is no address */
     struct lh_link in_source;
     struct lh_backlog_item handshake;
@@ -82,17 +83,17 @@ struct server_connection {
     struct lh_timer timer; /* preface, idle, stall, ending */
     size_t call_count;
     uint32_t serial;       /* among the server's connections */
-    int64_t listen_us;     /* the shortest of its calls, see lh_rpc_call_listen; 0: none listens */
-    int64_t asked_at_us;   /* when a PING was sent for that */
+    int64_t asked_at_us;   /* when the PING of the calls that ask was sent; 0: none is on its way */
     int64_t pinged_at_us;  /* 0: no PING is on its way */
     int64_t idle_at_us;    /* when the last call ended */
     int64_t noticed_at_us; /* when it got GOAWAY because it is idle; 0: it did not */
     int64_t leaves_at_us;  /* when it gets GOAWAY: max_age, or before its certificate ends */
     int64_t ends_at_us;    /* its certificate */
     bool has_preface;
-    bool is_going;    /* GOAWAY was sent */
-    bool is_flooding; /* its gate has sent it away */
-    bool is_private;  /* a visitor that came in privately */
+    bool is_going;        /* GOAWAY was sent */
+    bool is_flooding;     /* its gate has sent it away */
+    bool is_private;      /* a visitor that came in privately */
+    bool has_asked_again; /* the answer to the PING before came late */
     char peer[RPC_ADDRESS_TEXT_BYTES];
 };
 
@@ -107,6 +108,7 @@ struct lh_rpc_call {
     struct lh_link in_connection;
     struct lh_link in_queue;   /* of its connection: borrowing or resuming */
     struct lh_link in_waiting; /* of its connection: unfinished or answered */
+    struct lh_link in_asking;  /* of its connection */
     struct server_connection *connection;
     const struct lh_rpc_method *method; /* NULL: unknown */
     char *principal;                    /* NULL: its connection's */
@@ -114,7 +116,6 @@ struct lh_rpc_call {
     void *trace;
     struct lh_timer deadline;
     struct lh_timer *alarm; /* NULL: never set */
-    int64_t listen_us;
     int64_t arrived_us;
     int64_t deadline_us;
     int64_t waiting_us; /* since when it is in in_waiting */
@@ -206,8 +207,8 @@ void call_wait_for_reader(struct lh_rpc_call *call); /* some of the answer was t
 
 /* call_alarm.c */
 void call_finish_alarm(struct lh_rpc_call *call);
-/* Asks a peer that is silent; returns when to look again. */
-int64_t server_connection_check_listening(struct server_connection *connection, int64_t now_us);
+/* The answer to a PING with these 8 bytes. */
+void server_connection_on_pong(struct server_connection *connection, const uint8_t *bytes);
 
 /* call.c */
 struct lh_rpc_call *call_create(struct server_connection *connection, int32_t stream_id);

@@ -159,6 +159,7 @@ void lh_hold_on_start(struct lh_rpc_call *call);
 void lh_hold_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_hold_on_half_close(struct lh_rpc_call *call);
 void lh_hold_on_alarm(struct lh_rpc_call *call);
+void lh_hold_on_peer_alive(struct lh_rpc_call *call);
 void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 void lh_hold_start(struct lh_service *service);
 bool lh_hold_check_rights(struct lh_service *service, int max);

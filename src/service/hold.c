@@ -63,8 +63,6 @@ static void set_state(struct hold *hold, enum hold_state state)
 
 void hold_end(struct hold *hold)
 {
-    if (hold->call != NULL)
-        lh_rpc_call_listen(hold->call, 0);
     set_state(hold, HOLD_OVER);
 }
 
@@ -124,7 +122,7 @@ static void on_acquired(struct lh_acquire *request, const struct lh_acquire_resu
     if (hold->state == HOLD_WAITING && result->status == LH_OK) {
         take_over(hold);
         set_state(hold, HOLD_HELD);
-        hold_begin(hold, result);
+        hold_take(hold, result->lease);
         hold_tell_granted(hold, result->waited_us);
     } else if (hold->state == HOLD_WAITING) {
         hold_end(hold);
@@ -380,6 +378,13 @@ void lh_hold_on_alarm(struct lh_rpc_call *call)
     struct hold *hold = lh_rpc_call_data(call);
     if (hold != NULL)
         hold_look(hold);
+}
+
+void lh_hold_on_peer_alive(struct lh_rpc_call *call)
+{
+    struct hold *hold = lh_rpc_call_data(call);
+    if (hold != NULL)
+        hold_answered(hold);
 }
 
 static const char *last_words(enum lh_rpc_end reason)

@@ -30,14 +30,12 @@ struct hold {
     int32_t *slots;      /* of the lease, like this */
     char *principal;     /* who downgraded it may be another than who acquired it */
     int64_t deadline_us; /* on our clock, not before the database's */
-    int64_t renewed_us;  /* when the last renewal that was done was sent, or the grant came */
     int64_t next_us;     /* when the next one is due */
 
     bool is_beating;
     bool is_looking;
     struct lh_holder_request beat;
     struct lh_holder_entry beat_item;
-    int64_t beat_sent_us;
     int64_t beat_alive; /* alive_sequence when it was sent */
 
     bool has_alive;
@@ -55,10 +53,10 @@ void hold_leave(struct hold *hold); /* one user less; the last one frees it */
 void hold_end(struct hold *hold);
 
 /* hold_renew.c */
-void hold_begin(struct hold *hold, const struct lh_acquire_result *result);
-/* The lease as the database has just answered it. */
+/* The lease as the database has just answered it, at first and by a downgrade. */
 void hold_take(struct hold *hold, const struct lh_held_lease *lease);
-void hold_look(struct hold *hold); /* renew, wait, or find it lost */
+void hold_look(struct hold *hold);     /* ask its client, wait, or find it lost */
+void hold_answered(struct hold *hold); /* its client is alive: renew, when it is due */
 /* Releases with hold->release_value; `is_failure`: that is the error. The client, if it listens, gets the result. */
 void hold_release(struct hold *hold, bool is_failure);
 

@@ -1,13 +1,13 @@
 /*
- * The lease of a Hold stream. It is renewed at a third of its duration, when something was heard from the client's
- * connection since the last renewal and within the last sixth of the duration (a connection that is silent for half of
- * that gets a PING), so that a client that was stopped right after a renewal does not get another one; and, once the
- * client has said `alive`, when that was less than a duration ago. When that is not so we look again often, and renew as soon as it is.
+ * The lease of a Hold stream. At a third of its duration we ask the client by a PING, and renew when it answers: a
+ * client that was stopped or cut off gets no renewal after its last sign of life, and one that answers late, or whose
+ * question came late because we stood still, is renewed as soon as it does. Once a client has said `alive`, the last one
+ * must be less than a duration old too.
  *
- * A renewal that is not done (the database is away, a hook refuses) is tried again until the deadline; then the lease
- * is lost to the client, whatever the database will say. A client that falls silent keeps its lease until the deadline
- * and the grace have passed: from then on the database is asked whether somebody ended it. Nothing we do by ourselves
- * revives it.
+ * A renewal that is not done (the database is away, a hook refuses) is tried again, with a question before each try,
+ * until the deadline; then the lease is lost to the client, whatever the database will say. A client that does not
+ * answer keeps its lease until the deadline and the grace have passed: from then on the database is asked whether
+ * somebody ended it. Nothing we do by ourselves revives it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,22 +16,14 @@
 #include "base/log.h"
 #include "service/hold.h"
 
-#define LOOK_LEAST_US (5 * LH_US_PER_MS)
-#define LOOK_MOST_US (1 * LH_US_PER_S)
+#define AGAIN_MOST_US (1 * LH_US_PER_S)
 #define RELEASE_AGAIN_US (200 * LH_US_PER_MS)
 
+/* Before what was not done, or not decided, is tried again. */
 static int64_t pause_us(const struct hold *hold)
 {
     int64_t pause_us = hold->lease.duration_us / 12;
-    if (pause_us < LOOK_LEAST_US)
-        return LOOK_LEAST_US;
-    return pause_us > LOOK_MOST_US ? LOOK_MOST_US : pause_us;
-}
-
-/* Longer ago is no sign of life that a renewal could rest on. */
-static int64_t recent_us(const struct hold *hold)
-{
-    return hold->lease.duration_us / 6;
+    return pause_us > AGAIN_MOST_US ? AGAIN_MOST_US : pause_us;
 }
 
 static void look_at(struct hold *hold, int64_t at_us)
@@ -68,17 +60,7 @@ void hold_take(struct hold *hold, const struct lh_held_lease *lease)
         hold->slots = memcpy(lh_alloc(bytes), hold->lease.slots, bytes);
         hold->lease.slots = hold->slots;
     }
-    hold->renewed_us = lh_clock_us();
     note_remaining(hold, lease->remaining_us);
-}
-
-void hold_begin(struct hold *hold, const struct lh_acquire_result *result)
-{
-    int64_t patience_us;
-
-    hold_take(hold, result->lease);
-    patience_us = recent_us(hold) / 2;
-    lh_rpc_call_listen(hold->call, patience_us < LOOK_LEAST_US ? LOOK_LEAST_US : patience_us);
 }
 
 /* --- renewing --- */
@@ -113,7 +95,6 @@ static void on_beaten(struct lh_holder_request *request)
 
     hold->is_beating = false;
     if (hold->state == HOLD_HELD && item->outcome == LH_OUTCOME_OK) {
-        hold->renewed_us = hold->beat_sent_us;
         hold->lease.deadline_us = item->deadline_us;
         hold->lease.heartbeat_at_us = item->deadline_us - hold->lease.duration_us;
         hold->lease.heartbeats = item->heartbeats;
@@ -132,7 +113,6 @@ static void renew(struct hold *hold)
     hold->beat_item = (struct lh_holder_entry){
         .item = {.ns = hold->acquire.ns, .key = hold->acquire.key, .lease_key = hold->acquire.lease_key}};
     hold->beat = (struct lh_holder_request){.items = &hold->beat_item, .count = 1, .on_done = on_beaten, .arg = hold};
-    hold->beat_sent_us = lh_clock_us();
     hold->beat_alive = hold->alive_sequence;
     if (lh_coordinator_heartbeat(hold->service->coordinator, &hold->beat) != LH_OK) {
         renew_again(hold, NULL);
@@ -198,13 +178,13 @@ static void ask_whether_it_is_over(struct hold *hold)
     }
 }
 
-static bool may_renew(const struct hold *hold, int64_t now_us)
+void hold_answered(struct hold *hold)
 {
-    int64_t heard_us = lh_rpc_call_heard_us(hold->call);
+    int64_t now_us = lh_clock_us();
 
-    if (heard_us <= hold->renewed_us || now_us - heard_us > recent_us(hold))
-        return false;
-    return !hold->has_alive || now_us - hold->alive_us < hold->lease.duration_us;
+    if (hold->state == HOLD_HELD && !hold->is_beating && now_us >= hold->next_us &&
+        (!hold->has_alive || now_us - hold->alive_us < hold->lease.duration_us))
+        renew(hold);
 }
 
 void hold_look(struct hold *hold)
@@ -219,13 +199,14 @@ void hold_look(struct hold *hold)
         return;
     if (now_us < hold->next_us) {
         look_at(hold, hold->next_us);
-    } else if (may_renew(hold, now_us)) {
-        renew(hold);
-    } else if (now_us < hold->deadline_us + hold->lease.grace_us) {
-        look_at(hold, now_us + pause_us(hold));
+        return;
+    }
+    lh_rpc_call_ask_peer(hold->call);
+    if (now_us < hold->deadline_us + hold->lease.grace_us) {
+        look_at(hold, hold->deadline_us + hold->lease.grace_us);
     } else {
         ask_whether_it_is_over(hold);
-        look_at(hold, now_us + (hold->lease.duration_us < LOOK_MOST_US ? pause_us(hold) * 4 : LOOK_MOST_US));
+        look_at(hold, now_us + pause_us(hold));
     }
 }
 

@@ -282,12 +282,19 @@ def test_hold_of_a_stopped_client_is_lost_and_it_hears_so(service, stream, proce
     assert holder(service, key) == "b"
 
 
-def test_hold_of_a_client_that_was_stopped_for_a_moment_goes_on(service, process):
+def test_hold_of_a_client_that_stops_is_not_renewed_until_it_goes_on(service, process):
     key = keys()
-    client = process("Hold", acquire_request("hold", key, 30, owner="h"))
+    client = process("Hold", acquire_request("hold", key, 12, owner="h"))
     says(client, "granted")
-    client.send_signal(signal.SIGSTOP)
-    assert service.client.lease.GetLease(pb.GetLeaseRequest(scope=scope("hold", key))).lease.owner == "h"
+
+    def lease(what):
+        return service.psql(f"select {what} from leasehold.scope where key = '{key}'")
+
+    wait_until(lambda: lease("clock_timestamp() > heartbeat_at + interval '3.2 s'") == "t", BOUND)
+    client.send_signal(signal.SIGSTOP)  # a renewal is due in less than a second
+    stopped_at = service.psql("select clock_timestamp()")
+    wait_until(lambda: lease(f"clock_timestamp() > timestamptz '{stopped_at}' + interval '2 s'") == "t", BOUND)
+    assert lease(f"heartbeat_at < timestamptz '{stopped_at}' + interval '0.5 s'") == "t"
     client.send_signal(signal.SIGCONT)
     says(client, "renewed")
     assert holder(service, key) == "h"

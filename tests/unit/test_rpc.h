@@ -31,6 +31,7 @@ struct heard {
     int half_closes;
     int writables;
     int alarms;  /* of Bidi */
+    int alive;   /* the same: answers of its peer */
     int lost;    /* of the ends: without a word of the peer */
     int ends[6]; /* by enum lh_rpc_end */
     struct lh_rpc_call *last;

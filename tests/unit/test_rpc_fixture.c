@@ -122,6 +122,11 @@ static void on_bidi(struct lh_rpc_call *call, const void *data, size_t size)
         lh_rpc_call_pause(call);
 }
 
+static void on_peer_alive(struct lh_rpc_call *call)
+{
+    heard.alive++;
+}
+
 static void on_alarm(struct lh_rpc_call *call)
 {
     heard.alarms++;
@@ -155,6 +160,7 @@ static const struct lh_rpc_method methods[] = {
      .on_message = on_bidi,
      .on_half_close = on_half_close,
      .on_alarm = on_alarm,
+     .on_peer_alive = on_peer_alive,
      .on_end = on_end},
     {.path = "/t.T/Early", .kind = LH_RPC_BIDI, .on_start = on_early, .on_end = on_end},
 };

@@ -275,14 +275,9 @@ void lh_rpc_call_resume(struct lh_rpc_call *call)
     call->is_paused = false;
 }
 
-int64_t lh_rpc_call_heard_us(const struct lh_rpc_call *call)
+void lh_rpc_call_ask_peer(struct lh_rpc_call *call)
 {
-    return call->heard_us;
-}
-
-void lh_rpc_call_listen(struct lh_rpc_call *call, int64_t silence_us)
-{
-    call->listen_us = silence_us;
+    call->is_asking = true;
 }
 
 bool lh_rpc_call_is_peer_lost(const struct lh_rpc_call *call)

@@ -39,9 +39,8 @@ struct lh_rpc_call {
     size_t kept;
     size_t unsent; /* the test's */
     bool has_headers;
-    int64_t heard_us;  /* the test's */
     bool is_peer_lost; /* the test's */
-    int64_t listen_us;
+    bool is_asking;    /* whether the peer is alive; the test's to answer */
     int64_t alarm_us;
 };
 

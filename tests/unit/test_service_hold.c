@@ -57,9 +57,11 @@ static void ring(void)
     call->method->on_alarm(call);
 }
 
-static void hear(void)
+static void answer_ping(void)
 {
-    call->heard_us = lh_clock_us() + 1;
+    ck_assert(call->is_asking);
+    call->is_asking = false;
+    call->method->on_peer_alive(call);
 }
 
 static Leasehold__V1__HoldEvent *event(void)
@@ -115,20 +117,20 @@ static void send_release(void)
     fake_call_message(call, &request.base);
 }
 
-START_TEST(hold_renews_when_a_third_has_passed)
+START_TEST(hold_asks_when_a_third_has_passed_and_renews_at_the_answer)
 {
     hold(29 * LH_US_PER_S);
-    hear();
-    ck_assert_int_eq(call->listen_us, 2500 * LH_US_PER_MS); /* PINGs in good time */
     ck_assert_int_ge(call->alarm_us, lh_clock_us() + 8 * LH_US_PER_S);
     ring(); /* too early */
-    ck_assert_ptr_null(coordinator.heartbeat);
+    ck_assert(!call->is_asking);
     fake_call_end(call, LH_RPC_END_SHUTDOWN);
 
     hold(20 * LH_US_PER_S);
-    hear();
     ring();
+    ck_assert_ptr_null(coordinator.heartbeat);
+    answer_ping();
     ring(); /* one at a time */
+    ck_assert(!call->is_asking);
     answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
     ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_RENEWED);
     ck_assert_int_eq(event()->renewed->heartbeats, 9);
@@ -139,37 +141,53 @@ START_TEST(hold_renews_when_a_third_has_passed)
 }
 END_TEST
 
-START_TEST(hold_does_not_renew_for_a_client_that_was_not_heard_since)
+/* However often it looks, and whatever it heard before: another renewal would let the others wait for longer. */
+START_TEST(hold_of_a_client_that_does_not_answer_is_not_renewed)
 {
     hold(20 * LH_US_PER_S);
     ring();
-    ck_assert_ptr_null(coordinator.heartbeat);
-    ck_assert_int_le(call->alarm_us, lh_clock_us() + LH_US_PER_S); /* it looks again soon */
-    hear();
-    ring();
+    answer_ping();
     answer_heartbeat(LH_OUTCOME_OK, 20 * LH_US_PER_S); /* due again at once */
-    call->heard_us = 0;
+    ring();
+    ck_assert_int_ge(call->alarm_us, lh_clock_us() + 20 * LH_US_PER_S); /* until then it only waits */
     ring();
     ck_assert_ptr_null(coordinator.heartbeat);
+    answer_ping(); /* late, and before its deadline */
+    answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
     fake_call_end(call, LH_RPC_END_SHUTDOWN);
 }
 END_TEST
 
-/* It spoke after the last renewal, and was stopped: another renewal would let the others wait for a third longer. */
-START_TEST(hold_does_not_renew_for_a_client_that_fell_silent_since)
+START_TEST(hold_asks_again_before_it_tries_again)
+{
+    hold(20 * LH_US_PER_S);
+    ring();
+    answer_ping();
+    answer_heartbeat(LH_OUTCOME_RETRY, 0);
+    ck_assert_int_le(call->alarm_us, lh_clock_us() + LH_US_PER_S);
+    ((struct hold *)lh_rpc_call_data(call))->next_us = 0; /* that time has passed */
+    ring();
+    ck_assert_ptr_null(coordinator.heartbeat);
+    answer_ping();
+    answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+}
+END_TEST
+
+START_TEST(hold_of_a_client_that_says_alive_is_renewed_only_while_it_does)
 {
     struct hold *held;
 
     hold(20 * LH_US_PER_S);
+    send_alive(1);
     held = lh_rpc_call_data(call);
-    held->renewed_us = lh_clock_us() - 10 * LH_US_PER_S;
-    call->heard_us = lh_clock_us() - 6 * LH_US_PER_S;
-    ring();
+    held->alive_us -= 31 * LH_US_PER_S;
+    answer_ping(); /* a proxy does that */
     ck_assert_ptr_null(coordinator.heartbeat);
-    call->heard_us = lh_clock_us() - 1 * LH_US_PER_S;
-    ring();
-    ck_assert_ptr_nonnull(coordinator.heartbeat);
+    send_alive(2);
+    answer_ping();
     answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
+    ck_assert_int_eq(event()->alive_sequence, 2);
     fake_call_end(call, LH_RPC_END_SHUTDOWN);
 }
 END_TEST
@@ -177,13 +195,13 @@ END_TEST
 START_TEST(hold_names_the_alive_that_came_before_the_renewal_was_sent)
 {
     hold(20 * LH_US_PER_S);
-    hear();
-    send_alive(7); /* it is due: this renews at once */
+    send_alive(7);
+    answer_ping();
     send_alive(8);
     answer_heartbeat(LH_OUTCOME_OK, 20 * LH_US_PER_S);
     ck_assert_int_eq(event()->alive_sequence, 7);
-    hear();
     ring();
+    answer_ping();
     answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
     ck_assert_int_eq(event()->alive_sequence, 8);
     fake_call_end(call, LH_RPC_END_SHUTDOWN);
@@ -193,16 +211,16 @@ END_TEST
 START_TEST(hold_tries_again_until_the_deadline_and_is_lost_then)
 {
     hold(10 * LH_US_PER_S);
-    hear();
     ring();
+    answer_ping();
     answer_heartbeat(LH_OUTCOME_RETRY, 0);
     ck_assert_uint_eq(call->sent_count, 1);
     ck_assert(!call->is_finished);
     fake_call_end(call, LH_RPC_END_SHUTDOWN);
 
     hold(-1);
-    hear();
     ring();
+    answer_ping();
     answer_heartbeat(LH_OUTCOME_RETRY, 0);
     ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_LOST);
     ck_assert_int_eq(event()->lost->end_reason, LEASEHOLD__V1__END_REASON__END_REASON_UNKNOWN);
@@ -216,8 +234,8 @@ END_TEST
 START_TEST(hold_that_is_lost_says_why_and_releases_nothing)
 {
     hold(20 * LH_US_PER_S);
-    hear();
     ring();
+    answer_ping();
     answer_heartbeat(LH_OUTCOME_LOST, 0);
     ck_assert_int_eq(event()->lost->outcome, LEASEHOLD__V1__OUTCOME__OUTCOME_LOST);
     ck_assert_int_eq(event()->lost->end_reason, LEASEHOLD__V1__END_REASON__END_REASON_FORCED);
@@ -382,7 +400,6 @@ static void downgrade(int64_t token)
 START_TEST(hold_tells_the_lease_as_a_downgrade_left_it)
 {
     hold(20 * LH_US_PER_S);
-    hear();
     downgrade(43);
     ck_assert_uint_eq(call->sent_count, 2);
     ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_RENEWED);
@@ -435,9 +452,10 @@ Suite *hold_suite(void)
     TCase *tcase = tcase_create("hold");
 
     tcase_add_checked_fixture(tcase, methods_setup, methods_teardown);
-    tcase_add_test(tcase, hold_renews_when_a_third_has_passed);
-    tcase_add_test(tcase, hold_does_not_renew_for_a_client_that_was_not_heard_since);
-    tcase_add_test(tcase, hold_does_not_renew_for_a_client_that_fell_silent_since);
+    tcase_add_test(tcase, hold_asks_when_a_third_has_passed_and_renews_at_the_answer);
+    tcase_add_test(tcase, hold_of_a_client_that_does_not_answer_is_not_renewed);
+    tcase_add_test(tcase, hold_asks_again_before_it_tries_again);
+    tcase_add_test(tcase, hold_of_a_client_that_says_alive_is_renewed_only_while_it_does);
     tcase_add_test(tcase, hold_names_the_alive_that_came_before_the_renewal_was_sent);
     tcase_add_test(tcase, hold_tries_again_until_the_deadline_and_is_lost_then);
     tcase_add_test(tcase, hold_that_is_lost_says_why_and_releases_nothing);
