@@ -97,6 +97,17 @@ static inline void lh_pg_conn_break(struct lh_pg_conn *conn, const char *reason)
     lh_defer(conn->loop, &conn->broken);
 }
 
+/*
+ * After whatever libpq reads, writes or parses: it closes the socket of a connection that broke at once, while we lose
+ * the connection at the end of the turn. An accept in between may get the socket's number, and would never be heard if
+ * it were still watched.
+ */
+static inline void lh_pg_conn_check_socket(struct lh_pg_conn *conn)
+{
+    if (PQsocket(conn->pg) < 0)
+        lh_watch_finish(&conn->watch);
+}
+
 /* session.c */
 void lh_pg_session_begin(struct lh_pg_conn *conn);
 

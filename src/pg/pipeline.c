@@ -95,6 +95,7 @@ static bool send_query(struct lh_pg_conn *conn, struct lh_pg_query *query, const
         lh_pg_pipeline_arm(conn);
     return true;
 fail:
+    lh_pg_conn_check_socket(conn);
     lh_pg_error_of_conn(conn->pg, &conn->error);
     lh_defer(conn->loop, &conn->broken);
     return false;
@@ -258,6 +259,7 @@ static void read_results(struct lh_pg_conn *conn)
     while (conn->pg == pg && conn->state != LH_PG_CLOSING && !lh_list_is_empty(&conn->queries) && !PQisBusy(pg)) {
         struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
         PGresult *result = PQgetResult(pg);
+        lh_pg_conn_check_socket(conn);
         if (query->stage >= LH_PG_SYNCING && is_end_of_connection(pg, result)) {
             PQclear(result);
             return;
@@ -284,6 +286,8 @@ static void read_notifications(struct lh_pg_conn *conn)
 static void lose(struct lh_pg_conn *conn)
 {
     struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
+
+    lh_pg_conn_check_socket(conn);
     if (query != NULL && query->result != NULL && is_error(query->result))
         lh_pg_error_of_result(query->result, &conn->error);
     else if (conn->last_words.status != LH_OK)
@@ -302,6 +306,7 @@ void lh_pg_pipeline_on_ready(struct lh_pg_conn *conn, unsigned ready)
         is_alive = PQconsumeInput(pg) == 1;
     if (is_alive && (conn->watch.wanted & LH_WATCH_WRITE) != 0)
         is_alive = flush(conn);
+    lh_pg_conn_check_socket(conn);
     /* What arrived before the end is an answer still. */
     read_results(conn);
     if (conn->pg == pg && conn->state != LH_PG_CLOSING)

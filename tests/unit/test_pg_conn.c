@@ -1,4 +1,6 @@
 /* A connection's life against a real server: answers, errors, losses, returns. */
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "pg/conn.h"
+#include "pg/conn_internal.h"
 #include "pg/result.h"
 #include "pg_fixture.h"
 #include "test_pg.h"
@@ -330,6 +332,60 @@ START_TEST(a_terminated_backend_is_replaced)
 }
 END_TEST
 
+/* Somebody who takes the number of the lost socket in the turn in which libpq closes it, as an accept may. */
+static struct successor {
+    int ends[2];
+    int number;
+    int lost_number;
+    struct lh_watch knock;
+    struct lh_watch watch;
+    bool was_heard;
+} successor;
+
+static void on_heard(void *arg, unsigned ready)
+{
+    successor.was_heard = true;
+    lh_watch_want(&successor.watch, 0);
+}
+
+static void on_knock(void *arg, unsigned ready)
+{
+    if (fcntl(successor.lost_number, F_GETFD) >= 0)
+        return;
+    successor.number = dup(successor.ends[1]);
+    lh_watch_init(&successor.watch, loop, successor.number, on_heard, NULL);
+    lh_watch_want(&successor.watch, LH_WATCH_READ);
+    lh_watch_want(&successor.knock, 0);
+}
+
+START_TEST(whoever_gets_the_number_of_a_lost_socket_is_heard)
+{
+    struct pollfd lost = {.fd = PQsocket(conn->pg)};
+    int fillers[32];
+
+    successor = (struct successor){.number = -1, .lost_number = lost.fd};
+    for (int i = 0; i < 32; i++)
+        fillers[i] = dup(STDERR_FILENO); /* so that no lower number is free */
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, successor.ends), 0);
+    lh_watch_init(&successor.knock, loop, successor.ends[1], on_knock, NULL);
+    terminate_backend();
+    ck_assert_int_eq(poll(&lost, 1, 20000), 1); /* it has hung up: its event comes first */
+    ck_assert_int_eq(write(successor.ends[0], "x", 1), 1);
+    lh_watch_want(&successor.knock, LH_WATCH_READ);
+    WAIT_FOR(loop, successor.number >= 0);
+    ck_assert_int_eq(successor.number, successor.lost_number);
+    WAIT_FOR(loop, successor.was_heard);
+    WAIT_FOR(loop, ups == 2);
+    lh_watch_finish(&successor.knock);
+    lh_watch_finish(&successor.watch);
+    close(successor.number);
+    close(successor.ends[0]);
+    close(successor.ends[1]);
+    for (int i = 0; i < 32; i++)
+        close(fillers[i]);
+}
+END_TEST
+
 START_TEST(a_crashed_backend_is_replaced)
 {
     lose_and_return(crash_backend);
@@ -513,6 +569,7 @@ TCase *test_pg_conn(void)
     tcase_add_test(tcase, an_error_at_commit_is_an_error_of_the_query);
     tcase_add_test(tcase, large_arrays_and_answers_pass_through_small_sockets);
     tcase_add_test(tcase, a_terminated_backend_is_replaced);
+    tcase_add_test(tcase, whoever_gets_the_number_of_a_lost_socket_is_heard);
     tcase_add_test(tcase, a_crashed_backend_is_replaced);
     tcase_add_test(tcase, a_restarted_server_is_found_again);
     tcase_add_test(tcase, an_idle_connection_that_is_terminated_comes_back);
