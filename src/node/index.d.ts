@@ -30,8 +30,11 @@ export interface ClientOptions {
 }
 
 export interface Contention {
-  /** The owner of the lease that is waited for; null: the scope is free, and others wait for it. */
+  /** The owner of the lease that is waited for, the oldest of several; null: the scope is free, and others wait for it. */
   holder: string | null;
+  holderCount: number;
+  /** Of the capacity for shared leases; null: there is none. */
+  unitsFree: number | null;
   /** Waiters ahead of this one. */
   ahead: number;
 }
@@ -44,6 +47,10 @@ export interface AcquireOptions {
   owner?: string;
   /** Shown with the lease; at most 16. */
   labels?: Record<string, string>;
+  /** Leaves room for other shared leases. */
+  shared?: boolean;
+  /** What a shared lease takes of the capacity that the namespace's policy sets, 1 to 1,000,000; default 1. */
+  units?: number;
   /** Ends the wait. The acquire rejects with the signal's reason, and holds nothing. */
   signal?: AbortSignal;
   /** Nobody else gets the lease before so long after its grant, though it is released or lost earlier; absent: the policy's. At most a day. */
@@ -106,8 +113,13 @@ export class Lease implements AsyncDisposable {
   readonly key: string;
   readonly owner: string;
   readonly durationMs: number;
-  /** The fencing token: it grows with each grant. */
+  /** The fencing token: it grows with each grant. `downgrade` changes it. */
   readonly token: bigint;
+  readonly mode: 'exclusive' | 'shared';
+  /** Of the capacity, of a shared lease; 0: an exclusive one has all of it. */
+  readonly units: number;
+  /** Of a shared lease where there is a capacity: `units` numbers from 1 to the capacity that no other holder has, ascending. */
+  readonly slots: readonly number[];
   /** What the end of the work releases the lease with, as JSON; at most 8 KiB. */
   result: unknown;
   /** Aborts once, when the lease is lost, a fifth of its duration before its deadline at the latest. The reason is the LeaseLostError. */
@@ -125,6 +137,12 @@ export class Lease implements AsyncDisposable {
    * Takes a client of `pg`, or anything with the same query(text, values).
    */
   guard(client: { query(text: string, values: unknown[]): Promise<unknown> }): Promise<void>;
+  /**
+   * Makes an exclusive lease shared in one step: shared requests that wait behind it are let in, and no exclusive one comes between. A shared
+   * lease gives units back. The lease goes on under another token. Rejects with LeaseLostError when it is lost, and with UnavailableError
+   * when nothing was answered within `patienceMs`: then it may have been done, and may be called again.
+   */
+  downgrade(units?: number): Promise<void>;
   /** Gives the lease back, with a result or as failed. Rejects with LeaseLostError if it was lost before. */
   release(outcome?: { result?: unknown; failure?: unknown }): Promise<void>;
   /** Releases. A loss is an error here too. */
@@ -139,6 +157,8 @@ export class HeldError extends LeaseholdError implements Contention {
   readonly code: 'LEASEHOLD_HELD';
   readonly holder: string | null;
   readonly ahead: number;
+  readonly holderCount: number;
+  readonly unitsFree: number | null;
 }
 /** The lease ended before it was released. */
 export class LeaseLostError extends LeaseholdError {

@@ -6,7 +6,7 @@ const { GrpcTransport } = require('./grpc.js');
 const { SqlTransport } = require('./sql.js');
 const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
-const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
+const { checkUnits, ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
 const { clock, sleep } = require('./time.js');
 
 const RETRY_AFTER_MS = 100;
@@ -67,14 +67,16 @@ class Client {
     await this.close();
   }
 
-  #request(namespace, key, { durationMs = 30000, waitMs = 0, owner = this.owner, labels = {}, atLeastMs, onQueued }) {
+  #request(namespace, key, { durationMs = 30000, waitMs = 0, owner = this.owner, labels = {}, shared = false, units = 1, atLeastMs, onQueued }) {
     for (const [field, value] of Object.entries({ namespace, key, owner })) {
       if (typeof value !== 'string') throw new InvalidArgumentError(`${field} must be a string, not ${typeof value}`, field, 'a string');
     }
     if (!Number.isFinite(durationMs)) throw new InvalidArgumentError(`durationMs must be a number, not ${durationMs}`, 'duration', 'a number');
     if (!(waitMs >= 0)) throw new InvalidArgumentError(`waitMs must be a number from 0 to Infinity, not ${waitMs}`, 'wait', '0 to Infinity');
     if (atLeastMs !== undefined && !Number.isFinite(atLeastMs)) throw new InvalidArgumentError(`atLeastMs must be a number, not ${atLeastMs}`, 'at_least', 'a number');
-    return { namespace, key, durationMs, waitMs, owner, labels, atLeastMs, onQueued, isHold: false, leaseKey: crypto.randomUUID() };
+    checkUnits(units);
+    if (!shared && units !== 1) throw new InvalidArgumentError(`units must be 1 without shared, not ${units}`, 'units', '1 without shared');
+    return { namespace, key, durationMs, waitMs, owner, labels, shared, units, atLeastMs, onQueued, isHold: false, leaseKey: crypto.randomUUID() };
   }
 
   async #acquire(request, signal) {

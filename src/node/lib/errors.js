@@ -11,10 +11,9 @@ class LeaseholdError extends Error {
 
 /** Another holds the lease, or waits for it, and the wait has passed. */
 class HeldError extends LeaseholdError {
-  constructor(message, holder = null, ahead = 0) {
+  constructor(message, { holder = null, ahead = 0, holderCount = 0, unitsFree = null } = {}) {
     super(message, 'LEASEHOLD_HELD');
-    this.holder = holder;
-    this.ahead = ahead;
+    Object.assign(this, { holder, ahead, holderCount, unitsFree });
   }
 }
 
@@ -59,4 +58,11 @@ class InvalidArgumentError extends RangeError {
   }
 }
 
-module.exports = { LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError };
+const MOST_UNITS = 1000000;
+
+function checkUnits(units) {
+  const bound = `1 to ${MOST_UNITS}`;
+  if (!Number.isInteger(units) || units < 1 || units > MOST_UNITS) throw new InvalidArgumentError(`units must be ${bound}, not ${units}`, 'units', bound);
+}
+
+module.exports = { checkUnits, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError };

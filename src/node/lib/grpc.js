@@ -114,11 +114,11 @@ class GrpcTransport {
           if (!event.granted && !event.queued) return;
           clearTimeout(watchdog);
           if (event.granted) {
-            const deadline = sent + msOf(event.waited) + msOf(event.granted.remaining);
-            resolve({ token: BigInt(event.granted.token), deadline, tie: request.isHold ? new Tie(call) : null });
+            resolve({ ...grantOf(event.granted, sent + msOf(event.waited)), tie: request.isHold ? new Tie(call) : null });
           } else {
             watchdog = setTimeout(cancel, SILENCE_MS);
-            request.onQueued?.({ holder: event.queued.holder?.owner ?? null, ahead: event.queued.waiters_ahead });
+            const { holder, waiters_ahead: ahead, holder_count: holderCount, units_free: unitsFree } = event.queued;
+            request.onQueued?.({ holder: holder?.owner ?? null, ahead, holderCount, unitsFree: unitsFree?.value ?? null });
           }
         });
         call.on('error', (status) => reject(this.#failed(server, request, status)));
@@ -151,6 +151,12 @@ class GrpcTransport {
       reason: reasonOf(each.end_reason),
       message: each.message,
     }));
+  }
+
+  async downgrade(ref, units, timeoutMs) {
+    const sent = clock();
+    const { lease, waited } = await this.#unary('Downgrade', ref, { lease: refOf(ref), units }, timeoutMs);
+    return grantOf(lease, sent + msOf(waited));
   }
 
   async release(ref, { isFailed, value }, timeoutMs) {
@@ -206,10 +212,13 @@ class Tie {
   }
 }
 
+const grantOf = ({ token, units, slots, remaining }, since) => ({ token: BigInt(token), units, slots, deadline: since + msOf(remaining) });
+
 function messageOf(request, waitMs) {
   const wait = waitMs === Infinity ? { wait_forever: true } : { wait: durationOf(waitMs) };
   const rest = request.atLeastMs === undefined ? {} : { at_least: durationOf(request.atLeastMs) };
-  return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, ...wait, ...rest };
+  const share = request.shared ? { mode: 'MODE_SHARED', units: request.units } : {};
+  return { ...refOf(request), duration: durationOf(request.durationMs), owner: request.owner, labels: request.labels, ...wait, ...rest, ...share };
 }
 
 /** The fields of a protobuf message: google.rpc.Status and what it carries are read without their generated code. */
@@ -236,7 +245,7 @@ function* fieldsOf(data) {
 
 /** What google.rpc.ErrorInfo and Contention say in the details of a failure. */
 function detailsOf(status) {
-  const found = { reason: '', field: '', limit: '', holder: null, ahead: 0 };
+  const found = { reason: '', field: '', limit: '', holder: null, ahead: 0, holderCount: 0, unitsFree: null };
   for (const [, any] of [...fieldsOf(status.metadata?.get('grpc-status-details-bin')[0] ?? Buffer.alloc(0))].filter(([field]) => field === 3)) {
     const { 1: type = '', 2: body = Buffer.alloc(0) } = Object.fromEntries(fieldsOf(any));
     for (const [field, value] of fieldsOf(body)) {
@@ -248,6 +257,8 @@ function detailsOf(status) {
       } else if (String(type).endsWith('leasehold.v1.Contention')) {
         if (field === 1) found.holder = String(Object.fromEntries(fieldsOf(value))[4] ?? '') || null;
         if (field === 3) found.ahead = value;
+        if (field === 5) found.holderCount = value;
+        if (field === 7) found.unitsFree = Object.fromEntries(fieldsOf(value))[1] ?? 0;
       }
     }
   }
@@ -255,9 +266,10 @@ function detailsOf(status) {
 }
 
 function errorOf(ref, status) {
-  const { reason, field, limit, holder, ahead } = detailsOf(status);
+  const { reason, field, limit, ...contention } = detailsOf(status);
   const words = status.details ?? status.message;
-  if (['LEASE_HELD', 'WAIT_TIMEOUT', 'SCOPE_BUSY'].includes(reason)) return new HeldError(words, holder, ahead);
+  if (['LEASE_HELD', 'WAIT_TIMEOUT', 'SCOPE_BUSY'].includes(reason)) return new HeldError(words, contention);
+  if (reason === 'NOT_HELD') return new LeaseLostError(words, 'unknown');
   if (['INVALID_ARGUMENT', 'MESSAGE_TOO_LARGE'].includes(reason)) return new InvalidArgumentError(words, field, limit);
   const refusals = ['NAMESPACE_FROZEN', 'HOOK_REJECTED', 'LEASE_ENDED', 'QUOTA_EXCEEDED', 'UNAUTHENTICATED', 'ACCESS_DENIED'];
   const codes = ['UNAUTHENTICATED', 'PERMISSION_DENIED', 'UNIMPLEMENTED', 'FAILED_PRECONDITION'];

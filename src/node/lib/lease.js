@@ -1,6 +1,6 @@
 'use strict';
 
-const { InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
+const { checkUnits, InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
 const { clock, sleep } = require('./time.js');
 
 const MOST_WORDS = 8192; // bytes
@@ -22,14 +22,21 @@ class Lease {
     this.key = request.key;
     this.owner = request.owner;
     this.durationMs = request.durationMs;
-    this.token = grant.token;
+    this._take(grant);
     this.result = undefined;
     this._request = request;
-    this._deadline = grant.deadline; // on clock()
-    this._next = grant.deadline - (request.durationMs * 2) / 3; // renewal
     this._trouble = ''; // why the last renewal failed
     this._asked = null; // its renewal, in flight
     this._tie = grant.tie;
+  }
+
+  _take({ token, units, slots, deadline }) {
+    this.token = token;
+    this.mode = units > 0 ? 'shared' : 'exclusive';
+    this.units = units;
+    this.slots = slots;
+    this._deadline = deadline; // on clock()
+    this._next = deadline - (this.durationMs * 2) / 3; // renewal
   }
 
   /** Aborts once when the lease is lost, before its deadline; the reason is the LeaseLostError. */
@@ -70,6 +77,24 @@ class Lease {
     }
   }
 
+  /** Makes an exclusive lease shared, or gives units of a shared one back. Repeated until it is answered, for as long as patienceMs says. */
+  async downgrade(units = 1) {
+    checkUnits(units);
+    if (this._request.isHold) throw new InvalidArgumentError("a leader's lease stays exclusive", 'mode', 'a lease that is not of lead');
+    for (const until = clock() + this.#renewer.patienceMs; ; await sleep(100)) {
+      this.check();
+      if (this.#releasing) throw new LeaseLostError(`the lease ${this.namespace}/${this.key} was released`, 'released');
+      try {
+        const grant = await this.#renewer.transport.downgrade(this._ref, units, this.#patienceMs);
+        this.check();
+        return this._take(grant);
+      } catch (error) {
+        if (error instanceof LeaseLostError) this._lose(error.reason);
+        if (!(error instanceof UnavailableError) || clock() >= until) throw error;
+      }
+    }
+  }
+
   /** Gives the lease back. Repeated until it is answered, or the deadline has passed. */
   release({ result = this.result, failure } = {}) {
     this.#releasing ??= this.#release(result, failure);
@@ -91,10 +116,9 @@ class Lease {
     }
     await this._asked; // no renewal comes after a release: see _isRenewed
     this.check();
-    const patience = Math.min(this.#renewer.patienceMs, Math.max(this.durationMs / 6, 500)); // time for some repetitions
     for (let isRepeated = false; ; isRepeated = true) {
       try {
-        await this.#renewer.transport.release(this._ref, { isFailed: failure !== undefined, value }, patience);
+        await this.#renewer.transport.release(this._ref, { isFailed: failure !== undefined, value }, this.#patienceMs);
         break;
       } catch (error) {
         if (error instanceof UnavailableError && this.remainingMs() > 0) {
@@ -116,6 +140,11 @@ class Lease {
     this.#renewer.drop(this);
     this._tie?.close();
     if (problem) throw problem;
+  }
+
+  /** For one try: there is time for some repetitions. */
+  get #patienceMs() {
+    return Math.min(this.#renewer.patienceMs, Math.max(this.durationMs / 6, 500));
   }
 
   get _ref() {

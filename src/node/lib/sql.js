@@ -10,11 +10,21 @@ const { clock } = require('./time.js');
 const MOST_IDLE = 2; // connections
 const POOLED_POLL_MS = 200;
 const LOCK_TIMEOUT = '200ms'; // a row that somebody keeps locked must not hold up the renewals of others
-const ACQUIRE = `
-select a.token::text, extract(epoch from a.deadline - clock_timestamp())::text as seconds
+const GRANT = 'select a.token::text, extract(epoch from a.deadline - clock_timestamp())::text as seconds, a.units::text, to_json(a.slots)::text as slots';
+const ACQUIRE = `${GRANT}
   from leasehold.acquire($1::text, $2::text, make_interval(secs => $3::float8), owner => $4::text, lease_key => $5::text::uuid,
-                         labels => $6::text::jsonb`;
-const AT_LEAST = ', at_least => make_interval(secs => $7::float8)'; // only where it is asked for: an older schema does not know it
+                         labels => $6::text::jsonb, at_least => make_interval(secs => $7::float8), mode => $8::text, units => $9::integer) a`;
+const DOWNGRADE = `${GRANT}
+  from (select set_config('lock_timeout', $5::text, true) as limits, $1::text as namespace offset 0) s
+ cross join lateral leasehold.downgrade(s.namespace, $2::text, $3::text::uuid, $4::integer) a`;
+const JOIN_QUEUE = `
+select position::text, channel
+  from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8), $5::text, $6::integer)`;
+const EXPLAIN = `
+select state, holder, waiters::text, advice, holders::text,
+       case when policy ? 'capacity'
+            then case state when 'held' then 0 else greatest((policy ->> 'capacity')::integer - coalesce(units, 0), 0) end end::text as free
+  from leasehold.explain($1::text, $2::text)`;
 const HEARTBEAT = `
 select extract(epoch from h.deadline - clock_timestamp())::text as seconds
   from (select set_config('lock_timeout', $4::text, true) as limits offset 0) s
@@ -65,11 +75,20 @@ class SqlTransport {
 
   async #try(session, request) {
     const { namespace, key, durationMs, owner, leaseKey, labels, atLeastMs } = request;
-    const rest = atLeastMs === undefined ? [] : [atLeastMs / 1000];
+    const rest = atLeastMs === undefined ? null : atLeastMs / 1000;
     const sent = clock();
-    const [row] = await session.query(`${ACQUIRE}${rest.length ? AT_LEAST : ''}) a`,
-      [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), ...rest]);
-    return row && { token: BigInt(row.token), deadline: sent + Number(row.seconds) * 1000, tie: null };
+    const [row] = await session.query(ACQUIRE,
+      [namespace, key, durationMs / 1000, owner, leaseKey, JSON.stringify(labels), rest, modeOf(request), request.units]);
+    return row && { ...grantOf(row, sent), tie: null };
+  }
+
+  /** Gives up soon where somebody keeps the row locked. */
+  downgrade({ namespace, key, leaseKey }, units, timeoutMs) {
+    return this.#with(async (session) => {
+      const sent = clock();
+      const [row] = await session.query(DOWNGRADE, [namespace, key, leaseKey, units, LOCK_TIMEOUT], timeoutMs);
+      return grantOf(row, sent);
+    });
   }
 
   async #queueFor(session, request, waitMs, signal) {
@@ -87,17 +106,17 @@ class SqlTransport {
       for (;;) {
         // A place that is not asked for again is free after this.
         const ttl = Math.min(Math.max(2 * pollMs, 10000), 86400000) / 1000;
-        const [{ position, channel }] = await session.query(
-          'select position::text, channel from leasehold.join_queue($1::text, $2::text, $3::text::uuid, make_interval(secs => $4::float8))',
-          [...place, ttl],
-        );
+        const [{ position, channel }] = await session.query(JOIN_QUEUE, [...place, ttl, modeOf(request), request.units]);
         if (!isListening) await session.listen(channel);
         isListening = true;
         session.hasNews = false;
         grant = await this.#try(session, request);
         if (grant) return grant;
         if (clock() >= until) throw await this.#held(session, request);
-        if (request.onQueued) request.onQueued({ holder: (await this.#held(session, request)).holder, ahead: Number(position) - 1 });
+        if (request.onQueued) {
+          const { holder, holderCount, unitsFree } = await this.#held(session, request);
+          request.onQueued({ holder, ahead: Number(position) - 1, holderCount, unitsFree });
+        }
         await session.news(Math.min(pollMs, until - clock()), signal);
         signal.throwIfAborted();
       }
@@ -108,9 +127,11 @@ class SqlTransport {
   }
 
   async #held(session, { namespace, key }) {
-    const [row] = await session.query('select state, holder, waiters::text, advice from leasehold.explain($1::text, $2::text)', [namespace, key]);
+    const [row] = await session.query(EXPLAIN, [namespace, key]);
     const by = row.state === 'held' ? `held by ${row.holder ?? 'another'}` : row.state;
-    return new HeldError(`${namespace}/${key} is ${by}: ${row.advice}`, row.holder, Number(row.waiters));
+    const unitsFree = row.free === null ? null : Number(row.free);
+    return new HeldError(`${namespace}/${key} is ${by}: ${row.advice}`,
+      { holder: row.holder, ahead: Number(row.waiters), holderCount: Number(row.holders), unitsFree });
   }
 
   /** All in one transaction, and one by one if that fails for one of them. */
@@ -166,6 +187,14 @@ class SqlTransport {
     await Promise.all([...this.#open].map((session) => (idle.includes(session) ? session.close() : session.break())));
   }
 }
+
+const modeOf = ({ shared }) => (shared ? 'shared' : 'exclusive');
+const grantOf = ({ token, seconds, units, slots }, sent) => ({
+  token: BigInt(token),
+  units: Number(units),
+  slots: JSON.parse(slots ?? '[]'),
+  deadline: sent + Number(seconds) * 1000,
+});
 
 /** One connection. It keeps the process alive only while something waits for it. */
 class Session {

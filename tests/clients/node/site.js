@@ -81,6 +81,15 @@ class Site {
     return Number((await this.row('heartbeats')) || 0);
   }
 
+  /** Token and units of each holder. */
+  shares() {
+    return this.psql(`select token, units from leasehold.lease where namespace = 'cases' and key = '${this.key}' order by token`);
+  }
+
+  async beatsOf(lease) {
+    return Number(await this.psql(`select heartbeats from leasehold.lease where token = ${lease.token}`));
+  }
+
   force() {
     return this.psql(`select from leasehold.force_release('cases', '${this.key}', 'a test')`);
   }

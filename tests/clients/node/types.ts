@@ -7,21 +7,26 @@ export async function main(): Promise<number> {
   await using lease: Lease = await client.acquire('payments', 'inv-42', { durationMs: 30_000, waitMs: 5_000, signal: AbortSignal.timeout(9) });
   lease.result = { rows: 3 };
   const token: bigint = lease.token;
+  const readers = await client.acquire('reports', 'sales', { shared: true, units: 2 });
+  await readers.downgrade();
+  const slots: readonly number[] = readers.mode === 'shared' ? readers.slots : [readers.units];
   const pg = new Pg();
   await lease.guard(pg);
   const over = new Client({ database: { host: '/run/postgresql' }, warn: console.error });
   try {
     await over.lead('api', 'scheduler', { onLeader: (owner: string) => console.log(owner) }, async (leadership) => leadership.check());
   } catch (error) {
-    if (error instanceof HeldError) console.log(error.holder?.length, error.ahead + 1);
+    if (error instanceof HeldError) console.log(error.holder?.length, error.ahead + error.holderCount, error.unitsFree ?? 'no capacity');
     if (error instanceof LeaseLostError && error.reason === 'forced') console.log(error.code === 'LEASEHOLD_LOST');
   }
   // @ts-expect-error a number of seconds has another name here
   await client.acquire('payments', 'inv-42', { duration: 30 });
+  // @ts-expect-error there is no third mode
+  void (readers.mode === 'upgraded');
   // @ts-expect-error only the package makes leases
   void (() => new Lease());
   // @ts-expect-error no such reason
   const never = (error: LeaseLostError): boolean => error.reason === 'stolen';
-  void [token, never];
+  void [token, never, slots];
   return client.withLease('payments', 'inv-42', () => 3);
 }

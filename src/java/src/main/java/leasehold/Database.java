@@ -1,5 +1,8 @@
 package leasehold;
 
+import java.sql.Array;
+import java.sql.ResultSet;
+import java.sql.SQLException;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -20,14 +23,21 @@ final class Database {
     private static final int MOST_IDLE = 2;
     private static final long POOLED_POLL = 200_000_000;
     private static final long SLICE = 100_000_000; // how soon a waiter sees that its caller has given up
+    private static final String GRANT = "select l.token, extract(epoch from l.deadline - clock_timestamp())::float8, l.units, l.slots ";
+    // The last: units that are free, where there is a capacity. getObject() and two operators: jsonb's ? is a parameter to JDBC.
+    private static final String EXPLAIN = """
+            select state, holder, waiters, advice, holders,
+                   case state when 'held' then 0 * (policy ->> 'capacity')::integer
+                              else (policy ->> 'capacity')::integer - least(coalesce(units, 0), (policy ->> 'capacity')::integer) end
+              from leasehold.explain(?, ?)""";
     private static final Pattern ENDED = Pattern.compile(" ago: (released|failed|expired|forced)\\b");
 
     /** Names a lease for its holder. */
     record Ref(String namespace, String key, String leaseKey) {
     }
 
-    /** The answer to an acquire; deadline is on the Clock. */
-    record Grant(long token, long deadline) {
+    /** The answer to an acquire or a downgrade; units are 0 for an exclusive lease; deadline is on the Clock. */
+    record Grant(long token, long deadline, int units, List<Integer> slots) {
     }
 
     /** The answer to one renewal: `remaining` nanoseconds, or why it is lost; neither: nothing is known. */
@@ -115,7 +125,7 @@ final class Database {
     Grant acquire(Ref ref, LeaseRequest request, long until, BooleanSupplier isGivenUp) {
         Session session = get();
         try {
-            Grant grant = take(session, ref, request, Clock.nanos(request.duration));
+            Grant grant = take(session, ref, request, request.units, Clock.nanos(request.duration));
             if (grant == null) {
                 grant = queue(session, ref, request, until, isGivenUp);
             }
@@ -125,15 +135,38 @@ final class Database {
         }
     }
 
-    private Grant take(Session session, Ref ref, LeaseRequest request, long duration) {
+    private Grant take(Session session, Ref ref, LeaseRequest request, int units, long duration) {
         long sent = Clock.now();
-        return session.query(patience, ref.namespace, ref.key, """
-                select l.token, extract(epoch from l.deadline - clock_timestamp())::float8
+        return session.query(patience, ref.namespace, ref.key, GRANT + """
                   from leasehold.acquire(?, ?, make_interval(secs => ?), owner => ?::text, lease_key => ?::uuid, labels => ?::jsonb,
-                                         at_least => make_interval(secs => ?::float8)) l""",
-                rows -> rows.next() ? new Grant(rows.getLong(1), sent + nanos(rows.getDouble(2))) : null,
+                                         at_least => make_interval(secs => ?::float8), mode => ?, units => ?) l""",
+                rows -> rows.next() ? grant(rows, sent) : null,
                 ref.namespace, ref.key, duration / 1e9, request.owner, ref.leaseKey, request.labels,
-                request.atLeast.isZero() ? null : (Double) (Clock.nanos(request.atLeast) / 1e9));
+                request.atLeast.isZero() ? null : (Double) (Clock.nanos(request.atLeast) / 1e9), mode(units), Math.max(units, 1));
+    }
+
+    private static String mode(int units) {
+        return units > 0 ? "shared" : "exclusive";
+    }
+
+    private static Grant grant(ResultSet rows, long sent) throws SQLException {
+        Array slots = rows.getArray(4);
+        return new Grant(rows.getLong(1), sent + nanos(rows.getDouble(2)), rows.getInt(3),
+                slots == null ? List.of() : List.of((Integer[]) slots.getArray()));
+    }
+
+    /** Shared from now on. Gives up soon where somebody keeps the row locked; null: it is not held. */
+    Grant downgrade(Ref ref, int units) {
+        Session session = get();
+        try {
+            long sent = Clock.now();
+            return session.query(patience, ref.namespace, ref.key, GRANT + """
+                      from (select set_config('lock_timeout', '200ms', true) as limits, ?::text as namespace offset 0) s
+                     cross join lateral leasehold.downgrade(s.namespace, ?, ?::uuid, ?) l""",
+                    rows -> rows.next() ? grant(rows, sent) : null, ref.namespace, ref.key, ref.leaseKey, units);
+        } finally {
+            put(session);
+        }
     }
 
     private static long nanos(double seconds) {
@@ -154,15 +187,15 @@ final class Database {
         try {
             while (until > Clock.now() && !isGivenUp.getAsBoolean()) {
                 Place place = session.query(patience, ref.namespace, ref.key,
-                        "select position, channel from leasehold.join_queue(?, ?, ?::uuid, make_interval(secs => ?))",
+                        "select position, channel from leasehold.join_queue(?, ?, ?::uuid, make_interval(secs => ?), ?, ?)",
                         rows -> rows.next() ? new Place(rows.getInt(1), rows.getString(2)) : null,
-                        ref.namespace, ref.key, ref.leaseKey, ttl);
+                        ref.namespace, ref.key, ref.leaseKey, ttl, mode(request.units), Math.max(request.units, 1));
                 isQueued = true;
                 if (!isListening && !session.isPooled) {
                     isListening = true;
                     session.listen(patience, place.channel);
                 }
-                Grant grant = take(session, ref, request, Clock.nanos(request.duration));
+                Grant grant = take(session, ref, request, request.units, Clock.nanos(request.duration));
                 if (grant != null) {
                     return grant;
                 }
@@ -207,11 +240,11 @@ final class Database {
     }
 
     private LeaseException.Held held(Session session, Ref ref) {
-        return session.query(patience, ref.namespace, ref.key, "select state, holder, waiters, advice from leasehold.explain(?, ?)", rows -> {
+        return session.query(patience, ref.namespace, ref.key, EXPLAIN, rows -> {
             rows.next();
             String state = "held".equals(rows.getString(1)) ? "is held by " + rows.getString(2) : "is " + rows.getString(1);
             return new LeaseException.Held("the lease " + ref.namespace + "/" + ref.key + " " + state + ": " + rows.getString(4),
-                    rows.getString(2), rows.getInt(3));
+                    rows.getString(2), rows.getInt(3), rows.getInt(5), (Integer) rows.getObject(6));
         }, ref.namespace, ref.key);
     }
 
@@ -237,10 +270,10 @@ final class Database {
     }
 
     /** Renews with another duration; null: the lease key does not hold the lease any more. */
-    Grant extend(Ref ref, LeaseRequest request, long token, long duration) {
+    Grant extend(Ref ref, LeaseRequest request, int units, long token, long duration) {
         Session session = get();
         try {
-            Grant grant = take(session, ref, request, duration);
+            Grant grant = take(session, ref, request, units, duration);
             if (grant != null && grant.token != token) { // it had ended, so long ago that the scope has forgotten it
                 undo(session, ref);
                 return null;

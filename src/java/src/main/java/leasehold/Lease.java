@@ -17,9 +17,11 @@ public final class Lease implements AutoCloseable {
     private final LeaseClient client;
     private final LeaseRequest request;
     private final Database.Ref ref;
-    private final long token;
 
     // Guarded by client.lock. Times are on the Clock.
+    private long token;
+    private int units; // 0: exclusive
+    private List<Integer> slots;
     private final List<Consumer<LeaseException.Lost>> listeners = new ArrayList<>();
     private long duration;
     private long deadline;
@@ -34,10 +36,24 @@ public final class Lease implements AutoCloseable {
         this.client = client;
         this.request = request;
         this.ref = ref;
-        this.token = grant.token();
         this.duration = Clock.nanos(request.duration);
-        this.deadline = grant.deadline();
-        this.next = deadline - duration / 3 * 2;
+        take(grant);
+    }
+
+    private void take(Database.Grant grant) {
+        token = grant.token();
+        units = grant.units();
+        slots = grant.slots();
+        deadline = grant.deadline();
+        next = deadline - duration / 3 * 2;
+    }
+
+    /** Whether others may hold the name too. */
+    public enum Mode {
+        /** They may not. */
+        EXCLUSIVE,
+        /** Other shared leases may. */
+        SHARED
     }
 
     /**
@@ -59,12 +75,45 @@ public final class Lease implements AutoCloseable {
     }
 
     /**
-     * The fencing token, which grows with each grant: pass it to whatever must refuse a holder that is late.
+     * The fencing token, which grows with each grant: pass it to whatever must refuse a holder that is late. {@link #downgrade} changes it.
      *
      * @return the token
      */
     public long token() {
-        return token;
+        synchronized (client.lock) {
+            return token;
+        }
+    }
+
+    /**
+     * Whether it is shared.
+     *
+     * @return the mode
+     */
+    public Mode mode() {
+        return units() > 0 ? Mode.SHARED : Mode.EXCLUSIVE;
+    }
+
+    /**
+     * What a shared lease takes of the capacity that the namespace's policy sets.
+     *
+     * @return a number of units; 0 for an exclusive lease
+     */
+    public int units() {
+        synchronized (client.lock) {
+            return units;
+        }
+    }
+
+    /**
+     * Numbers from 1 to the capacity that no other holder has, as many as there are units, ascending.
+     *
+     * @return the numbers; none for an exclusive lease, and where there is no capacity
+     */
+    public List<Integer> slots() {
+        synchronized (client.lock) {
+            return slots;
+        }
     }
 
     /**
@@ -143,7 +192,7 @@ public final class Lease implements AutoCloseable {
         try (PreparedStatement statement = connection.prepareStatement("select leasehold.guard(?, ?, ?)")) {
             statement.setString(1, ref.namespace());
             statement.setString(2, ref.key());
-            statement.setLong(3, token);
+            statement.setLong(3, token());
             statement.execute();
         } catch (SQLException e) {
             if ("LH001".equals(e.getSQLState())) {
@@ -163,19 +212,68 @@ public final class Lease implements AutoCloseable {
      */
     public void extend(Duration value) {
         check();
-        Database.Grant grant = client.database.extend(ref, request, token, Clock.nanos(value));
+        Database.Grant grant = client.database.extend(ref, request, units(), token(), Clock.nanos(value));
         synchronized (client.lock) {
             expire();
             if (grant == null) {
                 lose(LeaseException.Reason.UNKNOWN, null);
             } else if (lost == null) {
                 duration = Clock.nanos(value);
-                deadline = grant.deadline();
-                next = deadline - duration / 3 * 2;
+                take(grant);
                 client.lock.notifyAll();
             }
         }
         check();
+    }
+
+    /**
+     * Makes an exclusive lease shared, in one step: shared requests that wait behind it are let in, and no exclusive one comes between. A
+     * shared lease gives units back. The lease goes on under another token.
+     *
+     * @param value its units from then on: 1 to 1,000,000, at most the capacity, at most what a shared lease has
+     * @throws LeaseException.Lost it is lost
+     * @throws LeaseException.Unavailable the database did not answer; it may have been done, and may be repeated
+     * @throws LeaseException.InvalidArgument the number is out of bounds
+     * @throws IllegalStateException it was released
+     */
+    public void downgrade(int value) {
+        LeaseRequest.units(value);
+        Database.Grant grant;
+        for (long until = Clock.now() + client.patience;; client.pause(100)) {
+            check();
+            if (!isHeld()) {
+                throw new IllegalStateException("the lease " + ref.namespace() + "/" + ref.key() + " was released");
+            }
+            try {
+                grant = client.database.downgrade(ref, value);
+                break;
+            } catch (LeaseException.Lost e) {
+                synchronized (client.lock) {
+                    lose(e.reason(), null);
+                }
+            } catch (LeaseException.Unavailable e) {
+                if (Clock.now() >= until) {
+                    throw e;
+                }
+            }
+        }
+        synchronized (client.lock) {
+            expire();
+            if (lost == null) {
+                take(grant);
+                client.lock.notifyAll();
+            }
+        }
+        check();
+    }
+
+    /**
+     * Makes an exclusive lease shared, with one unit.
+     *
+     * @throws LeaseException as {@link #downgrade(int)} does
+     */
+    public void downgrade() {
+        downgrade(1);
     }
 
     /**

@@ -1,5 +1,7 @@
 package leasehold;
 
+import java.util.OptionalInt;
+
 /** What can go wrong with a lease: {@link Held}, {@link Lost}, {@link Denied} or {@link Unavailable}. */
 public abstract sealed class LeaseException extends RuntimeException {
     private static final long serialVersionUID = 1;
@@ -13,15 +15,37 @@ public abstract sealed class LeaseException extends RuntimeException {
         private static final long serialVersionUID = 1;
         private final String holder;
         private final int ahead;
+        private final int holders;
+        private final Integer unitsFree;
 
-        Held(String message, String holder, int ahead) {
+        Held(String message, String holder, int ahead, int holders, Integer unitsFree) {
             super(message, null);
             this.holder = holder;
             this.ahead = ahead;
+            this.holders = holders;
+            this.unitsFree = unitsFree;
         }
 
         /**
-         * What the holder says of itself.
+         * How many hold it.
+         *
+         * @return 1 for an exclusive lease, else the number of shared ones
+         */
+        public int holders() {
+            return holders;
+        }
+
+        /**
+         * How many units of the capacity are free.
+         *
+         * @return a number of units; empty where the namespace has no capacity
+         */
+        public OptionalInt unitsFree() {
+            return unitsFree == null ? OptionalInt.empty() : OptionalInt.of(unitsFree);
+        }
+
+        /**
+         * What the holder says of itself, the oldest of several.
          *
          * @return the owner; null when the scope is free, but others wait for it
          */

@@ -17,6 +17,7 @@ public final class LeaseRequest {
     Duration duration = Duration.ofSeconds(30);
     Duration wait = Duration.ZERO;
     Duration atLeast = Duration.ZERO; // the policy's
+    int units; // of a shared lease; 0: exclusive
     String owner = PROCESS;
     String labels = "{}";
     boolean isRenewed = true;
@@ -69,6 +70,35 @@ public final class LeaseRequest {
     public LeaseRequest atLeast(Duration value) {
         atLeast = Objects.requireNonNull(value, "atLeast");
         return this;
+    }
+
+    /**
+     * Leaves room for other shared leases: this one takes one unit of the capacity that the namespace's policy sets. Without a capacity any
+     * number of them hold the name together.
+     *
+     * @return this
+     */
+    public LeaseRequest shared() {
+        return shared(1);
+    }
+
+    /**
+     * The same, with so many units.
+     *
+     * @param value 1 to 1,000,000, at most the capacity
+     * @return this
+     * @throws LeaseException.InvalidArgument it is out of bounds
+     */
+    public LeaseRequest shared(int value) {
+        units = units(value);
+        return this;
+    }
+
+    static int units(int value) {
+        if (value < 1 || value > 1_000_000) {
+            throw new LeaseException.InvalidArgument("units", "1 to 1000000; it is " + value, null);
+        }
+        return value;
     }
 
     /**

@@ -13,6 +13,7 @@ import java.sql.Connection;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.OptionalInt;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -185,6 +186,117 @@ abstract class Cases {
         await("the deadline", () -> site.row("state = 'free' or deadline < clock_timestamp()").equals("t"));
         assertEquals(before, site.beats());
         assertThrows(IllegalStateException.class, () -> site.lease(client).acquire());
+    }
+
+    private static String facts(Lease lease) {
+        return lease.mode() + " " + lease.units() + " " + lease.slots();
+    }
+
+    private LeaseException.Held refused(LeaseRequest request) {
+        return assertThrows(LeaseException.Held.class, request::acquire);
+    }
+
+    @Test
+    void readers_share_and_a_writer_waits() throws Exception {
+        LeaseClient client = site.client();
+        Lease first = site.lease(client).shared().owner("first").acquire();
+        Lease second = site.lease(client).shared().owner("second").acquire();
+        assertEquals("shared|2", site.row("state, units"));
+        assertTrue(second.token() > first.token());
+        assertEquals("SHARED 1 []", facts(first));
+        var held = refused(site.lease(client));
+        assertEquals("first 2 " + OptionalInt.empty(), held.holder() + " " + held.holders() + " " + held.unitsFree());
+        var waiter = site.queue(client, 1);
+        first.release();
+        assertEquals("shared|1", site.row("state, units"));
+        second.release();
+        assertEquals("EXCLUSIVE 0 []", facts(waiter.get()));
+        assertEquals(1, refused(site.lease(client).shared()).holders());
+    }
+
+    @Test
+    void units_fit_the_capacity() throws Exception {
+        LeaseClient client = site.client();
+        site.sql("select leasehold.set_policy('five', capacity => 5)");
+        LeaseRequest two = client.lease("five", "k").shared(2);
+        Lease first = two.acquire();
+        Lease second = two.acquire();
+        assertEquals("SHARED 2 [1, 2], SHARED 2 [3, 4]", facts(first) + ", " + facts(second));
+        var held = refused(two);
+        assertEquals(2, held.holders());
+        assertEquals(OptionalInt.of(1), held.unitsFree());
+        first.release();
+        Lease third = client.lease("five", "k").shared(3).waitFor(seconds(60)).acquire();
+        assertEquals("SHARED 3 [1, 2, 5]", facts(third));
+        assertEquals(OptionalInt.of(0), refused(client.lease("five", "k").shared()).unitsFree());
+        third.extend(seconds(40));
+        assertEquals("SHARED 3 [1, 2, 5]", facts(third));
+        var wrong = assertThrows(LeaseException.InvalidArgument.class, () -> client.lease("five", "k").shared(6).acquire());
+        assertEquals("units 1 to 5", wrong.field() + " " + wrong.bound());
+        assertEquals("units", assertThrows(LeaseException.InvalidArgument.class, () -> client.lease("five", "k").shared(0)).field());
+    }
+
+    @Test
+    void shared_waiters_are_served_in_order() throws Exception {
+        LeaseClient client = site.client();
+        Lease first = site.lease(client).acquire();
+        List<Site.Later<Lease>> waiters = new ArrayList<>();
+        for (boolean isShared : new boolean[] {true, true, false, true}) {
+            LeaseRequest request = site.lease(client).waitFor(seconds(60));
+            waiters.add(site.queue(isShared ? request.shared() : request, waiters.size() + 1));
+        }
+        assertEquals("shared shared exclusive shared",
+                site.sql("select string_agg(mode, ' ' order by position) from leasehold.queue where key = '%s'", site.key));
+        first.release();
+        Lease reader = waiters.get(0).get();
+        Lease other = waiters.get(1).get();
+        assertEquals("shared|2 2", site.row("state, units") + " " + site.waiters());
+        reader.release();
+        other.release();
+        Lease writer = waiters.get(2).get();
+        assertEquals("held 1", site.row("state") + " " + site.waiters());
+        writer.release();
+        assertTrue(waiters.get(3).get().token() > writer.token() && writer.token() > other.token());
+    }
+
+    @Test
+    void downgrade_lets_readers_in() throws Exception {
+        LeaseClient client = site.client();
+        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        long first = lease.token();
+        String key = site.row("lease_key");
+        var waiter = site.queue(site.lease(client).shared().waitFor(seconds(60)), 1);
+        lease.downgrade();
+        Lease reader = waiter.get();
+        assertEquals("SHARED 1 []", facts(lease));
+        assertTrue(first < lease.token() && lease.token() < reader.token());
+        lease.downgrade(); // again: the same
+        assertEquals(lease.token() + "|1\n" + reader.token() + "|1", site.shares());
+        assertEquals(key, site.sql("select lease_key from leasehold.share where token = %d", lease.token()));
+        Connection connection = site.connection();
+        lease.guard(connection);
+        connection.commit();
+        assertEquals(2, refused(site.lease(client)).holders());
+        lease.extend(seconds(6)); // as the shared lease that it is now
+        int before = site.beats(lease);
+        await("a renewal", () -> site.beats(lease) > before);
+        lease.release();
+        assertEquals(reader.token() + "|1", site.shares());
+        assertThrows(IllegalStateException.class, lease::downgrade);
+    }
+
+    @Test
+    void shared_leases_end_one_by_one() throws Exception {
+        LeaseClient client = site.client();
+        Lease kept = site.lease(client).duration(seconds(6)).shared().acquire();
+        Lease ended = site.lease(client).duration(seconds(6)).shared().acquire();
+        await("a renewal of each", () -> site.beats(kept) >= 1 && site.beats(ended) >= 1);
+        site.sql("select from leasehold.force_release('cases', '%s', 'a test', %d)", site.key, ended.token());
+        lost(ended);
+        assertThrows(LeaseException.Lost.class, ended::downgrade);
+        int before = site.beats(kept);
+        await("a renewal", () -> site.beats(kept) > before || !kept.isHeld());
+        kept.release();
     }
 
     @Test

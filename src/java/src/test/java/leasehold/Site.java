@@ -116,6 +116,15 @@ final class Site implements AutoCloseable {
         return Integer.parseInt(row("heartbeats"));
     }
 
+    /** Token and units of each holder. */
+    String shares() {
+        return sql("select token, units from leasehold.lease where namespace = 'cases' and key = '%s' order by token", key);
+    }
+
+    int beats(Lease lease) {
+        return Integer.parseInt("0" + sql("select heartbeats from leasehold.lease where token = %d", lease.token()));
+    }
+
     String waiters() {
         return sql("select count(*) from leasehold.queue where namespace = 'cases' and key = '%s'", key);
     }
