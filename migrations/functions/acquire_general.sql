@@ -4,11 +4,12 @@
 -- the units fit; and either when its minimum hold is over.
 -- Promise 6: of those who ask for one scope, in the order of their places, the longest prefix is granted that fits. It ends before the first
 -- live waiter that is not among them.
+-- With `p_all` the items, each of another scope and all with one lease key, are granted together or not at all (acquire_all_one).
 -- Promise 10: rows are taken with SKIP LOCKED, and a new scope is created under the lock of its slot: nothing waits for a session.
 create or replace function leasehold_internal.acquire_general(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
   p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[], p_principals text[],
-  p_at_least_us bigint[], p_units integer[])
+  p_at_least_us bigint[], p_units integer[], p_all boolean default false)
 returns table (
   n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
   field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
@@ -150,6 +151,11 @@ begin
     v_work := leasehold_internal.take_own_shares(v_work);
   end if;
 
+  if v_is_queued and not p_all
+     and exists (select from leasehold.waiter q where q.items is not null and q.lease_key = any (p_lease_key)) then
+    v_work := leasehold_internal.refuse_parts(v_work);
+  end if;
+
   v_life := leasehold_internal.life(p_clock);
   v_now := clock_timestamp();
 
@@ -255,16 +261,13 @@ begin
        order by r.n);
   end if;
 
+  if p_all then
+    v_work := leasehold_internal.all_or_none(v_work);
+  end if;
+
   -- A takeover reaps first. Where that fails, it is no takeover.
   if v_has_hooks and v_runs_hooks then
-    v_reap_veto := coalesce(leasehold_internal.reap_for_takeover(v_work), v_reap_veto);
-    if v_reap_veto is not null and exists (select 1 from unnest(v_work) w where w.hold = 'expired') then
-      v_work := array(
-        select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-                   w.rules, w.scope, 'locked', w.own_ticket, null, case when w.queue then 'queued' else 'held' end,
-                   w.units, w.holder)::leasehold.acquire_work
-          from unnest(v_work) w);
-    end if;
+    select x.p_work, coalesce(x.veto, v_reap_veto) into v_work, v_reap_veto from leasehold_internal.reap_for_takeover(v_work) x;
   end if;
   if exists (select 1 from unnest(v_rules) r where r.max_leases is not null or r.max_waiters is not null) then
     v_work := leasehold_internal.apply_quotas(v_work, leasehold_internal.take_quota_turns(v_work));
@@ -275,15 +278,19 @@ begin
   if exists (select 1 from unnest(v_work) w where w.outcome in ('granted', 'queued')) then
     perform leasehold_internal.ensure_epoch();
   end if;
+  if p_all then
+    v_work := leasehold_internal.with_one_ticket(leasehold_internal.all_or_none(v_work));
+  end if;
 
-  -- A takeover ends the lease before.
+  -- A takeover ends the lease before, where its hooks have not.
   if v_has_expired and exists (select 1 from unnest(v_work) w where w.outcome = 'granted' and w.hold = 'expired') then
     perform leasehold_internal.end_leases(array(
       select row(w.namespace, w.key, 'expired', null, null, (w.scope).queued, null, null)::leasehold.lease_end
         from (select distinct on (u.namespace, u.key) u.*
                 from unnest(v_work) u
                where u.outcome = 'granted' and u.hold = 'expired'
-               order by u.namespace, u.key, u.n) w), v_now);
+               order by u.namespace, u.key, u.n) w
+       where leasehold_internal.is_held(w.namespace, w.key, (w.scope).token)), v_now);
   end if;
 
   -- Grant. The token is drawn here, under the lock.
@@ -336,6 +343,9 @@ begin
   if v_may_be_shared then
     perform leasehold_internal.grant_shares(v_work, p_coordinator, p_principals, v_life, v_now);
     perform leasehold_internal.renew_shares(v_work, p_coordinator, p_principals, v_life, v_now);
+  end if;
+  if p_all then
+    perform leasehold_internal.mark_together(v_work);
   end if;
   if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
     perform leasehold_internal.tell_watchers(
@@ -394,13 +404,14 @@ begin
      where w.outcome = 'queued' and w.own_ticket is not null
        and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
     insert into leasehold.waiter (
-      namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner, principal, units)
+      namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner, principal, units, items)
     select w.namespace, w.key,
            case when w.ticket is not null
                  and not exists (select 1 from leasehold.waiter t
                                   where t.namespace = w.namespace and t.key = w.key and t.ticket = w.ticket)
                 then w.ticket else nextval('leasehold.ticket') end,
-           w.lease_key, p_coordinator, v_now, v_now + w.wait, w.duration, w.owner, p_principals[w.n], w.units
+           w.lease_key, p_coordinator, v_now, v_now + w.wait, w.duration, w.owner, p_principals[w.n], w.units,
+           case when p_all then cardinality(p_namespace) end
       from (select u.* from unnest(v_work) u where u.outcome = 'queued' and u.own_ticket is null order by u.n) w
         on conflict do nothing;
   end if;
@@ -415,7 +426,7 @@ begin
   end if;
   delete from leasehold.waiter q
    using unnest(v_work) w
-   where (w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota') or w.outcome = 'invalid' and w.hold <> 'invalid')
+   where (w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota', 'left') or w.outcome = 'invalid' and w.hold <> 'invalid')
      and w.own_ticket is not null
      and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
 
@@ -497,5 +508,5 @@ as $$
 $$;
 
 revoke execute on function leasehold_internal.acquire_general(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
-  boolean[], bigint[], bigint[], text[], bigint[], integer[]), leasehold_internal.at_least_of(bigint, leasehold.rules),
+  boolean[], bigint[], bigint[], text[], bigint[], integer[], boolean), leasehold_internal.at_least_of(bigint, leasehold.rules),
   leasehold_internal.duration_bound(interval, interval), leasehold_internal.seconds_text(interval) from public;

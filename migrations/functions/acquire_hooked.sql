@@ -56,31 +56,39 @@ begin
 end
 $$;
 
--- The hooks of reaping for a lease that is about to be taken over. Returns null, or why it could not be reaped, which is written
--- down. One item, with its row locked FOR UPDATE.
-create or replace function leasehold_internal.reap_for_takeover(p_work leasehold.acquire_work[]) returns text
+-- The hooks of reaping for leases that are about to be taken over: where there are any, each in a subtransaction with the end of its lease. Where
+-- one vetoes, that is written down, the item gets no lease, and the others' hooks do not run. The caller has the rows locked FOR UPDATE.
+create or replace function leasehold_internal.reap_for_takeover(inout p_work leasehold.acquire_work[], out veto text)
 language plpgsql
 as $$
 declare
   v_item leasehold.acquire_work;
-  v_veto text;
 begin
-  foreach v_item in array p_work loop
-    if v_item.outcome = 'granted' and v_item.hold = 'expired'
-       and leasehold_internal.hooked(array[v_item.namespace], 'reap') <> '{}' then
-      v_veto := leasehold_internal.try_hooks(
-                  leasehold_internal.event_of('reap', v_item.scope, (v_item.scope).deadline, null, null));
-      if v_veto is not null then
-        perform leasehold_internal.note_reap_failure(
-                  v_item.namespace, v_item.key, (v_item.scope).token, v_veto, (v_item.rules).max_reap_failures);
-      end if;
+  for v_item in
+    select w.* from unnest(p_work) w where w.outcome = 'granted' and w.hold = 'expired' order by w.namespace collate "C", w.key collate "C"
+  loop
+    continue when leasehold_internal.hooked(array[v_item.namespace], 'reap') = '{}';
+    veto := leasehold_internal.try_hooks(
+              leasehold_internal.event_of('reap', v_item.scope, (v_item.scope).deadline, null, null),
+              row(v_item.namespace, v_item.key, 'expired', null, null, (v_item.scope).queued, null, null)::leasehold.lease_end);
+    if veto is not null then
+      perform leasehold_internal.note_reap_failure(
+                v_item.namespace, v_item.key, (v_item.scope).token, veto, (v_item.rules).max_reap_failures);
+      p_work := array(
+        select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
+                   w.rules, w.scope, case when w.n = v_item.n then 'locked' else w.hold end, w.own_ticket,
+                   case when w.n <> v_item.n then w.head_ticket end,
+                   case when w.n <> v_item.n then w.outcome when w.queue then 'queued' else 'held' end,
+                   w.units, w.holder)::leasehold.acquire_work
+          from unnest(p_work) w);
+      return;
     end if;
   end loop;
-  return v_veto;
 end
 $$;
 
--- The hooks of grants and renewals, after the change. Raises LH905 where one vetoes. The caller has the rows locked.
+-- The hooks of grants and renewals, after the change, in byte order. Raises LH905 where one vetoes, with the number of the item in DETAIL; and
+-- where a hook has ended the lease of another item. The caller has the rows locked.
 create or replace function leasehold_internal.hook_grants(p_work leasehold.acquire_work[]) returns void
 language plpgsql
 as $$
@@ -89,19 +97,32 @@ declare
   v_scope leasehold.scope;
   v_event text;
   v_veto text;
+  v_has_run boolean := false;
 begin
-  foreach v_item in array p_work loop
+  for v_item in
+    select w.* from unnest(p_work) w order by w.namespace collate "C", w.key collate "C", w.n
+  loop
     v_event := case when v_item.outcome = 'granted' then 'acquire'
                     when v_item.outcome = 'renewed' and v_item.hold = 'locked' then 'heartbeat' end;
     if v_event is not null and leasehold_internal.hooked(array[v_item.namespace], v_event) <> '{}' then
       v_scope := leasehold_internal.holder_now(v_item.namespace, v_item.key, v_item.lease_key);
       v_veto := leasehold_internal.try_hooks(leasehold_internal.event_of(v_event, v_scope, v_scope.deadline, null, null));
       if v_veto is not null then
-        raise sqlstate 'LH905' using message = v_veto;
+        raise sqlstate 'LH905' using message = v_veto, detail = v_item.n;
       end if;
+      v_has_run := true;
       perform leasehold_internal.be_durable();
     end if;
   end loop;
+  if v_has_run and cardinality(p_work) > 1 then
+    perform 1
+       from unnest(p_work) w
+      where w.outcome in ('granted', 'renewed')
+        and (leasehold_internal.holder_now(w.namespace, w.key, w.lease_key)).token is null;
+    if found then
+      raise sqlstate 'LH905' using message = 'a hook has ended a lease that was acquired together with its own', detail = 1;
+    end if;
+  end if;
 end
 $$;
 

@@ -35,7 +35,8 @@ begin
   waiters := cardinality(
     leasehold_internal.live_tickets(explain.namespace, explain.key, leasehold_internal.live_coordinators(v_now), v_now));
   select coalesce(w.owner, 'somebody'),
-         coalesce(w.owner, 'somebody') || coalesce(format(' (for a shared lease of %s)', leasehold_internal.units_text(w.units)), '')
+         coalesce(w.owner, 'somebody') || coalesce(' (for a shared lease of ' || leasehold_internal.units_text(w.units) || ')', '')
+         || coalesce(' (waits for ' || w.items || ' scopes together)', '')
     into first_waiter, v_next
     from leasehold_internal.live_head(explain.namespace, explain.key, leasehold_internal.live_coordinators(v_now), v_now) h
     join leasehold.waiter w

@@ -89,7 +89,7 @@ begin
              and p_next_lease_key[1] = (select h.lease_key
                                           from leasehold_internal.live_head(p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_now),
                                                                    v_now) h
-                                         where h.coordinator = p_coordinator)
+                                         where h.coordinator = p_coordinator and h.items is null)
           returning s.token, s.duration, s.deadline)
         select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
                null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,

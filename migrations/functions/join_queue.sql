@@ -54,6 +54,11 @@ begin
      or leasehold_internal.end_reason(v_scope, join_queue.lease_key) is not null then
     raise exception 'lease_ended: this lease key has held %/% before; a new acquisition takes a new one', join_queue.namespace,
       left(join_queue.key, 128) using errcode = 'LH006';
+  elsif exists (select from leasehold.waiter w
+                 where w.namespace = join_queue.namespace and w.key = join_queue.key and w.lease_key = join_queue.lease_key
+                   and w.items is not null) then
+    raise exception 'invalid_argument: lease_key must be another: this one waits for several scopes together'
+      using errcode = 'LH002', detail = 'lease_key', hint = 'another: this one waits for several scopes together';
   elsif v_rules.frozen then
     raise exception 'namespace_frozen: % gives no new leases for now', join_queue.namespace using errcode = 'LH003';
   end if;

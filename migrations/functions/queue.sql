@@ -13,10 +13,10 @@ $$;
 -- statement after the one that locked the scope's row, or lose a wake-up. Locks nothing.
 create or replace function leasehold_internal.live_head(
   p_namespace text, p_key text, p_live uuid[], p_now timestamptz, p_but uuid[] default '{}')
-returns table (ticket bigint, lease_key uuid, coordinator uuid, units integer)
+returns table (ticket bigint, lease_key uuid, coordinator uuid, units integer, items smallint)
 language sql stable
 as $$
-  select w.ticket, w.lease_key, w.coordinator, w.units
+  select w.ticket, w.lease_key, w.coordinator, w.units, w.items
     from leasehold.waiter w
    where w.namespace = p_namespace and w.key = p_key
      and w.away_until is null

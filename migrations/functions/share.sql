@@ -16,7 +16,7 @@ as $$
            case when (p_share).state = 'ended' then array[(p_share).lease_key] else '{}' end,
            case when (p_share).state = 'ended' then array[(p_share).outcome] else '{}' end,
            (p_share).reap_error, (p_share).reap_failed_at, (p_share).next_try_at, (p_share).principal, null, null,
-           (p_share).units, 1, (p_share).slots)::leasehold.scope
+           (p_share).units, 1, (p_share).slots, array[(p_share).token, (p_share).items])::leasehold.scope
 $$;
 
 -- What is left of the capacity of a scope; null where the policy sets none. Locks nothing.

@@ -86,7 +86,8 @@ create or replace view leasehold.queue with (security_barrier) as
          w.now - w.enqueued_at as waiting,
          coalesce(w.away_until > w.now, false) as away,
          w.enqueued_at, w.wait_until, w.duration, w.coordinator, w.ticket, w.principal, w.rests_until,
-         case when w.units is null then 'exclusive' else 'shared' end as mode, coalesce(w.units, 0) as units
+         case when w.units is null then 'exclusive' else 'shared' end as mode, coalesce(w.units, 0) as units,
+         coalesce(w.items, 1)::integer as scopes
     from (select x.*, n.now,
                  (select case when s.at_least is not null
                               then leasehold_internal.rests_until(s, (select leasehold_internal.life_for_readers()), n.now) end
@@ -111,6 +112,8 @@ comment on column leasehold.queue.rests_until is
   'Nobody is granted the scope before then, though its lease may end (at_least); null: no minimum hold, or it is over';
 comment on column leasehold.queue.mode is 'exclusive or shared: what it waits for';
 comment on column leasehold.queue.units is 'How many units of the capacity it waits for; 0: the whole scope';
+comment on column leasehold.queue.scopes is
+  'For how many scopes it waits together, with one ticket in the queue of each: it is granted all at once, and holds none before; 1: this one';
 comment on column leasehold.queue.waiting is 'For how long';
 comment on column leasehold.queue.away is 'Its call has ended but may come back: the place is kept for 10 s, and passed over';
 comment on column leasehold.queue.enqueued_at is 'Since when';

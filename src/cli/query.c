@@ -59,6 +59,7 @@ static const struct column queue_columns[] = {
     {"AWAY", "away", KIND_BOOL},
     {"MODE", "mode", KIND_TEXT},
     {"UNITS", "units", KIND_UNITS},
+    {"SCOPES", "scopes", KIND_COUNT},
     {NULL, "enqueued_at", KIND_TIME},
     {NULL, "wait_until", KIND_TIME},
     {NULL, "rests_until", KIND_TIME},

@@ -16,6 +16,7 @@ KEYS = ("missing", "held", "waited")
 # What each public function needs; None: to be a member of leasehold_admin, whatever the rules say.
 FUNCTIONS = {
     "acquire": ("lease", "leasehold.acquire({ns}, {key}, '30 s')"),
+    "acquire_all": ("lease", "leasehold.acquire_all(array[{ns}, {ns}], array[{key}, 'other'], '30 s')"),
     "downgrade": ("lease", "leasehold.downgrade({ns}, {key}, gen_random_uuid())"),
     "heartbeat": ("lease", "leasehold.heartbeat({ns}, {key}, gen_random_uuid())"),
     "release_ok": ("lease", "leasehold.release_ok({ns}, {key}, gen_random_uuid())"),

@@ -48,7 +48,7 @@ def test_the_queue_is_in_order(shell, query, ns):
         shell.is_waiting(ns, "k", n)
     try:
         table = rows(query("queue", ns, "k"))
-        assert table[0] == ["NAMESPACE", "KEY", "POSITION", "OWNER", "PRINCIPAL", "WAITING", "AWAY", "MODE", "UNITS"]
+        assert table[0] == ["NAMESPACE", "KEY", "POSITION", "OWNER", "PRINCIPAL", "WAITING", "AWAY", "MODE", "UNITS", "SCOPES"]
         assert [(row[2], row[3], row[4], row[6]) for row in table[1:]] == [
             ("1", "waiter 1", "anonymous", "no"), ("2", "waiter 2", "anonymous", "no")]
         queue = query.json("queue", ns)["queue"]

@@ -124,6 +124,28 @@ create function iso.leave_batch(p_coordinator integer, p_key text, p_number inte
     from leasehold_internal.leave_batch(iso.coordinator(p_coordinator), array['i'], array[p_key], array[iso.key(p_number)], array[false]) b
 $$;
 
+-- Several at once: by SQL, each token noted; and by a coordinator, who waits.
+create function iso.acquire_all(p_keys text[], p_number integer) returns boolean language plpgsql as $$
+begin
+  insert into iso.granted (key, token)
+  select l.key, l.token
+    from leasehold.acquire_all(array_fill('i'::text, array[cardinality(p_keys)]), p_keys, '1 hour', 'w' || p_number, iso.key(p_number)) l;
+  return found;
+end $$;
+
+create function iso.ask_all(p_coordinator integer, p_keys text[], p_number integer) returns text language sql as $$
+  select string_agg(b.outcome || ' ' || p_keys[b.n], ', ' order by b.n)
+    from leasehold_internal.acquire_all_one(iso.coordinator(p_coordinator), null, array_fill('i'::text, array[cardinality(p_keys)]), p_keys, iso.key(p_number),
+           'w' || p_number, '{}', 3600000000, true, null,
+           coalesce((select min(w.ticket) from leasehold.waiter w where w.lease_key = iso.key(p_number)), 0)) b
+$$;
+
+create function iso.leave_all(p_coordinator integer, p_keys text[], p_number integer) returns text language sql as $$
+  select string_agg(b.outcome || case when b.wake then '+wake' else '' end, ' ' order by b.n)
+    from leasehold_internal.leave_batch(iso.coordinator(p_coordinator), array_fill('i'::text, array[cardinality(p_keys)]), p_keys,
+           array_fill(iso.key(p_number), array[cardinality(p_keys)]), array_fill(false, array[cardinality(p_keys)])) b
+$$;
+
 create function iso.reset() returns void language sql as $$
   delete from leasehold.waiter;
   delete from leasehold.share; delete from leasehold.scope;

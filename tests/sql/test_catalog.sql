@@ -5,7 +5,7 @@ select has_table('leasehold', name, 'table ' || name) from unnest(array['scope',
 select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'lease_summary', 'effective_policy']) name;
 select has_function('leasehold_internal', name, 'function ' || name)
   from unnest(array['acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
-                    'coordinator_unregister', 'reap_batch', 'get_scope', 'list_leases', 'get_holders', 'downgrade_one', 'force_release_one', 'policy_update', 'policy_get', 'policy_list',
+                    'coordinator_unregister', 'acquire_all_one', 'reap_batch', 'get_scope', 'list_leases', 'get_holders', 'downgrade_one', 'force_release_one', 'policy_update', 'policy_get', 'policy_list',
                     'watch_add', 'watch_remove', 'watch_clear', 'watch_barrier', 'watch_settled', 'take_events', 'reap_hooked', 'reap_together', 'reap_failed', 'access_rules',
                     'access_tokens', 'token_used', 'audit_write', 'access_grant_by', 'access_revoke_by', 'token_create_by', 'token_revoke_by', 'access_list', 'token_list']) name;
 select has_role(name, 'role ' || name) from unnest(array['leasehold_client', 'leasehold_reader', 'leasehold_coordinator', 'leasehold_admin']) name;
@@ -34,6 +34,7 @@ select is((select collname::text from pg_attribute a join pg_collation c on c.oi
   from unnest(array['namespace', 'key']) name;
 select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signature::regprocedure), names, signature || ' has its parameter names')
   from (values ('leasehold.acquire(text, text, interval, text, uuid, jsonb, text, integer, interval)', array['namespace', 'key', 'duration', 'owner', 'lease_key', 'labels', 'mode', 'units', 'at_least']),
+               ('leasehold.acquire_all(text[], text[], interval, text, uuid, jsonb, text[], integer[])', array['namespaces', 'keys', 'duration', 'owner', 'lease_key', 'labels', 'modes', 'units']),
                ('leasehold.downgrade(text, text, uuid, integer)', array['namespace', 'key', 'lease_key', 'units']),
                ('leasehold.heartbeat(text, text, uuid)', array['namespace', 'key', 'lease_key']),
                ('leasehold.release_ok(text, text, uuid, jsonb)', array['namespace', 'key', 'lease_key', 'result']),
@@ -64,7 +65,7 @@ create temporary table api (nth serial, name text);
 insert into api (name)
 select unnest(array['set_policy', 'reset_policy', 'add_hook', 'remove_hook', 'remove_hook_named', 'bump_epoch', 'acquire', 'heartbeat', 'guard', 'downgrade',
                     'explain', 'release_ok', 'release_fail', 'join_queue', 'leave_queue', 'reap', 'force_release', 'access_grant', 'access_revoke',
-                    'token_create', 'token_revoke', 'set_audit_retention']);
+                    'token_create', 'token_revoke', 'set_audit_retention', 'acquire_all']);
 select is((select array_agg(p.proname::text order by p.proname) from pg_proc p where p.pronamespace = 'leasehold'::regnamespace),
           (select array_agg(name::text order by name) from api), 'the schema leasehold has the functions of the API alone');
 create schema app;

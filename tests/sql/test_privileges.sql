@@ -17,7 +17,7 @@ insert into client_call values
   ($$select leasehold.acquire('p', 'b', '30 s')$$), ($$select leasehold.heartbeat('p', 'a', t.key(1))$$), ($$select leasehold.release_ok('p', 'z', t.key(1))$$),
   ($$select leasehold.release_fail('p', 'z', t.key(1), 'no')$$), ($$select leasehold.join_queue('p', 'a', t.key(3))$$), ($$select leasehold.leave_queue('p', 'a', t.key(3))$$),
   ($$select leasehold.downgrade('p', 'd', t.key(8))$$), ($$select leasehold.acquire('p', 'shared', '30 s', mode => 'shared')$$),
-  ($$select leasehold.explain('p', 'a')$$);
+  ($$select leasehold.acquire_all('{p,p}', '{b1,b2}', '30 s')$$), ($$select leasehold.explain('p', 'a')$$);
 create temp table admin_call (sql text);
 insert into admin_call values
   ($$select leasehold.reap()$$), ($$select leasehold.force_release('p', 'zz', 'why')$$), ($$select leasehold.set_policy('p', grace => '1 s')$$),
@@ -28,6 +28,7 @@ create temp table daemon_call (sql text);
 insert into daemon_call values
   ($$select leasehold_internal.coordinator_register('11111111-1111-4111-8111-111111111111', 'h', 1, '0.1.0')$$), ($$select leasehold_internal.coordinator_tick('11111111-1111-4111-8111-111111111111', null)$$),
   ($$select leasehold_internal.acquire_batch('11111111-1111-4111-8111-111111111111', null, array['p'], array['c'], array[t.key(9)], array['o'], array['{}'], array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])$$),
+  ($$select leasehold_internal.acquire_all_one('11111111-1111-4111-8111-111111111111', null, array['p', 'p'], array['c1', 'c2'], t.key(10), 'o', '{}', 30000000, true, null, 0)$$),
   ($$select leasehold_internal.heartbeat_batch(array['p'], array['c'], array[t.key(9)])$$),
   ($$select leasehold_internal.leave_batch('11111111-1111-4111-8111-111111111111', array['p'], array['c'], array[t.key(9)], array[false])$$),
   ($$select leasehold_internal.release_batch('11111111-1111-4111-8111-111111111111', array['p'], array['c'], array[t.key(9)], array[false], array[null::text])$$),
