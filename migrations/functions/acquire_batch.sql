@@ -54,6 +54,7 @@ declare
   v_left integer[];
   v_hooked text[] := '{}';
   v_has_sql_users boolean;
+  v_late bigint[] := '{}';
   -- Whoever has a place waits for a scope that is `queued`.
   v_may_be_plain boolean := coalesce(0 = any (p_ticket), true);
 begin
@@ -64,13 +65,14 @@ begin
   -- Batches of one are what an idle coordinator sends: everything about the common cases is asked and done in one statement, or two.
   if cardinality(p_namespace) = 1 and v_may_be_plain and p_at_least_us[1] is null and p_units[1] is null and not leasehold_internal.is_blind() then
     v_may_be_plain := false;
-    if p_queue[1] and exists (select from leasehold.scope x
-                               where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state = 'held') then
-      return query
-        select * from leasehold_internal.queue_one(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
-                                          p_labels[1], p_duration_us[1], p_wait_us[1], p_principals[1]);
-      if found then
-        return;
+    if p_queue[1] then
+      if exists (select from leasehold.scope x where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state = 'held') then
+        return query
+          select * from leasehold_internal.queue_one(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
+                                            p_labels[1], p_duration_us[1], p_wait_us[1], p_principals[1]);
+        if found then
+          return;
+        end if;
       end if;
     end if;
     -- Its twin is the statement for a batch of several, below.
@@ -147,6 +149,14 @@ begin
                    from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
                   where leasehold_internal.namespace_problem(d.namespace) is null)) r);
     end if;
+    -- Who wants to share a scope is decided by acquire_general(), and whoever comes after it in the batch.
+    if p_units is not null then
+      v_late := array(
+        select i.n
+          from (select u.n, bool_or(u.units is not null) over (partition by u.namespace, u.key order by u.n) as is_late
+                  from unnest(p_namespace, p_key, p_units) with ordinality as u (namespace, key, units, n)) i
+         where i.is_late);
+    end if;
     with granted as (
       update leasehold.scope s
          set state = 'held',
@@ -168,8 +178,8 @@ begin
              check_at = least(s.check_at, w.now + w.duration + w.grace)
         from (select i.n, i.lease_key, i.owner, i.labels::jsonb as labels, leasehold_internal.from_us(i.duration_us) as duration, r.grace,
                      x.row_id, clock_timestamp() as now
-                from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us, p_at_least_us, p_units)
-                     with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, at_least_us, units, n)
+                from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us, p_at_least_us)
+                     with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, at_least_us, n)
                 join unnest(v_rules) r
                   on r.namespace = i.namespace
                cross join lateral (
@@ -181,11 +191,8 @@ begin
                              and exists (select from leasehold.waiter q
                                           where q.coordinator is null and q.namespace = x.namespace and q.key = x.key))
                     for no key update skip locked) x
-               where i.namespace <> all (v_hooked) and i.lease_key is not null and i.at_least_us is null and i.units is null
-                 -- Whoever came before it in the batch and wants to share is decided first.
-                 and (p_units is null
-                      or not exists (select from unnest(p_namespace, p_key, p_units) with ordinality as e (namespace, key, units, n)
-                                      where e.units is not null and e.n < i.n and e.namespace = i.namespace and e.key = i.key))
+               where i.namespace <> all (v_hooked) and i.lease_key is not null and i.at_least_us is null
+                 and i.n <> all (v_late)
                  and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us)
               offset 0) w
        where s.ctid = w.row_id

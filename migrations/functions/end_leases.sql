@@ -27,6 +27,8 @@ set enable_mergejoin = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
+declare
+  v_count integer;
 begin
   perform leasehold_internal.be_durable();
   update leasehold.scope s
@@ -55,7 +57,9 @@ begin
          end
     from unnest(p_ends) e
    where e.lease_key is null and s.namespace = e.namespace and s.key = e.key;
-  if exists (select from unnest(p_ends) e where e.lease_key is not null) then
+  get diagnostics v_count = row_count;
+  -- The others are of shared holders.
+  if v_count < cardinality(p_ends) then
     perform leasehold_internal.end_shares(p_ends, p_now);
   end if;
   if exists (select from leasehold.policy p where p.history) then

@@ -83,6 +83,7 @@ begin
       if leasehold_internal.is_timed_out() then
         outcome := 'rejected';
         message := 'hook_rejected: no time was left for its hooks';
+        perform leasehold_internal.audit_add(coalesce(p_by, p_peer), p_peer, 'force_release', p_namespace, p_key, v_holder.token, p_reason, 'refused');
         return next;
         continue;
       end if;
@@ -115,7 +116,8 @@ $$;
 comment on function leasehold_internal.force_release_one is 'End a lease against its holder''s will, by a coordinator';
 
 -- The same for people. Returns the lease that was ended, with `all_holders` each of them, or no row when it was not held (with that token), or
--- only rested, which is over then (a NOTICE says so); raises 55P03, and names the sessions, when others have the scope's row.
+-- only rested, which is over then (a NOTICE says so); raises 55P03, and names the sessions, when others have the scope's row. Of several holders
+-- each ends by itself (promise 8): where hooks veto for some, a WARNING says so; where they veto for all, that is an error (LH005).
 create or replace function leasehold.force_release(
   namespace text, key text, reason text, token bigint default null, all_holders boolean default false)
 returns setof leasehold.lease
@@ -128,6 +130,8 @@ declare
   v_leases leasehold.lease[];
   v_lease leasehold.lease;
   v_answer record;
+  v_is_any boolean := false;
+  v_vetoes text[] := '{}';
   v_problem leasehold_internal.problem := leasehold_internal.force_problem(
                                              force_release.namespace, force_release.key, force_release.reason);
 begin
@@ -146,13 +150,17 @@ begin
     where s.namespace = force_release.namespace and s.key = force_release.key and s.state <> 'free'
       for update skip locked;
   if found then
-    v_leases := array(select l from leasehold.lease l where l.namespace = force_release.namespace and l.key = force_release.key);
+    v_leases := array(
+      select l
+        from leasehold.lease l
+       where l.namespace = force_release.namespace and l.key = force_release.key and coalesce(force_release.token, 0) in (0, l.token));
   end if;
   for v_answer in
-    select f.*
+    select f.*, l as lease
       from leasehold_internal.force_release_one(
              force_release.namespace, force_release.key, force_release.reason, force_release.token,
              p_all => coalesce(force_release.all_holders, false)) f
+      left join unnest(v_leases) l on l.token = f.token
   loop
     if v_answer.outcome = 'busy' then
       raise exception '%', v_answer.message
@@ -161,18 +169,24 @@ begin
       raise exception 'invalid_argument: token must be %', v_answer.message
         using errcode = 'LH002', detail = 'token', hint = v_answer.message;
     elsif v_answer.outcome = 'rejected' then
-      raise exception '%', v_answer.message
-        using errcode = 'LH005',
-        hint = format('The lease stays. To end it all the same, first select leasehold.remove_hook(%L, ''reap'', ...).',
-                      force_release.namespace);
+      v_vetoes := v_vetoes || v_answer.message;
     elsif v_answer.outcome = 'ended' and v_answer.token is null then
       raise notice '%/% was not held any more, and rests no longer', force_release.namespace, left(force_release.key, 128);
     elsif v_answer.outcome = 'ended' then
-      select l.* into v_lease from unnest(v_leases) l where l.token = v_answer.token;
+      v_lease := v_answer.lease;
       v_lease.lease_key := v_answer.lease_key;
+      v_is_any := true;
       return next v_lease;
     end if;
   end loop;
+  if v_is_any and v_vetoes <> '{}' then
+    raise warning '% of the leases of %/% stay: %', cardinality(v_vetoes), force_release.namespace, left(force_release.key, 128), v_vetoes[1];
+  elsif v_vetoes <> '{}' then
+    raise exception '%', v_vetoes[1]
+      using errcode = 'LH005',
+      hint = format('The lease stays. To end it all the same, first select leasehold.remove_hook(%L, ''reap'', ...).',
+                    force_release.namespace);
+  end if;
 end
 $$;
 comment on function leasehold.force_release is
@@ -308,7 +322,8 @@ begin
 end
 $$;
 
--- Transactions that have a scope's row locked, or one of its shared holders', as far as the rows tell. Locks nothing.
+-- Transactions that have a scope's row locked, or that of its shared holder with this token (0 or null: of any), as far as the rows tell. Locks
+-- nothing.
 create or replace function leasehold_internal.row_lockers(p_namespace text, p_key text, p_token bigint) returns xid[]
 language plpgsql
 as $$
@@ -319,7 +334,8 @@ begin
   v_lockers := array(
     select s.xmax from leasehold.scope s where s.namespace = p_namespace and s.key = p_key
     union all
-    select h.xmax from leasehold.share h where h.namespace = p_namespace and h.key = p_key and h.state = 'held' and h.xmax <> '0'::xid);
+    select h.xmax from leasehold.share h where h.namespace = p_namespace and h.key = p_key and h.state = 'held' and h.xmax <> '0'::xid
+                                                  and coalesce(p_token, 0) in (0, h.token));
   foreach v_xid in array v_lockers loop
     begin
       -- Several lockers at once are a multixact, whose number is not a transaction's.

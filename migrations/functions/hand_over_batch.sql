@@ -90,7 +90,11 @@ begin
                                           from leasehold_internal.live_head(p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_now),
                                                                    v_now) h
                                          where h.coordinator = p_coordinator and h.items is null)
-          returning s.token, s.duration, s.deadline)
+          returning s.token, s.duration, s.deadline),
+        gone as (
+          delete from leasehold.waiter q
+           where q.lease_key = p_next_lease_key[1] and (q.namespace, q.key) is not distinct from (p_namespace[1], p_key[1])
+             and exists (select from passed))
         select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
                null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
                null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
@@ -104,8 +108,6 @@ begin
                v_now, p.deadline, p_next_duration_us[1], 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual', null, 'exclusive', 0, null::integer[], case when v_found.capacity is not null then 0 end, 1
           from passed p;
       if found then
-        delete from leasehold.waiter q
-         where q.lease_key = p_next_lease_key[1] and (q.namespace, q.key) is not distinct from (p_namespace[1], p_key[1]);
         -- Asked again after the change, for a watch that begins waits for who has changed something, and not for who is about to.
         -- Its two events cannot be told from one row: the releases are repeated by themselves.
         if exists (select from leasehold.watch) then

@@ -129,14 +129,20 @@ begin
            f.token, f.owner, f.principal, f.labels, case when w.hold = 'hooked' then w.error::bigint else f.duration_us end, f.grace_us,
            f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual,
            leasehold_internal.rests_in_us(w.scope, v_life, v_now),
-           coalesce(f.mode, 'exclusive'), coalesce(f.units, 0), f.slots, leasehold_internal.units_free(w.scope, r.rules),
+           coalesce(f.mode, 'exclusive'), coalesce(f.units, 0), f.slots, leasehold_internal.units_free(w.scope, w.rules),
            leasehold_internal.holder_count(w.scope)
-      from unnest(v_work) w
-      left join lateral (select r as rules from unnest(v_rules) r where r.namespace = w.namespace) r on true
+      -- The holders of a shared scope are looked at once. (offset 0 keeps that out of the window.)
+      from (select u.*, first_value(t.facts) over (partition by u.namespace, u.key order by u.nth) as shared_facts
+              from (select v.*, r.rules, row_number() over (partition by v.namespace, v.key order by (v.scope).state is distinct from 'shared', v.n) as nth
+                      from unnest(v_work) v
+                      left join lateral (select r as rules from unnest(v_rules) r where r.namespace = v.namespace) r on true) u
+             cross join lateral (
+               select case when u.nth = 1 and (u.scope).state = 'shared'
+                           then leasehold_internal.shared_facts(u.namespace, u.key, u.rules, v_life, v_now) end as facts offset 0) t) w
       left join lateral (
-        select x.* from leasehold_internal.lease_facts(w.scope, r.rules, v_life, v_now) x
+        select x.* from leasehold_internal.lease_facts(w.scope, w.rules, v_life, v_now) x
          union all
-        select x.* from leasehold_internal.shared_facts(w.namespace, w.key, r.rules, v_life, v_now) x where (w.scope).state = 'shared') f
+        select (w.shared_facts).* where (w.scope).state = 'shared') f
         on w.hold in ('locked', 'granted')
      order by w.n;
 end

@@ -165,6 +165,7 @@ as $$
 declare
   v_work leasehold.item_work[];
   v_life leasehold.life_now;
+  v_live uuid[];
   v_now timestamptz;
 begin
   v_work := array(
@@ -181,10 +182,14 @@ begin
           from leasehold.scope x
          where x.namespace = w.namespace and x.key = w.key
            for update skip locked) s on true);
-  v_work := leasehold_internal.take_holders(leasehold_internal.mark_busy(v_work), true);
+  if exists (select 1 from unnest(v_work) w where w.hold = 'missing' or (w.scope).lease_key is distinct from w.lease_key) then
+    v_work := leasehold_internal.take_holders(leasehold_internal.mark_busy(v_work), true);
+  end if;
   v_life := leasehold_internal.life_of_holders();
   v_now := clock_timestamp();
   v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
+  -- The queue is read here, after the locks.
+  v_live := leasehold_internal.live_coordinators(v_now);
   -- The same lease twice in a batch is released once.
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,
@@ -200,8 +205,7 @@ begin
                    first_value(u.is_failure) over (partition by u.namespace, u.key, u.lease_key, u.outcome order by u.n)
                      as first_is_failure
               from unnest(v_work) u) w
-      -- The queue is read here, after the locks.
-      left join lateral leasehold_internal.live_head(w.namespace, w.key, leasehold_internal.live_coordinators(v_now), v_now) h
+      left join lateral leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) h
         on w.outcome = 'ok' and (w.scope).units is null
      order by w.n);
   if exists (select from leasehold.registered_hook) then
@@ -234,10 +238,20 @@ language plpgsql
 as $$
 declare
   v_work leasehold.item_work[] := p_work;
+  v_is_shared boolean;
+  v_told bigint;
   v_namespaces text[];
   v_keys text[];
 begin
-  if exists (select 1 from unnest(p_work) w where w.outcome = 'ok' and (w.scope).units > 0) then
+  select bool_or((w.scope).units > 0),
+         count(case when w.head_lease_key is not null
+                         -- Neither a SQL user who waits nor one who ends a lease has a coordinator; that does not make them the same.
+                         and (w.head_coordinator is null or w.head_coordinator is distinct from p_coordinator)
+                    then pg_notify(leasehold_internal.channel_of(w.head_coordinator, w.head_lease_key), w.namespace || chr(10) || w.key)::text end)
+    into v_is_shared, v_told
+    from unnest(p_work) w
+   where w.outcome = 'ok';
+  if v_is_shared then
     select array_agg(d.namespace), array_agg(d.key)
       into v_namespaces, v_keys
       from (select distinct w.namespace, w.key from unnest(p_work) w where w.outcome = 'ok' and (w.scope).units > 0) d
@@ -250,11 +264,6 @@ begin
         left join lateral (
           select true as is_own from unnest(v_namespaces, v_keys) k (namespace, key) where k.namespace = w.namespace and k.key = w.key) o on true);
   end if;
-  perform pg_notify(leasehold_internal.channel_of(w.head_coordinator, w.head_lease_key), w.namespace || chr(10) || w.key)
-     from unnest(p_work) w
-    where w.outcome = 'ok' and w.head_lease_key is not null
-      -- Neither a SQL user who waits nor one who ends a lease has a coordinator; that does not make them the same.
-      and (w.head_coordinator is null or w.head_coordinator is distinct from p_coordinator);
   if leasehold_internal.is_blind() then
     perform leasehold_internal.wake_everybody(w.namespace, w.key, leasehold_internal.live_coordinators(p_now))
        from unnest(p_work) w

@@ -142,6 +142,17 @@ begin
 end
 $$;
 
+-- The units of a scope that are taken after one who wants `p_units` more (null: it wants all of it, and waits): of `p_so_far`, at first
+-- `p_taken`. One that fits the capacity (null: none is set) and would make it a million is refused, and takes none. Locks nothing.
+create or replace function leasehold_internal.units_after(p_so_far integer, p_taken integer, p_units integer, p_capacity integer) returns integer
+language sql immutable
+as $$
+  select case when coalesce(p_so_far, p_taken) + p_units between 1000000 and coalesce(p_capacity, 2000000) then coalesce(p_so_far, p_taken)
+              else least(coalesce(p_so_far, p_taken) + coalesce(p_units, 0), 2000000) end
+$$;
+create or replace aggregate leasehold_internal.units_after_all(integer, integer, integer) (
+  sfunc = leasehold_internal.units_after, stype = integer);
+
 -- The decision about a batch in which anything is shared, or could be: what each item gets. acquire_general() decides the same about a batch in
 -- which nothing is, where the first of each scope is the whole prefix, in half of the time: tests/sql/test_one_and_many.sql compares the two.
 -- The caller has the rows locked. Locks nothing.
@@ -189,7 +200,10 @@ begin
                                            row_number() over (partition by e.namespace, e.key order by e.is_open desc, e.n) as nth,
                                            row_number() over o as nth_open,
                                            count(*) filter (where e.units is null) over o as exclusive_before,
-                                           coalesce((e.scope).units, 0) + sum(e.units) over o as would_take
+                                           e.units + coalesce(leasehold_internal.units_after_all(
+                                                                coalesce((e.scope).units, 0), e.units, (e.rules).capacity)
+                                                                over (o rows between unbounded preceding and 1 preceding),
+                                                              (e.scope).units, 0) as would_take
                                       from (select w.*, q.own, coalesce(q.own, w.ticket, 9223372036854775807) as place, l.*,
                                                    w.field is null and not l.is_renewal and not l.is_ended and l.late_field is null
                                                    and w.nth_of_key = 1 and not (w.rules).frozen
@@ -340,6 +354,7 @@ end
 $$;
 
 revoke execute on function leasehold_internal.take_own_shares(leasehold.acquire_work[]),
+  leasehold_internal.units_after(integer, integer, integer, integer), leasehold_internal.units_after_all(integer, integer, integer),
   leasehold_internal.own_lease(leasehold.scope, leasehold.scope, uuid, text, integer, leasehold.rules, leasehold.life_now, timestamptz),
   leasehold_internal.late_bound(text, integer, leasehold.rules, leasehold.scope),
   leasehold_internal.end_expired_shares(leasehold.acquire_work[], leasehold.life_now, boolean, timestamptz),

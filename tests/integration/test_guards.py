@@ -90,3 +90,18 @@ def test_force_release_of_another_token_ends_no_session(guarded):
         guarded.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=lease.scope, reason="stuck", token=lease.token - 1))
     assert refused.value.reason == "NOT_HELD" and sessions(guarded) == 1
     session.close()
+
+
+def test_force_release_of_one_of_several_leaves_the_guards_of_the_others(guarded):
+    def share():
+        return guarded.client.lease.Acquire(acquire_request("g", "shared", 30, mode=pb.MODE_SHARED)).lease
+
+    ours, theirs = share(), share()
+    guard(guarded, ours)
+    bystander = guard(guarded, theirs)
+    assert sessions(guarded) == 2
+    ended = guarded.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=ours.scope, reason="stuck", token=ours.token)).lease
+    assert ended.token == ours.token and sessions(guarded) == 1
+    bystander.run("commit")
+    bystander.close()
+    assert heartbeat(guarded.client, theirs).outcome == pb.OUTCOME_OK

@@ -120,6 +120,13 @@ select is(t.ask('late', 3, 1), 'queued', 'the capacity is taken');
 
 -- units stay below a million in one scope
 select is(t.ask('many', array[1, 2], array[999999, 1]), 'granted 999999, quota units = 999999 in one scope', 'a million units are too many');
+select is(t.ask('many.a', array[1, 2, 3], array[1000000, 1, 2]), 'quota units = 999999 in one scope, granted 1, granted 2', 'those behind it in the batch are granted');
+select is(t.ask('many.b', array[1, 2, 3], array[999990, 10, 9]), 'granted 999990, quota units = 999999 in one scope, granted 9', 'where they fit');
+select is(t.stands('many.b'), 'shared 999999 2', 'and it takes no units');
+select leasehold.set_policy('many.c', capacity => 1000000);
+select is(regexp_replace(t.ask('many.c', array[1, 2, 3], array[999000, 1000, 7]), '{[^}]*}', '{}', 'g'),
+          'granted 999000 {}, quota units = 999999 in one scope, granted 7 {}', 'with a capacity of a million too');
+select is(t.ask('many.c', array[4, 5], array[1000000, 1]), 'queued, queued', 'one that does not fit waits, and whoever is behind it');
 
 -- repeats
 select is(t.ask('again', array[1, 2], array[2, 1]), 'granted 2, granted 1', 'two share');
@@ -248,6 +255,13 @@ select is((select outcome from leasehold_internal.leave_batch(t.key(902), array[
 select is(t.stands('leave'), 'shared 2 2', 'it is held');
 select is((select outcome from leasehold_internal.leave_batch(t.key(901), array['leave'], array['k'], array[t.key(3)], array[false])), 'ok', 'a caller that went away gives it back');
 select is(t.stands('leave'), 'shared 1 1', 'it has ended');
+begin;
+set local track_functions = 'all';
+select is((select string_agg(concat_ws(' ', outcome, mode, owner, holder_count), ', ' order by n)
+             from leasehold_internal.leave_batch(t.key(901), array['leave', 'leave', 'leave'], array['k', 'k', 'k'], array[t.key(31), t.key(32), t.key(33)], array[false, true, false])),
+          'ok shared w1 1, ok shared w1 1, ok shared w1 1', 'each who leaves is told of the holder');
+select is((select calls from pg_stat_xact_user_functions where funcname = 'shared_facts'), 1::bigint, 'who is looked for once');
+commit;
 select is(t.ask('other', array[1, 2], array[1, 1]), 'granted 1, granted 1', 'readers');
 select is(t.ask('other', 3, 0, 902) || ', ' || t.ask('other', 4, 1, 902), 'queued, queued', 'another coordinator''s waiters');
 select is((select leasehold_internal.pass_on(t.key(902), 'other', 'k')), false, 'a writer is not woken while the scope is shared');
@@ -266,6 +280,19 @@ select t.age('together', 'k', '1 hour');
 select is(t.ask('together', array[2, 3, 4], array[1, 1, 1]), 'granted 1, quota max_leases = 1, quota max_leases = 1',
           'of those who take it over together one is granted');
 select is((select count(*) from leasehold.history where namespace = 'together'), 1::bigint, 'and it ended once');
+
+-- A reaper takes so many shared holders as it is told to.
+select is(t.ask('taken', array[1, 2, 3, 4, 5], array[1, 1, 1, 1, 1]), 'granted 1, granted 1, granted 1, granted 1, granted 1', 'five hold');
+update leasehold.share set check_at = 'infinity';
+update leasehold.scope set check_at = 'infinity';
+select t.age_share('taken', l, '1 hour') from generate_series(1, 5) l;
+update leasehold.share set check_at = deadline where namespace = 'taken';
+begin;
+select is((select cardinality(leasehold_internal.take_due_shares(2, clock_timestamp()))), 2, 'two of five that are due');
+rollback;
+select is((select count(*) from leasehold_internal.reap_batch(t.key(901), null, null, false, 2, true) where namespace = 'taken' and kind = 'reaped'), 2::bigint, 'two are reaped');
+select is(t.stands('taken'), 'shared 3 3', 'three are left for the next visit');
+select is((select count(*) from leasehold_internal.reap_batch(t.key(901), null, null, false, 100, true) where namespace = 'taken' and kind = 'reaped'), 3::bigint, 'which reaps them');
 
 -- SQL users
 select is((select position from leasehold.join_queue('leave', 'k', t.key(9), mode => 'shared', units => 2)), 1, 'a SQL user queues for units');
