@@ -160,8 +160,3 @@ json_t *console_error_of(const struct lh_rpc_result *result)
     google__rpc__status__free_unpacked(status, NULL);
     return json_pack("{s:o}", "error", error);
 }
-
-void console_refuse_grpc(struct lh_http_request *request, const struct lh_rpc_result *result)
-{
-    console_answer_json(request, console_code_of(result->code), console_error_of(result));
-}

@@ -33,7 +33,6 @@ struct console_caller {
 /* answer.c: each ends the request */
 void console_answer_json(struct lh_http_request *request, int code, json_t *json); /* takes the reference */
 void console_refuse(struct lh_http_request *request, int code, const char *message);
-void console_refuse_grpc(struct lh_http_request *request, const struct lh_rpc_result *result);
 json_t *console_error_of(const struct lh_rpc_result *result);
 int console_code_of(enum lh_grpc_code code);
 void console_remove_lease_keys(json_t *json);

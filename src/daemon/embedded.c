@@ -8,6 +8,7 @@
  */
 #include "daemon/embedded.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +65,22 @@ struct lh_embedded {
     void *stopped_arg;
 };
 
+#define TO(state) (1u << STATE_##state)
+
+/* Where a process cannot be started, RESTING follows at once; IDLE instead of it after so many first attempts. */
+static const unsigned legal_moves[] = {
+    [STATE_IDLE] = TO(CREATING) | TO(RESTING) | TO(IDLE) | TO(STOPPED),
+    [STATE_CREATING] = TO(STARTING) | TO(RESTING) | TO(IDLE) | TO(STOPPING),
+    [STATE_STARTING] = TO(READY) | TO(RESTING) | TO(IDLE) | TO(STOPPING),
+    [STATE_READY] = TO(RESTING) | TO(STOPPING),
+    [STATE_RESTING] = TO(CREATING) | TO(RESTING) | TO(IDLE),
+    [STATE_STOPPING] = TO(STOPPED),
+    [STATE_STOPPED] = 0,
+};
+
 static void set_state(struct lh_embedded *embedded, enum state state, int64_t look_after_us)
 {
+    assert(legal_moves[embedded->state] & (1u << state));
     lh_debug("embedded PostgreSQL: %s -> %s", state_names[embedded->state], state_names[state]);
     embedded->state = state;
     embedded->since_us = lh_clock_us();

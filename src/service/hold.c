@@ -7,6 +7,7 @@
  * heard of it (we gave a silent connection up, or shut down) the lease is left to its deadline, and the same lease key
  * finds it again. A second Hold with the lease key of a first one takes it over.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +53,20 @@ void hold_leave(struct hold *hold)
     free(hold);
 }
 
+#define TO(state) (1u << HOLD_##state)
+
+/* As hold.h draws them. What is over stays so when its stream ends. */
+static const unsigned legal_moves[] = {
+    [HOLD_NEW] = TO(WAITING) | TO(OVER),
+    [HOLD_WAITING] = TO(HELD) | TO(OVER),
+    [HOLD_HELD] = TO(RELEASING) | TO(OVER),
+    [HOLD_RELEASING] = TO(OVER),
+    [HOLD_OVER] = TO(OVER),
+};
+
 static void set_state(struct hold *hold, enum hold_state state)
 {
+    assert(legal_moves[hold->state] & (1u << state));
     if (hold->state == HOLD_HELD)
         lh_table_remove(&hold->service->holds, &hold->by_lease);
     if (state == HOLD_HELD)
