@@ -43,6 +43,21 @@ def test_the_man_page_of_the_daemon_has_every_setting():
         assert re.search(rf"^ +--{name.replace('_', '-')} .+\n +\S", page, re.M), name
 
 
+READ = re.compile(r'''(?:getenv|environment|set_variable|setenv)\("([A-Z_]+)"|os\.(?:Getenv|environ\.get)\("([A-Z_]+)"|process\.env\.([A-Z_]+)|"(LEASEHOLD_[A-Z_]+)"''')
+
+
+def test_every_environment_variable_is_on_its_page_and_the_page_has_no_other():
+    page = (harness.ROOT / "deploy/environment.md").read_text()
+    listed = {name for row in re.findall(r"^\| (`[^|]+) \|", page, re.M) for name in re.findall(r"`([A-Z_]+)`", row)}
+    sources = [path for path in (harness.ROOT / "src").rglob("*.*") if path.suffix in (".c", ".py", ".go", ".js") and "test" not in path.name and
+               "node_modules" not in path.parts]
+    texts = [path.read_text() for path in sources] + [(harness.ROOT / "deploy/systemd/leasehold-reap@.service").read_text()]
+    read = {name for text in texts for found in READ.findall(text) for name in found if name and name != "LEASEHOLD_"}
+    assert len(sources) > 300 and len(read) > 20
+    assert read - {"LC_ALL", "LOGNAME", "USER"} <= listed, read - listed  # those are for PostgreSQL's programs
+    assert [name for name in listed if not any(name in text for text in texts)] == ["PGPASSFILE"]
+
+
 def test_the_installation_is_complete(tmp_path):
     """Everything that a package or a user without one needs, below the prefix; the units start what was installed."""
     subprocess.run(["meson", "install", "-C", harness.BUILD, "--no-rebuild", "--quiet", "--destdir", tmp_path], check=True, timeout=120)
