@@ -387,7 +387,7 @@ begin
        set lapsed = true
       from unnest(v_work) w
      where w.outcome = 'ended' and (w.holder).lease_key = w.lease_key
-       and h.namespace = w.namespace and h.key = w.key and h.lease_key = w.lease_key and h.state = 'held' and not h.lapsed;
+       and h.namespace = w.namespace and h.key = w.key and h.lease_key = w.lease_key and h.state <> 'ended' and not h.lapsed;
   end if;
 
   -- The queue: a waiter that comes back keeps its place, and its wait never grows. null is no limit, and least() skips it.
@@ -476,7 +476,7 @@ begin
         select leasehold_internal.scope_of_share(x) as scope
           from leasehold.share x
          where v_may_be_shared and w.outcome in ('granted', 'renewed')
-           and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and x.state = 'held') h on true
+           and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and x.state <> 'ended') h on true
      cross join lateral (select case when v_may_be_shared then coalesce(h.scope, s.scope) else s.scope end as scope offset 0) c
       left join lateral (
         select x.* from leasehold_internal.lease_facts(c.scope, w.rules, v_life, v_now) x

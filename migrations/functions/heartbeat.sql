@@ -29,7 +29,7 @@ begin
     if not found then
       perform 1
          from leasehold.share s
-        where s.namespace = heartbeat.namespace and s.key = heartbeat.key and s.lease_key = heartbeat.lease_key and s.state = 'held'
+        where s.namespace = heartbeat.namespace and s.key = heartbeat.key and s.lease_key = heartbeat.lease_key and s.state <> 'ended'
           for no key update;
     end if;
     if not found then

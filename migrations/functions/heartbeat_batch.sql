@@ -87,7 +87,8 @@ begin
     select r.n, 'ok', r.remaining_us, r.deadline, r.heartbeats, null::text, null::text
       from unnest(v_done, v_remaining, v_deadlines, v_counts) as r (n, remaining_us, deadline, heartbeats);
 
-  -- The same for shared holders.
+  -- The same for shared holders. Wherever one is looked for by its lease key, its state is <> 'ended': = 'held' would let the planner
+  -- take the index of held ones by token, and read all holders of the scope for each.
   if cardinality(v_done) < cardinality(p_namespace) then
     with renewed as (
       update leasehold.share s
@@ -100,7 +101,7 @@ begin
                cross join lateral (
                  select x.ctid as row_id
                    from leasehold.share x
-                  where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and x.state = 'held' and not x.lapsed
+                  where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and x.state <> 'ended' and not x.lapsed
                     for no key update skip locked) x
                where i.namespace <> all (v_hooked) and i.n <> all (v_done)
               offset 0) w
@@ -249,7 +250,7 @@ begin
      where (w.scope).units > 0 and (w.scope).lease_key = w.lease_key and not (w.scope).lapsed
        and leasehold_internal.is_expired(
              w.scope, p_life, (select r.expiry from unnest(v_rules) r where r.namespace = w.namespace), p_now)
-       and s.namespace = w.namespace and s.key = w.key and s.lease_key = w.lease_key and s.state = 'held';
+       and s.namespace = w.namespace and s.key = w.key and s.lease_key = w.lease_key and s.state <> 'ended';
   end if;
   return array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.is_away, w.is_failure, w.result, w.error, w.scope, w.hold,

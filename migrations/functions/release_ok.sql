@@ -64,7 +64,7 @@ language plpgsql
 as $$
 begin
   if not exists (select from leasehold.share h
-                  where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held') then
+                  where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state <> 'ended') then
     return false;
   end if;
   loop
@@ -72,7 +72,7 @@ begin
       perform 1 from leasehold.scope s where s.namespace = p_namespace and s.key = p_key for update;
       perform 1
          from leasehold.share h
-        where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held'
+        where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state <> 'ended'
           for update skip locked;
       if found then
         return true;
@@ -83,7 +83,7 @@ begin
     begin
       perform 1
          from leasehold.share h
-        where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held'
+        where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state <> 'ended'
           for update;
       if not found then
         return false;

@@ -66,7 +66,7 @@ as $$
    union all
   select leasehold_internal.scope_of_share(h)
     from leasehold.share h
-   where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held'
+   where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state <> 'ended'
 $$;
 
 -- Is a lease of the scope held with this token, exclusively or shared? Locks nothing.
@@ -160,7 +160,7 @@ begin
            error = e.error,
            check_at = coalesce(e.check_at, p_now + interval '1 min')
       from unnest(p_ends) e
-     where h.namespace = e.namespace and h.key = e.key and h.lease_key = e.lease_key and h.state = 'held'
+     where h.namespace = e.namespace and h.key = e.key and h.lease_key = e.lease_key and h.state <> 'ended'
     returning h as share)
   update leasehold.scope s
      set units = nullif(s.units - d.units, 0),

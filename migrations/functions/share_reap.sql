@@ -69,7 +69,7 @@ begin
      cross join lateral (
        select x as share, x.namespace, x.key, x.lease_key
          from leasehold.share x
-        where o.is_mine and x.namespace = d.namespace and x.key = d.key and x.lease_key = d.lease_key and x.state = 'held'
+        where o.is_mine and x.namespace = d.namespace and x.key = d.key and x.lease_key = d.lease_key and x.state <> 'ended'
           for update skip locked) h
      limit p_max);
 end

@@ -199,4 +199,22 @@ reset session authorization;
 select is(:'held'::text || ' ' || :'others', '7 0', 'where rules name roles, what may be read is shown alone');
 select matches(current_setting('seen.peeked'), '^(r3\d)+$', 'and a function in the WHERE sees nothing else');
 select leasehold.access_revoke('role:seen_ruled', 's.open');
+-- What one holder of many does reads its own row, not those of the others: rows of leasehold.share that an index led to, in that transaction
+select pg_temp.share('many', 10000 + n, 1, null, 'm' || n, '0 s', 's.many') from generate_series(1, 400) n;
+create function pg_temp.rows_read(p_sql text) returns bigint language plpgsql as $$
+declare
+  v_before bigint;
+begin
+  select idx_tup_fetch into v_before from pg_stat_xact_user_tables where relid = 'leasehold.share'::regclass;
+  execute p_sql;
+  return (select idx_tup_fetch from pg_stat_xact_user_tables where relid = 'leasehold.share'::regclass) - v_before;
+end
+$$;
+select cmp_ok(pg_temp.rows_read(format('select leasehold_internal.%s_batch(%s array_fill(%L::text, array[20]), array_fill(%L::text, array[20]),'
+                                       ' array(select t.key(n) from generate_series(10101, 10120) n)%s)', verb, before, 's.many', 'many', after)),
+              '<', 400::bigint, 'a batch of 20, ' || verb || ', does not read all of 400 holders for each')
+  from (values (1, 'heartbeat', '', ''), (2, 'release', 'null,', ', array_fill(false, array[20]), array_fill(null::text, array[20])')) v (n, verb, before, after)
+ order by n;
+select is((select count(*) from leasehold.share where key = 'many' and state = 'held' and heartbeats = 0), 380::bigint, 'and they were renewed and released');
+
 select * from finish();

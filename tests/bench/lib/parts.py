@@ -80,7 +80,7 @@ def run_handoff(bench, session, waiters, times):
 
 def set_capacity(session, capacity):
     if session.postgres:
-        session.postgres.psql("select leasehold.set_policy('bench', capacity => %s)" % (capacity or 'null'), session.database)
+        session.postgres.psql("select leasehold.set_policy('bench', capacity => %d)" % capacity, session.database)
 
 
 def run_semaphore(bench, session, clients, times):
@@ -111,12 +111,14 @@ def run_readers(bench, session, level, times):
 def run_turns(bench, session, level, times):
     """As handoff. A level is (waiters, capacity): 0 is exclusive; of a capacity one unit goes round, the others stay with their holders."""
     waiters, capacity = level
-    set_capacity(session, capacity)
-    tokens = drivers.tokens(session)
+    set_capacity(session, max(capacity, 1))  # the exclusive ones read a policy, too
+    tokens, before = drivers.tokens(session), session.usage()
     values = drive('handoff', peer_of(session), session.target, times.limit_s + 600, clients=waiters, connections=min(waiters + 1, 16),
                    duration=600, rounds=1000000, units=int(capacity > 0), capacity=capacity, holders=max(capacity - 1, 0), **times.drive_options())
     if drivers.tokens(session) - tokens < values['total']:
         raise Failure('%d hand-offs, but %d tokens' % (values['total'], drivers.tokens(session) - tokens))
+    if capacity <= 1:  # else most of it is of the holders who come first
+        values.update(session.cost(before, values['total']))
     return values
 
 
