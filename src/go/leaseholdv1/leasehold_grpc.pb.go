@@ -40,6 +40,7 @@ const _ = grpc.SupportPackageIsVersion7
 const (
 	LeaseService_Acquire_FullMethodName       = "/leasehold.v1.LeaseService/Acquire"
 	LeaseService_AcquireStream_FullMethodName = "/leasehold.v1.LeaseService/AcquireStream"
+	LeaseService_AcquireAll_FullMethodName    = "/leasehold.v1.LeaseService/AcquireAll"
 	LeaseService_Hold_FullMethodName          = "/leasehold.v1.LeaseService/Hold"
 	LeaseService_Heartbeat_FullMethodName     = "/leasehold.v1.LeaseService/Heartbeat"
 	LeaseService_Downgrade_FullMethodName     = "/leasehold.v1.LeaseService/Downgrade"
@@ -59,6 +60,12 @@ type LeaseServiceClient interface {
 	Acquire(ctx context.Context, in *AcquireRequest, opts ...grpc.CallOption) (*AcquireResponse, error)
 	// The same, and meanwhile sends the contention: `queued` at least every 5 s, then `granted`.
 	AcquireStream(ctx context.Context, in *AcquireRequest, opts ...grpc.CallOption) (LeaseService_AcquireStreamClient, error)
+	// Acquires several scopes in one transaction, all or none, under one lease key. While it waits it holds none of them: it has
+	// a place in the queue of each, and its ticket is ordered alike in all, so callers may name their scopes in any order and never
+	// wait for each other in a circle. Who stands behind it in any of these queues waits too. Each lease is one like any other
+	// then: renewed, released and lost by itself. A hook that rejects one rejects all. Idempotent by lease_key: a repeat with the
+	// same items answers the same leases, and a waiter that comes back has its old places.
+	AcquireAll(ctx context.Context, in *AcquireAllRequest, opts ...grpc.CallOption) (*AcquireAllResponse, error)
 	// Acquires, renews while the stream lives, releases when it ends.
 	Hold(ctx context.Context, opts ...grpc.CallOption) (LeaseService_HoldClient, error)
 	// Renews up to 10,000 leases at once.
@@ -128,6 +135,15 @@ func (x *leaseServiceAcquireStreamClient) Recv() (*AcquireEvent, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+func (c *leaseServiceClient) AcquireAll(ctx context.Context, in *AcquireAllRequest, opts ...grpc.CallOption) (*AcquireAllResponse, error) {
+	out := new(AcquireAllResponse)
+	err := c.cc.Invoke(ctx, LeaseService_AcquireAll_FullMethodName, in, out, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *leaseServiceClient) Hold(ctx context.Context, opts ...grpc.CallOption) (LeaseService_HoldClient, error) {
@@ -278,6 +294,12 @@ type LeaseServiceServer interface {
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
 	// The same, and meanwhile sends the contention: `queued` at least every 5 s, then `granted`.
 	AcquireStream(*AcquireRequest, LeaseService_AcquireStreamServer) error
+	// Acquires several scopes in one transaction, all or none, under one lease key. While it waits it holds none of them: it has
+	// a place in the queue of each, and its ticket is ordered alike in all, so callers may name their scopes in any order and never
+	// wait for each other in a circle. Who stands behind it in any of these queues waits too. Each lease is one like any other
+	// then: renewed, released and lost by itself. A hook that rejects one rejects all. Idempotent by lease_key: a repeat with the
+	// same items answers the same leases, and a waiter that comes back has its old places.
+	AcquireAll(context.Context, *AcquireAllRequest) (*AcquireAllResponse, error)
 	// Acquires, renews while the stream lives, releases when it ends.
 	Hold(LeaseService_HoldServer) error
 	// Renews up to 10,000 leases at once.
@@ -310,6 +332,9 @@ func (UnimplementedLeaseServiceServer) Acquire(context.Context, *AcquireRequest)
 }
 func (UnimplementedLeaseServiceServer) AcquireStream(*AcquireRequest, LeaseService_AcquireStreamServer) error {
 	return status.Errorf(codes.Unimplemented, "method AcquireStream not implemented")
+}
+func (UnimplementedLeaseServiceServer) AcquireAll(context.Context, *AcquireAllRequest) (*AcquireAllResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method AcquireAll not implemented")
 }
 func (UnimplementedLeaseServiceServer) Hold(LeaseService_HoldServer) error {
 	return status.Errorf(codes.Unimplemented, "method Hold not implemented")
@@ -385,6 +410,24 @@ type leaseServiceAcquireStreamServer struct {
 
 func (x *leaseServiceAcquireStreamServer) Send(m *AcquireEvent) error {
 	return x.ServerStream.SendMsg(m)
+}
+
+func _LeaseService_AcquireAll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcquireAllRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeaseServiceServer).AcquireAll(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LeaseService_AcquireAll_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeaseServiceServer).AcquireAll(ctx, req.(*AcquireAllRequest))
+	}
+	return interceptor(ctx, in, info, handler)
 }
 
 func _LeaseService_Hold_Handler(srv interface{}, stream grpc.ServerStream) error {
@@ -560,6 +603,10 @@ var LeaseService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Acquire",
 			Handler:    _LeaseService_Acquire_Handler,
+		},
+		{
+			MethodName: "AcquireAll",
+			Handler:    _LeaseService_AcquireAll_Handler,
 		},
 		{
 			MethodName: "Heartbeat",

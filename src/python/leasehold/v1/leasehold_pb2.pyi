@@ -66,6 +66,39 @@ class AccessToken(_message.Message):
     name: str
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., created_by: _Optional[str] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., last_used_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
+class AcquireAllRequest(_message.Message):
+    __slots__ = ["duration", "items", "labels", "lease_key", "owner", "wait", "wait_forever"]
+    class LabelsEntry(_message.Message):
+        __slots__ = ["key", "value"]
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FOREVER_FIELD_NUMBER: _ClassVar[int]
+    duration: _duration_pb2.Duration
+    items: _containers.RepeatedCompositeFieldContainer[AcquireItem]
+    labels: _containers.ScalarMap[str, str]
+    lease_key: str
+    owner: str
+    wait: _duration_pb2.Duration
+    wait_forever: bool
+    def __init__(self, items: _Optional[_Iterable[_Union[AcquireItem, _Mapping]]] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., wait_forever: bool = ..., owner: _Optional[str] = ..., lease_key: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class AcquireAllResponse(_message.Message):
+    __slots__ = ["leases", "waited"]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[Lease]
+    waited: _duration_pb2.Duration
+    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
 class AcquireEvent(_message.Message):
     __slots__ = ["granted", "queued", "waited"]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +108,18 @@ class AcquireEvent(_message.Message):
     queued: Contention
     waited: _duration_pb2.Duration
     def __init__(self, queued: _Optional[_Union[Contention, _Mapping]] = ..., granted: _Optional[_Union[Lease, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class AcquireItem(_message.Message):
+    __slots__ = ["at_least", "mode", "scope", "units"]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    at_least: _duration_pb2.Duration
+    mode: Mode
+    scope: Scope
+    units: int
+    def __init__(self, scope: _Optional[_Union[Scope, _Mapping]] = ..., mode: _Optional[_Union[Mode, str]] = ..., units: _Optional[int] = ..., at_least: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class AcquireRequest(_message.Message):
     __slots__ = ["at_least", "duration", "labels", "lease_key", "mode", "owner", "scope", "units", "wait", "wait_forever", "wait_while_alive"]

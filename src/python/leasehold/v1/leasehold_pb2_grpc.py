@@ -24,6 +24,11 @@ class LeaseServiceStub(object):
                 request_serializer=leasehold_dot_v1_dot_leasehold__pb2.AcquireRequest.SerializeToString,
                 response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.AcquireEvent.FromString,
                 )
+        self.AcquireAll = channel.unary_unary(
+                '/leasehold.v1.LeaseService/AcquireAll',
+                request_serializer=leasehold_dot_v1_dot_leasehold__pb2.AcquireAllRequest.SerializeToString,
+                response_deserializer=leasehold_dot_v1_dot_leasehold__pb2.AcquireAllResponse.FromString,
+                )
         self.Hold = channel.stream_stream(
                 '/leasehold.v1.LeaseService/Hold',
                 request_serializer=leasehold_dot_v1_dot_leasehold__pb2.HoldRequest.SerializeToString,
@@ -79,6 +84,17 @@ class LeaseServiceServicer(object):
 
     def AcquireStream(self, request, context):
         """The same, and meanwhile sends the contention: `queued` at least every 5 s, then `granted`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcquireAll(self, request, context):
+        """Acquires several scopes in one transaction, all or none, under one lease key. While it waits it holds none of them: it has
+        a place in the queue of each, and its ticket is ordered alike in all, so callers may name their scopes in any order and never
+        wait for each other in a circle. Who stands behind it in any of these queues waits too. Each lease is one like any other
+        then: renewed, released and lost by itself. A hook that rejects one rejects all. Idempotent by lease_key: a repeat with the
+        same items answers the same leases, and a waiter that comes back has its old places.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -156,6 +172,11 @@ def add_LeaseServiceServicer_to_server(servicer, server):
                     servicer.AcquireStream,
                     request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.AcquireRequest.FromString,
                     response_serializer=leasehold_dot_v1_dot_leasehold__pb2.AcquireEvent.SerializeToString,
+            ),
+            'AcquireAll': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcquireAll,
+                    request_deserializer=leasehold_dot_v1_dot_leasehold__pb2.AcquireAllRequest.FromString,
+                    response_serializer=leasehold_dot_v1_dot_leasehold__pb2.AcquireAllResponse.SerializeToString,
             ),
             'Hold': grpc.stream_stream_rpc_method_handler(
                     servicer.Hold,
@@ -238,6 +259,23 @@ class LeaseService(object):
         return grpc.experimental.unary_stream(request, target, '/leasehold.v1.LeaseService/AcquireStream',
             leasehold_dot_v1_dot_leasehold__pb2.AcquireRequest.SerializeToString,
             leasehold_dot_v1_dot_leasehold__pb2.AcquireEvent.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def AcquireAll(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/leasehold.v1.LeaseService/AcquireAll',
+            leasehold_dot_v1_dot_leasehold__pb2.AcquireAllRequest.SerializeToString,
+            leasehold_dot_v1_dot_leasehold__pb2.AcquireAllResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
