@@ -43,35 +43,36 @@ static void expose_work(struct lh_exposition *out, const struct lh_coordinator_s
 
 static void expose_batches(struct lh_exposition *out, const struct lh_coordinator_stats *stats)
 {
-    static const char *const kinds[] = {"acquire", "heartbeat", "release", "leave", "downgrade"};
+    static const char *const kinds[] = {"acquire", "heartbeat", "release", "leave", "downgrade", "acquire_all"};
 
     lh_expose_family(out, "leasehold_batch_items", LH_EXPOSE_HISTOGRAM, "Items of a batch sent to the database.");
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         lh_expose_histogram(out, &stats->batch_sizes[i], &lh_size_bounds, false, "kind", kinds[i], NULL);
     lh_expose_family(out, "leasehold_batch_duration_seconds", LH_EXPOSE_HISTOGRAM,
                      "From sending a batch to the database's answer.");
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         lh_expose_histogram(out, &stats->batch_us[i], &lh_latency_bounds, true, "kind", kinds[i], NULL);
 }
 
 /* What runs on hook lanes. A leave ends a lease whose caller went in the instant of the grant. */
 static void expose_hooks(struct lh_exposition *out, const struct lh_coordinator_stats *stats)
 {
-    static const char *const events[] = {"acquire", "heartbeat", "release", "leave", "downgrade", "reap"};
+    static const char *const events[] = {"acquire",   "heartbeat",   "release", "leave",
+                                         "downgrade", "acquire_all", "reap"};
 
     lh_expose_family(out, "leasehold_hook_rejections_total", LH_EXPOSE_COUNTER,
                      "Items that a hook refused, those that ran over their limit included.");
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         lh_expose_count(out, stats->hook_rejections[i], "event", events[i], NULL);
     lh_expose_family(out, "leasehold_hook_timeouts_total", LH_EXPOSE_COUNTER,
                      "Items whose hooks ran over the limit of their namespace's policy.");
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         lh_expose_count(out, stats->hook_timeouts[i], "event", events[i], NULL);
     lh_expose_counter(out, "leasehold_hook_connection_losses_total", stats->hook_losses,
                       "Database connections that were lost while hooks ran on them.");
     lh_expose_family(out, "leasehold_hook_duration_seconds", LH_EXPOSE_HISTOGRAM,
                      "How long an item with hooks took on its hook lane; its count is that of the calls.");
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         lh_expose_histogram(out, &stats->hook_us[i], &lh_latency_bounds, true, "event", events[i], NULL);
 }
 

@@ -18,6 +18,7 @@
 #define LH_LABEL_NAME_MAX_BYTES 63
 #define LH_LABEL_VALUE_MAX_BYTES 255
 #define LH_RESULT_MAX_BYTES 8192
+#define LH_ALL_ITEMS_MAX 100 /* scopes of one AcquireAll */
 #define LH_UNITS_MAX 1000000 /* of a shared lease, and of a capacity */
 #define LH_AT_LEAST_MAX_US (INT64_C(86400) * 1000000)
 

@@ -10,43 +10,56 @@
 #include "lease/database.h"
 #include "lease/hooks/hook_queue.h"
 #include "lease/queue/holder_liveness.h"
+#include "lease/queue/together.h"
 #include "lease/queue/wait_progress.h"
-#include "lease/queue/waiter.h"
 #include "lease/reaping.h"
 
-static struct lh_acquire_item *ask(struct lh_lane *lane, size_t place, struct lh_waiter *waiter)
+/* Of several callers with one lease key the newest most likely still listens: its words hold. */
+const struct lh_acquire *lh_acquire_newest(const struct lh_waiter *waiter)
+{
+    return LH_CONTAINER(const struct lh_acquire, own.link, waiter->requests.prev);
+}
+
+void lh_acquire_write(struct lh_lane *lane, size_t place, struct lh_waiter *waiter, struct lh_scope *scope,
+                      int32_t units, int64_t at_least_us)
 {
     struct lh_coordinator *c = lane->coordinator;
-    struct lh_entry *entry = &lane->entries[place];
     struct lh_acquire_item *item = &lane->acquires[place];
-    /* Of several callers with one lease key the newest most likely still listens: its words hold. */
-    const struct lh_acquire *newest = LH_CONTAINER(struct lh_acquire, own.link, waiter->requests.prev);
+    const struct lh_acquire *newest = lh_acquire_newest(waiter);
 
-    lh_waiter_set_state(c, waiter, LH_WAITER_ASKED, "a batch takes it");
-    waiter->units = newest->units;
     *item = (struct lh_acquire_item){
-        .ns = lh_arena_strdup(&lane->strings, waiter->scope->ns),
-        .key = lh_arena_strdup(&lane->strings, waiter->scope->key),
+        .ns = lh_arena_strdup(&lane->strings, scope->ns),
+        .key = lh_arena_strdup(&lane->strings, scope->key),
         .lease_key = waiter->lease_key,
         .owner = lh_arena_strdup(&lane->strings, newest->owner != NULL ? newest->owner : ""),
         .principal = lh_arena_strdup(&lane->strings, newest->principal != NULL ? newest->principal : ""),
         .labels = lh_arena_strdup(&lane->strings, newest->labels != NULL ? newest->labels : "{}"),
         .duration_us = newest->duration_us,
-        .units = newest->units,
-        .at_least_us = newest->at_least_us,
+        .units = units,
+        .at_least_us = at_least_us,
         .queue = lh_waiter_wants(waiter),
         .ticket = waiter->ticket,
         .hook_timeout_us = lane->hook_timeout_us,
     };
     item->wait_us = item->queue ? lh_waiter_wait_us(c, waiter) : 0;
-    *entry = (struct lh_entry){.waiter = waiter, .acquire = item, .sent_us = lane->sent_us};
-    waiter->scope->in_flight++;
-    return item;
+    lane->entries[place] =
+        (struct lh_entry){.waiter = waiter, .scope = scope, .acquire = item, .sent_us = lane->sent_us};
+    scope->in_flight++;
+}
+
+static struct lh_acquire_item *ask(struct lh_lane *lane, size_t place, struct lh_waiter *waiter)
+{
+    const struct lh_acquire *newest = lh_acquire_newest(waiter);
+
+    lh_waiter_set_state(lane->coordinator, waiter, LH_WAITER_ASKED, "a batch takes it");
+    waiter->units = newest->units;
+    lh_acquire_write(lane, place, waiter, waiter->scope, newest->units, newest->at_least_us);
+    return &lane->acquires[place];
 }
 
 static struct lh_waiter *first(const struct lh_scope *scope)
 {
-    return LH_LIST_FIRST(struct lh_waiter, lh_list_is_empty(&scope->again) ? &scope->line : &scope->again, link);
+    return lh_together_next_alone(scope);
 }
 
 static int64_t oldest_us(const struct lh_scope *scope)
@@ -90,8 +103,10 @@ static void ride(struct lh_lane *lane, struct lh_scope *scope)
 
     if (lh_list_is_empty(&scope->again) && next != NULL && next->units == 0 && scope->is_shared)
         return;
+    if (next != NULL && next->together != NULL)
+        return; /* it is asked for all of its scopes at once */
     lh_scope_ask_first(c, scope, freed);
-    while ((next = LH_LIST_FIRST(struct lh_waiter, &scope->again, link)) != NULL &&
+    while ((next = LH_LIST_FIRST(struct lh_waiter, &scope->again, link)) != NULL && next->together == NULL &&
            lane->rider_count < c->options.batch_max) {
         if (scope->has_rider && (next->units == 0 || next->units > room))
             return;
@@ -120,7 +135,7 @@ void lh_acquire_ride(struct lh_lane *lane, struct lh_scope *scope)
 /* Did the batch ask what this request wants? One with the same lease key may want another mode. */
 static bool is_covered(const struct lh_acquire *request, const struct lh_entry *entry)
 {
-    return request->own.arrived_us <= entry->sent_us && request->units == entry->acquire->units;
+    return request->own.arrived_us <= entry->sent_us && (entry->all != NULL || request->units == entry->acquire->units);
 }
 
 static void ask_again_or_go(struct lh_coordinator *c, struct lh_waiter *waiter, const char *reason)
@@ -135,6 +150,21 @@ static void ask_again_or_go(struct lh_coordinator *c, struct lh_waiter *waiter, 
     }
 }
 
+static void learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item,
+                        int64_t ticket, bool is_renewal)
+{
+    if (is_renewal)
+        c->stats.renewals++;
+    else
+        c->stats.grants++;
+    if (!is_renewal && item->units > 0)
+        c->stats.shared_grants++;
+    scope->units_free = item->units_free;
+    scope->has_room = item->units > 0;
+    lh_scope_learn_grant(c, scope, &item->lease, item->rests_in_us);
+    lh_wait_progress_departed(c, scope, ticket);
+}
+
 static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
 {
     struct lh_waiter *waiter = entry->waiter;
@@ -143,18 +173,11 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
     /* A renewal whose caller went is not given back: the lease has an owner from before. */
     entry->is_grant = !is_renewal;
     entry->is_renewal = is_renewal;
-    if (is_renewal)
-        c->stats.renewals++;
-    else
-        c->stats.grants++;
-    if (!is_renewal && entry->acquire->units > 0)
-        c->stats.shared_grants++;
-    waiter->scope->units_free = entry->acquire->units_free;
-    waiter->scope->has_room = entry->acquire->units > 0;
-    lh_scope_learn_grant(c, waiter->scope, &entry->acquire->lease, entry->acquire->rests_in_us);
-    lh_wait_progress_departed(c, waiter->scope, waiter->ticket);
+    learn_grant(c, entry->scope, entry->acquire, waiter->ticket, is_renewal);
+    for (size_t i = 1; entry->all != NULL && i < waiter->together->count; i++)
+        learn_grant(c, waiter->together->places[i].waiter->scope, &entry->all[i], waiter->ticket, is_renewal);
     waiter->is_unknown = waiter->is_untaken = false;
-    waiter->ticket = 0;
+    lh_waiter_set_ticket(waiter, 0);
     LH_REQUEST_EACH(request, waiter)
     {
         if (!is_covered(request, entry))
@@ -172,13 +195,13 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
  */
 static void look_ahead(struct lh_coordinator *c, struct lh_entry *entry)
 {
-    struct lh_scope *scope = entry->waiter->scope;
+    struct lh_scope *scope = entry->scope;
     const struct lh_acquire_item *item = entry->acquire;
     struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
     bool fits = item->units > 0 && item->has_lease && item->lease.units > 0 && item->units <= item->units_free;
     bool is_free = (!item->has_lease || fits) && item->rests_in_us == 0;
-    if (item->ticket > 0 && is_free && first == entry->waiter && lh_list_is_empty(&scope->leaves) &&
-        lh_list_is_empty(&scope->again))
+    if (item->ticket > 0 && is_free && first == lh_together_place_in(entry->waiter, scope) &&
+        lh_list_is_empty(&scope->leaves) && lh_list_is_empty(&scope->again))
         lh_database_pass_on(c, scope->ns, scope->key, first->ticket);
 }
 
@@ -188,9 +211,9 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
     bool wants = lh_waiter_wants(waiter);
     bool has_late = false;
 
-    waiter->ticket = entry->acquire->new_ticket;
+    lh_waiter_set_ticket(waiter, entry->acquire->new_ticket);
     waiter->is_unknown = false;
-    lh_scope_learn_queued(c, waiter->scope, entry->acquire);
+    lh_scope_learn_queued(c, entry->scope, entry->acquire);
     LH_REQUEST_EACH(request, waiter)
     {
         lh_request_on_liveness(c, request, waiter->scope->is_dead);
@@ -198,8 +221,8 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
         bool is_due = request->own.verdict != LH_OK;
         if (is_due && !is_covered(request, entry))
             has_late = true;
-        else if (is_due && (wants || request->own.verdict == LH_LEASE_HELD))
-            lh_request_answer(c, request, request->own.verdict, entry); /* the place is still needed */
+        else if (is_due && (wants || entry->all != NULL || request->own.verdict == LH_LEASE_HELD))
+            lh_request_answer(c, request, request->own.verdict, entry); /* the leave has no answer, or comes later */
     }
     if (has_late)
         lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "a request came after this was asked");
@@ -212,6 +235,14 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
         lh_reaping_soon(c); /* it has expired, and yet it could not be taken over */
 }
 
+static void note_busy(struct lh_coordinator *c, struct lh_entry *entry)
+{
+    if (entry->waiter->together != NULL)
+        lh_together_busy(c, entry->waiter->together);
+    else
+        entry->scope->saw_busy = true;
+}
+
 static void on_held(struct lh_coordinator *c, struct lh_entry *entry)
 {
     struct lh_waiter *waiter = entry->waiter;
@@ -221,7 +252,7 @@ static void on_held(struct lh_coordinator *c, struct lh_entry *entry)
             lh_request_answer(c, request, request->own.verdict, entry);
     }
     if (entry->acquire->queue)
-        waiter->scope->saw_busy = true; /* it should have been queued: do not ask in a hurry */
+        note_busy(c, entry); /* it should have been queued: do not ask in a hurry */
     ask_again_or_go(c, waiter, "it was held, and no request here waits any more");
 }
 
@@ -229,7 +260,7 @@ static void on_held(struct lh_coordinator *c, struct lh_entry *entry)
 static void on_invalid(struct lh_coordinator *c, struct lh_entry *entry)
 {
     if (entry->acquire->ticket > 0)
-        lh_scope_wake(c, entry->waiter->scope);
+        lh_together_wake(c, entry->waiter);
 }
 
 static void on_refused(struct lh_coordinator *c, struct lh_entry *entry, enum lh_status status)
@@ -246,22 +277,23 @@ static void on_refused(struct lh_coordinator *c, struct lh_entry *entry, enum lh
 static void on_busy(struct lh_coordinator *c, struct lh_entry *entry)
 {
     c->stats.busy++;
-    entry->waiter->scope->saw_busy = true;
+    note_busy(c, entry);
     ask_again_or_go(c, entry->waiter, "its row was busy");
 }
 
 /* Its row in the queue, if it had one, is gone. */
 static void on_rejected(struct lh_coordinator *c, struct lh_entry *entry)
 {
-    struct lh_scope *scope = entry->waiter->scope;
+    enum lh_kind kind = entry->all != NULL ? LH_KIND_ACQUIRE_ALL : LH_KIND_ACQUIRE;
+    bool has_waited = entry->all != NULL && entry->waiter->ticket > 0;
 
-    lh_hook_queue_on_rejected(c, LH_KIND_ACQUIRE, entry->acquire->message);
-    lh_wait_progress_departed(c, scope, entry->waiter->ticket);
-    entry->waiter->ticket = 0;
+    lh_hook_queue_on_rejected(c, kind, entry->acquire->message);
+    lh_wait_progress_departed(c, entry->scope, entry->waiter->ticket);
+    lh_waiter_set_ticket(entry->waiter, 0);
     /* What may have been its lease for long is not given back. */
     entry->waiter->is_unknown = entry->waiter->is_untaken;
-    if (entry->acquire->waiters_ahead < 0)
-        lh_scope_wake(c, scope);
+    if (entry->acquire->waiters_ahead < 0 || has_waited)
+        lh_together_wake(c, entry->waiter);
     on_refused(c, entry, LH_HOOK_REJECTED);
 }
 
@@ -269,13 +301,16 @@ static void on_hooked(struct lh_lane *lane, struct lh_entry *entry)
 {
     struct lh_coordinator *c = lane->coordinator;
     struct lh_waiter *waiter = entry->waiter;
+    enum lh_kind kind = entry->all != NULL ? LH_KIND_ACQUIRE_ALL : LH_KIND_ACQUIRE;
 
     /* Its own kind, and not the lane's: it may have ridden behind a release. */
-    if (!lh_hook_queue_learn(lane, waiter->scope, LH_KIND_ACQUIRE, entry->acquire->hook_timeout_us)) {
+    if (!lh_hook_queue_learn(lane, entry->scope, kind, entry->acquire->hook_timeout_us)) {
         on_busy(c, entry);
         return;
     }
-    if (lh_hook_queue_refuse(c, waiter->scope->ns, LH_KIND_ACQUIRE)) {
+    if (waiter->together != NULL)
+        lh_together_hooked(waiter->together, entry->acquire->hook_timeout_us);
+    if (lh_hook_queue_refuse(c, entry->scope->ns, kind)) {
         LH_REQUEST_EACH(request, waiter)
         {
             if (request->wait == LH_WAIT_NONE)
@@ -285,7 +320,7 @@ static void on_hooked(struct lh_lane *lane, struct lh_entry *entry)
     ask_again_or_go(c, waiter, "its hooks are to run");
 }
 
-static void on_answer(struct lh_lane *lane, struct lh_entry *entry)
+void lh_acquire_on_answer(struct lh_lane *lane, struct lh_entry *entry)
 {
     struct lh_coordinator *c = lane->coordinator;
 
@@ -326,12 +361,13 @@ static void on_answer(struct lh_lane *lane, struct lh_entry *entry)
 }
 
 /* Did the hook break the connection? Not where the server says who ended the session. */
-static void on_lost_hook(struct lh_coordinator *c, struct lh_waiter *waiter, const struct lh_error *error)
+static void on_lost_hook(struct lh_coordinator *c, struct lh_entry *entry, const struct lh_error *error)
 {
-    struct lh_scope *scope = waiter->scope;
+    struct lh_waiter *waiter = entry->waiter;
+    struct lh_scope *scope = entry->scope;
 
     if (error != NULL && error->sqlstate[0] != '\0') {
-        scope->saw_busy = true;
+        note_busy(c, entry);
     } else if (++scope->hook_losses >= LH_HOOK_LOSSES_MAX) {
         scope->hook_losses = 0;
         waiter->keeps_place = true; /* a lease that it may have is not given back */
@@ -340,24 +376,35 @@ static void on_lost_hook(struct lh_coordinator *c, struct lh_waiter *waiter, con
     }
 }
 
-static void on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_status status, const struct lh_error *error)
+static void note_failure(struct lh_coordinator *c, struct lh_entry *entry, bool is_full)
+{
+    if (entry->waiter->together != NULL) {
+        lh_together_failed(c, entry->waiter, is_full);
+        return;
+    }
+    entry->scope->saw_error = true;
+    entry->scope->is_full = is_full;
+}
+
+void lh_acquire_on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_status status,
+                         const struct lh_error *error)
 {
     struct lh_coordinator *c = lane->coordinator;
     struct lh_waiter *waiter = entry->waiter;
     if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
         waiter->is_unknown = waiter->is_unknown || lane->is_sent;
         if (lane->hook_queue != NULL && lane->is_sent)
-            on_lost_hook(c, waiter, error);
+            on_lost_hook(c, entry, error);
     } else {
-        waiter->scope->saw_error = true;
-        waiter->scope->is_full = status == LH_OVERLOADED;
+        bool is_full = status == LH_OVERLOADED;
         LH_REQUEST_EACH(request, waiter)
         {
             if (request->own.verdict == LH_OK)
                 continue; /* a bad minute of the database does not throw a waiter out */
             request->own.message = error != NULL ? error->message : NULL;
-            lh_request_answer(c, request, waiter->scope->is_full ? LH_OVERLOADED : LH_INTERNAL, NULL);
+            lh_request_answer(c, request, is_full ? LH_OVERLOADED : LH_INTERNAL, NULL);
         }
+        note_failure(c, entry, is_full);
     }
     ask_again_or_go(c, waiter, "its batch failed");
 }
@@ -367,13 +414,13 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
     struct lh_coordinator *c = lane->coordinator;
     for (size_t i = 0; i < lane->n; i++) {
         struct lh_entry *entry = &lane->entries[i];
-        struct lh_scope *scope = entry->waiter->scope;
+        struct lh_scope *scope = entry->scope;
         if (status == LH_OK && lane->hook_queue != NULL)
             scope->hook_losses = 0;
         if (status == LH_OK)
-            on_answer(lane, entry);
+            lh_acquire_on_answer(lane, entry);
         else
-            on_error(lane, entry, status, error);
+            lh_acquire_on_error(lane, entry, status, error);
         lh_scope_item_done(c, scope, LH_KIND_ACQUIRE);
     }
 }
@@ -383,14 +430,15 @@ void lh_acquire_on_riders_done(struct lh_lane *lane, enum lh_status status, cons
     struct lh_coordinator *c = lane->coordinator;
     for (size_t i = 0; i < lane->rider_count; i++) {
         struct lh_entry *entry = &lane->entries[i];
-        struct lh_scope *scope = entry->waiter->scope;
+        struct lh_scope *scope = entry->scope;
         scope->has_rider = false;
         if (status == LH_OK)
-            on_answer(lane, entry);
+            lh_acquire_on_answer(lane, entry);
         else
-            on_error(lane, entry, status, error);
+            lh_acquire_on_error(lane, entry, status, error);
         lh_scope_item_done(c, scope, LH_KIND_RELEASE);
     }
 }
 
-const struct lh_operation lh_acquire_operation = {"acquire", oldest_us, client_of, take, send, on_done, NULL};
+const struct lh_operation lh_acquire_operation = {"acquire", oldest_us, client_of, take, send,
+                                                  on_done,   NULL,      NULL,      false};

@@ -10,4 +10,12 @@ extern const struct lh_operation lh_acquire_operation;
 void lh_acquire_ride(struct lh_lane *lane, struct lh_scope *scope);
 void lh_acquire_on_riders_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error);
 
+/* For acquire_all: one item of a batch, for the requests of `waiter`, and what its answer means to them. */
+void lh_acquire_write(struct lh_lane *lane, size_t place, struct lh_waiter *waiter, struct lh_scope *scope,
+                      int32_t units, int64_t at_least_us);
+const struct lh_acquire *lh_acquire_newest(const struct lh_waiter *waiter);
+void lh_acquire_on_answer(struct lh_lane *lane, struct lh_entry *entry);
+void lh_acquire_on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_status status,
+                         const struct lh_error *error);
+
 #endif

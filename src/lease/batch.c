@@ -11,7 +11,7 @@
 #include "lease/hooks/hook_queue.h"
 #include "lease/queue/all_scopes.h"
 #include "lease/queue/ready.h"
-#include "lease/queue/waiter.h"
+#include "lease/queue/together.h"
 
 void lh_batch_answer(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)
 {
@@ -39,8 +39,18 @@ static void on_batch_done(void *arg, enum lh_status status, const struct lh_erro
     lh_turn_end_event(c);
 }
 
+static void form(struct lh_coordinator *c, struct lh_waiter *waiter, const struct lh_acquire_item *items, size_t count)
+{
+    struct lh_acquire_scope also[LH_ALL_ITEMS_MAX];
+
+    for (size_t i = 1; i < count; i++)
+        also[i - 1] = (struct lh_acquire_scope){items[i].ns, items[i].key, items[i].units, items[i].at_least_us};
+    waiter->units = items[0].units;
+    lh_together_form(c, waiter, also, count - 1);
+}
+
 /* The grants that nobody took: their callers went in the same instant. They leave, and the leave ends the lease. */
-static void give_back(struct lh_coordinator *c, const struct lh_entry *entry)
+static void give_back(struct lh_coordinator *c, const struct lh_entry *entry, size_t count)
 {
     const char *ns = entry->acquire != NULL ? entry->acquire->ns : entry->leave->ns;
     const char *key = entry->acquire != NULL ? entry->acquire->key : entry->leave->key;
@@ -54,6 +64,8 @@ static void give_back(struct lh_coordinator *c, const struct lh_entry *entry)
         waiter->is_unknown = true; /* who came meanwhile takes it over, or gives it back */
     } else {
         waiter = lh_waiter_create(c, scope, lease_key);
+        if (entry->all != NULL)
+            form(c, waiter, entry->all, count);
         lh_waiter_leave(c, waiter, "no request takes its grant any more");
     }
     lh_scope_schedule_or_free(c, scope);
@@ -75,9 +87,11 @@ void lh_batch_finish(struct lh_coordinator *c)
     size_t entry_count = lane->rider_count;
     if (lane->kind == LH_KIND_ACQUIRE || lane->kind == LH_KIND_LEAVE)
         entry_count = lane->n;
+    if (lane->kind == LH_KIND_ACQUIRE_ALL)
+        entry_count = 1; /* it stands for all */
     for (size_t i = 0; i < entry_count; i++) {
         if (lane->entries[i].is_grant && !lane->entries[i].is_taken)
-            give_back(c, &lane->entries[i]);
+            give_back(c, &lane->entries[i], lane->n);
     }
     empty(lane);
     if (lane->state == LH_LANE_BUSY)
@@ -85,14 +99,18 @@ void lh_batch_finish(struct lh_coordinator *c)
     c->lanes.answered = NULL;
 }
 
-void lh_batch_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+bool lh_batch_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 {
+    size_t before = lane->n;
+
     lh_scope_send_begins(lane->coordinator, scope, lane->kind);
     /* While it is busy or failing, the first one finds out for all. */
     if (scope->delay_us[lane->kind] > 0)
         room = 1;
     lane->coordinator->operations[lane->kind]->take(lane, scope, room);
-    assert(scope->in_flight > 0);
+    if (lane->n == before)
+        lh_scope_schedule_or_free(lane->coordinator, scope);
+    return lane->n > before;
 }
 
 bool lh_batch_send(struct lh_lane *lane, lh_store_cb *on_done)
@@ -137,7 +155,7 @@ static int next_kind(const struct lh_coordinator *c, bool without_acquires)
     for (int kind = 0; kind < LH_SCOPE_KINDS; kind++) {
         if (kind == LH_KIND_HEARTBEAT ? without_heartbeats : without_others)
             continue;
-        if (kind == LH_KIND_ACQUIRE && without_acquires)
+        if (lh_kind_asks((enum lh_kind)kind) && without_acquires)
             continue;
         int64_t since_us = lh_ready_since_us(c, (enum lh_kind)kind);
         bool is_next = best < 0 || lanes->turns[kind] < lanes->turns[best];
@@ -154,8 +172,13 @@ static void fill(struct lh_lane *lane, enum lh_kind kind)
     size_t room, share;
 
     lh_lane_begin(lane, kind);
-    while ((room = c->options.batch_max - lane->n) > 0 && (scope = lh_ready_next(c, kind, room, &share)) != NULL)
+    while (lane->n < c->options.batch_max && (lane->n == 0 || !c->operations[kind]->is_alone)) {
+        room = c->options.batch_max - lane->n;
+        scope = lh_ready_next(c, kind, room, &share);
+        if (scope == NULL)
+            return;
         lh_batch_take(lane, scope, share);
+    }
 }
 
 bool lh_batches_could_dispatch(const struct lh_coordinator *c)
@@ -166,7 +189,9 @@ bool lh_batches_could_dispatch(const struct lh_coordinator *c)
 /* Whether disconnects are pending is asked only where there is an acquire to grant. */
 static bool is_behind(const struct lh_coordinator *c)
 {
-    return lh_ready_since_us(c, LH_KIND_ACQUIRE) != LH_NEVER && lh_turn_is_behind(c);
+    bool asks =
+        lh_ready_since_us(c, LH_KIND_ACQUIRE) != LH_NEVER || lh_ready_since_us(c, LH_KIND_ACQUIRE_ALL) != LH_NEVER;
+    return asks && lh_turn_is_behind(c);
 }
 
 void lh_batches_dispatch(struct lh_coordinator *c)
@@ -177,7 +202,7 @@ void lh_batches_dispatch(struct lh_coordinator *c)
            (kind = next_kind(c, is_behind(c))) >= 0) {
         fill(lane, (enum lh_kind)kind);
         c->lanes.turns[kind] = ++c->lanes.turn;
-        if (!lh_batch_send(lane, on_batch_done))
+        if (lane->n == 0 || !lh_batch_send(lane, on_batch_done))
             continue;
         c->stats.batches[kind]++;
         c->stats.batch_items[kind] += lane->n;

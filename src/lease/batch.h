@@ -14,8 +14,9 @@ bool lh_batches_could_dispatch(const struct lh_coordinator *c);
 void lh_batch_on_lane_up(void *arg, unsigned index);
 void lh_batch_on_lane_down(void *arg, unsigned index);
 
-/* Steps of a batch, for both schedulers, after lh_lane_begin. False: refused, and all is back in its place. */
-void lh_batch_take(struct lh_lane *lane, struct lh_scope *scope, size_t room);
+/* Steps of a batch, for both schedulers, after lh_lane_begin. False: nothing of the scope may go now; or the batch was refused, and
+   all is back in its place. */
+bool lh_batch_take(struct lh_lane *lane, struct lh_scope *scope, size_t room);
 bool lh_batch_send(struct lh_lane *lane, lh_store_cb *on_done);
 /* The answer, for its operation; what must wait until callers were answered is left to lh_batch_finish. */
 void lh_batch_answer(struct lh_lane *lane, enum lh_status status, const struct lh_error *error);

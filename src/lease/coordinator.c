@@ -6,7 +6,7 @@
  *
  * A callback of the store and the timer look into answers, which only changes state too. What follows is done at the
  * end, in this order (end_event): watches see what is next; callers are answered; grants that no caller took are given
- * back and the answered lane is free; a stop goes on; free lanes are filled; hook lanes are filled; what was refused
+ * back and the answered lane is free; scopes that changed while another one was at hand are scheduled; a stop goes on; free lanes are filled; hook lanes are filled; what was refused
  * meanwhile is answered; the timer is set. So no lane is refilled while answers still point into its batch.
  */
 #include "lease/coordinator.h"
@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "lease/acquire.h"
+#include "lease/acquire_all.h"
 #include "lease/batch.h"
 #include "lease/dequeue.h"
 #include "lease/downgrade.h"
@@ -28,6 +29,7 @@
 #include "lease/queue/all_scopes.h"
 #include "lease/queue/reply.h"
 #include "lease/queue/request.h"
+#include "lease/queue/together.h"
 #include "lease/queue/wait_progress.h"
 #include "lease/queue/waiter.h"
 #include "lease/reaping.h"
@@ -41,6 +43,7 @@ static const struct lh_operation *const operations[LH_KIND_COUNT] = {
     [LH_KIND_ACQUIRE] = &lh_acquire_operation,         [LH_KIND_HEARTBEAT] = &lh_heartbeat_operation.row,
     [LH_KIND_RELEASE] = &lh_release_operation.row,     [LH_KIND_LEAVE] = &lh_dequeue_operation,
     [LH_KIND_DOWNGRADE] = &lh_downgrade_operation.row, [LH_KIND_REAP] = &lh_reap_operation,
+    [LH_KIND_ACQUIRE_ALL] = &lh_acquire_all_operation,
 };
 
 void lh_coordinator_options_init(struct lh_coordinator_options *options)
@@ -136,6 +139,13 @@ static void go_on_stopping(struct lh_coordinator *c)
         close_store(c);
 }
 
+static void end_call(struct lh_coordinator *c)
+{
+    lh_scopes_schedule_touched(c);
+    lh_waiters_free_gone(c);
+    arm(c);
+}
+
 static void end_event(struct lh_coordinator *c)
 {
     assert(c->turn_depth == 1);
@@ -143,11 +153,12 @@ static void end_event(struct lh_coordinator *c)
     lh_watch_pump(c);
     deliver(c);
     lh_batch_finish(c);
+    lh_scopes_schedule_touched(c);
     go_on_stopping(c);
     lh_batches_dispatch(c);
     lh_hooks_dispatch(c);
     deliver(c);
-    arm(c);
+    end_call(c);
     c->turn_depth--;
     if (c->state == LH_CORE_STOPPED && c->on_stopped != NULL) {
         void (*on_stopped)(void *) = c->on_stopped;
@@ -156,7 +167,7 @@ static void end_event(struct lh_coordinator *c)
     }
 }
 
-static const struct lh_turn turn = {.end_call = arm, .end_event = end_event};
+static const struct lh_turn turn = {.end_call = end_call, .end_event = end_event};
 
 static void on_stop_timer(struct lh_coordinator *c)
 {
@@ -177,6 +188,9 @@ void lh_coordinator_on_timer(struct lh_coordinator *c)
             break;
         case LH_TIMER_SCOPE:
             lh_scope_on_timer(c, LH_CONTAINER(struct lh_scope, timer, timer));
+            break;
+        case LH_TIMER_TOGETHER:
+            lh_together_on_timer(c, LH_CONTAINER(struct lh_together, timer, timer));
             break;
         case LH_TIMER_TICK:
             lh_registration_on_tick(c);

@@ -88,6 +88,9 @@ struct lh_acquire_result {
     const struct lh_held_lease *lease;
     bool is_renewal;
     int64_t waited_us; /* from arrival to just before the granting statement was sent */
+    const struct lh_acquire_item
+        *all;     /* LH_OK, of a request with `also`: the lease of each scope, in the request's order */
+    size_t about; /* of one that is not granted: which of its scopes this is about */
     struct lh_batch_record batch;
     const struct lh_contention *contention;
     const char *message; /* the database's or a hook's words, or NULL */
@@ -101,6 +104,14 @@ typedef void lh_acquire_cb(struct lh_acquire *acquire, const struct lh_acquire_r
    every 5 s. Any number of times, before on_done. `contention` lives until it returns. */
 typedef void lh_progress_cb(struct lh_acquire *acquire, const struct lh_contention *contention);
 
+/* A scope that is acquired together with others. */
+struct lh_acquire_scope {
+    const char *ns;
+    const char *key;
+    int32_t units; /* these two as in lh_acquire */
+    int64_t at_least_us;
+};
+
 /* The caller's; with everything it points to it stays in place until on_done is called, and is the caller's again then.
  */
 struct lh_acquire {
@@ -113,6 +124,10 @@ struct lh_acquire {
     int64_t duration_us;
     int32_t units;       /* of a shared lease; 0: exclusive */
     int64_t at_least_us; /* the minimum hold; LH_AT_LEAST_POLICY: the policy's */
+    /* More scopes: all are granted in one transaction, under this lease key, or none. At most LH_ALL_ITEMS_MAX with the one above,
+       none of them twice. Not with LH_WAIT_WHILE_ALIVE nor on_progress. */
+    const struct lh_acquire_scope *also;
+    size_t also_count;
     enum lh_wait wait;
     int64_t wait_us;
     uint64_t client; /* acquires of different clients are taken in turn; 0: of no client in particular */
@@ -136,7 +151,8 @@ struct lh_acquire {
     } own;
 };
 
-/* Also refused: INVALID_ARGUMENT, while another request with this lease key asks for another mode or other units. */
+/* Also refused: INVALID_ARGUMENT, while another request with this lease key asks for another mode, other units or other
+   scopes; UNIMPLEMENTED: several scopes by this store. */
 enum lh_status lh_coordinator_acquire(struct lh_coordinator *coordinator, struct lh_acquire *acquire);
 
 /* The caller is gone. on_done fires later with LH_CANCELED, unless it is on its way already; a lease granted meanwhile
@@ -204,8 +220,8 @@ struct lh_coordinator_stats {
     uint64_t downgrades;
     uint64_t reaped;
     uint64_t reap_failures;
-    uint64_t batches[5]; /* acquire, heartbeat, release, leave, downgrade */
-    uint64_t batch_items[5];
+    uint64_t batches[6]; /* acquire, heartbeat, release, leave, downgrade, acquire_all */
+    uint64_t batch_items[6];
     uint64_t busy;
     uint64_t wakes;
     uint64_t refused;         /* at a bound */
@@ -219,19 +235,19 @@ struct lh_coordinator_stats {
     size_t reaps; /* leases whose reap hooks are to run */
     size_t max_reaps;
     uint64_t refused_reaps;
-    /* Calls on hook lanes: acquire, heartbeat, release, leave, downgrade, reap; the time of each in lh_latency_bounds. */
-    uint64_t hook_calls[6];
-    uint64_t hook_rejections[6]; /* timeouts too */
-    uint64_t hook_timeouts[6];
-    struct lh_histogram hook_us[6];
+    /* Calls on hook lanes: acquire, heartbeat, release, leave, downgrade, acquire_all, reap; the time of each in lh_latency_bounds. */
+    uint64_t hook_calls[7];
+    uint64_t hook_rejections[7]; /* timeouts too */
+    uint64_t hook_timeouts[7];
+    struct lh_histogram hook_us[7];
     uint64_t hook_losses;  /* connections that were lost while hooks ran */
     uint64_t watch_events; /* told to watchers */
     uint64_t watch_lags;   /* watchers that were ended with WATCH_LAGGED */
     size_t scopes;         /* in memory */
     size_t max_waiters;
     size_t max_pending;
-    struct lh_histogram batch_sizes[5]; /* in lh_size_bounds */
-    struct lh_histogram batch_us[5];    /* in lh_latency_bounds */
+    struct lh_histogram batch_sizes[6]; /* in lh_size_bounds */
+    struct lh_histogram batch_us[6];    /* in lh_latency_bounds */
     int64_t survey_us;                  /* our clock when the database was last surveyed; 0: not yet */
     int64_t held;                       /* leases then */
     int64_t oldest_us;                  /* age then of the transaction that holds back vacuum; 0: none, -1: unknown */

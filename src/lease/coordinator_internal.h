@@ -14,6 +14,7 @@
 enum lh_timer_kind {
     LH_TIMER_REQUEST,
     LH_TIMER_SCOPE,
+    LH_TIMER_TOGETHER,
     LH_TIMER_TICK,
     LH_TIMER_REAP,
     LH_TIMER_STOP,

@@ -7,8 +7,8 @@
 
 #include "lease/hooks/hook_queue.h"
 #include "lease/queue/holder_liveness.h"
+#include "lease/queue/together.h"
 #include "lease/queue/wait_progress.h"
-#include "lease/queue/waiter.h"
 
 static void leave(struct lh_lane *lane, struct lh_waiter *waiter)
 {
@@ -24,7 +24,7 @@ static void leave(struct lh_lane *lane, struct lh_waiter *waiter)
         .kind = (enum lh_leave_kind)waiter->leave_kind,
         .hook_timeout_us = lane->hook_timeout_us,
     };
-    *entry = (struct lh_entry){.waiter = waiter, .leave = item, .sent_us = lane->sent_us};
+    *entry = (struct lh_entry){.waiter = waiter, .scope = waiter->scope, .leave = item, .sent_us = lane->sent_us};
     lane->items[lane->n++] = item;
     waiter->scope->in_flight++;
 }
@@ -89,6 +89,13 @@ static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
     /* A shared lease that it was granted may leave room for the next. */
     if (entry->leave->wake || (entry->leave->was_granted && entry->leave->lease.units > 0))
         lh_scope_wake(c, waiter->scope);
+    if (waiter->together != NULL && (has_fresh || gone_wanted))
+        lh_together_reform(c, waiter);
+    if (has_fresh && !lh_together_is_whole(waiter)) {
+        lh_request_answer_all(c, waiter, LH_INVALID_ARGUMENT, "the lease key is used for one of the scopes meanwhile");
+        has_fresh = false;
+        gone_wanted = true;
+    }
     if (has_fresh)
         lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it came back while it left");
     else if (gone_wanted)
@@ -127,4 +134,5 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
     }
 }
 
-const struct lh_operation lh_dequeue_operation = {"leave", oldest_us, client_of, take, send, on_done, NULL};
+const struct lh_operation lh_dequeue_operation = {"leave", oldest_us, client_of, take, send,
+                                                  on_done, NULL,      NULL,      false};

@@ -48,7 +48,7 @@ static void retry_until(struct lh_coordinator *c, struct lh_scope *scope, int64_
 }
 
 const struct lh_holder_op lh_downgrade_operation = {
-    .row = {"downgrade", oldest_us, NULL, lh_holder_op_take, send, lh_holder_op_on_done, retry_until},
+    .row = {"downgrade", oldest_us, NULL, lh_holder_op_take, send, lh_holder_op_on_done, retry_until, NULL, false},
     .on_answer = on_answer,
     .on_lost = on_lost,
 };

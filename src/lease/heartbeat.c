@@ -35,6 +35,6 @@ static void retry_until(struct lh_coordinator *c, struct lh_scope *scope, int64_
 }
 
 const struct lh_holder_op lh_heartbeat_operation = {
-    .row = {"heartbeat", oldest_us, NULL, lh_holder_op_take, send, lh_holder_op_on_done, retry_until},
+    .row = {"heartbeat", oldest_us, NULL, lh_holder_op_take, send, lh_holder_op_on_done, retry_until, NULL, false},
     .on_answer = on_answer,
 };

@@ -25,7 +25,8 @@ void lh_lanes_create(struct lh_coordinator *c)
     lanes->all = lh_alloc_zero(lanes->count + lanes->hook_count, sizeof(lanes->all[0]));
     for (unsigned i = 0; i < lanes->count + lanes->hook_count; i++) {
         struct lh_lane *lane = &lanes->all[i];
-        size_t batch_max = i < lanes->count ? c->options.batch_max : 1;
+        size_t batch_max =
+            i < lanes->count && c->options.batch_max > LH_ALL_ITEMS_MAX ? c->options.batch_max : LH_ALL_ITEMS_MAX;
         lane->coordinator = c;
         lane->index = i;
         lane->items = lh_alloc_zero(i < lanes->count ? batch_max : LH_REAP_PIPELINE_MAX, sizeof(lane->items[0]));

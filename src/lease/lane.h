@@ -14,8 +14,10 @@ enum lh_lane_state { LH_LANE_DOWN, LH_LANE_IDLE, LH_LANE_BUSY };
 
 /* One item of an acquire or leave batch, and what became of it. */
 struct lh_entry {
-    struct lh_waiter *waiter;
-    struct lh_acquire_item *acquire; /* one of these two */
+    struct lh_waiter *waiter;          /* whose requests it answers */
+    struct lh_scope *scope;            /* that the answer is about */
+    const struct lh_acquire_item *all; /* of several scopes: the items of them all */
+    struct lh_acquire_item *acquire;   /* one of these two */
     struct lh_leave_item *leave;
     int64_t sent_us;
     bool is_renewal;

@@ -70,7 +70,7 @@ static void retry_until(struct lh_coordinator *c, struct lh_scope *scope, int64_
 }
 
 const struct lh_holder_op lh_release_operation = {
-    .row = {"release", oldest_us, NULL, take, send, on_done, retry_until},
+    .row = {"release", oldest_us, NULL, take, send, on_done, retry_until, NULL, false},
     .on_answer = on_answer,
     .on_lost = on_lost,
 };

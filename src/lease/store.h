@@ -415,6 +415,11 @@ struct lh_store_ops {
      * down. */
     enum lh_status (*acquire)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
                               size_t n, lh_store_cb *on_done, void *arg);
+    /* One request for several scopes, at most LH_ALL_ITEMS_MAX: items of one lease key that differ in scope, units and at_least_us
+       alone. All are GRANTED, or all RENEWED; else one has the outcome for them all, and the others are BUSY. NULL: the store
+       does not offer it. */
+    enum lh_status (*acquire_all)(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                  struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg);
     enum lh_status (*heartbeat)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                                 lh_store_cb *on_done, void *arg);
     enum lh_status (*release)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,

@@ -1,5 +1,5 @@
 /*
- * Acquire. The request is unpacked into scratch memory and what is worth keeping goes into one allocation, for a waiter
+ * Acquire, and what AcquireAll and AcquireStream do as it does. The request is unpacked into scratch memory and what is worth keeping goes into one allocation, for a waiter
  * may stay for hours and there may be many.
  *
  *     WAITING --- on_done: answered, not granted -------------------------> gone
@@ -16,6 +16,7 @@
  * Who asks again with the same lease key, here or at another coordinator, while the end of the call before is still on
  * its way to us, and is told that the lease is his, keeps it: what was renewed is not released again.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,30 @@
 #define TOLD_KEPT_US (2 * LH_US_PER_S)
 #define TOLD_MAX 4096
 
+/* --- the scopes of a request --- */
+
+size_t acquire_scope_count(const struct lh_acquire *request)
+{
+    return 1 + request->also_count;
+}
+
+struct lh_acquire_scope acquire_scope(const struct lh_acquire *request, size_t i)
+{
+    if (i > 0)
+        return request->also[i - 1];
+    return (struct lh_acquire_scope){request->ns, request->key, request->units, request->at_least_us};
+}
+
+const char *acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request)
+{
+    for (size_t i = 0; i < acquire_scope_count(request); i++) {
+        struct lh_acquire_scope scope = acquire_scope(request, i);
+        if (!lh_access_may(who, LH_RIGHT_LEASE, scope.ns))
+            return scope.ns;
+    }
+    return NULL;
+}
+
 /* --- a lease nobody heard of is given back --- */
 
 /* Its last user is gone. */
@@ -41,32 +66,40 @@ static void release_memory(struct acquire_call *acquire)
 
 struct give_back {
     struct lh_holder_request request;
-    struct lh_holder_entry item;
     struct acquire_call *acquire; /* keeps the strings */
+    struct lh_holder_entry items[];
 };
 
 static void on_given_back(struct lh_holder_request *request)
 {
     struct give_back *back = request->arg;
 
-    if (back->item.item.outcome != LH_OUTCOME_OK)
-        lh_info("lease of an ended call was not released, it ends by its deadline scope=%s/%s",
-                back->acquire->acquire.ns, back->acquire->acquire.key);
+    for (size_t i = 0; i < request->count; i++) {
+        if (back->items[i].item.outcome != LH_OUTCOME_OK)
+            lh_info("lease of an ended call was not released, it ends by its deadline scope=%s/%s",
+                    back->items[i].item.ns, back->items[i].item.key);
+    }
     release_memory(back->acquire);
     free(back);
 }
 
 static void give_back(struct acquire_call *acquire)
 {
-    struct give_back *back = lh_alloc_zero(1, sizeof(*back));
+    const struct lh_acquire *request = &acquire->acquire;
+    size_t count = acquire_scope_count(request);
+    struct give_back *back = lh_alloc_zero(1, sizeof(*back) + count * sizeof(back->items[0]));
 
     back->acquire = acquire;
-    back->item.item.ns = acquire->acquire.ns;
-    back->item.item.key = acquire->acquire.key;
-    back->item.item.lease_key = acquire->acquire.lease_key;
-    back->item.item.is_unheard = true; /* he may have asked another coordinator meanwhile, and have it from there */
-    back->request.items = &back->item;
-    back->request.count = 1;
+    for (size_t i = 0; i < count; i++) {
+        struct lh_acquire_scope scope = acquire_scope(request, i);
+        back->items[i].item.ns = scope.ns;
+        back->items[i].item.key = scope.key;
+        back->items[i].item.lease_key = request->lease_key;
+        /* He may have asked another coordinator meanwhile, and have it from there. */
+        back->items[i].item.is_unheard = true;
+    }
+    back->request.items = back->items;
+    back->request.count = count;
     back->request.on_done = on_given_back;
     back->request.arg = back;
     if (lh_coordinator_release(acquire->service->coordinator, &back->request) != LH_OK)
@@ -138,16 +171,12 @@ void lh_service_on_late_cancel(void *arg, uint64_t call_id)
 
 /* --- answers --- */
 
-static void reply_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
+static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
     struct lh_arena *arena = &acquire->service->scratch;
     Leasehold__V1__AcquireResponse response;
     struct lh_held_lease lease = *result->lease;
 
-    if (acquire->acquire.on_progress != NULL) {
-        acquire_stream_tell_granted(acquire, result);
-        return;
-    }
     lease.ns = acquire->acquire.ns;
     lease.key = acquire->acquire.key;
     lease.lease_key = acquire->acquire.lease_key;
@@ -158,31 +187,46 @@ static void reply_granted(struct acquire_call *acquire, const struct lh_acquire_
     lh_arena_reset(arena);
 }
 
-static void refuse_invalid(struct lh_rpc_call *call, const struct lh_acquire_result *result)
+/* A field of the database's answer, as the request has it: of several scopes, in the item that the answer is about. */
+static const char *field_of(const struct lh_acquire_result *result, bool is_all, char path[LH_VIOLATION_FIELD_BYTES])
+{
+    static const char *const of_items[] = {"namespace", "key", "mode", "units", "at_least"};
+    const char *field = result->field == NULL ? "message" : result->field;
+
+    for (size_t i = 0; is_all && i < sizeof(of_items) / sizeof(of_items[0]); i++) {
+        if (strcmp(field, of_items[i]) == 0) {
+            snprintf(path, LH_VIOLATION_FIELD_BYTES, "items[%zu].%s%s", result->about, i < 2 ? "scope." : "", field);
+            return path;
+        }
+    }
+    return lh_call_field(field, path);
+}
+
+static void refuse_invalid(struct lh_rpc_call *call, const struct lh_acquire_result *result, bool is_all)
 {
     struct lh_violations violations = {0};
     char path[LH_VIOLATION_FIELD_BYTES];
-    const char *field = result->field == NULL ? "message" : result->field;
+    const char *field = field_of(result, is_all, path);
 
     if (result->bound != NULL)
-        lh_violations_add(&violations, lh_call_field(field, path), "is out of bounds: %s", result->bound);
+        lh_violations_add(&violations, field, "is out of bounds: %s", result->bound);
     else
-        lh_violations_add(&violations, lh_call_field(field, path), "is refused: %s",
+        lh_violations_add(&violations, field, "is refused: %s",
                           result->message != NULL ? result->message : lh_status_text(result->status));
     lh_call_refuse(call, &violations);
 }
 
-void acquire_hide_holder(const struct lh_access_caller *who, const struct lh_acquire *request,
+void acquire_hide_holder(const struct lh_access_caller *who, const char *ns, const char *key,
                          struct lh_contention *contention)
 {
-    if (lh_access_may(who, LH_RIGHT_READ, request->ns))
+    if (lh_access_may(who, LH_RIGHT_READ, ns))
         return;
     contention->holder_count = 0;
     contention->units_free = LH_UNITS_UNBOUNDED;
     if (!contention->has_holder)
         return;
     contention->is_holder_hidden = true;
-    contention->holder = (struct lh_held_lease){.ns = request->ns, .key = request->key};
+    contention->holder = (struct lh_held_lease){.ns = ns, .key = key};
 }
 
 /* Others may know who holds it, but it is not why they fail. */
@@ -193,18 +237,18 @@ static bool tells_contention(enum lh_status status)
 
 /* What a person is told; `words` is room for it. */
 static const char *describe(const struct lh_service *service, const struct lh_acquire *request,
-                            const struct lh_acquire_result *result, const struct lh_contention *contention,
-                            char words[LH_CONTENTION_TEXT_BYTES])
+                            const struct lh_acquire_scope *scope, const struct lh_acquire_result *result,
+                            const struct lh_contention *contention, char words[LH_CONTENTION_TEXT_BYTES])
 {
     switch (result->status) {
     case LH_LEASE_HELD:
-        lh_contention_held(request->ns, request->key, contention, words);
+        lh_contention_held(scope->ns, scope->key, contention, words);
         return words;
     case LH_WAIT_TIMEOUT:
-        lh_contention_wait_timeout(request->ns, request->key, request->wait_us, contention, words);
+        lh_contention_wait_timeout(scope->ns, scope->key, request->wait_us, contention, words);
         return words;
     case LH_BLOCKING_TIMEOUT:
-        lh_contention_blocking_timeout(request->ns, request->key, service->max_block_us, contention, words);
+        lh_contention_blocking_timeout(scope->ns, scope->key, service->max_block_us, contention, words);
         return words;
     case LH_CANCELED:
     case LH_SHUTTING_DOWN:
@@ -215,7 +259,7 @@ static const char *describe(const struct lh_service *service, const struct lh_ac
     default:
         if (result->message != NULL && result->message[0] != '\0')
             return result->message;
-        lh_contention_refused(result->status, request->ns, request->key, result->bound, words);
+        lh_contention_refused(result->status, scope->ns, scope->key, result->bound, words);
         return words;
     }
 }
@@ -223,13 +267,13 @@ static const char *describe(const struct lh_service *service, const struct lh_ac
 void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
                   const struct lh_acquire_result *result)
 {
-    struct lh_failure failure = {
-        .status = result->status, .ns = request->ns, .key = request->key, .limit = result->bound};
+    struct lh_acquire_scope scope = acquire_scope(request, result->about);
+    struct lh_failure failure = {.status = result->status, .ns = scope.ns, .key = scope.key, .limit = result->bound};
     struct lh_contention contention;
     char words[LH_CONTENTION_TEXT_BYTES];
 
     if (result->status == LH_INVALID_ARGUMENT) {
-        refuse_invalid(call, result);
+        refuse_invalid(call, result, request->also != NULL);
         return;
     }
     if (result->status == LH_INTERNAL) {
@@ -240,12 +284,12 @@ void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, 
         failure.status = LH_SHUTTING_DOWN;
     if (result->contention != NULL && tells_contention(result->status)) {
         contention = *result->contention;
-        contention.holder.ns = request->ns;
-        contention.holder.key = request->key;
-        acquire_hide_holder(who, request, &contention);
+        contention.holder.ns = scope.ns;
+        contention.holder.key = scope.key;
+        acquire_hide_holder(who, scope.ns, scope.key, &contention);
         failure.contention = &contention;
     }
-    failure.message = describe(lh_call_service(call), request, result, failure.contention, words);
+    failure.message = describe(lh_call_service(call), request, &scope, result, failure.contention, words);
     lh_failure_send(call, &failure);
 }
 
@@ -262,8 +306,12 @@ void acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, 
         lh_call_fail(call, status, NULL, request->ns, request->key);
         return;
     }
-    lh_violations_add(&violations, "mode",
-                      "must be that of the request that waits with the same lease_key, and so must units");
+    if (request->also != NULL)
+        lh_violations_add(&violations, "items",
+                          "must be those of the request that waits with the same lease_key, in the same order");
+    else
+        lh_violations_add(&violations, "mode",
+                          "must be that of the request that waits with the same lease_key, and so must units");
     lh_call_refuse(call, &violations);
 }
 
@@ -271,12 +319,12 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
 {
     struct acquire_call *acquire = request->arg;
 
-    lh_usage_give(acquire->caller, acquire_bound(request), 1);
+    lh_usage_give(acquire->caller, acquire_bound(request), acquire_scope_count(request));
     lh_list_remove(&acquire->in_order);
     if (acquire->call != NULL)
         lh_tracing_acquired(acquire->call, result);
     if (acquire->call != NULL && result->status == LH_OK) {
-        reply_granted(acquire, result);
+        acquire->tell_granted(acquire, result);
         /* A renewal is not ours to take back: its holder has it, whatever becomes of this reply. */
         acquire->is_told = !result->is_renewal;
         if (acquire->is_told)
@@ -295,18 +343,33 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
 
 /* --- the call --- */
 
+static const char *keep_text(char **at, const char *text)
+{
+    const char *kept = *at;
+
+    *at = stpcpy(*at, text) + 1;
+    return kept;
+}
+
+static size_t text_size(const struct lh_acquire *acquire, const char *principal)
+{
+    size_t size = strlen(acquire->owner) + strlen(acquire->labels) + strlen(principal) + 3;
+
+    for (size_t i = 0; i < acquire_scope_count(acquire); i++) {
+        struct lh_acquire_scope scope = acquire_scope(acquire, i);
+        size += strlen(scope.ns) + strlen(scope.key) + 2;
+    }
+    return size;
+}
+
 static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc_call *call,
                                  const struct lh_access_caller *who)
 {
-    const char *const sources[] = {acquire->ns, acquire->key, acquire->owner, acquire->labels,
-                                   lh_rpc_call_principal(call)};
-    struct acquire_call *kept;
-    size_t size = 0;
-    char *at;
+    const char *principal = lh_rpc_call_principal(call);
+    size_t fixed = sizeof(struct acquire_call) + acquire->also_count * sizeof(acquire->also[0]);
+    struct acquire_call *kept = lh_alloc(fixed + text_size(acquire, principal));
+    char *at = (char *)kept + fixed;
 
-    for (size_t i = 0; i < 5; i++)
-        size += strlen(sources[i]) + 1;
-    kept = lh_alloc(sizeof(*kept) + size);
     memset(kept, 0, sizeof(*kept));
     kept->acquire = *acquire;
     kept->service = lh_call_service(call);
@@ -315,21 +378,26 @@ static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc
     kept->who = lh_access_copy(who);
     kept->rights_round = kept->service->rights_round;
     lh_list_append(&kept->service->acquires, &kept->in_order);
-    at = kept->strings;
-    kept->acquire.ns = at;
-    kept->acquire.key = at = stpcpy(at, sources[0]) + 1;
-    kept->acquire.owner = at = stpcpy(at, sources[1]) + 1;
-    kept->acquire.labels = at = stpcpy(at, sources[2]) + 1;
-    kept->acquire.principal = at = stpcpy(at, sources[3]) + 1;
-    stpcpy(at, sources[4]);
+    kept->acquire.ns = keep_text(&at, acquire->ns);
+    kept->acquire.key = keep_text(&at, acquire->key);
+    kept->acquire.owner = keep_text(&at, acquire->owner);
+    kept->acquire.labels = keep_text(&at, acquire->labels);
+    kept->acquire.principal = keep_text(&at, principal);
+    kept->acquire.also = acquire->also == NULL ? NULL : kept->also; /* not NULL: of AcquireAll, with one scope too */
+    for (size_t i = 0; i < acquire->also_count; i++) {
+        kept->also[i] = acquire->also[i];
+        kept->also[i].ns = keep_text(&at, acquire->also[i].ns);
+        kept->also[i].key = keep_text(&at, acquire->also[i].key);
+    }
     kept->acquire.on_done = on_done;
     kept->acquire.arg = kept;
     return kept;
 }
 
 static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
-                  lh_progress_cb *on_progress)
+                  lh_progress_cb *on_progress, acquire_granted_fn *tell)
 {
+    size_t count = acquire_scope_count(request);
     struct acquire_call *acquire;
     struct lh_usage *caller;
     enum lh_status status;
@@ -339,35 +407,41 @@ static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, 
         acquire_fail(call, who, request, &result);
         return;
     }
-    if (!lh_usage_take(call, acquire_bound(request), 1, &caller))
+    if (!lh_usage_take(call, acquire_bound(request), count, &caller))
         return;
     acquire = keep(request, call, who);
     acquire->caller = caller;
     acquire->acquire.on_progress = on_progress;
+    acquire->tell_granted = tell;
     lh_rpc_call_set_data(call, acquire);
     status = lh_coordinator_acquire(acquire->service->coordinator, &acquire->acquire);
     if (status == LH_OK)
         return;
     lh_rpc_call_set_data(call, NULL);
     acquire_refuse(call, &acquire->acquire, status);
-    lh_usage_give(caller, acquire_bound(request), 1);
+    lh_usage_give(caller, acquire_bound(request), count);
     release_memory(acquire);
 }
 
-static void start_if_permitted(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress)
+void acquire_start(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
+                   acquire_granted_fn *tell)
 {
     struct lh_access_caller who;
+    const char *forbidden;
 
+    lh_tracing_scope(call, request->ns, request->key);
     if (!lh_permit_enter(call, &who))
         return;
-    if (lh_access_may(&who, LH_RIGHT_LEASE, request->ns))
-        start(call, &who, request, on_progress);
+    forbidden = acquire_forbidden(&who, request);
+    if (forbidden == NULL)
+        start(call, &who, request, on_progress, tell);
     else
-        lh_permit_refuse(call, &who, LH_RIGHT_LEASE, request->ns);
+        lh_permit_refuse(call, &who, LH_RIGHT_LEASE, forbidden);
     lh_access_leave(&who);
 }
 
-void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress)
+void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress,
+                   acquire_granted_fn *tell)
 {
     struct lh_arena *arena = &lh_call_service(call)->scratch;
     struct lh_violations violations = {0};
@@ -377,18 +451,16 @@ void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_p
 
     lh_tracing_begin(call);
     request = lh_call_unpack(call, &leasehold__v1__acquire_request__descriptor, data, size, arena);
-    if (request != NULL && lh_validate_acquire(&v, request, &acquire)) {
-        lh_tracing_scope(call, acquire.ns, acquire.key);
-        start_if_permitted(call, &acquire, on_progress);
-    } else if (request != NULL) {
+    if (request != NULL && lh_validate_acquire(&v, request, &acquire))
+        acquire_start(call, &acquire, on_progress, tell);
+    else if (request != NULL)
         lh_call_refuse(call, &violations);
-    }
     lh_arena_reset(arena);
 }
 
 void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    acquire_begin(call, data, size, NULL);
+    acquire_begin(call, data, size, NULL, tell_granted);
 }
 
 void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
@@ -421,11 +493,12 @@ bool lh_acquire_check_rights(struct lh_service *service, int max)
         acquire->rights_round = service->rights_round;
         lh_list_remove(&acquire->in_order);
         lh_list_append(&service->acquires, &acquire->in_order);
-        if (call == NULL || lh_access_may(&acquire->who, LH_RIGHT_LEASE, acquire->acquire.ns))
+        const char *forbidden = call == NULL ? NULL : acquire_forbidden(&acquire->who, &acquire->acquire);
+        if (forbidden == NULL)
             continue;
         acquire->call = NULL;
         lh_rpc_call_set_data(call, NULL);
-        lh_permit_refuse(call, &acquire->who, LH_RIGHT_LEASE, acquire->acquire.ns);
+        lh_permit_refuse(call, &acquire->who, LH_RIGHT_LEASE, forbidden);
         lh_coordinator_cancel(service->coordinator, &acquire->acquire);
     }
     return false;

@@ -1,26 +1,40 @@
-/* A call that acquires: Acquire, AcquireStream; Hold shares how it fails. */
+/* A call that acquires: Acquire, AcquireAll, AcquireStream; Hold shares how it fails. */
 #ifndef LH_SERVICE_ACQUIRE_H
 #define LH_SERVICE_ACQUIRE_H
 
 #include "service/call.h"
 
+struct acquire_call;
+/* Sends the leases to the caller. */
+typedef void acquire_granted_fn(struct acquire_call *acquire, const struct lh_acquire_result *result);
+
 struct acquire_call {
     struct lh_acquire acquire;
     struct lh_service *service;
     struct lh_rpc_call *call; /* NULL: ABANDONED */
+    acquire_granted_fn *tell_granted;
     struct lh_usage *caller;
     struct lh_access_caller who;
     uint64_t rights_round; /* that looked at it last */
     bool is_told;          /* TOLD: a new lease, whose reply is on its way */
     uint64_t call_id;      /* what a late cancel names */
     int64_t told_us;
-    struct lh_table_entry by_call; /* in lh_service.told and told_in_order, once its call has ended */
-    struct lh_link in_order;       /* of lh_service.acquires before that */
-    char strings[];
+    struct lh_table_entry by_call;  /* in lh_service.told and told_in_order, once its call has ended */
+    struct lh_link in_order;        /* of lh_service.acquires before that */
+    struct lh_acquire_scope also[]; /* behind them, the strings */
 };
 
 /* Check the request and begin; refused, the call is answered. With on_progress it is a stream. */
-void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress);
+void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress,
+                   acquire_granted_fn *tell);
+/* The same with what the request asks, checked. */
+void acquire_start(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
+                   acquire_granted_fn *tell);
+
+size_t acquire_scope_count(const struct lh_acquire *request);
+struct lh_acquire_scope acquire_scope(const struct lh_acquire *request, size_t i);
+/* The first namespace that the caller may not lease in, or NULL. */
+const char *acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request);
 
 /* What an acquire counts as among its caller's, until it is done. */
 enum lh_usage_bound acquire_bound(const struct lh_acquire *request);
@@ -33,9 +47,7 @@ void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, 
 void acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, enum lh_status status);
 
 /* Who has no right to read hears that it is held, and not by whom. */
-void acquire_hide_holder(const struct lh_access_caller *who, const struct lh_acquire *request,
+void acquire_hide_holder(const struct lh_access_caller *who, const char *ns, const char *key,
                          struct lh_contention *contention);
-
-void acquire_stream_tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result);
 
 #endif

@@ -26,12 +26,12 @@ static void on_progress(struct lh_acquire *request, const struct lh_contention *
         return;
     leasehold__v1__acquire_event__init(&event);
     event.event_case = LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_QUEUED;
-    acquire_hide_holder(&acquire->who, request, &shown);
+    acquire_hide_holder(&acquire->who, request->ns, request->key, &shown);
     event.queued = lh_message_contention(&shown, &acquire->service->scratch);
     send_event(acquire, &event);
 }
 
-void acquire_stream_tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
+static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_result *result)
 {
     struct lh_arena *arena = &acquire->service->scratch;
     struct lh_held_lease lease = *result->lease;
@@ -50,5 +50,5 @@ void acquire_stream_tell_granted(struct acquire_call *acquire, const struct lh_a
 
 void lh_acquire_stream_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    acquire_begin(call, data, size, on_progress);
+    acquire_begin(call, data, size, on_progress, tell_granted);
 }

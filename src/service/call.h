@@ -138,6 +138,7 @@ enum lh_status lh_heartbeats_start(struct lh_rpc_call *call, const struct lh_acc
 /* The methods. */
 void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
+void lh_acquire_all_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_acquire_stream_on_message(struct lh_rpc_call *call, const void *data, size_t size);
 void lh_acquire_start(struct lh_service *service);
 void lh_acquire_tick(struct lh_service *service);

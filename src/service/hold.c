@@ -151,7 +151,7 @@ static void on_progress(struct lh_acquire *request, const struct lh_contention *
     struct hold *hold = request->arg;
     struct lh_contention shown = *contention;
 
-    acquire_hide_holder(&hold->who, request, &shown);
+    acquire_hide_holder(&hold->who, request->ns, request->key, &shown);
     if (hold->state == HOLD_WAITING)
         hold_tell_queued(hold, &shown);
 }

@@ -47,6 +47,7 @@ const char *const lh_service_names[] = {
 
 static const struct lh_rpc_method methods[] = {
     LEASE("Acquire", lh_acquire_on_message, lh_acquire_on_end, false),
+    LEASE("AcquireAll", lh_acquire_all_on_message, lh_acquire_on_end, false),
     LEASE("Heartbeat", lh_heartbeat_on_message, lh_batch_on_end, true),
     LEASE("Release", lh_release_on_message, lh_batch_on_end, true),
     LEASE("Downgrade", lh_downgrade_on_message, lh_downgrade_on_end, true),

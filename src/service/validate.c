@@ -164,23 +164,35 @@ bool lh_validate_units(struct lh_validator *v, int32_t units, const char *field,
     return false;
 }
 
-static bool validate_mode(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
-                          struct lh_acquire *acquire)
+/* A field of the request itself, or of one of its items. */
+static const char *name_of(const char *item, const char *field, char path[LH_VIOLATION_FIELD_BYTES])
 {
-    if (request->mode == LEASEHOLD__V1__MODE__MODE_SHARED) {
-        if (request->at_least != NULL) {
-            lh_violations_add(v->violations, "at_least", "must not be given for a shared lease (mode MODE_SHARED)");
-            return false;
-        }
-        return lh_validate_units(v, request->units, "units", &acquire->units);
+    return item == NULL ? field : lh_field_member(path, item, field);
+}
+
+/* What is asked of one scope. `item` is its path, or NULL. */
+static bool validate_mode(struct lh_validator *v, Leasehold__V1__Mode mode, int32_t units,
+                          const Google__Protobuf__Duration *at_least, const char *item, int32_t *units_asked,
+                          int64_t *at_least_us)
+{
+    char path[LH_VIOLATION_FIELD_BYTES];
+
+    *units_asked = 0;
+    *at_least_us = LH_AT_LEAST_POLICY;
+    if (mode == LEASEHOLD__V1__MODE__MODE_SHARED) {
+        if (at_least == NULL)
+            return lh_validate_units(v, units, name_of(item, "units", path), units_asked);
+        lh_violations_add(v->violations, name_of(item, "at_least", path),
+                          "must not be given for a shared lease (mode MODE_SHARED)");
+        return false;
     }
-    acquire->units = 0;
-    if (request->units == 0)
-        return true;
-    lh_violations_add(v->violations, "units",
-                      "must be 0 for an exclusive lease, is %d: units are of shared ones (mode MODE_SHARED)",
-                      request->units);
-    return false;
+    if (units != 0) {
+        lh_violations_add(v->violations, name_of(item, "units", path),
+                          "must be 0 for an exclusive lease, is %d: units are of shared ones (mode MODE_SHARED)",
+                          units);
+        return false;
+    }
+    return at_least == NULL || lh_validate_at_least(v, at_least, name_of(item, "at_least", path), at_least_us);
 }
 
 static bool check_labels(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request)
@@ -240,23 +252,26 @@ static bool validate_lease_key(struct lh_validator *v, const char *text, const c
     return false;
 }
 
-bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
-                         struct lh_acquire *acquire)
+/* What is asked of all scopes alike. */
+static bool validate_duration_and_wait(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                                       struct lh_acquire *acquire)
 {
-    bool is_valid = lh_validate_scope(v, request->scope, "scope", &acquire->ns, &acquire->key);
+    bool is_valid = true;
 
     if (request->duration == NULL) {
         lh_violations_add(v->violations, "duration", "must be given");
         is_valid = false;
     } else {
-        is_valid &= lh_validate_duration(v, request->duration, 1, "duration", &acquire->duration_us);
+        is_valid = lh_validate_duration(v, request->duration, 1, "duration", &acquire->duration_us);
     }
-    is_valid &= validate_wait(v, request, acquire);
-    is_valid &= validate_mode(v, request, acquire);
-    acquire->at_least_us = LH_AT_LEAST_POLICY;
-    if (request->at_least != NULL)
-        is_valid &= lh_validate_at_least(v, request->at_least, "at_least", &acquire->at_least_us);
-    is_valid &= check_size(v, request->owner, 0, LH_OWNER_MAX_BYTES, "owner");
+    return validate_wait(v, request, acquire) && is_valid;
+}
+
+static bool validate_holder(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                            struct lh_acquire *acquire)
+{
+    bool is_valid = check_size(v, request->owner, 0, LH_OWNER_MAX_BYTES, "owner");
+
     acquire->owner = request->owner;
     if (request->lease_key[0] == '\0')
         acquire->lease_key = lh_uuid_random();
@@ -266,6 +281,81 @@ bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireReq
     if (is_valid)
         acquire->labels = lh_json_from_labels(request->labels, request->n_labels, v->arena);
     return is_valid;
+}
+
+bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
+                         struct lh_acquire *acquire)
+{
+    bool is_valid = lh_validate_scope(v, request->scope, "scope", &acquire->ns, &acquire->key);
+
+    is_valid &= validate_duration_and_wait(v, request, acquire);
+    is_valid &= validate_mode(v, request->mode, request->units, request->at_least, NULL, &acquire->units,
+                              &acquire->at_least_us);
+    return validate_holder(v, request, acquire) && is_valid;
+}
+
+static bool check_unique(struct lh_validator *v, const struct lh_acquire_scope *scopes, size_t n, const char *path)
+{
+    char field[LH_VIOLATION_FIELD_BYTES];
+
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(scopes[i].key, scopes[n].key) == 0 && strcmp(scopes[i].ns, scopes[n].ns) == 0) {
+            lh_violations_add(v->violations, lh_field_member(field, path, "scope"),
+                              "must be unique: items[%zu] has the same", i);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool validate_items(struct lh_validator *v, Leasehold__V1__AcquireItem *const *items, size_t n,
+                           struct lh_acquire *acquire)
+{
+    struct lh_acquire_scope *scopes;
+    bool is_valid = true;
+
+    if (n < 1 || n > LH_ALL_ITEMS_MAX) {
+        lh_violations_add(v->violations, "items", "must be 1 to %d, are %zu", LH_ALL_ITEMS_MAX, n);
+        return false;
+    }
+    scopes = lh_arena_alloc(v->arena, n * sizeof(scopes[0]));
+    for (size_t i = 0; i < n; i++) {
+        char path[LH_VIOLATION_FIELD_BYTES], field[LH_VIOLATION_FIELD_BYTES];
+        lh_field_nth(path, "items", i);
+        is_valid &=
+            lh_validate_scope(v, items[i]->scope, lh_field_member(field, path, "scope"), &scopes[i].ns, &scopes[i].key);
+        is_valid &= validate_mode(v, items[i]->mode, items[i]->units, items[i]->at_least, path, &scopes[i].units,
+                                  &scopes[i].at_least_us);
+        is_valid = is_valid && check_unique(v, scopes, i, path);
+    }
+    acquire->ns = scopes[0].ns;
+    acquire->key = scopes[0].key;
+    acquire->units = scopes[0].units;
+    acquire->at_least_us = scopes[0].at_least_us;
+    acquire->also = scopes + 1;
+    acquire->also_count = n - 1;
+    return is_valid;
+}
+
+bool lh_validate_acquire_all(struct lh_validator *v, const Leasehold__V1__AcquireAllRequest *request,
+                             struct lh_acquire *acquire)
+{
+    /* Its labels have a type of their own, which is the same. */
+    _Static_assert(sizeof(Leasehold__V1__AcquireAllRequest__LabelsEntry) ==
+                       sizeof(Leasehold__V1__AcquireRequest__LabelsEntry),
+                   "labels");
+    Leasehold__V1__AcquireRequest alike = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
+    bool is_valid = validate_items(v, request->items, request->n_items, acquire);
+
+    alike.duration = request->duration;
+    alike.wait = request->wait;
+    alike.wait_forever = request->wait_forever;
+    alike.owner = request->owner;
+    alike.lease_key = request->lease_key;
+    alike.labels = (Leasehold__V1__AcquireRequest__LabelsEntry **)(void *)request->labels;
+    alike.n_labels = request->n_labels;
+    is_valid &= validate_duration_and_wait(v, &alike, acquire);
+    return validate_holder(v, &alike, acquire) && is_valid;
 }
 
 bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef *ref, const char *field,

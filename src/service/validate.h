@@ -56,6 +56,10 @@ bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char
 bool lh_validate_acquire(struct lh_validator *v, const Leasehold__V1__AcquireRequest *request,
                          struct lh_acquire *acquire);
 
+/* The same for several scopes. */
+bool lh_validate_acquire_all(struct lh_validator *v, const Leasehold__V1__AcquireAllRequest *request,
+                             struct lh_acquire *acquire);
+
 bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef *ref, const char *field,
                            const char **ns, const char **key, struct lh_uuid *lease_key);
 bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__ReleaseItem *request, const char *field,

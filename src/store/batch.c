@@ -134,7 +134,7 @@ static void note_failure(struct lane *lane, const struct lh_error *error)
 
 static void on_part_failed(struct lane *lane, enum lh_status status, const struct lh_error *error)
 {
-    bool is_single = current_part(lane)->count == 1;
+    bool is_single = current_part(lane)->count == 1 || lane->kind->is_whole;
     char words[HOOK_LANE_WORDS_BYTES];
 
     lane_refresh_arena(lane);

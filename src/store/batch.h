@@ -3,7 +3,7 @@
  *
  * The story of a batch: it is sent as one statement and answered as one result. When the data of an item make the
  * whole statement fail, the batch is halved, and the halves are sent one after the other, in order, until the culprit
- * is alone and gets its own bad outcome. When the server has no room in its lock table, the batch is halved too, but a
+ * is alone and gets its own bad outcome. A batch that is one request for several scopes stays whole: its first item gets it. When the server has no room in its lock table, the batch is halved too, but a
  * single item is then busy. A serialization failure or a deadlock is repeated a few times, and ends as busy, which the
  * coordinator repeats with its own patience; so does a statement that timed out, unless that is a hook's: then it is
  * rejected. A lost connection ends all of it.
@@ -38,9 +38,11 @@ struct batch_kind {
     const void *(*skip)(const void *items, size_t n);                                /* the items behind the first n */
     void (*set_rejected)(struct lane *lane, const void *items, const char *message); /* the first one */
     int64_t (*hook_timeout_us)(const void *items);                                   /* of the first one */
+    bool is_whole; /* its items are one request: all or none, and never halved */
 };
 
-extern const struct batch_kind acquire_kind, heartbeat_kind, release_kind, downgrade_kind, leave_kind, hand_over_kind;
+extern const struct batch_kind acquire_kind, acquire_all_kind, heartbeat_kind, release_kind, downgrade_kind, leave_kind,
+    hand_over_kind;
 
 /* For hand_over_kind: rows first..last-1 of a result that has the columns of both. */
 void acquire_write_arrays(struct lane *lane, const void *items, size_t n);

@@ -1,4 +1,4 @@
-/* Acquire batches: leasehold_internal.acquire_batch. */
+/* Acquire batches: leasehold_internal.acquire_batch; and one request for several scopes: leasehold_internal.acquire_all_one. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -43,9 +43,8 @@ static void write_units(struct lh_pg_params *params, struct lh_acquire_item *con
     lh_pg_array_end(params);
 }
 
-void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
+static void write_scopes(struct lane *lane, struct lh_acquire_item *const *items, size_t n)
 {
-    struct lh_acquire_item *const *items = all;
     struct lh_pg_params *params = &lane->params;
 
     pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
@@ -57,6 +56,26 @@ void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
     for (size_t i = 0; i < n; i++)
         lh_pg_array_add_text(params, items[i]->key);
     lh_pg_array_end(params);
+}
+
+static void write_at_least(struct lh_pg_params *params, struct lh_acquire_item *const *items, size_t n)
+{
+    lh_pg_array_begin(params, LH_PG_INT8);
+    for (size_t i = 0; i < n; i++) {
+        if (items[i]->at_least_us == LH_AT_LEAST_POLICY)
+            lh_pg_array_add_null(params);
+        else
+            lh_pg_array_add_int8(params, items[i]->at_least_us);
+    }
+    lh_pg_array_end(params);
+}
+
+void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
+{
+    struct lh_acquire_item *const *items = all;
+    struct lh_pg_params *params = &lane->params;
+
+    write_scopes(lane, items, n);
     lh_pg_array_begin(params, LH_PG_UUID);
     for (size_t i = 0; i < n; i++)
         lh_pg_array_add_uuid(params, &items[i]->lease_key);
@@ -93,14 +112,7 @@ void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
     for (size_t i = 0; i < n; i++)
         lh_pg_array_add_text(params, items[i]->principal);
     lh_pg_array_end(params);
-    lh_pg_array_begin(params, LH_PG_INT8);
-    for (size_t i = 0; i < n; i++) {
-        if (items[i]->at_least_us == LH_AT_LEAST_POLICY)
-            lh_pg_array_add_null(params);
-        else
-            lh_pg_array_add_int8(params, items[i]->at_least_us);
-    }
-    lh_pg_array_end(params);
+    write_at_least(params, items, n);
     write_units(params, items, n);
 }
 
@@ -247,5 +259,42 @@ static int64_t hook_timeout_us(const void *all)
 }
 
 const struct batch_kind acquire_kind = {
-    "acquire", &statement, write_items, read_items, set_busy, set_invalid, skip, set_rejected, hook_timeout_us,
+    "acquire", &statement, write_items, read_items, set_busy, set_invalid, skip, set_rejected, hook_timeout_us, false,
+};
+
+/* --- several scopes, all or none --- */
+
+static const struct lh_pg_statement all_statement = {
+    "acquire_all",
+    "select * from leasehold_internal.acquire_all_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+    14,
+    {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8,
+     LH_PG_BOOL, LH_PG_INT8, LH_PG_INT8, LH_PG_TEXT, LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY},
+};
+
+static void write_all(struct lane *lane, const void *all, size_t n)
+{
+    struct lh_acquire_item *const *items = all;
+    struct lh_pg_params *params = &lane->params;
+
+    lh_pg_add_uuid(params, &lane->store->base.coordinator);
+    write_scopes(lane, items, n);
+    lh_pg_add_uuid(params, &items[0]->lease_key);
+    lh_pg_add_text(params, items[0]->owner);
+    lh_pg_add_text(params, items[0]->labels == NULL ? "{}" : items[0]->labels);
+    lh_pg_add_int8(params, items[0]->duration_us);
+    lh_pg_add_bool(params, items[0]->queue);
+    if (items[0]->wait_us == LH_NEVER)
+        lh_pg_add_text(params, NULL);
+    else
+        lh_pg_add_int8(params, items[0]->wait_us);
+    lh_pg_add_int8(params, items[0]->ticket);
+    lh_pg_add_text(params, items[0]->principal);
+    write_at_least(params, items, n);
+    write_units(params, items, n);
+}
+
+const struct batch_kind acquire_all_kind = {
+    "acquire_all", &all_statement, write_all,    read_items,      set_busy,
+    set_invalid,   skip,           set_rejected, hook_timeout_us, true,
 };

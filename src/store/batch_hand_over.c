@@ -48,5 +48,5 @@ static const void *skip(const void *items, size_t n)
 
 /* What fails is sent again as release_kind. */
 const struct batch_kind hand_over_kind = {
-    "hand-over", &statement, write_items, read_items, set_busy, NULL, skip, NULL, NULL,
+    "hand-over", &statement, write_items, read_items, set_busy, NULL, skip, NULL, NULL, false,
 };

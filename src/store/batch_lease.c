@@ -141,7 +141,7 @@ static void heartbeat_read(struct lane *lane, const void *all, size_t n, const P
 
 const struct batch_kind heartbeat_kind = {
     "heartbeat",        &heartbeat_statement, heartbeat_write,     heartbeat_read,         holder_set_busy,
-    holder_set_invalid, holder_skip,          holder_set_rejected, holder_hook_timeout_us,
+    holder_set_invalid, holder_skip,          holder_set_rejected, holder_hook_timeout_us, false,
 };
 
 /* --- release --- */
@@ -212,7 +212,7 @@ static void release_set_invalid(struct lane *lane, const void *all, const struct
 
 const struct batch_kind release_kind = {
     "release",           &release_statement, release_write,       release_read,           holder_set_busy,
-    release_set_invalid, holder_skip,        holder_set_rejected, holder_hook_timeout_us,
+    release_set_invalid, holder_skip,        holder_set_rejected, holder_hook_timeout_us, false,
 };
 
 /* --- downgrade --- */
@@ -278,7 +278,7 @@ static void downgrade_read(struct lane *lane, const void *all, size_t n, const P
 
 const struct batch_kind downgrade_kind = {
     "downgrade",        &downgrade_statement, downgrade_write,     downgrade_read,         holder_set_busy,
-    holder_set_invalid, holder_skip,          holder_set_rejected, holder_hook_timeout_us,
+    holder_set_invalid, holder_skip,          holder_set_rejected, holder_hook_timeout_us, false,
 };
 
 /* --- leave --- */
@@ -382,5 +382,5 @@ static const void *leave_skip(const void *all, size_t n)
 
 const struct batch_kind leave_kind = {
     "leave",    &leave_statement,   leave_write,           leave_read, leave_set_busy, leave_set_invalid,
-    leave_skip, leave_set_rejected, leave_hook_timeout_us,
+    leave_skip, leave_set_rejected, leave_hook_timeout_us, false,
 };

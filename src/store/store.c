@@ -212,6 +212,12 @@ static enum lh_status heartbeat(struct lh_store *store, unsigned lane, struct lh
     return lane_send(&pg_store_of(store)->lanes[lane], &heartbeat_kind, 0, items, n, on_done, arg);
 }
 
+static enum lh_status acquire_all(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                  struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg)
+{
+    return lane_send(&pg_store_of(store)->lanes[lane], &acquire_all_kind, clock_us, items, n, on_done, arg);
+}
+
 static enum lh_status release(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                               lh_store_cb *on_done, void *arg)
 {
@@ -292,6 +298,7 @@ static const struct lh_store_ops ops = {
     .start = start,
     .stop = stop,
     .acquire = acquire,
+    .acquire_all = acquire_all,
     .heartbeat = heartbeat,
     .release = release,
     .downgrade = downgrade,

@@ -23,6 +23,7 @@ static const ProtobufCMessageDescriptor *const requests[] = {
     &leasehold__v1__force_release_request__descriptor,   &leasehold__v1__hold_request__descriptor,
     &leasehold__v1__watch_leases_request__descriptor,    &leasehold__v1__set_policy_request__descriptor,
     &grpc__health__v1__health_check_request__descriptor, &grpc__reflection__v1__server_reflection_request__descriptor,
+    &leasehold__v1__acquire_all_request__descriptor,
 };
 
 static const ProtobufCMessageDescriptor *const answers[] = {
@@ -64,6 +65,8 @@ static void validate(struct lh_validator *v, unsigned which, void *message)
         lh_validate_reap(v, message, &reap);
     if (which == 6)
         lh_validate_force(v, message);
+    if (which == 12)
+        lh_validate_acquire_all(v, message, &acquire);
 }
 
 static void take_request(unsigned which, const uint8_t *data, size_t size)

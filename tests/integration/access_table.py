@@ -89,6 +89,12 @@ def acquire(client, namespace, key, metadata):
     return "OK"
 
 
+def acquire_all(client, namespace, key, metadata):
+    items = [pb.AcquireItem(scope=scope(namespace, name)) for name in (key, key + "-too")]
+    client.lease.AcquireAll(pb.AcquireAllRequest(items=items, duration=duration(3600)), metadata=metadata, timeout=BOUND)
+    return "OK"
+
+
 def acquire_stream(client, namespace, key, metadata):
     return first(client.lease.AcquireStream(acquire_request(namespace, key), metadata=metadata, timeout=BOUND)).WhichOneof("event")
 
@@ -239,6 +245,7 @@ HELD = {"LEASE_HELD"}
 
 TABLE = [
     Row(LEASE + "Acquire", "lease", SCOPE, acquire, {"OK"} | HELD),
+    Row(LEASE + "AcquireAll", "lease", SCOPE, acquire_all, {"OK"} | HELD),
     Row(LEASE + "AcquireStream", "lease", SCOPE, acquire_stream, {"granted"} | HELD),
     Row(LEASE + "Hold", "lease", SCOPE, hold, {"granted"} | HELD),
     Row(LEASE + "Downgrade", "lease", SCOPE, downgrade, {"NOT_HELD"}),

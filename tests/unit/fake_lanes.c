@@ -122,7 +122,7 @@ static enum lh_status send_batch(struct lh_store *store, unsigned index, int kin
         fake_fail("a batch of %zu", n);
     struct fake_batch *batch = &lane->batch;
     batch->is_on_hook_lane = index >= FAKE_LANES;
-    if (batch->is_on_hook_lane && n != 1 && kind != 4)
+    if (batch->is_on_hook_lane && n != 1 && kind != 4 && kind != 6)
         fake_fail("%zu items at once on a hook lane", n);
     if (kind == 4 && (n > LH_REAP_PIPELINE_MAX || !batch->is_on_hook_lane))
         fake_fail("a run of %zu reaps on lane %u", n, index);
@@ -165,6 +165,32 @@ enum lh_status fake_lane_acquire(struct lh_store *store, unsigned lane, int64_t 
     node->lanes[lane].batch.clock_us = clock_us;
     node->last_clock_us = clock_us;
     return send_batch(store, lane, 0, items, n, on_done, arg);
+}
+
+/* All of one lease key, and no scope twice. */
+static void check_together(struct lh_acquire_item *const *items, size_t n)
+{
+    if (n < 2 || n > LH_ALL_ITEMS_MAX)
+        fake_fail("%zu scopes at once", n);
+    for (size_t i = 0; i < n; i++) {
+        if (!lh_uuid_equal(&items[i]->lease_key, &items[0]->lease_key) || items[i]->queue != items[0]->queue ||
+            items[i]->ticket != items[0]->ticket || items[i]->duration_us != items[0]->duration_us)
+            fake_fail("items of several requests for several scopes");
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(items[i]->key, items[k]->key) == 0 && strcmp(items[i]->ns, items[k]->ns) == 0)
+                fake_fail("scope %s/%s twice", items[i]->ns, items[i]->key);
+        }
+    }
+}
+
+enum lh_status fake_lane_acquire_all(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                     struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg)
+{
+    struct fake_node *node = (struct fake_node *)store;
+    check_together(items, n);
+    node->lanes[lane].batch.clock_us = clock_us;
+    node->last_clock_us = clock_us;
+    return send_batch(store, lane, 6, items, n, on_done, arg);
 }
 
 enum lh_status fake_lane_heartbeat(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,

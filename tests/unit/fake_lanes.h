@@ -15,6 +15,8 @@ void fake_lanes_kill(struct fake_node *node); /* nobody hears what becomes of th
 /* Of struct lh_store_ops. */
 enum lh_status fake_lane_acquire(struct lh_store *store, unsigned lane, int64_t clock_us,
                                  struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg);
+enum lh_status fake_lane_acquire_all(struct lh_store *store, unsigned lane, int64_t clock_us,
+                                     struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg);
 enum lh_status fake_lane_heartbeat(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                                    lh_store_cb *on_done, void *arg);
 enum lh_status fake_lane_release(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,

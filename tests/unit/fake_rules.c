@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "fake_all.h"
 #include "fake_reaps.h"
 #include "fake_scope.h"
 
@@ -18,7 +19,7 @@ static void take_over(struct fake_world *world, struct fake_scope *scope)
 }
 
 /* The lease of the item: the scope itself, or its share. */
-static struct fake_scope *grant(struct fake_node *node, struct fake_scope *scope, const struct lh_acquire_item *item)
+struct fake_scope *fake_grant(struct fake_node *node, struct fake_scope *scope, const struct lh_acquire_item *item)
 {
     struct fake_world *world = node->world;
     struct fake_scope share = {.ns = scope->ns, .units = item->units};
@@ -53,14 +54,16 @@ static void wake_next(struct fake_node *node, const struct fake_scope *scope)
     fake_wake_head(node->world, node->index, scope);
 }
 
-static void enqueue(struct fake_node *node, struct fake_scope *scope, const struct lh_acquire_item *item)
+void fake_enqueue(struct fake_node *node, struct fake_scope *scope, const struct lh_acquire_item *item,
+                  uint64_t together)
 {
     struct fake_world *world = node->world;
     struct fake_row *row = fake_find_row(scope, &item->lease_key);
     int64_t until_us = item->wait_us == LH_NEVER ? -1 : world->now_us + item->wait_us;
     if (row == NULL) {
-        fake_insert_row(world, scope,
-                        (struct fake_row){item->lease_key, item->units, item->ticket, node->index, 0, until_us});
+        fake_insert_row(
+            world, scope,
+            (struct fake_row){item->lease_key, item->units, item->ticket, node->index, 0, until_us, together});
         return;
     }
     row->node = node->index;
@@ -92,8 +95,8 @@ static void set_invalid(struct lh_acquire_item *item)
 }
 
 /* What is known of the scope's holders. */
-static void tell_holders(struct fake_world *world, struct fake_scope *scope, struct lh_acquire_item *item,
-                         struct lh_arena *strings)
+void fake_tell_holders(struct fake_world *world, struct fake_scope *scope, struct lh_acquire_item *item,
+                       struct lh_arena *strings)
 {
     const struct fake_scope *own = fake_lease(scope, &item->lease_key);
     const struct fake_scope *shown = own != NULL ? own : fake_oldest(scope);
@@ -149,7 +152,8 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
         item->outcome = LH_ACQUIRE_ENDED;
         return;
     }
-    if ((own != NULL && own->units != item->units) || (own_row != NULL && own_row->units != item->units)) {
+    if ((own != NULL && own->units != item->units) ||
+        (own_row != NULL && (own_row->units != item->units || own_row->together != 0))) {
         set_invalid(item); /* another mode: nothing changes */
         return;
     }
@@ -190,9 +194,9 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
             return;
         }
         if (item->queue)
-            enqueue(node, scope, item);
+            fake_enqueue(node, scope, item, 0);
         if (is_next) {
-            grant(node, scope, item);
+            fake_grant(node, scope, item);
             wake_next(node, scope);
             item->outcome = LH_ACQUIRE_GRANTED;
         } else {
@@ -203,7 +207,7 @@ static void acquire(struct fake_node *node, struct fake_scope *scope, struct lh_
     item->new_ticket = row == NULL ? 0 : row->ticket;
     item->waiters_ahead = row == NULL ? (int32_t)scope->row_count : (int32_t)(row - scope->rows);
     item->rests_in_us = fake_rests_in_us(world, scope);
-    tell_holders(world, scope, item, strings);
+    fake_tell_holders(world, scope, item, strings);
 }
 
 /* Is this lease held and not over, and does its hook agree? If not, the item has its answer. */
@@ -337,6 +341,10 @@ static void execute_items(struct fake_node *node, struct fake_batch *batch)
         fake_execute_run(node, batch);
         return;
     }
+    if (batch->kind == 6) {
+        fake_acquire_all(node, batch);
+        return;
+    }
     for (int s = 0; s < FAKE_SCOPES; s++)
         world->scopes[s].is_left_to_hooks = false;
     for (size_t i = 0; i < batch->n; i++) {
@@ -412,6 +420,7 @@ void fake_scribble(struct fake_world *world, struct fake_batch *batch)
     for (size_t i = 0; i < batch->n; i++) {
         switch (batch->kind) {
         case 0:
+        case 6:
             ((struct lh_acquire_item *)batch->items[i])->outcome = (enum lh_acquire_outcome)99;
             ((struct lh_acquire_item *)batch->items[i])->new_ticket = -99;
             break;

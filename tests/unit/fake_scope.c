@@ -194,7 +194,7 @@ struct fake_row *fake_insert_row(struct fake_world *world, struct fake_scope *sc
 
 void fake_row_add(struct fake_world *world, int scope, struct lh_uuid lease_key, int node)
 {
-    fake_insert_row(world, &world->scopes[scope], (struct fake_row){lease_key, 0, 0, node, 0, -1});
+    fake_insert_row(world, &world->scopes[scope], (struct fake_row){lease_key, 0, 0, node, 0, -1, 0});
 }
 
 enum lh_end_reason fake_end_reason(const struct fake_scope *scope, const struct lh_uuid *lease_key)

@@ -186,6 +186,7 @@ static const struct lh_store_ops store_ops = {
     .start = store_start,
     .stop = store_stop,
     .acquire = fake_lane_acquire,
+    .acquire_all = fake_lane_acquire_all,
     .heartbeat = fake_lane_heartbeat,
     .release = fake_lane_release,
     .hand_over = fake_lane_hand_over,

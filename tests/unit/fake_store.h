@@ -35,6 +35,7 @@ struct fake_row {
     int node;
     int64_t away_until_us;
     int64_t wait_until_us;
+    uint64_t together; /* its scopes, a bit for each, where there are several; 0: this one alone */
 };
 
 struct fake_end {
@@ -81,7 +82,7 @@ struct fake_scope {
 };
 
 struct fake_batch {
-    int kind; /* 0 acquire, 1 heartbeat, 2 release, 3 leave, 4 a run of reaps, 5 downgrade; -1: none */
+    int kind; /* 0 acquire, 1 heartbeat, 2 release, 3 leave, 4 a run of reaps, 5 downgrade, 6 acquire_all; -1: none */
     bool is_on_hook_lane;
     void **items;
     size_t n;
@@ -187,8 +188,8 @@ struct fake_world {
     bool refuse_batches;       /* the lanes are down, and have not said so */
     size_t largest_batch;      /* seen */
     size_t riders;             /* seen behind releases */
-    int batches[6];            /* seen */
-    int hook_batches[6];       /* seen on hook lanes, of these */
+    int batches[7];            /* seen */
+    int hook_batches[7];       /* seen on hook lanes, of these */
     size_t largest_run;        /* seen */
     size_t largest_group;      /* seen, of reaps in one transaction */
     int lost_groups;           /* seen, for one of them was refused */

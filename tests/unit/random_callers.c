@@ -1,12 +1,41 @@
 /* Callers of a random history: they acquire, cancel, and come back with the same lease key. */
 #include "random_history.h"
 
+int scope_count(const struct call *call)
+{
+    return 1 + (int)call->acquire.also_count;
+}
+
+/* Some lease keys are for several scopes, the same ones in the same order each time, upwards or downwards. */
+int scope_of(const struct call *call, int i)
+{
+    int step = call->acquire.lease_key.bytes[0] % 2 == 0 ? 1 : SCOPES - 1;
+    return (call->scope + i * step) % SCOPES;
+}
+
+bool is_for(const struct call *call, int scope)
+{
+    for (int i = 0; i < scope_count(call); i++) {
+        if (scope_of(call, i) == scope)
+            return true;
+    }
+    return false;
+}
+
+static int also_of(const struct lh_uuid *lease_key)
+{
+    int dice = lease_key->bytes[0] * 31 % 5;
+    return !t.has_together || dice > 1 ? 0 : 1 + dice;
+}
+
 void cancel(struct call *call)
 {
-    struct hold *hold = find_hold(call->scope, &call->acquire.lease_key);
     call->is_cancelled = true;
-    if (hold != NULL && t.has_faults)
-        hold->may_be_lost = true;
+    for (int i = 0; i < scope_count(call); i++) {
+        struct hold *hold = find_hold(scope_of(call, i), &call->acquire.lease_key);
+        if (hold != NULL && t.has_faults)
+            hold->may_be_lost = true;
+    }
     for (int i = 0; i < t.call_count; i++) {
         /* Its repeats are on their own now; if a reply is lost nobody knows whose the lease is. */
         if (lh_uuid_equal(&t.calls[i].acquire.lease_key, &call->acquire.lease_key))
@@ -97,6 +126,15 @@ void begin_call(struct fake_node *node, int scope, const struct lh_uuid *lease_k
     call->acquire.duration_us = (500 + call->acquire.lease_key.bytes[0] * 37 % 1500) * LH_US_PER_MS;
     call->acquire.units = units_of(&call->acquire.lease_key);
     call->acquire.at_least_us = call->acquire.units > 0 ? LH_AT_LEAST_POLICY : at_least_of(&call->acquire.lease_key);
+    call->acquire.also = call->also;
+    call->acquire.also_count = (size_t)also_of(&call->acquire.lease_key);
+    for (int i = 1; i < scope_count(call); i++) {
+        const struct fake_scope *also = &t.world.scopes[scope_of(call, i)];
+        call->also[i - 1] =
+            (struct lh_acquire_scope){also->ns, also->key, call->acquire.units, call->acquire.at_least_us};
+    }
+    if (call->acquire.also_count > 0 && call->acquire.wait == LH_WAIT_WHILE_ALIVE)
+        call->acquire.wait = LH_WAIT_UNTIL_GRANTED;
     for (int i = 0; i < t.call_count && lease_key != NULL; i++) {
         if (lh_uuid_equal(&t.calls[i].acquire.lease_key, lease_key) && t.calls[i].node != node)
             t.calls[i].is_split = call->is_split = true;

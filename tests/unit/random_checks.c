@@ -29,6 +29,22 @@ static bool is_for_the_poll(const struct fake_scope *scope, const struct fake_ro
     return false;
 }
 
+/* Of several scopes: it stands first in each, and is in the way of nobody but those that are free too. */
+static bool could_go(const struct fake_row *row)
+{
+    for (int s = 0; s < SCOPES; s++) {
+        const struct fake_scope *scope = &t.world.scopes[s];
+        const struct fake_row *head = fake_head(&t.world, scope);
+        if ((row->together & (UINT64_C(1) << s)) == 0)
+            continue;
+        if (head == NULL || head->ticket != row->ticket || !fake_has_room(&t.world, scope, head->units) ||
+            scope->rests_until_us > t.world.now_us || scope->busy_until_us > t.world.now_us ||
+            (t.is_strict && is_for_the_poll(scope, head)))
+            return false;
+    }
+    return true;
+}
+
 /* A scope that is free, or has room, with a first waiter whose coordinator is well, does not stay so. */
 void check_stalls(void)
 {
@@ -37,7 +53,7 @@ void check_stalls(void)
         const struct fake_row *head = fake_head(&t.world, scope);
         bool is_free =
             head != NULL && fake_has_room(&t.world, scope, head->units) && scope->rests_until_us <= t.world.now_us;
-        bool is_stalled = is_free && !(t.is_strict && is_for_the_poll(scope, head)) &&
+        bool is_stalled = is_free && could_go(head) && !(t.is_strict && is_for_the_poll(scope, head)) &&
                           scope->busy_until_us <= t.world.now_us && t.world.fail_with == LH_OK &&
                           fake_node_is_healthy(t.world.nodes[head->node]);
         /* Without a net only a release is told at once; an expiry may have to wait for the reaper. */
@@ -67,6 +83,17 @@ void note_health(void)
     }
 }
 
+/* Which requests for several scopes have a place by now. */
+static void note_places(void)
+{
+    for (int i = 0; i < t.call_count; i++) {
+        struct call *call = &t.calls[i];
+        if (call->acquire.also_count > 0 && call->placed_us == 0 && call->answers == 0 && !call->is_lost &&
+            fake_row(&t.world.scopes[call->scope], &call->acquire.lease_key) != NULL)
+            call->placed_us = t.world.now_us;
+    }
+}
+
 static bool is_settled(const struct fake_node *node, const struct fake_scope *scope)
 {
     int64_t before_us = t.world.now_us - SETTLED_US;
@@ -76,22 +103,40 @@ static bool is_settled(const struct fake_node *node, const struct fake_scope *sc
 }
 
 /* Whoever waits has a place in the queue, also after an outage that lost it. */
+static void check_place(const struct call *call, int s)
+{
+    struct fake_scope *scope = &t.world.scopes[s];
+    bool is_granted = fake_lease(scope, &call->acquire.lease_key) != NULL;
+    bool is_refused = scope->capacity > 0 && call->acquire.units > scope->capacity; /* the answer is on its way */
+
+    if (!is_granted && !is_refused && fake_row(scope, &call->acquire.lease_key) == NULL)
+        fake_fail("call %d (key %d) waits for k%d at node %d and has no place there", (int)(call - t.calls),
+                  call->acquire.lease_key.bytes[0], s, call->node->index);
+}
+
+static bool are_settled(const struct call *call)
+{
+    for (int i = 0; i < scope_count(call); i++) {
+        const struct fake_scope *scope = &t.world.scopes[scope_of(call, i)];
+        if (!is_settled(call->node, scope) ||
+            (call->acquire.also_count > 0 && scope->capacity > 0 && call->acquire.units > scope->capacity))
+            return false;
+    }
+    return true;
+}
+
 static void check_places(void)
 {
     if (t.has_hooks)
         return; /* a hook may keep the lane for whoever comes */
     for (int i = 0; i < t.call_count; i++) {
         const struct call *call = &t.calls[i];
-        struct fake_scope *scope = &t.world.scopes[call->scope];
         if (call->answers > 0 || call->is_lost || call->is_split || call->is_cancelled ||
             call->acquire.wait == LH_WAIT_NONE || call->acquire.own.verdict != LH_OK ||
-            call->sent_us > t.world.now_us - SETTLED_US || !is_settled(call->node, scope))
+            call->sent_us > t.world.now_us - SETTLED_US || !are_settled(call))
             continue;
-        bool is_granted = fake_lease(scope, &call->acquire.lease_key) != NULL;
-        bool is_refused = scope->capacity > 0 && call->acquire.units > scope->capacity; /* the answer is on its way */
-        if (!is_granted && !is_refused && fake_row(scope, &call->acquire.lease_key) == NULL)
-            fake_fail("call %d (key %d) waits for k%d at node %d and has no place there", i,
-                      call->acquire.lease_key.bytes[0], call->scope, call->node->index);
+        for (int k = 0; k < scope_count(call); k++)
+            check_place(call, scope_of(call, k));
     }
 }
 
@@ -104,7 +149,7 @@ static void check_owner(int s, const struct fake_scope *lease)
         return;
     for (int i = 0; i < t.call_count && !has_owner; i++) {
         const struct call *call = &t.calls[i];
-        if (call->scope == s && lh_uuid_equal(&call->acquire.lease_key, &lease->lease_key))
+        if (is_for(call, s) && lh_uuid_equal(&call->acquire.lease_key, &lease->lease_key))
             has_owner = call->answers == 0 || call->is_lost || may_come_back(call->acquire.own.verdict) ||
                         (t.has_faults && call->acquire.own.verdict == LH_HOOK_REJECTED) ||
                         /* who leaves may wait long for a hook lane whose connection is broken again and again */
@@ -128,6 +173,7 @@ static void check_owners(void)
 void check_now_and_then(void)
 {
     note_health();
+    note_places();
     if (fake_below(&t.world, 8) == 0) {
         check_places();
         check_owners();

@@ -63,6 +63,12 @@ static void replace(struct fake_node *node, bool is_kill)
     fake_node_start(&t.world, &t.options);
 }
 
+static void lose_rows(void)
+{
+    fake_rows_lose(&t.world, fake_below(&t.world, 100));
+    t.rows_lost_us = t.world.now_us;
+}
+
 static void strike(void)
 {
     struct fake_world *world = &t.world;
@@ -92,7 +98,7 @@ static void strike(void)
     case 7:
         fake_database_drop(world);
         if (fake_below(world, 2) == 0)
-            fake_rows_lose(world, fake_below(world, 100));
+            lose_rows();
         fake_at(world, later_us + (fake_below(world, 3) == 0 ? 3 * LH_US_PER_S : 0), on_database_back, NULL, 0);
         break;
     case 8:

@@ -18,8 +18,10 @@ struct call {
     struct lh_acquire acquire;
     char *owner;
     struct fake_node *node;
-    int scope;
+    int scope; /* the first of its scopes */
+    struct lh_acquire_scope also[SCOPES - 1];
     int64_t sent_us;
+    int64_t placed_us; /* of one for several scopes: when it was first seen in the queue; 0: not yet */
     int answers;
     bool is_cancelled;
     bool is_repeat; /* its lease key was used before */
@@ -71,8 +73,10 @@ struct history {
     bool has_hooks;                       /* at some time */
     bool has_rests;                       /* leases have a minimum hold */
     bool has_modes;                       /* there are shared leases */
+    bool has_together;                    /* some requests are for several scopes */
     bool is_healing;
     int64_t quiet_since_us; /* no failing batch since */
+    int64_t rows_lost_us;   /* when places were lost last */
     int calling;
     int open;
     uint64_t next_key;
@@ -90,6 +94,9 @@ void begin_call(struct fake_node *node, int scope, const struct lh_uuid *lease_k
 void cancel(struct call *call);
 int64_t at_least_of(const struct lh_uuid *lease_key);
 int32_t units_of(const struct lh_uuid *lease_key);
+int scope_count(const struct call *call);
+int scope_of(const struct call *call, int i);
+bool is_for(const struct call *call, int scope);
 bool may_come_back(enum lh_status status);
 
 /* Holders: random_holders.c. */

@@ -214,27 +214,33 @@ static void take_slots(struct hold *hold, const struct lh_held_lease *lease)
         fake_fail("%d slots for %d units of k%d", (int)lease->slot_count, (int)lease->units, hold->scope);
 }
 
-/* On one coordinator nobody who came later, with a new lease key, is granted first. */
-static void check_order(const struct call *granted)
+/*
+ * On one coordinator nobody who came later, with a new lease key, is granted first. A request for several scopes may be
+ * passed by before it has its place, or when that was lost: another of its scopes may be busy.
+ */
+static void check_order(const struct call *granted, int scope)
 {
     if (granted->is_repeat || granted->node->cleaned_at_us > t.world.now_us - 20 * LH_US_PER_S)
         return;
     for (int i = 0; i < t.call_count; i++) {
         const struct call *other = &t.calls[i];
         const struct lh_acquire *acquire = &other->acquire;
-        if (other->node != granted->node || other->scope != granted->scope || other->answers > 0 ||
-            other->is_cancelled || other->is_repeat || other->sent_us >= granted->sent_us ||
-            acquire->wait == LH_WAIT_NONE || acquire->own.verdict != LH_OK || acquire->own.is_answering)
+        if (other->node != granted->node || !is_for(other, scope) || other->answers > 0 || other->is_cancelled ||
+            other->is_repeat || other->sent_us >= granted->sent_us || acquire->wait == LH_WAIT_NONE ||
+            acquire->own.verdict != LH_OK || acquire->own.is_answering)
             continue;
-        fake_fail("call %d overtook call %d on k%d", (int)(granted - t.calls), i, granted->scope);
+        bool has_place = other->placed_us > t.rows_lost_us && other->placed_us < granted->sent_us;
+        if (acquire->also_count > 0 && !has_place)
+            continue;
+        fake_fail("call %d overtook call %d on k%d", (int)(granted - t.calls), i, scope);
     }
 }
 
 /* Nobody is granted a scope that rests, and each rest is as long as was asked for. */
-static void check_rest(const struct call *call, int64_t token)
+static void check_rest(const struct call *call, int s, int64_t token)
 {
-    const struct fake_scope *scope = &t.world.scopes[call->scope];
-    int64_t *rests_until_us = &t.rests_until_us[call->scope];
+    const struct fake_scope *scope = &t.world.scopes[s];
+    int64_t *rests_until_us = &t.rests_until_us[s];
     int64_t at_least_us = at_least_of(&call->acquire.lease_key);
 
     if (at_least_us == LH_AT_LEAST_POLICY)
@@ -242,55 +248,70 @@ static void check_rest(const struct call *call, int64_t token)
     if (call->acquire.units > 0 || scope->token != token)
         return; /* another one has it by now */
     if (scope->acquired_at_us < *rests_until_us)
-        fake_fail("k%d was granted %lld us before its rest is over", call->scope,
+        fake_fail("k%d was granted %lld us before its rest is over", s,
                   (long long)(*rests_until_us - scope->acquired_at_us));
     *rests_until_us = scope->acquired_at_us + at_least_us;
     if (scope->rests_until_us != *rests_until_us)
-        fake_fail("k%d rests for %lld us and not for %lld", call->scope,
+        fake_fail("k%d rests for %lld us and not for %lld", s,
                   (long long)(scope->rests_until_us - scope->acquired_at_us), (long long)at_least_us);
 }
 
-void hold_lease(const struct call *call, const struct lh_acquire_result *result)
+static void hold_one(const struct call *call, int s, const struct lh_acquire_result *result,
+                     const struct lh_held_lease *granted)
 {
-    struct hold *hold = find_hold(call->scope, &call->acquire.lease_key);
-    int64_t until_us = call->sent_us + result->waited_us + result->lease->remaining_us;
+    struct hold *hold = find_hold(s, &call->acquire.lease_key);
+    int64_t until_us = call->sent_us + result->waited_us + granted->remaining_us;
 
     if (result->waited_us < 0 || result->waited_us > t.world.now_us - call->sent_us)
         fake_fail("waited %lld", (long long)result->waited_us);
-    if (!lh_uuid_equal(&result->lease->lease_key, &call->acquire.lease_key))
+    if (!lh_uuid_equal(&granted->lease_key, &call->acquire.lease_key))
         fake_fail("somebody else's lease");
-    struct fake_scope *scope = &t.world.scopes[call->scope];
+    struct fake_scope *scope = &t.world.scopes[s];
     const struct fake_scope *lease = fake_lease(scope, &call->acquire.lease_key);
     if (lease != NULL && until_us > fake_deadline_us(lease))
-        fake_fail("call %d believes in k%d for %lld us after its deadline", (int)(call - t.calls), call->scope,
+        fake_fail("call %d believes in k%d for %lld us after its deadline", (int)(call - t.calls), s,
                   (long long)(until_us - fake_deadline_us(lease)));
-    if (result->lease->units != call->acquire.units)
-        fake_fail("call %d asked for %d units of k%d and got %d", (int)(call - t.calls), (int)call->acquire.units,
-                  call->scope, (int)result->lease->units);
+    if (granted->units != call->acquire.units)
+        fake_fail("call %d asked for %d units of k%d and got %d", (int)(call - t.calls), (int)call->acquire.units, s,
+                  (int)granted->units);
     if (hold != NULL) {
         /* Its own: it may have been released since, and the reply of who came next been faster. */
-        if (result->lease->token != hold->token && !hold->was_exclusive)
-            fake_fail("a renewal of k%d came with another token", call->scope);
+        if (granted->token != hold->token && !hold->was_exclusive)
+            fake_fail("a renewal of k%d came with another token", s);
         hold->until_us = until_us > hold->until_us ? until_us : hold->until_us;
         return;
     }
     if (t.hold_count == HOLDS_MAX)
         return;
     hold = &t.holds[t.hold_count++];
-    *hold = (struct hold){.scope = call->scope,
+    *hold = (struct hold){.scope = s,
                           .lease_key = call->acquire.lease_key,
-                          .token = result->lease->token,
-                          .units = result->lease->units,
+                          .token = granted->token,
+                          .units = granted->units,
                           .until_us = until_us,
                           .duration_us = call->acquire.duration_us};
-    take_slots(hold, result->lease);
+    take_slots(hold, granted);
     if (until_us > t.world.now_us)
         check_one_holder(hold);
-    check_order(call);
-    check_rest(call, result->lease->token);
-    note_token(call->scope, result->lease->token, result->lease->units);
+    check_order(call, s);
+    check_rest(call, s, granted->token);
+    note_token(s, granted->token, granted->units);
     hold->heartbeats_left = fake_below(&t.world, 3);
     hold->dies = fake_below(&t.world, 6) == 0;
     if (!hold->dies)
         schedule_holder(hold);
+}
+
+void hold_lease(const struct call *call, const struct lh_acquire_result *result)
+{
+    if (call->acquire.also_count == 0) {
+        hold_one(call, call->scope, result, result->lease);
+        return;
+    }
+    for (int i = 0; i < scope_count(call); i++) {
+        const struct lh_held_lease *lease = &result->all[i].lease;
+        if (strcmp(lease->key, t.world.scopes[scope_of(call, i)].key) != 0)
+            fake_fail("call %d got %s in place of k%d", (int)(call - t.calls), lease->key, scope_of(call, i));
+        hold_one(call, scope_of(call, i), result, lease);
+    }
 }

@@ -5,7 +5,8 @@
  * take their time, or break their connection. Checked at every step: one holder (promise 1), tokens that grow (promise 2),
  * no request answered twice or inside a call, first come first served (promise 6), no live waiter forgotten while its
  * scope is free, nobody granted a scope that rests; of shared leases: none beside an exclusive one, no more units than the
- * capacity, no slot twice, and nobody granted in another mode than asked for; and at the end: every request answered, nothing left.
+ * capacity, no slot twice, and nobody granted in another mode than asked for; of requests for several scopes: all or none, and
+ * none that stands in a free scope is forgotten while all of its scopes are; and at the end: every request answered, nothing left.
  *
  * LH_SEED=n replays one seed (LH_TRACE=1: with what the core did), LH_SEEDS=n runs that many.
  */
@@ -139,6 +140,7 @@ static void play(uint64_t seed)
     t.has_rests = seed % 5 == 0;
     world->at_least_us = LH_US_PER_S;
     t.has_modes = seed % 7 < 5;
+    t.has_together = seed % 11 < 6;
     for (int s = 0; s < SCOPES && t.has_modes; s++)
         world->scopes[s].capacity = t.capacity[s] = fake_below(world, 6);
     lh_coordinator_options_init(&t.options);

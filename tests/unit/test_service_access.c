@@ -162,12 +162,28 @@ static ProtobufCMessage *hold_request(void)
     return &request->base;
 }
 
+static ProtobufCMessage *all_request(void)
+{
+    Leasehold__V1__AcquireAllRequest *request = lh_arena_alloc(&test_arena, sizeof(*request));
+    leasehold__v1__acquire_all_request__init(request);
+    request->n_items = 2;
+    request->items = lh_arena_alloc(&test_arena, 2 * sizeof(request->items[0]));
+    for (int i = 0; i < 2; i++) {
+        request->items[i] = lh_arena_alloc(&test_arena, sizeof(*request->items[i]));
+        leasehold__v1__acquire_item__init(request->items[i]);
+        request->items[i]->scope = new_scope("payments", i == 0 ? "a" : "b");
+    }
+    request->duration = new_acquire_request()->duration;
+    return &request->base;
+}
+
 static const struct {
     const char *path;
     enum lh_right right;
     ProtobufCMessage *(*request)(void);
 } asked[] = {
     {LEASES "Acquire", LH_RIGHT_LEASE, access_acquire_request},
+    {LEASES "AcquireAll", LH_RIGHT_LEASE, all_request},
     {LEASES "AcquireStream", LH_RIGHT_LEASE, access_acquire_request},
     {LEASES "Hold", LH_RIGHT_LEASE, hold_request},
     {LEASES "GetLease", LH_RIGHT_READ, access_get_request},

@@ -146,6 +146,18 @@ def sharing(on):
     on.acquire("shared")
 
 
+def several(on):
+    items = [pb.AcquireItem(scope=scope("smoke", key)) for key in ("both-b", "both-a")]
+    request = pb.AcquireAllRequest(items=items, duration=duration(30))
+    leases = on.lease.AcquireAll(request).leases
+    assert [lease.scope.key for lease in leases] == ["both-b", "both-a"]
+    with fails() as failure:
+        on.lease.AcquireAll(request)
+    assert failure.value.reason == "LEASE_HELD"
+    on.lease.Release(release_request(*leases))
+    assert len(on.lease.AcquireAll(request).leases) == 2
+
+
 def queue(on):
     """Two requests of the daemon's and a SQL user between them are served in order."""
     held = on.acquire("q")
@@ -240,7 +252,7 @@ def test_every_verb_on_a_database_of_an_ordinary_owner(cluster):
     install(cluster, database)
     cluster.psql("grant leasehold_client to server", database)
     with site(cluster, database) as on:
-        for part in (leases_and_results, sharing, queue, streaming, administration, access):
+        for part in (leases_and_results, sharing, several, queue, streaming, administration, access):
             part(on)
         services = pb.DESCRIPTOR.services_by_name
         assert on.called == {method.name for service in services.values() for method in service.methods}

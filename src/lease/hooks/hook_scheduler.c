@@ -125,9 +125,12 @@ static void send_item(struct lh_coordinator *c, struct lh_lane *lane, struct lh_
     lh_list_append(&c->hooks.working, &hook_queue->working);
     lh_lane_begin(lane, kind);
     lh_hook_queue_occupy(lane, hook_queue);
+    if (!lh_batch_take(lane, scope, 1)) {
+        lh_hook_queue_leave(lane);
+        return;
+    }
     scope->hooked &= (uint8_t) ~(1u << kind);
     scope->is_on_hook_lane = true;
-    lh_batch_take(lane, scope, 1);
     lh_scope_schedule_or_free(c, scope); /* what else it has waits no longer than for a busy row */
     lh_batch_send(lane, on_hook_lane_done);
 }

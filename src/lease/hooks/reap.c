@@ -243,4 +243,5 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
     lh_reaping_look_again(c);
 }
 
-const struct lh_operation lh_reap_operation = {.name = "reap", .take = take, .send = send, .on_done = on_done};
+const struct lh_operation lh_reap_operation = {
+    .name = "reap", .take = take, .send = send, .on_done = on_done, NULL, false};

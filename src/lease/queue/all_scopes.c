@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "lease/queue/together.h"
 #include "lease/queue/wait_progress.h"
 #include "lease/queue/waiter.h"
 
@@ -12,10 +13,21 @@ static struct lh_scope *next_scope(struct lh_coordinator *c, size_t *slot, struc
     return entry == NULL ? NULL : LH_CONTAINER(struct lh_scope, entry, entry);
 }
 
-static struct lh_waiter *next_waiter(struct lh_coordinator *c, size_t *slot, struct lh_table_entry **next)
+static struct lh_waiter *next_place(struct lh_coordinator *c, size_t *slot, struct lh_table_entry **next)
 {
     struct lh_table_entry *entry = lh_table_walk(&c->queue.waiters, slot, next);
     return entry == NULL ? NULL : LH_CONTAINER(struct lh_waiter, entry, entry);
+}
+
+/* Of several places the first, which stands for all. */
+static struct lh_waiter *next_waiter(struct lh_coordinator *c, size_t *slot, struct lh_table_entry **next)
+{
+    struct lh_waiter *waiter;
+
+    do
+        waiter = next_place(c, slot, next);
+    while (waiter != NULL && (waiter->state == LH_WAITER_DONE || !lh_waiter_is_first_place(waiter)));
+    return waiter;
 }
 
 /* The body may free the item. */
@@ -44,7 +56,7 @@ void lh_scopes_wake_all(struct lh_coordinator *c)
 {
     EACH(scope)
     {
-        bool is_asking = scope->in_flight > 0 && scope->flight_kind == LH_KIND_ACQUIRE;
+        bool is_asking = scope->in_flight > 0 && lh_kind_asks((enum lh_kind)scope->flight_kind);
         if (is_asking || !lh_list_is_empty(&scope->queue))
             lh_scope_wake(c, scope);
         lh_scope_schedule_or_free(c, scope);
@@ -95,7 +107,7 @@ void lh_scopes_drop_all(struct lh_coordinator *c)
 {
     EACH(waiter)
     {
-        if (waiter->state != LH_WAITER_ASKED && waiter->state != LH_WAITER_LEFT)
+        if (!lh_waiter_is_in_flight(waiter))
             drop_waiter(c, waiter);
     }
     EACH(scope)
@@ -111,9 +123,13 @@ void lh_scopes_drop_all(struct lh_coordinator *c)
 void lh_scopes_free_all(struct lh_coordinator *c)
 {
     EACH(waiter)
-    {
-        lh_table_remove(&c->queue.waiters, &waiter->entry);
-        free(waiter);
+    lh_together_dissolve(waiter);
+    size_t place_slot = 0;
+    struct lh_table_entry *place_next = NULL;
+    struct lh_waiter *place;
+    while ((place = next_place(c, &place_slot, &place_next)) != NULL) {
+        lh_table_remove(&c->queue.waiters, &place->entry);
+        free(place);
     }
     EACH(scope)
     {

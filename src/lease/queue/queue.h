@@ -26,13 +26,15 @@ struct lh_queue {
     struct lh_table waiters; /* by scope and lease key */
     struct lh_ready ready;
     struct lh_link answers; /* acquires to be answered */
+    struct lh_link touched; /* struct lh_scope: to be scheduled at the end of the turn */
+    struct lh_link gone;    /* struct lh_waiter: freed at the end of the turn */
     struct lh_link telling; /* struct lh_subscriber: to be told how their wait stands */
     struct lh_probe probes[LH_PROBES_MAX];
     struct lh_scope *spare_scopes;
     size_t spare_count;
     uint64_t next_seq;
     size_t waiting; /* acquires that wait */
-    size_t orphans; /* waiters whose requests have gone, until they are out of the queue */
+    size_t orphans; /* waiters without a request of their own: it has gone, and they leave; or it is at another place */
 };
 
 #endif

@@ -20,7 +20,10 @@ static void fill(const struct lh_coordinator *c, const struct lh_acquire *reques
         result->field = acquire->field;
         result->bound = acquire->bound;
     }
+    if (entry->all != NULL)
+        result->about = (size_t)(acquire - entry->all);
     if (result->status == LH_OK) {
+        result->all = entry->all;
         result->lease = acquire != NULL ? &acquire->lease : &leave->lease;
         result->is_renewal = entry->is_renewal;
         return;

@@ -9,7 +9,7 @@
 #include "lease/database.h"
 #include "lease/hooks/hook_queue.h"
 #include "lease/lane.h"
-#include "lease/queue/waiter.h"
+#include "lease/queue/together.h"
 
 static void begin(struct lh_coordinator *c, struct lh_acquire *request)
 {
@@ -46,7 +46,7 @@ static void join(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_a
         lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "a request came");
         break;
     case LH_WAITER_LEAVING:
-        if (has_only_fresh(waiter))
+        if (has_only_fresh(waiter) && lh_together_is_whole(waiter))
             lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it came back before it had left");
         else
             request->own.is_fresh = true;
@@ -67,7 +67,21 @@ static void join(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_a
 static bool is_of_another_mode(const struct lh_waiter *waiter, const struct lh_acquire *request)
 {
     const struct lh_acquire *other = LH_LIST_FIRST(struct lh_acquire, &waiter->requests, own.link);
-    return other != NULL && other->units != request->units;
+    return (other != NULL && other->units != request->units) || !lh_together_is_same(waiter, request);
+}
+
+/* NULL: in one of its other scopes the lease key asks for something else. */
+static struct lh_waiter *create(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire *request)
+{
+    struct lh_waiter *waiter;
+
+    if (lh_together_is_taken(c, request))
+        return NULL;
+    waiter = lh_waiter_create(c, scope, &request->lease_key);
+    waiter->units = request->units;
+    if (request->also_count > 0)
+        lh_together_form(c, waiter, request->also, request->also_count);
+    return waiter;
 }
 
 enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquire *request)
@@ -76,9 +90,12 @@ enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquir
         return lh_readiness_of_life(c);
     if (lh_readiness_is_given_up(c))
         return LH_DATABASE_UNAVAILABLE;
+    if (request->also_count > 0 && c->store->ops->acquire_all == NULL)
+        return LH_UNIMPLEMENTED;
     /* Promise 12: bounded. The last quarter is for heartbeats and releases alone. */
-    bool is_full = request->wait == LH_WAIT_NONE ? c->pending >= c->options.max_pending - c->options.max_pending / 4
-                                                 : c->queue.waiting + c->queue.orphans >= c->options.max_waiters;
+    bool is_full = request->wait == LH_WAIT_NONE
+                       ? c->pending >= c->options.max_pending - c->options.max_pending / 4
+                       : c->queue.waiting + c->queue.orphans + request->also_count >= c->options.max_waiters;
     if (is_full) {
         c->stats.refused++;
         c->stats.refused_waiters += request->wait != LH_WAIT_NONE;
@@ -86,7 +103,7 @@ enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquir
     }
 
     lh_turn_begin(c);
-    if (lh_hook_queue_refuse(c, request->ns, LH_KIND_ACQUIRE)) {
+    if (lh_hook_queue_refuse(c, request->ns, request->also_count > 0 ? LH_KIND_ACQUIRE_ALL : LH_KIND_ACQUIRE)) {
         lh_turn_end_call(c);
         return LH_OVERLOADED;
     }
@@ -94,8 +111,9 @@ enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquir
     struct lh_scope *scope = lh_scope_get(c, request->ns, request->key);
     struct lh_waiter *waiter = lh_waiter_find(c, scope, &request->lease_key);
     if (waiter == NULL)
-        waiter = lh_waiter_create(c, scope, &request->lease_key);
-    if (is_of_another_mode(waiter, request)) {
+        waiter = create(c, scope, request);
+    if (waiter == NULL || is_of_another_mode(waiter, request)) {
+        lh_scope_schedule_or_free(c, scope);
         lh_turn_end_call(c);
         return LH_INVALID_ARGUMENT;
     }
@@ -122,7 +140,8 @@ void lh_coordinator_cancel(struct lh_coordinator *c, struct lh_acquire *request)
     lh_request_answer(c, request, LH_CANCELED, NULL);
     if (lh_list_is_empty(&waiter->requests)) {
         waiter->keeps_place = false;
-        waiter->gone_wanted = waiter->state == LH_WAITER_LEFT;
+        waiter->gone_wanted =
+            waiter->state == LH_WAITER_LEFT || (waiter->state == LH_WAITER_LEAVING && waiter->together != NULL);
     }
     lh_waiter_review(c, waiter);
     lh_scope_schedule_or_free(c, scope);
@@ -134,21 +153,26 @@ static enum lh_status overdue_status(const struct lh_coordinator *c, const struc
 {
     const struct lh_waiter *waiter = request->own.waiter;
     const struct lh_scope *scope = waiter->scope;
+    const struct lh_together *together = waiter->together;
+    bool is_hooked = together != NULL ? together->is_hooked : lh_hook_queue_wants(c, scope, LH_KIND_ACQUIRE);
+    bool is_full = together != NULL ? together->is_full : scope->is_full;
+    int fails = together != NULL ? together->fails : scope->fails;
+    bool is_delayed = together != NULL ? together->is_resting : scope->delay_us[LH_KIND_ACQUIRE] > 0;
 
     switch ((enum lh_waiter_state)waiter->state) {
     case LH_WAITER_LINED:
         if (!lh_lanes_are_up(c) || !lh_database_is_registered(c))
             return LH_DATABASE_UNAVAILABLE;
-        if (lh_hook_queue_wants(c, scope, LH_KIND_ACQUIRE) && !lh_lanes_have_hook_lane(c))
+        if (is_hooked && !lh_lanes_have_hook_lane(c))
             return LH_DATABASE_UNAVAILABLE;
         /* In a line that may be long; but who does not wait was promised one try. */
-        if (lh_hook_queue_wants(c, scope, LH_KIND_ACQUIRE) && !is_first && request->wait != LH_WAIT_NONE)
+        if (is_hooked && !is_first && request->wait != LH_WAIT_NONE)
             return request->own.verdict;
-        if (scope->delay_us[LH_KIND_ACQUIRE] == 0)
+        if (!is_delayed)
             return LH_OK;
         if (request->wait != LH_WAIT_NONE)
             return request->own.verdict;
-        return scope->fails > 0 ? LH_INTERNAL : scope->is_full ? LH_OVERLOADED : LH_SCOPE_BUSY;
+        return fails > 0 ? LH_INTERNAL : is_full ? LH_OVERLOADED : LH_SCOPE_BUSY;
     case LH_WAITER_QUEUED:
         return !lh_lanes_are_up(c) ? LH_DATABASE_UNAVAILABLE : LH_OK;
     case LH_WAITER_LEAVING:

@@ -43,6 +43,7 @@ void lh_scopes_create(struct lh_coordinator *c)
     lh_ready_create(c);
     lh_list_init(&c->queue.answers);
     lh_list_init(&c->queue.telling);
+    lh_list_init(&c->queue.touched);
 }
 
 size_t lh_scopes_count(const struct lh_coordinator *c)
@@ -104,6 +105,7 @@ struct lh_scope *lh_scope_get(struct lh_coordinator *c, const char *ns, const ch
     lh_list_init(&scope->line);
     lh_list_init(&scope->queue);
     lh_list_init(&scope->leaves);
+    lh_list_init(&scope->held);
     lh_list_init(&scope->heartbeats);
     lh_list_init(&scope->releases);
     lh_list_init(&scope->downgrades);
@@ -117,6 +119,7 @@ static void free_scope(struct lh_coordinator *c, struct lh_scope *scope)
     lh_heap_remove(&c->timers, &scope->timer);
     lh_ready_part(c, scope);
     lh_hook_queue_part(c, scope);
+    lh_list_remove(&scope->touched);
     lh_table_remove(&c->queue.scopes, &scope->entry);
     if (scope->name_capacity != SPARE_NAME_BYTES || c->queue.spare_count >= SPARE_MAX) {
         free(scope);
@@ -138,7 +141,7 @@ static int64_t wake_us(const struct lh_scope *scope)
 
 bool lh_scope_can_send(const struct lh_coordinator *c, enum lh_kind kind)
 {
-    return kind != LH_KIND_ACQUIRE || lh_database_is_registered(c);
+    return !lh_kind_asks(kind) || lh_database_is_registered(c);
 }
 
 /* Does this kind of it not go on for now, so that its items are to be answered RETRY after their time? */
@@ -166,6 +169,16 @@ static bool keeps_its_place(const struct lh_coordinator *c, const struct lh_scop
     enum lh_kind kind = (enum lh_kind)scope->ready_kind;
     return lh_link_is_linked(&scope->ready) && c->operations[kind]->oldest_us(scope) != LH_NEVER &&
            scope->delay_us[kind] == 0 && lh_scope_can_send(c, kind);
+}
+
+static bool is_held_back(const struct lh_coordinator *c, const struct lh_scope *scope)
+{
+    for (int i = 0; i < LH_SCOPE_KINDS; i++) {
+        if (c->operations[i]->holds_back != NULL && c->operations[i]->holds_back(scope) &&
+            lh_scope_can_send(c, (enum lh_kind)i))
+            return true;
+    }
+    return false;
 }
 
 /* Which kind may go now, the oldest first, and when to look again. */
@@ -200,7 +213,7 @@ static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
             best_us = since_us;
         }
     }
-    if (scope->in_flight > 0)
+    if (scope->in_flight > 0 || is_held_back(c, scope))
         best = best_hooked = -1;
     else if (best >= 0 && keeps_its_place(c, scope))
         best = scope->ready_kind;
@@ -215,7 +228,7 @@ static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
 static bool is_empty(const struct lh_scope *scope)
 {
     return scope->in_flight == 0 && lh_list_is_empty(&scope->again) && lh_list_is_empty(&scope->line) &&
-           lh_list_is_empty(&scope->queue) && lh_list_is_empty(&scope->leaves) &&
+           lh_list_is_empty(&scope->queue) && lh_list_is_empty(&scope->leaves) && lh_list_is_empty(&scope->held) &&
            lh_list_is_empty(&scope->heartbeats) && lh_list_is_empty(&scope->releases) &&
            lh_list_is_empty(&scope->downgrades);
 }
@@ -263,13 +276,28 @@ void lh_scope_schedule_or_free(struct lh_coordinator *c, struct lh_scope *scope)
         free_scope(c, scope);
 }
 
+void lh_scope_touch(struct lh_coordinator *c, struct lh_scope *scope)
+{
+    if (!lh_link_is_linked(&scope->touched))
+        lh_list_append(&c->queue.touched, &scope->touched);
+}
+
+void lh_scopes_schedule_touched(struct lh_coordinator *c)
+{
+    while (!lh_list_is_empty(&c->queue.touched)) {
+        struct lh_scope *scope = LH_LIST_FIRST(struct lh_scope, &c->queue.touched, touched);
+        lh_list_remove(&scope->touched);
+        lh_scope_schedule_or_free(c, scope);
+    }
+}
+
 void lh_scope_send_begins(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind)
 {
     lh_ready_part(c, scope);
     lh_hook_queue_part(c, scope);
     lh_heap_set(&c->timers, &scope->timer, LH_NEVER);
     scope->flight_kind = (uint8_t)kind;
-    if (kind == LH_KIND_ACQUIRE)
+    if (lh_kind_asks(kind))
         scope->wake_again = false; /* who asks now sees what happened before */
 }
 
@@ -294,6 +322,8 @@ static void give_up(struct lh_coordinator *c, struct lh_scope *scope)
     struct lh_link *lists[] = {&scope->again, &scope->line};
     for (int i = 0; i < 2; i++) {
         LH_LIST_EACH(struct lh_waiter, waiter, lists[i], link) {
+            if (waiter->together != NULL)
+                continue; /* its failures are counted by itself */
             lh_request_answer_all(c, waiter, LH_INTERNAL, "the database refuses this request again and again");
             lh_waiter_review(c, waiter);
         }
@@ -332,7 +362,7 @@ void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_
         return;
     for (size_t left = c->options.batch_max; left > 0; left--) {
         room -= first->units;
-        is_shared = first->units > 0;
+        is_shared = first->units > 0 && first->together == NULL;
         lh_waiter_set_state(c, first, LH_WAITER_LINED, "its turn may have come");
         first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
         if (!is_shared || first == NULL || first->units == 0 || first->units > room)

@@ -18,6 +18,7 @@
 struct lh_scope {
     struct lh_table_entry entry;
     struct lh_link ready;      /* of its client; see ready.h */
+    struct lh_link touched;    /* in lh_queue.touched */
     struct lh_link hook_ready; /* in its namespace's list for the hook lanes */
     struct lh_hook_queue *hook_queue;
     struct lh_heap_timer timer;
@@ -28,6 +29,7 @@ struct lh_scope {
     struct lh_link line;  /* waiters to be asked for the first time, in order of arrival */
     struct lh_link queue; /* waiters that sleep in the database's queue, in the order of their tickets */
     struct lh_link leaves;
+    struct lh_link held; /* waiters that leave when their other places have left */
     struct lh_link heartbeats;
     struct lh_link releases;
     struct lh_link downgrades;
@@ -70,6 +72,9 @@ struct lh_scope *lh_scope_get(struct lh_coordinator *c, const char *ns, const ch
 void lh_scope_schedule_or_free(struct lh_coordinator *c, struct lh_scope *scope);         /* it may be gone then */
 void lh_scopes_create(struct lh_coordinator *c);
 void lh_scopes_destroy(struct lh_coordinator *c);
+/* A change to another scope than the one at hand: the end of the turn schedules it. */
+void lh_scope_touch(struct lh_coordinator *c, struct lh_scope *scope);
+void lh_scopes_schedule_touched(struct lh_coordinator *c);
 size_t lh_scopes_count(const struct lh_coordinator *c);
 
 /* Its items of this kind go into a batch now. */

@@ -22,7 +22,8 @@ static bool is_named(const struct lh_table_entry *entry, const void *key)
 {
     const struct lh_waiter *waiter = LH_CONTAINER(const struct lh_waiter, entry, entry);
     const struct waiter_name *name = key;
-    return waiter->scope == name->scope && lh_uuid_equal(&waiter->lease_key, name->lease_key);
+    return waiter->scope == name->scope && waiter->state != LH_WAITER_DONE &&
+           lh_uuid_equal(&waiter->lease_key, name->lease_key);
 }
 
 static uint64_t hash_of(const struct lh_scope *scope, const struct lh_uuid *lease_key)
@@ -33,6 +34,7 @@ static uint64_t hash_of(const struct lh_scope *scope, const struct lh_uuid *leas
 void lh_waiters_create(struct lh_coordinator *c)
 {
     lh_table_init(&c->queue.waiters, is_named);
+    lh_list_init(&c->queue.gone);
 }
 
 size_t lh_waiters_waiting(const struct lh_coordinator *c)
@@ -60,13 +62,106 @@ struct lh_waiter *lh_waiter_create(struct lh_coordinator *c, struct lh_scope *sc
     return waiter;
 }
 
-void lh_waiter_free(struct lh_coordinator *c, struct lh_waiter *waiter)
+static void touch(struct lh_coordinator *c, struct lh_scope *scope)
 {
-    assert(lh_list_is_empty(&waiter->requests));
-    lh_waiter_set_state(c, waiter, LH_WAITER_DONE, "no request waits any more");
+    if (!lh_link_is_linked(&scope->touched))
+        lh_list_append(&c->queue.touched, &scope->touched);
+}
+
+static void free_one(struct lh_coordinator *c, struct lh_waiter *waiter)
+{
     lh_table_remove(&c->queue.waiters, &waiter->entry);
     c->queue.orphans--;
     free(waiter);
+}
+
+/* Somebody may be walking over all waiters. */
+static void free_other_places(struct lh_coordinator *c, struct lh_waiter *first)
+{
+    struct lh_together *together = first->together;
+
+    LH_PLACE_EACH(place, together)
+    {
+        if (place->waiter == first)
+            continue;
+        lh_waiter_set_state(c, place->waiter, LH_WAITER_DONE, "no request waits any more");
+        touch(c, place->waiter->scope);
+        place->waiter->together = NULL;
+        lh_list_append(&c->queue.gone, &place->waiter->link);
+    }
+    lh_heap_remove(&c->timers, &together->timer);
+    free(together);
+    first->together = NULL;
+}
+
+/* The first one leaves when the others have left. */
+static void part(struct lh_coordinator *c, struct lh_waiter *waiter)
+{
+    struct lh_together *together = waiter->together;
+    struct lh_waiter *first = together->places[0].waiter;
+
+    LH_PLACE_EACH(place, together)
+    {
+        if (place->waiter == waiter)
+            place->waiter = NULL;
+    }
+    waiter->together = NULL;
+    if (--together->there > 1)
+        return;
+    lh_list_remove(&first->link);
+    lh_list_append(&first->scope->leaves, &first->link);
+    touch(c, first->scope);
+}
+
+void lh_waiter_free(struct lh_coordinator *c, struct lh_waiter *waiter)
+{
+    assert(lh_list_is_empty(&waiter->requests));
+    if (!lh_waiter_is_first_place(waiter))
+        part(c, waiter);
+    else if (waiter->together != NULL)
+        free_other_places(c, waiter);
+    lh_waiter_set_state(c, waiter, LH_WAITER_DONE, "no request waits any more");
+    free_one(c, waiter);
+}
+
+void lh_waiters_free_gone(struct lh_coordinator *c)
+{
+    while (!lh_list_is_empty(&c->queue.gone)) {
+        struct lh_waiter *waiter = LH_LIST_FIRST(struct lh_waiter, &c->queue.gone, link);
+        lh_list_remove(&waiter->link);
+        free_one(c, waiter);
+    }
+}
+
+bool lh_waiter_is_first_place(const struct lh_waiter *waiter)
+{
+    return waiter->together == NULL || waiter->together->places[0].waiter == waiter;
+}
+
+static bool is_in_flight(const struct lh_waiter *waiter)
+{
+    return waiter->state == LH_WAITER_ASKED || waiter->state == LH_WAITER_LEFT;
+}
+
+bool lh_waiter_is_in_flight(const struct lh_waiter *waiter)
+{
+    if (waiter->together == NULL)
+        return is_in_flight(waiter);
+    LH_PLACE_EACH(place, waiter->together)
+    {
+        if (is_in_flight(place->waiter))
+            return true;
+    }
+    return false;
+}
+
+void lh_waiter_set_ticket(struct lh_waiter *waiter, int64_t ticket)
+{
+    waiter->ticket = ticket;
+    if (waiter->together == NULL)
+        return;
+    LH_PLACE_EACH(place, waiter->together)
+    place->waiter->ticket = ticket;
 }
 
 static const char *const state_names[] = {"new", "lined", "asked", "queued", "leaving", "left", "done"};
@@ -112,6 +207,7 @@ static void join_list(struct lh_waiter *waiter)
 {
     struct lh_scope *scope = waiter->scope;
     struct lh_waiter *first;
+    bool is_held;
 
     switch (waiter->state) {
     case LH_WAITER_LINED:
@@ -126,15 +222,16 @@ static void join_list(struct lh_waiter *waiter)
         insert_by_ticket(&scope->queue, waiter, first != NULL && first->ticket > waiter->ticket);
         break;
     case LH_WAITER_LEAVING:
-        lh_list_append(&scope->leaves, &waiter->link);
+        is_held = lh_waiter_is_first_place(waiter) && waiter->together != NULL && waiter->together->there > 1;
+        lh_list_append(is_held ? &scope->held : &scope->leaves, &waiter->link);
         break;
     default:
         break;
     }
 }
 
-void lh_waiter_set_state(struct lh_coordinator *c, struct lh_waiter *waiter, enum lh_waiter_state state,
-                         const char *reason)
+static void set_one_state(struct lh_coordinator *c, struct lh_waiter *waiter, enum lh_waiter_state state,
+                          const char *reason)
 {
     assert(legal_moves[waiter->state] & (1u << state));
     lh_debug("waiter %s -> %s: %s scope=%s/%s ticket=%lld", state_names[waiter->state], state_names[state], reason,
@@ -146,9 +243,41 @@ void lh_waiter_set_state(struct lh_coordinator *c, struct lh_waiter *waiter, enu
     join_list(waiter);
 }
 
+/* While they leave, each is by itself. */
+static bool is_by_itself(const struct lh_waiter *waiter, enum lh_waiter_state state)
+{
+    return waiter->together == NULL || state == LH_WAITER_DONE || state == LH_WAITER_LEFT ||
+           (state == LH_WAITER_LEAVING && !lh_waiter_is_first_place(waiter));
+}
+
+void lh_waiter_set_state(struct lh_coordinator *c, struct lh_waiter *waiter, enum lh_waiter_state state,
+                         const char *reason)
+{
+    struct lh_together *together = waiter->together;
+
+    if (is_by_itself(waiter, state)) {
+        set_one_state(c, waiter, state, reason);
+        return;
+    }
+    LH_PLACE_EACH(place, together)
+    {
+        if (place->waiter->state == state)
+            continue;
+        set_one_state(c, place->waiter, state, reason);
+        if (place->waiter != waiter && state != LH_WAITER_ASKED)
+            touch(c, place->waiter->scope);
+    }
+    if (state == LH_WAITER_LINED && together->is_resting)
+        return;
+    together->is_resting = false;
+    lh_heap_set(&c->timers, &together->timer,
+                state == LH_WAITER_LINED ? c->now_us + LH_TOGETHER_PATIENCE_US : LH_NEVER);
+}
+
 uint64_t lh_waiter_client(const struct lh_waiter *waiter)
 {
-    const struct lh_acquire *request = LH_LIST_FIRST(struct lh_acquire, &waiter->requests, own.link);
+    const struct lh_waiter *first = waiter->together == NULL ? waiter : waiter->together->places[0].waiter;
+    const struct lh_acquire *request = LH_LIST_FIRST(struct lh_acquire, &first->requests, own.link);
     return request == NULL ? 0 : request->client;
 }
 
@@ -196,15 +325,21 @@ void lh_waiter_leave(struct lh_coordinator *c, struct lh_waiter *waiter, const c
 {
     waiter->leave_kind = (uint8_t)leave_kind(waiter);
     waiter->gone_wanted = false;
+    if (waiter->together != NULL)
+        LH_PLACE_EACH(place, waiter->together)
+    place->waiter->leave_kind = waiter->leave_kind;
     lh_waiter_set_state(c, waiter, LH_WAITER_LEAVING, reason);
 }
 
-/* Must it be asked before its requests can be answered? A request that does not wait was promised one try. */
+/*
+ * Must it be asked before its requests can be answered? A request that does not wait was promised one try. And of several
+ * scopes only an ask tells what is in the way.
+ */
 static bool must_be_asked(const struct lh_waiter *waiter)
 {
     LH_REQUEST_EACH(request, waiter)
     {
-        if (request->own.verdict == LH_OK || request->own.verdict == LH_LEASE_HELD)
+        if (request->own.verdict == LH_OK || request->own.verdict == LH_LEASE_HELD || waiter->together != NULL)
             return true;
     }
     return false;
@@ -224,6 +359,8 @@ void lh_waiter_review(struct lh_coordinator *c, struct lh_waiter *waiter)
 {
     bool is_empty = lh_list_is_empty(&waiter->requests);
 
+    if (!lh_waiter_is_first_place(waiter))
+        return;
     switch (waiter->state) {
     case LH_WAITER_NEW:
     case LH_WAITER_LINED:
@@ -233,13 +370,14 @@ void lh_waiter_review(struct lh_coordinator *c, struct lh_waiter *waiter)
             lh_waiter_leave(c, waiter, "its last request has gone");
         break;
     case LH_WAITER_QUEUED:
-        if (!lh_waiter_wants(waiter))
+        if (!lh_waiter_wants(waiter) && !must_be_asked(waiter))
             lh_waiter_leave(c, waiter, "its last request has gone");
         else if (has_verdicts(waiter))
             lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "one of its requests is to be answered");
         break;
     case LH_WAITER_LEAVING:
-        waiter->leave_kind = (uint8_t)leave_kind(waiter);
+        if (waiter->together == NULL) /* else the other places may have left in another one */
+            waiter->leave_kind = (uint8_t)leave_kind(waiter);
         break;
     default: /* in flight: the answer decides */
         break;

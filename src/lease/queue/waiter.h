@@ -1,10 +1,14 @@
 /*
  * A waiter: one lease key that wants a scope, for one request or more. And its requests: to which waiter each is
  * attached, how long it waits, and its answer.
+ *
+ * A request for several scopes has a waiter in each, its places; see together.h. The first has the requests. What happens
+ * to one of them happens to all, in lh_waiter_set_state; but each leaves its queue by itself, the first one last.
  */
 #ifndef LH_LEASE_QUEUE_WAITER_H
 #define LH_LEASE_QUEUE_WAITER_H
 
+#include "base/clock.h"
 #include "lease/queue/scope.h"
 
 enum lh_waiter_state {
@@ -17,11 +21,34 @@ enum lh_waiter_state {
     LH_WAITER_DONE,
 };
 
+/* How long those behind a request for several scopes let it hold them back, until its other scopes are idle too. */
+#define LH_TOGETHER_PATIENCE_US (10 * LH_US_PER_MS)
+
+/* The places of a request for several scopes. */
+struct lh_together {
+    size_t count;
+    size_t there;               /* that have not left; the first one is always there */
+    struct lh_heap_timer timer; /* while it is to be asked for: of its patience, or of its rest */
+    bool is_resting;            /* it is not asked for, and holds nobody back, until the timer */
+    bool is_hooked;             /* it waits for a hook lane */
+    bool is_full;               /* these three as in lh_scope */
+    uint8_t fails;
+    int32_t delay_us;
+    int64_t hook_timeout_us;
+    struct lh_place {
+        struct lh_waiter *waiter; /* NULL: it has left */
+        const char *ns;
+        const char *key;
+        int32_t units;
+    } places[];
+};
+
 struct lh_waiter {
     struct lh_table_entry entry;
     struct lh_link link;
     struct lh_link requests; /* struct lh_acquire, own.link */
     struct lh_scope *scope;
+    struct lh_together *together; /* NULL: it is for this scope alone */
     struct lh_uuid lease_key;
     int64_t ticket; /* 0: none yet */
     int32_t units;  /* as asked for last; 0: exclusive */
@@ -38,10 +65,15 @@ struct lh_waiter {
 
 struct lh_waiter *lh_waiter_find(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_uuid *lease_key);
 struct lh_waiter *lh_waiter_create(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_uuid *lease_key);
+/* The first of several places: with all others. Another one: alone, when it has left. */
 void lh_waiter_free(struct lh_coordinator *c, struct lh_waiter *waiter);
 void lh_waiters_create(struct lh_coordinator *c);
+void lh_waiters_free_gone(struct lh_coordinator *c);       /* at the end of a turn */
 size_t lh_waiters_waiting(const struct lh_coordinator *c); /* acquires that wait */
 
+bool lh_waiter_is_first_place(const struct lh_waiter *waiter); /* or the only one */
+bool lh_waiter_is_in_flight(const struct lh_waiter *waiter);   /* or one of its other places */
+void lh_waiter_set_ticket(struct lh_waiter *waiter, int64_t ticket);
 uint64_t lh_waiter_client(const struct lh_waiter *waiter); /* of its first request; 0 where all have gone */
 
 /* The only way from state to state; moves the waiter into the list of its new state. */
@@ -67,6 +99,12 @@ void lh_request_answer(struct lh_coordinator *c, struct lh_acquire *request, enu
 void lh_request_answer_all(struct lh_coordinator *c, struct lh_waiter *waiter, enum lh_status status,
                            const char *message);
 void lh_request_on_liveness(struct lh_coordinator *c, struct lh_acquire *request, bool is_dead);
+
+/* Those that have not left. */
+#define LH_PLACE_EACH(place, together)                                                                                 \
+    for (__typeof__(&(together)->places[0]) place = (together)->places;                                                \
+         place < (together)->places + (together)->count; place++)                                                      \
+        if (place->waiter != NULL)
 
 #define LH_REQUEST_EACH(request, waiter) LH_LIST_EACH(struct lh_acquire, request, &(waiter)->requests, own.link)
 
