@@ -18,7 +18,7 @@ struct lh_loop {
 
     unsigned events;      /* of descriptors, in this turn */
     unsigned batch;       /* libevent asks for at least so many at once */
-    int64_t polled_us;    /* when the first of them was handled */
+    int64_t polled_us;    /* before they were looked for */
     int64_t read_us;      /* what was there then has been handled */
     bool is_behind;       /* lh_loop_is_behind said so */
     unsigned catching_up; /* turns since */

@@ -191,9 +191,8 @@ static void turn(struct lh_loop *loop, bool may_wait)
     else
         loop->has_caught_up = false; /* the process may stand still before this turn reads */
     loop->events = 0;
+    loop->polled_us = lh_clock_us(); /* it may stand still between the poll and its first event */
     event_base_loop(loop->base, flags);
-    if (loop->events == 0)
-        loop->polled_us = lh_clock_us();
     lh_timers_run(loop);
     run_deferred(loop);
     note_what_was_read(loop);

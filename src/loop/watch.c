@@ -21,8 +21,7 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
 {
     struct lh_watch *watch = arg;
     unsigned ready = 0;
-    if (watch->loop->events++ == 0)
-        watch->loop->polled_us = lh_clock_us();
+    watch->loop->events++;
     if (what & EV_READ)
         ready |= LH_WATCH_READ;
     if (what & EV_WRITE)

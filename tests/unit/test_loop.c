@@ -1,5 +1,6 @@
 /* Timers, deferred work and descriptors, in one loop. */
 #include <check.h>
+#include <event2/event.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -341,6 +342,35 @@ START_TEST(after_a_pause_it_is_behind_until_everything_that_came_was_read)
 }
 END_TEST
 
+/* Between the poll and its first event: what came meanwhile was not looked for. */
+static void on_pause(evutil_socket_t fd, short what, void *arg)
+{
+    usleep(150 * 1000);
+}
+
+START_TEST(a_pause_before_the_first_event_of_a_turn_counts)
+{
+    struct event *pause = event_new(lh_loop_base(loop), -1, 0, on_pause, NULL);
+    struct pipe_end end = {0};
+    int fds[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    lh_watch_init(&end.watch, loop, fds[0], on_some, &end);
+    lh_watch_want(&end.watch, LH_WATCH_READ);
+    ck_assert_int_eq(write(fds[1], "x", 1), 1);
+    event_active(pause, EV_TIMEOUT, 0); /* it runs first */
+    lh_loop_run_once(loop, 0);
+    ck_assert_int_eq(end.reads, 1);
+    ck_assert(lh_loop_is_behind(loop));
+    lh_loop_run_once(loop, 0);
+    ck_assert(!lh_loop_is_behind(loop));
+    lh_watch_finish(&end.watch);
+    event_free(pause);
+    close(fds[0]);
+    close(fds[1]);
+}
+END_TEST
+
 static void on_slow(void *arg)
 {
     usleep(120 * 1000);
@@ -470,6 +500,7 @@ int main(void)
     tcase_add_test(tests, random_arming_and_cancelling_keeps_the_order);
     tcase_add_test(tests, watcher_changes_what_it_waits_for_and_may_finish_itself);
     tcase_add_test(tests, after_a_pause_it_is_behind_until_everything_that_came_was_read);
+    tcase_add_test(tests, a_pause_before_the_first_event_of_a_turn_counts);
     tcase_add_test(tests, a_loop_whose_turns_are_slow_catches_up_all_the_same);
     tcase_add_test(tests, a_backlog_takes_its_time_in_each_turn_and_lets_the_others_have_theirs);
     tcase_add_test(tests, signal_is_a_callback_and_stop_ends_the_loop);
