@@ -102,7 +102,7 @@ var sharedCases = []testCase{
 	}},
 	{"downgrade_lets_readers_in", "grpc sql pooler", func(s *site) {
 		ctx, c := context.Background(), s.client()
-		l := s.acquire(c, leasehold.Duration(6*time.Second))
+		l := s.acquire(c, leasehold.Duration(12*time.Second))
 		first, key := l.Token(), s.row("lease_key")
 		waiter := s.queue(ctx, c, 1, leasehold.Shared(1))
 		must(s, l.Downgrade(ctx, 1))
@@ -142,8 +142,8 @@ var sharedCases = []testCase{
 	}},
 	{"shared_leases_end_one_by_one", "grpc sql pooler", func(s *site) {
 		c := s.client()
-		kept := s.acquire(c, leasehold.Duration(6*time.Second), leasehold.Shared(1))
-		ended := s.acquire(c, leasehold.Duration(6*time.Second), leasehold.Shared(1))
+		kept := s.acquire(c, leasehold.Duration(12*time.Second), leasehold.Shared(1))
+		ended := s.acquire(c, leasehold.Duration(12*time.Second), leasehold.Shared(1))
 		wait(s, "a renewal of each", func() bool { return s.beatsOf(kept) >= 1 && s.beatsOf(ended) >= 1 })
 		s.psql("select from leasehold.force_release('cases', '%s', 'a test', %d)", s.key, ended.Token())
 		if lost := s.lost(ended); s.on == "grpc" && lost.Reason != leasehold.Forced {

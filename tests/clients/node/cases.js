@@ -340,7 +340,7 @@ const cases = {
   },
   async downgrade_lets_readers_in(site) {
     const client = site.client();
-    const lease = await site.acquire(client, { durationMs: 6000 });
+    const lease = await site.acquire(client, { durationMs: 12000 });
     const [first, leaseKey] = [lease.token, await site.row('lease_key')];
     const [waiting] = await site.queue(client, 1, { shared: true });
     await lease.downgrade();
@@ -373,8 +373,8 @@ const cases = {
   },
   async shared_leases_end_one_by_one(site) {
     const client = site.client();
-    const kept = await site.acquire(client, { durationMs: 6000, shared: true });
-    const ended = await site.acquire(client, { durationMs: 6000, shared: true });
+    const kept = await site.acquire(client, { durationMs: 12000, shared: true });
+    const ended = await site.acquire(client, { durationMs: 12000, shared: true });
     await wait('a renewal of each', async () => (await site.beatsOf(kept)) >= 1 && (await site.beatsOf(ended)) >= 1);
     await site.psql(`select from leasehold.force_release('cases', '${site.key}', 'a test', ${ended.token})`);
     const reason = await site.lost(ended);

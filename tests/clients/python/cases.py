@@ -484,7 +484,7 @@ def shared_waiters_are_served_in_order(place):
 def downgrade_lets_readers_in(place):
     key, client = fresh(), place.client()
     url = place.target() if place.transport == "pooler" else place.site.cluster.url(place.database)
-    with client.lease(NAMESPACE, key, duration=9) as lease:
+    with client.lease(NAMESPACE, key, duration=12) as lease:
         first, lease_key = lease.token, lease.lease_key
         reading = in_background(place.client().lease(NAMESPACE, key, wait=60, shared=True).acquire)
         wait_until(lambda: place.waiting(key) == 1)
@@ -518,8 +518,8 @@ def lost_downgrade_is_repeated(place):
 
 def shared_leases_end_one_by_one(place):
     key, client, told = fresh(), place.client(), []
-    kept = client.lease(NAMESPACE, key, duration=6, shared=True, on_lost=told.append).acquire()
-    ended = client.lease(NAMESPACE, key, duration=6, shared=True, on_lost=lambda reason: told.append("ended")).acquire()
+    kept = client.lease(NAMESPACE, key, duration=12, shared=True, on_lost=told.append).acquire()
+    ended = client.lease(NAMESPACE, key, duration=12, shared=True, on_lost=lambda reason: told.append("ended")).acquire()
     wait_until(lambda: min(place.beats_of(kept), place.beats_of(ended)) >= 1)
     place.psql(f"select leasehold.force_release('{NAMESPACE}', '{key}', 'a test', {ended.token})")
     wait_until(lambda: told)

@@ -262,7 +262,7 @@ abstract class Cases {
     @Test
     void downgrade_lets_readers_in() throws Exception {
         LeaseClient client = site.client();
-        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        Lease lease = site.lease(client).duration(seconds(12)).acquire();
         long first = lease.token();
         String key = site.row("lease_key");
         var waiter = site.queue(site.lease(client).shared().waitFor(seconds(60)), 1);
@@ -277,7 +277,7 @@ abstract class Cases {
         lease.guard(connection);
         connection.commit();
         assertEquals(2, refused(site.lease(client)).holders());
-        lease.extend(seconds(6)); // as the shared lease that it is now
+        lease.extend(seconds(12)); // as the shared lease that it is now
         int before = site.beats(lease);
         await("a renewal", () -> site.beats(lease) > before);
         lease.release();
@@ -288,8 +288,8 @@ abstract class Cases {
     @Test
     void shared_leases_end_one_by_one() throws Exception {
         LeaseClient client = site.client();
-        Lease kept = site.lease(client).duration(seconds(6)).shared().acquire();
-        Lease ended = site.lease(client).duration(seconds(6)).shared().acquire();
+        Lease kept = site.lease(client).duration(seconds(12)).shared().acquire();
+        Lease ended = site.lease(client).duration(seconds(12)).shared().acquire();
         await("a renewal of each", () -> site.beats(kept) >= 1 && site.beats(ended) >= 1);
         site.sql("select from leasehold.force_release('cases', '%s', 'a test', %d)", site.key, ended.token());
         lost(ended);
