@@ -333,6 +333,49 @@ enum lh_status lh_acquire_async(struct lh_declared *declared, const char *key, c
                                 struct lh_error *error);
 
 /*
+ * One of the scopes of lh_acquire_all. mode, units and at_least_us are as in lh_acquire_options.
+ */
+struct lh_acquire_scope {
+    struct lh_declared *declared; /* the namespace, and how the lease is kept. All of one client, with one duration */
+    const char *key;
+    enum lh_mode mode;
+    int32_t units;
+    int64_t at_least_us;
+    void *user; /* lh_lease_user of the lease */
+    void *reserved[4];
+};
+
+#define LH_ACQUIRE_ALL_MAX 100 /* scopes of one lh_acquire_all */
+
+/*
+ * Acquires several scopes in one step: all of them, or none.
+ *
+ *     struct lh_acquire_scope both[] = {{.declared = accounts, .key = "alice"}, {.declared = accounts, .key = "bob"}};
+ *     struct lh_lease *leases[2];
+ *     lh_acquire_all(both, 2, &(struct lh_acquire_options){.wait_us = LH_FOREVER}, leases, &error);
+ *
+ * While it waits it holds none of them, and it has a place in the queue of each: callers may name their scopes in any
+ * order, and none waits for another in a circle. Who comes later to any of the queues waits behind it.
+ *
+ * LH_OK: leases[i] is the lease of scopes[i], the caller's, to destroy. They have one lease key, and each its own token;
+ * from then on each is renewed, released and lost by itself. Otherwise every leases[i] is NULL. `options` are as of
+ * lh_acquire, but mode, units, at_least_us and user are those of each scope, and wait_while_alive and on_waiting must not
+ * be set. A repeat with the lease key of leases that are held names the same scopes; it returns the same leases.
+ * LH_LEASE_HELD and LH_WAIT_TIMEOUT: `error` names the first scope that is in the way, and its holder.
+ */
+enum lh_status lh_acquire_all(const struct lh_acquire_scope *scopes, size_t count,
+                              const struct lh_acquire_options *options, struct lh_lease **leases,
+                              struct lh_error *error);
+
+/* The same, without blocking. `leases` has `count` leases, and lives as long as the callback; it is NULL unless `status` is
+ * LH_OK. */
+typedef void lh_acquired_all_cb(void *arg, enum lh_status status, struct lh_lease *const *leases,
+                                const struct lh_error *error);
+enum lh_status lh_acquire_all_async(const struct lh_acquire_scope *scopes, size_t count,
+                                    const struct lh_acquire_options *options, lh_acquired_all_cb *on_done, void *arg,
+                                    struct lh_request **request, struct lh_error *error);
+
+/*
  * Cancels a request of a function whose name ends in _async. Its callback follows, with LH_CANCELED unless it was done
  * already. A waiter leaves the queue; a lease that is granted at the same moment is released. `request` is valid until
  * its callback is called.

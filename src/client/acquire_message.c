@@ -5,54 +5,112 @@
 #include "client/client.h"
 #include "client/lease_message.h"
 
-static void put_labels(Leasehold__V1__AcquireRequest *message, const struct acquire_op *op, struct lh_arena *arena)
+/* Of either request: protobuf-c makes a type of its own for each, with the same members. */
+static void *labels_of(const struct acquire_op *op, const ProtobufCMessageDescriptor *type, struct lh_arena *arena)
 {
-    message->n_labels = op->label_count;
-    message->labels = lh_arena_alloc(arena, (op->label_count + 1) * sizeof(message->labels[0]));
+    Leasehold__V1__AcquireRequest__LabelsEntry **labels =
+        lh_arena_alloc(arena, (op->label_count + 1) * sizeof(*labels));
+
     for (size_t i = 0; i < op->label_count; i++) {
-        message->labels[i] = lh_arena_alloc(arena, sizeof(*message->labels[i]));
-        leasehold__v1__acquire_request__labels_entry__init(message->labels[i]);
-        message->labels[i]->key = op->labels[i];
-        message->labels[i]->value = op->labels[i] + strlen(op->labels[i]) + 1;
+        labels[i] = lh_arena_alloc(arena, type->sizeof_message);
+        protobuf_c_message_init(type, labels[i]);
+        labels[i]->key = op->labels[i];
+        labels[i]->value = op->labels[i] + strlen(op->labels[i]) + 1;
     }
+    return labels;
 }
 
-static void put_wait(Leasehold__V1__AcquireRequest *message, struct acquire_op *op, struct lh_arena *arena)
+/* What is left of the wait; NULL: none, or for ever. */
+static Google__Protobuf__Duration *wait_of(struct acquire_op *op, struct lh_arena *arena)
 {
     int64_t left_us = op->wait_us;
 
-    message->wait_while_alive = op->waits_while_alive;
-    message->wait_forever = op->wait_us == LH_FOREVER && !op->waits_while_alive;
     op->request.wait_us = op->waits_while_alive ? LH_FOREVER : op->wait_us;
     if (op->wait_us <= 0 || op->wait_us == LH_FOREVER)
-        return;
+        return NULL;
     if (!op->waits_while_alive) {
         left_us = op->wait_until_us - lh_clock_us();
         op->request.wait_us = left_us = left_us > 0 ? left_us : 0;
     }
-    message->wait = lh_pack_duration(left_us, arena);
+    return lh_pack_duration(left_us, arena);
+}
+
+static char *owner_of(const struct acquire_op *op)
+{
+    return op->owner != NULL ? op->owner : op->request.client->owner;
+}
+
+static Google__Protobuf__Duration *at_least_of(const struct acquire_item *item, struct lh_arena *arena)
+{
+    if (item->at_least_us == 0)
+        return NULL;
+    return lh_pack_duration(item->at_least_us == LH_NO_MINIMUM ? 0 : item->at_least_us, arena);
+}
+
+static int32_t units_of(const struct acquire_item *item)
+{
+    return item->units > 0 ? item->units : 1;
 }
 
 void lh_acquire_pack(struct lh_request *request, struct lh_buffer *buffer)
 {
     struct acquire_op *op = LH_CONTAINER(struct acquire_op, request, request);
+    const struct acquire_item *item = &op->items[0];
     Leasehold__V1__AcquireRequest message = LEASEHOLD__V1__ACQUIRE_REQUEST__INIT;
     struct lh_arena arena = {0};
     char key[LH_UUID_TEXT_BYTES];
 
     lh_uuid_format(&op->key, key);
-    message.scope = lh_pack_scope(op->declared, op->scope_key, &arena);
-    message.duration = lh_pack_duration(op->declared->options.duration_us, &arena);
+    message.scope = lh_pack_scope(item->declared, item->scope_key, &arena);
+    message.duration = lh_pack_duration(item->declared->options.duration_us, &arena);
     message.lease_key = key;
-    message.owner = op->owner != NULL ? op->owner : request->client->owner;
-    if (op->at_least_us != 0)
-        message.at_least = lh_pack_duration(op->at_least_us == LH_NO_MINIMUM ? 0 : op->at_least_us, &arena);
-    if (op->mode == LH_SHARED) { /* else unspecified, which is exclusive */
+    message.owner = owner_of(op);
+    message.at_least = at_least_of(item, &arena);
+    if (item->mode == LH_SHARED) { /* else unspecified, which is exclusive */
         message.mode = LEASEHOLD__V1__MODE__MODE_SHARED;
-        message.units = op->units > 0 ? op->units : 1;
+        message.units = units_of(item);
     }
-    put_wait(&message, op, &arena);
-    put_labels(&message, op, &arena);
+    message.wait_while_alive = op->waits_while_alive;
+    message.wait_forever = op->wait_us == LH_FOREVER && !op->waits_while_alive;
+    message.wait = wait_of(op, &arena);
+    message.n_labels = op->label_count;
+    message.labels = labels_of(op, &leasehold__v1__acquire_request__labels_entry__descriptor, &arena);
+    lh_pack_message(&message.base, buffer);
+    lh_arena_finish(&arena);
+}
+
+static Leasehold__V1__AcquireItem *item_of(const struct acquire_item *item, struct lh_arena *arena)
+{
+    Leasehold__V1__AcquireItem *message = lh_arena_alloc(arena, sizeof(*message));
+
+    leasehold__v1__acquire_item__init(message);
+    message->scope = lh_pack_scope(item->declared, item->scope_key, arena);
+    message->at_least = at_least_of(item, arena);
+    if (item->mode == LH_SHARED) {
+        message->mode = LEASEHOLD__V1__MODE__MODE_SHARED;
+        message->units = units_of(item);
+    }
+    return message;
+}
+
+void lh_acquire_all_pack(struct lh_request *request, struct lh_buffer *buffer)
+{
+    struct acquire_op *op = LH_CONTAINER(struct acquire_op, request, request);
+    Leasehold__V1__AcquireAllRequest message = LEASEHOLD__V1__ACQUIRE_ALL_REQUEST__INIT;
+    struct lh_arena arena = {0};
+    char key[LH_UUID_TEXT_BYTES];
+
+    lh_uuid_format(&op->key, key);
+    message.items = lh_arena_alloc(&arena, op->count * sizeof(message.items[0]));
+    for (; message.n_items < op->count; message.n_items++)
+        message.items[message.n_items] = item_of(&op->items[message.n_items], &arena);
+    message.duration = lh_pack_duration(op->items[0].declared->options.duration_us, &arena);
+    message.lease_key = key;
+    message.owner = owner_of(op);
+    message.wait_forever = op->wait_us == LH_FOREVER;
+    message.wait = wait_of(op, &arena);
+    message.n_labels = op->label_count;
+    message.labels = labels_of(op, &leasehold__v1__acquire_all_request__labels_entry__descriptor, &arena);
     lh_pack_message(&message.base, buffer);
     lh_arena_finish(&arena);
 }

@@ -55,15 +55,29 @@ void lh_lease_unref(struct lh_lease *lease)
 
 /* --- held --- */
 
-static bool key_is_equal(const struct lh_table_entry *entry, const void *key)
+/* Leases that were acquired together have one lease key. */
+struct lease_name {
+    const char *ns, *scope_key;
+    const struct lh_uuid *key;
+};
+
+static uint64_t hash_of(const char *scope_key, const struct lh_uuid *key)
 {
-    return lh_uuid_equal(&LH_CONTAINER(struct lh_lease, entry, entry)->key, key);
+    return lh_hash(scope_key, strlen(scope_key), lh_hash(key->bytes, sizeof(key->bytes), 0));
 }
 
-struct lh_lease *lh_leases_find(struct lh_client *client, const struct lh_uuid *key)
+static bool is_named(const struct lh_table_entry *entry, const void *key)
 {
-    uint64_t hash = lh_hash(key->bytes, sizeof(key->bytes), 0);
-    struct lh_table_entry *entry = lh_table_find(&client->leases.by_key, hash, key);
+    const struct lh_lease *lease = LH_CONTAINER(struct lh_lease, entry, entry);
+    const struct lease_name *name = key;
+    return lh_uuid_equal(&lease->key, name->key) && strcmp(lease->scope_key, name->scope_key) == 0 &&
+           strcmp(lease->declared->text, name->ns) == 0;
+}
+
+struct lh_lease *lh_leases_find(const struct lh_declared *declared, const char *scope_key, const struct lh_uuid *key)
+{
+    const struct lease_name name = {declared->text, scope_key, key};
+    struct lh_table_entry *entry = lh_table_find(&declared->client->leases.by_key, hash_of(scope_key, key), &name);
     return entry == NULL ? NULL : LH_CONTAINER(struct lh_lease, entry, entry);
 }
 
@@ -117,7 +131,7 @@ static void enter(struct lh_lease *lease)
 
     lh_lease_ref(lease);
     lease->is_counted = true;
-    lh_table_insert(&leases->by_key, &lease->entry, lh_hash(lease->key.bytes, sizeof(lease->key.bytes), 0));
+    lh_table_insert(&leases->by_key, &lease->entry, hash_of(lease->scope_key, &lease->key));
     if (lh_list_is_empty(&declared->held))
         lh_list_append(&leases->declarations, &declared->in_leases);
     lh_list_append(&declared->held, &lease->held);
@@ -291,7 +305,7 @@ void lh_leases_init(struct lh_client *client)
 {
     struct leases *leases = &client->leases;
 
-    lh_table_init(&leases->by_key, key_is_equal);
+    lh_table_init(&leases->by_key, is_named);
     lh_list_init(&leases->declarations);
     lh_timer_init(&leases->timer, client->loop, on_deadline, client);
 }

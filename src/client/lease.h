@@ -115,8 +115,8 @@ enum lh_status lh_lease_take_for_release(struct lh_lease *lease, struct lh_error
 /* LH_FOREVER, or INT64_MIN, where the sum does not fit. */
 int64_t lh_plus_us(int64_t at_us, int64_t more_us);
 
-/* The held lease with this lease key, or NULL. */
-struct lh_lease *lh_leases_find(struct lh_client *client, const struct lh_uuid *key);
+/* The lease that is held with this lease key in this namespace and scope, or NULL. */
+struct lh_lease *lh_leases_find(const struct lh_declared *declared, const char *scope_key, const struct lh_uuid *key);
 void lh_leases_init(struct lh_client *client);
 void lh_leases_stop(struct leases *leases);       /* no deadline any more */
 void lh_leases_abandon(struct lh_client *client); /* at the client's end: left to expire, without a word */

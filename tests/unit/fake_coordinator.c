@@ -81,6 +81,29 @@ static void answer_acquire(struct lh_rpc_call *call)
     send_message(call, &response.base, true);
 }
 
+static void answer_acquire_all(struct lh_rpc_call *call, size_t count)
+{
+    struct fake *fake = fake_of(call);
+    Leasehold__V1__AcquireAllResponse response = LEASEHOLD__V1__ACQUIRE_ALL_RESPONSE__INIT;
+    Leasehold__V1__Lease *leases = lh_alloc((count + 1) * sizeof(*leases)),
+                         **list = lh_alloc((count + 1) * sizeof(*list));
+    Google__Protobuf__Duration remaining = duration_of(fake->remaining_us), waited = duration_of(fake->waited_us);
+
+    for (size_t i = 0; i < count; i++) {
+        leasehold__v1__lease__init(&leases[i]);
+        fill_lease(fake, &leases[i]);
+        leases[i].token = (int64_t)(100 * fake->calls[FAKE_ACQUIRE_ALL] + i);
+        leases[i].remaining = &remaining;
+        list[i] = &leases[i];
+    }
+    response.leases = list;
+    response.n_leases = count;
+    response.waited = &waited;
+    send_message(call, &response.base, true);
+    free(list);
+    free(leases);
+}
+
 static void answer_downgrade(struct lh_rpc_call *call)
 {
     struct fake *fake = fake_of(call);
@@ -100,15 +123,16 @@ static void answer_heartbeat(struct lh_rpc_call *call, size_t count, bool is_las
 {
     struct fake *fake = fake_of(call);
     Leasehold__V1__HeartbeatResponse response = LEASEHOLD__V1__HEARTBEAT_RESPONSE__INIT;
-    Leasehold__V1__HeartbeatResult result = LEASEHOLD__V1__HEARTBEAT_RESULT__INIT, **results;
+    Leasehold__V1__HeartbeatResult result = LEASEHOLD__V1__HEARTBEAT_RESULT__INIT, lost = result, **results;
     Google__Protobuf__Duration remaining = duration_of(fake->remaining_us);
 
     result.outcome = fake->heartbeat;
     result.end_reason = fake->end_reason;
     result.remaining = &remaining;
     results = lh_alloc((count + 1) * sizeof(results[0]));
+    lost.outcome = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
     for (size_t i = 0; i < count; i++)
-        results[i] = &result;
+        results[i] = i == fake->lost_at ? &lost : &result;
     response.n_results = count;
     response.results = results;
     send_message(call, &response.base, is_last);
@@ -144,6 +168,9 @@ static void answer(struct lh_rpc_call *call, size_t count)
     case FAKE_ACQUIRE:
         answer_acquire(call);
         break;
+    case FAKE_ACQUIRE_ALL:
+        answer_acquire_all(call, count);
+        break;
     case FAKE_DOWNGRADE:
         answer_downgrade(call);
         break;
@@ -169,6 +196,22 @@ static void take_acquire(struct fake *fake, const void *data, size_t size)
     leasehold__v1__acquire_request__free_unpacked(request, NULL);
 }
 
+static size_t take_acquire_all(struct fake *fake, const void *data, size_t size)
+{
+    Leasehold__V1__AcquireAllRequest *request = leasehold__v1__acquire_all_request__unpack(NULL, size, data);
+    size_t count = request->n_items, used = 0;
+
+    snprintf(fake->lease_key, sizeof(fake->lease_key), "%s", request->lease_key);
+    fake->wait_us = request->wait == NULL ? 0 : request->wait->seconds * LH_US_PER_S + request->wait->nanos / 1000;
+    for (size_t i = 0; i < count && used < sizeof(fake->asked_scopes); i++) {
+        const Leasehold__V1__AcquireItem *item = request->items[i];
+        used += (size_t)snprintf(fake->asked_scopes + used, sizeof(fake->asked_scopes) - used,
+                                 item->units > 0 ? "%s%s*%d" : "%s%s", i > 0 ? "," : "", item->scope->key, item->units);
+    }
+    leasehold__v1__acquire_all_request__free_unpacked(request, NULL);
+    return count;
+}
+
 static void take_downgrade(struct fake *fake, const void *data, size_t size)
 {
     Leasehold__V1__DowngradeRequest *request = leasehold__v1__downgrade_request__unpack(NULL, size, data);
@@ -184,6 +227,8 @@ static size_t take(struct fake *fake, enum fake_verb verb, const void *data, siz
 
     if (verb == FAKE_ACQUIRE) {
         take_acquire(fake, data, size);
+    } else if (verb == FAKE_ACQUIRE_ALL) {
+        count = take_acquire_all(fake, data, size);
     } else if (verb == FAKE_DOWNGRADE) {
         take_downgrade(fake, data, size);
     } else if (verb == FAKE_RELEASE) {
@@ -196,8 +241,12 @@ static size_t take(struct fake *fake, enum fake_verb verb, const void *data, siz
         Leasehold__V1__HeartbeatRequest *request = leasehold__v1__heartbeat_request__unpack(NULL, size, data);
         count = request->n_leases;
         fake->is_locked = false;
-        for (size_t i = 0; i < count; i++)
+        fake->lost_at = SIZE_MAX;
+        for (size_t i = 0; i < count; i++) {
             fake->is_locked |= strcmp(request->leases[i]->scope->key, fake->locked) == 0;
+            if (strcmp(request->leases[i]->scope->key, fake->lost) == 0)
+                fake->lost_at = i;
+        }
         leasehold__v1__heartbeat_request__free_unpacked(request, NULL);
     }
     if (size > fake->largest_bytes)
@@ -235,7 +284,7 @@ static void on_message(struct lh_rpc_call *call, const void *data, size_t size)
     fake->timeout_us = deadline_us == LH_RPC_FOREVER ? INT64_MAX : deadline_us - lh_clock_us();
     plan->times -= plan->times > 0;
     lh_rpc_call_set_data(call, (void *)(uintptr_t)count);
-    if (verb == FAKE_ACQUIRE && strcmp(fake->lease_key, fake->ended_key) == 0) {
+    if ((verb == FAKE_ACQUIRE || verb == FAKE_ACQUIRE_ALL) && strcmp(fake->lease_key, fake->ended_key) == 0) {
         fail(call, LH_LEASE_ENDED);
     } else if (deed == FAKE_ANSWER) {
         answer(call, count);
@@ -297,6 +346,8 @@ static void listen_at(struct fake *fake, const char *address)
          .arg = (void *)FAKE_KEEP_ALIVE},
         {SERVICE "Release", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end, .arg = (void *)FAKE_RELEASE},
         {SERVICE "Downgrade", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end, .arg = (void *)FAKE_DOWNGRADE},
+        {SERVICE "AcquireAll", LH_RPC_UNARY, .on_message = on_message, .on_end = on_end,
+         .arg = (void *)FAKE_ACQUIRE_ALL},
     };
     struct lh_rpc_server_options options;
     struct lh_error error;
@@ -329,6 +380,7 @@ void fake_init(struct fake *fake, struct lh_loop *loop)
     *fake = (struct fake){
         .loop = loop,
         .remaining_us = 30 * LH_US_PER_S,
+        .lost_at = SIZE_MAX,
         .heartbeat = LEASEHOLD__V1__OUTCOME__OUTCOME_OK,
         .release = LEASEHOLD__V1__OUTCOME__OUTCOME_OK,
     };

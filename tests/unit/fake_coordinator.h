@@ -13,7 +13,15 @@
 #include "loop/loop.h"
 #include "rpc/server.h"
 
-enum fake_verb { FAKE_ACQUIRE, FAKE_HEARTBEAT, FAKE_KEEP_ALIVE, FAKE_RELEASE, FAKE_DOWNGRADE, FAKE_VERB_COUNT };
+enum fake_verb {
+    FAKE_ACQUIRE,
+    FAKE_HEARTBEAT,
+    FAKE_KEEP_ALIVE,
+    FAKE_RELEASE,
+    FAKE_DOWNGRADE,
+    FAKE_ACQUIRE_ALL,
+    FAKE_VERB_COUNT
+};
 
 enum fake_deed {
     FAKE_ANSWER,
@@ -56,9 +64,12 @@ struct fake {
     char ended_key[64];               /* an acquire with that is refused, LEASE_ENDED */
     int64_t wait_us;                  /* of the last acquire */
     int64_t timeout_us;               /* grpc-timeout of the last call; INT64_MAX: none */
+    char asked_scopes[256];           /* of the last AcquireAll: "key" or "key*units", with commas between */
+    char lost[32];                    /* renewals of that key are told LOST */
     char locked[32];                  /* renewals of that key are kept, with all that came with them */
     struct lh_rpc_call *kept[64];
     bool is_locked;
+    size_t lost_at; /* of the last renewals; SIZE_MAX: nowhere */
     size_t kept_count;
 };
 

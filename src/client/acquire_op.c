@@ -1,0 +1,253 @@
+/*
+ * Acquire, of one scope or of several at once. The lease key is chosen here, so that an answer that got lost can be asked for again. Three things may
+ * happen to a request whose answer was lost:
+ *
+ *     it is repeated and answered: the lease is the one of the first attempt, or of this one; nobody can tell
+ *     LEASE_ENDED: the server granted it, saw the connection break and took it back; a new lease key begins anew
+ *     it fails for good: whatever the server may have granted is released, by the set of releases
+ */
+#include "client/acquire_op.h"
+
+#include <stdlib.h>
+
+#include "client/acquire_message.h"
+#include "client/attempt.h"
+#include "client/client.h"
+#include "client/context.h"
+#include "client/lease_message.h"
+
+static struct acquire_op *op_of(struct lh_request *request)
+{
+    return LH_CONTAINER(struct acquire_op, request, request);
+}
+
+/* --- the answer --- */
+
+/* Leases that nobody here wants, and that the server may have granted. */
+static void give_back(struct acquire_op *op)
+{
+    for (size_t i = 0; i < op->count; i++) {
+        struct lh_declared *declared = op->items[i].declared;
+        struct lh_lease *lease;
+
+        if (lh_leases_find(declared, op->items[i].scope_key, &op->key) != NULL)
+            continue;
+        lease = lh_lease_create(declared, op->items[i].scope_key, &op->key);
+        atomic_store(&lease->state, LEASE_RELEASING);
+        atomic_store(&lease->deadline_us, lh_plus_us(lh_clock_us(), declared->options.duration_us));
+        if (lh_releases_enqueue(op->request.client, lease) != LH_OK)
+            lh_lease_unref(lease);
+    }
+}
+
+/* What the server granted: a lease for each item. */
+struct granted {
+    Leasehold__V1__Lease *const *leases;
+    size_t count;
+    const Google__Protobuf__Duration *waited;
+};
+
+/* This process stood still meanwhile: nobody is to begin what has to end at once. */
+static bool is_over(const struct acquire_op *op, const struct granted *granted)
+{
+    int64_t granted_us = lh_plus_us(op->request.sent_us, lh_unpack_duration_us(granted->waited));
+    int64_t now_us = lh_clock_us();
+
+    for (size_t i = 0; i < op->count; i++) {
+        int64_t deadline_us = lh_plus_us(granted_us, lh_unpack_duration_us(granted->leases[i]->remaining));
+        if (lh_leases_find(op->items[i].declared, op->items[i].scope_key, &op->key) == NULL &&
+            now_us >= deadline_us - op->items[i].declared->options.margin_us)
+            return true;
+    }
+    return false;
+}
+
+static struct lh_lease *take_lease(struct acquire_op *op, const struct acquire_item *item,
+                                   const Leasehold__V1__Lease *granted, int64_t waited_us)
+{
+    int64_t remaining_us = lh_unpack_duration_us(granted->remaining);
+    struct lh_lease *lease = lh_leases_find(item->declared, item->scope_key, &op->key);
+
+    if (lease != NULL) {
+        lh_lease_ref(lease);
+        lh_lease_renewed(lease, lh_plus_us(op->request.sent_us, waited_us), remaining_us);
+        return lease;
+    }
+    lease = lh_lease_create(item->declared, item->scope_key, &op->key);
+    lease->user = item->user;
+    if (op->parent != NULL)
+        atomic_store(&lease->context, lh_context_create_for_lease(op->parent, LH_FOREVER));
+    lh_lease_begin(lease, lh_unpack_grant(granted), op->request.sent_us, waited_us, remaining_us);
+    lh_renewals_add(&op->request.client->renewals, lease);
+    return lease;
+}
+
+static void take_leases(struct acquire_op *op, const struct granted *granted)
+{
+    op->request.status = LH_OK;
+    if (granted->count != op->count) {
+        op->request.status = lh_error_set(&op->request.error, LH_INTERNAL, "the server answered %zu leases for %zu",
+                                          granted->count, op->count);
+    } else if (is_over(op, granted)) {
+        give_back(op);
+        op->request.status = lh_error_set(
+            &op->request.error, LH_LOST, "%s granted, and %s time was over before this process heard of it",
+            op->count > 1 ? "the leases were" : "the lease was", op->count > 1 ? "their" : "its");
+    } else {
+        for (size_t i = 0; i < op->count; i++)
+            op->items[i].lease =
+                take_lease(op, &op->items[i], granted->leases[i], lh_unpack_duration_us(granted->waited));
+    }
+}
+
+static void forget_granted(struct acquire_op *op)
+{
+    leasehold__v1__acquire_event__free_unpacked(op->granted, NULL);
+    op->granted = NULL;
+}
+
+/* Of a unary call that succeeded, or of a stream that ended well. */
+static struct granted granted_of(const struct acquire_op *op, const struct lh_reply *reply)
+{
+    const Leasehold__V1__AcquireAllResponse *all = (const void *)reply->message;
+    const Leasehold__V1__AcquireResponse *one = (const void *)reply->message;
+
+    if (op->granted != NULL)
+        return (struct granted){&op->granted->granted, 1, op->granted->waited};
+    if (op->on_all_done != NULL)
+        return (struct granted){all->leases, all->n_leases, all->waited};
+    return (struct granted){&one->lease, one->lease != NULL, one->waited};
+}
+
+static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
+{
+    struct acquire_op *op = op_of(request);
+    unsigned reason;
+
+    if (reply->code == LH_GRPC_OK) {
+        struct granted granted = granted_of(op, reply);
+        if (granted.count > 0) {
+            take_leases(op, &granted);
+            return RETRY_NO_REASON;
+        }
+    }
+    forget_granted(op);
+    if (reply->code == LH_GRPC_OK) {
+        request->status = lh_error_set(&request->error, LH_INTERNAL, "the server answered without a lease");
+        return RETRY_NO_REASON;
+    }
+    if (reply->has_reason && reply->reason == LH_LEASE_ENDED && request->is_in_doubt && !op->is_own_key) {
+        request->is_in_doubt = false;
+        op->key = lh_uuid_random();
+        return REQUEST_AGAIN;
+    }
+    reason = lh_attempt_judge_error(request, reply);
+    if (request->status == LH_LEASE_HELD && op->wait_us > 0 && request->wait_us == 0) {
+        request->status = request->error.status = LH_WAIT_TIMEOUT;
+        return RETRY_NO_REASON;
+    }
+    return reason;
+}
+
+static void undo(struct lh_request *request, const struct lh_reply *reply)
+{
+    give_back(op_of(request));
+}
+
+void lh_acquire_destroy(struct acquire_op *op)
+{
+    lh_context_destroy(op->parent);
+    forget_granted(op);
+    for (size_t i = 0; i < op->label_count; i++)
+        free(op->labels[i]);
+    for (size_t i = 0; i < op->count; i++)
+        free(op->items[i].scope_key);
+    free(op->owner);
+    free(op->name);
+    free(op);
+}
+
+static void finish(struct lh_request *request)
+{
+    struct acquire_op *op = op_of(request);
+
+    if (request->status != LH_OK && request->is_in_doubt)
+        give_back(op);
+    if (op->on_all_done != NULL) {
+        struct lh_lease *leases[LH_ACQUIRE_ALL_MAX];
+        for (size_t i = 0; i < op->count; i++)
+            leases[i] = op->items[i].lease;
+        op->on_all_done(op->arg, request->status, request->status == LH_OK ? leases : NULL, &request->error);
+    } else {
+        op->on_done(op->arg, request->status, op->items[0].lease, &request->error);
+    }
+    lh_acquire_destroy(op);
+}
+
+const struct request_verb lh_acquire_verb = {
+    .name = "Acquire",
+    .path = "/leasehold.v1.LeaseService/Acquire",
+    .output = &leasehold__v1__acquire_response__descriptor,
+    .pack = lh_acquire_pack,
+    .judge = judge,
+    .undo = undo,
+    .finish = finish,
+};
+
+const struct request_verb lh_acquire_all_verb = {
+    .name = "AcquireAll",
+    .path = "/leasehold.v1.LeaseService/AcquireAll",
+    .output = &leasehold__v1__acquire_all_response__descriptor,
+    .pack = lh_acquire_all_pack,
+    .judge = judge,
+    .undo = undo,
+    .finish = finish,
+};
+
+/* --- who is told what it waits for: the answer is a stream --- */
+
+static void on_event(struct lh_request *request, const void *data, size_t size)
+{
+    struct acquire_op *op = op_of(request);
+    Leasehold__V1__AcquireEvent *event = leasehold__v1__acquire_event__unpack(NULL, size, data);
+
+    if (event == NULL)
+        return;
+    if (event->event_case == LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_QUEUED)
+        lh_acquire_tell(op, event->queued);
+    if (event->event_case != LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_GRANTED) {
+        leasehold__v1__acquire_event__free_unpacked(event, NULL);
+        return;
+    }
+    forget_granted(op);
+    op->granted = event; /* it counts once the stream has ended well */
+}
+
+const struct request_verb lh_acquire_stream_verb = {
+    .name = "AcquireStream",
+    .path = "/leasehold.v1.LeaseService/AcquireStream",
+    .output = &leasehold__v1__acquire_response__descriptor, /* what no message at all is read as */
+    .pack = lh_acquire_pack,
+    .judge = judge,
+    .on_message = on_event,
+    .undo = undo,
+    .finish = finish,
+};
+
+/* --- its turn --- */
+
+void lh_acquire_start(struct lh_request *request)
+{
+    struct acquire_op *op = op_of(request);
+    struct releases *releases = &request->client->releases;
+    struct lh_lease *before = NULL;
+
+    for (size_t i = 0; i < op->count && before == NULL; i++)
+        before = lh_releases_find(releases, op->items[i].declared->text, op->items[i].scope_key);
+    if (before == NULL) {
+        lh_request_go(request);
+        return;
+    }
+    lh_list_append(&before->followers, &request->following);
+    lh_releases_hurry(releases);
+}
