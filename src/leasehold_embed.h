@@ -106,6 +106,28 @@ enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const 
                                 const struct lh_embed_acquire_options *options, struct lh_embed_lease *lease,
                                 struct lh_error *error);
 
+/* One of the scopes of lh_embed_acquire_all. */
+struct lh_embed_scope {
+    const char *namespace_text; /* dotted */
+    const char *key;
+    enum lh_mode mode;
+    int32_t units; /* of a shared lease: 1 to 1,000,000, at most the capacity; 0: 1. Exclusive: 0 */
+    void *reserved[2];
+};
+
+/*
+ * Acquires 1 to LH_ACQUIRE_ALL_MAX scopes in one transaction: all of them, or none. It never waits: wait_us is 0, and
+ * LH_LEASE_HELD says that one of them is held, or rests, or is waited for. mode, units and at_least_us of options->embed
+ * are 0, the first two are those of each scope; a minimum hold is that of the namespace's policy.
+ *
+ * LH_OK: leases[i] is the lease of scopes[i]. They have one lease key, and each its own token; from then on each is renewed,
+ * released and lost by itself. will_insert is called for each, in the order of `scopes`, in the one transaction: a refusal
+ * takes all of them back. A repeat with the lease key of leases that are held names the same scopes; it renews them.
+ */
+enum lh_status lh_embed_acquire_all(PGconn *conn, const struct lh_embed_scope *scopes, size_t count,
+                                    const struct lh_embed_acquire_options *options, struct lh_embed_lease *leases,
+                                    struct lh_error *error);
+
 /* Renews, and updates deadlines and heartbeats in *lease. LH_LOST: it ended, and will not come back. */
 enum lh_status lh_embed_heartbeat(PGconn *conn, struct lh_embed_lease *lease, const struct lh_embed_options *options,
                                   struct lh_error *error);

@@ -3,6 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of a row of leasehold.lease called l. */
+const char lh_embed_columns[] =
+    " l.namespace, l.key, l.lease_key, l.token, l.owner, l.principal, l.labels, l.heartbeats,"
+    " (extract(epoch from l.duration) * 1000000)::bigint as duration_us,"
+    " (extract(epoch from l.grace) * 1000000)::bigint as grace_us,"
+    " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
+    " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us,"
+    " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_at_us";
+const char lh_embed_share_columns[] = ", l.mode, l.units, l.slots[1] as slot";
+
 static void copy_text(char *to, size_t size, const PGresult *result, int row, const char *column)
 {
     const char *text = lh_query_text(result, row, column);

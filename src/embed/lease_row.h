@@ -5,6 +5,9 @@
 #include "embed/query.h"
 #include "leasehold.h"
 
+/* For a select of a row of leasehold.lease called l. An older schema has the first of them alone. */
+extern const char lh_embed_columns[], lh_embed_share_columns[];
+
 /* `principal` and `labels` point into the result. */
 void lh_lease_of_row(struct lh_embed_lease *lease, const PGresult *result, int row);
 

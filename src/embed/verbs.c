@@ -1,206 +1,21 @@
 /*
- * Acquire, heartbeat and release over a caller's connection: each the SQL function of the same name, then the callback,
- * in one transaction. A lease key is made before the first attempt, so that a repetition means the same acquisition.
+ * Heartbeat, downgrade and release over a caller's connection: each the SQL function of the same name, then the callback,
+ * in one transaction.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bounds.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/uuid.h"
 #include "embed/call.h"
 #include "embed/lease_row.h"
-#include "embed/wait.h"
-
-#define DURATION_US (30 * LH_US_PER_S)
 
 int lh_embed_failed(PGconn *conn, const PGresult *result, struct lh_error *error)
 {
     lh_query_error(conn, result, error);
     return 1;
-}
-
-/* --- acquire --- */
-
-struct acquire {
-    const char *ns;
-    const char *key;
-    const char *owner;
-    const char *lease_key;
-    char *labels;
-    int64_t duration_us;
-    int64_t at_least_us;
-    bool is_shared;
-    int32_t units;
-    struct lh_embed_lease *lease;
-};
-
-/* Of a row of leasehold.lease called l. */
-static const char lease_columns[] =
-    " l.namespace, l.key, l.lease_key, l.token, l.owner, l.principal, l.labels, l.heartbeats,"
-    " (extract(epoch from l.duration) * 1000000)::bigint as duration_us,"
-    " (extract(epoch from l.grace) * 1000000)::bigint as grace_us,"
-    " (extract(epoch from l.acquired_at) * 1000000)::bigint as acquired_at_us,"
-    " (extract(epoch from l.heartbeat_at) * 1000000)::bigint as heartbeat_at_us,"
-    " (extract(epoch from l.deadline) * 1000000)::bigint as deadline_at_us";
-static const char share_columns[] = ", l.mode, l.units, l.slots[1] as slot";
-
-static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
-{
-    static const char from[] =
-        "  from leasehold.acquire(namespace => $1, key => $2, duration => $3::bigint * interval '1 microsecond',"
-        "                         owner => $4, lease_key => $5::uuid, labels => $6::jsonb";
-    struct acquire *acquire = call->arg;
-    struct lh_embed_lease *lease = acquire->lease;
-    char duration[24], at_least[24], units[12];
-    const char *const values[] = {acquire->ns,
-                                  acquire->key,
-                                  duration,
-                                  acquire->owner,
-                                  acquire->lease_key,
-                                  acquire->labels,
-                                  acquire->is_shared ? units : at_least};
-    const char *more = ""; /* an older schema takes none of these; a shared lease has no minimum hold */
-    int64_t sent_us = lh_clock_us();
-    enum lh_status status = LH_OK;
-    PGresult *result;
-    char *sql;
-
-    snprintf(duration, sizeof(duration), "%lld", (long long)acquire->duration_us);
-    snprintf(at_least, sizeof(at_least), "%lld",
-             (long long)(acquire->at_least_us == LH_NO_MINIMUM ? 0 : acquire->at_least_us));
-    snprintf(units, sizeof(units), "%d", (int)acquire->units);
-    if (acquire->is_shared)
-        more = ", mode => 'shared', units => $7::integer";
-    else if (acquire->at_least_us != 0)
-        more = ", at_least => $7::bigint * interval '1 microsecond'";
-    sql = lh_format("select %s%s%s%s) l", lease_columns, acquire->is_shared ? share_columns : "", from, more);
-    result = lh_query(call->conn, sql, values, more[0] != '\0' ? 7 : 6, error);
-    free(sql);
-    if (result == NULL)
-        return error->status;
-    if (PQntuples(result) == 0) {
-        status =
-            lh_error_set(error, LH_LEASE_HELD, "the lease %s/%s is held by another, or it rests, or others wait for it",
-                         acquire->ns, acquire->key);
-    } else {
-        lh_lease_of_row(lease, result, 0);
-        lease->deadline_us = sent_us + lease->duration_us;
-        if (call->options != NULL)
-            status =
-                lh_call_ask(call, lease->heartbeats == 0 ? call->options->will_insert : call->options->will_heartbeat,
-                            lease, NULL, error);
-        lease->principal = lease->labels = NULL;
-    }
-    PQclear(result);
-    return status;
-}
-
-static void append_json_text(struct lh_buffer *json, const char *text, size_t size)
-{
-    lh_buffer_append(json, "\"", 1);
-    for (size_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)text[i];
-        char escape[8];
-        if (c == '"' || c == '\\')
-            snprintf(escape, sizeof(escape), "\\%c", c);
-        else if (c < 0x20)
-            snprintf(escape, sizeof(escape), "\\u%04x", c);
-        else
-            snprintf(escape, sizeof(escape), "%c", c);
-        lh_buffer_append(json, escape, strlen(escape));
-    }
-    lh_buffer_append(json, "\"", 1);
-}
-
-/* {"name":"value"}; NULL where one has no '='. A new string. */
-static char *labels_to_json(const char *const *labels)
-{
-    struct lh_buffer json = {0};
-
-    lh_buffer_append(&json, "{", 1);
-    for (size_t i = 0; labels != NULL && labels[i] != NULL; i++) {
-        const char *equals = strchr(labels[i], '=');
-        if (equals == NULL) {
-            lh_buffer_finish(&json);
-            return NULL;
-        }
-        if (i > 0)
-            lh_buffer_append(&json, ",", 1);
-        append_json_text(&json, labels[i], (size_t)(equals - labels[i]));
-        lh_buffer_append(&json, ":", 1);
-        append_json_text(&json, equals + 1, strlen(equals + 1));
-    }
-    lh_buffer_append(&json, "}", 2);
-    return (char *)json.data;
-}
-
-static void default_owner(char *owner, size_t size)
-{
-    char host[64] = "";
-
-    gethostname(host, sizeof(host) - 1);
-    snprintf(owner, size, "%s/%s/%d", host, program_invocation_short_name, (int)getpid());
-}
-
-static enum lh_status refuse_field(struct lh_error *error, const char *field, const char *bound)
-{
-    lh_error_set(error, LH_INVALID_ARGUMENT, "%s must be %s", field, bound);
-    if (error != NULL) {
-        snprintf(error->field, sizeof(error->field), "%s", field);
-        snprintf(error->bound, sizeof(error->bound), "%s", bound);
-    }
-    return LH_INVALID_ARGUMENT;
-}
-
-enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const char *key,
-                                const struct lh_embed_acquire_options *options, struct lh_embed_lease *lease,
-                                struct lh_error *error)
-{
-    static const struct lh_embed_acquire_options none;
-    char lease_key[LH_UUID_TEXT_BYTES], owner[256];
-    struct lh_uuid uuid = lh_uuid_random();
-    struct acquire acquire = {.ns = namespace_text, .key = key, .lease = lease};
-    struct lh_call call = {.conn = conn, .work = acquire_work, .arg = &acquire};
-    enum lh_status status;
-
-    if (options == NULL)
-        options = &none;
-    if (namespace_text == NULL || key == NULL || lease == NULL)
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "namespace, key and lease are needed");
-    if (options->wait_us < 0)
-        return refuse_field(error, "wait", "0 or more");
-    if (options->wait_us > 0 && conn != NULL && !lh_call_is_idle(conn))
-        return refuse_field(error, "wait", "0 in a transaction, for what others do is not told inside of one");
-    if (lh_bounds_mode(options->embed.mode, options->embed.units, options->embed.at_least_us, error) != LH_OK)
-        return LH_INVALID_ARGUMENT;
-    acquire.labels = labels_to_json(options->labels);
-    if (acquire.labels == NULL)
-        return refuse_field(error, "labels", "of the form name=value");
-    lh_uuid_format(&uuid, lease_key);
-    default_owner(owner, sizeof(owner));
-    acquire.lease_key = options->lease_key != NULL ? options->lease_key : lease_key;
-    acquire.owner = options->owner != NULL ? options->owner : owner;
-    acquire.duration_us = options->duration_us != 0 ? options->duration_us : DURATION_US;
-    acquire.at_least_us = options->embed.at_least_us;
-    acquire.is_shared = options->embed.mode == LH_SHARED;
-    acquire.units = options->embed.units > 0 ? options->embed.units : 1;
-    call.options = &options->embed;
-
-    status = lh_call_run(&call, error);
-    if (status == LH_LEASE_HELD && options->wait_us > 0)
-        status = lh_wait_for_turn(&call,
-                                  &(struct lh_wait_scope){.ns = namespace_text,
-                                                          .key = key,
-                                                          .lease_key = acquire.lease_key,
-                                                          .units = acquire.is_shared ? acquire.units : 0},
-                                  options->wait_us, error);
-    free(acquire.labels);
-    return status;
 }
 
 /* --- heartbeat --- */
@@ -273,7 +88,7 @@ static enum lh_status downgrade_work(struct lh_call *call, struct lh_error *erro
     PGresult *result;
     char *sql = lh_format("select %s%s from leasehold.downgrade(namespace => $1, key => $2, lease_key => $3::uuid,"
                           " units => $4::integer) l",
-                          lease_columns, share_columns);
+                          lh_embed_columns, lh_embed_share_columns);
 
     snprintf(units, sizeof(units), "%d", (int)downgrade->units);
     result = lh_query(call->conn, sql, values, 4, error);
@@ -368,6 +183,6 @@ enum lh_status lh_embed_release_fail(PGconn *conn, const struct lh_embed_lease *
     if (lease == NULL)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "a lease is needed");
     if (failure == NULL)
-        return refuse_field(error, "error", "1 to 8192 bytes");
+        return lh_bounds_refuse(error, "error", "1 to 8192 bytes", "error must be 1 to 8192 bytes");
     return lh_call_run(&call, error);
 }
