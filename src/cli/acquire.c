@@ -153,8 +153,8 @@ static void print_env(const struct acquire *acquire, const Leasehold__V1__Lease 
         printf("LEASEHOLD_%s=%s\n", lines[i][0], quoted);
         free(quoted);
     }
-    if (lease->n_slots == 0)
-        printf("unset LEASEHOLD_SLOT LEASEHOLD_SLOTS\n"); /* of a lease that the shell had before */
+    /* Of leases that the shell had before. */
+    printf("unset LEASEHOLD_TOKENS%s\n", lease->n_slots > 0 ? "" : " LEASEHOLD_SLOT LEASEHOLD_SLOTS");
     free(slots);
 }
 

@@ -55,6 +55,7 @@ static void set_variables(const struct lh_embed_lease *lease)
     unsetenv("LEASEHOLD_DATABASE"); /* may hold a password */
     unsetenv("LEASEHOLD_SLOT");     /* of a lease that this process may run under */
     unsetenv("LEASEHOLD_SLOTS");
+    unsetenv("LEASEHOLD_TOKENS");
     setenv("LEASEHOLD_NAMESPACE", lease->namespace_text, 1);
     setenv("LEASEHOLD_KEY", lease->key, 1);
     setenv("LEASEHOLD_LEASE_KEY", lease->lease_key, 1);

@@ -53,18 +53,16 @@ static enum lh_exit own(const struct lh_run *run, enum lh_exit status)
 static enum lh_exit on_lost(struct lh_run *run)
 {
     struct lh_run_lease *lease = &run->lease;
-    const char *reason = "unreachable", *words = "no renewal got through in time";
+    const char *reason = "unreachable", *words = "no renewal got through in time", *name = "lease";
 
     if (lh_run_lease_is_lost(lease)) {
+        name = lease->lost_name;
         reason = lh_lost_reason_name(lease->lost);
         words = lease->lost_words;
     }
-    lh_error_print("the lease is lost (%s): %s; the command was ended", reason, words);
-    if (!lh_run_lease_is_lost(lease) || lease->lost == LH_LOST_UNREACHABLE) {
-        const struct lh_release_options options = {.failure = "the lease could not be renewed; the command was ended",
-                                                   .call.timeout_us = run->schedule.margin_us};
-        lh_release(lease->lease, &options, NULL); /* the next waiter need not wait for its deadline */
-    }
+    lh_error_print("the %s is lost (%s): %s; the command was ended", name, reason, words);
+    /* The next waiters need not wait for the deadlines of what is still held. */
+    lh_run_lease_abandon(lease, "the lease could not be renewed; the command was ended", run->schedule.margin_us);
     return own(run, LH_EXIT_LOST);
 }
 
@@ -98,7 +96,7 @@ static enum lh_exit run_with_lease(struct lh_run *run)
     enum lh_exit status;
 
     lh_run_terminal_remember(&run->terminal);
-    if (run->terraform != NULL && !lh_terraform_start(run->terraform, run->lease.lease)) {
+    if (run->terraform != NULL && !lh_terraform_start(run->terraform, run->lease.leases[0])) {
         lh_error_print("cannot start a thread: %s", strerror(errno));
         lh_run_lease_release(&run->lease, "no thread for Terraform's backend");
         return LH_EXIT_FAILED;
@@ -106,7 +104,7 @@ static enum lh_exit run_with_lease(struct lh_run *run)
     lh_run_watch(run);
     lh_terraform_stop(run->terraform);
     lh_run_terminal_restore(&run->terminal);
-    if (run->was_late || lh_run_lease_is_lost(&run->lease) || !lh_lease_is_held(run->lease.lease))
+    if (run->was_late || lh_run_lease_is_lost(&run->lease) || !lh_run_lease_is_held(&run->lease))
         status = on_lost(run);
     else if (run->was_abandoned)
         status = on_abandoned(run);
@@ -139,16 +137,16 @@ static enum lh_exit hold(struct lh_run *run)
         return LH_EXIT_FAILED;
     }
     run->lease = (struct lh_run_lease){.wake = -1};
-    status = lh_run_lease_ask(&run->lease, run->cli, &run->asked, run->schedule.grace_us);
+    status = lh_run_lease_ask(&run->lease, run->cli, &run->asked, &run->scopes, run->schedule.grace_us);
     if (status == LH_EXIT_DONE) {
         wait_for_lease(run);
         if (run->interrupt != 0)
             status = (enum lh_exit)(LH_EXIT_SIGNAL + run->interrupt);
         else
             status = own(run, lh_run_lease_verdict(&run->lease));
-        if (run->lease.lease != NULL && run->interrupt == 0)
+        if (run->lease.leases[0] != NULL && run->interrupt == 0)
             status = run_with_lease(run);
-        else if (run->lease.lease != NULL)
+        else if (run->lease.leases[0] != NULL)
             lh_run_lease_release(&run->lease, "interrupted before the command was started");
     }
     close(run->channel);
@@ -221,6 +219,12 @@ static enum lh_status check_combination(const struct lh_args *args, struct lh_er
     if (lh_args_has(args, "terraform") && lh_args_has(args, "shared"))
         return lh_error_set(error, LH_INVALID_ARGUMENT,
                             "--terraform and --shared cannot be combined: a state has one writer");
+    if (lh_args_has(args, "terraform") && lh_args_has(args, "also"))
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "--terraform and --also cannot be combined: a state has one lease");
+    if (lh_args_has(args, "also") && lh_args_has(args, "wait") && strcmp(lh_args_value(args, "wait"), "alive") == 0)
+        return lh_error_set(error, LH_INVALID_ARGUMENT,
+                            "--also and --wait alive cannot be combined; use a duration, or forever");
     if (lh_args_has(args, "command") && args->word_count > 2)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--command and COMMAND cannot be combined");
     if (lh_args_has(args, "state") && !lh_args_has(args, "terraform"))
@@ -239,6 +243,7 @@ static enum lh_status take_arguments(struct lh_run *run, struct lh_error *error)
     int64_t kill_after_us = KILL_AFTER_US, number = -1;
 
     if (check_combination(args, error) != LH_OK || lh_cli_acquire_take(&run->asked, args, error) != LH_OK ||
+        lh_run_scopes_take(&run->scopes, args, error) != LH_OK ||
         (kill_after != NULL && lh_check_duration("kill-after", kill_after, 0, &kill_after_us, error) != LH_OK) ||
         (code != NULL && lh_check_number("conflict-exit-code", code, 0, 255, &number, error) != LH_OK))
         return LH_INVALID_ARGUMENT;
@@ -261,8 +266,15 @@ static void on_alone(void *arg)
     struct lh_server server;
 
     if (lh_server_open(&server, run->cli) == LH_EXIT_DONE)
-        lh_server_release(&server, &run->asked.scope.message, run->asked.lease_key,
-                          "leasehold run was killed; its command was ended", lh_clock_us() + run->cli->timeout_us);
+        for (size_t i = 0; i < run->scopes.count; i++) {
+            struct lh_scope_message scope;
+            struct lh_error error;
+            if (lh_scope_message_init(&scope, run->scopes.list[i].ns, run->scopes.list[i].key, &error))
+                lh_server_release(&server, &scope.message, run->asked.lease_key,
+                                  "leasehold run was killed; its command was ended",
+                                  lh_clock_us() + run->cli->timeout_us);
+            lh_scope_message_finish(&scope);
+        }
     lh_server_close(&server);
 }
 
@@ -281,7 +293,7 @@ static void plan(struct lh_run *run)
         .namespace_text = args->words[0],
         .key = args->words[1],
         .lease_key = run->asked.lease_key,
-        .slots = run->slots,
+        .values = run->values,
         .schedule = run->schedule,
         .on_alone = on_alone,
         .arg = run,
@@ -302,7 +314,7 @@ static enum lh_exit run(struct lh_cli *cli)
     } else if (lh_args_has(&cli->args, "terraform") &&
                (run.terraform = lh_terraform_open(lh_args_value(&cli->args, "state"))) == NULL) {
         status = LH_EXIT_FAILED;
-    } else if (run.asked.units > 0 && (run.slots = lh_run_slots_create()) == NULL) {
+    } else if ((run.values = lh_run_values_create()) == NULL) {
         lh_error_print("cannot share memory with a process: %s", strerror(errno));
         status = LH_EXIT_FAILED;
     } else {
@@ -314,6 +326,7 @@ static enum lh_exit run(struct lh_cli *cli)
     }
     lh_terraform_close(run.terraform);
     free(run.argv);
+    lh_run_scopes_finish(&run.scopes);
     lh_cli_acquire_finish(&run.asked);
     return status;
 }
@@ -329,6 +342,10 @@ static const struct lh_option options[] = {
     {"exclusive", 'x', NULL, "An exclusive lease (the default)."},
     {"shared", 0, "[=UNITS]",
      "A shared lease, beside other shared ones: so many units of the policy's capacity, 1 to 1000000. Default: 1."},
+    {"also", 0, "NS:KEY",
+     "Acquire this key of this namespace too, in the same step: all or none. Up to 99 times. It has the mode of the "
+     "first, "
+     "its units, and its minimum hold."},
     {"repeat", 0, NULL,
      "When the command has ended or the lease was lost, acquire it and run the command again, with a new token; "
      "without "
@@ -356,6 +373,7 @@ const struct lh_command lh_command_run = {
     .usage = (const char *const[]){"run NAMESPACE KEY [--wait 5s|forever|alive] [-E CODE] -- COMMAND...",
                                    "run NAMESPACE KEY [-n | -w SECONDS] -c COMMAND",
                                    "run NAMESPACE KEY --shared[=UNITS] -- COMMAND...",
+                                   "run NAMESPACE KEY --also NS:KEY [--also NS:KEY] -- COMMAND...",
                                    "run NAMESPACE KEY --repeat -- COMMAND...",
                                    "run NAMESPACE KEY --terraform [--state DIRECTORY] -- terraform apply", NULL},
     .description = "Acquires the lease, runs COMMAND, renews the lease while the command runs, and\n"
@@ -373,6 +391,12 @@ const struct lh_command lh_command_run = {
                    "With --shared and a capacity in the policy, LEASEHOLD_SLOT is a number from 1 to\n"
                    "the capacity that no other holder has: a GPU, a port, a worker. With several\n"
                    "units it is the lowest, and LEASEHOLD_SLOTS has all of them, as in 1,2,5.\n"
+                   "\n"
+                   "With --also the command runs while it holds several leases. They are acquired in\n"
+                   "one step; while leasehold run waits it holds none of them, so commands may name\n"
+                   "them in any order. LEASEHOLD_TOKEN is the token of the first, LEASEHOLD_TOKENS\n"
+                   "has all of them in the order of the arguments, as in 17,18,19. When one of them\n"
+                   "is lost, the command is ended.\n"
                    "\n"
                    "When the lease is lost, every process that descends from the command gets TERM,\n"
                    "then KILL before another holder can have the lease, including those that left\n"
@@ -392,6 +416,7 @@ const struct lh_command lh_command_run = {
                 "  leasehold run deploy production --wait 10m -- make deploy\n"
                 "  leasehold run gpus host-7 --shared --wait 1h -- \\\n"
                 "    sh -c 'CUDA_VISIBLE_DEVICES=$((LEASEHOLD_SLOT - 1)) exec ./train'\n"
+                "  leasehold run accounts alice --also accounts:bob --wait 1m -- ./transfer\n"
                 "  leasehold run -n -E 0 cron cleanup -c './cleanup && ./report'\n"
                 "  leasehold run --repeat service leader -d 10s -- /usr/sbin/scheduler\n"
                 "  leasehold run terraform prod --terraform --state . -- terraform apply\n"

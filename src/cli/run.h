@@ -12,12 +12,13 @@
 struct lh_run {
     struct lh_cli *cli;
     struct lh_cli_acquire asked;
+    struct lh_run_scopes scopes;
     struct lh_run_schedule schedule;
     int own_status; /* -E, instead of 3 and 4; -1: not given */
     bool repeats;
     struct lh_run_plan plan;
     char **argv;
-    char *slots;                    /* of the plan */
+    struct lh_run_values *values;   /* of the plan */
     struct lh_terraform *terraform; /* NULL: without --terraform */
 
     struct lh_run_lease lease;

@@ -1,6 +1,7 @@
 #include "cli/run_lease.h"
 
 #include <inttypes.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +9,20 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "cli/error.h"
 
 /* --- what the library's thread tells --- */
+
+/* "lease", or of several which one. */
+static void name_of(const struct lh_run_lease *lease, const struct lh_lease *which, char *name, size_t size)
+{
+    if (lease->scopes->count == 1)
+        snprintf(name, size, "lease");
+    else
+        snprintf(name, size, "lease %s/%.128s", lh_lease_namespace(which), lh_lease_scope_key(which));
+}
 
 static void wake(struct lh_run_lease *lease)
 {
@@ -20,18 +31,25 @@ static void wake(struct lh_run_lease *lease)
         return; /* it is readable already */
 }
 
-static void on_acquired(void *arg, enum lh_status status, struct lh_lease *granted, const struct lh_error *error)
+static void on_all_acquired(void *arg, enum lh_status status, struct lh_lease *const *granted,
+                            const struct lh_error *error)
 {
     struct lh_run_lease *lease = arg;
 
     pthread_mutex_lock(&lease->mutex);
     lease->is_answered = true;
     lease->status = status;
-    lease->lease = granted;
+    for (size_t i = 0; status == LH_OK && i < lease->scopes->count; i++)
+        lease->leases[i] = granted[i];
     if (error != NULL)
         lease->error = *error;
     pthread_mutex_unlock(&lease->mutex);
     wake(lease);
+}
+
+static void on_acquired(void *arg, enum lh_status status, struct lh_lease *granted, const struct lh_error *error)
+{
+    on_all_acquired(arg, status, &granted, error);
 }
 
 static void on_lost(void *arg, struct lh_lease *lost, enum lh_lost_reason reason, const char *words)
@@ -39,8 +57,11 @@ static void on_lost(void *arg, struct lh_lease *lost, enum lh_lost_reason reason
     struct lh_run_lease *lease = arg;
 
     pthread_mutex_lock(&lease->mutex);
-    lease->lost = reason;
-    snprintf(lease->lost_words, sizeof(lease->lost_words), "%s", words != NULL ? words : "");
+    if (lease->lost == 0) {
+        lease->lost = reason;
+        snprintf(lease->lost_words, sizeof(lease->lost_words), "%s", words != NULL ? words : "");
+        name_of(lease, lost, lease->lost_name, sizeof(lease->lost_name));
+    }
     pthread_mutex_unlock(&lease->mutex);
     wake(lease);
 }
@@ -101,7 +122,8 @@ static enum lh_exit refuse(const struct lh_run_lease *lease, const struct lh_err
     return lh_exit_of_status(error->status);
 }
 
-static struct lh_declared *declare(struct lh_run_lease *lease, int64_t grace_us, struct lh_error *error)
+static bool declare(struct lh_run_lease *lease, int64_t grace_us, struct lh_acquire_scope *wanted,
+                    struct lh_error *error)
 {
     const struct lh_client_options client = {
         .endpoints = lease->cli->server,
@@ -113,42 +135,66 @@ static struct lh_declared *declare(struct lh_run_lease *lease, int64_t grace_us,
         .duration_us = lease->asked->duration_us, .margin_us = grace_us, .on_lost = on_lost, .arg = lease};
 
     lease->client = lh_client_create(&client, error);
-    return lease->client != NULL ? lh_declare(lease->client, lease->cli->args.words[0], &options, error) : NULL;
+    if (lease->client == NULL)
+        return false;
+    for (size_t i = 0; i < lease->scopes->count; i++) {
+        wanted[i].key = lease->scopes->list[i].key;
+        wanted[i].declared = lh_declare(lease->client, lease->scopes->list[i].ns, &options, error);
+        if (wanted[i].declared == NULL)
+            return false;
+    }
+    return true;
 }
 
-static enum lh_status request(struct lh_run_lease *lease, struct lh_declared *declared, struct lh_error *error)
+static int64_t at_least_us(const struct lh_cli_acquire *asked)
+{
+    if (asked->at_least_us == LH_CLI_AT_LEAST_POLICY)
+        return 0;
+    return asked->at_least_us == 0 ? LH_NO_MINIMUM : asked->at_least_us;
+}
+
+static enum lh_status request(struct lh_run_lease *lease, struct lh_acquire_scope *wanted, struct lh_error *error)
 {
     const struct lh_cli_acquire *asked = lease->asked;
     const char *labels[LH_LABELS_MAX + 1] = {NULL};
+    enum lh_mode mode = asked->units > 0 ? LH_SHARED : LH_EXCLUSIVE;
     struct lh_acquire_options options = {
         .wait_us = asked->wait == LH_CLI_WAIT_FOREVER ? LH_FOREVER : asked->wait_us,
-        .wait_while_alive = asked->wait == LH_CLI_WAIT_ALIVE,
-        .at_least_us = asked->at_least_us == LH_CLI_AT_LEAST_POLICY ? 0
-                       : asked->at_least_us == 0                    ? LH_NO_MINIMUM
-                                                                    : asked->at_least_us,
-        .mode = asked->units > 0 ? LH_SHARED : LH_EXCLUSIVE,
-        .units = asked->units,
         .owner = asked->owner,
         .lease_key = asked->lease_key,
         .labels = labels,
-        .on_waiting = lease->tells_waiting ? on_waiting : NULL,
-        .on_waiting_arg = lease,
     };
     size_t at = 0;
 
     for (size_t i = 0; i < LH_LABELS_MAX; i++)
         labels[i] = lh_args_next_value(&lease->cli->args, "label", &at);
-    return lh_acquire_async(declared, lease->cli->args.words[1], &options, on_acquired, lease, &lease->request, error);
+    if (lease->scopes->count > 1) {
+        for (size_t i = 0; i < lease->scopes->count; i++) {
+            wanted[i].mode = mode;
+            wanted[i].units = asked->units;
+            wanted[i].at_least_us = at_least_us(asked);
+        }
+        return lh_acquire_all_async(wanted, lease->scopes->count, &options, on_all_acquired, lease, &lease->request,
+                                    error);
+    }
+    options.wait_while_alive = asked->wait == LH_CLI_WAIT_ALIVE;
+    options.mode = mode;
+    options.units = asked->units;
+    options.at_least_us = at_least_us(asked);
+    options.on_waiting = lease->tells_waiting ? on_waiting : NULL;
+    options.on_waiting_arg = lease;
+    return lh_acquire_async(wanted[0].declared, wanted[0].key, &options, on_acquired, lease, &lease->request, error);
 }
 
 enum lh_exit lh_run_lease_ask(struct lh_run_lease *lease, const struct lh_cli *cli, const struct lh_cli_acquire *asked,
-                              int64_t grace_us)
+                              const struct lh_run_scopes *scopes, int64_t grace_us)
 {
+    struct lh_acquire_scope wanted[LH_ACQUIRE_ALL_MAX] = {{0}};
     struct lh_error error = {0};
-    struct lh_declared *declared;
 
     lease->cli = cli;
     lease->asked = asked;
+    lease->scopes = scopes;
     lease->tells_waiting = isatty(STDERR_FILENO);
     pthread_mutex_init(&lease->mutex, NULL);
     lease->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -156,8 +202,7 @@ enum lh_exit lh_run_lease_ask(struct lh_run_lease *lease, const struct lh_cli *c
         lh_error_print("too many open files");
         return LH_EXIT_FAILED;
     }
-    declared = declare(lease, grace_us, &error);
-    if (declared == NULL || request(lease, declared, &error) != LH_OK)
+    if (!declare(lease, grace_us, wanted, &error) || request(lease, wanted, &error) != LH_OK)
         return refuse(lease, &error);
     return LH_EXIT_DONE;
 }
@@ -187,6 +232,26 @@ bool lh_run_lease_is_lost(struct lh_run_lease *lease)
     return is_lost;
 }
 
+bool lh_run_lease_is_held(const struct lh_run_lease *lease)
+{
+    bool is_held = true;
+
+    for (size_t i = 0; i < lease->scopes->count; i++)
+        is_held &= lh_lease_is_held(lease->leases[i]);
+    return is_held;
+}
+
+int64_t lh_run_lease_deadline_us(const struct lh_run_lease *lease)
+{
+    int64_t first_us = LH_FOREVER;
+
+    for (size_t i = 0; i < lease->scopes->count; i++) {
+        int64_t deadline_us = lh_lease_deadline_us(lease->leases[i]);
+        first_us = deadline_us < first_us ? deadline_us : first_us;
+    }
+    return first_us;
+}
+
 void lh_run_lease_cancel(struct lh_run_lease *lease)
 {
     pthread_mutex_lock(&lease->mutex);
@@ -202,30 +267,92 @@ enum lh_exit lh_run_lease_verdict(struct lh_run_lease *lease)
 
 /* --- giving back --- */
 
-enum lh_exit lh_run_lease_release(struct lh_run_lease *lease, const char *failure)
+static enum lh_exit told(const struct lh_run_lease *lease, const struct lh_lease *which, enum lh_status status,
+                         const struct lh_error *error)
 {
-    const struct lh_release_options options = {.failure = failure, .call.timeout_us = lease->cli->timeout_us};
-    struct lh_error error = {0};
-    enum lh_status status = lh_release(lease->lease, &options, &error);
+    char name[sizeof(lease->lost_name)];
 
+    name_of(lease, which, name, sizeof(name));
     switch (status) {
     case LH_OK:
         return LH_EXIT_DONE;
     case LH_LOST:
-        lh_error_print("the lease was lost before the command had ended: %s", error.message);
+        lh_error_print("the %s was lost before the command had ended: %s", name, error->message);
         return LH_EXIT_LOST;
     case LH_HOOK_REJECTED:
-        lh_error_print("the release was refused, so the lease will expire: %s", error.message);
+        lh_error_print("the release was refused, so the %s will expire: %s", name, error->message);
         return LH_EXIT_FAILED;
     default:
-        lh_error_print("the lease could not be released and ends by its deadline: %s", error.message);
+        lh_error_print("the %s could not be released and ends by its deadline: %s", name, error->message);
         return lh_exit_of_status(status);
     }
 }
 
+/* One answer of several that come at once. */
+struct release {
+    sem_t *answered;
+    enum lh_status status;
+    struct lh_error error;
+};
+
+static void on_released(void *arg, enum lh_status status, const struct lh_error *error)
+{
+    struct release *release = arg;
+
+    release->status = status;
+    release->error = *error;
+    sem_post(release->answered);
+}
+
+static void release_all(struct lh_run_lease *lease, const struct lh_release_options *options, struct release *releases)
+{
+    size_t count = lease->scopes->count, started = 0;
+    sem_t answered;
+
+    sem_init(&answered, 0, 0);
+    for (size_t i = 0; i < count; i++) {
+        enum lh_status status;
+        releases[i].answered = &answered;
+        status = lh_release_async(lease->leases[i], options, on_released, &releases[i], NULL, &releases[i].error);
+        if (status == LH_OK)
+            started++;
+        else
+            releases[i].status = status;
+    }
+    while (started > 0)
+        if (sem_wait(&answered) == 0)
+            started--;
+    sem_destroy(&answered);
+}
+
+enum lh_exit lh_run_lease_release(struct lh_run_lease *lease, const char *failure)
+{
+    const struct lh_release_options options = {.failure = failure, .call.timeout_us = lease->cli->timeout_us};
+    struct release *releases = lh_alloc_zero(lease->scopes->count, sizeof(*releases));
+    enum lh_exit status = LH_EXIT_DONE;
+
+    release_all(lease, &options, releases);
+    for (size_t i = 0; i < lease->scopes->count; i++) {
+        enum lh_exit of_this = told(lease, lease->leases[i], releases[i].status, &releases[i].error);
+        status = status == LH_EXIT_DONE ? of_this : status;
+    }
+    free(releases);
+    return status;
+}
+
+void lh_run_lease_abandon(struct lh_run_lease *lease, const char *failure, int64_t timeout_us)
+{
+    const struct lh_release_options options = {.failure = failure, .call.timeout_us = timeout_us};
+    struct release *releases = lh_alloc_zero(lease->scopes->count, sizeof(*releases));
+
+    release_all(lease, &options, releases);
+    free(releases);
+}
+
 void lh_run_lease_finish(struct lh_run_lease *lease)
 {
-    lh_lease_destroy(lease->lease);
+    for (size_t i = 0; i < LH_ACQUIRE_ALL_MAX; i++)
+        lh_lease_destroy(lease->leases[i]);
     lh_client_destroy(lease->client);
     if (lease->wake >= 0)
         close(lease->wake);

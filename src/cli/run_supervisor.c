@@ -62,39 +62,38 @@ bool lh_run_send(int channel, const struct lh_run_message *message)
     return send(channel, message, sizeof(*message), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(*message);
 }
 
-char *lh_run_slots_create(void)
+struct lh_run_values *lh_run_values_create(void)
 {
-    void *slots = mmap(NULL, LH_RUN_SLOTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return slots == MAP_FAILED ? NULL : slots;
+    void *values = mmap(NULL, sizeof(struct lh_run_values), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return values == MAP_FAILED ? NULL : values;
 }
 
 /* --- the command --- */
 
-static void set_slots(const struct lh_run_plan *plan, int32_t slot)
+/* Where there is none, that of a leasehold run around this one goes. */
+static void set_or_unset(const char *name, const char *value)
 {
-    char text[12];
-
-    unsetenv("LEASEHOLD_SLOT"); /* of a leasehold run around this one */
-    unsetenv("LEASEHOLD_SLOTS");
-    if (slot == 0)
-        return;
-    snprintf(text, sizeof(text), "%" PRId32, slot);
-    setenv("LEASEHOLD_SLOT", text, 1);
-    if (plan->slots != NULL && plan->slots[0] != '\0')
-        setenv("LEASEHOLD_SLOTS", plan->slots, 1);
+    if (value[0] != '\0')
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
 }
 
 static void set_variables(const struct lh_run_plan *plan, const struct lh_run_message *start)
 {
-    char text[24];
+    char token[24], slot[12] = "";
 
-    snprintf(text, sizeof(text), "%" PRId64, start->token);
+    snprintf(token, sizeof(token), "%" PRId64, start->token);
+    if (start->slot != 0)
+        snprintf(slot, sizeof(slot), "%" PRId32, start->slot);
     unsetenv("LEASEHOLD_DATABASE"); /* may hold a password */
     setenv("LEASEHOLD_NAMESPACE", plan->namespace_text, 1);
     setenv("LEASEHOLD_KEY", plan->key, 1);
     setenv("LEASEHOLD_LEASE_KEY", plan->lease_key, 1);
-    setenv("LEASEHOLD_TOKEN", text, 1);
-    set_slots(plan, start->slot);
+    setenv("LEASEHOLD_TOKEN", token, 1);
+    set_or_unset("LEASEHOLD_TOKENS", plan->values->tokens);
+    set_or_unset("LEASEHOLD_SLOT", slot);
+    set_or_unset("LEASEHOLD_SLOTS", plan->values->slots);
 }
 
 static void become_command(const struct supervisor *supervisor, pid_t parent, int gate,

@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "cli/run_schedule.h"
+#include "leasehold.h"
 
 /* Over the socket, one a packet. */
 struct lh_run_message {
@@ -37,8 +38,11 @@ struct lh_run_message {
     int32_t slot; /* the lowest; 0: none */
 };
 
-/* What fits one variable of an environment, with some room (execve(2): 128 KiB). */
-#define LH_RUN_SLOTS_BYTES (120 * 1024)
+/* Values of variables that are known with the leases: filled before LH_RUN_START. "": not set. */
+struct lh_run_values {
+    char tokens[LH_ACQUIRE_ALL_MAX * 21]; /* of several leases, with commas */
+    char slots[120 * 1024]; /* what fits one variable of an environment, with some room (execve(2): 128 KiB) */
+};
 
 /* What is known before there is a lease. Borrowed. */
 struct lh_run_plan {
@@ -46,7 +50,7 @@ struct lh_run_plan {
     const char *namespace_text;
     const char *key;
     const char *lease_key;
-    char *slots; /* of a shared lease, by lh_run_slots_create: filled before LH_RUN_START. NULL: an exclusive one */
+    struct lh_run_values *values; /* by lh_run_values_create */
     struct lh_run_schedule schedule;
     sigset_t mask; /* the command's blocked signals */
 
@@ -62,8 +66,8 @@ struct lh_run_plan {
  */
 pid_t lh_run_supervisor_start(const struct lh_run_plan *plan, int *channel);
 
-/* LH_RUN_SLOTS_BYTES of text, "", that both processes see; it lives as long as they. NULL: errno. */
-char *lh_run_slots_create(void);
+/* Empty, and seen by both processes; it lives as long as they. NULL: errno. */
+struct lh_run_values *lh_run_values_create(void);
 
 /* Never blocks. False: the socket is full or closed. */
 bool lh_run_send(int channel, const struct lh_run_message *message);

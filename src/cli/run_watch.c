@@ -7,8 +7,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -126,7 +128,7 @@ static void take_messages(struct lh_run *run)
 
 static void tell_deadline(struct lh_run *run)
 {
-    struct lh_run_message message = {.kind = LH_RUN_DEADLINE, .deadline_us = lh_lease_deadline_us(run->lease.lease)};
+    struct lh_run_message message = {.kind = LH_RUN_DEADLINE, .deadline_us = lh_run_lease_deadline_us(&run->lease)};
 
     if (lh_run_lease_is_lost(&run->lease)) {
         message.kind = LH_RUN_LOST;
@@ -163,32 +165,44 @@ static void let_go_of_files(void)
     close(null);
 }
 
-/* Returns the lowest; 0: there is none. */
+/* Of the first lease. Returns the lowest; 0: there is none. */
 static int32_t take_slots(struct lh_run *run)
 {
+    struct lh_run_values *values = run->plan.values;
     size_t count;
-    const int32_t *slots = lh_lease_slots(run->lease.lease, &count);
+    const int32_t *slots = lh_lease_slots(run->lease.leases[0], &count);
     char *text;
 
-    if (run->plan.slots == NULL || count == 0)
+    values->slots[0] = '\0';
+    if (count == 0)
         return 0;
     text = lh_slots_text(slots, count);
-    run->plan.slots[0] = '\0';
-    if (strlen(text) < LH_RUN_SLOTS_BYTES)
-        strcpy(run->plan.slots, text);
+    if (strlen(text) < sizeof(values->slots))
+        strcpy(values->slots, text);
     else
         lh_error_print("%zu slots do not fit in an environment variable: LEASEHOLD_SLOTS is not set", count);
     free(text);
     return slots[0];
 }
 
+static void take_tokens(struct lh_run *run)
+{
+    char *tokens = run->plan.values->tokens;
+    size_t used = 0;
+
+    tokens[0] = '\0';
+    for (size_t i = 0; run->scopes.count > 1 && i < run->scopes.count; i++)
+        used += (size_t)sprintf(tokens + used, "%s%" PRId64, i > 0 ? "," : "", lh_lease_token(run->lease.leases[i]));
+}
+
 void lh_run_watch(struct lh_run *run)
 {
     struct lh_run_message message = {.kind = LH_RUN_START,
-                                     .deadline_us = lh_lease_deadline_us(run->lease.lease),
-                                     .token = lh_lease_token(run->lease.lease),
+                                     .deadline_us = lh_run_lease_deadline_us(&run->lease),
+                                     .token = lh_lease_token(run->lease.leases[0]),
                                      .slot = take_slots(run)};
 
+    take_tokens(run);
     run->told_us = message.deadline_us;
     if (!lh_run_send(run->channel, &message))
         run->has_ended = run->was_abandoned = true;
