@@ -100,6 +100,78 @@ START_TEST(shared_leases_have_units_and_slots)
 }
 END_TEST
 
+START_TEST(several_scopes_are_acquired_in_one_transaction)
+{
+    struct script script = {.name = "all"};
+    struct lh_embed_acquire_options request = {.duration_us = 60 * LH_SECOND, .embed = calling(&script)};
+    const struct lh_embed_scope scopes[] = {
+        {.namespace_text = "embed.all", .key = "c \"{},\\ ü"},
+        {.namespace_text = "embed.all", .key = "a", .mode = LH_SHARED, .units = 2},
+        {.namespace_text = "embed.all.b", .key = "a"},
+    };
+    struct lh_embed_lease leases[3], again[3], other;
+
+    execute("select leasehold.set_policy('embed.all', capacity => 3)");
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 3, &request, leases, &test_error), LH_OK);
+    ck_assert_int_eq(script.calls, 3);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_str_eq(leases[i].namespace_text, scopes[i].namespace_text);
+        ck_assert_str_eq(leases[i].key, scopes[i].key);
+        ck_assert_str_eq(leases[i].lease_key, leases[0].lease_key);
+        ck_assert(i == 0 || leases[i].token != leases[0].token);
+        ck_assert_int_eq(leases[i].mode, scopes[i].mode);
+        ck_assert_int_eq(leases[i].units, scopes[i].units);
+        ck_assert_int_eq(leases[i].slot, i == 1);
+        ck_assert_ptr_null(leases[i].labels);
+        ck_assert_int_gt(leases[i].deadline_us, 0);
+    }
+    request.lease_key = leases[0].lease_key;
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 3, &request, again, &test_error), LH_OK);
+    ck_assert_int_eq(again[2].token, leases[2].token);
+    request.lease_key = NULL;
+
+    ck_assert_int_eq(lh_embed_release_ok(conn, &leases[0], NULL, NULL, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_heartbeat(conn, &leases[2], NULL, &test_error), LH_OK); /* each by itself */
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 3, &request, again, &test_error), LH_LEASE_HELD);
+    check_value("select count(*) from leasehold.lease where namespace like 'embed.all%'", "2");
+    ck_assert_int_eq(lh_embed_release_ok(conn, &leases[1], NULL, NULL, &test_error), LH_OK);
+    ck_assert_int_eq(lh_embed_release_ok(conn, &leases[2], NULL, NULL, &test_error), LH_OK);
+
+    script.answer = 1; /* one that refuses takes all back */
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 3, &request, again, &test_error), LH_HOOK_REJECTED);
+    check_value("select count(*) from leasehold.lease where namespace like 'embed.all%'", "0");
+    ck_assert_int_eq(lh_embed_acquire(conn, "embed.all", "a", NULL, &other, &test_error), LH_OK);
+}
+END_TEST
+
+START_TEST(several_scopes_that_cannot_be_are_refused)
+{
+    struct lh_embed_scope scopes[LH_ACQUIRE_ALL_MAX + 1] = {{0}};
+    struct lh_embed_lease leases[LH_ACQUIRE_ALL_MAX];
+    struct lh_embed_acquire_options request = {0};
+
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 101, NULL, leases, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.message, "there are 101 scopes; there must be 1 to 100");
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 0, NULL, leases, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 1, NULL, leases, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.message, "scopes[0]: namespace_text and key are needed");
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 1, NULL, NULL, &test_error), LH_INVALID_ARGUMENT);
+    scopes[0] = scopes[1] = (struct lh_embed_scope){.namespace_text = "embed", .key = "twice"};
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 2, NULL, leases, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "keys[2]");
+    scopes[1].units = 1;
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 2, NULL, leases, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "units");
+    ck_assert_int_eq(strncmp(test_error.message, "scopes[1]: units is 1;", 22), 0);
+    request.wait_us = LH_SECOND;
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 1, &request, leases, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "wait");
+    request = (struct lh_embed_acquire_options){.embed.mode = LH_SHARED};
+    ck_assert_int_eq(lh_embed_acquire_all(conn, scopes, 1, &request, leases, &test_error), LH_INVALID_ARGUMENT);
+    ck_assert_str_eq(test_error.field, "mode");
+}
+END_TEST
+
 START_TEST(a_downgrade_makes_an_exclusive_lease_shared)
 {
     struct script script = {.name = "downgrade"};
@@ -267,6 +339,8 @@ void add_embed_verbs(TCase *tests)
     tcase_add_test(tests, a_lease_goes_through_its_life_with_its_callbacks);
     tcase_add_test(tests, a_minimum_hold_lets_the_scope_rest);
     tcase_add_test(tests, shared_leases_have_units_and_slots);
+    tcase_add_test(tests, several_scopes_are_acquired_in_one_transaction);
+    tcase_add_test(tests, several_scopes_that_cannot_be_are_refused);
     tcase_add_test(tests, a_downgrade_makes_an_exclusive_lease_shared);
     tcase_add_test(tests, a_failure_is_released_with_its_words);
     tcase_add_test(tests, a_callback_that_refuses_takes_the_change_back);
