@@ -5,6 +5,7 @@
  *
  *     declare NAME NAMESPACE [duration_ms= margin_ms= longest_ms= more_ms=]
  *     acquire ID DECLARED KEY [wait_ms=N|forever alive= timeout_ms= lease_key= under=ID waiting=1 shared=UNITS]
+ *     all ID DECLARED KEY[*UNITS],... [wait_ms=N|forever lease_key= timeout_ms=]     leases ID.0, ID.1 ...
  *     many PREFIX DECLARED COUNT         acquires PREFIX0 ... in one go
  *     heartbeat ID, downgrade ID [units=], release ID [result= failure=], try ID [result=], tries PREFIX COUNT, destroy ID, cancel ID
  *     show ID, watch ID, stats, close, quit
@@ -38,7 +39,7 @@ struct slot {
     struct lh_lease *lease;
     struct lh_request *request;
     struct lh_context_callback callback;
-    int waited_for; /* "many": its own count */
+    int waited_for; /* "all": how many leases */
 };
 
 static const char *mode;
@@ -268,6 +269,61 @@ static void acquire(char **words, size_t count)
         say("acquire %s %s %s", slot->id, lh_status_name(status), error.message);
 }
 
+static void on_all_acquired(void *arg, enum lh_status status, struct lh_lease *const *leases,
+                            const struct lh_error *error)
+{
+    struct slot *slot = arg;
+    char tokens[512] = "";
+    size_t size = 0;
+
+    pthread_mutex_lock(&mutex);
+    slot->request = NULL;
+    for (int i = 0; leases != NULL && i < slot->waited_for; i++) {
+        slot[i + 1].lease = leases[i];
+        size += (size_t)sprintf(tokens + size, "%s%lld", i > 0 ? "," : "", (long long)lh_lease_token(leases[i]));
+    }
+    pthread_mutex_unlock(&mutex);
+    say("all %s %s tokens=%s %s", slot->id, lh_status_name(status), tokens, words_of(status, error));
+}
+
+/* Its leases are the slots behind its own. */
+static void all(char **words, size_t count)
+{
+    struct slot *slot = make(words[1]);
+    struct lh_acquire_options options = {.wait_us = option_ms(words, count, "wait_ms"),
+                                         .timeout_us = option_ms(words, count, "timeout_ms"),
+                                         .lease_key = option(words, count, "lease_key")};
+    struct lh_acquire_scope scopes[LH_ACQUIRE_ALL_MAX] = {{0}};
+    struct lh_lease *leases[LH_ACQUIRE_ALL_MAX];
+    struct lh_error error = {0};
+    enum lh_status status;
+    size_t wanted = 0;
+    char *key;
+
+    while (wanted < LH_ACQUIRE_ALL_MAX && (key = strsep(&words[3], ",")) != NULL) {
+        char id[96], *units = strchr(key, '*');
+        snprintf(id, sizeof(id), "%s.%zu", slot->id, wanted);
+        if (units != NULL)
+            *units++ = '\0';
+        scopes[wanted++] = (struct lh_acquire_scope){.declared = declared_as(words[2])->declared,
+                                                     .key = key,
+                                                     .mode = units != NULL ? LH_SHARED : LH_EXCLUSIVE,
+                                                     .units = units != NULL ? (int32_t)atol(units) : 0,
+                                                     .user = make(id)};
+    }
+    slot->waited_for = (int)wanted;
+    if (strcmp(mode, "blocking") == 0) {
+        status = lh_acquire_all(scopes, wanted, &options, leases, &error);
+        on_all_acquired(slot, status, status == LH_OK ? leases : NULL, &error);
+        return;
+    }
+    pthread_mutex_lock(&mutex);
+    status = lh_acquire_all_async(scopes, wanted, &options, on_all_acquired, slot, &slot->request, &error);
+    pthread_mutex_unlock(&mutex);
+    if (status != LH_OK)
+        say("all %s %s %s", slot->id, lh_status_name(status), error.message);
+}
+
 static void many(char **words, size_t count)
 {
     size_t wanted = (size_t)atol(words[3]);
@@ -410,6 +466,8 @@ static bool on_line(char *line)
         declare(words, count);
     else if (strcmp(words[0], "acquire") == 0)
         acquire(words, count);
+    else if (strcmp(words[0], "all") == 0)
+        all(words, count);
     else if (strcmp(words[0], "many") == 0)
         many(words, count);
     else if (strcmp(words[0], "heartbeat") == 0)

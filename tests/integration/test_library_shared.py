@@ -78,3 +78,63 @@ def test_a_waiter_is_told_how_many_share_it(drive, service, ns):
     assert re.search(r" mode=1 units=1 holders=3 free=1$", driver.hear("waiting w"))
     driver.say("cancel w")
     driver.hear("acquire w CANCELED")
+
+
+# --- several scopes at once ---
+
+
+def waiting(service, ns):
+    return int(service.psql(f"select count(*) from leasehold.waiter where namespace = '{ns}'"))
+
+
+@every
+def test_several_scopes_are_acquired_together_and_kept_one_by_one(drive, service, ns, mode):
+    service.psql(f"select leasehold.set_policy('{ns}', capacity => 3)")
+    driver = drive(mode)
+    driver.declare(namespace=ns, duration_ms=12000)
+    tokens = re.search(r"^all a OK tokens=(\S+)$", driver.ask("all a d c,b*2,a", "all a")).group(1).split(",")
+    assert [shown(driver, f"a.{i}")["token"] for i in range(3)] == tokens and len(set(tokens)) == 3
+    assert [shown(driver, f"a.{i}")["scope"] for i in range(3)] == [f"{ns}/{key}" for key in "cba"]
+    assert len({shown(driver, f"a.{i}")["key"] for i in range(3)}) == 1 and facts(driver, "a.1")[2:] == ("2", "1,2")
+    refused = driver.ask("all b d z,a", "all b")
+    assert refused.startswith("all b LEASE_HELD ") and f"{ns}/a" in refused
+    heartbeats = lambda: service.psql(f"select min(heartbeats) from leasehold.lease where namespace = '{ns}'")
+    wait_until(lambda: int(heartbeats()) >= 1, 60)
+    assert driver.ask("release a.1") == "release a.1 OK" and driver.ask("heartbeat a.2") == "heartbeat a.2 OK"
+    service.psql(f"select leasehold.force_release('{ns}', 'c', 'test')")
+    assert driver.hear("lost", 60).startswith("lost a.0 forced held=0 cancelled=1")
+    assert driver.ask("heartbeat a.2") == "heartbeat a.2 OK" and driver.stats()["lost"] == 1
+    assert driver.ask("release a.2") == "release a.2 OK"
+    assert waiting(service, ns) == 0 and service.psql(f"select count(*) from leasehold.lease where namespace = '{ns}'") == "0"
+
+
+@pytest.mark.parametrize("mode", ["thread", "base"])
+def test_several_scopes_wait_without_holding_any(drive, service, ns, mode):
+    holder, other = drive(mode), drive(mode)
+    for driver in (holder, other):
+        driver.declare(namespace=ns, duration_ms=60000)
+    holder.ask("acquire h d b")
+    other.say("all w d c,b,a wait_ms=forever")
+    wait_until(lambda: waiting(service, ns) == 3, 60)
+    assert service.psql(f"select string_agg(key, '') from leasehold.lease where namespace = '{ns}'") == "b"
+    other.say("cancel w")
+    assert other.hear("all w").startswith("all w CANCELED")
+    wait_until(lambda: waiting(service, ns) == 0, 60)
+    other.say("all x d a,b wait_ms=forever")  # in another order than the next
+    other.say("all y d b,a wait_ms=forever")
+    wait_until(lambda: waiting(service, ns) == 4, 60)
+    holder.ask("release h")
+    first = re.match(r"all (\w) OK", other.hear("all")).group(1)
+    for place in "01":
+        other.ask(f"release {first}.{place}")
+    assert re.match(rf"all [xy] OK", other.hear("all"))
+
+
+def test_a_repeat_of_several_returns_the_leases_that_are_held(drive, service, ns):
+    driver, lease_key = drive(), "6f2c1f0e-5d0b-4b57-9a35-0c8f6c2e7a11"
+    driver.declare(namespace=ns, duration_ms=60000)
+    first = driver.ask(f"all a d x,y lease_key={lease_key}", "all a")
+    again = driver.ask(f"all b d x,y lease_key={lease_key}", "all b")
+    assert first.split()[3] == again.split()[3] and driver.stats()["leases"] == 2
+    assert driver.ask(f"all c d x,z lease_key={lease_key}", "all c").startswith("all c INVALID_ARGUMENT")
+    assert driver.ask("all d d x,x", "all d").startswith("all d INVALID_ARGUMENT")

@@ -69,9 +69,9 @@ def test_the_environment_has_the_slots(shell, ns):
     said = shell.done("acquire", ns, "k", "--shared=2", "-o", "env").stdout
     assert re.search(r"^LEASEHOLD_SLOT=1\nLEASEHOLD_SLOTS=1,2$", said, re.M)
     said = shell.done("acquire", ns, "exclusive", "-o", "env").stdout
-    script = f"set -eu; {said} echo ${{LEASEHOLD_SLOT-none}} ${{LEASEHOLD_SLOTS-none}} $LEASEHOLD_KEY"
-    of_older = os.environ | {"LEASEHOLD_SLOT": "7", "LEASEHOLD_SLOTS": "7,8"}
-    assert subprocess.run(["sh", "-c", script], env=of_older, capture_output=True, text=True, check=True).stdout == "none none exclusive\n"
+    script = f"set -eu; {said} echo ${{LEASEHOLD_SLOT-none}} ${{LEASEHOLD_SLOTS-none}} ${{LEASEHOLD_TOKENS-none}} $LEASEHOLD_KEY"
+    of_older = os.environ | {"LEASEHOLD_SLOT": "7", "LEASEHOLD_SLOTS": "7,8", "LEASEHOLD_TOKENS": "7,8"}
+    assert subprocess.run(["sh", "-c", script], env=of_older, capture_output=True, text=True, check=True).stdout == "none none none exclusive\n"
 
 
 @pytest.mark.parametrize("value", ["0", "abc", "", "-1", "1000001", "1.5"])
@@ -131,6 +131,74 @@ def test_slots_that_fit_no_environment_are_left_out(shell, ns):
     shell.done("policy", "set", ns, "capacity=30000")
     done = shell.done("run", ns, "k", "--shared=30000", "--", "sh", "-c", 'echo "$LEASEHOLD_SLOT ${LEASEHOLD_SLOTS-none}"')
     assert done.stdout == "1 none\n" and "30000 slots do not fit in an environment variable: LEASEHOLD_SLOTS is not set" in done.stderr
+
+
+# --- run --also ---
+
+
+def test_a_run_holds_several_leases_and_knows_their_tokens(shell, service, ns, tmp_path):
+    shell.done("policy", "set", ns, "capacity=3")
+    script = f'echo "$LEASEHOLD_TOKEN $LEASEHOLD_TOKENS ${{LEASEHOLD_SLOTS-none}}" > {tmp_path}/on; while [ ! -e {tmp_path}/end ]; do sleep 0.05; done'
+    held = lambda: service.psql(f"select namespace, key, token, mode, units, heartbeats from leasehold.lease where namespace like '{ns}%' order by token")
+    run = shell.start("run", ns, "c", "--also", f"{ns}:b:with:colons", "--also", f"{ns}.a:a", "--shared=2", "-d", "15s", "--", "sh", "-c", script)
+    wait_until(lambda: (tmp_path / "on").exists() and (tmp_path / "on").read_text().endswith("\n"), 60)
+    rows = [line.split("|") for line in held().splitlines()]
+    tokens = {(row[0], row[1]): row[2] for row in rows}
+    first = tokens[ns, "c"]
+    assert (tmp_path / "on").read_text().split() == [first, f"{first},{tokens[ns, 'b:with:colons']},{tokens[ns + '.a', 'a']}", "1,2"]
+    assert [row[3:5] for row in rows] == [["shared", "2"]] * 3
+    wait_until(lambda: min(int(line.split("|")[5]) for line in held().splitlines()) >= 1, 60)  # each is renewed
+    (tmp_path / "end").touch()
+    assert ends(run) == 0 and held() == ""
+
+
+def test_a_run_waits_for_several_without_holding_any(shell, service, ns):
+    holder = shell.acquire(ns, "b", "-d", "10m")
+    run = shell.start("run", ns, "a", "--also", f"{ns}:b", "--wait", "5m", "--", "true")
+    shell.is_waiting(ns, "a")
+    shell.is_waiting(ns, "b")
+    assert service.psql(f"select key from leasehold.lease where namespace = '{ns}'") == "b"
+    shell.done("release", ns, "b", holder["lease_key"])
+    assert ends(run) == 0
+    shell.acquire(ns, "b", "-d", "10m")
+    refused = shell("run", ns, "a", "--also", f"{ns}:b", "--", "true")
+    assert refused.returncode == 3 and f"{ns}/b" in refused.stderr
+
+
+def test_a_run_ends_when_one_of_its_leases_is_lost_and_releases_the_others(shell, service, ns, tmp_path):
+    run = shell.start("run", ns, "a", "--also", f"{ns}:b", "-d", "15s", "--", "sh", "-c", f"echo > {tmp_path}/on; sleep 600")
+    wait_until((tmp_path / "on").exists, 60)
+    shell.done("force-release", ns, "b", "--reason", "a test")
+    assert ends(run) == 4
+    assert f"the lease {ns}/b is lost (forced): " in run.stderr_text and "the command was ended" in run.stderr_text
+    assert service.psql(f"select count(*) from leasehold.lease where namespace = '{ns}'") == "0"
+
+
+def test_the_leases_of_a_run_that_is_killed_are_released(shell, service, ns, tmp_path):
+    run = shell.start("run", ns, "a", "--also", f"{ns}:b", "-d", "10m", "--", "sh", "-c", f"echo > {tmp_path}/on; sleep 600")
+    wait_until((tmp_path / "on").exists, 60)
+    run.kill()
+    ends(run)
+    wait_until(lambda: service.psql(f"select count(*) from leasehold.lease where namespace = '{ns}'") == "0", 60)
+
+
+def test_a_run_of_one_lease_has_no_tokens_in_its_environment(shell, ns):
+    done = shell.done("run", ns, "k", "--", "sh", "-c", 'echo "${LEASEHOLD_TOKENS-none}"', LEASEHOLD_TOKENS="7,8")
+    assert done.stdout == "none\n"
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--also", "k2"], "also 'k2' has no colon; it must be of the form NS:KEY"),
+    (["--also", ":k2"], "namespace"),
+    (["--also", "a:"], "key"),
+    (["--also", "a:k", "--also", "a:k"], "also 'a:k' names a key that was named before"),
+    (["--also", "a:k", "--wait", "alive"], "--also and --wait alive cannot be combined; use a duration, or forever"),
+    (["--also", "a:k", "--terraform"], "--terraform and --also cannot be combined: a state has one lease"),
+    ([word for i in range(100) for word in ("--also", f"a:{i}")], "--also is given more than 99 times; a command holds at most 100 leases"),
+])
+def test_scopes_that_cannot_be_are_refused(shell, ns, options, words):
+    refused = shell("run", ns, "k", *options, "--", "true")
+    assert refused.returncode == 2 and words in refused.stderr, refused.stderr
 
 
 # --- downgrade ---
