@@ -44,6 +44,24 @@ def test_gpus_by_slot(shell):
     assert out.endswith("training on GPU 0\ntraining on two GPUs: 1,2\n")
 
 
+def test_three_accounts_at_once(shell, service):
+    forward = block("sh", "--also")
+    first, second = "alice --also accounts:bob", "bob --also accounts:alice"
+    assert first in forward
+    loop = lambda script: f"for i in $(seq 8); do\n{script}done\n"
+    out = shell(f"( {loop(forward)} ) & ( {loop(forward.replace(first, second).replace('alice pays', 'bob pays'))} ); wait $!")
+    assert len(re.findall(r"^alice pays bob and carol, tokens (\d+),(\d+),(\d+)$", out, re.M)) == 8
+    assert len(re.findall(r"^bob pays bob and carol, tokens \d+,\d+,\d+$", out, re.M)) == 8
+    assert service.psql("select count(*) from leasehold.lease where namespace = 'accounts'") == "0"
+
+
+def test_three_accounts_at_once_in_sql(service):
+    acquired, released = block("sql", "acquire_all").strip().splitlines()
+    assert [line.split("|")[0] for line in service.psql(acquired).splitlines()] == ["alice", "bob", "carol"]
+    assert service.psql(acquired.replace("c56ea1f0", "d56ea1f0")) == ""
+    assert service.psql(released).split() == ["t", "t", "t"]
+
+
 def test_the_same_in_sql(service):
     service.psql("select leasehold.set_policy('gpus', capacity => 8)")
     shared, exclusive, downgraded = (service.psql(line).split("|") for line in block("sql", "downgrade").strip().splitlines())
@@ -57,9 +75,11 @@ def test_the_same_in_c(tmp_path):
     (tmp_path / "page.c").write_text(
         '#include <leasehold.h>\nvoid train(const int32_t *slots, size_t count);\n'
         'void page(struct lh_declared *gpus);\nvoid page(struct lh_declared *gpus)\n{\nstruct lh_error error;\n'
-        + block("c", "lh_lease_slots") + "}\n")
+        + block("c", "lh_lease_slots") + "}\n"
+        + "void transfer(struct lh_lease **leases);\nvoid accounts_page(struct lh_declared *accounts);\n"
+        + "void accounts_page(struct lh_declared *accounts)\n{\nstruct lh_error error;\n" + block("c", "lh_acquire_all") + "}\n")
     subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{harness.ROOT}/src", tmp_path / "page.c"], check=True)
 
 
 def test_every_block_is_run():
-    assert len(re.findall(r"^```\w+$", PAGE, re.M)) == 6
+    assert len(re.findall(r"^```\w+$", PAGE, re.M)) == 9
