@@ -207,6 +207,13 @@ def test_the_command_line_shows_what_goes_on(service, shell):
     service.psql("select leasehold.force_release('payments', 'invoice-42', 'end of the test')")
 
 
+def test_several_keys_at_once(service):
+    leases = [line.split("|") for line in service.psql(block_with("sql", "leasehold.acquire_all")).splitlines()]
+    assert [lease[0] for lease in leases] == ["alice", "bob", "ledger"] and len({lease[2] for lease in leases}) == 1
+    assert service.psql(block_with("sql", "leasehold.acquire_all")) == ""  # they are held
+    service.psql("select leasehold.force_release(namespace, key, 'end of the test') from leasehold.lease where owner = 'transfer-17'")
+
+
 def test_the_audit_says_who_did_what_and_its_owner_how_long(service):
     service.psql("select leasehold.acquire('audited', 'k', '30 s'), leasehold.force_release('audited', 'k', 'end of the test');"
                  "create role auditor login in role leasehold_reader; create role owning login in role leasehold_owner")
