@@ -19,14 +19,14 @@ def machine():
     def first(path, prefix):
         with open(path, encoding='utf-8') as file:
             return next((line.split(':', 1)[1].strip() for line in file if line.startswith(prefix)), '?')
-    commit = ''
+    commit, load = '', os.getloadavg()[0]
     if shutil.which('git'):  # not for building or testing
         commit = subprocess.run(['git', '-C', str(servers.ROOT), 'describe', '--always', '--dirty'], stdout=subprocess.PIPE,
                                 stderr=subprocess.DEVNULL, text=True, check=False).stdout.strip()
     return {'date': datetime.date.today().isoformat(), 'cores': len(os.sched_getaffinity(0)), 'cpu': first('/proc/cpuinfo', 'model name'),
             'memory_gib': round(int(first('/proc/meminfo', 'MemTotal').split()[0]) / 1048576, 1),
             'system': '%s, Linux %s' % (os_name(), platform.release()), 'commit': commit or '?',
-            'load': '; load average %.1f when it began' % os.getloadavg()[0]}
+            'load': '; load average %.1f when it began%s' % (load, ', so the ratios mean something and the rates do not' if load > 5 else '')}
 
 
 def os_name():
