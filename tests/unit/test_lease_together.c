@@ -1,0 +1,229 @@
+/* The core and requests for several scopes: one call for all, one place in each queue, and all of them when somebody goes. */
+#include "lease_fixture.h"
+
+#define ALL 6 /* the kind of batch in the fake */
+
+static struct lh_acquire_scope also[2];
+
+/* For scopes 0, 1 and 2. */
+static void ask_for_all(struct fake_node *node, struct ask *ask, int lease_key, enum lh_wait wait, int64_t wait_us)
+{
+    ask_init(ask, 0, lease_key, wait, wait_us);
+    for (int i = 0; i < 2; i++)
+        also[i] = (struct lh_acquire_scope){world.scopes[i + 1].ns, world.scopes[i + 1].key, 0, LH_AT_LEAST_POLICY};
+    ask->acquire.duration_us = 10 * LH_US_PER_S;
+    ask->acquire.also = also;
+    ask->acquire.also_count = 2;
+    ask_send(node, ask);
+}
+
+static int held_count(void)
+{
+    return world.scopes[0].is_held + world.scopes[1].is_held + world.scopes[2].is_held;
+}
+
+static int place_count(int lease_key)
+{
+    return (row_of(0, lease_key) != NULL) + (row_of(1, lease_key) != NULL) + (row_of(2, lease_key) != NULL);
+}
+
+/* Lease key 1 holds scope 1, and 2 waits for all three. */
+static void hold_one_and_queue_for_all(struct fake_node *node, struct ask *holder, struct ask *waiter)
+{
+    hold_now(node, holder, 1, 1);
+    ask_for_all(node, waiter, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(place_count(2), 3);
+    ck_assert_int_eq(held_count(), 1);
+}
+
+static void give_now(struct fake_node *node, int scope, int lease_key)
+{
+    struct give give;
+    give_send(node, &give, scope, lease_key);
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(give.outcome, LH_OUTCOME_OK);
+}
+
+START_TEST(all_are_granted_by_one_call)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    ask_for_all(node, &a, 1, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(a.status, LH_OK);
+    ck_assert_int_eq(held_count(), 3);
+    ck_assert_int_eq(world.batches[ALL], 1);
+    ck_assert_int_eq(world.batches[0], 0);
+    ck_assert_uint_eq(stats_of(node).grants, 3);
+}
+END_TEST
+
+START_TEST(none_is_granted_where_one_is_held)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    hold_now(node, &a, 1, 1);
+    ask_for_all(node, &b, 2, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(b.status, LH_LEASE_HELD);
+    ck_assert(b.has_holder);
+    ck_assert_int_eq(held_count(), 1);
+    ck_assert_int_eq(place_count(2), 0);
+}
+END_TEST
+
+START_TEST(a_release_asks_for_all_at_once_and_hands_nothing_over)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, behind;
+    hold_one_and_queue_for_all(node, &a, &b);
+    ask_for(node, &behind, 1, 3, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    size_t riders = world.riders;
+    give_now(node, 1, 1);
+    ck_assert_int_eq(b.status, LH_OK);
+    ck_assert_int_eq(held_count(), 3);
+    ck_assert_uint_eq(world.riders, riders);
+    ck_assert_int_eq(behind.answers, 0);
+    give_now(node, 1, 2);
+    ck_assert_int_eq(behind.status, LH_OK);
+}
+END_TEST
+
+START_TEST(a_cancel_gives_up_all_places)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, behind;
+    hold_one_and_queue_for_all(node, &a, &b);
+    ask_for(node, &behind, 0, 3, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(behind.answers, 0);
+    lh_coordinator_cancel(node->coordinator, &b.acquire);
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(b.status, LH_CANCELED);
+    ck_assert_int_eq(place_count(2), 0);
+    ck_assert_int_eq(behind.status, LH_OK);
+}
+END_TEST
+
+START_TEST(a_grant_whose_caller_has_gone_is_given_back_in_all_scopes)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    ask_for_all(node, &a, 1, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, 700); /* granted, the reply under way */
+    ck_assert_int_eq(held_count(), 3);
+    lh_coordinator_cancel(node->coordinator, &a.acquire);
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(a.status, LH_CANCELED);
+    ck_assert_int_eq(held_count(), 0);
+}
+END_TEST
+
+START_TEST(a_lost_reply_leaves_nothing_held_when_the_caller_goes)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    ask_for_all(node, &a, 1, LH_WAIT_UNTIL_GRANTED, 0);
+    lose_replies(node);
+    ck_assert_int_eq(held_count(), 3);
+    lh_coordinator_cancel(node->coordinator, &a.acquire);
+    raise_lanes(node);
+    fake_run(&world, MS(500));
+    ck_assert_int_eq(held_count(), 0);
+}
+END_TEST
+
+START_TEST(a_lost_reply_is_asked_for_again)
+{
+    struct fake_node *node = start_node();
+    struct ask a;
+    ask_for_all(node, &a, 1, LH_WAIT_UNTIL_GRANTED, 0);
+    lose_replies(node);
+    raise_lanes(node);
+    fake_run(&world, MS(500));
+    ck_assert_int_eq(a.status, LH_OK);
+    ck_assert(!a.is_renewal);
+    ck_assert_int_eq(held_count(), 3);
+}
+END_TEST
+
+START_TEST(a_busy_row_of_one_scope_keeps_nobody_of_the_others_waiting)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    world.scopes[1].busy_until_us = world.now_us + MS(3000);
+    ask_for_all(node, &a, 1, LH_WAIT_TIME, MS(600));
+    ask_for(node, &b, 0, 2, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(200));
+    ck_assert_int_eq(b.status, LH_OK);
+    fake_run(&world, MS(3000));
+    ck_assert_int_eq(a.status, LH_WAIT_TIMEOUT);
+}
+END_TEST
+
+START_TEST(the_lease_key_is_for_the_same_scopes_alone)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b, c;
+    hold_one_and_queue_for_all(node, &a, &b);
+    ask_init(&c, 2, 2, LH_WAIT_TIME, MS(1000));
+    ck_assert_int_eq(lh_coordinator_acquire(node->coordinator, &c.acquire), LH_INVALID_ARGUMENT);
+    ask_init(&c, 0, 2, LH_WAIT_TIME, MS(1000));
+    c.acquire.also = also;
+    c.acquire.also_count = 1;
+    ck_assert_int_eq(lh_coordinator_acquire(node->coordinator, &c.acquire), LH_INVALID_ARGUMENT);
+    c.acquire.also_count = 2;
+    ck_assert_int_eq(lh_coordinator_acquire(node->coordinator, &c.acquire), LH_OK);
+    fake_run(&world, MS(1100));
+    ck_assert_int_eq(c.status, LH_WAIT_TIMEOUT);
+    ck_assert_int_eq(place_count(2), 3);
+}
+END_TEST
+
+START_TEST(places_count_as_waiters)
+{
+    options.max_waiters = 4;
+    struct fake_node *node = start_node();
+    struct ask a, b, c;
+    hold_one_and_queue_for_all(node, &a, &b);
+    ask_init(&c, 0, 3, LH_WAIT_TIME, MS(1000));
+    c.acquire.also = also;
+    c.acquire.also_count = 2;
+    ck_assert_int_eq(lh_coordinator_acquire(node->coordinator, &c.acquire), LH_OVERLOADED);
+    ck_assert_uint_eq(stats_of(node).refused_waiters, 1);
+}
+END_TEST
+
+START_TEST(hooks_run_on_a_hook_lane_for_all)
+{
+    struct fake_node *node = start_hooked_node();
+    struct ask a;
+    ask_for_all(node, &a, 1, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(3000));
+    ck_assert_int_eq(a.status, LH_OK);
+    ck_assert_int_eq(world.hook_batches[ALL], 1);
+    ck_assert_int_eq(held_count(), 3);
+}
+END_TEST
+
+static void add(TCase *tcase)
+{
+    tcase_add_test(tcase, all_are_granted_by_one_call);
+    tcase_add_test(tcase, none_is_granted_where_one_is_held);
+    tcase_add_test(tcase, a_release_asks_for_all_at_once_and_hands_nothing_over);
+    tcase_add_test(tcase, a_cancel_gives_up_all_places);
+    tcase_add_test(tcase, a_grant_whose_caller_has_gone_is_given_back_in_all_scopes);
+    tcase_add_test(tcase, a_lost_reply_leaves_nothing_held_when_the_caller_goes);
+    tcase_add_test(tcase, a_lost_reply_is_asked_for_again);
+    tcase_add_test(tcase, a_busy_row_of_one_scope_keeps_nobody_of_the_others_waiting);
+    tcase_add_test(tcase, the_lease_key_is_for_the_same_scopes_alone);
+    tcase_add_test(tcase, places_count_as_waiters);
+    tcase_add_test(tcase, hooks_run_on_a_hook_lane_for_all);
+}
+
+int main(void)
+{
+    return run_suite("lease, several scopes", add);
+}
