@@ -230,7 +230,8 @@ begin
                                                     order by e.is_open desc, e.place, e.n) = 1
                              and e.place <= coalesce(e.head_ticket, e.place) as is_granted
                         from (select w.*, q.own, h.head,
-                                     coalesce(q.own, w.ticket, 9223372036854775807) as place,
+                                     -- Whose wait is over has lost its place.
+                                     coalesce(case when q.is_in_time then q.own end, w.ticket, 9223372036854775807) as place,
                                      l.is_renewal, l.is_ended,
                                      w.field is null and not l.is_renewal and not l.is_ended and not (w.rules).frozen
                                      and (w.hold in ('new', 'expired') or (w.hold = 'locked' and (w.scope).state = 'free'))
@@ -248,7 +249,7 @@ begin
                                                       or w.lease_key = any ((w.scope).ended_keys)),
                                                  false) as is_ended) l
                                 left join lateral (
-                                  select o.ticket as own
+                                  select o.ticket as own, o.wait_until is null or o.wait_until > v_now as is_in_time
                                     from leasehold.waiter o
                                    where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q on true
                                 left join lateral (

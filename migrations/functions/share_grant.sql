@@ -204,7 +204,9 @@ begin
                                                                 coalesce((e.scope).units, 0), e.units, (e.rules).capacity)
                                                                 over (o rows between unbounded preceding and 1 preceding),
                                                               (e.scope).units, 0) as would_take
-                                      from (select w.*, q.own, coalesce(q.own, w.ticket, 9223372036854775807) as place, l.*,
+                                      from (select w.*, q.own, l.*,
+                                                   -- Whose wait is over has lost its place.
+                                                   coalesce(case when q.is_in_time then q.own end, w.ticket, 9223372036854775807) as place,
                                                    w.field is null and not l.is_renewal and not l.is_ended and l.late_field is null
                                                    and w.nth_of_key = 1 and not (w.rules).frozen
                                                    and (w.hold in ('new', 'expired') or (w.hold = 'locked' and (w.scope).state <> 'held'))
@@ -215,7 +217,7 @@ begin
                                              cross join lateral leasehold_internal.own_lease(w.scope, w.holder, w.lease_key, w.hold, w.units,
                                                                                              w.rules, p_life, p_now) l
                                               left join lateral (
-                                                select o.ticket as own
+                                                select o.ticket as own, o.wait_until is null or o.wait_until > p_now as is_in_time
                                                   from leasehold.waiter o
                                                  where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q
                                                 on true) e

@@ -61,6 +61,15 @@ select is(pg_temp.got('ttl', t.key(22)), false, 'the second waits for the first,
 update leasehold.waiter set enqueued_at = enqueued_at - interval '11 s', wait_until = wait_until - interval '11 s' where key = 'ttl';
 select is(pg_temp.got('ttl', t.key(22)), true, 'a waiter whose ttl has passed is skipped');
 
+-- Its wait may pass between the first look and the decision, which is this one: exclusive, then in a batch with a shared one.
+select leasehold.join_queue('q', k, t.key(23), ttl => '10 s'), leasehold.join_queue('q', k, t.key(24), ttl => '1 hour') from unnest(array['over', 'over2']) k;
+update leasehold.waiter set wait_until = wait_until - interval '11 s' where lease_key = t.key(23);
+select is((select outcome from leasehold_internal.acquire_batch(null, null, array['q'], array['over'], array[t.key(23)], array['late'], array['{}'],
+             array[30000000], array[false], array[null::bigint], array[0::bigint])), 'held', 'whose wait is over does not overtake who came after it');
+select is((select string_agg(outcome, ' ' order by n) from leasehold_internal.acquire_batch(null, null, array['q', 'q'], array['over2', 'over3'], array[t.key(23), t.key(25)],
+             array['late', 'other'], array['{}', '{}'], array[30000000, 30000000], array[false, false], array[null, null]::bigint[], array[0, 0]::bigint[], null, null,
+             array[null, 1])), 'held granted', 'nor where shared leases are decided');
+
 -- a holder does not queue for what it holds
 select leasehold.acquire('q', 'mine', '30 s', lease_key => t.key(31));
 select t.error_of($$select leasehold.join_queue('q', 'mine', t.key(31))$$);
