@@ -35,11 +35,21 @@ declare
   v_has_hooks boolean := exists (select from leasehold.registered_hook);
   v_runs_hooks boolean := leasehold_internal.runs_hooks(p_coordinator is null);
   v_may_be_shared boolean := array_remove(p_units, null) <> '{}';
-  v_is_queued boolean;
+  v_is_new boolean;
+  v_has_sharers boolean;
+  v_has_parts boolean;
   v_is_shared boolean;
+  v_is_held boolean;
+  v_may_rest boolean;
+  v_has_quotas boolean;
+  v_grants boolean;
+  v_queues boolean;
+  v_renews boolean;
+  v_tells_end boolean;
+  v_leaves boolean;
+  v_has_heads boolean;
   v_has_expired boolean := false;
   v_reap_veto text;
-  v_seed bigint;
 begin
   perform leasehold_internal.be_durable();
   v_rules := array(
@@ -49,80 +59,87 @@ begin
                from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
               where leasehold_internal.namespace_problem(d.namespace) is null)) r);
 
-  -- The items, with what is wrong with them.
+  -- The items, with what is wrong with them; their rows, taken in order; and where there is no row, the lock of its slot, under which it is
+  -- created, for an insert would wait for another session's uncommitted one.
   v_work := array(
-    select row(i.n, i.namespace, i.key, i.lease_key, i.owner, i.labels, d.duration, coalesce(i.queue, false), d.wait,
-               nullif(i.ticket, 0), c.field, c.bound, r.rules, null, 'invalid', null, null, 'invalid', i.units, null)::leasehold.acquire_work
-      from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, coalesce(u.labels, '{}')::jsonb as labels,
-                   u.duration_us, u.queue, u.wait_us, u.ticket, u.at_least_us, u.units
-              from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue, p_wait_us, p_ticket, p_at_least_us,
-                          p_units)
-                   with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, queue, wait_us, ticket, at_least_us, units,
-                                         n)) i
-      left join lateral (select x as rules from unnest(v_rules) x where x.namespace = i.namespace) r on true
-     cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration, leasehold_internal.from_us(i.wait_us) as wait) d
-     cross join lateral (
-       select case
-                when r.rules is null then 'namespace'
-                when leasehold_internal.key_problem(i.key) is not null then 'key'
-                when i.lease_key is null then 'lease_key'
-                when octet_length(i.owner) > 255 then 'owner'
-                when i.labels <> '{}' and leasehold_internal.labels_problem(i.labels) is not null then 'labels'
-                when d.duration is null or d.duration < (r.rules).min_duration or d.duration > (r.rules).max_duration
-                  or i.duration_us < 100000 then 'duration'
-                when i.wait_us < 0 then 'wait'
-                when i.at_least_us not between 0 and 86400000000 or (i.at_least_us > 0 and i.units is not null) then 'at_least'
-                when i.units not between 1 and 1000000 then 'units'
-              end) f (field)
-     cross join lateral (
-       select f.field,
-              case f.field
-                when 'namespace' then leasehold_internal.namespace_problem(i.namespace)
-                when 'key' then leasehold_internal.key_problem(i.key)
-                when 'lease_key' then 'a UUID'
-                when 'owner' then 'at most 255 bytes'
-                when 'labels' then leasehold_internal.labels_problem(i.labels)
-                when 'duration' then leasehold_internal.duration_bound((r.rules).min_duration, (r.rules).max_duration)
-                when 'wait' then 'zero or more'
-                when 'at_least' then case when i.units is null then '0 to 86400 s' else 'absent for a shared lease' end
-                when 'units' then '1 to 1000000'
-              end) c (field, bound)
-     order by i.n);
-
-  -- Take the rows, in order; what another session has stays 'missing'.
-  v_work := array(
-    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-               w.rules, s.scope, case when w.field is not null then 'invalid' when s.scope is null then 'missing' else 'locked' end,
-               null, null, null, w.units, w.holder)::leasehold.acquire_work
-      from (select u.* from unnest(v_work) u order by u.namespace, u.key, u.n) w
+    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field,
+               case w.field
+                 when 'namespace' then leasehold_internal.namespace_problem(w.namespace)
+                 when 'key' then leasehold_internal.key_problem(w.key)
+                 when 'lease_key' then 'a UUID'
+                 when 'owner' then 'at most 255 bytes'
+                 when 'labels' then leasehold_internal.labels_problem(w.labels)
+                 when 'duration' then leasehold_internal.duration_bound((w.rules).min_duration, (w.rules).max_duration)
+                 when 'wait' then 'zero or more'
+                 when 'at_least' then case when w.units is null then '0 to 86400 s' else 'absent for a shared lease' end
+                 when 'units' then '1 to 1000000'
+               end,
+               w.rules, s.scope,
+               case when w.field is not null then 'invalid'
+                    when s.is_mine then 'locked'
+                    when c.is_mine and e.is_there is null then 'new'
+                    else 'busy' end,
+               null, null, 'invalid', w.units, null)::leasehold.acquire_work
+      from (select i.*, r.rules, d.duration,
+                   case
+                     when r.rules is null then 'namespace'
+                     when leasehold_internal.key_problem(i.key) is not null then 'key'
+                     when i.lease_key is null then 'lease_key'
+                     when octet_length(i.owner) > 255 then 'owner'
+                     when i.labels <> '{}' and leasehold_internal.labels_problem(i.labels) is not null then 'labels'
+                     when d.duration is null or d.duration < (r.rules).min_duration or d.duration > (r.rules).max_duration
+                       or i.duration_us < 100000 then 'duration'
+                     when i.wait < interval '0' then 'wait'
+                     when i.at_least_us not between 0 and 86400000000 or (i.at_least_us > 0 and i.units is not null) then 'at_least'
+                     when i.units not between 1 and 1000000 then 'units'
+                   end as field
+              from (select u.n::integer as n, u.namespace, u.key, u.lease_key, u.owner, coalesce(u.labels, '{}')::jsonb as labels,
+                           u.duration_us, coalesce(u.queue, false) as queue, leasehold_internal.from_us(u.wait_us) as wait,
+                           nullif(u.ticket, 0) as ticket, u.at_least_us, u.units
+                      from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue, p_wait_us, p_ticket,
+                                  p_at_least_us, p_units)
+                           with ordinality as u (namespace, key, lease_key, owner, labels, duration_us, queue, wait_us, ticket, at_least_us,
+                                                 units, n)) i
+              left join lateral (select x as rules from unnest(v_rules) x where x.namespace = i.namespace) r on true
+             cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration) d
+             order by i.namespace, i.key, i.n
+            offset 0) w
       left join lateral (
-        select x as scope
+        select x as scope, true as is_mine
           from leasehold.scope x
          where x.namespace = w.namespace and x.key = w.key and w.field is null
-           for no key update skip locked) s on true);
+           for no key update skip locked) s on true
+      -- It is there, and another session has it.
+      left join lateral (
+        select true as is_there
+          from leasehold.scope x
+         where x.namespace = w.namespace and x.key = w.key and w.field is null and s.is_mine is null) e on true
+      left join lateral (
+        select true as is_mine
+          from leasehold.creation x
+         where w.field is null and s.is_mine is null and e.is_there is null
+           and x.slot = leasehold_internal.creation_slot(w.namespace, w.key, (select t.seed from leasehold.turn t where t.name = 'creation'))
+           for update skip locked) c on true);
+  select bool_or(w.hold = 'new'), bool_or((w.scope).state = 'shared'), bool_or((w.scope).state = 'held'),
+         bool_or((w.scope).at_least is not null), bool_or((w.rules).max_leases is not null or (w.rules).max_waiters is not null),
+         -- Shared holders, of today or not long ago, who ask again.
+         bool_or((w.scope).queued and exists (select from leasehold.share h
+                                               where h.namespace = w.namespace and h.key = w.key and h.lease_key = w.lease_key)),
+         bool_or(not p_all and (w.scope).queued
+                 and exists (select from leasehold.waiter q where q.items is not null and q.lease_key = w.lease_key
+                                                              and (q.namespace, q.key) is not distinct from (w.namespace, w.key)))
+    into v_is_new, v_is_shared, v_is_held, v_may_rest, v_has_quotas, v_has_sharers, v_has_parts
+    from unnest(v_work) w;
 
-  -- No row: create it under the lock of its slot, for an insert would wait for another session's uncommitted one.
-  if exists (select 1 from unnest(v_work) w where w.hold = 'missing') then
-    select t.seed into v_seed from leasehold.turn t where t.name = 'creation';
-    v_work := array(
-      select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-                 w.rules, w.scope,
-                 case when w.hold <> 'missing' then w.hold
-                      when e.is_there then 'busy'
-                      when c.is_mine then 'new'
-                      else 'busy' end,
-                 null, null, null, w.units, w.holder)::leasehold.acquire_work
-        from unnest(v_work) w
-        left join lateral (
-          select true as is_there
-            from leasehold.scope x
-           where x.namespace = w.namespace and x.key = w.key and w.hold = 'missing') e on true
-        left join lateral (
-          select true as is_mine
-            from leasehold.creation x
-           where x.slot = leasehold_internal.creation_slot(w.namespace, w.key, v_seed) and w.hold = 'missing' and e.is_there is null
-             for update skip locked) c on true);
-    -- Under the lock look again: the one who had it before may have committed the row.
+  -- Under the lock look again: the one who had it before may have committed the row.
+  if v_is_new
+     and exists (select 1
+                   from unnest(v_work) w
+                  cross join lateral (
+                    select 1
+                      from leasehold.scope x
+                     where w.hold = 'new' and x.namespace = w.namespace and x.key = w.key) e)
+  then
     v_work := array(
       select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
                  w.rules, w.scope, case when e.is_there then 'busy' else w.hold end, null, null, null,
@@ -134,25 +151,12 @@ begin
            where x.namespace = w.namespace and x.key = w.key and w.hold = 'new') e on true);
   end if;
 
-  -- The rows of shared holders, of today or not long ago, who ask again.
-  select bool_or((w.scope).queued), bool_or((w.scope).state = 'shared')
-    into v_is_queued, v_is_shared
-    from unnest(v_work) w
-   where w.hold = 'locked';
-  if v_is_queued
-     and exists (select 1
-                   from unnest(v_work) w
-                  cross join lateral (
-                    select 1
-                      from leasehold.share x
-                     where w.hold = 'locked' and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key) h)
-  then
+  if v_has_sharers then
     v_may_be_shared := true;
     v_work := leasehold_internal.take_own_shares(v_work);
   end if;
 
-  if v_is_queued and not p_all
-     and exists (select from leasehold.waiter q where q.items is not null and q.lease_key = any (p_lease_key)) then
+  if v_has_parts then
     v_work := leasehold_internal.refuse_parts(v_work);
   end if;
 
@@ -160,7 +164,7 @@ begin
   v_now := clock_timestamp();
 
   -- What could be granted but for its minimum hold rests.
-  if exists (select 1 from unnest(v_work) w where w.hold = 'locked' and (w.scope).at_least is not null) then
+  if v_may_rest then
     perform leasehold_internal.pin_incarnation();
     v_work := array(
       select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
@@ -174,9 +178,10 @@ begin
   end if;
 
   -- Whose lease has expired may be taken over, unless somebody guards it: FOR UPDATE, in a statement of its own.
-  if exists (select 1 from unnest(v_work) w
-              where w.hold = 'locked' and leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now)
-                and not leasehold_internal.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)) then
+  if v_is_held
+     and exists (select 1 from unnest(v_work) w
+                  where w.hold = 'locked' and leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now)
+                    and not leasehold_internal.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)) then
     v_has_expired := true;
     perform leasehold_internal.pin_incarnation();
     v_work := array(
@@ -270,21 +275,29 @@ begin
   if v_has_hooks and v_runs_hooks then
     select x.p_work, coalesce(x.veto, v_reap_veto) into v_work, v_reap_veto from leasehold_internal.reap_for_takeover(v_work) x;
   end if;
-  if exists (select 1 from unnest(v_rules) r where r.max_leases is not null or r.max_waiters is not null) then
+  if v_has_quotas then
     v_work := leasehold_internal.apply_quotas(v_work, leasehold_internal.take_quota_turns(v_work));
   end if;
   if v_has_hooks and not v_runs_hooks then
     v_work := leasehold_internal.leave_hooked(v_work);
   end if;
-  if exists (select 1 from unnest(v_work) w where w.outcome in ('granted', 'queued')) then
-    perform leasehold_internal.ensure_epoch();
-  end if;
   if p_all then
+    perform leasehold_internal.ensure_epoch();
     v_work := leasehold_internal.with_one_ticket(leasehold_internal.all_or_none(v_work));
+  end if;
+  select bool_or(w.outcome = 'granted'), bool_or(w.outcome = 'queued'), bool_or(w.outcome = 'renewed' and w.hold = 'locked'),
+         bool_or(w.outcome = 'ended'),
+         bool_or((w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota', 'left') or w.outcome = 'invalid' and w.hold <> 'invalid')
+                 and w.own_ticket is not null),
+         bool_or(w.head_ticket is not null or w.outcome = 'queued' and w.hold in ('new', 'locked') and (w.scope).state is distinct from 'held')
+    into v_grants, v_queues, v_renews, v_tells_end, v_leaves, v_has_heads
+    from unnest(v_work) w;
+  if v_grants or v_queues then
+    perform leasehold_internal.ensure_epoch();
   end if;
 
   -- A takeover ends the lease before, where its hooks have not.
-  if v_has_expired and exists (select 1 from unnest(v_work) w where w.outcome = 'granted' and w.hold = 'expired') then
+  if v_has_expired and v_grants then
     perform leasehold_internal.end_leases(array(
       select row(w.namespace, w.key, 'expired', null, null, (w.scope).queued, null, null)::leasehold.lease_end
         from (select distinct on (u.namespace, u.key) u.*
@@ -295,37 +308,39 @@ begin
   end if;
 
   -- Grant. The token is drawn here, under the lock.
-  update leasehold.scope s
-     set state = 'held',
-         lease_key = w.lease_key,
-         token = nextval('leasehold.token'),
-         owner = w.owner,
-         principal = p_principals[w.n],
-         labels = w.labels,
-         duration = w.duration,
-         grace = (w.rules).grace,
-         acquired_at = v_now,
-         heartbeat_at = v_now,
-         heartbeats = 0,
-         deadline = v_now + w.duration,
-         incarnation = v_life.id,
-         granted_by = p_coordinator,
-         lapsed = false,
-         reap_failures = 0,
-         check_at = least(s.check_at, v_now + w.duration + (w.rules).grace),
-         at_least = w.at_least,
-         at_least_incarnation = case when w.at_least is not null then v_life.id end,
-         queued = w.at_least is not null
-                  or s.queued
-                  and (leasehold_internal.is_blind()
-                       or exists (select 1 from leasehold.waiter q
-                                   where q.namespace = s.namespace and q.key = s.key and q.lease_key <> w.lease_key)
-                       or exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key))
-    from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
-   where w.outcome = 'granted' and w.units is null and w.hold <> 'new' and s.namespace = w.namespace and s.key = w.key;
+  if v_grants then
+    update leasehold.scope s
+       set state = 'held',
+           lease_key = w.lease_key,
+           token = nextval('leasehold.token'),
+           owner = w.owner,
+           principal = p_principals[w.n],
+           labels = w.labels,
+           duration = w.duration,
+           grace = (w.rules).grace,
+           acquired_at = v_now,
+           heartbeat_at = v_now,
+           heartbeats = 0,
+           deadline = v_now + w.duration,
+           incarnation = v_life.id,
+           granted_by = p_coordinator,
+           lapsed = false,
+           reap_failures = 0,
+           check_at = least(s.check_at, v_now + w.duration + (w.rules).grace),
+           at_least = w.at_least,
+           at_least_incarnation = case when w.at_least is not null then v_life.id end,
+           queued = w.at_least is not null
+                    or s.queued
+                    and (leasehold_internal.is_blind()
+                         or exists (select 1 from leasehold.waiter q
+                                     where q.namespace = s.namespace and q.key = s.key and q.lease_key <> w.lease_key)
+                         or exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key))
+      from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
+     where w.outcome = 'granted' and w.units is null and w.hold <> 'new' and s.namespace = w.namespace and s.key = w.key;
+  end if;
 
   -- New scopes: held at once, with the first expiry as check_at, or free where somebody only queues or is about to share it.
-  if exists (select 1 from unnest(v_work) w where w.hold = 'new' and w.outcome in ('granted', 'queued')) then
+  if v_is_new and (v_grants or v_queues) then
     insert into leasehold.scope (
       namespace, key, state, lease_key, token, owner, principal, labels, duration, grace, acquired_at, heartbeat_at, deadline,
       incarnation, granted_by, check_at, at_least, at_least_incarnation, queued)
@@ -348,7 +363,7 @@ begin
   if p_all then
     perform leasehold_internal.mark_together(v_work);
   end if;
-  if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
+  if v_grants and (leasehold_internal.is_blind() or exists (select from leasehold.watch)) then
     perform leasehold_internal.tell_watchers(
               array_agg(w.namespace), array_agg(w.key), array_agg(case when w.units is not null then w.lease_key end))
        from unnest(v_work) w
@@ -357,7 +372,7 @@ begin
   end if;
 
   -- Renew. Of several items the last one's values count.
-  if exists (select 1 from unnest(v_work) w where w.outcome = 'renewed' and w.hold = 'locked') then
+  if v_renews then
     update leasehold.scope s
        set owner = w.owner,
            principal = p_principals[w.n],
@@ -378,7 +393,7 @@ begin
   end if;
 
   -- Who is told that its lease has expired must never see it revive.
-  if exists (select 1 from unnest(v_work) w where w.outcome = 'ended') then
+  if v_tells_end then
     update leasehold.scope s
        set lapsed = true
       from unnest(v_work) w
@@ -392,7 +407,7 @@ begin
   end if;
 
   -- The queue: a waiter that comes back keeps its place, and its wait never grows. null is no limit, and least() skips it.
-  if exists (select 1 from unnest(v_work) w where w.outcome = 'queued') then
+  if v_queues then
     update leasehold.waiter q
        set coordinator = p_coordinator,
            away_until = null,
@@ -415,33 +430,42 @@ begin
            case when p_all then cardinality(p_namespace) end
       from (select u.* from unnest(v_work) u where u.outcome = 'queued' and u.own_ticket is null order by u.n) w
         on conflict do nothing;
-  end if;
-  if exists (select 1 from unnest(v_work) w where w.outcome = 'queued') then
-    -- A scope that is shared may have room for the first waiter soon: the reaper looks, should the wake-up get lost.
+    -- A scope that is free, or shared, may have room for the first waiter soon: the reaper looks, should the wake-up get lost.
     update leasehold.scope s
        set queued = true,
-           check_at = case when s.state = 'shared' then least(s.check_at, v_now + interval '1 s') else s.check_at end
+           check_at = case when s.state <> 'held' then least(s.check_at, v_now + interval '1 s') else s.check_at end
       from (select distinct u.namespace, u.key from unnest(v_work) u where u.outcome = 'queued') w
      where s.namespace = w.namespace and s.key = w.key
-       and (not s.queued or (s.state = 'shared' and s.check_at > v_now + interval '1 s'));
+       and (not s.queued or (s.state <> 'held' and s.check_at > v_now + interval '1 s'));
   end if;
-  delete from leasehold.waiter q
-   using unnest(v_work) w
-   where (w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota', 'left') or w.outcome = 'invalid' and w.hold <> 'invalid')
-     and w.own_ticket is not null
-     and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
+  if v_leaves then
+    delete from leasehold.waiter q
+     using unnest(v_work) w
+     where (w.outcome in ('granted', 'renewed', 'ended', 'frozen', 'quota', 'left') or w.outcome = 'invalid' and w.hold <> 'invalid')
+       and w.own_ticket is not null
+       and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
+  end if;
 
-  -- A scope that stays open, or has room left, belongs to its first live waiter: make sure that it knows.
-  perform leasehold_internal.wake_head(null, o.namespace, o.key)
-     from (select distinct w.namespace, w.key
-             from unnest(v_work) w
-            where w.head_ticket is not null
-              and not exists (select 1 from unnest(v_work) g
-                               where (g.outcome = 'hooked' or g.outcome = 'granted' and g.units is null) and g.namespace = w.namespace and g.key = w.key)) o;
+  -- A scope that stays open, or has room left, belongs to its first live waiter: make sure that it knows. It may be one of this batch, for
+  -- which who came before it there has been refused. Who waits for several scopes together does not wait for this one.
+  if v_has_heads then
+    perform leasehold_internal.wake_head(null, o.namespace, o.key)
+       from (select distinct w.namespace, w.key
+               from unnest(v_work) w
+              where (w.head_ticket is not null
+                     or not p_all and w.outcome = 'queued' and w.hold in ('new', 'locked') and (w.scope).state is distinct from 'held')
+                and not exists (select 1 from unnest(v_work) g
+                                 where (g.outcome = 'hooked' or g.outcome = 'granted' and g.units is null) and g.namespace = w.namespace and g.key = w.key)) o;
+  end if;
   if v_has_hooks and v_runs_hooks then
     perform leasehold_internal.hook_grants(v_work);
   end if;
 
+  -- Answers about a batch in which nothing is shared take half of the time.
+  if v_may_be_shared then
+    return query select * from leasehold_internal.answer_shared(v_work, v_life, v_live, v_reap_veto, v_now);
+    return;
+  end if;
   return query
     select w.n, w.outcome, w.own, leasehold_internal.tickets_ahead(w.tickets, w.own),
            f.expires_in_us, f.suspected_in_us,
@@ -449,13 +473,12 @@ begin
                 when w.outcome in ('held', 'queued') then v_reap_veto end, w.field, w.bound,
            f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
            f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s.scope, v_life, v_now),
-           coalesce(f.mode, 'exclusive'), coalesce(f.units, 0), f.slots, leasehold_internal.units_free(s.scope, w.rules),
-           leasehold_internal.holder_count(s.scope)
+           'exclusive', 0, null::integer[], leasehold_internal.units_free(s.scope, w.rules),
+           case (s.scope).state when 'held' then 1 else 0 end
       from (select u.*, q.own,
                    -- Once for each scope, by its first item that is told its place. (With offset 0 below, for the planner would
                    -- else move the calls into the window, and make them for each item.)
-                   first_value(t.tickets) over (partition by u.namespace, u.key order by t.tickets is null, u.n) as tickets,
-                   first_value(t.facts) over (partition by u.namespace, u.key order by t.tickets is null, u.n) as shared_facts
+                   first_value(t.tickets) over (partition by u.namespace, u.key order by t.tickets is null, u.n) as tickets
               from (select v.*, v.outcome in ('queued', 'held') as is_told,
                            row_number() over (partition by v.namespace, v.key, v.outcome in ('queued', 'held')
                                               order by v.n) as place_in_scope
@@ -466,23 +489,12 @@ begin
                  where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)) q on true
              cross join lateral (
                select case when u.is_told and u.place_in_scope = 1
-                           then leasehold_internal.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets,
-                      case when u.is_told and u.place_in_scope = 1 and v_may_be_shared
-                           then leasehold_internal.shared_facts(u.namespace, u.key, u.rules, v_life, v_now) end as facts offset 0) t) w
+                           then leasehold_internal.live_tickets(u.namespace, u.key, v_live, v_now) end as tickets offset 0) t) w
       left join lateral (
         select x as scope
           from leasehold.scope x
          where w.field is null and x.namespace = w.namespace and x.key = w.key) s on true
-      left join lateral (
-        select leasehold_internal.scope_of_share(x) as scope
-          from leasehold.share x
-         where v_may_be_shared and w.outcome in ('granted', 'renewed')
-           and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and x.state <> 'ended') h on true
-     cross join lateral (select case when v_may_be_shared then coalesce(h.scope, s.scope) else s.scope end as scope offset 0) c
-      left join lateral (
-        select x.* from leasehold_internal.lease_facts(c.scope, w.rules, v_life, v_now) x
-         union all
-        select (w.shared_facts).* where w.is_told and (s.scope).state = 'shared') f on true
+      left join lateral leasehold_internal.lease_facts(s.scope, w.rules, v_life, v_now) f on true
      order by w.n;
 end
 $$;

@@ -355,6 +355,67 @@ begin
 end
 $$;
 
+-- What acquire_general() answers about a batch in which anything is shared, or could be. The caller has the rows locked. Locks nothing.
+create or replace function leasehold_internal.answer_shared(
+  p_work leasehold.acquire_work[], p_life leasehold.life_now, p_live uuid[], p_reap_veto text, p_now timestamptz)
+returns table (
+  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
+  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
+  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
+  holder_count integer)
+language plpgsql
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+    select w.n, w.outcome, w.own, leasehold_internal.tickets_ahead(w.tickets, w.own),
+           f.expires_in_us, f.suspected_in_us,
+           case when w.outcome = 'hooked' then leasehold_internal.to_us((w.rules).hook_timeout)::text
+                when w.outcome in ('held', 'queued') then p_reap_veto end, w.field, w.bound,
+           f.token, f.owner, f.principal, f.labels, f.duration_us, f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us,
+           f.silent_us, f.heartbeats, f.heartbeat_at, f.liveness, f.is_manual, leasehold_internal.rests_in_us(s.scope, p_life, p_now),
+           coalesce(f.mode, 'exclusive'), coalesce(f.units, 0), f.slots, leasehold_internal.units_free(s.scope, w.rules),
+           leasehold_internal.holder_count(s.scope)
+      from (select u.*, q.own,
+                   -- Once for each scope, by its first item that is told its place. (With offset 0 below, for the planner would
+                   -- else move the calls into the window, and make them for each item.)
+                   first_value(t.tickets) over (partition by u.namespace, u.key order by t.tickets is null, u.n) as tickets,
+                   first_value(t.facts) over (partition by u.namespace, u.key order by t.tickets is null, u.n) as shared_facts
+              from (select v.*, v.outcome in ('queued', 'held') as is_told,
+                           row_number() over (partition by v.namespace, v.key, v.outcome in ('queued', 'held')
+                                              order by v.n) as place_in_scope
+                      from unnest(p_work) v) u
+              left join lateral (
+                select o.ticket as own
+                  from leasehold.waiter o
+                 where u.outcome = 'queued' and o.lease_key = u.lease_key and (o.namespace, o.key) is not distinct from (u.namespace, u.key)) q on true
+             cross join lateral (
+               select case when u.is_told and u.place_in_scope = 1
+                           then leasehold_internal.live_tickets(u.namespace, u.key, p_live, p_now) end as tickets,
+                      case when u.is_told and u.place_in_scope = 1
+                           then leasehold_internal.shared_facts(u.namespace, u.key, u.rules, p_life, p_now) end as facts offset 0) t) w
+      left join lateral (
+        select x as scope
+          from leasehold.scope x
+         where w.field is null and x.namespace = w.namespace and x.key = w.key) s on true
+      left join lateral (
+        select leasehold_internal.scope_of_share(x) as scope
+          from leasehold.share x
+         where w.outcome in ('granted', 'renewed')
+           and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key and x.state <> 'ended') h on true
+     cross join lateral (select coalesce(h.scope, s.scope) as scope offset 0) c
+      left join lateral (
+        select x.* from leasehold_internal.lease_facts(c.scope, w.rules, p_life, p_now) x
+         union all
+        select (w.shared_facts).* where w.is_told and (s.scope).state = 'shared') f on true
+     order by w.n;
+end
+$$;
+
 revoke execute on function leasehold_internal.take_own_shares(leasehold.acquire_work[]),
   leasehold_internal.units_after(integer, integer, integer, integer), leasehold_internal.units_after_all(integer, integer, integer),
   leasehold_internal.own_lease(leasehold.scope, leasehold.scope, uuid, text, integer, leasehold.rules, leasehold.life_now, timestamptz),
@@ -362,5 +423,6 @@ revoke execute on function leasehold_internal.take_own_shares(leasehold.acquire_
   leasehold_internal.end_expired_shares(leasehold.acquire_work[], leasehold.life_now, boolean, timestamptz),
   leasehold_internal.decide_shared(leasehold.acquire_work[], leasehold.life_now, uuid[], timestamptz),
   leasehold_internal.grant_shares(leasehold.acquire_work[], uuid, text[], leasehold.life_now, timestamptz),
+  leasehold_internal.answer_shared(leasehold.acquire_work[], leasehold.life_now, uuid[], text, timestamptz),
   leasehold_internal.renew_shares(leasehold.acquire_work[], uuid, text[], leasehold.life_now, timestamptz),
   leasehold_internal.shared_facts(text, text, leasehold.rules, leasehold.life_now, timestamptz) from public;

@@ -273,6 +273,21 @@ select is(t.ask('newcomers', array[1, 2], array[1, 0]), 'granted 1, queued', 'of
 select is(t.let_go('newcomers', 1), 'ok wake', 'it goes');
 select is((select count(*) from leasehold_internal.leave_batch(t.key(901), array['newcomers'], array['k'], array[t.key(2)], array[false])), 1::bigint, 'the one who waited too');
 
+-- Of a batch the first is refused: whoever is behind it does not sleep on a free scope.
+create table t.notified (channel text, payload text);
+create function t.notify(p_channel text, p_payload text) returns void language sql as $$ insert into t.notified values (p_channel, p_payload) $$;
+select pg_get_functiondef('leasehold_internal.wake_head'::regproc) as wake_head \gset
+select replace(:'wake_head', 'pg_notify(', 't.notify(') \gexec
+select leasehold.set_policy('first.q', max_leases => 1, history => false);
+select is(t.ask('first.q', 1, 0), 'granted', 'a scope that is leased');
+select is(t.let_go('first.q', 1), 'ok', 'and free again');
+select leasehold.acquire('first.q', 'other', '30 s', lease_key => t.key(9));
+update leasehold.scope set check_at = 'infinity' where namespace = 'first.q';
+select is(t.ask('first.q', array[2, 3], array[0, 0]), 'quota max_leases = 1, queued', 'the quota is used up: the first is refused, the second waits');
+select is((select array_agg(replace(payload, chr(10), '/')) from t.notified), array['first.q/k'], 'and is woken');
+select cmp_ok((select check_at from leasehold.scope where namespace = 'first.q' and key = 'k'), '<', clock_timestamp() + interval '2 s', 'by the reaper too, should that get lost');
+:wake_head;
+
 -- over one lease that has expired
 select leasehold.set_policy('together', max_leases => 1, history => true);
 select is(t.ask('together', 1, 0), 'granted', 'one lease is all that there may be');
