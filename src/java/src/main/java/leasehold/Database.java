@@ -269,11 +269,21 @@ final class Database {
         }
     }
 
-    /** Renews with another duration; null: the lease key does not hold the lease any more. */
+    private boolean isHeld(Session session, Ref ref) {
+        return session.query(patience, ref.namespace, ref.key, """
+                select leasehold.heartbeat(s.namespace, ?, ?::uuid) is not null
+                  from (select set_config('lock_timeout', '200ms', true) as limits, ?::text as namespace offset 0) s""",
+                rows -> rows.next() && rows.getBoolean(1), ref.key, ref.leaseKey, ref.namespace);
+    }
+
+    /** One try to renew with another duration; null: the lease key does not hold the lease any more. */
     Grant extend(Ref ref, LeaseRequest request, int units, long token, long duration) {
         Session session = get();
         try {
             Grant grant = take(session, ref, request, units, duration);
+            if (grant == null && isHeld(session, ref)) {
+                throw new LeaseException.Unavailable("somebody keeps the row of " + ref.namespace + "/" + ref.key + " locked", null, true);
+            }
             if (grant != null && grant.token != token) { // it had ended, so long ago that the scope has forgotten it
                 undo(session, ref);
                 return null;

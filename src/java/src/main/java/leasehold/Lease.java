@@ -212,7 +212,17 @@ public final class Lease implements AutoCloseable {
      */
     public void extend(Duration value) {
         check();
-        Database.Grant grant = client.database.extend(ref, request, units(), token(), Clock.nanos(value));
+        Database.Grant grant;
+        for (long until = Clock.now() + client.patience;; client.pause(50)) {
+            try {
+                grant = client.database.extend(ref, request, units(), token(), Clock.nanos(value));
+                break;
+            } catch (LeaseException.Unavailable e) {
+                if (!e.isBusy || Clock.now() >= until) {
+                    throw e;
+                }
+            }
+        }
         synchronized (client.lock) {
             expire();
             if (grant == null) {

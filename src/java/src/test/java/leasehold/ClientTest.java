@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.sql.Connection;
+import java.sql.Statement;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -86,6 +88,20 @@ class ClientTest {
         site.forceRelease("cases");
         assertThrows(LeaseException.Lost.class, () -> lease.extend(seconds(100)));
         assertFalse(lease.isHeld());
+    }
+
+    @Test
+    void an_extension_that_finds_the_row_locked_loses_nothing() throws Exception {
+        Lease lease = site.lease(site.client(LeaseClient.builder(site.url).patience(seconds(3)))).duration(seconds(100)).acquire();
+        Connection other = site.connection();
+        try (Statement statement = other.createStatement()) {
+            statement.execute("select from leasehold.scope where namespace = 'cases' and key = '" + site.key + "' for update");
+        }
+        assertThrows(LeaseException.Unavailable.class, () -> lease.extend(seconds(200)));
+        lease.check();
+        other.rollback();
+        lease.extend(seconds(200));
+        assertEquals("00:03:20", site.row("duration"));
     }
 
     @Test
