@@ -371,7 +371,7 @@ START_TEST(hold_released_before_it_was_granted_ends)
 }
 END_TEST
 
-static void downgrade(int64_t token)
+static void downgrade(struct lh_uuid key, int64_t token)
 {
     static const int32_t slots[] = {1, 2};
     Leasehold__V1__DowngradeRequest request;
@@ -379,7 +379,7 @@ static void downgrade(int64_t token)
     struct lh_holder_entry *entry;
     char lease_key[LH_UUID_TEXT_BYTES];
 
-    lh_uuid_format(&coordinator.acquire->lease_key, lease_key);
+    lh_uuid_format(&key, lease_key);
     leasehold__v1__downgrade_request__init(&request);
     request.lease = new_lease_ref("invoice-42", lease_key);
     request.units = 2;
@@ -387,7 +387,7 @@ static void downgrade(int64_t token)
     entry = &coordinator.downgrade->items[0];
     entry->item.outcome = LH_OUTCOME_OK;
     entry->item.downgrade->lease = lease_for(30 * LH_US_PER_S);
-    entry->item.downgrade->lease.lease_key = coordinator.acquire->lease_key;
+    entry->item.downgrade->lease.lease_key = key;
     entry->item.downgrade->lease.principal = "token:other";
     entry->item.downgrade->lease.token = token;
     entry->item.downgrade->lease.units = 2;
@@ -399,8 +399,11 @@ static void downgrade(int64_t token)
 
 START_TEST(hold_tells_the_lease_as_a_downgrade_left_it)
 {
+    struct lh_uuid key;
+
     hold(20 * LH_US_PER_S);
-    downgrade(43);
+    key = coordinator.acquire->lease_key;
+    downgrade(key, 43);
     ck_assert_uint_eq(call->sent_count, 2);
     ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_RENEWED);
     ck_assert_int_eq(event()->renewed->token, 43);
@@ -409,12 +412,12 @@ START_TEST(hold_tells_the_lease_as_a_downgrade_left_it)
     ck_assert_int_eq(event()->renewed->slots[1], 2);
     ck_assert_str_eq(event()->renewed->principal, "token:other");
     ck_assert_int_ge(call->alarm_us, lh_clock_us() + 9 * LH_US_PER_S); /* it was renewed */
-    downgrade(42);                                                     /* an answer that was late */
+    downgrade(key, 42);                                                /* an answer that was late */
     ck_assert_uint_eq(call->sent_count, 2);
 
     fake_call_end(call, LH_RPC_END_CANCELED);
     answer_release(LH_OUTCOME_OK);
-    downgrade(44); /* nobody holds it here: ASan watches */
+    downgrade(key, 44); /* nobody holds it here: ASan watches */
 }
 END_TEST
 
