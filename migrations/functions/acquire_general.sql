@@ -430,13 +430,17 @@ begin
            case when p_all then cardinality(p_namespace) end
       from (select u.* from unnest(v_work) u where u.outcome = 'queued' and u.own_ticket is null order by u.n) w
         on conflict do nothing;
-    -- A scope that is free, or shared, may have room for the first waiter soon: the reaper looks, should the wake-up get lost.
+    -- A scope that is not held exclusively may be the first waiter's soon, without a lease that ends: the reaper looks, should the wake-up
+    -- get lost. A free row is changed for each new waiter, as by join_queue(): an older snapshot, which cannot see it, cannot acquire either.
     update leasehold.scope s
        set queued = true,
            check_at = case when s.state <> 'held' then least(s.check_at, v_now + interval '1 s') else s.check_at end
-      from (select distinct u.namespace, u.key from unnest(v_work) u where u.outcome = 'queued') w
+      from (select u.namespace, u.key, bool_or(u.own_ticket is null) as is_new
+              from unnest(v_work) u
+             where u.outcome = 'queued'
+             group by u.namespace, u.key) w
      where s.namespace = w.namespace and s.key = w.key
-       and (not s.queued or (s.state <> 'held' and s.check_at > v_now + interval '1 s'));
+       and (not s.queued or s.state = 'free' and w.is_new or s.state <> 'held' and s.check_at > v_now + interval '1 s');
   end if;
   if v_leaves then
     delete from leasehold.waiter q

@@ -58,6 +58,8 @@ select is(t.all(2, array['c', 'd'], p_queue => false), 'held c of w1', 'where on
 select is(t.all(2, array['d', 'c']), 'queued c of w1', 'where it waits, it is told of what is in the way');
 select is(t.stands('c', 'd'), 'c held 1 waits 2; d free waits 2', 'it holds nothing meanwhile, and has a place in each queue');
 select is((select count(distinct ticket) from leasehold.waiter), 1::bigint, 'with one ticket');
+select cmp_ok((select check_at from leasehold.scope where namespace = 'all' and key = 'd'), '<=', clock_timestamp() + interval '1 s',
+              'the reaper looks soon at a free scope that it waits for');
 select is(t.one(3, 'd', p_queue => false), 'held', 'nobody overtakes it where it would fit');
 select is(t.one(3, 'd'), 'queued', 'whoever comes later waits behind it');
 select is(t.all(4, array['e', 'd']), 'queued d after 2', 'and so does another request for several');
