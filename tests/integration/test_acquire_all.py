@@ -267,6 +267,23 @@ def test_a_bounded_block_keeps_all_its_places(cluster, ns, pool):
         service.close()
 
 
+def test_who_comes_back_while_one_of_its_places_cannot_leave_is_answered_in_time(service, ns):
+    holder = take(service, ns, "a")
+    fields = {"lease_key": str(uuid.uuid4())}
+    call = service.client.lease.AcquireAll.future(request(*[item(ns, key) for key in "abc"], wait=600, **fields))
+    wait_until(lambda: len(places(service, ns)) == 3, BOUND, "its places in the queues")
+    session = service.session()
+    session.run("begin")
+    session.run(f"select from leasehold.scope where namespace = '{ns}' and key = 'b' for update")
+    call.cancel()
+    wait_until(lambda: [key for key, _ in places(service, ns)] == ["a", "b"], BOUND, "c without it")
+    assert refusal(service, ns, "a", "b", "c", wait=1, **fields).reason == "WAIT_TIMEOUT"
+    session.run("rollback")
+    session.close()
+    wait_until(lambda: places(service, ns) == [], BOUND, "nobody in the queues")
+    release(service, holder)
+
+
 # --- many ---
 
 

@@ -148,6 +148,19 @@ void lh_coordinator_cancel(struct lh_coordinator *c, struct lh_acquire *request)
     lh_turn_end_call(c);
 }
 
+/* Is its leave, or that of another of its places, put off because a row is busy or the database refuses it? */
+static bool is_leave_delayed(const struct lh_waiter *waiter)
+{
+    if (waiter->together == NULL)
+        return waiter->scope->delay_us[LH_KIND_LEAVE] > 0;
+    LH_PLACE_EACH(place, waiter->together)
+    {
+        if (place->waiter->scope->delay_us[LH_KIND_LEAVE] > 0)
+            return true;
+    }
+    return false;
+}
+
 /* What to say now to a request whose verdict is due, or LH_OK: an answer of the database is on its way. */
 static enum lh_status overdue_status(const struct lh_coordinator *c, const struct lh_acquire *request, bool is_first)
 {
@@ -178,7 +191,7 @@ static enum lh_status overdue_status(const struct lh_coordinator *c, const struc
     case LH_WAITER_LEAVING:
         if (!lh_lanes_are_up(c))
             return LH_DATABASE_UNAVAILABLE;
-        if (is_first || scope->delay_us[LH_KIND_LEAVE] == 0)
+        if (is_first || !is_leave_delayed(waiter))
             return LH_OK;
         return request->wait == LH_WAIT_NONE ? LH_SCOPE_BUSY : request->own.verdict;
     default:
