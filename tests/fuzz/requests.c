@@ -15,12 +15,16 @@
 static struct {
     char key[8];
     char lease_key[37];
+    uint8_t units; /* 0: exclusive */
     char *segments[2];
     Leasehold__V1__Scope scope;
     Leasehold__V1__LeaseRef ref, *refs[1];
     Leasehold__V1__ReleaseItem item, *items[1];
     Google__Protobuf__Duration duration, wait;
     Leasehold__V1__AcquireRequest acquire;
+    Leasehold__V1__Scope scopes[SCOPES];
+    char keys[SCOPES][8];
+    Leasehold__V1__AcquireItem wanted[SCOPES], *all[SCOPES];
 } parts;
 
 static void pack(struct lh_buffer *packed, const ProtobufCMessage *message)
@@ -36,6 +40,7 @@ static void fill_scope(struct fuzz_input *input)
 
     snprintf(parts.key, sizeof(parts.key), "k%u", which % SCOPES);
     snprintf(parts.lease_key, sizeof(parts.lease_key), "0f8fad5b-d9cb-469f-a165-70867728950%x", which / SCOPES % KEYS);
+    parts.units = which / SCOPES / KEYS % 4;
     parts.segments[0] = (char *)(uintptr_t) "payments";
     parts.segments[1] = (char *)(uintptr_t) "invoices";
     leasehold__v1__scope__init(&parts.scope);
@@ -49,6 +54,11 @@ static void fill_scope(struct fuzz_input *input)
     leasehold__v1__release_item__init(&parts.item);
     parts.item.lease = &parts.ref;
     parts.items[0] = &parts.item;
+}
+
+static Leasehold__V1__Mode mode_of(uint8_t units)
+{
+    return units == 0 ? LEASEHOLD__V1__MODE__MODE_UNSPECIFIED : LEASEHOLD__V1__MODE__MODE_SHARED;
 }
 
 /* An odd length of wait: none, some, for ever. */
@@ -69,6 +79,48 @@ static void fill_acquire(struct fuzz_input *input)
     if (!parts.acquire.wait_forever)
         parts.acquire.wait = &parts.wait;
     parts.acquire.wait_while_alive = length >= 0xe0 && length < 0xf0;
+    parts.acquire.mode = mode_of(parts.units);
+    parts.acquire.units = parts.units;
+}
+
+/* Each bit of a byte is a scope. */
+static void pack_all(struct fuzz_input *input, struct lh_buffer *packed)
+{
+    Leasehold__V1__AcquireAllRequest request = LEASEHOLD__V1__ACQUIRE_ALL_REQUEST__INIT;
+    uint8_t which = fuzz_byte(input);
+
+    fill_acquire(input);
+    request.items = parts.all;
+    for (unsigned i = 0; i < SCOPES; i++) {
+        Leasehold__V1__AcquireItem *item = &parts.wanted[request.n_items];
+        uint8_t units;
+        if ((which >> i & 1) == 0)
+            continue;
+        units = fuzz_byte(input) % 4;
+        leasehold__v1__acquire_item__init(item);
+        parts.scopes[i] = parts.scope;
+        snprintf(parts.keys[i], sizeof(parts.keys[i]), "k%u", i);
+        parts.scopes[i].key = parts.keys[i];
+        item->scope = &parts.scopes[i];
+        item->mode = mode_of(units);
+        item->units = units;
+        parts.all[request.n_items++] = item;
+    }
+    request.duration = parts.acquire.duration;
+    request.wait = parts.acquire.wait;
+    request.wait_forever = parts.acquire.wait_forever;
+    request.owner = parts.acquire.owner;
+    request.lease_key = parts.acquire.lease_key;
+    pack(packed, &request.base);
+}
+
+static void pack_downgrade(struct fuzz_input *input, struct lh_buffer *packed)
+{
+    Leasehold__V1__DowngradeRequest request = LEASEHOLD__V1__DOWNGRADE_REQUEST__INIT;
+
+    request.lease = &parts.ref;
+    request.units = fuzz_byte(input) % 4;
+    pack(packed, &request.base);
 }
 
 static void pack_hold(struct fuzz_input *input, struct lh_buffer *packed)
@@ -151,6 +203,8 @@ void fuzz_request(struct fuzz_input *input, struct lh_buffer *packed, const char
         ADMIN "GetStatus",
         ADMIN "ListPolicies",
         ADMIN "GetPolicy",
+        LEASE "AcquireAll",
+        LEASE "Downgrade",
     };
     uint8_t which = fuzz_byte(input) % (sizeof(paths) / sizeof(paths[0]));
     Leasehold__V1__GetLeaseRequest get = LEASEHOLD__V1__GET_LEASE_REQUEST__INIT;
@@ -173,5 +227,9 @@ void fuzz_request(struct fuzz_input *input, struct lh_buffer *packed, const char
         pack_admin(packed, which == 10);
     } else if (which == 12) {
         pack_reflection(packed);
+    } else if (which == 16) {
+        pack_all(input, packed);
+    } else if (which == 17) {
+        pack_downgrade(input, packed);
     }
 }

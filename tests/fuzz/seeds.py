@@ -52,7 +52,8 @@ def frame(kind, flags, stream, payload=b''):
 
 # --- deeds of a client of the server ---
 
-ACQUIRING, STREAMING, HOLDING, BEATING, KEEPING, RELEASING, GETTING, LISTING, WATCHING, REAPING, FORCING, HEALTH, REFLECTING = range(13)
+ACQUIRING, STREAMING, HOLDING, BEATING, KEEPING, RELEASING, GETTING, LISTING, WATCHING, REAPING, FORCING, HEALTH, REFLECTING, \
+    STATUS, POLICIES, POLICY_OF, ACQUIRING_ALL, DOWNGRADING = range(18)
 TURN = b'\x06'
 
 
@@ -93,6 +94,14 @@ SERVER = {
     'hooks': b'\2' + request(ACQUIRING, rest=b'\x05') + TURN + request(BEATING) + later(20) + request(RELEASING) + later(20),
     'windows': b'\0' + settings(4, 0) + request(REFLECTING, is_last=False) + TURN + settings(4, 65535) + bytes([10, 0, 1, 0, 0]) + TURN,
     'resets': b'\1' + b''.join(request(ACQUIRING, 5, b'\x55') + bytes([9, i, 0, 0, 8]) for i in range(6)) + TURN,
+    'shared': b'\0' + request(ACQUIRING, 0x21, b'\x05') + TURN + client(1) + request(ACQUIRING, 0x45, b'\x55') + TURN + client(2) +
+              request(ACQUIRING, 9, b'\x55') + TURN + client(1) + request(DOWNGRADING, 5, b'\1') + TURN + client(0) + request(RELEASING, 0x21) + TURN,
+    'downgrade': b'\0' + request(ACQUIRING, rest=b'\x05') + TURN + client(1) + request(ACQUIRING, 0x25, b'\x55') + TURN + client(0) +
+                 request(DOWNGRADING, rest=b'\1') + TURN + later(20),
+    'together': b'\0' + request(ACQUIRING, rest=b'\x05') + TURN + client(1) + request(ACQUIRING_ALL, 5, b'\7\x55\0\1\0') + TURN + client(2) +
+                request(ACQUIRING_ALL, 9, b'\6\x55\0\0') + TURN + client(0) + request(RELEASING) + TURN + later(20) + TURN,
+    'together-gone': b'\0' + request(ACQUIRING, rest=b'\x05') + client(1) + request(ACQUIRING_ALL, 5, b'\3\xf5\0\0') + TURN + bytes([12, 1]) +
+                     client(0) + request(RELEASING) + TURN,
     'early-reset': b'\0' + bytes([9, 0, 0, 0, 8]) + request(ACQUIRING, rest=b'\x05') + TURN,
     'continued': b'\0' + frame(1, 1, 1, b'\x83\x86') + frame(9, 0, 1, b'\x04\x05/t') + frame(9, 4, 1, b'.T/') + TURN,
     'unfinished': b'\0' + bytes([4, 0, ACQUIRING, 1, 5]) + frame(0, 0, 3, b'\0\0\0\1\0half') + later(24) + TURN,
@@ -139,6 +148,8 @@ CLIENT = {
 MESSAGE = {
     'acquire': b'\0' + ACQUIRE,
     'heartbeat': b'\1' + field(1, REF) + field(1, REF),
+    'together': b'\x0c' + field(1, field(1, SCOPE)) + field(1, field(1, field(1, 'payments') + field(2, 'k2')) + field(2, 2) + field(3, 4)) +
+                field(2, SECONDS) + field(3, SECONDS) + field(5, 'somebody') + field(6, KEY),
     'release': b'\2' + field(1, field(1, REF) + field(2, '{"rows": 3}')),
     'list': b'\4' + field(1, 'payments') + field(2, 1) + field(3, 10),
     'reap': b'\5' + field(1, field(1, 'payments')),

@@ -34,6 +34,28 @@ struct fake_scope *__wrap_fake_scope(struct fake_world *world, const char *ns, c
     return &world->scopes[hash % FAKE_SCOPES];
 }
 
+/* Several names that the fake takes for one scope are no request of its. */
+void __wrap_fake_acquire_all(struct fake_node *node, struct fake_batch *batch);
+void __real_fake_acquire_all(struct fake_node *node, struct fake_batch *batch);
+void __wrap_fake_acquire_all(struct fake_node *node, struct fake_batch *batch)
+{
+    struct lh_acquire_item **items = (struct lh_acquire_item **)batch->items;
+
+    for (size_t i = 0; i < batch->n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (__wrap_fake_scope(node->world, items[i]->ns, items[i]->key) ==
+                __wrap_fake_scope(node->world, items[j]->ns, items[j]->key)) {
+                for (size_t k = 0; k < batch->n; k++)
+                    items[k]->outcome = LH_ACQUIRE_BUSY;
+                items[i]->outcome = LH_ACQUIRE_INVALID;
+                items[i]->field = "items";
+                return;
+            }
+        }
+    }
+    __real_fake_acquire_all(node, batch);
+}
+
 typedef void any_cb(void);
 
 /* One answer, later. */
