@@ -1,12 +1,13 @@
 """What judges the campaign of tests/ha finds what is wrong with a history: for each rule a good history, and broken ones."""
+import math
 import pathlib
 import sys
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "ha"))
-from history import (Event, Hold, Loss, Register, Session, Waiter, double_holders, early_losses, missed_events, overtaken,  # noqa: E402
-                     stale_writes, tokens_that_went_back, wrong_events)
+from history import (Event, Grant, Hold, Loss, Promotion, Register, Session, Waiter, double_holders, early_losses, first_token,  # noqa: E402
+                     missed_events, overtaken, seconds_until_served, slow_promotions, stale_writes, tokens_that_went_back, wrong_events)
 
 GOOD = [Hold("a", 1, 0.0, 5.0, 0.0), Hold("a", 2, 5.0, 6.0, 1.0), Hold("b", 1, 2.0, 9.0, 2.0), Hold("a", 7, 8.0, 9.0, 8.0)]
 
@@ -72,6 +73,30 @@ def test_a_waiter_of_a_silent_daemon_may_be_passed_over():
     for answers in ({}, {"d1": []}, {"d1": [0.0, 1.0, 4.5]}, {"d1": [at for at in ALIVE["d1"] if not -4 < at < 0]}):
         for daemon in ("d1", "d2"):
             assert not overtaken([FIRST, SECOND._replace(token=9, ended=4.0, daemon=daemon)], answers)
+
+
+BEGIN_2025 = 1735689600
+PROMOTED = [Promotion(2, 100.0, 1000), Promotion(3, 200.0, 2000)]
+SERVED = [Grant(90.0, 999), Grant(103.0, 1001), Grant(199.0, 1500), Grant(214.0, 2000)]
+
+
+def test_a_primary_that_serves_in_time_is_good():
+    assert seconds_until_served(PROMOTED, SERVED) == {PROMOTED[0]: 3.0, PROMOTED[1]: 14.0} and not slow_promotions(PROMOTED, SERVED)
+    assert first_token(BEGIN_2025) == 0 and first_token(BEGIN_2025 + 90) == 3 * 2 ** 35, "as migrations/functions/epoch.sql begins a timeline"
+
+
+@pytest.mark.parametrize("promotions, grants, slow", [
+    (PROMOTED, [*SERVED[:3], Grant(216.0, 2000)], (PROMOTED[1], 16.0)),
+    (PROMOTED, [*SERVED[:3], Grant(201.0, 1999), Grant(216.0, 2000)], (PROMOTED[1], 16.0)),
+    (PROMOTED[:1], SERVED[:1], (PROMOTED[0], math.inf)),
+    (PROMOTED, SERVED[3:], (PROMOTED[0], 100.0)),
+], ids=["late", "the old primary went on beside it", "never", "replaced before"])
+def test_a_primary_that_serves_late_is_found(promotions, grants, slow):
+    assert slow_promotions(promotions, grants) == [slow]
+
+
+def test_a_primary_that_is_replaced_at_once_need_not_serve():
+    assert not slow_promotions([*PROMOTED[:1], Promotion(3, 102.0, 1500)], [Grant(104.0, 1500)])
 
 
 def watch(*events, synced=0.0):

@@ -3,6 +3,7 @@
 A fault is a generator: it breaks something, waits for what must come of it, yields, and mends after that.
 """
 import json
+import math
 import pathlib
 import subprocess
 import time
@@ -52,6 +53,14 @@ class Place:
 
     def another_primary(self, node):
         self.wait_for(lambda: self.primary([other for other in NODES if other != node]), f"another primary than {node}")
+
+    def promotions(self):
+        """{timeline: when, on the wall clock}: a standby that is promoted writes the history of its timeline; other standbys get a copy later."""
+        found = {}
+        for file in pathlib.Path(self.directory).glob("n?/data/pg_wal/*.history"):
+            timeline = int(file.stem, 16)
+            found[timeline] = min(file.stat().st_mtime, found.get(timeline, math.inf))
+        return found
 
     def members(self):
         for node in NODES:

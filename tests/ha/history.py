@@ -1,6 +1,7 @@
 """The history of a campaign, and what is wrong with it.
 
-Everything is seen from the clients' side, on one clock that runs during suspend, in seconds. No rule depends on how long anything took.
+Everything but a promotion is seen from the clients' side. All times are of one clock that runs during suspend, in seconds. One rule depends on how
+long something took: slow_promotions().
 
 Hold     from the answer that granted it until its holder stopped to believe in it: it sent the release, heard of the loss, or its deadline passed.
          `asked` is when its first request was sent.
@@ -8,15 +9,25 @@ Waiter   one call that waited: asked (the first request of this lease key was se
          ended (by a grant, or cut off), token (None: it was not granted), and the daemon that it waited at.
 Loss     a holder heard LOST at `at`; the last answer before had promised it the lease until `deadline`.
 Session  one watch without a break: from `synced` on, and its events in order: (scope, kind, token), kind one of initial, acquired, ended.
+Grant    when a client got this token.
+Promotion  a standby became the primary of `timeline` at `at`. The tokens of its timeline are `first_token` or more, those of timelines before are less.
 """
 import bisect
 import collections
+import datetime
+import itertools
+import math
 
 Hold = collections.namedtuple("Hold", "scope token begin end asked")
 Waiter = collections.namedtuple("Waiter", "scope daemon asked queued ended token")
 Loss = collections.namedtuple("Loss", "scope token at deadline reason")
 Session = collections.namedtuple("Session", "daemon synced events")
 Event = collections.namedtuple("Event", "scope kind token")
+Grant = collections.namedtuple("Grant", "at token")
+Promotion = collections.namedtuple("Promotion", "timeline at first_token")
+
+# A new primary serves within this time.
+SERVES_S = 15
 
 # A daemon that was in touch with the database more often than this is alive: others pass over it only after 3.5 s. One that was silent and is back
 # counts as alive from its next sign of life on, which comes each second.
@@ -122,6 +133,30 @@ def stale_writes(writes):
         stale += token < largest.get(scope, token)
         largest[scope] = max(token, largest.get(scope, token))
     return stale
+
+
+def first_token(wall_s):
+    """The least token of a primary that is promoted at this time of the wall clock: see migrations/functions/epoch.sql."""
+    since_2025 = wall_s - datetime.datetime(2025, 1, 1, tzinfo=datetime.timezone.utc).timestamp()
+    return int(since_2025 / 60 * 2 ** 36)
+
+
+def seconds_until_served(promotions, grants):
+    """{promotion: seconds}: from each promotion to the first grant on its timeline, or to the next promotion where that came first.
+
+    A grant of an old primary that goes on beside the new one does not count. math.inf: neither came.
+    """
+    found = {}
+    for promotion, after in itertools.zip_longest(promotions, promotions[1:]):
+        end = after.first_token if after else math.inf
+        times = [grant.at for grant in grants if promotion.first_token <= grant.token < end]
+        found[promotion] = min([*times, after.at if after else math.inf]) - promotion.at
+    return found
+
+
+def slow_promotions(promotions, grants):
+    """Primaries that did not serve within SERVES_S after their promotion, and the seconds that they took."""
+    return [(promotion, seconds) for promotion, seconds in seconds_until_served(promotions, grants).items() if seconds > SERVES_S]
 
 
 class Register:

@@ -23,7 +23,7 @@ import harness  # noqa: E402
 import psycopg2  # noqa: E402
 from harness import acquire_request, lease_ref, pb, pb_grpc, release_request  # noqa: E402
 
-from history import Event, Hold, Loss, Register, Session, Waiter  # noqa: E402
+from history import Event, Grant, Hold, Loss, Register, Session, Waiter  # noqa: E402
 
 CONFIG = (ROOT / "deploy/examples/grpc-service-config.json").read_text()
 TARGETS = ("10.77.0.21:7420", "10.77.0.22:7420")
@@ -49,7 +49,7 @@ class Load:
         self.stop = threading.Event()       # no new requests
         self.give_up = threading.Event()    # who still waits is forgotten
         self.mutex = threading.Lock()
-        self.holds, self.grants, self.waiters, self.losses, self.sessions, self.failed = [], [], [], [], [], []
+        self.holds, self.grants, self.promotions, self.waiters, self.losses, self.sessions, self.failed = [], [], [], [], [], [], []
         self.answers = collections.defaultdict(list)
         self.watched = dict.fromkeys(TARGETS, 0.0)
         self.renewals = 0
@@ -73,7 +73,7 @@ class Load:
     def granted(self, lease, waited, sent):
         """The deadline."""
         with self.mutex:
-            self.grants.append(now())
+            self.grants.append(Grant(now(), lease.token))
         return sent + seconds(waited) + seconds(lease.remaining)
 
     def acquire(self, stub, scope, duration):
@@ -278,5 +278,5 @@ class Load:
 
     def save(self, path):
         """The whole history, for people."""
-        things = {name: [list(thing) for thing in getattr(self, name)] for name in ("holds", "waiters", "losses", "sessions")}
+        things = {name: [list(thing) for thing in getattr(self, name)] for name in ("holds", "grants", "promotions", "waiters", "losses", "sessions")}
         pathlib.Path(path).write_text(json.dumps({**things, "answers": self.answers, "failed": self.failed}, indent=1), encoding="utf-8")
