@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Judge a history of leases: did two hold what they may not hold together, was a slot given twice, did a token not grow, was a waiter overtaken,
-a minimum hold cut short, was there a stall?
+a minimum hold cut short, a lease granted for some of its scopes alone, was there a stall?
 (Promise 1, promise 2, promise 5, promise 6.)
 
     check_history.py history.tsv [--stall 10]
@@ -17,6 +17,8 @@ A history is one line for each event, tab-separated, in the order in which the c
     end      its holder gave it back            reap     the reaper ended the hold with `token`
     queue    `lease` waits, until `until`, or (-) as long as its coordinator `actor` is alive; `token` is its ticket, where those
              who join at once may be in another order than their lines
+    all      `lease` is for this scope and others, one line for each, all or none: all are queued for with one ticket, and granted at once,
+             before any other line about it
     leave    it waits no longer; if it held the scope, it gave it back
     guard    a transaction relies on `token`; until its line `unguard` nothing may end that lease, or grant the scope to somebody else
              where the lease is exclusive, exclusively where it is shared
@@ -31,6 +33,25 @@ import sys
 ALIVE_S = 3.5    # as live_coordinators() has it: the others look once a second, so the dead are passed over within 5 s
 Event = collections.namedtuple('Event', 'number at kind scope lease token until actor units slots')
 Waiter = collections.namedtuple('Waiter', 'number ticket at until actor')
+
+
+class Together:
+    """The scopes of a lease that was acquired for several, and what became of it in each."""
+    def __init__(self):
+        self.scopes = set()
+        self.queued = {}          # scope: its ticket there
+        self.granted = {}         # scope: when
+        self.ready_at = 0.0       # since when nothing was in its way, of the scopes that are granted so far
+        self.has_waited = False
+
+    def fault(self, kind):
+        """What is wrong with it before an event of that kind."""
+        for words, seen, own in (('queued', self.queued, 'queue'), ('granted', self.granted, 'grant')):
+            if seen and kind not in (own, 'rest') and set(seen) != self.scopes:
+                return 'part: %s for %s of %s alone' % (words, sorted(seen), sorted(self.scopes))
+            if len(set(seen.values())) > 1:
+                return 'part: %s with different tickets, or at different times: %s' % (words, sorted(seen.items()))
+        return None
 
 
 def parse(line):
@@ -61,7 +82,8 @@ class Judge:
         self.stall_s = stall_s
         self.scopes = collections.defaultdict(Scope)
         self.seen = {}            # coordinator: its last sign of life
-        self.granted = set()
+        self.granted = set()      # (lease, scope)
+        self.together = {}        # by lease
         self.gone = set()         # lease keys and coordinators
         self.last_number = 0
         self.faults = []
@@ -87,6 +109,22 @@ class Judge:
             self.fault(event, 'unknown: no such event as %s' % event.kind)
         else:
             handler(event, self.scopes[event.scope] if event.scope else None)
+            self.judge_together(event)
+
+    def judge_together(self, event):
+        together = self.together.get(event.lease)
+        if together is None or event.kind in ('all', 'gone'):
+            return
+        if event.kind == 'queue':
+            together.queued[event.scope] = event.token
+        elif event.kind == 'grant':
+            together.granted.setdefault(event.scope, event.at)
+        words = together.fault(event.kind)
+        if words is not None:
+            self.fault(event, words)
+
+    def on_all(self, event, unused_scope):
+        self.together.setdefault(event.lease, Together()).scopes.add(event.scope)
 
     def on_capacity(self, event, scope):
         scope.capacity = event.token
@@ -94,7 +132,7 @@ class Judge:
     def on_grant(self, event, scope):
         room_at = self.make_room(event, scope)
         self.check_token(event, scope)
-        if event.lease in self.granted:
+        if (event.lease, event.scope) in self.granted:
             self.fault(event, 'granted twice: a lease key names one acquisition')
         for guard in scope.guards.values():
             if event.units is None or guard.units is None:
@@ -105,7 +143,7 @@ class Judge:
             self.check_slots(event, scope)
         self.check_line(event, scope, room_at)
         scope.rests_until = 0.0
-        self.granted.add(event.lease)
+        self.granted.add((event.lease, event.scope))
         scope.holders[event.lease] = event
         scope.changed_at = event.at
         self.counts['shared grant'] += event.units is not None
@@ -201,11 +239,21 @@ class Judge:
                 turn_at = max(turn_at, self.live_until(waiter))    # the dead keep their place for their time
         if own is not None:
             self.counts['waited'] += 1
-            if room_at is not None:
-                idle_s = event.at - max(room_at, scope.rests_until, own.at, turn_at)
-                self.longest_s = max(self.longest_s, idle_s)
-                if idle_s > self.stall_s:
-                    self.fault(event, 'stall: it waited %.1f s for what was free' % idle_s)
+            self.check_idle(event, max(room_at or 0.0, scope.rests_until, own.at, turn_at), room_at is not None)
+
+    def check_idle(self, event, ready_at, was_held):
+        """Since `ready_at` nothing was in its way in this scope. Who waits for several was not slow where the last of them was not ready."""
+        together = self.together.get(event.lease)
+        if together is not None:
+            together.ready_at = ready_at = max(together.ready_at, ready_at)
+            together.has_waited = was_held = together.has_waited or was_held
+            if len(together.granted) + 1 < len(together.scopes):
+                return
+        if was_held:
+            idle_s = event.at - ready_at
+            self.longest_s = max(self.longest_s, idle_s)
+            if idle_s > self.stall_s:
+                self.fault(event, 'stall: it waited %.1f s for what was free' % idle_s)
 
     def on_rest(self, event, scope):
         if event.lease not in scope.holders:
@@ -270,6 +318,14 @@ class Judge:
     def on_alive(self, event, unused_scope):
         self.seen[event.actor] = max(event.at, self.seen.get(event.actor, 0.0))
 
+    def finish(self):
+        """After the last line."""
+        for lease, together in self.together.items():
+            words = together.fault('stop')
+            if words is not None:
+                self.faults.append('%s, lease %s' % (words, lease))
+        self.counts['granted together'] = sum(bool(together.granted) for together in self.together.values())
+
     def on_stop(self, event, unused_scope):
         for name, scope in self.scopes.items():
             for lease, waiter in scope.waiters.items():
@@ -281,6 +337,7 @@ def check(lines, stall_s=10.0):
     judge = Judge(stall_s)
     for line in lines:
         judge.judge(parse(line))
+    judge.finish()
     return judge
 
 

@@ -1,5 +1,6 @@
 /*
- * A daemon's share of the soak: clients that ask, wait, hold, release or give up, all in batches over one connection.
+ * A daemon's share of the soak: clients that ask, wait, hold, release or give up, all in batches over one connection; those
+ * that want several scopes at once ask each by itself.
  * It asks again for a waiter when an answer says `wake`, when it is notified, when its tick tells it, and while a row
  * is busy. In a rough run it dies at times: its leases and waiters are left behind, and it starts again under a new id.
  */
@@ -29,8 +30,8 @@ struct coordinator {
     int64_t tick_at_ms;
     struct client {
         enum client_state state;
-        int scope;
-        int units; /* of a shared lease; 0: exclusive */
+        struct item items[ITEMS_MAX]; /* those that it still has, or waits for */
+        int count;
         char lease[UUID_SIZE];
         int64_t at_ms; /* HOLDING: until then; QUEUED: patience; IDLE: start then; otherwise not before */
         int64_t pause_ms;
@@ -53,16 +54,28 @@ static bool wake(struct coordinator *c, const char *scope)
 {
     bool is_anyone = false;
     for (struct client *client = c->clients; client < c->clients + CLIENTS; client++) {
-        if (strcmp(scope_names[client->scope], scope) != 0)
-            continue;
-        if (client->state == QUEUED)
-            client_set_state(c, client, ASKING, 0);
-        is_anyone = is_anyone || client->state == ASKING;
+        for (int i = 0; i < client->count; i++) {
+            if (strcmp(scope_names[client->items[i].scope], scope) != 0)
+                continue;
+            if (client->state == QUEUED)
+                client_set_state(c, client, ASKING, 0);
+            is_anyone = is_anyone || client->state == ASKING;
+        }
     }
     return is_anyone;
 }
 
-static void on_answer(struct coordinator *c, struct client *client, const char *outcome)
+/* It is over for one of its scopes. */
+static void drop_item(struct coordinator *c, struct client *client, int scope)
+{
+    for (int i = 0; i < client->count; i++)
+        if (client->items[i].scope == scope)
+            client->items[i--] = client->items[--client->count];
+    if (client->count == 0)
+        client_set_state(c, client, IDLE, (int64_t)dice(c->actor, 10));
+}
+
+static void on_answer(struct coordinator *c, struct client *client, int scope, const char *outcome)
 {
     struct actor *actor = c->actor;
     if (strcmp(outcome, "busy") == 0) {
@@ -71,16 +84,17 @@ static void on_answer(struct coordinator *c, struct client *client, const char *
         return;
     }
     if (client->state == DOWNGRADING && strcmp(outcome, "ok") == 0) {
-        client->units = 1;
+        client->items[0].units = 1;
         client_set_state(c, client, HOLDING, (int64_t)dice(actor, 15));
     } else if (client->state != ASKING) {
-        client_set_state(c, client, IDLE, (int64_t)dice(actor, 10)); /* ok, or lost: either way it is over */
+        drop_item(c, client, scope); /* ok, or lost: either way it is over */
     } else if (strcmp(outcome, "granted") == 0 || strcmp(outcome, "renewed") == 0) {
         actor->grants++;
         actor->waits += client->was_queued;
         client_set_state(c, client, HOLDING, (int64_t)dice(actor, 15));
-        if (client->units != 0) /* there may be room for the next of our own */
-            wake(c, scope_names[client->scope]);
+        for (int i = 0; i < client->count; i++)
+            if (client->items[i].units != 0) /* there may be room for the next of our own */
+                wake(c, scope_names[client->items[i].scope]);
     } else if (strcmp(outcome, "queued") == 0) {
         client_set_state(c, client, QUEUED, dice(actor, 5) == 0 ? (int64_t)dice(actor, 200) : -1);
     } else if (strcmp(outcome, "ended") == 0) {
@@ -91,23 +105,47 @@ static void on_answer(struct coordinator *c, struct client *client, const char *
     }
 }
 
+/* Each client that asks for several scopes at once. */
+static enum outcome ask_all(struct coordinator *c)
+{
+    struct actor *actor = c->actor;
+    enum outcome outcome = DONE;
+    for (struct client *client = c->clients; client < c->clients + CLIENTS && outcome == DONE; client++) {
+        struct item *items = client->items;
+        if (client->state != ASKING || client->at_ms > now_ms() || client->count == 1)
+            continue;
+        outcome =
+            run(actor, "select soak.ask_all('%s', '{%s,%s,%s}', '%s', '{%s,%s,%s}')", c->id,
+                scope_names[items[0].scope], scope_names[items[1].scope], scope_names[items[2].scope], client->lease,
+                units_text(items[0].units), units_text(items[1].units), units_text(items[2].units));
+        if (outcome == DONE)
+            on_answer(c, client, -1, PQgetvalue(actor->result, 0, 0));
+    }
+    return outcome;
+}
+
 /* Send what is in `state` and due as one batch of `function`. */
 static enum outcome send_batch(struct coordinator *c, const char *function, enum client_state state)
 {
     struct actor *actor = c->actor;
-    struct client *items[CLIENTS];
+    struct client *clients[CLIENTS * ITEMS_MAX];
+    int item_scopes[CLIENTS * ITEMS_MAX];
     char scopes[1024] = "", leases[1024] = "", units[128] = "";
     int count = 0;
     bool takes_units = state == ASKING || state == DOWNGRADING;
     for (struct client *client = c->clients; client < c->clients + CLIENTS; client++) {
-        if (client->state != state || client->at_ms > now_ms())
+        if (client->state != state || client->at_ms > now_ms() || (state == ASKING && client->count > 1))
             continue;
-        snprintf(scopes + strlen(scopes), sizeof scopes - strlen(scopes), "%s%s", count > 0 ? "," : "",
-                 scope_names[client->scope]);
-        snprintf(leases + strlen(leases), sizeof leases - strlen(leases), "%s%s", count > 0 ? "," : "", client->lease);
-        snprintf(units + strlen(units), sizeof units - strlen(units), "%s%s", count > 0 ? "," : "",
-                 units_text(state == DOWNGRADING ? 1 : client->units));
-        items[count++] = client;
+        for (int i = 0; i < client->count; i++) {
+            const char *comma = count > 0 ? "," : "";
+            snprintf(scopes + strlen(scopes), sizeof scopes - strlen(scopes), "%s%s", comma,
+                     scope_names[client->items[i].scope]);
+            snprintf(leases + strlen(leases), sizeof leases - strlen(leases), "%s%s", comma, client->lease);
+            snprintf(units + strlen(units), sizeof units - strlen(units), "%s%s", comma,
+                     units_text(state == DOWNGRADING ? 1 : client->items[i].units));
+            clients[count] = client;
+            item_scopes[count++] = client->items[i].scope;
+        }
     }
     if (count == 0)
         return DONE;
@@ -121,11 +159,13 @@ static enum outcome send_batch(struct coordinator *c, const char *function, enum
         actor->soak->has_failed = true;
         return SOAK_BUG;
     }
-    for (int i = 0; i < count; i++)
-        on_answer(c, items[atoi(PQgetvalue(actor->result, i, 0)) - 1], PQgetvalue(actor->result, i, 1));
+    for (int i = 0; i < count; i++) {
+        int n = atoi(PQgetvalue(actor->result, i, 0)) - 1;
+        on_answer(c, clients[n], item_scopes[n], PQgetvalue(actor->result, i, 1));
+    }
     for (int i = 0; i < count; i++)
         if (PQnfields(actor->result) > 2 && strcmp(PQgetvalue(actor->result, i, 2), "t") == 0)
-            wake(c, scope_names[items[atoi(PQgetvalue(actor->result, i, 0)) - 1]->scope]);
+            wake(c, scope_names[item_scopes[atoi(PQgetvalue(actor->result, i, 0)) - 1]]);
     return DONE;
 }
 
@@ -197,13 +237,12 @@ static void advance_clients(struct coordinator *c)
         if (client->at_ms > now_ms())
             continue;
         if (client->state == IDLE && !actor->soak->is_stopping) {
-            client->scope = pick_scope(actor);
-            client->units = pick_units(actor);
+            client->count = pick_items(actor, client->items);
             client->was_queued = false;
             make_uuid(actor, client->lease);
             client_set_state(c, client, ASKING, 0);
         } else if (client->state == HOLDING) {
-            bool is_to_share = client->units != 1 && dice(actor, 4) == 0;
+            bool is_to_share = client->count == 1 && client->items[0].units != 1 && dice(actor, 4) == 0;
             client_set_state(c, client, is_to_share ? DOWNGRADING : RELEASING, 0);
         } else if (client->state == QUEUED) {
             actor->gave_up++;
@@ -232,6 +271,8 @@ static enum outcome turn(struct coordinator *c)
     advance_clients(c);
     for (int i = 0; i < 4 && outcome != BROKEN && outcome != SOAK_BUG; i++)
         outcome = send_batch(c, batches[i].function, batches[i].state);
+    if (outcome != BROKEN && outcome != SOAK_BUG)
+        outcome = ask_all(c);
     while (outcome == DONE && wait_for_notify(actor, 2, payload, sizeof payload)) {
         const char *key = strchr(payload, '\n');
         for (int i = 0; key == NULL && i < SCOPES; i++)

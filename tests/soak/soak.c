@@ -46,14 +46,34 @@ uint64_t dice(struct actor *actor, uint64_t sides)
     return next_random(&actor->random) % sides;
 }
 
-int pick_scope(struct actor *actor)
+static int pick_scope(struct actor *actor)
 {
     return (int)(dice(actor, 3) != 0 ? dice(actor, 2) : 2 + dice(actor, SCOPES - 2));
 }
 
-int pick_units(struct actor *actor)
+static int pick_units(struct actor *actor)
 {
     return dice(actor, 2) == 0 ? 0 : 1 + (int)dice(actor, dice(actor, 2) == 0 ? 1 : UNITS_MAX);
+}
+
+static bool has_scope(const struct item *items, int count, int scope)
+{
+    for (int i = 0; i < count; i++)
+        if (items[i].scope == scope)
+            return true;
+    return false;
+}
+
+int pick_items(struct actor *actor, struct item items[ITEMS_MAX])
+{
+    int wanted = dice(actor, 6) == 0 ? ITEMS_MAX : 1;
+    int count = 0;
+    while (count < wanted) {
+        int scope = pick_scope(actor);
+        if (!has_scope(items, count, scope))
+            items[count++] = (struct item){.scope = scope, .units = pick_units(actor)};
+    }
+    return count;
 }
 
 const char *units_text(int units)

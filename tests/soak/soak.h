@@ -1,7 +1,7 @@
 /*
  * The soak: sessions that acquire, wait, guard, release and die on two hot scopes, all through SQL; and now and then
  * on four cool ones, whose rows come and go. Half of the requests are shared, for 1 to 3 units; three of the scopes have a
- * capacity of 3. Exclusive leases are made shared at times.
+ * capacity of 3. Exclusive leases are made shared at times. Every sixth request is for three scopes at once.
  *
  * Each actor is a thread with a connection of its own. What happened is written by soak.sql, in the transaction in
  * which it happened; these files only decide what to do next, from a seed. A calm run has no kills, no reaper and no
@@ -17,6 +17,7 @@
 
 #define SCOPES 6
 #define UNITS_MAX 3 /* the capacity */
+#define ITEMS_MAX 3
 #define UUID_SIZE 37
 
 struct soak {
@@ -50,9 +51,13 @@ struct actor {
 extern const char *const scope_names[SCOPES];
 
 uint64_t dice(struct actor *actor, uint64_t sides);
-int pick_scope(struct actor *actor);
-int pick_units(struct actor *actor); /* of a shared lease; 0: exclusive */
-const char *units_text(int units);   /* for SQL: null or the number */
+/* What a request is for: mostly one scope, or ITEMS_MAX different ones; its units, 0: exclusive. Returns how many. */
+struct item {
+    int scope;
+    int units;
+};
+int pick_items(struct actor *actor, struct item items[ITEMS_MAX]);
+const char *units_text(int units); /* for SQL: null or the number */
 void make_uuid(struct actor *actor, char uuid[UUID_SIZE]);
 int64_t now_ms(void);
 void sleep_ms(int64_t ms);

@@ -59,6 +59,26 @@ begin
   return true;
 end $$;
 
+-- A lease of each of these scopes, or none: the lines of each scope, and before them one for each that says which they are.
+create function soak.note_all(p_scopes text[], p_lease uuid, p_actor text) returns void language sql as $$
+  insert into soak.event (at, kind, scope, lease, actor)
+  select clock_timestamp(), 'all', s, p_lease, p_actor
+    from unnest(p_scopes) s
+   where not exists (select from soak.event e where e.lease = p_lease and e.kind = 'all')
+$$;
+
+create function soak.acquire_all(p_scopes text[], p_lease uuid, p_actor text, p_units integer[]) returns boolean language plpgsql as $$
+begin
+  perform l.* from soak.setting s, leasehold.acquire_all(soak.ns(p_scopes), p_scopes, s.duration, p_actor, p_lease,
+            modes => array(select case when u is null then 'exclusive' else 'shared' end from unnest(p_units) u), units => p_units) l;
+  if not found then
+    return false;
+  end if;
+  perform soak.note_all(p_scopes, p_lease, p_actor);
+  perform soak.note_grant('grant', s, p_lease, p_actor) from unnest(p_scopes) s;
+  return true;
+end $$;
+
 create function soak.downgrade(p_scope text, p_lease uuid, p_actor text, p_units integer) returns boolean language plpgsql as $$
 begin
   perform d.* from leasehold.downgrade(soak.ns(p_scope), p_scope, p_lease, p_units) d;
@@ -109,7 +129,7 @@ create function soak.guard(p_scope text, p_lease uuid, p_actor text) returns voi
 declare
   v_token bigint;
 begin
-  select max(e.token) into v_token from soak.event e where e.lease = p_lease and e.kind in ('grant', 'down');
+  select max(e.token) into v_token from soak.event e where e.scope = p_scope and e.lease = p_lease and e.kind in ('grant', 'down');
   perform leasehold.guard(soak.ns(p_scope), p_scope, v_token);
   insert into soak.event (at, kind, scope, lease, token, actor) values (clock_timestamp(), 'guard', p_scope, p_lease, v_token, p_actor);
 end $$;
@@ -169,6 +189,26 @@ begin
     end if;
     return next;
   end loop;
+end $$;
+
+-- Several scopes for one lease. What is noted is what became of each, whatever the answer says.
+create function soak.ask_all(p_coordinator uuid, p_scopes text[], p_lease uuid, p_units integer[]) returns text language plpgsql as $$
+declare
+  v_outcome text;
+begin
+  select min(b.outcome) into v_outcome
+    from soak.setting s, leasehold_internal.acquire_all_one(
+           p_coordinator, null, soak.ns(p_scopes), p_scopes, p_lease, 'all', '{}', (extract(epoch from s.duration) * 1000000)::bigint, true, null, 0, null,
+           array(select leasehold_internal.to_us(soak.at_least(u.units)) from unnest(p_units) with ordinality u (units, n) order by u.n), p_units) b;
+  if v_outcome = 'granted' then
+    perform soak.note_all(p_scopes, p_lease, p_coordinator::text);
+    perform soak.note_grant('grant', s, p_lease, p_coordinator::text) from unnest(p_scopes) s;
+  elsif v_outcome = 'queued' and not exists (select from soak.event e where e.lease = p_lease and e.kind = 'queue') then
+    perform soak.note_all(p_scopes, p_lease, p_coordinator::text);
+    insert into soak.event (at, kind, scope, lease, token, actor)
+    select clock_timestamp(), 'queue', w.key, p_lease, w.ticket, p_coordinator from leasehold.waiter w where w.lease_key = p_lease;
+  end if;
+  return v_outcome;
 end $$;
 
 create function soak.down(p_coordinator uuid, p_scopes text[], p_leases uuid[], p_units integer[]) returns table (n integer, outcome text, wake boolean)

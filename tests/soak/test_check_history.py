@@ -158,6 +158,35 @@ GOOD = {
         1 rest k A - 5
         2 down k A 11 32 - 1
         5 grant k B 12 36 - 1''',
+    'two scopes at once': '''
+        1 all k A
+        1 all l A
+        1 grant k A 10 31
+        1 grant l A 11 31 - 1
+        2 end l A
+        3 end k A''',
+    'a wait for two scopes, of which one is free for long': '''
+        1 grant k A 10 60
+        2 all k B
+        2 all l B
+        2 queue k B 5 60
+        2 queue l B 5 60
+        3 queue l C 6 60
+        30 end k A
+        30 grant l B 11 60
+        30 rest l B - 32
+        30 grant k B 12 60
+        31 end l B
+        32 grant l C 13 60''',
+    'a wait for two scopes that ends': '''
+        1 grant k A 10 60
+        2 all k B
+        2 all l B
+        2 queue k B 5 60
+        2 queue l B 5 60
+        3 leave l B
+        3 grant l C 11 60
+        4 leave k B''',
     'everybody served at the end': '''
         1 grant k A 10 31
         2 queue k B - 60
@@ -369,6 +398,81 @@ BROKEN = {
         1 grant k B 11 31 - 1
         2 end k A
         3 end k A'''),
+    'one scope of two': ('part', '''
+        1 all k A
+        1 all l A
+        1 grant k A 10 31
+        2 end k A'''),
+    'one scope of two, to the end': ('part', '''
+        1 all k A
+        1 all l A
+        1 grant k A 10 31'''),
+    'one scope after the other': ('part', '''
+        1 all k A
+        1 all l A
+        1 grant k A 10 31
+        2 grant l A 11 31'''),
+    'one scope while it waits for the other': ('part', '''
+        1 all k A
+        1 all l A
+        1 grant k A 10 31
+        1 queue l A 5 60
+        2 grant l A 11 31'''),
+    'a place in one queue of two': ('part', '''
+        1 grant k B 9 10
+        1 all k A
+        1 all l A
+        1 queue k A 5 60
+        2 end k B
+        2 grant k A 10 60
+        2 grant l A 11 60'''),
+    'a ticket for each queue': ('part', '''
+        1 all k A
+        1 all l A
+        1 queue k A 5 60
+        1 queue l A 6 60
+        2 leave k A
+        2 leave l A'''),
+    'one who waits for two scopes is overtaken where one is free': ('overtaking', '''
+        1 grant k A 10 60
+        2 all k B
+        2 all l B
+        2 queue k B 5 60
+        2 queue l B 5 60
+        3 grant l C 11 60'''),
+    'two scopes that were free for long': ('stall', '''
+        1 grant k A 10 60
+        1 grant l A 10 60
+        2 all k B
+        2 all l B
+        2 queue k B 5 60
+        2 queue l B 5 60
+        3 end k A
+        4 end l A
+        20 grant k B 11 60
+        20 grant l B 12 60'''),
+    'two scopes that nobody ever granted': ('stall', '''
+        1 grant k A 10 60
+        2 all k B
+        2 all l B
+        2 queue k B 5 60
+        2 queue l B 5 60
+        3 end k A
+        9 stop'''),
+    'a second holder of one scope of two': ('double holder', '''
+        1 grant k A 10 60
+        2 all k B
+        2 all l B
+        2 grant k B 11 60
+        2 grant l B 12 60'''),
+    'two scopes twice for one lease key': ('granted twice', '''
+        1 all k A
+        1 all l A
+        1 grant k A 10 60
+        1 grant l A 11 60
+        2 end k A
+        2 end l A
+        3 grant k A 12 60'''),
     'an event of no known kind': ('unknown', '''
         1 borrow k A 10 31'''),
 }

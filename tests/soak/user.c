@@ -1,13 +1,15 @@
 /*
  * A SQL user's round: acquire; refused, join the queue, listen, ask again when told; granted, work a little
- * (heartbeats, a guard, a downgrade), release. Any step may be in a transaction that stays open for a moment, in any isolation
+ * (heartbeats, a guard, a downgrade), release. Several scopes at once are held one after the other. Any step may be in a transaction that stays open for a moment, in any isolation
  * level, and may be rolled back.
  */
 #include "soak.h"
 
 #include <stdio.h>
+#include <string.h>
 
-#define PLACE_S 1       /* how long a place in the queue lasts, in a rough run */
+#define PLACE_S 1 /* how long a place in the queue lasts, in a rough run */
+#define ALL_TRIES 30
 #define TRIES_A_WAKE 10 /* a wake-up finds the row busy at times: asked again after 1 ms, doubling to 50 ms */
 
 struct round {
@@ -158,6 +160,33 @@ static enum outcome hold(struct round *round)
     return call(round, "release", "", &is_true);
 }
 
+/* Nobody waits for several in SQL: it asks a few times. */
+static enum outcome all_at_once(struct round *round, const struct item *items, int count)
+{
+    struct actor *actor = round->actor;
+    char scopes[128] = "{", units[64] = ", '{";
+    bool is_granted = false;
+    for (int i = 0; i < count; i++) {
+        const char *end = i + 1 < count ? "," : "}";
+        snprintf(scopes + strlen(scopes), sizeof scopes - strlen(scopes), "%s%s", scope_names[items[i].scope], end);
+        snprintf(units + strlen(units), sizeof units - strlen(units), "%s%s", units_text(items[i].units), end);
+    }
+    snprintf(units + strlen(units), sizeof units - strlen(units), "'");
+    round->scope = scopes;
+    enum outcome outcome = DONE;
+    for (int tries = ALL_TRIES; tries > 0 && outcome == DONE && !is_granted; tries--) {
+        outcome = call(round, "acquire_all", units, &is_granted);
+        sleep_ms(is_granted ? 0 : (int64_t)dice(actor, 5));
+    }
+    for (int i = 0; outcome == DONE && is_granted && i < count; i++) {
+        round->scope = scope_names[items[i].scope];
+        round->units = items[i].units;
+        outcome = hold(round);
+    }
+    round->scope = scope_names[items[0].scope];
+    return outcome;
+}
+
 static enum outcome one_round(struct round *round)
 {
     struct actor *actor = round->actor;
@@ -194,10 +223,12 @@ void *user_main(void *argument)
     struct actor *actor = argument;
     bool is_up = actor_connect(actor);
     while (is_up && !actor->soak->is_stopping && !actor->soak->has_failed) {
-        struct round round = {.actor = actor, .scope = scope_names[pick_scope(actor)], .units = pick_units(actor)};
+        struct item items[ITEMS_MAX];
+        int count = pick_items(actor, items);
+        struct round round = {.actor = actor, .scope = scope_names[items[0].scope], .units = items[0].units};
         snprintf(round.more, sizeof round.more, ", %s", units_text(round.units));
         make_uuid(actor, round.lease);
-        if (one_round(&round) == BROKEN)
+        if ((count > 1 ? all_at_once(&round, items, count) : one_round(&round)) == BROKEN)
             is_up = come_back(&round);
         sleep_ms((int64_t)dice(actor, 5));
     }
