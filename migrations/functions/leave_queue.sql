@@ -1,4 +1,5 @@
--- Give up a place in the queue. Returns whether there was one.
+-- Give up a place in the queue. Returns whether there was one. A place of a request for several scopes is not given up alone: it would wait
+-- for the others, and nobody would wake it for this one.
 -- Locks what lock_for_queue() does, and wakes the next where the scope is not held; without a place it locks nothing.
 create or replace function leasehold.leave_queue(namespace text, key text, lease_key uuid) returns boolean
 language plpgsql
@@ -9,6 +10,7 @@ as $$
 declare
   v_denial text := leasehold_internal.denial('lease', leave_queue.namespace);
   v_scope leasehold.scope;
+  v_items smallint;
   v_was_there boolean;
   v_problem leasehold_internal.problem := leasehold_internal.holder_problem(
                                              leave_queue.namespace, leave_queue.key, leave_queue.lease_key);
@@ -20,11 +22,14 @@ begin
   if v_denial is not null then
     raise exception '%', v_denial using errcode = 'LH007';
   end if;
-  perform 1
-     from leasehold.waiter w
-    where w.namespace = leave_queue.namespace and w.key = leave_queue.key and w.lease_key = leave_queue.lease_key;
+  select w.items into v_items
+    from leasehold.waiter w
+   where w.namespace = leave_queue.namespace and w.key = leave_queue.key and w.lease_key = leave_queue.lease_key;
   if not found then
     return false;
+  elsif v_items is not null then
+    raise exception 'invalid_argument: lease_key must be another: this one waits for several scopes together'
+      using errcode = 'LH002', detail = 'lease_key', hint = 'another: this one waits for several scopes together';
   end if;
   v_scope := leasehold_internal.lock_for_queue(leave_queue.namespace, leave_queue.key);
   delete from leasehold.waiter w

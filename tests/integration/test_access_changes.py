@@ -8,7 +8,7 @@ import harness
 from access_site import Site, bearer
 from access_table import BOUND
 from certificates import SERVER_NAMES, flags
-from harness import Client, acquire_request, fails, heartbeat, lease_ref, pb, release_request, wait_until
+from harness import Client, acquire_request, duration, fails, heartbeat, lease_ref, pb, release_request, scope, wait_until
 from streams import keys
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
@@ -112,20 +112,25 @@ def test_what_is_open_ends_with_its_right(site, ns, request):
     waiting_hold = site.open("Hold", pb.HoldRequest(acquire=acquire_request(ns, other, 60, wait_forever=True)))
     assert waiting_hold.next().WhichOneof("event") == "queued"
     waiting = site.client.lease.Acquire.future(acquire_request(ns, key, 60, wait_forever=True), timeout=BOUND)
+    items = [pb.AcquireItem(scope=scope(*name)) for name in ((beside, keys()), (ns, keys()), (beside, other))]
+    several = site.client.lease.AcquireAll.future(pb.AcquireAllRequest(items=items, duration=duration(60), wait_forever=True), timeout=BOUND)
     watch = site.open("WatchLeases", unary=pb.WatchLeasesRequest(include_initial=True))
     watch.until(lambda event: event.type == pb.LeaseEvent.TYPE_SYNCED)
     for each in (hold, keep, queued, waiting_hold, watch):
         request.addfinalizer(each.close)
-    wait_until(lambda: site.psql(f"select count(*) from leasehold.waiter where namespace = '{ns}'") == "3", BOUND, "the queues")
+    queues = f"select count(*) from leasehold.waiter where namespace in ('{ns}', '{beside}')"
+    wait_until(lambda: site.psql(queues) == "6", BOUND, "the queues")
 
     site.revoke("anonymous", ns)
     for failure in (hold.fails(), queued.fails(), waiting_hold.fails()):
         assert (failure.code, failure.reason) == (DENIED, "ACCESS_DENIED"), failure.message
         assert failure.metadata["right"] == "lease" and failure.metadata["namespace"] == ns, failure.metadata
-    with fails() as failure:
-        waiting.result(BOUND)
-    assert (failure.value.code, failure.value.reason) == (DENIED, "ACCESS_DENIED")
-    wait_until(lambda: site.psql(f"select count(*) from leasehold.waiter where namespace = '{ns}'") == "0", BOUND, "empty queues")
+    for call in (waiting, several):
+        with fails() as failure:
+            call.result(BOUND)
+        assert (failure.value.code, failure.value.reason) == (DENIED, "ACCESS_DENIED")
+        assert failure.value.metadata["namespace"] == ns
+    wait_until(lambda: site.psql(queues) == "0", BOUND, "empty queues, those of the other namespace too")
 
     before = site.scope(ns, other, "heartbeats")
     keep.send(pb.HeartbeatRequest(leases=[lease_ref(kept), lease_ref(allowed)]))

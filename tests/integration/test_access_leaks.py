@@ -5,7 +5,7 @@ import pytest
 import harness
 from access_site import Site, bearer
 from access_table import BOUND, list_leases, tried
-from harness import acquire_request, fails, pb, wait_until
+from harness import acquire_request, duration, fails, pb, scope, wait_until
 from streams import keys
 
 SECRETS = ("the-holder", "label-value")
@@ -63,6 +63,43 @@ def test_a_refusal_without_read_does_not_say_who_holds_it(site, held):
     with fails() as failure:
         site.client.lease.Acquire(acquire_request("taken", key, 30), metadata=site.tokens["reader"], timeout=BOUND)
     assert "the-holder" in failure.value.message and failure.value.contention.holder.owner == "the-holder"
+
+
+def test_several_scopes_of_which_some_are_forbidden_leave_nothing(site, held):
+    """The denial names the first that is forbidden, in the order of the request, and no more: not who holds it, nor that it is held."""
+    key, token = held
+    other = keys()
+    for names, first in ((["taken", "lists.mine", "reaps.mine"], "lists.mine"), (["reaps.mine", "lists.mine", "taken"], "reaps.mine")):
+        items = [pb.AcquireItem(scope=scope(name, key if name == "taken" else other)) for name in names]
+        for wait in ({}, {"wait_forever": True}):
+            with fails() as failure:
+                site.client.lease.AcquireAll(pb.AcquireAllRequest(items=items, duration=duration(30), **wait), timeout=BOUND)
+            assert (failure.value.code, failure.value.reason) == (grpc.StatusCode.PERMISSION_DENIED, "ACCESS_DENIED")
+            assert failure.value.metadata["namespace"] == first and failure.value.contention is None
+            assert not [secret for secret in (*SECRETS, token) if secret in failure.value.message], failure.value.message
+    assert site.psql(f"select count(*) from leasehold.scope where key = '{other}'") == "0"
+    assert site.psql(f"select count(*) from leasehold.waiter where key = '{key}'") == "1", "the one that waits for `held` from the start"
+
+
+def test_several_scopes_tell_of_each_what_may_be_read_there(site, held):
+    """What is in the way is hidden where it may not be read, whatever may be read beside it."""
+    key, token = held
+    reader = site.tokens["reader"]
+    site.grant("token:reader", "hidden", "lease")
+    site.grant("token:reader", "taken", "lease")
+    site.waits_for("OK", "hidden", reader)
+    site.waits_for("OK", "taken", reader)
+    site.psql(f"select from leasehold.acquire('hidden', '{key}', '1 h', owner => 'the-holder')")
+    site.psql(f"select leasehold.join_queue('hidden', '{key}', gen_random_uuid(), '1 h')")
+    for names, is_hidden in ((["hidden", "taken"], True), (["taken", "hidden"], False)):
+        items = [pb.AcquireItem(scope=scope(name, key)) for name in names]
+        with fails() as failure:
+            site.client.lease.AcquireAll(pb.AcquireAllRequest(items=items, duration=duration(30)), metadata=reader, timeout=BOUND)
+        assert failure.value.reason == "LEASE_HELD"
+        if is_hidden:
+            tells_nothing(failure.value.message, failure.value.contention, token)
+        else:
+            assert failure.value.contention.holder.owner == "the-holder"
 
 
 def test_a_held_and_an_ended_key_tell_nothing_to_a_stranger(site, held):

@@ -74,6 +74,25 @@ select pg_temp.check_right(r) from unnest(array['read', 'lease', 'guard', 'admin
 select is(pg_temp.call('rights_other', a.name, 'own'), 'LH007', 'another role may not: ' || a.name) from api a;
 select is(pg_temp.sees('rights_other'), '{}', 'nor see anything');
 
+-- several scopes at once, of which some are foreign: the first that is denied is named, and nothing is done
+create function pg_temp.words(p_role text, p_sql text) returns text language plpgsql as $$
+begin
+  execute format('set local session authorization %I', p_role);
+  execute p_sql;
+  reset session authorization;
+  return 'done';
+exception when others then
+  return sqlstate || ' ' || sqlerrm;
+end
+$$;
+select pg_temp.only('lease');
+select matches(pg_temp.words('rights_app', $$select from leasehold.acquire_all('{own,own_,foreign,own.child}', '{mixed,mixed,mixed,mixed}', '30 s')$$), '^LH007 .* in own_ or above$',
+               'of several namespaces the first that is denied is named');
+select matches(pg_temp.words('rights_app', $$select from leasehold.acquire_all('{own,foreign}', '{mixed,held}', '1 century', modes => '{x}')$$), '^LH007 ',
+               'before anything else is looked at');
+select matches(pg_temp.words('rights_app', $$select from leasehold.acquire_all('{own,null}', '{mixed,held}', '30 s')$$), '^LH', 'no namespace is none that it may use');
+select is((select count(*) from leasehold.scope where key = 'mixed') + (select count(*) from leasehold.waiter where key in ('mixed', 'held')), 0::bigint, 'nothing is left behind');
+
 -- how a rule names a role
 create temp table named (principal text, is_app boolean);
 insert into named values ('role:rights_app', true), ('role:rights_*', true), ('role:*', true), ('role:rights_team*', true), ('role:leasehold_client', true), ('role:rights_ap', false),

@@ -66,6 +66,8 @@ select is(t.all(4, array['e', 'd']), 'queued d after 2', 'and so does another re
 select is(t.all(2, array['d', 'c'], p_ticket => (select min(ticket) from leasehold.waiter)), 'queued c of w1', 'it may ask again');
 select is((select count(*) from leasehold.waiter), 5::bigint, 'and keeps its places');
 select is(t.one(2, 'd'), 'invalid lease_key (another: this one waits for 2 scopes together)', 'its lease key is for no ordinary acquire meanwhile');
+select throws_ok($$select leasehold.leave_queue('all', 'd', t.key(2))$$, 'LH002', null, 'no place is given up alone');
+select is((select count(*) from leasehold.waiter where lease_key = t.key(2)), 2::bigint, '');
 select is(t.all(2, array['d', 'e']), 'invalid d items (those that this lease key waits for)', 'nor for other items');
 select is(t.all(3, array['d', 'f']), 'invalid d lease_key (one that does not wait for one of the items alone)', 'nor may one that waits for one of them');
 select is(t.free(1, 'c'), 'ok wake', 'it is woken where its turn comes');
