@@ -338,7 +338,7 @@ static void on_connection(void *arg, unsigned ready)
         if (fd >= 0) {
             http->is_short = false;
             take(http, fd, &peer);
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        } else if (errno == EAGAIN) {
             return;
         } else if (errno != ECONNABORTED && errno != EINTR) {
             pause_accepting(http);

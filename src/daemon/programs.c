@@ -17,8 +17,6 @@
 
 #define DEBIAN_DIRECTORY "/usr/lib/postgresql"
 
-extern char **environ;
-
 static bool has_programs(const char *directory)
 {
     static const char *const names[] = {"initdb", "postgres"};

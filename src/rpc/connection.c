@@ -44,7 +44,7 @@ static bool is_network(int error)
 
 static bool is_later(int error)
 {
-    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+    return error == EAGAIN || error == EINTR;
 }
 
 size_t rpc_connection_unsent(const struct rpc_connection *connection)

@@ -173,7 +173,7 @@ static void on_connection(void *arg, unsigned ready)
             accept4(listener->fd, (struct sockaddr *)(void *)&peer.storage, &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == ECONNABORTED || errno == EINTR))
             continue;
-        if (fd < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+        if (fd < 0 && errno != EAGAIN)
             pause_accepting(listener);
         if (fd < 0)
             return;

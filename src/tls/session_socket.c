@@ -11,7 +11,7 @@ static int finish(BIO *bio, struct lh_tls_session *session, ssize_t done, size_t
         *moved = (size_t)done;
         return 1;
     }
-    if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+    if (done < 0 && (errno == EAGAIN || errno == EINTR))
         BIO_set_flags(bio, retry | BIO_FLAGS_SHOULD_RETRY);
     else if (done < 0)
         session->socket_error = errno;

@@ -21,7 +21,7 @@ static void on_flush(void *arg)
     while (stream->out_at < stream->out.size) {
         ssize_t written =
             send(stream->fd, stream->out.data + stream->out_at, stream->out.size - stream->out_at, MSG_NOSIGNAL);
-        if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        if (written < 0 && errno == EAGAIN) {
             lh_watch_want(&stream->watch, LH_WATCH_READ | LH_WATCH_WRITE);
             return;
         }
@@ -50,7 +50,7 @@ static void on_ready(void *arg, unsigned ready)
     if (!(ready & LH_WATCH_READ))
         return;
     size = recv(stream->fd, lh_buffer_reserve(&stream->in, READ_BYTES), READ_BYTES, 0);
-    if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    if (size < 0 && errno == EAGAIN)
         return;
     if (size <= 0)
         drive_die("the server has closed the connection: %s", size < 0 ? strerror(errno) : "end of the stream");
