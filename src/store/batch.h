@@ -3,15 +3,16 @@
  *
  * The story of a batch: it is sent as one statement and answered as one result. When the data of an item make the
  * whole statement fail, the batch is halved, and the halves are sent one after the other, in order, until the culprit
- * is alone and gets its own bad outcome. A batch that is one request for several scopes stays whole: its first item gets it. When the server has no room in its lock table, the batch is halved too, but a
- * single item is then busy. A serialization failure or a deadlock is repeated a few times, and ends as busy, which the
- * coordinator repeats with its own patience; so does a statement that timed out, unless that is a hook's: then it is
- * rejected. A lost connection ends all of it.
+ * is alone and gets its own bad outcome. A batch that is one request for several scopes stays whole: its first item gets
+ * it. When the server has no room in its lock table, the batch is halved too, but a single item is then busy. A
+ * serialization failure or a deadlock is repeated a few times, and ends as busy, which the coordinator repeats with its
+ * own patience; so does a statement that timed out, unless that is a hook's: then it is rejected. A lost connection ends
+ * all of it.
  *
  * Riders (hand_over_kind) go with the first try alone: when that fails, for whatever reason but a lost connection, they
  * are busy, and the releases are sent by themselves.
  *
- * A hook lane carries one item, after a statement that sets its session's limits; or a run of reaps (hook_lane.h).
+ * A hook lane carries one item, after a statement that sets its session's limits; or a run of reaps (hook_run.h).
  */
 #ifndef LH_STORE_BATCH_H
 #define LH_STORE_BATCH_H
@@ -80,7 +81,7 @@ struct lane {
     void *arg;
 
     bool is_hook;
-    struct hook_run *run; /* a hook lane's; see hook_lane.c */
+    struct hook_run *run; /* a hook lane's; see hook_run.c */
 };
 
 /* Not when it is sent: its sender may still be reading the answers of the batch before. */

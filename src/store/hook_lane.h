@@ -11,19 +11,14 @@
 
 #define HOOK_LANE_WORDS_BYTES 80
 
-void hook_lane_create(struct lane *lane);
-void hook_lane_destroy(struct lane *lane);
-
-/* For what is sent next; 0: no limit. */
-void hook_lane_set(struct lane *lane, int64_t timeout_us);
+/* For what is sent next: statement_timeout, and how long until its answer; 0: no limit. */
+void hook_lane_set_limits(struct lane *lane, int64_t timeout_us, int64_t answer_us);
+void hook_lane_set(struct lane *lane, int64_t timeout_us); /* the same for both */
 void hook_lane_timeout_words(int64_t timeout_us, char words[HOOK_LANE_WORDS_BYTES]);
 
 /* The lane of the shortest line, or NULL: none is up. The caller sets its limit. */
 struct lane *hook_lane_any(struct pg_store *store);
 /* Resets its session; the caller then sets the limit. */
 void hook_lane_lend(struct lane *lane);
-
-enum lh_status hook_lane_reap(struct lane *lane, int64_t clock_us, struct lh_reap_item **items, size_t n,
-                              lh_store_cb *on_done, void *arg);
 
 #endif

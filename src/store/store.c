@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "pg/error.h"
 #include "store/hook_lane.h"
+#include "store/hook_run.h"
 #include "store/internal.h"
 
 #define CHANNEL_BYTES (sizeof("leasehold_") + 32)
@@ -247,7 +248,7 @@ static enum lh_status leave(struct lh_store *store, unsigned lane, struct lh_lea
 static enum lh_status reap_hooked(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_reap_item **items,
                                   size_t n, lh_store_cb *on_done, void *arg)
 {
-    return hook_lane_reap(&pg_store_of(store)->lanes[lane], clock_us, items, n, on_done, arg);
+    return hook_run_start(&pg_store_of(store)->lanes[lane], clock_us, items, n, on_done, arg);
 }
 
 /* --- what needs no round trip --- */
@@ -360,7 +361,7 @@ static void create_lane(struct pg_store *store, unsigned number)
     lane->store = store;
     lane->number = number;
     if (number >= store->options.lanes)
-        hook_lane_create(lane);
+        hook_run_create(lane);
     lane->conn = lh_pg_conn_create(store->loop, &options, &events, lane);
 }
 
@@ -438,7 +439,7 @@ struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_opt
 static void free_store(struct pg_store *store)
 {
     for (unsigned i = 0; i < store->lane_count; i++) {
-        hook_lane_destroy(&store->lanes[i]);
+        hook_run_destroy(&store->lanes[i]);
         lh_pg_params_finish(&store->lanes[i].params);
         lh_arena_finish(&store->lanes[i].arena);
     }
