@@ -31,6 +31,11 @@ static nghttp2_nv status_field(int code)
 
 static void on_deadline(void *arg);
 
+uint64_t call_id(const struct server_connection *connection, int32_t stream_id)
+{
+    return (uint64_t)connection->serial << 32 | (uint32_t)stream_id;
+}
+
 struct lh_rpc_call *call_create(struct server_connection *connection, int32_t stream_id)
 {
     struct lh_rpc_server *server = connection->server;
@@ -75,6 +80,17 @@ void call_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     if (call->is_told && call->method->on_end != NULL)
         call->method->on_end(call, reason);
     call->kept = 0;
+    call_count(call);
+}
+
+void call_drop_input(struct lh_rpc_call *call)
+{
+    struct rpc_pool *pool = &call->connection->server->pool;
+
+    rpc_inbox_finish(&call->inbox, pool);
+    rpc_pool_give(pool, &call->held);
+    lh_list_remove(&call->in_queue);
+    call->borrowed = NULL;
     call_count(call);
 }
 
@@ -125,6 +141,23 @@ static size_t add_response_fields(nghttp2_nv *fields)
     fields[0] = RPC_HEADER_LITERAL(":status", "200");
     fields[1] = RPC_HEADER_LITERAL("content-type", "application/grpc");
     return 2;
+}
+
+static void wait_in(struct lh_rpc_call *call, struct lh_link *list, int64_t since_us)
+{
+    lh_list_remove(&call->in_waiting);
+    call->waiting_us = since_us;
+    lh_list_append(list, &call->in_waiting);
+}
+
+void call_wait_for_rest(struct lh_rpc_call *call)
+{
+    wait_in(call, &call->connection->unfinished, lh_clock_us());
+}
+
+void call_wait_for_reader(struct lh_rpc_call *call)
+{
+    wait_in(call, &call->connection->answered, lh_clock_us());
 }
 
 static void tell_writable(struct lh_rpc_call *call)
@@ -372,7 +405,7 @@ const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call)
 
 uint64_t lh_rpc_call_id(const struct lh_rpc_call *call)
 {
-    return server_call_id(call->connection, call->stream_id);
+    return call_id(call->connection, call->stream_id);
 }
 
 void lh_rpc_call_set_client(struct lh_rpc_call *call, void *client)

@@ -181,17 +181,6 @@ static bool is_too_much(struct lh_rpc_call *call)
     return true;
 }
 
-void call_drop_input(struct lh_rpc_call *call)
-{
-    struct rpc_pool *pool = &call->connection->server->pool;
-
-    rpc_inbox_finish(&call->inbox, pool);
-    rpc_pool_give(pool, &call->held);
-    lh_list_remove(&call->in_queue);
-    call->borrowed = NULL;
-    call_count(call);
-}
-
 /* A unary call's message waits for the end of the client's half, in the input if it lasts until then. */
 static void hold_message(struct lh_rpc_call *call, const unsigned char *message, size_t size)
 {

@@ -1,21 +1,14 @@
 /*
- * A channel and its connections; channel_connect.c makes them. Calls that are made meanwhile wait and then go out
- * together. A connection that the server sends away (GOAWAY) keeps its calls and gets no new ones.
+ * A channel; channel_connect.c makes its connections. Calls that are made meanwhile wait and then go out together.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "rpc/client_internal.h"
 
-#define STREAM_WINDOW_BYTES (1024 * 1024)
-#define CONNECTION_WINDOW_BYTES (4 * 1024 * 1024)
 #define MAX_ANSWERS_WAITING 40000
-#define OUTPUT_MARK_BYTES (256 * 1024)
 
 void lh_rpc_channel_options_init(struct lh_rpc_channel_options *options)
 {
@@ -29,167 +22,9 @@ void lh_rpc_channel_options_init(struct lh_rpc_channel_options *options)
     };
 }
 
-void channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason)
-{
-    if (channel->state == state)
-        return;
-    channel->state = state;
-    lh_debug("channel %s: %s", channel->authority, reason);
-    if (channel->options.on_state != NULL)
-        channel->options.on_state(channel->options.arg, state, reason);
-}
-
-static bool is_connecting(const struct lh_rpc_channel *channel)
-{
-    return channel->connect_fd >= 0 || lh_link_is_linked(&channel->connect_next.link);
-}
-
 enum lh_rpc_channel_state lh_rpc_channel_state(const struct lh_rpc_channel *channel)
 {
     return channel->state;
-}
-
-void channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason)
-{
-    struct lh_rpc_channel *channel = connection->channel;
-
-    snprintf(channel->connect_failure, sizeof(channel->connect_failure), "cannot connect to %s: %s", channel->authority,
-             reason);
-    while (!lh_list_is_empty(&connection->calls))
-        client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), code, LH_RPC_NOT_SENT,
-                           channel->connect_failure);
-}
-
-static void on_connection_closed(void *arg, const char *reason)
-{
-    struct client_connection *connection = arg;
-    struct lh_rpc_channel *channel = connection->channel;
-    char why[sizeof(channel->connect_failure)];
-
-    lh_timer_finish(&connection->keepalive);
-    if (connection->io.tls != NULL && lh_tls_session_fault(connection->io.tls) == LH_TLS_FAULT_CERTIFICATE)
-        /* In TLS 1.3 the server looks at our certificate after our half of the handshake. */
-        channel_refuse_calls(connection, LH_GRPC_UNAUTHENTICATED, reason);
-    while (!lh_list_is_empty(&connection->calls))
-        client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_UNAVAILABLE,
-                         reason);
-    snprintf(why, sizeof(why), "%s", reason); /* it may be the TLS session's */
-    rpc_connection_finish(&connection->io);
-    lh_list_remove(&connection->in_channel);
-    if (channel->current == connection)
-        channel->current = NULL;
-    free(connection);
-    if (channel->current == NULL && !is_connecting(channel) && lh_list_is_empty(&channel->connections))
-        channel_set_state(channel, LH_RPC_CHANNEL_IDLE, why);
-}
-
-/* The session is done, by GOAWAY or because the server broke the rules: there is nothing to wait for. */
-static void on_connection_ending(void *arg)
-{
-    struct client_connection *connection = arg;
-    rpc_connection_break(&connection->io, "the connection has ended");
-}
-
-/* A peer that vanished without a word (power, cable) is found by silence. */
-static void on_keepalive(void *arg)
-{
-    struct client_connection *connection = arg;
-    int64_t keepalive_us = connection->channel->options.keepalive_us;
-    int64_t now_us = lh_clock_us();
-
-    if (lh_list_is_empty(&connection->calls)) {
-        connection->pinged_at_us = 0;
-        return;
-    }
-    if (connection->io.received_at_us > connection->pinged_at_us)
-        connection->pinged_at_us = 0;
-    if (connection->pinged_at_us > 0 && now_us - connection->pinged_at_us >= keepalive_us &&
-        now_us - connection->io.written_at_us >= keepalive_us) {
-        rpc_connection_break(&connection->io, "the server does not answer any more");
-        return;
-    }
-    if (connection->pinged_at_us == 0 && now_us - connection->io.received_at_us >= keepalive_us) {
-        connection->pinged_at_us = now_us;
-        nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, NULL);
-        rpc_connection_touch(&connection->io);
-    }
-    if (connection->pinged_at_us == 0)
-        lh_timer_arm_at_us(&connection->keepalive, connection->io.received_at_us + keepalive_us);
-    else
-        lh_timer_arm_at_us(&connection->keepalive, now_us + keepalive_us);
-}
-
-void client_connection_watch_silence(struct client_connection *connection)
-{
-    int64_t keepalive_us = connection->channel->options.keepalive_us;
-    if (keepalive_us > 0 && !lh_timer_is_armed(&connection->keepalive))
-        lh_timer_arm_at_us(&connection->keepalive, lh_clock_us() + keepalive_us);
-}
-
-static bool start_session(struct client_connection *connection)
-{
-    struct lh_rpc_channel *channel = connection->channel;
-    nghttp2_settings_entry settings[] = {
-        {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
-        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW_BYTES},
-        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)channel->options.max_header_bytes},
-    };
-    nghttp2_session *session;
-
-    if (nghttp2_session_client_new3(&session, channel->callbacks, connection, channel->session_options,
-                                    &channel->recycle.mem) != 0)
-        return false;
-    connection->io.session = session;
-    return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, sizeof(settings) / sizeof(settings[0])) == 0 &&
-           nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW_BYTES) == 0;
-}
-
-void channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tls_session *tls)
-{
-    struct client_connection *connection = lh_alloc_zero(1, sizeof(*connection));
-
-    connection->channel = channel;
-    lh_list_init(&connection->calls);
-    lh_list_append(&channel->connections, &connection->in_channel);
-    lh_timer_init(&connection->keepalive, channel->loop, on_keepalive, connection);
-    rpc_connection_init(&connection->io, channel->loop, &channel->pool, fd, OUTPUT_MARK_BYTES, on_connection_closed,
-                        connection);
-    connection->io.on_ending = on_connection_ending;
-    connection->io.tls = tls;
-    if (!start_session(connection)) {
-        lh_err("out of memory for HTTP/2; stopping");
-        abort();
-    }
-    channel->current = connection;
-    channel_set_state(channel, LH_RPC_CHANNEL_READY, "connected");
-    while (!lh_list_is_empty(&channel->waiting))
-        client_call_submit(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), connection);
-    rpc_connection_touch(&connection->io);
-}
-
-struct client_connection *channel_usable(struct lh_rpc_channel *channel)
-{
-    struct client_connection *connection = channel->current;
-
-    if (connection == NULL)
-        return NULL;
-    if (connection->io.broken == NULL && nghttp2_session_check_request_allowed(connection->io.session))
-        return connection;
-    /* Breaking, or out of stream numbers: it ends with its last call. */
-    channel->current = NULL;
-    nghttp2_submit_goaway(connection->io.session, NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, NULL, 0);
-    rpc_connection_touch(&connection->io);
-    return NULL;
-}
-
-void channel_want_connection(struct lh_rpc_channel *channel)
-{
-    if (channel->current != NULL || channel->is_closing || is_connecting(channel))
-        return;
-    channel->address_at = 0;
-    channel->connect_code = LH_GRPC_UNAVAILABLE;
-    channel_set_state(channel, LH_RPC_CHANNEL_CONNECTING, "connecting");
-    lh_defer(channel->loop, &channel->connect_next);
 }
 
 void lh_rpc_channel_connect(struct lh_rpc_channel *channel)
@@ -302,7 +137,7 @@ void lh_rpc_channel_destroy(struct lh_rpc_channel *channel)
         while (!lh_list_is_empty(&connection->calls))
             client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_CANCELLED,
                              channel->connect_failure);
-        on_connection_closed(connection, channel->connect_failure);
+        client_connection_on_closed(connection, channel->connect_failure);
     }
     deliver_answers(channel);
     lh_deferred_cancel(&channel->answer);

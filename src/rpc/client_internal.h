@@ -90,15 +90,17 @@ struct lh_rpc_client_call {
 /* client_session.c */
 nghttp2_session_callbacks *client_callbacks_create(void);
 
-/* channel.c */
+/* channel_state.c */
 void channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason);
+bool channel_is_connecting(const struct lh_rpc_channel *channel);
 struct client_connection *channel_usable(struct lh_rpc_channel *channel); /* NULL: none takes new calls */
 void channel_want_connection(struct lh_rpc_channel *channel);
 void client_connection_watch_silence(struct client_connection *connection);
+
+/* client_connection.c */
+void client_connection_on_closed(void *connection, const char *reason); /* frees it */
 /* `tls` NULL: none. Both are the connection's. */
 void channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tls_session *tls);
-/* The server has taken none of them. */
-void channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason);
 
 /* channel_connect.c */
 void channel_set_tls(struct lh_rpc_channel *channel, const char *target); /* of its options */
@@ -114,6 +116,8 @@ void client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_code code,
                         const char *message);
 /* Answer a call whose connection is of no use any more: IN_FLIGHT once its headers were sent. */
 void client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message);
+/* All of a connection: the server has taken none of them. */
+void channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason);
 /* The same with what the server said. */
 void client_call_accept(struct lh_rpc_client_call *call);
 void client_call_deliver(struct lh_rpc_client_call *call); /* calls on_done and frees the call */

@@ -86,6 +86,31 @@ static void on_drain_timer(void *arg)
         rpc_connection_break(&connection->io, "the server shuts down");
 }
 
+static void check_idle(struct lh_rpc_server *server)
+{
+    if ((server->drain != DRAIN_NOTICE && server->drain != DRAIN_FINAL) || server->stats.connections > 0)
+        return;
+    server->drain = DRAIN_IDLE;
+    lh_timer_cancel(&server->drain_timer);
+    lh_defer(server->loop, &server->told);
+}
+
+static void resume_accepting(struct lh_rpc_server *server)
+{
+    if (!server->is_out_of_descriptors)
+        return;
+    for (size_t i = 0; i < server->listener_count; i++)
+        lh_timer_arm_at_us(&server->listeners[i].pause, lh_clock_us());
+}
+
+static void on_connection_gone(void *arg)
+{
+    struct lh_rpc_server *server = arg;
+
+    resume_accepting(server);
+    check_idle(server);
+}
+
 struct lh_rpc_server *lh_rpc_server_create(struct lh_loop *loop, const struct lh_rpc_server_options *options,
                                            const struct lh_rpc_method *methods, size_t method_count, void *arg)
 {
@@ -111,6 +136,7 @@ struct lh_rpc_server *lh_rpc_server_create(struct lh_loop *loop, const struct lh
     lh_list_init(&server->connections);
     lh_timer_init(&server->drain_timer, loop, on_drain_timer, server);
     lh_deferred_init(&server->told, tell_drain, server);
+    lh_deferred_init(&server->gone, on_connection_gone, server);
     lh_deferred_init(&server->shed, server_shed, server);
     server_sources_init(server);
     server_handshakes_init(server);
@@ -134,14 +160,6 @@ static void pause_accepting(struct listener *listener)
     server->is_out_of_descriptors = true;
     lh_watch_want(&listener->watch, 0);
     lh_timer_arm_at_us(&listener->pause, lh_clock_us() + ACCEPT_PAUSE_US);
-}
-
-void server_resume_accepting(struct lh_rpc_server *server)
-{
-    if (!server->is_out_of_descriptors)
-        return;
-    for (size_t i = 0; i < server->listener_count; i++)
-        lh_timer_arm_at_us(&server->listeners[i].pause, lh_clock_us());
 }
 
 /* More than there may be are closed without a word: one that hears GOAWAY has been connected, and comes back at once.
@@ -262,15 +280,6 @@ static void stop_listening(struct lh_rpc_server *server)
     server->listener_count = 0;
 }
 
-void server_check_idle(struct lh_rpc_server *server)
-{
-    if ((server->drain != DRAIN_NOTICE && server->drain != DRAIN_FINAL) || server->stats.connections > 0)
-        return;
-    server->drain = DRAIN_IDLE;
-    lh_timer_cancel(&server->drain_timer);
-    lh_defer(server->loop, &server->told);
-}
-
 /* Whoever is connected already, and was not accepted yet, is served like the others. */
 static void accept_waiting(struct lh_rpc_server *server)
 {
@@ -293,7 +302,7 @@ void lh_rpc_server_drain(struct lh_rpc_server *server, void (*on_final)(void *ar
     LH_LIST_EACH(struct server_connection, connection, &server->connections, in_server)
         server_connection_notice(connection);
     lh_timer_arm_at_us(&server->drain_timer, lh_clock_us() + server->options.drain_notice_us);
-    server_check_idle(server);
+    check_idle(server);
 }
 
 void lh_rpc_server_destroy(struct lh_rpc_server *server)
@@ -306,6 +315,7 @@ void lh_rpc_server_destroy(struct lh_rpc_server *server)
         server_connection_free(connection, LH_RPC_END_SHUTDOWN, "the server is destroyed");
     lh_timer_finish(&server->drain_timer);
     lh_deferred_cancel(&server->told);
+    lh_deferred_cancel(&server->gone);
     lh_deferred_cancel(&server->shed);
     lh_table_finish(&server->sources);
     server_handshakes_finish(server);

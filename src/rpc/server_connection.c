@@ -42,11 +42,6 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     return 0;
 }
 
-uint64_t server_call_id(const struct server_connection *connection, int32_t stream_id)
-{
-    return (uint64_t)connection->serial << 32 | (uint32_t)stream_id;
-}
-
 /* Of a call that is still there, on_stream_close tells. */
 static void on_reset(struct server_connection *connection, nghttp2_session *session, const nghttp2_frame *frame)
 {
@@ -56,7 +51,7 @@ static void on_reset(struct server_connection *connection, nghttp2_session *sess
     if (call == NULL || !call->has_ended)
         rpc_gate_on_reset(&connection->gate, session);
     if (call == NULL && frame->rst_stream.error_code == NGHTTP2_CANCEL && server->options.on_late_cancel != NULL)
-        server->options.on_late_cancel(server->arg, server_call_id(connection, frame->hd.stream_id));
+        server->options.on_late_cancel(server->arg, call_id(connection, frame->hd.stream_id));
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
@@ -196,8 +191,7 @@ void server_connection_free(struct server_connection *connection, enum lh_rpc_en
     lh_list_remove(&connection->in_server);
     server->stats.connections--;
     free(connection);
-    server_resume_accepting(server);
-    server_check_idle(server);
+    lh_defer(server->loop, &server->gone);
 }
 
 static void on_closed(void *arg, const char *reason)
@@ -256,13 +250,6 @@ static void on_ending(void *arg)
     LH_LIST_EACH(struct lh_rpc_call, call, &connection->calls, in_connection)
         call_end(call, call->has_ended ? LH_RPC_END_FINISHED : LH_RPC_END_DISCONNECTED);
     lh_timer_arm_at_us(&connection->timer, lh_clock_us() + ENDING_LIMIT_US);
-}
-
-void server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words)
-{
-    connection->server->stats.sent_away[why]++;
-    connection->io.is_lost = why == LH_RPC_AWAY_SILENT || why == LH_RPC_AWAY_STALLED;
-    rpc_connection_break(&connection->io, words);
 }
 
 static int64_t earlier(int64_t a_us, int64_t b_us)
@@ -381,26 +368,4 @@ struct server_connection *server_accept(struct lh_rpc_server *server, int fd, co
         server_connection_secure(connection);
     rpc_connection_touch(&connection->io);
     return connection;
-}
-
-void server_connection_notice(struct server_connection *connection)
-{
-    nghttp2_submit_shutdown_notice(connection->io.session);
-    rpc_connection_touch(&connection->io);
-}
-
-void server_connection_goaway(struct server_connection *connection)
-{
-    nghttp2_session *session = connection->io.session;
-
-    if (connection->is_going)
-        return;
-    if (connection->io.is_handshaking) {
-        rpc_connection_break(&connection->io, "the server shuts down");
-        return;
-    }
-    connection->is_going = true;
-    nghttp2_submit_goaway(session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session),
-                          NGHTTP2_NO_ERROR, NULL, 0);
-    rpc_connection_touch(&connection->io);
 }

@@ -35,6 +35,7 @@ struct lh_rpc_server {
     struct rpc_pool pool;
     struct rpc_recycle recycle;
     struct rpc_account account; /* of all connections */
+    struct lh_deferred gone;    /* a connection has ended */
     struct lh_deferred shed;
     struct lh_tls_context *tls; /* NULL: none */
     struct lh_link securing;    /* connections whose TLS handshake goes on, the oldest first */
@@ -156,17 +157,16 @@ struct call_status {
 };
 
 /* server_connection.c */
-uint64_t server_call_id(const struct server_connection *connection, int32_t stream_id);
 struct server_connection *server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer);
-void server_connection_notice(struct server_connection *connection);
-void server_connection_goaway(struct server_connection *connection);
 void server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why);
-/* End it at the end of the turn. */
-void server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words);
 nghttp2_session_callbacks *server_callbacks_create(void);
 nghttp2_option *server_session_options_create(void);
-void server_check_idle(struct lh_rpc_server *server);
-void server_resume_accepting(struct lh_rpc_server *server);
+
+/* server_leave.c */
+/* End it at the end of the turn. */
+void server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words);
+void server_connection_notice(struct server_connection *connection);
+void server_connection_goaway(struct server_connection *connection);
 
 /* server_memory.c: what is kept, and what happens when it is too much */
 void server_connection_check_memory(struct server_connection *connection);
@@ -202,8 +202,6 @@ int64_t server_connection_check_silence(struct server_connection *connection, in
 int64_t server_connection_check_idle(struct server_connection *connection, int64_t now_us);
 int64_t server_connection_check_age(struct server_connection *connection, int64_t now_us);
 int64_t server_connection_check_calls(struct server_connection *connection, int64_t now_us);
-void call_wait_for_rest(struct lh_rpc_call *call);   /* a message has begun */
-void call_wait_for_reader(struct lh_rpc_call *call); /* some of the answer was taken, or none yet */
 
 /* call_alarm.c */
 void call_finish_alarm(struct lh_rpc_call *call);
@@ -214,6 +212,10 @@ void server_connection_on_pong(struct server_connection *connection, const uint8
 struct lh_rpc_call *call_create(struct server_connection *connection, int32_t stream_id);
 void call_end(struct lh_rpc_call *call, enum lh_rpc_end reason); /* tells the handler, once */
 void call_free(struct lh_rpc_call *call);
+void call_drop_input(struct lh_rpc_call *call);
+void call_wait_for_rest(struct lh_rpc_call *call);   /* a message has begun */
+void call_wait_for_reader(struct lh_rpc_call *call); /* some of the answer was taken, or none yet */
+uint64_t call_id(const struct server_connection *connection, int32_t stream_id);
 /* The transport's own error: tells the handler (REFUSED) and answers with details of encode_error. */
 void call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_code code, const char *message);
 
@@ -228,6 +230,5 @@ void call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t si
 void call_on_half_close(struct lh_rpc_call *call);
 void call_keep_borrowed(struct lh_rpc_call *call);
 void call_on_resume(struct lh_rpc_call *call);
-void call_drop_input(struct lh_rpc_call *call);
 
 #endif

@@ -77,23 +77,6 @@ int64_t server_connection_check_idle(struct server_connection *connection, int64
     return begin_leaving(connection, LH_RPC_AWAY_IDLE, now_us);
 }
 
-static void wait_in(struct lh_rpc_call *call, struct lh_link *list, int64_t since_us)
-{
-    lh_list_remove(&call->in_waiting);
-    call->waiting_us = since_us;
-    lh_list_append(list, &call->in_waiting);
-}
-
-void call_wait_for_rest(struct lh_rpc_call *call)
-{
-    wait_in(call, &call->connection->unfinished, lh_clock_us());
-}
-
-void call_wait_for_reader(struct lh_rpc_call *call)
-{
-    wait_in(call, &call->connection->answered, lh_clock_us());
-}
-
 static void end_unfinished(struct lh_rpc_call *call)
 {
     call->connection->server->stats.refusals[LH_RPC_BOUND_REQUEST_TIME]++;
