@@ -11,7 +11,7 @@
  * Events are taken by one call at a time: when the database says that there are some, once a second beneath that, and
  * again while as many came as were asked for. What an answer holds that got lost, nobody knows; so after each
  * registration, and when the database says that events are missing, everything begins anew: nothing is watched, all
- * active watchers end with WATCH_LAGGED. Answers of the time before are known by their epoch, and ignored.
+ * active watchers end with WATCH_LAGGED. Answers to calls of the time before are ignored (enum lh_watch_call).
  */
 #include "lease/watch/watch.h"
 
@@ -34,8 +34,7 @@ static void on_added(void *arg, enum lh_status status, const struct lh_error *er
     struct lh_watching *w = &c->watching;
 
     lh_turn_begin(c);
-    w->is_adding = false;
-    if (w->adding_epoch == w->epoch) {
+    if (lh_watch_call_end(&w->adding)) {
         LH_WATCH_EACH(watch)
         {
             if (watch->state != LH_WATCH_ADDING)
@@ -85,18 +84,15 @@ static void add_next(struct lh_coordinator *c)
 {
     struct lh_watching *w = &c->watching;
 
-    if (w->is_adding)
+    if (w->adding != LH_WATCH_CALL_NONE)
         return;
     LH_WATCH_EACH(watch)
     {
         if (watch->state != LH_WATCH_WANTED || lh_list_is_empty(&watch->watchers))
             continue;
-        w->is_adding = c->store->ops->watch_add(c->store, watch->ns, watch->include_children, on_added, c) == LH_OK;
-        w->adding_epoch = w->epoch;
-        if (w->is_adding)
+        if (lh_watch_call_begin(c, &w->adding,
+                                c->store->ops->watch_add(c->store, watch->ns, watch->include_children, on_added, c)))
             watch->state = LH_WATCH_ADDING;
-        else
-            w->retry_us = c->now_us + LH_WATCH_RETRY_US;
         return;
     }
 }
@@ -138,7 +134,7 @@ static int64_t next_us(const struct lh_coordinator *c)
 
     if (w->retry_us > c->now_us)
         return w->retry_us;
-    if (w->has_round && !w->is_asking && w->poll_us < at_us)
+    if (w->horizon != 0 && w->asking == LH_WATCH_CALL_NONE && w->poll_us < at_us)
         at_us = w->poll_us;
     return at_us;
 }

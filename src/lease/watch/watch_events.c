@@ -60,9 +60,8 @@ static void on_taken(void *arg, enum lh_status status, const struct lh_error *er
     struct lh_watching *w = &c->watching;
 
     lh_turn_begin(c);
-    w->is_taking = false;
     w->is_in_run = false;
-    if (w->taking_epoch != w->epoch) {
+    if (!lh_watch_call_end(&w->taking)) {
         /* Of watches that are no more. */
     } else if (status != LH_OK) {
         if (status != LH_DATABASE_UNAVAILABLE && status != LH_CANCELED)
@@ -88,14 +87,10 @@ void lh_watch_take(struct lh_coordinator *c)
 
     LH_WATCH_EACH(watch)
     has_rows |= is_in_database(watch);
-    if (w->is_taking || !has_rows || !(w->is_in_run || w->has_news || c->now_us >= w->take_us))
+    if (w->taking != LH_WATCH_CALL_NONE || !has_rows || !(w->is_in_run || w->has_news || c->now_us >= w->take_us))
         return;
-    w->taking_epoch = w->epoch;
-    w->is_taking = c->store->ops->take_events(c->store, TAKE_MAX, on_taken, c) == LH_OK;
-    if (!w->is_taking) {
-        w->retry_us = c->now_us + LH_WATCH_RETRY_US;
+    if (!lh_watch_call_begin(c, &w->taking, c->store->ops->take_events(c->store, TAKE_MAX, on_taken, c)))
         return;
-    }
     w->take_us = c->now_us + LH_WATCH_TAKE_US;
     if (w->is_in_run)
         return;

@@ -1,8 +1,10 @@
 #include "lease/watch/watch_hub.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -41,6 +43,31 @@ void lh_watcher_end(struct lh_coordinator *c, struct lh_watcher *watcher, enum l
     watcher->on_end(watcher, status);
 }
 
+bool lh_watch_call_begin(struct lh_coordinator *c, enum lh_watch_call *call, enum lh_status status)
+{
+    assert(*call == LH_WATCH_CALL_NONE);
+    if (status == LH_OK)
+        *call = LH_WATCH_CALL_SENT;
+    else
+        c->watching.retry_us = c->now_us + LH_WATCH_RETRY_US;
+    return status == LH_OK;
+}
+
+bool lh_watch_call_end(enum lh_watch_call *call)
+{
+    enum lh_watch_call before = *call;
+
+    assert(before != LH_WATCH_CALL_NONE);
+    *call = LH_WATCH_CALL_NONE;
+    return before == LH_WATCH_CALL_SENT;
+}
+
+static void outdate(enum lh_watch_call *call)
+{
+    if (*call == LH_WATCH_CALL_SENT)
+        *call = LH_WATCH_CALL_STALE;
+}
+
 /* Nothing is known any more. Those that were not active yet have missed nothing: they are added again. */
 void lh_watch_begin_anew(struct lh_coordinator *c, const char *why)
 {
@@ -49,9 +76,11 @@ void lh_watch_begin_anew(struct lh_coordinator *c, const char *why)
     if (!w->is_used)
         return;
     lh_info("watching begins anew, %s watchers=%zu", why, w->watcher_count);
-    w->epoch++;
+    outdate(&w->adding);
+    outdate(&w->asking);
+    outdate(&w->taking);
     w->needs_clear = true;
-    w->has_round = false;
+    w->horizon = 0;
     LH_WATCH_EACH(watch)
     {
         watch->state = LH_WATCH_WANTED;

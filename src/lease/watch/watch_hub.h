@@ -32,4 +32,8 @@ void lh_watch_begin_anew(struct lh_coordinator *c, const char *why);
 void lh_watcher_take_away(struct lh_coordinator *c, struct lh_watcher *watcher);
 void lh_watcher_end(struct lh_coordinator *c, struct lh_watcher *watcher, enum lh_status status);
 
+/* What the store said to a call: refused, it is repeated later, and this is false. */
+bool lh_watch_call_begin(struct lh_coordinator *c, enum lh_watch_call *call, enum lh_status status);
+bool lh_watch_call_end(enum lh_watch_call *call); /* on its answer; false: it was stale */
+
 #endif

@@ -15,7 +15,7 @@
 
 static void end_round(struct lh_coordinator *c, bool is_settled)
 {
-    c->watching.has_round = false;
+    c->watching.horizon = 0;
     LH_WATCH_EACH(watch)
     {
         if (watch->state != LH_WATCH_SETTLING)
@@ -62,14 +62,11 @@ static void on_settled(void *arg, enum lh_status status, const struct lh_error *
     struct lh_watching *w = &c->watching;
 
     lh_turn_begin(c);
-    w->is_asking = false;
     if (status != LH_OK && status != LH_DATABASE_UNAVAILABLE && status != LH_CANCELED)
         lh_warn("watch cannot settle: %s", error != NULL ? error->message : lh_status_text(status));
-    if (w->asking_epoch == w->epoch) {
-        if (w->has_round && w->asked_horizon == w->horizon) {
-            if (is_settled || c->now_us - w->round_us >= SETTLE_LIMIT_US)
-                end_round(c, is_settled);
-        }
+    if (lh_watch_call_end(&w->asking)) {
+        if (w->asked_horizon == w->horizon && (is_settled || c->now_us - w->round_us >= SETTLE_LIMIT_US))
+            end_round(c, is_settled);
         if (is_settled)
             end_doubt(c, w->asked_horizon);
     }
@@ -83,8 +80,7 @@ static void on_barrier(void *arg, enum lh_status status, const struct lh_error *
     struct lh_watching *w = &c->watching;
 
     lh_turn_begin(c);
-    w->is_asking = false;
-    if (w->asking_epoch == w->epoch) {
+    if (lh_watch_call_end(&w->asking)) {
         if (status == LH_OK && horizon == 0)
             lh_watch_begin_anew(c, "the database has forgotten the watches");
         LH_WATCH_EACH(watch)
@@ -95,8 +91,7 @@ static void on_barrier(void *arg, enum lh_status status, const struct lh_error *
             if (status != LH_OK)
                 watch->state = LH_WATCH_ADDED;
         }
-        w->has_round = status == LH_OK && horizon != 0;
-        w->horizon = horizon;
+        w->horizon = status == LH_OK ? horizon : 0;
         w->round_us = c->now_us;
         w->poll_us = c->now_us;
         w->poll_pause_us = SETTLE_FIRST_US;
@@ -111,9 +106,9 @@ static void ask_settled(struct lh_coordinator *c, uint64_t horizon)
 {
     struct lh_watching *w = &c->watching;
 
-    w->asking_epoch = w->epoch;
     w->asked_horizon = horizon;
-    w->is_asking = c->store->ops->watch_settled(c->store, horizon, on_settled, c) == LH_OK;
+    if (c->store->ops->watch_settled(c->store, horizon, on_settled, c) == LH_OK)
+        w->asking = LH_WATCH_CALL_SENT;
 }
 
 static void begin_round(struct lh_coordinator *c)
@@ -125,12 +120,10 @@ static void begin_round(struct lh_coordinator *c)
     is_wanted |= watch->state == LH_WATCH_ADDED;
     if (!is_wanted)
         return;
-    w->asking_epoch = w->epoch;
-    w->is_asking = c->store->ops->watch_barrier(c->store, on_barrier, c) == LH_OK;
-    if (!w->is_asking)
-        w->retry_us = c->now_us + LH_WATCH_RETRY_US;
+    if (!lh_watch_call_begin(c, &w->asking, c->store->ops->watch_barrier(c->store, on_barrier, c)))
+        return;
     LH_WATCH_EACH(watch)
-    if (w->is_asking && watch->state == LH_WATCH_ADDED)
+    if (watch->state == LH_WATCH_ADDED)
         watch->state = LH_WATCH_SETTLING;
 }
 
@@ -139,16 +132,16 @@ void lh_watch_settle(struct lh_coordinator *c)
     struct lh_watching *w = &c->watching;
     uint64_t doubtful;
 
-    if (w->is_asking)
-        return;
-    if (!w->has_round)
+    if (w->asking == LH_WATCH_CALL_NONE && w->horizon == 0)
         begin_round(c);
-    if (!w->is_asking && w->has_round && c->now_us >= w->poll_us) {
+    if (w->asking != LH_WATCH_CALL_NONE)
+        return;
+    if (w->horizon != 0 && c->now_us >= w->poll_us) {
         w->poll_us = c->now_us + w->poll_pause_us;
         if (w->poll_pause_us < SETTLE_LAST_US)
             w->poll_pause_us *= 2;
         ask_settled(c, w->horizon);
-    } else if (!w->is_asking && (doubtful = doubtful_horizon(c)) != 0 && c->now_us >= w->doubt_us) {
+    } else if ((doubtful = doubtful_horizon(c)) != 0 && c->now_us >= w->doubt_us) {
         w->doubt_us = c->now_us + DOUBT_US;
         ask_settled(c, doubtful);
     }
