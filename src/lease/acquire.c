@@ -168,7 +168,7 @@ static void learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const 
 static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
 {
     struct lh_waiter *waiter = entry->waiter;
-    bool is_renewal = entry->acquire->outcome == LH_ACQUIRE_RENEWED && !waiter->is_unknown;
+    bool is_renewal = entry->acquire->outcome == LH_ACQUIRE_RENEWED && lh_waiter_is_grant_known(waiter);
 
     /* A renewal whose caller went is not given back: the lease has an owner from before. */
     entry->is_grant = !is_renewal;
@@ -176,14 +176,14 @@ static void on_granted(struct lh_coordinator *c, struct lh_entry *entry)
     learn_grant(c, entry->scope, entry->acquire, waiter->ticket, is_renewal);
     for (size_t i = 1; entry->all != NULL && i < waiter->together->count; i++)
         learn_grant(c, waiter->together->places[i].waiter->scope, &entry->all[i], waiter->ticket, is_renewal);
-    waiter->is_unknown = waiter->is_untaken = false;
+    lh_waiter_settle_grant(waiter);
     lh_waiter_set_ticket(waiter, 0);
     LH_REQUEST_EACH(request, waiter)
     {
         if (!is_covered(request, entry))
             continue;
         lh_request_answer(c, request, LH_OK, entry);
-        waiter->is_taken = true;
+        lh_waiter_set_grant(waiter, LH_GRANT_TAKEN);
     }
     ask_again_or_go(c, waiter, "a request came after the grant was sent for");
 }
@@ -212,7 +212,7 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
     bool has_late = false;
 
     lh_waiter_set_ticket(waiter, entry->acquire->new_ticket);
-    waiter->is_unknown = false;
+    lh_waiter_settle_grant(waiter);
     lh_scope_learn_queued(c, entry->scope, entry->acquire);
     LH_REQUEST_EACH(request, waiter)
     {
@@ -291,7 +291,8 @@ static void on_rejected(struct lh_coordinator *c, struct lh_entry *entry)
     lh_wait_progress_departed(c, entry->scope, entry->waiter->ticket);
     lh_waiter_set_ticket(entry->waiter, 0);
     /* What may have been its lease for long is not given back. */
-    entry->waiter->is_unknown = entry->waiter->is_untaken;
+    if (entry->waiter->grant != LH_GRANT_UNTAKEN)
+        lh_waiter_settle_grant(entry->waiter);
     if (entry->acquire->waiters_ahead < 0 || has_waited)
         lh_together_wake(c, entry->waiter);
     on_refused(c, entry, LH_HOOK_REJECTED);
@@ -392,7 +393,8 @@ void lh_acquire_on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_s
     struct lh_coordinator *c = lane->coordinator;
     struct lh_waiter *waiter = entry->waiter;
     if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
-        waiter->is_unknown = waiter->is_unknown || lane->is_sent;
+        if (lane->is_sent)
+            lh_waiter_doubt_grant(waiter);
         if (lane->hook_queue != NULL && lane->is_sent)
             on_lost_hook(c, entry, error);
     } else {

@@ -59,9 +59,8 @@ static void give_back(struct lh_coordinator *c, const struct lh_entry *entry, si
     struct lh_scope *scope = lh_scope_get(c, ns, key);
     struct lh_waiter *waiter = lh_waiter_find(c, scope, lease_key);
     if (waiter != NULL) {
-        waiter->is_untaken = true;
-        waiter->is_taken = false;
-        waiter->is_unknown = true; /* who came meanwhile takes it over, or gives it back */
+        lh_waiter_set_grant(waiter,
+                            LH_GRANT_UNTAKEN); /* a request that came meanwhile takes it over, or gives it back */
     } else {
         waiter = lh_waiter_create(c, scope, lease_key);
         if (entry->all != NULL)

@@ -81,7 +81,10 @@ static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
     lh_scope_learn_holder(c, waiter->scope, entry->leave->has_lease ? &entry->leave->lease : NULL,
                           entry->leave->rests_in_us);
     bool has_fresh = answer_requests(c, entry);
-    waiter->is_unknown = entry->leave->was_granted && (has_fresh || gone_wanted);
+    if (entry->leave->was_granted && (has_fresh || gone_wanted))
+        lh_waiter_doubt_grant(waiter);
+    else
+        lh_waiter_settle_grant(waiter);
     if (entry->leave->kind == LH_LEAVE_GONE || entry->leave->was_granted)
         lh_wait_progress_departed(c, waiter->scope, waiter->ticket);
     if (entry->leave->kind == LH_LEAVE_GONE)

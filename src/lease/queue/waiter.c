@@ -291,9 +291,42 @@ bool lh_waiter_wants(const struct lh_waiter *waiter)
     return false;
 }
 
+void lh_waiter_set_grant(struct lh_waiter *waiter, enum lh_waiter_grant grant)
+{
+    static const unsigned legal[] = {
+        [LH_GRANT_NONE] = 1 << LH_GRANT_TAKEN | 1 << LH_GRANT_UNKNOWN | 1 << LH_GRANT_UNTAKEN,
+        [LH_GRANT_TAKEN] = 1 << LH_GRANT_RENEWING | 1 << LH_GRANT_UNTAKEN,
+        [LH_GRANT_UNKNOWN] = 1 << LH_GRANT_NONE | 1 << LH_GRANT_UNTAKEN,
+        [LH_GRANT_RENEWING] = 1 << LH_GRANT_TAKEN | 1 << LH_GRANT_UNTAKEN,
+        [LH_GRANT_UNTAKEN] = 1 << LH_GRANT_NONE,
+    };
+
+    assert(waiter->grant == grant || (legal[waiter->grant] & 1U << grant));
+    waiter->grant = (uint8_t)grant;
+}
+
+void lh_waiter_doubt_grant(struct lh_waiter *waiter)
+{
+    if (waiter->grant == LH_GRANT_NONE)
+        lh_waiter_set_grant(waiter, LH_GRANT_UNKNOWN);
+    else if (waiter->grant == LH_GRANT_TAKEN)
+        lh_waiter_set_grant(waiter, LH_GRANT_RENEWING);
+}
+
+void lh_waiter_settle_grant(struct lh_waiter *waiter)
+{
+    bool is_taken = waiter->grant == LH_GRANT_TAKEN || waiter->grant == LH_GRANT_RENEWING;
+    lh_waiter_set_grant(waiter, is_taken ? LH_GRANT_TAKEN : LH_GRANT_NONE);
+}
+
+bool lh_waiter_is_grant_known(const struct lh_waiter *waiter)
+{
+    return waiter->grant == LH_GRANT_NONE || waiter->grant == LH_GRANT_TAKEN;
+}
+
 bool lh_waiter_may_be_in_database(const struct lh_waiter *waiter)
 {
-    return waiter->ticket > 0 || (waiter->is_unknown && !waiter->is_taken);
+    return waiter->ticket > 0 || waiter->grant == LH_GRANT_UNKNOWN || waiter->grant == LH_GRANT_UNTAKEN;
 }
 
 int64_t lh_waiter_wait_us(const struct lh_coordinator *c, const struct lh_waiter *waiter)

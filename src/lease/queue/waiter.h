@@ -21,6 +21,15 @@ enum lh_waiter_state {
     LH_WAITER_DONE,
 };
 
+/* What is known of a lease that its lease key may have in this scope. */
+enum lh_waiter_grant {
+    LH_GRANT_NONE,
+    LH_GRANT_TAKEN,    /* a caller has its grant: a later one with the same lease key must not release it */
+    LH_GRANT_UNKNOWN,  /* a reply was lost: it may be queued or granted */
+    LH_GRANT_RENEWING, /* taken, and a later reply was lost */
+    LH_GRANT_UNTAKEN,  /* granted, and no caller took it */
+};
+
 /* How long those behind a request for several scopes let it hold them back, until its other scopes are idle too. */
 #define LH_TOGETHER_PATIENCE_US (10 * LH_US_PER_MS)
 
@@ -56,9 +65,7 @@ struct lh_waiter {
     int64_t since_us;
     uint8_t state;
     uint8_t leave_kind;
-    bool is_unknown;  /* a reply was lost: it may be queued or granted */
-    bool is_untaken;  /* it is unknown because no caller took its grant */
-    bool is_taken;    /* a caller has its grant: a later one with the same lease key must not release it */
+    uint8_t grant;    /* enum lh_waiter_grant */
     bool keeps_place; /* a caller was asked to come back */
     bool gone_wanted; /* the last one was cancelled while an AWAY was in flight */
 };
@@ -79,6 +86,10 @@ uint64_t lh_waiter_client(const struct lh_waiter *waiter); /* of its first reque
 /* The only way from state to state; moves the waiter into the list of its new state. */
 void lh_waiter_set_state(struct lh_coordinator *c, struct lh_waiter *waiter, enum lh_waiter_state state,
                          const char *reason);
+void lh_waiter_set_grant(struct lh_waiter *waiter, enum lh_waiter_grant grant);
+void lh_waiter_doubt_grant(struct lh_waiter *waiter);  /* a reply was lost */
+void lh_waiter_settle_grant(struct lh_waiter *waiter); /* a reply came */
+bool lh_waiter_is_grant_known(const struct lh_waiter *waiter);
 void lh_waiter_leave(struct lh_coordinator *c, struct lh_waiter *waiter, const char *reason);
 /* After its requests or their verdicts changed: leave, ask again, stay, or be freed. */
 void lh_waiter_review(struct lh_coordinator *c, struct lh_waiter *waiter);
