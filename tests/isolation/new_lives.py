@@ -121,6 +121,13 @@ def after_a_crash(cluster, database, tally):
     held = numbers(cluster.psql(database, acquire(cluster, database, 'crash')))
     cluster.psql(database, "update leasehold.scope set deadline = deadline - interval '1 hour', heartbeat_at = heartbeat_at - interval '1 hour', "
                            "acquired_at = acquired_at - interval '1 hour', check_at = check_at - interval '1 hour' where key = 'crash'")
+    # Promise 9, of shared leases: two readers, of whom one has renewed lately.
+    readers = ["select count(*) from leasehold.acquire('life', 'readers', '30 s', lease_key => '00000000-0000-4000-8000-%012d', mode => 'shared')" % number
+               for number in (1, 2)]
+    tally.check([cluster.psql(database, reader) for reader in readers] == ['1', '1'], 'two readers')
+    cluster.psql(database, "update leasehold.share set deadline = deadline - interval '1 hour', heartbeat_at = heartbeat_at - interval '1 hour', "
+                           "acquired_at = acquired_at - interval '1 hour', check_at = check_at - interval '1 hour' "
+                           "where key = 'readers' and lease_key = '00000000-0000-4000-8000-%012d'" % 1)
     # One backend dies badly: the others are restarted and the postmaster stays, so its start time says nothing.
     pid = cluster.psql(database, 'select pg_backend_pid()')
     session = cluster.session(database)
@@ -144,6 +151,10 @@ def after_a_crash(cluster, database, tally):
     tally.check(cluster.psql(database, acquire(cluster, database, 'crash', 2)) == '', 'nor taken over then')
     renewed = cluster.psql(database, "select leasehold.heartbeat('life', 'crash', '00000000-0000-4000-8000-%012d') is not null" % 1)
     tally.check(renewed == 't', 'its holder may renew')
+    tally.check(cluster.psql(database, acquire(cluster, database, 'readers', 3)) == '', 'no writer takes over from readers')
+    for number in (1, 2):
+        renewed = cluster.psql(database, "select leasehold.heartbeat('life', 'readers', '00000000-0000-4000-8000-%012d') is not null" % number)
+        tally.check(renewed == 't', 'each reader may renew, reader %d too' % number)
     token = numbers(cluster.psql(database, acquire(cluster, database, 'crash2')))
     tally.check(token and 0 < token[0] - held[0] < JUMP, 'a crash is no new timeline: tokens go on without a jump', '%s after %s' % (token, held))
 

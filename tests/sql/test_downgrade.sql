@@ -68,7 +68,7 @@ select is((select end_reason from leasehold_internal.heartbeat_batch(array['d'],
 select is((select array_agg(slots order by token) from leasehold.force_release('d', 'f', 'why', all_holders => true)), array[array[1], array[3]], 'or all of them');
 select is((select state from leasehold.scope where key = 'f'), 'free', 'then it is free');
 select is((select count(*) from leasehold.force_release('d', 'f', 'why', all_holders => true)), 0::bigint, 'and nothing is left to end');
--- hooks run for each holder by itself
+-- Promise 8: hooks run for each holder by itself
 create table t.called (event text, owner text, nth serial);
 create function t.note(e leasehold.lease_event) returns void language plpgsql as $$
 begin

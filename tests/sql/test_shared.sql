@@ -119,6 +119,7 @@ select is(t.ask('late', 2, 1), 'granted 1 {1}', 'has no number, and takes its un
 select is(t.ask('late', 3, 1), 'queued', 'the capacity is taken');
 
 -- units stay below a million in one scope
+-- Promise 12.
 select is(t.ask('many', array[1, 2], array[999999, 1]), 'granted 999999, quota units = 999999 in one scope', 'a million units are too many');
 select is(t.ask('many.a', array[1, 2, 3], array[1000000, 1, 2]), 'quota units = 999999 in one scope, granted 1, granted 2', 'those behind it in the batch are granted');
 select is(t.ask('many.b', array[1, 2, 3], array[999990, 10, 9]), 'granted 999990, quota units = 999999 in one scope, granted 9', 'where they fit');
@@ -129,6 +130,7 @@ select is(regexp_replace(t.ask('many.c', array[1, 2, 3], array[999000, 1000, 7])
 select is(t.ask('many.c', array[4, 5], array[1000000, 1]), 'queued, queued', 'one that does not fit waits, and whoever is behind it');
 
 -- repeats
+-- Promise 7.
 select is(t.ask('again', array[1, 2], array[2, 1]), 'granted 2, granted 1', 'two share');
 select is(t.ask('again', 1, 2), 'renewed 2', 'a repeat renews');
 select is((select heartbeats from leasehold.share where namespace = 'again' and lease_key = t.key(1)), 1::bigint, 'and counts as a heartbeat');
@@ -184,6 +186,7 @@ select t.age_share('exp', 2, '1 hour');
 select is(t.beat('exp', 1, 3), 'ok, ok', 'two renew');
 select is(t.ask('exp', 4, 1), 'granted 1 {2}', 'what has expired is taken over by whoever does not fit beside it');
 select is((select concat_ws(' ', state, outcome) from leasehold.share where namespace = 'exp' and lease_key = t.key(2)), 'ended expired', 'it has ended as expired');
+-- Promise 11.
 select is(t.beat('exp', 2), 'lost expired', 'and its holder is told');
 select is(t.stands('exp'), 'shared 3 3', 'the others have theirs');
 select t.age_share('exp', 1, '1 hour');

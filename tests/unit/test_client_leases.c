@@ -38,11 +38,15 @@ START_TEST(only_the_newest_renewal_counts)
 }
 END_TEST
 
-/* Promise 3, as after a suspend: the clock has gone on, and no timer ran. */
+/* Promise 3, as after a suspend: the clock has gone on, and no timer ran. Exclusive leases, and shared ones. */
 START_TEST(whoever_looks_after_the_deadline_finds_it_lost_first)
 {
-    struct lh_lease *lease = held("a"), *other;
+    struct lh_lease *lease, *other;
 
+    fake.mode = _i == 0 ? LEASEHOLD__V1__MODE__MODE_EXCLUSIVE : LEASEHOLD__V1__MODE__MODE_SHARED;
+    fake.units = _i;
+    lease = held("a");
+    ck_assert_int_eq(lh_lease_units(lease), _i);
     lh_leases_expire(client, lh_lease_deadline_us(lease) - declared->options.margin_us - 1);
     ck_assert_uint_eq(loss.count, 0);
     lh_leases_expire(client, lh_lease_deadline_us(lease));
@@ -441,7 +445,7 @@ TCase *tcase_client_leases(void)
     tcase_add_checked_fixture(tcase, client_setup, client_teardown);
     tcase_add_test(tcase, a_deadline_is_sent_plus_waited_plus_remaining);
     tcase_add_test(tcase, only_the_newest_renewal_counts);
-    tcase_add_test(tcase, whoever_looks_after_the_deadline_finds_it_lost_first);
+    tcase_add_loop_test(tcase, whoever_looks_after_the_deadline_finds_it_lost_first, 0, 2);
     tcase_add_test(tcase, renewals_go_over_one_stream_in_one_batch);
     tcase_add_test(tcase, without_a_stream_renewals_go_by_calls);
     tcase_add_test(tcase, a_stream_that_does_not_answer_costs_nothing);

@@ -132,6 +132,7 @@ START_TEST(a_downgrade_changes_what_the_lease_tells_and_renews_it)
 }
 END_TEST
 
+/* Promise 7. */
 START_TEST(a_downgrade_whose_answer_got_lost_is_repeated)
 {
     struct lh_lease *lease = held("a");

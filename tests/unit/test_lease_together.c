@@ -182,6 +182,7 @@ START_TEST(the_lease_key_is_for_the_same_scopes_alone)
 }
 END_TEST
 
+/* Promise 12. */
 START_TEST(places_count_as_waiters)
 {
     options.max_waiters = 4;
