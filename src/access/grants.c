@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bounds.h"
 #include "base/memory.h"
 
 void lh_grants_clear(struct lh_grants *grants)

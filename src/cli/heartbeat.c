@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "cli/bounds.h"
 #include "cli/error.h"
-#include "cli/lease_text.h"
 #include "cli/message.h"
 #include "cli/print.h"
 #include "cli/server.h"

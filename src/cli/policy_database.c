@@ -1,7 +1,6 @@
 #include "cli/policy_database.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/policy_fields.h"
 

@@ -1,5 +1,4 @@
 /* Who a request comes from: a bearer token, else the session of a cookie, else whoever the connection is. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "embed/transaction.h"

@@ -5,8 +5,6 @@
  */
 #include "lease/batch.h"
 
-#include <assert.h>
-
 #include "base/log.h"
 #include "lease/hooks/hook_queue.h"
 #include "lease/queue/all_scopes.h"

@@ -2,7 +2,6 @@
 
 #include <libpq-fe.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* libpq 15, "Parameter Key Words". A daemon writes, so it asks for no server that only reads. */

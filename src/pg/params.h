@@ -73,4 +73,13 @@ void lh_pg_array_add_text(struct lh_pg_params *params, const char *value); /* NU
 void lh_pg_array_add_uuid(struct lh_pg_params *params, const struct lh_uuid *value);
 void lh_pg_array_end(struct lh_pg_params *params);
 
+/* A whole array: the last argument is the statement that adds element i. */
+#define LH_PG_ARRAY(params, type, n, ...)                                                                              \
+    do {                                                                                                               \
+        lh_pg_array_begin(params, type);                                                                               \
+        for (size_t i = 0; i < (n); i++)                                                                               \
+            __VA_ARGS__;                                                                                               \
+        lh_pg_array_end(params);                                                                                       \
+    } while (0)
+
 #endif

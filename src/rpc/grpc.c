@@ -1,7 +1,5 @@
 #include "rpc/grpc.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/text.h"
 

@@ -128,9 +128,6 @@ enum lh_status pg_store_token_used(struct lh_store *base, const char *const *ids
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_nothing, NULL, NULL);
 
-    lh_pg_array_begin(&store->params, LH_PG_TEXT);
-    for (size_t i = 0; i < count; i++)
-        lh_pg_array_add_text(&store->params, ids[i]);
-    lh_pg_array_end(&store->params);
+    LH_PG_ARRAY(&store->params, LH_PG_TEXT, count, lh_pg_array_add_text(&store->params, ids[i]));
     return control_call_send(call, &statement);
 }

@@ -48,14 +48,8 @@ static void write_scopes(struct lane *lane, struct lh_acquire_item *const *items
     struct lh_pg_params *params = &lane->params;
 
     pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
-    lh_pg_array_begin(params, LH_PG_TEXT);
-    for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_text(params, items[i]->ns);
-    lh_pg_array_end(params);
-    lh_pg_array_begin(params, LH_PG_TEXT);
-    for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_text(params, items[i]->key);
-    lh_pg_array_end(params);
+    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->ns));
+    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->key));
 }
 
 static void write_at_least(struct lh_pg_params *params, struct lh_acquire_item *const *items, size_t n)
@@ -76,26 +70,14 @@ void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
     struct lh_pg_params *params = &lane->params;
 
     write_scopes(lane, items, n);
-    lh_pg_array_begin(params, LH_PG_UUID);
-    for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_uuid(params, &items[i]->lease_key);
-    lh_pg_array_end(params);
-    lh_pg_array_begin(params, LH_PG_TEXT);
-    for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_text(params, items[i]->owner);
-    lh_pg_array_end(params);
+    LH_PG_ARRAY(params, LH_PG_UUID, n, lh_pg_array_add_uuid(params, &items[i]->lease_key));
+    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->owner));
     lh_pg_array_begin(params, LH_PG_TEXT);
     for (size_t i = 0; i < n; i++)
         lh_pg_array_add_text(params, items[i]->labels == NULL ? "{}" : items[i]->labels);
     lh_pg_array_end(params);
-    lh_pg_array_begin(params, LH_PG_INT8);
-    for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_int8(params, items[i]->duration_us);
-    lh_pg_array_end(params);
-    lh_pg_array_begin(params, LH_PG_BOOL);
-    for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_bool(params, items[i]->queue);
-    lh_pg_array_end(params);
+    LH_PG_ARRAY(params, LH_PG_INT8, n, lh_pg_array_add_int8(params, items[i]->duration_us));
+    LH_PG_ARRAY(params, LH_PG_BOOL, n, lh_pg_array_add_bool(params, items[i]->queue));
     lh_pg_array_begin(params, LH_PG_INT8);
     for (size_t i = 0; i < n; i++) {
         if (items[i]->wait_us == LH_NEVER)
@@ -104,14 +86,8 @@ void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
             lh_pg_array_add_int8(params, items[i]->wait_us);
     }
     lh_pg_array_end(params);
-    lh_pg_array_begin(params, LH_PG_INT8);
-    for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_int8(params, items[i]->ticket);
-    lh_pg_array_end(params);
-    lh_pg_array_begin(params, LH_PG_TEXT);
-    for (size_t i = 0; i < n; i++)
-        lh_pg_array_add_text(params, items[i]->principal);
-    lh_pg_array_end(params);
+    LH_PG_ARRAY(params, LH_PG_INT8, n, lh_pg_array_add_int8(params, items[i]->ticket));
+    LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->principal));
     write_at_least(params, items, n);
     write_units(params, items, n);
 }

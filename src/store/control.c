@@ -355,10 +355,7 @@ enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char
     if (namespace_count == 0) {
         lh_pg_add_null(params);
     } else {
-        lh_pg_array_begin(params, LH_PG_TEXT);
-        for (size_t i = 0; i < namespace_count; i++)
-            lh_pg_array_add_text(params, namespaces[i]);
-        lh_pg_array_end(params);
+        LH_PG_ARRAY(params, LH_PG_TEXT, namespace_count, lh_pg_array_add_text(params, namespaces[i]));
     }
     lh_pg_add_bool(params, include_children);
     lh_pg_add_int4(params, max);

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
-#include "store/hook_lane.h"
 #include "store/hook_run.h"
 #include "store/internal.h"
 

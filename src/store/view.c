@@ -58,10 +58,7 @@ enum lh_status pg_store_view(struct lh_store *base, const struct lh_view_request
 
     call->page_size = request->page_size;
     call->is_clients = true;
-    lh_pg_array_begin(params, LH_PG_TEXT);
-    for (size_t i = 0; i < request->namespace_count; i++)
-        lh_pg_array_add_text(params, request->namespaces[i]);
-    lh_pg_array_end(params);
+    LH_PG_ARRAY(params, LH_PG_TEXT, request->namespace_count, lh_pg_array_add_text(params, request->namespaces[i]));
     lh_pg_add_bool(params, request->include_children);
     lh_pg_add_text(params, request->key[0] == '\0' ? NULL : request->key);
     lh_pg_add_int4(params, request->page_size + 1);

@@ -2,7 +2,6 @@
 import contextlib
 import os
 import pathlib
-import pwd
 import shutil
 import signal
 import socket

@@ -9,7 +9,7 @@ import uuid
 import grpc
 import pytest
 
-from harness import acquire_request, pb, pb_grpc, release_request, wait_until
+from harness import acquire_request, pb_grpc, release_request, wait_until
 from place import BOUND, client_command, metric
 from record import RECORD
 

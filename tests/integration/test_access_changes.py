@@ -7,7 +7,6 @@ import pytest
 import harness
 from access_site import Site, bearer
 from access_table import BOUND
-from certificates import SERVER_NAMES, flags
 from harness import Client, acquire_request, duration, fails, heartbeat, lease_ref, pb, release_request, scope, wait_until
 from streams import keys
 

@@ -5,12 +5,11 @@ import socket
 import struct
 import sys
 
-import grpc
 import pytest
 
 import harness
 from access_site import Site, bearer, literal
-from access_table import BOUND, tried
+from access_table import BOUND
 from harness import Client, acquire_request, fails, pb, wait_until
 from streams import keys
 

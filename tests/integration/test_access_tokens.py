@@ -3,7 +3,6 @@ import base64
 import hashlib
 import os
 import pathlib
-import re
 import subprocess
 
 import grpc
@@ -12,7 +11,7 @@ import pytest
 import harness
 from access_site import REFUSED, Site, bearer
 from access_table import BOUND, tried
-from commandline import cli, environment
+from commandline import environment
 from harness import acquire_request, fails, pb, wait_until
 from streams import keys
 

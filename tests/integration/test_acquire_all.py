@@ -8,9 +8,9 @@ import grpc
 import pytest
 
 import harness
-from harness import Client, Daemon, duration, fails, pb, release_request, scope, wait_until
+from harness import Client, Daemon, duration, fails, pb, scope, wait_until
 from streams import BOUND
-from test_shared import invalid, release, set_capacity, share, take
+from test_shared import invalid, release, set_capacity, take
 
 
 @pytest.fixture

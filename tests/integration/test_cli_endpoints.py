@@ -1,6 +1,5 @@
 """Where the command line sends its calls, what it keeps secret, and mistakes with both."""
 import json
-import os
 import pathlib
 import subprocess
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from commandline import cli, environment
+from commandline import cli
 from harness import wait_until
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import harness
 from library import Driver
-from harness import acquire_request, lease_ref, pb, release_request, scope, wait_until
+from harness import acquire_request, pb, release_request, scope, wait_until
 
 sys.path.insert(0, str(harness.ROOT / "tests/lib"))
 from flaky_proxy import FlakyProxy  # noqa: E402

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 import harness
-from harness import Client, Daemon, acquire_request, fails, heartbeat, lease_ref, pb, release_request, wait_until
+from harness import Client, acquire_request, fails, heartbeat, lease_ref, pb, release_request, wait_until
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as otlp
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as otlp_grpc
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 #include "json/print.h"

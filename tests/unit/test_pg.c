@@ -1,7 +1,5 @@
 #include "test_pg.h"
 
-#include <stdlib.h>
-
 #include "base/log.h"
 #include "pg_fixture.h"
 

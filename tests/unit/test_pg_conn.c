@@ -9,7 +9,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "pg/conn_internal.h"
 #include "pg/result.h"
 #include "pg_fixture.h"

@@ -1,7 +1,6 @@
 /* What a request's headers must be; nghttp2 does not look, so each rule is one of the server's own. */
 #include <string.h>
 
-#include "rpc/header_check.h"
 #include "test_rpc.h"
 
 static struct raw raw;

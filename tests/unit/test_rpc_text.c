@@ -1,5 +1,4 @@
 /* grpc-timeout, grpc-message, base64. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/base64.h"

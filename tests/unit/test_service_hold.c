@@ -1,7 +1,6 @@
 /* Hold between a hand-made client, coordinator and store: when it renews, when it does not, and what its end gives
    back. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "service/hold.h"

@@ -1,6 +1,4 @@
 /* WatchLeases between a hand-made client, coordinator and store: what is told of a list and the changes around it. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "test_service_methods.h"
 

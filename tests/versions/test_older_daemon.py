@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integra
 
 import harness  # noqa: E402
 import older  # noqa: E402
-from harness import acquire_request, heartbeat, lease_ref, pb, release_request, scope, wait_until  # noqa: E402
+from harness import acquire_request, heartbeat, pb, release_request, scope, wait_until  # noqa: E402
 
 LIMIT_S = 60
 WAIT_S = 240  # longer than any of the other bounds together
