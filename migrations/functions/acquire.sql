@@ -67,8 +67,8 @@ begin
     when 'rejected' then
       raise exception 'hook_rejected: %', v_answer.message using errcode = 'LH005';
     when 'ended' then
-      raise exception 'lease_ended: this lease key has held %/% before; a new acquisition takes a new one', acquire.namespace,
-        left(acquire.key, 128) using errcode = 'LH006';
+      raise exception 'lease_ended: this lease key has held % before; a new acquisition takes a new one',
+        leasehold_internal.scope_name(acquire.namespace, acquire.key) using errcode = 'LH006';
   end case;
 end
 $$;

@@ -93,8 +93,8 @@ begin
     when 'rejected' then
       raise exception 'hook_rejected: %', v_answer.message using errcode = 'LH005';
     when 'ended' then
-      raise exception 'lease_ended: this lease key has held %/% before; a new acquisition takes a new one', acquire_all.namespaces[v_item],
-        left(acquire_all.keys[v_item], 128) using errcode = 'LH006';
+      raise exception 'lease_ended: this lease key has held % before; a new acquisition takes a new one',
+        leasehold_internal.scope_name(acquire_all.namespaces[v_item], acquire_all.keys[v_item]) using errcode = 'LH006';
   end case;
 end
 $$;

@@ -48,6 +48,13 @@ as $$
   end
 $$;
 
+-- A scope as errors tell it: a namespace that has a '/' stands in quotes, for a/b/k would name two. Locks nothing.
+create or replace function leasehold_internal.scope_name(p_namespace text, p_key text) returns text
+language sql immutable parallel safe
+as $$
+  select case when position('/' in p_namespace) > 0 then '"' || p_namespace || '"' else p_namespace end || '/' || left(p_key, 128)
+$$;
+
 -- What is wrong with a call, as a value; null when nothing is. Each function of the API raises it itself: LH002 with the field in DETAIL
 -- and the bound in HINT, and no CONTEXT but its own.
 create or replace function leasehold_internal.scope_problem(p_namespace text, p_key text) returns leasehold_internal.problem
@@ -101,6 +108,6 @@ as $$
 $$;
 
 revoke execute on function leasehold_internal.namespace_problem(text), leasehold_internal.key_problem(text), leasehold_internal.labels_problem(jsonb),
-  leasehold_internal.scope_problem(text, text), leasehold_internal.holder_problem(text, text, uuid),
+  leasehold_internal.scope_name(text, text), leasehold_internal.scope_problem(text, text), leasehold_internal.holder_problem(text, text, uuid),
   leasehold_internal.refuse(leasehold_internal.problem), leasehold_internal.to_us(interval), leasehold_internal.from_us(bigint)
   from public;

@@ -205,7 +205,8 @@ begin
   elsif v_answer.outcome = 'rejected' then
     raise exception 'hook_rejected: %', v_answer.message using errcode = 'LH005';
   elsif v_answer.outcome <> 'ok' then
-    raise exception 'lease_lost: %/% is not held with this lease key', downgrade.namespace, left(downgrade.key, 128) using errcode = 'LH001';
+    raise exception 'lease_lost: % is not held with this lease key', leasehold_internal.scope_name(downgrade.namespace, downgrade.key)
+      using errcode = 'LH001';
   end if;
   select l.* into v_lease
     from leasehold.lease l

@@ -63,7 +63,7 @@ begin
     return;
   elsif v_holders = '{}' or cardinality(v_holders) < v_count then
     select case when count(*) = 0 then 'not_held' else 'busy' end,
-           case when count(*) > 0 then format('%s/%s is busy: %s', p_namespace, left(p_key, 128),
+           case when count(*) > 0 then format('%s is busy: %s', leasehold_internal.scope_name(p_namespace, p_key),
                                               leasehold_internal.row_sessions(p_namespace, p_key) || coalesce('; ' || v_trouble, '')) end
       into outcome, message
       from leasehold.scope s
@@ -171,7 +171,7 @@ begin
     elsif v_answer.outcome = 'rejected' then
       v_vetoes := v_vetoes || v_answer.message;
     elsif v_answer.outcome = 'ended' and v_answer.token is null then
-      raise notice '%/% was not held any more, and rests no longer', force_release.namespace, left(force_release.key, 128);
+      raise notice '% was not held any more, and rests no longer', leasehold_internal.scope_name(force_release.namespace, force_release.key);
     elsif v_answer.outcome = 'ended' then
       v_lease := v_answer.lease;
       v_lease.lease_key := v_answer.lease_key;
@@ -180,7 +180,8 @@ begin
     end if;
   end loop;
   if v_is_any and v_vetoes <> '{}' then
-    raise warning '% of the leases of %/% stay: %', cardinality(v_vetoes), force_release.namespace, left(force_release.key, 128), v_vetoes[1];
+    raise warning '% of the leases of % stay: %', cardinality(v_vetoes), leasehold_internal.scope_name(force_release.namespace, force_release.key),
+      v_vetoes[1];
   elsif v_vetoes <> '{}' then
     raise exception '%', v_vetoes[1]
       using errcode = 'LH005',
@@ -285,7 +286,7 @@ begin
   foreach v_pid in array v_pids loop
     v_session := leasehold_internal.session_text(v_pid);
     v_trouble := coalesce(leasehold_internal.end_session(v_pid), v_trouble);
-    raise log 'guard ended by force scope=%/% by=%: %', p_namespace, left(p_key, 128), session_user, v_session;
+    raise log 'guard ended by force scope=% by=%: %', leasehold_internal.scope_name(p_namespace, p_key), session_user, v_session;
   end loop;
   for i in 1..100 loop
     exit when v_trouble is not null or not exists (select from leasehold_internal.guarding() g where g.pid = any (v_pids));

@@ -39,7 +39,7 @@ begin
       return;
     end if;
   end if;
-  raise exception 'lease_lost: %/% is not held with token %', guard.namespace, left(guard.key, 128), guard.token
+  raise exception 'lease_lost: % is not held with token %', leasehold_internal.scope_name(guard.namespace, guard.key), guard.token
     using errcode = 'LH001';
 end
 $$;

@@ -52,8 +52,8 @@ begin
      or exists (select from leasehold.share h
                  where h.namespace = join_queue.namespace and h.key = join_queue.key and h.lease_key = join_queue.lease_key)
      or leasehold_internal.end_reason(v_scope, join_queue.lease_key) is not null then
-    raise exception 'lease_ended: this lease key has held %/% before; a new acquisition takes a new one', join_queue.namespace,
-      left(join_queue.key, 128) using errcode = 'LH006';
+    raise exception 'lease_ended: this lease key has held % before; a new acquisition takes a new one',
+        leasehold_internal.scope_name(join_queue.namespace, join_queue.key) using errcode = 'LH006';
   elsif exists (select from leasehold.waiter w
                  where w.namespace = join_queue.namespace and w.key = join_queue.key and w.lease_key = join_queue.lease_key
                    and w.items is not null) then

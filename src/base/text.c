@@ -120,6 +120,15 @@ size_t lh_utf8_cut(const char *text, size_t size, size_t limit)
     return limit;
 }
 
+const char *lh_scope_name(const char *ns, const char *key, char text[LH_SCOPE_NAME_BYTES])
+{
+    const char *quote = strchr(ns, '/') != NULL ? "\"" : "";
+    size_t size = strlen(key), kept = lh_utf8_cut(key, size, 128);
+
+    snprintf(text, LH_SCOPE_NAME_BYTES, "%s%s%s/%.*s%s", quote, ns, quote, (int)kept, key, kept < size ? "..." : "");
+    return text;
+}
+
 static bool unit_to_us(const char *unit, size_t size, int64_t *unit_us)
 {
     static const struct {

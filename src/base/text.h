@@ -22,6 +22,11 @@ size_t lh_utf8_shown(const char *text, size_t size);
 /* At most `limit` bytes of `text`, never cutting a character in two. */
 size_t lh_utf8_cut(const char *text, size_t size, size_t limit);
 
+/* A scope as people read it: ns/key. A namespace that has a '/' stands in quotes, for a/b/k would name two scopes. A key is
+   cut at 128 bytes. */
+#define LH_SCOPE_NAME_BYTES (255 + 128 + 8)
+const char *lh_scope_name(const char *ns, const char *key, char text[LH_SCOPE_NAME_BYTES]);
+
 /*
  * "30s", "1.5s", "250ms", "5m", "1h30m", "2d", or a bare number of seconds. Units: us, ms, s, m, h, d. False when it is
  * anything else, negative, or beyond 100 years.

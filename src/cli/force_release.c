@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/bounds.h"
 #include "cli/database.h"
 #include "cli/error.h"
@@ -84,6 +85,7 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *reason, co
     struct lh_session *session;
     PGresult *result = NULL;
     enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_WRITE);
+    char name[LH_SCOPE_NAME_BYTES];
 
     if (status == LH_EXIT_DONE)
         result = lh_database_query(session, cli, sql, values, 5, &status);
@@ -91,7 +93,7 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *reason, co
         is_rest_over(session, cli, &status)) {
         print_ended(cli, &nothing);
     } else if (result != NULL && lh_row_text(result, 0, "token") == NULL) {
-        lh_error_print("%s/%s is not held%s", cli->args.words[0], cli->args.words[1],
+        lh_error_print("lease %s is not held%s", lh_scope_name(cli->args.words[0], cli->args.words[1], name),
                        token != NULL ? " with this token" : "");
         status = LH_EXIT_LOST;
     } else if (result != NULL) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/error.h"
 #include "cli/reap_database.h"
 #include "embed/query.h"
@@ -48,13 +49,14 @@ static void on_outcome(void *arg, const struct lh_reap_outcome *outcome)
     struct run *run = arg;
     struct lh_reap_pass *pass = run->pass;
     const struct lh_embed_lease *lease = outcome->lease;
+    char name[LH_SCOPE_NAME_BYTES];
 
     if (outcome->is_reaped)
         lh_reap_pass_add_reaped(pass, 1);
     else
         lh_reap_pass_add_failed(pass, lease, outcome->error, outcome->reap_failures, outcome->next_try_at_us);
     if (outcome->is_reaped && run->is_verbose)
-        lh_error_print("reaped %s/%s of %s, token %" PRId64, lease->namespace_text, lease->key,
+        lh_error_print("reaped %s of %s, token %" PRId64, lh_scope_name(lease->namespace_text, lease->key, name),
                        lease->owner[0] != '\0' ? lease->owner : "an unknown owner", lease->token);
     show_progress(run);
 }

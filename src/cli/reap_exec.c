@@ -137,8 +137,10 @@ static bool start(struct command *command, const char *text)
 
 static void print_line(struct command *command)
 {
+    char name[LH_SCOPE_NAME_BYTES];
+
     command->line[command->line_size] = '\0';
-    lh_error_print("%s/%s: %s", command->lease->namespace_text, command->lease->key, command->line);
+    lh_error_print("%s: %s", lh_scope_name(command->lease->namespace_text, command->lease->key, name), command->line);
     command->line_size = 0;
 }
 

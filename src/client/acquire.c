@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bounds.h"
+#include "base/text.h"
 #include "client/acquire_op.h"
 #include "client/blocking.h"
 #include "client/client.h"
@@ -73,10 +74,11 @@ static struct acquire_op *create(const struct lh_acquire_scope *scopes, size_t c
                                  const struct lh_acquire_options *options, const struct lh_uuid *lease_key)
 {
     struct acquire_op *op = lh_alloc_zero(1, sizeof(*op) + count * sizeof(op->items[0]));
+    char name[LH_SCOPE_NAME_BYTES];
 
     for (; op->count < count; op->count++)
         op->items[op->count] = item_of(&scopes[op->count]);
-    op->name = lh_format("%s/%s", scopes[0].declared->text, scopes[0].key);
+    op->name = lh_strdup(lh_scope_name(scopes[0].declared->text, scopes[0].key, name));
     op->is_own_key = options->lease_key != NULL;
     op->key = op->is_own_key ? *lease_key : lh_uuid_random();
     take_options(op, options);

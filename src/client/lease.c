@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "client/client.h"
 #include "client/context.h"
 #include "client/lease_message.h"
@@ -317,18 +318,18 @@ void lh_leases_stop(struct leases *leases)
 
 enum lh_status lh_lease_take_for_release(struct lh_lease *lease, struct lh_error *error)
 {
+    char name[LH_SCOPE_NAME_BYTES];
     unsigned char state = LEASE_HELD;
     unsigned reason;
 
     if (!atomic_compare_exchange_strong(&lease->state, &state, LEASE_RELEASING)) {
+        lh_scope_name(lease->declared->text, lease->scope_key, name);
         reason = LEASE_REASON(state);
         if (LEASE_STATE(state) != LEASE_LOST)
-            return lh_error_set(error, LH_LOST, "lease %s/%s was released before", lease->declared->text,
-                                lease->scope_key);
+            return lh_error_set(error, LH_LOST, "lease %s was released before", name);
         if ((reason != LH_LOST_UNREACHABLE && reason != LH_LOST_LONGEST_HOLD) ||
             !atomic_compare_exchange_strong(&lease->state, &state, (unsigned char)(LEASE_RELEASING | reason)))
-            return lh_error_set(error, LH_LOST, "lease %s/%s was lost before: %s", lease->declared->text,
-                                lease->scope_key, lh_lost_reason_name(reason));
+            return lh_error_set(error, LH_LOST, "lease %s was lost before: %s", name, lh_lost_reason_name(reason));
     }
     if (atomic_load(&lease->context) != NULL)
         lh_context_free_of_time(atomic_load(&lease->context));

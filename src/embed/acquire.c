@@ -12,6 +12,7 @@
 #include "base/bounds.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/uuid.h"
 #include "embed/call.h"
 #include "embed/lease_row.h"
@@ -59,7 +60,7 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
         "  from leasehold.acquire(namespace => $1, key => $2, duration => $3::bigint * interval '1 microsecond',"
         "                         owner => $4, lease_key => $5::uuid, labels => $6::jsonb";
     struct acquire *acquire = call->arg;
-    char at_least[24], units[12];
+    char at_least[24], units[12], name[LH_SCOPE_NAME_BYTES];
     const char *const values[] = {acquire->ns,
                                   acquire->key,
                                   acquire->terms.duration_us,
@@ -88,8 +89,8 @@ static enum lh_status acquire_work(struct lh_call *call, struct lh_error *error)
         return error->status;
     if (PQntuples(result) == 0) {
         status =
-            lh_error_set(error, LH_LEASE_HELD, "the lease %s/%s is held by another, or it rests, or others wait for it",
-                         acquire->ns, acquire->key);
+            lh_error_set(error, LH_LEASE_HELD, "the lease %s is held by another, or it rests, or others wait for it",
+                         lh_scope_name(acquire->ns, acquire->key, name));
     } else {
         status = take_row(call, acquire->lease, result, 0, sent_us, error);
     }

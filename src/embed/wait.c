@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "embed/transaction.h"
 
 #define ROUND_US LH_US_PER_S
@@ -84,7 +85,7 @@ enum lh_status lh_wait_for_turn(struct lh_call *acquire, const struct lh_wait_sc
                                 struct lh_error *error)
 {
     PGconn *conn = acquire->conn;
-    char units[12];
+    char units[12], name[LH_SCOPE_NAME_BYTES];
     struct place place = {.values = {scope->ns, scope->key, scope->lease_key, units}, .is_shared = scope->units > 0};
     int64_t now_us = lh_clock_us();
     int64_t until_us = wait_us > INT64_MAX - now_us ? INT64_MAX : now_us + wait_us;
@@ -113,8 +114,8 @@ enum lh_status lh_wait_for_turn(struct lh_call *acquire, const struct lh_wait_sc
     if (status != LH_OK)
         give_up(conn, &place);
     if (status == LH_LEASE_HELD)
-        status = lh_error_set(&words, LH_WAIT_TIMEOUT, "the lease %s/%s was held by another for as long as this waited",
-                              scope->ns, scope->key);
+        status = lh_error_set(&words, LH_WAIT_TIMEOUT, "the lease %s was held by another for as long as this waited",
+                              lh_scope_name(scope->ns, scope->key, name));
     if (error != NULL)
         *error = words;
     return status;

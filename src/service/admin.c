@@ -158,16 +158,15 @@ void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 
 static void fail_force(const struct lh_store_call *store_call)
 {
-    char name[LH_CONTENTION_NAME_BYTES];
+    char name[LH_SCOPE_NAME_BYTES];
     struct lh_failure failure = {.status = LH_NOT_HELD, .ns = store_call->ns, .key = store_call->key};
     char *words;
 
-    lh_contention_name(store_call->key, name);
+    lh_scope_name(store_call->ns, store_call->key, name);
     if (store_call->token != 0)
-        words =
-            lh_format("lease %s/%s is not held with token %lld", store_call->ns, name, (long long)store_call->token);
+        words = lh_format("lease %s is not held with token %lld", name, (long long)store_call->token);
     else
-        words = lh_format("lease %s/%s is not held", store_call->ns, name);
+        words = lh_format("lease %s is not held", name);
     failure.message = words;
     lh_failure_send(store_call->call, &failure);
     free(words);

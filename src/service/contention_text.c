@@ -50,8 +50,8 @@ static const char *age(int64_t age_us, char text[LH_DURATION_TEXT_BYTES])
 
 static void append_scope(struct sentence *sentence, const char *ns, const char *key)
 {
-    char name[LH_CONTENTION_NAME_BYTES];
-    append(sentence, "lease %s/%s", ns, lh_contention_name(key, name));
+    char name[LH_SCOPE_NAME_BYTES];
+    append(sentence, "lease %s", lh_scope_name(ns, key, name));
 }
 
 static void append_heartbeats(struct sentence *sentence, const struct lh_held_lease *lease)

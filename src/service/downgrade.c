@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "service/call.h"
 #include "service/contention_text.h"
 #include "service/message.h"
@@ -59,7 +60,7 @@ static void fail(const struct downgrade_call *downgrade)
 {
     const struct lh_holder_item *item = &downgrade->entry.item;
     struct lh_failure failure = {.ns = item->ns, .key = item->key, .message = item->message};
-    char name[LH_CONTENTION_NAME_BYTES], words[LH_CONTENTION_TEXT_BYTES];
+    char name[LH_SCOPE_NAME_BYTES], words[LH_CONTENTION_TEXT_BYTES];
 
     if (downgrade->downgrade.is_over_quota) {
         failure.status = LH_QUOTA_EXCEEDED;
@@ -68,8 +69,8 @@ static void fail(const struct downgrade_call *downgrade)
         failure.status = LH_HOOK_REJECTED;
     } else if (item->outcome == LH_OUTCOME_LOST) {
         failure.status = LH_NOT_HELD;
-        snprintf(words, sizeof(words), "lease %s/%s is not held with this lease key: %s", item->ns,
-                 lh_contention_name(item->key, name), item->message);
+        snprintf(words, sizeof(words), "lease %s is not held with this lease key: %s",
+                 lh_scope_name(item->ns, item->key, name), item->message);
         failure.message = words;
     } else if (!downgrade->service->store->ops->is_connected(downgrade->service->store)) {
         lh_call_fail(downgrade->call, LH_DATABASE_UNAVAILABLE, NULL, item->ns, item->key);

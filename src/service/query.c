@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "service/call.h"
 #include "service/contention_text.h"
 #include "service/message.h"
@@ -34,8 +35,8 @@ static Leasehold__V1__LastHold *new_last_hold(const struct lh_last_hold *last, s
 
 static void fail_not_held(const struct lh_store_call *store_call)
 {
-    char name[LH_CONTENTION_NAME_BYTES];
-    char *words = lh_format("lease %s/%s is not held", store_call->ns, lh_contention_name(store_call->key, name));
+    char name[LH_SCOPE_NAME_BYTES];
+    char *words = lh_format("lease %s is not held", lh_scope_name(store_call->ns, store_call->key, name));
     struct lh_failure failure = {.status = LH_NOT_HELD, .message = words, .ns = store_call->ns, .key = store_call->key};
 
     lh_failure_send(store_call->call, &failure);

@@ -86,6 +86,9 @@ def test_a_namespace_with_a_slash_is_shown_in_quotes(shell, service, ns):
     said = shell("force-release", f"{ns}/b", "k", "--reason", "x")
     assert said.stdout.startswith(f'ended the lease "{ns}/b"/k of w, token ')
     assert f'"{ns}/b"/k' in shell("show", f"{ns}/b", "k").stdout
+    for command in (["show"], ["force-release", "--reason", "x"], ["downgrade", SOME_KEY]):
+        said = shell(command[0], f"{ns}/b", "none", *command[1:])
+        assert said.returncode == 4 and said.stderr.startswith(f'leasehold: lease "{ns}/b"/none is not held')
 
 
 def test_a_reset_prints_the_settings_that_it_removed(shell, ns):

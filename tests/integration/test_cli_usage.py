@@ -28,8 +28,9 @@ def test_help_teaches():
     assert cli("--version").stdout.startswith("leasehold 0.")
 
 
-def test_no_words_show_help_and_are_wrong_usage():
-    said = cli()
+@pytest.mark.parametrize("words", [[], ["--"]])
+def test_no_words_show_help_and_are_wrong_usage(words):
+    said = cli(*words)
     assert said.returncode == 2 and said.stdout == "" and "Commands" in said.stderr
 
 
@@ -46,6 +47,7 @@ WRONG = [
     (["acquire", "a", "b", "--duraton", "5s"], "did you mean --duration?"),
     (["acquire", "a", "b", "--duration"], "needs a value"),
     (["acquire", "a", "b", "-o", "xml"], "unknown output format: xml; use text, json or env"),
+    (["list", "--json"], "unknown option --json; did you mean --output?"),
     (["list", "-o", "env"], "-o env is for acquire only"),
     (["show", "--database", "x", "a", "k"], "show has no --database, it works with a server; --database is for list, queue, explain, history, "
      "reap, force-release, policy, hook, access, token, daemons and migrate"),

@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
+import urllib.request
 
 import pytest
 
@@ -203,6 +204,35 @@ def test_the_admin_port_waits_for_descriptors_without_spinning(cluster, database
     assert late.recv(100).startswith(b"HTTP/1.1 200 ")
     late.close()
     assert daemon.stop() == 0
+
+
+def test_max_connections_is_what_the_descriptors_allow(cluster, database, place):
+    """64 are kept for other uses: a client beyond that is turned away, and everything else goes on."""
+    process = subprocess.Popen(["prlimit", "--nofile=200:200", harness.DAEMON, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--max-connections",
+                                "1000", "--database", cluster.url(database), "--port-file", place / "port"], stderr=(place / "log").open("w"), cwd="/")
+    crowd = []
+    try:
+        written = lambda: (place / "port").read_text().splitlines() if (place / "port").exists() else []  # noqa: E731
+        wait_until(lambda: len(written()) == 2, 60, "leaseholdd serving")
+        port, admin_port = (int(line.rsplit(":", 1)[1]) for line in written())
+        assert "max_connections is lowered to 136: 200 files may be open" in (place / "log").read_text()
+
+        def scrape():
+            return urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/metrics", timeout=30).read().decode()
+
+        assert 'leasehold_bound_limit{bound="connections"} 136\n' in scrape()
+
+        def all_are_taken():
+            crowd.append(socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.1.{len(crowd) % 200 + 1}", 0)))
+            return re.search(r'leasehold_bound_refusals_total\{bound="connections"\} [1-9]', scrape())
+
+        wait_until(all_are_taken, 60, "a client that is turned away")
+        assert len(crowd) > 136 and "Too many open files" not in (place / "log").read_text()
+    finally:
+        for connection in crowd:
+            connection.close()
+        process.terminate()
+        assert process.wait(60) == 0
 
 
 def test_a_stuck_http_client_holds_up_nobody(cluster, database, start):

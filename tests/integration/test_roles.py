@@ -1,5 +1,7 @@
 """No superuser anywhere: an ordinary owner installs, a member of leasehold_coordinator serves, and a dump is restored."""
+import re
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -95,6 +97,51 @@ def test_roles_that_are_there_are_enough(ordinary):
     assert said.returncode == 0, said.stderr
     assert ordinary.psql(OWNED, other) == "0"
     ordinary.psql("revoke leasehold_owner from visitor", "postgres")
+
+
+def notifications(daemon):
+    text = urllib.request.urlopen(f"http://127.0.0.1:{daemon.admin_port}/metrics", timeout=30).read().decode()
+    return int(re.search(r"^leasehold_notifications_total (\d+)$", text, re.M).group(1))
+
+
+def test_a_role_that_may_only_connect_changes_nothing(ordinary):
+    database = make_database(ordinary)
+    assert migrate(ordinary, database).returncode == 0
+    ordinary.psql("create role stranger login", "postgres")
+    ordinary.psql("grant leasehold_coordinator to server", database, user="installer")
+    daemon = harness.Daemon(database=ordinary.url(database, user="server"))
+    try:
+        client = harness.Client(daemon.target)
+        lease = client.lease.Acquire(acquire_request("roles", "k", 60)).lease
+        waiting = client.lease.Acquire.future(acquire_request("roles", "k", 60, wait_forever=True))
+        wait_until(lambda: ordinary.psql("select count(*) from leasehold.waiter", database) == "1", what="a waiter")
+        channel = ordinary.psql("select leasehold_internal.channel_of(id, null) from leasehold.coordinator", database)
+        stranger = ordinary.session(database, "stranger")
+        stranger.run("begin; select pg_advisory_lock(n), pg_advisory_lock(n, n) from generate_series(0, 99) n;"
+                     " select pg_advisory_lock(hashtextextended(n, s)), pg_advisory_lock(hashtext(n)) from unnest(array['leasehold', 'leasehold.epoch',"
+                     " 'leasehold.watch', 'leasehold.migration', E'roles\\nk', E'roles\\nnew']) n, unnest(array[0, 1818585960]) s")
+        for relation in ("scope", "turn", "guard_session", "migration", "lease"):
+            assert "permission denied" in stranger.run(f"savepoint s; lock table leasehold.{relation} in access share mode; rollback to s")
+        told = ordinary.session(database, "stranger")
+        told.run("set leasehold.hooks = 'on'; set leasehold.hook_tokens = ',1,'; set leasehold.ended_by = 'postgres'; set leasehold.lazy = 'on'")
+        before = notifications(daemon)
+        # Chosen by whoever knows the channel, which only members of our roles can read.
+        told.run(f"select pg_notify('{channel}', m || chr(10) || n) from generate_series(1, 200) n, unnest(array[E'roles\\nk', 'roles', '', 'watch', repeat('x', 5000)]) m;"
+                 f" select pg_notify('{channel}', m) from unnest(array[E'roles\\nk', 'watch', '', chr(10), 'roles']) m")
+        wait_until(lambda: notifications(daemon) >= before + 1005, what="the notifications")
+        assert harness.heartbeat(client, lease).outcome == harness.pb.OUTCOME_OK
+        assert client.lease.Acquire(acquire_request("roles", "new", 30), timeout=30).lease.token > lease.token
+        watch = client.lease.WatchLeases(harness.pb.WatchLeasesRequest(namespace=["roles"]), timeout=60)
+        watch.initial_metadata()
+        assert migrate(ordinary, database).returncode == 0
+        assert not waiting.done()
+        client.lease.Release(release_request(lease))
+        assert waiting.result(timeout=60).lease.token > lease.token
+        assert next(watch).lease.scope.key == "k"
+        client.close()
+    finally:
+        assert daemon.stop() == 0, daemon.log()
+        daemon.destroy()
 
 
 def test_an_installation_of_its_owner_is_taken_over(ordinary):

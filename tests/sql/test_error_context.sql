@@ -9,6 +9,7 @@ end
 $$;
 select leasehold.acquire('e', 'held', '30 s', lease_key => t.key(1));
 select leasehold.acquire('e', 'ended', '30 s', lease_key => t.key(2)), leasehold.release_ok('e', 'ended', t.key(2));
+select leasehold.acquire('e/x', 'ended', '30 s', lease_key => t.key(5)), leasehold.release_ok('e/x', 'ended', t.key(5));
 select leasehold.acquire('e', 'expired', '1 s', lease_key => t.key(3)), t.age('e', 'expired', '1 hour');
 select leasehold.set_policy('frozen', frozen => true);
 select leasehold.set_policy('full', max_leases => 0, max_waiters => 0);
@@ -105,6 +106,11 @@ insert into mistake (function, arguments, state, message, bound) values
   ('acquire_all', $$'{e,e}', '{held,ended}', '30 s', lease_key => t.key(2)$$, 'LH006', 'lease_ended: this lease key has held e/ended before; a new acquisition takes a new one', null),
   ('acquire_all', $$'{e,e}', '{k,expired}', '30 s', lease_key => t.key(3)$$, 'LH006', 'lease_ended: this lease key has held e/expired before; a new acquisition takes a new one', null),
   ('join_queue', $$'full', 'k', t.key(9)$$, 'LH004', 'quota_exceeded: full has reached its limit, max_waiters = 0', 'max_waiters = 0'),
+  ('acquire', $$'e/x', 'ended', '30 s', lease_key => t.key(5)$$, 'LH006', 'lease_ended: this lease key has held "e/x"/ended before; a new acquisition takes a new one', null),
+  ('acquire_all', $$'{e,e/x}', '{k,ended}', '30 s', lease_key => t.key(5)$$, 'LH006', 'lease_ended: this lease key has held "e/x"/ended before; a new acquisition takes a new one', null),
+  ('join_queue', $$'e/x', 'ended', t.key(5)$$, 'LH006', 'lease_ended: this lease key has held "e/x"/ended before; a new acquisition takes a new one', null),
+  ('guard', $$'e/x', 'k', 0$$, 'LH001', 'lease_lost: "e/x"/k is not held with token 0', null),
+  ('downgrade', $$'e/x', 'k', t.key(9)$$, 'LH001', 'lease_lost: "e/x"/k is not held with this lease key', null),
   ('downgrade', $$'e', 'held', t.key(9)$$, 'LH001', 'lease_lost: e/held is not held with this lease key', null),
   ('downgrade', $$'veto', 'held', t.key(4)$$, 'LH005', 'hook_rejected: not now', null),
   ('force_release', $$'veto', 'held', 'why'$$, 'LH005', 'hook_rejected: not now',

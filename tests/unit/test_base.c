@@ -259,6 +259,21 @@ START_TEST(durations_are_read_as_people_write_them)
 }
 END_TEST
 
+START_TEST(a_scope_is_named_so_that_it_is_no_other)
+{
+    char name[LH_SCOPE_NAME_BYTES], longest[256], key[1025];
+
+    ck_assert_str_eq(lh_scope_name("a", "b/k", name), "a/b/k");
+    ck_assert_str_eq(lh_scope_name("a/b", "k", name), "\"a/b\"/k");
+    memset(key, 'k', 1024);
+    key[1024] = '\0';
+    memset(longest, '/', 255);
+    longest[255] = '\0';
+    ck_assert_uint_eq(strlen(lh_scope_name(longest, key, name)), 255 + 2 + 1 + 128 + 3);
+    ck_assert_str_eq(name + strlen(name) - 4, "k...");
+}
+END_TEST
+
 START_TEST(status_keeps_reason_and_grpc_code_together)
 {
     struct lh_error error;
@@ -452,6 +467,7 @@ int main(void)
     tcase_add_test(tests, uuid_parses_its_own_text_and_nothing_else);
     tcase_add_test(tests, utf8_is_judged_as_unicode_says);
     tcase_add_test(tests, durations_are_read_as_people_write_them);
+    tcase_add_test(tests, a_scope_is_named_so_that_it_is_no_other);
     tcase_add_test(tests, status_keeps_reason_and_grpc_code_together);
     tcase_add_test(tests, log_lines_cannot_be_forged_by_a_name);
     tcase_add_test(tests, json_lines_have_the_handles_as_fields);

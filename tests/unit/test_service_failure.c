@@ -230,6 +230,8 @@ START_TEST(held_is_told_in_one_sentence)
     ck_assert_str_eq(words, "lease payments/invoice-42 is free, but 2 other waiters come first");
     lh_contention_held("payments", "invoice-42", NULL, words);
     ck_assert_str_eq(words, "lease payments/invoice-42 is held");
+    lh_contention_held("payments/eu", "42", NULL, words);
+    ck_assert_str_eq(words, "lease \"payments/eu\"/42 is held");
     lh_contention_held("payments", repeated("k", 1024), NULL, words);
     ck_assert_uint_eq(strlen(words), strlen("lease payments/") + 128 + strlen("... is held"));
 }
