@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 
+import grpc
 import pytest
 
 from place import BOUND, Place, harness, metric
@@ -86,12 +87,17 @@ class Neighbour:
 
     def renew(self):
         result = heartbeat(self.client, self.lease)
-        assert result.outcome == pb.OUTCOME_OK, result
-        self.renewals += 1
-        self.stop.wait(LEASE_S / 3)
+        assert result.outcome in (pb.OUTCOME_OK, pb.OUTCOME_RETRY), result
+        self.renewals += result.outcome == pb.OUTCOME_OK
+        self.stop.wait(LEASE_S / 3 if result.outcome == pb.OUTCOME_OK else 0.1)
 
     def take_and_give(self):
-        lease = self.client.lease.Acquire(acquire_request("next-door", "pair", LEASE_S, wait=BOUND), timeout=BOUND).lease
+        try:
+            lease = self.client.lease.Acquire(acquire_request("next-door", "pair", LEASE_S, wait=BOUND), timeout=BOUND).lease
+        except grpc.RpcError as error:  # of a machine that is so busy that the database is silent for seconds
+            assert error.code() == grpc.StatusCode.UNAVAILABLE, error
+            self.stop.wait(0.1)
+            return
         assert self.client.lease.Release(release_request(lease), timeout=BOUND).results[0].outcome in (pb.OUTCOME_OK, pb.OUTCOME_RETRY)
         self.pairs += 1
         self.stop.wait(0.1)
@@ -165,7 +171,7 @@ def survives(daemon, kind):
     try:
         with flooded(daemon, kind):
             wait_until(neighbour.has_lived, BOUND, "renewals")
-            wait_until(lambda: counted(daemon, BOUNDS[kind]) > before, BOUND, f"a refusal by {BOUNDS[kind]}")
+            wait_until(lambda: counted(daemon, BOUNDS[kind]) > before, 2 * BOUND, f"a refusal by {BOUNDS[kind]}")
             wait_until(lambda: daemon.place.psql(LIVE) == "1", BOUND, "a daemon that the database takes for alive")
     finally:
         neighbour.close()
