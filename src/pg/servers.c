@@ -142,16 +142,24 @@ static void end_others(struct lh_pg_servers *servers, const struct lh_pg_conn *c
     }
 }
 
+/* Sessions with another server stay: `conn` may have been trying the old primary while they found the new one. */
 void lh_pg_servers_on_silent(struct lh_pg_servers *servers, const struct lh_pg_conn *conn)
 {
+    bool has_session = conn->state == LH_PG_UP;
     char host[LH_PG_HOST_TEXT_BYTES];
     char *reason;
 
     lh_pg_hosts_name(servers->hosts, conn->place.host, host);
     reason = lh_format("%s does not answer", host);
-    if (is_up(servers))
+    SESSION_EACH(other)
+    {
+        if (other == conn || other->place.host != conn->place.host)
+            continue;
+        has_session |= other->state == LH_PG_UP;
+        lh_pg_conn_break(other, reason);
+    }
+    if (has_session)
         lh_warn("database server=%s does not answer; all connections to it end", host);
-    end_others(servers, conn, reason);
     lh_pg_hosts_leave(servers->hosts, &conn->place);
     free(reason);
 }
@@ -206,6 +214,16 @@ static char *objection(const struct lh_pg_servers *servers, const struct lh_pg_c
     return NULL;
 }
 
+/* A session that is about to come up on this server stays: to end it would send the next attempt to another server. */
+static void end_sessions_elsewhere(struct lh_pg_servers *servers, const struct lh_pg_conn *conn, const char *reason)
+{
+    SESSION_EACH(other)
+    {
+        if (other != conn && (other->state == LH_PG_UP || other->place.host != conn->place.host))
+            lh_pg_conn_break(other, reason);
+    }
+}
+
 static void adopt(struct lh_pg_servers *servers, struct lh_pg_conn *conn, const struct lh_pg_identity *identity)
 {
     struct lh_pg_server_facts *facts = &servers->facts;
@@ -226,7 +244,7 @@ static void adopt(struct lh_pg_servers *servers, struct lh_pg_conn *conn, const 
                 (long long)identity->timeline, (long long)facts->timeline,
                 (unsigned long long)identity->system_identifier);
         reason = lh_format("%s is the primary now, on timeline %lld", host, (long long)identity->timeline);
-        end_others(servers, conn, reason);
+        end_sessions_elsewhere(servers, conn, reason);
         free(reason);
     }
     memcpy(facts->server, host, sizeof(host));

@@ -1,8 +1,8 @@
 /*
  * The servers that a connection string names, for all connections of a daemon together, so that none of them is ever on
  * another primary than the rest. Each session reads the identity of its server when it comes up. A standby, a server
- * that takes no writes, and a primary of an older timeline than one that was seen are refused; with a newer one, or
- * when the server falls silent, all other sessions end at once and come back where the primary is.
+ * that takes no writes, and a primary of an older timeline than one that was seen are refused. With a newer one all
+ * other sessions end at once, and with a silent server all of its own; they come back where the primary is.
  *
  *     servers = lh_pg_servers_create(loop, "host=db1,db2 dbname=leasehold");
  *     options.servers = servers;                                              of each connection
@@ -65,7 +65,7 @@ bool lh_pg_servers_admit(struct lh_pg_servers *servers, struct lh_pg_conn *conn,
 /* The backend of `conn` serves others too, so no session of ours can be relied on: all end. */
 void lh_pg_servers_on_shared(struct lh_pg_servers *servers, const struct lh_pg_conn *conn, struct lh_error *error);
 
-/* Its server does not answer any more: all sessions end, and the next attempts go elsewhere. */
+/* Its server does not answer any more: all sessions with it end, and the next attempts go elsewhere. */
 void lh_pg_servers_on_silent(struct lh_pg_servers *servers, const struct lh_pg_conn *conn);
 
 void lh_pg_servers_on_answer(struct lh_pg_servers *servers);

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "pg/conn.h"
 #include "pg/lookup.h"
 #include "pg/result.h"
@@ -15,7 +16,8 @@
 
 static struct lh_loop *loop;
 static struct lh_pg_servers *servers;
-static struct lh_pg_conn *conns[2];
+static struct lh_pg_conn *conns[3];
+static unsigned conn_count;
 static unsigned ups, downs, closes;
 static struct lh_pg_server_facts facts;
 
@@ -37,39 +39,38 @@ static void on_closed(void *arg)
 static void setup(void)
 {
     loop = lh_loop_create();
-    ups = downs = closes = 0;
-    memset(conns, 0, sizeof(conns));
+    ups = downs = closes = conn_count = 0;
 }
 
 static void teardown(void)
 {
-    unsigned open = 0;
-
-    for (int i = 0; i < 2; i++) {
-        if (conns[i] == NULL)
-            continue;
-        open++;
+    for (unsigned i = 0; i < conn_count; i++)
         lh_pg_conn_close(conns[i], on_closed, NULL);
-    }
-    WAIT_FOR(loop, closes == open);
+    WAIT_FOR(loop, closes == conn_count);
     lh_pg_servers_destroy(servers);
     servers = NULL;
     lh_loop_destroy(loop);
 }
 
-static void connect_to(const char *conninfo, int count)
+static void begin(int64_t connect_timeout_us, bool is_pulse)
 {
     static const struct lh_pg_conn_events events = {on_up, on_down, NULL};
     struct lh_pg_conn_options options;
 
+    lh_pg_conn_options_init(&options);
+    options.servers = servers;
+    options.name = "test";
+    options.connect_timeout_us = connect_timeout_us;
+    options.is_pulse = is_pulse;
+    conns[conn_count] = lh_pg_conn_create(loop, &options, &events, NULL);
+    lh_pg_conn_start(conns[conn_count++]);
+}
+
+static void connect_to(const char *conninfo, int count)
+{
     servers = lh_pg_servers_create(loop, conninfo);
-    for (int i = 0; i < count; i++) {
-        lh_pg_conn_options_init(&options);
-        options.servers = servers;
-        options.name = "test";
-        conns[i] = lh_pg_conn_create(loop, &options, &events, NULL);
-        lh_pg_conn_start(conns[i]);
-    }
+    for (int i = 0; i < count; i++)
+        begin(3 * LH_US_PER_S, false);
 }
 
 static bool has_trouble(const char *words)
@@ -122,23 +123,83 @@ START_TEST(a_lookup_finds_addresses_and_may_be_abandoned)
 }
 END_TEST
 
+/* A host that accepts and never speaks. */
+struct mute {
+    char directory[40];
+    struct sockaddr_un address;
+    int listening;
+};
+
+static void mute_open(struct mute *mute)
+{
+    *mute = (struct mute){.directory = "/tmp/leasehold-mute-XXXXXX", .address.sun_family = AF_UNIX};
+    mute->listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_ptr_nonnull(mkdtemp(mute->directory));
+    snprintf(mute->address.sun_path, sizeof(mute->address.sun_path), "%s/.s.PGSQL.5432", mute->directory);
+    ck_assert_int_eq(bind(mute->listening, (struct sockaddr *)&mute->address, sizeof(mute->address)), 0);
+    ck_assert_int_eq(listen(mute->listening, 16), 0);
+}
+
+static void mute_close(struct mute *mute)
+{
+    close(mute->listening);
+    unlink(mute->address.sun_path);
+    rmdir(mute->directory);
+}
+
 START_TEST(a_host_that_accepts_and_never_speaks_has_its_time_and_no_more)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char directory[] = "/tmp/leasehold-mute-XXXXXX", conninfo[256];
-    int listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct mute mute;
+    char conninfo[256];
 
-    ck_assert_ptr_nonnull(mkdtemp(directory));
-    snprintf(address.sun_path, sizeof(address.sun_path), "%s/.s.PGSQL.5432", directory);
-    ck_assert_int_eq(bind(listening, (struct sockaddr *)&address, sizeof(address)), 0);
-    ck_assert_int_eq(listen(listening, 16), 0);
-    snprintf(conninfo, sizeof(conninfo), "host=%s,%s dbname=postgres user=postgres connect_timeout=1", directory,
+    mute_open(&mute);
+    snprintf(conninfo, sizeof(conninfo), "host=%s,%s dbname=postgres user=postgres connect_timeout=1", mute.directory,
              host());
     connect_to(conninfo, 2);
     WAIT_FOR(loop, has_trouble("no answer within 1000 ms"));
     WAIT_FOR(loop, ups == 2);
-    close(listening);
-    unlink(address.sun_path);
+    mute_close(&mute);
+}
+END_TEST
+
+/* As in a failover: one session is up on the new primary, while the pulse still tries the old one. */
+START_TEST(a_pulse_that_gets_no_answer_ends_no_session_with_another_server)
+{
+    struct mute mute;
+    char conninfo[256];
+
+    mute_open(&mute);
+    snprintf(conninfo, sizeof(conninfo), "host=%s,%s dbname=postgres user=postgres", mute.directory, host());
+    connect_to(conninfo, 0);
+    begin(LH_US_PER_S, false);
+    begin(4 * LH_US_PER_S, true);
+    WAIT_FOR(loop, ups == 2);
+    ck_assert_uint_eq(downs, 0);
+    mute_close(&mute);
+}
+END_TEST
+
+/* The other name of the fixture's directory stands for another server. */
+START_TEST(a_session_that_is_about_to_come_up_on_the_new_primary_is_not_sent_away)
+{
+    char directory[] = "/tmp/leasehold-name-XXXXXX", name[48], conninfo[256];
+
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    snprintf(name, sizeof(name), "%s/other", directory);
+    ck_assert_int_eq(symlink(host(), name), 0);
+    snprintf(conninfo, sizeof(conninfo), "host=%s,%s,/nowhere dbname=postgres user=postgres", host(), name);
+    connect_to(conninfo, 0);
+    begin(60 * LH_US_PER_S, false);
+    WAIT_FOR(loop, ups == 1);
+    lh_pg_conn_look_elsewhere(conns[0], "the test looks elsewhere");
+    begin(60 * LH_US_PER_S, false);
+    begin(60 * LH_US_PER_S, false);
+    WAIT_FOR(loop, ups == 4);
+    lh_pg_servers_facts(servers, &facts);
+    ck_assert_uint_eq(facts.failovers, 1);
+    ck_assert_ptr_nonnull(strstr(facts.server, name));
+    ck_assert_str_eq(facts.trouble.message, "the test looks elsewhere");
+    unlink(name);
     rmdir(directory);
 }
 END_TEST
@@ -266,6 +327,8 @@ TCase *test_pg_servers(void)
     tcase_add_test(tcase, a_name_is_looked_up_beside_the_loop_and_the_next_host_is_tried);
     tcase_add_test(tcase, a_lookup_finds_addresses_and_may_be_abandoned);
     tcase_add_test(tcase, a_host_that_accepts_and_never_speaks_has_its_time_and_no_more);
+    tcase_add_test(tcase, a_pulse_that_gets_no_answer_ends_no_session_with_another_server);
+    tcase_add_test(tcase, a_session_that_is_about_to_come_up_on_the_new_primary_is_not_sent_away);
     tcase_add_test(tcase, what_does_not_pass_by_waiting_is_told_as_such);
     tcase_add_test(tcase, a_string_that_libpq_cannot_read_is_told_in_its_words);
     tcase_add_test(tcase, a_server_away_is_no_permanent_trouble);
