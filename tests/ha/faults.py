@@ -47,7 +47,7 @@ class Place:
 
     def standby(self):
         """The synchronous one, if there is one: its loss is felt."""
-        members = {member["name"]: member["role"] for member in self.members()}
+        members = {member["name"]: member["role"] for member in self.members(self.primary() or NODES[0])}
         return next((name for name, role in members.items() if role == "sync_standby"), None) or next(
             name for name, role in members.items() if role == "replica")
 
@@ -62,18 +62,18 @@ class Place:
             found[timeline] = min(file.stat().st_mtime, found.get(timeline, math.inf))
         return found
 
-    def members(self):
-        for node in NODES:
-            text = answer(f"http://10.77.0.1{node[1]}:8008/cluster")
-            if text:
-                return json.loads(text).get("members", [])
-        return []
+    def members(self, node):
+        text = answer(f"http://10.77.0.1{node[1]}:8008/cluster")
+        return json.loads(text).get("members", []) if text else []
 
     def is_whole(self):
-        members = self.members()
-        roles = [member["role"] for member in members if member["state"] in ("running", "streaming")]
-        return len(roles) == 3 and "leader" in roles and (not self.is_synchronous or "sync_standby" in roles) and len(
-            {member.get("timeline") for member in members}) == 1 and all(answer(f"http://10.77.0.2{name[1]}:9420/readyz") for name in DAEMONS)
+        """Seen from each node: one that was cut off shows the members of then for a while, all of them well."""
+        def is_good(members):
+            roles = [member["role"] for member in members if member["state"] in ("running", "streaming")]
+            return len(roles) == 3 and "leader" in roles and (not self.is_synchronous or "sync_standby" in roles)
+        views = [self.members(node) for node in NODES]
+        timelines = {member.get("timeline") for members in views for member in members}
+        return all(map(is_good, views)) and len(timelines) == 1 and all(answer(f"http://10.77.0.2{name[1]}:9420/readyz") for name in DAEMONS)
 
     def cut(self, host, others=HOSTS, ways="both"):
         others = [other for other in others if other != host]
