@@ -52,13 +52,16 @@ static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
         leave(lane, LH_LIST_FIRST(struct lh_waiter, &scope->leaves, link));
 }
 
-/* Is there a request that came while it was leaving? All others are answered by the leave. */
+/*
+ * Is there a request that came while it was leaving, or that a lease in this scope alone is no answer to? All others are
+ * answered by the leave.
+ */
 static bool answer_requests(struct lh_coordinator *c, struct lh_entry *entry)
 {
     bool has_fresh = false;
     LH_REQUEST_EACH(request, entry->waiter)
     {
-        if (request->own.is_fresh) {
+        if (request->own.is_fresh || (entry->leave->was_granted && request->also_count > 0)) {
             request->own.is_fresh = false;
             has_fresh = true;
             continue;
@@ -94,7 +97,7 @@ static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
         lh_scope_wake(c, waiter->scope);
     if (waiter->together != NULL && (has_fresh || gone_wanted))
         lh_together_reform(c, waiter);
-    if (has_fresh && !lh_together_is_whole(waiter)) {
+    if (has_fresh && !lh_together_is_there(waiter)) {
         lh_request_answer_all(c, waiter, LH_INVALID_ARGUMENT, "the lease key is used for one of the scopes meanwhile");
         has_fresh = false;
         gone_wanted = true;

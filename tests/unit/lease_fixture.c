@@ -98,6 +98,7 @@ static void on_acquired(struct lh_acquire *acquire, const struct lh_acquire_resu
     ask->answered_us = world.now_us;
     ask->waited_us = result->waited_us;
     ask->is_renewal = result->is_renewal;
+    ask->has_all = result->all != NULL;
     ck_assert((result->lease != NULL) == (result->status == LH_OK));
     if (result->lease != NULL)
         ask->token = result->lease->token;

@@ -17,6 +17,7 @@ struct ask {
     int64_t answered_us;
     int64_t token;
     bool is_renewal;
+    bool has_all; /* a lease for each scope */
     int64_t waited_us;
     bool has_contention;
     bool has_holder;

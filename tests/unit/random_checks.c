@@ -45,6 +45,18 @@ static bool could_go(const struct fake_row *row)
     return true;
 }
 
+/* In this scope, or in another of those that its first waiter is for. */
+static bool is_one_held(int s, const struct fake_row *head)
+{
+    for (int k = 0; k < SCOPES; k++) {
+        const struct fake_scope *scope = &t.world.scopes[k];
+        bool is_meant = k == s || (head != NULL && (head->together & (UINT64_C(1) << k)) != 0);
+        if (is_meant && (scope->is_held || has_expired(scope)))
+            return true;
+    }
+    return false;
+}
+
 /* A scope that is free, or has room, with a first waiter whose coordinator is well, does not stay so. */
 void check_stalls(void)
 {
@@ -57,7 +69,7 @@ void check_stalls(void)
                           scope->busy_until_us <= t.world.now_us && t.world.fail_with == LH_OK &&
                           fake_node_is_healthy(t.world.nodes[head->node]);
         /* Without a net only a release is told at once; an expiry may have to wait for the reaper. */
-        bool is_held = scope->is_held || has_expired(scope);
+        bool is_held = is_one_held(s, head);
         int64_t limit_us = t.is_strict && !is_held ? STRICT_STALL_US : STALL_US;
         if (!is_stalled || is_held != scope->stalled_while_held)
             scope->stalled_since_us = -1;

@@ -1,7 +1,8 @@
 /* The core and requests for several scopes: one call for all, one place in each queue, and all of them when somebody goes. */
 #include "lease_fixture.h"
 
-#define ALL 6 /* the kind of batch in the fake */
+#define ALL 6 /* kinds of batches in the fake */
+#define LEAVE 3
 
 static struct lh_acquire_scope also[2];
 
@@ -149,6 +150,31 @@ START_TEST(a_lost_reply_is_asked_for_again)
 }
 END_TEST
 
+/* A leave finds that the scope is its lease, granted by the batch of the lost reply; that is one of three. Then a stop, too. */
+START_TEST(who_comes_back_while_its_grant_leaves_has_all_leases)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    ask_for_all(node, &a, 1, LH_WAIT_TIME, MS(100));
+    lose_replies(node);
+    fake_run(&world, MS(2000));
+    ck_assert_int_eq(a.status, LH_DATABASE_UNAVAILABLE);
+    raise_lanes(node);
+    for (int i = 0; i < 10000 && world.batches[LEAVE] < 2; i++)
+        fake_run(&world, 100);
+    ck_assert_int_eq(world.batches[LEAVE], 2); /* of the first place, when the others have left */
+    ask_for_all(node, &b, 1, LH_WAIT_TIME, MS(5000));
+    if (_i == 1)
+        fake_node_stop(node);
+    fake_run(&world, MS(2000));
+    ck_assert_int_eq(b.answers, 1);
+    ck_assert_int_eq(b.status, LH_OK);
+    ck_assert(b.has_all);
+    ck_assert_int_eq(held_count(), 3);
+    ck_assert_int_eq(node->has_stopped, _i);
+}
+END_TEST
+
 START_TEST(a_busy_row_of_one_scope_keeps_nobody_of_the_others_waiting)
 {
     struct fake_node *node = start_node();
@@ -218,6 +244,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_grant_whose_caller_has_gone_is_given_back_in_all_scopes);
     tcase_add_test(tcase, a_lost_reply_leaves_nothing_held_when_the_caller_goes);
     tcase_add_test(tcase, a_lost_reply_is_asked_for_again);
+    tcase_add_loop_test(tcase, who_comes_back_while_its_grant_leaves_has_all_leases, 0, 2);
     tcase_add_test(tcase, a_busy_row_of_one_scope_keeps_nobody_of_the_others_waiting);
     tcase_add_test(tcase, the_lease_key_is_for_the_same_scopes_alone);
     tcase_add_test(tcase, places_count_as_waiters);

@@ -50,8 +50,10 @@ static void ask_after(struct lh_coordinator *c, struct lh_scope *scope, int64_t 
 {
     int64_t in_us = free_in_us > rests_in_us ? free_in_us : rests_in_us;
 
-    if (in_us <= 0) { /* free for another's waiter, or overdue */
-        scope->expires_us = c->now_us + next_overdue_us(scope);
+    if (in_us <=
+        0) { /* free for another's waiter, or overdue; no answer to a newcomer puts off what our first waiter sleeps for */
+        int64_t at_us = c->now_us + next_overdue_us(scope);
+        scope->expires_us = scope->expires_us < at_us ? scope->expires_us : at_us;
         return;
     }
     scope->overdue_us = 0;

@@ -149,6 +149,11 @@ bool lh_together_is_same(const struct lh_waiter *waiter, const struct lh_acquire
     return true;
 }
 
+bool lh_together_is_there(const struct lh_waiter *waiter)
+{
+    return waiter->together == NULL || waiter->together->there == waiter->together->count;
+}
+
 bool lh_together_is_whole(const struct lh_waiter *waiter)
 {
     if (waiter->together == NULL)
@@ -158,7 +163,7 @@ bool lh_together_is_whole(const struct lh_waiter *waiter)
         if (place->waiter->state == LH_WAITER_LEFT)
             return false;
     }
-    return waiter->together->there == waiter->together->count;
+    return lh_together_is_there(waiter);
 }
 
 bool lh_together_is_taken(struct lh_coordinator *c, const struct lh_acquire *request)

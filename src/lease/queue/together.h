@@ -30,7 +30,8 @@ void lh_together_reform(struct lh_coordinator *c, struct lh_waiter *first);
 void lh_together_dissolve(struct lh_waiter *first); /* its places are left alone; nothing without others */
 /* Are these the scopes that the waiter is for, and is it the first of its places? */
 bool lh_together_is_same(const struct lh_waiter *waiter, const struct lh_acquire *request);
-/* Has none of its places left, nor is one of them about to? */
+/* Has none of its places left; nor is one of them about to? */
+bool lh_together_is_there(const struct lh_waiter *waiter);
 bool lh_together_is_whole(const struct lh_waiter *waiter);
 
 /* What its answer says. */
