@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "config/address.h"
+#include "config/databases.h"
 #include "config/table.h"
 
 #define SECTION "leasehold"
@@ -172,8 +173,10 @@ static int on_line(void *arg, const char *section, const char *name, const char 
     size_t i;
 
     if (strcmp(section, SECTION) != 0) {
-        lh_config_error(file->errors, "%s:%d: %s stands in section [%s]; settings belong in [" SECTION "]", file->path,
-                        file->line, name, section);
+        if (!lh_databases_take(file->settings, section, name, value, file->line, file->is_continuation, file->errors))
+            lh_config_error(file->errors,
+                            "%s:%d: %s stands in section [%s]; settings belong in [" SECTION "] or [database NAME]",
+                            file->path, file->line, name, section);
         return 1;
     }
     if (setting == NULL || (setting->flags & LH_SETTING_FLAG_ONLY) != 0) {
@@ -255,6 +258,19 @@ static void name_origin(const struct lh_settings *settings, const struct lh_sett
         snprintf(text, ORIGIN_BYTES, "command line");
 }
 
+static void choose_sections(const struct lh_settings *settings, const struct lh_setting *other,
+                            struct lh_config_errors *errors)
+{
+    char origin[ORIGIN_BYTES];
+
+    lh_databases_check(settings, errors);
+    if (other == NULL)
+        return;
+    name_origin(settings, other, origin);
+    lh_config_error(errors, "%s (%s) and [database %s] (%s:%d) exclude each other: use one or the other", other->name,
+                    origin, settings->databases->name, settings->config, settings->databases->line);
+}
+
 /*
  * Exactly one of the two, wherever they were set: a place that wins without a word would leave a daemon on another
  * database than the one its file names.
@@ -265,6 +281,11 @@ static void choose_database(struct lh_settings *settings, struct lh_config_error
     const struct lh_setting *embedded = lh_setting_find("embedded", strlen("embedded"));
     char one[ORIGIN_BYTES], other[ORIGIN_BYTES];
 
+    if (settings->database_count > 0) {
+        choose_sections(settings, settings->database != NULL ? database : settings->embedded != NULL ? embedded : NULL,
+                        errors);
+        return;
+    }
     if (settings->database != NULL && settings->embedded != NULL) {
         name_origin(settings, database, one);
         name_origin(settings, embedded, other);
@@ -370,6 +391,17 @@ void lh_settings_refuse(const struct lh_settings *settings, const char *name, co
     free(value);
 }
 
+void lh_settings_refuse_database(const struct lh_settings *settings, size_t index, const char *why,
+                                 struct lh_config_errors *errors)
+{
+    const struct lh_database_section *section = &settings->databases[index];
+    char *shown = lh_database_redact(section->database);
+
+    lh_config_error(errors, "%s:%d: [database %s] database = %s: %s", settings->config, section->line, section->name,
+                    shown, why);
+    free(shown);
+}
+
 void lh_settings_adopt(struct lh_settings *settings, const struct lh_settings *fresh,
                        void (*told)(void *arg, const char *sentence), void *arg)
 {
@@ -393,4 +425,6 @@ void lh_settings_adopt(struct lh_settings *settings, const struct lh_settings *f
         free(was);
         free(is);
     }
+    if (!lh_databases_are_equal(settings, fresh))
+        told(arg, "a section [database NAME] differs in the file; it takes effect at the next start");
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "config/databases.h"
 #include "config/table.h"
 
 #define WIDTH 100
@@ -95,6 +96,20 @@ void lh_settings_print_help(FILE *out)
                  "Exit status: 0 after a clean shutdown, 1 when it could not go on, 2 for wrong usage or settings.\n");
 }
 
+static void print_databases(const struct lh_settings *settings, FILE *out)
+{
+    for (size_t i = 0; i < settings->database_count; i++) {
+        const struct lh_database_section *section = &settings->databases[i];
+        char *shown = lh_database_redact(section->database);
+        fprintf(out, "\n# %s:%d\n[database %s]\ndatabase = %s\nnamespaces =", settings->config, section->line,
+                section->name, shown);
+        for (size_t j = 0; j < section->namespaces.count; j++)
+            fprintf(out, "%s %s", j > 0 ? "," : "", section->namespaces.items[j]);
+        fprintf(out, "\ndefault = %s\n", section->is_default ? "yes" : "no");
+        free(shown);
+    }
+}
+
 void lh_settings_print_effective(const struct lh_settings *settings, FILE *out)
 {
     static const char *const from[] = {"default", NULL, "environment", "command line"};
@@ -118,6 +133,7 @@ void lh_settings_print_effective(const struct lh_settings *settings, FILE *out)
             fprintf(out, "# %s\n%s = %s\n", from[settings->ranks[i]], setting->name, value);
         free(value);
     }
+    print_databases(settings, out);
 }
 
 void lh_settings_print_example(FILE *out)
@@ -141,6 +157,14 @@ void lh_settings_print_example(FILE *out)
                 setting->standard == NULL ? "" : setting->standard);
         free(more);
     }
+    fputs("\n# ---- Several databases ----\n"
+          "\n# Instead of database and embedded: a section for each, with the namespaces that live there, all below\n"
+          "# them included. One may be the default: it has all other namespaces.\n"
+          ";[database NAME]\n"
+          ";database =\n"
+          ";namespaces = payments, shop.eu\n"
+          ";default = no\n",
+          out);
 }
 
 /* The end of a value in a connection string: a blank, unless quoted (libpq, "Connection Strings"). */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "config/address.h"
+#include "config/databases.h"
 #include "config/table.h"
 
 #define AT(member) offsetof(struct lh_settings, member)
@@ -198,6 +199,7 @@ void lh_settings_finish(struct lh_settings *settings)
 {
     for (size_t i = 0; i < lh_settings_count; i++)
         lh_setting_clear(settings, &lh_settings_table[i]);
+    lh_databases_clear(settings);
 }
 
 int64_t lh_settings_max_block_us(const struct lh_settings *settings)

@@ -60,7 +60,9 @@ struct lh_settings {
     char *user; /* NULL: see daemon/user.h */
 
     char *database;
-    char *embedded; /* the directory; set exactly when `database` is not */
+    char *embedded; /* the directory; set exactly when there is no database otherwise */
+    struct lh_database_section *databases; /* see databases.h; with any, database and embedded are NULL */
+    size_t database_count;
     bool migrate;
     int64_t lanes;
     int64_t hook_lanes;
@@ -117,6 +119,9 @@ bool lh_settings_load(struct lh_settings *settings, int argc, char **argv, struc
 /* One more thing that is wrong: `name` with its value, and where it was set. */
 void lh_settings_refuse(const struct lh_settings *settings, const char *name, const char *why,
                         struct lh_config_errors *errors);
+/* The same of the connection string of the section [database] at `index`. */
+void lh_settings_refuse_database(const struct lh_settings *settings, size_t index, const char *why,
+                                 struct lh_config_errors *errors);
 
 /*
  * After a reload: copy from `fresh` what may change while the daemon runs, and call `told` with a sentence for each

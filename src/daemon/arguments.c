@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/settings.h"
+#include "config/databases.h"
 #include "pg/conninfo.h"
 
 #define FLAG "--database"
@@ -49,6 +49,11 @@ bool lh_arguments_load(struct lh_settings *settings, int argc, char **argv, stru
     char why[256];
 
     if (!lh_settings_load(settings, argc, argv, errors))
+        return false;
+    for (size_t i = 0; i < settings->database_count; i++)
+        if (!lh_pg_conninfo_check(settings->databases[i].database, why, sizeof(why)))
+            lh_settings_refuse_database(settings, i, why, errors);
+    if (errors->size > 0)
         return false;
     if (settings->database == NULL || lh_pg_conninfo_check(settings->database, why, sizeof(why)))
         return true;

@@ -1,0 +1,252 @@
+#include "config/databases.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bounds.h"
+#include "base/memory.h"
+#include "config/table.h"
+
+#define PREFIX "database "
+
+enum { OF_DATABASE, OF_NAMESPACES, OF_DEFAULT };
+
+/* What a section may hold, as values of settings; offsets are those of struct lh_database_section. */
+static const struct {
+    const char *name;
+    enum lh_setting_type type;
+} keys[] = {{"database", LH_TYPE_STRING}, {"namespaces", LH_TYPE_WORDS}, {"default", LH_TYPE_BOOL}};
+
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
+/* --- one line --- */
+
+static const char *name_of(const char *section)
+{
+    size_t size = strlen(PREFIX);
+
+    if (strncmp(section, PREFIX, size) != 0)
+        return NULL;
+    section += size;
+    return section + strspn(section, " \t");
+}
+
+/* It is a label of metrics, and a part of page tokens. */
+static bool is_good_name(const char *name)
+{
+    size_t size = strlen(name);
+
+    for (size_t i = 0; i < size; i++)
+        if (!isascii(name[i]) || (!isalnum((unsigned char)name[i]) && name[i] != '-' && name[i] != '_'))
+            return false;
+    return size > 0 && size <= LH_DATABASE_NAME_MAX_BYTES;
+}
+
+static struct lh_database_section *find(struct lh_settings *settings, const char *name)
+{
+    for (size_t i = 0; i < settings->database_count; i++)
+        if (strcmp(settings->databases[i].name, name) == 0)
+            return &settings->databases[i];
+    return NULL;
+}
+
+static struct lh_database_section *add(struct lh_settings *settings, const char *name, int line)
+{
+    struct lh_database_section *section;
+
+    settings->databases =
+        lh_realloc(settings->databases, settings->database_count + 1, sizeof(struct lh_database_section));
+    section = &settings->databases[settings->database_count++];
+    *section = (struct lh_database_section){.name = lh_strdup(name), .line = line};
+    return section;
+}
+
+static bool check_namespace(const char *ns, char *why, size_t why_bytes)
+{
+    char *segments[LH_NAMESPACE_MAX_SEGMENTS], *copy = lh_strdup(ns);
+    struct lh_error error;
+    size_t count;
+    bool is_valid = lh_bounds_namespace(copy, segments, &count, &error) == LH_OK;
+
+    if (!is_valid)
+        snprintf(why, why_bytes, "%s", error.message);
+    free(copy);
+    return is_valid;
+}
+
+static bool take(struct lh_database_section *section, size_t key, const char *value, bool is_more, char *why,
+                 size_t why_bytes)
+{
+    static const struct lh_setting list = {.type = LH_TYPE_WORDS, .offset = offsetof(struct lh_settings, listen)};
+    static const struct lh_setting truth = {.type = LH_TYPE_BOOL, .offset = offsetof(struct lh_settings, insecure)};
+    struct lh_settings scratch = {.listen = section->namespaces, .insecure = section->is_default};
+    bool is_valid;
+
+    if (key == OF_DATABASE) {
+        char *whole = is_more ? lh_format("%s %s", section->database, value) : lh_strdup(value);
+        if (*whole == '\0')
+            snprintf(why, why_bytes, "must not be empty");
+        free(section->database);
+        section->database = *whole == '\0' ? NULL : whole;
+        if (section->database == NULL)
+            free(whole);
+        return section->database != NULL;
+    }
+    is_valid = lh_setting_set(&scratch, key == OF_DEFAULT ? &truth : &list, value, is_more, why, why_bytes);
+    section->namespaces = scratch.listen;
+    section->is_default = scratch.insecure;
+    for (size_t i = 0; is_valid && i < section->namespaces.count; i++)
+        is_valid = check_namespace(section->namespaces.items[i], why, why_bytes);
+    return is_valid;
+}
+
+static void take_line(const struct lh_settings *settings, struct lh_database_section *section, const char *name,
+                      const char *value, int line, bool is_continuation, struct lh_config_errors *errors)
+{
+    char why[sizeof(((struct lh_error *)0)->message)];
+
+    for (size_t i = 0; i < KEYS; i++) {
+        bool is_more = is_continuation && section->lines[i] != 0 && keys[i].type != LH_TYPE_BOOL;
+        if (strcmp(name, keys[i].name) != 0)
+            continue;
+        if (section->lines[i] != 0 && !is_more) {
+            lh_config_error(errors, "%s:%d: [" PREFIX "%s] %s: set in line %d already", settings->config, line,
+                            section->name, name, section->lines[i]);
+            return;
+        }
+        section->lines[i] = line;
+        if (!take(section, i, value, is_more, why, sizeof(why)))
+            lh_config_error(errors, "%s:%d: [" PREFIX "%s] %s = %s: %s", settings->config, line, section->name, name,
+                            i == OF_DATABASE ? "..." : value, why);
+        return;
+    }
+    lh_config_error(errors,
+                    "%s:%d: [" PREFIX "%s] %s: unknown setting; a section of a database has database, namespaces and "
+                    "default, the others belong in [leasehold]",
+                    settings->config, line, section->name, name);
+}
+
+bool lh_databases_take(struct lh_settings *settings, const char *header, const char *name, const char *value, int line,
+                       bool is_continuation, struct lh_config_errors *errors)
+{
+    const char *of = name_of(header);
+    struct lh_database_section *section;
+
+    if (of == NULL)
+        return false;
+    section = find(settings, of);
+    if (section == NULL && !is_good_name(of)) {
+        lh_config_error(errors,
+                        "%s:%d: [%s]: the name of a database has 1 to %d letters, digits, hyphens and underscores",
+                        settings->config, line, header, LH_DATABASE_NAME_MAX_BYTES);
+        return true;
+    }
+    if (section == NULL && settings->database_count == LH_DATABASES_MAX) {
+        lh_config_error(errors, "%s:%d: [%s]: at most %d databases may be configured", settings->config, line, header,
+                        LH_DATABASES_MAX);
+        return true;
+    }
+    if (section == NULL)
+        section = add(settings, of, line);
+    take_line(settings, section, name, value, line, is_continuation, errors);
+    return true;
+}
+
+/* --- all of them --- */
+
+static bool is_at_or_below(const char *ns, const char *top)
+{
+    size_t size = strlen(top);
+
+    return strncmp(ns, top, size) == 0 && (ns[size] == '\0' || ns[size] == '.');
+}
+
+static void check_pair(const struct lh_settings *settings, const struct lh_database_section *one, size_t i,
+                       const struct lh_database_section *other, size_t j, struct lh_config_errors *errors)
+{
+    const char *ns = one->namespaces.items[i], *top = other->namespaces.items[j];
+
+    if (strcmp(ns, top) == 0 && (one == other ? i > j : one > other))
+        lh_config_error(errors, "%s:%d: [" PREFIX "%s] namespaces: %s is in [" PREFIX "%s] (line %d) already",
+                        settings->config, one->lines[OF_NAMESPACES], one->name, ns, other->name,
+                        other->lines[OF_NAMESPACES]);
+    else if (strcmp(ns, top) != 0 && is_at_or_below(ns, top))
+        lh_config_error(errors,
+                        "%s:%d: [" PREFIX "%s] namespaces: %s is below %s of [" PREFIX
+                        "%s] (line %d): a namespace and all below it live in one database",
+                        settings->config, one->lines[OF_NAMESPACES], one->name, ns, top, other->name,
+                        other->lines[OF_NAMESPACES]);
+}
+
+static void check_overlaps(const struct lh_settings *settings, struct lh_config_errors *errors)
+{
+    const struct lh_database_section *end = settings->databases + settings->database_count;
+
+    for (const struct lh_database_section *one = settings->databases; one < end; one++)
+        for (const struct lh_database_section *other = settings->databases; other < end; other++)
+            for (size_t i = 0; i < one->namespaces.count; i++)
+                for (size_t j = 0; j < other->namespaces.count; j++)
+                    check_pair(settings, one, i, other, j, errors);
+}
+
+void lh_databases_check(const struct lh_settings *settings, struct lh_config_errors *errors)
+{
+    const struct lh_database_section *standard = NULL;
+
+    for (size_t i = 0; i < settings->database_count; i++) {
+        const struct lh_database_section *section = &settings->databases[i];
+        if (section->lines[OF_DATABASE] == 0)
+            lh_config_error(errors, "%s:%d: [" PREFIX "%s] has no database: set it to a connection string",
+                            settings->config, section->line, section->name);
+        if (section->namespaces.count == 0 && !section->is_default)
+            lh_config_error(errors, "%s:%d: [" PREFIX "%s] has no namespace: set namespaces, or default = yes",
+                            settings->config, section->line, section->name);
+        if (section->is_default && standard != NULL)
+            lh_config_error(errors, "%s:%d: [" PREFIX "%s] default = yes: [" PREFIX "%s] (line %d) is the default",
+                            settings->config, section->lines[OF_DEFAULT], section->name, standard->name,
+                            standard->lines[OF_DEFAULT]);
+        else if (section->is_default)
+            standard = section;
+    }
+    check_overlaps(settings, errors);
+}
+
+static void finish(struct lh_database_section *section)
+{
+    for (size_t i = 0; i < section->namespaces.count; i++)
+        free(section->namespaces.items[i]);
+    free(section->namespaces.items);
+    free(section->database);
+    free(section->name);
+}
+
+void lh_databases_clear(struct lh_settings *settings)
+{
+    for (size_t i = 0; i < settings->database_count; i++)
+        finish(&settings->databases[i]);
+    free(settings->databases);
+    settings->databases = NULL;
+    settings->database_count = 0;
+}
+
+static bool is_equal(const struct lh_database_section *one, const struct lh_database_section *other)
+{
+    if (strcmp(one->name, other->name) != 0 || strcmp(one->database, other->database) != 0 ||
+        one->is_default != other->is_default || one->namespaces.count != other->namespaces.count)
+        return false;
+    for (size_t i = 0; i < one->namespaces.count; i++)
+        if (strcmp(one->namespaces.items[i], other->namespaces.items[i]) != 0)
+            return false;
+    return true;
+}
+
+bool lh_databases_are_equal(const struct lh_settings *one, const struct lh_settings *other)
+{
+    if (one->database_count != other->database_count)
+        return false;
+    for (size_t i = 0; i < one->database_count; i++)
+        if (!is_equal(&one->databases[i], &other->databases[i]))
+            return false;
+    return true;
+}
