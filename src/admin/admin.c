@@ -8,18 +8,17 @@
 #include "admin/http.h"
 #include "admin/metrics.h"
 #include "base/memory.h"
-#include "lease/coordinator.h"
 #include "lease/readiness.h"
 
 #define PLAIN "text/plain; charset=utf-8"
 
 struct lh_admin {
     struct lh_http *http;
-    struct lh_coordinator *coordinator;
     const char *phase;
     int64_t started_us; /* the process */
+    void (*judge)(void *arg, struct lh_readiness *readiness);
     void (*write_metrics)(void *arg, struct lh_exposition *out);
-    void *metrics_arg;
+    void *source;
     lh_http_cb *on_other;
     void *other_arg;
 };
@@ -37,11 +36,11 @@ static void on_healthz(struct lh_admin *admin, struct lh_http_request *request)
     answer(request, 200, "ok");
 }
 
-static bool judge(const struct lh_admin *admin, struct lh_readiness *readiness)
+static bool judge_now(const struct lh_admin *admin, struct lh_readiness *readiness)
 {
     *readiness = (struct lh_readiness){0};
-    if (admin->phase == NULL && admin->coordinator != NULL)
-        lh_coordinator_readiness(admin->coordinator, readiness);
+    if (admin->phase == NULL && admin->judge != NULL)
+        admin->judge(admin->source, readiness);
     else
         snprintf(readiness->words, sizeof(readiness->words), "%s", admin->phase != NULL ? admin->phase : "starting");
     return readiness->is_ready;
@@ -50,7 +49,7 @@ static bool judge(const struct lh_admin *admin, struct lh_readiness *readiness)
 static void on_readyz(struct lh_admin *admin, struct lh_http_request *request)
 {
     struct lh_readiness readiness;
-    bool is_ready = judge(admin, &readiness);
+    bool is_ready = judge_now(admin, &readiness);
     char *words = is_ready ? lh_format("ready %s", readiness.words) : lh_format("not ready: %s", readiness.words);
 
     answer(request, is_ready ? 200 : 503, words);
@@ -78,13 +77,11 @@ static void on_metrics(struct lh_admin *admin, struct lh_http_request *request)
     struct lh_readiness readiness;
 
     lh_metrics_process(&out, admin->started_us);
-    lh_expose_gauge(&out, "leasehold_ready", judge(admin, &readiness),
+    lh_expose_gauge(&out, "leasehold_ready", judge_now(admin, &readiness),
                     "1 when /readyz says that this daemon can work.");
     expose_port(&out, admin->http);
-    if (admin->coordinator != NULL)
-        lh_metrics_coordinator(&out, admin->coordinator);
     if (admin->write_metrics != NULL)
-        admin->write_metrics(admin->metrics_arg, &out);
+        admin->write_metrics(admin->source, &out);
     lh_http_add_header(request, "Cache-Control", "no-store");
     lh_http_answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", out.text.data, out.text.size);
     lh_buffer_finish(&out.text);
@@ -154,18 +151,14 @@ void lh_admin_set_phase(struct lh_admin *admin, const char *phase)
         admin->phase = phase;
 }
 
-void lh_admin_set_coordinator(struct lh_admin *admin, struct lh_coordinator *coordinator)
-{
-    if (admin != NULL)
-        admin->coordinator = coordinator;
-}
-
-void lh_admin_set_metrics(struct lh_admin *admin, void (*write)(void *arg, struct lh_exposition *out), void *arg)
+void lh_admin_set_source(struct lh_admin *admin, void (*judge)(void *arg, struct lh_readiness *readiness),
+                         void (*write)(void *arg, struct lh_exposition *out), void *arg)
 {
     if (admin == NULL)
         return;
+    admin->judge = judge;
     admin->write_metrics = write;
-    admin->metrics_arg = arg;
+    admin->source = arg;
 }
 
 void lh_admin_set_other(struct lh_admin *admin, lh_http_cb *on_other, void *arg)

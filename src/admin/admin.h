@@ -14,9 +14,9 @@
 #include "base/status.h"
 
 struct lh_admin;
-struct lh_coordinator;
 struct lh_exposition;
 struct lh_loop;
+struct lh_readiness;
 struct lh_tls_context;
 
 /* `fd` is a bound, non-blocking socket; it listens from now on and is the admin port's. NULL: `error`. */
@@ -26,12 +26,12 @@ void lh_admin_destroy(struct lh_admin *admin);
 void lh_admin_set_tls(struct lh_admin *admin, struct lh_tls_context *context);
 
 /* What to say at /readyz as long as it is not ready for another reason than the database's: "starting", "draining". A
-   literal, or NULL: ask the coordinator. */
+   literal, or NULL: ask what follows. */
 void lh_admin_set_phase(struct lh_admin *admin, const char *phase);
-void lh_admin_set_coordinator(struct lh_admin *admin, struct lh_coordinator *coordinator); /* NULL: none (any more) */
-
-/* Called at each GET /metrics, to add what other layers count; NULL: nothing (any more). */
-void lh_admin_set_metrics(struct lh_admin *admin, void (*write)(void *arg, struct lh_exposition *out), void *arg);
+/* What works: `judge` says whether it can at each GET /readyz, `write` adds what it counts at each GET /metrics. NULL: there
+   is nothing (any more). */
+void lh_admin_set_source(struct lh_admin *admin, void (*judge)(void *arg, struct lh_readiness *readiness),
+                         void (*write)(void *arg, struct lh_exposition *out), void *arg);
 
 /* Answers the paths that are not served here; NULL: they get 404. It stays as long as the admin port. */
 void lh_admin_set_other(struct lh_admin *admin, lh_http_cb *on_other, void *arg);

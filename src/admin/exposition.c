@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -47,6 +48,10 @@ static void put_sample(struct lh_exposition *out, const char *suffix, va_list la
 
     put(out, out->name);
     put(out, suffix);
+    if (out->database != NULL) {
+        put_label(out, is_first, "database", out->database);
+        is_first = false;
+    }
     while ((name = va_arg(labels, const char *)) != NULL) {
         put_label(out, is_first, name, va_arg(labels, const char *));
         is_first = false;
@@ -158,4 +163,39 @@ void lh_expose_gauge(struct lh_exposition *out, const char *name, uint64_t value
 {
     lh_expose_family(out, name, LH_EXPOSE_GAUGE, help);
     lh_expose_count(out, value, NULL);
+}
+
+#define FAMILY "# HELP "
+
+/* Where the family behind this one begins, or the end. */
+static const char *family_end(const char *text)
+{
+    const char *next = strstr(text + 1, "\n" FAMILY);
+    return next == NULL ? text + strlen(text) : next + 1;
+}
+
+/* Behind the lines HELP and TYPE. */
+static const char *family_samples(const char *text)
+{
+    return strchr(strchr(text, '\n') + 1, '\n') + 1;
+}
+
+void lh_expose_merged(struct lh_exposition *out, struct lh_exposition *parts, size_t count)
+{
+    const char **at = lh_alloc_zero(count, sizeof(*at));
+
+    for (size_t i = 0; i < count; i++) {
+        lh_buffer_append(&parts[i].text, "", 1);
+        at[i] = (const char *)parts[i].text.data;
+    }
+    while (count > 0 && *at[0] != '\0') {
+        for (size_t i = 0; i < count; i++) {
+            const char *end = family_end(at[i]), *begin = i == 0 ? at[i] : family_samples(at[i]);
+            lh_buffer_append(&out->text, begin, (size_t)(end - begin));
+            at[i] = end;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        lh_buffer_finish(&parts[i].text);
+    free(at);
 }

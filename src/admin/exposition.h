@@ -21,7 +21,8 @@ enum lh_expose_type { LH_EXPOSE_COUNTER, LH_EXPOSE_GAUGE, LH_EXPOSE_HISTOGRAM };
 /* Zero-initialised it is empty; finish with lh_buffer_finish(&out.text). */
 struct lh_exposition {
     struct lh_buffer text;
-    const char *name; /* of the family that is being written */
+    const char *name;     /* of the family that is being written */
+    const char *database; /* a first label of all samples; NULL: none */
 };
 
 /* `name` and `help` are literals. */
@@ -34,6 +35,9 @@ void lh_expose_seconds(struct lh_exposition *out, int64_t value_us, ...) __attri
 /* Its buckets, sum and count; `is_time`: bounds and sum are microseconds, written as seconds. */
 void lh_expose_histogram(struct lh_exposition *out, const struct lh_histogram *histogram,
                          const struct lh_bounds *bounds, bool is_time, ...) __attribute__((sentinel));
+
+/* Adds expositions of the same families in the same order, each family once. The parts are finished. */
+void lh_expose_merged(struct lh_exposition *out, struct lh_exposition *parts, size_t count);
 
 /* A family of one sample without labels. */
 void lh_expose_counter(struct lh_exposition *out, const char *name, uint64_t value, const char *help);

@@ -96,7 +96,7 @@ static bool take(struct lh_database_section *section, size_t key, const char *va
     is_valid = lh_setting_set(&scratch, key == OF_DEFAULT ? &truth : &list, value, is_more, why, why_bytes);
     section->namespaces = scratch.listen;
     section->is_default = scratch.insecure;
-    for (size_t i = 0; is_valid && i < section->namespaces.count; i++)
+    for (size_t i = 0; key == OF_NAMESPACES && is_valid && i < section->namespaces.count; i++)
         is_valid = check_namespace(section->namespaces.items[i], why, why_bytes);
     return is_valid;
 }

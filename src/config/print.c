@@ -160,10 +160,11 @@ void lh_settings_print_example(FILE *out)
     fputs("\n# ---- Several databases ----\n"
           "\n# Instead of database and embedded: a section for each, with the namespaces that live there, all below\n"
           "# them included. One may be the default: it has all other namespaces.\n"
-          ";[database NAME]\n"
-          ";database =\n"
-          ";namespaces = payments, shop.eu\n"
-          ";default = no\n",
+          "#\n"
+          "#     [database eu]\n"
+          "#     database = host=db1.eu,db2.eu dbname=leasehold\n"
+          "#     namespaces = payments, shop.eu\n"
+          "#     default = no\n",
           out);
 }
 

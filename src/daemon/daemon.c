@@ -20,12 +20,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "config/settings.h"
+#include "config/databases.h"
 #include "console/console.h"
 #include "daemon/arguments.h"
 #include "daemon/certificates.h"
 #include "daemon/child.h"
 #include "daemon/cluster.h"
+#include "daemon/databases.h"
 #include "daemon/embedded.h"
 #include "daemon/files.h"
 #include "daemon/lockfile.h"
@@ -71,9 +72,16 @@ struct lh_daemon {
     struct lh_admin *admin;
     struct lh_console *console; /* NULL: no admin port */
     struct lh_embedded *embedded;
-    struct lh_migration_run *migration;
+    struct migration {
+        struct lh_daemon *daemon;
+        size_t index;                 /* of its database */
+        struct lh_migration_run *run; /* NULL: it has ended */
+    } *migrations;
+    size_t migrating; /* under way */
+    bool is_announced;
     struct lh_serving *serving;
     struct lh_timer listen_timer;
+    int64_t listen_latest_us;
 
     enum phase phase;
     bool is_listening;
@@ -85,8 +93,9 @@ struct lh_daemon {
 static void set_phase(struct lh_daemon *daemon, enum phase phase)
 {
     daemon->phase = phase;
-    if (waiting_words[phase] != NULL)
-        lh_coordinator_set_phase(lh_serving_coordinator(daemon->serving), waiting_words[phase], NULL, NULL);
+    for (size_t i = 0; waiting_words[phase] != NULL && i < lh_serving_databases(daemon->serving)->count; i++)
+        lh_coordinator_set_phase(lh_serving_databases(daemon->serving)->list[i].coordinator, waiting_words[phase], NULL,
+                                 NULL);
     if (phase > PHASE_SERVING) {
         lh_admin_set_phase(daemon->admin, "draining");
         lh_console_set_server(daemon->console, NULL);
@@ -120,8 +129,7 @@ static void on_drained(void *arg, bool is_clean)
         daemon->exit_status = EXIT_FAILURE;
         daemon->is_loop_in_use = true;
     }
-    lh_admin_set_coordinator(daemon->admin, NULL);
-    lh_admin_set_metrics(daemon->admin, NULL, NULL);
+    lh_admin_set_source(daemon->admin, NULL, NULL, NULL);
     lh_serving_destroy(daemon->serving);
     daemon->serving = NULL;
     close_database(daemon);
@@ -140,9 +148,10 @@ static void stop(struct lh_daemon *daemon, int exit_status)
     daemon->is_stopping = true;
     daemon->exit_status = exit_status;
     lh_notify("STOPPING=1");
-    if (daemon->migration != NULL)
-        lh_migration_run_stop(daemon->migration); /* goes on in on_migrated */
-    else
+    for (size_t i = 0; daemon->migrating > 0 && i < lh_serving_databases(daemon->serving)->count; i++)
+        if (daemon->migrations[i].run != NULL)
+            lh_migration_run_stop(daemon->migrations[i].run); /* goes on in on_migrated */
+    if (daemon->migrating == 0)
         drain(daemon);
 }
 
@@ -164,18 +173,38 @@ static void on_stop_signal(void *arg, int number)
 
 /* --- up --- */
 
+/* Without passwords. */
+static char *describe_databases(const struct lh_daemon *daemon)
+{
+    const struct lh_settings *settings = daemon->settings;
+    char *all, *next, *one;
+
+    if (settings->database_count == 0)
+        return lh_database_redact(daemon->embedded != NULL ? settings->embedded : settings->database);
+    all = lh_strdup("");
+    for (size_t i = 0; i < settings->database_count; i++) {
+        one = lh_database_redact(settings->databases[i].database);
+        next = lh_format("%s%s%s (%s)", all, i > 0 ? ", " : "", settings->databases[i].name, one);
+        free(all);
+        free(one);
+        all = next;
+    }
+    return all;
+}
+
 static void announce(struct lh_daemon *daemon)
 {
     const char *lines[] = {daemon->sockets.grpc_address, daemon->sockets.admin_address};
     char *database;
     struct lh_error error = {0};
 
+    daemon->is_announced = true;
     if (daemon->settings->port_file != NULL && lh_write_lines(daemon->settings->port_file, lines, 2, &error) != LH_OK) {
         lh_err("%s", error.message);
         stop(daemon, EXIT_FAILURE);
         return;
     }
-    database = lh_database_redact(daemon->embedded != NULL ? daemon->settings->embedded : daemon->settings->database);
+    database = describe_databases(daemon);
     lh_info("serving grpc=%s admin=%s database=%s", lines[0], lines[1], database);
     free(database);
     lh_notify("READY=1");
@@ -183,9 +212,8 @@ static void announce(struct lh_daemon *daemon)
 
 /* At the latest some seconds after the start: clients hear then why there is no service. Not sooner, for beside other
    daemons (reuse_port, a balancer) a port that is open takes connections from those that can serve. */
-static void listen_now(void *arg)
+static void listen_now(struct lh_daemon *daemon)
 {
-    struct lh_daemon *daemon = arg;
     struct lh_error error;
 
     if (daemon->is_listening || daemon->is_stopping)
@@ -198,6 +226,22 @@ static void listen_now(void *arg)
     }
     lh_err("%s", error.message);
     stop(daemon, EXIT_FAILURE);
+}
+
+/* Of several databases the others need not be waited for any longer. */
+static void on_listen_latest(void *arg)
+{
+    struct lh_daemon *daemon = arg;
+
+    listen_now(daemon);
+    if (daemon->phase == PHASE_SERVING && !daemon->is_stopping && !daemon->is_announced)
+        announce(daemon);
+}
+
+static void judge(void *arg, struct lh_readiness *readiness)
+{
+    struct lh_daemon *daemon = arg;
+    lh_serving_judge(daemon->serving, readiness);
 }
 
 static void write_metrics(void *arg, struct lh_exposition *out)
@@ -216,53 +260,72 @@ static void prepare_serving(struct lh_daemon *daemon)
 
     daemon->serving = lh_serving_create(daemon->loop, daemon->settings, conninfo, tls);
     lh_admin_set_phase(daemon->admin, NULL);
-    lh_admin_set_coordinator(daemon->admin, lh_serving_coordinator(daemon->serving));
-    lh_admin_set_metrics(daemon->admin, write_metrics, daemon);
+    lh_admin_set_source(daemon->admin, judge, write_metrics, daemon);
     lh_console_set_server(daemon->console, lh_serving_server(daemon->serving));
-    lh_timer_arm_at_us(&daemon->listen_timer, lh_clock_us() + LISTEN_LATEST_US);
+    daemon->listen_latest_us = lh_clock_us() + LISTEN_LATEST_US;
+    lh_timer_arm_at_us(&daemon->listen_timer, daemon->listen_latest_us);
 }
 
-static void serve(struct lh_daemon *daemon)
+/* Ports open, and people are told, when all databases are ready, or after some seconds one of them. */
+static void serve(struct lh_daemon *daemon, size_t index)
 {
-    lh_serving_start(daemon->serving);
-    set_phase(daemon, PHASE_SERVING);
+    bool is_late = lh_clock_us() >= daemon->listen_latest_us;
+
+    lh_databases_start(lh_serving_databases(daemon->serving), index);
+    daemon->phase = PHASE_SERVING;
+    if (daemon->migrating > 0 && !is_late)
+        return;
     listen_now(daemon);
-    if (!daemon->is_stopping)
+    if (!daemon->is_stopping && !daemon->is_announced)
         announce(daemon);
 }
 
 static void on_migration_trouble(void *arg, const char *words, const char *cause)
 {
-    struct lh_daemon *daemon = arg;
-    lh_coordinator_set_phase(lh_serving_coordinator(daemon->serving), waiting_words[daemon->phase], words, cause);
+    const struct migration *migration = arg;
+    struct lh_databases *databases = lh_serving_databases(migration->daemon->serving);
+
+    lh_coordinator_set_phase(databases->list[migration->index].coordinator, waiting_words[PHASE_MIGRATION], words,
+                             cause);
 }
 
 static void on_migrated(void *arg, bool is_done)
 {
-    struct lh_daemon *daemon = arg;
+    struct migration *migration = arg;
+    struct lh_daemon *daemon = migration->daemon;
 
-    lh_migration_run_destroy(daemon->migration);
-    daemon->migration = NULL;
-    if (daemon->is_stopping)
+    lh_migration_run_destroy(migration->run);
+    migration->run = NULL;
+    daemon->migrating--;
+    if (daemon->is_stopping && daemon->migrating == 0)
         drain(daemon);
-    else if (is_done)
-        serve(daemon);
-    else
+    else if (!daemon->is_stopping && is_done)
+        serve(daemon, migration->index);
+    else if (!daemon->is_stopping)
         stop(daemon, EXIT_FAILURE);
 }
 
 static void migrate(struct lh_daemon *daemon)
 {
     static const struct lh_migration_events events = {on_migration_trouble, on_migrated};
+    const struct lh_databases *databases = lh_serving_databases(daemon->serving);
     bool is_embedded = daemon->embedded != NULL;
     struct lh_migration_options options = {
-        .conninfo = is_embedded ? lh_embedded_conninfo(daemon->embedded) : daemon->settings->database,
         .is_check = !daemon->settings->migrate,
         .serving_role = is_embedded ? LH_CLUSTER_SERVING_ROLE : NULL,
     };
 
     set_phase(daemon, PHASE_MIGRATION);
-    daemon->migration = lh_migration_run_create(daemon->loop, daemon->children, &options, &events, daemon);
+    daemon->migrations = lh_alloc_zero(databases->count, sizeof(*daemon->migrations));
+    daemon->migrating = databases->count;
+    for (size_t i = 0; i < databases->count; i++) {
+        struct migration *migration = &daemon->migrations[i];
+        migration->daemon = daemon;
+        migration->index = i;
+        options.name = databases->list[i].name;
+        options.conninfo = is_embedded ? lh_embedded_conninfo(daemon->embedded) : databases->list[i].conninfo;
+        migration->run = lh_migration_run_create(daemon->loop, daemon->children, &options, &events, migration);
+    }
 }
 
 static void on_database_ready(void *arg)
@@ -420,7 +483,7 @@ struct lh_daemon *lh_daemon_create(struct lh_settings *settings, int argc, char 
         free(daemon);
         return NULL;
     }
-    lh_timer_init(&daemon->listen_timer, daemon->loop, listen_now, daemon);
+    lh_timer_init(&daemon->listen_timer, daemon->loop, on_listen_latest, daemon);
     lh_signal_init(&daemon->signals[0], daemon->loop, SIGTERM, on_stop_signal, daemon);
     lh_signal_init(&daemon->signals[1], daemon->loop, SIGINT, on_stop_signal, daemon);
     lh_signal_init(&daemon->signals[2], daemon->loop, SIGHUP, on_reload_signal, daemon);
@@ -467,6 +530,7 @@ void lh_daemon_destroy(struct lh_daemon *daemon)
     for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++)
         lh_signal_finish(&daemon->signals[i]);
     lh_timer_finish(&daemon->listen_timer);
+    free(daemon->migrations);
     lh_children_destroy(daemon->children);
     if (!daemon->is_loop_in_use)
         lh_loop_destroy(daemon->loop);

@@ -1,12 +1,15 @@
 #include "daemon/metrics.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "admin/exposition.h"
+#include "admin/metrics.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "console/console.h"
 #include "lease/coordinator.h"
+#include "lease/readiness.h"
 #include "rpc/server.h"
 #include "service/service.h"
 #include "store/store.h"
@@ -175,12 +178,11 @@ static size_t collect_caller_bounds(struct bound *bounds, const struct lh_servic
     return LH_USAGE_BOUNDS;
 }
 
-static size_t collect_bounds(struct bound bounds[BOUNDS_MAX], const struct lh_rpc_server *server,
-                             const struct lh_service *service, const struct lh_coordinator *coordinator,
-                             const struct lh_store_stats *store)
+#define DATABASE_BOUNDS 6
+
+static size_t collect_database_bounds(struct bound *bounds, const struct lh_coordinator *coordinator,
+                                      const struct lh_store_stats *store)
 {
-    const struct lh_rpc_server_options *options;
-    struct lh_rpc_server_stats rpc;
     struct lh_coordinator_stats core;
     size_t n = 0;
 
@@ -193,6 +195,16 @@ static size_t collect_bounds(struct bound bounds[BOUNDS_MAX], const struct lh_rp
     bounds[n++] = (struct bound){"hooked_reaps", core.max_reaps, core.reaps, true, core.refused_reaps};
     bounds[n++] =
         (struct bound){"control_calls", store->max_control, store->control_in_flight, true, store->control_refused};
+    return n;
+}
+
+static size_t collect_bounds(struct bound bounds[BOUNDS_MAX], const struct lh_rpc_server *server,
+                             const struct lh_service *service)
+{
+    const struct lh_rpc_server_options *options;
+    struct lh_rpc_server_stats rpc;
+    size_t n = 0;
+
     n += collect_caller_bounds(bounds + n, service);
     if (server == NULL)
         return n;
@@ -246,24 +258,83 @@ static void expose_bounds(struct lh_exposition *out, const struct bound *bounds,
         lh_expose_count(out, bounds[i].refusals, "bound", bounds[i].name, NULL);
 }
 
-void lh_metrics_write(struct lh_exposition *out, const struct lh_rpc_server *server, const struct lh_service *service,
-                      const struct lh_coordinator *coordinator, const struct lh_store *store,
-                      const struct lh_tracer *tracer)
+/* Of one database: its coordinator's, then its store's, then its bounds. */
+enum database_part { OF_COORDINATOR, OF_STORE, OF_BOUNDS };
+
+static void expose_database(struct lh_exposition *out, const struct lh_metrics_database *database,
+                            enum database_part part)
 {
-    struct bound bounds[BOUNDS_MAX];
-    struct lh_store_stats store_stats;
+    struct bound bounds[DATABASE_BOUNDS];
+    struct lh_store_stats store;
+    struct lh_readiness readiness;
+
+    lh_store_stats(database->store, &store);
+    if (part == OF_COORDINATOR) {
+        lh_metrics_coordinator(out, database->coordinator);
+    } else if (part == OF_STORE) {
+        expose_store(out, &store);
+    } else {
+        collect_database_bounds(bounds, database->coordinator, &store);
+        expose_bounds(out, bounds, DATABASE_BOUNDS);
+    }
+    if (part != OF_STORE || out->database == NULL)
+        return;
+    lh_coordinator_readiness(database->coordinator, &readiness);
+    lh_expose_gauge(out, "leasehold_database_ready", readiness.is_ready,
+                    "1 when this daemon can work with this one of its databases.");
+}
+
+/* The families of each database, with those of the whole daemon as one more part where they are the same. */
+static void expose_databases(struct lh_exposition *out, const struct lh_metrics_source *source, enum database_part part)
+{
+    struct lh_exposition *parts = lh_alloc_zero(source->database_count + 1, sizeof(*parts));
+    size_t count = source->database_count;
+
+    for (size_t i = 0; i < count; i++) {
+        parts[i].database = source->databases[i].name;
+        expose_database(&parts[i], &source->databases[i], part);
+    }
+    if (part == OF_BOUNDS) {
+        struct bound bounds[BOUNDS_MAX];
+        expose_bounds(&parts[count++], bounds, collect_bounds(bounds, source->server, source->service));
+    }
+    lh_expose_merged(out, parts, count);
+    free(parts);
+}
+
+static void expose_all_bounds(struct lh_exposition *out, const struct lh_metrics_source *source)
+{
+    struct bound bounds[DATABASE_BOUNDS + BOUNDS_MAX];
+    struct lh_store_stats store;
+    size_t n;
+
+    if (source->database_count > 1) {
+        expose_databases(out, source, OF_BOUNDS);
+        return;
+    }
+    lh_store_stats(source->databases->store, &store);
+    n = collect_database_bounds(bounds, source->databases->coordinator, &store);
+    expose_bounds(out, bounds, n + collect_bounds(bounds + n, source->server, source->service));
+}
+
+void lh_metrics_write(struct lh_exposition *out, const struct lh_metrics_source *source)
+{
     struct lh_rpc_server_stats rpc_stats;
 
-    lh_store_stats(store, &store_stats);
-    expose_store(out, &store_stats);
-    expose_access(out, service);
-    expose_traces(out, tracer);
-    expose_bounds(out, bounds, collect_bounds(bounds, server, service, coordinator, &store_stats));
-    if (server == NULL)
+    for (enum database_part part = OF_COORDINATOR; part <= OF_STORE; part++) {
+        if (source->database_count > 1)
+            expose_databases(out, source, part);
+        else
+            expose_database(out, source->databases, part);
+    }
+    expose_access(out, source->service);
+    expose_traces(out, source->tracer);
+    expose_all_bounds(out, source);
+    if (source->server == NULL)
         return;
-    lh_rpc_server_stats(server, &rpc_stats);
+    lh_rpc_server_stats(source->server, &rpc_stats);
     expose_connections(out, &rpc_stats);
-    expose_requests(out, server);
+    expose_requests(out, source->server);
 }
 
 void lh_metrics_console(struct lh_exposition *out, const struct lh_console *console)

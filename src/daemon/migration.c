@@ -39,13 +39,14 @@ struct lh_migration_run {
 
 static void on_line(void *arg, const char *line)
 {
-    lh_info("migration: %s", line);
+    const struct lh_migration_run *run = arg;
+    lh_info("migration%s%s: %s", *run->options.name != '\0' ? " of database " : "", run->options.name, line);
 }
 
 static int migrate(void *arg)
 {
     const struct lh_migration_run *run = arg;
-    struct lh_migrate_output output = {.on_line = on_line};
+    struct lh_migrate_output output = {.on_line = on_line, .arg = arg};
     struct lh_error *error = run->found;
     const struct lh_migration_options *options = &run->options;
     enum lh_migrate_mode mode = options->is_check ? LH_MIGRATE_CHECK : LH_MIGRATE_RUN;
@@ -61,7 +62,7 @@ static int migrate(void *arg)
     case LH_DATABASE_UNAVAILABLE:
         return EXIT_TRY_AGAIN;
     default:
-        lh_err("migration: %s", error->message);
+        lh_err("migration%s%s: %s", *options->name != '\0' ? " of database " : "", options->name, error->message);
         return EXIT_REFUSED;
     }
 }
@@ -83,8 +84,8 @@ static void tell_trouble(struct lh_migration_run *run)
         return;
     run->told = *found;
     run->told_us = now_us;
-    lh_log(is_permanent ? LH_LOG_ERROR : LH_LOG_WARN, "not serving yet, the database cannot be used%s: %s",
-           is_permanent ? " until an administrator changes something" : "", found->message);
+    lh_log(is_permanent ? LH_LOG_ERROR : LH_LOG_WARN, "not serving yet, the database %s%scannot be used%s: %s", run->options.name,
+           *run->options.name != '\0' ? " " : "", is_permanent ? " until an administrator changes something" : "", found->message);
 }
 
 static void on_exit_of_child(void *arg, int wait_status)

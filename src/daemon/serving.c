@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "config/settings.h"
+#include "config/databases.h"
+#include "daemon/databases.h"
 #include "daemon/metrics.h"
-#include "daemon/port.h"
 #include "daemon/sockets.h"
 #include "lease/coordinator.h"
 #include "loop/loop.h"
@@ -36,18 +36,15 @@
 struct lh_serving {
     struct lh_loop *loop;
     const struct lh_settings *settings;
-    struct lh_port port;
-    struct lh_store *store;
-    struct lh_coordinator *coordinator;
+    struct lh_databases *databases;
     struct lh_service *service;
     struct lh_tracer *tracer; /* NULL: no traces */
     struct lh_rpc_server *server;
     struct lh_timer health_timer;
 
-    bool is_started;
     bool is_server_idle;
-    bool is_coordinator_told; /* to stop */
-    bool is_coordinator_stopped;
+    bool are_coordinators_told; /* to stop */
+    bool are_coordinators_stopped;
     bool is_told;
     struct lh_timer limit_timer;
     struct lh_timer short_calls_timer;
@@ -63,33 +60,6 @@ static void look_at_health(void *arg)
 
     lh_service_tick(serving->service);
     lh_timer_arm_at_us(&serving->health_timer, lh_clock_us() + HEALTH_LOOK_US);
-}
-
-static void create_coordinator(struct lh_serving *serving, const char *conninfo)
-{
-    const struct lh_settings *settings = serving->settings;
-    struct lh_store_options store_options;
-    struct lh_coordinator_options options;
-
-    lh_store_options_init(&store_options);
-    store_options.conninfo = conninfo;
-    store_options.lanes = (unsigned)settings->lanes;
-    store_options.hook_lanes = (unsigned)settings->hook_lanes;
-    store_options.version = LH_VERSION;
-    store_options.stop_timeout_us = settings->shutdown_timeout_us;
-    serving->store = lh_store_create(serving->loop, &store_options);
-
-    lh_coordinator_options_init(&options);
-    options.max_block_us = lh_settings_max_block_us(settings);
-    options.busy_limit_us = settings->busy_limit_us;
-    options.max_guard_us = settings->max_guard_us;
-    options.reap_interval_us = settings->reap_interval_us;
-    options.max_waiters = (size_t)settings->max_waiters;
-    options.max_pending = (size_t)settings->max_pending;
-    options.max_watchers = (size_t)settings->max_watchers;
-    options.max_hooked = (size_t)settings->max_hooked;
-    serving->coordinator = lh_coordinator_create(serving->store, &serving->port.port, &options);
-    serving->port.coordinator = serving->coordinator;
 }
 
 static size_t descriptors_for_clients(const struct lh_settings *settings)
@@ -124,13 +94,31 @@ static void set_access(struct lh_serving *serving)
                           admins->count);
 }
 
+static struct lh_service *place_service(struct lh_serving *serving, const struct lh_service_options *options)
+{
+    const struct lh_databases *databases = serving->databases;
+    struct lh_service_place places[LH_DATABASES_MAX];
+
+    if (serving->settings->database_count == 0)
+        return lh_service_create(databases->list[0].coordinator, options);
+    for (size_t i = 0; i < databases->count; i++) {
+        const struct lh_database_section *section = &serving->settings->databases[i];
+        places[i] = (struct lh_service_place){.name = section->name,
+                                              .coordinator = databases->list[i].coordinator,
+                                              .namespaces = (const char *const *)section->namespaces.items,
+                                              .namespace_count = section->namespaces.count,
+                                              .is_default = section->is_default};
+    }
+    return lh_service_create_placed(places, databases->count, options);
+}
+
 static void create_service(struct lh_serving *serving)
 {
     const struct lh_settings *settings = serving->settings;
     struct lh_service_options options;
     struct lh_store_stats store;
 
-    lh_store_stats(serving->store, &store);
+    lh_store_stats(serving->databases->list[0].store, &store);
     lh_service_options_init(&options);
     options.loop = serving->loop;
     options.max_block_us = lh_settings_max_block_us(settings);
@@ -139,7 +127,7 @@ static void create_service(struct lh_serving *serving)
     options.caller_limits[LH_USAGE_PENDING] = share(settings->max_pending_per_client, settings->max_pending);
     options.caller_limits[LH_USAGE_WATCHERS] = share(settings->max_watchers_per_client, settings->max_watchers);
     options.caller_limits[LH_USAGE_CONTROL] = share(0, (int64_t)store.max_control);
-    serving->service = lh_service_create(serving->coordinator, &options);
+    serving->service = place_service(serving, &options);
     set_access(serving);
 }
 
@@ -198,40 +186,41 @@ static void advance(void *arg)
 {
     struct lh_serving *serving = arg;
 
-    if (!serving->is_told && serving->is_server_idle && serving->is_coordinator_stopped)
+    if (!serving->is_told && serving->is_server_idle && serving->are_coordinators_stopped)
         tell(serving, true);
 }
 
-static void on_coordinator_stopped(void *arg)
+static void on_coordinators_stopped(void *arg)
 {
     struct lh_serving *serving = arg;
 
-    serving->is_coordinator_stopped = true;
+    serving->are_coordinators_stopped = true;
     lh_defer(serving->loop, &serving->advance);
 }
 
-static void stop_coordinator(struct lh_serving *serving)
+static void stop_coordinators(struct lh_serving *serving)
 {
-    if (serving->is_coordinator_told)
+    if (serving->are_coordinators_told)
         return;
-    serving->is_coordinator_told = true;
-    if (serving->is_started)
-        lh_coordinator_stop(serving->coordinator, on_coordinator_stopped, serving);
-    else
-        on_coordinator_stopped(serving);
+    serving->are_coordinators_told = true;
+    lh_databases_stop(serving->databases, on_coordinators_stopped, serving);
 }
 
 /* Those that are open and do not wait for a lease. */
 static size_t short_calls(const struct lh_serving *serving)
 {
-    struct lh_coordinator_stats core;
     struct lh_rpc_server_stats rpc;
+    size_t waiters = 0;
 
     if (serving->server == NULL)
         return 0;
-    lh_coordinator_stats(serving->coordinator, &core);
+    for (size_t i = 0; i < serving->databases->count; i++) {
+        struct lh_coordinator_stats core;
+        lh_coordinator_stats(serving->databases->list[i].coordinator, &core);
+        waiters += core.waiters;
+    }
     lh_rpc_server_stats(serving->server, &rpc);
-    return rpc.calls > core.waiters ? rpc.calls - core.waiters : 0;
+    return rpc.calls > waiters ? rpc.calls - waiters : 0;
 }
 
 static void look_at_short_calls(void *arg)
@@ -242,7 +231,7 @@ static void look_at_short_calls(void *arg)
     if (short_calls(serving) > 0 && now_us < serving->short_calls_until_us)
         lh_timer_arm_at_us(&serving->short_calls_timer, now_us + SHORT_CALLS_LOOK_US);
     else
-        stop_coordinator(serving);
+        stop_coordinators(serving);
 }
 
 static void on_final_goaway(void *arg)
@@ -262,7 +251,7 @@ static void on_limit(void *arg)
         lh_rpc_server_destroy(serving->server);
         serving->server = NULL;
         serving->is_server_idle = true;
-        stop_coordinator(serving);
+        stop_coordinators(serving);
         lh_timer_arm_at_us(&serving->limit_timer, lh_clock_us() + LAST_PATIENCE_US);
         lh_defer(serving->loop, &serving->advance);
     } else if (!serving->is_told) {
@@ -278,12 +267,11 @@ struct lh_serving *lh_serving_create(struct lh_loop *loop, const struct lh_setti
 
     serving->loop = loop;
     serving->settings = settings;
-    lh_port_init(&serving->port, loop);
     lh_timer_init(&serving->health_timer, loop, look_at_health, serving);
     lh_timer_init(&serving->limit_timer, loop, on_limit, serving);
     lh_timer_init(&serving->short_calls_timer, loop, look_at_short_calls, serving);
     lh_deferred_init(&serving->advance, advance, serving);
-    create_coordinator(serving, conninfo);
+    serving->databases = lh_databases_create(loop, settings, conninfo);
     create_service(serving);
     create_tracer(serving);
     create_server(serving);
@@ -310,16 +298,27 @@ void lh_serving_set_tls(struct lh_serving *serving, struct lh_tls_context *tls)
         lh_rpc_server_set_tls(serving->server, tls);
 }
 
-void lh_serving_start(struct lh_serving *serving)
-{
-    serving->is_started = true;
-    lh_coordinator_start(serving->coordinator);
-}
-
 void lh_serving_metrics(void *arg, struct lh_exposition *out)
 {
     const struct lh_serving *serving = arg;
-    lh_metrics_write(out, serving->server, serving->service, serving->coordinator, serving->store, serving->tracer);
+    struct lh_metrics_database databases[LH_DATABASES_MAX];
+    struct lh_metrics_source source = {.databases = databases,
+                                       .database_count = serving->databases->count,
+                                       .server = serving->server,
+                                       .service = serving->service,
+                                       .tracer = serving->tracer};
+
+    for (size_t i = 0; i < source.database_count; i++) {
+        const struct lh_daemon_database *database = &serving->databases->list[i];
+        databases[i] = (struct lh_metrics_database){database->name, database->coordinator, database->store};
+    }
+    lh_metrics_write(out, &source);
+}
+
+void lh_serving_judge(void *arg, struct lh_readiness *readiness)
+{
+    const struct lh_serving *serving = arg;
+    lh_service_readiness(serving->service, readiness);
 }
 
 struct lh_rpc_server *lh_serving_server(struct lh_serving *serving)
@@ -327,17 +326,20 @@ struct lh_rpc_server *lh_serving_server(struct lh_serving *serving)
     return serving->server;
 }
 
-struct lh_coordinator *lh_serving_coordinator(struct lh_serving *serving)
+struct lh_databases *lh_serving_databases(struct lh_serving *serving)
 {
-    return serving->coordinator;
+    return serving->databases;
 }
 
 void lh_serving_reload(struct lh_serving *serving)
 {
     int64_t max_block_us = lh_settings_max_block_us(serving->settings);
 
-    lh_coordinator_set_max_block(serving->coordinator, max_block_us);
-    lh_coordinator_set_max_guard(serving->coordinator, serving->settings->max_guard_us);
+    for (size_t i = 0; i < serving->databases->count; i++) {
+        struct lh_coordinator *coordinator = serving->databases->list[i].coordinator;
+        lh_coordinator_set_max_block(coordinator, max_block_us);
+        lh_coordinator_set_max_guard(coordinator, serving->settings->max_guard_us);
+    }
     lh_service_set_max_block(serving->service, max_block_us);
     set_access(serving);
 }
@@ -375,11 +377,9 @@ void lh_serving_destroy(struct lh_serving *serving)
     lh_timer_finish(&serving->health_timer);
     lh_rpc_server_destroy(serving->server);
     lh_tracer_destroy(serving->tracer); /* with the server the last call has ended */
-    if (serving->is_started && !serving->is_coordinator_stopped)
-        return; /* the database may still answer it: left to the end of the process */
+    if (!lh_databases_are_stopped(serving->databases))
+        return; /* a database may still answer its coordinator: left to the end of the process */
     lh_service_destroy(serving->service);
-    lh_coordinator_destroy(serving->coordinator);
-    lh_store_destroy(serving->store);
-    lh_port_finish(&serving->port);
+    lh_databases_destroy(serving->databases);
     free(serving);
 }

@@ -3,7 +3,7 @@
  *
  *     serving = lh_serving_create(loop, &settings, conninfo, tls)
  *     lh_serving_listen(serving, &sockets, &error)                        takes calls; before the start it says why it cannot serve
- *     lh_serving_start(serving)                                           the database is ready for it
+ *     lh_databases_start(lh_serving_databases(serving), i)                a database is ready for it
  *     lh_serving_drain(serving, on_drained, arg)                          GOAWAY, waiters answered, unregistered
  *     lh_serving_destroy(serving)
  */
@@ -14,28 +14,28 @@
 
 #include "base/status.h"
 
-struct lh_coordinator;
+struct lh_databases;
 struct lh_exposition;
 struct lh_loop;
+struct lh_readiness;
 struct lh_rpc_server;
 struct lh_serving;
 struct lh_settings;
 struct lh_sockets;
 struct lh_tls_context;
 
-/* `settings` and `conninfo` are borrowed for as long as it lives. `tls` NULL: no TLS. */
+/* `settings` and `conninfo`, that of the only database, are borrowed for as long as it lives. `tls` NULL: no TLS. */
 struct lh_serving *lh_serving_create(struct lh_loop *loop, const struct lh_settings *settings, const char *conninfo,
                                      struct lh_tls_context *tls);
 /* Once; the server has the sockets then. */
 enum lh_status lh_serving_listen(struct lh_serving *serving, struct lh_sockets *sockets, struct lh_error *error);
-void lh_serving_start(struct lh_serving *serving);
-
 /* New connections are made with these certificates. */
 void lh_serving_set_tls(struct lh_serving *serving, struct lh_tls_context *tls);
-/* lh_admin_set_metrics: what RPC server, store and bounds count. `serving` is a struct lh_serving. */
+/* lh_admin_set_source. `serving` is a struct lh_serving. */
+void lh_serving_judge(void *serving, struct lh_readiness *readiness);
 void lh_serving_metrics(void *serving, struct lh_exposition *out);
 struct lh_rpc_server *lh_serving_server(struct lh_serving *serving);
-struct lh_coordinator *lh_serving_coordinator(struct lh_serving *serving);
+struct lh_databases *lh_serving_databases(struct lh_serving *serving);
 
 /* What a reload changes: max_block, max_guard, authorization. */
 void lh_serving_reload(struct lh_serving *serving);

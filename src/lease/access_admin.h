@@ -39,6 +39,7 @@ struct lh_access_admin_answer {
     size_t token_count;
     int64_t revoked; /* tokens */
     bool has_more;
+    const struct lh_access_rule *stop; /* list of rules: it goes on behind this one; NULL: behind the last */
 };
 
 typedef void lh_access_admin_cb(void *arg, enum lh_status status, const struct lh_error *error,

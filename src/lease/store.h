@@ -377,6 +377,7 @@ struct lh_policy_answer {
     const struct lh_policy *policies; /* get: own, effective; set: effective; list: own ones */
     size_t policy_count;
     bool has_more;
+    const char *stop_ns; /* list: it goes on behind this one; NULL: behind the last policy */
 };
 
 typedef void lh_tick_cb(void *arg, enum lh_status status, const struct lh_error *error,

@@ -17,7 +17,7 @@ static void *begin(struct asked *asked, struct lh_rpc_call *call, const Protobuf
                    const void *data, size_t size)
 {
     *asked = (struct asked){.call = call, .service = lh_call_service(call)};
-    asked->v = (struct lh_validator){.arena = &asked->service->scratch, .violations = &asked->violations};
+    asked->v = (struct lh_validator){.arena = &asked->service->scratch, .violations = &asked->violations, .places = asked->service->places};
     return lh_call_unpack(call, type, data, size, asked->v.arena);
 }
 
@@ -204,7 +204,8 @@ static void on_access_listed(void *arg, enum lh_status status, const struct lh_e
         for (size_t i = 0; i < answer->rule_count; i++)
             response.rules[response.n_rules++] = lh_rule_to_message(&answer->rules[i], arena);
         if (answer->has_more) {
-            const struct lh_access_rule *last = &answer->rules[answer->rule_count - 1].rule;
+            const struct lh_access_rule *last =
+                answer->stop != NULL ? answer->stop : &answer->rules[answer->rule_count - 1].rule;
             response.next_page_token = lh_page_token_make(LH_PAGE_RULES, 0, last->ns, last->principal, arena);
         }
         reply(store_call, &response.base);

@@ -102,7 +102,7 @@ static void give_back(struct acquire_call *acquire)
     back->request.count = count;
     back->request.on_done = on_given_back;
     back->request.arg = back;
-    if (lh_coordinator_release(acquire->service->coordinator, &back->request) != LH_OK)
+    if (lh_route_release(acquire->service, &back->request) != LH_OK)
         on_given_back(&back->request);
 }
 
@@ -255,7 +255,7 @@ static const char *describe(const struct lh_service *service, const struct lh_ac
         return "the server is shutting down: call another, or again, with the same lease key; the place in the queue "
                "is kept for 10 s";
     case LH_DATABASE_UNAVAILABLE:
-        return lh_call_words_of_outage(service, "call again with the same lease key", words);
+        return lh_call_words_of_outage(service, request->ns, "call again with the same lease key", words);
     default:
         if (result->message != NULL && result->message[0] != '\0')
             return result->message;
@@ -414,7 +414,7 @@ static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, 
     acquire->acquire.on_progress = on_progress;
     acquire->tell_granted = tell;
     lh_rpc_call_set_data(call, acquire);
-    status = lh_coordinator_acquire(acquire->service->coordinator, &acquire->acquire);
+    status = lh_route_acquire(acquire->service, &acquire->acquire);
     if (status == LH_OK)
         return;
     lh_rpc_call_set_data(call, NULL);
@@ -445,7 +445,7 @@ void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_p
 {
     struct lh_arena *arena = &lh_call_service(call)->scratch;
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = arena, .violations = &violations};
+    struct lh_validator v = {.arena = arena, .violations = &violations, .places = lh_call_service(call)->places};
     struct lh_acquire acquire = {0};
     Leasehold__V1__AcquireRequest *request;
 
@@ -472,7 +472,7 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
         return;
     acquire->call = NULL;
     if (!acquire->is_told)
-        lh_coordinator_cancel(acquire->service->coordinator, &acquire->acquire);
+        lh_route_cancel(acquire->service, &acquire->acquire);
     else if (reason == LH_RPC_END_FINISHED && acquire->acquire.on_progress == NULL)
         keep_told(acquire);
     else if (reason == LH_RPC_END_FINISHED)
@@ -499,7 +499,7 @@ bool lh_acquire_check_rights(struct lh_service *service, int max)
         acquire->call = NULL;
         lh_rpc_call_set_data(call, NULL);
         lh_permit_refuse(call, &acquire->who, LH_RIGHT_LEASE, forbidden);
-        lh_coordinator_cancel(service->coordinator, &acquire->acquire);
+        lh_route_cancel(service, &acquire->acquire);
     }
     return false;
 }

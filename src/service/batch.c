@@ -274,6 +274,10 @@ static void decide(struct batch *batch, struct lh_rpc_call *call, struct lh_hold
 
     if (batch->problems[i] != NULL) {
         entry->item.outcome = LH_OUTCOME_INVALID;
+    } else if (!lh_access_may(&batch->who, LH_RIGHT_LEASE, entry->item.ns) &&
+               !lh_permit_knows_rules(call, entry->item.ns)) {
+        entry->item.outcome = LH_OUTCOME_RETRY;
+        batch->problems[i] = "the access rules are not loaded yet";
     } else if (!lh_access_may(&batch->who, LH_RIGHT_LEASE, entry->item.ns)) {
         entry->item.outcome = LH_OUTCOME_DENIED;
         lh_permit_refuse_item(call, &batch->who, LH_RIGHT_LEASE, entry->item.ns, words);
@@ -286,7 +290,7 @@ static void fill_heartbeats(struct batch *batch, struct lh_rpc_call *call)
 {
     struct lh_holder_request *request = &batch->request.heartbeat;
     struct lh_violations violations; /* emptied for each item by its counts alone: it is large */
-    struct lh_validator v = {.arena = &batch->arena, .violations = &violations};
+    struct lh_validator v = {.arena = &batch->arena, .violations = &violations, .places = batch->service->places};
 
     for (size_t i = 0; i < request->count; i++) {
         struct lh_holder_item *item = &request->items[i].item;
@@ -320,7 +324,7 @@ static enum lh_status start_heartbeats(struct batch *batch, struct lh_rpc_call *
     request->arg = batch;
     note_findings(batch, findings, request->count);
     fill_heartbeats(batch, call);
-    return lh_coordinator_heartbeat(batch->service->coordinator, request);
+    return lh_route_heartbeat(batch->service, request);
 }
 
 void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size)
@@ -370,7 +374,7 @@ static void fill_releases(struct batch *batch, struct lh_rpc_call *call)
 {
     struct lh_holder_request *request = &batch->request.release;
     struct lh_violations violations; /* emptied for each item by its counts alone: it is large */
-    struct lh_validator v = {.arena = &batch->arena, .violations = &violations};
+    struct lh_validator v = {.arena = &batch->arena, .violations = &violations, .places = batch->service->places};
 
     for (size_t i = 0; i < request->count; i++) {
         char field[LH_VIOLATION_FIELD_BYTES];
@@ -415,7 +419,7 @@ void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t si
     request->arg = batch;
     note_findings(batch, &findings, request->count);
     fill_releases(batch, call);
-    status = lh_coordinator_release(batch->service->coordinator, request);
+    status = lh_route_release(batch->service, request);
     if (status != LH_OK) {
         lh_call_fail(call, status, NULL, NULL, NULL);
         destroy(batch);

@@ -89,16 +89,33 @@ static void refuse_with_error(struct lh_rpc_call *call, const struct lh_error *e
     lh_call_refuse(call, &violations);
 }
 
-const char *lh_call_words_of_outage(const struct lh_service *service, const char *what_next,
+/* That of the namespace, else the first that is away, else the home. */
+static const struct lh_place *find_away(const struct lh_service *service, const char *ns,
+                                        struct lh_readiness *readiness)
+{
+    const struct lh_place *place = ns != NULL ? lh_places_find(service->places, ns) : NULL;
+
+    for (size_t i = 0; place == NULL && i < lh_places_count(service->places); i++) {
+        lh_coordinator_readiness(lh_places_at(service->places, i)->coordinator, readiness);
+        if (!readiness->is_ready)
+            place = lh_places_at(service->places, i);
+    }
+    if (place == NULL)
+        place = lh_places_home(service->places);
+    lh_coordinator_readiness(place->coordinator, readiness);
+    return place;
+}
+
+const char *lh_call_words_of_outage(const struct lh_service *service, const char *ns, const char *what_next,
                                     char words[LH_OUTAGE_WORDS_BYTES])
 {
     struct lh_readiness readiness;
-    bool has_cause;
+    const struct lh_place *place = find_away(service, ns, &readiness);
+    bool has_cause = readiness.cause[0] != '\0';
 
-    lh_coordinator_readiness(service->coordinator, &readiness);
-    has_cause = readiness.cause[0] != '\0';
-    snprintf(words, LH_OUTAGE_WORDS_BYTES, "the database is unavailable%s%s%s: nothing is known to be lost, %s",
-             has_cause ? " (" : "", readiness.cause, has_cause ? ")" : "", what_next);
+    snprintf(words, LH_OUTAGE_WORDS_BYTES, "the database %s%sis unavailable%s%s%s: nothing is known to be lost, %s",
+             place->name, place->name[0] != '\0' ? " " : "", has_cause ? " (" : "", readiness.cause,
+             has_cause ? ")" : "", what_next);
     return words;
 }
 
@@ -117,7 +134,7 @@ void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct 
         failure.status = LH_SHUTTING_DOWN;
         break;
     case LH_DATABASE_UNAVAILABLE: /* its own words speak of hosts and roles: they are for the log */
-        failure.message = lh_call_words_of_outage(lh_call_service(call), "call again", words);
+        failure.message = lh_call_words_of_outage(lh_call_service(call), ns, "call again", words);
         break;
     case LH_INVALID_ARGUMENT:
         if (error != NULL && error->field[0] != '\0') {

@@ -10,6 +10,8 @@
 #include "service/denials.h"
 #include "service/failure.h"
 #include "service/permit.h"
+#include "service/places.h"
+#include "service/route.h"
 #include "service/samples.h"
 #include "service/service.h"
 #include "service/tracing.h"
@@ -27,8 +29,9 @@
 struct lh_reflection;
 
 struct lh_service {
-    struct lh_coordinator *coordinator;
-    struct lh_store *store;
+    struct lh_places *places;
+    struct lh_store *store;        /* of all places */
+    struct lh_store *placed_store; /* the same where there are several, else NULL */
     struct lh_tracer *tracer; /* NULL: no traces */
     char *version;
     int64_t max_block_us;
@@ -89,8 +92,8 @@ void lh_call_refuse(struct lh_rpc_call *call, const struct lh_violations *violat
 void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct lh_error *error, const char *ns,
                   const char *key);
 
-/* The message of DATABASE_UNAVAILABLE: why, as far as clients may know, and `what_next`. */
-const char *lh_call_words_of_outage(const struct lh_service *service, const char *what_next,
+/* The message of DATABASE_UNAVAILABLE: why, as far as clients may know, and `what_next`. `ns` NULL: of several. */
+const char *lh_call_words_of_outage(const struct lh_service *service, const char *ns, const char *what_next,
                                     char words[LH_OUTAGE_WORDS_BYTES]);
 
 /* A field of the database's functions as the request's path: "key" -> "scope.key", "grace" -> "policy.grace". */

@@ -55,6 +55,11 @@ static void refuse(const struct downgrade_call *downgrade)
     lh_call_refuse(downgrade->call, &violations);
 }
 
+static bool is_connected(const struct lh_place *place)
+{
+    return place->store->ops->is_connected(place->store);
+}
+
 /* Not done, for a reason that is not the request's. */
 static void fail(const struct downgrade_call *downgrade)
 {
@@ -72,7 +77,7 @@ static void fail(const struct downgrade_call *downgrade)
         snprintf(words, sizeof(words), "lease %s is not held with this lease key: %s",
                  lh_scope_name(item->ns, item->key, name), item->message);
         failure.message = words;
-    } else if (!downgrade->service->store->ops->is_connected(downgrade->service->store)) {
+    } else if (!is_connected(lh_places_find(downgrade->service->places, item->ns))) {
         lh_call_fail(downgrade->call, LH_DATABASE_UNAVAILABLE, NULL, item->ns, item->key);
         return;
     } else {
@@ -124,7 +129,7 @@ static void begin(struct lh_rpc_call *call, const struct lh_holder_item *item, i
     downgrade->request =
         (struct lh_holder_request){.items = &downgrade->entry, .count = 1, .on_done = on_done, .arg = downgrade};
     lh_rpc_call_set_data(call, downgrade);
-    status = lh_coordinator_downgrade(downgrade->service->coordinator, &downgrade->request);
+    status = lh_route_downgrade(downgrade->service, &downgrade->request);
     if (status == LH_OK)
         return;
     lh_rpc_call_set_data(call, NULL);
@@ -136,7 +141,7 @@ void lh_downgrade_on_message(struct lh_rpc_call *call, const void *data, size_t 
 {
     struct lh_arena *arena = &lh_call_service(call)->scratch;
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = arena, .violations = &violations};
+    struct lh_validator v = {.arena = arena, .violations = &violations, .places = lh_call_service(call)->places};
     struct lh_holder_item item = {0};
     int32_t units = 0;
     Leasehold__V1__DowngradeRequest *request;

@@ -15,6 +15,8 @@
 #include "service/watch.h"
 
 typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
+/* database/NAME is the service of one of several databases. */
+#define DATABASE "database/"
 #define STATUS(name) GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__##name
 
 struct watcher {
@@ -22,11 +24,28 @@ struct watcher {
     struct lh_service *service;
     struct lh_rpc_call *call;
     struct lh_usage *caller;
+    char *name; /* of the service */
+    serving_status told;
     bool is_known; /* of an unknown service SERVICE_UNKNOWN is told once, it never changes */
 };
 
-static bool is_known(const char *name)
+/* NULL: that is no name of one of several databases. */
+static const struct lh_place *find_database(const struct lh_service *service, const char *name)
 {
+    size_t size = strlen(DATABASE);
+
+    for (size_t i = 0; strncmp(name, DATABASE, size) == 0 && i < lh_places_count(service->places); i++) {
+        const struct lh_place *place = lh_places_at(service->places, i);
+        if (place->name[0] != '\0' && strcmp(place->name, name + size) == 0)
+            return place;
+    }
+    return NULL;
+}
+
+static bool is_known(const struct lh_service *service, const char *name)
+{
+    if (find_database(service, name) != NULL)
+        return true;
     if (name[0] == '\0')
         return true;
     for (size_t i = 0; lh_service_names[i] != NULL; i++)
@@ -35,19 +54,18 @@ static bool is_known(const char *name)
     return false;
 }
 
-static bool is_serving(const struct lh_service *service)
+static serving_status status_now(const struct lh_service *service, const char *name)
 {
+    const struct lh_place *database = find_database(service, name);
     struct lh_readiness readiness;
 
     if (service->is_draining)
-        return false;
-    lh_coordinator_readiness(service->coordinator, &readiness);
-    return readiness.is_ready;
-}
-
-static serving_status status_now(const struct lh_service *service)
-{
-    return is_serving(service) ? STATUS(SERVING) : STATUS(NOT_SERVING);
+        return STATUS(NOT_SERVING);
+    if (database != NULL)
+        lh_coordinator_readiness(database->coordinator, &readiness);
+    else
+        lh_places_readiness(service->places, &readiness);
+    return readiness.is_ready ? STATUS(SERVING) : STATUS(NOT_SERVING);
 }
 
 void lh_health_check_on_message(struct lh_rpc_call *call, const void *data, size_t size)
@@ -57,13 +75,13 @@ void lh_health_check_on_message(struct lh_rpc_call *call, const void *data, size
     Grpc__Health__V1__HealthCheckRequest *request =
         lh_call_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, size, arena);
 
-    if (request != NULL && !is_known(request->service)) {
+    if (request != NULL && !is_known(service, request->service)) {
         /* Not one of our reasons: the protocol knows the code alone. */
         lh_rpc_call_finish(call, LH_GRPC_NOT_FOUND, "no such service here", NULL, 0);
     } else if (request != NULL) {
         Grpc__Health__V1__HealthCheckResponse response;
         grpc__health__v1__health_check_response__init(&response);
-        response.status = status_now(service);
+        response.status = status_now(service, request->service);
         lh_call_reply(call, &response.base, arena);
     }
     lh_arena_reset(arena);
@@ -76,6 +94,7 @@ static void tell(struct watcher *watcher, serving_status status)
     const void *data;
     size_t size;
 
+    watcher->told = status;
     grpc__health__v1__health_check_response__init(&response);
     response.status = status;
     size = lh_message_pack(&response.base, arena, &data);
@@ -109,11 +128,12 @@ void lh_health_watch_on_message(struct lh_rpc_call *call, const void *data, size
         watcher->service = service;
         watcher->caller = caller;
         watcher->call = call;
-        watcher->is_known = is_known(request->service);
+        watcher->name = lh_strdup(request->service);
+        watcher->is_known = is_known(service, request->service);
         lh_list_append(&service->health_watchers, &watcher->link);
         service->health_watcher_count++;
         lh_rpc_call_set_data(call, watcher);
-        tell(watcher, watcher->is_known ? status_now(service) : STATUS(SERVICE_UNKNOWN));
+        tell(watcher, watcher->is_known ? status_now(service, watcher->name) : STATUS(SERVICE_UNKNOWN));
         if (service->is_draining)
             send_away(watcher);
     }
@@ -129,7 +149,22 @@ void lh_health_watch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     lh_list_remove(&watcher->link);
     watcher->service->health_watcher_count--;
     lh_usage_give(watcher->caller, LH_USAGE_WATCHERS, 1);
+    free(watcher->name);
     free(watcher);
+}
+
+/* Of several, each gets a line in the log when it comes and when it goes. */
+static void note_databases(struct lh_service *service)
+{
+    for (size_t i = 0; lh_places_count(service->places) > 1 && i < lh_places_count(service->places); i++) {
+        struct lh_place *place = lh_places_at(service->places, i);
+        struct lh_readiness readiness;
+        lh_coordinator_readiness(place->coordinator, &readiness);
+        if (readiness.is_ready == place->was_ready)
+            continue;
+        place->was_ready = readiness.is_ready;
+        lh_info("database %s is %s now: %s", place->name, readiness.is_ready ? "ready" : "not ready", readiness.words);
+    }
 }
 
 void lh_service_tick(struct lh_service *service)
@@ -140,18 +175,19 @@ void lh_service_tick(struct lh_service *service)
 
     lh_acquire_tick(service);
     lh_permit_tick(service);
-    lh_coordinator_stats(service->coordinator, &stats);
+    lh_places_stats(service->places, &stats);
     lh_samples_tick(&service->samples, &stats, lh_clock_us());
-    lh_coordinator_readiness(service->coordinator, &readiness);
+    note_databases(service);
+    lh_places_readiness(service->places, &readiness);
     is_serving_now = readiness.is_ready && !service->is_draining;
-    if (is_serving_now == service->was_serving)
-        return;
-    service->was_serving = is_serving_now;
-    lh_info("health is %s now: %s", is_serving_now ? "SERVING" : "NOT_SERVING",
-            service->is_draining ? "draining" : readiness.words);
+    if (is_serving_now != service->was_serving) {
+        service->was_serving = is_serving_now;
+        lh_info("health is %s now: %s", is_serving_now ? "SERVING" : "NOT_SERVING",
+                service->is_draining ? "draining" : readiness.words);
+    }
     LH_LIST_EACH(struct watcher, watcher, &service->health_watchers, link)
-        if (watcher->is_known)
-            tell(watcher, is_serving_now ? STATUS(SERVING) : STATUS(NOT_SERVING));
+        if (watcher->is_known && watcher->told != status_now(service, watcher->name))
+            tell(watcher, status_now(service, watcher->name));
 }
 
 void lh_service_drain(struct lh_service *service)

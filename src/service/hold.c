@@ -95,7 +95,7 @@ static void refuse(struct hold *hold, const struct lh_violations *violations)
     hold_end(hold);
     lh_call_refuse(hold->call, violations);
     if (before == HOLD_WAITING)
-        lh_coordinator_cancel(hold->service->coordinator, &hold->acquire);
+        lh_route_cancel(hold->service, &hold->acquire);
     else if (before == HOLD_HELD)
         give_back(hold, "its holder sent a message that was refused");
 }
@@ -187,7 +187,7 @@ static void begin(struct hold *hold, const struct lh_acquire *acquire)
         hold_end(hold);
         return;
     }
-    status = lh_coordinator_acquire(hold->service->coordinator, &hold->acquire);
+    status = lh_route_acquire(hold->service, &hold->acquire);
     if (status != LH_OK) {
         hold_end(hold);
         acquire_refuse(hold->call, &hold->acquire, status);
@@ -213,7 +213,7 @@ static void prefix(struct lh_violations *violations, const char *name)
 static bool take_acquire(struct hold *hold, const Leasehold__V1__AcquireRequest *request,
                          struct lh_violations *violations)
 {
-    struct lh_validator v = {.arena = &hold->service->scratch, .violations = violations};
+    struct lh_validator v = {.arena = &hold->service->scratch, .violations = violations, .places = hold->service->places};
     struct lh_acquire acquire = {0};
 
     if (hold->state != HOLD_NEW) {
@@ -263,14 +263,14 @@ static void release(struct hold *hold, bool is_failure, const char *value)
         hold_end(hold);
         hold_tell_released(hold, LH_OUTCOME_LOST, LH_END_UNKNOWN, "it was not granted yet; the wait is over");
         lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
-        lh_coordinator_cancel(hold->service->coordinator, &hold->acquire);
+        lh_route_cancel(hold->service, &hold->acquire);
     }
 }
 
 static bool take_release(struct hold *hold, Leasehold__V1__ReleaseItem *request, struct lh_violations *violations,
                          struct lh_holder_item *item)
 {
-    struct lh_validator v = {.arena = &hold->service->scratch, .violations = violations};
+    struct lh_validator v = {.arena = &hold->service->scratch, .violations = violations, .places = hold->service->places};
     const Leasehold__V1__LeaseRef *ref = request->lease;
 
     if (hold->state == HOLD_NEW || hold->state == HOLD_RELEASING) {
@@ -355,7 +355,7 @@ void lh_hold_on_half_close(struct lh_rpc_call *call)
                                      .message = "the client ended the stream before the lease was granted"};
         hold_end(hold);
         lh_failure_send(call, &failure);
-        lh_coordinator_cancel(hold->service->coordinator, &hold->acquire);
+        lh_route_cancel(hold->service, &hold->acquire);
     } else {
         release(hold, false, NULL);
     }
@@ -430,7 +430,7 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     lh_list_remove(&hold->link);
     set_state(hold, HOLD_OVER);
     if (before == HOLD_WAITING)
-        lh_coordinator_cancel(hold->service->coordinator, &hold->acquire);
+        lh_route_cancel(hold->service, &hold->acquire);
     else if (before == HOLD_HELD && !may_live_on)
         give_back(hold, last_words(reason));
     else if (before == HOLD_RELEASING && hold->release.arg == NULL)
@@ -483,7 +483,7 @@ bool lh_hold_check_rights(struct lh_service *service, int max)
         hold_end(hold);
         lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, hold->acquire.ns);
         if (is_waiting)
-            lh_coordinator_cancel(service->coordinator, &hold->acquire);
+            lh_route_cancel(service, &hold->acquire);
     }
     return false;
 }

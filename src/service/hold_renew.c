@@ -114,7 +114,7 @@ static void renew(struct hold *hold)
         .item = {.ns = hold->acquire.ns, .key = hold->acquire.key, .lease_key = hold->acquire.lease_key}};
     hold->beat = (struct lh_holder_request){.items = &hold->beat_item, .count = 1, .on_done = on_beaten, .arg = hold};
     hold->beat_alive = hold->alive_sequence;
-    if (lh_coordinator_heartbeat(hold->service->coordinator, &hold->beat) != LH_OK) {
+    if (lh_route_heartbeat(hold->service, &hold->beat) != LH_OK) {
         renew_again(hold, NULL);
         return;
     }
@@ -261,7 +261,7 @@ void hold_release(struct hold *hold, bool is_failure)
     hold->release =
         (struct lh_holder_request){.items = &hold->release_item, .count = 1, .on_done = on_released, .arg = hold};
     hold->users++;
-    if (lh_coordinator_release(hold->service->coordinator, &hold->release) != LH_OK) {
+    if (lh_route_release(hold->service, &hold->release) != LH_OK) {
         hold->release_item.item.outcome = LH_OUTCOME_RETRY;
         on_released(&hold->release);
     }

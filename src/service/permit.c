@@ -38,6 +38,12 @@ static void refuse_token(struct lh_rpc_call *call, const char *words)
     lh_failure_send(call, &failure);
 }
 
+static bool knows_tokens(const struct lh_service *service)
+{
+    return lh_access_is_loaded(service->access) &&
+           (lh_places_count(service->places) == 1 || lh_places_home(service->places)->has_rules);
+}
+
 static bool enter_by_token(struct lh_rpc_call *call, const char *header, struct lh_access_caller *caller)
 {
     struct lh_access *access = lh_call_service(call)->access;
@@ -45,7 +51,7 @@ static bool enter_by_token(struct lh_rpc_call *call, const char *header, struct 
 
     if (!lh_rpc_call_is_private(call)) {
         refuse_token(call, "a token is taken over TLS, a unix socket or loopback alone");
-    } else if (!lh_access_is_loaded(access)) {
+    } else if (!knows_tokens(lh_call_service(call))) {
         lh_call_fail(call, LH_DATABASE_UNAVAILABLE, NULL, NULL, NULL);
     } else if (!lh_bearer_hash(header, hash)) {
         refuse_token(call, "authorization must be Bearer and a token of leasehold");
@@ -92,7 +98,7 @@ bool lh_permit_token(struct lh_rpc_call *call)
     const char *header = lh_rpc_call_metadata(call, AUTHORIZATION);
     struct lh_access_caller caller = {0};
     bool is_good =
-        header == NULL || !lh_access_is_loaded(lh_call_service(call)->access) || enter_by_token(call, header, &caller);
+        header == NULL || !knows_tokens(lh_call_service(call)) || enter_by_token(call, header, &caller);
 
     lh_access_leave(&caller);
     return is_good;
@@ -146,6 +152,15 @@ static void note(struct lh_rpc_call *call, const struct lh_access_caller *caller
     lh_denials_note(&service->denials, &denial);
 }
 
+bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns)
+{
+    const struct lh_places *places = lh_call_service(call)->places;
+    const struct lh_place *place = lh_places_find(places, ns);
+
+    return lh_places_count(places) == 1 ||
+           (lh_places_home(places)->has_rules && (place == NULL || place->has_rules));
+}
+
 void lh_permit_refuse(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right,
                       const char *ns)
 {
@@ -156,6 +171,10 @@ void lh_permit_refuse(struct lh_rpc_call *call, const struct lh_access_caller *c
                                  .principal = lh_access_name(caller),
                                  .right = lh_right_name(right)};
 
+    if (!lh_permit_knows_rules(call, ns)) {
+        lh_call_fail(call, LH_DATABASE_UNAVAILABLE, NULL, ns, NULL);
+        return;
+    }
     note(call, caller, right, ns);
     lh_failure_send(call, &failure);
 }
@@ -219,14 +238,12 @@ static void look_at_what_is_open(struct lh_service *service)
             continue;
 }
 
-static void on_rules(void *arg, const struct lh_access_answer *answer)
+static void load(struct lh_service *service, const struct lh_access_answer *answer, bool is_all)
 {
-    struct lh_service *service = arg;
-
     lh_access_load(service->access, answer->rules, answer->rule_count, answer->tokens, answer->token_count);
     service->access_stats.loads++;
     lh_info("access rules loaded rules=%zu tokens=%zu", answer->rule_count, answer->token_count);
-    if (lh_access_is_on(service->access) && answer->rule_count == 0 && service->admin_count == 0)
+    if (is_all && lh_access_is_on(service->access) && answer->rule_count == 0 && service->admin_count == 0)
         lh_warn(
             "authorization is on, and there is no rule and no admin_principals, so everything is denied: set "
             "admin_principals to the principal of the first administrator (a denial in this log names the caller's), "
@@ -234,11 +251,28 @@ static void on_rules(void *arg, const struct lh_access_answer *answer)
     look_at_what_is_open(service);
 }
 
+static void on_rules(void *arg, const struct lh_access_answer *answer)
+{
+    load(arg, answer, true);
+}
+
+static void on_rules_of_place(void *arg, const struct lh_access_answer *answer)
+{
+    struct lh_place *place = arg;
+    struct lh_access_answer all;
+    struct lh_arena arena = {0};
+
+    lh_places_keep_rules(place->service->places, place, answer);
+    load(place->service, &all, lh_places_gather_rules(place->service->places, &all, &arena));
+    lh_arena_finish(&arena);
+}
+
 void lh_service_set_access(struct lh_service *service, bool is_on, const char *const *admins, size_t admin_count)
 {
     lh_access_configure(service->access, is_on, admins, admin_count);
     service->admin_count = admin_count;
-    lh_coordinator_need_rules(service->coordinator, is_on);
+    for (size_t i = 0; i < lh_places_count(service->places); i++)
+        lh_coordinator_need_rules(lh_places_at(service->places, i)->coordinator, is_on);
     look_at_what_is_open(service);
 }
 
@@ -266,7 +300,13 @@ void lh_permit_start(struct lh_service *service, struct lh_loop *loop)
         lh_backlog_item_init(&service->look, on_look, service);
     }
     lh_denials_init(&service->denials, service->store);
-    lh_coordinator_on_rules(service->coordinator, on_rules, service);
+    for (size_t i = 0; i < lh_places_count(service->places); i++) {
+        struct lh_place *place = lh_places_at(service->places, i);
+        bool is_only = lh_places_count(service->places) == 1;
+        place->service = service;
+        lh_coordinator_on_rules(place->coordinator, is_only ? on_rules : on_rules_of_place,
+                                is_only ? (void *)service : place);
+    }
 }
 
 void lh_permit_tick(struct lh_service *service)
@@ -274,7 +314,7 @@ void lh_permit_tick(struct lh_service *service)
     struct lh_coordinator_stats stats;
     int64_t now_us = lh_clock_us();
 
-    lh_coordinator_stats(service->coordinator, &stats);
+    lh_coordinator_stats(lh_places_home(service->places)->coordinator, &stats);
     if (lh_access_set_now(service->access, now_us + stats.clock_offset_us))
         look_at_what_is_open(service);
     lh_denials_tick(&service->denials, now_us);

@@ -36,7 +36,10 @@ bool lh_permit(struct lh_rpc_call *call, enum lh_right right, const char *ns);
 bool lh_permit_any(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right, const char *ns,
                    bool include_children);
 
-/* ACCESS_DENIED; counted, logged and in the audit. */
+/* False: a database whose rules may allow something there was away since the start. */
+bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns);
+
+/* ACCESS_DENIED, or DATABASE_UNAVAILABLE where the rules are not known yet; counted, logged and in the audit. */
 void lh_permit_refuse(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right,
                       const char *ns);
 /* The same for one item of a batch; `words` gets the sentence. */

@@ -33,13 +33,14 @@ void lh_set_policy_on_message(struct lh_rpc_call *call, const void *data, size_t
 {
     struct lh_service *service = lh_call_service(call);
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
     struct lh_policy policy;
     uint32_t mask;
     Leasehold__V1__SetPolicyRequest *request =
         lh_call_unpack(call, &leasehold__v1__set_policy_request__descriptor, data, size, v.arena);
 
-    if (request != NULL && !lh_policy_from_request(&v, request, &policy, &mask)) {
+    if (request != NULL && !(lh_policy_from_request(&v, request, &policy, &mask) &&
+                             lh_validate_place(&v, policy.ns, "policy.namespace.segments"))) {
         lh_call_refuse(call, &violations);
     } else if (request != NULL && lh_permit(call, LH_RIGHT_ADMIN, policy.ns)) {
         struct lh_requester requester = lh_call_requester(call);
@@ -74,14 +75,15 @@ void lh_get_policy_on_message(struct lh_rpc_call *call, const void *data, size_t
 {
     struct lh_service *service = lh_call_service(call);
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
     const char *ns = "";
     Leasehold__V1__GetPolicyRequest *request =
         lh_call_unpack(call, &leasehold__v1__get_policy_request__descriptor, data, size, v.arena);
 
     if (request != NULL && request->namespace_ != NULL &&
-        !lh_validate_namespace(&v, request->namespace_->segments, request->namespace_->n_segments, true,
-                               "namespace.segments", &ns)) {
+        !(lh_validate_namespace(&v, request->namespace_->segments, request->namespace_->n_segments, true,
+                                "namespace.segments", &ns) &&
+          lh_validate_place(&v, ns, "namespace.segments"))) {
         lh_call_refuse(call, &violations);
     } else if (request != NULL && lh_permit(call, LH_RIGHT_READ, ns)) {
         struct lh_store_call *store_call = lh_store_call_create(call, ns, NULL);
@@ -175,6 +177,8 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
         free_list(list);
     } else if (!take(list, answer) || (answer->has_more && list->left == 0 && sees_all(list))) {
         finish(list, true);
+    } else if (answer->has_more && answer->stop_ns != NULL) {
+        ask(list, answer->stop_ns);
     } else if (answer->has_more && answer->policy_count > 0) {
         ask(list, answer->policies[answer->policy_count - 1].ns);
     } else {
@@ -215,7 +219,7 @@ void lh_list_policies_on_message(struct lh_rpc_call *call, const void *data, siz
 {
     struct lh_service *service = lh_call_service(call);
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
     const char *after = NULL, *ignored;
     struct lh_access_caller who;
     int32_t page_size;

@@ -143,7 +143,7 @@ void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t 
 {
     struct lh_service *service = lh_call_service(call);
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
     Leasehold__V1__GetLeaseRequest *request =
         lh_call_unpack(call, &leasehold__v1__get_lease_request__descriptor, data, size, v.arena);
     const char *ns, *key;
@@ -363,7 +363,7 @@ void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_
 {
     struct lh_service *service = lh_call_service(call);
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
     struct lh_list_request list = {0};
     struct lh_access_caller who;
     uint64_t filter;

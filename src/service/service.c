@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "service/call.h"
+#include "service/placed_store.h"
 #include "service/view.h"
 #include "service/watch.h"
 
@@ -136,10 +137,19 @@ void lh_service_options_init(struct lh_service_options *options)
 
 struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const struct lh_service_options *options)
 {
+    struct lh_service_place only = {.name = "", .coordinator = coordinator, .is_default = true};
+
+    return lh_service_create_placed(&only, 1, options);
+}
+
+struct lh_service *lh_service_create_placed(const struct lh_service_place *places, size_t count,
+                                            const struct lh_service_options *options)
+{
     struct lh_service *service = lh_alloc_zero(1, sizeof(*service));
 
-    service->coordinator = coordinator;
-    service->store = lh_coordinator_store(coordinator);
+    service->places = lh_places_create(places, count);
+    service->placed_store = count > 1 ? lh_placed_store_create(service->places) : NULL;
+    service->store = count > 1 ? service->placed_store : lh_places_home(service->places)->store;
     service->version = lh_strdup(options->version);
     service->max_block_us = options->max_block_us;
     service->max_health_watchers = options->max_health_watchers;
@@ -166,6 +176,8 @@ void lh_service_destroy(struct lh_service *service)
     lh_reflection_destroy(service->reflection);
     lh_table_finish(&service->usages);
     lh_arena_finish(&service->scratch);
+    lh_placed_store_destroy(service->placed_store);
+    lh_places_destroy(service->places);
     free(service->version);
     free(service);
 }
@@ -175,6 +187,11 @@ void lh_service_caller_stats(const struct lh_service *service, struct lh_service
     memcpy(stats->limits, service->caller_limits, sizeof(stats->limits));
     memcpy(stats->refusals, service->caller_refusals, sizeof(stats->refusals));
     stats->watch_buffer = service->watch_buffer;
+}
+
+void lh_service_readiness(const struct lh_service *service, struct lh_readiness *readiness)
+{
+    lh_places_readiness(service->places, readiness);
 }
 
 void lh_service_set_max_block(struct lh_service *service, int64_t max_block_us)

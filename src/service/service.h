@@ -33,9 +33,19 @@
 
 struct lh_coordinator;
 struct lh_loop;
+struct lh_readiness;
 struct lh_rpc_method;
 struct lh_service;
 struct lh_tracer;
+
+/* One of several databases; see places.h. */
+struct lh_service_place {
+    const char *name;
+    struct lh_coordinator *coordinator;
+    const char *const *namespaces; /* dotted; with all below them */
+    size_t namespace_count;
+    bool is_default; /* all other namespaces */
+};
 
 struct lh_service_options {
     struct lh_loop *loop; /* in whose turns open calls are looked at after rules have changed; NULL: all at once */
@@ -48,8 +58,11 @@ struct lh_service_options {
 
 void lh_service_options_init(struct lh_service_options *options);
 
-/* Options are copied; the coordinator is borrowed. */
+/* Options are copied; the coordinator is borrowed, and has all namespaces. */
 struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const struct lh_service_options *options);
+/* The same with several: no two may have the same namespace or one below another's, and one at most is the default. */
+struct lh_service *lh_service_create_placed(const struct lh_service_place *places, size_t count,
+                                            const struct lh_service_options *options);
 /* After the RPC server was destroyed and the coordinator has stopped: both may still call in before. */
 void lh_service_destroy(struct lh_service *service);
 
@@ -88,6 +101,9 @@ struct lh_service_access_stats {
     uint64_t unauthenticated;
 };
 void lh_service_access_stats(const struct lh_service *service, struct lh_service_access_stats *stats);
+
+/* Ready while one of its databases is, and what is to be said of each. */
+void lh_service_readiness(const struct lh_service *service, struct lh_readiness *readiness);
 
 /* Looks whether this daemon is ready, and tells the health watchers. */
 void lh_service_tick(struct lh_service *service);

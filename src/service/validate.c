@@ -76,6 +76,14 @@ bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t
     return true;
 }
 
+bool lh_validate_place(struct lh_validator *v, const char *ns, const char *field)
+{
+    if (v->places == NULL || *ns == '\0' || lh_places_find(v->places, ns) != NULL)
+        return true;
+    lh_violations_add(v->violations, field, "%s %s", ns, lh_places_nowhere);
+    return false;
+}
+
 static bool check_key(struct lh_validator *v, const char *key, const char *field)
 {
     if (!check_size(v, key, 1, LH_KEY_MAX_BYTES, field))
@@ -98,7 +106,8 @@ bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope
         return false;
     }
     is_valid = lh_validate_namespace(v, scope->namespace_, scope->n_namespace_, false,
-                                     lh_field_member(path, field, "namespace"), ns);
+                                     lh_field_member(path, field, "namespace"), ns) &&
+               lh_validate_place(v, *ns, path);
     *key = scope->key;
     return check_key(v, scope->key, lh_field_member(path, field, "key")) && is_valid;
 }

@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "lease/coordinator.h"
 #include "leasehold/v1/leasehold.pb-c.h"
+#include "service/places.h"
 #include "service/violations.h"
 
 #define LH_PAGE_SIZE_DEFAULT 100
@@ -33,10 +34,14 @@
 struct lh_validator {
     struct lh_arena *arena;
     struct lh_violations *violations;
+    const struct lh_places *places; /* in which a scope must live; NULL: anywhere */
 };
 
 /* Each returns false, with violations added, when something is out of bounds; the outputs are then undefined. `field`
    is the path in the request that violations name. */
+
+/* Does it live in a database? "" always does. */
+bool lh_validate_place(struct lh_validator *v, const char *ns, const char *field);
 
 /* An empty list is `""` where `may_be_empty`. */
 bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t count, bool may_be_empty,

@@ -48,7 +48,7 @@ static void add_survey(struct lh_service *service, Leasehold__V1__GetDatabaseRes
 {
     struct lh_coordinator_stats stats;
 
-    lh_coordinator_stats(service->coordinator, &stats);
+    lh_places_stats(service->places, &stats);
     response->schema_version = service->store->ops->schema_version(service->store);
     response->held = stats.held;
     if (stats.survey_us != 0 && stats.oldest_us >= 0)
@@ -218,7 +218,7 @@ void lh_look_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct lh_service *service = lh_call_service(call);
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
     struct wanted wanted = {.call = call,
                             .look = lh_rpc_call_method(call)->arg,
                             .ns = "",
@@ -240,7 +240,7 @@ void lh_explain_on_message(struct lh_rpc_call *call, const void *data, size_t si
 {
     struct lh_service *service = lh_call_service(call);
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
     struct wanted wanted = {.call = call, .look = &lh_look_explain, .page_size = 1, .after = ""};
     const Leasehold__V1__ExplainRequest *request = lh_call_unpack(call, wanted.look->request, data, size, v.arena);
 
@@ -309,7 +309,7 @@ static void reply_samples(struct lh_rpc_call *call)
     int64_t *values = lh_arena_alloc(arena, (5 * count + 1) * sizeof(*values));
     struct lh_coordinator_stats stats;
 
-    lh_coordinator_stats(service->coordinator, &stats);
+    lh_places_stats(service->places, &stats);
     response.period = lh_message_duration(LH_SAMPLE_PERIOD_US, arena);
     if (count > 0)
         response.ended_at = lh_message_timestamp(samples->begun_us + stats.clock_offset_us, arena);

@@ -36,6 +36,7 @@ struct watch_stream {
     struct lh_access_caller who; /* what it may not read any more is left out from then on */
     struct lh_link link;         /* in lh_service.watches, until it is over */
     struct lh_watcher watcher;
+    struct lh_routed_watch *routed;
     enum watch_state state;
     bool include_initial;
     bool is_page_out;
@@ -165,7 +166,7 @@ static void leave(struct watch_stream *stream)
     if (stream->state == WATCH_OVER)
         return;
     stream->state = WATCH_OVER;
-    lh_coordinator_unwatch(stream->service->coordinator, &stream->watcher);
+    lh_route_unwatch(stream->routed);
     lh_list_remove(&stream->link);
     forget_known(stream);
     LH_LIST_EACH(struct kept_event, event, &stream->kept, link)
@@ -178,6 +179,7 @@ static void free_when_over(struct watch_stream *stream)
         return;
     lh_usage_give(stream->caller, LH_USAGE_WATCHERS, 1);
     lh_access_leave(&stream->who);
+    lh_routed_watch_destroy(stream->routed);
     free(stream->ns);
     free(stream->key);
     free(stream);
@@ -349,7 +351,7 @@ static void go_live(struct watch_stream *stream)
             return;
         drop_kept(stream, event);
     }
-    lh_coordinator_catch_up(stream->service->coordinator, &stream->watcher);
+    lh_route_catch_up(stream->routed);
 }
 
 static void on_page(void *arg, enum lh_status status, const struct lh_error *error, const struct lh_list_answer *answer)
@@ -416,7 +418,7 @@ static void refuse(struct lh_rpc_call *call, const struct lh_service *service, e
         lh_call_fail(call, status, NULL, NULL, NULL);
         return;
     }
-    lh_coordinator_stats(service->coordinator, &stats);
+    lh_coordinator_stats(lh_places_home(service->places)->coordinator, &stats);
     snprintf(limit, sizeof(limit), "%zu", stats.max_watchers);
     failure.limit = limit;
     lh_failure_send(call, &failure);
@@ -449,8 +451,8 @@ static void begin(struct lh_rpc_call *call, struct lh_access_caller *who,
                                           .on_end = on_watch_end,
                                           .arg = stream};
     lh_list_init(&stream->kept);
-    status = lh_coordinator_watch(service->coordinator, &stream->watcher);
-    if (status != LH_OK) {
+    stream->routed = lh_route_watch(service, &stream->watcher, &status);
+    if (stream->routed == NULL) {
         stream->call = NULL;
         free_when_over(stream);
         refuse(call, service, status);
@@ -460,11 +462,20 @@ static void begin(struct lh_rpc_call *call, struct lh_access_caller *who,
     lh_rpc_call_set_data(call, stream);
 }
 
+/* Somewhere, or some of what is below it. */
+static bool is_placed(struct lh_validator *v, const char *ns, bool include_children)
+{
+    for (size_t i = 0; include_children && i < lh_places_count(v->places); i++)
+        if (lh_places_has(v->places, lh_places_at(v->places, i), ns, true))
+            return true;
+    return lh_validate_place(v, ns, "namespace");
+}
+
 void lh_watch_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct lh_service *service = lh_call_service(call);
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations};
+    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
     Leasehold__V1__WatchLeasesRequest *request =
         lh_call_unpack(call, &leasehold__v1__watch_leases_request__descriptor, data, size, v.arena);
     struct lh_access_caller who;
@@ -472,7 +483,7 @@ void lh_watch_leases_on_message(struct lh_rpc_call *call, const void *data, size
 
     if (request == NULL) {
         /* answered */
-    } else if (!lh_validate_watch(&v, request, &ns)) {
+    } else if (!lh_validate_watch(&v, request, &ns) || !is_placed(&v, ns, request->include_children)) {
         lh_call_refuse(call, &violations);
     } else if (service->is_draining) {
         lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);

@@ -177,7 +177,8 @@ class Daemon:
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-d-"))
         self.dir.chmod(0o755)
         self.args = [str(DAEMON), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", *args]
-        self.args += ["--database", database] if database else ["--embedded", str(embedded)]
+        if database or embedded:  # else they are in a file of settings among `args`
+            self.args += ["--database", database] if database else ["--embedded", str(embedded)]
         self.log_path = self.dir / "log"
         self.process = None
         self.port = None
@@ -394,10 +395,11 @@ def readyz(daemon):
         return error.code, error.read().decode()
 
 
-def health(client):
-    """What gRPC health says of the whole server."""
+def health(client, service=""):
+    """What gRPC health says of a service, or of the whole server."""
     stub = health_pb2_grpc.HealthStub(client.channel)
-    return health_pb2.HealthCheckResponse.ServingStatus.Name(stub.Check(health_pb2.HealthCheckRequest(), timeout=30).status)
+    request = health_pb2.HealthCheckRequest(service=service)
+    return health_pb2.HealthCheckResponse.ServingStatus.Name(stub.Check(request, timeout=30).status)
 
 
 class Service:

@@ -1,0 +1,322 @@
+"""Namespaces on several PostgreSQL clusters: each call goes where its namespace lives, lists and watches are of all, and a
+cluster that is away leaves the others alone."""
+import subprocess
+import urllib.request
+
+import grpc
+import pytest
+
+import harness
+from commandline import cli
+from harness import acquire_request, fails, health, lease_ref, pb, readyz, release_request, scope, wait_until
+from streams import BOUND, Reading
+
+ACQUIRED = pb.LeaseEvent.TYPE_ACQUIRED
+RELEASED = pb.LeaseEvent.TYPE_RELEASED
+INITIAL = pb.LeaseEvent.TYPE_INITIAL
+SYNCED = pb.LeaseEvent.TYPE_SYNCED
+
+
+def write_settings(path, sections, **settings):
+    """A file of settings; each section is (name, connection string, namespaces, is it the default)."""
+    lines = ["[leasehold]", *(f"{name} = {value}" for name, value in settings.items())]
+    for name, url, namespaces, is_default in sections:
+        lines += [f"[database {name}]", f"database = {url}", f"namespaces = {namespaces}", f"default = {is_default}"]
+    path.write_text("\n".join(lines) + "\n")
+    path.chmod(0o644)
+    return str(path)
+
+
+class Site:
+    """Two clusters; `home` has all that `eu` has not, which has orders, shop.eu and what is below them."""
+
+    def __init__(self, home, eu, path, sections=None, **settings):
+        self.clusters = {"home": home, "eu": eu}
+        self.databases = {name: cluster.create_database() for name, cluster in self.clusters.items()}
+        self.path = path
+        self.sections = sections or [("home", self.url("home"), "", "yes"), ("eu", self.url("eu"), "orders, shop.eu", "no")]
+        self.daemon = harness.Daemon("--config", write_settings(path, self.sections, **settings))
+        self.client = harness.Client(self.daemon.target)
+
+    def url(self, name):
+        return self.clusters[name].url(self.databases[name])
+
+    def psql(self, name, sql):
+        return self.clusters[name].psql(sql, self.databases[name])
+
+    def acquire(self, namespace, key, **more):
+        return self.client.lease.Acquire(acquire_request(namespace, key, **more), timeout=BOUND).lease
+
+    def close(self):
+        self.client.close()
+        assert self.daemon.stop() == 0, self.daemon.log()
+        self.daemon.destroy()
+
+
+@pytest.fixture(scope="module")
+def other():
+    cluster = harness.Cluster()
+    yield cluster
+    cluster.destroy()
+
+
+@pytest.fixture(scope="module")
+def site(cluster, other, tmp_path_factory):
+    site = Site(cluster, other, tmp_path_factory.mktemp("site") / "leasehold.ini")
+    yield site
+    site.close()
+
+
+@pytest.fixture(autouse=True)
+def clean(request):
+    """No lease of a test is in the way of the next."""
+    yield
+    if "site" in request.fixturenames:
+        site = request.getfixturevalue("site")
+        for lease in listed(site):
+            site.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=lease.scope, reason="the test is over"))
+
+
+def name(lease):
+    return ".".join(lease.scope.namespace) + "/" + lease.scope.key
+
+
+def listed(site, namespace="", page_size=1000, **more):
+    leases, page_token = [], ""
+    while True:
+        page = site.client.lease.ListLeases(pb.ListLeasesRequest(
+            namespace=namespace.split(".") if namespace else [], page_size=page_size, page_token=page_token, **more))
+        leases += page.leases
+        page_token = page.next_page_token
+        if not page_token:
+            return leases
+
+
+def rows(site, database):
+    return site.psql(database, "select namespace || '/' || key from leasehold.scope where state = 'held' order by 1").split()
+
+
+# --- where things are ---
+
+
+def test_a_lease_is_in_the_database_of_its_namespace(site):
+    for namespace in ("orders", "orders.new", "orders-new", "shop", "shop.eu", "shop.eu.x", "shop.us", "other"):
+        lease = site.acquire(namespace, "k")
+        assert harness.heartbeat(site.client, lease).outcome == pb.OUTCOME_OK
+    assert rows(site, "eu") == ["orders.new/k", "orders/k", "shop.eu.x/k", "shop.eu/k"]
+    assert rows(site, "home") == ["orders-new/k", "other/k", "shop.us/k", "shop/k"]
+    got = site.client.lease.GetLease(pb.GetLeaseRequest(scope=scope("shop.eu", "k")))
+    assert got.lease.scope.namespace == ["shop", "eu"]
+
+
+def test_one_call_has_leases_of_both(site):
+    leases = [site.acquire(namespace, f"k{i}") for i in range(3) for namespace in ("orders", "other")]
+    bad = pb.LeaseRef(scope=scope("orders", "k0"), lease_key="rubbish")
+    answer = site.client.lease.Heartbeat(pb.HeartbeatRequest(leases=[*map(lease_ref, leases), bad]))
+    assert [result.outcome for result in answer.results] == [pb.OUTCOME_OK] * 6 + [pb.OUTCOME_INVALID]
+    assert [result.lease_key for result in answer.results[:6]] == [lease.lease_key for lease in leases]
+    assert [result.heartbeats for result in answer.results[:6]] == [1] * 6
+    answer = site.client.lease.Release(release_request(*leases, success='{"n": 1}'))
+    assert [result.outcome for result in answer.results] == [pb.OUTCOME_OK] * 6
+    answer = site.client.lease.Heartbeat(pb.HeartbeatRequest(leases=map(lease_ref, leases)))
+    assert [(result.outcome, result.end_reason) for result in answer.results] == [
+        (pb.OUTCOME_LOST, pb.END_REASON_RELEASED)] * 6
+    assert all(result.message for result in answer.results)
+
+
+def test_a_stream_of_heartbeats_has_leases_of_both(site):
+    leases = [site.acquire("orders", "k"), site.acquire("other", "k")]
+    requests = [pb.HeartbeatRequest(leases=map(lease_ref, leases)) for _ in range(5)]
+    answers = list(site.client.lease.KeepAlive(iter(requests), timeout=BOUND))
+    assert [[result.heartbeats for result in answer.results] for answer in answers] == [[n, n] for n in range(1, 6)]
+
+
+def test_a_waiter_gets_what_is_released(site):
+    for namespace in ("orders", "other"):
+        held = site.acquire(namespace, "wanted")
+        waiting = site.client.lease.Acquire.future(acquire_request(namespace, "wanted", wait=BOUND))
+        wait_until(lambda: site.client.admin.GetStatus(pb.GetStatusRequest()).waiters == 1, BOUND, "the waiter")
+        site.client.lease.Release(release_request(held))
+        assert waiting.result(BOUND).lease.token > held.token
+
+
+def test_a_namespace_that_lives_nowhere_is_refused_with_where_to_add_it(cluster, other, tmp_path):
+    site = Site(cluster, other, tmp_path / "leasehold.ini")
+    site.close()
+    site.sections = [("home", site.url("home"), "a", "no"), ("eu", site.url("eu"), "b.c", "no")]
+    daemon = harness.Daemon("--config", write_settings(tmp_path / "leasehold.ini", site.sections))
+    client = harness.Client(daemon.target)
+    for call in (
+        lambda: client.lease.Acquire(acquire_request("nowhere", "k")),
+        lambda: client.lease.GetLease(pb.GetLeaseRequest(scope=scope("b", "k"))),
+        lambda: client.admin.ForceRelease(pb.ForceReleaseRequest(scope=scope("nowhere", "k"), reason="r")),
+        lambda: client.admin.GetPolicy(pb.GetPolicyRequest(namespace=pb.Namespace(segments=["b"]))),
+        lambda: next(client.lease.WatchLeases(pb.WatchLeasesRequest(namespace=["nowhere"], include_children=True))),
+    ):
+        with fails() as failure:
+            call()
+        assert failure.value.code == grpc.StatusCode.INVALID_ARGUMENT
+        assert "lives in no database: add it to namespaces in a section [database NAME]" in failure.value.message
+        assert failure.value.bad_request.field_violations[0].field.startswith(("scope.namespace", "namespace"))
+    bad = client.lease.Heartbeat(pb.HeartbeatRequest(leases=[pb.LeaseRef(
+        scope=scope("nowhere", "k"), lease_key="6b9d1c1e-4f3f-4a54-9c8f-0e0f1d2c3b4a")])).results[0]
+    assert bad.outcome == pb.OUTCOME_INVALID and "lives in no database" in bad.message
+    assert client.lease.Acquire(acquire_request("a", "k")).lease.token > 0
+    assert client.lease.Acquire(acquire_request("b.c.d", "k")).lease.token > 0
+    assert len(client.lease.ListLeases(pb.ListLeasesRequest()).leases) == 2
+    client.close()
+    assert daemon.stop() == 0, daemon.log()
+
+
+# --- lists and watches ---
+
+
+@pytest.mark.parametrize("page_size", [1, 3, 1000])
+def test_a_list_is_of_all_databases_in_the_order_of_names(site, page_size):
+    names = []
+    for namespace in ("a", "orders", "orders-x", "orders.a", "orders.b.c", "orders/x", "shop", "shop.e", "shop.eu", "shop.eu.a", "z"):
+        for key in ("k1", "k2"):
+            names.append(name(site.acquire(namespace, key)))
+    stray = "insert into leasehold.scope select (jsonb_populate_record(s, '{\"namespace\": \"orders\", \"key\": \"stray\"}')).*"
+    site.psql("home", f"{stray} from leasehold.scope s where namespace = 'a' and key = 'k1'")
+    try:
+        assert [name(lease) for lease in listed(site, page_size=page_size)] == names
+        assert [name(lease) for lease in listed(site, "orders", page_size=page_size, include_children=True)] == [
+            each for each in names if each.startswith(("orders/k", "orders."))]
+        assert [name(lease) for lease in listed(site, "shop", page_size=page_size, include_children=True)] == [
+            each for each in names if each.startswith("shop")]
+        assert [name(lease) for lease in listed(site, "shop.eu", page_size=page_size)] == ["shop.eu/k1", "shop.eu/k2"]
+        assert [name(lease) for lease in listed(site, page_size=page_size, search="k2")] == names[1::2]
+    finally:
+        site.psql("home", "delete from leasehold.scope where key = 'stray'")
+
+
+def test_a_watch_is_of_all_databases(site):
+    before = [site.acquire("orders", "k"), site.acquire("other", "k")]
+    watch = Reading(site.client.lease.WatchLeases(pb.WatchLeasesRequest(include_initial=True)))
+    watch.read()
+    assert [(watch.next().type, name(watch.seen[-1].lease)) for _ in range(2)] == [(INITIAL, "orders/k"), (INITIAL, "other/k")]
+    assert watch.next().type == SYNCED
+    site.client.lease.Release(release_request(*before))
+    assert {(event.type, name(event.lease)) for event in (watch.next(), watch.next())} == {
+        (RELEASED, "orders/k"), (RELEASED, "other/k")}
+    again = [site.acquire("orders", "k"), site.acquire("other", "k")]
+    assert {(event.type, event.lease.token) for event in (watch.next(), watch.next())} == {
+        (ACQUIRED, lease.token) for lease in again}
+    watch.call.cancel()
+
+
+def test_a_policy_is_in_the_database_of_its_namespace(site):
+    def set_policy(namespace, seconds):
+        policy = pb.Policy(namespace=pb.Namespace(segments=namespace.split(".") if namespace else []), grace=harness.duration(seconds))
+        request = pb.SetPolicyRequest(policy=policy)
+        request.update_mask.paths.append("grace")
+        return site.client.admin.SetPolicy(request).effective
+
+    for number, namespace in enumerate(("shop.eu", "orders", "orders.new", "a", "z", "")):
+        assert set_policy(namespace, number + 1).grace.seconds == number + 1
+    assert site.psql("eu", "select namespace from leasehold.policy where namespace <> '' order by 1").split() == [
+        "orders", "orders.new", "shop.eu"]
+    for page_size in (1, 2, 100):
+        names, page_token = [], ""
+        while True:
+            page = site.client.admin.ListPolicies(pb.ListPoliciesRequest(page_size=page_size, page_token=page_token))
+            names += [".".join(policy.namespace.segments) for policy in page.policies]
+            page_token = page.next_page_token
+            if not page_token:
+                break
+        assert names == ["", "a", "orders", "orders.new", "shop.eu", "z"]
+    got = site.client.admin.GetPolicy(pb.GetPolicyRequest(namespace=pb.Namespace(segments=["shop", "eu", "x"])))
+    assert (got.effective.grace.seconds, got.source["grace"]) == (1, "shop.eu")
+
+
+def test_an_administrators_reap_goes_through_all(site):
+    for database in ("home", "eu"):
+        namespace = "orders" if database == "eu" else "other"
+        for key in ("k1", "k2"):
+            site.acquire(namespace, key)
+        site.psql(database, "select leasehold.set_policy('" + namespace + "', reaper => 'external')")
+        site.psql(database, "update leasehold.scope set deadline = deadline - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h',"
+                            f" acquired_at = acquired_at - interval '1 h' where namespace = '{namespace}'")
+    namespaces = [pb.Namespace(segments=[each]) for each in ("orders", "other")]
+    first = site.client.admin.Reap(pb.ReapRequest(namespaces=namespaces, max=3))
+    assert (first.reaped, first.more) == (3, True)
+    rest = site.client.admin.Reap(pb.ReapRequest(namespaces=namespaces))
+    assert (rest.reaped, rest.more) == (1, False)
+
+
+# --- what is told about them ---
+
+
+def test_status_names_each_database(site):
+    status = site.client.admin.GetStatus(pb.GetStatusRequest())
+    assert [(each.name, each.is_default, each.trouble) for each in status.databases] == [("home", True, ""), ("eu", False, "")]
+    assert [".".join(each.segments) for each in status.databases[1].namespaces] == ["orders", "shop.eu"]
+    assert all(each.schema_version > 0 and each.timeline > 0 and each.server and each.coordinator_id for each in status.databases)
+    said = cli("status", "--server", site.daemon.target)
+    assert said.returncode == 0, said.stderr
+    assert "database home" in said.stdout and "orders, shop.eu" in said.stdout
+
+
+def metrics(daemon):
+    with urllib.request.urlopen(f"http://127.0.0.1:{daemon.admin_port}/metrics", timeout=30) as answer:
+        return answer.read().decode()
+
+
+def test_metrics_have_a_label_for_the_database(site, service):
+    site.acquire("orders", "counted")
+    text = metrics(site.daemon)
+    said = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert said.returncode == 0, said.stdout
+    assert 'leasehold_lease_grants_total{database="eu"}' in text and 'leasehold_lease_grants_total{database="home"}' in text
+    assert 'leasehold_database_connections_up{database="eu",role="lane"} 3' in text
+    assert 'leasehold_bound_limit{database="eu",bound="waiters"}' in text and 'leasehold_bound_limit{bound="connections"}' in text
+    assert 'leasehold_database_ready{database="eu"} 1' in text
+    assert "database=" not in metrics(service.daemon)
+
+
+def test_one_database_has_no_section_in_its_status(service):
+    assert not service.client.admin.GetStatus(pb.GetStatusRequest()).databases
+    assert readyz(service.daemon)[1].startswith("ready server=")
+
+
+# --- one is away ---
+
+
+def test_a_cluster_that_is_killed_leaves_the_others_alone(cluster, other, tmp_path):
+    site = Site(cluster, other, tmp_path / "leasehold.ini")
+    kept = {name: site.acquire(name, "kept", seconds=600) for name in ("orders", "other")}
+    other.stop("immediate")
+    try:
+        wait_until(lambda: health(site.client, "database/eu") == "NOT_SERVING", BOUND, "eu being away")
+        assert health(site.client, "database/home") == health(site.client) == "SERVING"
+        status, words = readyz(site.daemon)
+        assert status == 200 and "1 of 2 databases; database eu is not ready" in words and "database home is ready" in words
+        assert 'leasehold_database_ready{database="eu"} 0' in metrics(site.daemon)
+        for number in range(10):
+            lease = site.acquire("other", f"k{number}")
+            assert site.client.lease.Release(release_request(lease)).results[0].outcome == pb.OUTCOME_OK
+        assert len(listed(site, "other")) == 1
+        answer = site.client.lease.Heartbeat(pb.HeartbeatRequest(leases=map(lease_ref, kept.values())), timeout=BOUND)
+        assert [result.outcome for result in answer.results] == [pb.OUTCOME_RETRY, pb.OUTCOME_OK]
+        for call in (lambda: site.acquire("orders", "k"), lambda: listed(site), lambda: listed(site, "orders")):
+            with fails() as failure:
+                call()
+            assert failure.value.reason == "DATABASE_UNAVAILABLE" and "the database eu is unavailable" in failure.value.message
+        said = site.client.admin.GetStatus(pb.GetStatusRequest())
+        assert said.trouble == "" and [bool(each.trouble) for each in said.databases] == [False, True]
+
+        late = harness.Daemon("--config", str(tmp_path / "leasehold.ini"))  # started while one is away
+        client = harness.Client(late.target)
+        assert client.lease.Acquire(acquire_request("other", "late")).lease.token > 0
+        with fails() as failure:
+            client.lease.Acquire(acquire_request("orders", "late"))
+        assert failure.value.reason == "DATABASE_UNAVAILABLE"
+    finally:
+        other.start()
+    wait_until(lambda: health(site.client, "database/eu") == health(client, "database/eu") == "SERVING", BOUND, "eu being back")
+    assert harness.heartbeat(site.client, kept["orders"]).outcome == pb.OUTCOME_OK
+    assert client.lease.Acquire(acquire_request("orders", "late")).lease.token > kept["orders"].token
+    client.close()
+    assert late.stop() == 0, late.log()
+    site.close()
