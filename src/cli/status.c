@@ -1,6 +1,8 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "cli/error.h"
 #include "cli/message.h"
@@ -10,6 +12,31 @@
 #include "json/print.h"
 
 #define SERVICE (&leasehold__v1__admin_service__descriptor)
+
+/* "serving: host=db1, timeline 1, 0 waiters; has orders, shop.eu, and all other namespaces" */
+static void add_database(struct lh_grid *card, const Leasehold__V1__DatabaseStatus *database)
+{
+    struct lh_buffer has = {0};
+
+    for (size_t i = 0; i < database->n_namespaces; i++) {
+        const Leasehold__V1__Namespace *ns = database->namespaces[i];
+        lh_buffer_append(&has, ", ", i > 0 ? 2 : 0);
+        for (size_t j = 0; j < ns->n_segments; j++) {
+            lh_buffer_append(&has, ".", j > 0);
+            lh_buffer_append(&has, ns->segments[j], strlen(ns->segments[j]));
+        }
+    }
+    lh_buffer_append(&has, "", 1);
+    lh_grid_add(card, "database %s", database->name);
+    lh_grid_add(card, "%s%s: %s, timeline %" PRId64 ", %" PRId64 " waiters; has %s%s",
+                database->trouble[0] == '\0' ? "serving" : "not serving, ", database->trouble,
+                database->server[0] != '\0' ? database->server : "no server was reached yet", database->timeline,
+                database->waiters, (const char *)has.data,
+                !database->is_default        ? ""
+                : database->n_namespaces > 0 ? ", and all other namespaces"
+                                             : "all other namespaces");
+    lh_buffer_finish(&has);
+}
 
 static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusResponse *response)
 {
@@ -40,6 +67,8 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusR
     lh_grid_add(&card, "%s", max_block);
     lh_grid_add(&card, "waiters here");
     lh_grid_add(&card, "%" PRId64, response->waiters);
+    for (size_t i = 0; i < response->n_databases; i++)
+        add_database(&card, response->databases[i]);
     lh_grid_print(&card, stdout);
     lh_grid_finish(&card);
 }

@@ -282,7 +282,10 @@ static void choose_database(struct lh_settings *settings, struct lh_config_error
     char one[ORIGIN_BYTES], other[ORIGIN_BYTES];
 
     if (settings->database_count > 0) {
-        choose_sections(settings, settings->database != NULL ? database : settings->embedded != NULL ? embedded : NULL,
+        choose_sections(settings,
+                        settings->database != NULL   ? database
+                        : settings->embedded != NULL ? embedded
+                                                     : NULL,
                         errors);
         return;
     }

@@ -60,7 +60,7 @@ struct lh_settings {
     char *user; /* NULL: see daemon/user.h */
 
     char *database;
-    char *embedded; /* the directory; set exactly when there is no database otherwise */
+    char *embedded;                        /* the directory; set exactly when there is no database otherwise */
     struct lh_database_section *databases; /* see databases.h; with any, database and embedded are NULL */
     size_t database_count;
     bool migrate;

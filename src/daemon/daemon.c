@@ -76,7 +76,7 @@ struct lh_daemon {
         struct lh_daemon *daemon;
         size_t index;                 /* of its database */
         struct lh_migration_run *run; /* NULL: it has ended */
-    } *migrations;
+    } * migrations;
     size_t migrating; /* under way */
     bool is_announced;
     struct lh_serving *serving;

@@ -84,8 +84,9 @@ static void tell_trouble(struct lh_migration_run *run)
         return;
     run->told = *found;
     run->told_us = now_us;
-    lh_log(is_permanent ? LH_LOG_ERROR : LH_LOG_WARN, "not serving yet, the database %s%scannot be used%s: %s", run->options.name,
-           *run->options.name != '\0' ? " " : "", is_permanent ? " until an administrator changes something" : "", found->message);
+    lh_log(is_permanent ? LH_LOG_ERROR : LH_LOG_WARN, "not serving yet, the database %s%scannot be used%s: %s",
+           run->options.name, *run->options.name != '\0' ? " " : "",
+           is_permanent ? " until an administrator changes something" : "", found->message);
 }
 
 static void on_exit_of_child(void *arg, int wait_status)

@@ -17,7 +17,8 @@ static void *begin(struct asked *asked, struct lh_rpc_call *call, const Protobuf
                    const void *data, size_t size)
 {
     *asked = (struct asked){.call = call, .service = lh_call_service(call)};
-    asked->v = (struct lh_validator){.arena = &asked->service->scratch, .violations = &asked->violations, .places = asked->service->places};
+    asked->v = (struct lh_validator){
+        .arena = &asked->service->scratch, .violations = &asked->violations, .places = asked->service->places};
     return lh_call_unpack(call, type, data, size, asked->v.arena);
 }
 

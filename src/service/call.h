@@ -32,7 +32,7 @@ struct lh_service {
     struct lh_places *places;
     struct lh_store *store;        /* of all places */
     struct lh_store *placed_store; /* the same where there are several, else NULL */
-    struct lh_tracer *tracer; /* NULL: no traces */
+    struct lh_tracer *tracer;      /* NULL: no traces */
     char *version;
     int64_t max_block_us;
     size_t max_health_watchers;

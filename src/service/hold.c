@@ -213,7 +213,8 @@ static void prefix(struct lh_violations *violations, const char *name)
 static bool take_acquire(struct hold *hold, const Leasehold__V1__AcquireRequest *request,
                          struct lh_violations *violations)
 {
-    struct lh_validator v = {.arena = &hold->service->scratch, .violations = violations, .places = hold->service->places};
+    struct lh_validator v = {
+        .arena = &hold->service->scratch, .violations = violations, .places = hold->service->places};
     struct lh_acquire acquire = {0};
 
     if (hold->state != HOLD_NEW) {
@@ -270,7 +271,8 @@ static void release(struct hold *hold, bool is_failure, const char *value)
 static bool take_release(struct hold *hold, Leasehold__V1__ReleaseItem *request, struct lh_violations *violations,
                          struct lh_holder_item *item)
 {
-    struct lh_validator v = {.arena = &hold->service->scratch, .violations = violations, .places = hold->service->places};
+    struct lh_validator v = {
+        .arena = &hold->service->scratch, .violations = violations, .places = hold->service->places};
     const Leasehold__V1__LeaseRef *ref = request->lease;
 
     if (hold->state == HOLD_NEW || hold->state == HOLD_RELEASING) {

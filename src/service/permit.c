@@ -97,8 +97,7 @@ bool lh_permit_token(struct lh_rpc_call *call)
 {
     const char *header = lh_rpc_call_metadata(call, AUTHORIZATION);
     struct lh_access_caller caller = {0};
-    bool is_good =
-        header == NULL || !knows_tokens(lh_call_service(call)) || enter_by_token(call, header, &caller);
+    bool is_good = header == NULL || !knows_tokens(lh_call_service(call)) || enter_by_token(call, header, &caller);
 
     lh_access_leave(&caller);
     return is_good;
@@ -157,8 +156,7 @@ bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns)
     const struct lh_places *places = lh_call_service(call)->places;
     const struct lh_place *place = lh_places_find(places, ns);
 
-    return lh_places_count(places) == 1 ||
-           (lh_places_home(places)->has_rules && (place == NULL || place->has_rules));
+    return lh_places_count(places) == 1 || (lh_places_home(places)->has_rules && (place == NULL || place->has_rules));
 }
 
 void lh_permit_refuse(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right,

@@ -423,8 +423,7 @@ enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_vi
 {
     struct gather *gather = create(places, request->page_size, arg);
     bool is_graph = request->view == LH_VIEW_WAITS && request->key[0] != '\0';
-    const char **namespaces =
-        lh_arena_alloc(&gather->memory, (request->namespace_count + 1) * sizeof(*namespaces));
+    const char **namespaces = lh_arena_alloc(&gather->memory, (request->namespace_count + 1) * sizeof(*namespaces));
     enum lh_status status;
 
     gather->view.on_done = on_done;

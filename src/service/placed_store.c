@@ -119,9 +119,9 @@ static enum lh_status list(struct lh_store *store, const struct lh_list_request 
 
     stretch->on_done = on_done;
     stretch->arg = arg;
-    stretch->is_last = !lh_places_walk(places, request->after_ns != NULL ? request->after_ns : request->ns, &place,
-                                       stretch->end) ||
-                       is_behind(stretch->end, request);
+    stretch->is_last =
+        !lh_places_walk(places, request->after_ns != NULL ? request->after_ns : request->ns, &place, stretch->end) ||
+        is_behind(stretch->end, request);
     stretch->is_nowhere = place == NULL;
     if (place == NULL) /* asked all the same, so that the answer comes later */
         place = lh_places_home(places);

@@ -10,6 +10,6 @@
 struct lh_places;
 
 struct lh_store *lh_placed_store_create(const struct lh_places *places); /* borrowed */
-void lh_placed_store_destroy(struct lh_store *store);                    /* after the last answer of its stores; NULL: nothing */
+void lh_placed_store_destroy(struct lh_store *store); /* after the last answer of its stores; NULL: nothing */
 
 #endif

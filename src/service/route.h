@@ -24,8 +24,9 @@ void lh_route_wake(const struct lh_service *service, const char *ns, const char 
    each, ended with the first. The callbacks are those of `watcher`. NULL: `status` says why. */
 struct lh_routed_watch *lh_route_watch(const struct lh_service *service, struct lh_watcher *watcher,
                                        enum lh_status *status);
-void lh_route_unwatch(struct lh_routed_watch *watch);        /* after its end too */
-void lh_routed_watch_destroy(struct lh_routed_watch *watch); /* once it is not watched, and not from a callback of its */
+void lh_route_unwatch(struct lh_routed_watch *watch); /* after its end too */
+void lh_routed_watch_destroy(
+    struct lh_routed_watch *watch); /* once it is not watched, and not from a callback of its */
 void lh_route_catch_up(struct lh_routed_watch *watch);
 
 #endif

@@ -15,6 +15,8 @@ ACQUIRED = pb.LeaseEvent.TYPE_ACQUIRED
 RELEASED = pb.LeaseEvent.TYPE_RELEASED
 INITIAL = pb.LeaseEvent.TYPE_INITIAL
 SYNCED = pb.LeaseEvent.TYPE_SYNCED
+AGE = """update leasehold.scope set deadline = deadline - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h',
+                                  acquired_at = acquired_at - interval '1 h'"""
 
 
 def write_settings(path, sections, **settings):
@@ -37,6 +39,11 @@ class Site:
         self.sections = sections or [("home", self.url("home"), "", "yes"), ("eu", self.url("eu"), "orders, shop.eu", "no")]
         self.daemon = harness.Daemon("--config", write_settings(path, self.sections, **settings))
         self.client = harness.Client(self.daemon.target)
+        self.wait()
+
+    def wait(self):
+        for name in self.databases:
+            wait_until(lambda: health(self.client, f"database/{name}") == "SERVING", BOUND, f"{name} being ready")
 
     def url(self, name):
         return self.clusters[name].url(self.databases[name])
@@ -128,7 +135,7 @@ def test_a_stream_of_heartbeats_has_leases_of_both(site):
     leases = [site.acquire("orders", "k"), site.acquire("other", "k")]
     requests = [pb.HeartbeatRequest(leases=map(lease_ref, leases)) for _ in range(5)]
     answers = list(site.client.lease.KeepAlive(iter(requests), timeout=BOUND))
-    assert [[result.heartbeats for result in answer.results] for answer in answers] == [[n, n] for n in range(1, 6)]
+    assert [[result.outcome for result in answer.results] for answer in answers] == [[pb.OUTCOME_OK] * 2] * 5
 
 
 def test_a_waiter_gets_what_is_released(site):
@@ -236,8 +243,7 @@ def test_an_administrators_reap_goes_through_all(site):
         for key in ("k1", "k2"):
             site.acquire(namespace, key)
         site.psql(database, "select leasehold.set_policy('" + namespace + "', reaper => 'external')")
-        site.psql(database, "update leasehold.scope set deadline = deadline - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h',"
-                            f" acquired_at = acquired_at - interval '1 h' where namespace = '{namespace}'")
+        site.psql(database, f"{AGE} where namespace = '{namespace}'")
     namespaces = [pb.Namespace(segments=[each]) for each in ("orders", "other")]
     first = site.client.admin.Reap(pb.ReapRequest(namespaces=namespaces, max=3))
     assert (first.reaped, first.more) == (3, True)
@@ -277,7 +283,7 @@ def test_metrics_have_a_label_for_the_database(site, service):
 
 def test_one_database_has_no_section_in_its_status(service):
     assert not service.client.admin.GetStatus(pb.GetStatusRequest()).databases
-    assert readyz(service.daemon)[1].startswith("ready server=")
+    wait_until(lambda: readyz(service.daemon)[1].startswith("ready server="), BOUND, "the only database being ready")
 
 
 # --- one is away ---
@@ -308,6 +314,7 @@ def test_a_cluster_that_is_killed_leaves_the_others_alone(cluster, other, tmp_pa
 
         late = harness.Daemon("--config", str(tmp_path / "leasehold.ini"))  # started while one is away
         client = harness.Client(late.target)
+        wait_until(lambda: health(client, "database/home") == "SERVING", BOUND, "the late daemon being ready")
         assert client.lease.Acquire(acquire_request("other", "late")).lease.token > 0
         with fails() as failure:
             client.lease.Acquire(acquire_request("orders", "late"))
@@ -320,3 +327,96 @@ def test_a_cluster_that_is_killed_leaves_the_others_alone(cluster, other, tmp_pa
     client.close()
     assert late.stop() == 0, late.log()
     site.close()
+
+
+# --- a namespace moves ---
+
+
+def move(step, site, namespace="moving"):
+    return subprocess.run([str(harness.ROOT / "deploy/move-namespace"), step, namespace, site.url("home"), site.url("eu")],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+
+
+def moved(step, site):
+    said = move(step, site)
+    assert said.returncode == 0, said.stdout
+
+
+def restart(site, sections):
+    write_settings(site.path, sections)
+    assert site.daemon.stop() == 0, site.daemon.log()
+    site.daemon.start()
+    site.wait()
+
+
+@pytest.fixture
+def moving(cluster, other, tmp_path):
+    """`moving` lives in home, whose tokens are ahead of those of eu."""
+    site = Site(cluster, other, tmp_path / "leasehold.ini")
+    site.psql("home", "select leasehold.bump_epoch(); select setval('leasehold.token', last_value + (1::bigint << 50)) from leasehold.token")
+    yield site
+    site.close()
+
+
+def test_a_namespace_moves_with_its_leases_and_tokens_only_grow(moving):
+    site = moving
+    site.client.admin.SetPolicy(pb.SetPolicyRequest(
+        policy=pb.Policy(namespace=pb.Namespace(segments=["moving", "slow"]), grace=harness.duration(7)), update_mask={"paths": ["grace"]}))
+    held = [site.acquire(namespace, "held", seconds=120) for namespace in ("moving", "moving.slow", "movingx")]
+    shared = [site.acquire("moving", "shared", seconds=120, mode=pb.MODE_SHARED) for _ in range(2)]
+    free = site.acquire("moving", "free")
+    site.client.lease.Release(release_request(free))
+    ended = site.acquire("moving", "ended")
+    expired = site.acquire("moving", "expired", seconds=120)
+    moved("start", site)
+    again = move("start", site)
+    assert again.returncode == 1 and "it was started already" in again.stdout
+    with fails() as failure:
+        site.acquire("moving", "free")
+    assert failure.value.reason == "NAMESPACE_FROZEN"
+    assert site.client.lease.Release(release_request(ended)).results[0].outcome == pb.OUTCOME_OK
+    site.psql("home", f"{AGE} where key = 'expired'")
+    assert harness.heartbeat(site.client, expired).outcome == pb.OUTCOME_OK  # nothing expires
+    early = move("finish", site)
+    assert early.returncode == 1 and "these daemons were not restarted" in early.stdout
+
+    restart(site, [("home", site.url("home"), "", "yes"), ("eu", site.url("eu"), "moving", "no")])
+    for lease in (*held, *shared):
+        beat = wait_until(lambda: harness.heartbeat(site.client, lease), BOUND)
+        assert beat.outcome == pb.OUTCOME_OK, beat
+    with fails() as failure:
+        site.acquire("moving", "free")
+    assert failure.value.reason == "NAMESPACE_FROZEN"
+    moved("finish", site)
+
+    for lease in (*held, *shared):
+        assert harness.heartbeat(site.client, lease).outcome == pb.OUTCOME_OK
+    assert [name(lease) for lease in listed(site, "moving", include_children=True)] == [
+        "moving/ended", "moving/expired", "moving/held", "moving/shared", "moving/shared", "moving.slow/held"]
+    assert rows(site, "home") == ["movingx/held"]
+    assert "moving/held" in rows(site, "eu")
+    assert site.acquire("moving", "free").token > max(lease.token for lease in (*held, *shared, free, expired, ended))
+    waiting = site.client.lease.Acquire.future(acquire_request("moving", "held", wait=BOUND))
+    wait_until(lambda: site.client.admin.GetStatus(pb.GetStatusRequest()).waiters == 1, BOUND, "the waiter")
+    assert site.client.lease.Release(release_request(held[0])).results[0].outcome == pb.OUTCOME_OK
+    assert waiting.result(BOUND).lease.token > held[0].token
+    with fails() as failure:  # its lease key has ended
+        site.acquire("moving", "free", lease_key=free.lease_key)
+    assert failure.value.reason == "LEASE_ENDED"
+    got = site.client.admin.GetPolicy(pb.GetPolicyRequest(namespace=pb.Namespace(segments=["moving", "slow"]))).effective
+    assert (got.grace.seconds, got.frozen.value, got.expiry) == (7, False, pb.Policy.EXPIRY_TAKEOVER)
+    late = site.clusters["home"].psql("select leasehold.acquire('moving', 'late', '1 s')", site.databases["home"], check=False)
+    assert "namespace_frozen" in late.stderr  # where it was, for a daemon that was forgotten
+    assert site.psql("home", "select count(*) from leasehold_move.namespace") == "0"
+
+
+def test_a_move_is_undone(moving):
+    site = moving
+    held = site.acquire("moving", "held", seconds=120)
+    moved("start", site)
+    moved("undo", site)
+    assert rows(site, "eu") == [] and site.psql("eu", "select count(*) from leasehold.policy where namespace <> ''") == "0"
+    assert harness.heartbeat(site.client, held).outcome == pb.OUTCOME_OK
+    assert site.acquire("moving", "free").token > held.token
+    moved("start", site)
+    moved("undo", site)
