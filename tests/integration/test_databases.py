@@ -1,6 +1,7 @@
 """Namespaces on several PostgreSQL clusters: each call goes where its namespace lives, lists and watches are of all, and a
 cluster that is away leaves the others alone."""
 import subprocess
+import time
 import urllib.request
 
 import grpc
@@ -249,6 +250,56 @@ def test_an_administrators_reap_goes_through_all(site):
     assert (first.reaped, first.more) == (3, True)
     rest = site.client.admin.Reap(pb.ReapRequest(namespaces=namespaces))
     assert (rest.reaped, rest.more) == (1, False)
+
+
+# --- who may ---
+
+
+def test_rules_count_where_their_namespace_lives(cluster, other, tmp_path):
+    site = Site(cluster, other, tmp_path / "leasehold.ini", authorization="yes")
+
+    def grant(database, principal, namespace, right):
+        site.psql(database, f"select leasehold.access_grant('{principal}', '{namespace}', '{right}')")
+
+    def may(call):
+        try:
+            call()
+            return True
+        except grpc.RpcError as error:
+            assert harness.Failure(error).reason == "ACCESS_DENIED", error
+            return False
+
+    def lease(namespace):
+        return may(lambda: site.acquire(namespace, f"k{time.monotonic()}"))
+
+    assert not any(map(lease, ("orders", "other", "shop.eu", "shop.us")))
+    grant("eu", "anonymous", "orders", "lease")
+    wait_until(lambda: lease("orders"), BOUND, "the rule of eu")
+    assert not any(map(lease, ("other", "shop.eu", "shop.us")))
+    grant("eu", "anonymous", "other", "lease")  # does not live there
+    grant("eu", "anonymous", "", "lease")
+    grant("home", "anonymous", "orders", "admin")
+    grant("eu", "anonymous", "orders.seen", "lease")
+    wait_until(lambda: "rules=2 " in site.daemon.log(), BOUND, "those of orders and orders.seen, and no other")
+    assert not any(map(lease, ("other", "shop.eu", "shop.us")))
+    grant("home", "anonymous", "shop", "lease")  # for what is below it too, wherever it lives
+    wait_until(lambda: lease("shop.us"), BOUND, "the rule of home")
+    assert lease("shop.eu") and not lease("other")
+    grant("home", "anonymous", "", "admin")
+    wait_until(lambda: lease("other"), BOUND, "the rule for all")
+    for page_size in (1, 100):
+        names, page_token = [], ""
+        while True:
+            page = site.client.admin.ListAccess(pb.ListAccessRequest(page_size=page_size, page_token=page_token))
+            names += [".".join(rule.namespace.segments) for rule in page.rules]
+            page_token = page.next_page_token
+            if not page_token:
+                break
+        assert names == ["", "orders", "orders.seen", "shop"]
+    site.client.admin.CreateToken(pb.CreateTokenRequest(name="mine"))
+    assert [token.name for token in site.client.admin.ListTokens(pb.ListTokensRequest()).tokens] == ["mine"]
+    assert site.psql("eu", "select count(*) from leasehold.access_token") == "0"
+    site.close()
 
 
 # --- what is told about them ---

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "config/address.h"
+#include "config/databases.h"
 
 struct lh_settings settings;
 struct lh_config_errors config_errors;
@@ -350,6 +351,38 @@ static void print_example(const struct lh_settings *unused, FILE *out)
     lh_settings_print_example(out);
 }
 
+START_TEST(several_databases_have_a_section_each)
+{
+    static const char text[] = "[leasehold]\nlanes = 2\n"
+                               "[database eu]\ndatabase = host=a\n  password=secret\nnamespaces = x, y.z,\n  w\n"
+                               "[database us-1]\ndatabase = host=b\ndefault = yes\n";
+    struct lh_settings other;
+    char *shown;
+
+    ck_assert_msg(load_config_file(text), "%s", config_errors.text);
+    ck_assert_ptr_null(settings.database);
+    ck_assert_ptr_null(settings.embedded);
+    ck_assert_uint_eq(settings.database_count, 2);
+    ck_assert_str_eq(settings.databases[0].name, "eu");
+    ck_assert_str_eq(settings.databases[0].database, "host=a password=secret");
+    ck_assert_uint_eq(settings.databases[0].namespaces.count, 3);
+    ck_assert_str_eq(settings.databases[0].namespaces.items[2], "w");
+    ck_assert(!settings.databases[0].is_default);
+    ck_assert(settings.databases[1].is_default);
+    shown = print(lh_settings_print_effective);
+    ck_assert_ptr_nonnull(strstr(shown, "[database eu]\ndatabase = host=a password=***\nnamespaces = x, y.z, w\n"));
+    other = settings;
+    lh_settings_init(&settings);
+    ck_assert_msg(load_config_file(shown), "%s", config_errors.text);
+    ck_assert(!lh_databases_are_equal(&settings, &other)); /* by the password */
+    free(settings.databases[0].database);
+    settings.databases[0].database = strdup("host=a password=secret");
+    ck_assert(lh_databases_are_equal(&settings, &other));
+    lh_settings_finish(&other);
+    free(shown);
+}
+END_TEST
+
 START_TEST(what_check_prints_reads_back_as_the_same)
 {
     char *first, *second;
@@ -472,6 +505,7 @@ static TCase *cases_of_sources(void)
     tcase_add_test(sources, help_names_what_each_setting_takes);
     tcase_add_test(sources, this_machine_does_not);
     tcase_add_test(sources, a_reload_changes_what_may_change_and_tells_the_rest);
+    tcase_add_test(sources, several_databases_have_a_section_each);
     tcase_add_test(sources, what_check_prints_reads_back_as_the_same);
     tcase_add_test(sources, no_call_blocks_for_longer_than_a_connection_may_be_idle);
     tcase_add_test(sources, the_example_file_is_valid_and_changes_nothing);

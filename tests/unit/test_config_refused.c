@@ -5,6 +5,8 @@
 
 #include "test_config.h"
 
+#define TWO "[database a]\ndatabase = host=a\nnamespaces = x\n[database b]\ndatabase = host=b\n"
+
 static const struct {
     const char *lines; /* behind "[leasehold]" */
     int line;
@@ -36,6 +38,22 @@ static const struct {
     {"lanes = 2\nlanes = 3", 3, "lanes: set in line 2 already"},
     {"[pgbouncer]\nlanes = 2", 3, "stands in section [pgbouncer]"},
     {"lanes = 2\nwhat is this", 3, "neither a [section]"},
+    {"[database a]\ndatabase = host=a", 3, "[database a] has no namespace: set namespaces, or default = yes"},
+    {"[database a]\nnamespaces = x", 3, "[database a] has no database"},
+    {"[database a b]\ndefault = yes", 3, "the name of a database has 1 to 32 letters"},
+    {"[database a]\ndatabase = host=a\nnamespaces = x\ndefault = perhaps", 5,
+     "[database a] default = perhaps: expected yes or no"},
+    {"[database a]\ndatabase =\ndefault = yes", 3, "[database a] database = ...: must not be empty"},
+    {"[database a]\ndatabase = host=a\ndefault = yes\nlanes = 2", 5, "[database a] lanes: unknown setting"},
+    {"[database a]\ndatabase = host=a\ndefault = yes\ndefault = yes", 5, "[database a] default: set in line 4 already"},
+    {"[database a]\ndatabase = host=a\nnamespaces = x, y..z", 4, "segments of 1 to 63 bytes"},
+    {TWO "default = yes\nnamespaces = x", 8, "[database b] namespaces: x is in [database a] (line 4) already"},
+    {TWO "namespaces = x.y.z", 7,
+     "x.y.z is below x of [database a] (line 4): a namespace and all below it live in one"},
+    {"[database a]\ndatabase = host=a\ndefault = yes\n[database b]\ndatabase = host=b\ndefault = yes", 7,
+     "[database b] default = yes: [database a] (line 4) is the default"},
+    {"database = host=c\n" TWO "namespaces = y", 0, "and [database a] ("},
+    {"embedded = /tmp/x\n" TWO "namespaces = y", 0, "exclude each other: use one or the other"},
 };
 
 static const struct {
@@ -50,7 +68,7 @@ static const struct {
 
 START_TEST(a_bad_file_is_refused_with_its_line)
 {
-    char text[256];
+    char text[512];
 
     snprintf(text, sizeof(text), "[leasehold]\n%s\n", bad_files[_i].lines);
     ck_assert(!load_config_file(text));
