@@ -142,7 +142,8 @@ _Noreturn static void usage(void)
 {
     fprintf(stderr,
             "usage: drive WORKLOAD PEER TARGET [--clients N] [--connections N] [--leases N] [--batch N] [--rounds N]\n"
-            "             [--duration SECONDS] [--every SECONDS] [--warmup MS] [--measure MS] [--run N] [--batched 1] "
+            "             [--duration SECONDS] [--every SECONDS] [--warmup MS] [--measure MS] [--run N] [--namespace "
+            "N] [--batched 1] "
             "[--kept 1] [--stream 1]\n"
             "             [--hot 1] [--units N] [--capacity N] [--holders N]\n");
     exit(2);
@@ -174,6 +175,8 @@ static void parse(struct drive *drive, int argc, char **argv)
             drive->measure_us = value * LH_US_PER_MS;
         else if (strcmp(argv[i], "--run") == 0)
             drive->run = (uint32_t)value;
+        else if (strcmp(argv[i], "--namespace") == 0)
+            snprintf(drive->ns, sizeof(drive->ns), "bench%ld", value);
         else if (strcmp(argv[i], "--batched") == 0)
             drive->is_batched = value != 0;
         else if (strcmp(argv[i], "--kept") == 0)
@@ -206,7 +209,8 @@ static void raise_limits(void)
 int main(int argc, char **argv)
 {
     struct samples samples = {0};
-    struct drive drive = {.clients = 1,
+    struct drive drive = {.ns = "bench",
+                          .clients = 1,
                           .batch = 1,
                           .rounds = 200,
                           .duration_s = 60,

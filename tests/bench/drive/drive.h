@@ -64,6 +64,7 @@ struct drive {
     bool is_lasting; /* names of this run alone: its leases may outlive it */
     bool is_patient; /* open() tries until the server is there */
     bool is_over;
+    char ns[32];  /* the namespace: bench, or with a number behind it */
     uint32_t run; /* a number that tells this run's credentials from others */
     struct slot *slots;
     size_t slot_count;

@@ -15,7 +15,6 @@
 #include "rpc/client.h"
 
 #define SERVICE "/leasehold.v1.LeaseService/"
-#define NAMESPACE "bench"
 /* What the server takes of a stream before it has answered: 16 batches. */
 #define STREAM_BATCHES 16
 
@@ -56,7 +55,7 @@ static void refer(struct reference *reference, const struct slot *slot)
 {
     leasehold__v1__scope__init(&reference->scope);
     leasehold__v1__lease_ref__init(&reference->lease);
-    reference->segments[0] = (char *)NAMESPACE;
+    reference->segments[0] = slot->drive->ns;
     reference->scope.n_namespace_ = 1;
     reference->scope.namespace_ = reference->segments;
     drive_key(slot, reference->key);
