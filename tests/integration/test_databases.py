@@ -395,8 +395,10 @@ def moved(step, site):
 
 def restart(site, sections):
     write_settings(site.path, sections)
+    site.client.close()
     assert site.daemon.stop() == 0, site.daemon.log()
     site.daemon.start()
+    site.client = harness.Client(site.daemon.target)
     site.wait()
 
 
