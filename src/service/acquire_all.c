@@ -27,7 +27,7 @@ void lh_acquire_all_on_message(struct lh_rpc_call *call, const void *data, size_
 {
     struct lh_arena *arena = &lh_call_service(call)->scratch;
     struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = arena, .violations = &violations};
+    struct lh_validator v = {.arena = arena, .violations = &violations, .places = lh_call_service(call)->places};
     struct lh_acquire acquire = {0};
     Leasehold__V1__AcquireAllRequest *request;
 

@@ -9,6 +9,9 @@ enum lh_status lh_route_acquire(const struct lh_service *service, struct lh_acqu
 {
     const struct lh_place *place = lh_places_find(service->places, acquire->ns);
 
+    for (size_t i = 0; place != NULL && i < acquire->also_count; i++)
+        if (lh_places_find(service->places, acquire->also[i].ns) != place)
+            return LH_INVALID_ARGUMENT;
     return place == NULL ? LH_INVALID_ARGUMENT : lh_coordinator_acquire(place->coordinator, acquire);
 }
 

@@ -317,6 +317,24 @@ static bool check_unique(struct lh_validator *v, const struct lh_acquire_scope *
     return true;
 }
 
+/* They are acquired in one transaction. */
+static bool check_together(struct lh_validator *v, const struct lh_acquire_scope *scopes, size_t n, const char *path)
+{
+    char field[LH_VIOLATION_FIELD_BYTES];
+    const struct lh_place *first, *place;
+
+    if (v->places == NULL)
+        return true;
+    first = lh_places_find(v->places, scopes[0].ns);
+    place = lh_places_find(v->places, scopes[n].ns);
+    if (place == first)
+        return true;
+    lh_violations_add(v->violations, lh_field_member(field, path, "scope"),
+                      "must be in one database with the others: %s lives in %s, %s in %s", scopes[0].ns, first->name,
+                      scopes[n].ns, place->name);
+    return false;
+}
+
 static bool validate_items(struct lh_validator *v, Leasehold__V1__AcquireItem *const *items, size_t n,
                            struct lh_acquire *acquire)
 {
@@ -335,7 +353,7 @@ static bool validate_items(struct lh_validator *v, Leasehold__V1__AcquireItem *c
             lh_validate_scope(v, items[i]->scope, lh_field_member(field, path, "scope"), &scopes[i].ns, &scopes[i].key);
         is_valid &= validate_mode(v, items[i]->mode, items[i]->units, items[i]->at_least, path, &scopes[i].units,
                                   &scopes[i].at_least_us);
-        is_valid = is_valid && check_unique(v, scopes, i, path);
+        is_valid = is_valid && check_unique(v, scopes, i, path) && check_together(v, scopes, i, path);
     }
     acquire->ns = scopes[0].ns;
     acquire->key = scopes[0].key;

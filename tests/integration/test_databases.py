@@ -148,6 +148,21 @@ def test_a_waiter_gets_what_is_released(site):
         assert waiting.result(BOUND).lease.token > held.token
 
 
+def test_several_scopes_are_acquired_together_in_one_database_only(site):
+    def acquire_all(*namespaces):
+        items = [pb.AcquireItem(scope=scope(namespace, f"k{i}")) for i, namespace in enumerate(namespaces)]
+        return site.client.lease.AcquireAll(pb.AcquireAllRequest(items=items, duration=harness.duration(30)), timeout=BOUND).leases
+
+    assert [name(lease) for lease in acquire_all("orders", "shop.eu.x")] == ["orders/k0", "shop.eu.x/k1"]
+    assert [name(lease) for lease in acquire_all("other", "shop")] == ["other/k0", "shop/k1"]
+    with fails() as failure:
+        acquire_all("z", "z", "orders.y")
+    assert failure.value.code == grpc.StatusCode.INVALID_ARGUMENT
+    assert "must be in one database with the others: z lives in home, orders.y in eu" in failure.value.message
+    assert failure.value.bad_request.field_violations[0].field == "items[2].scope"
+    assert rows(site, "eu") == ["orders/k0", "shop.eu.x/k1"] and rows(site, "home") == ["other/k0", "shop/k1"]
+
+
 def test_a_namespace_that_lives_nowhere_is_refused_with_where_to_add_it(cluster, other, tmp_path):
     site = Site(cluster, other, tmp_path / "leasehold.ini")
     site.close()
