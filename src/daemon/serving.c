@@ -30,7 +30,7 @@
 #define HEALTH_LOOK_US (250 * LH_US_PER_MS)
 #define SHORT_CALLS_LOOK_US (5 * LH_US_PER_MS)
 #define SHORT_CALLS_LIMIT_US (2 * LH_US_PER_S) /* after the final GOAWAY */
-#define DESCRIPTORS_KEPT 64                    /* for the database, the admin port and files */
+#define DESCRIPTORS_KEPT 64                    /* for one database, the admin port and files */
 #define LAST_PATIENCE_US (2 * LH_US_PER_S)     /* for the coordinator, after connections were cut */
 
 struct lh_serving {
@@ -65,16 +65,18 @@ static void look_at_health(void *arg)
 static size_t descriptors_for_clients(const struct lh_settings *settings)
 {
     size_t wanted = (size_t)settings->max_connections;
+    /* Each further database has its lanes, hook lanes, control, listener, and one to spare. */
+    size_t more = settings->database_count > 1 ? settings->database_count - 1 : 0;
+    size_t kept = DESCRIPTORS_KEPT + more * (size_t)(settings->lanes + settings->hook_lanes + 3);
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        limit.rlim_cur >= wanted + DESCRIPTORS_KEPT)
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= wanted + kept)
         return wanted;
-    wanted = limit.rlim_cur > DESCRIPTORS_KEPT ? (size_t)limit.rlim_cur - DESCRIPTORS_KEPT : 1;
+    wanted = limit.rlim_cur > kept ? (size_t)limit.rlim_cur - kept : 1;
     lh_warn(
-        "max_connections is lowered to %zu: %llu files may be open, and %d are kept for other uses; raise the limit "
+        "max_connections is lowered to %zu: %llu files may be open, and %zu are kept for other uses; raise the limit "
         "(systemd: LimitNOFILE)",
-        wanted, (unsigned long long)limit.rlim_cur, DESCRIPTORS_KEPT);
+        wanted, (unsigned long long)limit.rlim_cur, kept);
     return wanted;
 }
 
