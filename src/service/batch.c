@@ -275,7 +275,7 @@ static void decide(struct batch *batch, struct lh_rpc_call *call, struct lh_hold
     if (batch->problems[i] != NULL) {
         entry->item.outcome = LH_OUTCOME_INVALID;
     } else if (!lh_access_may(&batch->who, LH_RIGHT_LEASE, entry->item.ns) &&
-               !lh_permit_knows_rules(call, entry->item.ns)) {
+               !lh_permit_knows_rules(call, entry->item.ns, false)) {
         entry->item.outcome = LH_OUTCOME_RETRY;
         batch->problems[i] = "the access rules are not loaded yet";
     } else if (!lh_access_may(&batch->who, LH_RIGHT_LEASE, entry->item.ns)) {

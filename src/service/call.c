@@ -89,21 +89,25 @@ static void refuse_with_error(struct lh_rpc_call *call, const struct lh_error *e
     lh_call_refuse(call, &violations);
 }
 
-/* That of the namespace, else the first that is away, else the home. */
+/* The database of the namespace, or the home. Where that is ready, the first that is not: the call needed it too. */
 static const struct lh_place *find_away(const struct lh_service *service, const char *ns,
                                         struct lh_readiness *readiness)
 {
-    const struct lh_place *place = ns != NULL ? lh_places_find(service->places, ns) : NULL;
+    const struct lh_place *of = ns != NULL ? lh_places_find(service->places, ns) : NULL;
 
-    for (size_t i = 0; place == NULL && i < lh_places_count(service->places); i++) {
-        lh_coordinator_readiness(lh_places_at(service->places, i)->coordinator, readiness);
-        if (!readiness->is_ready)
-            place = lh_places_at(service->places, i);
+    if (of == NULL)
+        of = lh_places_home(service->places);
+    lh_coordinator_readiness(of->coordinator, readiness);
+    for (size_t i = 0; readiness->is_ready && i < lh_places_count(service->places); i++) {
+        const struct lh_place *place = lh_places_at(service->places, i);
+        struct lh_readiness one;
+        lh_coordinator_readiness(place->coordinator, &one);
+        if (one.is_ready)
+            continue;
+        *readiness = one;
+        return place;
     }
-    if (place == NULL)
-        place = lh_places_home(service->places);
-    lh_coordinator_readiness(place->coordinator, readiness);
-    return place;
+    return of;
 }
 
 const char *lh_call_words_of_outage(const struct lh_service *service, const char *ns, const char *what_next,

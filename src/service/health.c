@@ -68,6 +68,15 @@ static serving_status status_now(const struct lh_service *service, const char *n
     return readiness.is_ready ? STATUS(SERVING) : STATUS(NOT_SERVING);
 }
 
+/* The same as of the last tick. */
+static serving_status status_of_tick(const struct lh_service *service, const char *name)
+{
+    const struct lh_place *database = find_database(service, name);
+    bool was_serving = database != NULL ? database->was_ready && !service->is_draining : service->was_serving;
+
+    return was_serving ? STATUS(SERVING) : STATUS(NOT_SERVING);
+}
+
 void lh_health_check_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct lh_service *service = lh_call_service(call);
@@ -186,8 +195,8 @@ void lh_service_tick(struct lh_service *service)
                 service->is_draining ? "draining" : readiness.words);
     }
     LH_LIST_EACH(struct watcher, watcher, &service->health_watchers, link)
-        if (watcher->is_known && watcher->told != status_now(service, watcher->name))
-            tell(watcher, status_now(service, watcher->name));
+        if (watcher->is_known && watcher->told != status_of_tick(service, watcher->name))
+            tell(watcher, status_of_tick(service, watcher->name));
 }
 
 void lh_service_drain(struct lh_service *service)

@@ -151,12 +151,17 @@ static void note(struct lh_rpc_call *call, const struct lh_access_caller *caller
     lh_denials_note(&service->denials, &denial);
 }
 
-bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns)
+bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns, bool include_children)
 {
     const struct lh_places *places = lh_call_service(call)->places;
-    const struct lh_place *place = lh_places_find(places, ns);
 
-    return lh_places_count(places) == 1 || (lh_places_home(places)->has_rules && (place == NULL || place->has_rules));
+    for (size_t i = 0; lh_places_count(places) > 1 && i < lh_places_count(places); i++) {
+        const struct lh_place *place = lh_places_at(places, i);
+        bool counts = place == lh_places_home(places) || lh_places_has(places, place, ns, include_children);
+        if (counts && !place->has_rules)
+            return false;
+    }
+    return true;
 }
 
 void lh_permit_refuse(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right,
@@ -169,7 +174,7 @@ void lh_permit_refuse(struct lh_rpc_call *call, const struct lh_access_caller *c
                                  .principal = lh_access_name(caller),
                                  .right = lh_right_name(right)};
 
-    if (!lh_permit_knows_rules(call, ns)) {
+    if (!lh_permit_knows_rules(call, ns, false)) {
         lh_call_fail(call, LH_DATABASE_UNAVAILABLE, NULL, ns, NULL);
         return;
     }
@@ -204,7 +209,13 @@ bool lh_permit_any(struct lh_rpc_call *call, const struct lh_access_caller *call
 {
     char next[LH_ACCESS_NAME_BYTES];
 
-    if (include_children ? lh_access_next(caller, right, ns, NULL, next) : lh_access_may(caller, right, ns))
+    if (lh_access_may(caller, right, ns))
+        return true;
+    if (include_children && !lh_permit_knows_rules(call, ns, true)) {
+        lh_call_fail(call, LH_DATABASE_UNAVAILABLE, NULL, ns, NULL);
+        return false;
+    }
+    if (include_children && lh_access_next(caller, right, ns, NULL, next))
         return true;
     lh_permit_refuse(call, caller, right, ns);
     return false;

@@ -36,8 +36,8 @@ bool lh_permit(struct lh_rpc_call *call, enum lh_right right, const char *ns);
 bool lh_permit_any(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right, const char *ns,
                    bool include_children);
 
-/* False: a database whose rules may allow something there was away since the start. */
-bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns);
+/* False: a database whose rules may allow something there, or with include_children below it, was away since the start. */
+bool lh_permit_knows_rules(struct lh_rpc_call *call, const char *ns, bool include_children);
 
 /* ACCESS_DENIED, or DATABASE_UNAVAILABLE where the rules are not known yet; counted, logged and in the audit. */
 void lh_permit_refuse(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right,

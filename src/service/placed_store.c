@@ -7,6 +7,7 @@
  */
 #include "service/placed_store.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,9 +67,11 @@ static enum lh_status force_release(struct lh_store *store, const char *ns, cons
 struct stretch {
     lh_list_cb *on_done;
     void *arg;
-    bool is_nowhere;
-    bool is_last;
-    char end[LH_ACCESS_NAME_BYTES];
+    bool is_empty; /* no database has anything of what was asked for */
+    bool has_end;
+    bool has_next;
+    char end[LH_ACCESS_NAME_BYTES];  /* the first name that this database does not have */
+    char next[LH_ACCESS_NAME_BYTES]; /* the first behind it that another has */
 };
 
 static void on_stretch(void *arg, enum lh_status status, const struct lh_error *error,
@@ -77,19 +80,16 @@ static void on_stretch(void *arg, enum lh_status status, const struct lh_error *
     struct stretch *stretch = arg;
     struct lh_list_answer cut;
 
-    if (status == LH_OK && (stretch->is_nowhere || !stretch->is_last)) {
+    if (status == LH_OK && (stretch->is_empty || stretch->has_end)) {
         cut = *answer;
         cut.lease_count = 0;
-        while (!stretch->is_nowhere && cut.lease_count < answer->lease_count &&
+        while (!stretch->is_empty && cut.lease_count < answer->lease_count &&
                strcmp(answer->leases[cut.lease_count].ns, stretch->end) < 0)
             cut.lease_count++;
-        if (stretch->is_last) {
-            cut.has_more = false;
-            cut.stop_ns = NULL;
-        } else if (cut.lease_count < answer->lease_count || !answer->has_more || stretch->is_nowhere ||
-                   (answer->stop_ns != NULL && strcmp(answer->stop_ns, stretch->end) >= 0)) {
-            cut.has_more = true;
-            cut.stop_ns = stretch->end;
+        if (cut.lease_count < answer->lease_count || !answer->has_more || stretch->is_empty ||
+            (answer->stop_ns != NULL && strcmp(answer->stop_ns, stretch->end) >= 0)) {
+            cut.has_more = stretch->has_next;
+            cut.stop_ns = stretch->has_next ? stretch->next : NULL;
             cut.stop_key = "";
         }
         answer = &cut;
@@ -109,23 +109,47 @@ static bool is_behind(const char *name, const struct lh_list_request *request)
            (strncmp(name, request->ns, size) > 0 || name[size] > '.');
 }
 
+/* Moves `name` to the next one that lives in a database. False: none of what was asked for does. */
+static bool skip_unplaced(const struct lh_places *places, const struct lh_list_request *request,
+                          char name[LH_ACCESS_NAME_BYTES])
+{
+    char end[LH_ACCESS_NAME_BYTES];
+    struct lh_place *place;
+
+    while (lh_places_find(places, name) == NULL) {
+        if (!lh_places_walk(places, name, &place, end) || is_behind(end, request))
+            return false;
+        memcpy(name, end, sizeof(end));
+    }
+    return true;
+}
+
 static enum lh_status list(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
                            void *arg)
 {
     const struct lh_places *places = places_of(store);
+    const char *asked = request->after_ns != NULL ? request->after_ns : request->ns;
     struct stretch *stretch = lh_alloc_zero(1, sizeof(*stretch));
-    struct lh_place *place;
+    struct lh_list_request part = *request;
+    struct lh_place *place = lh_places_home(places); /* asked also where nothing is, so that the answer comes later */
+    char begin[LH_ACCESS_NAME_BYTES];
     enum lh_status status;
 
     stretch->on_done = on_done;
     stretch->arg = arg;
-    stretch->is_last =
-        !lh_places_walk(places, request->after_ns != NULL ? request->after_ns : request->ns, &place, stretch->end) ||
-        is_behind(stretch->end, request);
-    stretch->is_nowhere = place == NULL;
-    if (place == NULL) /* asked all the same, so that the answer comes later */
-        place = lh_places_home(places);
-    status = place->store->ops->list(place->store, request, on_stretch, stretch);
+    snprintf(begin, sizeof(begin), "%s", asked);
+    stretch->is_empty = !skip_unplaced(places, request, begin);
+    if (!stretch->is_empty) {
+        stretch->has_end = lh_places_walk(places, begin, &place, stretch->end) && !is_behind(stretch->end, request);
+        memcpy(stretch->next, stretch->end, sizeof(stretch->next));
+        stretch->has_next = stretch->has_end && skip_unplaced(places, request, stretch->next);
+    }
+    if (strcmp(begin, asked) != 0) {
+        part.after_ns = begin;
+        part.after_key = "";
+        part.after_token = 0;
+    }
+    status = place->store->ops->list(place->store, &part, on_stretch, stretch);
     if (status != LH_OK)
         free(stretch);
     return status;

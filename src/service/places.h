@@ -64,7 +64,8 @@ void lh_places_stats(const struct lh_places *places, struct lh_coordinator_stats
 /* Ready while one of them is; the words tell of each. */
 void lh_places_readiness(const struct lh_places *places, struct lh_readiness *readiness);
 
-/* What a database told of its rules. A rule counts in the database of its namespace only, one of the home in all. */
+/* What a database told of its rules. Only rules of namespaces that live there count; in the home also the rules of all
+   namespaces, and those of namespaces that live nowhere. A rule counts below its namespace in all databases. */
 void lh_places_keep_rules(const struct lh_places *places, struct lh_place *place,
                           const struct lh_access_answer *answer);
 /* Those of all. False: one has not told any yet. */

@@ -40,7 +40,7 @@ void lh_set_policy_on_message(struct lh_rpc_call *call, const void *data, size_t
         lh_call_unpack(call, &leasehold__v1__set_policy_request__descriptor, data, size, v.arena);
 
     if (request != NULL && !(lh_policy_from_request(&v, request, &policy, &mask) &&
-                             lh_validate_place(&v, policy.ns, "policy.namespace.segments"))) {
+                             lh_validate_place(&v, policy.ns, false, "policy.namespace.segments"))) {
         lh_call_refuse(call, &violations);
     } else if (request != NULL && lh_permit(call, LH_RIGHT_ADMIN, policy.ns)) {
         struct lh_requester requester = lh_call_requester(call);
@@ -83,7 +83,7 @@ void lh_get_policy_on_message(struct lh_rpc_call *call, const void *data, size_t
     if (request != NULL && request->namespace_ != NULL &&
         !(lh_validate_namespace(&v, request->namespace_->segments, request->namespace_->n_segments, true,
                                 "namespace.segments", &ns) &&
-          lh_validate_place(&v, ns, "namespace.segments"))) {
+          lh_validate_place(&v, ns, false, "namespace.segments"))) {
         lh_call_refuse(call, &violations);
     } else if (request != NULL && lh_permit(call, LH_RIGHT_READ, ns)) {
         struct lh_store_call *store_call = lh_store_call_create(call, ns, NULL);

@@ -5,31 +5,29 @@
 
 #include "service/call.h"
 
+static struct lh_coordinator *find(const struct lh_service *service, const char *ns)
+{
+    return lh_places_find(service->places, ns)->coordinator;
+}
+
 enum lh_status lh_route_acquire(const struct lh_service *service, struct lh_acquire *acquire)
 {
-    const struct lh_place *place = lh_places_find(service->places, acquire->ns);
-
-    for (size_t i = 0; place != NULL && i < acquire->also_count; i++)
-        if (lh_places_find(service->places, acquire->also[i].ns) != place)
-            return LH_INVALID_ARGUMENT;
-    return place == NULL ? LH_INVALID_ARGUMENT : lh_coordinator_acquire(place->coordinator, acquire);
+    return lh_coordinator_acquire(find(service, acquire->ns), acquire);
 }
 
 void lh_route_cancel(const struct lh_service *service, struct lh_acquire *acquire)
 {
-    lh_coordinator_cancel(lh_places_find(service->places, acquire->ns)->coordinator, acquire);
+    lh_coordinator_cancel(find(service, acquire->ns), acquire);
 }
 
 enum lh_status lh_route_downgrade(const struct lh_service *service, struct lh_holder_request *request)
 {
-    const struct lh_place *place = lh_places_find(service->places, request->items->item.ns);
-
-    return place == NULL ? LH_INVALID_ARGUMENT : lh_coordinator_downgrade(place->coordinator, request);
+    return lh_coordinator_downgrade(find(service, request->items->item.ns), request);
 }
 
 void lh_route_wake(const struct lh_service *service, const char *ns, const char *key)
 {
-    lh_coordinator_wake(lh_places_find(service->places, ns)->coordinator, ns, key);
+    lh_coordinator_wake(find(service, ns), ns, key);
 }
 
 /* --- heartbeats and releases --- */
@@ -103,7 +101,7 @@ static enum lh_status send_parts(const struct lh_service *service, struct split 
     return split->open > 0 ? LH_OK : first;
 }
 
-/* Of the first item where there are several. */
+/* The place of the first item, or the home where there is no item to send. */
 static const struct lh_place *find_only(const struct lh_places *places, const struct lh_holder_request *request,
                                         bool *are_several)
 {
@@ -119,19 +117,6 @@ static const struct lh_place *find_only(const struct lh_places *places, const st
         only = only != NULL ? only : place;
     }
     return only != NULL ? only : lh_places_home(places);
-}
-
-/* Their requests were not validated. */
-static void skip_unplaced(const struct lh_places *places, struct lh_holder_request *request)
-{
-    for (size_t i = 0; i < request->count; i++) {
-        struct lh_holder_entry *entry = &request->items[i];
-        if (entry->skip || lh_places_find(places, entry->item.ns) != NULL)
-            continue;
-        entry->skip = true;
-        entry->item.outcome = LH_OUTCOME_INVALID;
-        entry->item.message = lh_places_nowhere;
-    }
 }
 
 static void put(const struct lh_places *places, struct split *split, size_t index)
@@ -161,7 +146,6 @@ static enum lh_status send_holder(const struct lh_service *service, struct lh_ho
 
     if (lh_places_count(places) == 1)
         return send(lh_places_home(places)->coordinator, request);
-    skip_unplaced(places, request);
     only = find_only(places, request, &are_several);
     if (!are_several)
         return send(only->coordinator, request);

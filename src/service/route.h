@@ -1,7 +1,7 @@
 /*
  * The coordinator's calls, each to the coordinator of the database in which its namespace lives; see lease/coordinator.h
- * and lease/watch.h. What concerns several databases is split, and answered when all have answered. A namespace that lives
- * nowhere is refused when its request is validated; here it is LH_INVALID_ARGUMENT.
+ * and lease/watch.h. What concerns several databases is split, and answered when all have answered. Requests were
+ * validated: their namespaces live in a database, and those of one acquire in the same.
  */
 #ifndef LH_SERVICE_ROUTE_H
 #define LH_SERVICE_ROUTE_H

@@ -52,7 +52,7 @@ static bool read_rule(struct lh_validator *v, const char *principal, const Lease
     change->rule.principal = principal;
     is_valid &= lh_validate_namespace(v, ns != NULL ? ns->segments : NULL, ns != NULL ? ns->n_segments : 0, true,
                                       "namespace.segments", &change->rule.ns) &&
-                lh_validate_place(v, change->rule.ns, "namespace.segments");
+                lh_validate_place(v, change->rule.ns, false, "namespace.segments");
     is_valid &= read_rights(v, rights, count, &change->rule.rights);
     return is_valid;
 }

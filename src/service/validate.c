@@ -76,10 +76,13 @@ bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t
     return true;
 }
 
-bool lh_validate_place(struct lh_validator *v, const char *ns, const char *field)
+bool lh_validate_place(struct lh_validator *v, const char *ns, bool include_children, const char *field)
 {
     if (v->places == NULL || *ns == '\0' || lh_places_find(v->places, ns) != NULL)
         return true;
+    for (size_t i = 0; include_children && i < lh_places_count(v->places); i++)
+        if (lh_places_has(v->places, lh_places_at(v->places, i), ns, true))
+            return true;
     lh_violations_add(v->violations, field, "%s %s", ns, lh_places_nowhere);
     return false;
 }
@@ -107,7 +110,7 @@ bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope
     }
     is_valid = lh_validate_namespace(v, scope->namespace_, scope->n_namespace_, false,
                                      lh_field_member(path, field, "namespace"), ns) &&
-               lh_validate_place(v, *ns, path);
+               lh_validate_place(v, *ns, false, path);
     *key = scope->key;
     return check_key(v, scope->key, lh_field_member(path, field, "key")) && is_valid;
 }
@@ -430,7 +433,9 @@ bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__Relea
 bool lh_validate_list(struct lh_validator *v, const Leasehold__V1__ListLeasesRequest *request,
                       struct lh_list_request *list)
 {
-    bool is_valid = lh_validate_namespace(v, request->namespace_, request->n_namespace_, true, "namespace", &list->ns);
+    bool is_valid =
+        lh_validate_namespace(v, request->namespace_, request->n_namespace_, true, "namespace", &list->ns) &&
+        lh_validate_place(v, list->ns, request->include_children, "namespace");
 
     list->include_children = request->include_children;
     list->owner = request->owner;
@@ -449,6 +454,7 @@ bool lh_validate_watch(struct lh_validator *v, const Leasehold__V1__WatchLeasesR
         lh_violations_add(v->violations, "include_children", "must not be given together with key");
         return false;
     }
+    is_valid = is_valid && lh_validate_place(v, *ns, request->include_children, "namespace");
     return (!has_key || check_key(v, request->key, "key")) && is_valid;
 }
 
@@ -476,7 +482,8 @@ bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *
         const Leasehold__V1__Namespace *ns = request->namespaces[i];
         char path[PATH_BYTES];
         snprintf(path, sizeof(path), "namespaces[%zu].segments", i);
-        is_valid &= lh_validate_namespace(v, ns->segments, ns->n_segments, false, path, &arguments->namespaces[i]);
+        is_valid &= lh_validate_namespace(v, ns->segments, ns->n_segments, false, path, &arguments->namespaces[i]) &&
+                    lh_validate_place(v, arguments->namespaces[i], request->include_children, path);
     }
     return is_valid;
 }

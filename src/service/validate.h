@@ -40,8 +40,8 @@ struct lh_validator {
 /* Each returns false, with violations added, when something is out of bounds; the outputs are then undefined. `field`
    is the path in the request that violations name. */
 
-/* Does it live in a database? "" always does. */
-bool lh_validate_place(struct lh_validator *v, const char *ns, const char *field);
+/* Does it, or with include_children something below it, live in a database? "" always does. */
+bool lh_validate_place(struct lh_validator *v, const char *ns, bool include_children, const char *field);
 
 /* An empty list is `""` where `may_be_empty`. */
 bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t count, bool may_be_empty,

@@ -206,7 +206,8 @@ static bool check_list(struct lh_validator *v, const Leasehold__V1__ListRequest 
     if (is_scope || request->key[0] != '\0') {
         if (!lh_validate_scope(v, &scope, "scope", &wanted->ns, &wanted->key))
             return false;
-    } else if (!lh_validate_namespace(v, request->namespace_, request->n_namespace_, true, "namespace", &wanted->ns)) {
+    } else if (!lh_validate_namespace(v, request->namespace_, request->n_namespace_, true, "namespace", &wanted->ns) ||
+               !lh_validate_place(v, wanted->ns, request->include_children, "namespace")) {
         return false;
     }
     wanted->include_children =

@@ -462,15 +462,6 @@ static void begin(struct lh_rpc_call *call, struct lh_access_caller *who,
     lh_rpc_call_set_data(call, stream);
 }
 
-/* Somewhere, or some of what is below it. */
-static bool is_placed(struct lh_validator *v, const char *ns, bool include_children)
-{
-    for (size_t i = 0; include_children && i < lh_places_count(v->places); i++)
-        if (lh_places_has(v->places, lh_places_at(v->places, i), ns, true))
-            return true;
-    return lh_validate_place(v, ns, "namespace");
-}
-
 void lh_watch_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct lh_service *service = lh_call_service(call);
@@ -483,7 +474,7 @@ void lh_watch_leases_on_message(struct lh_rpc_call *call, const void *data, size
 
     if (request == NULL) {
         /* answered */
-    } else if (!lh_validate_watch(&v, request, &ns) || !is_placed(&v, ns, request->include_children)) {
+    } else if (!lh_validate_watch(&v, request, &ns)) {
         lh_call_refuse(call, &violations);
     } else if (service->is_draining) {
         lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);

@@ -2,6 +2,7 @@
 cluster that is away leaves the others alone."""
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 
 import grpc
@@ -9,13 +10,16 @@ import pytest
 
 import harness
 from commandline import cli
-from harness import acquire_request, fails, health, lease_ref, pb, readyz, release_request, scope, wait_until
+from console import Console
+from harness import acquire_request, fails, health, health_pb2, health_pb2_grpc, lease_ref, pb, readyz, release_request, scope, wait_until
 from streams import BOUND, Reading
 
 ACQUIRED = pb.LeaseEvent.TYPE_ACQUIRED
 RELEASED = pb.LeaseEvent.TYPE_RELEASED
 INITIAL = pb.LeaseEvent.TYPE_INITIAL
 SYNCED = pb.LeaseEvent.TYPE_SYNCED
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 AGE = """update leasehold.scope set deadline = deadline - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h',
                                   acquired_at = acquired_at - interval '1 h'"""
 
@@ -187,6 +191,15 @@ def test_a_namespace_that_lives_nowhere_is_refused_with_where_to_add_it(cluster,
     assert client.lease.Acquire(acquire_request("a", "k")).lease.token > 0
     assert client.lease.Acquire(acquire_request("b.c.d", "k")).lease.token > 0
     assert len(client.lease.ListLeases(pb.ListLeasesRequest()).leases) == 2
+    for namespace in (["b"], ["nowhere"]):
+        with fails() as failure:
+            client.lease.ListLeases(pb.ListLeasesRequest(namespace=namespace))
+        assert "lives in no database" in failure.value.message
+        said = Console(daemon.admin_port).get("/queue?namespace=" + namespace[0])
+        assert said.status == 400 and "lives in no database" in said.text
+        with fails() as failure:
+            client.admin.Reap(pb.ReapRequest(namespaces=[pb.Namespace(segments=namespace)]))
+        assert failure.value.bad_request.field_violations[0].field == "namespaces[0].segments"
     client.close()
     assert daemon.stop() == 0, daemon.log()
 
@@ -227,6 +240,41 @@ def test_a_watch_is_of_all_databases(site):
     assert {(event.type, event.lease.token) for event in (watch.next(), watch.next())} == {
         (ACQUIRED, lease.token) for lease in again}
     watch.call.cancel()
+
+
+def waiting_in(site):
+    return sum(int(site.psql(name, "select count(*) from leasehold.waiter")) for name in site.databases)
+
+
+@pytest.mark.parametrize("page_size", [1, 2, 3, 100])
+def test_the_consoles_lists_go_through_one_database_after_the_other(site, page_size):
+    console = Console(site.daemon.admin_port)
+
+    def rows_of(path, field):
+        found, page_token = [], ""
+        while True:
+            page = console.get(f"{path}page_size={page_size}&page_token={urllib.parse.quote(page_token)}").json
+            found += page[field]
+            page_token = page["next_page_token"]
+            if not page_token:
+                return found
+
+    waiting = []
+    for namespace in ("orders", "other"):
+        for key in ("k1", "k2"):
+            site.acquire(namespace, key)
+            waiting.append(site.client.lease.Acquire.future(acquire_request(namespace, key, wait=BOUND)))
+    wait_until(lambda: waiting_in(site) == 4, BOUND, "the waiters")
+    waiters = [".".join(row["scope"]["namespace"]) + "/" + row["scope"]["key"] for row in rows_of("/queue?", "waiters")]
+    assert waiters == ["other/k1", "other/k2", "orders/k1", "orders/k2"]
+    names = [".".join(row["namespace"]["segments"]) for row in rows_of("/namespaces?", "namespaces")]
+    assert names == ["other", "orders"]
+    assert [row["waiting"] for row in rows_of("/namespaces?namespace=orders&", "namespaces")] == ["2"]
+    assert console.get("/scope?namespace=orders&key=k1").json["explain"]["waiters"] == 1
+    assert len(console.get("/daemons").json["daemons"]) == 2  # one row of each database
+    for call in waiting:
+        call.cancel()
+    wait_until(lambda: waiting_in(site) == 0, BOUND, "the waiters having gone")
 
 
 def test_a_policy_is_in_the_database_of_its_namespace(site):
@@ -335,11 +383,16 @@ def metrics(daemon):
         return answer.read().decode()
 
 
-def test_metrics_have_a_label_for_the_database(site, service):
-    site.acquire("orders", "counted")
-    text = metrics(site.daemon)
+def checked_metrics(daemon):
+    text = metrics(daemon)
     said = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert said.returncode == 0, said.stdout
+    return text
+
+
+def test_metrics_have_a_label_for_the_database(site, service):
+    site.acquire("orders", "counted")
+    text = checked_metrics(site.daemon)
     assert 'leasehold_lease_grants_total{database="eu"}' in text and 'leasehold_lease_grants_total{database="home"}' in text
     assert 'leasehold_database_connections_up{database="eu",role="lane"} 3' in text
     assert 'leasehold_bound_limit{database="eu",bound="waiters"}' in text and 'leasehold_bound_limit{bound="connections"}' in text
@@ -358,13 +411,17 @@ def test_one_database_has_no_section_in_its_status(service):
 def test_a_cluster_that_is_killed_leaves_the_others_alone(cluster, other, tmp_path):
     site = Site(cluster, other, tmp_path / "leasehold.ini")
     kept = {name: site.acquire(name, "kept", seconds=600) for name in ("orders", "other")}
+    watched = Reading(health_pb2_grpc.HealthStub(site.client.channel).Watch(health_pb2.HealthCheckRequest(service="database/eu")))
+    watched.read()
+    watched.until(lambda answer: answer.status == SERVING, "the first answer")
     other.stop("immediate")
     try:
         wait_until(lambda: health(site.client, "database/eu") == "NOT_SERVING", BOUND, "eu being away")
         assert health(site.client, "database/home") == health(site.client) == "SERVING"
         status, words = readyz(site.daemon)
         assert status == 200 and "1 of 2 databases; database eu is not ready" in words and "database home is ready" in words
-        assert 'leasehold_database_ready{database="eu"} 0' in metrics(site.daemon)
+        assert 'leasehold_database_ready{database="eu"} 0' in checked_metrics(site.daemon)
+        watched.until(lambda answer: answer.status == NOT_SERVING, "eu being away")
         for number in range(10):
             lease = site.acquire("other", f"k{number}")
             assert site.client.lease.Release(release_request(lease)).results[0].outcome == pb.OUTCOME_OK
@@ -385,14 +442,53 @@ def test_a_cluster_that_is_killed_leaves_the_others_alone(cluster, other, tmp_pa
         with fails() as failure:
             client.lease.Acquire(acquire_request("orders", "late"))
         assert failure.value.reason == "DATABASE_UNAVAILABLE"
+        assert 'leasehold_database_ready{database="eu"} 0' in checked_metrics(late)
     finally:
         other.start()
     wait_until(lambda: health(site.client, "database/eu") == health(client, "database/eu") == "SERVING", BOUND, "eu being back")
     assert harness.heartbeat(site.client, kept["orders"]).outcome == pb.OUTCOME_OK
     assert client.lease.Acquire(acquire_request("orders", "late")).lease.token > kept["orders"].token
+    watched.until(lambda answer: answer.status == SERVING, "eu being back")
+    watched.close()
     client.close()
     assert late.stop() == 0, late.log()
     site.close()
+
+
+def test_a_call_needs_only_the_databases_that_have_what_it_names(cluster, other, tmp_path):
+    """No section is the default, and the first, which is the home then, is away from the start."""
+    site = Site(other, cluster, tmp_path / "leasehold.ini")
+    site.close()
+    sections = [("home", site.url("home"), "a", "no"), ("eu", site.url("eu"), "b.c, z", "no")]
+    other.stop("immediate")
+    try:
+        daemon = harness.Daemon("--config", write_settings(tmp_path / "leasehold.ini", sections))
+        client = harness.Client(daemon.target)
+        wait_until(lambda: health(client, "database/eu") == "SERVING", BOUND, "eu being ready")
+        for namespace in ("b.c", "b.c.d", "z"):
+            assert client.lease.Acquire(acquire_request(namespace, "k")).lease.token > 0
+        for page_size in (1, 100):
+            names, page_token = [], ""
+            while True:
+                page = client.lease.ListLeases(pb.ListLeasesRequest(
+                    namespace=["b"], include_children=True, page_size=page_size, page_token=page_token))
+                names += map(name, page.leases)
+                page_token = page.next_page_token
+                if not page_token:
+                    break
+            assert names == ["b.c/k", "b.c.d/k"]
+        watch = Reading(client.lease.WatchLeases(pb.WatchLeasesRequest(namespace=["b"], include_children=True, include_initial=True)))
+        watch.read()
+        assert [watch.next().type for _ in range(3)] == [INITIAL, INITIAL, SYNCED]
+        watch.call.cancel()
+        assert client.admin.Reap(pb.ReapRequest(namespaces=[pb.Namespace(segments=["b"])], include_children=True)).reaped == 0
+        with fails() as failure:
+            client.lease.ListLeases(pb.ListLeasesRequest())
+        assert failure.value.reason == "DATABASE_UNAVAILABLE" and "the database home is unavailable" in failure.value.message
+        client.close()
+        assert daemon.stop() == 0, daemon.log()
+    finally:
+        other.start()
 
 
 # --- a namespace moves ---
