@@ -239,6 +239,10 @@ def test_a_watch_is_of_all_databases(site):
     again = [site.acquire("orders", "k"), site.acquire("other", "k")]
     assert {(event.type, event.lease.token) for event in (watch.next(), watch.next())} == {
         (ACQUIRED, lease.token) for lease in again}
+    site.psql("home", "select leasehold.acquire('orders', 'stray', '1 h')")  # does not live there
+    last = site.acquire("other", "last")
+    assert watch.next().lease.token == last.token
+    site.psql("home", "delete from leasehold.scope where key = 'stray'")
     watch.call.cancel()
 
 
@@ -411,6 +415,9 @@ def test_one_database_has_no_section_in_its_status(service):
 def test_a_cluster_that_is_killed_leaves_the_others_alone(cluster, other, tmp_path):
     site = Site(cluster, other, tmp_path / "leasehold.ini")
     kept = {name: site.acquire(name, "kept", seconds=600) for name in ("orders", "other")}
+    for database, namespace in (("home", "other"), ("eu", "orders")):
+        for right in ("read", "lease"):
+            site.psql(database, f"select leasehold.access_grant('anonymous', '{namespace}', '{right}')")
     watched = Reading(health_pb2_grpc.HealthStub(site.client.channel).Watch(health_pb2.HealthCheckRequest(service="database/eu")))
     watched.read()
     watched.until(lambda answer: answer.status == SERVING, "the first answer")
@@ -435,13 +442,20 @@ def test_a_cluster_that_is_killed_leaves_the_others_alone(cluster, other, tmp_pa
         said = site.client.admin.GetStatus(pb.GetStatusRequest())
         assert said.trouble == "" and [bool(each.trouble) for each in said.databases] == [False, True]
 
-        late = harness.Daemon("--config", str(tmp_path / "leasehold.ini"))  # started while one is away
+        # Started while one is away, whose rules it does not know.
+        late = harness.Daemon("--config", write_settings(tmp_path / "late.ini", site.sections, authorization="yes"))
         client = harness.Client(late.target)
         wait_until(lambda: health(client, "database/home") == "SERVING", BOUND, "the late daemon being ready")
         assert client.lease.Acquire(acquire_request("other", "late")).lease.token > 0
+        assert len(client.lease.ListLeases(pb.ListLeasesRequest(namespace=["other"])).leases) == 2
+        for call in (lambda: client.lease.Acquire(acquire_request("orders", "late")),
+                     lambda: client.lease.ListLeases(pb.ListLeasesRequest())):
+            with fails() as failure:
+                call()
+            assert failure.value.reason == "DATABASE_UNAVAILABLE" and "the database eu is unavailable" in failure.value.message
         with fails() as failure:
-            client.lease.Acquire(acquire_request("orders", "late"))
-        assert failure.value.reason == "DATABASE_UNAVAILABLE"
+            client.lease.Acquire(acquire_request("shop", "late"))
+        assert failure.value.reason == "ACCESS_DENIED"
         assert 'leasehold_database_ready{database="eu"} 0' in checked_metrics(late)
     finally:
         other.start()
