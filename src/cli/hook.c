@@ -184,9 +184,9 @@ static enum lh_exit check_arguments(struct hook_command *hook, bool is_list)
         return lh_error_value(hook->cli, &error);
     if (!is_list && !is_event(hook->event)) {
         const char *near = lh_nearest(hook->event, events);
-        return lh_error_usage(command,
-                              "unknown event: %s; use acquire, heartbeat, release_ok, release_fail or reap%s%s",
-                              hook->event, near != NULL ? "; did you mean " : "", near != NULL ? near : "");
+        return lh_error_usage(
+            command, "unknown event: %s; use acquire, heartbeat, release_ok, release_fail or reap%s%s%s", hook->event,
+            near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
     }
     return LH_EXIT_DONE;
 }

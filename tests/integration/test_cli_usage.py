@@ -47,6 +47,9 @@ WRONG = [
     (["acquire", "a", "b", "--duraton", "5s"], "did you mean --duration?"),
     (["acquire", "a", "b", "--duration"], "needs a value"),
     (["acquire", "a", "b", "-o", "xml"], "unknown output format: xml; use text, json or env"),
+    (["acquire", "a", "k", "--units", "2"], "unknown option --units; did you mean --shared?"),
+    (["hook", "add", "a", "acquired", "f(x)", "--database", "x"], "unknown event: acquired; use acquire, heartbeat, release_ok, release_fail or reap; "
+     "did you mean acquire?"),
     (["list", "--json"], "unknown option --json; did you mean --output?"),
     (["list", "-o", "env"], "-o env is for acquire only"),
     (["show", "--database", "x", "a", "k"], "show has no --database, it works with a server; --database is for list, queue, explain, history, "
