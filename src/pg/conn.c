@@ -241,7 +241,7 @@ static void on_close(void *arg)
     conn->pg = NULL;
     lh_pg_pipeline_answer_all(conn, &error);
     lh_timer_finish(&conn->timer);
-    lh_pg_servers_part(conn->servers, conn);
+    lh_pg_servers_part(conn);
     if (conn->on_closed != NULL)
         conn->on_closed(conn->on_closed_arg);
     lh_pg_servers_destroy(conn->own_servers);

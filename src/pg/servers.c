@@ -61,7 +61,7 @@ void lh_pg_servers_join(struct lh_pg_servers *servers, struct lh_pg_conn *conn)
     lh_list_append(&servers->sessions, &conn->session);
 }
 
-void lh_pg_servers_part(struct lh_pg_servers *servers, struct lh_pg_conn *conn)
+void lh_pg_servers_part(struct lh_pg_conn *conn)
 {
     lh_list_remove(&conn->session);
 }

@@ -51,7 +51,7 @@ struct lh_pg_identity {
 };
 
 void lh_pg_servers_join(struct lh_pg_servers *servers, struct lh_pg_conn *conn);
-void lh_pg_servers_part(struct lh_pg_servers *servers, struct lh_pg_conn *conn);
+void lh_pg_servers_part(struct lh_pg_conn *conn);
 
 struct lh_pg_hosts *lh_pg_servers_hosts(struct lh_pg_servers *servers);
 

@@ -19,7 +19,7 @@ void rpc_budget_init(struct rpc_budget *budget, uint64_t most, uint64_t per_s, i
     *budget = (struct rpc_budget){.most = most, .per_s = per_s, .left = most, .refilled_us = now_us};
 }
 
-void rpc_budget_give(struct rpc_budget *budget, uint64_t amount)
+static void rpc_budget_give(struct rpc_budget *budget, uint64_t amount)
 {
     budget->left = amount >= budget->most - budget->left ? budget->most : budget->left + amount;
 }

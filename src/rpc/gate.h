@@ -46,7 +46,6 @@ struct rpc_budget {
 void rpc_budget_init(struct rpc_budget *budget, uint64_t most, uint64_t per_s, int64_t now_us);
 /* False: there is not so much left. */
 bool rpc_budget_take(struct rpc_budget *budget, uint64_t cost, int64_t now_us);
-void rpc_budget_give(struct rpc_budget *budget, uint64_t amount);
 
 enum rpc_gate_excess { RPC_GATE_CALM, RPC_GATE_RESETS, RPC_GATE_CONTROL_FRAMES, RPC_GATE_CONTINUATIONS };
 

@@ -60,7 +60,7 @@ static void on_reply(struct fake_world *world, void *arg, uint64_t n)
     answer_batch(node, lane, lane->batch.status);
 }
 
-static void scope_of(int kind, const void *item, const char **ns, const char **key)
+static void scope_of(const void *item, const char **ns, const char **key)
 {
     /* All of them begin with the names. */
     const struct lh_holder_item *names = item;
@@ -81,7 +81,7 @@ static void on_execute(struct fake_world *world, void *arg, uint64_t n)
     lane->batch.status = world->fail_with;
     int64_t hook_us = 0;
     const char *ns, *key;
-    scope_of(lane->batch.kind, lane->batch.items[0], &ns, &key);
+    scope_of(lane->batch.items[0], &ns, &key);
     bool is_slow = world->slow_ns == NULL || strcmp(ns, world->slow_ns) == 0;
     if (lane->batch.is_on_hook_lane && world->hook_us > 0 && is_slow)
         hook_us = (int64_t)(fake_random(world) % (uint64_t)world->hook_us);
@@ -98,8 +98,8 @@ static void check_alone(const struct fake_node *node, const struct fake_batch *b
         for (size_t i = 0; i < batch->n; i++) {
             for (size_t k = 0; k < other->n; k++) {
                 const char *ns, *key, *other_ns, *other_key;
-                scope_of(batch->kind, batch->items[i], &ns, &key);
-                scope_of(other->kind, other->items[k], &other_ns, &other_key);
+                scope_of(batch->items[i], &ns, &key);
+                scope_of(other->items[k], &other_ns, &other_key);
                 if (strcmp(ns, other_ns) == 0 && strcmp(key, other_key) == 0)
                     fake_fail("scope %s/%s is in two batches at once", ns, key);
             }

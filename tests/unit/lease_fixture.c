@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "run_tests.h"
 
 struct fake_world world;
 struct lh_coordinator_options options;
@@ -211,9 +212,5 @@ int run_suite(const char *name, void (*add)(TCase *tcase))
     tcase_add_checked_fixture(tcase, fixture_setup, fixture_teardown);
     add(tcase);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

@@ -6,6 +6,7 @@
 
 #include "access/access.h"
 #include "access/bearer.h"
+#include "run_tests.h"
 
 #define ADMIN_OF_ALL "dns:admin.example.org"
 /* Its SHA-256, of the whole string. */
@@ -365,8 +366,6 @@ int main(void)
 {
     Suite *suite = suite_create("access");
     TCase *tcase = tcase_create("rules");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 120);
@@ -382,8 +381,5 @@ int main(void)
     tcase_add_test(tcase, next_is_the_first_name_that_may_be_seen);
     tcase_add_test(tcase, any_rules_give_what_the_definition_gives);
     suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

@@ -5,6 +5,7 @@
 
 #include "admin/exposition.h"
 #include "base/clock.h"
+#include "run_tests.h"
 
 static struct lh_exposition out;
 
@@ -107,8 +108,6 @@ int main(void)
 {
     Suite *suite = suite_create("admin");
     TCase *tests = tcase_create("exposition");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(tests, begin, end);
     tcase_add_test(tests, a_family_is_its_help_its_type_and_its_samples);
@@ -118,8 +117,5 @@ int main(void)
     tcase_add_test(tests, a_histogram_of_sizes_has_whole_numbers);
     tcase_add_test(tests, bounds_ascend);
     suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_VERBOSE);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

@@ -15,6 +15,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "base/uuid.h"
+#include "run_tests.h"
 
 struct thing {
     struct lh_link link;
@@ -457,8 +458,6 @@ int main(void)
 {
     Suite *suite = suite_create("base");
     TCase *tests = tcase_create("base");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_test(tests, list_keeps_order_and_survives_removal_while_walking);
     tcase_add_test(tests, table_finds_what_was_put_in_through_growth_collisions_and_removal);
@@ -477,8 +476,5 @@ int main(void)
     tcase_add_test(tests, log_lines_that_are_cut_end_with_a_whole_character);
     tcase_add_test(tests, clock_never_steps_back);
     suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_VERBOSE);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

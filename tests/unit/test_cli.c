@@ -1,4 +1,5 @@
 #include "test_cli.h"
+#include "run_tests.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,7 @@
 
 int main(int argc, char **argv)
 {
-    SRunner *runner;
     Suite *suite;
-    int failed;
 
     if (argc == 3 && strcmp(argv[1], "json") == 0)
         return print_message_as_json(argv[2]);
@@ -22,9 +21,5 @@ int main(int argc, char **argv)
     suite_add_tcase(suite, test_cli_print());
     suite_add_tcase(suite, test_cli_json());
     suite_add_tcase(suite, test_cli_run());
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

@@ -1,13 +1,12 @@
 /* The client against a coordinator of the test's own: answers that are lost, late, or not what was hoped for. */
 #include "test_client.h"
+#include "run_tests.h"
 
 #include <stdlib.h>
 
 int main(void)
 {
     Suite *suite = suite_create("client");
-    SRunner *runner;
-    int failed;
 
     suite_add_tcase(suite, tcase_client_header());
     suite_add_tcase(suite, tcase_client_leases());
@@ -17,9 +16,5 @@ int main(void)
     suite_add_tcase(suite, tcase_client_retry());
     suite_add_tcase(suite, tcase_client_hostile());
     suite_add_tcase(suite, tcase_client_blocking());
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

@@ -8,6 +8,7 @@
 #include "console/request.h"
 #include "console/session.h"
 #include "leasehold/v1/console.pb-c.h"
+#include "run_tests.h"
 
 /* --- heads --- */
 
@@ -258,8 +259,6 @@ int main(void)
 {
     Suite *suite = suite_create("console");
     TCase *tests = tcase_create("console");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_checked_fixture(tests, NULL, finish_table);
     tcase_add_checked_fixture(tests, NULL, finish_arena);
@@ -275,8 +274,5 @@ int main(void)
     tcase_add_test(tests, a_policy_is_masked_by_what_it_names);
     tcase_add_loop_test(tests, a_value_of_another_type_is_refused_by_its_name, 0, sizeof(refused) / sizeof(refused[0]));
     suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_VERBOSE);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "client/context.h"
+#include "run_tests.h"
 
 #define MS LH_US_PER_MS
 #define START_US (1000 * LH_US_PER_S)
@@ -532,11 +533,6 @@ static Suite *context_suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(context_suite());
-    int failed;
 
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(context_suite(), CK_FORK_GETENV);
 }

@@ -21,6 +21,7 @@
 #include "lease/readiness.h"
 #include "loop/loop.h"
 #include "rpc/listen.h"
+#include "run_tests.h"
 
 static char directory[64];
 
@@ -356,8 +357,6 @@ int main(void)
 {
     Suite *suite = suite_create("daemon");
     TCase *parts = tcase_create("parts");
-    SRunner *runner;
-    int failed;
 
     tcase_add_checked_fixture(parts, begin, end);
     tcase_set_timeout(parts, 60);
@@ -375,9 +374,5 @@ int main(void)
     tcase_add_test(parts, what_leads_postgres_elsewhere_is_taken_out_of_the_environment);
     tcase_add_loop_test(parts, readiness_is_judged, 0, (int)(sizeof(readiness) / sizeof(readiness[0])));
     suite_add_tcase(suite, parts);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

@@ -17,6 +17,7 @@
 #include "daemon/cluster.h"
 #include "daemon/embedded.h"
 #include "loop/loop.h"
+#include "run_tests.h"
 
 #define PATIENCE_US (60 * LH_US_PER_S)
 
@@ -412,8 +413,6 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_embedded");
     TCase *real = tcase_create("real PostgreSQL");
-    SRunner *runner;
-    int failed;
 
     tcase_add_checked_fixture(real, begin, end);
     tcase_set_timeout(real, 120);
@@ -429,9 +428,5 @@ int main(void)
     tcase_add_test(real, a_directory_with_other_things_in_it_is_left_alone);
     tcase_add_test(real, data_of_another_version_asks_for_its_programs);
     suite_add_tcase(suite, real);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

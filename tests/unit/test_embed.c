@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "pg/migrate.h"
 #include "pg_fixture.h"
+#include "run_tests.h"
 
 const char *conninfo;
 PGconn *conn;
@@ -118,9 +119,7 @@ enum lh_status acquire(struct script *script, const char *key, struct lh_embed_l
 int main(void)
 {
     Suite *suite = suite_create("embed");
-    SRunner *runner = srunner_create(suite);
     TCase *tests = tcase_create("embed");
-    int failed;
 
     lh_log_set_level(LH_LOG_ERROR + 1);
     tcase_add_unchecked_fixture(tests, prepare, NULL);
@@ -130,9 +129,5 @@ int main(void)
     add_embed_waiting(tests);
     add_embed_reaping(tests);
     suite_add_tcase(suite, tests);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_tests(suite, CK_NOFORK);
 }

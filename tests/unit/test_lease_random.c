@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "random_history.h"
+#include "run_tests.h"
 
 struct history t;
 
@@ -194,9 +195,5 @@ int main(void)
     tcase_set_timeout(tcase, 300);
     tcase_add_test(tcase, random_histories_keep_the_promises);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "loop/backlog.h"
 #include "loop/loop.h"
+#include "run_tests.h"
 
 #define PATIENCE_US (10 * LH_US_PER_S)
 
@@ -485,8 +486,6 @@ int main(void)
 {
     Suite *suite = suite_create("loop");
     TCase *tests = tcase_create("loop");
-    SRunner *runner;
-    int failed;
 
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 60);
@@ -505,9 +504,5 @@ int main(void)
     tcase_add_test(tests, a_backlog_takes_its_time_in_each_turn_and_lets_the_others_have_theirs);
     tcase_add_test(tests, signal_is_a_callback_and_stop_ends_the_loop);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "run_tests.h"
 
 int64_t clock_us;
 struct retrier retrier;
@@ -128,16 +129,10 @@ const struct lh_strategy strategies[STRATEGY_COUNT] = {
 int main(void)
 {
     Suite *suite = suite_create("retry");
-    SRunner *runner;
-    int failed;
 
     suite_add_tcase(suite, tcase_retry_matrix());
     suite_add_tcase(suite, tcase_retry_delays());
     suite_add_tcase(suite, tcase_retry_decisions());
     suite_add_tcase(suite, tcase_retry_breakers());
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

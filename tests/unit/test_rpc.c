@@ -2,13 +2,12 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "run_tests.h"
 #include "test_rpc.h"
 
 int main(void)
 {
     Suite *suite = suite_create("rpc");
-    SRunner *runner;
-    int failed;
 
     lh_log_set_level(LH_LOG_ERROR);
     suite_add_tcase(suite, text_tests());
@@ -24,9 +23,5 @@ int main(void)
     suite_add_tcase(suite, secure_client_tests());
     suite_add_tcase(suite, tls_tests());
     suite_add_tcase(suite, token_tests());
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "pg/migrate.h"
+#include "run_tests.h"
 
 struct lh_loop *test_loop;
 
@@ -125,8 +126,7 @@ void test_wait_for_ok(struct test_answer *answer)
 int main(void)
 {
     Suite *suite = suite_create("store");
-    SRunner *runner = srunner_create(suite);
-    int failed;
+    int status;
 
     lh_log_set_level(LH_LOG_ERROR + 1);
     pg_fixture_conninfo();
@@ -136,10 +136,7 @@ int main(void)
     suite_add_tcase(suite, test_store_control());
     suite_add_tcase(suite, test_store_hooks());
     suite_add_tcase(suite, test_store_watch());
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    status = run_tests(suite, CK_NOFORK);
     lh_loop_destroy(test_loop);
-    return failed == 0 ? 0 : 1;
+    return status;
 }

@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "certificates.h"
+#include "run_tests.h"
 #include "tls/context.h"
 #include "tls/session.h"
 
@@ -523,8 +524,6 @@ int main(void)
 {
     Suite *suite = suite_create("tls");
     TCase *tests = tcase_create("tls");
-    SRunner *runner;
-    int failed;
 
     if (CRYPTO_set_mem_functions(counted_malloc, counted_realloc, counted_free) != 1)
         return 1;
@@ -547,9 +546,5 @@ int main(void)
     tcase_add_test(tests, files_that_do_not_fit_are_named);
     tcase_add_test(tests, a_context_knows_what_it_shows);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_tests(suite, CK_FORK_GETENV);
 }

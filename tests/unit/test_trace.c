@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "run_tests.h"
 #include "trace/ring.h"
 #include "trace/traceparent.h"
 
@@ -126,8 +127,6 @@ int main(void)
 {
     Suite *suite = suite_create("trace");
     TCase *traceparent = tcase_create("traceparent"), *ring = tcase_create("ring");
-    SRunner *runner;
-    int failed;
 
     tcase_add_test(traceparent, traceparent_is_read);
     tcase_add_test(traceparent, traceparent_of_a_later_version_is_read);
@@ -136,9 +135,5 @@ int main(void)
     tcase_add_test(ring, ring_keeps_the_oldest_spans_in_order);
     tcase_add_test(ring, ring_that_is_full_drops_and_counts);
     suite_add_tcase(suite, ring);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests(suite, CK_FORK_GETENV);
 }

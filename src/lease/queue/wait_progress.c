@@ -55,7 +55,7 @@ static void destroy(struct lh_coordinator *c, struct lh_wait_progress *progress)
     free(progress);
 }
 
-void lh_wait_progress_attach(struct lh_coordinator *c, struct lh_acquire *request)
+void lh_wait_progress_attach(struct lh_acquire *request)
 {
     struct lh_scope *scope = request->own.waiter->scope;
     struct lh_wait_progress *progress = scope->progress != NULL ? scope->progress : create(scope);

@@ -54,7 +54,7 @@ struct lh_wait_progress {
     int32_t others; /* waiters of the scope that are no subscribers of ours, at most */
 };
 
-void lh_wait_progress_attach(struct lh_coordinator *c, struct lh_acquire *request);
+void lh_wait_progress_attach(struct lh_acquire *request);
 void lh_wait_progress_detach(struct lh_coordinator *c, struct lh_acquire *request);
 void lh_wait_progress_destroy(struct lh_coordinator *c, struct lh_scope *scope); /* without touching the requests */
 void lh_wait_progress_on_timer(struct lh_coordinator *c, struct lh_wait_progress *progress);

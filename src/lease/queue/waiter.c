@@ -426,7 +426,7 @@ void lh_request_attach(struct lh_coordinator *c, struct lh_waiter *waiter, struc
     lh_list_append(&waiter->requests, &request->own.link);
     request->own.waiter = waiter;
     if (request->on_progress != NULL)
-        lh_wait_progress_attach(c, request);
+        lh_wait_progress_attach(request);
     if (request->wait == LH_WAIT_WHILE_ALIVE)
         waiter->scope->alive_requests++;
     if (request->wait == LH_WAIT_NONE)
