@@ -42,6 +42,16 @@ static const struct lh_place *find_database(const struct lh_service *service, co
     return NULL;
 }
 
+const char *const lh_service_names[] = {
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
+    "grpc.reflection.v1alpha.ServerReflection",
+    "leasehold.v1.AdminService",
+    "leasehold.v1.ConsoleService",
+    "leasehold.v1.LeaseService",
+    NULL,
+};
+
 static bool is_known(const struct lh_service *service, const char *name)
 {
     if (find_database(service, name) != NULL)

@@ -11,16 +11,6 @@
 
 #define HEALTH_WATCHERS_MAX 1000
 
-const char *const lh_service_names[] = {
-    "grpc.health.v1.Health",
-    "grpc.reflection.v1.ServerReflection",
-    "grpc.reflection.v1alpha.ServerReflection",
-    "leasehold.v1.AdminService",
-    "leasehold.v1.ConsoleService",
-    "leasehold.v1.LeaseService",
-    NULL,
-};
-
 #define LEASE(name, message, end, is_first)                                                                            \
     {                                                                                                                  \
         .path = "/leasehold.v1.LeaseService/" name, .kind = LH_RPC_UNARY, .on_message = message, .on_end = end,        \

@@ -90,8 +90,10 @@ static struct client *client_of(struct lh_rpc_call *call)
     struct client *client = lh_rpc_call_client(call);
 
     if (client == NULL) {
+        const struct lh_service *service = lh_rpc_call_arg(call);
+
         client = lh_alloc_zero(1, sizeof(*client));
-        lh_access_enter(lh_call_service(call)->access, lh_rpc_call_principal(call), &client->identity);
+        lh_access_enter(service->access, lh_rpc_call_principal(call), &client->identity);
         lh_rpc_call_set_client(call, client);
     }
     return client;
@@ -105,13 +107,14 @@ const struct lh_access_caller *lh_usage_identity(struct lh_rpc_call *call)
 struct lh_usage *lh_usage_of(struct lh_rpc_call *call)
 {
     const char *principal = lh_rpc_call_principal(call);
+    struct lh_service *service = lh_rpc_call_arg(call);
     struct client *client = client_of(call);
 
     if (strcmp(principal, LH_RPC_ANONYMOUS) == 0)
-        return enter_anonymous(client, lh_call_service(call));
+        return enter_anonymous(client, service);
     if (client->known != NULL && strcmp(client->known->principal, principal) == 0)
         return client->known;
-    return enter(client, lh_call_service(call), principal);
+    return enter(client, service, principal);
 }
 
 void lh_service_on_client_gone(void *arg, void *of_connection)
@@ -150,7 +153,8 @@ void lh_usage_refuse(struct lh_rpc_call *call, enum lh_usage_bound bound)
         [LH_USAGE_WATCHERS] = "watches of this client are open (max_watchers_per_client)",
         [LH_USAGE_CONTROL] = "lists and the like of this client are under way",
     };
-    size_t most = lh_call_service(call)->caller_limits[bound];
+    const struct lh_service *service = lh_rpc_call_arg(call);
+    size_t most = service->caller_limits[bound];
     char sentence[128], limit[24];
     struct lh_failure failure = {.status = LH_OVERLOADED, .message = sentence, .limit = limit};
 
