@@ -55,76 +55,78 @@ declare
   v_hooked text[] := '{}';
   v_has_sql_users boolean;
   v_late bigint[] := '{}';
-  -- Whoever has a place waits for a scope that is `queued`.
-  v_may_be_plain boolean := coalesce(0 = any (p_ticket), true);
+  -- Whoever has a place waits for a scope that is `queued`; who wants to share one is decided by acquire_general().
+  v_may_be_plain boolean := coalesce(0 = any (p_ticket), true) and (p_units is null or array_position(p_units, null) is not null);
 begin
   if current_setting('synchronous_commit') = 'off' then
     perform leasehold_internal.be_durable();
   end if;
 
   -- Batches of one are what an idle coordinator sends: everything about the common cases is asked and done in one statement, or two.
-  if cardinality(p_namespace) = 1 and v_may_be_plain and p_at_least_us[1] is null and p_units[1] is null and not leasehold_internal.is_blind() then
+  if cardinality(p_namespace) = 1 and coalesce(p_ticket[1] = 0, true) and p_at_least_us[1] is null and not leasehold_internal.is_blind() then
     v_may_be_plain := false;
     if p_queue[1] then
-      if exists (select from leasehold.scope x where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state = 'held') then
+      if exists (select from leasehold.scope x where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state <> 'free') then
         return query
           select * from leasehold_internal.queue_one(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
-                                            p_labels[1], p_duration_us[1], p_wait_us[1], p_principals[1]);
+                                            p_labels[1], p_duration_us[1], p_wait_us[1], p_principals[1], p_units[1]);
         if found then
           return;
         end if;
       end if;
     end if;
-    -- Its twin is the statement for a batch of several, below.
-    return query
-      update leasehold.scope s
-         set state = 'held',
-             lease_key = p_lease_key[1],
-             token = nextval('leasehold.token'),
-             owner = p_owner[1],
-             principal = p_principals[1],
-             labels = p_labels[1]::jsonb,
-             duration = w.duration,
-             grace = w.grace,
-             acquired_at = w.now,
-             heartbeat_at = w.now,
-             heartbeats = 0,
-             deadline = w.now + w.duration,
-             incarnation = w.life_id,
-             granted_by = p_coordinator,
-             lapsed = false,
-             reap_failures = 0,
-             check_at = least(s.check_at, w.now + w.duration + w.grace)
-        from (select f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity, leasehold_internal.from_us(p_duration_us[1]) as duration,
-                     x.row_id, clock_timestamp() as now
-                from leasehold_internal.life_facts() f
-               cross join leasehold_internal.rules_of(p_namespace[1]) r
-               cross join lateral (
-                 select x.ctid as row_id
-                   from leasehold.scope x
-                  where x.namespace = p_namespace[1] and x.key = p_key[1]
-                    and x.state = 'free' and not x.queued and p_lease_key[1] <> all (x.ended_keys)
-                    and f.id is not null and r.namespace is not null
-                    for no key update skip locked) x
-               where f.is_same and p_lease_key[1] is not null
-                 and leasehold_internal.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1])
-                 and not exists (select from leasehold.registered_hook h
-                                  where h.event = 'acquire' and leasehold_internal.covers(h.namespace, p_namespace[1]))
-                 and not exists (select from leasehold.waiter q
-                                  where q.coordinator is null and q.namespace = p_namespace[1] and q.key = p_key[1])
-              offset 0) w
-       where s.ctid = w.row_id
-      returning 1, 'granted', null::bigint, 0,
-                case when w.expiry <> 'manual' then p_duration_us[1] + leasehold_internal.to_us(w.grace) end,
-                leasehold_internal.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
-                null::text, null::text, null::text, s.token, s.owner, s.principal, p_labels[1], p_duration_us[1], leasehold_internal.to_us(w.grace),
-                w.now, s.deadline, p_duration_us[1], 0::bigint, 0::bigint, 0::bigint, w.now, 'alive', w.expiry = 'manual', null::bigint, 'exclusive', 0, null::integer[], case when w.capacity is not null then 0 end, 1;
-    if found then
-      -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
-      if exists (select from leasehold.watch) then
-        perform leasehold_internal.tell_watchers(p_namespace, p_key);
+    if p_units[1] is null then
+      -- Its twin is the statement for a batch of several, below.
+      return query
+        update leasehold.scope s
+           set state = 'held',
+               lease_key = p_lease_key[1],
+               token = nextval('leasehold.token'),
+               owner = p_owner[1],
+               principal = p_principals[1],
+               labels = p_labels[1]::jsonb,
+               duration = w.duration,
+               grace = w.grace,
+               acquired_at = w.now,
+               heartbeat_at = w.now,
+               heartbeats = 0,
+               deadline = w.now + w.duration,
+               incarnation = w.life_id,
+               granted_by = p_coordinator,
+               lapsed = false,
+               reap_failures = 0,
+               check_at = least(s.check_at, w.now + w.duration + w.grace)
+          from (select f.id as life_id, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity, leasehold_internal.from_us(p_duration_us[1]) as duration,
+                       x.row_id, clock_timestamp() as now
+                  from leasehold_internal.life_facts() f
+                 cross join leasehold_internal.rules_of(p_namespace[1]) r
+                 cross join lateral (
+                   select x.ctid as row_id
+                     from leasehold.scope x
+                    where x.namespace = p_namespace[1] and x.key = p_key[1]
+                      and x.state = 'free' and not x.queued and p_lease_key[1] <> all (x.ended_keys)
+                      and f.id is not null and r.namespace is not null
+                      for no key update skip locked) x
+                 where f.is_same and p_lease_key[1] is not null
+                   and leasehold_internal.is_plain(r, p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1])
+                   and not exists (select from leasehold.registered_hook h
+                                    where h.event = 'acquire' and leasehold_internal.covers(h.namespace, p_namespace[1]))
+                   and not exists (select from leasehold.waiter q
+                                    where q.coordinator is null and q.namespace = p_namespace[1] and q.key = p_key[1])
+                offset 0) w
+         where s.ctid = w.row_id
+        returning 1, 'granted', null::bigint, 0,
+                  case when w.expiry <> 'manual' then p_duration_us[1] + leasehold_internal.to_us(w.grace) end,
+                  leasehold_internal.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
+                  null::text, null::text, null::text, s.token, s.owner, s.principal, p_labels[1], p_duration_us[1], leasehold_internal.to_us(w.grace),
+                  w.now, s.deadline, p_duration_us[1], 0::bigint, 0::bigint, 0::bigint, w.now, 'alive', w.expiry = 'manual', null::bigint, 'exclusive', 0, null::integer[], case when w.capacity is not null then 0 end, 1;
+      if found then
+        -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
+        if exists (select from leasehold.watch) then
+          perform leasehold_internal.tell_watchers(p_namespace, p_key);
+        end if;
+        return;
       end if;
-      return;
     end if;
   end if;
 

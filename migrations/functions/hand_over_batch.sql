@@ -2,7 +2,7 @@
 -- Returns the rows of release_batch (`part` is release), then those of acquire_batch (`part` is acquire), which sees what was
 -- released and decides as ever: who was not first stays queued. Locks what they lock: the second only rows of the first.
 -- The common case, one lease that passes from its holder to its first waiter, is one update: the twin of end_leases() and of the grant in
--- acquire_general(). tests/sql/test_one_and_many.sql compares them.
+-- acquire_general(); for a shared lease it is hand_over_share(). tests/sql/test_one_and_many.sql compares them.
 create or replace function leasehold_internal.hand_over_batch(
   p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[],
   p_clock timestamptz, p_next_namespace text[], p_next_key text[], p_next_lease_key uuid[], p_next_owner text[],
@@ -31,90 +31,92 @@ declare
 begin
   if cardinality(p_namespace) = 1 and cardinality(p_next_namespace) = 1
      and p_namespace[1] = p_next_namespace[1] and p_key[1] = p_next_key[1] and p_failed[1] is not null
-     and p_next_at_least_us[1] is null and p_next_units[1] is null and not leasehold_internal.is_blind()
+     and p_next_at_least_us[1] is null and not leasehold_internal.is_blind()
   then
     if current_setting('synchronous_commit') = 'off' then
       perform leasehold_internal.be_durable();
     end if;
-    -- One update, from one holder to the other, whose expiry has not passed. The queue is read after the row's lock.
-    select i.* into v_found
-      from (select f.id as life_id, f.started_at, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity
-              from leasehold_internal.life_facts() f, leasehold_internal.rules_of(p_namespace[1]) r
-             where f.is_same and p_next_lease_key[1] <> p_lease_key[1]
-               and leasehold_internal.is_plain(r, p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1])
-               and not exists (select from leasehold.registered_hook k where leasehold_internal.covers(k.namespace, p_namespace[1]))
-               and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
-            offset 0) i
-     cross join lateral (
-       select 1
-         from leasehold.scope x
-        where x.namespace = p_namespace[1] and x.key = p_key[1] and x.lease_key = p_lease_key[1] and not x.lapsed
-          and x.at_least is null
-          and p_next_lease_key[1] <> all (x.ended_keys) and i.life_id is not null
-          and not exists (select from leasehold.share h where h.namespace = x.namespace and h.key = x.key)
-          for update skip locked) x;
-    if found then
-      v_now := clock_timestamp();
+    if p_next_units[1] is not null then
       return query
-        with passed as (
-          update leasehold.scope s
-             set lease_key = p_next_lease_key[1],
-                 token = nextval('leasehold.token'),
-                 owner = p_next_owner[1],
-                 principal = p_next_principals[1],
-                 labels = p_next_labels[1]::jsonb,
-                 duration = leasehold_internal.from_us(p_next_duration_us[1]),
-                 grace = v_found.grace,
-                 acquired_at = v_now,
-                 heartbeat_at = v_now,
-                 heartbeats = 0,
-                 deadline = v_now + leasehold_internal.from_us(p_next_duration_us[1]),
-                 incarnation = v_found.life_id,
-                 granted_by = p_coordinator,
-                 reap_failures = 0,
-                 check_at = least(s.check_at, v_now + leasehold_internal.from_us(p_next_duration_us[1]) + v_found.grace),
-                 queued = exists (select 1
-                                    from leasehold.waiter q
-                                   where q.namespace = s.namespace and q.key = s.key and q.lease_key <> p_next_lease_key[1]),
-                 ended_at = v_now,
-                 last_outcome = case when p_failed[1] then 'failed' else 'ok' end,
-                 last_result = case when not p_failed[1] then p_value[1]::jsonb end,
-                 last_error = case when p_failed[1] then p_value[1] end,
-                 ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
-                 ended_outcomes = leasehold_internal.remember(s.ended_outcomes, case when p_failed[1] then 'failed' else 'ok' end)
-           where s.namespace = p_namespace[1] and s.key = p_key[1]
-             and v_now < case when s.incarnation = v_found.life_id then s.deadline + s.grace
-                              else v_found.started_at + s.duration + s.grace end
-             -- Whose caller has gone on to another coordinator, that one is told.
-             and p_next_lease_key[1] = (select h.lease_key
-                                          from leasehold_internal.live_head(p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_now),
-                                                                   v_now) h
-                                         where h.coordinator = p_coordinator and h.items is null)
-          returning s.token, s.duration, s.deadline),
-        gone as (
-          delete from leasehold.waiter q
-           where q.lease_key = p_next_lease_key[1] and (q.namespace, q.key) is not distinct from (p_namespace[1], p_key[1])
-             and exists (select from passed))
-        select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
-               null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
-               null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
-               null::timestamptz, null::text, null::boolean, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
-          from passed
-        union all
-        select 'acquire', null, null, 1, 'granted', null, 0,
-               case when v_found.expiry <> 'manual' then p_next_duration_us[1] + leasehold_internal.to_us(v_found.grace) end,
-               leasehold_internal.to_us(least(coalesce(v_found.dead_after, p.duration * 2 / 3), v_found.max_hold)),
-               null, null, null, p.token, p_next_owner[1], p_next_principals[1], p_next_labels[1], p_next_duration_us[1], leasehold_internal.to_us(v_found.grace),
-               v_now, p.deadline, p_next_duration_us[1], 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual', null, 'exclusive', 0, null::integer[], case when v_found.capacity is not null then 0 end, 1
-          from passed p;
+        select *
+          from leasehold_internal.hand_over_share(
+                 p_coordinator, p_namespace[1], p_key[1], p_lease_key[1], p_failed[1], p_value[1], p_next_lease_key[1], p_next_owner[1],
+                 p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1], p_next_principals[1], p_next_units[1]);
+    else
+      -- One update, from one holder to the other, whose expiry has not passed. The queue is read after the row's lock.
+      select i.* into v_found
+        from leasehold_internal.plain_hand_over(p_namespace[1], p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1]) i
+       cross join lateral (
+         select 1
+           from leasehold.scope x
+          where x.namespace = p_namespace[1] and x.key = p_key[1] and x.lease_key = p_lease_key[1] and not x.lapsed
+            and p_next_lease_key[1] <> p_lease_key[1] and x.at_least is null
+            and p_next_lease_key[1] <> all (x.ended_keys) and i.life_id is not null
+            and not exists (select from leasehold.share h where h.namespace = x.namespace and h.key = x.key)
+            for update skip locked) x;
       if found then
-        -- Asked again after the change, for a watch that begins waits for who has changed something, and not for who is about to.
-        -- Its two events cannot be told from one row: the releases are repeated by themselves.
-        if exists (select from leasehold.watch) then
-          raise serialization_failure using message = 'somebody began to watch in the same instant';
-        end if;
-        return;
+        v_now := clock_timestamp();
+        return query
+          with passed as (
+            update leasehold.scope s
+               set lease_key = p_next_lease_key[1],
+                   token = nextval('leasehold.token'),
+                   owner = p_next_owner[1],
+                   principal = p_next_principals[1],
+                   labels = p_next_labels[1]::jsonb,
+                   duration = leasehold_internal.from_us(p_next_duration_us[1]),
+                   grace = v_found.grace,
+                   acquired_at = v_now,
+                   heartbeat_at = v_now,
+                   heartbeats = 0,
+                   deadline = v_now + leasehold_internal.from_us(p_next_duration_us[1]),
+                   incarnation = v_found.life_id,
+                   granted_by = p_coordinator,
+                   reap_failures = 0,
+                   check_at = least(s.check_at, v_now + leasehold_internal.from_us(p_next_duration_us[1]) + v_found.grace),
+                   queued = exists (select 1
+                                      from leasehold.waiter q
+                                     where q.namespace = s.namespace and q.key = s.key and q.lease_key <> p_next_lease_key[1]),
+                   ended_at = v_now,
+                   last_outcome = case when p_failed[1] then 'failed' else 'ok' end,
+                   last_result = case when not p_failed[1] then p_value[1]::jsonb end,
+                   last_error = case when p_failed[1] then p_value[1] end,
+                   ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
+                   ended_outcomes = leasehold_internal.remember(s.ended_outcomes, case when p_failed[1] then 'failed' else 'ok' end)
+             where s.namespace = p_namespace[1] and s.key = p_key[1]
+               and v_now < case when s.incarnation = v_found.life_id then s.deadline + s.grace
+                                else v_found.started_at + s.duration + s.grace end
+               -- Whose caller has gone on to another coordinator, that one is told.
+               and p_next_lease_key[1] = (select h.lease_key
+                                            from leasehold_internal.live_head(p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_now),
+                                                                     v_now) h
+                                           where h.coordinator = p_coordinator and h.items is null)
+            returning s.token, s.duration, s.deadline),
+          gone as (
+            delete from leasehold.waiter q
+             where q.lease_key = p_next_lease_key[1] and (q.namespace, q.key) is not distinct from (p_namespace[1], p_key[1])
+               and exists (select from passed))
+          select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
+                 null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
+                 null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
+                 null::timestamptz, null::text, null::boolean, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
+            from passed
+          union all
+          select 'acquire', null, null, 1, 'granted', null, 0,
+                 case when v_found.expiry <> 'manual' then p_next_duration_us[1] + leasehold_internal.to_us(v_found.grace) end,
+                 leasehold_internal.to_us(least(coalesce(v_found.dead_after, p.duration * 2 / 3), v_found.max_hold)),
+                 null, null, null, p.token, p_next_owner[1], p_next_principals[1], p_next_labels[1], p_next_duration_us[1], leasehold_internal.to_us(v_found.grace),
+                 v_now, p.deadline, p_next_duration_us[1], 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual', null, 'exclusive', 0, null::integer[], case when v_found.capacity is not null then 0 end, 1
+            from passed p;
       end if;
+    end if;
+    if found then
+      -- Asked again after the change, for a watch that begins waits for who has changed something, and not for who is about to.
+      -- Its two events cannot be told from one row: the releases are repeated by themselves.
+      if exists (select from leasehold.watch) then
+        raise serialization_failure using message = 'somebody began to watch in the same instant';
+      end if;
+      return;
     end if;
   end if;
   return query

@@ -23,6 +23,11 @@ create function pg_temp.ask(p_ns text, p_lease integer, p_coordinator integer de
                                               array['{"was": "here"}'], array[3600000007], array[true], array[p_wait_us], array[0::bigint],
                                               array['token:w' || p_lease])
 $$;
+create function pg_temp.share(p_ns text, p_lease integer, p_units integer default 1, p_coordinator integer default 901) returns text language sql as $$
+  select outcome from leasehold_internal.acquire_batch(t.key(p_coordinator), null, array[p_ns], array['k'], array[t.key(p_lease)], array['w' || p_lease],
+                                              array['{"was": "here"}'], array[3600000007], array[true], array[null::bigint], array[0::bigint],
+                                              array['token:w' || p_lease], null, array[p_units])
+$$;
 create function pg_temp.join(p_ns text, p_lease integer) returns integer language sql as $$
   select position from leasehold.join_queue(p_ns, 'k', t.key(p_lease), '1 hour')
 $$;
@@ -38,7 +43,14 @@ $$;
 create function pg_temp.away(p_ns text, p_lease integer) returns text language sql as $$
   select outcome from leasehold_internal.leave_batch(t.key(901), array[p_ns], array['k'], array[t.key(p_lease)], array[true])
 $$;
-create function pg_temp.age(p_ns text, p_minutes integer) returns void language sql as $$ select t.age(p_ns, 'k', p_minutes * interval '1 min') $$;
+create function pg_temp.age(p_ns text, p_minutes integer) returns void language sql as $$
+  update leasehold.share
+     set acquired_at = acquired_at - p_minutes * interval '1 min', heartbeat_at = heartbeat_at - p_minutes * interval '1 min',
+         deadline = deadline - p_minutes * interval '1 min', ended_at = ended_at - p_minutes * interval '1 min',
+         check_at = check_at - p_minutes * interval '1 min'
+   where namespace = p_ns;
+  select t.age(p_ns, 'k', p_minutes * interval '1 min')
+$$;
 -- A minimum hold of so many minutes, as its grant writes it.
 create function pg_temp.rest(p_ns text, p_minutes integer) returns void language sql as $$
   update leasehold.scope set at_least = p_minutes * interval '1 min', queued = true,
@@ -135,11 +147,35 @@ insert into state (name, preparation) values
   ('mine, only the dead wait', 'pg_temp.ask($1, 2), pg_temp.ask($1, 4, 903), pg_temp.age($1, 20)'),
   ('mine, queued for by nobody', $$pg_temp.ask($1, 2), pg_temp.put($1, 'queued = true'), pg_temp.age($1, 20)$$),
   ('mine, whose next has ended', $$pg_temp.hold($1, 3), pg_temp.ask($1, 2), pg_temp.ask($1, 4), pg_temp.put($1, 'lease_key = t.key(3)', 'leasehold.waiter'), pg_temp.age($1, 20)$$);
+-- Of a capacity of two.
+insert into state (name, preparation) values
+  ('shared by me and another, another waits', 'pg_temp.share($1, 1), pg_temp.share($1, 2), pg_temp.share($1, 3), pg_temp.age($1, 20)'),
+  ('shared by me, renewed, two wait for all of it', 'pg_temp.share($1, 2, 2), pg_temp.share($1, 3, 2), pg_temp.share($1, 4, 2), pg_temp.beat($1, 2), pg_temp.age($1, 20)'),
+  ('shared by me, who waits wants less', 'pg_temp.share($1, 2, 2), pg_temp.share($1, 3), pg_temp.age($1, 20)'),
+  ('shared by me, a writer waits', 'pg_temp.share($1, 1), pg_temp.share($1, 2), pg_temp.ask($1, 3), pg_temp.age($1, 20)'),
+  ('shared by me, another waits elsewhere', 'pg_temp.share($1, 1), pg_temp.share($1, 2), pg_temp.share($1, 4, 1, 902), pg_temp.share($1, 3), pg_temp.age($1, 20)'),
+  ('shared by me, whose next has ended', $$pg_temp.share($1, 3), pg_temp.release($1, 3), pg_temp.share($1, 1), pg_temp.share($1, 2), pg_temp.share($1, 4),
+                                            pg_temp.put($1, 'lease_key = t.key(3)', 'leasehold.waiter'), pg_temp.age($1, 20)$$),
+  ('shared by me, another has a number above the capacity', $$pg_temp.share($1, 1), pg_temp.share($1, 2), pg_temp.share($1, 3),
+                                            pg_temp.put($1, 'slots = case when lease_key = t.key(1) then ''{9}'' else slots end::integer[]', 'leasehold.share'), pg_temp.age($1, 20)$$),
+  ('shared by me, without numbers', $$pg_temp.share($1, 1), pg_temp.share($1, 2), pg_temp.share($1, 3), pg_temp.put($1, 'slots = null', 'leasehold.share'), pg_temp.age($1, 20)$$),
+  ('shared by me, expired, another waits', 'pg_temp.share($1, 2, 2), pg_temp.share($1, 3, 2), pg_temp.age($1, 120)'),
+  ('shared by me, of an earlier life', $$pg_temp.share($1, 2, 2), pg_temp.share($1, 3, 2), pg_temp.age($1, 120), pg_temp.put($1, 'incarnation = -1', 'leasehold.share')$$),
+  ('shared by me, told that it has expired', 'pg_temp.share($1, 2, 2), pg_temp.share($1, 3, 2), pg_temp.age($1, 120), pg_temp.beat($1, 2)'),
+  ('shared by others', 'pg_temp.share($1, 1), pg_temp.share($1, 4), pg_temp.age($1, 20)'),
+  ('shared by others, looked at never', $$pg_temp.share($1, 1), pg_temp.share($1, 4), pg_temp.put($1, 'check_at = ''infinity'''), pg_temp.age($1, 20)$$),
+  ('shared by others, who is next waits', 'pg_temp.share($1, 1), pg_temp.share($1, 4), pg_temp.share($1, 3), pg_temp.share($1, 5, 2, 902), pg_temp.age($1, 20)'),
+  ('shared by others, with room', 'pg_temp.share($1, 1), pg_temp.age($1, 20)'),
+  ('shared by others, after me', 'pg_temp.share($1, 2), pg_temp.release($1, 2), pg_temp.share($1, 1), pg_temp.share($1, 4), pg_temp.age($1, 20)'),
+  ('shared by others, one has expired', 'pg_temp.share($1, 1), pg_temp.age($1, 120), pg_temp.share($1, 4)'),
+  ('another''s, after it was shared', 'pg_temp.share($1, 4), pg_temp.release($1, 4), pg_temp.ask($1, 1), pg_temp.age($1, 20)');
 update state set common = name in (
+  'shared by me and another, another waits', 'shared by me, renewed, two wait for all of it', 'shared by others, who is next waits',
   'new', 'free', 'free, resting', 'free, rested', 'mine, with a minimum hold, another waits', 'free, and something is left over', 'free, another is next', 'free, mine is next', 'another''s', 'another''s, expired',
   'another''s, expired, others wait', 'another''s, others wait', 'mine', 'mine, in its grace', 'mine, expired', 'mine, told that it has expired', 'mine, another waits', 'mine, two wait');
 
--- What is asked, beside what is usual. Width 3: in every world; 2: in every state, without a policy; 1: in common states only.
+-- What is asked, beside what is usual. Width 3: in every world; 2: in every state, without a policy (of a shared scope: with a capacity), but
+-- shared leases of what was shared and in common states only; 1: in common states only.
 create temp table operation (name text, width integer, item jsonb, nr integer generated always as identity);
 insert into operation (name, width, item) values
   ('acquire', 3, '{"do": "acquire"}'),
@@ -163,6 +199,11 @@ insert into operation (name, width, item) values
   ('acquire for no duration', 1, '{"do": "acquire", "queue": true, "duration": null}'),
   ('acquire without a lease key', 2, '{"do": "acquire", "queue": true, "lk": null}'),
   ('acquire without saying whether to wait', 1, '{"do": "acquire", "queue": null}'),
+  ('share, and wait', 3, '{"do": "acquire", "queue": true, "units": 1}'),
+  ('share', 2, '{"do": "acquire", "units": 1}'),
+  ('share all of it, and wait', 2, '{"do": "acquire", "queue": true, "units": 2, "wait": 300000000}'),
+  ('share too much, and wait', 2, '{"do": "acquire", "queue": true, "units": 3}'),
+  ('share nothing, and wait', 1, '{"do": "acquire", "queue": true, "units": 0}'),
   ('acquire while the clock seems ahead', 1, '{"do": "acquire", "queue": true, "clock": "-10 min"}'),
   ('acquire while the clock seems behind', 1, '{"do": "acquire", "queue": true, "clock": "10 min"}'),
   ('heartbeat', 3, '{"do": "heartbeat"}'),
@@ -178,6 +219,11 @@ insert into operation (name, width, item) values
   ('hand over with a result, labels and a bound', 2, '{"do": "hand over", "value": "{\"n\": 2}",
      "next": {"labels": "{\"a\": \"b\"}", "wait": 300000000, "duration": 1200000001, "ticket": "own"}}'),
   ('hand over, failed', 2, '{"do": "hand over", "failed": true, "value": "disk full", "next": {"owner": null}}'),
+  ('hand over to who shares', 3, '{"do": "hand over", "next": {"units": 1}}'),
+  ('hand over to who shares all of it', 3, '{"do": "hand over", "failed": true, "value": "disk full", "next": {"units": 2, "labels": "{\"a\": \"b\"}", "duration": 1200000001}}'),
+  ('hand over to who shares and is second', 2, '{"do": "hand over", "value": "{\"n\": 2}", "next": {"lk": 4, "units": 1}}'),
+  ('hand over to who shares, unheard', 2, '{"do": "hand over", "failed": null, "next": {"units": 1}}'),
+  ('hand over to who shares, to itself', 2, '{"do": "hand over", "next": {"lk": 2, "units": 1}}'),
   ('hand over, unheard', 2, '{"do": "hand over", "failed": null, "next": {}}'),
   ('hand over to who is second', 2, '{"do": "hand over", "next": {"lk": 4}}'),
   ('hand over to itself', 2, '{"do": "hand over", "next": {"lk": 2}}'),
@@ -196,6 +242,7 @@ create temp table world (slug text, name text, begins text, ends text, nr intege
 insert into world (slug, name, begins, ends) values
   ('plain', 'no policy', 'select 1', 'select 1'),
   ('own', 'a policy of its own', $$select leasehold.set_policy('own', grace => '20 min', dead_after => '5 min', max_hold => '15 min')$$, 'select 1'),
+  ('two', 'a capacity', $$select leasehold.set_policy('two', capacity => 2)$$, 'select 1'),
   ('narrow', 'short leases only', $$select leasehold.set_policy('narrow', max_duration => '30 min')$$, 'select 1'),
   ('long', 'long leases only', $$select leasehold.set_policy('long', min_duration => '2 hours')$$, 'select 1'),
   ('frozen', 'frozen', $$select leasehold.set_policy('frozen', frozen => true)$$, 'select 1'),
@@ -221,6 +268,7 @@ insert into world (slug, name, begins, ends) values
   ('blind', 'in REPEATABLE READ', $$set default_transaction_isolation = 'repeatable read'$$, 'reset default_transaction_isolation');
 
 -- Each state is made once, and copied for each trial.
+select leasehold.set_policy('state', capacity => 2);
 create function pg_temp.make(p_ns text, p_preparation text) returns void language plpgsql as $$
 begin
   execute 'select ' || p_preparation using p_ns;
@@ -230,7 +278,9 @@ select pg_temp.make('state.' || nr, preparation) from state order by nr;
 create temp view trial as
   select w, s, o, w.nr as world_nr, s.nr as state_nr, format('%s.%s.%s.', w.slug, s.nr, o.nr) as ns
     from world w, state s, operation o
-   where o.width >= case when w.nr > 1 then 3 when s.common then 1 else 2 end and (w.nr = 1 or s.common);
+   cross join lateral (select s.name like 'shared%' as is_shared, case when s.name like 'shared%' then 'two' else 'plain' end as slug offset 0) home
+   where o.width >= case when w.slug <> home.slug then 3 when s.common then 1 else 2 end
+     and (w.slug = home.slug or s.common) and (home.is_shared or s.common or o.name !~ 'share');
 create function pg_temp.copies(p_world integer, out original text, out copy text) returns setof record language sql as $$
   select 'state.' || t.state_nr, t.ns || c from trial t, generate_series(1, 2) c where t.world_nr = p_world
    union all
@@ -246,6 +296,9 @@ create function pg_temp.prepare(p_world integer) returns void language sql as $$
   insert into leasehold.waiter
     select (jsonb_populate_record(w, jsonb_build_object('namespace', c.copy))).*
       from pg_temp.copies(p_world) c join leasehold.waiter w on w.namespace = c.original;
+  insert into leasehold.share
+    select (jsonb_populate_record(h, jsonb_build_object('namespace', c.copy))).*
+      from pg_temp.copies(p_world) c join leasehold.share h on h.namespace = c.original;
 $$;
 
 -- The arguments of an acquire, of each item. Its place is its own where it says so.
@@ -275,7 +328,7 @@ declare
   b record := pg_temp.asked(v_ns, (array[v_next || coalesce(p_item->'next', '{}'), v_next])[1:p_count]);
   v_failed boolean[] := array(select (x->>'failed')::boolean from unnest(i) x);
   v_values text[] := array(select x->>'value' from unnest(i) x);
-  v_units constant integer[] := (array[null, 1])[1:p_count];
+  v_units constant integer[] := (array[(coalesce(p_item->'next', p_item)->>'units')::integer, 1])[1:p_count];
   v_answers jsonb;
 begin
   begin
@@ -325,6 +378,8 @@ begin
         from leasehold.scope s where s.namespace = p_ns
        union all
       select 'waiter ' || right(w.lease_key::text, 3), to_jsonb(w) from leasehold.waiter w where w.namespace = p_ns
+       union all
+      select 'share ' || right(h.lease_key::text, 3), to_jsonb(h) from leasehold.share h where h.namespace = p_ns
        union all
       select 'history ' || row_number() over (order by h.token), to_jsonb(h) from leasehold.history h where h.namespace = p_ns
        union all
@@ -398,6 +453,6 @@ select is((select array_agg(distinct outcome order by outcome) from met where it
 select is((select array_agg(distinct outcome order by outcome) from met where item = 'heartbeat'), array['hooked', 'lost', 'ok'], 'heartbeats');
 select is((select array_agg(distinct outcome order by outcome) from met where item = 'release'), array['22P02', 'hooked', 'lost', 'ok'], 'releases');
 select is((select array_agg(distinct outcome order by outcome) from met where item = 'hand over'),
-          array['ended', 'frozen', 'granted', 'held', 'hooked', 'invalid', 'lost', 'ok', 'queued', 'quota'], 'hand-overs');
+          array['ended', 'frozen', 'granted', 'held', 'hooked', 'invalid', 'lost', 'ok', 'queued', 'quota', 'renewed'], 'hand-overs');
 
 select * from finish();

@@ -1,0 +1,121 @@
+-- What is to be known of a namespace, and of an acquire in it, before a lease is handed over in few statements; no row where anything is
+-- unusual. To be used in FROM, where it becomes a part of the query. Locks nothing.
+create or replace function leasehold_internal.plain_hand_over(
+  p_namespace text, p_owner text, p_labels text, p_duration_us bigint, p_wait_us bigint)
+returns table (life_id bigint, started_at timestamptz, grace interval, dead_after interval, max_hold interval, expiry text, capacity integer)
+language sql stable
+as $$
+  select f.id, f.started_at, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity
+    from leasehold_internal.life_facts() f, leasehold_internal.rules_of(p_namespace) r
+   where f.is_same
+     and leasehold_internal.is_plain(r, p_owner, p_labels, p_duration_us, p_wait_us)
+     and not exists (select from leasehold.registered_hook k where leasehold_internal.covers(k.namespace, p_namespace))
+     and not exists (select from leasehold.watch) and not exists (select from leasehold.policy p where p.history)
+  offset 0
+$$;
+
+-- A shared lease that passes from its holder to the first waiter, who wants as much of the capacity. Nothing of it is left over, so the waiter
+-- gets the holder's numbers, which are the lowest free ones, and there is room for nobody else. Returns what hand_over_batch() does; no row
+-- where anything is unusual: then nothing has changed. Locks the scope's row and then the holder's, both FOR UPDATE SKIP LOCKED. Its twins
+-- are end_shares() and grant_shares(); tests/sql/test_one_and_many.sql compares them.
+create or replace function leasehold_internal.hand_over_share(
+  p_coordinator uuid, p_namespace text, p_key text, p_lease_key uuid, p_is_failure boolean, p_value text, p_next_lease_key uuid,
+  p_next_owner text, p_next_labels text, p_next_duration_us bigint, p_next_wait_us bigint, p_next_principal text, p_next_units integer)
+returns table (
+  part text, end_reason text, wake boolean,
+  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
+  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
+  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
+  holder_count integer)
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  v_found record;
+  v_duration interval := leasehold_internal.from_us(p_next_duration_us);
+  v_now timestamptz;
+begin
+  select i.*, x.holders into v_found
+    from leasehold_internal.plain_hand_over(p_namespace, p_next_owner, p_next_labels, p_next_duration_us, p_next_wait_us) i
+   cross join lateral (
+     select x.holders
+       from leasehold.scope x
+      where x.namespace = p_namespace and x.key = p_key and x.state = 'shared' and x.units = i.capacity and x.at_least is null
+        and i.life_id is not null and p_next_lease_key <> all (x.ended_keys)
+        for update skip locked) x
+   cross join lateral (
+     select 1
+       from leasehold.share h
+      where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held' and not h.lapsed
+        and h.units = p_next_units and x.holders is not null
+        for update skip locked) h;
+  if not found then
+    return;
+  end if;
+  v_now := clock_timestamp();
+  return query
+    with ended as (
+      update leasehold.share h
+         set state = 'ended',
+             reap_failures = 0,
+             ended_at = v_now,
+             outcome = case when p_is_failure then 'failed' else 'ok' end,
+             result = case when not p_is_failure then p_value::jsonb end,
+             error = case when p_is_failure then p_value end,
+             check_at = v_now + interval '1 min'
+       where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key
+         and v_now < case when h.incarnation = v_found.life_id then h.deadline + h.grace
+                          else v_found.started_at + h.duration + h.grace end
+         -- Whose caller has gone on to another coordinator, that one is told.
+         and p_next_lease_key = (select q.lease_key
+                                   from leasehold_internal.live_head(p_namespace, p_key, leasehold_internal.live_coordinators(v_now), v_now) q
+                                  where q.coordinator = p_coordinator and q.items is null)
+         -- Not a lease key that has shared it before; and all numbers of the capacity are taken, for nobody has another, or none.
+         and not exists (select from leasehold.share o where o.namespace = p_namespace and o.key = p_key and o.lease_key = p_next_lease_key)
+         and not exists (select from leasehold.share o
+                          where o.namespace = p_namespace and o.key = p_key and o.state = 'held'
+                            and coalesce(o.slots[cardinality(o.slots)], 2147483647) > v_found.capacity)
+      returning h.*),
+    granted as (
+      insert into leasehold.share (
+        namespace, key, lease_key, token, units, slots, acquired_at, heartbeat_at, deadline, incarnation, check_at, granted_by, duration,
+        grace, owner, principal, labels)
+      select e.namespace, e.key, p_next_lease_key, nextval('leasehold.token'), e.units, e.slots, v_now, v_now, v_now + v_duration,
+             v_found.life_id, v_now + v_duration + v_found.grace, p_coordinator, v_duration, v_found.grace, p_next_owner,
+             p_next_principal, p_next_labels::jsonb
+        from ended e
+      returning token, deadline, slots),
+    counted as (
+      update leasehold.scope s
+         set token = g.token,
+             owner = e.owner,
+             principal = e.principal,
+             ended_at = v_now,
+             last_outcome = e.outcome,
+             last_result = e.result,
+             last_error = e.error
+        from ended e, granted g
+       where s.namespace = p_namespace and s.key = p_key),
+    gone as (
+      delete from leasehold.waiter q
+       where q.lease_key = p_next_lease_key and (q.namespace, q.key) is not distinct from (p_namespace, p_key)
+         and exists (select from ended))
+    select 'release', null::text, true, 1, 'ok', null::bigint, null::integer, null::bigint, null::bigint, null::text,
+           null::text, null::text, null::bigint, null::text, null::text, null::text, null::bigint, null::bigint,
+           null::timestamptz, null::timestamptz, null::bigint, null::bigint, null::bigint, null::bigint,
+           null::timestamptz, null::text, null::boolean, null::bigint, null::text, null::integer, null::integer[], null::integer, null::integer
+      from ended
+    union all
+    select 'acquire', null, null, 1, 'granted', null, 0,
+           case when v_found.expiry <> 'manual' then p_next_duration_us + leasehold_internal.to_us(v_found.grace) end,
+           leasehold_internal.to_us(least(coalesce(v_found.dead_after, v_duration * 2 / 3), v_found.max_hold)),
+           null, null, null, g.token, p_next_owner, p_next_principal, p_next_labels, p_next_duration_us, leasehold_internal.to_us(v_found.grace),
+           v_now, g.deadline, p_next_duration_us, 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual', null, 'shared', p_next_units, g.slots,
+           0, v_found.holders
+      from granted g;
+end
+$$;
+
+revoke execute on function leasehold_internal.plain_hand_over(text, text, text, bigint, bigint),
+  leasehold_internal.hand_over_share(uuid, text, text, uuid, boolean, text, uuid, text, text, bigint, bigint, text, integer) from public;
