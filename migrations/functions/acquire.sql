@@ -17,6 +17,7 @@ declare
   v_problem leasehold_internal.problem;
   v_outcome text;
   v_answer record;
+  v_too_many text;
   v_lease leasehold.lease;
   v_units constant integer := case when acquire.mode = 'shared' then acquire.units end;
 begin
@@ -31,6 +32,10 @@ begin
                     else leasehold_internal.early_outcome(acquire.namespace, acquire.key, acquire.lease_key, v_units) end;
 
   if v_outcome is null then
+    v_too_many := leasehold_internal.creation_problem(array[acquire.namespace], array[acquire.key]);
+    if v_too_many is not null then
+      raise exception 'quota_exceeded: %', v_too_many using errcode = 'LH004';
+    end if;
     begin
       select b.* into v_answer
         from leasehold_internal.acquire_batch(

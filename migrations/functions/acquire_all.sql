@@ -21,6 +21,7 @@ declare
   v_answer record;
   v_units integer[];
   v_tokens bigint[];
+  v_too_many text;
   v_lease leasehold.lease;
 begin
   perform set_config('leasehold.hooks', 'inline', true);
@@ -48,6 +49,10 @@ begin
   end if;
 
   if v_outcome is null then
+    v_too_many := leasehold_internal.creation_problem(acquire_all.namespaces, acquire_all.keys);
+    if v_too_many is not null then
+      raise exception 'quota_exceeded: %', v_too_many using errcode = 'LH004';
+    end if;
     begin
       for v_answer in
         select b.*

@@ -11,6 +11,7 @@ as $$
 #variable_conflict use_column
 declare
   v_denial text := leasehold_internal.denial('lease', join_queue.namespace);
+  v_too_many text;
   v_scope leasehold.scope;
   v_holder leasehold.scope;
   v_rules leasehold.rules;
@@ -37,6 +38,10 @@ begin
   end if;
   if v_denial is not null then
     raise exception '%', v_denial using errcode = 'LH007';
+  end if;
+  v_too_many := leasehold_internal.creation_problem(array[join_queue.namespace], array[join_queue.key]);
+  if v_too_many is not null then
+    raise exception 'quota_exceeded: %', v_too_many using errcode = 'LH004';
   end if;
   v_scope := leasehold_internal.lock_for_queue(join_queue.namespace, join_queue.key);
   v_holder := leasehold_internal.holder_now(join_queue.namespace, join_queue.key, join_queue.lease_key);
