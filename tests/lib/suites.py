@@ -124,7 +124,7 @@ def settle(passed, failed, status):
 def script(*command):
     """A runner that ends with `<suite>: N passed, N failed`."""
     def run(suite, options):
-        text, status = execute([part.format(soak=options.soak, fuzz=options.fuzz) for part in command], suite.limit_s + options.fuzz * 20)
+        text, status = execute([part.format(soak=options.soak, fuzz=options.fuzz) for part in command], suite.limit_s + options.fuzz * 10)
         found = re.findall(r'^\S+: (\d+) passed, (\d+) failed', text, re.M)
         passed, failed = map(int, found[-1]) if found else (0, 0)
         return settle(passed, failed, status)
@@ -353,7 +353,7 @@ def main():
     parser.add_argument('--list', action='store_true', help='name the suites and end')
     parser.add_argument('--fast', action='store_true', help='build, then what needs neither PostgreSQL nor an installation: seconds')
     parser.add_argument('--soak', type=int, default=6, metavar='SECONDS', help='of each soak run; default 6')
-    parser.add_argument('--fuzz', type=int, default=20, metavar='SECONDS', help='of each fuzzer, and five times that of two; default 20')
+    parser.add_argument('--fuzz', type=int, default=60, metavar='SECONDS', help='of each fuzzer; default 60')
     parser.add_argument('--versions-full', action='store_true', help='every test of the suite versions, some minutes for each version')
     options = parser.parse_args()
     if options.list:
