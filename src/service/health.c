@@ -12,6 +12,7 @@
 #include "lease/readiness.h"
 #include "service/call.h"
 #include "service/message.h"
+#include "service/rights.h"
 #include "service/watch.h"
 
 typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
@@ -193,7 +194,7 @@ void lh_service_tick(struct lh_service *service)
     bool is_serving_now;
 
     lh_acquire_tick(service);
-    lh_permit_tick(service);
+    lh_rights_tick(service);
     lh_places_stats(service->places, &stats);
     lh_samples_tick(&service->samples, &stats, lh_clock_us());
     note_databases(service);

@@ -7,7 +7,6 @@
  * heard of it (we gave a silent connection up, or shut down) the lease is left to its deadline, and the same lease key
  * finds it again. A second Hold with the lease key of a first one takes it over.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,69 +14,6 @@
 #include "base/clock.h"
 #include "service/hold.h"
 #include "service/message.h"
-
-/* --- life --- */
-
-static uint64_t hash_of(const struct hold *hold)
-{
-    return lh_hash(hold->acquire.lease_key.bytes, sizeof(hold->acquire.lease_key.bytes), 0);
-}
-
-static bool is_same_lease(const struct lh_table_entry *entry, const void *key)
-{
-    const struct hold *hold = LH_CONTAINER(const struct hold, by_lease, entry), *other = key;
-    return lh_uuid_equal(&hold->acquire.lease_key, &other->acquire.lease_key) &&
-           strcmp(hold->acquire.key, other->acquire.key) == 0 && strcmp(hold->acquire.ns, other->acquire.ns) == 0;
-}
-
-void lh_hold_start(struct lh_service *service)
-{
-    lh_table_init(&service->holds, is_same_lease);
-    lh_list_init(&service->hold_list);
-}
-
-void lh_hold_finish(struct lh_service *service)
-{
-    lh_table_finish(&service->holds);
-}
-
-void hold_leave(struct hold *hold)
-{
-    if (--hold->users > 0)
-        return;
-    lh_access_leave(&hold->who);
-    free(hold->strings);
-    free(hold->slots);
-    free(hold->principal);
-    free(hold->release_value);
-    free(hold);
-}
-
-#define TO(state) (1u << HOLD_##state)
-
-/* As hold.h draws them. What is over stays so when its stream ends. */
-static const unsigned legal_moves[] = {
-    [HOLD_NEW] = TO(WAITING) | TO(OVER),
-    [HOLD_WAITING] = TO(HELD) | TO(OVER),
-    [HOLD_HELD] = TO(RELEASING) | TO(OVER),
-    [HOLD_RELEASING] = TO(OVER),
-    [HOLD_OVER] = TO(OVER),
-};
-
-static void set_state(struct hold *hold, enum hold_state state)
-{
-    assert(legal_moves[hold->state] & (1u << state));
-    if (hold->state == HOLD_HELD)
-        lh_table_remove(&hold->service->holds, &hold->by_lease);
-    if (state == HOLD_HELD)
-        lh_table_insert(&hold->service->holds, &hold->by_lease, hash_of(hold));
-    hold->state = state;
-}
-
-void hold_end(struct hold *hold)
-{
-    set_state(hold, HOLD_OVER);
-}
 
 /* Give back what its client will not: nobody is told. */
 static void give_back(struct hold *hold, const char *why)
@@ -92,7 +28,7 @@ static void refuse(struct hold *hold, const struct lh_violations *violations)
 {
     enum hold_state before = hold->state;
 
-    hold_end(hold);
+    hold_set_state(hold, HOLD_OVER);
     lh_call_refuse(hold->call, violations);
     if (before == HOLD_WAITING)
         lh_route_cancel(hold->service, &hold->acquire);
@@ -102,25 +38,16 @@ static void refuse(struct hold *hold, const struct lh_violations *violations)
 
 /* --- acquiring --- */
 
-/* The stream that holds this lease here, or NULL. */
-static struct hold *find(const struct lh_service *service, const char *ns, const char *key, struct lh_uuid lease_key)
-{
-    const struct hold wanted = {.acquire = {.ns = ns, .key = key, .lease_key = lease_key}};
-    struct lh_table_entry *entry = lh_table_find(&service->holds, hash_of(&wanted), &wanted);
-
-    return entry == NULL ? NULL : LH_CONTAINER(struct hold, by_lease, entry);
-}
-
 static void take_over(struct hold *hold)
 {
-    struct hold *older = find(hold->service, hold->acquire.ns, hold->acquire.key, hold->acquire.lease_key);
+    struct hold *older = hold_find(hold->service, hold->acquire.ns, hold->acquire.key, hold->acquire.lease_key);
 
     if (older != NULL) {
         struct lh_failure failure = {.status = LH_CANCELED,
                                      .ns = older->acquire.ns,
                                      .key = older->acquire.key,
                                      .message = "another Hold with the same lease key has taken over"};
-        hold_end(older);
+        hold_set_state(older, HOLD_OVER);
         lh_failure_send(older->call, &failure);
     }
 }
@@ -134,11 +61,11 @@ static void on_acquired(struct lh_acquire *request, const struct lh_acquire_resu
         lh_tracing_acquired(hold->call, result);
     if (hold->state == HOLD_WAITING && result->status == LH_OK) {
         take_over(hold);
-        set_state(hold, HOLD_HELD);
+        hold_set_state(hold, HOLD_HELD);
         hold_take(hold, result->lease);
         hold_tell_granted(hold, result->waited_us);
     } else if (hold->state == HOLD_WAITING) {
-        hold_end(hold);
+        hold_set_state(hold, HOLD_OVER);
         acquire_fail(hold->call, &hold->who, request, result);
     } else if (result->status == LH_OK && !result->is_renewal) {
         give_back(hold, "its holder was gone when it was granted");
@@ -184,18 +111,18 @@ static void begin(struct hold *hold, const struct lh_acquire *acquire)
 
     keep(hold, acquire);
     if (!lh_usage_take(hold->call, acquire_bound(acquire), 1, &hold->caller)) {
-        hold_end(hold);
+        hold_set_state(hold, HOLD_OVER);
         return;
     }
     status = lh_route_acquire(hold->service, &hold->acquire);
     if (status != LH_OK) {
-        hold_end(hold);
+        hold_set_state(hold, HOLD_OVER);
         acquire_refuse(hold->call, &hold->acquire, status);
         lh_usage_give(hold->caller, acquire_bound(acquire), 1);
         return;
     }
     hold->users++;
-    set_state(hold, HOLD_WAITING);
+    hold_set_state(hold, HOLD_WAITING);
 }
 
 /* --- what the client says --- */
@@ -229,7 +156,7 @@ static bool take_acquire(struct hold *hold, const Leasehold__V1__AcquireRequest 
     if (lh_access_may(&hold->who, LH_RIGHT_LEASE, acquire.ns)) {
         begin(hold, &acquire);
     } else {
-        hold_end(hold);
+        hold_set_state(hold, HOLD_OVER);
         lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, acquire.ns);
     }
     return true;
@@ -258,10 +185,10 @@ static void release(struct hold *hold, bool is_failure, const char *value)
 {
     if (hold->state == HOLD_HELD) {
         hold->release_value = value == NULL ? NULL : lh_strdup(value);
-        set_state(hold, HOLD_RELEASING);
+        hold_set_state(hold, HOLD_RELEASING);
         hold_release(hold, is_failure);
     } else if (hold->state == HOLD_WAITING) {
-        hold_end(hold);
+        hold_set_state(hold, HOLD_OVER);
         hold_tell_released(hold, LH_OUTCOME_LOST, LH_END_UNKNOWN, "it was not granted yet; the wait is over");
         lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
         lh_route_cancel(hold->service, &hold->acquire);
@@ -355,7 +282,7 @@ void lh_hold_on_half_close(struct lh_rpc_call *call)
                                      .ns = hold->acquire.ns,
                                      .key = hold->acquire.key,
                                      .message = "the client ended the stream before the lease was granted"};
-        hold_end(hold);
+        hold_set_state(hold, HOLD_OVER);
         lh_failure_send(call, &failure);
         lh_route_cancel(hold->service, &hold->acquire);
     } else {
@@ -430,7 +357,7 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
         reason == LH_RPC_END_SHUTDOWN || (reason == LH_RPC_END_DISCONNECTED && lh_rpc_call_is_peer_lost(call));
     hold->call = NULL;
     lh_list_remove(&hold->link);
-    set_state(hold, HOLD_OVER);
+    hold_set_state(hold, HOLD_OVER);
     if (before == HOLD_WAITING)
         lh_route_cancel(hold->service, &hold->acquire);
     else if (before == HOLD_HELD && !may_live_on)
@@ -442,7 +369,7 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 
 void lh_hold_downgraded(struct lh_service *service, const struct lh_held_lease *lease)
 {
-    struct hold *hold = find(service, lease->ns, lease->key, lease->lease_key);
+    struct hold *hold = hold_find(service, lease->ns, lease->key, lease->lease_key);
 
     if (hold == NULL || lease->token < hold->lease.token)
         return;
@@ -461,7 +388,7 @@ void lh_hold_drain(struct lh_service *service)
                 .key = hold->acquire.key,
                 .message = "the server is shutting down: the lease goes on until its deadline; call another, or "
                            "again, with the same lease key"};
-            hold_end(hold);
+            hold_set_state(hold, HOLD_OVER);
             lh_failure_send(hold->call, &failure);
         }
     }
@@ -482,7 +409,7 @@ bool lh_hold_check_rights(struct lh_service *service, int max)
         lh_list_append(&service->hold_list, &hold->link);
         if ((!is_waiting && hold->state != HOLD_HELD) || lh_access_may(&hold->who, LH_RIGHT_LEASE, hold->acquire.ns))
             continue;
-        hold_end(hold);
+        hold_set_state(hold, HOLD_OVER);
         lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, hold->acquire.ns);
         if (is_waiting)
             lh_route_cancel(service, &hold->acquire);

@@ -1,6 +1,6 @@
 /*
- * A Hold stream, for hold.c (what the client says, and the end), hold_renew.c (the lease) and hold_event.c (the
- * messages to the client).
+ * A Hold stream, for hold.c (what the client says, and the end), hold_renew.c (the lease), hold_event.c (the messages
+ * to the client) and hold_state.c (its state and memory).
  *
  *     NEW -- acquire --> WAITING -- granted --> HELD -- release, half-close --> RELEASING -- answered --> OVER
  *                           |                     `-- lost, shutdown, taken over, stream gone ----------> OVER
@@ -47,10 +47,12 @@ struct hold {
     char *release_value;
 };
 
-/* hold.c */
+/* hold_state.c */
+/* While HELD, and no longer, hold_find finds it. */
+void hold_set_state(struct hold *hold, enum hold_state state);
+/* The stream that holds this lease here, or NULL. */
+struct hold *hold_find(const struct lh_service *service, const char *ns, const char *key, struct lh_uuid lease_key);
 void hold_leave(struct hold *hold); /* one user less; the last one frees it */
-/* OVER; no longer found by its lease key. */
-void hold_end(struct hold *hold);
 
 /* hold_renew.c */
 /* The lease as the database has just answered it, at first and by a downgrade. */

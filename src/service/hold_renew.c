@@ -69,7 +69,7 @@ static void lose(struct hold *hold, enum lh_end_reason reason, const char *messa
 {
     lh_info("hold is lost scope=%s/%s token=%lld", hold->acquire.ns, hold->acquire.key, (long long)hold->lease.token);
     hold_tell_lost(hold, reason, message);
-    hold_end(hold);
+    hold_set_state(hold, HOLD_OVER);
     lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
 }
 
@@ -241,7 +241,7 @@ static void on_released(struct lh_holder_request *request)
     } else {
         if (hold->state == HOLD_RELEASING) {
             hold_tell_released(hold, item->outcome, item->end_reason, item->message);
-            hold_end(hold);
+            hold_set_state(hold, HOLD_OVER);
             lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
         }
         on_given_back(hold);

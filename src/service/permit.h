@@ -15,9 +15,7 @@
 
 #include "access/access.h"
 
-struct lh_loop;
 struct lh_rpc_call;
-struct lh_service;
 
 /* Principal, right and namespace fit, cut where they are longer. */
 #define LH_PERMIT_WORDS_BYTES 640
@@ -45,9 +43,5 @@ void lh_permit_refuse(struct lh_rpc_call *call, const struct lh_access_caller *c
 /* The same for one item of a batch; `words` gets the sentence. */
 void lh_permit_refuse_item(struct lh_rpc_call *call, const struct lh_access_caller *caller, enum lh_right right,
                            const char *ns, char words[LH_PERMIT_WORDS_BYTES]);
-
-void lh_permit_start(struct lh_service *service, struct lh_loop *loop);
-void lh_permit_tick(struct lh_service *service);
-void lh_permit_finish(struct lh_service *service);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "service/call.h"
 #include "service/placed_store.h"
+#include "service/rights.h"
 #include "service/view.h"
 #include "service/watch.h"
 
@@ -150,7 +151,7 @@ struct lh_service *lh_service_create_placed(const struct lh_service_place *place
     lh_list_init(&service->keep_alives);
     lh_list_init(&service->watches);
     service->reflection = lh_reflection_create();
-    lh_permit_start(service, options->loop);
+    lh_rights_start(service, options->loop);
     lh_acquire_start(service);
     lh_hold_start(service);
     return service;
@@ -162,7 +163,7 @@ void lh_service_destroy(struct lh_service *service)
         return;
     lh_acquire_finish(service);
     lh_hold_finish(service);
-    lh_permit_finish(service);
+    lh_rights_finish(service);
     lh_reflection_destroy(service->reflection);
     lh_table_finish(&service->usages);
     lh_arena_finish(&service->scratch);
