@@ -140,17 +140,19 @@ static void tell_deadline(struct lh_run *run)
 }
 
 /* The supervisor kills at deadline - margin. If half of the margin is gone too, it was stopped. */
-static bool is_supervisor_overdue(const struct lh_run *run)
+static int64_t supervisor_left_us(const struct lh_run *run)
 {
-    return lh_clock_us() > run->told_us - run->schedule.margin_us / 2;
+    return run->told_us - run->schedule.margin_us / 2 - lh_clock_us();
 }
 
 static int tick_ms(const struct lh_run *run)
 {
-    int64_t tick_us = run->asked.duration_us / TICKS_A_DURATION;
+    int64_t tick_us = run->asked.duration_us / TICKS_A_DURATION, left_us = supervisor_left_us(run);
 
     if (tick_us > TICK_MAX_US)
         tick_us = TICK_MAX_US;
+    if (tick_us > left_us)
+        tick_us = left_us;
     return (int)((tick_us < TICK_MIN_US ? TICK_MIN_US : tick_us) / LH_US_PER_MS);
 }
 
@@ -220,7 +222,7 @@ void lh_run_watch(struct lh_run *run)
         lh_run_take_signals(run);
         tell_deadline(run);
         take_messages(run);
-        if (!run->has_ended && is_supervisor_overdue(run))
+        if (!run->has_ended && supervisor_left_us(run) < 0)
             run->has_ended = run->was_abandoned = true;
     }
     if (run->was_abandoned)

@@ -78,7 +78,7 @@ def test_an_external_reapers_lease_is_left_alone_until_daemons_may(policy, servi
         let_pass(service, ns, key)
         service.psql(f"update leasehold.scope set check_at = clock_timestamp() where namespace = '{ns}' and key = '{key}'")
         wait_until(lambda: service.psql(f"select check_at from leasehold.scope where namespace = '{ns}' and key = '{key}'") == "infinity")  # noqa: B023
-    assert service.psql("select count(*) from leasehold.reap()") == "0" and is_held(service, ns, "named")
+    assert service.psql(f"select count(*) from leasehold.reap() where namespace = '{ns}'") == "0" and is_held(service, ns, "named")
     assert service.psql(f"select count(*) from leasehold.reap(array['{ns}'], max => 1)") == "1"
     assert is_held(service, ns, "named") != is_held(service, ns, "left")
     policy(ns, reaper="auto")

@@ -218,6 +218,10 @@ def stubborn(runs, ns, tmp_path, *options, **more):
     return run
 
 
+# What is left of the command is killed a tenth of the duration before the deadline, at most a second before: the machine may be busy.
+LONGEST_MARGIN = "10s"
+
+
 def deadline(psql, ns):
     return float(psql(f"select extract(epoch from deadline) from leasehold.scope where namespace = '{ns}'"))
 
@@ -252,7 +256,7 @@ def test_killed_together_with_its_group_it_leaves_nothing_behind(service, runs, 
 
 
 def test_stopped_past_its_deadline_nothing_runs_after_it(service, runs, ns, tmp_path):
-    run = stubborn(runs, ns, tmp_path, "-d", "2s")
+    run = stubborn(runs, ns, tmp_path, "-d", LONGEST_MARGIN)
     run.process.send_signal(signal.SIGSTOP)
     gone_before_the_deadline(run, service.psql, ns, tmp_path)
     assert run.process.poll() is None
@@ -261,7 +265,7 @@ def test_stopped_past_its_deadline_nothing_runs_after_it(service, runs, ns, tmp_
 
 
 def test_a_stopped_command_is_ended_too(service, runs, ns, tmp_path):
-    run = stubborn(runs, ns, tmp_path, "-d", "3s", "-E", "99")
+    run = stubborn(runs, ns, tmp_path, "-d", LONGEST_MARGIN, "-E", "99")
     for pid in run.inside():
         if pid in [int((tmp_path / name).read_text()) for name in ("up", "session", "twice")]:
             os.kill(pid, signal.SIGSTOP)
@@ -273,7 +277,7 @@ def test_a_stopped_command_is_ended_too(service, runs, ns, tmp_path):
 
 
 def test_forced_it_ends_at_once(service, runs, ns, tmp_path):
-    run = stubborn(runs, ns, tmp_path, "-d", "3s", "--kill-after", "200ms")
+    run = stubborn(runs, ns, tmp_path, "-d", LONGEST_MARGIN, "--kill-after", "200ms")
     until = deadline(service.psql, ns)
     service.psql(f"select leasehold.force_release('{ns}', 'k', 'maintenance')")
     run.nothing_is_left()
@@ -292,7 +296,7 @@ def test_forced_the_command_hears_term_first(service, runs, ns, tmp_path):
 def test_the_daemon_dies_and_so_does_the_command_in_time(cluster, runs, ns, tmp_path):
     database = cluster.create_database()
     daemon = harness.Daemon(database=cluster.url(database))
-    run = stubborn(runs, ns, tmp_path, "-d", "3s", server=daemon.target)
+    run = stubborn(runs, ns, tmp_path, "-d", LONGEST_MARGIN, server=daemon.target)
     daemon.kill()
     gone_before_the_deadline(run, lambda sql: cluster.psql(sql, database), ns, tmp_path)
     assert run.ends() == 4 and "(unreachable)" in run.err
@@ -348,7 +352,7 @@ def test_a_killed_supervisor_takes_the_command_along(service, runs, ns, tmp_path
 def test_a_stopped_supervisor_and_a_dead_daemon_are_too_late_for_nobody(cluster, runs, ns, tmp_path):
     database = cluster.create_database()
     daemon = harness.Daemon(database=cluster.url(database))
-    run = stubborn(runs, ns, tmp_path, "-d", "2s", server=daemon.target)
+    run = stubborn(runs, ns, tmp_path, "-d", LONGEST_MARGIN, server=daemon.target)
     os.kill(supervisor_of(run), signal.SIGSTOP)
     daemon.kill()
     gone_before_the_deadline(run, lambda sql: cluster.psql(sql, database), ns, tmp_path)

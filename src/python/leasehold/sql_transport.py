@@ -42,6 +42,9 @@ RELEASE_OK = """
 select leasehold.release_ok($1, $2, $3::uuid, $4::jsonb)
   from (select set_config('lock_timeout', $5, true) as limits offset 0) s where s.limits is not null"""
 RELEASE_FAIL = RELEASE_OK.replace("release_ok", "release_fail").replace("::jsonb", "")
+LEAVE = """
+select leasehold.leave_queue($1, $2, $3::uuid)
+  from (select set_config('lock_timeout', $4, true) as limits offset 0) s where s.limits is not null"""
 
 
 def array(values: Sequence[str]) -> str:
@@ -202,7 +205,10 @@ class SqlTransport:
             for item in items:
                 sql, value = (RELEASE_FAIL, item.failure) if item.failure is not None else (RELEASE_OK, item.result)
                 try:
-                    rows = await session.query(sql, (item.ref.namespace, item.ref.key, item.ref.lease_key, value, LOCK_TIMEOUT), until)
+                    where = (item.ref.namespace, item.ref.key, item.ref.lease_key)
+                    rows = await session.query(sql, (*where, value, LOCK_TIMEOUT), until)
+                    if rows[0][0] != "t":  # a caller who gave up in the middle of a statement may have left its place
+                        await session.query(LEAVE, (*where, LOCK_TIMEOUT), until)
                     answers.append(Answer("ok", "") if rows[0][0] == "t" else Answer("lost", "unknown"))
                 except LeaseholdError as error:
                     if isinstance(error, Unavailable) and error.reason != "SCOPE_BUSY":

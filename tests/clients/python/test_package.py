@@ -13,6 +13,8 @@ import harness
 import leasehold
 import psycopg
 import pytest
+from apis import APIS
+from conftest import Place
 from google.protobuf import descriptor_pb2
 from harness import wait_until
 from leasehold.v1 import leasehold_pb2 as pb
@@ -258,3 +260,25 @@ def test_renewals_go_on_after_an_error_of_any_kind(site):
         wait_until(lambda: site.service.psql("select heartbeats from leasehold.scope where namespace = 'errors'") not in ("", "0"))
         assert len(failures) == 3 and lease.is_held()
         assert lease.release()
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=APIS)
+def test_who_gives_up_within_a_statement_leaves_the_queue(site, api):
+    place = Place(site, "sql", api)
+    try:
+        place.client().lease(place.namespace, "given-up", duration=300).acquire()
+        scope, client = place.session(), place.client()
+
+        def asks_and_is_stuck():
+            if place.waiting("given-up") and not scope.is_locked:
+                scope.run(f"begin; select 1 from leasehold.scope where namespace = '{place.namespace}' and key = 'given-up' for update")
+                scope.is_locked = True
+            return place.psql("select 1 from pg_stat_activity where application_name = 'leasehold' and wait_event_type = 'Lock'") == "1"
+
+        scope.is_locked = False
+        client.give_up(client.lease(place.namespace, "given-up", wait=300), asks_and_is_stuck)
+        scope.run("rollback")  # the statement goes on, and asks for the place once more
+        wait_until(lambda: place.waiting("given-up") == 0, what="an empty queue")
+        place.force("given-up")
+    finally:
+        place.close()
