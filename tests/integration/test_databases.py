@@ -11,6 +11,7 @@ import pytest
 import harness
 from commandline import cli
 from console import Console
+from databases import AGE, Site, listed, name, rows, write_settings
 from harness import acquire_request, fails, health, health_pb2, health_pb2_grpc, lease_ref, pb, readyz, release_request, scope, wait_until
 from streams import BOUND, Reading
 
@@ -20,49 +21,6 @@ INITIAL = pb.LeaseEvent.TYPE_INITIAL
 SYNCED = pb.LeaseEvent.TYPE_SYNCED
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-AGE = """update leasehold.scope set deadline = deadline - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h',
-                                  acquired_at = acquired_at - interval '1 h'"""
-
-
-def write_settings(path, sections, **settings):
-    """A file of settings; each section is (name, connection string, namespaces, is it the default)."""
-    lines = ["[leasehold]", *(f"{name} = {value}" for name, value in settings.items())]
-    for name, url, namespaces, is_default in sections:
-        lines += [f"[database {name}]", f"database = {url}", f"namespaces = {namespaces}", f"default = {is_default}"]
-    path.write_text("\n".join(lines) + "\n")
-    path.chmod(0o644)
-    return str(path)
-
-
-class Site:
-    """Two clusters; `home` has all that `eu` has not, which has orders, shop.eu and what is below them."""
-
-    def __init__(self, home, eu, path, sections=None, **settings):
-        self.clusters = {"home": home, "eu": eu}
-        self.databases = {name: cluster.create_database() for name, cluster in self.clusters.items()}
-        self.path = path
-        self.sections = sections or [("home", self.url("home"), "", "yes"), ("eu", self.url("eu"), "orders, shop.eu", "no")]
-        self.daemon = harness.Daemon("--config", write_settings(path, self.sections, **settings))
-        self.client = harness.Client(self.daemon.target)
-        self.wait()
-
-    def wait(self):
-        for name in self.databases:
-            wait_until(lambda: health(self.client, f"database/{name}") == "SERVING", BOUND, f"{name} being ready")
-
-    def url(self, name):
-        return self.clusters[name].url(self.databases[name])
-
-    def psql(self, name, sql):
-        return self.clusters[name].psql(sql, self.databases[name])
-
-    def acquire(self, namespace, key, **more):
-        return self.client.lease.Acquire(acquire_request(namespace, key, **more), timeout=BOUND).lease
-
-    def close(self):
-        self.client.close()
-        assert self.daemon.stop() == 0, self.daemon.log()
-        self.daemon.destroy()
 
 
 @pytest.fixture(scope="module")
@@ -87,25 +45,6 @@ def clean(request):
         site = request.getfixturevalue("site")
         for lease in listed(site):
             site.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=lease.scope, reason="the test is over"))
-
-
-def name(lease):
-    return ".".join(lease.scope.namespace) + "/" + lease.scope.key
-
-
-def listed(site, namespace="", page_size=1000, **more):
-    leases, page_token = [], ""
-    while True:
-        page = site.client.lease.ListLeases(pb.ListLeasesRequest(
-            namespace=namespace.split(".") if namespace else [], page_size=page_size, page_token=page_token, **more))
-        leases += page.leases
-        page_token = page.next_page_token
-        if not page_token:
-            return leases
-
-
-def rows(site, database):
-    return site.psql(database, "select namespace || '/' || key from leasehold.scope where state = 'held' order by 1").split()
 
 
 # --- where things are ---
@@ -503,98 +442,3 @@ def test_a_call_needs_only_the_databases_that_have_what_it_names(cluster, other,
         assert daemon.stop() == 0, daemon.log()
     finally:
         other.start()
-
-
-# --- a namespace moves ---
-
-
-def move(step, site, namespace="moving"):
-    return subprocess.run([str(harness.ROOT / "deploy/move-namespace"), step, namespace, site.url("home"), site.url("eu")],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
-
-
-def moved(step, site):
-    said = move(step, site)
-    assert said.returncode == 0, said.stdout
-
-
-def restart(site, sections):
-    write_settings(site.path, sections)
-    site.client.close()
-    assert site.daemon.stop() == 0, site.daemon.log()
-    site.daemon.start()
-    site.client = harness.Client(site.daemon.target)
-    site.wait()
-
-
-@pytest.fixture
-def moving(cluster, other, tmp_path):
-    """`moving` lives in home, whose tokens are ahead of those of eu."""
-    site = Site(cluster, other, tmp_path / "leasehold.ini")
-    site.psql("home", "select leasehold.bump_epoch(); select setval('leasehold.token', last_value + (1::bigint << 50)) from leasehold.token")
-    yield site
-    site.close()
-
-
-def test_a_namespace_moves_with_its_leases_and_tokens_only_grow(moving):
-    site = moving
-    site.client.admin.SetPolicy(pb.SetPolicyRequest(
-        policy=pb.Policy(namespace=pb.Namespace(segments=["moving", "slow"]), grace=harness.duration(7)), update_mask={"paths": ["grace"]}))
-    held = [site.acquire(namespace, "held", seconds=120) for namespace in ("moving", "moving.slow", "movingx")]
-    shared = [site.acquire("moving", "shared", seconds=120, mode=pb.MODE_SHARED) for _ in range(2)]
-    free = site.acquire("moving", "free")
-    site.client.lease.Release(release_request(free))
-    ended = site.acquire("moving", "ended")
-    expired = site.acquire("moving", "expired", seconds=120)
-    moved("start", site)
-    again = move("start", site)
-    assert again.returncode == 1 and "it was started already" in again.stdout
-    with fails() as failure:
-        site.acquire("moving", "free")
-    assert failure.value.reason == "NAMESPACE_FROZEN"
-    assert site.client.lease.Release(release_request(ended)).results[0].outcome == pb.OUTCOME_OK
-    site.psql("home", f"{AGE} where key = 'expired'")
-    assert harness.heartbeat(site.client, expired).outcome == pb.OUTCOME_OK  # nothing expires
-    early = move("finish", site)
-    assert early.returncode == 1 and "these daemons were not restarted" in early.stdout
-
-    restart(site, [("home", site.url("home"), "", "yes"), ("eu", site.url("eu"), "moving", "no")])
-    for lease in (*held, *shared):
-        beat = wait_until(lambda: harness.heartbeat(site.client, lease), BOUND)
-        assert beat.outcome == pb.OUTCOME_OK, beat
-    with fails() as failure:
-        site.acquire("moving", "free")
-    assert failure.value.reason == "NAMESPACE_FROZEN"
-    moved("finish", site)
-
-    for lease in (*held, *shared):
-        assert harness.heartbeat(site.client, lease).outcome == pb.OUTCOME_OK
-    assert [name(lease) for lease in listed(site, "moving", include_children=True)] == [
-        "moving/ended", "moving/expired", "moving/held", "moving/shared", "moving/shared", "moving.slow/held"]
-    assert rows(site, "home") == ["movingx/held"]
-    assert "moving/held" in rows(site, "eu")
-    assert site.acquire("moving", "free").token > max(lease.token for lease in (*held, *shared, free, expired, ended))
-    waiting = site.client.lease.Acquire.future(acquire_request("moving", "held", wait=BOUND))
-    wait_until(lambda: site.client.admin.GetStatus(pb.GetStatusRequest()).waiters == 1, BOUND, "the waiter")
-    assert site.client.lease.Release(release_request(held[0])).results[0].outcome == pb.OUTCOME_OK
-    assert waiting.result(BOUND).lease.token > held[0].token
-    with fails() as failure:  # its lease key has ended
-        site.acquire("moving", "free", lease_key=free.lease_key)
-    assert failure.value.reason == "LEASE_ENDED"
-    got = site.client.admin.GetPolicy(pb.GetPolicyRequest(namespace=pb.Namespace(segments=["moving", "slow"]))).effective
-    assert (got.grace.seconds, got.frozen.value, got.expiry) == (7, False, pb.Policy.EXPIRY_TAKEOVER)
-    late = site.clusters["home"].psql("select leasehold.acquire('moving', 'late', '1 s')", site.databases["home"], check=False)
-    assert "namespace_frozen" in late.stderr  # where it was, for a daemon that was forgotten
-    assert site.psql("home", "select count(*) from leasehold_move.namespace") == "0"
-
-
-def test_a_move_is_undone(moving):
-    site = moving
-    held = site.acquire("moving", "held", seconds=120)
-    moved("start", site)
-    moved("undo", site)
-    assert rows(site, "eu") == [] and site.psql("eu", "select count(*) from leasehold.policy where namespace <> ''") == "0"
-    assert harness.heartbeat(site.client, held).outcome == pb.OUTCOME_OK
-    assert site.acquire("moving", "free").token > held.token
-    moved("start", site)
-    moved("undo", site)
