@@ -393,8 +393,8 @@ int64_t lh_lease_remaining_us(const struct lh_lease *lease);
 int64_t lh_lease_deadline_us(const struct lh_lease *lease);
 
 /*
- * The fencing token, for whatever must refuse a stale holder. Only lh_downgrade changes it; a downgrade of the lease by
- * another program is not noticed. A resource keeps the highest exclusive token that it saw, and the highest of all: it
+ * The fencing token, for whatever must refuse a stale holder. Only a downgrade changes it: lh_downgrade, or one by another
+ * program under the same lease key, which the next renewal tells. A resource keeps the highest exclusive token that it saw, and the highest of all: it
  * takes a shared token that is greater than the first, and an exclusive one that is not less than the second. The
  * functions below: any thread.
  */
@@ -404,7 +404,7 @@ int32_t lh_lease_units(const struct lh_lease *lease); /* 0: it is exclusive */
 
 /*
  * The numbers that the lease has for itself, ascending: of 1 to the scope's capacity, as many as its units. *count is 0
- * for an exclusive lease and without a capacity. They live as long as the lease; after a lh_downgrade, ask again.
+ * for an exclusive lease and without a capacity. They live as long as the lease; after a downgrade, ask again.
  */
 const int32_t *lh_lease_slots(const struct lh_lease *lease, size_t *count);
 const char *lh_lease_namespace(const struct lh_lease *lease); /* with the client's prefix, dotted */

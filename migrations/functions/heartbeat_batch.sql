@@ -1,12 +1,15 @@
 -- Renew many leases at once. Each item gets one row: ok with the new deadline, lost with how it ended, busy, rejected with a
--- hook's words; or, where this call runs no hooks, hooked with their time limit.
+-- hook's words; or, where this call runs no hooks, hooked with their time limit. A shared lease's row has its token and units, and whether it
+-- has slots: somebody else may have downgraded it. A downgrade keeps the lowest slots, and an exclusive lease gets 1 to units, so that
+-- its holder knows which.
 -- Locks each scope's row FOR NO KEY UPDATE, skipping what another session has; of a shared holder its own row alone, so that nobody who has
 -- the scope's row keeps it from renewing. A guard's FOR KEY SHARE does not conflict.
 -- The common case in one statement: the lease is held under this lease key and its expiry has not passed. The clock is read after each
 -- row's lock. What is left over, also where the expiry counts for nothing because of what happened to the database, is told apart by heartbeat_carefully.
 create or replace function leasehold_internal.heartbeat_batch(p_namespace text[], p_key text[], p_lease_key uuid[])
 returns table (
-  n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text)
+  n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text, token bigint,
+  units integer, has_slots boolean)
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -26,6 +29,9 @@ declare
   v_deadlines timestamptz[];
   v_remaining bigint[];
   v_counts bigint[];
+  v_tokens bigint[];
+  v_units integer[];
+  v_have_slots boolean[];
   v_left integer[];
   v_hooked text[] := '{}';
 begin
@@ -50,7 +56,8 @@ begin
        where s.ctid = w.row_id
          and w.now < case when s.incarnation = w.life_id then s.deadline + s.grace
                           else w.started_at + s.duration + s.grace end
-      returning 1, 'ok', leasehold_internal.to_us(s.duration), s.deadline, s.heartbeats, null::text, null::text;
+      returning 1, 'ok', leasehold_internal.to_us(s.duration), s.deadline, s.heartbeats, null::text, null::text, null::bigint, null::integer,
+                null::boolean;
     if found then
       return;
     end if;
@@ -84,7 +91,7 @@ begin
     from renewed r;
 
   return query
-    select r.n, 'ok', r.remaining_us, r.deadline, r.heartbeats, null::text, null::text
+    select r.n, 'ok', r.remaining_us, r.deadline, r.heartbeats, null::text, null::text, null::bigint, null::integer, null::boolean
       from unnest(v_done, v_remaining, v_deadlines, v_counts) as r (n, remaining_us, deadline, heartbeats);
 
   -- The same for shared holders. Wherever one is looked for by its lease key, its state is <> 'ended': = 'held' would let the planner
@@ -108,20 +115,22 @@ begin
        where s.ctid = w.row_id
          and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
                           else v_started_at + s.duration + s.grace end
-      returning w.n::integer as n, s.deadline, s.duration, s.heartbeats)
-    select coalesce(array_agg(r.n), '{}'), array_agg(r.deadline), array_agg(leasehold_internal.to_us(r.duration)), array_agg(r.heartbeats)
-      into v_shared, v_deadlines, v_remaining, v_counts
+      returning w.n::integer as n, s.deadline, s.duration, s.heartbeats, s.token, s.units, s.slots is not null as has_slots)
+    select coalesce(array_agg(r.n), '{}'), array_agg(r.deadline), array_agg(leasehold_internal.to_us(r.duration)), array_agg(r.heartbeats),
+           array_agg(r.token), array_agg(r.units), array_agg(r.has_slots)
+      into v_shared, v_deadlines, v_remaining, v_counts, v_tokens, v_units, v_have_slots
       from renewed r;
     return query
-      select r.n, 'ok', r.remaining_us, r.deadline, r.heartbeats, null::text, null::text
-        from unnest(v_shared, v_remaining, v_deadlines, v_counts) as r (n, remaining_us, deadline, heartbeats);
+      select r.n, 'ok', r.remaining_us, r.deadline, r.heartbeats, null::text, null::text, r.token, r.units, r.has_slots
+        from unnest(v_shared, v_remaining, v_deadlines, v_counts, v_tokens, v_units, v_have_slots)
+               as r (n, remaining_us, deadline, heartbeats, token, units, has_slots);
     v_done := v_done || v_shared;
   end if;
 
   if cardinality(v_done) < cardinality(p_namespace) then
     v_left := array(select i::integer from generate_subscripts(p_namespace, 1) i except select unnest(v_done) order by 1);
     return query
-      select v_left[c.n], c.outcome, c.remaining_us, c.deadline, c.heartbeats, c.end_reason, c.message
+      select v_left[c.n], c.outcome, c.remaining_us, c.deadline, c.heartbeats, c.end_reason, c.message, c.token, c.units, c.has_slots
         from (select array_agg(p_namespace[i] order by i) as namespaces, array_agg(p_key[i] order by i) as keys,
                      array_agg(p_lease_key[i] order by i) as lease_keys
                 from unnest(v_left) i) a,
@@ -134,7 +143,8 @@ comment on function leasehold_internal.heartbeat_batch is 'Renew many leases at 
 -- What is left over: lost, busy, hooked, expired but manual, and the same lease twice in a batch.
 create or replace function leasehold_internal.heartbeat_carefully(p_namespace text[], p_key text[], p_lease_key uuid[])
 returns table (
-  n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text)
+  n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text, token bigint,
+  units integer, has_slots boolean)
 language plpgsql
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -193,8 +203,11 @@ begin
            case when w.outcome = 'ok' then leasehold_internal.to_us((w.scope).duration) end,
            case when w.outcome = 'ok' then v_now + (w.scope).duration end,
            case when w.outcome = 'ok' then (w.scope).heartbeats + 1 end,
-           w.end_reason, case when w.outcome in ('hooked', 'rejected') then w.error end
+           w.end_reason, case when w.outcome in ('hooked', 'rejected') then w.error end,
+           case when h.is_share then (w.scope).token end, case when h.is_share then (w.scope).units end,
+           case when h.is_share then (w.scope).slots is not null end
       from unnest(v_work) w
+     cross join lateral (select w.outcome = 'ok' and leasehold_internal.is_share(w.scope) as is_share) h
      order by w.n;
 end
 $$;

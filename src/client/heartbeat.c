@@ -23,10 +23,12 @@ static unsigned judge(struct lh_request *request, const struct lh_reply *reply)
         return lh_lease_op_miscounted(request, response->n_results);
     result = response->results[0];
     status = lh_status_of_outcome(result->outcome);
-    if (status == LH_OK)
+    if (status == LH_OK) {
+        lh_lease_heard(lease, result->token, result->units, result->has_slots);
         lh_lease_renewed(lease, request->sent_us, lh_unpack_duration_us(result->remaining));
-    else if (status == LH_LOST)
+    } else if (status == LH_LOST) {
         lh_lease_lose(lease, lh_lost_reason_of(result->end_reason), result->message);
+    }
     return lh_lease_op_answered(request, status, result->end_reason, result->message);
 }
 

@@ -174,17 +174,38 @@ void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining
 }
 
 /* The answer of a repeat, or one that comes behind that of a later call, says nothing new. */
+static bool is_new(const struct lease_grant *before, int64_t token, int32_t units)
+{
+    return token > before->token || (token == before->token && (before->mode != LH_SHARED || units < before->units));
+}
+
 void lh_lease_downgraded(struct lh_lease *lease, struct lease_grant *grant)
 {
     struct lease_grant *before = atomic_load(&lease->grant);
 
-    if (grant->token < before->token ||
-        (grant->token == before->token && before->mode == LH_SHARED && grant->units >= before->units)) {
+    if (!is_new(before, grant->token, grant->units)) {
         free(grant);
         return;
     }
     grant->before = before;
     atomic_store(&lease->grant, grant);
+}
+
+/* A downgrade keeps the lowest of its slots; an exclusive lease, which had none, gets the first numbers. */
+void lh_lease_heard(struct lh_lease *lease, int64_t token, int32_t units, bool has_slots)
+{
+    const struct lease_grant *before = atomic_load(&lease->grant);
+    struct lease_grant *grant;
+
+    if (units <= 0 || !lh_lease_is_kept(lease) || !is_new(before, token, units))
+        return;
+    grant = lh_alloc_zero(1, sizeof(*grant) + (size_t)units * sizeof(grant->slots[0]));
+    grant->token = token;
+    grant->mode = LH_SHARED;
+    grant->units = units;
+    for (int32_t i = 0; i < units && has_slots && (before->mode != LH_SHARED || (size_t)i < before->slot_count); i++)
+        grant->slots[grant->slot_count++] = before->mode == LH_SHARED ? before->slots[i] : i + 1;
+    lh_lease_downgraded(lease, grant);
 }
 
 void lh_lease_leave(struct lh_lease *lease)

@@ -86,6 +86,8 @@ void lh_lease_begin(struct lh_lease *lease, struct lease_grant *grant, int64_t s
 
 /* The client's thread: the answer of a downgrade. Takes `grant` over. */
 void lh_lease_downgraded(struct lh_lease *lease, struct lease_grant *grant);
+/* The client's thread: what a renewal says of a shared lease, which somebody else may have downgraded; `units` 0: it is exclusive. */
+void lh_lease_heard(struct lh_lease *lease, int64_t token, int32_t units, bool has_slots);
 
 /*
  * The answer to a renewal that was sent at sent_us. Only the newest counts: an older one never shortens or lengthens

@@ -97,6 +97,14 @@ struct lh_downgrade {
 };
 
 /* What a holder does with its lease: a heartbeat, a release or a downgrade. */
+/* What a renewal says of a shared lease: somebody else may have downgraded it. Its slots are the lowest of those that it had, or 1 to
+   `units` where it was exclusive. */
+struct lh_shared_terms {
+    int64_t token;
+    int32_t units;
+    bool has_slots;
+};
+
 struct lh_holder_item {
     const char *ns;
     const char *key;
@@ -115,6 +123,7 @@ struct lh_holder_item {
     int64_t remaining_us;          /* these three of a heartbeat */
     int64_t deadline_us;
     int64_t heartbeats;
+    struct lh_shared_terms shared; /* of a heartbeat: `units` is 0 for an exclusive lease */
     bool wake; /* of a release or downgrade: the first live waiter of the scope is this coordinator's, and nothing but
                   a rest is in its way. It asks again, and where the scope rests it learns for how long */
 };

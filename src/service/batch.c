@@ -185,6 +185,9 @@ static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, siz
         result->remaining = lh_message_duration(item->remaining_us, &batch->arena);
         result->deadline = lh_message_timestamp(item->deadline_us, &batch->arena);
         result->heartbeats = item->heartbeats;
+        result->token = item->shared.token;
+        result->units = item->shared.units;
+        result->has_slots = item->shared.has_slots;
     } else {
         const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;
         char *message = cut_message(batch, words);

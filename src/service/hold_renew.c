@@ -65,6 +65,28 @@ void hold_take(struct hold *hold, const struct lh_held_lease *lease)
 
 /* --- renewing --- */
 
+/* Somebody may have downgraded the lease, here, at another daemon or in SQL. */
+static void take_shared(struct hold *hold, const struct lh_shared_terms *shared)
+{
+    struct lh_held_lease *lease = &hold->lease;
+
+    if (shared->units == 0 || (shared->token == lease->token && shared->units == lease->units))
+        return;
+    lh_info("hold is downgraded scope=%s/%s token=%lld units=%d", hold->acquire.ns, hold->acquire.key,
+            (long long)shared->token, shared->units);
+    if (lease->units == 0 && shared->has_slots) {
+        hold->slots = lh_alloc((size_t)shared->units * sizeof(*hold->slots));
+        for (int32_t i = 0; i < shared->units; i++)
+            hold->slots[i] = i + 1;
+        lease->slots = hold->slots;
+        lease->slot_count = shared->units;
+    }
+    if (lease->slot_count > shared->units)
+        lease->slot_count = shared->units;
+    lease->token = shared->token;
+    lease->units = shared->units;
+}
+
 static void lose(struct hold *hold, enum lh_end_reason reason, const char *message)
 {
     lh_info("hold is lost scope=%s/%s token=%lld", hold->acquire.ns, hold->acquire.key, (long long)hold->lease.token);
@@ -98,6 +120,7 @@ static void on_beaten(struct lh_holder_request *request)
         hold->lease.deadline_us = item->deadline_us;
         hold->lease.heartbeat_at_us = item->deadline_us - hold->lease.duration_us;
         hold->lease.heartbeats = item->heartbeats;
+        take_shared(hold, &item->shared);
         note_remaining(hold, item->remaining_us);
         hold_tell_renewed(hold);
     } else if (hold->state == HOLD_HELD && item->outcome == LH_OUTCOME_LOST) {

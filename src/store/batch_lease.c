@@ -110,9 +110,9 @@ static void heartbeat_write(struct lane *lane, const void *all, size_t n)
 
 static void heartbeat_read(struct lane *lane, const void *all, size_t n, const PGresult *result)
 {
-    enum { N, OUTCOME, REMAINING, DEADLINE, HEARTBEATS, END_REASON, MESSAGE, COLUMN_COUNT };
-    static const char *const names[COLUMN_COUNT] = {"n",          "outcome",    "remaining_us", "deadline",
-                                                    "heartbeats", "end_reason", "message"};
+    enum { N, OUTCOME, REMAINING, DEADLINE, HEARTBEATS, END_REASON, MESSAGE, TOKEN, UNITS, HAS_SLOTS, COLUMN_COUNT };
+    static const char *const names[COLUMN_COUNT] = {"n",          "outcome", "remaining_us", "deadline", "heartbeats",
+                                                    "end_reason", "message", "token",        "units",    "has_slots"};
     struct lh_holder_item *const *items = all;
     int at[COLUMN_COUNT];
 
@@ -127,6 +127,9 @@ static void heartbeat_read(struct lane *lane, const void *all, size_t n, const P
         item->remaining_us = lh_pg_int8(result, row, at[REMAINING]);
         item->deadline_us = lh_pg_timestamptz(result, row, at[DEADLINE]);
         item->heartbeats = lh_pg_int8(result, row, at[HEARTBEATS]);
+        item->shared = (struct lh_shared_terms){.token = lh_pg_int8(result, row, at[TOKEN]),
+                                                .units = lh_pg_int4(result, row, at[UNITS]),
+                                                .has_slots = lh_pg_bool(result, row, at[HAS_SLOTS])};
     }
 }
 

@@ -56,6 +56,18 @@ def test_a_downgrade_lets_a_reader_in(drive, service, ns, mode):
 
 
 @every
+def test_a_holder_hears_of_a_downgrade_by_somebody_else(drive, service, ns, mode):
+    service.psql(f"select leasehold.set_policy('{ns}', capacity => 4)")
+    driver = drive(mode)
+    driver.declare(namespace=ns, duration_ms=3000)
+    driver.ask("acquire a d k")
+    key = shown(driver, "a")["key"]
+    token = service.psql(f"select token from leasehold.downgrade('{ns}', 'k', '{key}', 2)")
+    wait_until(lambda: shown(driver, "a")["token"] == token, 60)
+    assert facts(driver, "a") == ("1", "1", "2", "1,2") and driver.ask("release a") == "release a OK"
+
+
+@every
 def test_a_downgrade_is_refused_where_it_cannot_be(drive, service, ns, mode):
     service.psql(f"select leasehold.set_policy('{ns}', capacity => 4)")
     driver = drive(mode)

@@ -476,6 +476,42 @@ def test_two_daemons_grant_first_come_first_served(service, second, ns, key, poo
     behind.result(BOUND)
 
 
+@pytest.mark.parametrize("where", ["at another daemon", "in SQL"])
+def test_a_hold_hears_of_a_downgrade_elsewhere_at_its_next_renewal(service, second, ns, key, where):
+    set_capacity(service, ns, 4)
+    hold = Stream(second.lease.Hold, pb.HoldRequest(acquire=acquire_request(ns, key, 3)))
+    granted = hold.until(lambda event: event.WhichOneof("event") == "granted").granted
+
+    def elsewhere(units):
+        if where == "in SQL":
+            return int(service.psql(f"select token from leasehold.downgrade('{ns}', '{key}', '{granted.lease_key}', {units})"))
+        return downgrade(service, granted, units).token
+
+    def facts(event):
+        lease = event.renewed
+        return lease.token, lease.mode, lease.units, list(lease.slots)
+
+    shared = elsewhere(3)
+    assert shared > granted.token
+    hold.until(lambda event: facts(event) == (shared, pb.MODE_SHARED, 3, [1, 2, 3]))
+    elsewhere(1)
+    hold.until(lambda event: facts(event) == (shared, pb.MODE_SHARED, 1, [1]))
+    assert list(share(service, ns, key, 3).slots) == [2, 3, 4]
+    hold.close()
+
+
+def test_a_heartbeat_says_token_and_units_of_a_shared_lease(service, ns, key):
+    lease = take(service, ns, key)
+    results = [harness.heartbeat(service.client, lease)]
+    shared = downgrade(service, lease, 2)
+    results.append(harness.heartbeat(service.client, lease))
+    set_capacity(service, ns, 3)
+    numbered = share(service, ns, key)
+    results.append(harness.heartbeat(service.client, numbered))
+    assert [(result.token, result.units, result.has_slots) for result in results] == [
+        (0, 0, False), (shared.token, 2, False), (numbered.token, 1, True)]
+
+
 def test_a_daemon_that_starts_again_finds_holders_and_waiters(cluster, ns, key):
     service = harness.Service(cluster)
     wait_until(lambda: harness.readyz(service.daemon)[0] == 200, BOUND, "the daemon to be ready")

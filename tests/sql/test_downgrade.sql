@@ -48,6 +48,22 @@ select is(t.down('x', 1, 2), 'ok shared 2 {1,2} 0 1', 'units are given back one 
 select is(t.down('x', 1, 3), 'invalid units 1 to 2, what the lease takes', 'and do not come back');
 select is((select units from leasehold.downgrade('d', 'x', t.key(1), 2)), 2, 'for people too');
 select leasehold.set_policy('d', capacity => 3);
+-- a renewal says what a shared lease is now: alone, in a batch, twice in one
+create function t.renewed(p_keys text[], p_leases integer[]) returns text[] language sql as $$
+  select array_agg(concat_ws(' ', b.outcome, b.token = (select max(h.token) from leasehold.share h where h.namespace = 'd' and h.key = p_keys[b.n]), b.units, b.has_slots)
+                   order by b.n)
+    from leasehold_internal.heartbeat_batch(array_fill('d'::text, array[cardinality(p_keys)]), p_keys, array(select t.key(l) from unnest(p_leases) l)) b
+$$;
+select is(t.take('mine', 8), 'granted', 'an exclusive lease');
+select is(t.renewed('{x}', '{1}'), '{ok t 2 t}', 'a renewal tells token and units of a shared lease, and that it has slots');
+select is(t.renewed('{mine}', '{8}'), '{ok}', 'and nothing of an exclusive one');
+select is(t.renewed('{x,mine,x,x}', '{1,8,1,9}'), '{ok t 2 t,ok,ok t 2 t,lost}', 'so it does in a batch, to each who asks');
+select is((select units from leasehold.downgrade('d', 'mine', t.key(8), 3)), 3, 'it is shared');
+select is(t.renewed('{mine,x}', '{8,1}'), '{ok t 3 t,ok t 2 t}', 'the next renewal tells it');
+select leasehold.reset_policy('d', 'capacity');
+select is(t.take('bare', 8) || ' ' || t.down('bare', 8, 2), 'granted ok shared 2 1', 'without a capacity');
+select is(t.renewed('{bare}', '{8}'), '{ok t 2 f}', 'there are no slots');
+select leasehold.set_policy('d', capacity => 3);
 -- while the scope rests nobody comes in
 select is((select outcome from leasehold_internal.acquire_batch(t.key(901), null, array['d'], array['rest'], array[t.key(5)], array['w'], array['{}'], array[30000000], array[true],
                                                               array[null::bigint], array[null::bigint], null, array[3600000000])), 'granted', 'a lease with a minimum hold');

@@ -129,6 +129,9 @@ static void answer_heartbeat(struct lh_rpc_call *call, size_t count, bool is_las
     result.outcome = fake->heartbeat;
     result.end_reason = fake->end_reason;
     result.remaining = &remaining;
+    result.token = fake->downgraded_token;
+    result.units = fake->downgraded_token != 0 ? fake->units : 0;
+    result.has_slots = fake->downgraded_token != 0 && fake->slot_count > 0;
     results = lh_alloc((count + 1) * sizeof(results[0]));
     lost.outcome = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
     for (size_t i = 0; i < count; i++)

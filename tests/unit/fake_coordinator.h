@@ -52,7 +52,7 @@ struct fake {
     int32_t units;
     int32_t slots[8];
     size_t slot_count;
-    int64_t downgraded_token;
+    int64_t downgraded_token; /* of a downgrade's answer, and from when it is set of renewals */
 
     unsigned calls[FAKE_VERB_COUNT];  /* on a stream, messages */
     size_t items[FAKE_VERB_COUNT];    /* of the last one */

@@ -132,6 +132,67 @@ START_TEST(a_downgrade_changes_what_the_lease_tells_and_renews_it)
 }
 END_TEST
 
+static void renew(struct lh_lease *lease)
+{
+    struct answer answer = {0};
+
+    ck_assert_int_eq(lh_heartbeat_async(lease, NULL, on_done, &answer, &answer.request, NULL), LH_OK);
+    WAIT_FOR(answer.done == 1);
+    ck_assert_int_eq(answer.status, LH_OK);
+}
+
+START_TEST(a_renewal_says_what_a_downgrade_by_somebody_else_left)
+{
+    struct lh_lease *lease = held("a");
+    const int32_t *slots;
+    size_t count;
+
+    fake.downgraded_token = 41;
+    grant_slots(LEASEHOLD__V1__MODE__MODE_SHARED, 3, 3);
+    renew(lease);
+    ck_assert_int_eq(lh_lease_token(lease), 41);
+    ck_assert_int_eq(lh_lease_mode(lease), LH_SHARED);
+    ck_assert_int_eq(lh_lease_units(lease), 3);
+    slots = lh_lease_slots(lease, &count);
+    ck_assert_uint_eq(count, 3);
+    for (int32_t i = 0; i < 3; i++)
+        ck_assert_int_eq(slots[i], i + 1);
+    fake.units = 2; /* one is given back */
+    renew(lease);
+    ck_assert_int_eq(lh_lease_units(lease), 2);
+    ck_assert_uint_eq(slot_count_of(lease), 2);
+    fake.units = 3; /* an answer that was late */
+    renew(lease);
+    fake.downgraded_token = 40;
+    fake.units = 1;
+    renew(lease);
+    ck_assert_int_eq(lh_lease_token(lease), 41);
+    ck_assert_int_eq(lh_lease_units(lease), 2);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
+START_TEST(a_shared_lease_keeps_the_lowest_of_its_slots)
+{
+    struct lh_acquire_options options = {.mode = LH_SHARED, .units = 3};
+    struct answer answer;
+    const int32_t *slots;
+    size_t count;
+
+    grant_slots(LEASEHOLD__V1__MODE__MODE_SHARED, 3, 3); /* 3, 5, 7 */
+    acquire("a", &options, &answer);
+    WAIT_FOR(answer.done == 1);
+    fake.downgraded_token = lh_lease_token(answer.lease);
+    fake.units = 2;
+    WAIT_FOR(stats().renewals >= 1);
+    slots = lh_lease_slots(answer.lease, &count);
+    ck_assert_uint_eq(count, 2);
+    ck_assert_int_eq(slots[0], 3);
+    ck_assert_int_eq(slots[1], 5);
+    lh_lease_destroy(answer.lease);
+}
+END_TEST
+
 /* Promise 7. */
 START_TEST(a_downgrade_whose_answer_got_lost_is_repeated)
 {
@@ -214,6 +275,8 @@ TCase *tcase_client_shared(void)
     tcase_add_loop_test(tcase, a_mode_that_cannot_be_is_refused_with_its_bound, 0,
                         sizeof(refused) / sizeof(refused[0]));
     tcase_add_test(tcase, a_downgrade_changes_what_the_lease_tells_and_renews_it);
+    tcase_add_test(tcase, a_renewal_says_what_a_downgrade_by_somebody_else_left);
+    tcase_add_test(tcase, a_shared_lease_keeps_the_lowest_of_its_slots);
     tcase_add_test(tcase, a_downgrade_whose_answer_got_lost_is_repeated);
     tcase_add_test(tcase, a_downgrade_of_a_lease_that_ended_is_a_loss);
     tcase_add_test(tcase, a_downgrade_that_is_rejected_changes_nothing);

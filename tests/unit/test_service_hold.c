@@ -420,6 +420,40 @@ START_TEST(hold_tells_the_lease_as_a_downgrade_left_it)
 }
 END_TEST
 
+/* As after a downgrade at another daemon, or in SQL. */
+static void renew_as(int64_t token, int32_t units)
+{
+    ring();
+    answer_ping();
+    coordinator.heartbeat->items[0].item.shared =
+        (struct lh_shared_terms){.token = token, .units = units, .has_slots = units > 0};
+    answer_heartbeat(LH_OUTCOME_OK, LH_US_PER_S);
+}
+
+START_TEST(hold_tells_what_a_renewal_says_of_a_downgrade)
+{
+    int64_t granted;
+
+    lease_units = 0;
+    hold(LH_US_PER_S);
+    granted = event()->granted->token;
+    renew_as(0, 0);
+    ck_assert_int_eq(event()->renewed->token, granted);
+    ck_assert_int_eq(event()->renewed->mode, LEASEHOLD__V1__MODE__MODE_EXCLUSIVE);
+    for (int32_t units = 3; units >= 2; units--) {
+        renew_as(43, units);
+        ck_assert_int_eq(event()->renewed->token, 43);
+        ck_assert_int_eq(event()->renewed->mode, LEASEHOLD__V1__MODE__MODE_SHARED);
+        ck_assert_int_eq(event()->renewed->units, units);
+        ck_assert_uint_eq(event()->renewed->n_slots, units);
+        for (int32_t i = 0; i < units; i++)
+            ck_assert_int_eq(event()->renewed->slots[i], i + 1);
+    }
+    fake_call_end(call, LH_RPC_END_CANCELED);
+    answer_release(LH_OUTCOME_OK);
+}
+END_TEST
+
 START_TEST(hold_is_left_to_its_deadline_at_shutdown)
 {
     hold(29 * LH_US_PER_S);
@@ -469,6 +503,7 @@ Suite *hold_suite(void)
     tcase_add_test(tcase, hold_whose_client_goes_between_two_tries_is_released_all_the_same);
     tcase_add_test(tcase, hold_released_before_it_was_granted_ends);
     tcase_add_test(tcase, hold_tells_the_lease_as_a_downgrade_left_it);
+    tcase_add_test(tcase, hold_tells_what_a_renewal_says_of_a_downgrade);
     tcase_add_test(tcase, hold_is_left_to_its_deadline_at_shutdown);
     tcase_add_test(tcase, hold_with_the_same_lease_key_takes_over_and_the_older_one_releases_nothing);
     suite_add_tcase(suite, tcase);
