@@ -3,6 +3,7 @@
  * may stay for hours and there may be many.
  *
  *     WAITING --- on_done: answered, not granted -------------------------> gone
+ *        |   `--- on_done: refused, several hold it --> REFUSED --- their names are there, or on_end ---> gone
  *        |   `--- on_done: granted, replied ---> TOLD --- on_end ---------> not sent: released again, gone
  *        |                                          `---- on_end: sent ---> kept for 2 s, then gone; a cancel that
  *        |                                                                  crossed the reply: released again, gone;
@@ -118,6 +119,7 @@ void lh_acquire_start(struct lh_service *service)
     lh_table_init(&service->told, is_call);
     lh_list_init(&service->told_in_order);
     lh_list_init(&service->acquires);
+    lh_list_init(&service->refusals);
 }
 
 static void take_out(struct acquire_call *acquire)
@@ -139,6 +141,7 @@ static void forget_told(struct lh_service *service, int64_t before_us)
 void lh_acquire_tick(struct lh_service *service)
 {
     forget_told(service, lh_clock_us() - TOLD_KEPT_US);
+    lh_refusals_tick(service);
 }
 
 void lh_acquire_finish(struct lh_service *service)
@@ -293,6 +296,16 @@ void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, 
     lh_failure_send(call, &failure);
 }
 
+void acquire_name_holders(struct lh_service *service, const struct lh_acquire *request,
+                          const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg)
+{
+    struct lh_acquire_scope scope = acquire_scope(request, result->about);
+
+    if (!tells_contention(result->status) || result->contention == NULL || result->contention->holder_count <= 1 ||
+        !lh_refusal_look_up(service, &scope, result, then, arg))
+        then(arg, result);
+}
+
 enum lh_usage_bound acquire_bound(const struct lh_acquire *request)
 {
     return request->wait == LH_WAIT_NONE ? LH_USAGE_PENDING : LH_USAGE_WAITERS;
@@ -315,6 +328,17 @@ void acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, 
     lh_call_refuse(call, &violations);
 }
 
+static void on_refused(void *arg, const struct lh_acquire_result *result)
+{
+    struct acquire_call *acquire = arg;
+
+    if (acquire->call != NULL) {
+        acquire_fail(acquire->call, &acquire->who, &acquire->acquire, result);
+        lh_rpc_call_set_data(acquire->call, NULL);
+    }
+    release_memory(acquire);
+}
+
 static void on_done(struct lh_acquire *request, const struct lh_acquire_result *result)
 {
     struct acquire_call *acquire = request->arg;
@@ -330,7 +354,9 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
         if (acquire->is_told)
             return;
     } else if (acquire->call != NULL) {
-        acquire_fail(acquire->call, &acquire->who, &acquire->acquire, result);
+        acquire->is_refused = true;
+        acquire_name_holders(acquire->service, request, result, on_refused, acquire);
+        return;
     } else if (result->status == LH_OK && !result->is_renewal) {
         /* Granted in the instant of the cancel, and on its way to us before the coordinator heard of it. */
         give_back(acquire);
@@ -471,6 +497,8 @@ void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     if (acquire == NULL)
         return;
     acquire->call = NULL;
+    if (acquire->is_refused)
+        return;
     if (!acquire->is_told)
         lh_route_cancel(acquire->service, &acquire->acquire);
     else if (reason == LH_RPC_END_FINISHED && acquire->acquire.on_progress == NULL)

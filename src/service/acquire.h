@@ -2,7 +2,7 @@
 #ifndef LH_SERVICE_ACQUIRE_H
 #define LH_SERVICE_ACQUIRE_H
 
-#include "service/call.h"
+#include "service/refusal.h"
 
 struct acquire_call;
 /* Sends the leases to the caller. */
@@ -17,6 +17,7 @@ struct acquire_call {
     struct lh_access_caller who;
     uint64_t rights_round; /* that looked at it last */
     bool is_told;          /* TOLD: a new lease, whose reply is on its way */
+    bool is_refused;       /* REFUSED: the holders are looked up */
     uint64_t call_id;      /* what a late cancel names */
     int64_t told_us;
     struct lh_table_entry by_call;  /* in lh_service.told and told_in_order, once its call has ended */
@@ -42,6 +43,13 @@ enum lh_usage_bound acquire_bound(const struct lh_acquire *request);
 /* Why it was not granted, to the caller. */
 void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
                   const struct lh_acquire_result *result);
+
+/*
+ * Before acquire_fail: where several hold the scope they are looked up first. `then` is called once, at once or later,
+ * with the result to fail with; `request` stays until then.
+ */
+void acquire_name_holders(struct lh_service *service, const struct lh_acquire *request,
+                          const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg);
 
 /* What lh_coordinator_acquire did not take, to the caller. */
 void acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, enum lh_status status);

@@ -57,6 +57,9 @@ struct lh_service {
     struct lh_link health_watchers;
     size_t health_watcher_count;
 
+    struct lh_link refusals; /* whose holders are looked up */
+    size_t refusal_count;
+
     struct lh_link acquires; /* calls that are not answered yet; those that this round has looked at last */
     /* Grants whose replies went out lately, by call: a cancel may have crossed them on the wire. */
     struct lh_table told;

@@ -52,6 +52,15 @@ static void take_over(struct hold *hold)
     }
 }
 
+static void on_refused(void *arg, const struct lh_acquire_result *result)
+{
+    struct hold *hold = arg;
+
+    if (hold->call != NULL)
+        acquire_fail(hold->call, &hold->who, &hold->acquire, result);
+    hold_leave(hold);
+}
+
 static void on_acquired(struct lh_acquire *request, const struct lh_acquire_result *result)
 {
     struct hold *hold = request->arg;
@@ -66,7 +75,8 @@ static void on_acquired(struct lh_acquire *request, const struct lh_acquire_resu
         hold_tell_granted(hold, result->waited_us);
     } else if (hold->state == HOLD_WAITING) {
         hold_set_state(hold, HOLD_OVER);
-        acquire_fail(hold->call, &hold->who, request, result);
+        hold->users++;
+        acquire_name_holders(hold->service, request, result, on_refused, hold);
     } else if (result->status == LH_OK && !result->is_renewal) {
         give_back(hold, "its holder was gone when it was granted");
     }

@@ -137,6 +137,29 @@ def test_a_shared_lease_is_renewed_and_lost_by_itself(service, ns, key):
     assert [holder.token for holder in get(service, ns, key).holders] == [lives.token]
 
 
+def test_a_refusal_names_the_oldest_holders(service, ns, key):
+    leases = [share(service, ns, key, owner=f"reader {n}") for n in range(12)]
+
+    def stream(call):
+        assert call.next() is None
+        return harness.Failure(call.error)
+
+    hold = pb.HoldRequest(acquire=acquire_request(ns, key, 60))
+    for held, reason in (
+        (refusal(service, ns, key), "LEASE_HELD"),
+        (refusal(service, ns, key, wait=1), "WAIT_TIMEOUT"),
+        (stream(Stream(service.client.lease.Hold, hold)), "LEASE_HELD"),
+    ):
+        told = held.contention
+        assert held.reason == reason and told.holder_count == 12 and told.holder.token == leases[0].token
+        assert [holder.token for holder in told.holders] == [lease.token for lease in leases[:10]]
+        assert told.holders[9].owner == "reader 9" and not told.holders[9].lease_key
+    with fails() as failure:
+        service.client.lease.AcquireAll(pb.AcquireAllRequest(
+            items=[pb.AcquireItem(scope=scope(ns, name)) for name in ("a", key)], duration=duration(60)), timeout=BOUND)
+    assert [holder.token for holder in failure.value.contention.holders] == [lease.token for lease in leases[:10]]
+
+
 # --- a capacity ---
 
 

@@ -1,6 +1,7 @@
 /* Shared leases on the wire: what is asked for and told of several holders, and Downgrade. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "service/wire.h"
 #include "test_service_methods.h"
 
@@ -73,6 +74,17 @@ static Leasehold__V1__Contention *contention_of(const struct lh_rpc_call *call)
                                                        &test_arena);
 }
 
+static void answer_holders(enum lh_status status, int64_t first_token, size_t count, bool has_more)
+{
+    struct lh_held_lease leases[10];
+    struct lh_list_answer answer = {.leases = leases, .lease_count = count, .has_more = has_more};
+
+    ck_assert_int_eq(store.max, 10);
+    for (size_t i = 0; i < count; i++)
+        leases[i] = shared_lease(first_token + (int64_t)i, 1);
+    store.on_list(store.arg, status, NULL, &answer);
+}
+
 START_TEST(refusal_tells_how_many_hold_it_and_what_is_free)
 {
     struct lh_contention contention = {
@@ -82,11 +94,15 @@ START_TEST(refusal_tells_how_many_hold_it_and_what_is_free)
     Leasehold__V1__Contention *told;
 
     coordinator.acquire->on_done(coordinator.acquire, &result);
+    ck_assert_uint_eq(call->details.size, 0); /* who they are is looked up */
+    answer_holders(LH_OK, 42, 3, false);
     told = contention_of(call);
     ck_assert_int_eq(told->holder_count, 3);
     ck_assert_int_eq(told->units_free->value, 1);
-    ck_assert_uint_eq(told->n_holders, 1);
+    ck_assert_uint_eq(told->n_holders, 3);
+    ck_assert_int_eq(told->holder->token, 42);
     ck_assert_int_eq(told->holders[0]->token, 42);
+    ck_assert_int_eq(told->holders[2]->token, 44);
     ck_assert_uint_eq(told->holder->n_slots, 0);
     ck_assert_ptr_nonnull(strstr(call->message,
                                  "lease payments/invoice-42 is held by worker-3 and 2 others, shared, units free: 1, "
@@ -96,8 +112,44 @@ START_TEST(refusal_tells_how_many_hold_it_and_what_is_free)
     contention.units_free = LH_UNITS_UNBOUNDED;
     call = start_acquire(2);
     coordinator.acquire->on_done(coordinator.acquire, &result);
-    ck_assert_ptr_null(contention_of(call)->units_free);
+    answer_holders(LH_OK, 43, 10, true); /* the first one is gone, and more came */
+    told = contention_of(call);
+    ck_assert_ptr_null(told->units_free);
+    ck_assert_int_eq(told->holder_count, 3);
+    ck_assert_uint_eq(told->n_holders, 10);
+    ck_assert_int_eq(told->holder->token, 43);
     fake_call_end(call, LH_RPC_END_FINISHED);
+}
+END_TEST
+
+/* 0: the store is away; 1: it fails; 2: all have ended meanwhile; 3: it does not answer; 4: the caller is gone first. */
+START_TEST(refusal_names_the_oldest_holder_where_the_others_cannot_be_looked_up)
+{
+    struct lh_contention contention = {.has_holder = true, .holder = shared_lease(42, 2), .holder_count = 3};
+    struct lh_acquire_result result = {.status = LH_LEASE_HELD, .contention = &contention};
+    struct lh_rpc_call *call = start_acquire(2);
+    int64_t until_us = lh_clock_us() + 30 * LH_US_PER_S;
+
+    store.refuse = _i == 0 ? LH_DATABASE_UNAVAILABLE : LH_OK;
+    coordinator.acquire->on_done(coordinator.acquire, &result);
+    memset(&contention, 0xff, sizeof(contention)); /* what was told is the coordinator's */
+    if (_i == 4) {
+        coordinator.canceled = NULL;
+        fake_call_end(call, LH_RPC_END_CANCELED);
+        ck_assert_ptr_null(coordinator.canceled);
+        answer_holders(LH_OK, 42, 3, false); /* ASan watches */
+        return;
+    }
+    if (_i == 1 || _i == 2)
+        answer_holders(_i == 1 ? LH_DATABASE_UNAVAILABLE : LH_OK, 42, 0, false);
+    while (_i == 3 && call->details.size == 0 && lh_clock_us() < until_us)
+        lh_service_tick(service);
+    ck_assert_int_eq(contention_of(call)->holder_count, 3);
+    ck_assert_uint_eq(contention_of(call)->n_holders, 1);
+    ck_assert_int_eq(contention_of(call)->holders[0]->token, 42);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    if (_i == 3)
+        answer_holders(LH_OK, 42, 3, false);
 }
 END_TEST
 
@@ -313,6 +365,7 @@ static void add(TCase *tcase)
 {
     tcase_add_test(tcase, acquire_asks_for_units_and_tells_mode_and_slots);
     tcase_add_test(tcase, refusal_tells_how_many_hold_it_and_what_is_free);
+    tcase_add_loop_test(tcase, refusal_names_the_oldest_holder_where_the_others_cannot_be_looked_up, 0, 5);
     tcase_add_test(tcase, lease_key_that_waits_in_another_mode_is_refused);
     tcase_add_test(tcase, get_lease_lists_the_holders);
     tcase_add_test(tcase, get_lease_of_one_holder_asks_once);

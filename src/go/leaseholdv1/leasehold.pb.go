@@ -1389,8 +1389,8 @@ type Contention struct {
 	Liveness Liveness `protobuf:"varint,2,opt,name=liveness,proto3,enum=leasehold.v1.Liveness" json:"liveness,omitempty"`
 	// Live waiters ahead of the caller; 1,000 stands for that many or more.
 	WaitersAhead int32 `protobuf:"varint,3,opt,name=waiters_ahead,json=waitersAhead,proto3" json:"waiters_ahead,omitempty"`
-	// The oldest holders, `holder` too, the oldest first, without their scope; at most 10. Where a request is refused, `holder`
-	// alone: GetLease has them all.
+	// The oldest holders, `holder` too, the oldest first, without their scope; at most 10, and as many as fit into 1,536
+	// bytes. While a request waits, `holder` alone: GetLease has them all.
 	Holders []*Lease `protobuf:"bytes,4,rep,name=holders,proto3" json:"holders,omitempty"`
 	// All of them: 1 for an exclusive holder.
 	HolderCount int32 `protobuf:"varint,5,opt,name=holder_count,json=holderCount,proto3" json:"holder_count,omitempty"`

@@ -1,0 +1,22 @@
+/*
+ * A refusal names the holders that are in the way. The database answers an acquire with the oldest one; where several
+ * share the scope, the others are looked up before the caller is told.
+ */
+#ifndef LH_SERVICE_REFUSAL_H
+#define LH_SERVICE_REFUSAL_H
+
+#include "service/call.h"
+
+typedef void lh_refusal_cb(void *arg, const struct lh_acquire_result *result);
+
+/*
+ * `then` is called once, later, with the same result, whose contention has the holders; without them where the store has
+ * not answered within a second or two. False: it is not called, for too many are looked up already or the store is away.
+ * `scope` and `result` may go.
+ */
+bool lh_refusal_look_up(struct lh_service *service, const struct lh_acquire_scope *scope,
+                        const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg);
+
+void lh_refusals_tick(struct lh_service *service); /* once a second */
+
+#endif
