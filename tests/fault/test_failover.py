@@ -1,4 +1,6 @@
 """The primary hangs, is replaced, or comes back as an old one: where the daemon goes, and what its clients hear."""
+import time
+
 import grpc
 import pytest
 
@@ -42,6 +44,7 @@ def test_a_frozen_primary_is_left_for_the_new_one(pair):
         call.result()
     # Why is known once the other server was asked.
     assert failure.value.reason == "DATABASE_UNAVAILABLE" and failure.value.message.startswith("the database is unavailable")
+    wait_until(lambda: health(client) == "NOT_SERVING", SERVES_WITHIN, "gRPC health")
     pair.new.promote()
     lease = wait_until(lambda: granted(client, "k"), SERVES_WITHIN, "a grant by the new primary")
     assert lease.token > held.token
@@ -85,6 +88,10 @@ def test_a_standby_alone_is_refused_with_words_and_without_hurry(pair):
     with fails() as failure:
         client.lease.Acquire(acquire_request("jobs", "k"))
     assert failure.value.reason == "DATABASE_UNAVAILABLE" and "the server takes no writes" in failure.value.message
+    tries = lambda: int(pair.new.psql(f"select sessions from pg_stat_database where datname = '{pair.database}'", "postgres"))  # noqa: E731
+    begun, before = time.monotonic(), tries()
+    wait_until(lambda: tries() >= before + 3, 60, "three more tries")
+    assert time.monotonic() > begun + 1, "it tries again without a pause"
     pair.new.promote()
     assert wait_until(lambda: granted(client, "k"), SERVES_WITHIN)
     client.close()

@@ -151,5 +151,20 @@ def test_what_writes_asks_for_a_server_that_takes_writes(stage):
         assert said.returncode == 0 and said.stdout == "reaped 2 leases\n", said.stderr
         assert cli("policy", "set", "jobs", "grace=5s", "--database", both).returncode == 0
         assert cli("policy", "reset", "jobs", "grace", "--database", stage.url).stdout == "jobs: grace is now 1.0 s\n"
+        # A fresh database: the one that takes writes gets the schema.
+        for installs in ("migrate", "daemon"):
+            fresh = stage.cluster.create_database()
+            other.psql(f"create database {fresh}", "postgres")
+            other.psql(f"alter database {fresh} set default_transaction_read_only = on", "postgres")
+            both = f"host={other.sockets},{stage.cluster.sockets} dbname={fresh} user=postgres"
+            if installs == "migrate":
+                said = cli("migrate", "--database", both)
+                assert said.returncode == 0, said.stderr
+            else:
+                daemon = harness.Daemon(database=both)
+                assert daemon.stop() == 0
+                daemon.destroy()
+            assert stage.cluster.psql("select to_regnamespace('leasehold') is not null", fresh) == "t"
+            assert other.psql("select to_regnamespace('leasehold') is null", fresh) == "t"
     finally:
         other.destroy()
