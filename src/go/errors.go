@@ -3,7 +3,16 @@ package leasehold
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
+
+// ScopeName is a scope as errors and logs name it. A namespace that has a slash stands in quotes: a/b/k would name two scopes.
+func ScopeName(namespace, key string) string {
+	if strings.Contains(namespace, "/") {
+		namespace = `"` + namespace + `"`
+	}
+	return namespace + "/" + key
+}
 
 // HeldError is the answer to an acquire whose scope another holds, or others wait for, and whose wait has passed.
 type HeldError struct {
@@ -19,7 +28,7 @@ func (e *HeldError) Error() string {
 	if e.Message != "" {
 		return "leasehold: " + e.Message
 	}
-	return fmt.Sprintf("leasehold: %s/%s is held by %q, %d waiters ahead", e.Namespace, e.Key, e.Holder, e.Ahead)
+	return fmt.Sprintf("leasehold: %s is held by %q, %d waiters ahead", ScopeName(e.Namespace, e.Key), e.Holder, e.Ahead)
 }
 
 // Reason says how a lease ended without its holder's doing.
@@ -43,7 +52,7 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	text := fmt.Sprintf("leasehold: the lease %s/%s is lost: %s", e.Namespace, e.Key, e.Reason)
+	text := fmt.Sprintf("leasehold: the lease %s is lost: %s", ScopeName(e.Namespace, e.Key), e.Reason)
 	if e.Message != "" {
 		text += ": " + e.Message
 	}

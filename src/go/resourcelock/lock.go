@@ -102,4 +102,4 @@ func (k *Lock) RecordEvent(string) {}
 func (k *Lock) Identity() string { return k.identity }
 
 // Describe names the lease in the elector's log.
-func (k *Lock) Describe() string { return k.namespace + "/" + k.key }
+func (k *Lock) Describe() string { return leasehold.ScopeName(k.namespace, k.key) }

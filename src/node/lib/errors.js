@@ -58,6 +58,11 @@ class InvalidArgumentError extends RangeError {
   }
 }
 
+/** As errors name a scope. A namespace that has a slash stands in quotes: a/b/k would name two scopes. */
+function scopeName({ namespace, key }) {
+  return namespace.includes('/') ? `"${namespace}"/${key}` : `${namespace}/${key}`;
+}
+
 const MOST_UNITS = 1000000;
 
 function checkUnits(units) {
@@ -65,4 +70,4 @@ function checkUnits(units) {
   if (!Number.isInteger(units) || units < 1 || units > MOST_UNITS) throw new InvalidArgumentError(`units must be ${bound}, not ${units}`, 'units', bound);
 }
 
-module.exports = { checkUnits, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError };
+module.exports = { checkUnits, scopeName, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError };

@@ -6,7 +6,7 @@
 const fs = require('node:fs');
 const grpc = require('@grpc/grpc-js');
 const loader = require('@grpc/proto-loader');
-const { ClosedError, DeniedError, HeldError, InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
+const { ClosedError, DeniedError, HeldError, InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
 const { clock } = require('./time.js');
 
 const SILENCE_MS = 15000; // a waiter hears something every 5 s: a daemon that is silent for three times as long hangs
@@ -164,7 +164,7 @@ class GrpcTransport {
     const { results } = await this.#unary('Release', ref, { items: [item] }, timeoutMs);
     const { outcome, message, end_reason: reason } = results[0] ?? {};
     if (outcome === 'OUTCOME_OK') return;
-    if (outcome === 'OUTCOME_LOST') throw new LeaseLostError(`the lease ${ref.namespace}/${ref.key} is lost: ${message}`, reasonOf(reason));
+    if (outcome === 'OUTCOME_LOST') throw new LeaseLostError(`the lease ${scopeName(ref)} is lost: ${message}`, reasonOf(reason));
     if (outcome === 'OUTCOME_DENIED') throw new DeniedError(message, 'ACCESS_DENIED');
     if (outcome === 'OUTCOME_REJECTED') throw new DeniedError(message, 'HOOK_REJECTED');
     if (outcome === 'OUTCOME_INVALID') throw new InvalidArgumentError(message, 'result');

@@ -1,6 +1,6 @@
 'use strict';
 
-const { checkUnits, InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
+const { checkUnits, InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
 const { clock, sleep } = require('./time.js');
 
 const MOST_WORDS = 8192; // bytes
@@ -83,7 +83,7 @@ class Lease {
     if (this._request.isHold) throw new InvalidArgumentError("a leader's lease stays exclusive", 'mode', 'a lease that is not of lead');
     for (const until = clock() + this.#renewer.patienceMs; ; await sleep(100)) {
       this.check();
-      if (this.#releasing) throw new LeaseLostError(`the lease ${this.namespace}/${this.key} was released`, 'released');
+      if (this.#releasing) throw new LeaseLostError(`the lease ${scopeName(this)} was released`, 'released');
       try {
         const grant = await this.#renewer.transport.downgrade(this._ref, units, this.#patienceMs);
         this.check();
@@ -168,7 +168,7 @@ class Lease {
 
   _lose(reason, message = '') {
     if (this.#lost || this.#isReleased) return;
-    const words = `the lease ${this.namespace}/${this.key} with token ${this.token} is lost: ${reason}`;
+    const words = `the lease ${scopeName(this)} with token ${this.token} is lost: ${reason}`;
     this.#lost = new LeaseLostError(message ? `${words}: ${message}` : words, reason);
     this.#renewer.drop(this);
     this.#controller.abort(this.#lost);

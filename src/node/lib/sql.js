@@ -4,7 +4,7 @@
 // lasts; two of these are kept for the next. Waiters have a place in the queue (join_queue) and LISTEN; behind a pooler that gives each
 // transaction another session they hear nothing, and poll.
 
-const { ClosedError, DeniedError, HeldError, InvalidArgumentError, LeaseLostError, UnavailableError } = require('./errors.js');
+const { ClosedError, DeniedError, HeldError, InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
 const { clock } = require('./time.js');
 
 const MOST_IDLE = 2; // connections
@@ -130,7 +130,7 @@ class SqlTransport {
     const [row] = await session.query(EXPLAIN, [namespace, key]);
     const by = row.state === 'held' ? `held by ${row.holder ?? 'another'}` : row.state;
     const unitsFree = row.free === null ? null : Number(row.free);
-    return new HeldError(`${namespace}/${key} is ${by}: ${row.advice}`,
+    return new HeldError(`${scopeName({ namespace, key })} is ${by}: ${row.advice}`,
       { holder: row.holder, ahead: Number(row.waiters), holderCount: Number(row.holders), unitsFree });
   }
 
@@ -168,7 +168,7 @@ class SqlTransport {
     return this.#with(async (session) => {
       const call = isFailed ? 'release_fail($1::text, $2::text, $3::text::uuid, $4::text)' : 'release_ok($1::text, $2::text, $3::text::uuid, nullif($4::text, $$$$)::jsonb)';
       const [{ done }] = await session.query(`select leasehold.${call} as done`, [namespace, key, leaseKey, value], timeoutMs);
-      if (!done) throw new LeaseLostError(`the lease ${namespace}/${key} is lost`, await this.#reason(session, { namespace, key }));
+      if (!done) throw new LeaseLostError(`the lease ${scopeName({ namespace, key })} is lost`, await this.#reason(session, { namespace, key }));
     });
   }
 

@@ -16,7 +16,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
-from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
+from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable, scope_name
 from .lease import BaseLease, shared_units
 from .runtime import Runtime, clock
 
@@ -220,7 +220,7 @@ class Core:
             try:
                 answer = (await self.transport.release([item], self._try_until(lease, end)))[0]
                 if answer.outcome == "denied":
-                    raise Denied(f"the release of {lease.namespace}/{lease.key} was refused: {answer.reason}", answer.reason)
+                    raise Denied(f"the release of {scope_name(lease.namespace, lease.key)} was refused: {answer.reason}", answer.reason)
                 if answer.outcome != "retry":
                     # A repeated release whose first answer was lost finds the lease ended: by the first.
                     return answer.outcome == "ok" or (is_repeated and answer.reason not in ("expired", "forced"))
@@ -228,7 +228,8 @@ class Core:
                 is_repeated = True
             await self.runtime.sleep(0.05)
         self._abandon(item, max(lease._deadline - clock(), 0))
-        raise Unavailable(f"no server answered the release of {lease.namespace}/{lease.key} in time; the lease ends by its deadline")
+        raise Unavailable(f"no server answered the release of {scope_name(lease.namespace, lease.key)} in time; "
+                          "the lease ends by its deadline")
 
     def _try_until(self, lease: BaseLease, end: float) -> float:
         return min(end, clock() + min(max(lease.duration, 1.0), self.timeout) / PATIENCE)

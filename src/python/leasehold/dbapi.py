@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import Held
+from .errors import Held, scope_name
 from .runtime import interval
 
 
@@ -49,5 +49,5 @@ def acquire(cursor: Any, namespace: str, key: str, *, duration: float = 30, owne
     if found is None:
         cursor.execute("select holder, waiters, advice from leasehold.explain(%s, %s)", (namespace, key))
         holder, waiters, advice = cursor.fetchone()
-        raise Held(f"lease {namespace}/{key} is not free: {advice}", holder, waiters)
+        raise Held(f"lease {scope_name(namespace, key)} is not free: {advice}", holder, waiters)
     return Row(namespace, key, lease_key, int(found[0]))

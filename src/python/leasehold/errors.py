@@ -2,6 +2,11 @@
 from __future__ import annotations
 
 
+def scope_name(namespace: str, key: str) -> str:
+    """As errors and logs name a scope. A namespace that has a slash stands in quotes: a/b/k would name two scopes."""
+    return f'"{namespace}"/{key}' if "/" in namespace else f"{namespace}/{key}"
+
+
 class LeaseholdError(Exception):
     """Whatever this package raises, but ValueError for arguments out of bounds."""
 

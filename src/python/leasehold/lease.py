@@ -6,7 +6,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, NoReturn
 
-from .errors import InvalidArgument, LeaseLost
+from .errors import InvalidArgument, LeaseLost, scope_name
 from .runtime import clock
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class BaseLease:
 
     def __repr__(self) -> str:
         state = "held" if self._is_held else f"lost: {self.lost}" if self.lost else "not held"
-        return f"<lease {self.namespace}/{self.key} token {self.token}, {state}>"
+        return f"<lease {scope_name(self.namespace, self.key)} token {self.token}, {state}>"
 
     @property
     def mode(self) -> Literal["exclusive", "shared"]:
@@ -82,7 +82,7 @@ class BaseLease:
             raise self._loss()
 
     def _loss(self) -> LeaseLost:
-        return LeaseLost(f"the lease {self.namespace}/{self.key} with token {self.token} was lost: {self.lost}", self.lost)
+        return LeaseLost(f"the lease {scope_name(self.namespace, self.key)} with token {self.token} was lost: {self.lost}", self.lost)
 
     def _is_forked(self) -> bool:
         """This process is a child of the one that holds it: then nothing is renewed, released or waited for, and no lock taken."""

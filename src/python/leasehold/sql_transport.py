@@ -13,7 +13,7 @@ import math
 from typing import Sequence
 
 from .core import Answer, Grant, Ref, Release
-from .errors import Held, LeaseholdError, Unavailable
+from .errors import Held, LeaseholdError, Unavailable, scope_name
 from .lease import BaseLease
 from .runtime import Runtime, clock, interval
 from .session import Session
@@ -145,7 +145,7 @@ class SqlTransport:
             if not session.is_pooled:
                 await session.query("unlisten *", (), clock() + timeout)
         except Unavailable:
-            log.info("the place in the queue of %s/%s ends by itself", lease.namespace, lease.key)
+            log.info("the place in the queue of %s ends by itself", scope_name(lease.namespace, lease.key))
 
     def _poll(self, session: Session) -> float:
         if not session.is_pooled:
@@ -159,7 +159,7 @@ class SqlTransport:
     async def _held(self, session: Session, lease: BaseLease, timeout: float) -> Held:
         state, holder, waiters, advice, holders, free, is_bounded = (await session.query(
             HELD, (lease.namespace, lease.key), clock() + timeout))[0]
-        words = f"lease {lease.namespace}/{lease.key} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
+        words = f"lease {scope_name(lease.namespace, lease.key)} is {'held by ' + (holder or 'somebody') if state == 'held' else state}: {advice}"
         return Held(words, holder, int(waiters), "LEASE_HELD" if math.isinf(lease._wait) or lease._wait <= 0 else "WAIT_TIMEOUT",
                     int(holders), int(free) if is_bounded == "t" else None)
 

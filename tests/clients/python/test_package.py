@@ -282,3 +282,21 @@ def test_who_gives_up_within_a_statement_leaves_the_queue(site, api):
         place.force("given-up")
     finally:
         place.close()
+
+
+@pytest.mark.parametrize("transport", ["grpc", "sql"])
+def test_a_namespace_with_a_slash_stands_in_quotes(site, transport):
+    place = Place(site, transport, APIS["threads"])
+    try:
+        place.namespace = "cases/slash"
+        name = '"cases/slash"/k '
+        lease = place.client().lease("cases/slash", "k", duration=3).acquire()
+        assert repr(lease).startswith("<lease " + name)
+        with pytest.raises(leasehold.Held, match=name):
+            place.client().lease("cases/slash", "k").acquire()
+        place.force("k")
+        wait_until(lambda: not lease.is_held())
+        with pytest.raises(leasehold.LeaseLost, match=name):
+            lease.check()
+    finally:
+        place.close()

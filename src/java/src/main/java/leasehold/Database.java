@@ -243,8 +243,8 @@ final class Database {
         return session.query(patience, ref.namespace, ref.key, EXPLAIN, rows -> {
             rows.next();
             String state = "held".equals(rows.getString(1)) ? "is held by " + rows.getString(2) : "is " + rows.getString(1);
-            return new LeaseException.Held("the lease " + ref.namespace + "/" + ref.key + " " + state + ": " + rows.getString(4),
-                    rows.getString(2), rows.getInt(3), rows.getInt(5), (Integer) rows.getObject(6));
+            return new LeaseException.Held("the lease " + LeaseException.scopeName(ref.namespace, ref.key) + " " + state + ": "
+                    + rows.getString(4), rows.getString(2), rows.getInt(3), rows.getInt(5), (Integer) rows.getObject(6));
         }, ref.namespace, ref.key);
     }
 
@@ -282,7 +282,8 @@ final class Database {
         try {
             Grant grant = take(session, ref, request, units, duration);
             if (grant == null && isHeld(session, ref)) {
-                throw new LeaseException.Unavailable("somebody keeps the row of " + ref.namespace + "/" + ref.key + " locked", null, true);
+                throw new LeaseException.Unavailable("somebody keeps the row of "
+                        + LeaseException.scopeName(ref.namespace, ref.key) + " locked", null, true);
             }
             if (grant != null && grant.token != token) { // it had ended, so long ago that the scope has forgotten it
                 undo(session, ref);

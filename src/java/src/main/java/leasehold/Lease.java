@@ -252,7 +252,7 @@ public final class Lease implements AutoCloseable {
         for (long until = Clock.now() + client.patience;; client.pause(100)) {
             check();
             if (!isHeld()) {
-                throw new IllegalStateException("the lease " + ref.namespace() + "/" + ref.key() + " was released");
+                throw new IllegalStateException("the lease " + LeaseException.scopeName(ref.namespace(), ref.key()) + " was released");
             }
             try {
                 grant = client.database.downgrade(ref, value);

@@ -10,6 +10,11 @@ public abstract sealed class LeaseException extends RuntimeException {
         super(message, cause);
     }
 
+    /** As errors name a scope. A namespace that has a slash stands in quotes: a/b/k would name two scopes. */
+    static String scopeName(String namespace, String key) {
+        return (namespace.contains("/") ? "\"" + namespace + "\"" : namespace) + "/" + key;
+    }
+
     /** Another holds the lease, or waits for it, and the time to wait has passed. */
     public static final class Held extends LeaseException {
         private static final long serialVersionUID = 1;
@@ -69,7 +74,7 @@ public abstract sealed class LeaseException extends RuntimeException {
         private final Reason reason;
 
         Lost(String namespace, String key, Reason reason, String more) {
-            super("the lease " + namespace + "/" + key + " is lost: " + reason.toString().toLowerCase(java.util.Locale.ROOT)
+            super("the lease " + scopeName(namespace, key) + " is lost: " + reason.toString().toLowerCase(java.util.Locale.ROOT)
                     + (more == null ? "" : ": " + more), null);
             this.reason = reason;
         }

@@ -53,6 +53,22 @@ class ClientTest {
     }
 
     @Test
+    void a_namespace_with_a_slash_stands_in_quotes() throws Exception {
+        LeaseRequest request = site.client().lease("cases/slash", site.key).duration(seconds(6));
+        String name = "the lease \"cases/slash\"/" + site.key + " is ";
+        try (Lease lease = request.acquire()) {
+            var held = assertThrows(LeaseException.Held.class, () -> request.acquire());
+            assertTrue(held.getMessage().startsWith(name + "held by "), held.getMessage());
+            site.forceRelease("cases/slash");
+            await("the loss", () -> !lease.isHeld());
+            var lost = assertThrows(LeaseException.Lost.class, lease::check);
+            assertTrue(lost.getMessage().startsWith(name + "lost: "), lost.getMessage());
+        } catch (LeaseException.Lost closing) {
+            assertTrue(closing.getMessage().startsWith(name), closing.getMessage());
+        }
+    }
+
+    @Test
     void a_block_that_finds_the_loss_gets_one_exception() {
         var lost = assertThrows(LeaseException.Lost.class, () -> {
             try (Lease lease = site.lease(site.client()).duration(seconds(6)).acquire()) {
