@@ -6,7 +6,9 @@
 -- the scope's row keeps it from renewing. A guard's FOR KEY SHARE does not conflict.
 -- The common case in one statement: the lease is held under this lease key and its expiry has not passed. The clock is read after each
 -- row's lock. What is left over, also where the expiry counts for nothing because of what happened to the database, is told apart by heartbeat_carefully.
-create or replace function leasehold_internal.heartbeat_batch(p_namespace text[], p_key text[], p_lease_key uuid[])
+-- `p_relax`: the transaction does nothing else, and where all are ok it need not be on disk when it is answered (relax_commit).
+create or replace function leasehold_internal.heartbeat_batch(
+  p_namespace text[], p_key text[], p_lease_key uuid[], p_relax boolean default false)
 returns table (
   n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text, token bigint,
   units integer, has_slots boolean)
@@ -34,6 +36,7 @@ declare
   v_have_slots boolean[];
   v_left integer[];
   v_hooked text[] := '{}';
+  v_is_set boolean;
 begin
   if cardinality(p_namespace) = 1 then
     return query
@@ -59,6 +62,7 @@ begin
       returning 1, 'ok', leasehold_internal.to_us(s.duration), s.deadline, s.heartbeats, null::text, null::text, null::bigint, null::integer,
                 null::boolean;
     if found then
+      v_is_set := leasehold_internal.relax_commit(p_relax);
       return;
     end if;
   end if;
@@ -135,6 +139,8 @@ begin
                      array_agg(p_lease_key[i] order by i) as lease_keys
                 from unnest(v_left) i) a,
              leasehold_internal.heartbeat_carefully(a.namespaces, a.keys, a.lease_keys) c;
+  else
+    v_is_set := leasehold_internal.relax_commit(p_relax);
   end if;
 end
 $$;
@@ -283,7 +289,7 @@ begin
 end
 $$;
 
-revoke execute on function leasehold_internal.heartbeat_batch(text[], text[], uuid[]),
+revoke execute on function leasehold_internal.heartbeat_batch(text[], text[], uuid[], boolean),
   leasehold_internal.heartbeat_carefully(text[], text[], uuid[]), leasehold_internal.mark_busy(leasehold.item_work[]),
   leasehold_internal.mark_lost(leasehold.item_work[], leasehold.life_now, timestamptz) from public;
-grant execute on function leasehold_internal.heartbeat_batch(text[], text[], uuid[]) to leasehold_coordinator, leasehold_admin;
+grant execute on function leasehold_internal.heartbeat_batch(text[], text[], uuid[], boolean) to leasehold_coordinator, leasehold_admin;

@@ -13,14 +13,10 @@
 -- when it waited for the disk and 40 ms when it did not.
 create or replace function leasehold_internal.relax_commit(
   p_may boolean, p_standbys text default current_setting('synchronous_standby_names')) returns boolean
-language plpgsql
+language sql volatile
 as $$
-begin
-  if p_may and p_standbys = '' and not leasehold_internal.runs_hooks(false) then
-    perform pg_catalog.set_config('synchronous_commit', 'off', true);
-  end if;
-  return true;
-end
+  select coalesce(case when p_may and p_standbys = '' and not leasehold_internal.runs_hooks(false)
+                       then pg_catalog.set_config('synchronous_commit', 'off', true) end, '') is not null
 $$;
 comment on function leasehold_internal.relax_commit is 'Renewals alone need not be on disk when they are answered; by a coordinator';
 

@@ -39,5 +39,32 @@ select count(*) from leasehold.acquire('relaxed', 'k', '30 s');
 select is(pg_temp.commit(), 'local', 'a grant in the same transaction is durable again');
 commit;
 
+-- The batch of a daemon asks for it by itself, when every lease of it was renewed.
+select count(*) from leasehold.acquire('relaxed', 'a', '30 s', lease_key => t.key(1));
+select count(*) from leasehold.acquire('relaxed', 'b', '30 s', lease_key => t.key(2));
+select count(*) from leasehold.acquire('relaxed', 's', '30 s', lease_key => t.key(3), mode => 'shared');
+create function pg_temp.beat(p_keys text[], p_numbers integer[], p_relax boolean default true) returns text language plpgsql as $$
+declare
+  v_outcomes text;
+begin
+  select string_agg(b.outcome, ' ' order by b.n)
+    into v_outcomes
+    from leasehold_internal.heartbeat_batch(array_fill('relaxed'::text, array[cardinality(p_keys)]), p_keys,
+                                            array(select t.key(n) from unnest(p_numbers) with ordinality u (n, i) order by i), p_relax) b;
+  return v_outcomes || ': ' || current_setting('synchronous_commit');
+end $$;
+select is(pg_temp.beat(array['a'], array[1]), 'ok: off', 'one lease');
+select is(pg_temp.beat(array['a', 'b'], array[1, 2]), 'ok ok: off', 'several');
+select is(pg_temp.beat(array['s'], array[3]), 'ok: off', 'a shared one');
+select is(pg_temp.beat(array['a', 'b', 's'], array[1, 2, 3]), 'ok ok ok: off', 'both kinds');
+select is(pg_temp.beat(array['a'], array[2]), 'lost: on', 'not where one is lost');
+select is(pg_temp.beat(array['a', 'b'], array[1, 1]), 'ok lost: on', 'among several');
+select is(pg_temp.beat(array['a'], array[1], false), 'ok: on', 'nor where the transaction does more');
+select is(pg_temp.beat(array['a', 'b'], array[1, 2], false), 'ok ok: on', 'whatever it renews');
+begin;
+select leasehold.heartbeat('relaxed', 'a', t.key(1));
+select is(pg_temp.commit(), 'on', 'a SQL user''s transaction waits for the disk');
+commit;
+
 select is(has_function_privilege('leasehold_client', 'leasehold_internal.relax_commit(boolean, text)', 'execute'), false, 'it is for coordinators');
 select * from finish();
