@@ -31,7 +31,9 @@ const struct lh_option lh_global_options[] = {
      "The authorities that may sign the server's certificate, PEM. Default: LEASEHOLD_CA, or those of the system."},
     {"cert", 0, "FILE",
      "The certificate that is shown to the server, PEM, its chain behind it. Default: LEASEHOLD_CERT."},
-    {"key", 0, "FILE", "The private key of --cert, PEM, without a passphrase. Default: LEASEHOLD_KEY."},
+    {"key", 0, "FILE",
+     "The private key of --cert, PEM, without a passphrase. Default: LEASEHOLD_TLS_KEY, else LEASEHOLD_KEY beside "
+     "LEASEHOLD_CERT."},
     {"server-name", 0, "NAME",
      "The name that the server's certificate must be for. Default: LEASEHOLD_SERVER_NAME, or the host of --server."},
     {"token-file", 0, "FILE",

@@ -23,6 +23,7 @@
 #include "base/text.h"
 #include "cli/error.h"
 #include "cli/reap_callback.h"
+#include "client/endpoints.h"
 
 #define LINE_MAX_BYTES 4096
 #define DRAIN_READS_MAX 32
@@ -57,6 +58,7 @@ static void set_variables(const struct lh_embed_lease *lease)
     unsetenv("LEASEHOLD_SLOTS");
     unsetenv("LEASEHOLD_TOKENS");
     setenv("LEASEHOLD_NAMESPACE", lease->namespace_text, 1);
+    lh_tls_move_key_file();
     setenv("LEASEHOLD_KEY", lease->key, 1);
     setenv("LEASEHOLD_LEASE_KEY", lease->lease_key, 1);
     setenv("LEASEHOLD_TOKEN", token, 1);

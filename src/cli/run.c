@@ -340,7 +340,7 @@ static const struct lh_option options[] = {
     {"conflict-exit-code", 'E', "CODE",
      "Exit with CODE instead of 3 and 4, to tell them from the command's own status."},
     {"exclusive", 'x', NULL, "An exclusive lease (the default)."},
-    {"shared", 0, "[=UNITS]",
+    {"shared", 's', "[=UNITS]",
      "A shared lease, beside other shared ones: so many units of the policy's capacity, 1 to 1000000. Default: 1."},
     {"also", 0, "NS:KEY",
      "Acquire this key of this namespace too, in the same step: all or none. Up to 99 times. It has the mode of the "
@@ -380,7 +380,7 @@ const struct lh_command lh_command_run = {
                    "releases it when the command ends: as a success if its status is 0, otherwise\n"
                    "as failed. The exit status is the command's own: 126 if it cannot be executed,\n"
                    "127 if it is not found, 128+N if signal N ended it. Without --wait a held lease\n"
-                   "is refused at once (exit status 3). -n, -w, -E, -c and -x are those of\n"
+                   "is refused at once (exit status 3). -n, -w, -E, -c, -s and -x are those of\n"
                    "flock(1).\n"
                    "\n"
                    "The command gets LEASEHOLD_NAMESPACE, LEASEHOLD_KEY, LEASEHOLD_LEASE_KEY and\n"

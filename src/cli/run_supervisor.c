@@ -12,6 +12,7 @@
  * machine that wakes up from a suspend finds them due at once.
  */
 #include "cli/run_supervisor.h"
+#include "client/endpoints.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,6 +89,7 @@ static void set_variables(const struct lh_run_plan *plan, const struct lh_run_me
         snprintf(slot, sizeof(slot), "%" PRId32, start->slot);
     unsetenv("LEASEHOLD_DATABASE"); /* may hold a password */
     setenv("LEASEHOLD_NAMESPACE", plan->namespace_text, 1);
+    lh_tls_move_key_file();
     setenv("LEASEHOLD_KEY", plan->key, 1);
     setenv("LEASEHOLD_LEASE_KEY", plan->lease_key, 1);
     setenv("LEASEHOLD_TOKEN", token, 1);

@@ -26,6 +26,24 @@ static bool is_one_of(const char *word, const char *one, const char *two, const 
     return strcmp(word, one) == 0 || strcmp(word, two) == 0 || strcmp(word, three) == 0 || strcmp(word, four) == 0;
 }
 
+/* Commands of leasehold run have the key of their lease in LEASEHOLD_KEY: without a certificate it is no file. */
+static const char *key_file_of_environment(void)
+{
+    const char *moved = environment("LEASEHOLD_TLS_KEY");
+
+    if (moved != NULL || environment("LEASEHOLD_CERT") == NULL)
+        return moved;
+    return environment("LEASEHOLD_KEY");
+}
+
+void lh_tls_move_key_file(void)
+{
+    const char *key_file = key_file_of_environment();
+
+    if (key_file != NULL)
+        setenv("LEASEHOLD_TLS_KEY", key_file, 1);
+}
+
 enum lh_status lh_tls_from_environment(struct lh_client_tls *tls, struct lh_error *error)
 {
     const char *word = environment("LEASEHOLD_TLS");
@@ -33,7 +51,7 @@ enum lh_status lh_tls_from_environment(struct lh_client_tls *tls, struct lh_erro
     *tls = (struct lh_client_tls){
         .ca_file = environment("LEASEHOLD_CA"),
         .cert_file = environment("LEASEHOLD_CERT"),
-        .key_file = environment("LEASEHOLD_KEY"),
+        .key_file = key_file_of_environment(),
         .server_name = environment("LEASEHOLD_SERVER_NAME"),
         .token_file = environment("LEASEHOLD_TOKEN_FILE"),
     };

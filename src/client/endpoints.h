@@ -26,6 +26,8 @@ struct endpoints {
 
 /* What the environment says about TLS and the token. LH_INVALID_ARGUMENT: a value that is none. */
 enum lh_status lh_tls_from_environment(struct lh_client_tls *tls, struct lh_error *error);
+/* To LEASEHOLD_TLS_KEY, which is read first: before LEASEHOLD_KEY is set to the key of a lease. */
+void lh_tls_move_key_file(void);
 
 /* Of the options' endpoints, or of the environment. LH_INVALID_ARGUMENT: nothing is left to finish. */
 enum lh_status lh_endpoints_init(struct endpoints *endpoints, struct lh_loop *loop,

@@ -97,7 +97,7 @@ static void append_others(struct sentence *sentence, const struct lh_contention 
     if (contention->holder.units == 0)
         return;
     if (contention->holder_count > 1)
-        append(sentence, " and %d others", contention->holder_count - 1);
+        append(sentence, " and %d other%s", contention->holder_count - 1, contention->holder_count == 2 ? "" : "s");
     append(sentence, ", shared");
     if (contention->units_free != LH_UNITS_UNBOUNDED)
         append(sentence, ", units free: %d", contention->units_free);

@@ -37,7 +37,8 @@ static void on_holders(void *arg, enum lh_status status, const struct lh_error *
     if (lh_link_is_linked(&refusal->link)) {
         /* All may have ended meanwhile: then the one of before stands for why it was refused. */
         if (status == LH_OK && holders->lease_count > 0) {
-            contention->holder = holders->leases[0];
+            if (contention->holder.token != holders->leases[0].token)
+                contention->holder = holders->leases[0];
             contention->holders = holders->leases;
             contention->listed = (int32_t)holders->lease_count;
             if (!holders->has_more)

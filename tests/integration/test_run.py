@@ -25,6 +25,9 @@ def test_the_options_of_flock(service, runs, ns, tmp_path):
     holder = runs(ns, "k", "touch up; while [ ! -e go ]; do sleep 0.02; done", cwd=tmp_path)
     is_up(tmp_path / "up")
     assert flock("-n", ns, "k", "-c", "true").returncode == 3
+    for mode in ("-s", "-s2"):
+        reader = flock("-n", mode, ns, "read", "-c", f"{harness.CLI} show --server {service.daemon.target} {ns} read -o json")
+        assert '"mode": "MODE_SHARED"' in reader.stdout and f'"units": {mode[2:] or 1}' in reader.stdout, reader.stderr
     assert flock("-n", "-E", "9", ns, "k", "-c", "true").returncode == 9
     assert flock("-w", "0.2", ns, "k", "-c", "true").returncode == 3  # a number is seconds
     (tmp_path / "go").touch()

@@ -39,6 +39,8 @@ def test_commands_work_over_mutual_tls(daemon, authority, worker):
     assert cli("release", "tls", key, lease["lease_key"], **by_environment).returncode == 0
     assert cli("run", "tls", key, *target, *tls, "--", "true").returncode == 0
     assert cli("run", "tls", key, "--", "true", **by_environment).returncode == 0
+    inside = cli("run", "tls", key, "--", harness.CLI, "run", "tls", key + "2", "--", harness.CLI, "show", "tls", key, **by_environment)
+    assert inside.returncode == 0 and key in inside.stdout, inside.stderr  # their LEASEHOLD_KEY is the key of a lease
     named = cli("status", "--server", f"localhost:{daemon.port}", "--server-name", "127.0.0.1", *tls)
     assert named.returncode == 0, named.stderr
 

@@ -110,6 +110,14 @@ START_TEST(refusal_tells_how_many_hold_it_and_what_is_free)
     fake_call_end(call, LH_RPC_END_FINISHED);
 
     contention.units_free = LH_UNITS_UNBOUNDED;
+    contention.holder_count = 2;
+    call = start_acquire(2);
+    coordinator.acquire->on_done(coordinator.acquire, &result);
+    answer_holders(LH_OK, 42, 2, false);
+    ck_assert_ptr_nonnull(strstr(call->message, "is held by worker-3 and 1 other, shared, waiters ahead: 2;"));
+    fake_call_end(call, LH_RPC_END_FINISHED);
+
+    contention.holder_count = 3;
     call = start_acquire(2);
     coordinator.acquire->on_done(coordinator.acquire, &result);
     answer_holders(LH_OK, 43, 10, true); /* the first one is gone, and more came */

@@ -277,11 +277,12 @@ function errorOf(ref, status) {
   return new UnavailableError(words, { cause: status });
 }
 
-/** As for libleasehold. Each of them means TLS, unless LEASEHOLD_TLS=no. */
-function tlsOfEnvironment({ LEASEHOLD_CA, LEASEHOLD_CERT, LEASEHOLD_KEY, LEASEHOLD_SERVER_NAME, LEASEHOLD_TLS } = process.env) {
-  const any = LEASEHOLD_CA || LEASEHOLD_CERT || LEASEHOLD_KEY || LEASEHOLD_SERVER_NAME;
+/** As for libleasehold. Each of them means TLS, unless LEASEHOLD_TLS=no. Commands of `leasehold run` have the key of their lease in LEASEHOLD_KEY. */
+function tlsOfEnvironment({ LEASEHOLD_CA, LEASEHOLD_CERT, LEASEHOLD_KEY, LEASEHOLD_TLS_KEY, LEASEHOLD_SERVER_NAME, LEASEHOLD_TLS } = process.env) {
+  const keyFile = LEASEHOLD_TLS_KEY || (LEASEHOLD_CERT ? LEASEHOLD_KEY : undefined);
+  const any = LEASEHOLD_CA || LEASEHOLD_CERT || keyFile || LEASEHOLD_SERVER_NAME;
   if (LEASEHOLD_TLS !== 'yes' && (LEASEHOLD_TLS === 'no' || !any)) return null;
-  return { caFile: LEASEHOLD_CA, certFile: LEASEHOLD_CERT, keyFile: LEASEHOLD_KEY, serverName: LEASEHOLD_SERVER_NAME };
+  return { caFile: LEASEHOLD_CA, certFile: LEASEHOLD_CERT, keyFile, serverName: LEASEHOLD_SERVER_NAME };
 }
 
 const isLocal = (address) => /^(unix:|127\.|localhost:|\[::1\]:)/.test(address);

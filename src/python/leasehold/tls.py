@@ -33,7 +33,11 @@ class TLS:
 
 
 def from_environment() -> TLS | None:
-    """LEASEHOLD_CA, LEASEHOLD_CERT, LEASEHOLD_KEY and LEASEHOLD_SERVER_NAME: each of them means TLS, unless LEASEHOLD_TLS=no."""
-    values = [os.environ.get("LEASEHOLD_" + name) for name in ("CA", "CERT", "KEY", "SERVER_NAME")]
+    """LEASEHOLD_CA, LEASEHOLD_CERT and LEASEHOLD_SERVER_NAME: each of them means TLS, unless LEASEHOLD_TLS=no. LEASEHOLD_TLS_KEY is the
+    private key, or LEASEHOLD_KEY beside LEASEHOLD_CERT: commands of `leasehold run` have the key of their lease in LEASEHOLD_KEY."""
+    ca, cert, key, name = (os.environ.get("LEASEHOLD_" + name) for name in ("CA", "CERT", "TLS_KEY", "SERVER_NAME"))
+    if cert and not key:
+        key = os.environ.get("LEASEHOLD_KEY")
+    values = [ca, cert, key, name]
     wanted = os.environ.get("LEASEHOLD_TLS")
     return TLS(*values) if wanted == "yes" or (wanted != "no" and any(values)) else None
