@@ -9,7 +9,7 @@ import pytest
 
 import harness
 from databases import AGE, Site, listed, name, rows, write_settings
-from harness import acquire_request, fails, pb, release_request, wait_until
+from harness import acquire_request, fails, lease_ref, pb, release_request, wait_until
 from streams import BOUND
 
 PROGRAM = str(harness.ROOT / "deploy/move-namespace")
@@ -72,13 +72,18 @@ def test_a_namespace_moves_with_its_leases_and_tokens_only_grow(moving):
     free = site.acquire("moving", "free")
     site.client.lease.Release(release_request(free))
     ended = site.acquire("moving", "ended")
+    smaller = site.acquire("moving", "smaller", seconds=120)
+    leaves = [site.acquire("moving", "left", seconds=120, mode=pb.MODE_SHARED) for _ in range(2)]
+    later = site.acquire("moving", "later", seconds=120)
     expired = site.acquire("moving", "expired", seconds=120)
     moved("start", site)
     refused("it was started already", "start", site)
     with fails() as failure:
         site.acquire("moving", "free")
     assert failure.value.reason == "NAMESPACE_FROZEN"
-    assert site.client.lease.Release(release_request(ended)).results[0].outcome == pb.OUTCOME_OK
+    for lease in (ended, leaves[0]):
+        assert site.client.lease.Release(release_request(lease)).results[0].outcome == pb.OUTCOME_OK
+    smaller = site.client.lease.Downgrade(pb.DowngradeRequest(lease=lease_ref(smaller))).lease
     site.psql("home", f"{AGE} where key = 'expired'")
     assert harness.heartbeat(site.client, expired).outcome == pb.OUTCOME_OK  # nothing expires
     refused("these daemons were not restarted", "finish", site)
@@ -87,15 +92,21 @@ def test_a_namespace_moves_with_its_leases_and_tokens_only_grow(moving):
     for lease in (*held, *shared):
         beat = wait_until(lambda: harness.heartbeat(site.client, lease), BOUND)
         assert beat.outcome == pb.OUTCOME_OK, beat
+    assert site.client.lease.Release(release_request(later)).results[0].outcome == pb.OUTCOME_OK
     with fails() as failure:
         site.acquire("moving", "free")
     assert failure.value.reason == "NAMESPACE_FROZEN"
     moved("finish", site)
 
-    for lease in (*held, *shared):
+    for lease in (*held, *shared, smaller, leaves[1]):
         assert harness.heartbeat(site.client, lease).outcome == pb.OUTCOME_OK
     assert [name(lease) for lease in listed(site, "moving", include_children=True)] == [
-        "moving/ended", "moving/expired", "moving/held", "moving/shared", "moving/shared", "moving.slow/held"]
+        "moving/expired", "moving/held", "moving/left", "moving/shared", "moving/shared", "moving/smaller", "moving.slow/held"]
+    got = site.client.lease.GetLease(pb.GetLeaseRequest(scope=smaller.scope)).lease
+    assert (got.token, got.mode) == (smaller.token, pb.MODE_SHARED)
+    for key in ("ended", "later"):
+        assert site.acquire("moving", key).token > ended.token
+    assert site.acquire("moving", "smaller", mode=pb.MODE_SHARED).token > smaller.token
     assert rows(site, "home") == ["movingx/held"]
     assert "moving/held" in rows(site, "eu")
     assert site.acquire("moving", "free").token > max(lease.token for lease in (*held, *shared, free, expired, ended))
@@ -144,10 +155,11 @@ def holds_alone(site, lease):
 
 def test_an_undo_after_a_daemon_was_restarted_gives_no_lease_to_two(moving):
     site = moving
-    held = site.acquire("moving", "held", seconds=120)
+    held, other = (site.acquire("moving", key, seconds=120) for key in ("held", "other"))
     moved("start", site)
     restart(site, "eu")
     assert harness.heartbeat(site.client, held).outcome == pb.OUTCOME_OK
+    smaller = site.client.lease.Downgrade(pb.DowngradeRequest(lease=lease_ref(other))).lease
     moved("undo", site)
     for key in ("held", "free"):  # the daemon still asks eu
         with fails() as failure:
@@ -155,7 +167,7 @@ def test_an_undo_after_a_daemon_was_restarted_gives_no_lease_to_two(moving):
         assert failure.value.reason == "NAMESPACE_FROZEN"
     restart(site, "home")
     holds_alone(site, held)
-    assert site.acquire("moving", "free").token > held.token
+    assert site.acquire("moving", "free").token > smaller.token > held.token
 
 
 def test_a_start_that_was_interrupted_is_not_finished(moving):
