@@ -20,8 +20,8 @@
 -- `queued`, and so a free row that this statement takes has none. What is left over is decided by acquire_general.
 --
 -- acquire_general() can decide about everything. For speed the common cases are decided a second time, and what they write is written
--- there again: a free scope here, in a batch of one and in a batch of several; a wait behind a holder in queue_one(); the hand-over to
--- the first waiter in hand_over_batch(). Each leaves alone what is unusual. A change of one is a change of its twins:
+-- there again: a free scope here, in a batch of one and in a batch of several; a wait behind a holder here, and for room in queue_shared(); the
+-- hand-over to the first waiter in hand_over_batch(). Each leaves alone what is unusual. A change of one is a change of its twins:
 -- tests/sql/test_one_and_many.sql does each operation both ways and compares answers, rows, queue, history and notifications.
 create or replace function leasehold_internal.acquire_batch(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
@@ -55,8 +55,8 @@ declare
   v_hooked text[] := '{}';
   v_has_sql_users boolean;
   v_late bigint[] := '{}';
-  -- Whoever has a place waits for a scope that is `queued`; who wants to share one is decided by acquire_general().
-  v_may_be_plain boolean := coalesce(0 = any (p_ticket), true) and (p_units is null or array_position(p_units, null) is not null);
+  v_found record;
+  v_may_be_plain boolean := false;
 begin
   if current_setting('synchronous_commit') = 'off' then
     perform leasehold_internal.be_durable();
@@ -64,14 +64,48 @@ begin
 
   -- Batches of one are what an idle coordinator sends: everything about the common cases is asked and done in one statement, or two.
   if cardinality(p_namespace) = 1 and coalesce(p_ticket[1] = 0, true) and p_at_least_us[1] is null and not leasehold_internal.is_blind() then
-    v_may_be_plain := false;
     if p_queue[1] then
-      if exists (select from leasehold.scope x where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state <> 'free') then
-        return query
-          select * from leasehold_internal.queue_one(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
-                                            p_labels[1], p_duration_us[1], p_wait_us[1], p_principals[1], p_units[1]);
+      if exists (select from leasehold.scope x where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state = 'held') then
+        -- Somebody has it: wait. Its twin is what acquire_general() does about an item that is queued.
+        select i.life, i.rules, x.scope, clock_timestamp() as now
+          into v_found
+          from leasehold_internal.plain_wait(p_clock, p_namespace[1], p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1], p_units[1]) i
+         cross join lateral (
+           select x as scope
+             from leasehold.scope x
+            where x.namespace = p_namespace[1] and x.key = p_key[1] and i.life is not null
+              and x.state = 'held' and not x.lapsed and x.lease_key <> p_lease_key[1] and p_lease_key[1] <> all (x.ended_keys)
+              and x.at_least is null
+              and (x.holders is null or not leasehold_internal.has_shared(x.namespace, x.key, p_lease_key[1]))
+              for no key update skip locked) x;
         if found then
-          return;
+          -- The queue is read after the row's lock, so whoever is in it was there before.
+          return query
+            with placed as (
+              insert into leasehold.waiter (
+                namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner, principal, units)
+              select p_namespace[1], p_key[1], nextval('leasehold.ticket'), p_lease_key[1], p_coordinator, v_found.now,
+                     v_found.now + leasehold_internal.from_us(p_wait_us[1]), leasehold_internal.from_us(p_duration_us[1]), p_owner[1],
+                     p_principals[1], p_units[1]
+               where not leasehold_internal.is_expired(v_found.scope, v_found.life, (v_found.rules).expiry, v_found.now)
+                  on conflict do nothing
+              returning ticket),
+            marked as (
+              update leasehold.scope s
+                 set queued = true
+               where s.namespace = p_namespace[1] and s.key = p_key[1] and not s.queued and exists (select from placed))
+            select 1, 'queued', p.ticket,
+                   cardinality(leasehold_internal.live_tickets(
+                                 p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_found.now), v_found.now)),
+                   f.expires_in_us, f.suspected_in_us,
+                   null::text, null::text, null::text, f.token, f.owner, f.principal, f.labels, f.duration_us,
+                   f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at,
+                   f.liveness, f.is_manual, null::bigint, 'exclusive', 0, null::integer[],
+                   case when (v_found.rules).capacity is not null then 0 end, 1
+              from placed p, leasehold_internal.lease_facts(v_found.scope, v_found.rules, v_found.life, v_found.now) f;
+          if found then
+            return;
+          end if;
         end if;
       end if;
     end if;
@@ -127,7 +161,17 @@ begin
         end if;
         return;
       end if;
+    elsif p_queue[1] then
+      return query
+        select * from leasehold_internal.queue_shared(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
+                                             p_labels[1], p_duration_us[1], p_wait_us[1], p_principals[1], p_units[1]);
+      if found then
+        return;
+      end if;
     end if;
+  else
+    -- Whoever has a place waits for a scope that is `queued`; who wants to share one is decided by acquire_general().
+    v_may_be_plain := coalesce(0 = any (p_ticket), true) and (p_units is null or array_position(p_units, null) is not null);
   end if;
 
   if exists (select from leasehold.registered_hook) then

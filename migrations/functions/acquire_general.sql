@@ -334,7 +334,9 @@ begin
                     and (leasehold_internal.is_blind()
                          or exists (select 1 from leasehold.waiter q
                                      where q.namespace = s.namespace and q.key = s.key and q.lease_key <> w.lease_key)
-                         or exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key))
+                         or exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key)),
+           holders = case when s.holders is not null
+                           and exists (select 1 from leasehold.share h where h.namespace = s.namespace and h.key = s.key) then 0 end
       from (select u.*, leasehold_internal.at_least_of(p_at_least_us[u.n], u.rules) as at_least from unnest(v_work) u) w
      where w.outcome = 'granted' and w.units is null and w.hold <> 'new' and s.namespace = w.namespace and s.key = w.key;
   end if;

@@ -99,6 +99,7 @@ begin
            holders = 1,
            lapsed = false,
            reap_failures = 0,
+           incarnation = null,
            queued = true
       from shared h
      where s.namespace = p_namespace and s.key = p_key;

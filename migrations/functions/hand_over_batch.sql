@@ -27,7 +27,6 @@ as $$
 #variable_conflict use_column
 declare
   v_found record;
-  v_now timestamptz;
 begin
   if cardinality(p_namespace) = 1 and cardinality(p_next_namespace) = 1
      and p_namespace[1] = p_next_namespace[1] and p_key[1] = p_next_key[1] and p_failed[1] is not null
@@ -44,18 +43,17 @@ begin
                  p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1], p_next_principals[1], p_next_units[1]);
     else
       -- One update, from one holder to the other, whose expiry has not passed. The queue is read after the row's lock.
-      select i.* into v_found
+      select i.*, x.holders, clock_timestamp() as now into v_found
         from leasehold_internal.plain_hand_over(p_namespace[1], p_next_owner[1], p_next_labels[1], p_next_duration_us[1], p_next_wait_us[1]) i
        cross join lateral (
-         select 1
+         select x.holders
            from leasehold.scope x
           where x.namespace = p_namespace[1] and x.key = p_key[1] and x.lease_key = p_lease_key[1] and not x.lapsed
             and p_next_lease_key[1] <> p_lease_key[1] and x.at_least is null
             and p_next_lease_key[1] <> all (x.ended_keys) and i.life_id is not null
-            and not exists (select from leasehold.share h where h.namespace = x.namespace and h.key = x.key)
+            and (x.holders is null or not leasehold_internal.has_shared(x.namespace, x.key, p_next_lease_key[1]))
             for update skip locked) x;
       if found then
-        v_now := clock_timestamp();
         return query
           with passed as (
             update leasehold.scope s
@@ -66,30 +64,31 @@ begin
                    labels = p_next_labels[1]::jsonb,
                    duration = leasehold_internal.from_us(p_next_duration_us[1]),
                    grace = v_found.grace,
-                   acquired_at = v_now,
-                   heartbeat_at = v_now,
+                   acquired_at = v_found.now,
+                   heartbeat_at = v_found.now,
                    heartbeats = 0,
-                   deadline = v_now + leasehold_internal.from_us(p_next_duration_us[1]),
+                   deadline = v_found.now + leasehold_internal.from_us(p_next_duration_us[1]),
                    incarnation = v_found.life_id,
                    granted_by = p_coordinator,
                    reap_failures = 0,
-                   check_at = least(s.check_at, v_now + leasehold_internal.from_us(p_next_duration_us[1]) + v_found.grace),
-                   queued = exists (select 1
-                                      from leasehold.waiter q
-                                     where q.namespace = s.namespace and q.key = s.key and q.lease_key <> p_next_lease_key[1]),
-                   ended_at = v_now,
+                   check_at = least(s.check_at, v_found.now + leasehold_internal.from_us(p_next_duration_us[1]) + v_found.grace),
+                   queued = v_found.holders is not null
+                            or exists (select 1
+                                         from leasehold.waiter q
+                                        where q.namespace = s.namespace and q.key = s.key and q.lease_key <> p_next_lease_key[1]),
+                   ended_at = v_found.now,
                    last_outcome = case when p_failed[1] then 'failed' else 'ok' end,
                    last_result = case when not p_failed[1] then p_value[1]::jsonb end,
                    last_error = case when p_failed[1] then p_value[1] end,
                    ended_keys = leasehold_internal.remember(s.ended_keys, s.lease_key),
                    ended_outcomes = leasehold_internal.remember(s.ended_outcomes, case when p_failed[1] then 'failed' else 'ok' end)
              where s.namespace = p_namespace[1] and s.key = p_key[1]
-               and v_now < case when s.incarnation = v_found.life_id then s.deadline + s.grace
+               and v_found.now < case when s.incarnation = v_found.life_id then s.deadline + s.grace
                                 else v_found.started_at + s.duration + s.grace end
                -- Whose caller has gone on to another coordinator, that one is told.
                and p_next_lease_key[1] = (select h.lease_key
-                                            from leasehold_internal.live_head(p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_now),
-                                                                     v_now) h
+                                            from leasehold_internal.live_head(p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_found.now),
+                                                                     v_found.now) h
                                            where h.coordinator = p_coordinator and h.items is null)
             returning s.token, s.duration, s.deadline),
           gone as (
@@ -106,7 +105,7 @@ begin
                  case when v_found.expiry <> 'manual' then p_next_duration_us[1] + leasehold_internal.to_us(v_found.grace) end,
                  leasehold_internal.to_us(least(coalesce(v_found.dead_after, p.duration * 2 / 3), v_found.max_hold)),
                  null, null, null, p.token, p_next_owner[1], p_next_principals[1], p_next_labels[1], p_next_duration_us[1], leasehold_internal.to_us(v_found.grace),
-                 v_now, p.deadline, p_next_duration_us[1], 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual', null, 'exclusive', 0, null::integer[], case when v_found.capacity is not null then 0 end, 1
+                 v_found.now, p.deadline, p_next_duration_us[1], 0, 0, 0, v_found.now, 'alive', v_found.expiry = 'manual', null, 'exclusive', 0, null::integer[], case when v_found.capacity is not null then 0 end, 1
             from passed p;
       end if;
     end if;

@@ -14,10 +14,27 @@ as $$
   offset 0
 $$;
 
--- A shared lease that passes from its holder to the first waiter, who wants as much of the capacity. Nothing of it is left over, so the waiter
--- gets the holder's numbers, which are the lowest free ones, and there is room for nobody else. Returns what hand_over_batch() does; no row
--- where anything is unusual: then nothing has changed. Locks the scope's row and then the holder's, both FOR UPDATE SKIP LOCKED. Its twins
--- are end_shares() and grant_shares(); tests/sql/test_one_and_many.sql compares them.
+-- Are all numbers below the highest of these taken, and wants who waits behind `p_next_lease_key` more than `p_units_free`? Locks nothing.
+create or replace function leasehold_internal.takes_all_there_is(
+  p_namespace text, p_key text, p_slots integer[], p_next_lease_key uuid, p_units_free integer, p_now timestamptz) returns boolean
+language plpgsql stable
+as $$
+begin
+  return p_slots[cardinality(p_slots)] = (select sum(width_bucket(p_slots[cardinality(p_slots)], h.slots))
+                                            from leasehold.share h
+                                           where h.namespace = p_namespace and h.key = p_key and h.state = 'held')
+         and not exists (select
+                           from leasehold_internal.live_head(p_namespace, p_key, leasehold_internal.live_coordinators(p_now), p_now,
+                                                             array[p_next_lease_key]) q
+                          where q.units <= p_units_free);
+end
+$$;
+
+-- A shared lease that passes from its holder to the first waiter, who wants as many units and did not fit. It gets the holder's numbers, where
+-- they are the lowest free ones, and there is room for nobody else: so it is where nothing of the capacity is left over, and else
+-- takes_all_there_is() looks. Returns what hand_over_batch() does; no row where anything is unusual: then nothing has changed. Locks the
+-- scope's row and then the holder's, both FOR UPDATE SKIP LOCKED. Its twins are end_shares() and grant_shares();
+-- tests/sql/test_one_and_many.sql compares them.
 create or replace function leasehold_internal.hand_over_share(
   p_coordinator uuid, p_namespace text, p_key text, p_lease_key uuid, p_is_failure boolean, p_value text, p_next_lease_key uuid,
   p_next_owner text, p_next_labels text, p_next_duration_us bigint, p_next_wait_us bigint, p_next_principal text, p_next_units integer)
@@ -36,16 +53,17 @@ declare
   v_duration interval := leasehold_internal.from_us(p_next_duration_us);
   v_now timestamptz;
 begin
-  select i.*, x.holders into v_found
+  select i.*, x.holders, i.capacity - x.units as units_free, h.slots into v_found
     from leasehold_internal.plain_hand_over(p_namespace, p_next_owner, p_next_labels, p_next_duration_us, p_next_wait_us) i
    cross join lateral (
-     select x.holders
+     select x.holders, x.units
        from leasehold.scope x
-      where x.namespace = p_namespace and x.key = p_key and x.state = 'shared' and x.units = i.capacity and x.at_least is null
+      where x.namespace = p_namespace and x.key = p_key and x.state = 'shared' and x.at_least is null
+        and x.units <= i.capacity and x.units + p_next_units > i.capacity
         and i.life_id is not null and p_next_lease_key <> all (x.ended_keys)
         for update skip locked) x
    cross join lateral (
-     select 1
+     select h.slots
        from leasehold.share h
       where h.namespace = p_namespace and h.key = p_key and h.lease_key = p_lease_key and h.state = 'held' and not h.lapsed
         and h.units = p_next_units and x.holders is not null
@@ -76,6 +94,8 @@ begin
          and not exists (select from leasehold.share o
                           where o.namespace = p_namespace and o.key = p_key and o.state = 'held'
                             and coalesce(o.slots[cardinality(o.slots)], 2147483647) > v_found.capacity)
+         and (v_found.units_free = 0
+              or leasehold_internal.takes_all_there_is(p_namespace, p_key, v_found.slots, p_next_lease_key, v_found.units_free, v_now))
       returning h.*),
     granted as (
       insert into leasehold.share (
@@ -89,6 +109,12 @@ begin
     counted as (
       update leasehold.scope s
          set token = g.token,
+             -- The bounds of all holders, as grant_shares() has them.
+             deadline = case when s.holders > 1 then least(s.deadline, g.deadline + v_found.grace) else g.deadline + v_found.grace end,
+             duration = case when s.holders > 1 then least(s.duration, v_duration) else v_duration end,
+             acquired_at = case when s.holders > 1 then s.acquired_at else v_now end,
+             heartbeat_at = case when s.holders > 1 then s.heartbeat_at else v_now end,
+             incarnation = case when s.holders > 1 then s.incarnation else v_found.life_id end,
              owner = e.owner,
              principal = e.principal,
              ended_at = v_now,
@@ -112,10 +138,11 @@ begin
            leasehold_internal.to_us(least(coalesce(v_found.dead_after, v_duration * 2 / 3), v_found.max_hold)),
            null, null, null, g.token, p_next_owner, p_next_principal, p_next_labels, p_next_duration_us, leasehold_internal.to_us(v_found.grace),
            v_now, g.deadline, p_next_duration_us, 0, 0, 0, v_now, 'alive', v_found.expiry = 'manual', null, 'shared', p_next_units, g.slots,
-           0, v_found.holders
+           v_found.units_free, v_found.holders
       from granted g;
 end
 $$;
 
 revoke execute on function leasehold_internal.plain_hand_over(text, text, text, bigint, bigint),
+  leasehold_internal.takes_all_there_is(text, text, integer[], uuid, integer, timestamptz),
   leasehold_internal.hand_over_share(uuid, text, text, uuid, boolean, text, uuid, text, text, bigint, bigint, text, integer) from public;

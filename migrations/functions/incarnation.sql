@@ -27,13 +27,13 @@ end
 $$;
 
 -- The incarnation, and what tells whether it is this life of the database (`is_same`), whether holders could renew in it (`is_whole`:
--- no crash since, and no daemon that says that it cannot write renewals; one that is silent for 5 minutes says nothing any more), and
--- when a coordinator was last seen. One row. To be used in FROM, where it becomes a part of the query. Locks nothing.
+-- no crash since, and no daemon that says that it cannot write renewals; one that is silent for 5 minutes says nothing any more), whether
+-- coordinators are registered and none is live (`is_unattended`; after 5 minutes they are none), and when one was last seen. One row. To be used in FROM, where it becomes a part of the query. Locks nothing.
 --
 -- The system identifier is not compared here, for reading the control file is most of what it would cost: two systems cannot
 -- have the same start of the postmaster, and within one the identifier cannot change.
 create or replace function leasehold_internal.life_facts()
-returns table (id bigint, started_at timestamptz, is_same boolean, is_whole boolean, seen_at timestamptz)
+returns table (id bigint, started_at timestamptz, is_same boolean, is_whole boolean, is_unattended boolean, seen_at timestamptz)
 language sql stable
 as $$
   select i.id,
@@ -44,6 +44,8 @@ as $$
          exists (select 1 from leasehold.incarnation_marker)
          and not exists (select from leasehold.coordinator c
                           where c.cannot_write and c.seen_at > clock_timestamp() - interval '5 min'),
+         coalesce((select max(c.seen_at) between clock_timestamp() - interval '5 min' and clock_timestamp() - interval '5 s'
+                     from leasehold.coordinator c), false),
          (select max(c.seen_at) from leasehold.coordinator c)
     from leasehold.incarnation i
 $$;
@@ -62,7 +64,7 @@ begin
          f.started_at,
          f.is_same and f.is_whole
          and (p_clock is null or clock_timestamp() <= p_clock + interval '1 s')
-         and not coalesce(f.seen_at between clock_timestamp() - interval '5 min' and clock_timestamp() - interval '5 s', false)
+         and not f.is_unattended
     into v_life
     from leasehold_internal.life_facts() f;
   return v_life;

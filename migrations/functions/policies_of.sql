@@ -14,61 +14,64 @@ as $$
   select p_prefix = '' or p_prefix = p_namespace or starts_with(p_namespace, p_prefix || '.')
 $$;
 
--- The rules in force for each of the given (valid, distinct) namespaces: every column from the longest prefix that sets
--- it. Returns one row for each. Locks nothing.
-create or replace function leasehold_internal.policies_of(p_namespaces text[]) returns setof leasehold.rules
+-- The rules in force for a namespace: every column from the longest prefix that sets it. Locks nothing.
+create or replace function leasehold_internal.policy_of(p_namespace text) returns leasehold.rules
 language plpgsql stable
 as $$
+declare
+  v_rules leasehold.rules;
+  v_policy leasehold.policy;
 begin
-  -- Where only the root is configured there is nothing to inherit.
-  if not exists (select 1 from leasehold.policy p where p.namespace > '') then
-    return query
-    select n.namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
-           p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout, p.at_least, p.capacity
-      from unnest(p_namespaces) as n (namespace), leasehold.policy p;
-    return;
-  end if;
-  return query
-  select n.namespace,
-         (array_agg(p.min_duration order by length(p.namespace) desc) filter (where p.min_duration is not null))[1],
-         (array_agg(p.max_duration order by length(p.namespace) desc) filter (where p.max_duration is not null))[1],
-         (array_agg(p.grace order by length(p.namespace) desc) filter (where p.grace is not null))[1],
-         (array_agg(p.max_hold order by length(p.namespace) desc) filter (where p.max_hold is not null))[1],
-         (array_agg(p.dead_after order by length(p.namespace) desc) filter (where p.dead_after is not null))[1],
-         (array_agg(p.expiry order by length(p.namespace) desc) filter (where p.expiry is not null))[1],
-         (array_agg(p.reaper order by length(p.namespace) desc) filter (where p.reaper is not null))[1],
-         (array_agg(p.frozen order by length(p.namespace) desc) filter (where p.frozen is not null))[1],
-         (array_agg(p.max_leases order by length(p.namespace) desc) filter (where p.max_leases is not null))[1],
-         (array_agg(p.namespace order by length(p.namespace) desc) filter (where p.max_leases is not null))[1],
-         (array_agg(p.max_waiters order by length(p.namespace) desc) filter (where p.max_waiters is not null))[1],
-         (array_agg(p.free_retention order by length(p.namespace) desc) filter (where p.free_retention is not null))[1],
-         (array_agg(p.max_reap_failures order by length(p.namespace) desc)
-            filter (where p.max_reap_failures is not null))[1],
-         (array_agg(p.hook_timeout order by length(p.namespace) desc) filter (where p.hook_timeout is not null))[1],
-         (array_agg(p.at_least order by length(p.namespace) desc) filter (where p.at_least is not null))[1],
-         (array_agg(p.capacity order by length(p.namespace) desc) filter (where p.capacity is not null))[1]
-    from unnest(p_namespaces) as n (namespace)
-    join leasehold.policy p
-      on p.namespace = any (leasehold_internal.prefixes(n.namespace))
-   group by n.namespace;
+  for v_policy in
+    select p.*
+      from leasehold.policy p
+     where p.namespace = any (leasehold_internal.prefixes(p_namespace))
+     order by length(p.namespace) desc
+  loop
+    v_rules := row(
+      p_namespace, coalesce(v_rules.min_duration, v_policy.min_duration),
+      coalesce(v_rules.max_duration, v_policy.max_duration),
+      coalesce(v_rules.grace, v_policy.grace),
+      coalesce(v_rules.max_hold, v_policy.max_hold),
+      coalesce(v_rules.dead_after, v_policy.dead_after),
+      coalesce(v_rules.expiry, v_policy.expiry),
+      coalesce(v_rules.reaper, v_policy.reaper),
+      coalesce(v_rules.frozen, v_policy.frozen),
+      coalesce(v_rules.max_leases, v_policy.max_leases),
+      case when v_rules.max_leases is null and v_policy.max_leases is not null then v_policy.namespace else v_rules.quota_prefix end,
+      coalesce(v_rules.max_waiters, v_policy.max_waiters),
+      coalesce(v_rules.free_retention, v_policy.free_retention),
+      coalesce(v_rules.max_reap_failures, v_policy.max_reap_failures),
+      coalesce(v_rules.hook_timeout, v_policy.hook_timeout),
+      coalesce(v_rules.at_least, v_policy.at_least),
+      coalesce(v_rules.capacity, v_policy.capacity));
+  end loop;
+  return v_rules;
 end
 $$;
 
--- The same for one namespace, to be used in FROM, where it becomes a part of the query: where only the root is configured for it,
--- that is one row read. Locks nothing.
+-- The same for each of the given (valid, distinct) namespaces. Returns one row for each. Locks nothing.
+create or replace function leasehold_internal.policies_of(p_namespaces text[]) returns setof leasehold.rules
+language sql stable
+as $$
+  select r.* from unnest(p_namespaces) as n (namespace) cross join lateral leasehold_internal.policy_of(n.namespace) r where r.namespace is not null
+$$;
+
+-- The same, to be used in FROM, where it becomes a part of the query: where only the root is configured for it, that is one row read. Locks
+-- nothing.
 create or replace function leasehold_internal.rules_of(p_namespace text) returns setof leasehold.rules
 language sql stable
 as $$
-  select p_namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
-         p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout, p.at_least, p.capacity
-    from leasehold.policy p
-   where p.namespace = ''
-     and not exists (select from leasehold.policy q where q.namespace > '' and leasehold_internal.covers(q.namespace, p_namespace))
-  union all
-  select r.*
-    from leasehold_internal.policies_of(array[p_namespace]) r
-   where exists (select from leasehold.policy q where q.namespace > '' and leasehold_internal.covers(q.namespace, p_namespace))
+  select (o.rules).*
+    from (select case when exists (select from leasehold.policy q where q.namespace > '' and leasehold_internal.covers(q.namespace, p_namespace))
+                      then leasehold_internal.policy_of(p_namespace)
+                      else row(p_namespace, p.min_duration, p.max_duration, p.grace, p.max_hold, p.dead_after, p.expiry, p.reaper, p.frozen,
+                               p.max_leases, ''::text, p.max_waiters, p.free_retention, p.max_reap_failures, p.hook_timeout, p.at_least,
+                               p.capacity)::leasehold.rules end as rules
+            from leasehold.policy p
+           where p.namespace = ''
+          offset 0) o
 $$;
 
-revoke execute on function leasehold_internal.policies_of(text[]), leasehold_internal.prefixes(text),
+revoke execute on function leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.prefixes(text),
   leasehold_internal.covers(text, text), leasehold_internal.rules_of(text) from public;

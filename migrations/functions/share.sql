@@ -164,7 +164,7 @@ begin
     returning h as share)
   update leasehold.scope s
      set units = nullif(s.units - d.units, 0),
-         holders = nullif(s.holders - d.count, 0),
+         holders = s.holders - d.count,
          state = case when s.holders > d.count then 'shared' else 'free' end,
          owner = (d.last).owner,
          principal = (d.last).principal,

@@ -192,7 +192,7 @@ begin
                            -- Whoever comes after one that does not fit does not fit either.
                            g.is_open and g.fits and g.place <= coalesce(g.head, g.place) as is_granted
                       from (select f.*, first_value(h.ticket) over (partition by f.namespace, f.key order by f.nth) as head,
-                                   case when f.units is null then (f.scope).holders is null and f.nth_open = 1
+                                   case when f.units is null then coalesce((f.scope).holders, 0) = 0 and f.nth_open = 1
                                         else f.exclusive_before = 0 and f.would_take <= coalesce((f.rules).capacity, f.would_take)
                                    end as fits
                               from (select e.*,
@@ -275,15 +275,22 @@ begin
               left join room r on r.namespace = w.namespace and r.key = w.key
              order by w.namespace, w.key, w.running
             offset 0) o
-    returning namespace, key, units, token)
+    returning namespace, key, units, token, duration, grace)
   update leasehold.scope s
      set state = 'shared',
          units = coalesce(s.units, 0) + g.units,
          holders = coalesce(s.holders, 0) + g.count,
          token = g.token,
          queued = true,
-         at_least = null
-    from (select x.namespace, x.key, sum(x.units)::integer as units, count(*)::integer as count, max(x.token) as token
+         at_least = null,
+         -- The bounds of all holders that queue_shared() has found.
+         deadline = case when s.holders > 0 then least(s.deadline, g.until) else g.until end,
+         duration = case when s.holders > 0 then least(s.duration, g.duration) else g.duration end,
+         acquired_at = case when s.holders > 0 then s.acquired_at else p_now end,
+         heartbeat_at = case when s.holders > 0 then s.heartbeat_at else p_now end,
+         incarnation = case when s.holders > 0 then s.incarnation else p_life.id end
+    from (select x.namespace, x.key, sum(x.units)::integer as units, count(*)::integer as count, max(x.token) as token,
+                 p_now + min(x.duration + x.grace) as until, min(x.duration) as duration
             from granted x
            group by x.namespace, x.key) g
    where s.namespace = g.namespace and s.key = g.key;
@@ -317,11 +324,32 @@ begin
            where u.outcome = 'renewed' and u.hold = 'locked' and (u.holder).state = 'held'
            order by u.namespace, u.key, u.lease_key, u.n desc) w
    where h.namespace = w.namespace and h.key = w.key and h.lease_key = w.lease_key;
+  -- It may end sooner now than queue_shared() has found.
+  update leasehold.scope s
+     set incarnation = null
+    from unnest(p_work) w
+   where w.outcome = 'renewed' and w.hold = 'locked' and (w.holder).state = 'held'
+     and (w.duration < (w.holder).duration or (w.rules).grace < (w.holder).grace) and s.namespace = w.namespace and s.key = w.key;
 end
 $$;
 
--- The oldest shared holder, for whoever waits behind all of them: expires_in_us and suspected_in_us are the first of any. Null where nobody
--- shares the scope. Locks nothing.
+-- The oldest shared holder; no row where nobody shares the scope. To be used in FROM, where it becomes a part of the query. Locks nothing.
+create or replace function leasehold_internal.oldest_facts(
+  p_namespace text, p_key text, p_rules leasehold.rules, p_life leasehold.life_now, p_now timestamptz)
+returns setof leasehold.lease_facts
+language sql stable
+as $$
+  select f.*
+    from (select h as share
+            from leasehold.share h
+           where h.namespace = p_namespace and h.key = p_key and h.state = 'held'
+           order by h.namespace, h.key, h.token
+           limit 1) o
+   cross join lateral leasehold_internal.lease_facts(leasehold_internal.scope_of_share(o.share), p_rules, p_life, p_now) f
+$$;
+
+-- The same for whoever waits behind all of them: expires_in_us and suspected_in_us are the first of any. Null where nobody shares the scope.
+-- Locks nothing.
 create or replace function leasehold_internal.shared_facts(
   p_namespace text, p_key text, p_rules leasehold.rules, p_life leasehold.life_now, p_now timestamptz)
 returns leasehold.lease_facts
@@ -331,22 +359,16 @@ as $$
 declare
   v_facts leasehold.lease_facts;
 begin
-  select f.* into v_facts
-    from (select h as share
-            from leasehold.share h
-           where h.namespace = p_namespace and h.key = p_key and h.state = 'held'
-           order by h.namespace, h.key, h.token
-           limit 1) o
-   cross join lateral leasehold_internal.lease_facts(leasehold_internal.scope_of_share(o.share), p_rules, p_life, p_now) f;
+  select f.* into v_facts from leasehold_internal.oldest_facts(p_namespace, p_key, p_rules, p_life, p_now) f;
   if found then
-    select min(case when h.reap_failures > 0 and coalesce(h.next_try_at > p_now, h.reap_failures >= p_rules.max_reap_failures)
-                      then leasehold_internal.to_us(h.next_try_at - p_now)
-                    when p_rules.expiry = 'manual' then null
-                    when h.lapsed then 0
-                    when h.incarnation = p_life.id then leasehold_internal.to_us(h.deadline + h.grace - p_now)
-                    else leasehold_internal.to_us(p_life.started_at + h.duration + h.grace - p_now) end),
-           greatest(0, min(leasehold_internal.to_us(least(h.heartbeat_at + coalesce(p_rules.dead_after, h.duration * 2 / 3),
-                                                          h.acquired_at + p_rules.max_hold) - p_now)))
+    select leasehold_internal.to_us(
+             min(case when h.reap_failures > 0 and coalesce(h.next_try_at > p_now, h.reap_failures >= p_rules.max_reap_failures) then h.next_try_at
+                      when p_rules.expiry = 'manual' then null
+                      when h.lapsed then p_now
+                      when h.incarnation = p_life.id then h.deadline + h.grace
+                      else p_life.started_at + h.duration + h.grace end) - p_now),
+           greatest(0, leasehold_internal.to_us(
+             min(least(h.heartbeat_at + coalesce(p_rules.dead_after, h.duration * 2 / 3), h.acquired_at + p_rules.max_hold)) - p_now))
       into v_facts.expires_in_us, v_facts.suspected_in_us
       from leasehold.share h
      where h.namespace = p_namespace and h.key = p_key and h.state = 'held';
@@ -425,4 +447,5 @@ revoke execute on function leasehold_internal.take_own_shares(leasehold.acquire_
   leasehold_internal.grant_shares(leasehold.acquire_work[], uuid, text[], leasehold.life_now, timestamptz),
   leasehold_internal.answer_shared(leasehold.acquire_work[], leasehold.life_now, uuid[], text, timestamptz),
   leasehold_internal.renew_shares(leasehold.acquire_work[], uuid, text[], leasehold.life_now, timestamptz),
+  leasehold_internal.oldest_facts(text, text, leasehold.rules, leasehold.life_now, timestamptz),
   leasehold_internal.shared_facts(text, text, leasehold.rules, leasehold.life_now, timestamptz) from public;

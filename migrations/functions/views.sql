@@ -201,7 +201,7 @@ grant select on leasehold.scope, leasehold.share, leasehold.waiter, leasehold.in
 -- A client sees who holds what.
 grant select on leasehold.lease, leasehold.policy to leasehold_client;
 grant execute on function leasehold_internal.life_for_readers(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
-  leasehold_internal.policies_of(text[]), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
+  leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
   leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share)
@@ -209,7 +209,7 @@ grant execute on function leasehold_internal.life_for_readers(), leasehold_inter
 
 revoke execute on function leasehold_internal.life_for_readers(), leasehold_internal.sees_tokens() from public;
 grant execute on function leasehold_internal.life_for_readers(), leasehold_internal.sees_tokens(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
-  leasehold_internal.policies_of(text[]), leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text),
+  leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text),
   leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),

@@ -36,7 +36,8 @@ create function iso.age_share(p_key text, p_number integer) returns void languag
   update leasehold.share
      set acquired_at = acquired_at - interval '3 hours', heartbeat_at = heartbeat_at - interval '3 hours',
          deadline = deadline - interval '3 hours', check_at = check_at - interval '3 hours'
-   where namespace = 'i' and key = p_key and lease_key = iso.key(p_number)
+   where namespace = 'i' and key = p_key and lease_key = iso.key(p_number);
+  update leasehold.scope set incarnation = null where namespace = 'i' and key = p_key and state = 'shared'
 $$;
 
 -- Who shares it, oldest first.

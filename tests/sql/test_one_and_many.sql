@@ -168,7 +168,11 @@ insert into state (name, preparation) values
   ('shared by others, with room', 'pg_temp.share($1, 1), pg_temp.age($1, 20)'),
   ('shared by others, after me', 'pg_temp.share($1, 2), pg_temp.release($1, 2), pg_temp.share($1, 1), pg_temp.share($1, 4), pg_temp.age($1, 20)'),
   ('shared by others, one has expired', 'pg_temp.share($1, 1), pg_temp.age($1, 120), pg_temp.share($1, 4)'),
-  ('another''s, after it was shared', 'pg_temp.share($1, 4), pg_temp.release($1, 4), pg_temp.ask($1, 1), pg_temp.age($1, 20)');
+  ('another''s, after it was shared', 'pg_temp.share($1, 4), pg_temp.release($1, 4), pg_temp.ask($1, 1), pg_temp.age($1, 20)'),
+  ('another''s, after I shared it', 'pg_temp.share($1, 2), pg_temp.release($1, 2), pg_temp.ask($1, 1), pg_temp.age($1, 20)'),
+  ('mine, after it was shared, another waits', 'pg_temp.share($1, 4), pg_temp.release($1, 4), pg_temp.ask($1, 2), pg_temp.ask($1, 3), pg_temp.age($1, 20)'),
+  ('mine, after who is next shared it', $$pg_temp.share($1, 3), pg_temp.release($1, 3), pg_temp.ask($1, 2), pg_temp.ask($1, 4),
+                                         pg_temp.put($1, 'lease_key = t.key(3)', 'leasehold.waiter'), pg_temp.age($1, 20)$$);
 update state set common = name in (
   'shared by me and another, another waits',
   'new', 'free', 'free, resting', 'free, rested', 'mine, with a minimum hold, another waits', 'free, and something is left over', 'free, another is next', 'free, mine is next', 'another''s', 'another''s, expired',

@@ -30,9 +30,9 @@ create function t.beat(p_ns text, variadic p_leases integer[]) returns text lang
            array_fill(p_ns, array[cardinality(p_leases)]), array_fill('k'::text, array[cardinality(p_leases)]),
            array(select t.key(l) from unnest(p_leases) l)) r
 $$;
--- 'shared 3 2': state, units and holders, which the rows of the holders bear out; then those who wait, in order.
+-- 'shared 3 2': state, units and holders where there are some, which the rows of the holders bear out; then those who wait, in order.
 create function t.stands(p_ns text) returns text language sql as $$
-  select concat_ws(' ', s.state, s.units, s.holders,
+  select concat_ws(' ', s.state, s.units, nullif(s.holders, 0),
                    case when (coalesce(s.units, 0), coalesce(s.holders, 0)) <> (select coalesce(sum(h.units), 0), count(*) from leasehold.share h
                                                                                  where h.namespace = s.namespace and h.state = 'held') then 'WRONG' end,
                    case when s.state = 'shared' and not s.queued then 'NOT QUEUED' end,
@@ -43,7 +43,9 @@ $$;
 create function t.age_share(p_ns text, p_lease integer, p_by interval) returns void language sql as $$
   update leasehold.share set acquired_at = acquired_at - p_by, heartbeat_at = heartbeat_at - p_by, deadline = deadline - p_by,
                              ended_at = ended_at - p_by, check_at = check_at - p_by
-   where namespace = p_ns and lease_key = t.key(p_lease)
+   where namespace = p_ns and lease_key = t.key(p_lease);
+  -- What the scope says of all of them is not true then.
+  update leasehold.scope set incarnation = null where namespace = p_ns and state = 'shared'
 $$;
 create function t.token_of(p_ns text, p_lease integer) returns bigint language sql as $$
   select token from leasehold.share where namespace = p_ns and lease_key = t.key(p_lease)
@@ -324,4 +326,54 @@ select throws_ok($$select leasehold.join_queue('leave', 'k', t.key(1))$$, 'LH006
 select throws_ok($$select leasehold.join_queue('leave', 'k', t.key(50), mode => 'shared', units => 3)$$, 'LH002', 'invalid_argument: units must be 1 to 2', 'nor more units than there are');
 select is(leasehold.release_ok('leave', 'k', t.key(9), '{"n": 1}'), true, 'and gives it back');
 select is((select last_result::text from leasehold.scope where namespace = 'leave'), '{"n": 1}', 'the scope remembers how the last one ended');
+-- Several units pass from one to the next alone where they are the lowest free numbers and who waits behind does not fit.
+select leasehold.reset_policy('together');
+select leasehold.set_policy('three', capacity => 8);
+create function t.pass(p_ns text, p_from integer, p_to integer, p_units integer, p_duration_us bigint default 30000000) returns text language sql as $$
+  select string_agg(concat_ws(' ', h.outcome, h.slots, h.units_free, h.holder_count), ', ' order by h.part desc, h.n)
+    from leasehold_internal.hand_over_batch(
+           t.key(901), array[p_ns], array['k'], array[t.key(p_from)], array[false], array[null], null, array[p_ns], array['k'], array[t.key(p_to)],
+           array['w'], array['{}'], array[p_duration_us], array[true], array[null::bigint], array[null::bigint], null, null, array[p_units]) h
+$$;
+select is(t.ask('three', array[1, 2, 3, 4, 5], array[3, 3, 3, 3, 2]), 'granted 3 {1,2,3}, granted 3 {4,5,6}, queued, queued, queued', 'two of eight are left over');
+select is(t.pass('three', 1, 3, 3), 'ok, granted {1,2,3} 2 2', 'the next gets the numbers of who goes');
+select is((select array_agg(leasehold_internal.takes_all_there_is('three', 'k', '{4,5,6}', t.key(4), f, clock_timestamp()) order by f) from generate_series(1, 2) f), array[true, false],
+          'nobody but the next is granted, unless who waits behind it fits');
+select is(t.pass('three', 2, 4, 3), 'ok, granted {4,5,6} 2 2', 'so does the next, and who fits behind it comes in');
+select is(t.ask('three', 5, 2), 'granted 2 {7,8}', 'when it asks');
+select is(t.let_go('three', 3), 'ok', 'three are free');
+select is(t.ask('three', array[6, 7, 8], array[1, 2, 4]), 'granted 1 {1}, granted 2 {2,3}, queued', 'and taken by two');
+select is(t.let_go('three', 6), 'ok', 'the lowest is free');
+select is(t.ask('three', 9, 3), 'queued', 'which is too little');
+select is(t.let_go('three', 5), 'ok', 'three are free, and not enough for who is next');
+delete from leasehold.waiter where namespace = 'three';
+select is(t.ask('three', array[10, 11], array[3, 3]), 'granted 3 {1,7,8}, queued', 'they are not in one piece');
+select is(t.let_go('three', 7), 'ok', '2 and 3 are free');
+select is(t.pass('three', 4, 11, 3), 'ok, granted {2,3,4} 2 2', 'and go before the numbers of who goes');
+
+-- When the first holder expires, in minutes, is known of the scope, and not read from all holders for each who waits.
+select leasehold.set_policy('bound', capacity => 2);
+create function t.first_end(p_ns text, p_lease integer, p_duration_us bigint default 30000000) returns text language sql as $$
+  select outcome || ' ' || round(expires_in_us / 60000000.0)
+    from leasehold_internal.acquire_batch(t.key(901), null, array[p_ns], array['k'], array[t.key(p_lease)], array['w'], array['{}'], array[p_duration_us], array[true],
+                                          array[null::bigint], array[0::bigint], null, null, array[1])
+$$;
+select is(t.first_end('bound', 1, 3600000000), 'granted 60', 'one holder for an hour');
+select is(t.first_end('bound', 2, 1800000000), 'granted 30', 'and one for half of it');
+select is(t.first_end('bound', 3), 'queued 30', 'who waits is told of the first to expire');
+update leasehold.share set deadline = deadline + interval '10 min' where namespace = 'bound';
+select is(t.first_end('bound', 4), 'queued 30', 'and so is the next, at the earliest');
+update leasehold.scope set deadline = deadline - interval '31 min' where namespace = 'bound';
+select is(t.first_end('bound', 5), 'queued 40', 'when that time has come, all holders are looked at');
+select is(t.first_end('bound', 2, 600000000), 'renewed 10', 'a holder that asks again for less');
+select is(t.first_end('bound', 7), 'queued 10', 'is the first then');
+select is(t.pass('bound', 2, 3, 1, p_duration_us => 300000000), 'ok, granted {2} 0 2', 'it gives it to who is next, for a shorter time');
+select is(t.first_end('bound', 8), 'queued 5', 'which is the first then');
+delete from leasehold.waiter where namespace = 'bound';
+select is(t.let_go('bound', 1), 'ok', 'another goes');
+select is(t.first_end('bound', 9, 60000000), 'granted 1', 'and who comes for a minute');
+select is(t.first_end('bound', 10), 'queued 1', 'is the first');
+update leasehold.scope set incarnation = incarnation - 1 where namespace = 'bound';
+update leasehold.share set deadline = deadline + interval '1 min' where namespace = 'bound';
+select is(t.first_end('bound', 11), 'queued 2', 'what an earlier life of the database knew is not used');
 select * from finish();

@@ -15,7 +15,8 @@ $$;
 create function t.is_late(p_key text, p_lease integer) returns void language sql as $$
   update leasehold.share set acquired_at = acquired_at - interval '1 h', heartbeat_at = heartbeat_at - interval '1 h', deadline = deadline - interval '1 h',
                              check_at = check_at - interval '1 h'
-   where namespace = 'p' and key = p_key and lease_key = t.key(p_lease)
+   where namespace = 'p' and key = p_key and lease_key = t.key(p_lease);
+  update leasehold.scope set incarnation = null where namespace = 'p' and key = p_key and state = 'shared'
 $$;
 
 -- Promise 2: tokens only grow, over grants beside others, releases, a downgrade, an expiry, the deletion of the row and a new epoch.
