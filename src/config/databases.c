@@ -190,15 +190,35 @@ static void check_overlaps(const struct lh_settings *settings, struct lh_config_
                     check_pair(settings, one, i, other, j, errors);
 }
 
+static void check_database(const struct lh_settings *settings, const struct lh_database_section *section,
+                           struct lh_config_errors *errors)
+{
+    const struct lh_database_section *other = settings->databases;
+
+    if (section->lines[OF_DATABASE] == 0) {
+        lh_config_error(errors, "%s:%d: [" PREFIX "%s] has no database: set it to a connection string",
+                        settings->config, section->line, section->name);
+        return;
+    }
+    if (section->database == NULL)
+        return; /* refused in its line */
+    while (other < section && (other->database == NULL || strcmp(other->database, section->database) != 0))
+        other++;
+    if (other < section)
+        lh_config_error(errors,
+                        "%s:%d: [" PREFIX "%s] has the database of [" PREFIX
+                        "%s] (line %d): put all namespaces of one database into one section",
+                        settings->config, section->lines[OF_DATABASE], section->name, other->name,
+                        other->lines[OF_DATABASE]);
+}
+
 void lh_databases_check(const struct lh_settings *settings, struct lh_config_errors *errors)
 {
     const struct lh_database_section *standard = NULL;
 
     for (size_t i = 0; i < settings->database_count; i++) {
         const struct lh_database_section *section = &settings->databases[i];
-        if (section->lines[OF_DATABASE] == 0)
-            lh_config_error(errors, "%s:%d: [" PREFIX "%s] has no database: set it to a connection string",
-                            settings->config, section->line, section->name);
+        check_database(settings, section, errors);
         if (section->namespaces.count == 0 && !section->is_default)
             lh_config_error(errors, "%s:%d: [" PREFIX "%s] has no namespace: set namespaces, or default = yes",
                             settings->config, section->line, section->name);

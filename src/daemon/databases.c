@@ -16,6 +16,7 @@ static void open_database(struct lh_databases *databases, struct lh_daemon_datab
     lh_port_init(&database->port, loop);
     lh_store_options_init(&store_options);
     store_options.conninfo = database->conninfo;
+    store_options.name = database->name;
     store_options.lanes = (unsigned)settings->lanes;
     store_options.hook_lanes = (unsigned)settings->hook_lanes;
     store_options.version = LH_VERSION;

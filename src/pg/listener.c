@@ -34,8 +34,8 @@ static const struct lh_pg_statement check_statement = {
 
 void lh_pg_listener_options_init(struct lh_pg_listener_options *options)
 {
-    *options =
-        (struct lh_pg_listener_options){.check_interval_us = 500 * LH_US_PER_MS, .answer_timeout_us = 3 * LH_US_PER_S};
+    *options = (struct lh_pg_listener_options){
+        .name = "listener", .check_interval_us = 500 * LH_US_PER_MS, .answer_timeout_us = 3 * LH_US_PER_S};
 }
 
 /* A quoted identifier. */
@@ -144,7 +144,7 @@ struct lh_pg_listener *lh_pg_listener_create(struct lh_loop *loop, const struct 
     conn_options.servers = options->servers;
     conn_options.conninfo = options->conninfo;
     conn_options.is_pulse = true;
-    conn_options.name = "listener";
+    conn_options.name = options->name;
     conn_options.statement_timeout_us = options->answer_timeout_us;
     conn_options.answer_slack_us = 0;
     listener->conn = lh_pg_conn_create(loop, &conn_options, &conn_events, listener);

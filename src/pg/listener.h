@@ -21,6 +21,7 @@ struct lh_pg_servers;
 struct lh_pg_listener_options {
     struct lh_pg_servers *servers; /* shared with the other connections... */
     const char *conninfo;          /* ...or NULL, and this; copied */
+    const char *name;              /* for logs; default "listener"; copied */
     const char *channel;           /* copied */
     int64_t check_interval_us;     /* default 500 ms */
     int64_t answer_timeout_us;     /* no answer to LISTEN or a check within that: the server is silent. Default 3 s */

@@ -89,34 +89,39 @@ static void refuse_with_error(struct lh_rpc_call *call, const struct lh_error *e
     lh_call_refuse(call, &violations);
 }
 
-/* The database of the namespace, or the home. Where that is ready, the first that is not: the call needed it too. */
-static const struct lh_place *find_away(const struct lh_service *service, const char *ns,
-                                        struct lh_readiness *readiness)
+/* A database that has just been lost still counts as ready for some seconds. */
+static bool is_away(const struct lh_place *place)
+{
+    struct lh_readiness readiness;
+
+    lh_coordinator_readiness(place->coordinator, &readiness);
+    return !readiness.is_ready || !place->store->ops->is_connected(place->store);
+}
+
+/* The database of the namespace, or the home. Where that is not away, the first that is: the call needed it too. */
+static const struct lh_place *find_away(const struct lh_service *service, const char *ns)
 {
     const struct lh_place *of = ns != NULL ? lh_places_find(service->places, ns) : NULL;
 
     if (of == NULL)
         of = lh_places_home(service->places);
-    lh_coordinator_readiness(of->coordinator, readiness);
-    for (size_t i = 0; readiness->is_ready && i < lh_places_count(service->places); i++) {
-        const struct lh_place *place = lh_places_at(service->places, i);
-        struct lh_readiness one;
-        lh_coordinator_readiness(place->coordinator, &one);
-        if (one.is_ready)
-            continue;
-        *readiness = one;
-        return place;
-    }
+    if (is_away(of))
+        return of;
+    for (size_t i = 0; i < lh_places_count(service->places); i++)
+        if (is_away(lh_places_at(service->places, i)))
+            return lh_places_at(service->places, i);
     return of;
 }
 
 const char *lh_call_words_of_outage(const struct lh_service *service, const char *ns, const char *what_next,
                                     char words[LH_OUTAGE_WORDS_BYTES])
 {
+    const struct lh_place *place = find_away(service, ns);
     struct lh_readiness readiness;
-    const struct lh_place *place = find_away(service, ns, &readiness);
-    bool has_cause = readiness.cause[0] != '\0';
+    bool has_cause;
 
+    lh_coordinator_readiness(place->coordinator, &readiness);
+    has_cause = readiness.cause[0] != '\0';
     snprintf(words, LH_OUTAGE_WORDS_BYTES, "the database %s%sis unavailable%s%s%s: nothing is known to be lost, %s",
              place->name, place->name[0] != '\0' ? " " : "", has_cause ? " (" : "", readiness.cause,
              has_cause ? ")" : "", what_next);

@@ -29,6 +29,7 @@
 struct lh_reflection;
 
 struct lh_service {
+    struct lh_loop *loop; /* NULL: there is none, and one place */
     struct lh_places *places;
     struct lh_store *store;        /* of all places */
     struct lh_store *placed_store; /* the same where there are several, else NULL */

@@ -3,7 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "loop/loop.h"
 #include "service/call.h"
+
+/* A database that has not answered so long after the first of them keeps the answer of the others no longer. */
+#define OTHERS_WAIT_US (1 * LH_US_PER_S)
 
 static struct lh_coordinator *find(const struct lh_service *service, const char *ns)
 {
@@ -44,7 +49,8 @@ struct part {
 };
 
 struct split {
-    struct lh_holder_request *whole;
+    struct lh_holder_request *whole; /* NULL: it is answered */
+    struct lh_timer timer;
     struct lh_arena memory;
     size_t open; /* parts that are under way */
     struct part parts[];
@@ -52,33 +58,58 @@ struct split {
 
 static void free_split(struct split *split)
 {
+    lh_timer_finish(&split->timer);
     lh_arena_finish(&split->memory);
     free(split);
+}
+
+static void answer(struct split *split)
+{
+    struct lh_holder_request *whole = split->whole;
+
+    split->whole = NULL;
+    whole->on_done(whole);
+}
+
+/* The items of the others are RETRY. What their databases say later is dropped. */
+static void on_others_late(void *arg)
+{
+    answer(arg);
+}
+
+static void take(const struct part *part)
+{
+    struct split *split = part->split;
+
+    for (size_t i = 0; i < part->request.count; i++) {
+        struct lh_holder_item *item = &split->whole->items[part->places[i]].item;
+        const struct lh_holder_item *answered = &part->request.items[i].item;
+        const char *ns = item->ns, *key = item->key, *value = item->value;
+
+        *item = *answered;
+        item->ns = ns;
+        item->key = key;
+        item->value = value;
+        if (item->message != NULL)
+            item->message = lh_arena_strdup(&split->memory, item->message);
+    }
+    split->whole->batch = part->request.batch;
 }
 
 static void on_part_done(struct lh_holder_request *request)
 {
     const struct part *part = request->arg;
     struct split *split = part->split;
-    struct lh_holder_request *whole = split->whole;
 
-    for (size_t i = 0; i < request->count; i++) {
-        struct lh_holder_item *item = &whole->items[part->places[i]].item;
-        *item = request->items[i].item;
-        if (item->message != NULL)
-            item->message = lh_arena_strdup(&split->memory, item->message);
+    if (split->whole != NULL)
+        take(part);
+    if (--split->open == 0) {
+        if (split->whole != NULL)
+            answer(split);
+        free_split(split);
+    } else if (split->whole != NULL) {
+        lh_timer_arm_no_later_us(&split->timer, lh_clock_us() + OTHERS_WAIT_US);
     }
-    whole->batch = request->batch;
-    if (--split->open > 0)
-        return;
-    whole->on_done(whole);
-    free_split(split);
-}
-
-static void refuse_part(const struct part *part)
-{
-    for (size_t i = 0; i < part->request.count; i++)
-        part->split->whole->items[part->places[i]].item.outcome = LH_OUTCOME_RETRY;
 }
 
 static enum lh_status send_parts(const struct lh_service *service, struct split *split, send_cb *send)
@@ -91,12 +122,10 @@ static enum lh_status send_parts(const struct lh_service *service, struct split 
         if (part->request.count == 0)
             continue;
         status = send(lh_places_at(service->places, i)->coordinator, &part->request);
-        if (status == LH_OK) {
+        if (status == LH_OK)
             split->open++;
-        } else {
-            refuse_part(part);
+        else
             first = status;
-        }
     }
     return split->open > 0 ? LH_OK : first;
 }
@@ -119,10 +148,12 @@ static const struct lh_place *find_only(const struct lh_places *places, const st
     return only != NULL ? only : lh_places_home(places);
 }
 
+/* A database that is late may look at its items when the whole is gone. */
 static void put(const struct lh_places *places, struct split *split, size_t index)
 {
-    const struct lh_holder_entry *entry = &split->whole->items[index];
+    struct lh_holder_entry *entry = &split->whole->items[index];
     struct part *part = &split->parts[lh_places_find(places, entry->item.ns) - lh_places_at(places, 0)];
+    struct lh_holder_entry *own;
 
     if (part->request.items == NULL) {
         size_t most = split->whole->count;
@@ -132,8 +163,14 @@ static void put(const struct lh_places *places, struct split *split, size_t inde
         part->request.arg = part;
         part->split = split;
     }
-    part->request.items[part->request.count] = *entry;
+    own = &part->request.items[part->request.count];
+    *own = *entry;
+    own->item.ns = lh_arena_strdup(&split->memory, entry->item.ns);
+    own->item.key = lh_arena_strdup(&split->memory, entry->item.key);
+    if (entry->item.value != NULL)
+        own->item.value = lh_arena_strdup(&split->memory, entry->item.value);
     part->places[part->request.count++] = index;
+    entry->item.outcome = LH_OUTCOME_RETRY; /* until its database has answered */
 }
 
 static enum lh_status send_holder(const struct lh_service *service, struct lh_holder_request *request, send_cb *send)
@@ -151,6 +188,7 @@ static enum lh_status send_holder(const struct lh_service *service, struct lh_ho
         return send(only->coordinator, request);
     split = lh_alloc_zero(1, sizeof(*split) + lh_places_count(places) * sizeof(split->parts[0]));
     split->whole = request;
+    lh_timer_init(&split->timer, service->loop, on_others_late, split);
     for (size_t i = 0; i < request->count; i++)
         if (!request->items[i].skip)
             put(places, split, i);

@@ -1,6 +1,7 @@
 /*
  * The coordinator's calls, each to the coordinator of the database in which its namespace lives; see lease/coordinator.h
- * and lease/watch.h. What concerns several databases is split, and answered when all have answered. Requests were
+ * and lease/watch.h. What concerns several databases is split, and answered when all have answered; heartbeats and
+ * releases at the latest a second after the first of them, with RETRY for the items of the others. Requests were
  * validated: their namespaces live in a database, and those of one acquire in the same.
  */
 #ifndef LH_SERVICE_ROUTE_H

@@ -138,6 +138,7 @@ struct lh_service *lh_service_create_placed(const struct lh_service_place *place
 {
     struct lh_service *service = lh_alloc_zero(1, sizeof(*service));
 
+    service->loop = options->loop;
     service->places = lh_places_create(places, count);
     service->placed_store = count > 1 ? lh_placed_store_create(service->places) : NULL;
     service->store = count > 1 ? service->placed_store : lh_places_home(service->places)->store;

@@ -48,9 +48,10 @@ struct lh_service_place {
 };
 
 struct lh_service_options {
-    struct lh_loop *loop; /* in whose turns open calls are looked at after rules have changed; NULL: all at once */
-    const char *version;  /* of this program; default LH_VERSION */
-    int64_t max_block_us; /* as the coordinator has it: for GetStatus and for words */
+    struct lh_loop
+        *loop; /* NULL, with one database only: open calls are looked at all at once after rules have changed */
+    const char *version;                   /* of this program; default LH_VERSION */
+    int64_t max_block_us;                  /* as the coordinator has it: for GetStatus and for words */
     size_t max_health_watchers;            /* default 1000 */
     size_t watch_buffer;                   /* bytes that may wait for the client of a watch; default 1 MiB */
     size_t caller_limits[LH_USAGE_BOUNDS]; /* of one caller; default 20,000, 20,000, 100 and 102 */

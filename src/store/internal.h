@@ -26,6 +26,7 @@ struct pg_store {
     struct lh_loop *loop;
     struct lh_store_options options;
     struct lh_pg_servers *servers; /* for all connections */
+    char *name;                    /* which of several databases, or "" */
     char *host;
     char *version;
     const struct lh_store_events *events;

@@ -28,6 +28,7 @@ static void set_state(struct pg_store *store, enum pg_store_state state)
 void lh_store_options_init(struct lh_store_options *options)
 {
     *options = (struct lh_store_options){
+        .name = "",
         .lanes = 3,
         .hook_lanes = 2,
         .version = LH_VERSION,
@@ -342,20 +343,29 @@ static const struct lh_store_ops ops = {
 
 /* --- create and destroy --- */
 
+#define CONN_NAME_BYTES 64
+
+/* "eu lane 0" of one of several databases, else "lane 0". */
+static const char *conn_name(const struct pg_store *store, char name[CONN_NAME_BYTES], const char *role)
+{
+    snprintf(name, CONN_NAME_BYTES, "%s%s%s", store->name, *store->name != '\0' ? " " : "", role);
+    return name;
+}
+
 static void create_lane(struct pg_store *store, unsigned number)
 {
     static const struct lh_pg_conn_events events = {on_lane_up, on_lane_down, NULL};
     struct lane *lane = &store->lanes[number];
     struct lh_pg_conn_options options;
-    char name[24];
+    char role[24], name[CONN_NAME_BYTES];
 
     if (number < store->options.lanes)
-        snprintf(name, sizeof(name), "lane %u", number);
+        snprintf(role, sizeof(role), "lane %u", number);
     else
-        snprintf(name, sizeof(name), "hook lane %u", number - store->options.lanes);
+        snprintf(role, sizeof(role), "hook lane %u", number - store->options.lanes);
     lh_pg_conn_options_init(&options);
     options.servers = store->servers;
-    options.name = name;
+    options.name = conn_name(store, name, role);
     options.statement_timeout_us = store->options.statement_timeout_us;
     lane->store = store;
     lane->number = number;
@@ -368,10 +378,11 @@ static void create_control(struct pg_store *store)
 {
     static const struct lh_pg_conn_events events = {on_control_up, on_control_down, NULL};
     struct lh_pg_conn_options options;
+    char name[CONN_NAME_BYTES];
 
     lh_pg_conn_options_init(&options);
     options.servers = store->servers;
-    options.name = "control";
+    options.name = conn_name(store, name, "control");
     options.statement_timeout_us = store->options.statement_timeout_us;
     options.max_in_flight = store->options.max_control;
     store->control = lh_pg_conn_create(store->loop, &options, &events, store);
@@ -381,7 +392,7 @@ static void create_listener(struct pg_store *store)
 {
     static const struct lh_pg_listener_events events = {on_listener_up, NULL, on_notify};
     struct lh_pg_listener_options options;
-    char uuid[LH_UUID_TEXT_BYTES];
+    char uuid[LH_UUID_TEXT_BYTES], name[CONN_NAME_BYTES];
     char channel[CHANNEL_BYTES] = "leasehold_";
     size_t used = strlen(channel);
 
@@ -392,6 +403,7 @@ static void create_listener(struct pg_store *store)
     channel[used] = '\0';
     lh_pg_listener_options_init(&options);
     options.servers = store->servers;
+    options.name = conn_name(store, name, "listener");
     options.channel = channel;
     store->listener = lh_pg_listener_create(store->loop, &options, &events, store);
 }
@@ -415,6 +427,7 @@ struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_opt
     store->base.coordinator = lh_uuid_random();
     store->loop = loop;
     store->options = *options;
+    store->name = lh_strdup(options->name);
     if (store->options.lanes == 0)
         store->options.lanes = 1;
     if (store->options.lanes > LH_STORE_LANES_MAX)
@@ -447,6 +460,7 @@ static void free_store(struct pg_store *store)
     lh_deferred_cancel(&store->advance);
     lh_timer_finish(&store->stop_timer);
     lh_pg_servers_destroy(store->servers);
+    free(store->name);
     free(store->host);
     free(store->version);
     free(store);

@@ -22,6 +22,7 @@ struct lh_loop;
 
 struct lh_store_options {
     const char *conninfo;         /* copied, as the other strings are */
+    const char *name;             /* for logs: which of several databases; default: "" */
     unsigned lanes;               /* connections that carry batches; default 3, at most LH_STORE_LANES_MAX */
     unsigned hook_lanes;          /* connections that run hooks; default 2, at most LH_STORE_LANES_MAX */
     const char *host;             /* as people will see this coordinator; default: the machine's name */

@@ -362,7 +362,11 @@ def test_a_cluster_that_is_killed_leaves_the_others_alone(cluster, other, tmp_pa
     watched.until(lambda answer: answer.status == SERVING, "the first answer")
     other.stop("immediate")
     try:
+        with fails() as failure:  # eu still counts as ready
+            listed(site)
+        assert failure.value.reason == "DATABASE_UNAVAILABLE" and "the database eu is unavailable" in failure.value.message
         wait_until(lambda: health(site.client, "database/eu") == "NOT_SERVING", BOUND, "eu being away")
+        assert "database connection eu lane 0 was lost" in site.daemon.log()
         assert health(site.client, "database/home") == health(site.client) == "SERVING"
         status, words = readyz(site.daemon)
         assert status == 200 and "1 of 2 databases; database eu is not ready" in words and "database home is ready" in words
@@ -405,6 +409,24 @@ def test_a_cluster_that_is_killed_leaves_the_others_alone(cluster, other, tmp_pa
     watched.close()
     client.close()
     assert late.stop() == 0, late.log()
+    site.close()
+
+
+def test_a_database_that_does_not_answer_keeps_no_answer_of_the_others(cluster, tmp_path):
+    site = Site(cluster, cluster, tmp_path / "leasehold.ini", busy_limit="1m")
+    leases = [site.acquire(name, key, seconds=600) for key in ("k1", "k2") for name in ("orders", "other")]
+    lock = site.clusters["eu"].session(site.databases["eu"])
+    lock.run("begin; select from leasehold.scope for update")  # what wants these rows waits for a minute
+    for _ in range(2):
+        answer = site.client.lease.Heartbeat(pb.HeartbeatRequest(leases=map(lease_ref, leases)), timeout=BOUND / 2)
+        assert [result.outcome for result in answer.results] == [pb.OUTCOME_RETRY, pb.OUTCOME_OK] * 2
+        assert [result.lease_key for result in answer.results] == [lease.lease_key for lease in leases]
+    answer = site.client.lease.Release(release_request(*leases[2:]), timeout=BOUND / 2)
+    assert [result.outcome for result in answer.results] == [pb.OUTCOME_RETRY, pb.OUTCOME_OK]
+    lock.run("commit")  # the late answers are nobody's
+    wait_until(lambda: rows(site, "eu") == ["orders/k1"], BOUND, "the release having been done")
+    answer = site.client.lease.Heartbeat(pb.HeartbeatRequest(leases=map(lease_ref, leases)), timeout=BOUND / 2)
+    assert [result.outcome for result in answer.results] == [pb.OUTCOME_OK] * 2 + [pb.OUTCOME_LOST] * 2
     site.close()
 
 

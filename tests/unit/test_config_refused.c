@@ -52,6 +52,8 @@ static const struct {
      "x.y.z is below x of [database a] (line 4): a namespace and all below it live in one"},
     {"[database a]\ndatabase = host=a\ndefault = yes\n[database b]\ndatabase = host=b\ndefault = yes", 7,
      "[database b] default = yes: [database a] (line 4) is the default"},
+    {TWO "namespaces = y\n[database c]\ndatabase = host=b\nnamespaces = z", 9,
+     "[database c] has the database of [database b] (line 6): put all namespaces of one database into one section"},
     {"database = host=c\n" TWO "namespaces = y", 0, "and [database a] ("},
     {"embedded = /tmp/x\n" TWO "namespaces = y", 0, "exclude each other: use one or the other"},
 };
