@@ -14,15 +14,16 @@ as $$
   offset 0
 $$;
 
--- Are all numbers below the highest of these taken, and wants who waits behind `p_next_lease_key` more than `p_units_free`? Locks nothing.
+-- Are all numbers below the highest of these taken, by holders that have none above it, and wants who waits behind `p_next_lease_key` more than `p_units_free`? Locks nothing.
 create or replace function leasehold_internal.takes_all_there_is(
   p_namespace text, p_key text, p_slots integer[], p_next_lease_key uuid, p_units_free integer, p_now timestamptz) returns boolean
 language plpgsql stable
 as $$
 begin
-  return p_slots[cardinality(p_slots)] = (select sum(width_bucket(p_slots[cardinality(p_slots)], h.slots))
+  return p_slots[cardinality(p_slots)] = (select sum(h.units)
                                             from leasehold.share h
-                                           where h.namespace = p_namespace and h.key = p_key and h.state = 'held')
+                                           where h.namespace = p_namespace and h.key = p_key and h.state = 'held'
+                                             and coalesce(h.slots[cardinality(h.slots)], 2147483647) <= p_slots[cardinality(p_slots)])
          and not exists (select
                            from leasehold_internal.live_head(p_namespace, p_key, leasehold_internal.live_coordinators(p_now), p_now,
                                                              array[p_next_lease_key]) q
