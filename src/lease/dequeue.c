@@ -53,61 +53,66 @@ static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 }
 
 /*
- * Is there a request that came while it was leaving, or that a lease in this scope alone is no answer to? All others are
- * answered by the leave.
+ * Answers what the waiter left for. The others go on: those that came while it was leaving, and those that a lease in this
+ * scope alone is no answer to. `entry` is NULL where the last answer was about another one of its places.
  */
-static bool answer_requests(struct lh_coordinator *c, struct lh_entry *entry)
+static void answer_requests(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_entry *entry)
 {
-    bool has_fresh = false;
-    LH_REQUEST_EACH(request, entry->waiter)
+    bool is_granted = !lh_waiter_is_grant_known(waiter);
+
+    LH_REQUEST_EACH(request, waiter)
     {
-        if (request->own.is_fresh || (entry->leave->was_granted && request->also_count > 0)) {
+        if (request->own.is_fresh || (is_granted && request->also_count > 0)) {
             request->own.is_fresh = false;
-            has_fresh = true;
             continue;
         }
-        enum lh_status status = entry->leave->was_granted ? LH_OK : request->own.verdict;
-        if (status == LH_OK)
+        if (is_granted)
             entry->is_grant = true;
-        lh_request_answer(c, request, status, entry);
+        lh_request_answer(c, request, is_granted ? LH_OK : request->own.verdict, entry);
     }
-    return has_fresh;
+}
+
+/* It is out of the queues of all its scopes. */
+static void go_or_come_back(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_entry *entry)
+{
+    bool gone_wanted = waiter->gone_wanted && waiter->leave_kind == LH_LEAVE_AWAY;
+
+    answer_requests(c, waiter, entry);
+    if (lh_list_is_empty(&waiter->requests) && !gone_wanted) {
+        lh_waiter_free(c, waiter);
+        return;
+    }
+    lh_together_reform(c, waiter);
+    if (!lh_together_is_there(waiter))
+        lh_request_answer_all(c, waiter, LH_INVALID_ARGUMENT, "the lease key is used for one of the scopes meanwhile");
+    if (lh_list_is_empty(&waiter->requests))
+        lh_waiter_leave(c, waiter, "its caller went while its place was kept");
+    else
+        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it came back while it left");
 }
 
 static void on_left(struct lh_coordinator *c, struct lh_entry *entry)
 {
     struct lh_waiter *waiter = entry->waiter;
-    bool gone_wanted = waiter->gone_wanted && entry->leave->kind == LH_LEAVE_AWAY;
+    const struct lh_leave_item *leave = entry->leave;
 
-    c->stats.grants += entry->leave->was_granted;
-    waiter->scope->units_free = entry->leave->units_free;
-    lh_scope_learn_holder(c, waiter->scope, entry->leave->has_lease ? &entry->leave->lease : NULL,
-                          entry->leave->rests_in_us);
-    bool has_fresh = answer_requests(c, entry);
-    if (entry->leave->was_granted && (has_fresh || gone_wanted))
-        lh_waiter_doubt_grant(waiter);
+    c->stats.grants += leave->was_granted;
+    waiter->scope->units_free = leave->units_free;
+    lh_scope_learn_holder(c, waiter->scope, leave->has_lease ? &leave->lease : NULL, leave->rests_in_us);
+    if (leave->was_granted)
+        lh_waiter_doubt_grant(waiter); /* whoever comes back may take it, or give it back */
     else
         lh_waiter_settle_grant(waiter);
-    if (entry->leave->kind == LH_LEAVE_GONE || entry->leave->was_granted)
+    if (leave->kind == LH_LEAVE_GONE || leave->was_granted)
         lh_wait_progress_departed(c, waiter->scope, waiter->ticket);
-    if (entry->leave->kind == LH_LEAVE_GONE)
+    if (leave->kind == LH_LEAVE_GONE)
         waiter->ticket = 0;
     /* A shared lease that it was granted may leave room for the next. */
-    if (entry->leave->wake || (entry->leave->was_granted && entry->leave->lease.units > 0))
+    if (leave->wake || (leave->was_granted && leave->lease.units > 0))
         lh_scope_wake(c, waiter->scope);
-    if (waiter->together != NULL && (has_fresh || gone_wanted))
-        lh_together_reform(c, waiter);
-    if (has_fresh && !lh_together_is_there(waiter)) {
-        lh_request_answer_all(c, waiter, LH_INVALID_ARGUMENT, "the lease key is used for one of the scopes meanwhile");
-        has_fresh = false;
-        gone_wanted = true;
-    }
-    if (has_fresh)
-        lh_waiter_set_state(c, waiter, LH_WAITER_LINED, "it came back while it left");
-    else if (gone_wanted)
-        lh_waiter_leave(c, waiter, "its caller went while its place was kept");
-    else
-        lh_waiter_free(c, waiter);
+    struct lh_waiter *first = lh_together_left(c, waiter);
+    if (first != NULL)
+        go_or_come_back(c, first, first == waiter ? entry : NULL);
 }
 
 static void on_not_left(struct lh_coordinator *c, struct lh_waiter *waiter)

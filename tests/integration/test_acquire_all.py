@@ -2,6 +2,7 @@
 import collections
 import concurrent.futures
 import random
+import signal
 import uuid
 
 import grpc
@@ -276,12 +277,59 @@ def test_who_comes_back_while_one_of_its_places_cannot_leave_is_answered_in_time
     session.run("begin")
     session.run(f"select from leasehold.scope where namespace = '{ns}' and key = 'b' for update")
     call.cancel()
-    wait_until(lambda: [key for key, _ in places(service, ns)] == ["a", "b"], BOUND, "c without it")
+    wait_until(lambda: [key for key, _ in places(service, ns)] == ["b"], BOUND, "a and c without it")
     assert refusal(service, ns, "a", "b", "c", wait=1, **fields).reason == "WAIT_TIMEOUT"
     session.run("rollback")
     session.close()
     wait_until(lambda: places(service, ns) == [], BOUND, "nobody in the queues")
     release(service, holder)
+
+
+def lock_row(service, ns, key):
+    session = service.session()
+    session.run("begin")
+    session.run(f"select from leasehold.scope where namespace = '{ns}' and key = '{key}' for update")
+    return session
+
+
+@pytest.mark.parametrize("locked", ["a", "b", "c"])
+def test_a_place_whose_row_is_locked_keeps_no_other_place_standing(service, ns, pool, locked):
+    holder = take(service, ns, "a")
+    call = service.client.lease.AcquireAll.future(request(*[item(ns, key) for key in "abc"], wait=600))
+    wait_until(lambda: len(places(service, ns)) == 3, BOUND, "its places in the queues")
+    behind = start_one(pool, service, ns, locked)
+    left = places(service, ns)
+    session = lock_row(service, ns, locked)
+    call.cancel()
+    wait_until(lambda: {key for key, _ in places(service, ns)} == {locked}, BOUND, "its other places to be gone")
+    leases = [take(service, ns, key) for key in "bc" if key != locked]
+    assert places(service, ns) == [place for place in left if place[0] == locked] and not behind.done()
+    session.run("rollback")
+    session.close()
+    release(service, holder)
+    release(service, behind.result(BOUND), *leases)
+    assert places(service, ns) == []
+
+
+def test_a_daemon_that_stops_gives_up_each_place_that_it_can(service, cluster, ns, pool):
+    other = Daemon(database=cluster.url(service.database))
+    client = Client(other.target)
+    try:
+        holder = take(service, ns, "b")
+        waiter = start_all(pool, service, ns, "a", "b", "c", client=client)
+        behind = {key: start_one(pool, service, ns, key) for key in "ac"}
+        session = lock_row(service, ns, "c")
+        other.signal(signal.SIGTERM)
+        leases = [behind["a"].result(BOUND)]
+        assert not behind["c"].done()
+        with pytest.raises(grpc.RpcError):
+            waiter.result(BOUND)
+        session.run("rollback")
+        session.close()
+        release(service, holder, behind["c"].result(BOUND), *leases)
+    finally:
+        client.close()
+        other.destroy()
 
 
 # --- many ---

@@ -8,7 +8,7 @@
  * capacity, no slot twice, and nobody granted in another mode than asked for; of requests for several scopes: all or none, and
  * none that stands in a free scope is forgotten while all of its scopes are; and at the end: every request answered, nothing left.
  *
- * LH_SEED=n replays one seed (LH_TRACE=1: with what the core did), LH_SEEDS=n runs that many.
+ * LH_SEED=n replays one seed (LH_TRACE=1: with what the core did), LH_SEEDS=n runs that many, LH_FIRST=n begins with that one.
  */
 #include <check.h>
 #include <stdarg.h>
@@ -179,8 +179,10 @@ START_TEST(random_histories_keep_the_promises)
         play(strtoull(one, NULL, 10));
         return;
     }
+    const char *first = getenv("LH_FIRST");
+    uint64_t seed = first != NULL ? strtoull(first, NULL, 10) : 1;
     uint64_t count = many != NULL ? strtoull(many, NULL, 10) : 2000;
-    for (uint64_t seed = 1; seed <= count; seed++)
+    for (uint64_t last = seed + count; seed < last; seed++)
         play(seed);
     play(10505); /* newcomers to a scope that rested do not put off its first waiter */
     play(2638);  /* a scope that is free for another coordinator's waiter is asked for again without a wake-up */

@@ -160,9 +160,9 @@ START_TEST(who_comes_back_while_its_grant_leaves_has_all_leases)
     fake_run(&world, MS(2000));
     ck_assert_int_eq(a.status, LH_DATABASE_UNAVAILABLE);
     raise_lanes(node);
-    for (int i = 0; i < 10000 && world.batches[LEAVE] < 2; i++)
+    for (int i = 0; i < 10000 && world.batches[LEAVE] == 0; i++)
         fake_run(&world, 100);
-    ck_assert_int_eq(world.batches[LEAVE], 2); /* of the first place, when the others have left */
+    ck_assert_int_eq(world.batches[LEAVE], 1);
     ask_for_all(node, &b, 1, LH_WAIT_TIME, MS(5000));
     if (_i == 1)
         fake_node_stop(node);
@@ -186,6 +186,90 @@ START_TEST(a_busy_row_of_one_scope_keeps_nobody_of_the_others_waiting)
     ck_assert_int_eq(b.status, LH_OK);
     fake_run(&world, MS(3000));
     ck_assert_int_eq(a.status, LH_WAIT_TIMEOUT);
+}
+END_TEST
+
+enum exit { CANCELS, TIMES_OUT, IS_STOPPED, EXITS };
+
+static void make_it_leave(struct fake_node *node, struct ask *waiter, enum exit exit)
+{
+    if (exit == CANCELS)
+        lh_coordinator_cancel(node->coordinator, &waiter->acquire);
+    else if (exit == IS_STOPPED)
+        fake_node_stop(node);
+    fake_run(&world, exit == CANCELS ? MS(30) : MS(1500)); /* the others are to hear of the contention first */
+}
+
+/* Each of its scopes in turn has a row that a stranger keeps locked. */
+START_TEST(a_place_that_cannot_leave_keeps_no_other_one_standing)
+{
+    int busy = _i % 3;
+    enum exit exit = (enum exit)(_i / 3);
+    struct fake_node *node = start_node(), *other = start_node();
+    struct ask holder, waiter, behind[3];
+    hold_now(other, &holder, 1, 1);
+    ask_for_all(node, &waiter, 2, exit == TIMES_OUT ? LH_WAIT_TIME : LH_WAIT_UNTIL_GRANTED, MS(100));
+    fake_run(&world, MS(10));
+    for (int s = 0; s < 3; s++)
+        ask_for(other, &behind[s], s, 3 + s, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(behind[0].answers + behind[1].answers + behind[2].answers, 0);
+    world.scopes[busy].busy_until_us = world.now_us + MS(4000);
+    make_it_leave(node, &waiter, exit);
+    ck_assert_int_eq(waiter.answers, 1);
+    for (int s = 0; s < 3; s++) {
+        ck_assert_int_eq(behind[s].answers, s != 1 && s != busy);
+        ck_assert(s == busy || row_of(s, 2) == NULL || row_of(s, 2)->away_until_us > world.now_us);
+    }
+    ck_assert_ptr_nonnull(row_of(busy, 2));
+    fake_run(&world, MS(4100));
+    ck_assert_int_eq(behind[busy].answers, busy != 1);
+    ck_assert(!world.scopes[busy].is_held || world.scopes[busy].lease_key.bytes[0] != 2);
+    if (exit != IS_STOPPED)
+        ck_assert_int_eq(place_count(2), 0);
+    else
+        ck_assert(node->has_stopped);
+}
+END_TEST
+
+/* Its caller comes back while a place is left in a scope alone: then it is for all again, and not before. */
+START_TEST(who_comes_back_while_one_place_cannot_leave_has_all_places_again)
+{
+    struct fake_node *node = start_node();
+    struct ask holder, waiter, again;
+    hold_one_and_queue_for_all(node, &holder, &waiter);
+    world.scopes[_i].busy_until_us = world.now_us + MS(500);
+    lh_coordinator_cancel(node->coordinator, &waiter.acquire);
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(place_count(2), 1);
+    ask_for_all(node, &again, 2, LH_WAIT_TIME, MS(5000));
+    fake_run(&world, MS(100));
+    ck_assert_int_eq(place_count(2), 1);
+    fake_run(&world, MS(500));
+    ck_assert_int_eq(place_count(2), 3);
+    give_now(node, 1, 1);
+    ck_assert_int_eq(again.status, LH_OK);
+    ck_assert(again.has_all);
+}
+END_TEST
+
+/* Its lease key came back by another coordinator and went from there, and here nobody knows. */
+START_TEST(who_is_behind_one_that_has_gone_elsewhere_is_granted_while_that_one_rests)
+{
+    struct fake_node *node = start_node(), *other = start_node();
+    struct ask holder, waiter, again, behind;
+    hold_one_and_queue_for_all(node, &holder, &waiter);
+    ask_for(node, &behind, 1, 3, LH_WAIT_UNTIL_GRANTED, 0);
+    ask_for_all(other, &again, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    lh_coordinator_cancel(other->coordinator, &again.acquire);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(place_count(2), 0);
+    world.scopes[0].busy_until_us = world.now_us + MS(5000);
+    give_now(node, 1, 1);
+    fake_run(&world, MS(3000));
+    ck_assert_int_eq(behind.status, LH_OK);
+    ck_assert_int_eq(behind.answers, 1);
 }
 END_TEST
 
@@ -246,6 +330,9 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_lost_reply_is_asked_for_again);
     tcase_add_loop_test(tcase, who_comes_back_while_its_grant_leaves_has_all_leases, 0, 2);
     tcase_add_test(tcase, a_busy_row_of_one_scope_keeps_nobody_of_the_others_waiting);
+    tcase_add_loop_test(tcase, a_place_that_cannot_leave_keeps_no_other_one_standing, 0, 3 * EXITS);
+    tcase_add_loop_test(tcase, who_comes_back_while_one_place_cannot_leave_has_all_places_again, 0, 3);
+    tcase_add_test(tcase, who_is_behind_one_that_has_gone_elsewhere_is_granted_while_that_one_rests);
     tcase_add_test(tcase, the_lease_key_is_for_the_same_scopes_alone);
     tcase_add_test(tcase, places_count_as_waiters);
     tcase_add_test(tcase, hooks_run_on_a_hook_lane_for_all);

@@ -52,6 +52,7 @@ static void join(struct lh_coordinator *c, struct lh_waiter *waiter, struct lh_a
             request->own.is_fresh = true;
         break;
     case LH_WAITER_LEFT:
+    case LH_WAITER_OUT:
         request->own.is_fresh = true;
         break;
     default:
@@ -140,8 +141,8 @@ void lh_coordinator_cancel(struct lh_coordinator *c, struct lh_acquire *request)
     lh_request_answer(c, request, LH_CANCELED, NULL);
     if (lh_list_is_empty(&waiter->requests)) {
         waiter->keeps_place = false;
-        waiter->gone_wanted =
-            waiter->state == LH_WAITER_LEFT || (waiter->state == LH_WAITER_LEAVING && waiter->together != NULL);
+        waiter->gone_wanted = waiter->state == LH_WAITER_LEFT || waiter->state == LH_WAITER_OUT ||
+                              (waiter->state == LH_WAITER_LEAVING && waiter->together != NULL);
     }
     lh_waiter_review(c, waiter);
     lh_scope_schedule_or_free(c, scope);
@@ -189,6 +190,7 @@ static enum lh_status overdue_status(const struct lh_coordinator *c, const struc
     case LH_WAITER_QUEUED:
         return !lh_lanes_are_up(c) ? LH_DATABASE_UNAVAILABLE : LH_OK;
     case LH_WAITER_LEAVING:
+    case LH_WAITER_OUT:
         if (!lh_lanes_are_up(c))
             return LH_DATABASE_UNAVAILABLE;
         if (is_first || !is_leave_delayed(waiter))

@@ -105,7 +105,7 @@ struct lh_scope *lh_scope_get(struct lh_coordinator *c, const char *ns, const ch
     lh_list_init(&scope->line);
     lh_list_init(&scope->queue);
     lh_list_init(&scope->leaves);
-    lh_list_init(&scope->held);
+    lh_list_init(&scope->out);
     lh_list_init(&scope->heartbeats);
     lh_list_init(&scope->releases);
     lh_list_init(&scope->downgrades);
@@ -228,7 +228,7 @@ static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
 static bool is_empty(const struct lh_scope *scope)
 {
     return scope->in_flight == 0 && lh_list_is_empty(&scope->again) && lh_list_is_empty(&scope->line) &&
-           lh_list_is_empty(&scope->queue) && lh_list_is_empty(&scope->leaves) && lh_list_is_empty(&scope->held) &&
+           lh_list_is_empty(&scope->queue) && lh_list_is_empty(&scope->leaves) && lh_list_is_empty(&scope->out) &&
            lh_list_is_empty(&scope->heartbeats) && lh_list_is_empty(&scope->releases) &&
            lh_list_is_empty(&scope->downgrades);
 }
@@ -350,11 +350,21 @@ void lh_scope_item_done(struct lh_coordinator *c, struct lh_scope *scope, enum l
     lh_scope_schedule_or_free(c, scope);
 }
 
+/* One that lets others pass may stand behind them in the database, where its lease key came back by another coordinator. */
+static struct lh_waiter *first_lined(const struct lh_scope *scope)
+{
+    LH_LIST_EACH(struct lh_waiter, waiter, &scope->again, link) {
+        if (!lh_waiter_lets_pass(waiter))
+            return waiter;
+    }
+    return NULL;
+}
+
 /* Nobody behind one that does not fit: it can not be granted before that one. */
 void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_t freed)
 {
     struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
-    struct lh_waiter *lined = LH_LIST_FIRST(struct lh_waiter, &scope->again, link);
+    struct lh_waiter *lined = first_lined(scope);
     int64_t room = freed + scope->units_free;
     bool is_shared;
 

@@ -29,7 +29,7 @@ struct lh_scope {
     struct lh_link line;  /* waiters to be asked for the first time, in order of arrival */
     struct lh_link queue; /* waiters that sleep in the database's queue, in the order of their tickets */
     struct lh_link leaves;
-    struct lh_link held; /* waiters that leave when their other places have left */
+    struct lh_link out; /* waiters that have left, and whose other places have not */
     struct lh_link heartbeats;
     struct lh_link releases;
     struct lh_link downgrades;

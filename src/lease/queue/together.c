@@ -20,8 +20,7 @@ static struct lh_waiter *next(const struct lh_scope *scope, const struct lh_toge
     for (int i = 0; i < 2; i++) {
         for (struct lh_link *link = lists[i]->next; link != lists[i]; link = link->next) {
             struct lh_waiter *waiter = LH_CONTAINER(struct lh_waiter, link, link);
-            const struct lh_together *together = waiter->together;
-            if (together == NULL || together == asker || !(together->is_resting || together->is_hooked))
+            if (waiter->together == asker || !lh_waiter_lets_pass(waiter))
                 return waiter;
         }
     }
@@ -176,6 +175,15 @@ bool lh_together_is_taken(struct lh_coordinator *c, const struct lh_acquire *req
     return false;
 }
 
+static struct lh_place *place_of(const struct lh_waiter *waiter)
+{
+    struct lh_place *place = waiter->together->places;
+
+    while (place->waiter != waiter)
+        place++;
+    return place;
+}
+
 static struct lh_waiter *make_place(struct lh_coordinator *c, const struct lh_place *place,
                                     const struct lh_waiter *first)
 {
@@ -197,6 +205,8 @@ void lh_together_reform(struct lh_coordinator *c, struct lh_waiter *first)
 {
     struct lh_together *together = first->together;
 
+    if (together == NULL)
+        return;
     together->there = 0;
     for (size_t i = 0; i < together->count; i++) {
         struct lh_place *place = &together->places[i];
@@ -234,6 +244,26 @@ void lh_together_form(struct lh_coordinator *c, struct lh_waiter *first, const s
         names = name_place(&together->places[i + 1], also[i].ns, also[i].key, also[i].units, names);
     first->together = together;
     lh_together_reform(c, first);
+}
+
+struct lh_waiter *lh_together_left(struct lh_coordinator *c, struct lh_waiter *waiter)
+{
+    struct lh_together *together = waiter->together;
+
+    if (together == NULL)
+        return waiter;
+    struct lh_waiter *first = together->places[0].waiter;
+    if (waiter == first) {
+        lh_waiter_set_state(c, waiter, LH_WAITER_OUT, "it waits until its other places are out");
+    } else {
+        place_of(waiter)->waiter = NULL;
+        waiter->together = NULL;
+        lh_waiter_free(c, waiter);
+    }
+    if (--together->there > 0)
+        return NULL;
+    lh_scope_touch(c, first->scope);
+    return first;
 }
 
 void lh_together_dissolve(struct lh_waiter *first)

@@ -25,11 +25,13 @@ bool lh_together_is_taken(struct lh_coordinator *c, const struct lh_acquire *req
 /* Gives the waiter, which has the first scope, its other places; not where another waiter has the lease key. */
 void lh_together_form(struct lh_coordinator *c, struct lh_waiter *first, const struct lh_acquire_scope *also,
                       size_t count);
-/* Those that have left are made again. */
+/* Those that have left are made again; nothing without others. */
 void lh_together_reform(struct lh_coordinator *c, struct lh_waiter *first);
 void lh_together_dissolve(struct lh_waiter *first); /* its places are left alone; nothing without others */
 /* Are these the scopes that the waiter is for, and is it the first of its places? */
 bool lh_together_is_same(const struct lh_waiter *waiter, const struct lh_acquire *request);
+/* A place is out of its queue. The waiter of them all, once all are out, or NULL. */
+struct lh_waiter *lh_together_left(struct lh_coordinator *c, struct lh_waiter *waiter);
 /* Has none of its places left; nor is one of them about to? */
 bool lh_together_is_there(const struct lh_waiter *waiter);
 bool lh_together_is_whole(const struct lh_waiter *waiter);

@@ -94,31 +94,10 @@ static void free_other_places(struct lh_coordinator *c, struct lh_waiter *first)
     first->together = NULL;
 }
 
-/* The first one leaves when the others have left. */
-static void part(struct lh_coordinator *c, struct lh_waiter *waiter)
-{
-    struct lh_together *together = waiter->together;
-    struct lh_waiter *first = together->places[0].waiter;
-
-    LH_PLACE_EACH(place, together)
-    {
-        if (place->waiter == waiter)
-            place->waiter = NULL;
-    }
-    waiter->together = NULL;
-    if (--together->there > 1)
-        return;
-    lh_list_remove(&first->link);
-    lh_list_append(&first->scope->leaves, &first->link);
-    touch(c, first->scope);
-}
-
 void lh_waiter_free(struct lh_coordinator *c, struct lh_waiter *waiter)
 {
     assert(lh_list_is_empty(&waiter->requests));
-    if (!lh_waiter_is_first_place(waiter))
-        part(c, waiter);
-    else if (waiter->together != NULL)
+    if (waiter->together != NULL)
         free_other_places(c, waiter);
     lh_waiter_set_state(c, waiter, LH_WAITER_DONE, "no request waits any more");
     free_one(c, waiter);
@@ -155,6 +134,11 @@ bool lh_waiter_is_in_flight(const struct lh_waiter *waiter)
     return false;
 }
 
+bool lh_waiter_lets_pass(const struct lh_waiter *waiter)
+{
+    return waiter->together != NULL && (waiter->together->is_resting || waiter->together->is_hooked);
+}
+
 void lh_waiter_set_ticket(struct lh_waiter *waiter, int64_t ticket)
 {
     waiter->ticket = ticket;
@@ -164,7 +148,7 @@ void lh_waiter_set_ticket(struct lh_waiter *waiter, int64_t ticket)
     place->waiter->ticket = ticket;
 }
 
-static const char *const state_names[] = {"new", "lined", "asked", "queued", "leaving", "left", "done"};
+static const char *const state_names[] = {"new", "lined", "asked", "queued", "leaving", "left", "out", "done"};
 
 #define TO(state) (1u << LH_WAITER_##state)
 static const unsigned legal_moves[] = {
@@ -174,7 +158,10 @@ static const unsigned legal_moves[] = {
                                                                             over meanwhile; granted or refused */
     [LH_WAITER_QUEUED] = TO(LINED) | TO(LEAVING) | TO(DONE), /* a wake-up; its last request went; dropped at stop */
     [LH_WAITER_LEAVING] = TO(LEFT) | TO(LINED) | TO(DONE),   /* a batch takes it; it came back; dropped at stop */
-    [LH_WAITER_LEFT] = TO(LEAVING) | TO(LINED) | TO(DONE),   /* busy or lost; it came back; out of the queue */
+    [LH_WAITER_LEFT] = TO(LEAVING) | TO(OUT) | TO(LINED) | TO(DONE), /* busy or lost; others of its places still stand;
+                                                                         it came back; out of the queue */
+    [LH_WAITER_OUT] =
+        TO(LINED) | TO(LEAVING) | TO(DONE), /* all are out, and it came back, or leaves for good; or is over */
     [LH_WAITER_DONE] = 0,
 };
 #undef TO
@@ -207,7 +194,6 @@ static void join_list(struct lh_waiter *waiter)
 {
     struct lh_scope *scope = waiter->scope;
     struct lh_waiter *first;
-    bool is_held;
 
     switch (waiter->state) {
     case LH_WAITER_LINED:
@@ -222,8 +208,10 @@ static void join_list(struct lh_waiter *waiter)
         insert_by_ticket(&scope->queue, waiter, first != NULL && first->ticket > waiter->ticket);
         break;
     case LH_WAITER_LEAVING:
-        is_held = lh_waiter_is_first_place(waiter) && waiter->together != NULL && waiter->together->there > 1;
-        lh_list_append(is_held ? &scope->held : &scope->leaves, &waiter->link);
+        lh_list_append(&scope->leaves, &waiter->link);
+        break;
+    case LH_WAITER_OUT:
+        lh_list_append(&scope->out, &waiter->link);
         break;
     default:
         break;
@@ -243,11 +231,11 @@ static void set_one_state(struct lh_coordinator *c, struct lh_waiter *waiter, en
     join_list(waiter);
 }
 
-/* While they leave, each is by itself. */
+/* They begin to leave together, and then each is by itself. */
 static bool is_by_itself(const struct lh_waiter *waiter, enum lh_waiter_state state)
 {
-    return waiter->together == NULL || state == LH_WAITER_DONE || state == LH_WAITER_LEFT ||
-           (state == LH_WAITER_LEAVING && !lh_waiter_is_first_place(waiter));
+    return waiter->together == NULL || waiter->state == LH_WAITER_LEFT || state == LH_WAITER_LEFT ||
+           state == LH_WAITER_DONE;
 }
 
 void lh_waiter_set_state(struct lh_coordinator *c, struct lh_waiter *waiter, enum lh_waiter_state state,

@@ -3,7 +3,8 @@
  * attached, how long it waits, and its answer.
  *
  * A request for several scopes has a waiter in each, its places; see together.h. The first has the requests. What happens
- * to one of them happens to all, in lh_waiter_set_state; but each leaves its queue by itself, the first one last.
+ * to one of them happens to all, in lh_waiter_set_state; but each leaves its queue by itself, and is tried again until it is
+ * out. The first one, with the requests, then waits for the others: until all are out nobody asks for it.
  */
 #ifndef LH_LEASE_QUEUE_WAITER_H
 #define LH_LEASE_QUEUE_WAITER_H
@@ -18,6 +19,7 @@ enum lh_waiter_state {
     LH_WAITER_QUEUED,  /* asleep in the database's queue; in scope->queue */
     LH_WAITER_LEAVING, /* to be taken out of the queue; in scope->leaves */
     LH_WAITER_LEFT,    /* the leave is in flight */
+    LH_WAITER_OUT,     /* the first of several places: out of its queue, others not yet; in scope->out */
     LH_WAITER_DONE,
 };
 
@@ -36,7 +38,7 @@ enum lh_waiter_grant {
 /* The places of a request for several scopes. */
 struct lh_together {
     size_t count;
-    size_t there;               /* that have not left; the first one is always there */
+    size_t there;               /* that stand in their queues, as far as known */
     struct lh_heap_timer timer; /* while it is to be asked for: of its patience, or of its rest */
     bool is_resting;            /* it is not asked for, and holds nobody back, until the timer */
     bool is_hooked;             /* it waits for a hook lane */
@@ -45,7 +47,7 @@ struct lh_together {
     int32_t delay_us;
     int64_t hook_timeout_us;
     struct lh_place {
-        struct lh_waiter *waiter; /* NULL: it has left */
+        struct lh_waiter *waiter; /* NULL: it is out, and not the first */
         const char *ns;
         const char *key;
         int32_t units;
@@ -72,14 +74,15 @@ struct lh_waiter {
 
 struct lh_waiter *lh_waiter_find(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_uuid *lease_key);
 struct lh_waiter *lh_waiter_create(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_uuid *lease_key);
-/* The first of several places: with all others. Another one: alone, when it has left. */
-void lh_waiter_free(struct lh_coordinator *c, struct lh_waiter *waiter);
+void lh_waiter_free(struct lh_coordinator *c, struct lh_waiter *waiter); /* with its other places */
 void lh_waiters_create(struct lh_coordinator *c);
 void lh_waiters_free_gone(struct lh_coordinator *c);       /* at the end of a turn */
 size_t lh_waiters_waiting(const struct lh_coordinator *c); /* acquires that wait */
 
 bool lh_waiter_is_first_place(const struct lh_waiter *waiter); /* or the only one */
 bool lh_waiter_is_in_flight(const struct lh_waiter *waiter);   /* or one of its other places */
+/* Is it one of several places, and those behind it do not wait until it is asked for? */
+bool lh_waiter_lets_pass(const struct lh_waiter *waiter);
 void lh_waiter_set_ticket(struct lh_waiter *waiter, int64_t ticket);
 uint64_t lh_waiter_client(const struct lh_waiter *waiter); /* of its first request; 0 where all have gone */
 
@@ -111,7 +114,7 @@ void lh_request_answer_all(struct lh_coordinator *c, struct lh_waiter *waiter, e
                            const char *message);
 void lh_request_on_liveness(struct lh_coordinator *c, struct lh_acquire *request, bool is_dead);
 
-/* Those that have not left. */
+/* Those that are not out, and the first. */
 #define LH_PLACE_EACH(place, together)                                                                                 \
     for (__typeof__(&(together)->places[0]) place = (together)->places;                                                \
          place < (together)->places + (together)->count; place++)                                                      \
