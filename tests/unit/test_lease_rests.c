@@ -175,6 +175,50 @@ START_TEST(the_policy_counts_where_the_request_says_nothing)
 }
 END_TEST
 
+static int downgrades;
+
+static void on_downgraded(struct lh_holder_request *request)
+{
+    ck_assert_int_eq(request->items[0].item.outcome, LH_OUTCOME_OK);
+    downgrades++;
+}
+
+static void make_shared(int lease_key)
+{
+    struct lh_downgrade downgrade = {.units = 1, .principal = ""};
+    struct lh_holder_entry entry = {.item = {.ns = world.scopes[0].ns,
+                                             .key = world.scopes[0].key,
+                                             .lease_key = key_of(lease_key),
+                                             .downgrade = &downgrade}};
+    struct lh_holder_request request = {.items = &entry, .count = 1, .on_done = on_downgraded};
+
+    downgrades = 0;
+    ck_assert_int_eq(lh_coordinator_downgrade(node->coordinator, &request), LH_OK);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(downgrades, 1);
+}
+
+/* The newcomer's question is under way when the first waiter is to look; its answer tells when the holder's lease ends. */
+START_TEST(no_answer_to_a_newcomer_puts_off_what_the_first_waiter_sleeps_for)
+{
+    struct ask holder, waiter, newcomer;
+
+    start();
+    hold_at_least(&holder, MS(60000), MS(3000));
+    make_shared(1);
+    ask_init(&waiter, 0, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    waiter.acquire.units = 1;
+    ask_send(node, &waiter);
+    fake_run(&world, world.scopes[0].rests_until_us + MS(1) - world.now_us);
+    ck_assert_int_eq(waiter.answers, 0);
+    ask_for(node, &newcomer, 0, 3, _i == 0 ? LH_WAIT_NONE : LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(20));
+    ck_assert_int_eq(waiter.answers, 1);
+    ck_assert_int_eq(waiter.status, LH_OK);
+    ck_assert_int_eq(newcomer.answers, _i == 0);
+}
+END_TEST
+
 struct listener {
     struct ask ask; /* first */
     int told;
@@ -218,6 +262,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, request_that_does_not_wait_is_told_how_long_the_scope_rests);
     tcase_add_test(tcase, wait_that_ends_during_the_rest_is_told_how_long_it_lasts);
     tcase_add_test(tcase, the_policy_counts_where_the_request_says_nothing);
+    tcase_add_loop_test(tcase, no_answer_to_a_newcomer_puts_off_what_the_first_waiter_sleeps_for, 0, 2);
     tcase_add_test(tcase, waiter_is_told_of_the_rest);
 }
 

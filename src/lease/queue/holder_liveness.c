@@ -2,6 +2,9 @@
  * What is known of a scope's holder, from answers that pass through here: when its lease expires, how long the scope
  * rests, whether the holder is alive. It says when to ask again without any notification. Clocks are only ever compared
  * by what is left, counted from now.
+ *
+ * The first waiter sleeps until then, so its own answer says when. A new exclusive holder, and that one's heartbeats, may put
+ * it off; any other answer, to a newcomer say, can only bring it forward: it may be about a time when the look was due.
  */
 #include "lease/queue/holder_liveness.h"
 
@@ -41,23 +44,27 @@ static int64_t next_overdue_us(struct lh_scope *scope)
     return scope->overdue_us;
 }
 
+static void look_at(int64_t *look_us, int64_t at_us, bool decides)
+{
+    if (decides || at_us < *look_us)
+        *look_us = at_us;
+}
+
 /*
  * When a waiter may be granted at the earliest, without a word from the holder: nobody holds the scope any more
  * (`free_in_us`; LH_NEVER: it does not end by itself) and its rest is over. A holder that ends earlier, within the
  * rest, is reported to the first waiter, which asks again.
  */
-static void ask_after(struct lh_coordinator *c, struct lh_scope *scope, int64_t free_in_us, int64_t rests_in_us)
+static void ask_after(struct lh_coordinator *c, struct lh_scope *scope, int64_t free_in_us, int64_t rests_in_us,
+                      bool decides)
 {
     int64_t in_us = free_in_us > rests_in_us ? free_in_us : rests_in_us;
 
-    if (in_us <=
-        0) { /* free for another's waiter, or overdue; no answer to a newcomer puts off what our first waiter sleeps for */
-        int64_t at_us = c->now_us + next_overdue_us(scope);
-        scope->expires_us = scope->expires_us < at_us ? scope->expires_us : at_us;
-        return;
-    }
-    scope->overdue_us = 0;
-    scope->expires_us = in_us == LH_NEVER ? LH_NEVER : lh_time_add(c->now_us, lh_time_add(in_us, MARGIN_US));
+    if (in_us > 0)
+        scope->overdue_us = 0;
+    else /* free for another's waiter, or overdue */
+        in_us = next_overdue_us(scope);
+    look_at(&scope->expires_us, lh_time_add(c->now_us, lh_time_add(in_us, MARGIN_US)), decides);
 }
 
 static void set_dead_after(struct lh_scope *scope, int64_t dead_after_us)
@@ -78,7 +85,10 @@ static bool is_one_dead(const struct lh_acquire_item *item)
 
 void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item)
 {
+    const struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+    bool is_first = first == NULL || item->new_ticket <= first->ticket;
     bool is_dead = is_one_dead(item);
+    int64_t suspect_us = LH_NEVER;
 
     lh_wait_progress_learn(c, scope, item->has_lease ? &item->lease : NULL, item->holder_count, item->units_free,
                            item->rests_in_us);
@@ -89,15 +99,15 @@ void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, con
     scope->grace_us = item->has_lease ? item->lease.grace_us : 0;
     /* After the rest of a downgraded lease there may be room beside it. */
     ask_after(c, scope, !item->has_lease || (scope->is_shared && item->rests_in_us > 0) ? 0 : item->expires_in_us,
-              item->rests_in_us);
+              item->rests_in_us, is_first);
 
-    scope->suspect_us = LH_NEVER;
     if (is_dead) {
-        scope->suspect_us = c->now_us + DEAD_POLL_US; /* it may come back to life */
+        suspect_us = c->now_us + DEAD_POLL_US; /* it may come back to life */
     } else if (item->has_lease && item->suspected_in_us > 0) {
         set_dead_after(scope, lh_time_add(item->suspected_in_us, item->lease.silent_us));
-        scope->suspect_us = lh_time_add(c->now_us, lh_time_add(item->suspected_in_us, MARGIN_US));
+        suspect_us = lh_time_add(c->now_us, lh_time_add(item->suspected_in_us, MARGIN_US));
     }
+    look_at(&scope->suspect_us, suspect_us, is_first);
     set_dead(c, scope, is_dead);
 }
 
@@ -109,15 +119,15 @@ static void learn_another(struct lh_coordinator *c, struct lh_scope *scope, cons
 
     int64_t suspect_us = lh_time_add(c->now_us, scope->is_dead ? DEAD_POLL_US : lease->duration_us / 3 * 2);
 
-    if (!lease->is_manual && expires_us < scope->expires_us)
-        scope->expires_us = expires_us;
-    if (suspect_us < scope->suspect_us)
-        scope->suspect_us = suspect_us;
+    look_at(&scope->expires_us, lease->is_manual ? LH_NEVER : expires_us, false);
+    look_at(&scope->suspect_us, suspect_us, false);
 }
 
-void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
-                          int64_t rests_in_us)
+/* `is_new`: it was granted by now, and what was known of a holder before is over. */
+static void learn_lease(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
+                        int64_t rests_in_us, bool is_new)
 {
+    bool decides = is_new && lease->units == 0;
     int64_t left_us = lh_time_add(lease->remaining_us, lease->grace_us);
 
     if (scope->is_shared && lease->units > 0) {
@@ -128,14 +138,21 @@ void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, cons
     lh_wait_progress_learn(c, scope, lease, 1, scope->units_free, rests_in_us);
 
     scope->grace_us = lease->grace_us;
-    ask_after(c, scope, lease->is_manual ? LH_NEVER : left_us, rests_in_us);
+    ask_after(c, scope, lease->is_manual ? LH_NEVER : left_us, rests_in_us, decides);
     /* The policy's dead_after is not told here; its default will do, for whoever asks then is told. */
-    set_dead_after(scope, lease->duration_us / 3 * 2);
-    if (is_alive(lease))
-        scope->suspect_us = lh_time_add(c->now_us, scope->dead_after_us - lease->silent_us + MARGIN_US);
-    else
-        scope->suspect_us = c->now_us + DEAD_POLL_US;
+    if (is_new || scope->dead_after_us == 0)
+        set_dead_after(scope, lease->duration_us / 3 * 2);
+    look_at(&scope->suspect_us,
+            is_alive(lease) ? lh_time_add(c->now_us, scope->dead_after_us - lease->silent_us + MARGIN_US)
+                            : c->now_us + DEAD_POLL_US,
+            decides);
     set_dead(c, scope, !is_alive(lease));
+}
+
+void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
+                          int64_t rests_in_us)
+{
+    learn_lease(c, scope, lease, rests_in_us, true);
 }
 
 void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
@@ -143,11 +160,11 @@ void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, con
 {
     scope->is_shared = scope->is_shared && lease != NULL && lease->units > 0;
     if (lease != NULL && (lease->is_manual || lease->remaining_us + lease->grace_us > 0)) {
-        lh_scope_learn_grant(c, scope, lease, rests_in_us);
+        learn_lease(c, scope, lease, rests_in_us, false);
         return;
     }
     scope->overdue_us = 0;
-    ask_after(c, scope, 0, rests_in_us);
+    ask_after(c, scope, 0, rests_in_us, false);
 }
 
 void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us)
