@@ -229,7 +229,8 @@ static void check_order(const struct call *granted, int scope)
             other->is_repeat || other->sent_us >= granted->sent_us || acquire->wait == LH_WAIT_NONE ||
             acquire->own.verdict != LH_OK || acquire->own.is_answering)
             continue;
-        bool has_place = other->placed_us > t.rows_lost_us && other->placed_us < granted->sent_us;
+        bool has_place = other->placed_us > t.rows_lost_us && other->placed_us < granted->sent_us &&
+                         fake_row(&t.world.scopes[scope], &acquire->lease_key) != NULL;
         if (acquire->also_count > 0 && !has_place)
             continue;
         fake_fail("call %d overtook call %d on k%d", (int)(granted - t.calls), i, scope);
