@@ -1,7 +1,7 @@
 /*
  * Logs are sentences with handles, one line each, on stderr:
  *
- *     lh_info("lease expired scope=%s/%s token=%lld", ns, key, token);
+ *     lh_info("lease expired scope=%s token=%lld", LH_SCOPE_NAME(ns, key), token);
  *     2026-11-20T18:28:57.123456Z INFO lease expired scope=db/7 token=42
  *
  * A handle is what the format writes as " name=%...": a value cannot make one. In the forms for machines each is a field:

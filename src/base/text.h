@@ -26,6 +26,8 @@ size_t lh_utf8_cut(const char *text, size_t size, size_t limit);
    cut at 128 bytes. */
 #define LH_SCOPE_NAME_BYTES (255 + 128 + 8)
 const char *lh_scope_name(const char *ns, const char *key, char text[LH_SCOPE_NAME_BYTES]);
+/* The same, for one statement: lh_info("lease expired scope=%s", LH_SCOPE_NAME(ns, key)). */
+#define LH_SCOPE_NAME(ns, key) lh_scope_name(ns, key, (char[LH_SCOPE_NAME_BYTES]){0})
 
 /*
  * "30s", "1.5s", "250ms", "5m", "1h30m", "2d", or a bare number of seconds. Units: us, ms, s, m, h, d. False when it is

@@ -254,7 +254,7 @@ void lh_lease_lose(struct lh_lease *lease, enum lh_lost_reason reason, const cha
     lh_lease_ref(lease);
     lh_lease_leave(lease);
     atomic_fetch_add(&lease->client->counts.lost, 1);
-    lh_warn("lease lost scope=%s/%s token=%lld reason=%s: %s", lease->declared->text, lease->scope_key,
+    lh_warn("lease lost scope=%s token=%lld reason=%s: %s", LH_SCOPE_NAME(lease->declared->text, lease->scope_key),
             (long long)lh_lease_token(lease), lh_lost_reason_name(reason), words);
     context = atomic_load(&lease->context);
     if (context != NULL)

@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "service/acquire.h"
 #include "service/contention_text.h"
 #include "service/message.h"
@@ -77,8 +78,8 @@ static void on_given_back(struct lh_holder_request *request)
 
     for (size_t i = 0; i < request->count; i++) {
         if (back->items[i].item.outcome != LH_OUTCOME_OK)
-            lh_info("lease of an ended call was not released, it ends by its deadline scope=%s/%s",
-                    back->items[i].item.ns, back->items[i].item.key);
+            lh_info("lease of an ended call was not released, it ends by its deadline scope=%s",
+                    LH_SCOPE_NAME(back->items[i].item.ns, back->items[i].item.key));
     }
     release_memory(back->acquire);
     free(back);

@@ -279,10 +279,10 @@ static void on_forced(void *arg, enum lh_status status, const struct lh_error *e
 
     if (status == LH_OK) {
         for (size_t i = 0; i < answer->listed; i++)
-            lh_info("lease released by an administrator scope=%s/%s token=%lld", store_call->ns, store_call->key,
-                    (long long)answer->holders[i].token);
+            lh_info("lease released by an administrator scope=%s token=%lld",
+                    LH_SCOPE_NAME(store_call->ns, store_call->key), (long long)answer->holders[i].token);
         if (!answer->is_held)
-            lh_info("rest ended by an administrator scope=%s/%s", store_call->ns, store_call->key);
+            lh_info("rest ended by an administrator scope=%s", LH_SCOPE_NAME(store_call->ns, store_call->key));
         lh_route_wake(store_call->service, store_call->ns, store_call->key);
     }
     if (store_call->call != NULL && status == LH_NOT_HELD) {

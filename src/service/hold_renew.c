@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "service/hold.h"
 
 #define AGAIN_MOST_US (1 * LH_US_PER_S)
@@ -89,7 +90,8 @@ static void take_shared(struct hold *hold, const struct lh_shared_terms *shared)
 
 static void lose(struct hold *hold, enum lh_end_reason reason, const char *message)
 {
-    lh_info("hold is lost scope=%s/%s token=%lld", hold->acquire.ns, hold->acquire.key, (long long)hold->lease.token);
+    lh_info("hold is lost scope=%s token=%lld", LH_SCOPE_NAME(hold->acquire.ns, hold->acquire.key),
+            (long long)hold->lease.token);
     hold_tell_lost(hold, reason, message);
     hold_set_state(hold, HOLD_OVER);
     lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
@@ -248,8 +250,8 @@ static void on_given_back(struct hold *hold)
         hold_release(hold, true);
         return;
     }
-    lh_info("lease of an ended stream was not released, it ends by its deadline scope=%s/%s", hold->acquire.ns,
-            hold->acquire.key);
+    lh_info("lease of an ended stream was not released, it ends by its deadline scope=%s",
+            LH_SCOPE_NAME(hold->acquire.ns, hold->acquire.key));
 }
 
 static void on_released(struct lh_holder_request *request)

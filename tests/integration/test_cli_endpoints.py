@@ -85,6 +85,7 @@ def test_a_namespace_with_a_slash_is_shown_in_quotes(shell, service, ns):
     assert f'"{ns}/b"  k ' in shell("list", f"{ns}/b").stdout
     said = shell("force-release", f"{ns}/b", "k", "--reason", "x")
     assert said.stdout.startswith(f'ended the lease "{ns}/b"/k of w, token ')
+    assert f'lease released by an administrator scope="{ns}/b"/k token=' in service.daemon.log()
     assert f'"{ns}/b"/k' in shell("show", f"{ns}/b", "k").stdout
     for command in (["show"], ["force-release", "--reason", "x"], ["downgrade", SOME_KEY]):
         said = shell(command[0], f"{ns}/b", "none", *command[1:])

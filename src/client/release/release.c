@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/bounds.h"
+#include "base/text.h"
 #include "client/attempt.h"
 #include "client/blocking.h"
 #include "client/client.h"
@@ -147,8 +148,8 @@ static void leave_to_expire(struct lh_lease *lease, const char *words)
 {
     struct leave_task *leave = lh_alloc_zero(1, sizeof(*leave));
 
-    lh_warn("release not delivered, left to expire scope=%s/%s token=%lld: %s", lease->declared->text, lease->scope_key,
-            (long long)lh_lease_token(lease), words);
+    lh_warn("release not delivered, left to expire scope=%s token=%lld: %s",
+            LH_SCOPE_NAME(lease->declared->text, lease->scope_key), (long long)lh_lease_token(lease), words);
     atomic_fetch_add(&lease->client->counts.left_to_expire, 1);
     atomic_store(&lease->state, (unsigned char)(LEASE_GONE | LEASE_REASON(atomic_load(&lease->state))));
     leave->task.run = run_leave;

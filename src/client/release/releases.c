@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "client/attempt.h"
 #include "client/batch.h"
 #include "client/client.h"
@@ -139,8 +140,8 @@ static void let_go(struct releases *releases, struct lh_lease *lease)
 
 static void leave_to_expire(struct releases *releases, struct lh_lease *lease, const char *words)
 {
-    lh_warn("release not delivered, left to expire scope=%s/%s token=%lld: %s", lease->declared->text, lease->scope_key,
-            (long long)lh_lease_token(lease), words);
+    lh_warn("release not delivered, left to expire scope=%s token=%lld: %s",
+            LH_SCOPE_NAME(lease->declared->text, lease->scope_key), (long long)lh_lease_token(lease), words);
     atomic_fetch_add(&releases->client->counts.left_to_expire, 1);
     let_go(releases, lease);
 }

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "client/attempt.h"
 #include "client/batch.h"
 #include "client/client.h"
@@ -77,7 +78,8 @@ static bool take_result(struct lh_lease *lease, int64_t sent_us, const Leasehold
         return false;
     default: /* a hook refused, or a rule: so it may the next time, or not */
         if (lh_lease_is_kept(lease))
-            lh_warn("renewal refused scope=%s/%s: %s", lease->declared->text, lease->scope_key, result->message);
+            lh_warn("renewal refused scope=%s: %s", LH_SCOPE_NAME(lease->declared->text, lease->scope_key),
+                    result->message);
         return true;
     }
 }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #define LOSS_FIRST_US (100 * LH_US_PER_MS)
 #define LOSS_LAST_US (10 * LH_US_PER_S)
@@ -114,7 +115,7 @@ bool lh_hook_queue_learn(struct lh_lane *lane, struct lh_scope *scope, enum lh_k
     struct lh_hook_queue *hook_queue;
 
     if (lane->hook_queue != NULL) {
-        lh_err("an item was not done on a hook lane scope=%s/%s", scope->ns, scope->key);
+        lh_err("an item was not done on a hook lane scope=%s", LH_SCOPE_NAME(scope->ns, scope->key));
         return false;
     }
     hook_queue = lh_hook_queue_get(c, scope->ns);

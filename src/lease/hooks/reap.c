@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "lease/database.h"
 #include "lease/hooks/reap_job.h"
 
@@ -106,7 +107,7 @@ static void on_job_error(struct lh_coordinator *c, struct lh_reap_job *job)
         lh_reap_job_line_up(c, job, true);
         return;
     }
-    lh_warn("a failed reap could not be recorded scope=%s/%s token=%lld: %s", job->item.ns, job->item.key,
+    lh_warn("a failed reap could not be recorded scope=%s token=%lld: %s", LH_SCOPE_NAME(job->item.ns, job->item.key),
             (long long)job->item.token, words);
     lh_reap_job_end(c, job, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "lease/database.h"
 #include "lease/hooks/reap_job.h"
 
@@ -118,13 +119,14 @@ static void tell(struct lh_coordinator *c, const struct lh_reaped *reaped)
 {
     if (reaped->is_failure) {
         c->stats.reap_failures++;
-        lh_warn("reap failed scope=%s/%s token=%lld owner=%s principal=%s failures=%d: %s", reaped->lease.ns,
-                reaped->lease.key, (long long)reaped->lease.token, reaped->lease.owner, reaped->lease.principal,
-                (int)reaped->reap_failures, reaped->error != NULL ? reaped->error : "");
+        lh_warn("reap failed scope=%s token=%lld owner=%s principal=%s failures=%d: %s",
+                LH_SCOPE_NAME(reaped->lease.ns, reaped->lease.key), (long long)reaped->lease.token, reaped->lease.owner,
+                reaped->lease.principal, (int)reaped->reap_failures, reaped->error != NULL ? reaped->error : "");
     } else {
         c->stats.reaped++;
-        lh_info("lease expired scope=%s/%s token=%lld owner=%s principal=%s", reaped->lease.ns, reaped->lease.key,
-                (long long)reaped->lease.token, reaped->lease.owner, reaped->lease.principal);
+        lh_info("lease expired scope=%s token=%lld owner=%s principal=%s",
+                LH_SCOPE_NAME(reaped->lease.ns, reaped->lease.key), (long long)reaped->lease.token, reaped->lease.owner,
+                reaped->lease.principal);
     }
     if (reaped->wake)
         lh_scope_wake_named(c, reaped->lease.ns, reaped->lease.key);

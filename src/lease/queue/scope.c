@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "lease/database.h"
 #include "lease/hooks/hook_queue.h"
 #include "lease/lane.h"
@@ -318,7 +319,7 @@ static void back_off(struct lh_coordinator *c, struct lh_scope *scope, enum lh_k
 static void give_up(struct lh_coordinator *c, struct lh_scope *scope)
 {
     scope->fails = 0;
-    lh_warn("acquires fail again and again scope=%s/%s", scope->ns, scope->key);
+    lh_warn("acquires fail again and again scope=%s", LH_SCOPE_NAME(scope->ns, scope->key));
     struct lh_link *lists[] = {&scope->again, &scope->line};
     for (int i = 0; i < 2; i++) {
         LH_LIST_EACH(struct lh_waiter, waiter, lists[i], link) {

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "lease/lane.h"
 
 #define OUTAGE_US (200 * LH_US_PER_MS) /* how often it looks whether anything can be asked again */
@@ -326,7 +327,8 @@ void lh_together_failed(struct lh_coordinator *c, struct lh_waiter *first, bool 
     if (together->fails < LH_FAILS_MAX)
         return;
     together->fails = 0;
-    lh_warn("acquires of several scopes fail again and again scope=%s/%s", first->scope->ns, first->scope->key);
+    lh_warn("acquires of several scopes fail again and again scope=%s",
+            LH_SCOPE_NAME(first->scope->ns, first->scope->key));
     lh_request_answer_all(c, first, LH_INTERNAL, "the database refuses this request again and again");
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "lease/queue/wait_progress.h"
 
 struct waiter_name {
@@ -222,8 +223,8 @@ static void set_one_state(struct lh_coordinator *c, struct lh_waiter *waiter, en
                           const char *reason)
 {
     assert(legal_moves[waiter->state] & (1u << state));
-    lh_debug("waiter %s -> %s: %s scope=%s/%s ticket=%lld", state_names[waiter->state], state_names[state], reason,
-             waiter->scope->ns, waiter->scope->key, (long long)waiter->ticket);
+    lh_debug("waiter %s -> %s: %s scope=%s ticket=%lld", state_names[waiter->state], state_names[state], reason,
+             LH_SCOPE_NAME(waiter->scope->ns, waiter->scope->key), (long long)waiter->ticket);
     lh_list_remove(&waiter->link);
     waiter->state = (uint8_t)state;
     if (state == LH_WAITER_LINED || state == LH_WAITER_LEAVING)
