@@ -53,6 +53,7 @@ struct lh_registration {
     int64_t sent_us;         /* of the enrolment or tick that is out */
     unsigned unheard;        /* ticks that were due since the last answer */
     unsigned without_lane;   /* ticks in a row at which no lane was up */
+    bool has_seen_lane;      /* at a tick, since control came up */
     struct lh_error refusal; /* what the database answered to the last enrolment or tick, if it failed */
     int64_t refusal_told_us;
 };

@@ -46,8 +46,8 @@ void lh_ready_judge(const struct lh_ready_facts *facts, struct lh_readiness *rea
         say(readiness, facts->is_connected ? "not registered in the database yet" : "the database is unavailable", why);
     } else if (facts->now_us - facts->last_tick_us > LH_READY_WITHIN_US) {
         say_silence(facts, why, readiness);
-    } else if (facts->are_lanes_lost) {
-        say(readiness, "the database is unavailable, no connection for leases could be made for seconds", why);
+    } else if (facts->lacks_lanes) {
+        say(readiness, "the database is unavailable, no connection for leases could be made", why);
     } else if (facts->lacks_rules) {
         cause = "the access rules are not loaded yet";
         say(readiness, cause, NULL);
@@ -69,6 +69,12 @@ static bool are_lanes_lost(const struct lh_coordinator *c)
     return c->registration.without_lane > MISSED_MAX;
 }
 
+/* A short gap is no outage. But who comes back from one serves when there is a lane, and not before. */
+static bool lacks_lanes(const struct lh_coordinator *c)
+{
+    return are_lanes_lost(c) || (!lh_lanes_are_up(c) && !c->registration.has_seen_lane);
+}
+
 void lh_coordinator_readiness(const struct lh_coordinator *c, struct lh_readiness *readiness)
 {
     const struct lh_starting *starting = &c->starting;
@@ -77,7 +83,7 @@ void lh_coordinator_readiness(const struct lh_coordinator *c, struct lh_readines
         .refusal = registration->refusal.status != LH_OK ? registration->refusal.message : NULL,
         .is_registered = lh_database_is_registered(c),
         .is_connected = c->store->ops->is_connected(c->store),
-        .are_lanes_lost = are_lanes_lost(c),
+        .lacks_lanes = lacks_lanes(c),
         .lacks_rules = c->rule_loading.is_needed && !c->rule_loading.has_loaded,
         .last_tick_us = c->stats.last_tick_us,
         .now_us = c->port.now_us(c->port.arg),

@@ -30,7 +30,7 @@ struct lh_ready_facts {
     const char *refusal;           /* what the database answered to a registration or tick that failed, or NULL */
     bool is_registered;
     bool is_connected;
-    bool are_lanes_lost;  /* for several seconds */
+    bool lacks_lanes;     /* for several seconds, or since the database came back */
     bool lacks_rules;     /* access rules are needed and not loaded yet */
     int64_t last_tick_us; /* 0: none yet */
     int64_t now_us;

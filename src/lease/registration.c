@@ -121,6 +121,7 @@ void lh_registration_on_tick(struct lh_coordinator *c)
     if (looks_elsewhere(registration->unheard) && c->store->ops->look_elsewhere != NULL)
         c->store->ops->look_elsewhere(c->store);
     registration->without_lane = lh_lanes_are_up(c) ? 0 : registration->without_lane + 1;
+    registration->has_seen_lane |= lh_lanes_are_up(c) && lh_database_is_up(c);
     if (lh_readiness_is_given_up(c))
         lh_scopes_hand_back_all(c);
     if (!lh_database_is_up(c))
@@ -140,6 +141,7 @@ void lh_registration_on_up(void *arg)
     struct lh_coordinator *c = arg;
     lh_turn_begin(c);
     lh_database_set_state(c, LH_DATABASE_UP);
+    c->registration.has_seen_lane = false;
     enroll(c);
     lh_turn_end_event(c);
 }

@@ -1,6 +1,7 @@
 /* The core when things go wrong: lost replies, errors, outages, a process that stood still. */
 #include <limits.h>
 
+#include "lease/readiness.h"
 #include "lease_fixture.h"
 
 static enum lh_status refused(struct fake_node *node, struct ask *ask)
@@ -190,6 +191,43 @@ START_TEST(an_error_is_told_to_who_does_not_wait_and_outlived_by_who_does)
     world.fail_with = LH_OK;
     fake_run(&world, MS(5000));
     ck_assert_int_eq(b.status, LH_OK);
+}
+END_TEST
+
+static bool is_connected(struct lh_store *store)
+{
+    return true;
+}
+
+static bool is_ready(const struct fake_node *node)
+{
+    struct lh_readiness readiness;
+
+    lh_coordinator_readiness(node->coordinator, &readiness);
+    return readiness.is_ready;
+}
+
+START_TEST(who_comes_back_is_ready_when_there_is_a_lane)
+{
+    struct fake_node *node = start_node();
+    struct lh_store_ops ops = *node->store.ops;
+
+    ops.is_connected = is_connected;
+    node->store.ops = &ops;
+    fake_run(&world, MS(1500));
+    ck_assert(is_ready(node));
+    drop_lanes(node);
+    fake_run(&world, MS(1500));
+    ck_assert(is_ready(node)); /* a short gap is no outage */
+    fake_control_drop(node);
+    fake_control_raise(node);
+    fake_run(&world, MS(1500));
+    ck_assert(!is_ready(node));
+    raise_lanes(node);
+    ck_assert(is_ready(node));
+    fake_run(&world, MS(1500));
+    drop_lanes(node);
+    ck_assert(is_ready(node));
 }
 END_TEST
 
@@ -418,6 +456,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, nobody_waits_for_a_database_that_refuses_this_coordinator);
     tcase_add_test(tcase, a_server_that_commits_no_tick_for_ten_seconds_may_be_no_primary_any_more);
     tcase_add_test(tcase, an_error_is_told_to_who_does_not_wait_and_outlived_by_who_does);
+    tcase_add_test(tcase, who_comes_back_is_ready_when_there_is_a_lane);
     tcase_add_test(tcase, a_waiter_gives_up_after_ten_errors_in_a_row);
     tcase_add_test(tcase, refused_batches_are_sent_when_the_lane_is_up_again);
     tcase_add_test(tcase, waiters_outlive_an_outage_with_their_places);
