@@ -31,3 +31,6 @@ begin
   end loop;
 end
 $$;
+
+-- It has one column more.
+drop function if exists leasehold_internal.life_facts();
