@@ -200,14 +200,31 @@ static int held(void)
     return atoi(pg_fixture_value(conninfo, "select count(*) from leasehold.scope where state = 'held'"));
 }
 
+/* As the core does: what a run did not reach goes with the next one. On a busy machine any call may take too long. */
+static void run_until_each_is_answered(size_t n)
+{
+    struct lh_reap_item *all[RUN];
+
+    memcpy(all, pointers, n * sizeof(all[0]));
+    for (size_t left = n; left > 0;) {
+        run(left);
+        ck_assert_int_eq(answer.status, LH_OK);
+        ck_assert_int_ne(pointers[0]->outcome, LH_REAP_UNANSWERED);
+        left = 0;
+        for (size_t i = 0; i < n; i++)
+            if (all[i]->outcome == LH_REAP_UNANSWERED)
+                pointers[left++] = all[i];
+    }
+    memcpy(pointers, all, n * sizeof(all[0]));
+}
+
 START_TEST(a_run_reaps_each_lease_in_a_transaction_of_its_own)
 {
     snprintf(keys[3], sizeof(keys[3]), "no, never");
     expire(RUN);
     items[5].token += 1000; /* somebody else's by now */
     items[RUN - 1].token += 1000;
-    run(RUN);
-    ck_assert_int_eq(answer.status, LH_OK);
+    run_until_each_is_answered(RUN);
     for (int i = 0; i < RUN; i++) {
         enum lh_reap_outcome expected = i == 3 ? LH_REAP_FAILED : i == 5 || i == RUN - 1 ? LH_REAP_GONE : LH_REAP_DONE;
         ck_assert_msg(items[i].outcome == expected, "item %d: %d", i, items[i].outcome);
