@@ -5,42 +5,12 @@
 #include "service/page_token.h"
 #include "service/rules.h"
 
-/* What the methods share until the store answers. */
-struct asked {
-    struct lh_rpc_call *call;
-    struct lh_service *service;
-    struct lh_violations violations;
-    struct lh_validator v;
-};
-
-static void *begin(struct asked *asked, struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type,
-                   const void *data, size_t size)
-{
-    *asked = (struct asked){.call = call, .service = lh_call_service(call)};
-    asked->v = (struct lh_validator){
-        .arena = &asked->service->scratch, .violations = &asked->violations, .places = asked->service->places};
-    return lh_call_unpack(call, type, data, size, asked->v.arena);
-}
-
 /* NULL: the call was answered. */
-static struct lh_store_call *admit(struct asked *asked, bool is_valid)
+static struct lh_store_call *admit(struct lh_asked *asked, bool is_valid)
 {
-    if (!is_valid) {
-        lh_call_refuse(asked->call, &asked->violations);
-        return NULL;
-    }
-    return lh_permit(asked->call, LH_RIGHT_ADMIN, "") ? lh_store_call_create(asked->call, NULL, NULL) : NULL;
-}
-
-static void end(const struct asked *asked)
-{
-    lh_arena_reset(&asked->service->scratch);
-}
-
-static void reply(struct lh_store_call *store_call, const ProtobufCMessage *response)
-{
-    lh_call_reply(store_call->call, response, &store_call->service->scratch);
-    lh_arena_reset(&store_call->service->scratch);
+    return lh_asked_check(asked, is_valid) && lh_permit(asked->call, LH_RIGHT_ADMIN, "")
+               ? lh_store_call_create(asked->call, NULL, NULL)
+               : NULL;
 }
 
 /* --- GrantAccess, RevokeAccess --- */
@@ -54,7 +24,7 @@ static void on_granted(void *arg, enum lh_status status, const struct lh_error *
         Leasehold__V1__GrantAccessResponse response = LEASEHOLD__V1__GRANT_ACCESS_RESPONSE__INIT;
         if (answer->rule_count > 0)
             response.rule = lh_rule_to_message(&answer->rules[0], &store_call->service->scratch);
-        reply(store_call, &response.base);
+        lh_store_call_reply(store_call, &response.base);
     }
     lh_store_call_destroy(store_call);
 }
@@ -68,12 +38,12 @@ static void on_revoked(void *arg, enum lh_status status, const struct lh_error *
         Leasehold__V1__RevokeAccessResponse response = LEASEHOLD__V1__REVOKE_ACCESS_RESPONSE__INIT;
         if (answer->rule_count > 0)
             response.rule = lh_rule_to_message(&answer->rules[0], &store_call->service->scratch);
-        reply(store_call, &response.base);
+        lh_store_call_reply(store_call, &response.base);
     }
     lh_store_call_destroy(store_call);
 }
 
-static void change(struct asked *asked, bool is_valid, const struct lh_access_change *change)
+static void change(struct lh_asked *asked, bool is_valid, const struct lh_access_change *change)
 {
     struct lh_store *store = asked->service->store;
     struct lh_store_call *store_call = admit(asked, is_valid);
@@ -87,26 +57,26 @@ static void change(struct asked *asked, bool is_valid, const struct lh_access_ch
 
 void lh_grant_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct asked asked;
+    struct lh_asked asked;
     struct lh_access_change wanted;
     Leasehold__V1__GrantAccessRequest *request =
-        begin(&asked, call, &leasehold__v1__grant_access_request__descriptor, data, size);
+        lh_asked_begin(&asked, call, &leasehold__v1__grant_access_request__descriptor, data, size);
 
     if (request != NULL)
         change(&asked, lh_rule_from_grant(&asked.v, request, &wanted), &wanted);
-    end(&asked);
+    lh_asked_end(&asked);
 }
 
 void lh_revoke_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct asked asked;
+    struct lh_asked asked;
     struct lh_access_change wanted;
     Leasehold__V1__RevokeAccessRequest *request =
-        begin(&asked, call, &leasehold__v1__revoke_access_request__descriptor, data, size);
+        lh_asked_begin(&asked, call, &leasehold__v1__revoke_access_request__descriptor, data, size);
 
     if (request != NULL)
         change(&asked, lh_rule_from_revoke(&asked.v, request, &wanted), &wanted);
-    end(&asked);
+    lh_asked_end(&asked);
 }
 
 /* --- CreateToken, RevokeToken --- */
@@ -125,17 +95,17 @@ static void on_created(void *arg, enum lh_status status, const struct lh_error *
         response.id = (char *)(uintptr_t)facts->id;
         if (facts->expires_at_us != INT64_MAX)
             response.expires_at = lh_message_timestamp(facts->expires_at_us, arena);
-        reply(store_call, &response.base);
+        lh_store_call_reply(store_call, &response.base);
     }
     lh_store_call_destroy(store_call);
 }
 
 void lh_create_token_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct asked asked;
+    struct lh_asked asked;
     int64_t expires_us;
     Leasehold__V1__CreateTokenRequest *request =
-        begin(&asked, call, &leasehold__v1__create_token_request__descriptor, data, size);
+        lh_asked_begin(&asked, call, &leasehold__v1__create_token_request__descriptor, data, size);
 
     if (request != NULL) {
         struct lh_store *store = asked.service->store;
@@ -145,7 +115,7 @@ void lh_create_token_on_message(struct lh_rpc_call *call, const void *data, size
             lh_store_call_check(
                 store_call, store->ops->create_token(store, &by, request->name, expires_us, on_created, store_call));
     }
-    end(&asked);
+    lh_asked_end(&asked);
 }
 
 static void on_token_revoked(void *arg, enum lh_status status, const struct lh_error *error,
@@ -156,16 +126,16 @@ static void on_token_revoked(void *arg, enum lh_status status, const struct lh_e
     if (lh_store_call_is_answered(store_call, status, error)) {
         Leasehold__V1__RevokeTokenResponse response = LEASEHOLD__V1__REVOKE_TOKEN_RESPONSE__INIT;
         response.revoked = answer->revoked;
-        reply(store_call, &response.base);
+        lh_store_call_reply(store_call, &response.base);
     }
     lh_store_call_destroy(store_call);
 }
 
 void lh_revoke_token_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct asked asked;
+    struct lh_asked asked;
     Leasehold__V1__RevokeTokenRequest *request =
-        begin(&asked, call, &leasehold__v1__revoke_token_request__descriptor, data, size);
+        lh_asked_begin(&asked, call, &leasehold__v1__revoke_token_request__descriptor, data, size);
 
     if (request != NULL) {
         struct lh_store *store = asked.service->store;
@@ -175,7 +145,7 @@ void lh_revoke_token_on_message(struct lh_rpc_call *call, const void *data, size
             lh_store_call_check(
                 store_call, store->ops->revoke_token(store, &by, request->name_or_id, on_token_revoked, store_call));
     }
-    end(&asked);
+    lh_asked_end(&asked);
 }
 
 /* --- ListAccess, ListTokens --- */
@@ -209,18 +179,18 @@ static void on_access_listed(void *arg, enum lh_status status, const struct lh_e
                 answer->stop != NULL ? answer->stop : &answer->rules[answer->rule_count - 1].rule;
             response.next_page_token = lh_page_token_make(LH_PAGE_RULES, 0, last->ns, last->principal, arena);
         }
-        reply(store_call, &response.base);
+        lh_store_call_reply(store_call, &response.base);
     }
     lh_store_call_destroy(store_call);
 }
 
 void lh_list_access_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct asked asked;
+    struct lh_asked asked;
     const char *ns, *principal;
     int32_t rows;
     Leasehold__V1__ListAccessRequest *request =
-        begin(&asked, call, &leasehold__v1__list_access_request__descriptor, data, size);
+        lh_asked_begin(&asked, call, &leasehold__v1__list_access_request__descriptor, data, size);
 
     if (request != NULL) {
         struct lh_store *store = asked.service->store;
@@ -231,7 +201,7 @@ void lh_list_access_on_message(struct lh_rpc_call *call, const void *data, size_
             lh_store_call_check(store_call,
                                 store->ops->list_access(store, rows, principal, ns, on_access_listed, store_call));
     }
-    end(&asked);
+    lh_asked_end(&asked);
 }
 
 static void on_tokens_listed(void *arg, enum lh_status status, const struct lh_error *error,
@@ -250,18 +220,18 @@ static void on_tokens_listed(void *arg, enum lh_status status, const struct lh_e
             const struct lh_token_facts *last = &answer->tokens[answer->token_count - 1];
             response.next_page_token = lh_page_token_make(LH_PAGE_TOKENS, 0, last->name, last->id, arena);
         }
-        reply(store_call, &response.base);
+        lh_store_call_reply(store_call, &response.base);
     }
     lh_store_call_destroy(store_call);
 }
 
 void lh_list_tokens_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct asked asked;
+    struct lh_asked asked;
     const char *name, *id;
     int32_t rows;
     Leasehold__V1__ListTokensRequest *request =
-        begin(&asked, call, &leasehold__v1__list_tokens_request__descriptor, data, size);
+        lh_asked_begin(&asked, call, &leasehold__v1__list_tokens_request__descriptor, data, size);
 
     if (request != NULL) {
         struct lh_store *store = asked.service->store;
@@ -272,5 +242,5 @@ void lh_list_tokens_on_message(struct lh_rpc_call *call, const void *data, size_
             lh_store_call_check(store_call,
                                 store->ops->list_tokens(store, rows, name, id, on_tokens_listed, store_call));
     }
-    end(&asked);
+    lh_asked_end(&asked);
 }

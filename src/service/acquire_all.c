@@ -25,17 +25,13 @@ static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_r
 
 void lh_acquire_all_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_arena *arena = &lh_call_service(call)->scratch;
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = arena, .violations = &violations, .places = lh_call_service(call)->places};
+    struct lh_asked asked;
     struct lh_acquire acquire = {0};
     Leasehold__V1__AcquireAllRequest *request;
 
     lh_tracing_begin(call);
-    request = lh_call_unpack(call, &leasehold__v1__acquire_all_request__descriptor, data, size, arena);
-    if (request != NULL && lh_validate_acquire_all(&v, request, &acquire))
+    request = lh_asked_begin(&asked, call, &leasehold__v1__acquire_all_request__descriptor, data, size);
+    if (request != NULL && lh_asked_check(&asked, lh_validate_acquire_all(&asked.v, request, &acquire)))
         acquire_start(call, &acquire, NULL, tell_granted);
-    else if (request != NULL)
-        lh_call_refuse(call, &violations);
-    lh_arena_reset(arena);
+    lh_asked_end(&asked);
 }

@@ -210,18 +210,15 @@ static bool permit_reap(struct lh_rpc_call *call, struct lh_arena *arena, struct
 
 void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_service *service = lh_call_service(call);
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
+    struct lh_asked asked;
     struct lh_reap_arguments reap;
     Leasehold__V1__ReapRequest *request =
-        lh_call_unpack(call, &leasehold__v1__reap_request__descriptor, data, size, v.arena);
+        lh_asked_begin(&asked, call, &leasehold__v1__reap_request__descriptor, data, size);
 
-    if (request != NULL && !lh_validate_reap(&v, request, &reap))
-        lh_call_refuse(call, &violations);
-    else if (request != NULL && permit_reap(call, v.arena, &reap))
+    if (request != NULL && lh_asked_check(&asked, lh_validate_reap(&asked.v, request, &reap)) &&
+        permit_reap(call, asked.v.arena, &reap))
         begin_reap(call, &reap);
-    lh_arena_reset(&service->scratch);
+    lh_asked_end(&asked);
 }
 
 /* --- ForceRelease --- */
@@ -268,8 +265,7 @@ static void reply_forced(const struct lh_store_call *store_call, const struct lh
     }
     if (response.n_leases > 0)
         response.lease = response.leases[0];
-    lh_call_reply(store_call->call, &response.base, arena);
-    lh_arena_reset(arena);
+    lh_store_call_reply(store_call, &response.base);
 }
 
 static void on_forced(void *arg, enum lh_status status, const struct lh_error *error,
@@ -297,32 +293,27 @@ static void on_forced(void *arg, enum lh_status status, const struct lh_error *e
 
 void lh_force_release_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_service *service = lh_call_service(call);
-    struct lh_store *store = service->store;
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
+    struct lh_asked asked;
     Leasehold__V1__ForceReleaseRequest *request =
-        lh_call_unpack(call, &leasehold__v1__force_release_request__descriptor, data, size, v.arena);
+        lh_asked_begin(&asked, call, &leasehold__v1__force_release_request__descriptor, data, size);
     const char *ns, *key;
 
     if (request != NULL) {
-        bool is_valid = lh_validate_scope(&v, request->scope, "scope", &ns, &key);
-        is_valid &= lh_validate_force(&v, request);
-        if (!is_valid) {
-            lh_call_refuse(call, &violations);
-        } else if (lh_permit(call, LH_RIGHT_ADMIN, ns)) {
+        struct lh_store *store = asked.service->store;
+        struct lh_store_call *store_call = NULL;
+        bool is_valid = lh_validate_scope(&asked.v, request->scope, "scope", &ns, &key);
+        is_valid &= lh_validate_force(&asked.v, request);
+        if (lh_asked_check(&asked, is_valid) && lh_permit(call, LH_RIGHT_ADMIN, ns))
+            store_call = lh_store_call_create(call, ns, key);
+        if (store_call != NULL) {
             struct lh_requester requester = lh_call_requester(call);
-            struct lh_store_call *store_call = lh_store_call_create(call, ns, key);
-            if (store_call != NULL) {
-                store_call->token = request->token;
-                lh_store_call_check(store_call,
-                                    store->ops->force_release(store, store_call->ns, store_call->key, request->reason,
-                                                              request->token, request->all != 0, &requester, on_forced,
-                                                              store_call));
-            }
+            store_call->token = request->token;
+            lh_store_call_check(store_call, store->ops->force_release(
+                                                store, store_call->ns, store_call->key, request->reason, request->token,
+                                                request->all != 0, &requester, on_forced, store_call));
         }
     }
-    lh_arena_reset(&service->scratch);
+    lh_asked_end(&asked);
 }
 
 /* --- GetStatus --- */

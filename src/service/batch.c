@@ -14,7 +14,21 @@
 /* Longer ones are no UUIDs in any spelling; 10,000 of them would be a reply beyond what clients take. */
 #define LEASE_KEY_ECHO_MAX_BYTES 64
 
+struct batch;
+
+/* What the two do differently. */
+struct verb {
+    const ProtobufCMessageDescriptor *type;
+    const char *items; /* the field's name */
+    size_t (*count)(const struct batch *batch);
+    bool (*validate)(const struct batch *batch, size_t i, struct lh_validator *v, const char *field,
+                     struct lh_holder_item *item);
+    enum lh_status (*send)(const struct lh_service *service, struct lh_holder_request *request);
+    size_t (*pack)(struct batch *batch, const void **data);
+};
+
 struct batch {
+    const struct verb *verb;
     struct lh_rpc_call *call;    /* NULL once it has ended, and when this is one of many of a stream */
     lh_heartbeats_cb *on_answer; /* the stream's */
     void *arg;
@@ -25,28 +39,19 @@ struct batch {
     struct lh_access_caller who;
     const char **problems; /* of each item that is decided: why */
     union {
+        ProtobufCMessage *base;
         Leasehold__V1__HeartbeatRequest *heartbeat;
         Leasehold__V1__ReleaseRequest *release;
     } message;
-    union {
-        struct lh_holder_request heartbeat;
-        struct lh_holder_request release;
-    } request;
+    struct lh_holder_request request;
 };
 
-static struct batch *create(struct lh_rpc_call *call)
+static struct batch *create(struct lh_rpc_call *call, const struct verb *verb)
 {
     struct batch *batch = lh_alloc_zero(1, sizeof(*batch));
+    batch->verb = verb;
     batch->service = lh_call_service(call);
     batch->caller = lh_usage_of(call);
-    return batch;
-}
-
-static struct batch *create_for(struct lh_rpc_call *call)
-{
-    struct batch *batch = create(call);
-    batch->call = call;
-    lh_rpc_call_set_data(call, batch);
     return batch;
 }
 
@@ -119,17 +124,15 @@ static void on_finding(void *arg, const struct lh_wire_finding *finding)
 }
 
 /* False: the findings say why. */
-static bool unpack(struct batch *batch, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
-                   struct findings *findings, ProtobufCMessage **message)
+static bool unpack(struct batch *batch, const void *data, size_t size, struct findings *findings)
 {
-    *message = NULL;
     findings->arena = &batch->arena;
-    if (lh_wire_check(type, data, size, on_finding, findings) && findings->violations.count == 0) {
-        *message = lh_wire_unpack(type, data, size, &batch->arena);
-        if (*message == NULL)
+    if (lh_wire_check(batch->verb->type, data, size, on_finding, findings) && findings->violations.count == 0) {
+        batch->message.base = lh_wire_unpack(batch->verb->type, data, size, &batch->arena);
+        if (batch->message.base == NULL)
             lh_violations_add(&findings->violations, "message", "is not a well-formed protobuf message");
     }
-    return *message != NULL;
+    return batch->message.base != NULL;
 }
 
 static void note_findings(struct batch *batch, const struct findings *findings, size_t count)
@@ -175,7 +178,7 @@ static char *echo_lease_key(const Leasehold__V1__LeaseRef *ref)
 
 static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, size_t i)
 {
-    const struct lh_holder_item *item = &batch->request.heartbeat.items[i].item;
+    const struct lh_holder_item *item = &batch->request.items[i].item;
     Leasehold__V1__HeartbeatResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
 
     leasehold__v1__heartbeat_result__init(result);
@@ -201,36 +204,19 @@ static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, siz
 
 static size_t pack_heartbeats(struct batch *batch, const void **data)
 {
-    const struct lh_holder_request *request = &batch->request.heartbeat;
     Leasehold__V1__HeartbeatResponse response;
 
     leasehold__v1__heartbeat_response__init(&response);
-    response.n_results = request->count;
-    response.results = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*response.results));
-    for (size_t i = 0; i < request->count; i++)
+    response.n_results = batch->request.count;
+    response.results = lh_arena_alloc(&batch->arena, (response.n_results + 1) * sizeof(*response.results));
+    for (size_t i = 0; i < response.n_results; i++)
         response.results[i] = heartbeat_result(batch, i);
     return lh_message_pack(&response.base, &batch->arena, data);
 }
 
-static void on_heartbeat_done(struct lh_holder_request *request)
-{
-    struct batch *batch = request->arg;
-    const void *data;
-
-    if (batch->on_answer != NULL) {
-        size_t size = pack_heartbeats(batch, &data);
-        batch->on_answer(batch->arg, data, size);
-    } else if (batch->call != NULL) {
-        lh_tracing_answered(batch->call, request);
-        size_t size = pack_heartbeats(batch, &data);
-        lh_rpc_call_reply(batch->call, data, size);
-    }
-    destroy(batch);
-}
-
 static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t i)
 {
-    const struct lh_holder_item *item = &batch->request.release.items[i].item;
+    const struct lh_holder_item *item = &batch->request.items[i].item;
     Leasehold__V1__ReleaseResult *result = lh_arena_alloc(&batch->arena, sizeof(*result));
     const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;
     char *message;
@@ -251,19 +237,30 @@ static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t 
     return result;
 }
 
-static void on_release_done(struct lh_holder_request *request)
+static size_t pack_releases(struct batch *batch, const void **data)
+{
+    Leasehold__V1__ReleaseResponse response;
+
+    leasehold__v1__release_response__init(&response);
+    response.n_results = batch->request.count;
+    response.results = lh_arena_alloc(&batch->arena, (response.n_results + 1) * sizeof(*response.results));
+    for (size_t i = 0; i < response.n_results; i++)
+        response.results[i] = release_result(batch, i);
+    return lh_message_pack(&response.base, &batch->arena, data);
+}
+
+static void on_done(struct lh_holder_request *request)
 {
     struct batch *batch = request->arg;
+    const void *data;
 
-    if (batch->call != NULL) {
-        Leasehold__V1__ReleaseResponse response;
+    if (batch->on_answer != NULL) {
+        size_t size = batch->verb->pack(batch, &data);
+        batch->on_answer(batch->arg, data, size);
+    } else if (batch->call != NULL) {
         lh_tracing_answered(batch->call, request);
-        leasehold__v1__release_response__init(&response);
-        response.n_results = request->count;
-        response.results = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*response.results));
-        for (size_t i = 0; i < request->count; i++)
-            response.results[i] = release_result(batch, i);
-        lh_call_reply(batch->call, &response.base, &batch->arena);
+        size_t size = batch->verb->pack(batch, &data);
+        lh_rpc_call_reply(batch->call, data, size);
     }
     destroy(batch);
 }
@@ -289,83 +286,108 @@ static void decide(struct batch *batch, struct lh_rpc_call *call, struct lh_hold
     entry->skip = batch->problems[i] != NULL;
 }
 
-static void fill_heartbeats(struct batch *batch, struct lh_rpc_call *call)
+static void fill(struct batch *batch, struct lh_rpc_call *call)
 {
-    struct lh_holder_request *request = &batch->request.heartbeat;
     struct lh_violations violations; /* emptied for each item by its counts alone: it is large */
     struct lh_validator v = {.arena = &batch->arena, .violations = &violations, .places = batch->service->places};
 
-    for (size_t i = 0; i < request->count; i++) {
-        struct lh_holder_item *item = &request->items[i].item;
+    for (size_t i = 0; i < batch->request.count; i++) {
         char field[LH_VIOLATION_FIELD_BYTES];
 
         violations.count = violations.omitted = 0;
-        lh_field_nth(field, "leases", i);
-        if (batch->problems[i] == NULL && !lh_validate_lease_ref(&v, batch->message.heartbeat->leases[i], field,
-                                                                 &item->ns, &item->key, &item->lease_key))
+        lh_field_nth(field, batch->verb->items, i);
+        if (batch->problems[i] == NULL && !batch->verb->validate(batch, i, &v, field, &batch->request.items[i].item))
             batch->problems[i] = violations_problem(batch, &violations);
-        decide(batch, call, &request->items[i], i);
+        decide(batch, call, &batch->request.items[i], i);
     }
 }
 
-/* LH_INVALID_ARGUMENT: the findings say why. LH_OVERLOADED with nothing taken: its caller's bound does. */
-static enum lh_status start_heartbeats(struct batch *batch, struct lh_rpc_call *call, const void *data, size_t size,
-                                       struct findings *findings)
+/* LH_INVALID_ARGUMENT: the findings say why. LH_OVERLOADED and not all taken: its caller's bound does. */
+static enum lh_status start(struct batch *batch, struct lh_rpc_call *call, const void *data, size_t size,
+                            struct findings *findings)
 {
-    struct lh_holder_request *request = &batch->request.heartbeat;
-    ProtobufCMessage *message;
+    struct lh_holder_request *request = &batch->request;
 
-    if (!unpack(batch, &leasehold__v1__heartbeat_request__descriptor, data, size, findings, &message))
+    if (!unpack(batch, data, size, findings))
         return LH_INVALID_ARGUMENT;
-    batch->message.heartbeat = (Leasehold__V1__HeartbeatRequest *)message;
-    request->count = batch->message.heartbeat->n_leases;
+    request->count = batch->verb->count(batch);
     if (!take(batch, request->count))
         return LH_OVERLOADED;
     request->items = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*request->items));
     memset(request->items, 0, (request->count + 1) * sizeof(*request->items));
-    request->on_done = on_heartbeat_done;
+    request->on_done = on_done;
     request->arg = batch;
     note_findings(batch, findings, request->count);
-    fill_heartbeats(batch, call);
-    return lh_route_heartbeat(batch->service, request);
+    fill(batch, call);
+    return batch->verb->send(batch->service, request);
 }
 
-void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+static void on_message(struct lh_rpc_call *call, const struct verb *verb, const void *data, size_t size)
 {
-    struct batch *batch = create_for(call);
+    struct batch *batch = create(call, verb);
     struct findings findings = {0};
     enum lh_status status;
 
+    batch->call = call;
+    lh_rpc_call_set_data(call, batch);
     lh_tracing_begin(call);
     if (!lh_permit_enter(call, &batch->who)) {
         destroy(batch);
         return;
     }
-    status = start_heartbeats(batch, call, data, size, &findings);
+    status = start(batch, call, data, size, &findings);
     if (status == LH_OK)
         return;
     if (status == LH_INVALID_ARGUMENT)
         lh_call_refuse(call, &findings.violations);
-    else if (status == LH_OVERLOADED && batch->taken == 0)
+    else if (status == LH_OVERLOADED && batch->taken < batch->request.count)
         lh_usage_refuse(call, LH_USAGE_PENDING);
     else
         lh_call_fail(call, status, NULL, NULL, NULL);
     destroy(batch);
 }
 
+/* --- Heartbeat --- */
+
+static size_t heartbeat_count(const struct batch *batch)
+{
+    return batch->message.heartbeat->n_leases;
+}
+
+static bool validate_heartbeat(const struct batch *batch, size_t i, struct lh_validator *v, const char *field,
+                               struct lh_holder_item *item)
+{
+    return lh_validate_lease_ref(v, batch->message.heartbeat->leases[i], field, &item->ns, &item->key,
+                                 &item->lease_key);
+}
+
+static const struct verb heartbeat = {
+    .type = &leasehold__v1__heartbeat_request__descriptor,
+    .items = "leases",
+    .count = heartbeat_count,
+    .validate = validate_heartbeat,
+    .send = lh_route_heartbeat,
+    .pack = pack_heartbeats,
+};
+
+void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size)
+{
+    on_message(call, &heartbeat, data, size);
+}
+
 enum lh_status lh_heartbeats_start(struct lh_rpc_call *call, const struct lh_access_caller *who, const void *data,
                                    size_t size, size_t *count, struct lh_violations *violations,
                                    lh_heartbeats_cb *on_answer, void *arg)
 {
-    struct batch *batch = create(call);
+    struct batch *batch = create(call, &heartbeat);
     struct findings findings = {0};
     enum lh_status status;
 
     batch->who = lh_access_copy(who);
     batch->on_answer = on_answer;
     batch->arg = arg;
-    status = start_heartbeats(batch, call, data, size, &findings);
-    *count = batch->request.heartbeat.count;
+    status = start(batch, call, data, size, &findings);
+    *count = batch->request.count;
     if (status == LH_OK)
         return LH_OK;
     *violations = findings.violations;
@@ -373,58 +395,29 @@ enum lh_status lh_heartbeats_start(struct lh_rpc_call *call, const struct lh_acc
     return status;
 }
 
-static void fill_releases(struct batch *batch, struct lh_rpc_call *call)
+/* --- Release --- */
+
+static size_t release_count(const struct batch *batch)
 {
-    struct lh_holder_request *request = &batch->request.release;
-    struct lh_violations violations; /* emptied for each item by its counts alone: it is large */
-    struct lh_validator v = {.arena = &batch->arena, .violations = &violations, .places = batch->service->places};
-
-    for (size_t i = 0; i < request->count; i++) {
-        char field[LH_VIOLATION_FIELD_BYTES];
-
-        violations.count = violations.omitted = 0;
-        lh_field_nth(field, "items", i);
-        if (batch->problems[i] == NULL &&
-            !lh_validate_release_item(&v, batch->message.release->items[i], field, &request->items[i].item))
-            batch->problems[i] = violations_problem(batch, &violations);
-        decide(batch, call, &request->items[i], i);
-    }
+    return batch->message.release->n_items;
 }
+
+static bool validate_release(const struct batch *batch, size_t i, struct lh_validator *v, const char *field,
+                             struct lh_holder_item *item)
+{
+    return lh_validate_release_item(v, batch->message.release->items[i], field, item);
+}
+
+static const struct verb release = {
+    .type = &leasehold__v1__release_request__descriptor,
+    .items = "items",
+    .count = release_count,
+    .validate = validate_release,
+    .send = lh_route_release,
+    .pack = pack_releases,
+};
 
 void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct batch *batch = create_for(call);
-    struct lh_holder_request *request = &batch->request.release;
-    struct findings findings = {0};
-    ProtobufCMessage *message;
-    enum lh_status status;
-
-    lh_tracing_begin(call);
-    if (!lh_permit_enter(call, &batch->who)) {
-        destroy(batch);
-        return;
-    }
-    if (!unpack(batch, &leasehold__v1__release_request__descriptor, data, size, &findings, &message)) {
-        lh_call_refuse(call, &findings.violations);
-        destroy(batch);
-        return;
-    }
-    batch->message.release = (Leasehold__V1__ReleaseRequest *)message;
-    request->count = batch->message.release->n_items;
-    if (!take(batch, request->count)) {
-        lh_usage_refuse(call, LH_USAGE_PENDING);
-        destroy(batch);
-        return;
-    }
-    request->items = lh_arena_alloc(&batch->arena, (request->count + 1) * sizeof(*request->items));
-    memset(request->items, 0, (request->count + 1) * sizeof(*request->items));
-    request->on_done = on_release_done;
-    request->arg = batch;
-    note_findings(batch, &findings, request->count);
-    fill_releases(batch, call);
-    status = lh_route_release(batch->service, request);
-    if (status != LH_OK) {
-        lh_call_fail(call, status, NULL, NULL, NULL);
-        destroy(batch);
-    }
+    on_message(call, &release, data, size);
 }

@@ -46,6 +46,31 @@ void *lh_call_unpack(struct lh_rpc_call *call, const ProtobufCMessageDescriptor 
     return message;
 }
 
+void *lh_asked_begin(struct lh_asked *asked, struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type,
+                     const void *data, size_t size)
+{
+    struct lh_service *service = lh_call_service(call);
+
+    asked->call = call;
+    asked->service = service;
+    asked->violations.count = asked->violations.omitted = 0; /* by its counts alone: it is large */
+    asked->v =
+        (struct lh_validator){.arena = &service->scratch, .violations = &asked->violations, .places = service->places};
+    return lh_call_unpack(call, type, data, size, &service->scratch);
+}
+
+bool lh_asked_check(const struct lh_asked *asked, bool is_valid)
+{
+    if (!is_valid)
+        lh_call_refuse(asked->call, &asked->violations);
+    return is_valid;
+}
+
+void lh_asked_end(const struct lh_asked *asked)
+{
+    lh_arena_reset(&asked->service->scratch);
+}
+
 void lh_call_reply(struct lh_rpc_call *call, const ProtobufCMessage *message, struct lh_arena *arena)
 {
     const void *data;
@@ -206,6 +231,12 @@ bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status 
         return true;
     lh_call_fail(store_call->call, status, error, store_call->ns, store_call->key);
     return false;
+}
+
+void lh_store_call_reply(const struct lh_store_call *store_call, const ProtobufCMessage *message)
+{
+    lh_call_reply(store_call->call, message, &store_call->service->scratch);
+    lh_arena_reset(&store_call->service->scratch);
 }
 
 void lh_store_call_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)

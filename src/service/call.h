@@ -89,6 +89,26 @@ void *lh_call_unpack_into(const ProtobufCMessageDescriptor *type, const void *da
 
 void lh_call_reply(struct lh_rpc_call *call, const ProtobufCMessage *message, struct lh_arena *arena);
 
+/*
+ * A request that is checked in one go:
+ *
+ *     request = lh_asked_begin(&asked, call, type, data, size);       NULL: the call was answered
+ *     if (request != NULL && lh_asked_check(&asked, lh_validate_...(&asked.v, request, &wanted)))
+ *         ...                                                         else: the call was answered, if there was a request
+ *     lh_asked_end(&asked);
+ */
+struct lh_asked {
+    struct lh_rpc_call *call;
+    struct lh_service *service;
+    struct lh_violations violations;
+    struct lh_validator v;
+};
+void *lh_asked_begin(struct lh_asked *asked, struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type,
+                     const void *data, size_t size);
+/* What it was given; false: the call was answered with the violations. */
+bool lh_asked_check(const struct lh_asked *asked, bool is_valid);
+void lh_asked_end(const struct lh_asked *asked);
+
 /* INVALID_ARGUMENT with these. */
 void lh_call_refuse(struct lh_rpc_call *call, const struct lh_violations *violations);
 
@@ -130,6 +150,8 @@ void lh_store_call_destroy(struct lh_store_call *store_call);
 void lh_store_call_check(struct lh_store_call *store_call, enum lh_status status);
 /* True: it succeeded, and the RPC call is still there to answer. Else it fails the RPC call, if that is still there. */
 bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status status, const struct lh_error *error);
+/* Then the scratch is empty again. */
+void lh_store_call_reply(const struct lh_store_call *store_call, const ProtobufCMessage *message);
 void lh_store_call_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 
 /*

@@ -139,24 +139,20 @@ static void begin(struct lh_rpc_call *call, const struct lh_holder_item *item, i
 
 void lh_downgrade_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_arena *arena = &lh_call_service(call)->scratch;
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = arena, .violations = &violations, .places = lh_call_service(call)->places};
+    struct lh_asked asked;
     struct lh_holder_item item = {0};
     int32_t units = 0;
     Leasehold__V1__DowngradeRequest *request;
 
     lh_tracing_begin(call);
-    request = lh_call_unpack(call, &leasehold__v1__downgrade_request__descriptor, data, size, arena);
+    request = lh_asked_begin(&asked, call, &leasehold__v1__downgrade_request__descriptor, data, size);
     if (request != NULL) {
-        bool is_valid = lh_validate_lease_ref(&v, request->lease, "lease", &item.ns, &item.key, &item.lease_key);
-        is_valid &= lh_validate_units(&v, request->units, "units", &units);
-        if (!is_valid)
-            lh_call_refuse(call, &violations);
-        else if (lh_permit(call, LH_RIGHT_LEASE, item.ns))
+        bool is_valid = lh_validate_lease_ref(&asked.v, request->lease, "lease", &item.ns, &item.key, &item.lease_key);
+        is_valid &= lh_validate_units(&asked.v, request->units, "units", &units);
+        if (lh_asked_check(&asked, is_valid) && lh_permit(call, LH_RIGHT_LEASE, item.ns))
             begin(call, &item, units);
     }
-    lh_arena_reset(arena);
+    lh_asked_end(&asked);
 }
 
 void lh_downgrade_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)

@@ -23,33 +23,31 @@ static void on_set(void *arg, enum lh_status status, const struct lh_error *erro
 
         leasehold__v1__set_policy_response__init(&response);
         response.effective = lh_policy_to_message(policy_at(answer, 0), arena);
-        lh_call_reply(store_call->call, &response.base, arena);
-        lh_arena_reset(arena);
+        lh_store_call_reply(store_call, &response.base);
     }
     lh_store_call_destroy(store_call);
 }
 
 void lh_set_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_service *service = lh_call_service(call);
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
+    struct lh_asked asked;
     struct lh_policy policy;
     uint32_t mask;
     Leasehold__V1__SetPolicyRequest *request =
-        lh_call_unpack(call, &leasehold__v1__set_policy_request__descriptor, data, size, v.arena);
+        lh_asked_begin(&asked, call, &leasehold__v1__set_policy_request__descriptor, data, size);
 
-    if (request != NULL && !(lh_policy_from_request(&v, request, &policy, &mask) &&
-                             lh_validate_place(&v, policy.ns, false, "policy.namespace.segments"))) {
-        lh_call_refuse(call, &violations);
-    } else if (request != NULL && lh_permit(call, LH_RIGHT_ADMIN, policy.ns)) {
+    if (request != NULL &&
+        lh_asked_check(&asked, lh_policy_from_request(&asked.v, request, &policy, &mask) &&
+                                   lh_validate_place(&asked.v, policy.ns, false, "policy.namespace.segments")) &&
+        lh_permit(call, LH_RIGHT_ADMIN, policy.ns)) {
         struct lh_requester requester = lh_call_requester(call);
+        struct lh_store *store = asked.service->store;
         struct lh_store_call *store_call = lh_store_call_create(call, NULL, NULL);
         if (store_call != NULL)
-            lh_store_call_check(store_call, service->store->ops->set_policy(service->store, &policy, mask, &requester,
-                                                                            on_set, store_call));
+            lh_store_call_check(store_call,
+                                store->ops->set_policy(store, &policy, mask, &requester, on_set, store_call));
     }
-    lh_arena_reset(&service->scratch);
+    lh_asked_end(&asked);
 }
 
 static void on_get(void *arg, enum lh_status status, const struct lh_error *error,
@@ -65,33 +63,31 @@ static void on_get(void *arg, enum lh_status status, const struct lh_error *erro
         response.own = lh_policy_to_message(policy_at(answer, 0), arena);
         response.effective = lh_policy_to_message(policy_at(answer, 1), arena);
         response.n_source = lh_policy_sources(policy_at(answer, 1), arena, &response.source);
-        lh_call_reply(store_call->call, &response.base, arena);
-        lh_arena_reset(arena);
+        lh_store_call_reply(store_call, &response.base);
     }
     lh_store_call_destroy(store_call);
 }
 
 void lh_get_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_service *service = lh_call_service(call);
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
+    struct lh_asked asked;
     const char *ns = "";
     Leasehold__V1__GetPolicyRequest *request =
-        lh_call_unpack(call, &leasehold__v1__get_policy_request__descriptor, data, size, v.arena);
+        lh_asked_begin(&asked, call, &leasehold__v1__get_policy_request__descriptor, data, size);
 
-    if (request != NULL && request->namespace_ != NULL &&
-        !(lh_validate_namespace(&v, request->namespace_->segments, request->namespace_->n_segments, true,
-                                "namespace.segments", &ns) &&
-          lh_validate_place(&v, ns, false, "namespace.segments"))) {
-        lh_call_refuse(call, &violations);
-    } else if (request != NULL && lh_permit(call, LH_RIGHT_READ, ns)) {
+    if (request != NULL &&
+        lh_asked_check(&asked,
+                       request->namespace_ == NULL ||
+                           (lh_validate_namespace(&asked.v, request->namespace_->segments,
+                                                  request->namespace_->n_segments, true, "namespace.segments", &ns) &&
+                            lh_validate_place(&asked.v, ns, false, "namespace.segments"))) &&
+        lh_permit(call, LH_RIGHT_READ, ns)) {
+        struct lh_store *store = asked.service->store;
         struct lh_store_call *store_call = lh_store_call_create(call, ns, NULL);
         if (store_call != NULL)
-            lh_store_call_check(store_call,
-                                service->store->ops->get_policy(service->store, store_call->ns, on_get, store_call));
+            lh_store_call_check(store_call, store->ops->get_policy(store, store_call->ns, on_get, store_call));
     }
-    lh_arena_reset(&service->scratch);
+    lh_asked_end(&asked);
 }
 
 /* --- ListPolicies: pages of what the caller may read; what it may not read is passed over --- */
@@ -217,29 +213,25 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, i
 
 void lh_list_policies_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_service *service = lh_call_service(call);
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
+    struct lh_asked asked;
     const char *after = NULL, *ignored;
     struct lh_access_caller who;
     int32_t page_size;
     bool is_valid;
     Leasehold__V1__ListPoliciesRequest *request =
-        lh_call_unpack(call, &leasehold__v1__list_policies_request__descriptor, data, size, v.arena);
+        lh_asked_begin(&asked, call, &leasehold__v1__list_policies_request__descriptor, data, size);
 
     if (request != NULL) {
-        is_valid = lh_validate_page_size(&v, request->page_size, "page_size", &page_size);
+        is_valid = lh_validate_page_size(&asked.v, request->page_size, "page_size", &page_size);
         if (request->page_token[0] != '\0' &&
-            !lh_page_token_parse(request->page_token, LH_PAGE_POLICIES, 0, v.arena, &after, &ignored)) {
-            lh_violations_add(&violations, "page_token", "must be the next_page_token of the page before");
+            !lh_page_token_parse(request->page_token, LH_PAGE_POLICIES, 0, asked.v.arena, &after, &ignored)) {
+            lh_violations_add(&asked.violations, "page_token", "must be the next_page_token of the page before");
             is_valid = false;
         }
-        if (!is_valid) {
-            lh_call_refuse(call, &violations);
-        } else if (lh_permit_enter(call, &who)) {
+        if (lh_asked_check(&asked, is_valid) && lh_permit_enter(call, &who)) {
             begin_list(call, &who, page_size, after);
             lh_access_leave(&who);
         }
     }
-    lh_arena_reset(&service->scratch);
+    lh_asked_end(&asked);
 }

@@ -72,8 +72,7 @@ static void reply_scope(struct lh_store_call *store_call, const struct lh_scope_
         response.contention = lh_message_contention(&contention, arena);
     if (answer->has_last)
         response.last = new_last_hold(&answer->last, arena);
-    lh_call_reply(store_call->call, &response.base, arena);
-    lh_arena_reset(arena);
+    lh_store_call_reply(store_call, &response.base);
 }
 
 /* A scope that several hold, while its holders are looked up. */
@@ -141,22 +140,20 @@ static void on_scope(void *arg, enum lh_status status, const struct lh_error *er
 
 void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_service *service = lh_call_service(call);
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
+    struct lh_asked asked;
     Leasehold__V1__GetLeaseRequest *request =
-        lh_call_unpack(call, &leasehold__v1__get_lease_request__descriptor, data, size, v.arena);
+        lh_asked_begin(&asked, call, &leasehold__v1__get_lease_request__descriptor, data, size);
     const char *ns, *key;
 
-    if (request != NULL && !lh_validate_scope(&v, request->scope, "scope", &ns, &key)) {
-        lh_call_refuse(call, &violations);
-    } else if (request != NULL && lh_permit(call, LH_RIGHT_READ, ns)) {
+    if (request != NULL && lh_asked_check(&asked, lh_validate_scope(&asked.v, request->scope, "scope", &ns, &key)) &&
+        lh_permit(call, LH_RIGHT_READ, ns)) {
+        struct lh_store *store = asked.service->store;
         struct lh_store_call *store_call = lh_store_call_create(call, ns, key);
         if (store_call != NULL)
-            lh_store_call_check(store_call, service->store->ops->get(service->store, store_call->ns, store_call->key,
-                                                                     on_scope, store_call));
+            lh_store_call_check(store_call,
+                                store->ops->get(store, store_call->ns, store_call->key, on_scope, store_call));
     }
-    lh_arena_reset(&service->scratch);
+    lh_asked_end(&asked);
 }
 
 /* --- ListLeases --- */
@@ -361,20 +358,17 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, c
 
 void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_service *service = lh_call_service(call);
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
+    struct lh_asked asked;
     struct lh_list_request list = {0};
     struct lh_access_caller who;
     uint64_t filter;
     Leasehold__V1__ListLeasesRequest *request =
-        lh_call_unpack(call, &leasehold__v1__list_leases_request__descriptor, data, size, v.arena);
+        lh_asked_begin(&asked, call, &leasehold__v1__list_leases_request__descriptor, data, size);
 
-    if (request != NULL && !read_list(&v, request, &list, &filter)) {
-        lh_call_refuse(call, &violations);
-    } else if (request != NULL && lh_permit_enter(call, &who)) {
+    if (request != NULL && lh_asked_check(&asked, read_list(&asked.v, request, &list, &filter)) &&
+        lh_permit_enter(call, &who)) {
         begin_list(call, &who, &list, filter);
         lh_access_leave(&who);
     }
-    lh_arena_reset(&service->scratch);
+    lh_asked_end(&asked);
 }

@@ -217,9 +217,7 @@ static bool check_list(struct lh_validator *v, const Leasehold__V1__ListRequest 
 
 void lh_look_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_service *service = lh_call_service(call);
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
+    struct lh_asked asked;
     struct wanted wanted = {.call = call,
                             .look = lh_rpc_call_method(call)->arg,
                             .ns = "",
@@ -227,29 +225,24 @@ void lh_look_on_message(struct lh_rpc_call *call, const void *data, size_t size)
                             .key = "",
                             .page_size = 1,
                             .after = ""};
-    const void *request = lh_call_unpack(call, wanted.look->request, data, size, v.arena);
+    const void *request = lh_asked_begin(&asked, call, wanted.look->request, data, size);
 
-    if (request != NULL && wanted.look->request == &leasehold__v1__list_request__descriptor &&
-        !check_list(&v, request, &wanted))
-        lh_call_refuse(call, &violations);
-    else if (request != NULL)
+    if (request != NULL && lh_asked_check(&asked, wanted.look->request != &leasehold__v1__list_request__descriptor ||
+                                                      check_list(&asked.v, request, &wanted)))
         permit_and_ask(&wanted);
-    lh_arena_reset(&service->scratch);
+    lh_asked_end(&asked);
 }
 
 void lh_explain_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_service *service = lh_call_service(call);
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
+    struct lh_asked asked;
     struct wanted wanted = {.call = call, .look = &lh_look_explain, .page_size = 1, .after = ""};
-    const Leasehold__V1__ExplainRequest *request = lh_call_unpack(call, wanted.look->request, data, size, v.arena);
+    const Leasehold__V1__ExplainRequest *request = lh_asked_begin(&asked, call, wanted.look->request, data, size);
 
-    if (request != NULL && !lh_validate_scope(&v, request->scope, "scope", &wanted.ns, &wanted.key))
-        lh_call_refuse(call, &violations);
-    else if (request != NULL)
+    if (request != NULL &&
+        lh_asked_check(&asked, lh_validate_scope(&asked.v, request->scope, "scope", &wanted.ns, &wanted.key)))
         permit_and_ask(&wanted);
-    lh_arena_reset(&service->scratch);
+    lh_asked_end(&asked);
 }
 
 /* --- what the daemon knows by itself --- */

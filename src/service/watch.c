@@ -464,25 +464,21 @@ static void begin(struct lh_rpc_call *call, struct lh_access_caller *who,
 
 void lh_watch_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    struct lh_service *service = lh_call_service(call);
-    struct lh_violations violations = {0};
-    struct lh_validator v = {.arena = &service->scratch, .violations = &violations, .places = service->places};
+    struct lh_asked asked;
     Leasehold__V1__WatchLeasesRequest *request =
-        lh_call_unpack(call, &leasehold__v1__watch_leases_request__descriptor, data, size, v.arena);
+        lh_asked_begin(&asked, call, &leasehold__v1__watch_leases_request__descriptor, data, size);
     struct lh_access_caller who;
     const char *ns;
 
-    if (request == NULL) {
+    if (request == NULL || !lh_asked_check(&asked, lh_validate_watch(&asked.v, request, &ns))) {
         /* answered */
-    } else if (!lh_validate_watch(&v, request, &ns)) {
-        lh_call_refuse(call, &violations);
-    } else if (service->is_draining) {
+    } else if (asked.service->is_draining) {
         lh_call_fail(call, LH_SHUTTING_DOWN, NULL, NULL, NULL);
     } else if (lh_permit_enter(call, &who)) {
         begin(call, &who, request, ns);
         lh_access_leave(&who);
     }
-    lh_arena_reset(&service->scratch);
+    lh_asked_end(&asked);
 }
 
 void lh_watch_leases_on_writable(struct lh_rpc_call *call)
