@@ -35,11 +35,7 @@ static void print_rules(const Leasehold__V1__ListAccessResponse *response)
 {
     struct lh_grid table = {.columns = 5};
 
-    lh_grid_add(&table, "PRINCIPAL");
-    lh_grid_add(&table, "NAMESPACE");
-    lh_grid_add(&table, "RIGHTS");
-    lh_grid_add(&table, "CREATED");
-    lh_grid_add(&table, "BY");
+    lh_grid_texts(&table, "PRINCIPAL", "NAMESPACE", "RIGHTS", "CREATED", "BY", NULL);
     for (size_t i = 0; i < response->n_rules; i++) {
         const Leasehold__V1__AccessRule *rule = response->rules[i];
         char *principal = lh_clean(rule->principal), *by = lh_clean(rule->created_by);
@@ -49,18 +45,13 @@ static void print_rules(const Leasehold__V1__ListAccessResponse *response)
         char when[LH_TIME_TEXT_BYTES] = "";
         if (rule->created_at != NULL)
             lh_time_format(rule->created_at->seconds, when);
-        lh_grid_add(&table, "%s", principal);
-        lh_grid_add(&table, "%s", ns);
-        lh_grid_add(&table, "%s", rights);
-        lh_grid_add(&table, "%s", when);
-        lh_grid_add(&table, "%s", by);
+        lh_grid_texts(&table, principal, ns, rights, when, by, NULL);
         free(principal);
         free(by);
         free(ns);
         free(rights);
     }
     lh_grid_print(&table, stdout);
-    lh_grid_finish(&table);
 }
 
 static enum lh_exit list(struct access_command *command)

@@ -166,11 +166,9 @@ static void print_text(const Leasehold__V1__Lease *lease, int64_t waited_us)
     if (waited_us >= LH_US_PER_MS) {
         char waited[LH_DURATION_TEXT_BYTES];
         lh_duration_format(waited_us, waited);
-        lh_grid_add(&card, "waited");
-        lh_grid_add(&card, "%s", waited);
+        lh_grid_row(&card, "waited", "%s", waited);
     }
     lh_grid_print(&card, stdout);
-    lh_grid_finish(&card);
 }
 
 /* Only we know its lease key. If this fails, the lease ends by its deadline. */

@@ -19,7 +19,6 @@ static void print_lease(const struct lh_cli *cli, const Leasehold__V1__Lease *le
     }
     lh_add_lease_rows(&card, lease);
     lh_grid_print(&card, stdout);
-    lh_grid_finish(&card);
 }
 
 /* A repeat finds its own work done, and gets the same answer. */

@@ -31,21 +31,16 @@ static void print_table(const PGresult *hooks)
 {
     struct lh_grid table = {.columns = 4};
 
-    lh_grid_add(&table, "NAMESPACE");
-    lh_grid_add(&table, "EVENT");
-    lh_grid_add(&table, "FUNCTION");
-    lh_grid_add(&table, "ADDED");
+    lh_grid_texts(&table, "NAMESPACE", "EVENT", "FUNCTION", "ADDED", NULL);
     for (int row = 0; row < PQntuples(hooks); row++) {
         char when[LH_TIME_TEXT_BYTES];
         lh_time_format(lh_row_number(hooks, row, "added_at_s", 0), when);
-        lh_grid_add(&table, "%s", root_text(lh_row_text(hooks, row, "namespace")));
-        lh_grid_add(&table, "%s", lh_row_text(hooks, row, "event"));
+        lh_grid_texts(&table, root_text(lh_row_text(hooks, row, "namespace")), lh_row_text(hooks, row, "event"), NULL);
         lh_grid_add(&table, "%s%s", lh_row_text(hooks, row, "function_name"),
                     lh_row_text(hooks, row, "exists")[0] == 't' ? "" : " (does not exist: vetoes every change)");
         lh_grid_add(&table, "%s", when);
     }
     lh_grid_print(&table, stdout);
-    lh_grid_finish(&table);
 }
 
 static void print_json(const PGresult *hooks)

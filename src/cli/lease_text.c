@@ -99,15 +99,13 @@ static void add_mode(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 
     if (mode[0] == '\0')
         return;
-    lh_grid_add(card, "mode");
     if (lease->units > 0)
-        lh_grid_add(card, "%s, %" PRId32 " unit%s", mode, lease->units, lease->units == 1 ? "" : "s");
+        lh_grid_row(card, "mode", "%s, %" PRId32 " unit%s", mode, lease->units, lease->units == 1 ? "" : "s");
     else
-        lh_grid_add(card, "%s", mode);
+        lh_grid_row(card, "mode", "%s", mode);
     if (lease->n_slots > 0) {
         char *slots = lh_slots_text(lease->slots, lease->n_slots);
-        lh_grid_add(card, "slots");
-        lh_grid_add(card, "%s", slots);
+        lh_grid_row(card, "slots", "%s", slots);
         free(slots);
     }
 }
@@ -130,10 +128,8 @@ static void ago(const Leasehold__V1__Lease *lease, const Google__Protobuf__Times
 
 static void add_labels(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 {
-    for (size_t i = 0; i < lease->n_labels; i++) {
-        lh_grid_add(card, "%s", i == 0 ? "labels" : "");
-        lh_grid_add(card, "%s=%s", lease->labels[i]->key, lease->labels[i]->value);
-    }
+    for (size_t i = 0; i < lease->n_labels; i++)
+        lh_grid_row(card, i == 0 ? "labels" : "", "%s=%s", lease->labels[i]->key, lease->labels[i]->value);
 }
 
 /* How it has gone so far: since when, and its heartbeats. */
@@ -144,16 +140,14 @@ static void add_past(struct lh_grid *card, const Leasehold__V1__Lease *lease)
     if (lease->acquired_at != NULL) {
         ago(lease, lease->acquired_at, length);
         lh_time_format(lease->acquired_at->seconds, when);
-        lh_grid_add(card, "held");
-        lh_grid_add(card, "for %s, since %s", length, when);
+        lh_grid_row(card, "held", "for %s, since %s", length, when);
     }
     if (lease->heartbeat_at != NULL) {
         ago(lease, lease->heartbeat_at, length);
-        lh_grid_add(card, "heartbeats");
         if (lease->heartbeats > 0)
-            lh_grid_add(card, "%" PRId64 ", the last %s ago", lease->heartbeats, length);
+            lh_grid_row(card, "heartbeats", "%" PRId64 ", the last %s ago", lease->heartbeats, length);
         else
-            lh_grid_add(card, "none yet");
+            lh_grid_row(card, "heartbeats", "none yet");
     }
 }
 
@@ -164,15 +158,13 @@ static void add_future(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 
     if (lease->duration != NULL) {
         lh_duration_format(lh_duration_us(lease->duration), length);
-        lh_grid_add(card, "duration");
-        lh_grid_add(card, "%s", length);
+        lh_grid_row(card, "duration", "%s", length);
     }
     if (lease->deadline != NULL && lease->remaining != NULL) {
         int64_t remaining_us = lh_duration_us(lease->remaining);
         lh_duration_format(remaining_us < 0 ? -remaining_us : remaining_us, length);
         lh_time_format(lease->deadline->seconds, when);
-        lh_grid_add(card, "deadline");
-        lh_grid_add(card, remaining_us < 0 ? "%s ago, %s" : "in %s, %s", length, when);
+        lh_grid_row(card, "deadline", remaining_us < 0 ? "%s ago, %s" : "in %s, %s", length, when);
     }
 }
 
@@ -180,8 +172,7 @@ void lh_add_principal(struct lh_grid *card, const char *principal)
 {
     if (principal[0] == '\0')
         return;
-    lh_grid_add(card, "principal");
-    lh_grid_add(card, "%s", principal);
+    lh_grid_row(card, "principal", "%s", principal);
 }
 
 void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
@@ -190,24 +181,17 @@ void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 
     if (lease->scope != NULL) {
         char *scope = lh_scope_text(lease->scope);
-        lh_grid_add(card, "lease");
-        lh_grid_add(card, "%s", scope);
+        lh_grid_row(card, "lease", "%s", scope);
         free(scope);
     }
-    if (lease->lease_key[0] != '\0') {
-        lh_grid_add(card, "lease key");
-        lh_grid_add(card, "%s", lease->lease_key);
-    }
-    lh_grid_add(card, "token");
-    lh_grid_add(card, "%" PRId64, lease->token);
-    lh_grid_add(card, "owner");
-    lh_grid_add(card, "%s", lease->owner[0] != '\0' ? lease->owner : "(unknown)");
+    if (lease->lease_key[0] != '\0')
+        lh_grid_row(card, "lease key", "%s", lease->lease_key);
+    lh_grid_row(card, "token", "%" PRId64, lease->token);
+    lh_grid_row(card, "owner", "%s", lease->owner[0] != '\0' ? lease->owner : "(unknown)");
     lh_add_principal(card, lease->principal);
     add_mode(card, lease);
-    if (!is_new && lease->liveness != LEASEHOLD__V1__LIVENESS__LIVENESS_UNSPECIFIED) {
-        lh_grid_add(card, "state");
-        lh_grid_add(card, "%s", liveness_text(lease->liveness));
-    }
+    if (!is_new && lease->liveness != LEASEHOLD__V1__LIVENESS__LIVENESS_UNSPECIFIED)
+        lh_grid_row(card, "state", "%s", liveness_text(lease->liveness));
     if (!is_new)
         add_past(card, lease);
     add_future(card, lease);
@@ -216,11 +200,8 @@ void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
 
 void lh_add_lease_table_header(struct lh_grid *table)
 {
-    static const char *const names[LH_LEASE_TABLE_COLUMNS] = {"NAMESPACE",  "KEY",   "STATE", "HELD",
-                                                              "REMAINING",  "TOKEN", "OWNER", "PRINCIPAL",
-                                                              "HEARTBEATS", "MODE",  "UNITS", "SLOTS"};
-    for (size_t i = 0; i < LH_LEASE_TABLE_COLUMNS; i++)
-        lh_grid_add(table, "%s", names[i]);
+    lh_grid_texts(table, "NAMESPACE", "KEY", "STATE", "HELD", "REMAINING", "TOKEN", "OWNER", "PRINCIPAL", "HEARTBEATS",
+                  "MODE", "UNITS", "SLOTS", NULL);
 }
 
 void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *lease)
@@ -234,14 +215,10 @@ void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *l
         ago(lease, lease->acquired_at, held);
     if (lease->remaining != NULL)
         lh_duration_format(lh_duration_us(lease->remaining), remaining);
-    lh_grid_add(table, "%s", ns);
-    lh_grid_add(table, "%s", lease->scope != NULL ? lease->scope->key : "");
-    lh_grid_add(table, "%s", liveness_text(lease->liveness));
-    lh_grid_add(table, "%s", held);
-    lh_grid_add(table, "%s", remaining);
+    lh_grid_texts(table, ns, lease->scope != NULL ? lease->scope->key : "", liveness_text(lease->liveness), held,
+                  remaining, NULL);
     lh_grid_add(table, "%" PRId64, lease->token);
-    lh_grid_add(table, "%s", lease->owner);
-    lh_grid_add(table, "%s", lease->principal);
+    lh_grid_texts(table, lease->owner, lease->principal, NULL);
     lh_grid_add(table, "%" PRId64, lease->heartbeats);
     lh_grid_add(table, "%s", mode_text(lease->mode));
     lh_grid_add(table, lease->units > 0 ? "%" PRId32 : "", lease->units);
@@ -257,16 +234,14 @@ void lh_add_rest(struct lh_grid *card, const Leasehold__V1__Contention *contenti
     if (contention == NULL || contention->rests == NULL)
         return;
     lh_duration_format(lh_duration_us(contention->rests), text);
-    lh_grid_add(card, "rests");
-    lh_grid_add(card, "for %s more: granted to nobody before", text);
+    lh_grid_row(card, "rests", "for %s more: granted to nobody before", text);
 }
 
 void lh_add_units_free(struct lh_grid *card, const Leasehold__V1__Contention *contention)
 {
     if (contention == NULL || contention->units_free == NULL)
         return;
-    lh_grid_add(card, "units free");
-    lh_grid_add(card, "%" PRId32, contention->units_free->value);
+    lh_grid_row(card, "units free", "%" PRId32, contention->units_free->value);
 }
 
 void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention)
@@ -275,25 +250,19 @@ void lh_print_contention(FILE *out, const Leasehold__V1__Contention *contention)
     const Leasehold__V1__Lease *holder = contention->holder;
 
     if (holder != NULL) {
-        lh_grid_add(&card, "holder");
-        lh_grid_add(&card, "%s, %s, token %" PRId64, holder->owner[0] != '\0' ? holder->owner : "(unknown)",
+        lh_grid_row(&card, "holder", "%s, %s, token %" PRId64, holder->owner[0] != '\0' ? holder->owner : "(unknown)",
                     liveness_text(contention->liveness), holder->token);
         lh_add_principal(&card, holder->principal);
         add_mode(&card, holder);
-        if (contention->holder_count > 1) {
-            lh_grid_add(&card, "holders");
-            lh_grid_add(&card, "%" PRId32 ", of which this is the oldest", contention->holder_count);
-        }
+        if (contention->holder_count > 1)
+            lh_grid_row(&card, "holders", "%" PRId32 ", of which this is the oldest", contention->holder_count);
         add_past(&card, holder);
         add_future(&card, holder);
     } else {
-        lh_grid_add(&card, "holder");
-        lh_grid_add(&card, contention->rests != NULL ? "none" : "none: the next waiter is about to get it");
+        lh_grid_row(&card, "holder", contention->rests != NULL ? "none" : "none: the next waiter is about to get it");
     }
     lh_add_rest(&card, contention);
     lh_add_units_free(&card, contention);
-    lh_grid_add(&card, "waiters");
-    lh_grid_add(&card, "%" PRId32 " ahead", contention->waiters_ahead);
+    lh_grid_row(&card, "waiters", "%" PRId32 " ahead", contention->waiters_ahead);
     lh_grid_print(&card, out);
-    lh_grid_finish(&card);
 }

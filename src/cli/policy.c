@@ -51,18 +51,14 @@ static void print_effective(const Leasehold__V1__GetPolicyResponse *response)
     size_t count = lh_policy_fields(fields);
     struct lh_grid table = {.columns = 3};
 
-    lh_grid_add(&table, "SETTING");
-    lh_grid_add(&table, "VALUE");
-    lh_grid_add(&table, "FROM");
+    lh_grid_texts(&table, "SETTING", "VALUE", "FROM", NULL);
     for (size_t i = 0; i < count; i++) {
         char *value = lh_policy_text(response->effective, fields[i]);
-        lh_grid_add(&table, "%s", fields[i]->name);
-        lh_grid_add(&table, "%s", value != NULL ? value : unset_text(fields[i]->name));
-        lh_grid_add(&table, "%s", value != NULL ? source_of(response, fields[i]->name) : "(default)");
+        lh_grid_texts(&table, fields[i]->name, value != NULL ? value : unset_text(fields[i]->name),
+                      value != NULL ? source_of(response, fields[i]->name) : "(default)", NULL);
         free(value);
     }
     lh_grid_print(&table, stdout);
-    lh_grid_finish(&table);
 }
 
 /* "grace=5 s, frozen=true" */
@@ -72,9 +68,7 @@ static void print_policies(const Leasehold__V1__ListPoliciesResponse *response)
     size_t count = lh_policy_fields(fields);
     struct lh_grid table = {.columns = 3};
 
-    lh_grid_add(&table, "NAMESPACE");
-    lh_grid_add(&table, "SETTING");
-    lh_grid_add(&table, "VALUE");
+    lh_grid_texts(&table, "NAMESPACE", "SETTING", "VALUE", NULL);
     for (size_t i = 0; i < response->n_policies; i++) {
         const Leasehold__V1__Policy *policy = response->policies[i];
         char *ns = lh_namespace_text(policy->namespace_ != NULL ? policy->namespace_->segments : NULL,
@@ -82,16 +76,13 @@ static void print_policies(const Leasehold__V1__ListPoliciesResponse *response)
         for (size_t j = 0; j < count; j++) {
             char *value = lh_policy_text(policy, fields[j]);
             if (value != NULL) {
-                lh_grid_add(&table, "%s", ns);
-                lh_grid_add(&table, "%s", fields[j]->name);
-                lh_grid_add(&table, "%s", value);
+                lh_grid_texts(&table, ns, fields[j]->name, value, NULL);
             }
             free(value);
         }
         free(ns);
     }
     lh_grid_print(&table, stdout);
-    lh_grid_finish(&table);
 }
 
 /* --- show --- */

@@ -66,18 +66,50 @@ static size_t text_width(const char *text)
     return width;
 }
 
+static void add_cell(struct lh_grid *grid, const char *text)
+{
+    grid->cells = lh_realloc(grid->cells, grid->cell_count + 1, sizeof(*grid->cells));
+    grid->cells[grid->cell_count++] = lh_clean(text);
+}
+
+static void add_formatted(struct lh_grid *grid, const char *format, va_list arguments)
+{
+    char *text;
+
+    if (vasprintf(&text, format, arguments) < 0)
+        abort();
+    add_cell(grid, text);
+    free(text);
+}
+
 void lh_grid_add(struct lh_grid *grid, const char *format, ...)
 {
     va_list arguments;
-    char *text;
 
     va_start(arguments, format);
-    if (vasprintf(&text, format, arguments) < 0)
-        abort();
+    add_formatted(grid, format, arguments);
     va_end(arguments);
-    grid->cells = lh_realloc(grid->cells, grid->cell_count + 1, sizeof(*grid->cells));
-    grid->cells[grid->cell_count++] = lh_clean(text);
-    free(text);
+}
+
+void lh_grid_row(struct lh_grid *grid, const char *name, const char *format, ...)
+{
+    va_list arguments;
+
+    add_cell(grid, name);
+    va_start(arguments, format);
+    add_formatted(grid, format, arguments);
+    va_end(arguments);
+}
+
+void lh_grid_texts(struct lh_grid *grid, ...)
+{
+    va_list arguments;
+    const char *text;
+
+    va_start(arguments, grid);
+    while ((text = va_arg(arguments, const char *)) != NULL)
+        add_cell(grid, text);
+    va_end(arguments);
 }
 
 static void print_spaces(FILE *out, size_t count)
@@ -86,7 +118,16 @@ static void print_spaces(FILE *out, size_t count)
         fputc(' ', out);
 }
 
-void lh_grid_print(const struct lh_grid *grid, FILE *out)
+void lh_grid_finish(struct lh_grid *grid)
+{
+    for (size_t i = 0; i < grid->cell_count; i++)
+        free(grid->cells[i]);
+    free(grid->cells);
+    grid->cells = NULL;
+    grid->cell_count = 0;
+}
+
+void lh_grid_print(struct lh_grid *grid, FILE *out)
 {
     size_t *widths = lh_alloc_zero(grid->columns, sizeof(*widths));
 
@@ -112,15 +153,7 @@ void lh_grid_print(const struct lh_grid *grid, FILE *out)
             print_spaces(out, (is_right ? 0 : gap) + 2);
     }
     free(widths);
-}
-
-void lh_grid_finish(struct lh_grid *grid)
-{
-    for (size_t i = 0; i < grid->cell_count; i++)
-        free(grid->cells[i]);
-    free(grid->cells);
-    grid->cells = NULL;
-    grid->cell_count = 0;
+    lh_grid_finish(grid);
 }
 
 void lh_print_wrapped(FILE *out, const char *text, size_t indent, size_t width)

@@ -2,10 +2,9 @@
  * Text for people and for shells.
  *
  *     struct lh_grid grid = {.columns = 2};
- *     lh_grid_add(&grid, "TOKEN");
+ *     lh_grid_row(&grid, "token", "%" PRId64, token);
  *     ...
  *     lh_grid_print(&grid, stdout);
- *     lh_grid_finish(&grid);
  */
 #ifndef LH_CLI_PRINT_H
 #define LH_CLI_PRINT_H
@@ -30,7 +29,12 @@ struct lh_grid {
 };
 
 void lh_grid_add(struct lh_grid *grid, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void lh_grid_print(const struct lh_grid *grid, FILE *out);
+/* Two cells: a name, and what it is. */
+void lh_grid_row(struct lh_grid *grid, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Cells as they are; NULL ends them. */
+void lh_grid_texts(struct lh_grid *grid, ...) __attribute__((sentinel));
+/* Then the grid is empty, as after lh_grid_finish. */
+void lh_grid_print(struct lh_grid *grid, FILE *out);
 void lh_grid_finish(struct lh_grid *grid);
 
 /* `text` broken at spaces so that no line is longer than `width`, each but the first behind `indent` spaces. */

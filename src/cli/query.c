@@ -253,7 +253,6 @@ static void print_table(const struct query *query, const PGresult *rows)
             free(text);
         }
     lh_grid_print(&table, stdout);
-    lh_grid_finish(&table);
 }
 
 static void print_card(const struct query *query, const PGresult *rows)
@@ -262,14 +261,11 @@ static void print_card(const struct query *query, const PGresult *rows)
 
     for (const struct column *column = query->columns; column->name != NULL && column->heading != NULL; column++) {
         char *text = cell_text(column, rows, 0);
-        if (text != NULL) {
-            lh_grid_add(&card, "%s", column->heading);
-            lh_grid_add(&card, "%s", text);
-        }
+        if (text != NULL)
+            lh_grid_row(&card, column->heading, "%s", text);
         free(text);
     }
     lh_grid_print(&card, stdout);
-    lh_grid_finish(&card);
 }
 
 /* --- running --- */

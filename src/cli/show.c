@@ -16,18 +16,14 @@ static void add_last_hold(struct lh_grid *card, const Leasehold__V1__LastHold *l
 
     if (last->ended_at != NULL)
         lh_time_format(last->ended_at->seconds, when);
-    lh_grid_add(card, "last hold");
-    lh_grid_add(card, "%s, token %" PRId64 ", %s, %s", last->owner[0] != '\0' ? last->owner : "(owner unknown)",
-                last->token, lh_end_reason_text(last->end_reason), when);
+    lh_grid_row(card, "last hold", "%s, token %" PRId64 ", %s, %s",
+                last->owner[0] != '\0' ? last->owner : "(owner unknown)", last->token,
+                lh_end_reason_text(last->end_reason), when);
     lh_add_principal(card, last->principal);
-    if (last->result[0] != '\0') {
-        lh_grid_add(card, "result");
-        lh_grid_add(card, "%s", last->result);
-    }
-    if (last->error[0] != '\0') {
-        lh_grid_add(card, "error");
-        lh_grid_add(card, "%s", last->error);
-    }
+    if (last->result[0] != '\0')
+        lh_grid_row(card, "result", "%s", last->result);
+    if (last->error[0] != '\0')
+        lh_grid_row(card, "error", "%s", last->error);
 }
 
 static void print_holders(const Leasehold__V1__GetLeaseResponse *response)
@@ -39,7 +35,6 @@ static void print_holders(const Leasehold__V1__GetLeaseResponse *response)
     for (size_t i = 0; i < response->n_holders; i++)
         lh_add_lease_table_row(&table, response->holders[i]);
     lh_grid_print(&table, stdout);
-    lh_grid_finish(&table);
 }
 
 static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetLeaseResponse *response)
@@ -51,25 +46,20 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetLeaseRe
     if (response->lease != NULL && response->holder_count <= 1) {
         lh_add_lease_rows(&card, response->lease);
     } else {
-        lh_grid_add(&card, "lease");
-        lh_grid_add(&card, "%s", scope);
-        lh_grid_add(&card, "state");
+        lh_grid_row(&card, "lease", "%s", scope);
         if (response->lease != NULL)
-            lh_grid_add(&card, "shared by %" PRId32 " holders%s", response->holder_count,
+            lh_grid_row(&card, "state", "shared by %" PRId32 " holders%s", response->holder_count,
                         (size_t)response->holder_count > response->n_holders ? "; the oldest are listed" : "");
         else
-            lh_grid_add(&card, is_at_rest ? "at rest" : "free");
+            lh_grid_row(&card, "state", is_at_rest ? "at rest" : "free");
     }
     lh_add_rest(&card, response->contention);
     lh_add_units_free(&card, response->contention);
-    if (response->contention != NULL) {
-        lh_grid_add(&card, "waiters");
-        lh_grid_add(&card, "%" PRId32, response->contention->waiters_ahead);
-    }
+    if (response->contention != NULL)
+        lh_grid_row(&card, "waiters", "%" PRId32, response->contention->waiters_ahead);
     if (response->last != NULL)
         add_last_hold(&card, response->last);
     lh_grid_print(&card, stdout);
-    lh_grid_finish(&card);
     if (response->holder_count > 1)
         print_holders(response);
     free(scope);

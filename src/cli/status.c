@@ -45,32 +45,23 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusR
 
     if (response->max_block != NULL && lh_duration_us(response->max_block) > 0)
         lh_duration_format(lh_duration_us(response->max_block), max_block);
-    lh_grid_add(&card, "server");
-    lh_grid_add(&card, "%s", cli->server);
-    lh_grid_add(&card, "version");
-    lh_grid_add(&card, "%s", response->version);
-    lh_grid_add(&card, "schema");
-    lh_grid_add(&card, "%" PRId32, response->schema_version);
-    lh_grid_add(&card, "coordinator");
-    lh_grid_add(&card, "%s",
+    lh_grid_row(&card, "server", "%s", cli->server);
+    lh_grid_row(&card, "version", "%s", response->version);
+    lh_grid_row(&card, "schema", "%" PRId32, response->schema_version);
+    lh_grid_row(&card, "coordinator", "%s",
                 response->coordinator_id[0] != '\0' ? response->coordinator_id : "shown to administrators");
-    lh_grid_add(&card, "state");
-    lh_grid_add(&card, "%s", response->trouble[0] == '\0' ? "serving" : "not serving");
-    lh_grid_add(&card, "database server");
-    lh_grid_add(&card, "%s", response->server[0] != '\0' ? response->server : "none was reached yet");
-    lh_grid_add(&card, "timeline");
+    lh_grid_row(&card, "state", "%s", response->trouble[0] == '\0' ? "serving" : "not serving");
+    lh_grid_row(&card, "database server", "%s",
+                response->server[0] != '\0' ? response->server : "none was reached yet");
     if (response->timeline > 0)
-        lh_grid_add(&card, "%" PRId64, response->timeline);
+        lh_grid_row(&card, "timeline", "%" PRId64, response->timeline);
     else
-        lh_grid_add(&card, "unknown: the database was not reached yet");
-    lh_grid_add(&card, "longest wait of a call");
-    lh_grid_add(&card, "%s", max_block);
-    lh_grid_add(&card, "waiters here");
-    lh_grid_add(&card, "%" PRId64, response->waiters);
+        lh_grid_row(&card, "timeline", "unknown: the database was not reached yet");
+    lh_grid_row(&card, "longest wait of a call", "%s", max_block);
+    lh_grid_row(&card, "waiters here", "%" PRId64, response->waiters);
     for (size_t i = 0; i < response->n_databases; i++)
         add_database(&card, response->databases[i]);
     lh_grid_print(&card, stdout);
-    lh_grid_finish(&card);
 }
 
 static enum lh_exit run(struct lh_cli *cli)

@@ -71,28 +71,22 @@ static void add_time(struct lh_grid *table, const Google__Protobuf__Timestamp *a
 
     if (at != NULL)
         lh_time_format(at->seconds, text);
-    lh_grid_add(table, "%s", text);
+    lh_grid_texts(table, text, NULL);
 }
 
 static void print_tokens(const Leasehold__V1__ListTokensResponse *response)
 {
     struct lh_grid table = {.columns = 5};
 
-    lh_grid_add(&table, "ID");
-    lh_grid_add(&table, "NAME");
-    lh_grid_add(&table, "CREATED");
-    lh_grid_add(&table, "EXPIRES");
-    lh_grid_add(&table, "LAST USED");
+    lh_grid_texts(&table, "ID", "NAME", "CREATED", "EXPIRES", "LAST USED", NULL);
     for (size_t i = 0; i < response->n_tokens; i++) {
         const Leasehold__V1__AccessToken *token = response->tokens[i];
-        lh_grid_add(&table, "%s", token->id);
-        lh_grid_add(&table, "%s", token->name);
+        lh_grid_texts(&table, token->id, token->name, NULL);
         add_time(&table, token->created_at);
         add_time(&table, token->expires_at);
         add_time(&table, token->last_used_at);
     }
     lh_grid_print(&table, stdout);
-    lh_grid_finish(&table);
 }
 
 static enum lh_exit list(struct lh_cli *cli, struct lh_arena *arena)

@@ -10,22 +10,13 @@
 #include "console/console.h"
 #include "lease/coordinator.h"
 #include "lease/readiness.h"
+#include "rpc/grpc.h"
 #include "rpc/server.h"
 #include "service/service.h"
 #include "store/store.h"
 #include "trace/tracer.h"
 
 /* --- requests --- */
-
-static const char *code_name(size_t code)
-{
-    static const char *const names[] = {
-        "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
-        "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-        "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
-        "DATA_LOSS", "UNAUTHENTICATED"};
-    return code < sizeof(names) / sizeof(names[0]) ? names[code] : "UNKNOWN";
-}
 
 /* Only what has happened: of the pairs of method and reason most never do. OK is there from the start. */
 static void expose_outcomes(struct lh_exposition *out, const char *method, const struct lh_rpc_method_stats *stats)
@@ -36,7 +27,8 @@ static void expose_outcomes(struct lh_exposition *out, const char *method, const
         const char *reason = has_reason && i != LH_OK ? lh_status_name((enum lh_status)i) : "";
 
         if (stats->outcomes[i] > 0 || i == LH_OK)
-            lh_expose_count(out, stats->outcomes[i], "method", method, "code", code_name(code), "reason", reason, NULL);
+            lh_expose_count(out, stats->outcomes[i], "method", method, "code", lh_grpc_code_name((int)code), "reason",
+                            reason, NULL);
     }
 }
 

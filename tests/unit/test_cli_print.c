@@ -68,7 +68,7 @@ START_TEST(control_characters_never_reach_a_terminal)
 END_TEST
 
 /* What `print` writes, in a buffer that the caller frees. */
-static char *printed(const struct lh_grid *grid)
+static char *printed(struct lh_grid *grid)
 {
     char *text = NULL;
     size_t size;
@@ -84,17 +84,13 @@ START_TEST(grids_are_aligned_by_characters)
     struct lh_grid grid = {.columns = 3, .right = 2u, .indent = "> "};
     char *text;
 
-    lh_grid_add(&grid, "NAME");
-    lh_grid_add(&grid, "N");
-    lh_grid_add(&grid, "OWNER");
-    lh_grid_add(&grid, "für");
+    lh_grid_texts(&grid, "NAME", "N", "OWNER", "für", NULL);
     lh_grid_add(&grid, "%d", 1234);
     lh_grid_add(&grid, "x\ty");
     text = printed(&grid);
     ck_assert_str_eq(text, "> NAME     N  OWNER\n"
                            "> für   1234  x\\x09y\n");
     free(text);
-    lh_grid_finish(&grid);
 }
 END_TEST
 
