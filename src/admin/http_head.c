@@ -1,7 +1,6 @@
 #include "admin/http_head.h"
 
 #include <ctype.h>
-#include <stdint.h>
 #include <string.h>
 
 /* A line may end without the carriage return (RFC 9112, section 2.2). */

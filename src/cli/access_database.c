@@ -1,7 +1,6 @@
 #include "cli/access_database.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/rights.h"

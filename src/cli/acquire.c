@@ -10,10 +10,8 @@
  * the caller chose the lease key: then it may be one that was held before.
  */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"

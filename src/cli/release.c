@@ -1,5 +1,4 @@
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "cli/bounds.h"

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 
 static void set_state(struct breaker *breaker, enum breaker_state state, const char *why)

@@ -13,13 +13,11 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "client/blocking.h"
 #include "client/lease.h"
 #include "client/request.h"
 

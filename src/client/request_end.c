@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "client/client.h"
-#include "client/context.h"
 
 void lh_request_set_status(struct lh_request *request, enum lh_status status, const char *words)
 {

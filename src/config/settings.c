@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
-#include "config/address.h"
 #include "config/databases.h"
 #include "config/table.h"
 

@@ -11,7 +11,6 @@
 #include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 
 #include "base/clock.h"
 #include "base/log.h"

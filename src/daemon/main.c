@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/status.h"
 #include "config/settings.h"
 #include "daemon/arguments.h"
 #include "daemon/certificates.h"

@@ -10,7 +10,6 @@
 #include "daemon/serving.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "base/clock.h"

@@ -1,6 +1,5 @@
 #include "embed/reap_transaction.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * has taken everything of a finished call it gets the trailers, inside of that same callback, as nghttp2 wants it. A
  * call that ends before it sent anything is one HEADERS frame (Trailers-Only).
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

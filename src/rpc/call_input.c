@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "rpc/server_internal.h"
 
 #define UNKNOWN_PATH_MAX_BYTES 128

@@ -4,7 +4,6 @@
  * PROTOCOL-HTTP2.md).
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base64.h"

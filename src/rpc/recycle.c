@@ -1,7 +1,6 @@
 #include "rpc/recycle.h"
 
 #include <malloc.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

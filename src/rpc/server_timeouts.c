@@ -1,5 +1,4 @@
 /* What a connection's timer looks at: who is silent, who is idle, and what is neither ended nor read. */
-#include "base/clock.h"
 #include "rpc/server_internal.h"
 
 /* Nobody waits in a queue for a machine that lost its power. */

@@ -2,13 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "lease/readiness.h"
 #include "lease/reaping.h"
 #include "service/call.h"
-#include "service/contention_text.h"
 #include "service/message.h"
 
 /* What a hook said, within a reply that may have thousands of them. */

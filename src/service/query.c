@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "service/call.h"
-#include "service/contention_text.h"
 #include "service/message.h"
 #include "service/page_token.h"
 #include "service/visible.h"

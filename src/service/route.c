@@ -1,7 +1,6 @@
 #include "service/route.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "loop/loop.h"

@@ -1,6 +1,5 @@
 #include "service/validate.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,8 +1,6 @@
 #include "service/view.h"
 
-#include <string.h>
 
-#include "base/clock.h"
 #include "leasehold/v1/console.pb-c.h"
 #include "service/call.h"
 #include "service/message.h"

@@ -11,7 +11,6 @@
 #include "lease/view.h"
 
 struct lh_rpc_call;
-struct lh_service;
 
 enum lh_look_of {
     LH_LOOK_OF_NAMESPACES, /* a ListRequest; the right in some of it */

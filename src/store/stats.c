@@ -3,7 +3,6 @@
 
 #include "pg/result.h"
 #include "store/internal.h"
-#include "store/lease_row.h"
 
 static void add_connection(struct lh_store_stats *stats, enum lh_store_role role, bool is_up, uint64_t connects)
 {

@@ -1,7 +1,5 @@
 /* Control calls for people who look: rows of text. */
-#include <string.h>
 
-#include "pg/result.h"
 #include "store/internal.h"
 #include "store/lease_row.h"
 

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "opentelemetry/proto/collector/trace/v1/trace_service.pb-c.h"
 #include "rpc/grpc.h"
 

@@ -1,7 +1,6 @@
 #include "trace/tracer.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
