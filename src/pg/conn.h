@@ -38,6 +38,14 @@ struct lh_pg_statement {
     Oid param_types[LH_PG_PARAMS_MAX];
 };
 
+/* With the types of its parameters. */
+#define LH_PG_STATEMENT(its_name, its_sql, ...)                                                                        \
+    {                                                                                                                  \
+        .name = its_name, .sql = its_sql, .param_count = sizeof((Oid[]){__VA_ARGS__}) / sizeof(Oid), .param_types = {  \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+
 struct lh_pg_conn_options {
     struct lh_pg_servers *servers; /* shared with others; stays until all of them have closed */
     const char *conninfo;          /* or NULL, and these: as libpq takes them; copied */

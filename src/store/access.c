@@ -91,12 +91,9 @@ static void read_nothing(struct control_call *call, enum lh_status status, const
 
 enum lh_status pg_store_audit(struct lh_store *base, const struct lh_audit *row, lh_store_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "audit_write",
-        "select leasehold_internal.audit_write($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        9,
-        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "audit_write", "select leasehold_internal.audit_write($1, $2, $3, $4, $5, $6, $7, $8, $9)", LH_PG_TEXT,
+        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_nothing, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;
@@ -119,12 +116,8 @@ enum lh_status pg_store_audit(struct lh_store *base, const struct lh_audit *row,
 
 enum lh_status pg_store_token_used(struct lh_store *base, const char *const *ids, size_t count)
 {
-    static const struct lh_pg_statement statement = {
-        "token_used",
-        "select leasehold_internal.token_used($1)",
-        1,
-        {LH_PG_TEXT_ARRAY},
-    };
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("token_used", "select leasehold_internal.token_used($1)", LH_PG_TEXT_ARRAY);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_nothing, NULL, NULL);
 

@@ -75,18 +75,12 @@ static void add_rights(struct lh_pg_params *params, unsigned rights)
 enum lh_status pg_store_change_access(struct lh_store *base, const struct lh_requester *by,
                                       const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement grant = {
-        "access_grant_by",
-        "select * from leasehold_internal.access_grant_by($1, $2, $3, $4, $5)",
-        5,
-        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY},
-    };
-    static const struct lh_pg_statement revoke = {
-        "access_revoke_by",
-        "select * from leasehold_internal.access_revoke_by($1, $2, $3, $4, $5)",
-        5,
-        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY},
-    };
+    static const struct lh_pg_statement grant =
+        LH_PG_STATEMENT("access_grant_by", "select * from leasehold_internal.access_grant_by($1, $2, $3, $4, $5)",
+                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY);
+    static const struct lh_pg_statement revoke =
+        LH_PG_STATEMENT("access_revoke_by", "select * from leasehold_internal.access_revoke_by($1, $2, $3, $4, $5)",
+                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT_ARRAY);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = begin(store, read_rules, on_done, arg);
 
@@ -100,12 +94,8 @@ enum lh_status pg_store_change_access(struct lh_store *base, const struct lh_req
 enum lh_status pg_store_list_access(struct lh_store *base, int32_t page_size, const char *after_principal,
                                     const char *after_ns, lh_access_admin_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "access_list",
-        "select * from leasehold_internal.access_list($1, $2, $3)",
-        3,
-        {LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "access_list", "select * from leasehold_internal.access_list($1, $2, $3)", LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = begin(store, read_rules, on_done, arg);
 
@@ -158,12 +148,9 @@ static void read_tokens(struct control_call *call, enum lh_status status, const 
 enum lh_status pg_store_create_token(struct lh_store *base, const struct lh_requester *by, const char *name,
                                      int64_t expires_us, lh_access_admin_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "token_create_by",
-        "select * from leasehold_internal.token_create_by($1, $2, $3, $4 * interval '1 us')",
-        4,
-        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "token_create_by", "select * from leasehold_internal.token_create_by($1, $2, $3, $4 * interval '1 us')",
+        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = begin(store, read_tokens, on_done, arg);
 
@@ -186,12 +173,8 @@ static void read_revoked(struct control_call *call, enum lh_status status, const
 enum lh_status pg_store_revoke_token(struct lh_store *base, const struct lh_requester *by, const char *name_or_id,
                                      lh_access_admin_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "token_revoke_by",
-        "select leasehold_internal.token_revoke_by($1, $2, $3)",
-        3,
-        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "token_revoke_by", "select leasehold_internal.token_revoke_by($1, $2, $3)", LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = begin(store, read_revoked, on_done, arg);
 
@@ -203,12 +186,8 @@ enum lh_status pg_store_revoke_token(struct lh_store *base, const struct lh_requ
 enum lh_status pg_store_list_tokens(struct lh_store *base, int32_t page_size, const char *after_name,
                                     const char *after_id, lh_access_admin_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "token_list",
-        "select * from leasehold_internal.token_list($1, $2, $3)",
-        3,
-        {LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "token_list", "select * from leasehold_internal.token_list($1, $2, $3)", LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = begin(store, read_tokens, on_done, arg);
 

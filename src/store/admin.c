@@ -69,12 +69,8 @@ static void read_get(struct control_call *call, enum lh_status status, const PGr
 
 enum lh_status pg_store_get(struct lh_store *base, const char *ns, const char *key, lh_scope_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "get_scope",
-        "select * from leasehold_internal.get_scope($1, $2)",
-        2,
-        {LH_PG_TEXT, LH_PG_TEXT},
-    };
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("get_scope", "select * from leasehold_internal.get_scope($1, $2)", LH_PG_TEXT, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_get, (void (*)(void))on_done, arg);
 
@@ -132,12 +128,9 @@ static void read_list(struct control_call *call, enum lh_status status, const PG
 enum lh_status pg_store_list(struct lh_store *base, const struct lh_list_request *request, lh_list_cb *on_done,
                              void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "list_leases",
-        "select * from leasehold_internal.list_leases($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        9,
-        {LH_PG_TEXT, LH_PG_BOOL, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4, LH_PG_INT8},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "list_leases", "select * from leasehold_internal.list_leases($1, $2, $3, $4, $5, $6, $7, $8, $9)", LH_PG_TEXT,
+        LH_PG_BOOL, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4, LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_list, (void (*)(void))on_done, arg);
     bool is_any_owner = request->owner == NULL || *request->owner == '\0';
@@ -164,12 +157,8 @@ enum lh_status pg_store_list(struct lh_store *base, const struct lh_list_request
 enum lh_status pg_store_holders(struct lh_store *base, const char *ns, const char *key, int32_t max,
                                 lh_list_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "get_holders",
-        "select * from leasehold_internal.get_holders($1, $2, $3)",
-        3,
-        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "get_holders", "select * from leasehold_internal.get_holders($1, $2, $3)", LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_list, (void (*)(void))on_done, arg);
 
@@ -259,23 +248,19 @@ enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, con
                                       int64_t token, bool all, const struct lh_requester *requester,
                                       lh_scope_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "force_release_one",
-        "select * from leasehold_internal.force_release_one($1, $2, $3, $4, p_by => $5, p_peer => $6,"
-        " p_all => $7)",
-        7,
-        {LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT, LH_PG_TEXT, LH_PG_BOOL},
-    };
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("force_release_one",
+                        "select * from leasehold_internal.force_release_one($1, $2, $3, $4, p_by => $5, p_peer => $6,"
+                        " p_all => $7)",
+                        LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT, LH_PG_TEXT, LH_PG_BOOL);
     /* The effective policy is the second row. */
-    static const struct lh_pg_statement limit = {
-        "hook_lane_limit",
-        "select pg_catalog.set_config('statement_timeout', ("
-        "         select pg_catalog.ceil(p.hook_timeout_us / 1000.0)::bigint::text"
-        "           from leasehold_internal.policy_get($1) p offset 1 limit 1), false),"
-        "       pg_catalog.set_config('leasehold.hooks', 'on', false)",
-        1,
-        {LH_PG_TEXT},
-    };
+    static const struct lh_pg_statement limit =
+        LH_PG_STATEMENT("hook_lane_limit",
+                        "select pg_catalog.set_config('statement_timeout', ("
+                        "         select pg_catalog.ceil(p.hook_timeout_us / 1000.0)::bigint::text"
+                        "           from leasehold_internal.policy_get($1) p offset 1 limit 1), false),"
+                        "       pg_catalog.set_config('leasehold.hooks', 'on', false)",
+                        LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
     struct lane *lane = hook_lane_any(store);
     struct control_call *call = control_call_begin(store, read_force_release, (void (*)(void))on_done, arg);

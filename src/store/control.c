@@ -107,12 +107,9 @@ static void read_enroll(struct control_call *call, enum lh_status status, const 
 
 enum lh_status pg_store_enroll(struct lh_store *base, lh_tick_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "coordinator_register",
-        "select * from leasehold_internal.coordinator_register($1, $2, $3, $4)",
-        4,
-        {LH_PG_UUID, LH_PG_TEXT, LH_PG_INT4, LH_PG_TEXT},
-    };
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("coordinator_register", "select * from leasehold_internal.coordinator_register($1, $2, $3, $4)",
+                        LH_PG_UUID, LH_PG_TEXT, LH_PG_INT4, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_enroll, (void (*)(void))on_done, arg);
 
@@ -160,12 +157,9 @@ static void read_tick(struct control_call *call, enum lh_status status, const PG
 
 enum lh_status pg_store_tick(struct lh_store *base, int64_t clock_us, lh_tick_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "coordinator_tick",
-        "select * from leasehold_internal.coordinator_tick($1, $2, $3)",
-        3,
-        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_BOOL},
-    };
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("coordinator_tick", "select * from leasehold_internal.coordinator_tick($1, $2, $3)", LH_PG_UUID,
+                        LH_PG_TIMESTAMPTZ, LH_PG_BOOL);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_tick, (void (*)(void))on_done, arg);
     enum lh_status status;
@@ -215,12 +209,8 @@ static void read_long_guards(struct control_call *call, enum lh_status status, c
 
 enum lh_status pg_store_end_long_guards(struct lh_store *base, int64_t max_us, lh_guards_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "end_long_guards",
-        "select * from leasehold_internal.end_long_guards($1 * interval '1 us')",
-        1,
-        {LH_PG_INT8},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "end_long_guards", "select * from leasehold_internal.end_long_guards($1 * interval '1 us')", LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_long_guards, (void (*)(void))on_done, arg);
 
@@ -251,12 +241,8 @@ static void read_pass_on(struct control_call *call, enum lh_status status, const
 
 enum lh_status pg_store_pass_on(struct lh_store *base, const struct lh_wake *wake, lh_store_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "pass_on",
-        "select leasehold_internal.pass_on($1, $2, $3, $4)",
-        4,
-        {LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "pass_on", "select leasehold_internal.pass_on($1, $2, $3, $4)", LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_pass_on, (void (*)(void))on_done, arg);
 
@@ -274,12 +260,8 @@ enum lh_status pg_store_pass_on(struct lh_store *base, const struct lh_wake *wak
 
 enum lh_status pg_store_unregister(struct pg_store *store, lh_store_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "coordinator_unregister",
-        "select leasehold_internal.coordinator_unregister($1)",
-        1,
-        {LH_PG_UUID},
-    };
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("coordinator_unregister", "select leasehold_internal.coordinator_unregister($1)", LH_PG_UUID);
     struct control_call *call = control_call_begin(store, read_done, (void (*)(void))on_done, arg);
 
     lh_pg_add_uuid(&store->params, &store->base.coordinator);
@@ -330,22 +312,18 @@ enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char
                              size_t namespace_count, bool include_children, int32_t max, enum lh_reap_kind kind,
                              const struct lh_requester *requester, lh_reap_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "reap_batch",
-        "select * from leasehold_internal.reap_batch($1, $2, $3, $4, $5, $6, p_by => $7, p_peer => $8,"
-        " p_by_name => $9)",
-        9,
-        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL, LH_PG_TEXT, LH_PG_TEXT,
-         LH_PG_BOOL},
-    };
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("reap_batch",
+                        "select * from leasehold_internal.reap_batch($1, $2, $3, $4, $5, $6, p_by => $7, p_peer => $8,"
+                        " p_by_name => $9)",
+                        LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL, LH_PG_TEXT,
+                        LH_PG_TEXT, LH_PG_BOOL);
     /* The reaper's own ticks tell the log and the metrics, and may bring a thousand rows each. */
-    static const struct lh_pg_statement narrow = {
-        "reap_batch_narrow",
-        "select kind, namespace, key, error, reap_failures, wake, token, owner, principal"
-        "  from leasehold_internal.reap_batch($1, $2, $3, $4, $5, $6)",
-        6,
-        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL},
-    };
+    static const struct lh_pg_statement narrow =
+        LH_PG_STATEMENT("reap_batch_narrow",
+                        "select kind, namespace, key, error, reap_failures, wake, token, owner, principal"
+                        "  from leasehold_internal.reap_batch($1, $2, $3, $4, $5, $6)",
+                        LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_reap, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;

@@ -15,28 +15,22 @@ static void add_clock(struct lane *lane)
 static enum lh_status send_one(struct lane *lane, const struct lh_reap_item *item, bool is_last,
                                lh_pg_query_cb *on_answer)
 {
-    static const struct lh_pg_statement reap = {
+    static const struct lh_pg_statement reap = LH_PG_STATEMENT(
         "reap_hooked",
         "select kind, error, reap_failures, next_try_at, wake from leasehold_internal.reap_hooked($1, $2, $3, $4, $5)",
-        5,
-        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
-    };
-    static const struct lh_pg_statement lazy_reap = {
+        LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8);
+    static const struct lh_pg_statement lazy_reap = LH_PG_STATEMENT(
         "reap_hooked_lazily",
         "select r.kind, r.error, r.reap_failures, r.next_try_at, r.wake"
         "  from (select pg_catalog.set_config('synchronous_commit', 'off', true) as a,"
         "               pg_catalog.set_config('leasehold.lazy', 'on', true) as b offset 0) s"
         " cross join lateral leasehold_internal.reap_hooked($1, $2, $3, $4, case when s.a = s.b then null else $5 end) "
         "r",
-        5,
-        {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8},
-    };
-    static const struct lh_pg_statement fail = {
+        LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8);
+    static const struct lh_pg_statement fail = LH_PG_STATEMENT(
         "reap_failed",
         "select kind, error, reap_failures, next_try_at, wake from leasehold_internal.reap_failed($1, $2, $3, $4, $5)",
-        5,
-        {LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT},
-    };
+        LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT);
     const struct lh_pg_statement *statement = item->loss != NULL ? &fail : is_last ? &reap : &lazy_reap;
     struct lh_pg_params *params = &lane->params;
 
@@ -55,21 +49,16 @@ static enum lh_status send_one(struct lane *lane, const struct lh_reap_item *ite
 static enum lh_status send_joined(struct lane *lane, struct lh_reap_item *const *items, size_t n, bool is_last,
                                   lh_pg_query_cb *on_answer)
 {
-    static const struct lh_pg_statement reap = {
-        "reap_together",
-        "select t from leasehold_internal.reap_together($1, $2, $3, $4) t",
-        4,
-        {LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY},
-    };
-    static const struct lh_pg_statement lazy_reap = {
+    static const struct lh_pg_statement reap =
+        LH_PG_STATEMENT("reap_together", "select t from leasehold_internal.reap_together($1, $2, $3, $4) t",
+                        LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY);
+    static const struct lh_pg_statement lazy_reap = LH_PG_STATEMENT(
         "reap_together_lazily",
         "select t"
         "  from (select pg_catalog.set_config('synchronous_commit', 'off', true) as a,"
         "               pg_catalog.set_config('leasehold.lazy', 'on', true) as b offset 0) s"
         " cross join lateral leasehold_internal.reap_together($1, case when s.a = s.b then null else $2 end, $3, $4) t",
-        4,
-        {LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY},
-    };
+        LH_PG_TIMESTAMPTZ, LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY);
     struct lh_pg_params *params = &lane->params;
 
     lh_pg_params_reset(params);

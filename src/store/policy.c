@@ -126,12 +126,9 @@ static void add_value(struct lh_pg_params *params, enum value_kind kind, const s
 enum lh_status pg_store_set_policy(struct lh_store *base, const struct lh_policy *policy, uint32_t mask,
                                    const struct lh_requester *requester, lh_policy_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "policy_update",
-        "select * from leasehold_internal.policy_update($1, $2, $3, p_by => $4, p_peer => $5)",
-        5,
-        {LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_TEXT, LH_PG_TEXT},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "policy_update", "select * from leasehold_internal.policy_update($1, $2, $3, p_by => $4, p_peer => $5)",
+        LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_TEXT, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_effective_policy, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;
@@ -159,12 +156,8 @@ enum lh_status pg_store_set_policy(struct lh_store *base, const struct lh_policy
 
 enum lh_status pg_store_get_policy(struct lh_store *base, const char *ns, lh_policy_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "policy_get",
-        "select * from leasehold_internal.policy_get($1)",
-        1,
-        {LH_PG_TEXT},
-    };
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("policy_get", "select * from leasehold_internal.policy_get($1)", LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_policies, (void (*)(void))on_done, arg);
 
@@ -176,12 +169,8 @@ enum lh_status pg_store_get_policy(struct lh_store *base, const char *ns, lh_pol
 enum lh_status pg_store_list_policies(struct lh_store *base, int32_t page_size, const char *after_ns,
                                       lh_policy_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "policy_list",
-        "select * from leasehold_internal.policy_list($1, $2)",
-        2,
-        {LH_PG_INT4, LH_PG_TEXT},
-    };
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("policy_list", "select * from leasehold_internal.policy_list($1, $2)", LH_PG_INT4, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_policies, (void (*)(void))on_done, arg);
 

@@ -28,31 +28,23 @@ static enum lh_status send_watch(struct lh_store *base, const struct lh_pg_state
 enum lh_status pg_store_watch_add(struct lh_store *base, const char *ns, bool include_children, lh_store_cb *on_done,
                                   void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "watch_add",
-        "select leasehold_internal.watch_add($1, $2, $3)",
-        3,
-        {LH_PG_UUID, LH_PG_TEXT, LH_PG_BOOL},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "watch_add", "select leasehold_internal.watch_add($1, $2, $3)", LH_PG_UUID, LH_PG_TEXT, LH_PG_BOOL);
     return send_watch(base, &statement, ns, include_children, on_done, arg);
 }
 
 enum lh_status pg_store_watch_remove(struct lh_store *base, const char *ns, bool include_children, lh_store_cb *on_done,
                                      void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "watch_remove",
-        "select leasehold_internal.watch_remove($1, $2, $3)",
-        3,
-        {LH_PG_UUID, LH_PG_TEXT, LH_PG_BOOL},
-    };
+    static const struct lh_pg_statement statement = LH_PG_STATEMENT(
+        "watch_remove", "select leasehold_internal.watch_remove($1, $2, $3)", LH_PG_UUID, LH_PG_TEXT, LH_PG_BOOL);
     return send_watch(base, &statement, ns, include_children, on_done, arg);
 }
 
 enum lh_status pg_store_watch_clear(struct lh_store *base, lh_store_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "watch_clear", "select leasehold_internal.watch_clear($1)", 1, {LH_PG_UUID}};
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("watch_clear", "select leasehold_internal.watch_clear($1)", LH_PG_UUID);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_done, (void (*)(void))on_done, arg);
 
@@ -69,8 +61,8 @@ static void read_barrier(struct control_call *call, enum lh_status status, const
 
 enum lh_status pg_store_watch_barrier(struct lh_store *base, lh_barrier_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "watch_barrier", "select leasehold_internal.watch_barrier($1)", 1, {LH_PG_UUID}};
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("watch_barrier", "select leasehold_internal.watch_barrier($1)", LH_PG_UUID);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_barrier, (void (*)(void))on_done, arg);
 
@@ -156,12 +148,8 @@ static void read_events(struct control_call *call, enum lh_status status, const 
 
 enum lh_status pg_store_take_events(struct lh_store *base, int32_t max, lh_events_cb *on_done, void *arg)
 {
-    static const struct lh_pg_statement statement = {
-        "take_events",
-        "select * from leasehold_internal.take_events($1, $2)",
-        2,
-        {LH_PG_UUID, LH_PG_INT4},
-    };
+    static const struct lh_pg_statement statement =
+        LH_PG_STATEMENT("take_events", "select * from leasehold_internal.take_events($1, $2)", LH_PG_UUID, LH_PG_INT4);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = control_call_begin(store, read_events, (void (*)(void))on_done, arg);
 
