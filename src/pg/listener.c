@@ -25,8 +25,9 @@ struct lh_pg_listener {
     void *on_closed_arg;
 };
 
-static const struct lh_pg_statement check_statement = LH_PG_STATEMENT("lh_listener_check",
-    "select exists (select from pg_catalog.pg_listening_channels() as c where c = $1)",LH_PG_TEXT);
+static const struct lh_pg_statement check_statement =
+    LH_PG_STATEMENT("lh_listener_check",
+                    "select exists (select from pg_catalog.pg_listening_channels() as c where c = $1)", LH_PG_TEXT);
 
 void lh_pg_listener_options_init(struct lh_pg_listener_options *options)
 {

@@ -46,6 +46,10 @@ enum lh_rpc_end {
     LH_RPC_END_SHUTDOWN,     /* the server is being destroyed */
 };
 
+typedef void lh_rpc_call_cb(struct lh_rpc_call *call);
+typedef void lh_rpc_message_cb(struct lh_rpc_call *call, const void *data, size_t size);
+typedef void lh_rpc_end_cb(struct lh_rpc_call *call, enum lh_rpc_end reason);
+
 /*
  * The methods, with everything they point to, stay in place as long as the server. Each callback may be NULL. on_start:
  * the headers are there. on_writable: less than half of `stream_mark_bytes` waits to be sent, after lh_rpc_call_send
@@ -55,14 +59,13 @@ enum lh_rpc_end {
 struct lh_rpc_method {
     const char *path;
     enum lh_rpc_kind kind;
-    void (*on_start)(struct lh_rpc_call *call);
-    void (*on_message)(struct lh_rpc_call *call, const void *data,
-                       size_t size);                 /* bytes are valid during the callback */
-    void (*on_half_close)(struct lh_rpc_call *call); /* for LH_RPC_BIDI only */
-    void (*on_writable)(struct lh_rpc_call *call);
-    void (*on_alarm)(struct lh_rpc_call *call);      /* see lh_rpc_call_set_alarm */
-    void (*on_peer_alive)(struct lh_rpc_call *call); /* see lh_rpc_call_ask_peer */
-    void (*on_end)(struct lh_rpc_call *call, enum lh_rpc_end reason);
+    lh_rpc_call_cb *on_start;
+    lh_rpc_message_cb *on_message; /* bytes are valid during the callback */
+    lh_rpc_call_cb *on_half_close; /* for LH_RPC_BIDI only */
+    lh_rpc_call_cb *on_writable;
+    lh_rpc_call_cb *on_alarm;      /* see lh_rpc_call_set_alarm */
+    lh_rpc_call_cb *on_peer_alive; /* see lh_rpc_call_ask_peer */
+    lh_rpc_end_cb *on_end;
     void *arg;
     bool comes_first; /* taken while there is memory at all: what others depend on */
 };

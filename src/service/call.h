@@ -165,58 +165,32 @@ enum lh_status lh_heartbeats_start(struct lh_rpc_call *call, const struct lh_acc
                                    lh_heartbeats_cb *on_answer, void *arg);
 
 /* The methods. */
-void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
-void lh_acquire_all_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_acquire_stream_on_message(struct lh_rpc_call *call, const void *data, size_t size);
+lh_rpc_message_cb lh_acquire_on_message, lh_acquire_all_on_message, lh_acquire_stream_on_message,
+    lh_heartbeat_on_message, lh_release_on_message, lh_downgrade_on_message, lh_keep_alive_on_message,
+    lh_hold_on_message, lh_get_lease_on_message, lh_list_leases_on_message, lh_reap_on_message,
+    lh_force_release_on_message, lh_get_status_on_message, lh_set_policy_on_message, lh_get_policy_on_message,
+    lh_list_policies_on_message, lh_grant_access_on_message, lh_revoke_access_on_message, lh_list_access_on_message,
+    lh_create_token_on_message, lh_revoke_token_on_message, lh_list_tokens_on_message, lh_health_check_on_message,
+    lh_health_watch_on_message, lh_reflection_on_message;
+lh_rpc_call_cb lh_keep_alive_on_start, lh_keep_alive_on_half_close, lh_keep_alive_on_writable, lh_hold_on_start,
+    lh_hold_on_half_close, lh_hold_on_alarm, lh_hold_on_peer_alive, lh_reflection_on_writable,
+    lh_reflection_on_half_close;
+lh_rpc_end_cb lh_acquire_on_end, lh_downgrade_on_end, lh_batch_on_end, lh_keep_alive_on_end, lh_hold_on_end,
+    lh_health_watch_on_end;
+
+/* What they do besides: at the service's start and end, with its tick, when it drains. */
 void lh_acquire_start(struct lh_service *service);
 void lh_acquire_tick(struct lh_service *service);
 void lh_acquire_finish(struct lh_service *service);
+void lh_keep_alive_drain(struct lh_service *service);
+void lh_hold_start(struct lh_service *service);
+void lh_hold_drain(struct lh_service *service);
+void lh_hold_finish(struct lh_service *service);
 /* Of this round, `max` at most: ends what its caller may not do any more. True: there are more. */
 bool lh_acquire_check_rights(struct lh_service *service, int max);
-void lh_heartbeat_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_release_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_downgrade_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_downgrade_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
-void lh_batch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
-void lh_keep_alive_on_start(struct lh_rpc_call *call);
-void lh_keep_alive_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_keep_alive_on_half_close(struct lh_rpc_call *call);
-void lh_keep_alive_on_writable(struct lh_rpc_call *call);
-void lh_keep_alive_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
-void lh_keep_alive_drain(struct lh_service *service);
-void lh_hold_on_start(struct lh_rpc_call *call);
-void lh_hold_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_hold_on_half_close(struct lh_rpc_call *call);
-void lh_hold_on_alarm(struct lh_rpc_call *call);
-void lh_hold_on_peer_alive(struct lh_rpc_call *call);
-void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
-void lh_hold_start(struct lh_service *service);
 bool lh_hold_check_rights(struct lh_service *service, int max);
-void lh_hold_drain(struct lh_service *service);
 /* A downgrade of this lease was answered: a Hold stream that holds it here tells its client. */
 void lh_hold_downgraded(struct lh_service *service, const struct lh_held_lease *lease);
-void lh_hold_finish(struct lh_service *service);
-void lh_get_lease_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_list_leases_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_reap_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_force_release_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_set_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_get_policy_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_list_policies_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_grant_access_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_revoke_access_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_list_access_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_create_token_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_revoke_token_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_list_tokens_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_health_check_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_health_watch_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_health_watch_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
-void lh_reflection_on_message(struct lh_rpc_call *call, const void *data, size_t size);
-void lh_reflection_on_writable(struct lh_rpc_call *call);
-void lh_reflection_on_half_close(struct lh_rpc_call *call);
 
 /* The services there are, in the order in which reflection lists them; NULL ends them. */
 extern const char *const lh_service_names[];

@@ -1,6 +1,5 @@
 #include "service/view.h"
 
-
 #include "leasehold/v1/console.pb-c.h"
 #include "service/call.h"
 #include "service/message.h"
