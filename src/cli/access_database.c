@@ -15,21 +15,6 @@
     " (extract(epoch from r.created_at) * 1000000)::bigint as created_at_us"                                           \
     "  from leasehold.access_rule r"
 
-/* --- one statement of its own --- */
-
-static PGresult *ask(const struct lh_cli *cli, enum lh_database_use use, const char *sql, const char *const *values,
-                     size_t value_count, enum lh_exit *status)
-{
-    struct lh_session *session;
-    PGresult *result = NULL;
-
-    *status = lh_database_open(&session, cli, use);
-    if (*status == LH_EXIT_DONE)
-        result = lh_database_query(session, cli, sql, values, value_count, status);
-    lh_session_close(session);
-    return result;
-}
-
 static char *text_of(struct lh_arena *arena, const PGresult *result, int row, const char *column)
 {
     const char *text = lh_row_text(result, row, column);
@@ -63,7 +48,8 @@ enum lh_exit lh_access_database_list(const struct lh_cli *cli, struct lh_arena *
                                      Leasehold__V1__ListAccessResponse *response)
 {
     enum lh_exit status;
-    PGresult *result = ask(cli, LH_DATABASE_READ, RULES " order by r.principal, r.namespace", NULL, 0, &status);
+    PGresult *result =
+        lh_database_ask(cli, LH_DATABASE_READ, RULES " order by r.principal, r.namespace", NULL, 0, &status);
 
     leasehold__v1__list_access_response__init(response);
     if (result != NULL) {
@@ -114,7 +100,7 @@ enum lh_exit lh_token_database_create(const struct lh_cli *cli, const char *name
     PGresult *result;
 
     snprintf(expires, sizeof(expires), "%lld", (long long)expires_us);
-    result = ask(cli, LH_DATABASE_WRITE, sql, values, 2, &status);
+    result = lh_database_ask(cli, LH_DATABASE_WRITE, sql, values, 2, &status);
     leasehold__v1__create_token_response__init(response);
     if (result != NULL) {
         response->token = text_of(arena, result, 0, "token");
@@ -129,8 +115,8 @@ enum lh_exit lh_token_database_revoke(const struct lh_cli *cli, const char *name
                                       Leasehold__V1__RevokeTokenResponse *response)
 {
     enum lh_exit status;
-    PGresult *result =
-        ask(cli, LH_DATABASE_WRITE, "select leasehold.token_revoke($1) as revoked", &name_or_id, 1, &status);
+    PGresult *result = lh_database_ask(cli, LH_DATABASE_WRITE, "select leasehold.token_revoke($1) as revoked",
+                                       &name_or_id, 1, &status);
 
     leasehold__v1__revoke_token_response__init(response);
     if (result != NULL)
@@ -149,7 +135,7 @@ enum lh_exit lh_token_database_list(const struct lh_cli *cli, struct lh_arena *a
                               "  from leasehold.access_token t"
                               " order by t.name, t.id collate \"C\"";
     enum lh_exit status;
-    PGresult *result = ask(cli, LH_DATABASE_READ, sql, NULL, 0, &status);
+    PGresult *result = lh_database_ask(cli, LH_DATABASE_READ, sql, NULL, 0, &status);
 
     leasehold__v1__list_tokens_response__init(response);
     if (result != NULL)

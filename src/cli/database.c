@@ -48,6 +48,19 @@ PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli
     return result;
 }
 
+PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
+                          const char *const *values, size_t value_count, enum lh_exit *status)
+{
+    struct lh_session *session;
+    PGresult *result = NULL;
+
+    *status = lh_database_open(&session, cli, use);
+    if (*status == LH_EXIT_DONE)
+        result = lh_database_query(session, cli, sql, values, value_count, status);
+    lh_session_close(session);
+    return result;
+}
+
 const char *lh_row_text(const PGresult *result, int row, const char *column)
 {
     int number = PQfnumber(result, column);

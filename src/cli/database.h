@@ -23,6 +23,9 @@ enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *
 /* NULL: an error was printed, and `status` says how it ends. The caller clears the result. */
 PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli, const char *sql,
                             const char *const *values, size_t value_count, enum lh_exit *status);
+/* The same in a session for this statement alone. */
+PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
+                          const char *const *values, size_t value_count, enum lh_exit *status);
 
 /* What to select for lh_lease_from_row, of a row of leasehold.lease called l. */
 extern const char lh_lease_columns[];

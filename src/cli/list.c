@@ -65,12 +65,9 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *ns, const 
                   lh_lease_columns);
     const char *const values[] = {strcmp(ns, ".") == 0 ? "" : ns,
                                   lh_args_has(&cli->args, "children") ? "true" : "false", owner};
-    struct lh_session *session;
-    PGresult *rows = NULL;
-    enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_READ);
+    enum lh_exit status;
+    PGresult *rows = lh_database_ask(cli, LH_DATABASE_READ, sql, values, 3, &status);
 
-    if (status == LH_EXIT_DONE)
-        rows = lh_database_query(session, cli, sql, values, 3, &status);
     if (rows != NULL) {
         all.leases = lh_arena_alloc(arena, ((size_t)PQntuples(rows) + 1) * sizeof(*all.leases));
         for (int row = 0; row < PQntuples(rows); row++)
@@ -78,7 +75,6 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *ns, const 
         print(cli, &all);
     }
     PQclear(rows);
-    lh_session_close(session);
     free(sql);
     return status;
 }

@@ -68,10 +68,9 @@ static enum lh_exit ask(const struct lh_cli *cli, enum lh_database_use use, cons
 {
     const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
     size_t count = lh_policy_fields(fields);
-    struct lh_session *session;
-    PGresult *result = NULL;
     char *sql = lh_strdup("select p.*");
-    enum lh_exit status = lh_database_open(&session, cli, use);
+    enum lh_exit status;
+    PGresult *result;
 
     for (size_t i = 0; i < count; i++)
         sql = extend(sql, lh_format(", p.sources[array_position(n.names, '%s')] as source_%zu", fields[i]->name, i));
@@ -79,15 +78,13 @@ static enum lh_exit ask(const struct lh_cli *cli, enum lh_database_use use, cons
                                 " (select leasehold_internal.policy_columns() as names) n",
                                 call));
     leasehold__v1__get_policy_response__init(response);
-    if (status == LH_EXIT_DONE)
-        result = lh_database_query(session, cli, sql, values, value_count, &status);
+    result = lh_database_ask(cli, use, sql, values, value_count, &status);
     if (result != NULL && PQntuples(result) > 1) {
         response->own = policy_from_row(arena, result, 0);
         response->effective = policy_from_row(arena, result, 1);
         add_sources(arena, result, 1, response);
     }
     PQclear(result);
-    lh_session_close(session);
     free(sql);
     return status;
 }
@@ -102,20 +99,16 @@ enum lh_exit lh_policy_database_list(const struct lh_cli *cli, struct lh_arena *
                                      Leasehold__V1__ListPoliciesResponse *response)
 {
     static const char sql[] = "select p.* from leasehold_internal.policy_list(2147483647, null) p";
-    struct lh_session *session;
-    PGresult *result = NULL;
-    enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_READ);
+    enum lh_exit status;
+    PGresult *result = lh_database_ask(cli, LH_DATABASE_READ, sql, NULL, 0, &status);
 
     leasehold__v1__list_policies_response__init(response);
-    if (status == LH_EXIT_DONE)
-        result = lh_database_query(session, cli, sql, NULL, 0, &status);
     if (result != NULL) {
         response->policies = lh_arena_alloc(arena, ((size_t)PQntuples(result) + 1) * sizeof(*response->policies));
         for (int row = 0; row < PQntuples(result); row++)
             response->policies[response->n_policies++] = policy_from_row(arena, result, row);
     }
     PQclear(result);
-    lh_session_close(session);
     return status;
 }
 

@@ -293,12 +293,9 @@ static char *statement_of(const struct query *query)
 static enum lh_exit print_query(const struct lh_cli *cli, const struct query *query, const char *const *values)
 {
     char *statement = statement_of(query);
-    struct lh_session *session;
-    PGresult *rows = NULL;
-    enum lh_exit status = lh_database_open(&session, cli, LH_DATABASE_READ);
+    enum lh_exit status;
+    PGresult *rows = lh_database_ask(cli, LH_DATABASE_READ, statement, values, 4, &status);
 
-    if (status == LH_EXIT_DONE)
-        rows = lh_database_query(session, cli, statement, values, 4, &status);
     if (rows != NULL && cli->output == LH_OUTPUT_JSON)
         print_json(query, rows);
     else if (rows != NULL && PQntuples(rows) == 0)
@@ -308,7 +305,6 @@ static enum lh_exit print_query(const struct lh_cli *cli, const struct query *qu
     else if (rows != NULL)
         print_table(query, rows);
     PQclear(rows);
-    lh_session_close(session);
     free(statement);
     return status;
 }
