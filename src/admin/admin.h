@@ -5,7 +5,7 @@
  *     GET /healthz   200 as long as this process turns its loop
  *     GET /readyz    200 when the database answered and knew this coordinator within the last 5 s, else 503 and why
  *
- * Other paths are the console's (src/console). It works from the first moment on, before there is a database, and while one is lost.
+ * Other paths are the console's (src/console). The port works before there is a database, and while one is lost.
  */
 #ifndef LH_ADMIN_ADMIN_H
 #define LH_ADMIN_ADMIN_H

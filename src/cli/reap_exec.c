@@ -3,8 +3,8 @@
  *
  * Between us and /bin/sh stands a process of our own, the leader of the command's process group. It waits for the
  * shell, writes how that ended into a pipe, and kills the whole group when we die (PR_SET_PDEATHSIG): a reaper
- * that is killed leaves no command behind that goes on with a lease which another may be reaping. What the command leaves running
- * in its group is killed when it has ended.
+ * that is killed leaves no command behind that goes on with a lease which another may be reaping. When the command has
+ * ended, what is left of its group is killed.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
- * Acquire, of one scope or of several at once. The lease key is chosen here, so that an answer that got lost can be asked for again. Three things may
- * happen to a request whose answer was lost:
+ * Acquire, of one scope or of several at once. The lease key is chosen here, so that the request can be repeated when
+ * its answer was lost. Then three things may happen:
  *
  *     it is repeated and answered: the lease is the one of the first attempt, or of this one; nobody can tell
  *     LEASE_ENDED: the server granted it, saw the connection break and took it back; a new lease key begins anew

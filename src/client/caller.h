@@ -24,8 +24,8 @@ struct lh_caller;
 struct lh_client_tls;
 
 /*
- * `targets` as lh_client_options.endpoints has them, and `tls` as lh_client_options.tls. Nothing is connected yet. A call goes to the first server that can
- * be reached, from the one on that answered last. NULL: `error` says why.
+ * `targets` is as lh_client_options.endpoints, `tls` as lh_client_options.tls. The first call connects. A call goes to the
+ * first server that can be reached, beginning with the one that answered last. NULL: `error` says why.
  */
 struct lh_caller *lh_caller_create(const char *targets, const struct lh_client_tls *tls, struct lh_error *error);
 void lh_caller_destroy(struct lh_caller *caller);

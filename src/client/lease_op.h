@@ -1,4 +1,4 @@
-/* What lh_heartbeat, lh_downgrade and lh_release have in common: one lease in one request, and a caller that gets its answer. */
+/* What lh_heartbeat, lh_downgrade and lh_release share: one lease in one request, and a caller that gets the answer. */
 #ifndef LH_CLIENT_LEASE_OP_H
 #define LH_CLIENT_LEASE_OP_H
 

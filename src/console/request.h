@@ -21,7 +21,7 @@ json_t *request_body(const char *body, size_t size);
 
 /* Is it a parameter of that message? */
 bool request_takes(const ProtobufCMessageDescriptor *type, const char *parameter);
-/* In the arena; parameters that are another message's are left out, and those of a page if wanted. NULL: `problem` says why. */
+/* In the arena; without parameters of another message, and without those of a page if wanted. NULL: `problem` says why. */
 ProtobufCMessage *request_message(const ProtobufCMessageDescriptor *type, const json_t *parameters, bool without_page,
                                   struct lh_arena *arena, struct lh_json_problem *problem);
 

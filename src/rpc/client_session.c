@@ -74,7 +74,7 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
     return 0;
 }
 
-/* The first bytes are not HTTP/2's. Whether a call was served nobody knows: something between may have cut the first bytes off. */
+/* The first bytes are not HTTP/2's. A call may have been served: a proxy may have cut the first bytes off. */
 static int on_error(nghttp2_session *session, int code, const char *message, size_t size, void *arg)
 {
     struct client_connection *connection = arg;

@@ -1,6 +1,6 @@
 /*
- * Acquire, and what AcquireAll and AcquireStream do as it does. The request is unpacked into scratch memory and what is worth keeping goes into one allocation, for a waiter
- * may stay for hours and there may be many.
+ * Acquire, and what AcquireAll and AcquireStream share with it. The request is unpacked into scratch memory. What it
+ * keeps is one allocation, because there may be many waiters and each may stay for hours.
  *
  *     WAITING --- on_done: answered, not granted -------------------------> gone
  *        |   `--- on_done: refused, several hold it --> REFUSED --- their names are there, or on_end ---> gone
@@ -10,12 +10,12 @@
  *        |                                                                  of a stream: gone
  *        `------- on_end: the client is gone --> ABANDONED --- on_done ---> gone
  *
- * A client that cancels a unary call has not heard the reply. One that cancels a stream may have read `granted`, and no
- * further: it works under the lease. What it has heard of cannot be told, so the lease is left to its deadline, for one
- * that nobody has is less harm than one taken from who has it.
+ * A client that cancels a unary call has not read the reply. A client that cancels a stream may have read `granted` and
+ * may work under the lease. The server cannot know, so it leaves the lease to its deadline. A lease without a holder
+ * does less harm than a lease taken from its holder.
  *
- * Who asks again with the same lease key, here or at another coordinator, while the end of the call before is still on
- * its way to us, and is told that the lease is his, keeps it: what was renewed is not released again.
+ * A client may call again with the same lease key, here or at another coordinator, while the end of its first call is
+ * on its way to us. If that call renews the lease, the client keeps it: a renewed lease is not released again.
  */
 #include <stdio.h>
 #include <stdlib.h>

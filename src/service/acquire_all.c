@@ -1,4 +1,4 @@
-/* AcquireAll: an Acquire of several scopes. From the checked request on, Acquire's way is its own; its reply has a lease for each. */
+/* AcquireAll: an Acquire of several scopes. The checked request goes Acquire's way; the reply has a lease for each. */
 #include "service/acquire.h"
 #include "service/message.h"
 

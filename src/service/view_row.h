@@ -1,8 +1,8 @@
 /*
- * A row of a view as a message, by the message's descriptor: a field takes the column of its name. A Scope takes the columns
- * "namespace" and "key", or those of its field's name ("holds_namespace", "holds_key"); a Namespace "namespace"; Duration and
- * Timestamp microseconds; an enum's value in small letters without the enum's name ("shared" is MODE_SHARED); repeated numbers
- * with commas between them. A null is an unset field.
+ * A row of a view as a message, by the message's descriptor: a field takes the column of its name. A Scope takes the
+ * columns "namespace" and "key", or those of its field's name ("holds_namespace", "holds_key"); a Namespace
+ * "namespace"; Duration and Timestamp microseconds; an enum's value in small letters without the enum's name ("shared"
+ * is MODE_SHARED); repeated numbers with commas between them. A null is an unset field.
  */
 #ifndef LH_SERVICE_VIEW_ROW_H
 #define LH_SERVICE_VIEW_ROW_H

@@ -6,8 +6,8 @@
  *
  * The list is asked page by page, each when the client has read the one before, and events are kept meanwhile. They
  * may tell of what a page has shown already; so for each scope the newest token that was told is known, and the tokens
- * of what is held, until the coordinator has caught up with the list. A change that is older is dropped, and so is the end of a lease of which
- * the client never heard.
+ * of what is held, until the coordinator has caught up with the list. A change that is older is dropped, and so is the
+ * end of a lease that the client was never shown.
  *
  * A client that does not read is ended with WATCH_LAGGED when more than watch_buffer or 10,000 events wait for it; the
  * pages of the list do not count, for each is asked when the client has read the one before.
