@@ -234,7 +234,7 @@ void lh_add_rest(struct lh_grid *card, const Leasehold__V1__Contention *contenti
     if (contention == NULL || contention->rests == NULL)
         return;
     lh_duration_format(lh_duration_us(contention->rests), text);
-    lh_grid_row(card, "rests", "for %s more: granted to nobody before", text);
+    lh_grid_row(card, "rests", "for %s more; nobody gets it before", text);
 }
 
 void lh_add_units_free(struct lh_grid *card, const Leasehold__V1__Contention *contention)

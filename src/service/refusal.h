@@ -1,6 +1,6 @@
 /*
- * A refusal names the holders that are in the way. The database answers an acquire with the oldest one; where several
- * share the scope, the others are looked up before the caller is told.
+ * A refusal names the holders that are in the way. The database answers an acquire with the oldest one. Where several
+ * share the scope, the service looks up the others, and then answers the caller.
  */
 #ifndef LH_SERVICE_REFUSAL_H
 #define LH_SERVICE_REFUSAL_H

@@ -3,8 +3,8 @@
  * attached, how long it waits, and its answer.
  *
  * A request for several scopes has a waiter in each, its places; see together.h. The first has the requests. What happens
- * to one of them happens to all, in lh_waiter_set_state; but each leaves its queue by itself, and is tried again until it is
- * out. The first one, with the requests, then waits for the others: until all are out nobody asks for it.
+ * to one of them happens to all, in lh_waiter_set_state. Only leaving is each one's own: a place is tried again until it is
+ * out of its queue. The first one waits until all others are out, and is asked for no sooner.
  */
 #ifndef LH_LEASE_QUEUE_WAITER_H
 #define LH_LEASE_QUEUE_WAITER_H
