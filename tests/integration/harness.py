@@ -31,14 +31,16 @@ CLI = BUILD / "src/cli/leasehold"
 
 def wait_until(condition, seconds=30, what="the condition"):
     """Poll until `condition()` is true; its value. A bound, not a measurement."""
-    end = time.monotonic() + seconds
+    begun = time.monotonic()
+    end = begun + seconds
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > end:
             raise AssertionError(f"{what} did not come true within {seconds} s")
-        time.sleep(0.01)
+        # What takes long is asked for less often: a condition that starts a program would keep a processor busy.
+        time.sleep(min(max((time.monotonic() - begun) / 10, 0.01), 0.05))
 
 
 def _pg_bin():
@@ -63,6 +65,8 @@ class Cluster:
 
     def __init__(self, settings=()):
         self.programs = _pg_bin()
+        # Not Debian's /usr/bin/psql, which is a Perl program that starts this one.
+        self.psql_program = os.path.join(self.programs, "psql")
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
         self.dir.chmod(0o755)
         self.data = self.dir / "data"
@@ -118,7 +122,7 @@ class Cluster:
     def psql(self, sql, database, check=True, user="postgres"):
         """Run statements; unaligned rows joined by '|', one a line."""
         done = subprocess.run(
-            ["psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.url(database, user)],
+            [self.psql_program, "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", self.url(database, user)],
             input=sql,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -140,7 +144,7 @@ class Session:
     def __init__(self, cluster, database, user="postgres"):
         self.opened.append(self)
         self.process = subprocess.Popen(
-            ["psql", "-X", "-A", "-t", "-q", "-d", cluster.url(database, user)],
+            [cluster.psql_program, "-X", "-A", "-t", "-q", "-d", cluster.url(database, user)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

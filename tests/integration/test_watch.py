@@ -240,8 +240,8 @@ def churn(client, namespace, worker, stop, errors):
 
 def test_no_gap_between_initial_and_events_under_load(service, second, watch):
     namespace = names()
-    for number in range(450):  # more than two pages that stay
-        service.psql(f"select 1 from leasehold.acquire('{namespace}.fixed', 'f{number}', interval '10 min')")
+    # More than two pages that stay.
+    service.psql("\n".join(f"select 1 from leasehold.acquire('{namespace}.fixed', 'f{number}', interval '10 min');" for number in range(450)))
     stop, errors = threading.Event(), []
     threads = [threading.Thread(target=churn, args=((service.client, second)[n % 2], namespace, n, stop, errors))
                for n in range(6)]
