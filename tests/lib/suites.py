@@ -1,4 +1,4 @@
-"""Every suite of this tree, one after the other, and the sum. Started by tests/run.
+"""Every suite of this tree, and the sum. Started by tests/run.
 
 A suite counts what its runner counted. One that ends badly without a counted failure, that runs nothing, that skips
 something or that takes too long has failed once more: nothing is silently left out.
@@ -9,7 +9,8 @@ passed, and the end names it as unsteady: somebody looks why. So is a program of
 sockets. The suites clients and versions have a second try as a whole. Suites that look for broken promises (sql, isolation,
 soak, model, fuzz, ha) have one try: what breaks a promise once in a while is a fault, not bad luck.
 
-A suite that waits nearly all its time runs beside another one (BESIDE), and its output follows that one's.
+The suites run one after the other and wait most of their time. What only computes (LOW) runs beside them at the lowest priority, so
+it takes what they leave of the processors. Its lines begin with its name.
 """
 import argparse
 import contextlib
@@ -32,23 +33,25 @@ SANITIZED = os.path.join(ROOT, 'build-sanitized')
 
 
 class Output(threading.local):
-    """What the suite of this thread has printed; `held` is what is shown at its end, because another one prints now."""
+    """What the suite of this thread has printed, what its lines begin with, and whether its processes have the lowest priority."""
     def __init__(self):
         self.kept = []
-        self.held = None
+        self.begin = '  '
+        self.is_low = False
 
     def show(self, text):
-        if self.held is not None:
-            self.held.append(text)
-        else:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def line(self, text):
+        self.show(self.begin + text.rstrip('\n') + '\n')
 
 
 output = Output()
-# The tests that passed at their second try, and the processes that run.
+# The tests that passed at their second try, the processes that run, and whether no other may begin.
 unsteady = []
 running = set()
+is_over = threading.Event()
 
 
 class Suite:
@@ -56,12 +59,18 @@ class Suite:
         self.name = name
         self.run = run
         self.limit_s = limit_s
+        self.ended = threading.Event()
 
 
-def with_usual_signals():
-    """Whoever runs this in the background, or by nohup, ignores some; what is tested here must not inherit that."""
+def begin_process():
+    """Whoever runs this in the background, or by nohup, ignores some signals; what is tested here must not inherit that."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+    if output.is_low:
+        os.nice(19)
+        # sched(7): where the kernel groups processes by session, their niceness counts inside of the group alone.
+        with contextlib.suppress(OSError), open('/proc/self/autogroup', 'w', encoding='ascii') as group:
+            group.write('19')
 
 
 def execute(command, limit_s, environment=None):
@@ -69,8 +78,10 @@ def execute(command, limit_s, environment=None):
     # What gRPC does before a fork may wait for ever for a thread of its own, and tests start many programs.
     variables = {**os.environ, 'GRPC_ENABLE_FORK_SUPPORT': '0', **(environment or {})}
     process = subprocess.Popen(command, cwd=ROOT, env=variables, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=with_usual_signals)
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=begin_process)
     running.add(process)
+    if is_over.is_set():
+        end(process, signal.SIGTERM)
     late, ended = [], threading.Event()
 
     def give_up():
@@ -88,7 +99,7 @@ def execute(command, limit_s, environment=None):
             line = raw.decode('utf-8', 'replace')
             lines.append(line)
             output.kept.append(line.rstrip())
-            output.show('  ' + line)
+            output.line(line)
         process.wait()
     except BaseException:
         end(process, signal.SIGTERM)
@@ -98,9 +109,9 @@ def execute(command, limit_s, environment=None):
         timer.cancel()
         running.discard(process)
     if late:
-        output.show('  took longer than %d s\n' % limit_s)
+        output.line('took longer than %d s' % limit_s)
     elif process.returncode < 0:
-        output.show('\n  ended by %s\n' % signal.Signals(-process.returncode).name)
+        output.line('ended by %s' % signal.Signals(-process.returncode).name)
     return ''.join(lines), -1 if late else process.returncode
 
 
@@ -136,7 +147,7 @@ def twice(runner):
     def run(suite, options):
         result = runner(suite, options)
         if 0 < result[1] <= TRIED_AGAIN:
-            output.show('  once more\n')
+            output.line('once more')
             kept_first = tell(output.kept)
             result = runner(suite, options)
             unsteady.extend('%s: %s' % (suite.name, line) for line in kept_first if not result[1])
@@ -197,7 +208,7 @@ def meson(directory, environment=None):
         results, status = once(suite)
         bad = [name for name, (passed, failed) in results.items() if failed]
         for name in bad if is_luck(bad) else ():
-            output.show('  once more, alone: %s\n' % name)
+            output.line('once more, alone: %s' % name)
             words = tell(output.kept)
             again = once(suite, name.split(' / ')[-1])[0].get(name, (0, 1))
             if not again[1]:
@@ -229,7 +240,7 @@ def pytest(directory, workers, build_directory=BUILD, environment=None, marked=N
             passed, bad = judge(report)
             for name in dict.fromkeys(bad) if is_luck(bad) else ():
                 again = os.path.join(scratch, 'again.xml')
-                output.show('  once more, alone: %s\n' % name)
+                output.line('once more, alone: %s' % name)
                 if execute([*command, '--junitxml', again, name], suite.limit_s, environs)[1] == 0 and judge(again) == (1, []):
                     unsteady.append('%s: %s' % (suite.name, name))
                     passed += 1
@@ -268,6 +279,7 @@ SUITES = (
     Suite('promises', script('tests/check_promises'), 60),
     Suite('format', script('tests/check_format'), 120),
     Suite('build', build(BUILD), 1200),
+    Suite('build-sanitized', build(SANITIZED, '-Db_sanitize=address,undefined', '-Db_lundef=false'), 3600),
     Suite('unit', meson(BUILD), 900),
     Suite('sql', script('tests/sql/run'), 900),
     Suite('isolation', script('tests/isolation/run'), 900),
@@ -275,26 +287,27 @@ SUITES = (
     Suite('integration', pytest('tests/integration', 4), 1800),
     Suite('interop', pytest('tests/interop', 1), 900),
     Suite('console', pytest('tests/console', 2), 900),
-    Suite('fault', pytest('tests/fault', 3), 1800),
     Suite('clients', twice(script('tests/clients/run')), 1800),
     Suite('versions', twice(versions()), 3600),
-    Suite('ha', script('tests/ha/run', '--short'), 900),
-    Suite('model', script('tests/model/run'), 900),
-    # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
-    Suite('bench', bench(), 400),
-    Suite('build-sanitized', build(SANITIZED, '-Db_sanitize=address,undefined', '-Db_lundef=false'), 1800),
+    Suite('model', script('tests/model/run'), 3600),
     Suite('unit-sanitized', meson(SANITIZED, SANITIZER), 1800),
     # A leak makes the daemon's exit status another than 0, which the tests look at.
     Suite('integration-sanitized', pytest('tests/integration', 4, SANITIZED, SANITIZER, 'not release_build'), 1800),
     Suite('threads', script('tests/threads/run'), 600),
-    Suite('fuzz', script('tests/fuzz/run', '--seconds', '{fuzz}'), 600),
+    Suite('fuzz', script('tests/fuzz/run', '--seconds', '{fuzz}'), 3600),
     Suite('packages', pytest('tests/packages', 1), 600),
     Suite('quickstart', one('deploy/quickstart', '--check'), 900),
+    Suite('fault', pytest('tests/fault', 3), 1800),
+    Suite('ha', script('tests/ha/run', '--short'), 900),
+    # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
+    Suite('bench', bench(), 400),
 )
 NEEDS = {'unit': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
          'ha': 'build', 'unit-sanitized': 'build-sanitized', 'integration-sanitized': 'build-sanitized'}
-# What waits nearly all its time, by the suite that it runs beside.
-BESIDE = {'versions': 'ha'}
+# What only computes: no test of it has to be in time.
+LOW = ('build-sanitized', 'fuzz', 'model')
+# Their clients must be in time, or see who was late: they come last, and wait for the end of LOW.
+QUIET = ('fault', 'ha', 'bench')
 
 
 def choose(names):
@@ -310,41 +323,45 @@ def choose(names):
 
 
 def run_one(suite, options, results, told):
-    needs = NEEDS.get(suite.name)
+    needs = next((other for other in SUITES if other.name == NEEDS.get(suite.name)), None)
+    if needs:
+        needs.ended.wait()
     output.show('== %s\n' % suite.name)
     begun = time.monotonic()
     output.kept = []
-    if needs and results.get(needs, (1, 0))[1]:
-        output.show('  cannot run: %s has failed\n' % needs)
-        results[suite.name] = (0, 1)
+    if needs and results[needs.name][1]:
+        output.line('cannot run: %s has failed' % needs.name)
     else:
         results[suite.name] = suite.run(suite, options)
+    suite.ended.set()
     output.show('== %s: %d passed, %d failed, %d s\n' % (suite.name, *results[suite.name], time.monotonic() - begun))
     if results[suite.name][1]:
         told += ['%s: %s' % (suite.name, line) for line in tell(output.kept)]
 
 
 def run_all(suites, options, results, told):
-    def run_beside(suite, held):
-        output.held = held
-        results[suite.name] = (0, 1)
-        run_one(suite, options, results, told)
+    low = sorted((suite for suite in suites if suite.name in LOW), key=lambda suite: LOW.index(suite.name))
 
-    names = {suite.name for suite in suites}
-    beside = {first: second for first, second in BESIDE.items() if {first, second} <= names}
+    def run_low():
+        output.is_low = True
+        try:
+            for suite in low:
+                output.begin = '  %s: ' % suite.name
+                run_one(suite, options, results, told)
+        finally:
+            for suite in low:
+                suite.ended.set()
+
+    # What does not come to its end has failed.
+    results.update((suite.name, (0, 1)) for suite in suites)
+    beside = threading.Thread(target=run_low, daemon=True)
+    beside.start()
     for suite in suites:
-        if suite.name in beside.values():
-            continue
-        threads = []
-        for other in suites:
-            if other.name == beside.get(suite.name):
-                held = []
-                threads.append((threading.Thread(target=run_beside, args=(other, held), daemon=True), held))
-                threads[-1][0].start()
-        run_one(suite, options, results, told)
-        for thread, held in threads:
-            thread.join()
-            output.show(''.join(held))
+        if suite.name in QUIET:
+            beside.join()
+        if suite not in low:
+            run_one(suite, options, results, told)
+    beside.join()
 
 
 def main():
@@ -353,7 +370,7 @@ def main():
     parser.add_argument('--list', action='store_true', help='name the suites and end')
     parser.add_argument('--fast', action='store_true', help='build, then what needs neither PostgreSQL nor an installation: seconds')
     parser.add_argument('--soak', type=int, default=6, metavar='SECONDS', help='of each soak run; default 6')
-    parser.add_argument('--fuzz', type=int, default=60, metavar='SECONDS', help='of each fuzzer; default 60')
+    parser.add_argument('--fuzz', type=int, default=60, metavar='SECONDS', help='of a processor, for each fuzzer; default 60')
     parser.add_argument('--versions-full', action='store_true', help='every test of the suite versions, some minutes for each version')
     options = parser.parse_args()
     if options.list:
@@ -366,6 +383,7 @@ def main():
     try:
         run_all(choose(options.only), options, results, told)
     finally:
+        is_over.set()
         for process in list(running):
             end(process, signal.SIGTERM)
     print()
