@@ -339,7 +339,7 @@ class Part:
 
 
 PARTS = {part.name: part for part in (
-    Part('pairs', run_pairs, ALL, (1, 16, 256), (1, 16, 64, 256, 1024)),
+    Part('pairs', run_pairs, ALL, (1, 16, 256), (1, 4, 16, 64, 256, 1024)),
     Part('handoff', run_handoff, ('leasehold', 'sql', 'etcd'), (16, 256), (2, 16, 256, 4096)),
     Part('heartbeats', run_heartbeats, ('leasehold', 'sql', 'raw', 'etcd', 'redis'), ((1000, 256, 1), (10000, 16, 500)),
          tuple((leases, *shape) for leases in (1000, 10000, 100000, 1000000) for shape in ((256, 1), (16, 500)))),
