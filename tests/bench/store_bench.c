@@ -60,7 +60,8 @@ static void send_acquire(struct lane *lane)
                                                           .lease_key = lh_uuid_random(),
                                                           .owner = "store_bench",
                                                           .labels = "{}",
-                                                          .duration_us = 600 * LH_US_PER_S};
+                                                          .duration_us = 600 * LH_US_PER_S,
+                                                          .at_least_us = LH_AT_LEAST_POLICY};
     }
     lane->next_scope = (lane->next_scope + batch_size) % scopes_per_lane;
     lane->phase = ACQUIRE;
