@@ -83,11 +83,12 @@ static void start_call(struct lh_request *request, const struct lh_buffer *messa
     struct lh_rpc_channel *channel = request->endpoint->channel;
 
     if (request->verb->on_message == NULL) {
-        request->call = lh_rpc_call_unary(channel, request->verb->path, message->data, message->size, request->cut_us,
-                                          on_attempt_done, request);
+        request->call = lh_rpc_client_call_unary(channel, request->verb->path, message->data, message->size,
+                                                 request->cut_us, on_attempt_done, request);
         return;
     }
-    request->call = lh_rpc_call_start(channel, request->verb->path, request->cut_us, NULL, 0, &callbacks, request);
+    request->call =
+        lh_rpc_client_call_start(channel, request->verb->path, request->cut_us, NULL, 0, &callbacks, request);
     if (request->call == NULL)
         return;
     lh_rpc_client_call_send(request->call, message->data, message->size);

@@ -131,7 +131,7 @@ static void start(struct lh_caller *caller, const char *path, const ProtobufCMes
     uint8_t *packed = lh_alloc(size + 1);
 
     protobuf_c_message_pack(request, packed);
-    caller->call = lh_rpc_call_unary(current(caller)->channel, path, packed, size, deadline_us, on_done, caller);
+    caller->call = lh_rpc_client_call_unary(current(caller)->channel, path, packed, size, deadline_us, on_done, caller);
     free(packed);
 }
 
@@ -184,7 +184,8 @@ static void start_stream(struct lh_caller *caller, const char *path, const Proto
     uint8_t *packed = lh_alloc(size + 1);
 
     protobuf_c_message_pack(request, packed);
-    caller->call = lh_rpc_call_start(current(caller)->channel, path, LH_RPC_FOREVER, NULL, 0, &callbacks, caller);
+    caller->call =
+        lh_rpc_client_call_start(current(caller)->channel, path, LH_RPC_FOREVER, NULL, 0, &callbacks, caller);
     lh_rpc_client_call_send(caller->call, packed, size);
     lh_rpc_client_call_half_close(caller->call);
     free(packed);

@@ -170,8 +170,8 @@ static void start_part(struct call *call, struct part *part, const char *authori
     part->call = call;
     call->waiting++;
     protobuf_c_message_pack(message, packed);
-    rpc = lh_rpc_call_start(call->channel, part->of->method, lh_clock_us() + CALL_TIMEOUT_US, &metadata,
-                            authorization == NULL ? 0 : 1, &callbacks, part);
+    rpc = lh_rpc_client_call_start(call->channel, part->of->method, lh_clock_us() + CALL_TIMEOUT_US, &metadata,
+                                   authorization == NULL ? 0 : 1, &callbacks, part);
     lh_rpc_client_call_send(rpc, packed, size);
     lh_rpc_client_call_half_close(rpc);
     explicit_bzero(packed, size);

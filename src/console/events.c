@@ -272,8 +272,8 @@ static void start(struct stream *stream, const char *method, const void *packed,
 {
     const struct lh_rpc_metadata metadata = {"authorization", stream->authorization};
     struct lh_rpc_client_call *call =
-        lh_rpc_call_start(stream->channel, method, is_watch ? LH_RPC_FOREVER : lh_clock_us() + LOOK_US, &metadata,
-                          stream->authorization == NULL ? 0 : 1, callbacks, stream);
+        lh_rpc_client_call_start(stream->channel, method, is_watch ? LH_RPC_FOREVER : lh_clock_us() + LOOK_US,
+                                 &metadata, stream->authorization == NULL ? 0 : 1, callbacks, stream);
 
     if (is_watch)
         lh_rpc_client_call_on_open(call, on_open);

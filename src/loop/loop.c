@@ -226,11 +226,6 @@ void lh_loop_run_once(struct lh_loop *loop, int64_t wait_us)
     lh_timer_finish(&limit);
 }
 
-struct event_base *lh_loop_base(struct lh_loop *loop)
-{
-    return loop->base;
-}
-
 void lh_deferred_init(struct lh_deferred *deferred, void (*run)(void *arg), void *arg)
 {
     memset(deferred, 0, sizeof(*deferred));

@@ -183,8 +183,3 @@ bool lh_pg_listener_is_up(const struct lh_pg_listener *listener)
 {
     return listener->is_up;
 }
-
-int lh_pg_listener_backend_pid(const struct lh_pg_listener *listener)
-{
-    return lh_pg_conn_backend_pid(listener->conn);
-}

@@ -52,6 +52,5 @@ struct lh_pg_listener_stats {
 void lh_pg_listener_stats(const struct lh_pg_listener *listener, struct lh_pg_listener_stats *stats);
 
 bool lh_pg_listener_is_up(const struct lh_pg_listener *listener);
-int lh_pg_listener_backend_pid(const struct lh_pg_listener *listener); /* 0 when it is not connected */
 
 #endif

@@ -447,11 +447,6 @@ enum lh_grpc_code lh_rpc_call_code(const struct lh_rpc_call *call)
     return call->state == CALL_FINISHING ? (enum lh_grpc_code)call->code : LH_GRPC_CANCELLED;
 }
 
-int64_t lh_rpc_call_deadline_us(const struct lh_rpc_call *call)
-{
-    return call->deadline_us;
-}
-
 /* Of that name, the first from `*at` on; `*at` is moved behind it. */
 static const char *next_metadata(const struct lh_rpc_call *call, const char *name, size_t *at)
 {

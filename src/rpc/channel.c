@@ -27,11 +27,6 @@ enum lh_rpc_channel_state lh_rpc_channel_state(const struct lh_rpc_channel *chan
     return channel->state;
 }
 
-void lh_rpc_channel_connect(struct lh_rpc_channel *channel)
-{
-    channel_want_connection(channel);
-}
-
 static void deliver_answers(void *arg)
 {
     struct lh_rpc_channel *channel = arg;

@@ -3,7 +3,7 @@
  * call after it broke. It does not retry and does not back off: the caller does.
  *
  *     channel = lh_rpc_channel_create(loop, "127.0.0.1:7420", NULL, &error);
- *     lh_rpc_call_unary(channel, "/leasehold.v1.LeaseService/Acquire", bytes, size, lh_clock_us() + 5 * LH_US_PER_S,
+ *     lh_rpc_client_call_unary(channel, "/leasehold.v1.LeaseService/Acquire", bytes, size, lh_clock_us() + 5 * LH_US_PER_S,
  *                       on_acquired, request);
  *
  * A certificate that one side does not accept, or a file that cannot be used, is UNAUTHENTICATED, NOT_SENT.
@@ -86,14 +86,14 @@ struct lh_rpc_channel *lh_rpc_channel_create_on(struct lh_loop *loop, int fd);
 /* Calls still open are answered first, from in here, with CANCELLED. Never from inside of a callback of the channel. */
 void lh_rpc_channel_destroy(struct lh_rpc_channel *channel);
 enum lh_rpc_channel_state lh_rpc_channel_state(const struct lh_rpc_channel *channel);
-void lh_rpc_channel_connect(struct lh_rpc_channel *channel); /* without waiting for a first call */
 
 /*
  * `request` is copied. `deadline_us` on lh_clock_us(), or LH_RPC_FOREVER; it goes out as grpc-timeout, and when it has
  * passed here the call is answered DEADLINE_EXCEEDED and reset. NULL: max_calls are open, on_done never fires.
  */
-struct lh_rpc_client_call *lh_rpc_call_unary(struct lh_rpc_channel *channel, const char *path, const void *request,
-                                             size_t size, int64_t deadline_us, lh_rpc_done_cb *on_done, void *arg);
+struct lh_rpc_client_call *lh_rpc_client_call_unary(struct lh_rpc_channel *channel, const char *path,
+                                                    const void *request, size_t size, int64_t deadline_us,
+                                                    lh_rpc_done_cb *on_done, void *arg);
 
 /* on_done follows, CANCELLED, unless the answer is on its way already. */
 void lh_rpc_client_call_cancel(struct lh_rpc_client_call *call);
@@ -110,15 +110,15 @@ struct lh_rpc_metadata {
     const char *value;
 };
 
-struct lh_rpc_client_call *lh_rpc_call_start(struct lh_rpc_channel *channel, const char *path, int64_t deadline_us,
-                                             const struct lh_rpc_metadata *metadata, size_t metadata_count,
-                                             const struct lh_rpc_stream_callbacks *callbacks, void *arg);
+struct lh_rpc_client_call *lh_rpc_client_call_start(struct lh_rpc_channel *channel, const char *path,
+                                                    int64_t deadline_us, const struct lh_rpc_metadata *metadata,
+                                                    size_t metadata_count,
+                                                    const struct lh_rpc_stream_callbacks *callbacks, void *arg);
 /* on_open is called with the call's arg when the server has begun its answer, and did not refuse the call. */
 void lh_rpc_client_call_on_open(struct lh_rpc_client_call *call, void (*on_open)(void *arg));
 /* LH_OK; LH_OVERLOADED when more than 8 MiB wait: nothing was taken; LH_CANCELED when its half is closed or it is over.
  */
 enum lh_status lh_rpc_client_call_send(struct lh_rpc_client_call *call, const void *data, size_t size);
-size_t lh_rpc_client_call_unsent(const struct lh_rpc_client_call *call);
 void lh_rpc_client_call_half_close(struct lh_rpc_client_call *call);
 
 #endif

@@ -235,8 +235,9 @@ static void dispatch(struct lh_rpc_client_call *call)
         channel_want_connection(call->channel);
 }
 
-struct lh_rpc_client_call *lh_rpc_call_unary(struct lh_rpc_channel *channel, const char *path, const void *request,
-                                             size_t size, int64_t deadline_us, lh_rpc_done_cb *on_done, void *arg)
+struct lh_rpc_client_call *lh_rpc_client_call_unary(struct lh_rpc_channel *channel, const char *path,
+                                                    const void *request, size_t size, int64_t deadline_us,
+                                                    lh_rpc_done_cb *on_done, void *arg)
 {
     struct lh_rpc_stream_callbacks callbacks = {.on_done = on_done};
     struct lh_rpc_client_call *call = start(channel, path, deadline_us, &callbacks, arg);
@@ -250,9 +251,10 @@ struct lh_rpc_client_call *lh_rpc_call_unary(struct lh_rpc_channel *channel, con
     return call;
 }
 
-struct lh_rpc_client_call *lh_rpc_call_start(struct lh_rpc_channel *channel, const char *path, int64_t deadline_us,
-                                             const struct lh_rpc_metadata *metadata, size_t metadata_count,
-                                             const struct lh_rpc_stream_callbacks *callbacks, void *arg)
+struct lh_rpc_client_call *lh_rpc_client_call_start(struct lh_rpc_channel *channel, const char *path,
+                                                    int64_t deadline_us, const struct lh_rpc_metadata *metadata,
+                                                    size_t metadata_count,
+                                                    const struct lh_rpc_stream_callbacks *callbacks, void *arg)
 {
     struct lh_rpc_client_call *call = start(channel, path, deadline_us, callbacks, arg);
 
@@ -295,11 +297,6 @@ enum lh_status lh_rpc_client_call_send(struct lh_rpc_client_call *call, const vo
         call->was_over_mark = true;
     wake_output(call);
     return LH_OK;
-}
-
-size_t lh_rpc_client_call_unsent(const struct lh_rpc_client_call *call)
-{
-    return rpc_outbox_unsent(&call->outbox);
 }
 
 void lh_rpc_client_call_half_close(struct lh_rpc_client_call *call)

@@ -226,16 +226,6 @@ enum lh_status lh_rpc_server_adopt(struct lh_rpc_server *server, int fd, struct 
     return LH_OK;
 }
 
-enum lh_status lh_rpc_server_listen(struct lh_rpc_server *server, const char *address, bool reuse_port,
-                                    struct lh_error *error)
-{
-    const struct lh_rpc_bind how = {.address = address, .reuse_port = reuse_port};
-    int fd;
-    enum lh_status status = lh_rpc_bind(&how, &fd, NULL, error);
-
-    return status == LH_OK ? lh_rpc_server_adopt(server, fd, error) : status;
-}
-
 int lh_rpc_server_open(struct lh_rpc_server *server, const struct lh_rpc_visitor *visitor)
 {
     const struct rpc_address nowhere = {.storage.ss_family = AF_UNIX, .size = sizeof(sa_family_t)};
@@ -251,19 +241,6 @@ int lh_rpc_server_open(struct lh_rpc_server *server, const struct lh_rpc_visitor
     }
     close(ends[1]);
     return -1;
-}
-
-int lh_rpc_server_port(const struct lh_rpc_server *server)
-{
-    for (size_t i = 0; i < server->listener_count; i++) {
-        const void *storage = &server->listeners[i].address.storage;
-        int family = server->listeners[i].address.storage.ss_family;
-        if (family == AF_INET)
-            return ntohs(((const struct sockaddr_in *)storage)->sin_port);
-        if (family == AF_INET6)
-            return ntohs(((const struct sockaddr_in6 *)storage)->sin6_port);
-    }
-    return 0;
 }
 
 static void stop_listening(struct lh_rpc_server *server)

@@ -7,7 +7,7 @@
  *     };
  *     lh_rpc_server_options_init(&options);
  *     server = lh_rpc_server_create(loop, &options, methods, 1, service);
- *     status = lh_rpc_server_listen(server, "127.0.0.1:7420", false, &error);
+ *     status = lh_rpc_server_adopt(server, fd, &error);
  *
  * The story of a unary call: its headers are checked (method, content-type, sizes) and its deadline starts to run; its
  * one message is put together; at the end of the client's half of the stream on_message is called, once. The handler
@@ -124,9 +124,6 @@ struct lh_rpc_server *lh_rpc_server_create(struct lh_loop *loop, const struct lh
 /* A socket of lh_rpc_bind (rpc/listen.h) listens from now on. It is the server's, also when this is refused. A unix
    socket's file is removed with it. May be called several times. */
 enum lh_status lh_rpc_server_adopt(struct lh_rpc_server *server, int fd, struct lh_error *error);
-/* Both in one. */
-enum lh_status lh_rpc_server_listen(struct lh_rpc_server *server, const char *address, bool reuse_port,
-                                    struct lh_error *error);
 
 /*
  * A connection from inside of this process, on behalf of a client of another port. Returns the other end, for
@@ -146,7 +143,6 @@ char *lh_rpc_unix_principal(int fd);
  * reference. Those that are open keep theirs. Unix sockets never speak TLS.
  */
 void lh_rpc_server_set_tls(struct lh_rpc_server *server, struct lh_tls_context *context);
-int lh_rpc_server_port(const struct lh_rpc_server *server); /* of the first TCP address; 0: none */
 
 /*
  * Tell clients to go, take no more of them, and let calls end. on_final fires once, when each client was given the time
@@ -249,7 +245,6 @@ const char *lh_rpc_call_peer(const struct lh_rpc_call *call);
 
 /* Over TLS, a unix socket or loopback: no stranger reads what it carries. */
 bool lh_rpc_call_is_private(const struct lh_rpc_call *call);
-int64_t lh_rpc_call_deadline_us(const struct lh_rpc_call *call); /* or LH_RPC_FOREVER */
 /* The first value of a request header (lower case), or NULL. Those of gRPC itself and user-agent are not kept. Values
    of names in -bin are base64. */
 const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name);

@@ -125,8 +125,8 @@ static void export(void *arg)
     size_t size;
 
     size = lh_export_request(&tracer->ring, count, &resource, &tracer->arena, &data);
-    if (lh_rpc_call_unary(tracer->channel, EXPORT_PATH, data, size, lh_clock_us() + EXPORT_TIMEOUT_US, on_exported,
-                          tracer) != NULL)
+    if (lh_rpc_client_call_unary(tracer->channel, EXPORT_PATH, data, size, lh_clock_us() + EXPORT_TIMEOUT_US,
+                                 on_exported, tracer) != NULL)
         tracer->out = count;
     lh_arena_finish(&tracer->arena);
 }

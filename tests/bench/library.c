@@ -78,7 +78,7 @@ static void on_bare_done(void *arg, const struct lh_rpc_result *result)
 static void bare_call(struct lh_loop *loop, struct lh_rpc_channel *channel, const char *path, const void *data,
                       size_t size)
 {
-    lh_rpc_call_unary(channel, path, data, size, lh_clock_us() + 5 * LH_US_PER_S, on_bare_done, loop);
+    lh_rpc_client_call_unary(channel, path, data, size, lh_clock_us() + 5 * LH_US_PER_S, on_bare_done, loop);
     lh_loop_run(loop);
 }
 

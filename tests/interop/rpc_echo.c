@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "loop/loop.h"
-#include "rpc/server.h"
+#include "rpc_peek.h"
 
 struct echo {
     struct lh_loop *loop;
@@ -177,13 +177,13 @@ int main(int argc, char **argv)
         options.handshake_timeout_us = atoi(getenv("RPC_ECHO_PREFACE_MS")) * LH_US_PER_MS;
     echo.server = lh_rpc_server_create(echo.loop, &options, methods, sizeof(methods) / sizeof(methods[0]), &echo);
     for (int i = 1; i < argc; i++) {
-        if (lh_rpc_server_listen(echo.server, argv[i], false, &error) != LH_OK) {
+        if (rpc_listen(echo.server, argv[i], &error) != LH_OK) {
             lh_err("%s", error.message);
             return 1;
         }
     }
     lh_signal_init(&echo.term, echo.loop, SIGTERM, on_term, &echo);
-    printf("%d\n", lh_rpc_server_port(echo.server));
+    printf("%d\n", rpc_port(echo.server));
     fflush(stdout);
     lh_loop_run(echo.loop);
     lh_signal_finish(&echo.term);

@@ -36,7 +36,7 @@ void client_again(const struct lh_client_options *options)
     lh_client_destroy(client);
     if (mine.endpoints == NULL)
         mine.endpoints = fake.target;
-    mine.event_base = lh_loop_base(loop);
+    mine.event_base = loop->base;
     client = lh_client_create(&mine, &error);
     ck_assert_msg(client != NULL, "%s", error.message);
     client_declare(30 * LH_US_PER_S, 0);

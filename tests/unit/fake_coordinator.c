@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
+#include "rpc_peek.h"
 
 static struct fake *fake_of(const struct lh_rpc_call *call)
 {
@@ -278,7 +279,7 @@ static void on_message(struct lh_rpc_call *call, const void *data, size_t size)
     struct fake_plan *plan = &fake->plan[verb];
     size_t count = take(fake, verb, data, size);
     enum fake_deed deed = plan->times > 0 ? plan->deed : FAKE_ANSWER;
-    int64_t deadline_us = lh_rpc_call_deadline_us(call);
+    int64_t deadline_us = call->deadline_us;
     struct later *later;
 
     if (fake->is_locked && deed == FAKE_ANSWER)
@@ -357,11 +358,11 @@ static void listen_at(struct fake *fake, const char *address)
 
     lh_rpc_server_options_init(&options);
     fake->server = lh_rpc_server_create(fake->loop, &options, methods, FAKE_VERB_COUNT, fake);
-    if (lh_rpc_server_listen(fake->server, address, false, &error) != LH_OK) {
+    if (rpc_listen(fake->server, address, &error) != LH_OK) {
         fprintf(stderr, "%s\n", error.message);
         abort();
     }
-    snprintf(fake->target, sizeof(fake->target), "127.0.0.1:%d", lh_rpc_server_port(fake->server));
+    snprintf(fake->target, sizeof(fake->target), "127.0.0.1:%d", rpc_port(fake->server));
 }
 
 void fake_listen_again(struct fake *fake)

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "leasehold/v1/leasehold.pb-c.h"
-#include "loop/loop.h"
+#include "loop/internal.h"
 #include "rpc/server.h"
 
 enum fake_verb {

@@ -145,7 +145,7 @@ START_TEST(blocking_where_it_would_never_end_is_refused)
         sched_yield();
     ck_assert_int_eq(fuse.status, LH_WOULD_BLOCK);
     other = lh_client_create(
-        &(struct lh_client_options){.endpoints = fake.target, .event_base = lh_loop_base(loop), .flush_us = -1}, NULL);
+        &(struct lh_client_options){.endpoints = fake.target, .event_base = loop->base, .flush_us = -1}, NULL);
     there = lh_declare(other, "x", NULL, NULL);
     ck_assert_int_eq(lh_acquire(there, "a", NULL, &lease, &error), LH_WOULD_BLOCK);
     ck_assert_str_ne(error.message, "");

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "loop/backlog.h"
-#include "loop/loop.h"
+#include "loop/internal.h"
 #include "run_tests.h"
 
 #define PATIENCE_US (10 * LH_US_PER_S)
@@ -351,7 +351,7 @@ static void on_pause(evutil_socket_t fd, short what, void *arg)
 
 START_TEST(a_pause_before_the_first_event_of_a_turn_counts)
 {
-    struct event *pause = event_new(lh_loop_base(loop), -1, 0, on_pause, NULL);
+    struct event *pause = event_new(loop->base, -1, 0, on_pause, NULL);
     struct pipe_end end = {0};
     int fds[2];
 

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "loop/loop.h"
-#include "rpc/server.h"
+#include "rpc_peek.h"
 
 #define PATIENCE_US (20 * LH_US_PER_S)
 

@@ -64,7 +64,7 @@ static void setup(void)
     options.on_state = on_state;
     if (server_tls != NULL)
         options.tls = &tls;
-    connect_to_port(lh_rpc_server_port(server));
+    connect_to_port(rpc_port(server));
 }
 
 static void teardown(void)
@@ -79,7 +79,7 @@ static void on_done(void *arg, const struct lh_rpc_result *result);
 static void start_unary(struct answer *answer, const char *path, const char *text, int64_t deadline_us)
 {
     *answer = (struct answer){.starts_another = answer->starts_another};
-    answer->call = lh_rpc_call_unary(channel, path, text, strlen(text), deadline_us, on_done, answer);
+    answer->call = lh_rpc_client_call_unary(channel, path, text, strlen(text), deadline_us, on_done, answer);
     ck_assert_ptr_nonnull(answer->call);
     ck_assert_int_eq(answer->done, 0);
 }
@@ -144,7 +144,7 @@ START_TEST(error_comes_with_message_and_details)
     static const struct lh_rpc_metadata fail[] = {{"x-fail", "10"}};
     struct answer answer = {0};
 
-    answer.call = lh_rpc_call_start(channel, "/t.T/Echo", LH_RPC_FOREVER, fail, 1, &stream_callbacks, &answer);
+    answer.call = lh_rpc_client_call_start(channel, "/t.T/Echo", LH_RPC_FOREVER, fail, 1, &stream_callbacks, &answer);
     ck_assert_int_eq(lh_rpc_client_call_send(answer.call, "x", 1), LH_OK);
     lh_rpc_client_call_half_close(answer.call);
     ck_assert_int_eq(lh_rpc_client_call_send(answer.call, "y", 1), LH_CANCELED);
@@ -182,7 +182,7 @@ START_TEST(the_client_of_a_unix_socket_is_the_user_that_the_system_names)
 
     snprintf(target, sizeof(target), "unix:/tmp/lh-test-rpc-%d.sock", (int)getpid());
     snprintf(principal, sizeof(principal), "user:%s", getpwuid(geteuid())->pw_name);
-    ck_assert_msg(lh_rpc_server_listen(server, target, false, &error) == LH_OK, "%s", error.message);
+    ck_assert_msg(rpc_listen(server, target, &error) == LH_OK, "%s", error.message);
     connect_to(target);
     start_unary(&answer, "/t.T/Never", "x", LH_RPC_FOREVER);
     WAIT_FOR(heard.messages == 1);
@@ -202,8 +202,8 @@ START_TEST(addresses_that_are_none_are_refused)
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         ck_assert_msg(lh_rpc_channel_create(loop, bad[i], NULL, &error) == NULL, "taken: %s", bad[i]);
-    ck_assert_int_eq(lh_rpc_server_listen(server, "localhost:0", false, &error), LH_INVALID_ARGUMENT);
-    ck_assert_int_ne(lh_rpc_server_listen(server, "unix:/nonexistent/socket", false, &error), LH_OK);
+    ck_assert_int_eq(rpc_listen(server, "localhost:0", &error), LH_INVALID_ARGUMENT);
+    ck_assert_int_ne(rpc_listen(server, "unix:/nonexistent/socket", &error), LH_OK);
 }
 END_TEST
 
@@ -262,7 +262,7 @@ START_TEST(calls_may_be_made_and_cancelled_inside_of_callbacks)
     WAIT_FOR(done_count == 2);
     ck_assert_str_eq(answer.reply, "another");
     start_unary(&victim, "/t.T/Never", "x", LH_RPC_FOREVER);
-    stream.call = lh_rpc_call_start(channel, "/t.T/Bidi", LH_RPC_FOREVER, NULL, 0, &stream_callbacks, &stream);
+    stream.call = lh_rpc_client_call_start(channel, "/t.T/Bidi", LH_RPC_FOREVER, NULL, 0, &stream_callbacks, &stream);
     stream.cancel_in_message = victim.call;
     lh_rpc_client_call_send(stream.call, "x", 1);
     WAIT_FOR(victim.done == 1);
@@ -280,10 +280,10 @@ START_TEST(stream_carries_messages_both_ways)
     struct answer answer = {0};
     static char big[300000];
 
-    answer.call = lh_rpc_call_start(channel, "/t.T/Bidi", LH_RPC_FOREVER, NULL, 0, &stream_callbacks, &answer);
+    answer.call = lh_rpc_client_call_start(channel, "/t.T/Bidi", LH_RPC_FOREVER, NULL, 0, &stream_callbacks, &answer);
     for (int i = 0; i < 10; i++)
         ck_assert_int_eq(lh_rpc_client_call_send(answer.call, big, sizeof(big)), LH_OK);
-    ck_assert_uint_gt(lh_rpc_client_call_unsent(answer.call), 2000000);
+    ck_assert_uint_gt(rpc_outbox_unsent(&answer.call->outbox), 2000000);
     WAIT_FOR(answer.messages == 10);
     lh_rpc_client_call_half_close(answer.call);
     expect(&answer, LH_GRPC_OK, LH_RPC_ANSWERED);
@@ -300,7 +300,7 @@ START_TEST(more_calls_than_the_server_takes_at_once_wait_their_turn)
     lh_rpc_server_destroy(server);
     server_options.max_streams = 7;
     server_start();
-    connect_to_port(lh_rpc_server_port(server));
+    connect_to_port(rpc_port(server));
     for (int i = 0; i < CALLS; i++) {
         answers[i] = (struct answer){0};
         start_unary(&answers[i], "/t.T/Echo", "x", LH_RPC_FOREVER);
@@ -322,7 +322,7 @@ START_TEST(goaway_keeps_old_calls_and_sends_new_ones_elsewhere)
 {
     struct answer old = {0}, fresh = {0};
     struct lh_rpc_server *old_server = server;
-    int port = lh_rpc_server_port(server);
+    int port = rpc_port(server);
     struct lh_error error;
     char address[64];
 
@@ -332,7 +332,7 @@ START_TEST(goaway_keeps_old_calls_and_sends_new_ones_elsewhere)
     WAIT_FOR(lh_rpc_channel_state(channel) == LH_RPC_CHANNEL_DRAINING);
     server_start();
     snprintf(address, sizeof(address), "127.0.0.1:%d", port);
-    ck_assert_int_eq(lh_rpc_server_listen(server, address, false, &error), LH_OK);
+    ck_assert_int_eq(rpc_listen(server, address, &error), LH_OK);
     start_unary(&fresh, "/t.T/Echo", "new", LH_RPC_FOREVER);
     expect(&fresh, LH_GRPC_OK, LH_RPC_ANSWERED);
     lh_rpc_call_reply(heard.last, "old", 3);
@@ -366,10 +366,10 @@ START_TEST(calls_beyond_the_limit_are_refused_at_once)
     struct answer answers[3] = {0};
 
     options.max_calls = 2;
-    connect_to_port(lh_rpc_server_port(server));
+    connect_to_port(rpc_port(server));
     start_unary(&answers[0], "/t.T/Never", "x", LH_RPC_FOREVER);
     start_unary(&answers[1], "/t.T/Never", "x", LH_RPC_FOREVER);
-    ck_assert_ptr_null(lh_rpc_call_unary(channel, "/t.T/Echo", "x", 1, LH_RPC_FOREVER, on_done, &answers[2]));
+    ck_assert_ptr_null(lh_rpc_client_call_unary(channel, "/t.T/Echo", "x", 1, LH_RPC_FOREVER, on_done, &answers[2]));
     lh_rpc_client_call_cancel(answers[0].call);
     WAIT_FOR(answers[0].done == 1);
     start_unary(&answers[2], "/t.T/Echo", "x", LH_RPC_FOREVER);
@@ -385,7 +385,7 @@ START_TEST(reply_that_is_too_large_is_refused)
     char big[2000] = {0};
 
     options.max_message_bytes = 1000;
-    connect_to_port(lh_rpc_server_port(server));
+    connect_to_port(rpc_port(server));
     memset(big, 'b', sizeof(big) - 1);
     start_unary(&answer, "/t.T/Echo", big, LH_RPC_FOREVER);
     expect(&answer, LH_GRPC_RESOURCE_EXHAUSTED, LH_RPC_IN_FLIGHT);
@@ -522,7 +522,7 @@ START_TEST(answering_server_is_not_taken_for_a_silent_one)
     struct answer answer = {0}, other = {0};
 
     options.keepalive_us = 300 * LH_US_PER_MS;
-    connect_to_port(lh_rpc_server_port(server));
+    connect_to_port(rpc_port(server));
     start_unary(&answer, "/t.T/Never", "x", lh_clock_us() + LH_US_PER_S);
     expect(&answer, LH_GRPC_DEADLINE_EXCEEDED, LH_RPC_IN_FLIGHT);
     start_unary(&other, "/t.T/Echo", "x", LH_RPC_FOREVER);

@@ -179,8 +179,8 @@ void server_start(void)
     server = lh_rpc_server_create(loop, &server_options, methods, sizeof(methods) / sizeof(methods[0]), NULL);
     if (server_tls != NULL)
         lh_rpc_server_set_tls(server, server_tls);
-    ck_assert_msg(lh_rpc_server_listen(server, "127.0.0.1:0", false, &error) == LH_OK, "%s", error.message);
-    ck_assert_int_gt(lh_rpc_server_port(server), 0);
+    ck_assert_msg(rpc_listen(server, "127.0.0.1:0", &error) == LH_OK, "%s", error.message);
+    ck_assert_int_gt(rpc_port(server), 0);
 }
 
 void rpc_setup(void)
@@ -272,7 +272,7 @@ static int on_raw_frame(nghttp2_session *session, const nghttp2_frame *frame, vo
 
 int raw_connect(void)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)lh_rpc_server_port(server))};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)rpc_port(server))};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -32,7 +32,7 @@ static void connect_channel(const struct lh_rpc_tls *with)
 
     lh_rpc_channel_options_init(&options);
     options.tls = with;
-    snprintf(target, sizeof(target), "127.0.0.1:%d", lh_rpc_server_port(server));
+    snprintf(target, sizeof(target), "127.0.0.1:%d", rpc_port(server));
     lh_rpc_channel_destroy(channel);
     channel = lh_rpc_channel_create(loop, target, &options, &error);
     ck_assert_msg(channel != NULL, "%s", error.message);
@@ -65,7 +65,7 @@ static void on_done(void *arg, const struct lh_rpc_result *result)
 static void call(const char *path)
 {
     memset(&answer, 0, sizeof(answer));
-    ck_assert_ptr_nonnull(lh_rpc_call_unary(channel, path, "x", 1, LH_RPC_FOREVER, on_done, NULL));
+    ck_assert_ptr_nonnull(lh_rpc_client_call_unary(channel, path, "x", 1, LH_RPC_FOREVER, on_done, NULL));
 }
 
 static void expect_done(enum lh_grpc_code code, enum lh_rpc_delivery delivery, const char *words)

@@ -44,7 +44,7 @@ static void setup(void)
     snprintf(file, sizeof(file), "%s/token", folder);
     lh_rpc_channel_options_init(&options);
     options.token_file = file;
-    snprintf(target, sizeof(target), "127.0.0.1:%d", lh_rpc_server_port(server));
+    snprintf(target, sizeof(target), "127.0.0.1:%d", rpc_port(server));
     channel = lh_rpc_channel_create(loop, target, &options, NULL);
     ck_assert_ptr_nonnull(channel);
 }
@@ -69,7 +69,7 @@ static void on_done(void *arg, const struct lh_rpc_result *result)
 static void call(void)
 {
     answer.done = 0;
-    ck_assert_ptr_nonnull(lh_rpc_call_unary(channel, "/t.T/Echo", "x", 1, LH_RPC_FOREVER, on_done, NULL));
+    ck_assert_ptr_nonnull(lh_rpc_client_call_unary(channel, "/t.T/Echo", "x", 1, LH_RPC_FOREVER, on_done, NULL));
     WAIT_FOR(answer.done == 1);
 }
 
@@ -92,7 +92,7 @@ START_TEST(token_goes_with_each_call_and_each_stream)
     ck_assert(sends("Bearer first"));
     heard.authorization[0] = '\0';
     answer.done = 0;
-    stream = lh_rpc_call_start(channel, "/t.T/Bidi", LH_RPC_FOREVER, &own, 1, &callbacks, NULL);
+    stream = lh_rpc_client_call_start(channel, "/t.T/Bidi", LH_RPC_FOREVER, &own, 1, &callbacks, NULL);
     ck_assert_int_eq(lh_rpc_client_call_send(stream, "x", 1), LH_OK);
     WAIT_FOR(heard.authorization[0] != '\0');
     ck_assert_str_eq(heard.authorization, "Bearer first");

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "loop/internal.h"
 
 #define TIMERS_MAX 64
 #define IDLE_MS 1
@@ -93,7 +94,7 @@ static bool is_idle(struct lh_loop *loop)
     if (fd < 0)
         fd = epoll_fd();
     ready.fd = fd;
-    if (event_base_get_num_events(lh_loop_base(loop), EVENT_BASE_COUNT_ACTIVE) > 0 ||
+    if (event_base_get_num_events(loop->base, EVENT_BASE_COUNT_ACTIVE) > 0 ||
         poll(&ready, 1, turns + 1 < IDLE_TURNS ? 0 : IDLE_MS) > 0)
         turns = 0;
     else

@@ -193,7 +193,7 @@ static void open_stream(struct keep_alive *keep_alive)
     lh_list_init(&stream->owed);
     lh_timer_init(&stream->timer, client->loop, on_late, stream);
     if (endpoint != keep_alive->refused)
-        stream->call = lh_rpc_call_start(endpoint->channel, PATH, LH_RPC_FOREVER, NULL, 0, &callbacks, stream);
+        stream->call = lh_rpc_client_call_start(endpoint->channel, PATH, LH_RPC_FOREVER, NULL, 0, &callbacks, stream);
     if (stream->call == NULL) {
         settle(stream, BREAKER_SAID_NOTHING);
         free(stream);

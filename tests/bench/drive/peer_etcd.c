@@ -58,7 +58,7 @@ static void call(struct slot *slot, const char *path, const ProtobufCMessage *me
     if (size > sizeof(bytes))
         drive_die("etcd: a message of %zu bytes", size);
     protobuf_c_message_pack(message, bytes);
-    lh_rpc_call_unary(channel_of(slot)->rpc, path, bytes, size, LH_RPC_FOREVER, on_done, slot);
+    lh_rpc_client_call_unary(channel_of(slot)->rpc, path, bytes, size, LH_RPC_FOREVER, on_done, slot);
 }
 
 static void check(const struct lh_rpc_result *result, const char *what)
@@ -231,8 +231,8 @@ static void renew(struct batch *batch)
     struct channel *channel = &state->channels[batch->lane % batch->drive->channels];
 
     if (channel->stream == NULL) {
-        channel->stream = lh_rpc_call_start(channel->rpc, "/etcdserverpb.Lease/LeaseKeepAlive", LH_RPC_FOREVER, NULL, 0,
-                                            &callbacks, channel);
+        channel->stream = lh_rpc_client_call_start(channel->rpc, "/etcdserverpb.Lease/LeaseKeepAlive", LH_RPC_FOREVER,
+                                                   NULL, 0, &callbacks, channel);
         channel->capacity = batch->drive->clients + 1;
         channel->streamed = lh_alloc_zero(channel->capacity, sizeof(*channel->streamed));
     }
@@ -290,8 +290,8 @@ static void open_channels(struct drive *drive)
         if (state->is_refused)
             drive_run_for(drive, LH_US_PER_MS);
         state->is_there = false;
-        lh_rpc_call_unary(state->channels[0].rpc, "/etcdserverpb.Lease/LeaseLeases", "", 0, LH_RPC_FOREVER, on_first,
-                          drive);
+        lh_rpc_client_call_unary(state->channels[0].rpc, "/etcdserverpb.Lease/LeaseLeases", "", 0, LH_RPC_FOREVER,
+                                 on_first, drive);
         drive_run_until(drive, &state->is_there, 60 * LH_US_PER_S, "etcd");
     } while (state->is_refused);
     if (!drive->is_kept && !drive->is_hot)

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "drive.h"
 #include "leasehold/v1/leasehold.pb-c.h"
-#include "rpc/client.h"
+#include "rpc/client_internal.h"
 
 #define SERVICE "/leasehold.v1.LeaseService/"
 /* What the server takes of a stream before it has answered: 16 batches. */
@@ -117,7 +117,7 @@ static void acquire(struct slot *slot, bool wait)
         request.units = (int32_t)slot->drive->units;
     }
     bytes = pack(slot->drive->state, &request.base, &size);
-    lh_rpc_call_unary(channel_of(slot)->rpc, SERVICE "Acquire", bytes, size, LH_RPC_FOREVER, on_acquire, slot);
+    lh_rpc_client_call_unary(channel_of(slot)->rpc, SERVICE "Acquire", bytes, size, LH_RPC_FOREVER, on_acquire, slot);
 }
 
 static Leasehold__V1__ReleaseResponse *released(const struct lh_rpc_result *result, size_t count)
@@ -160,7 +160,7 @@ static void send_releases(struct slot **slots, size_t count, lh_rpc_done_cb *on_
     request.n_items = count;
     request.items = list;
     bytes = pack(slots[0]->drive->state, &request.base, &size);
-    lh_rpc_call_unary(channel_of(slots[0])->rpc, SERVICE "Release", bytes, size, LH_RPC_FOREVER, on_done, arg);
+    lh_rpc_client_call_unary(channel_of(slots[0])->rpc, SERVICE "Release", bytes, size, LH_RPC_FOREVER, on_done, arg);
     free(items);
     free(list);
     free(references);
@@ -255,12 +255,12 @@ static void send_heartbeats(struct batch *batch, struct channel *channel, const 
     static const struct lh_rpc_stream_callbacks callbacks = {on_streamed, NULL, on_stream_done};
 
     if (!batch->drive->is_stream) {
-        lh_rpc_call_unary(channel->rpc, SERVICE "Heartbeat", bytes, size, LH_RPC_FOREVER, on_heartbeat, batch);
+        lh_rpc_client_call_unary(channel->rpc, SERVICE "Heartbeat", bytes, size, LH_RPC_FOREVER, on_heartbeat, batch);
         return;
     }
     if (channel->stream == NULL)
         channel->stream =
-            lh_rpc_call_start(channel->rpc, SERVICE "KeepAlive", LH_RPC_FOREVER, NULL, 0, &callbacks, channel);
+            lh_rpc_client_call_start(channel->rpc, SERVICE "KeepAlive", LH_RPC_FOREVER, NULL, 0, &callbacks, channel);
     if (channel->streamed_count == STREAM_BATCHES)
         drive_die("more batches in flight than a stream takes: use more connections");
     channel->streamed[(channel->streamed_first + channel->streamed_count++) % STREAM_BATCHES] = batch;
@@ -309,8 +309,8 @@ static void ask_status(struct drive *drive)
 {
     struct state *state = drive->state;
     state->is_told = false;
-    lh_rpc_call_unary(state->channels[0].rpc, "/leasehold.v1.AdminService/GetStatus", "", 0, LH_RPC_FOREVER, on_status,
-                      state);
+    lh_rpc_client_call_unary(state->channels[0].rpc, "/leasehold.v1.AdminService/GetStatus", "", 0, LH_RPC_FOREVER,
+                             on_status, state);
     drive_run_until(drive, &state->is_told, 300 * LH_US_PER_S, "the daemon's status");
 }
 
@@ -350,7 +350,7 @@ static void open_channels(struct drive *drive)
             drive_die("leasehold: %s", error.message);
         lh_deferred_init(&channel->send, send_due, channel);
         if (drive->channels <= 1000)
-            lh_rpc_channel_connect(channel->rpc);
+            channel_want_connection(channel->rpc);
     }
     do {
         if (state->waiters == SIZE_MAX)

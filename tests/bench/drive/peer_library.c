@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "drive.h"
 #include "leasehold.h"
+#include "loop/internal.h"
 
 struct state {
     struct lh_client **clients;
@@ -91,7 +92,7 @@ static void on_first(void *arg, enum lh_status status, struct lh_lease *lease, c
 static void open_clients(struct drive *drive)
 {
     struct state *state = lh_alloc_zero(1, sizeof(*state));
-    struct lh_client_options options = {.endpoints = drive->target, .event_base = lh_loop_base(drive->loop)};
+    struct lh_client_options options = {.endpoints = drive->target, .event_base = drive->loop->base};
     struct lh_declare_options declaration = {.duration_us = drive->duration_s * LH_SECOND};
     struct lh_error error;
 
