@@ -51,9 +51,17 @@ select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signa
                ('leasehold.token_revoke(text)', array['name_or_id']),
                ('leasehold.reset_policy(text, text)', array['namespace', 'column_name'])) as f (signature, names);
 
--- every function that runs with its owner's rights pins its search_path
+-- A function that runs with its owner's rights pins its search_path, pg_temp last. Each other one is called by those alone, and finds their
+-- path, or runs with its caller's own rights: those that views and programs call are named here.
 select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pronamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and p.prosecdef
-              and not exists (select 1 from unnest(p.proconfig) c where c like 'search_path=%')), null, 'security definer functions pin their search_path');
+              and ('search_path=pg_catalog, pg_temp' = any (p.proconfig)) is not true), null, 'security definer functions pin their search_path');
+select is((select array_agg(p.proname::text order by p.proname::text collate "C") from pg_proc p
+            where p.pronamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and not p.prosecdef
+              and ('search_path=pg_catalog, pg_temp' = any (p.proconfig)) is not true
+              and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner)),
+          array['expires_at', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_facts', 'oldest_transaction', 'policies_of', 'policy_columns',
+                'policy_of', 'policy_sources', 'prefixes', 'relax_commit', 'rest_ends_at', 'rests_until', 'runs_hooks', 'scope_of_share', 'to_us'],
+          'a function without a search_path of its own is callable by its owner alone, but for these');
 select is((select array_agg(c.relname::text) from pg_class c where c.relnamespace = 'leasehold'::regnamespace and c.relkind in ('r', 'v', 'p', 'S') and obj_description(c.oid, 'pg_class') is null
               and not exists (select from pg_depend d where d.objid = c.oid and d.deptype in ('i', 'a') and c.relkind = 'S')), null,
           'every table, view and sequence of its own is commented');
