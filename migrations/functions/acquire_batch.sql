@@ -5,7 +5,7 @@
 -- item's own when granted or renewed, else the holder's. It never waits: a row or a new key that another session keeps
 -- is busy. Several items of one scope are decided in order of n.
 --
--- Promise 1: only a scope that is free under its row's lock is granted, here and in acquire_general.
+-- Promise 1: only a scope that is free under its row's lock is granted here; decide() has the whole rule.
 --
 -- `p_principals` are who asks, as proved: a coordinator knows its clients. `p_at_least_us` is the minimum hold, null: the policy's. While
 -- the scope has one that is not over, rests_in_us is how long it still lasts, whether somebody holds the scope or not.
@@ -19,8 +19,8 @@
 -- joined while it was held, which leaves the row as it was: who did before this statement began is seen. A scope with a minimum hold is
 -- `queued`, and so a free row that this statement takes has none. What is left over is decided by acquire_general.
 --
--- acquire_general() can decide about everything. For speed the common cases are decided a second time, and what they write is written
--- there again: a free scope here, in a batch of one and in a batch of several; a wait behind a holder here, and for room in queue_shared(); the
+-- decide() can decide about everything, and acquire_general() writes it. For speed the common cases are decided a second time, and what they
+-- write is written there again: a free scope here, in a batch of one and in a batch of several; a wait behind a holder here, and for room in queue_shared(); the
 -- hand-over to the first waiter in hand_over_batch(). Each leaves alone what is unusual. A change of one is a change of its twins:
 -- tests/sql/test_one_and_many.sql does each operation both ways and compares answers, rows, queue, history and notifications.
 create or replace function leasehold_internal.acquire_batch(

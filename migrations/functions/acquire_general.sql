@@ -1,9 +1,5 @@
--- Who gets a lease, decided in full: what acquire_batch() leaves over, which are renewals, queues, takeovers, new scopes, and what is
--- refused. The common cases have twins of this, for speed: acquire_batch() names them. Locks what acquire_batch() says.
--- Promise 1: under its row's lock a scope is granted exclusively when it is free, or its lease has expired; shared when it is free or shared and
--- the units fit; and either when its minimum hold is over.
--- Promise 6: of those who ask for one scope, in the order of their places, the longest prefix is granted that fits. It ends before the first
--- live waiter that is not among them.
+-- An acquire in full: what acquire_batch() leaves over, which are renewals, queues, takeovers, new scopes, and what is refused. It locks the rows,
+-- decide() decides, and this writes. Locks what acquire_batch() says.
 -- With `p_all` the items, each of another scope and all with one lease key, are granted together or not at all (acquire_all_one).
 -- Promise 10: rows are taken with SKIP LOCKED, and a new scope is created under the lock of its slot: nothing waits for a session.
 create or replace function leasehold_internal.acquire_general(
@@ -206,67 +202,9 @@ begin
       from leasehold_internal.end_expired_shares(v_work, v_life, v_runs_hooks, v_now) x;
   end if;
 
-  -- Read the queue, now that the rows are ours, and decide.
+  -- The queue is read now that the rows are ours.
   v_live := leasehold_internal.live_coordinators(v_now);
-  if v_may_be_shared then
-    v_work := leasehold_internal.decide_shared(v_work, v_life, v_live, v_now);
-  else
-    v_work := array(
-      select row(r.n, r.namespace, r.key, r.lease_key, r.owner, r.labels, r.duration, r.queue, r.wait, r.ticket, r.field, r.bound,
-                 r.rules, r.scope, r.hold, r.own_ticket, r.head_ticket,
-                 case
-                   when r.field is not null then 'invalid'
-                   when r.hold = 'busy' then 'busy'
-                   when r.is_renewal then 'renewed'
-                   when r.is_ended then 'ended'
-                   when (r.rules).frozen then 'frozen'
-                   when r.is_granted then 'granted'
-                   -- The same lease key twice in a batch is one acquisition.
-                   when r.lease_key = r.granted_key then 'renewed'
-                   when r.queue then 'queued'
-                   else 'held'
-                 end, r.units, r.holder)::leasehold.acquire_work
-        from (select g.*,
-                     max(case when g.is_granted then g.lease_key::text end)
-                       over (partition by g.namespace, g.key)::uuid as granted_key
-                from (select e.*,
-                             e.is_open
-                             and row_number() over (partition by e.namespace, e.key
-                                                    order by e.is_open desc, e.place, e.n) = 1
-                             and e.place <= coalesce(e.head_ticket, e.place) as is_granted
-                        from (select w.*, q.own, h.head,
-                                     -- Whose wait is over has lost its place.
-                                     coalesce(case when q.is_in_time then q.own end, w.ticket, 9223372036854775807) as place,
-                                     l.is_renewal, l.is_ended,
-                                     w.field is null and not l.is_renewal and not l.is_ended and not (w.rules).frozen
-                                     and (w.hold in ('new', 'expired') or (w.hold = 'locked' and (w.scope).state = 'free'))
-                                       as is_open
-                                from unnest(v_work) w
-                               cross join lateral (
-                                 select coalesce(w.hold = 'locked' and (w.scope).state = 'held'
-                                                 and (w.scope).lease_key = w.lease_key and not (w.scope).lapsed
-                                                 and not leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now), false)
-                                          as is_renewal,
-                                        coalesce(w.hold in ('locked', 'expired', 'resting')
-                                                 and ((w.scope).lease_key = w.lease_key
-                                                      and ((w.scope).lapsed
-                                                           or leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now))
-                                                      or w.lease_key = any ((w.scope).ended_keys)),
-                                                 false) as is_ended) l
-                                left join lateral (
-                                  select o.ticket as own, o.wait_until is null or o.wait_until > v_now as is_in_time
-                                    from leasehold.waiter o
-                                   where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q on true
-                                left join lateral (
-                                  select f.ticket as head
-                                    from leasehold_internal.live_head(w.namespace, w.key, v_live, v_now) f
-                                   where w.hold in ('new', 'expired') or ((w.scope).state = 'free' and w.hold <> 'resting')) h on true
-                             ) as e (n, namespace, key, lease_key, owner, labels, duration, queue, wait, ticket, field, bound, rules,
-                                     scope, hold, unused_ticket, unused_head, unused_outcome, units, holder, own_ticket, head_ticket, place,
-                                     is_renewal, is_ended, is_open)) g) r
-       order by r.n);
-  end if;
-
+  v_work := leasehold_internal.decide(v_work, v_life, v_live, v_now);
   if p_all then
     v_work := leasehold_internal.all_or_none(v_work);
   end if;

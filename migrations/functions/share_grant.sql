@@ -25,44 +25,6 @@ begin
 end
 $$;
 
--- What an item's lease key has to do with its scope: does it hold it and ask for what it holds (is_renewal); has it ended here (is_ended);
--- or which field can never be granted (late_field): another mode or other units than it holds, more units than the capacity. To be used in
--- FROM, where it becomes a part of the query. Locks nothing.
-create or replace function leasehold_internal.own_lease(
-  p_scope leasehold.scope, p_holder leasehold.scope, p_lease_key uuid, p_hold text, p_units integer, p_rules leasehold.rules,
-  p_life leasehold.life_now, p_now timestamptz)
-returns table (is_renewal boolean, is_ended boolean, late_field text)
-language sql stable
-as $$
-  select o.is_live and p_units is not distinct from (p_holder).units,
-         not o.is_live
-         and coalesce(p_hold in ('locked', 'expired', 'resting', 'hooked')
-                      and (p_holder is distinct from null or (p_scope).lease_key = p_lease_key or p_lease_key = any ((p_scope).ended_keys)), false),
-         case when o.is_live and (p_units is null) <> ((p_holder).units is null) then 'mode'
-              when o.is_live and p_units <> (p_holder).units or not o.is_live and p_units > (p_rules).capacity then 'units' end
-    from (select coalesce(
-                   p_hold = 'locked'
-                   and case when (p_holder).state = 'held'
-                            then not (p_holder).lapsed and not leasehold_internal.is_expired(p_holder, p_life, (p_rules).expiry, p_now)
-                            else (p_scope).state = 'held' and (p_scope).lease_key = p_lease_key and not (p_scope).lapsed
-                                 and not leasehold_internal.is_expired(p_scope, p_life, (p_rules).expiry, p_now) end, false) as is_live
-          offset 0) o
-$$;
-
--- What that field must be, in words. Locks nothing.
-create or replace function leasehold_internal.late_bound(
-  p_field text, p_units integer, p_rules leasehold.rules, p_holder leasehold.scope)
-returns text
-language sql immutable
-as $$
-  select case
-    when p_field = 'mode' and p_units is null then 'shared, as this lease key holds it: release it before you acquire it exclusively'
-    when p_field = 'mode' then 'exclusive, as this lease key holds it: downgrade it to share it'
-    when (p_holder).state = 'held' then format('%s, as this lease key holds it', (p_holder).units)
-    else format('1 to %s, the capacity', (p_rules).capacity)
-  end
-$$;
-
 -- Where shared holders are in the way of an item, for it wants the scope exclusively or does not fit beside them, those that have expired and
 -- may be taken over end, each by itself. Returns the items with their scopes as they are then, and why one could not be reaped (veto), which
 -- is written down. Where hooks have to run and this call runs none, these items become 'hooked'.
@@ -139,96 +101,6 @@ begin
          where x.namespace = w.namespace and x.key = w.key
            and exists (select from unnest(v_expired) v where v.namespace = w.namespace and v.key = w.key)) s on true
      order by w.n);
-end
-$$;
-
--- The units of a scope that are taken after one who wants `p_units` more (null: it wants all of it, and waits): of `p_so_far`, at first
--- `p_taken`. One that fits the capacity (null: none is set) and would make it a million is refused, and takes none. Locks nothing.
-create or replace function leasehold_internal.units_after(p_so_far integer, p_taken integer, p_units integer, p_capacity integer) returns integer
-language sql immutable
-as $$
-  select case when coalesce(p_so_far, p_taken) + p_units between 1000000 and coalesce(p_capacity, 2000000) then coalesce(p_so_far, p_taken)
-              else least(coalesce(p_so_far, p_taken) + coalesce(p_units, 0), 2000000) end
-$$;
-create or replace aggregate leasehold_internal.units_after_all(integer, integer, integer) (
-  sfunc = leasehold_internal.units_after, stype = integer);
-
--- The decision about a batch in which anything is shared, or could be: what each item gets. acquire_general() decides the same about a batch in
--- which nothing is, where the first of each scope is the whole prefix, in half of the time: tests/sql/test_one_and_many.sql compares the two.
--- The caller has the rows locked. Locks nothing.
-create or replace function leasehold_internal.decide_shared(
-  p_work leasehold.acquire_work[], p_life leasehold.life_now, p_live uuid[], p_now timestamptz)
-returns leasehold.acquire_work[]
-language plpgsql
-set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
-set plan_cache_mode = force_generic_plan
-as $$
-begin
-  return array(
-    select row(r.n, r.namespace, r.key, r.lease_key, r.owner, r.labels, r.duration, r.queue, r.wait, r.ticket,
-               coalesce(r.field, r.late_field),
-               case when r.late_field is not null then leasehold_internal.late_bound(r.late_field, r.units, r.rules, r.holder)
-                    when r.is_granted and r.would_take > 999999 then 'units = 999999 in one scope'
-                    else r.bound end,
-               r.rules, r.scope, r.hold, r.own, r.head,
-               case
-                 when r.field is not null then 'invalid'
-                 when r.hold in ('busy', 'hooked') then r.hold
-                 when r.is_ended then 'ended'
-                 when r.late_field is not null then 'invalid'
-                 when r.is_renewal then 'renewed'
-                 when (r.rules).frozen then 'frozen'
-                 when r.is_granted then case when r.would_take > 999999 then 'quota' else 'granted' end
-                 -- The same lease key twice in a batch is one acquisition.
-                 when r.lease_key = any (r.granted_keys) then 'renewed'
-                 when r.queue then 'queued'
-                 else 'held'
-               end, r.units, r.holder)::leasehold.acquire_work
-      from (select p.*, array_agg(p.lease_key) filter (where p.is_granted) over (partition by p.namespace, p.key) as granted_keys
-              from (select g.*,
-                           -- Whoever comes after one that does not fit does not fit either.
-                           g.is_open and g.fits and g.place <= coalesce(g.head, g.place) as is_granted
-                      from (select f.*, first_value(h.ticket) over (partition by f.namespace, f.key order by f.nth) as head,
-                                   case when f.units is null then coalesce((f.scope).holders, 0) = 0 and f.nth_open = 1
-                                        else f.exclusive_before = 0 and f.would_take <= coalesce((f.rules).capacity, f.would_take)
-                                   end as fits
-                              from (select e.*,
-                                           array_agg(e.lease_key) filter (where e.is_open) over (partition by e.namespace, e.key) as asking,
-                                           row_number() over (partition by e.namespace, e.key order by e.is_open desc, e.n) as nth,
-                                           row_number() over o as nth_open,
-                                           count(*) filter (where e.units is null) over o as exclusive_before,
-                                           e.units + coalesce(leasehold_internal.units_after_all(
-                                                                coalesce((e.scope).units, 0), e.units, (e.rules).capacity)
-                                                                over (o rows between unbounded preceding and 1 preceding),
-                                                              (e.scope).units, 0) as would_take
-                                      from (select w.*, q.own, l.*,
-                                                   -- Whose wait is over has lost its place.
-                                                   coalesce(case when q.is_in_time then q.own end, w.ticket, 9223372036854775807) as place,
-                                                   w.field is null and not l.is_renewal and not l.is_ended and l.late_field is null
-                                                   and w.nth_of_key = 1 and not (w.rules).frozen
-                                                   and (w.hold in ('new', 'expired') or (w.hold = 'locked' and (w.scope).state <> 'held'))
-                                                     as is_open
-                                              from (select u.*, row_number() over (partition by u.namespace, u.key, u.lease_key, u.hold
-                                                                                   order by u.n) as nth_of_key
-                                                      from unnest(p_work) u) w
-                                             cross join lateral leasehold_internal.own_lease(w.scope, w.holder, w.lease_key, w.hold, w.units,
-                                                                                             w.rules, p_life, p_now) l
-                                              left join lateral (
-                                                select o.ticket as own, o.wait_until is null or o.wait_until > p_now as is_in_time
-                                                  from leasehold.waiter o
-                                                 where o.lease_key = w.lease_key and (o.namespace, o.key) is not distinct from (w.namespace, w.key)) q
-                                                on true) e
-                                    window o as (partition by e.namespace, e.key, e.is_open order by e.place, e.n)) f
-                              left join lateral (
-                                select b.ticket
-                                  from leasehold_internal.live_head(f.namespace, f.key, p_live, p_now, coalesce(f.asking, '{}')) b
-                                 where f.nth = 1
-                                   and (f.hold in ('new', 'expired')
-                                        or ((f.scope).state <> 'held' and f.hold not in ('resting', 'busy', 'hooked')))) h on true) g) p) r
-     order by r.n);
 end
 $$;
 
@@ -439,11 +311,7 @@ end
 $$;
 
 revoke execute on function leasehold_internal.take_own_shares(leasehold.acquire_work[]),
-  leasehold_internal.units_after(integer, integer, integer, integer), leasehold_internal.units_after_all(integer, integer, integer),
-  leasehold_internal.own_lease(leasehold.scope, leasehold.scope, uuid, text, integer, leasehold.rules, leasehold.life_now, timestamptz),
-  leasehold_internal.late_bound(text, integer, leasehold.rules, leasehold.scope),
   leasehold_internal.end_expired_shares(leasehold.acquire_work[], leasehold.life_now, boolean, timestamptz),
-  leasehold_internal.decide_shared(leasehold.acquire_work[], leasehold.life_now, uuid[], timestamptz),
   leasehold_internal.grant_shares(leasehold.acquire_work[], uuid, text[], leasehold.life_now, timestamptz),
   leasehold_internal.answer_shared(leasehold.acquire_work[], leasehold.life_now, uuid[], text, timestamptz),
   leasehold_internal.renew_shares(leasehold.acquire_work[], uuid, text[], leasehold.life_now, timestamptz),

@@ -1,6 +1,6 @@
 -- A batch of one takes other code than a batch of several, and must leave the same rows and tell the same answer. Every operation is done
 -- to two scopes that were prepared alike: alone, and as the first item of a batch of two, whose second item is a scope of its own. That is
--- acquired as shared, so that decide_shared() decides about both.
+-- acquired as shared, so that answer_shared() answers about both.
 -- Compared is all that anybody could see of it: answers, rows, queue, history, events, notifications.
 select no_plan();
 select leasehold.reap();
