@@ -208,6 +208,7 @@ language plpgsql
 set enable_seqscan = off
 as $$
 declare
+  v_item leasehold.acquire_work;
   v_ticket bigint;
   v_is_new boolean;
 begin
@@ -227,12 +228,12 @@ begin
      using unnest(p_work) w
      where w.own_ticket is not null and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
   end if;
-  return array(
-    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, v_ticket, w.field, w.bound, w.rules,
-               w.scope, w.hold, case when not v_is_new then w.own_ticket end, w.head_ticket, w.outcome, w.units,
-               w.holder)::leasehold.acquire_work
-      from unnest(p_work) w
-     order by w.n);
+  foreach v_item in array p_work loop
+    v_item.ticket := v_ticket;
+    v_item.own_ticket := case when not v_is_new then v_item.own_ticket end;
+    p_work[v_item.n] := v_item;
+  end loop;
+  return p_work;
 end
 $$;
 
@@ -260,18 +261,27 @@ $$;
 
 -- Items whose lease key waits for their scope and others together are not for this scope alone: invalid. Locks nothing.
 create or replace function leasehold_internal.refuse_parts(p_work leasehold.acquire_work[]) returns leasehold.acquire_work[]
-language sql stable
+language plpgsql
+set enable_seqscan = off
 as $$
-  select array_agg(
-           row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket,
-               case when q.items is null then w.field else 'lease_key' end,
-               case when q.items is null then w.bound else format('another: this one waits for %s scopes together', q.items) end,
-               w.rules, w.scope, case when q.items is null then w.hold else 'invalid' end, null, null, null, w.units,
-               w.holder)::leasehold.acquire_work
-           order by w.n)
-    from unnest(p_work) w
-    left join leasehold.waiter q
-      on q.lease_key = w.lease_key and q.namespace = w.namespace and q.key = w.key and q.items is not null
+declare
+  v_item leasehold.acquire_work;
+  v_found record;
+begin
+  for v_found in
+    select w as item, q.items
+      from unnest(p_work) w
+      join leasehold.waiter q
+        on q.lease_key = w.lease_key and q.namespace = w.namespace and q.key = w.key and q.items is not null
+  loop
+    v_item := v_found.item;
+    v_item.field := 'lease_key';
+    v_item.bound := format('another: this one waits for %s scopes together', v_found.items);
+    v_item.hold := 'invalid';
+    p_work[v_item.n] := v_item;
+  end loop;
+  return p_work;
+end
 $$;
 
 revoke execute on function

@@ -25,6 +25,7 @@ as $$
 declare
   v_rules leasehold.rules[];
   v_work leasehold.acquire_work[];
+  v_item leasehold.acquire_work;
   v_life leasehold.life_now;
   v_live uuid[];
   v_now timestamptz;
@@ -55,7 +56,7 @@ begin
                from (select distinct i as namespace from unnest(p_namespace) i offset 0) d
               where leasehold_internal.namespace_problem(d.namespace) is null)) r);
 
-  -- The items, with what is wrong with them; their rows, taken in order; and where there is no row, the lock of its slot, under which it is
+  -- The items, in the order of n, with what is wrong with them; their rows; and where there is no row, the lock of its slot, under which it is
   -- created, for an insert would wait for another session's uncommitted one.
   v_work := array(
     select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field,
@@ -98,7 +99,7 @@ begin
                                                  units, n)) i
               left join lateral (select x as rules from unnest(v_rules) x where x.namespace = i.namespace) r on true
              cross join lateral (select leasehold_internal.from_us(i.duration_us) as duration) d
-             order by i.namespace, i.key, i.n
+             order by i.n
             offset 0) w
       left join lateral (
         select x as scope, true as is_mine
@@ -128,23 +129,18 @@ begin
     from unnest(v_work) w;
 
   -- Under the lock look again: the one who had it before may have committed the row.
-  if v_is_new
-     and exists (select 1
-                   from unnest(v_work) w
-                  cross join lateral (
-                    select 1
-                      from leasehold.scope x
-                     where w.hold = 'new' and x.namespace = w.namespace and x.key = w.key) e)
-  then
-    v_work := array(
-      select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-                 w.rules, w.scope, case when e.is_there then 'busy' else w.hold end, null, null, null,
-                 w.units, w.holder)::leasehold.acquire_work
+  if v_is_new then
+    for v_item in
+      select w.*
         from unnest(v_work) w
-        left join lateral (
-          select true as is_there
-            from leasehold.scope x
-           where x.namespace = w.namespace and x.key = w.key and w.hold = 'new') e on true);
+       cross join lateral (
+         select 1
+           from leasehold.scope x
+          where w.hold = 'new' and x.namespace = w.namespace and x.key = w.key) e
+    loop
+      v_item.hold := 'busy';
+      v_work[v_item.n] := v_item;
+    end loop;
   end if;
 
   if v_has_sharers then
@@ -162,15 +158,13 @@ begin
   -- What could be granted but for its minimum hold rests.
   if v_may_rest then
     perform leasehold_internal.pin_incarnation();
-    v_work := array(
-      select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-                 w.rules, w.scope,
-                 case when w.hold = 'locked' and leasehold_internal.rests(w.scope, v_life, v_now)
-                           and w.holder is null
-                           and ((w.scope).state <> 'held' or leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now))
-                      then 'resting' else w.hold end,
-                 null, null, null, w.units, w.holder)::leasehold.acquire_work
-        from unnest(v_work) w);
+    foreach v_item in array v_work loop
+      if v_item.hold = 'locked' and v_item.holder is null and leasehold_internal.rests(v_item.scope, v_life, v_now)
+         and ((v_item.scope).state <> 'held' or leasehold_internal.is_expired(v_item.scope, v_life, (v_item.rules).expiry, v_now)) then
+        v_item.hold := 'resting';
+        v_work[v_item.n] := v_item;
+      end if;
+    end loop;
   end if;
 
   -- Whose lease has expired may be taken over, unless somebody guards it: FOR UPDATE, in a statement of its own.
@@ -180,18 +174,20 @@ begin
                     and not leasehold_internal.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)) then
     v_has_expired := true;
     perform leasehold_internal.pin_incarnation();
-    v_work := array(
-      select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-                 w.rules, w.scope, case when e.is_mine then 'expired' else w.hold end, null, null, null,
-                 w.units, w.holder)::leasehold.acquire_work
+    for v_item in
+      select w.*
         from unnest(v_work) w
-        left join lateral (
-          select true as is_mine
-            from leasehold.scope x
-           where x.namespace = w.namespace and x.key = w.key and w.hold = 'locked' and (w.rules).expiry = 'takeover'
-             and leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now)
-             and not leasehold_internal.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)
-             for update skip locked) e on true);
+       cross join lateral (
+         select 1
+           from leasehold.scope x
+          where x.namespace = w.namespace and x.key = w.key and w.hold = 'locked' and (w.rules).expiry = 'takeover'
+            and leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now)
+            and not leasehold_internal.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)
+            for update skip locked) e
+    loop
+      v_item.hold := 'expired';
+      v_work[v_item.n] := v_item;
+    end loop;
   end if;
 
   -- Shared holders that have expired and are in somebody's way end now, each by itself.

@@ -74,13 +74,10 @@ begin
     if veto is not null then
       perform leasehold_internal.note_reap_failure(
                 v_item.namespace, v_item.key, (v_item.scope).token, veto, (v_item.rules).max_reap_failures);
-      p_work := array(
-        select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-                   w.rules, w.scope, case when w.n = v_item.n then 'locked' else w.hold end, w.own_ticket,
-                   case when w.n <> v_item.n then w.head_ticket end,
-                   case when w.n <> v_item.n then w.outcome when w.queue then 'queued' else 'held' end,
-                   w.units, w.holder)::leasehold.acquire_work
-          from unnest(p_work) w);
+      v_item.hold := 'locked';
+      v_item.head_ticket := null;
+      v_item.outcome := case when v_item.queue then 'queued' else 'held' end;
+      p_work[v_item.n] := v_item;
       return;
     end if;
   end loop;
@@ -133,6 +130,7 @@ language plpgsql
 as $$
 declare
   v_namespaces text[] := array(select distinct w.namespace from unnest(p_work) w where w.outcome in ('granted', 'renewed'));
+  v_item leasehold.acquire_work;
   v_acquire text[];
   v_heartbeat text[];
   v_reap text[];
@@ -143,20 +141,22 @@ begin
   if v_acquire = '{}' and v_heartbeat = '{}' and v_reap = '{}' then
     return p_work;
   end if;
-  return array(
-    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-               w.rules, w.scope, w.hold, w.own_ticket, w.head_ticket,
-               case when w.is_left and w.outcome in ('granted', 'renewed', 'queued', 'held') then 'hooked'
-                    else w.outcome end, w.units, w.holder)::leasehold.acquire_work
-      from (select i.*,
-                   bool_or(i.is_grant) over (partition by i.namespace, i.key)
-                   or bool_or(i.is_renewal) over (partition by i.namespace, i.key order by i.n) as is_left
-              from (select u.*,
+  for v_item in
+    select (w.item).*
+      from (select i.item,
+                   bool_or(i.is_grant) over (partition by (i.item).namespace, (i.item).key)
+                   or bool_or(i.is_renewal) over (partition by (i.item).namespace, (i.item).key order by (i.item).n) as is_left
+              from (select u as item,
                            u.outcome = 'granted'
                            and (u.namespace = any (v_acquire) or (u.hold = 'expired' and u.namespace = any (v_reap))) as is_grant,
                            u.outcome = 'renewed' and u.hold = 'locked' and u.namespace = any (v_heartbeat) as is_renewal
                       from unnest(p_work) u) i) w
-     order by w.n);
+     where w.is_left and (w.item).outcome in ('granted', 'renewed', 'queued', 'held')
+  loop
+    v_item.outcome := 'hooked';
+    p_work[v_item.n] := v_item;
+  end loop;
+  return p_work;
 end
 $$;
 

@@ -12,7 +12,6 @@ returns leasehold.acquire_work[]
 language plpgsql
 as $$
 declare
-  v_work leasehold.acquire_work[] := p_work;
   v_found record;
   v_item leasehold.acquire_work;
   v_lease leasehold.scope;
@@ -126,9 +125,9 @@ begin
     if v_fits then
       v_granted := v_granted || v_item.lease_key;
     end if;
-    v_work[v_item.n] := v_item;
+    p_work[v_item.n] := v_item;
   end loop;
-  return v_work;
+  return p_work;
 end
 $$;
 

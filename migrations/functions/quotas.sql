@@ -50,42 +50,51 @@ $$;
 -- counted under the prefix that sets the limit, in a statement after the one that took its turn. Locks nothing.
 create or replace function leasehold_internal.apply_quotas(p_work leasehold.acquire_work[], p_busy text[])
 returns leasehold.acquire_work[]
-language sql volatile
+language plpgsql
 as $$
-  select array_agg(
-           row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field,
-               case when w.is_over then case when w.outcome = 'granted' then format('max_leases = %s', (w.rules).max_leases)
-                                             else format('max_waiters = %s', (w.rules).max_waiters) end
-                    else w.bound end,
-               w.rules, w.scope, w.hold, w.own_ticket, w.head_ticket,
-               case when w.is_busy then 'busy' when w.is_over then 'quota' else w.outcome end,
-               w.units, w.holder)::leasehold.acquire_work
-           order by w.n)
-    from (select u.*,
-                 u.outcome = 'granted' and not u.replaces and (u.rules).quota_prefix = any (p_busy) as is_busy,
-                 coalesce(
-                   case u.outcome
-                     when 'granted' then
-                       not u.replaces
-                       and row_number() over (partition by (u.rules).quota_prefix, u.outcome, u.replaces order by u.n)
-                           > l.leases_left
-                     when 'queued' then
-                       u.own_ticket is null
-                       and row_number() over (partition by u.namespace, u.key, u.outcome, u.own_ticket is null order by u.n)
-                           + (select count(*) from leasehold.waiter q where q.namespace = u.namespace and q.key = u.key)
-                           > (u.rules).max_waiters
-                   end, false) as is_over
-            from (select p.*,
-                         -- A takeover frees the lease that it replaces; of several shared ones the first.
-                         p.hold = 'expired' and row_number() over (partition by p.namespace, p.key, p.outcome order by p.n) = 1 as replaces
-                    from unnest(p_work) p) u
-            left join (select d.quota_prefix, leasehold_internal.leases_left(d.rules) as leases_left
-                         from (select distinct on ((x.rules).quota_prefix) (x.rules).quota_prefix, x.rules
-                                 from unnest(p_work) x
-                                where x.outcome = 'granted' and (x.rules).max_leases is not null
-                               offset 0) d
-                       offset 0) l
-              on l.quota_prefix = (u.rules).quota_prefix) w
+declare
+  v_found record;
+  v_item leasehold.acquire_work;
+begin
+  for v_found in
+    select w.n, w.is_busy, w.is_over
+      from (select u.*,
+                   u.outcome = 'granted' and not u.replaces and (u.rules).quota_prefix = any (p_busy) as is_busy,
+                   coalesce(
+                     case u.outcome
+                       when 'granted' then
+                         not u.replaces
+                         and row_number() over (partition by (u.rules).quota_prefix, u.outcome, u.replaces order by u.n)
+                             > l.leases_left
+                       when 'queued' then
+                         u.own_ticket is null
+                         and row_number() over (partition by u.namespace, u.key, u.outcome, u.own_ticket is null order by u.n)
+                             + (select count(*) from leasehold.waiter q where q.namespace = u.namespace and q.key = u.key)
+                             > (u.rules).max_waiters
+                     end, false) as is_over
+              from (select p.*,
+                           -- A takeover frees the lease that it replaces; of several shared ones the first.
+                           p.hold = 'expired' and row_number() over (partition by p.namespace, p.key, p.outcome order by p.n) = 1 as replaces
+                      from unnest(p_work) p) u
+              left join (select d.quota_prefix, leasehold_internal.leases_left(d.rules) as leases_left
+                           from (select distinct on ((x.rules).quota_prefix) (x.rules).quota_prefix, x.rules
+                                   from unnest(p_work) x
+                                  where x.outcome = 'granted' and (x.rules).max_leases is not null
+                                 offset 0) d
+                         offset 0) l
+                on l.quota_prefix = (u.rules).quota_prefix) w
+     where w.is_busy or w.is_over
+  loop
+    v_item := p_work[v_found.n];
+    if v_found.is_over then
+      v_item.bound := case when v_item.outcome = 'granted' then format('max_leases = %s', (v_item.rules).max_leases)
+                           else format('max_waiters = %s', (v_item.rules).max_waiters) end;
+    end if;
+    v_item.outcome := case when v_found.is_busy then 'busy' else 'quota' end;
+    p_work[v_item.n] := v_item;
+  end loop;
+  return p_work;
+end
 $$;
 
 revoke execute on function leasehold_internal.apply_quotas(leasehold.acquire_work[], text[]),

@@ -6,22 +6,29 @@ create or replace function leasehold_internal.take_own_shares(p_work leasehold.a
 language plpgsql
 set enable_seqscan = off
 as $$
+declare
+  v_found record;
+  v_item leasehold.acquire_work;
 begin
-  return array(
-    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-               w.rules, w.scope, case when e.is_there and h.holder is null then 'busy' else w.hold end, null, null, null, w.units,
-               h.holder)::leasehold.acquire_work
+  for v_found in
+    select w as item, h.holder, h.is_mine
       from unnest(p_work) w
+     cross join lateral (
+       select 1
+         from leasehold.share x
+        where w.hold = 'locked' and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key) e
       left join lateral (
-        select true as is_there
+        select leasehold_internal.scope_of_share(x) as holder, true as is_mine
           from leasehold.share x
-         where w.hold = 'locked' and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key) e on true
-      left join lateral (
-        select leasehold_internal.scope_of_share(x) as holder
-          from leasehold.share x
-         where w.hold = 'locked' and x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key
+         where x.namespace = w.namespace and x.key = w.key and x.lease_key = w.lease_key
            for no key update skip locked) h on true
-     order by w.n);
+  loop
+    v_item := v_found.item;
+    v_item.hold := case when v_found.is_mine then 'locked' else 'busy' end;
+    v_item.holder := v_found.holder;
+    p_work[v_item.n] := v_item;
+  end loop;
+  return p_work;
 end
 $$;
 
@@ -41,6 +48,7 @@ declare
   v_hooked text[] := '{}';
   v_expired leasehold.scope[];
   v_holder leasehold.scope;
+  v_item leasehold.acquire_work;
   v_veto text;
 begin
   v_expired := array(
@@ -88,19 +96,15 @@ begin
         from unnest(v_expired) v
        where v.namespace <> all (v_hooked)), p_now);
   end if;
-  p_work := array(
-    select row(w.n, w.namespace, w.key, w.lease_key, w.owner, w.labels, w.duration, w.queue, w.wait, w.ticket, w.field, w.bound,
-               w.rules, coalesce(s.scope, w.scope),
-               case when s.scope is not null and not p_runs_hooks and w.namespace = any (v_hooked) and w.holder is null and w.hold = 'locked'
-                    then 'hooked' else w.hold end,
-               null, null, null, w.units, w.holder)::leasehold.acquire_work
-      from unnest(p_work) w
-      left join lateral (
-        select x as scope
-          from leasehold.scope x
-         where x.namespace = w.namespace and x.key = w.key
-           and exists (select from unnest(v_expired) v where v.namespace = w.namespace and v.key = w.key)) s on true
-     order by w.n);
+  for v_item in
+    select w.* from unnest(p_work) w where exists (select from unnest(v_expired) v where v.namespace = w.namespace and v.key = w.key)
+  loop
+    v_item.scope := (select s from leasehold.scope s where s.namespace = v_item.namespace and s.key = v_item.key);
+    if not p_runs_hooks and v_item.namespace = any (v_hooked) and v_item.holder is null and v_item.hold = 'locked' then
+      v_item.hold := 'hooked';
+    end if;
+    p_work[v_item.n] := v_item;
+  end loop;
 end
 $$;
 
