@@ -1,22 +1,32 @@
 /*
  * The port behind which the leases live: src/store implements it on PostgreSQL, the tests with a fake. The coordinator
- * never sees SQL. Nothing here blocks.
+ * never sees SQL. No function here blocks.
  *
- * Batches travel on lanes: a lane takes one batch at a time, answers it with exactly one call of `on_done` (never
- * before the call that sent it returned), and is then free for the next. Control calls travel beside them on a lane of
- * their own, each answered exactly once: those that the coordinator makes for itself in order, those for clients in order.
+ * Callbacks: all run on the thread of the store's event loop, which is the only thread that may call these
+ * functions. A call that returns LH_OK runs its `on_done` exactly once: later, from the loop, never before the call
+ * has returned. That holds when the connection breaks, and while the store stops. A call that is refused (any other
+ * status) never runs it. From inside of a callback the coordinator may call every function here.
  *
- * Where a hook is to run, an item is answered HOOKED and nothing was done. It is then sent alone, on a hook lane: the
- * hook runs there in the item's transaction for at most hook_timeout, and the other lanes never wait for one. Hook
- * lanes are numbered behind the others.
+ * Memory: `arg` is the caller's. The batch calls borrow `items` and all they point to until on_done has been called;
+ * the outcomes are written into the items before. All other calls copy their arguments before they return. What a
+ * callback gets, and what the items' outcomes point to, is the store's and is valid until the callback returns. The
+ * answer of a control call may be read when the status is LH_OK, and `error` when it is not.
  *
- * status of an answer:
+ * A lane carries one batch at a time. It is free again when on_done is called, so that on_done may send the next batch.
+ * Control calls travel on a connection of their own. The calls that the coordinator makes for itself are answered in
+ * order, and so are those that it makes for clients.
+ *
+ * An item of a namespace that has a hook is answered HOOKED, and nothing was done. The coordinator then sends it
+ * alone on a hook lane, where the hook runs in the item's transaction for at most hook_timeout. The other lanes
+ * never wait for a hook. The numbers of the hook lanes follow those of the other lanes.
+ *
+ * The status of an answer:
  *   LH_OK                    every item has its outcome
  *   LH_DATABASE_UNAVAILABLE  the connection was lost: whether the batch was committed is unknown
  *   LH_CANCELED              the store is stopping
  *   anything else            nothing was committed; `error` has the words
- * A batch that fails for one item's data is split by the store: the culprit gets its INVALID outcome, the others
- * theirs.
+ * When the data of one item makes a batch fail, the store splits the batch: that item gets the outcome INVALID, the
+ * others get theirs.
  */
 #ifndef LH_LEASE_STORE_H
 #define LH_LEASE_STORE_H
@@ -54,7 +64,6 @@ enum lh_acquire_outcome {
 /* Of at_least_us. */
 #define LH_AT_LEAST_POLICY INT64_C(-1)
 
-/* Strings of a request must stay until on_done; those of an answer live until on_done returns. */
 struct lh_acquire_item {
     const char *ns;
     const char *key;
@@ -85,7 +94,7 @@ struct lh_acquire_item {
     const char *bound;       /* INVALID, QUOTA: the limit in words, or NULL */
 };
 
-/* What a downgrade has and gets beyond what every holder's item does. */
+/* The fields of a downgrade, beyond those that every holder's item has. */
 struct lh_downgrade {
     int32_t units;
     const char *principal; /* who asks */
@@ -96,15 +105,15 @@ struct lh_downgrade {
     bool is_over_quota; /* INVALID: too many units are taken in the scope; `bound` */
 };
 
-/* What a holder does with its lease: a heartbeat, a release or a downgrade. */
-/* What a renewal says of a shared lease: somebody else may have downgraded it. Its slots are the lowest of those that it had, or 1 to
-   `units` where it was exclusive. */
+/* A renewal answers these for a shared lease, because somebody else may have downgraded it. Its slots are the lowest
+   of those that it had, or 1 to `units` where it was exclusive. */
 struct lh_shared_terms {
     int64_t token;
     int32_t units;
     bool has_slots;
 };
 
+/* What a holder does with its lease: a heartbeat, a release or a downgrade. */
 struct lh_holder_item {
     const char *ns;
     const char *key;
@@ -160,7 +169,7 @@ struct lh_wake {
     int64_t first_ticket; /* of pass_on: of our first waiter there, 0 where we have none */
 };
 
-/* What the store tells its coordinator, at any time between start and stop, never from within a call to the store. */
+/* The store calls these from the loop, between `start` and the on_done of `stop`, never inside a call to the store. */
 struct lh_store_events {
     void (*on_lane_up)(void *arg, unsigned lane);
     void (*on_lane_down)(void *arg, unsigned lane); /* after the batch in flight was answered */
@@ -173,7 +182,7 @@ struct lh_store_events {
 
 typedef void lh_store_cb(void *arg, enum lh_status status, const struct lh_error *error);
 
-/* --- control answers; strings live until the callback returns --- */
+/* --- control answers --- */
 
 struct lh_tick_answer {
     int64_t database_now_us;
@@ -421,8 +430,7 @@ struct lh_store_ops {
     /* Finish what is in flight, unregister, close; then on_done, after which no event comes. */
     void (*stop)(struct lh_store *store, lh_store_cb *on_done, void *arg);
 
-    /* Batches: n is 1..LH_BATCH_MAX; `items` and the items stay until on_done. Refused (not LH_OK) when the lane is
-     * down. */
+    /* Batches: n is 1..LH_BATCH_MAX, and the lane has none in flight. LH_DATABASE_UNAVAILABLE: the lane is down. */
     enum lh_status (*acquire)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
                               size_t n, lh_store_cb *on_done, void *arg);
     /* One request for several scopes, at most LH_ALL_ITEMS_MAX: items of one lease key that differ in scope, units and at_least_us
@@ -451,8 +459,7 @@ struct lh_store_ops {
     enum lh_status (*reap_hooked)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_reap_item **items,
                                   size_t n, lh_store_cb *on_done, void *arg);
 
-    /* Control. Arguments are copied. Refused with LH_DATABASE_UNAVAILABLE when not connected, LH_OVERLOADED when the
-       bounded queue is full; then on_done never fires. */
+    /* Control. Refused with LH_DATABASE_UNAVAILABLE when not connected, LH_OVERLOADED when the bounded queue is full. */
     enum lh_status (*enroll)(struct lh_store *store, lh_tick_cb *on_done, void *arg); /* register this coordinator */
     enum lh_status (*tick)(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
     /* Nothing was committed for long: make the control connection again, at another server first. NULL: there is one only. */
