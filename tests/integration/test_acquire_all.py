@@ -20,6 +20,22 @@ def pool():
         yield executor
 
 
+@pytest.fixture
+def other(service, cluster):
+    """A second daemon on the same database."""
+    daemon = Daemon(database=cluster.url(service.database))
+    yield daemon
+    daemon.destroy()
+
+
+@pytest.fixture
+def client(other):
+    """A client of the second daemon."""
+    opened = Client(other.target)
+    yield opened
+    opened.close()
+
+
 def item(ns, key, **fields):
     return pb.AcquireItem(scope=scope(ns, key), **fields)
 
@@ -311,25 +327,19 @@ def test_a_place_whose_row_is_locked_keeps_no_other_place_standing(service, ns, 
     assert places(service, ns) == []
 
 
-def test_a_daemon_that_stops_gives_up_each_place_that_it_can(service, cluster, ns, pool):
-    other = Daemon(database=cluster.url(service.database))
-    client = Client(other.target)
-    try:
-        holder = take(service, ns, "b")
-        waiter = start_all(pool, service, ns, "a", "b", "c", client=client)
-        behind = {key: start_one(pool, service, ns, key) for key in "ac"}
-        session = lock_row(service, ns, "c")
-        other.signal(signal.SIGTERM)
-        leases = [behind["a"].result(BOUND)]
-        assert not behind["c"].done()
-        with pytest.raises(grpc.RpcError):
-            waiter.result(BOUND)
-        session.run("rollback")
-        session.close()
-        release(service, holder, behind["c"].result(BOUND), *leases)
-    finally:
-        client.close()
-        other.destroy()
+def test_a_daemon_that_stops_gives_up_each_place_that_it_can(service, other, client, ns, pool):
+    holder = take(service, ns, "b")
+    waiter = start_all(pool, service, ns, "a", "b", "c", client=client)
+    behind = {key: start_one(pool, service, ns, key) for key in "ac"}
+    session = lock_row(service, ns, "c")
+    other.signal(signal.SIGTERM)
+    leases = [behind["a"].result(BOUND)]
+    assert not behind["c"].done()
+    with pytest.raises(grpc.RpcError):
+        waiter.result(BOUND)
+    session.run("rollback")
+    session.close()
+    release(service, holder, behind["c"].result(BOUND), *leases)
 
 
 # --- many ---
@@ -353,63 +363,45 @@ def test_many_clients_that_lock_random_triples_in_any_order_all_get_their_turn(s
     assert places(service, ns) == []
 
 
-def test_two_daemons_serve_one_queue(service, cluster, ns, pool):
-    other = Daemon(database=cluster.url(service.database))
-    client = Client(other.target)
-    try:
-        holder = take(service, ns, "b")
-        first = start_all(pool, service, ns, "a", "b", client=client)
-        second = start_all(pool, service, ns, "b", "a")
-        third = start_one(pool, service, ns, "a", client=client)
-        release(service, holder)
-        leases = first.result(BOUND)
-        assert not second.done() and not third.done()
-        release(service, *leases)
-        leases = second.result(BOUND)
-        assert not third.done()
-        release(service, *leases)
-        release(service, third.result(BOUND))
-    finally:
-        client.close()
-        other.destroy()
+def test_two_daemons_serve_one_queue(service, other, client, ns, pool):
+    holder = take(service, ns, "b")
+    first = start_all(pool, service, ns, "a", "b", client=client)
+    second = start_all(pool, service, ns, "b", "a")
+    third = start_one(pool, service, ns, "a", client=client)
+    release(service, holder)
+    leases = first.result(BOUND)
+    assert not second.done() and not third.done()
+    release(service, *leases)
+    leases = second.result(BOUND)
+    assert not third.done()
+    release(service, *leases)
+    release(service, third.result(BOUND))
 
 
-def test_a_daemon_that_is_killed_while_one_waits_leaves_the_scopes_to_others(service, cluster, ns, pool):
-    other = Daemon(database=cluster.url(service.database))
-    client = Client(other.target)
-    try:
-        holder = take(service, ns, "b")
-        lost = start_all(pool, service, ns, "a", "b", client=client)
-        behind = start_all(pool, service, ns, "b", "a")
-        other.kill()
-        with pytest.raises(grpc.RpcError):
-            lost.result(BOUND)
-        release(service, holder)
-        assert len(behind.result(BOUND)) == 2
-    finally:
-        client.close()
-        other.destroy()
+def test_a_daemon_that_is_killed_while_one_waits_leaves_the_scopes_to_others(service, other, client, ns, pool):
+    holder = take(service, ns, "b")
+    lost = start_all(pool, service, ns, "a", "b", client=client)
+    behind = start_all(pool, service, ns, "b", "a")
+    other.kill()
+    with pytest.raises(grpc.RpcError):
+        lost.result(BOUND)
+    release(service, holder)
+    assert len(behind.result(BOUND)) == 2
 
 
-def test_a_daemon_that_stops_sends_the_waiter_elsewhere_with_its_places(service, cluster, ns, pool):
-    other = Daemon(database=cluster.url(service.database))
-    client = Client(other.target)
+def test_a_daemon_that_stops_sends_the_waiter_elsewhere_with_its_places(service, other, client, ns, pool):
     lease_key = str(uuid.uuid4())
-    try:
-        holder = take(service, ns, "b")
-        waiter = start_all(pool, service, ns, "a", "b", client=client, lease_key=lease_key)
-        kept = places(service, ns)
-        assert other.stop() == 0
-        with pytest.raises(grpc.RpcError) as error:
-            waiter.result(BOUND)
-        assert harness.Failure(error.value).reason == "SHUTTING_DOWN"
-        again = pool.submit(take_all, service, ns, "a", "b", lease_key=lease_key, wait=600)
-        assert places(service, ns) == kept
-        release(service, holder)
-        assert len(again.result(BOUND)) == 2
-    finally:
-        client.close()
-        other.destroy()
+    holder = take(service, ns, "b")
+    waiter = start_all(pool, service, ns, "a", "b", client=client, lease_key=lease_key)
+    kept = places(service, ns)
+    assert other.stop() == 0
+    with pytest.raises(grpc.RpcError) as error:
+        waiter.result(BOUND)
+    assert harness.Failure(error.value).reason == "SHUTTING_DOWN"
+    again = pool.submit(take_all, service, ns, "a", "b", lease_key=lease_key, wait=600)
+    assert places(service, ns) == kept
+    release(service, holder)
+    assert len(again.result(BOUND)) == 2
 
 
 def test_it_waits_through_an_outage_of_the_database(own, ns, pool):
