@@ -51,6 +51,22 @@ select is(pg_temp.ask('frozen', 1), 'granted', 'a lease');
 select leasehold.set_policy('frozen', frozen => true);
 select is(pg_temp.ask('frozen', 1), 'renewed', 'in a namespace that was frozen since renews');
 
+-- Notifications, where they can be looked at.
+create table t.notified (payload text);
+create function t.notify(p_channel text, p_payload text) returns void language sql as $$ insert into t.notified values (p_payload) $$;
+select replace(pg_get_functiondef('leasehold_internal.wake_head'::regproc), 'pg_notify(', 't.notify(') \gexec
+create function pg_temp.prepare(p_ns text) returns text[] language sql as $$
+  select array[pg_temp.ask(p_ns, 1), pg_temp.ask(p_ns, 2), pg_temp.release(p_ns, 1)]
+$$;
+select is(pg_temp.prepare('waited'), '{granted,queued,ok}', 'a free scope, and its first waiter');
+select is(pg_temp.ask('waited', 3, p_queue => false), 'held', 'nobody else gets it');
+select is((select array_agg(payload) from t.notified), array[E'waited\nk'], 'and the waiter is told');
+delete from t.notified;
+select is(pg_temp.prepare('waited, rests'), '{granted,queued,ok}', 'another');
+select pg_temp.rest('waited, rests');
+select is(pg_temp.ask('waited, rests', 3, p_queue => false), 'held', 'that rests');
+select is((select array_agg(payload) from t.notified), null, 'is no news for its waiter');
+
 -- In one batch.
 select is((select array_agg(outcome order by n)
              from leasehold_internal.acquire_batch(t.key(901), null, array['b', 'b', 'b', 'b2'], array['k', 'k', 'k', 'k'],
