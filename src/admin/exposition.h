@@ -2,8 +2,8 @@
  * Prometheus's text format, version 0.0.4 (https://prometheus.io/docs/instrumenting/exposition_formats/): a family,
  * then its samples, then the next family.
  *
- *     lh_expose_family(&out, "leasehold_lease_losses_total", LH_EXPOSE_COUNTER, "Heartbeats answered LOST, by
- * reason."); lh_expose_count(&out, 3, "reason", "expired", NULL);
+ *     lh_expose_family(&out, "leasehold_lease_losses_total", LH_EXPOSE_COUNTER, "Heartbeats answered LOST, by reason.");
+ *     lh_expose_count(&out, 3, "reason", "expired", NULL);
  *
  * Labels are pairs of name and value, ended by NULL; values are escaped here. They must come from a small fixed set.
  */

@@ -1,6 +1,6 @@
 /*
- * What is due when: a binary heap of points in time, the earliest first. Its entries lie inside of their owners' objects
- * and know their place, so that one is moved or removed without a search. It has no clock of its own.
+ * A binary heap of points in time, the earliest first. Its entries are members of their owners' objects and know their
+ * place, so that an entry is moved or removed without a search. The heap has no clock of its own.
  *
  *     lh_heap_set(&heap, &waiter->timer, now_us + 1000);   again to move it
  *     while ((timer = lh_heap_due(&heap, now_us)) != NULL) ...   each is out of the heap when it is handed out

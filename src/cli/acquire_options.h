@@ -1,4 +1,4 @@
-/* What an acquire asks for, from the words of the command line, checked. */
+/* The options of an acquire: parsed from the command line, and checked. */
 #ifndef LH_CLI_ACQUIRE_OPTIONS_H
 #define LH_CLI_ACQUIRE_OPTIONS_H
 

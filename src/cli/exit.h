@@ -1,4 +1,4 @@
-/* What a shell learns from us. */
+/* The exit statuses of the command line. */
 #ifndef LH_CLI_EXIT_H
 #define LH_CLI_EXIT_H
 

@@ -1,4 +1,4 @@
-/* Between what the command line has and what messages want: durations, times, scopes, namespaces. */
+/* Converts durations, times, scopes and namespaces between the words of the command line and the fields of messages. */
 #ifndef LH_CLI_MESSAGE_H
 #define LH_CLI_MESSAGE_H
 

@@ -1,7 +1,7 @@
 /*
- * The terminal, as it is to be found again. The command shares our process group, so it reads the terminal, and hears
- * Ctrl-C and Ctrl-Z, without our doing. What is left to do is to put things right after a command that was killed: a
- * shell or an editor may have had modes and a foreground process group of its own.
+ * Restores the terminal after the command. The command is in the process group of `leasehold run`, so it reads the
+ * terminal and gets Ctrl-C and Ctrl-Z from the kernel. A shell or an editor sets terminal modes and a foreground process
+ * group of its own; when it is killed, these are set back here.
  */
 #ifndef LH_CLI_RUN_TERMINAL_H
 #define LH_CLI_RUN_TERMINAL_H

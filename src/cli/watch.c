@@ -122,7 +122,7 @@ static bool on_event(void *arg, const ProtobufCMessage *message)
     return !watch->is_reader_gone;
 }
 
-/* --- again and again --- */
+/* --- until it is stopped --- */
 
 static bool is_worth_another(const struct watch *watch, const struct lh_reply *reply)
 {

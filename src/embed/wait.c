@@ -114,7 +114,7 @@ enum lh_status lh_wait_for_turn(struct lh_call *acquire, const struct lh_wait_sc
     if (status != LH_OK)
         give_up(conn, &place);
     if (status == LH_LEASE_HELD)
-        status = lh_error_set(&words, LH_WAIT_TIMEOUT, "the lease %s was held by another for as long as this waited",
+        status = lh_error_set(&words, LH_WAIT_TIMEOUT, "the wait is over, and another owner still holds the lease %s",
                               lh_scope_name(scope->ns, scope->key, name));
     if (error != NULL)
         *error = words;

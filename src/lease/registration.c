@@ -93,7 +93,7 @@ static void on_ticked(void *arg, enum lh_status status, const struct lh_error *e
         c->registration.refusal = (struct lh_error){0};
         lh_database_learn_clock(c, answer->database_now_us, c->registration.sent_us, true);
         if (!answer->is_registered && lh_database_is_up(c)) {
-            lh_warn("coordinator was taken for dead, registers again");
+            lh_warn("another coordinator took this one for dead, so it registers again");
             lh_database_set_state(c, LH_DATABASE_UP);
             lh_scopes_schedule_all(c);
             enroll(c);

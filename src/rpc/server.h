@@ -2,8 +2,8 @@
  * A gRPC server on one event loop: HTTP/2, framing, deadlines and cancellation; messages are opaque bytes.
  *
  *     static const struct lh_rpc_method methods[] = {
- *         {.path = "/leasehold.v1.LeaseService/Acquire", .kind = LH_RPC_UNARY, .on_message = on_acquire, .on_end =
- * on_end},
+ *         {.path = "/leasehold.v1.LeaseService/Acquire", .kind = LH_RPC_UNARY, .on_message = on_acquire,
+ *          .on_end = on_end},
  *     };
  *     lh_rpc_server_options_init(&options);
  *     server = lh_rpc_server_create(loop, &options, methods, 1, service);

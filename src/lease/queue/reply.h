@@ -1,4 +1,4 @@
-/* Tells acquires their answers, at the end of a turn: an answer points into the batch that it came with. */
+/* Answers acquires at the end of the turn, while the batch that the answers point into is still there. */
 #ifndef LH_LEASE_QUEUE_REPLY_H
 #define LH_LEASE_QUEUE_REPLY_H
 

@@ -319,13 +319,13 @@ static void back_off(struct lh_coordinator *c, struct lh_scope *scope, enum lh_k
 static void give_up(struct lh_coordinator *c, struct lh_scope *scope)
 {
     scope->fails = 0;
-    lh_warn("acquires fail again and again scope=%s", LH_SCOPE_NAME(scope->ns, scope->key));
+    lh_warn("acquires fail repeatedly scope=%s", LH_SCOPE_NAME(scope->ns, scope->key));
     struct lh_link *lists[] = {&scope->again, &scope->line};
     for (int i = 0; i < 2; i++) {
         LH_LIST_EACH(struct lh_waiter, waiter, lists[i], link) {
             if (waiter->together != NULL)
                 continue; /* its failures are counted by itself */
-            lh_request_answer_all(c, waiter, LH_INTERNAL, "the database refuses this request again and again");
+            lh_request_answer_all(c, waiter, LH_INTERNAL, "the database refuses this request repeatedly");
             lh_waiter_review(c, waiter);
         }
     }

@@ -327,9 +327,8 @@ void lh_together_failed(struct lh_coordinator *c, struct lh_waiter *first, bool 
     if (together->fails < LH_FAILS_MAX)
         return;
     together->fails = 0;
-    lh_warn("acquires of several scopes fail again and again scope=%s",
-            LH_SCOPE_NAME(first->scope->ns, first->scope->key));
-    lh_request_answer_all(c, first, LH_INTERNAL, "the database refuses this request again and again");
+    lh_warn("acquires of several scopes fail repeatedly scope=%s", LH_SCOPE_NAME(first->scope->ns, first->scope->key));
+    lh_request_answer_all(c, first, LH_INTERNAL, "the database refuses this request repeatedly");
 }
 
 void lh_together_hooked(struct lh_together *together, int64_t timeout_us)
