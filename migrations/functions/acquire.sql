@@ -37,8 +37,8 @@ begin
       raise exception 'quota_exceeded: %', v_too_many using errcode = 'LH004';
     end if;
     begin
-      select b.* into v_answer
-        from leasehold_internal.acquire_batch(
+      select b.outcome, coalesce(b.token, (b.more).token) as token, (b.more).message, (b.more).field, (b.more).bound into v_answer
+        from leasehold_internal.acquire_items(
                null, null, array[acquire.namespace], array[acquire.key], array[acquire.lease_key], array[acquire.owner],
                array[acquire.labels::text], array[leasehold_internal.to_us(acquire.duration)], array[false], array[null::bigint],
                array[null::bigint], array['role:' || session_user],

@@ -14,12 +14,7 @@ create or replace function leasehold_internal.acquire_all_one(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid, p_owner text, p_labels text,
   p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text default null, p_at_least_us bigint[] default null,
   p_units integer[] default null)
-returns table (
-  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
-  holder_count integer)
+returns setof leasehold_internal.answer
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -28,19 +23,19 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 as $$
-#variable_conflict use_column
 declare
   v_count constant integer := cardinality(p_namespace);
   v_item integer;
+  v_answer leasehold_internal.answer;
   v_problem leasehold_internal.problem := leasehold_internal.items_problem(p_namespace, p_key, p_lease_key, p_queue);
 begin
-  waiters_ahead := 0;
-  n := 1;
+  v_answer.n := 1;
+  v_answer.waiters_ahead := 0;
   if v_problem.field is not null then
-    outcome := 'invalid';
-    field := v_problem.field;
-    bound := v_problem.bound;
-    return next;
+    v_answer.outcome := 'invalid';
+    v_answer.field := v_problem.field;
+    v_answer.bound := v_problem.bound;
+    return next v_answer;
     return;
   elsif v_count = 1 then
     return query
@@ -53,9 +48,9 @@ begin
   for v_item in select i.n from unnest(p_namespace, p_key) with ordinality i (namespace, key, n) order by i.namespace collate "C", i.key collate "C" loop
     perform 1 from leasehold.scope s where s.namespace = p_namespace[v_item] and s.key = p_key[v_item] for no key update skip locked;
     if not found and exists (select from leasehold.scope s where s.namespace = p_namespace[v_item] and s.key = p_key[v_item]) then
-      n := v_item;
-      outcome := 'busy';
-      return next;
+      v_answer.n := v_item;
+      v_answer.outcome := 'busy';
+      return next v_answer;
       return;
     end if;
   end loop;
@@ -73,11 +68,9 @@ begin
                                                         p_wait_us, p_ticket, p_principal, p_at_least_us, p_units);
     return;
   exception when sqlstate 'LH905' then
-    get stacked diagnostics message = message_text, field = pg_exception_detail;
+    get stacked diagnostics v_answer.message = message_text, v_answer.n = pg_exception_detail;
   end;
-  outcome := 'rejected';
-  n := field;
-  field := null;
+  v_answer.outcome := 'rejected';
   delete from leasehold.waiter w
    using unnest(p_namespace, p_key) i (namespace, key)
    where w.lease_key = p_lease_key and (w.namespace, w.key) is not distinct from (i.namespace, i.key);
@@ -88,7 +81,7 @@ begin
          on s.namespace = i.namespace and s.key = i.key
       where s.state <> 'held' or s.lapsed or s.deadline + s.grace <= clock_timestamp();
   end if;
-  return next;
+  return next v_answer;
 end
 $$;
 comment on function leasehold_internal.acquire_all_one is 'Acquire several scopes at once, or none, by a coordinator';
@@ -127,12 +120,7 @@ $$;
 create or replace function leasehold_internal.acquire_together(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid, p_owner text, p_labels text,
   p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text, p_at_least_us bigint[], p_units integer[])
-returns table (
-  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
-  holder_count integer)
+returns setof leasehold_internal.answer
 language sql volatile
 as $$
   select r.n, r.outcome, r.ticket, r.waiters_ahead, case when r.is_granted then r.expires_in_us else r.expires_first_us end,

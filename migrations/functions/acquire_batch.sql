@@ -2,8 +2,9 @@
 --
 -- Returns what each item met (outcome: granted renewed queued held busy frozen quota ended invalid rejected; or hooked, with the
 -- time limit, where this call runs no hooks: nothing was done) and the lease: the
--- item's own when granted or renewed, else the holder's. It never waits: a row or a new key that another session keeps
--- is busy. Several items of one scope are decided in order of n.
+-- item's own when granted or renewed, else the holder's. Each column costs a statement over 5,000 instructions of the server: so the grant
+-- of a free scope leaves out what the caller has said itself, and anything else is one column (`more`). It never waits: a row or a new
+-- key that another session keeps is busy. Several items of one scope are decided in order of n.
 --
 -- Promise 1: only a scope that is free under its row's lock is granted here; decide() has the whole rule.
 --
@@ -23,16 +24,11 @@
 -- write is written there again: a free scope here, in a batch of one and in a batch of several; a wait behind a holder here, and for room in queue_shared(); the
 -- hand-over to the first waiter in hand_over_batch(). Each leaves alone what is unusual. A change of one is a change of its twins:
 -- tests/sql/test_one_and_many.sql does each operation both ways and compares answers, rows, queue, history and notifications.
-create or replace function leasehold_internal.acquire_batch(
+create or replace function leasehold_internal.acquire_items(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
   p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[],
   p_principals text[] default null, p_at_least_us bigint[] default null, p_units integer[] default null)
-returns table (
-  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
-  holder_count integer)
+returns setof leasehold_internal.acquired
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -43,7 +39,6 @@ set enable_bitmapscan = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-#variable_conflict use_column
 declare
   v_rules leasehold.rules[];
   v_life_id bigint;
@@ -94,14 +89,14 @@ begin
               update leasehold.scope s
                  set queued = true
                where s.namespace = p_namespace[1] and s.key = p_key[1] and not s.queued and exists (select from placed))
-            select 1, 'queued', p.ticket,
-                   cardinality(leasehold_internal.live_tickets(
-                                 p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_found.now), v_found.now)),
-                   f.expires_in_us, f.suspected_in_us,
-                   null::text, null::text, null::text, f.token, f.owner, f.principal, f.labels, f.duration_us,
-                   f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at,
-                   f.liveness, f.is_manual, null::bigint, 'exclusive', 0, null::integer[],
-                   case when (v_found.rules).capacity is not null then 0 end, 1
+            select 1, 'queued', null::bigint, null::timestamptz, null::bigint, null::bigint, null::bigint, null::integer,
+                   row(1, 'queued', p.ticket,
+                       cardinality(leasehold_internal.live_tickets(
+                                     p_namespace[1], p_key[1], leasehold_internal.live_coordinators(v_found.now), v_found.now)),
+                       f.expires_in_us, f.suspected_in_us, null, null, null, f.token, f.owner, f.principal, f.labels, f.duration_us,
+                       f.grace_us, f.acquired_at, f.deadline, f.remaining_us, f.held_us, f.silent_us, f.heartbeats, f.heartbeat_at,
+                       f.liveness, f.is_manual, null, 'exclusive', 0, null,
+                       case when (v_found.rules).capacity is not null then 0 end, 1)::leasehold_internal.answer
               from placed p, leasehold_internal.lease_facts(v_found.scope, v_found.rules, v_found.life, v_found.now) f;
           if found then
             return;
@@ -149,11 +144,10 @@ begin
                                     where q.coordinator is null and q.namespace = p_namespace[1] and q.key = p_key[1])
                 offset 0) w
          where s.ctid = w.row_id
-        returning 1, 'granted', null::bigint, 0,
+        returning 1, 'granted', s.token, w.now, leasehold_internal.to_us(w.grace),
                   case when w.expiry <> 'manual' then p_duration_us[1] + leasehold_internal.to_us(w.grace) end,
                   leasehold_internal.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
-                  null::text, null::text, null::text, s.token, s.owner, s.principal, p_labels[1], p_duration_us[1], leasehold_internal.to_us(w.grace),
-                  w.now, s.deadline, p_duration_us[1], 0::bigint, 0::bigint, 0::bigint, w.now, 'alive', w.expiry = 'manual', null::bigint, 'exclusive', 0, null::integer[], case when w.capacity is not null then 0 end, 1;
+                  case when w.capacity is not null then 0 end, null::leasehold_internal.answer;
       if found then
         -- Asked after the change: a watch that begins waits for who has changed something, and not for who is about to.
         if exists (select from leasehold.watch) then
@@ -163,8 +157,9 @@ begin
       end if;
     elsif p_queue[1] then
       return query
-        select * from leasehold_internal.queue_shared(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
-                                             p_labels[1], p_duration_us[1], p_wait_us[1], p_principals[1], p_units[1]);
+        select a.n, a.outcome, null::bigint, null::timestamptz, null::bigint, null::bigint, null::bigint, null::integer, a
+          from leasehold_internal.queue_shared(p_coordinator, p_clock, p_namespace[1], p_key[1], p_lease_key[1], p_owner[1],
+                                               p_labels[1], p_duration_us[1], p_wait_us[1], p_principals[1], p_units[1]) a;
       if found then
         return;
       end if;
@@ -255,18 +250,17 @@ begin
 
   if cardinality(p_namespace) = 1 and v_granted = '{}' and not exists (select from leasehold.registered_hook) then
     return query
-      select * from leasehold_internal.acquire_general(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels,
+      select a.n, a.outcome, null::bigint, null::timestamptz, null::bigint, null::bigint, null::bigint, null::integer, a
+        from leasehold_internal.acquire_general(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels,
                                                 p_duration_us, p_queue, p_wait_us, p_ticket, p_principals,
-                                                p_at_least_us, p_units);
+                                                p_at_least_us, p_units) a;
     return;
   end if;
   return query
-    select g.n, 'granted', null::bigint, 0,
+    select g.n, 'granted', g.token, g.now, leasehold_internal.to_us(r.grace),
            case when r.expiry <> 'manual' then p_duration_us[g.n] + leasehold_internal.to_us(r.grace) end,
            leasehold_internal.to_us(least(coalesce(r.dead_after, leasehold_internal.from_us(p_duration_us[g.n]) * 2 / 3), r.max_hold)),
-           null::text, null::text, null::text, g.token, p_owner[g.n], p_principals[g.n], p_labels[g.n], p_duration_us[g.n],
-           leasehold_internal.to_us(r.grace), g.now, g.now + leasehold_internal.from_us(p_duration_us[g.n]), p_duration_us[g.n],
-           0::bigint, 0::bigint, 0::bigint, g.now, 'alive', r.expiry = 'manual', null::bigint, 'exclusive', 0, null::integer[], case when r.capacity is not null then 0 end, 1
+           case when r.capacity is not null then 0 end, null::leasehold_internal.answer
       from unnest(v_granted, v_tokens, v_times) as g (n, token, now)
       join unnest(v_rules) r on r.namespace = p_namespace[g.n];
 
@@ -275,9 +269,7 @@ begin
     if exists (select from leasehold.registered_hook) and leasehold_internal.runs_hooks(p_coordinator is null) then
       v_hooked := v_hooked || leasehold_internal.hooked(p_namespace, 'heartbeat') || leasehold_internal.hooked(p_namespace, 'reap');
       return query
-        select i, h.outcome, h.ticket, h.waiters_ahead, h.expires_in_us, h.suspected_in_us, h.message, h.field, h.bound,
-               h.token, h.owner, h.principal, h.labels, h.duration_us, h.grace_us, h.acquired_at, h.deadline, h.remaining_us, h.held_us,
-               h.silent_us, h.heartbeats, h.heartbeat_at, h.liveness, h.is_manual, h.rests_in_us, h.mode, h.units, h.slots, h.units_free, h.holder_count
+        select i, h.outcome, null::bigint, null::timestamptz, null::bigint, null::bigint, null::bigint, null::integer, h
           from unnest(v_left) i
          cross join lateral leasehold_internal.acquire_hooked(
                  p_coordinator, p_clock, p_namespace[i], p_key[i], p_lease_key[i], p_owner[i], p_labels[i], p_duration_us[i],
@@ -286,9 +278,7 @@ begin
       v_left := array(select i from unnest(v_left) i where (p_namespace[i] = any (v_hooked)) is not true order by i);
     end if;
     return query
-      select v_left[c.n], c.outcome, c.ticket, c.waiters_ahead, c.expires_in_us, c.suspected_in_us, c.message, c.field, c.bound,
-             c.token, c.owner, c.principal, c.labels, c.duration_us, c.grace_us, c.acquired_at, c.deadline, c.remaining_us, c.held_us,
-             c.silent_us, c.heartbeats, c.heartbeat_at, c.liveness, c.is_manual, c.rests_in_us, c.mode, c.units, c.slots, c.units_free, c.holder_count
+      select v_left[c.n], c.outcome, null::bigint, null::timestamptz, null::bigint, null::bigint, null::bigint, null::integer, c
         from (select array_agg(p_namespace[i] order by i) as namespaces, array_agg(p_key[i] order by i) as keys,
                      array_agg(p_lease_key[i] order by i) as lease_keys, array_agg(p_owner[i] order by i) as owners,
                      array_agg(p_labels[i] order by i) as labels, array_agg(p_duration_us[i] order by i) as durations,
@@ -302,9 +292,37 @@ begin
   end if;
 end
 $$;
-comment on function leasehold_internal.acquire_batch is 'Acquire for many at once, by a coordinator';
+comment on function leasehold_internal.acquire_items is 'Acquire for many at once, by a coordinator';
 
-revoke execute on function leasehold_internal.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
+-- The same in rows that have every column, for daemons of before, which ask for those. Locks what acquire_items() does.
+create or replace function leasehold_internal.acquire_batch(
+  p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
+  p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[],
+  p_principals text[] default null, p_at_least_us bigint[] default null, p_units integer[] default null)
+returns setof leasehold_internal.answer
+language sql volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+  select a.n, m.outcome, m.ticket, m.waiters_ahead, m.expires_in_us, m.suspected_in_us, m.message, m.field, m.bound, m.token, m.owner,
+         m.principal, m.labels, m.duration_us, m.grace_us, m.acquired_at, m.deadline, m.remaining_us, m.held_us, m.silent_us, m.heartbeats,
+         m.heartbeat_at, m.liveness, m.is_manual, m.rests_in_us, m.mode, m.units, m.slots, m.units_free, m.holder_count
+    from leasehold_internal.acquire_items(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue,
+                                          p_wait_us, p_ticket, p_principals, p_at_least_us, p_units) a
+   cross join lateral (
+     select (a.more).* where (a.more).n is not null
+      union all
+     select a.n, a.outcome, null, 0, a.expires_in_us, a.suspected_in_us, null, null, null, a.token, p_owner[a.n], p_principals[a.n],
+            p_labels[a.n], p_duration_us[a.n], a.grace_us, a.acquired_at, a.acquired_at + leasehold_internal.from_us(p_duration_us[a.n]),
+            p_duration_us[a.n], 0, 0, 0, a.acquired_at, 'alive', a.expires_in_us is null, null, 'exclusive', 0, null, a.units_free, 1
+      where (a.more).n is null) m
+$$;
+
+revoke execute on function leasehold_internal.acquire_items(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
+  boolean[], bigint[], bigint[], text[], bigint[], integer[]),
+  leasehold_internal.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
   boolean[], bigint[], bigint[], text[], bigint[], integer[]) from public;
-grant execute on function leasehold_internal.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
+grant execute on function leasehold_internal.acquire_items(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
+  boolean[], bigint[], bigint[], text[], bigint[], integer[]),
+  leasehold_internal.acquire_batch(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
   boolean[], bigint[], bigint[], text[], bigint[], integer[]) to leasehold_coordinator, leasehold_admin;

@@ -6,12 +6,7 @@ create or replace function leasehold_internal.acquire_general(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid[], p_owner text[],
   p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[], p_principals text[],
   p_at_least_us bigint[], p_units integer[], p_all boolean default false)
-returns table (
-  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
-  holder_count integer)
+returns setof leasehold_internal.answer
 language plpgsql
 -- Every look-up goes by the primary key. A plan that was made while the tables were small must not scan them when they
 -- have grown.
@@ -21,7 +16,6 @@ set enable_mergejoin = off
 set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-#variable_conflict use_column
 declare
   v_rules leasehold.rules[];
   v_work leasehold.acquire_work[];

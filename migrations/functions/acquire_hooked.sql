@@ -6,17 +6,11 @@
 create or replace function leasehold_internal.acquire_hooked(
   p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_lease_key uuid, p_owner text,
   p_labels text, p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text, p_at_least_us bigint, p_units integer)
-returns table (
-  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
-  holder_count integer)
+returns setof leasehold_internal.answer
 language plpgsql
 as $$
-#variable_conflict use_column
 declare
-  v_answer record;
+  v_answer leasehold_internal.answer;
   v_scope leasehold.scope;
 begin
   select s.* into v_scope
@@ -24,35 +18,28 @@ begin
    where s.namespace = p_namespace and s.key = p_key
      for no key update skip locked;
   begin
-    select c.* into v_answer
-      from leasehold_internal.acquire_general(
-             p_coordinator, p_clock, array[p_namespace], array[p_key], array[p_lease_key], array[p_owner], array[p_labels],
-             array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket], array[p_principal], array[p_at_least_us], array[p_units]) c;
     return query
-      select v_answer.n, v_answer.outcome, v_answer.ticket, v_answer.waiters_ahead, v_answer.expires_in_us,
-             v_answer.suspected_in_us, v_answer.message, v_answer.field, v_answer.bound, v_answer.token, v_answer.owner,
-             v_answer.principal, v_answer.labels,
-             v_answer.duration_us, v_answer.grace_us, v_answer.acquired_at, v_answer.deadline, v_answer.remaining_us,
-             v_answer.held_us, v_answer.silent_us, v_answer.heartbeats, v_answer.heartbeat_at, v_answer.liveness,
-             v_answer.is_manual, v_answer.rests_in_us, v_answer.mode, v_answer.units, v_answer.slots, v_answer.units_free,
-             v_answer.holder_count;
+      select c.*
+        from leasehold_internal.acquire_general(
+               p_coordinator, p_clock, array[p_namespace], array[p_key], array[p_lease_key], array[p_owner], array[p_labels],
+               array[p_duration_us], array[p_queue], array[p_wait_us], array[p_ticket], array[p_principal], array[p_at_least_us], array[p_units]) c;
     return;
   exception when sqlstate 'LH905' then
-    message := sqlerrm;
+    v_answer.message := sqlerrm;
   end;
 
-  outcome := 'rejected';
-  waiters_ahead := 0;
+  v_answer.n := 1;
+  v_answer.outcome := 'rejected';
+  v_answer.waiters_ahead := 0;
   if v_scope.namespace is not null then
     delete from leasehold.waiter w
      where w.lease_key = p_lease_key and (w.namespace, w.key) is not distinct from (p_namespace, p_key);
     if found and (v_scope.state <> 'held' or v_scope.lapsed or v_scope.deadline + v_scope.grace <= clock_timestamp())
        and leasehold_internal.wake_head(p_coordinator, p_namespace, p_key) then
-      waiters_ahead := -1;
+      v_answer.waiters_ahead := -1;
     end if;
   end if;
-  n := 1;
-  return next;
+  return next v_answer;
 end
 $$;
 

@@ -256,18 +256,12 @@ $$;
 -- What acquire_general() answers about a batch in which anything is shared, or could be. The caller has the rows locked. Locks nothing.
 create or replace function leasehold_internal.answer_shared(
   p_work leasehold.acquire_work[], p_life leasehold.life_now, p_live uuid[], p_reap_veto text, p_now timestamptz)
-returns table (
-  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
-  holder_count integer)
+returns setof leasehold_internal.answer
 language plpgsql
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
-#variable_conflict use_column
 begin
   return query
     select w.n, w.outcome, w.own, leasehold_internal.tickets_ahead(w.tickets, w.own),

@@ -55,15 +55,9 @@ $$;
 create or replace function leasehold_internal.queue_shared(
   p_coordinator uuid, p_clock timestamptz, p_namespace text, p_key text, p_lease_key uuid, p_owner text, p_labels text,
   p_duration_us bigint, p_wait_us bigint, p_principal text, p_units integer)
-returns table (
-  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
-  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
-  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
-  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
-  holder_count integer)
+returns setof leasehold_internal.answer
 language plpgsql
 as $$
-#variable_conflict use_column
 declare
   v_found record;
   v_facts leasehold.lease_facts;

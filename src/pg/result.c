@@ -1,5 +1,6 @@
 #include "pg/result.h"
 
+#include <assert.h>
 #include <endian.h>
 #include <string.h>
 
@@ -138,4 +139,46 @@ size_t lh_pg_text_array(const PGresult *result, int row, int column, struct lh_a
         bytes += size;
     }
     return i;
+}
+
+#define ATTRIBUTES_MAX 64
+
+/* The number of attributes; for each its type, its length or -1, its bytes. */
+static void composite_read(PGresult *rows, int row, const char *bytes, const char *end, int count)
+{
+    uint32_t there = end - bytes < 4 ? 0 : read_u32(bytes);
+
+    PQsetvalue(rows, row, 0, NULL, -1); /* a row of nulls */
+    bytes += 4;
+    for (uint32_t i = 0; i < there && i < (uint32_t)count && end - bytes >= 8; i++) {
+        int32_t size = (int32_t)read_u32(bytes + 4);
+        bytes += 8;
+        if (size > end - bytes)
+            return;
+        if (size >= 0) {
+            PQsetvalue(rows, row, (int)i, (char *)(uintptr_t)bytes, size);
+            bytes += size;
+        }
+    }
+}
+
+PGresult *lh_pg_composites(const PGresult *result, int column, const char *const *names, int count)
+{
+    PGresult *rows = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    PGresAttDesc attributes[ATTRIBUTES_MAX] = {0};
+
+    assert(count <= ATTRIBUTES_MAX);
+    for (int i = 0; i < count; i++) {
+        attributes[i].name = (char *)(uintptr_t)names[i]; /* copied */
+        attributes[i].format = 1;
+    }
+    if (!PQsetResultAttrs(rows, count, attributes)) {
+        PQclear(rows);
+        return NULL;
+    }
+    for (int row = 0; row < PQntuples(result); row++) {
+        const char *bytes = PQgetvalue(result, row, column);
+        composite_read(rows, row, bytes, bytes + PQgetlength(result, row, column), count);
+    }
+    return rows;
 }

@@ -37,4 +37,8 @@ int32_t lh_pg_int4_array(const PGresult *result, int row, int column, struct lh_
 size_t lh_pg_text_array(const PGresult *result, int row, int column, struct lh_arena *arena, const char **elements,
                         size_t max);
 
+/* A column of a composite type as a result of its own, which has a row for each row of `result` (of nulls for a null) and a column for each of
+   the type's first `count` attributes, called `names`. PQclear() it; NULL when there is no memory, which all of these read as nulls. */
+PGresult *lh_pg_composites(const PGresult *result, int column, const char *const *names, int count);
+
 #endif

@@ -1,4 +1,4 @@
-/* Acquire batches: leasehold_internal.acquire_batch; and one request for several scopes: leasehold_internal.acquire_all_one. */
+/* Acquire batches: leasehold_internal.acquire_items; and one request for several scopes: leasehold_internal.acquire_all_one. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,8 +8,8 @@
 #include "store/lease_row.h"
 
 static const struct lh_pg_statement statement = {
-    "acquire_batch",
-    "select * from leasehold_internal.acquire_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+    "acquire_items",
+    "select * from leasehold_internal.acquire_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
     14,
     {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY,
      LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY,
@@ -128,11 +128,28 @@ enum {
     COLUMN_COUNT
 };
 
-static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGresult *result, int row, const int *at,
-                      const struct lease_columns *lease_at)
+struct answer_columns {
+    int at[COLUMN_COUNT];
+    struct lease_columns lease;
+};
+
+static void answer_columns_find(const PGresult *result, struct answer_columns *columns)
 {
+    static const char *const names[COLUMN_COUNT] = {
+        "n",       "outcome", "ticket", "waiters_ahead", "rests_in_us", "expires_in_us", "suspected_in_us",
+        "message", "field",   "bound",  "holder_count",  "units_free",
+    };
+    lh_pg_result_columns(result, names, columns->at, COLUMN_COUNT);
+    lease_columns_find(result, &columns->lease);
+}
+
+static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGresult *result, int row,
+                      const struct answer_columns *columns)
+{
+    const int *at = columns->at;
+
     if (!outcome_of(lh_pg_text(result, row, at[OUTCOME]), &item->outcome)) {
-        lh_err("acquire_batch answered with an unknown outcome");
+        lh_err("an acquire was answered with an unknown outcome");
         return;
     }
     item->new_ticket = lh_pg_int8(result, row, at[TICKET]);
@@ -151,35 +168,96 @@ static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGr
     item->bound = text_read(result, row, at[BOUND], &lane->arena);
     item->holder_count = lh_pg_int4(result, row, at[HOLDERS]);
     item->units_free = units_free_read(result, row, at[UNITS_FREE]);
-    item->has_lease = lease_read(result, row, lease_at, &lane->arena, &item->lease);
+    item->has_lease = lease_read(result, row, &columns->lease, &lane->arena, &item->lease);
     item->lease.ns = item->ns;
     item->lease.key = item->key;
     if (item->outcome == LH_ACQUIRE_GRANTED || item->outcome == LH_ACQUIRE_RENEWED)
         item->lease.lease_key = item->lease_key;
 }
 
-static void read_items(struct lane *lane, const void *items, size_t n, const PGresult *result)
-{
-    acquire_read_rows(lane, items, n, result, 0, PQntuples(result));
-}
-
 void acquire_read_rows(struct lane *lane, const void *all, size_t n, const PGresult *result, int first, int last)
 {
-    static const char *const names[COLUMN_COUNT] = {
-        "n",       "outcome", "ticket", "waiters_ahead", "rests_in_us", "expires_in_us", "suspected_in_us",
-        "message", "field",   "bound",  "holder_count",  "units_free",
+    struct lh_acquire_item *const *items = all;
+    struct answer_columns columns;
+
+    answer_columns_find(result, &columns);
+    for (int row = first; row < last; row++) {
+        int32_t number = lh_pg_int4(result, row, columns.at[N]);
+        if (number >= 1 && (size_t)number <= n)
+            read_item(lane, items[number - 1], result, row, &columns);
+    }
+}
+
+enum { NUMBER, MORE, TOKEN, ACQUIRED_AT, GRACE, EXPIRES, SUSPECTED, FREE, GRANT_COLUMN_COUNT };
+
+/* A free scope was granted: what the row leaves out is what the item asked for. */
+static void read_grant(struct lh_acquire_item *item, const PGresult *result, int row, const int *at)
+{
+    int64_t acquired_at_us = lh_pg_timestamptz(result, row, at[ACQUIRED_AT]);
+
+    item->outcome = LH_ACQUIRE_GRANTED;
+    item->expires_in_us = lh_pg_is_null(result, row, at[EXPIRES]) ? LH_NEVER : lh_pg_int8(result, row, at[EXPIRES]);
+    item->suspected_in_us = lh_pg_int8(result, row, at[SUSPECTED]);
+    item->holder_count = 1;
+    item->units_free = units_free_read(result, row, at[FREE]);
+    item->has_lease = true;
+    item->lease = (struct lh_held_lease){
+        .ns = item->ns,
+        .key = item->key,
+        .lease_key = item->lease_key,
+        .token = lh_pg_int8(result, row, at[TOKEN]),
+        .owner = item->owner == NULL ? "" : item->owner,
+        .principal = item->principal == NULL ? "" : item->principal,
+        .labels = item->labels == NULL ? "{}" : item->labels,
+        .duration_us = item->duration_us,
+        .grace_us = lh_pg_int8(result, row, at[GRACE]),
+        .remaining_us = item->duration_us,
+        .deadline_us = acquired_at_us + item->duration_us,
+        .acquired_at_us = acquired_at_us,
+        .heartbeat_at_us = acquired_at_us,
+        .liveness = LH_LIVENESS_ALIVE,
+        .is_manual = item->expires_in_us == LH_NEVER,
+    };
+}
+
+/* leasehold_internal.acquired: a grant, or `more`, whose attributes are those of leasehold_internal.answer in their order. */
+static void read_items(struct lane *lane, const void *all, size_t n, const PGresult *result)
+{
+    static const char *const names[GRANT_COLUMN_COUNT] = {"n",        "more",          "token",           "acquired_at",
+                                                          "grace_us", "expires_in_us", "suspected_in_us", "units_free"};
+    static const char *const answer_names[] = {
+        "n",           "outcome",     "ticket",     "waiters_ahead", "expires_in_us", "suspected_in_us",
+        "message",     "field",       "bound",      "token",         "owner",         "principal",
+        "labels",      "duration_us", "grace_us",   "acquired_at",   "deadline",      "remaining_us",
+        "held_us",     "silent_us",   "heartbeats", "heartbeat_at",  "liveness",      "is_manual",
+        "rests_in_us", "mode",        "units",      "slots",         "units_free",    "holder_count",
     };
     struct lh_acquire_item *const *items = all;
-    struct lease_columns lease_at;
-    int at[COLUMN_COUNT];
+    struct answer_columns columns;
+    PGresult *more = NULL;
+    int at[GRANT_COLUMN_COUNT];
 
-    lh_pg_result_columns(result, names, at, COLUMN_COUNT);
-    lease_columns_find(result, &lease_at);
-    for (int row = first; row < last; row++) {
-        int32_t number = lh_pg_int4(result, row, at[N]);
-        if (number >= 1 && (size_t)number <= n)
-            read_item(lane, items[number - 1], result, row, at, &lease_at);
+    lh_pg_result_columns(result, names, at, GRANT_COLUMN_COUNT);
+    for (int row = 0; row < PQntuples(result); row++) {
+        int32_t number = lh_pg_int4(result, row, at[NUMBER]);
+        if (number < 1 || (size_t)number > n)
+            continue;
+        if (lh_pg_is_null(result, row, at[MORE])) {
+            read_grant(items[number - 1], result, row, at);
+            continue;
+        }
+        if (more == NULL) {
+            more = lh_pg_composites(result, at[MORE], answer_names, sizeof(answer_names) / sizeof(answer_names[0]));
+            answer_columns_find(more, &columns);
+        }
+        read_item(lane, items[number - 1], more, row, &columns);
     }
+    PQclear(more);
+}
+
+static void read_all(struct lane *lane, const void *items, size_t n, const PGresult *result)
+{
+    acquire_read_rows(lane, items, n, result, 0, PQntuples(result));
 }
 
 static void set_busy(const void *all, size_t n)
@@ -271,6 +349,6 @@ static void write_all(struct lane *lane, const void *all, size_t n)
 }
 
 const struct batch_kind acquire_all_kind = {
-    "acquire_all", &all_statement, write_all,    read_items,      set_busy,
+    "acquire_all", &all_statement, write_all,    read_all,        set_busy,
     set_invalid,   skip,           set_rejected, hook_timeout_us, true,
 };

@@ -15,7 +15,7 @@ COUNTED = """
 select json_build_object('calls', sum(s.calls), 'rows', sum(s.rows), 'blocks', sum(s.shared_blks_hit + s.shared_blks_read),
                          'dirtied', sum(s.shared_blks_dirtied), 'wal', sum(s.wal_records))
   from pg_stat_statements s
- where s.toplevel and s.query ~ 'leasehold_internal\\.(release|acquire|hand_over|leave)_batch\\('
+ where s.toplevel and s.query ~ 'leasehold_internal\\.(release_batch|acquire_items|hand_over_batch|leave_batch)\\('
    and s.dbid = (select oid from pg_database where datname = current_database())
 """
 

@@ -4,10 +4,14 @@ select has_table('leasehold', name, 'table ' || name) from unnest(array['scope',
   'audit', 'keeping']) name;
 select has_view('leasehold', name, 'view ' || name) from unnest(array['lease', 'queue', 'lease_summary', 'effective_policy']) name;
 select has_function('leasehold_internal', name, 'function ' || name)
-  from unnest(array['acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
+  from unnest(array['acquire_items', 'acquire_batch', 'heartbeat_batch', 'release_batch', 'leave_batch', 'pass_on', 'coordinator_register', 'coordinator_tick',
                     'coordinator_unregister', 'acquire_all_one', 'reap_batch', 'get_scope', 'list_leases', 'get_holders', 'downgrade_one', 'force_release_one', 'policy_update', 'policy_get', 'policy_list',
                     'watch_add', 'watch_remove', 'watch_clear', 'watch_barrier', 'watch_settled', 'take_events', 'reap_hooked', 'reap_together', 'reap_failed', 'access_rules',
                     'access_tokens', 'token_used', 'audit_write', 'access_grant_by', 'access_revoke_by', 'token_create_by', 'token_revoke_by', 'access_list', 'token_list']) name;
+select is((select string_agg(a.attname, ' ' order by a.attnum) from pg_attribute a where a.attrelid = 'leasehold_internal.answer'::regclass and a.attnum between 1 and 30),
+  'n outcome ticket waiters_ahead expires_in_us suspected_in_us message field bound token owner principal labels duration_us grace_us acquired_at deadline '
+  'remaining_us held_us silent_us heartbeats heartbeat_at liveness is_manual rests_in_us mode units slots units_free holder_count',
+  'daemons read an answer by the places of its attributes: new ones come last');
 select has_role(name, 'role ' || name) from unnest(array['leasehold_client', 'leasehold_reader', 'leasehold_coordinator', 'leasehold_admin']) name;
 select col_is_pk('leasehold', 'scope', array['namespace', 'key'], 'a scope is namespace and key');
 select has_column('leasehold', 'scope', name, 'scope.' || name)

@@ -27,6 +27,7 @@ insert into admin_call values
 create temp table daemon_call (sql text);
 insert into daemon_call values
   ($$select leasehold_internal.coordinator_register('11111111-1111-4111-8111-111111111111', 'h', 1, '0.1.0')$$), ($$select leasehold_internal.coordinator_tick('11111111-1111-4111-8111-111111111111', null)$$),
+  ($$select leasehold_internal.acquire_items('11111111-1111-4111-8111-111111111111', null, array['p'], array['c'], array[t.key(9)], array['o'], array['{}'], array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])$$),
   ($$select leasehold_internal.acquire_batch('11111111-1111-4111-8111-111111111111', null, array['p'], array['c'], array[t.key(9)], array['o'], array['{}'], array[30000000::bigint], array[true], array[null::bigint], array[0::bigint])$$),
   ($$select leasehold_internal.acquire_all_one('11111111-1111-4111-8111-111111111111', null, array['p', 'p'], array['c1', 'c2'], t.key(10), 'o', '{}', 30000000, true, null, 0)$$),
   ($$select leasehold_internal.heartbeat_batch(array['p'], array['c'], array[t.key(9)])$$),

@@ -44,7 +44,7 @@ static const char stand_ins[] =
     " returns table (n integer, outcome text) language plpgsql as $$ begin"
     "  perform leasehold.behave(p_key); return query select i, 'ok' from generate_series(1, cardinality(p_key)) as i;"
     " end $$;"
-    "create function leasehold_internal.acquire_batch(uuid, timestamptz, text[], p_key text[], uuid[], text[], "
+    "create function leasehold_internal.acquire_items(uuid, timestamptz, text[], p_key text[], uuid[], text[], "
     "p_labels text[],"
     " bigint[], boolean[], bigint[], bigint[], text[], bigint[], integer[]) returns table (n integer, outcome text, "
     "token bigint)"

@@ -37,7 +37,7 @@ commit;
 RAW_PAIR = """select k.keys as keys, 1 / (count(*) filter (where b.outcome = 'granted') = :batch)::integer as all_granted
   from (select array(select gen_random_uuid() from generate_series(1, :batch)) as keys) k,
        raw_batch r,
-       leasehold_internal.acquire_batch(null, null, r.namespaces, r.keys, k.keys, r.owners, r.labels, r.durations, r.queues, r.zeros,
+       leasehold_internal.acquire_items(null, null, r.namespaces, r.keys, k.keys, r.owners, r.labels, r.durations, r.queues, r.zeros,
                                r.zeros) b
  where r.id = :client_id
  group by k.keys \\gset
@@ -75,7 +75,7 @@ analyze raw_lease;
 """
 RAW_FILL = """select count(*) filter (where b.outcome = 'granted')
   from raw_lease r,
-       leasehold_internal.acquire_batch(null, null, r.namespaces, r.keys, r.lease_keys, array_fill('raw'::text, array[r.size]),
+       leasehold_internal.acquire_items(null, null, r.namespaces, r.keys, r.lease_keys, array_fill('raw'::text, array[r.size]),
          array_fill('{{}}'::text, array[r.size]), array_fill(3600000000::bigint, array[r.size]), array_fill(false, array[r.size]),
          array_fill(0::bigint, array[r.size]), array_fill(0::bigint, array[r.size])) b
  where r.id = {id};
