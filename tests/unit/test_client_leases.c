@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Promise 3: the deadline counts from when the request was sent. */
 START_TEST(a_deadline_is_sent_plus_waited_plus_remaining)
 {
     struct lh_lease *lease;
