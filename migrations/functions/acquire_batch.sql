@@ -300,22 +300,25 @@ create or replace function leasehold_internal.acquire_batch(
   p_labels text[], p_duration_us bigint[], p_queue boolean[], p_wait_us bigint[], p_ticket bigint[],
   p_principals text[] default null, p_at_least_us bigint[] default null, p_units integer[] default null)
 returns setof leasehold_internal.answer
-language sql volatile
+language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  select a.n, m.outcome, m.ticket, m.waiters_ahead, m.expires_in_us, m.suspected_in_us, m.message, m.field, m.bound, m.token, m.owner,
-         m.principal, m.labels, m.duration_us, m.grace_us, m.acquired_at, m.deadline, m.remaining_us, m.held_us, m.silent_us, m.heartbeats,
-         m.heartbeat_at, m.liveness, m.is_manual, m.rests_in_us, m.mode, m.units, m.slots, m.units_free, m.holder_count
-    from leasehold_internal.acquire_items(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue,
-                                          p_wait_us, p_ticket, p_principals, p_at_least_us, p_units) a
-   cross join lateral (
-     select (a.more).* where (a.more).n is not null
-      union all
-     select a.n, a.outcome, null, 0, a.expires_in_us, a.suspected_in_us, null, null, null, a.token, p_owner[a.n], p_principals[a.n],
-            p_labels[a.n], p_duration_us[a.n], a.grace_us, a.acquired_at, a.acquired_at + leasehold_internal.from_us(p_duration_us[a.n]),
-            p_duration_us[a.n], 0, 0, 0, a.acquired_at, 'alive', a.expires_in_us is null, null, 'exclusive', 0, null, a.units_free, 1
-      where (a.more).n is null) m
+begin
+  return query
+    select a.n, m.outcome, m.ticket, m.waiters_ahead, m.expires_in_us, m.suspected_in_us, m.message, m.field, m.bound, m.token, m.owner,
+           m.principal, m.labels, m.duration_us, m.grace_us, m.acquired_at, m.deadline, m.remaining_us, m.held_us, m.silent_us, m.heartbeats,
+           m.heartbeat_at, m.liveness, m.is_manual, m.rests_in_us, m.mode, m.units, m.slots, m.units_free, m.holder_count
+      from leasehold_internal.acquire_items(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_queue,
+                                            p_wait_us, p_ticket, p_principals, p_at_least_us, p_units) a
+     cross join lateral (
+       select (a.more).* where (a.more).n is not null
+        union all
+       select a.n, a.outcome, null, 0, a.expires_in_us, a.suspected_in_us, null, null, null, a.token, p_owner[a.n], p_principals[a.n],
+              p_labels[a.n], p_duration_us[a.n], a.grace_us, a.acquired_at, a.acquired_at + leasehold_internal.from_us(p_duration_us[a.n]),
+              p_duration_us[a.n], 0, 0, 0, a.acquired_at, 'alive', a.expires_in_us is null, null, 'exclusive', 0, null, a.units_free, 1
+        where (a.more).n is null) m;
+end
 $$;
 
 revoke execute on function leasehold_internal.acquire_items(uuid, timestamptz, text[], text[], uuid[], text[], text[], bigint[],
