@@ -44,7 +44,7 @@ select is(pg_temp.ask('lower', 1, 4), 'granted', 'a shared lease');
 select leasehold.set_policy('lower', capacity => 2);
 select is(pg_temp.ask('lower', 1, 4), 'renewed', 'that takes more than there is since renews');
 select is(pg_temp.ask('lower', 2, 4), 'invalid', 'and another does not get as much');
-select pg_temp.release('lower', 1);
+select is(pg_temp.release('lower', 1), 'ok', 'it is released');
 select is(pg_temp.ask('lower', 1, 4), 'ended', 'nor does it once it has ended, which is said first');
 
 select is(pg_temp.ask('frozen', 1), 'granted', 'a lease');
