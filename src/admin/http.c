@@ -37,7 +37,7 @@ static void drop(void *arg)
     struct http_connection *connection = arg;
     void (*on_gone)(void *) = connection->request.on_gone;
 
-    http_set_state(connection, LINGERING);
+    lh_http_set_state(connection, LINGERING);
     connection->request.on_gone = NULL;
     if (on_gone != NULL)
         on_gone(connection->request.data);
@@ -77,8 +77,8 @@ static void hand_over(struct http_connection *connection)
     connection->http->on_request(connection->http->arg, request);
     if (connection->state != READING)
         return;
-    http_set_state(connection, ANSWERING);
-    http_bound(connection, LH_HTTP_ANSWER_TIMEOUT_US);
+    lh_http_set_state(connection, ANSWERING);
+    lh_http_bound(connection, LH_HTTP_ANSWER_TIMEOUT_US);
     lh_watch_want(&connection->watch, 0);
 }
 
@@ -117,7 +117,7 @@ static void look_at_input(struct http_connection *connection, const char *from, 
     else if (!connection->has_head && connection->size == LH_HTTP_REQUEST_MAX_BYTES)
         code = 431;
     if (code != 0) {
-        http_refuse(connection, code);
+        lh_http_refuse(connection, code);
     } else if (connection->has_head && connection->body.size >= connection->request.head.content_length) {
         connection->body.size = connection->request.head.content_length;
         hand_over(connection);
@@ -165,7 +165,7 @@ static void read_request(struct http_connection *connection)
         look_at_input(connection, to, (size_t)size);
     }
     if (connection->state == WRITING)
-        http_write(connection);
+        lh_http_write(connection);
 }
 
 /* A client of a stream says nothing more but that it goes. */
@@ -239,11 +239,11 @@ static void on_ready(void *arg, unsigned ready)
     case ANSWERING:
         break;
     case WRITING:
-        http_write(connection);
+        lh_http_write(connection);
         break;
     case STREAMING:
         if (ready & LH_WATCH_WRITE)
-            http_write(connection);
+            lh_http_write(connection);
         else
             read_stream(connection);
         break;
@@ -306,7 +306,7 @@ static void take(struct lh_http *http, int fd, const struct sockaddr_storage *pe
     http->stats.connections++;
     lh_deferred_init(&connection->broken, drop, connection);
     lh_timer_init(&connection->timer, http->loop, on_time_out, connection);
-    http_bound(connection, LH_HTTP_TIMEOUT_US);
+    lh_http_bound(connection, LH_HTTP_TIMEOUT_US);
     lh_watch_init(&connection->watch, http->loop, fd, on_ready, connection);
     lh_watch_want(&connection->watch, LH_WATCH_READ);
 }

@@ -13,12 +13,12 @@ static struct http_connection *connection_of(struct lh_http_request *request)
     return LH_CONTAINER(struct http_connection, request, request);
 }
 
-void http_bound(struct http_connection *connection, int64_t timeout_us)
+void lh_http_bound(struct http_connection *connection, int64_t timeout_us)
 {
     lh_timer_arm_at_us(&connection->timer, lh_clock_us() + timeout_us);
 }
 
-void http_set_state(struct http_connection *connection, enum http_state state)
+void lh_http_set_state(struct http_connection *connection, enum http_state state)
 {
     connection->http->stats.streams += (size_t)(state == STREAMING) - (size_t)(connection->state == STREAMING);
     connection->state = state;
@@ -35,7 +35,7 @@ static ssize_t send_bytes(struct http_connection *connection, const unsigned cha
 
 static void linger(struct http_connection *connection)
 {
-    http_set_state(connection, LINGERING);
+    lh_http_set_state(connection, LINGERING);
     if (connection->tls != NULL)
         lh_tls_session_close(connection->tls);
     shutdown(connection->fd, SHUT_WR);
@@ -55,7 +55,7 @@ static void forget_sent(struct http_connection *connection)
     connection->written = 0;
 }
 
-void http_write(struct http_connection *connection)
+void lh_http_write(struct http_connection *connection)
 {
     bool is_stream = connection->state == STREAMING;
 
@@ -72,7 +72,7 @@ void http_write(struct http_connection *connection)
         }
         connection->written += (size_t)size;
         if (is_stream)
-            http_bound(connection, LH_HTTP_STALL_TIMEOUT_US);
+            lh_http_bound(connection, LH_HTTP_STALL_TIMEOUT_US);
     }
     if (!is_stream) {
         linger(connection);
@@ -147,10 +147,10 @@ void lh_http_answer(struct lh_http_request *request, int code, const char *type,
     free(rest);
     if (!connection->is_head)
         lh_buffer_append(&connection->answer, bytes, size);
-    http_set_state(connection, WRITING);
+    lh_http_set_state(connection, WRITING);
     if (is_later) {
-        http_bound(connection, LH_HTTP_TIMEOUT_US);
-        http_write(connection);
+        lh_http_bound(connection, LH_HTTP_TIMEOUT_US);
+        lh_http_write(connection);
     }
 }
 
@@ -163,9 +163,9 @@ void lh_http_begin_stream(struct lh_http_request *request, const char *type)
     append_head(connection, 200, type);
     request->on_gone = on_gone;
     lh_buffer_append(&connection->answer, rest, sizeof(rest) - 1);
-    http_set_state(connection, STREAMING);
-    http_bound(connection, LH_HTTP_STALL_TIMEOUT_US);
-    http_write(connection);
+    lh_http_set_state(connection, STREAMING);
+    lh_http_bound(connection, LH_HTTP_STALL_TIMEOUT_US);
+    lh_http_write(connection);
 }
 
 size_t lh_http_write_stream(struct lh_http_request *request, const void *bytes, size_t size)
@@ -176,8 +176,8 @@ size_t lh_http_write_stream(struct lh_http_request *request, const void *bytes, 
     forget_sent(connection);
     lh_buffer_append(&connection->answer, bytes, size);
     if (was_idle) {
-        http_bound(connection, LH_HTTP_STALL_TIMEOUT_US);
-        http_write(connection);
+        lh_http_bound(connection, LH_HTTP_STALL_TIMEOUT_US);
+        lh_http_write(connection);
     }
     return unsent(connection);
 }
@@ -187,12 +187,12 @@ void lh_http_end_stream(struct lh_http_request *request)
     struct http_connection *connection = connection_of(request);
 
     request->on_gone = NULL;
-    http_set_state(connection, WRITING);
-    http_bound(connection, LH_HTTP_TIMEOUT_US);
-    http_write(connection);
+    lh_http_set_state(connection, WRITING);
+    lh_http_bound(connection, LH_HTTP_TIMEOUT_US);
+    lh_http_write(connection);
 }
 
-void http_refuse(struct http_connection *connection, int code)
+void lh_http_refuse(struct http_connection *connection, int code)
 {
     char text[64];
 

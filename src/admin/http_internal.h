@@ -48,9 +48,9 @@ struct lh_http {
 };
 
 /* http_answer.c */
-void http_bound(struct http_connection *connection, int64_t timeout_us);
-void http_set_state(struct http_connection *connection, enum http_state state);
-void http_write(struct http_connection *connection); /* as much as the socket takes */
-void http_refuse(struct http_connection *connection, int code);
+void lh_http_bound(struct http_connection *connection, int64_t timeout_us);
+void lh_http_set_state(struct http_connection *connection, enum http_state state);
+void lh_http_write(struct http_connection *connection); /* as much as the socket takes */
+void lh_http_refuse(struct http_connection *connection, int code);
 
 #endif

@@ -12,7 +12,7 @@
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "              \
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-void console_add_headers(struct lh_http_request *request)
+void lh_console_add_headers(struct lh_http_request *request)
 {
     lh_http_add_header(request, "Content-Security-Policy", POLICY);
     lh_http_add_header(request, "X-Content-Type-Options", "nosniff");
@@ -21,7 +21,7 @@ void console_add_headers(struct lh_http_request *request)
 }
 
 /* No answer carries a credential of a lease, whatever message it comes from. */
-void console_remove_lease_keys(json_t *json)
+void lh_console_remove_lease_keys(json_t *json)
 {
     const char *name;
     json_t *value;
@@ -29,19 +29,19 @@ void console_remove_lease_keys(json_t *json)
 
     if (json_is_object(json)) {
         json_object_del(json, "lease_key");
-        json_object_foreach(json, name, value) console_remove_lease_keys(value);
+        json_object_foreach(json, name, value) lh_console_remove_lease_keys(value);
     } else if (json_is_array(json)) {
-        json_array_foreach(json, i, value) console_remove_lease_keys(value);
+        json_array_foreach(json, i, value) lh_console_remove_lease_keys(value);
     }
 }
 
-void console_answer_json(struct lh_http_request *request, int code, json_t *json)
+void lh_console_answer_json(struct lh_http_request *request, int code, json_t *json)
 {
     char *text;
 
-    console_remove_lease_keys(json);
+    lh_console_remove_lease_keys(json);
     text = json_dumps(json, JSON_COMPACT);
-    console_add_headers(request);
+    lh_console_add_headers(request);
     lh_http_add_header(request, "Cache-Control", "no-store");
     lh_http_answer(request, code, "application/json; charset=utf-8", text, strlen(text));
     free(text);
@@ -75,12 +75,12 @@ static const char *name_of(int code)
     }
 }
 
-void console_refuse(struct lh_http_request *request, int code, const char *message)
+void lh_console_refuse(struct lh_http_request *request, int code, const char *message)
 {
-    console_answer_json(request, code, json_pack("{s:o}", "error", new_error(name_of(code), message)));
+    lh_console_answer_json(request, code, json_pack("{s:o}", "error", new_error(name_of(code), message)));
 }
 
-int console_code_of(enum lh_grpc_code code)
+int lh_console_code_of(enum lh_grpc_code code)
 {
     switch (code) {
     case LH_GRPC_OK:
@@ -144,7 +144,7 @@ static bool is_type(const Google__Protobuf__Any *any, const char *name)
     return type != NULL && strcmp(type + 1, name) == 0;
 }
 
-json_t *console_error_of(const struct lh_rpc_result *result)
+json_t *lh_console_error_of(const struct lh_rpc_result *result)
 {
     json_t *error = new_error(lh_grpc_code_name(result->code), result->message);
     Google__Rpc__Status *status = NULL;

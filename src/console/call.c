@@ -92,13 +92,13 @@ static json_t *put_together(const struct call *call)
 /* A token that is not valid any more ends its session. */
 static void answer_failure(struct call *call)
 {
-    struct session *session = session_find_number(&call->console->sessions, call->session, lh_clock_us());
+    struct session *session = lh_session_find_number(&call->console->sessions, call->session, lh_clock_us());
 
     if (call->failure_code == 401 && session != NULL) {
-        session_end(&call->console->sessions, session);
-        console_forget_cookie(call->request);
+        lh_session_end(&call->console->sessions, session);
+        lh_console_forget_cookie(call->request);
     }
-    console_answer_json(call->request, call->failure_code, json_incref(call->failure));
+    lh_console_answer_json(call->request, call->failure_code, json_incref(call->failure));
 }
 
 static void answer(struct call *call)
@@ -113,13 +113,13 @@ static void answer(struct call *call)
     }
     json = put_together(call);
     if (strcmp(path, "/sign-in") == 0) {
-        struct session *session = session_create(sessions, call->authorization, lh_clock_us());
-        console_set_cookie(call->request, session);
+        struct session *session = lh_session_create(sessions, call->authorization, lh_clock_us());
+        lh_console_set_cookie(call->request, session);
         add_session(json, session);
     } else if (strcmp(path, "/session") == 0) {
-        add_session(json, session_find_number(sessions, call->session, lh_clock_us()));
+        add_session(json, lh_session_find_number(sessions, call->session, lh_clock_us()));
     }
-    console_answer_json(call->request, 200, json);
+    lh_console_answer_json(call->request, 200, json);
 }
 
 static void on_end(void *arg)
@@ -152,8 +152,8 @@ static void on_done(void *arg, const struct lh_rpc_result *result)
     if (call->request == NULL)
         return;
     if (result->code != LH_GRPC_OK && !is_missing && call->failure == NULL) {
-        call->failure = console_error_of(result);
-        call->failure_code = console_code_of(result->code);
+        call->failure = lh_console_error_of(result);
+        call->failure_code = lh_console_code_of(result->code);
     }
     if (--call->waiting == 0)
         lh_defer(call->console->loop, &call->end);
@@ -188,7 +188,7 @@ static const char *unknown_parameter(const struct console_route *route, const js
     {
         bool is_known = false;
         for (size_t i = 0; i < ROUTE_PARTS_MAX && route->parts[i].method != NULL; i++)
-            is_known |= request_takes(route->parts[i].request, name);
+            is_known |= lh_request_takes(route->parts[i].request, name);
         if (!is_known)
             return name;
     }
@@ -200,7 +200,7 @@ static void refuse_field(struct lh_http_request *request, const char *field, con
     char text[256];
 
     snprintf(text, sizeof(text), "%.64s %s", field, words);
-    console_refuse(request, 400, text);
+    lh_console_refuse(request, 400, text);
 }
 
 static bool build(const struct console_route *route, const json_t *parameters, struct lh_arena *arena,
@@ -214,7 +214,8 @@ static bool build(const struct console_route *route, const json_t *parameters, s
         return false;
     }
     for (size_t i = 0; i < ROUTE_PARTS_MAX && route->parts[i].method != NULL; i++) {
-        messages[i] = request_message(route->parts[i].request, parameters, route->parts[i].is_whole, arena, &problem);
+        messages[i] =
+            lh_request_message(route->parts[i].request, parameters, route->parts[i].is_whole, arena, &problem);
         if (messages[i] == NULL) {
             refuse_field(request, problem.field, problem.words);
             return false;
@@ -227,7 +228,7 @@ static bool build(const struct console_route *route, const json_t *parameters, s
 static struct call *create(struct lh_console *console, struct lh_http_request *request,
                            const struct console_route *route)
 {
-    struct lh_rpc_channel *channel = console_connect(console, request);
+    struct lh_rpc_channel *channel = lh_console_connect(console, request);
     struct call *call;
 
     if (channel == NULL)
@@ -252,15 +253,15 @@ static void start(struct call *call, const char *authorization, ProtobufCMessage
     }
 }
 
-void console_call(struct lh_console *console, struct lh_http_request *request, const struct console_route *route,
-                  const json_t *parameters)
+void lh_console_call(struct lh_console *console, struct lh_http_request *request, const struct console_route *route,
+                     const json_t *parameters)
 {
     ProtobufCMessage *messages[ROUTE_PARTS_MAX];
     struct lh_arena arena = {0};
     struct console_caller caller;
     struct call *call;
 
-    if (console_identify(console, request, &caller) && build(route, parameters, &arena, messages, request) &&
+    if (lh_console_identify(console, request, &caller) && build(route, parameters, &arena, messages, request) &&
         (call = create(console, request, route)) != NULL) {
         call->session = caller.session != NULL ? caller.session->number : 0;
         start(call, caller.authorization, messages);
@@ -270,9 +271,9 @@ void console_call(struct lh_console *console, struct lh_http_request *request, c
 
 /* --- sessions --- */
 
-void console_sign_in(struct lh_console *console, struct lh_http_request *request, const json_t *parameters)
+void lh_console_sign_in(struct lh_console *console, struct lh_http_request *request, const json_t *parameters)
 {
-    const struct console_route *route = route_find("/sign-in", NULL, NULL);
+    const struct console_route *route = lh_route_find("/sign-in", NULL, NULL);
     const char *token = json_string_value(json_object_get(parameters, "token"));
     ProtobufCMessage *messages[ROUTE_PARTS_MAX];
     struct lh_json_problem problem;
@@ -280,15 +281,15 @@ void console_sign_in(struct lh_console *console, struct lh_http_request *request
     struct call *call;
     json_t *nothing;
 
-    if (!session_may_sign_in(&console->sessions, request->peer, lh_clock_us())) {
+    if (!lh_session_may_sign_in(&console->sessions, request->peer, lh_clock_us())) {
         console->stats.refused_sign_ins++;
         lh_http_add_header(request, "Retry-After", "1");
-        console_refuse(request, 429, "too many attempts to sign in from this address: wait a second");
+        lh_console_refuse(request, 429, "too many attempts to sign in from this address: wait a second");
         return;
     }
     if (token == NULL || json_object_size(parameters) != 1 || strlen(token) > 256 ||
         strspn(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != strlen(token)) {
-        console_refuse(request, 400, "the body must be {\"token\": TOKEN}");
+        lh_console_refuse(request, 400, "the body must be {\"token\": TOKEN}");
         return;
     }
     call = create(console, request, route);
@@ -296,28 +297,28 @@ void console_sign_in(struct lh_console *console, struct lh_http_request *request
         return;
     nothing = json_object();
     call->authorization = lh_format("Bearer %s", token);
-    messages[0] = request_message(route->parts[0].request, nothing, false, &arena, &problem);
+    messages[0] = lh_request_message(route->parts[0].request, nothing, false, &arena, &problem);
     start(call, call->authorization, messages);
     json_decref(nothing);
     lh_arena_finish(&arena);
 }
 
-void console_sign_out(struct lh_console *console, struct lh_http_request *request)
+void lh_console_sign_out(struct lh_console *console, struct lh_http_request *request)
 {
     struct console_caller caller;
 
-    if (!console_identify(console, request, &caller))
+    if (!lh_console_identify(console, request, &caller))
         return;
     if (caller.session != NULL)
-        session_end(&console->sessions, caller.session);
-    console_forget_cookie(request);
-    console_answer_json(request, 200, json_object());
+        lh_session_end(&console->sessions, caller.session);
+    lh_console_forget_cookie(request);
+    lh_console_answer_json(request, 200, json_object());
 }
 
-void console_end_calls(struct lh_console *console)
+void lh_console_end_calls(struct lh_console *console)
 {
     LH_LIST_EACH(struct call, call, &console->calls, link) {
-        console_refuse(call->request, 503, "the daemon is shutting down");
+        lh_console_refuse(call->request, 503, "the daemon is shutting down");
         destroy(call);
     }
 }

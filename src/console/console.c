@@ -33,15 +33,16 @@ static json_t *read_parameters(struct lh_http_request *request, const struct con
 
     if (is_post != any->is_post) {
         lh_http_add_header(request, "Allow", any->is_post ? "POST" : "GET, HEAD");
-        console_refuse(request, 405, any->is_post ? "this path takes POST" : "this path takes GET and HEAD");
+        lh_console_refuse(request, 405, any->is_post ? "this path takes POST" : "this path takes GET and HEAD");
     } else if (is_post && !is_json(request)) {
-        console_refuse(request, 415, "the header Content-Type must be application/json");
+        lh_console_refuse(request, 415, "the header Content-Type must be application/json");
     } else {
-        parameters = is_post ? request_body(request->body, request->body_size) : request_query(request->head.query);
+        parameters =
+            is_post ? lh_request_body(request->body, request->body_size) : lh_request_query(request->head.query);
         if (parameters == NULL)
-            console_refuse(request, 400,
-                           is_post ? "the body must be a JSON object"
-                                   : "the query is malformed, or has a parameter twice");
+            lh_console_refuse(request, 400,
+                              is_post ? "the body must be a JSON object"
+                                      : "the query is malformed, or has a parameter twice");
     }
     return parameters;
 }
@@ -49,24 +50,24 @@ static json_t *read_parameters(struct lh_http_request *request, const struct con
 static void serve_api(struct lh_console *console, struct lh_http_request *request, const char *path)
 {
     json_t *empty = json_object();
-    const struct console_route *any = route_find(path, has_parameter, empty);
+    const struct console_route *any = lh_route_find(path, has_parameter, empty);
     json_t *parameters = NULL;
 
     json_decref(empty);
     if (any == NULL)
-        console_refuse(request, 404, "there is no such path");
+        lh_console_refuse(request, 404, "there is no such path");
     else
         parameters = read_parameters(request, any);
     if (parameters == NULL)
         return;
     if (strcmp(path, "/events") == 0)
-        console_stream(console, request, parameters);
+        lh_console_stream(console, request, parameters);
     else if (strcmp(path, "/sign-in") == 0)
-        console_sign_in(console, request, parameters);
+        lh_console_sign_in(console, request, parameters);
     else if (strcmp(path, "/sign-out") == 0)
-        console_sign_out(console, request);
+        lh_console_sign_out(console, request);
     else
-        console_call(console, request, route_find(path, has_parameter, parameters), parameters);
+        lh_console_call(console, request, lh_route_find(path, has_parameter, parameters), parameters);
     json_decref(parameters);
 }
 
@@ -76,12 +77,12 @@ void lh_console_on_request(void *arg, struct lh_http_request *request)
     size_t size = strlen(API);
 
     console->stats.requests++;
-    if (!console_check_origin(console, request))
+    if (!lh_console_check_origin(console, request))
         return;
     if (strncmp(request->head.path, API "/", size + 1) == 0)
         serve_api(console, request, request->head.path + size);
-    else if (strcmp(request->head.method, "POST") == 0 || !console_serve_file(request))
-        console_refuse(request, 404, "there is nothing here; try /, /metrics, /healthz or /readyz");
+    else if (strcmp(request->head.method, "POST") == 0 || !lh_console_serve_file(request))
+        lh_console_refuse(request, 404, "there is nothing here; try /, /metrics, /healthz or /readyz");
 }
 
 struct lh_console *lh_console_create(struct lh_loop *loop)
@@ -99,7 +100,7 @@ void lh_console_destroy(struct lh_console *console)
     if (console == NULL)
         return;
     lh_console_set_server(console, NULL);
-    session_finish(&console->sessions);
+    lh_session_finish(&console->sessions);
     free(console);
 }
 
@@ -116,8 +117,8 @@ void lh_console_set_server(struct lh_console *console, struct lh_rpc_server *ser
     console->server = server;
     if (server != NULL)
         return;
-    console_end_calls(console);
-    console_end_streams(console);
+    lh_console_end_calls(console);
+    lh_console_end_streams(console);
 }
 
 void lh_console_stats(const struct lh_console *console, struct lh_console_stats *stats)

@@ -108,7 +108,7 @@ static bool tell(struct stream *stream, const char *event, json_t *data)
     char *text, *message;
     size_t unread;
 
-    console_remove_lease_keys(data);
+    lh_console_remove_lease_keys(data);
     text = json_dumps(data, JSON_COMPACT);
     message = lh_format("event: %s\ndata: %s\n\n", event, text);
     unread = lh_http_write_stream(stream->request, message, strlen(message));
@@ -124,7 +124,7 @@ static void on_end(void *arg)
     struct stream *stream = arg;
 
     if (!stream->is_open) {
-        console_answer_json(stream->request, stream->code, json_incref(stream->last_words));
+        lh_console_answer_json(stream->request, stream->code, json_incref(stream->last_words));
     } else {
         if (stream->last_words != NULL)
             tell(stream, "end", json_incref(stream->last_words));
@@ -173,7 +173,7 @@ static void on_open(void *arg)
     if (stream->request == NULL || stream->is_open)
         return;
     stream->is_open = true;
-    console_add_headers(stream->request);
+    lh_console_add_headers(stream->request);
     lh_http_add_header(stream->request, "Cache-Control", "no-store");
     lh_http_begin_stream(stream->request, "text/event-stream");
     lh_http_write_stream(stream->request, "retry: 2000\n\n", 13);
@@ -242,8 +242,8 @@ static void end_with(struct stream *stream, const struct lh_rpc_result *result)
     bool is_final = result->code == LH_GRPC_UNAUTHENTICATED || result->code == LH_GRPC_PERMISSION_DENIED;
 
     if (stream->last_words == NULL && (is_final || !stream->is_open)) {
-        stream->last_words = console_error_of(result);
-        stream->code = console_code_of(result->code);
+        stream->last_words = lh_console_error_of(result);
+        stream->code = lh_console_code_of(result->code);
     }
     lh_defer(stream->console->loop, &stream->end);
 }
@@ -290,7 +290,7 @@ static void on_look(void *arg)
     int64_t now_us = lh_clock_us();
 
     lh_timer_arm_at_us(&stream->look, now_us + LOOK_US);
-    if (stream->session != 0 && session_find_number(&stream->console->sessions, stream->session, now_us) == NULL) {
+    if (stream->session != 0 && lh_session_find_number(&stream->console->sessions, stream->session, now_us) == NULL) {
         end_with(stream, &signed_out);
         return;
     }
@@ -307,7 +307,7 @@ static void begin(struct lh_console *console, struct lh_http_request *request, c
                   const ProtobufCMessage *message)
 {
     static const struct lh_rpc_stream_callbacks callbacks = {.on_message = on_message, .on_done = on_watch_done};
-    struct lh_rpc_channel *channel = console_connect(console, request);
+    struct lh_rpc_channel *channel = lh_console_connect(console, request);
     size_t size = protobuf_c_message_get_packed_size(message);
     struct stream *stream;
     uint8_t *packed;
@@ -335,32 +335,32 @@ static void begin(struct lh_console *console, struct lh_http_request *request, c
     free(packed);
 }
 
-void console_stream(struct lh_console *console, struct lh_http_request *request, const json_t *parameters)
+void lh_console_stream(struct lh_console *console, struct lh_http_request *request, const json_t *parameters)
 {
     struct lh_arena arena = {0};
     struct lh_json_problem problem = {0};
     struct console_caller caller;
     ProtobufCMessage *message;
 
-    if (!console_identify(console, request, &caller))
+    if (!lh_console_identify(console, request, &caller))
         return;
-    message = request_message(&leasehold__v1__watch_leases_request__descriptor, parameters, false, &arena, &problem);
+    message = lh_request_message(&leasehold__v1__watch_leases_request__descriptor, parameters, false, &arena, &problem);
     if (message == NULL || ((Leasehold__V1__WatchLeasesRequest *)(void *)message)->include_initial)
-        console_refuse(request, 400, "the parameters are namespace and include_children (true or false)");
+        lh_console_refuse(request, 400, "the parameters are namespace and include_children (true or false)");
     else if (console->stats.streams >= CONSOLE_STREAMS_MAX)
-        console_refuse(request, 429, "too many streams of events are open: close one");
+        lh_console_refuse(request, 429, "too many streams of events are open: close one");
     else
         begin(console, request, &caller, message);
     lh_arena_finish(&arena);
 }
 
-void console_end_streams(struct lh_console *console)
+void lh_console_end_streams(struct lh_console *console)
 {
     LH_LIST_EACH(struct stream, stream, &console->streams, link) {
         if (stream->is_open)
             lh_http_end_stream(stream->request);
         else
-            console_refuse(stream->request, 503, "the daemon is shutting down");
+            lh_console_refuse(stream->request, 503, "the daemon is shutting down");
         destroy(stream);
     }
 }

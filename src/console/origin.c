@@ -59,7 +59,7 @@ static bool is_same_site(const char *origin, const char *host)
     return site != NULL && strcasecmp(site + 3, host) == 0;
 }
 
-bool console_check_origin(struct lh_console *console, struct lh_http_request *request)
+bool lh_console_check_origin(struct lh_console *console, struct lh_http_request *request)
 {
     const char *host = lh_http_head_find(&request->head, "host");
     const char *origin = lh_http_head_find(&request->head, "origin");
@@ -68,14 +68,15 @@ bool console_check_origin(struct lh_console *console, struct lh_http_request *re
 
     if (host == NULL || (!request->is_tls && !request->is_unix && !is_known(console, host))) {
         console->stats.refused_origins++;
-        console_refuse(request, 421,
-                       "the host of the request must be an address, localhost, or a name from the setting admin_hosts");
+        lh_console_refuse(
+            request, 421,
+            "the host of the request must be an address, localhost, or a name from the setting admin_hosts");
         return false;
     }
     if ((origin != NULL && !is_same_site(origin, host)) ||
         (!is_page && site != NULL && strcmp(site, "cross-site") == 0)) {
         console->stats.refused_origins++;
-        console_refuse(request, 403, "the request comes from a page of another site");
+        lh_console_refuse(request, 403, "the request comes from a page of another site");
         return false;
     }
     return true;

@@ -9,13 +9,13 @@ static const struct console_file *find(const char *path)
 {
     const char *name = strcmp(path, "/") == 0 ? "/index.html" : path;
 
-    for (size_t i = 0; console_files[i].name != NULL; i++)
-        if (strcmp(console_files[i].name, name + 1) == 0)
-            return &console_files[i];
+    for (size_t i = 0; lh_console_files[i].name != NULL; i++)
+        if (strcmp(lh_console_files[i].name, name + 1) == 0)
+            return &lh_console_files[i];
     return NULL;
 }
 
-bool console_serve_file(struct lh_http_request *request)
+bool lh_console_serve_file(struct lh_http_request *request)
 {
     const struct console_file *file = find(request->head.path);
     const char *seen = lh_http_head_find(&request->head, "if-none-match");
@@ -24,7 +24,7 @@ bool console_serve_file(struct lh_http_request *request)
     if (file == NULL)
         return false;
     is_same = seen != NULL && strstr(seen, file->tag) != NULL;
-    console_add_headers(request);
+    lh_console_add_headers(request);
     lh_http_add_header(request, "Cache-Control", "no-cache");
     lh_http_add_header(request, "ETag", file->tag);
     lh_http_answer(request, is_same ? 304 : 200, file->type, file->bytes, is_same ? 0 : file->size);

@@ -13,6 +13,6 @@ struct console_file {
 };
 
 /* NULL for a name ends them. */
-extern const struct console_file console_files[];
+extern const struct console_file lh_console_files[];
 
 #endif

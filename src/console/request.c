@@ -34,7 +34,7 @@ static json_t *decode(const char *text, size_t size)
     return json;
 }
 
-json_t *request_query(const char *query)
+json_t *lh_request_query(const char *query)
 {
     json_t *parameters = json_object();
 
@@ -57,7 +57,7 @@ json_t *request_query(const char *query)
     return parameters;
 }
 
-json_t *request_body(const char *body, size_t size)
+json_t *lh_request_body(const char *body, size_t size)
 {
     json_t *json = json_loadb(body, size, JSON_REJECT_DUPLICATES, NULL);
 
@@ -116,7 +116,7 @@ static void set_namespace(const ProtobufCMessageDescriptor *type, json_t *messag
         json_object_set_new(message, "namespace", segments);
 }
 
-bool request_takes(const ProtobufCMessageDescriptor *type, const char *parameter)
+bool lh_request_takes(const ProtobufCMessageDescriptor *type, const char *parameter)
 {
     const ProtobufCMessageDescriptor *policy = message_of(type, "policy");
 
@@ -160,8 +160,8 @@ static bool place(const ProtobufCMessageDescriptor *type, json_t *message, const
     return true;
 }
 
-ProtobufCMessage *request_message(const ProtobufCMessageDescriptor *type, const json_t *parameters, bool without_page,
-                                  struct lh_arena *arena, struct lh_json_problem *problem)
+ProtobufCMessage *lh_request_message(const ProtobufCMessageDescriptor *type, const json_t *parameters,
+                                     bool without_page, struct lh_arena *arena, struct lh_json_problem *problem)
 {
     ProtobufCMessage *result = NULL;
     json_t *message = json_object(), *value;
@@ -169,7 +169,7 @@ ProtobufCMessage *request_message(const ProtobufCMessageDescriptor *type, const 
     bool is_good = true;
 
     json_object_foreach((json_t *)(uintptr_t)parameters, name, value) is_good =
-        is_good && (!request_takes(type, name) || (without_page && strncmp(name, "page_", 5) == 0) ||
+        is_good && (!lh_request_takes(type, name) || (without_page && strncmp(name, "page_", 5) == 0) ||
                     place(type, message, name, value, problem));
     if (is_good)
         result = lh_json_parse(type, message, arena, problem);

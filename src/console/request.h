@@ -15,14 +15,14 @@
 #include "json/parse.h"
 
 /* "a=1&b=c%20d" as an object of strings; NULL: it is malformed, or has a parameter twice. */
-json_t *request_query(const char *query);
+json_t *lh_request_query(const char *query);
 /* The body, an object; NULL: it is none. */
-json_t *request_body(const char *body, size_t size);
+json_t *lh_request_body(const char *body, size_t size);
 
 /* Is it a parameter of that message? */
-bool request_takes(const ProtobufCMessageDescriptor *type, const char *parameter);
+bool lh_request_takes(const ProtobufCMessageDescriptor *type, const char *parameter);
 /* In the arena; without parameters of another message, and without those of a page if wanted. NULL: `problem` says why. */
-ProtobufCMessage *request_message(const ProtobufCMessageDescriptor *type, const json_t *parameters, bool without_page,
-                                  struct lh_arena *arena, struct lh_json_problem *problem);
+ProtobufCMessage *lh_request_message(const ProtobufCMessageDescriptor *type, const json_t *parameters,
+                                     bool without_page, struct lh_arena *arena, struct lh_json_problem *problem);
 
 #endif

@@ -52,7 +52,7 @@ static const struct console_route routes[] = {
 };
 /* clang-format on */
 
-const struct console_route *route_find(const char *path, route_has_parameter *has, const void *arg)
+const struct console_route *lh_route_find(const char *path, route_has_parameter *has, const void *arg)
 {
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
         if (strcmp(routes[i].path, path) == 0 && (routes[i].needs == NULL || has(arg, routes[i].needs)))

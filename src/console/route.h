@@ -25,6 +25,6 @@ struct console_route {
 
 /* By path and by which parameters there are; NULL: none is there. */
 typedef bool route_has_parameter(const void *arg, const char *name);
-const struct console_route *route_find(const char *path, route_has_parameter *has, const void *arg);
+const struct console_route *lh_route_find(const char *path, route_has_parameter *has, const void *arg);
 
 #endif

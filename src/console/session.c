@@ -37,14 +37,14 @@ static bool is_secret(const char *secret, const char *text)
     return difference == 0;
 }
 
-bool session_is_csrf(const struct session *session, const char *text)
+bool lh_session_is_csrf(const struct session *session, const char *text)
 {
     return is_secret(session->csrf, text);
 }
 
 /* --- sessions --- */
 
-void session_end(struct session_table *table, struct session *session)
+void lh_session_end(struct session_table *table, struct session *session)
 {
     if (session->id[0] == '\0')
         return;
@@ -58,10 +58,10 @@ static void end_old(struct session_table *table, int64_t now_us)
 {
     for (size_t i = 0; i < SESSIONS_MAX; i++)
         if (table->sessions[i].id[0] != '\0' && table->sessions[i].ends_at_us <= now_us)
-            session_end(table, &table->sessions[i]);
+            lh_session_end(table, &table->sessions[i]);
 }
 
-struct session *session_find(struct session_table *table, const char *id, int64_t now_us)
+struct session *lh_session_find(struct session_table *table, const char *id, int64_t now_us)
 {
     end_old(table, now_us);
     for (size_t i = 0; i < SESSIONS_MAX; i++)
@@ -70,7 +70,7 @@ struct session *session_find(struct session_table *table, const char *id, int64_
     return NULL;
 }
 
-struct session *session_find_number(struct session_table *table, uint64_t number, int64_t now_us)
+struct session *lh_session_find_number(struct session_table *table, uint64_t number, int64_t now_us)
 {
     end_old(table, now_us);
     for (size_t i = 0; i < SESSIONS_MAX; i++)
@@ -79,7 +79,7 @@ struct session *session_find_number(struct session_table *table, uint64_t number
     return NULL;
 }
 
-struct session *session_create(struct session_table *table, const char *authorization, int64_t now_us)
+struct session *lh_session_create(struct session_table *table, const char *authorization, int64_t now_us)
 {
     struct session *session = NULL;
 
@@ -87,7 +87,7 @@ struct session *session_create(struct session_table *table, const char *authoriz
     for (size_t i = 0; i < SESSIONS_MAX && (session == NULL || session->id[0] != '\0'); i++)
         if (session == NULL || table->sessions[i].id[0] == '\0' || table->sessions[i].number < session->number)
             session = &table->sessions[i];
-    session_end(table, session);
+    lh_session_end(table, session);
     make_secret(session->id);
     make_secret(session->csrf);
     session->authorization = lh_strdup(authorization);
@@ -97,14 +97,14 @@ struct session *session_create(struct session_table *table, const char *authoriz
     return session;
 }
 
-void session_finish(struct session_table *table)
+void lh_session_finish(struct session_table *table)
 {
     for (size_t i = 0; i < SESSIONS_MAX; i++)
-        session_end(table, &table->sessions[i]);
+        lh_session_end(table, &table->sessions[i]);
 }
 
 /* "a=1; b=2" (RFC 6265, section 4.2) */
-bool session_cookie(const char *header, const char *name, char *value, size_t room)
+bool lh_session_cookie(const char *header, const char *name, char *value, size_t room)
 {
     size_t size = strlen(name);
 
@@ -143,7 +143,7 @@ static void source_of(const char *peer, char address[64])
     inet_ntop(AF_INET6, &v6, address, 64);
 }
 
-bool session_may_sign_in(struct session_table *table, const char *peer, int64_t now_us)
+bool lh_session_may_sign_in(struct session_table *table, const char *peer, int64_t now_us)
 {
     struct sign_in_source *source = &table->sources[0];
     char address[64];

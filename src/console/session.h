@@ -37,19 +37,19 @@ struct session_table {
 };
 
 /* NULL: there is none with that cookie (any more). */
-struct session *session_find(struct session_table *table, const char *id, int64_t now_us);
-struct session *session_find_number(struct session_table *table, uint64_t number, int64_t now_us);
-struct session *session_create(struct session_table *table, const char *authorization, int64_t now_us);
-void session_end(struct session_table *table, struct session *session);
-void session_finish(struct session_table *table);
+struct session *lh_session_find(struct session_table *table, const char *id, int64_t now_us);
+struct session *lh_session_find_number(struct session_table *table, uint64_t number, int64_t now_us);
+struct session *lh_session_create(struct session_table *table, const char *authorization, int64_t now_us);
+void lh_session_end(struct session_table *table, struct session *session);
+void lh_session_finish(struct session_table *table);
 
 /* In the time that both take whatever is in them. */
-bool session_is_csrf(const struct session *session, const char *text);
+bool lh_session_is_csrf(const struct session *session, const char *text);
 
 /* The value of a cookie in a Cookie header, into `value`; false: there is none, or it does not fit. */
-bool session_cookie(const char *header, const char *name, char *value, size_t room);
+bool lh_session_cookie(const char *header, const char *name, char *value, size_t room);
 
 /* False: too many attempts from there. `peer` as "ADDRESS:PORT"; of IPv6 the first 64 bits count. */
-bool session_may_sign_in(struct session_table *table, const char *peer, int64_t now_us);
+bool lh_session_may_sign_in(struct session_table *table, const char *peer, int64_t now_us);
 
 #endif

@@ -79,17 +79,17 @@ static size_t look_up(const char *text, int flags, struct rpc_address *addresses
     return count;
 }
 
-enum lh_status rpc_address_parse(const char *text, struct rpc_address *address, struct lh_error *error)
+enum lh_status lh_rpc_address_parse(const char *text, struct rpc_address *address, struct lh_error *error)
 {
     return look_up(text, AI_NUMERICHOST | AI_PASSIVE, address, 1, error) == 1 ? LH_OK : LH_INVALID_ARGUMENT;
 }
 
-size_t rpc_address_resolve(const char *text, struct rpc_address *addresses, size_t room, struct lh_error *error)
+size_t lh_rpc_address_resolve(const char *text, struct rpc_address *addresses, size_t room, struct lh_error *error)
 {
     return look_up(text, AI_ADDRCONFIG, addresses, room, error);
 }
 
-bool rpc_address_is_local(const struct rpc_address *address)
+bool lh_rpc_address_is_local(const struct rpc_address *address)
 {
     const void *storage = &address->storage;
 
@@ -102,7 +102,7 @@ bool rpc_address_is_local(const struct rpc_address *address)
     return address->storage.ss_family == AF_UNIX;
 }
 
-void rpc_address_format(const struct rpc_address *address, char text[RPC_ADDRESS_TEXT_BYTES])
+void lh_rpc_address_format(const struct rpc_address *address, char text[RPC_ADDRESS_TEXT_BYTES])
 {
     const void *storage = &address->storage;
     char host[INET6_ADDRSTRLEN] = "?";

@@ -12,7 +12,7 @@
 
 #define LOOK_EVERY_US LH_US_PER_S
 
-void rpc_bearer_init(struct rpc_bearer *bearer, const char *file)
+void lh_rpc_bearer_init(struct rpc_bearer *bearer, const char *file)
 {
     *bearer = (struct rpc_bearer){.file = file != NULL ? lh_strdup(file) : NULL};
 }
@@ -25,7 +25,7 @@ static void forget(char **secret)
     *secret = NULL;
 }
 
-void rpc_bearer_finish(struct rpc_bearer *bearer)
+void lh_rpc_bearer_finish(struct rpc_bearer *bearer)
 {
     forget(&bearer->header);
     free(bearer->file);
@@ -70,7 +70,7 @@ static bool is_token(char *text)
     return size > 0;
 }
 
-bool rpc_bearer_read(struct rpc_bearer *bearer, struct lh_error *error)
+bool lh_rpc_bearer_read(struct rpc_bearer *bearer, struct lh_error *error)
 {
     char text[RPC_TOKEN_MAX_BYTES + 2] = {0};
     int fd = open_file(bearer, error);
@@ -95,7 +95,7 @@ bool rpc_bearer_read(struct rpc_bearer *bearer, struct lh_error *error)
     return is_usable;
 }
 
-const char *rpc_bearer_header(struct rpc_bearer *bearer, int64_t now_us)
+const char *lh_rpc_bearer_header(struct rpc_bearer *bearer, int64_t now_us)
 {
     struct stat now;
     struct lh_error error;
@@ -105,7 +105,7 @@ const char *rpc_bearer_header(struct rpc_bearer *bearer, int64_t now_us)
     bearer->looked_us = now_us;
     if (stat(bearer->file, &now) == 0 && is_same(&now, &bearer->seen))
         return bearer->header;
-    if (!rpc_bearer_read(bearer, &error))
+    if (!lh_rpc_bearer_read(bearer, &error))
         lh_warn("%s; the token that was read before stays in use", error.message);
     return bearer->header;
 }

@@ -22,13 +22,13 @@ struct rpc_bearer {
 };
 
 /* `file` NULL: none. */
-void rpc_bearer_init(struct rpc_bearer *bearer, const char *file);
-void rpc_bearer_finish(struct rpc_bearer *bearer);
+void lh_rpc_bearer_init(struct rpc_bearer *bearer, const char *file);
+void lh_rpc_bearer_finish(struct rpc_bearer *bearer);
 
 /* For a new connection. False: there is no token, and `error` names the file. */
-bool rpc_bearer_read(struct rpc_bearer *bearer, struct lh_error *error);
+bool lh_rpc_bearer_read(struct rpc_bearer *bearer, struct lh_error *error);
 
 /* The value of `authorization` for a call at this time; NULL: none. */
-const char *rpc_bearer_header(struct rpc_bearer *bearer, int64_t now_us);
+const char *lh_rpc_bearer_header(struct rpc_bearer *bearer, int64_t now_us);
 
 #endif

@@ -30,12 +30,12 @@ static nghttp2_nv status_field(int code)
 
 static void on_deadline(void *arg);
 
-uint64_t call_id(const struct server_connection *connection, int32_t stream_id)
+uint64_t lh_rpc_stream_call_id(const struct server_connection *connection, int32_t stream_id)
 {
     return (uint64_t)connection->serial << 32 | (uint32_t)stream_id;
 }
 
-struct lh_rpc_call *call_create(struct server_connection *connection, int32_t stream_id)
+struct lh_rpc_call *lh_rpc_call_create(struct server_connection *connection, int32_t stream_id)
 {
     struct lh_rpc_server *server = connection->server;
     struct lh_rpc_call *call = server->free_calls;
@@ -70,7 +70,7 @@ static void count_end(const struct lh_rpc_call *call, enum lh_rpc_end reason)
     lh_histogram_add(&stats->duration_us, &lh_latency_bounds, lh_clock_us() - call->arrived_us);
 }
 
-void call_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
+void lh_rpc_call_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 {
     if (call->is_over)
         return;
@@ -79,35 +79,35 @@ void call_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     if (call->is_told && call->method->on_end != NULL)
         call->method->on_end(call, reason);
     call->kept = 0;
-    call_count(call);
+    lh_rpc_call_count(call);
 }
 
-void call_drop_input(struct lh_rpc_call *call)
+void lh_rpc_call_drop_input(struct lh_rpc_call *call)
 {
     struct rpc_pool *pool = &call->connection->server->pool;
 
-    rpc_inbox_finish(&call->inbox, pool);
-    rpc_pool_give(pool, &call->held);
+    lh_rpc_inbox_finish(&call->inbox, pool);
+    lh_rpc_pool_give(pool, &call->held);
     lh_list_remove(&call->in_queue);
     call->borrowed = NULL;
-    call_count(call);
+    lh_rpc_call_count(call);
 }
 
-void call_free(struct lh_rpc_call *call)
+void lh_rpc_call_free(struct lh_rpc_call *call)
 {
     struct server_connection *connection = call->connection;
     struct lh_rpc_server *server = connection->server;
 
     call->kept = 0;
-    rpc_outbox_finish(&call->outbox, &server->pool);
-    rpc_pool_give(&server->pool, &call->metadata);
-    call_drop_input(call); /* and count */
+    lh_rpc_outbox_finish(&call->outbox, &server->pool);
+    lh_rpc_pool_give(&server->pool, &call->metadata);
+    lh_rpc_call_drop_input(call); /* and count */
     free(call->status);
     free(call->principal);
     lh_timer_finish(&call->deadline);
     lh_list_remove(&call->in_waiting);
     lh_list_remove(&call->in_connection);
-    call_finish_alarm(call);
+    lh_rpc_call_finish_alarm(call);
     if (--connection->call_count == 0)
         connection->idle_at_us = lh_clock_us();
     server->stats.calls--;
@@ -126,10 +126,10 @@ static size_t add_status_fields(const struct lh_rpc_call *call, nghttp2_nv *fiel
 
     fields[count++] = status_field(call->code);
     if (status != NULL && status->message_size > 0)
-        fields[count++] = rpc_header("grpc-message", status->text, status->message_size);
+        fields[count++] = lh_rpc_header("grpc-message", status->text, status->message_size);
     if (status != NULL && status->details_size > 0)
         fields[count++] =
-            rpc_header("grpc-status-details-bin", status->text + status->message_size, status->details_size);
+            lh_rpc_header("grpc-status-details-bin", status->text + status->message_size, status->details_size);
     if (call->names_encodings)
         fields[count++] = RPC_HEADER_LITERAL("grpc-accept-encoding", "identity");
     return count;
@@ -149,12 +149,12 @@ static void wait_in(struct lh_rpc_call *call, struct lh_link *list, int64_t sinc
     lh_list_append(list, &call->in_waiting);
 }
 
-void call_wait_for_rest(struct lh_rpc_call *call)
+void lh_rpc_call_wait_for_rest(struct lh_rpc_call *call)
 {
     wait_in(call, &call->connection->unfinished, lh_clock_us());
 }
 
-void call_wait_for_reader(struct lh_rpc_call *call)
+void lh_rpc_call_wait_for_reader(struct lh_rpc_call *call)
 {
     wait_in(call, &call->connection->answered, lh_clock_us());
 }
@@ -163,7 +163,7 @@ static void tell_writable(struct lh_rpc_call *call)
 {
     const struct lh_rpc_server *server = call->connection->server;
 
-    if (!call->was_over_mark || rpc_outbox_unsent(&call->outbox) >= server->options.stream_mark_bytes / 2)
+    if (!call->was_over_mark || lh_rpc_outbox_unsent(&call->outbox) >= server->options.stream_mark_bytes / 2)
         return;
     call->was_over_mark = false;
     if (!call->is_over && call->state == CALL_OPEN && call->method->on_writable != NULL)
@@ -175,13 +175,13 @@ static ssize_t on_read_output(nghttp2_session *session, int32_t stream_id, uint8
                               nghttp2_data_source *source, void *user_data)
 {
     struct lh_rpc_call *call = source->ptr;
-    size_t taken = rpc_outbox_take(&call->outbox, &call->connection->server->pool, to, room);
+    size_t taken = lh_rpc_outbox_take(&call->outbox, &call->connection->server->pool, to, room);
 
-    call_count(call);
+    lh_rpc_call_count(call);
     tell_writable(call);
-    if (rpc_outbox_unsent(&call->outbox) > 0) {
+    if (lh_rpc_outbox_unsent(&call->outbox) > 0) {
         if (call->state == CALL_FINISHING)
-            call_wait_for_reader(call);
+            lh_rpc_call_wait_for_reader(call);
         return (ssize_t)taken;
     }
     if (call->state == CALL_FINISHING) {
@@ -210,7 +210,7 @@ static void wake_output(struct lh_rpc_call *call)
         call->is_deferred = false;
         nghttp2_session_resume_data(io->session, call->stream_id);
     }
-    rpc_connection_touch(io);
+    lh_rpc_connection_touch(io);
 }
 
 void lh_rpc_call_send_headers(struct lh_rpc_call *call)
@@ -222,7 +222,7 @@ void lh_rpc_call_send_headers(struct lh_rpc_call *call)
 enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size_t size)
 {
     struct lh_rpc_server *server = call->connection->server;
-    size_t unsent = rpc_outbox_unsent(&call->outbox);
+    size_t unsent = lh_rpc_outbox_unsent(&call->outbox);
 
     if (call->is_over || call->state != CALL_OPEN)
         return LH_CANCELED;
@@ -230,13 +230,13 @@ enum lh_status lh_rpc_call_send(struct lh_rpc_call *call, const void *data, size
         server->stats.refusals[LH_RPC_BOUND_OUTPUT]++;
         return LH_OVERLOADED;
     }
-    if (!server_takes_answer(call, size)) {
+    if (!lh_rpc_server_takes_answer(call, size)) {
         server->stats.refusals[LH_RPC_BOUND_CONNECTION_MEMORY]++;
         return LH_OVERLOADED;
     }
-    rpc_outbox_put(&call->outbox, &call->connection->server->pool, data, size);
-    call_count(call);
-    if (rpc_outbox_unsent(&call->outbox) >= server->options.stream_mark_bytes)
+    lh_rpc_outbox_put(&call->outbox, &call->connection->server->pool, data, size);
+    lh_rpc_call_count(call);
+    if (lh_rpc_outbox_unsent(&call->outbox) >= server->options.stream_mark_bytes)
         call->was_over_mark = true;
     wake_output(call);
     return LH_OK;
@@ -282,8 +282,8 @@ static void finish(struct lh_rpc_call *call, enum lh_grpc_code code, const char 
     call->status = encode_status(message, details, details_size);
     call->state = CALL_FINISHING;
     lh_list_remove(&call->in_waiting);
-    if (rpc_outbox_unsent(&call->outbox) > 0)
-        call_wait_for_reader(call);
+    if (lh_rpc_outbox_unsent(&call->outbox) > 0)
+        lh_rpc_call_wait_for_reader(call);
     if (call->outcome >= LH_STATUS_COUNT || lh_status_grpc((enum lh_status)call->outcome) != call->code)
         call->outcome = (uint8_t)(LH_STATUS_COUNT + call->code);
     if (!call->has_response) {
@@ -291,7 +291,7 @@ static void finish(struct lh_rpc_call *call, enum lh_grpc_code code, const char 
         size_t count = add_response_fields(fields);
         call->has_response = true;
         nghttp2_submit_response(io->session, call->stream_id, fields, add_status_fields(call, fields, count), NULL);
-        rpc_connection_touch(io);
+        lh_rpc_connection_touch(io);
         return;
     }
     wake_output(call);
@@ -339,40 +339,40 @@ void lh_rpc_call_reply(struct lh_rpc_call *call, const void *data, size_t size)
         refuse_answer(call);
 }
 
-void call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_code code, const char *message)
+void lh_rpc_call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_code code, const char *message)
 {
     if (call->state == CALL_FINISHING)
         return;
-    call_drop_input(call);
+    lh_rpc_call_drop_input(call);
     finish_with_details(call, status, code, message);
-    call_end(call, LH_RPC_END_REFUSED);
+    lh_rpc_call_end(call, LH_RPC_END_REFUSED);
 }
 
-void call_break(struct lh_rpc_call *call, uint32_t error)
+void lh_rpc_call_break(struct lh_rpc_call *call, uint32_t error)
 {
     struct rpc_connection *io = &call->connection->io;
 
-    call_drop_input(call);
+    lh_rpc_call_drop_input(call);
     if (call->state == CALL_HEADERS)
         call->outcome = LH_STATUS_COUNT + LH_GRPC_UNKNOWN;
     call->state = CALL_FINISHING;
     lh_list_remove(&call->in_waiting);
     nghttp2_submit_rst_stream(io->session, NGHTTP2_FLAG_NONE, call->stream_id, error);
-    rpc_connection_touch(io);
-    call_end(call, LH_RPC_END_REFUSED);
+    lh_rpc_connection_touch(io);
+    lh_rpc_call_end(call, LH_RPC_END_REFUSED);
 }
 
-void call_refuse_http(struct lh_rpc_call *call, const char *http_status)
+void lh_rpc_call_refuse_http(struct lh_rpc_call *call, const char *http_status)
 {
     struct rpc_connection *io = &call->connection->io;
-    nghttp2_nv field = rpc_header_static(":status", http_status);
+    nghttp2_nv field = lh_rpc_header_static(":status", http_status);
 
     call->state = CALL_FINISHING;
     call->outcome = LH_STATUS_COUNT + LH_GRPC_UNKNOWN;
     call->has_response = true;
     nghttp2_submit_response(io->session, call->stream_id, &field, 1, NULL);
-    rpc_connection_touch(io);
-    call_end(call, LH_RPC_END_REFUSED);
+    lh_rpc_connection_touch(io);
+    lh_rpc_call_end(call, LH_RPC_END_REFUSED);
 }
 
 /* The client does not wait any longer, and neither do we for it to read what was sent. */
@@ -383,13 +383,13 @@ static void on_deadline(void *arg)
 
     if (call->state == CALL_FINISHING) {
         nghttp2_submit_rst_stream(io->session, NGHTTP2_FLAG_NONE, call->stream_id, NGHTTP2_CANCEL);
-        rpc_connection_touch(io);
+        lh_rpc_connection_touch(io);
     } else {
-        rpc_outbox_finish(&call->outbox, &call->connection->server->pool);
-        call_drop_input(call);
+        lh_rpc_outbox_finish(&call->outbox, &call->connection->server->pool);
+        lh_rpc_call_drop_input(call);
         finish_with_details(call, LH_TIMED_OUT, LH_GRPC_DEADLINE_EXCEEDED, "the deadline of the call has passed");
     }
-    call_end(call, LH_RPC_END_DEADLINE);
+    lh_rpc_call_end(call, LH_RPC_END_DEADLINE);
 }
 
 void *lh_rpc_call_arg(const struct lh_rpc_call *call)
@@ -404,7 +404,7 @@ const struct lh_rpc_method *lh_rpc_call_method(const struct lh_rpc_call *call)
 
 uint64_t lh_rpc_call_id(const struct lh_rpc_call *call)
 {
-    return call_id(call->connection, call->stream_id);
+    return lh_rpc_stream_call_id(call->connection, call->stream_id);
 }
 
 void lh_rpc_call_set_client(struct lh_rpc_call *call, void *client)
@@ -483,5 +483,5 @@ bool lh_rpc_call_is_over_mark(const struct lh_rpc_call *call)
 
 size_t lh_rpc_call_unsent(const struct lh_rpc_call *call)
 {
-    return rpc_outbox_unsent(&call->outbox);
+    return lh_rpc_outbox_unsent(&call->outbox);
 }

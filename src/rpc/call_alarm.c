@@ -21,7 +21,7 @@ static void ask(struct server_connection *connection)
 {
     connection->asked_at_us = lh_clock_us();
     nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, (const uint8_t *)&connection->asked_at_us);
-    rpc_connection_touch(&connection->io);
+    lh_rpc_connection_touch(&connection->io);
 }
 
 void lh_rpc_call_ask_peer(struct lh_rpc_call *call)
@@ -36,7 +36,7 @@ void lh_rpc_call_ask_peer(struct lh_rpc_call *call)
         ask(connection);
 }
 
-void server_connection_on_pong(struct server_connection *connection, const uint8_t *bytes)
+void lh_rpc_server_connection_on_pong(struct server_connection *connection, const uint8_t *bytes)
 {
     bool is_late = lh_clock_us() - connection->asked_at_us > connection->server->options.late_answer_us;
     struct lh_link asking;
@@ -78,7 +78,7 @@ void lh_rpc_call_set_alarm(struct lh_rpc_call *call, int64_t at_us)
     lh_timer_arm_at_us(call->alarm, at_us);
 }
 
-void call_finish_alarm(struct lh_rpc_call *call)
+void lh_rpc_call_finish_alarm(struct lh_rpc_call *call)
 {
     lh_list_remove(&call->in_asking);
     if (call->alarm == NULL)

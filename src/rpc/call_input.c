@@ -36,7 +36,7 @@ static const struct lh_rpc_method *find_method(const struct lh_rpc_server *serve
 static void keep_metadata(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value,
                           size_t value_size)
 {
-    rpc_pool_take(&call->connection->server->pool, &call->metadata);
+    lh_rpc_pool_take(&call->connection->server->pool, &call->metadata);
     lh_buffer_append(&call->metadata, name, name_size);
     lh_buffer_append(&call->metadata, "", 1);
     lh_buffer_append(&call->metadata, value, value_size);
@@ -59,7 +59,8 @@ static bool is_transport_header(const char *name, size_t size)
            is_name(name, size, "content-length") || (size > 5 && memcmp(name, "grpc-", 5) == 0);
 }
 
-void call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value, size_t value_size)
+void lh_rpc_call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value,
+                           size_t value_size)
 {
     const struct lh_rpc_server *server = call->connection->server;
     bool is_too_large;
@@ -70,7 +71,7 @@ void call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size
     /* A byte of HPACK can be a field of 4 KB: of a call that is refused anyway, nobody looks at them. */
     if (is_too_large && name_size > 0 && name[0] != ':')
         return;
-    if (!rpc_header_check_field(&call->check, name, name_size, value, value_size) || is_too_large ||
+    if (!lh_rpc_header_check_field(&call->check, name, name_size, value, value_size) || is_too_large ||
         call->state != CALL_HEADERS)
         return;
     if (is_name(name, name_size, ":path")) {
@@ -94,7 +95,7 @@ static void refuse_unknown(struct lh_rpc_call *call)
     char message[UNKNOWN_PATH_MAX_BYTES + 64];
 
     snprintf(message, sizeof(message), "there is no method %.*s", UNKNOWN_PATH_MAX_BYTES, path == NULL ? "" : path);
-    call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, message);
+    lh_rpc_call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, message);
 }
 
 /* Metadata are kept as long as the call: not in a buffer that was made for more. */
@@ -106,10 +107,10 @@ static void fit_metadata(struct lh_rpc_call *call)
     if (metadata->capacity > 2 * metadata->size + SPARE_METADATA_BYTES) {
         fitting = (struct lh_buffer){lh_alloc(metadata->size), metadata->size, metadata->size};
         memcpy(fitting.data, metadata->data, metadata->size);
-        rpc_pool_give(&call->connection->server->pool, metadata);
+        lh_rpc_pool_give(&call->connection->server->pool, metadata);
         *metadata = fitting;
     }
-    call_count(call);
+    lh_rpc_call_count(call);
 }
 
 static void begin(struct lh_rpc_call *call, bool is_end)
@@ -117,7 +118,7 @@ static void begin(struct lh_rpc_call *call, bool is_end)
     if (call->deadline_us != LH_RPC_FOREVER)
         lh_timer_arm_at_us(&call->deadline, call->deadline_us);
     if (!is_end && call->method->kind != LH_RPC_BIDI)
-        call_wait_for_rest(call);
+        lh_rpc_call_wait_for_rest(call);
     if (call->method->on_start != NULL) {
         call->is_told = true;
         call->method->on_start(call);
@@ -126,18 +127,18 @@ static void begin(struct lh_rpc_call *call, bool is_end)
 
 static void refuse_overloaded(struct lh_rpc_call *call)
 {
-    call_refuse(call, LH_OVERLOADED, LH_GRPC_RESOURCE_EXHAUSTED,
-                server_connection_is_full(call->connection)
-                    ? "this connection keeps too much that is not complete or not read: see connection_memory"
-                    : "the server keeps too much for its clients: see memory; try again later");
+    lh_rpc_call_refuse(call, LH_OVERLOADED, LH_GRPC_RESOURCE_EXHAUSTED,
+                       lh_rpc_server_connection_is_full(call->connection)
+                           ? "this connection keeps too much that is not complete or not read: see connection_memory"
+                           : "the server keeps too much for its clients: see memory; try again later");
 }
 
-void call_on_headers(struct lh_rpc_call *call, bool is_end)
+void lh_rpc_call_on_headers(struct lh_rpc_call *call, bool is_end)
 {
     struct lh_rpc_server *server = call->connection->server;
 
-    if (!rpc_header_check_block(&call->check, is_end)) {
-        call_break(call, NGHTTP2_PROTOCOL_ERROR);
+    if (!lh_rpc_header_check_block(&call->check, is_end)) {
+        lh_rpc_call_break(call, NGHTTP2_PROTOCOL_ERROR);
         return;
     }
     if (call->state != CALL_HEADERS)
@@ -146,17 +147,18 @@ void call_on_headers(struct lh_rpc_call *call, bool is_end)
     fit_metadata(call);
     if (call->header_bytes > server->options.max_header_bytes) {
         server->stats.refusals[LH_RPC_BOUND_HEADERS]++;
-        call_refuse(call, LH_MESSAGE_TOO_LARGE, LH_GRPC_RESOURCE_EXHAUSTED, "the headers of the call are too large");
+        lh_rpc_call_refuse(call, LH_MESSAGE_TOO_LARGE, LH_GRPC_RESOURCE_EXHAUSTED,
+                           "the headers of the call are too large");
     } else if (!call->is_post) {
-        call_refuse_http(call, "405");
+        lh_rpc_call_refuse_http(call, "405");
     } else if (!call->is_grpc) {
-        call_refuse_http(call, "415");
+        lh_rpc_call_refuse_http(call, "415");
     } else if (call->method == NULL) {
         refuse_unknown(call);
     } else if (call->has_bad_timeout) {
-        call_refuse(call, LH_INVALID_ARGUMENT, LH_GRPC_INVALID_ARGUMENT,
-                    "grpc-timeout is not 1 to 8 digits and a unit");
-    } else if (!server_takes_call(call)) {
+        lh_rpc_call_refuse(call, LH_INVALID_ARGUMENT, LH_GRPC_INVALID_ARGUMENT,
+                           "grpc-timeout is not 1 to 8 digits and a unit");
+    } else if (!lh_rpc_server_takes_call(call)) {
         refuse_overloaded(call);
     } else {
         begin(call, is_end);
@@ -173,8 +175,8 @@ static bool is_too_much(struct lh_rpc_call *call)
 {
     size_t before = call->counted;
 
-    call_count(call);
-    if (call->counted <= before || !server_connection_is_full(call->connection))
+    lh_rpc_call_count(call);
+    if (call->counted <= before || !lh_rpc_server_connection_is_full(call->connection))
         return false;
     call->connection->server->stats.refusals[LH_RPC_BOUND_CONNECTION_MEMORY]++;
     return true;
@@ -184,7 +186,7 @@ static bool is_too_much(struct lh_rpc_call *call)
 static void hold_message(struct lh_rpc_call *call, const unsigned char *message, size_t size)
 {
     if (call->has_message) {
-        call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, "a second message in a unary call");
+        lh_rpc_call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, "a second message in a unary call");
         return;
     }
     call->has_message = true;
@@ -199,10 +201,10 @@ static void hold_message(struct lh_rpc_call *call, const unsigned char *message,
     lh_list_append(&call->connection->borrowing, &call->in_queue);
 }
 
-void call_keep_borrowed(struct lh_rpc_call *call)
+void lh_rpc_call_keep_borrowed(struct lh_rpc_call *call)
 {
     lh_list_remove(&call->in_queue);
-    rpc_pool_take(&call->connection->server->pool, &call->held);
+    lh_rpc_pool_take(&call->connection->server->pool, &call->held);
     lh_buffer_append(&call->held, call->borrowed, call->borrowed_size);
     call->borrowed = NULL;
     if (is_too_much(call))
@@ -222,13 +224,13 @@ static void refuse_message(struct lh_rpc_call *call, enum rpc_inbox_result why)
 
     if (why == RPC_INBOX_COMPRESSED) {
         call->names_encodings = true;
-        call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, "compressed messages are not supported");
+        lh_rpc_call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, "compressed messages are not supported");
         return;
     }
     snprintf(message, sizeof(message), "the message has %u bytes, the limit is %zu", call->inbox.message_bytes,
              call->connection->server->options.max_message_bytes);
     call->connection->server->stats.refusals[LH_RPC_BOUND_MESSAGE]++;
-    call_refuse(call, LH_MESSAGE_TOO_LARGE, LH_GRPC_RESOURCE_EXHAUSTED, message);
+    lh_rpc_call_refuse(call, LH_MESSAGE_TOO_LARGE, LH_GRPC_RESOURCE_EXHAUSTED, message);
 }
 
 /* Of a stream: has a message begun that is not complete? */
@@ -236,10 +238,10 @@ static void note_rest(struct lh_rpc_call *call)
 {
     if (call->method->kind != LH_RPC_BIDI)
         return;
-    if (call->is_paused || rpc_inbox_is_between(&call->inbox))
+    if (call->is_paused || lh_rpc_inbox_is_between(&call->inbox))
         lh_list_remove(&call->in_waiting);
     else if (!lh_link_is_linked(&call->in_waiting))
-        call_wait_for_rest(call);
+        lh_rpc_call_wait_for_rest(call);
 }
 
 /* Look at the bytes until they are used up, or the call does not want more. Returns how many it looked at. */
@@ -251,8 +253,8 @@ static size_t take_input(struct lh_rpc_call *call, const unsigned char *data, si
     while (takes_input(call) && !call->is_paused) {
         const unsigned char *message;
         size_t message_size;
-        enum rpc_inbox_result result = rpc_inbox_next(&call->inbox, &server->pool, server->options.max_message_bytes,
-                                                      &data, &left, &message, &message_size);
+        enum rpc_inbox_result result = lh_rpc_inbox_next(&call->inbox, &server->pool, server->options.max_message_bytes,
+                                                         &data, &left, &message, &message_size);
         if (result == RPC_INBOX_MORE)
             break;
         if (result != RPC_INBOX_MESSAGE)
@@ -270,20 +272,20 @@ static size_t take_input(struct lh_rpc_call *call, const unsigned char *data, si
     return size - left;
 }
 
-void call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t size)
+void lh_rpc_call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t size)
 {
     nghttp2_session *session = call->connection->io.session;
     size_t looked_at = 0;
 
     /* The connection's window is never held back: one paused call must not stop the others. */
     nghttp2_session_consume_connection(session, size);
-    rpc_header_check_data(&call->check, size);
+    lh_rpc_header_check_data(&call->check, size);
     if (call->held.size == 0 || call->method == NULL || call->method->kind != LH_RPC_BIDI)
         looked_at = take_input(call, data, size);
     if (looked_at > 0)
         nghttp2_session_consume_stream(session, call->stream_id, looked_at);
     if (looked_at < size) {
-        rpc_pool_take(&call->connection->server->pool, &call->held);
+        lh_rpc_pool_take(&call->connection->server->pool, &call->held);
         lh_buffer_append(&call->held, data + looked_at, size - looked_at);
         if (is_too_much(call))
             refuse_overloaded(call);
@@ -293,40 +295,41 @@ void call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t si
 static void end_unary(struct lh_rpc_call *call)
 {
     if (!call->has_message) {
-        if (rpc_inbox_is_between(&call->inbox))
-            call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, "a unary call without a message");
+        if (lh_rpc_inbox_is_between(&call->inbox))
+            lh_rpc_call_refuse(call, LH_UNIMPLEMENTED, LH_GRPC_UNIMPLEMENTED, "a unary call without a message");
         else
-            call_refuse(call, LH_INVALID_ARGUMENT, LH_GRPC_INVALID_ARGUMENT, "the call ends inside of a message");
+            lh_rpc_call_refuse(call, LH_INVALID_ARGUMENT, LH_GRPC_INVALID_ARGUMENT,
+                               "the call ends inside of a message");
         return;
     }
     if (call->borrowed != NULL)
         hand_over(call, call->borrowed, call->borrowed_size);
     else
         hand_over(call, call->held.data, call->held.size);
-    call_drop_input(call);
+    lh_rpc_call_drop_input(call);
 }
 
 static void end_stream(struct lh_rpc_call *call)
 {
-    if (!rpc_inbox_is_between(&call->inbox)) {
-        call_refuse(call, LH_INVALID_ARGUMENT, LH_GRPC_INVALID_ARGUMENT, "the call ends inside of a message");
+    if (!lh_rpc_inbox_is_between(&call->inbox)) {
+        lh_rpc_call_refuse(call, LH_INVALID_ARGUMENT, LH_GRPC_INVALID_ARGUMENT, "the call ends inside of a message");
         return;
     }
-    call_drop_input(call);
+    lh_rpc_call_drop_input(call);
     call->is_told = true;
     if (call->method->on_half_close != NULL)
         call->method->on_half_close(call);
 }
 
-void call_on_half_close(struct lh_rpc_call *call)
+void lh_rpc_call_on_half_close(struct lh_rpc_call *call)
 {
     if (call->has_half_close)
         return;
     call->has_half_close = true;
     if (!takes_input(call))
         return;
-    if (!rpc_header_check_end(&call->check)) {
-        call_break(call, NGHTTP2_PROTOCOL_ERROR);
+    if (!lh_rpc_header_check_end(&call->check)) {
+        lh_rpc_call_break(call, NGHTTP2_PROTOCOL_ERROR);
         return;
     }
     lh_list_remove(&call->in_waiting);
@@ -354,7 +357,7 @@ void lh_rpc_call_resume(struct lh_rpc_call *call)
 }
 
 /* At the end of the turn, so that a handler is never called from inside of its own resume. */
-void call_on_resume(struct lh_rpc_call *call)
+void lh_rpc_call_on_resume(struct lh_rpc_call *call)
 {
     struct rpc_connection *io = &call->connection->io;
     struct rpc_pool *pool = &call->connection->server->pool;
@@ -368,12 +371,12 @@ void call_on_resume(struct lh_rpc_call *call)
     if (looked_at > 0)
         nghttp2_session_consume_stream(io->session, call->stream_id, looked_at);
     if (looked_at < held.size) {
-        rpc_pool_take(pool, &call->held);
+        lh_rpc_pool_take(pool, &call->held);
         lh_buffer_append(&call->held, held.data + looked_at, held.size - looked_at);
     }
-    rpc_pool_give(pool, &held);
-    call_count(call);
+    lh_rpc_pool_give(pool, &held);
+    lh_rpc_call_count(call);
     if (takes_input(call) && !call->is_paused && call->held.size == 0 && call->has_half_close)
         end_stream(call);
-    rpc_connection_touch(io);
+    lh_rpc_connection_touch(io);
 }

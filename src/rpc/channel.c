@@ -31,14 +31,14 @@ static void deliver_answers(void *arg)
 {
     struct lh_rpc_channel *channel = arg;
     while (!lh_list_is_empty(&channel->answered))
-        client_call_deliver(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->answered, link));
+        lh_rpc_client_call_deliver(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->answered, link));
 }
 
 /* Whoever reads the wire could use the token. */
 static bool may_send_token(const struct lh_rpc_channel *channel, const char *target, struct lh_error *error)
 {
     for (size_t i = 0; i < channel->address_count; i++)
-        if (channel->bearer.file != NULL && channel->tls == NULL && !rpc_address_is_local(&channel->addresses[i])) {
+        if (channel->bearer.file != NULL && channel->tls == NULL && !lh_rpc_address_is_local(&channel->addresses[i])) {
             lh_error_set(error, LH_INVALID_ARGUMENT,
                          "%s: without TLS a token is sent to loopback addresses and unix sockets only; use TLS, or no "
                          "token file",
@@ -52,8 +52,8 @@ static bool may_send_token(const struct lh_rpc_channel *channel, const char *tar
 
 static void finish_identity(struct lh_rpc_channel *channel)
 {
-    channel_finish_tls(channel);
-    rpc_bearer_finish(&channel->bearer);
+    lh_rpc_channel_finish_tls(channel);
+    lh_rpc_bearer_finish(&channel->bearer);
 }
 
 static void start_channel(struct lh_rpc_channel *channel, struct lh_loop *loop)
@@ -61,20 +61,20 @@ static void start_channel(struct lh_rpc_channel *channel, struct lh_loop *loop)
     channel->loop = loop;
     channel->connect_fd = -1;
     channel->user_agent = lh_strdup(channel->options.user_agent);
-    channel->callbacks = client_callbacks_create();
+    channel->callbacks = lh_rpc_client_callbacks_create();
     if (channel->callbacks == NULL || nghttp2_option_new(&channel->session_options) != 0) {
         lh_err("out of memory for HTTP/2; stopping");
         abort();
     }
     nghttp2_option_set_no_closed_streams(channel->session_options, 1);
     nghttp2_option_set_max_outbound_ack(channel->session_options, MAX_ANSWERS_WAITING);
-    rpc_pool_init(&channel->pool);
-    rpc_recycle_init(&channel->recycle);
+    lh_rpc_pool_init(&channel->pool);
+    lh_rpc_recycle_init(&channel->recycle);
     lh_list_init(&channel->connections);
     lh_list_init(&channel->waiting);
     lh_list_init(&channel->answered);
-    lh_timer_init(&channel->connect_timer, loop, channel_on_connect_timeout, channel);
-    lh_deferred_init(&channel->connect_next, channel_connect_next, channel);
+    lh_timer_init(&channel->connect_timer, loop, lh_rpc_channel_on_connect_timeout, channel);
+    lh_deferred_init(&channel->connect_next, lh_rpc_channel_connect_next, channel);
     lh_deferred_init(&channel->answer, deliver_answers, channel);
 }
 
@@ -86,7 +86,7 @@ struct lh_rpc_channel *lh_rpc_channel_create_on(struct lh_loop *loop, int fd)
     channel->authority = lh_strdup("localhost");
     snprintf(channel->connect_failure, sizeof(channel->connect_failure), "the connection has ended");
     start_channel(channel, loop);
-    channel_use_connection(channel, fd, NULL);
+    lh_rpc_channel_use_connection(channel, fd, NULL);
     return channel;
 }
 
@@ -95,7 +95,7 @@ struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *t
 {
     struct lh_rpc_channel *channel = lh_alloc_zero(1, sizeof(*channel));
 
-    channel->address_count = rpc_address_resolve(target, channel->addresses, ADDRESSES_MAX, error);
+    channel->address_count = lh_rpc_address_resolve(target, channel->addresses, ADDRESSES_MAX, error);
     if (channel->address_count == 0) {
         free(channel);
         return NULL;
@@ -104,8 +104,8 @@ struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *t
         channel->options = *options;
     else
         lh_rpc_channel_options_init(&channel->options);
-    channel_set_tls(channel, target);
-    rpc_bearer_init(&channel->bearer, channel->options.token_file);
+    lh_rpc_channel_set_tls(channel, target);
+    lh_rpc_bearer_init(&channel->bearer, channel->options.token_file);
     channel->options.token_file = NULL; /* the caller's */
     if (!may_send_token(channel, target, error)) {
         finish_identity(channel);
@@ -123,24 +123,24 @@ void lh_rpc_channel_destroy(struct lh_rpc_channel *channel)
         return;
     channel->options.on_state = NULL;
     channel->is_closing = true;
-    channel_stop_connecting(channel);
+    lh_rpc_channel_stop_connecting(channel);
     snprintf(channel->connect_failure, sizeof(channel->connect_failure), "the channel was closed");
     while (!lh_list_is_empty(&channel->waiting))
-        client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), LH_GRPC_CANCELLED,
-                           LH_RPC_NOT_SENT, channel->connect_failure);
+        lh_rpc_client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), LH_GRPC_CANCELLED,
+                                  LH_RPC_NOT_SENT, channel->connect_failure);
     LH_LIST_EACH(struct client_connection, connection, &channel->connections, in_channel) {
         while (!lh_list_is_empty(&connection->calls))
-            client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_CANCELLED,
-                             channel->connect_failure);
-        client_connection_on_closed(connection, channel->connect_failure);
+            lh_rpc_client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link),
+                                    LH_GRPC_CANCELLED, channel->connect_failure);
+        lh_rpc_client_connection_on_closed(connection, channel->connect_failure);
     }
     deliver_answers(channel);
     lh_deferred_cancel(&channel->answer);
     lh_timer_finish(&channel->connect_timer);
     nghttp2_session_callbacks_del(channel->callbacks);
     nghttp2_option_del(channel->session_options);
-    rpc_pool_finish(&channel->pool);
-    rpc_recycle_finish(&channel->recycle);
+    lh_rpc_pool_finish(&channel->pool);
+    lh_rpc_recycle_finish(&channel->recycle);
     free(channel->user_agent);
     free(channel->authority);
     finish_identity(channel);

@@ -28,7 +28,7 @@ static char *host_of(const char *target)
     return lh_format("%.*s", (int)(end - target), target);
 }
 
-void channel_set_tls(struct lh_rpc_channel *channel, const char *target)
+void lh_rpc_channel_set_tls(struct lh_rpc_channel *channel, const char *target)
 {
     const struct lh_rpc_tls *wanted = channel->options.tls;
 
@@ -42,7 +42,7 @@ void channel_set_tls(struct lh_rpc_channel *channel, const char *target)
     channel->tls->server_name = wanted->server_name != NULL ? copy(wanted->server_name) : host_of(target);
 }
 
-void channel_finish_tls(struct lh_rpc_channel *channel)
+void lh_rpc_channel_finish_tls(struct lh_rpc_channel *channel)
 {
     struct lh_rpc_tls *tls = channel->tls;
 
@@ -55,7 +55,7 @@ void channel_finish_tls(struct lh_rpc_channel *channel)
     free(tls);
 }
 
-void channel_stop_connecting(struct lh_rpc_channel *channel)
+void lh_rpc_channel_stop_connecting(struct lh_rpc_channel *channel)
 {
     lh_timer_cancel(&channel->connect_timer);
     lh_watch_finish(&channel->connect_watch);
@@ -71,17 +71,17 @@ static void fail_address(struct lh_rpc_channel *channel, enum lh_grpc_code code,
 {
     char where[RPC_ADDRESS_TEXT_BYTES];
 
-    rpc_address_format(&channel->addresses[channel->address_at], where);
+    lh_rpc_address_format(&channel->addresses[channel->address_at], where);
     if (channel->connect_code != LH_GRPC_UNAUTHENTICATED)
         snprintf(channel->connect_failure, sizeof(channel->connect_failure), "cannot connect to %s: %s", where, reason);
     if (code == LH_GRPC_UNAUTHENTICATED)
         channel->connect_code = code;
-    channel_stop_connecting(channel);
+    lh_rpc_channel_stop_connecting(channel);
     channel->address_at++;
     lh_defer(channel->loop, &channel->connect_next);
 }
 
-void channel_on_connect_timeout(void *arg)
+void lh_rpc_channel_on_connect_timeout(void *arg)
 {
     fail_address(arg, LH_GRPC_UNAVAILABLE, "no answer in time");
 }
@@ -93,8 +93,8 @@ static void use_connection(struct lh_rpc_channel *channel)
 
     channel->connect_tls = NULL;
     channel->connect_fd = -1;
-    channel_stop_connecting(channel);
-    channel_use_connection(channel, fd, tls);
+    lh_rpc_channel_stop_connecting(channel);
+    lh_rpc_channel_use_connection(channel, fd, tls);
 }
 
 static void shake_hands(struct lh_rpc_channel *channel)
@@ -165,7 +165,7 @@ static bool has_token(struct lh_rpc_channel *channel)
 {
     struct lh_error error;
 
-    if (channel->bearer.file == NULL || rpc_bearer_read(&channel->bearer, &error))
+    if (channel->bearer.file == NULL || lh_rpc_bearer_read(&channel->bearer, &error))
         return true;
     channel->connect_code = LH_GRPC_UNAUTHENTICATED;
     snprintf(channel->connect_failure, sizeof(channel->connect_failure), "%s", error.message);
@@ -176,12 +176,12 @@ static void fail_attempt(struct lh_rpc_channel *channel)
 {
     /* The calls first: one that is made by the state's callback belongs to the next attempt. */
     while (!lh_list_is_empty(&channel->waiting))
-        client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), channel->connect_code,
-                           LH_RPC_NOT_SENT, channel->connect_failure);
-    channel_set_state(channel, LH_RPC_CHANNEL_IDLE, channel->connect_failure);
+        lh_rpc_client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link),
+                                  channel->connect_code, LH_RPC_NOT_SENT, channel->connect_failure);
+    lh_rpc_channel_set_state(channel, LH_RPC_CHANNEL_IDLE, channel->connect_failure);
 }
 
-void channel_connect_next(void *arg)
+void lh_rpc_channel_connect_next(void *arg)
 {
     struct lh_rpc_channel *channel = arg;
     const struct rpc_address *address = &channel->addresses[channel->address_at];

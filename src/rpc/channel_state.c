@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "rpc/client_internal.h"
 
-void channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason)
+void lh_rpc_channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason)
 {
     if (channel->state == state)
         return;
@@ -13,12 +13,12 @@ void channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state
         channel->options.on_state(channel->options.arg, state, reason);
 }
 
-bool channel_is_connecting(const struct lh_rpc_channel *channel)
+bool lh_rpc_channel_is_connecting(const struct lh_rpc_channel *channel)
 {
     return channel->connect_fd >= 0 || lh_link_is_linked(&channel->connect_next.link);
 }
 
-struct client_connection *channel_usable(struct lh_rpc_channel *channel)
+struct client_connection *lh_rpc_channel_usable(struct lh_rpc_channel *channel)
 {
     struct client_connection *connection = channel->current;
 
@@ -29,21 +29,21 @@ struct client_connection *channel_usable(struct lh_rpc_channel *channel)
     /* Breaking, or out of stream numbers: it ends with its last call. */
     channel->current = NULL;
     nghttp2_submit_goaway(connection->io.session, NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, NULL, 0);
-    rpc_connection_touch(&connection->io);
+    lh_rpc_connection_touch(&connection->io);
     return NULL;
 }
 
-void channel_want_connection(struct lh_rpc_channel *channel)
+void lh_rpc_channel_want_connection(struct lh_rpc_channel *channel)
 {
-    if (channel->current != NULL || channel->is_closing || channel_is_connecting(channel))
+    if (channel->current != NULL || channel->is_closing || lh_rpc_channel_is_connecting(channel))
         return;
     channel->address_at = 0;
     channel->connect_code = LH_GRPC_UNAVAILABLE;
-    channel_set_state(channel, LH_RPC_CHANNEL_CONNECTING, "connecting");
+    lh_rpc_channel_set_state(channel, LH_RPC_CHANNEL_CONNECTING, "connecting");
     lh_defer(channel->loop, &channel->connect_next);
 }
 
-void client_connection_watch_silence(struct client_connection *connection)
+void lh_rpc_client_connection_watch_silence(struct client_connection *connection)
 {
     int64_t keepalive_us = connection->channel->options.keepalive_us;
     if (keepalive_us > 0 && !lh_timer_is_armed(&connection->keepalive))

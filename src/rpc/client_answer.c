@@ -27,15 +27,15 @@ static int read_number(const char *text, size_t size, int limit)
     return value <= limit ? value : -1;
 }
 
-void client_call_on_header(struct lh_rpc_client_call *call, const char *name, size_t name_size, const char *value,
-                           size_t value_size)
+void lh_rpc_client_call_on_header(struct lh_rpc_client_call *call, const char *name, size_t name_size,
+                                  const char *value, size_t value_size)
 {
     struct rpc_pool *pool = &call->channel->pool;
 
     call->header_bytes += name_size + value_size + 32;
     if (call->header_bytes > call->channel->options.max_header_bytes) {
-        client_call_answer(call, LH_GRPC_RESOURCE_EXHAUSTED, LH_RPC_IN_FLIGHT,
-                           "the headers of the answer are too large");
+        lh_rpc_client_call_answer(call, LH_GRPC_RESOURCE_EXHAUSTED, LH_RPC_IN_FLIGHT,
+                                  "the headers of the answer are too large");
     } else if (is_name(name, name_size, ":status")) {
         call->http_status = read_number(value, value_size, 999);
     } else if (is_name(name, name_size, "grpc-status")) {
@@ -44,12 +44,12 @@ void client_call_on_header(struct lh_rpc_client_call *call, const char *name, si
             call->grpc_status = LH_GRPC_UNKNOWN;
     } else if (is_name(name, name_size, "grpc-message")) {
         call->message.size = 0;
-        rpc_pool_take(pool, &call->message);
+        lh_rpc_pool_take(pool, &call->message);
         lh_grpc_percent_decode(&call->message, value, value_size);
         lh_buffer_append(&call->message, "", 1);
     } else if (is_name(name, name_size, "grpc-status-details-bin")) {
         call->details.size = 0;
-        rpc_pool_take(pool, &call->details);
+        lh_rpc_pool_take(pool, &call->details);
         if (!lh_base64_decode(&call->details, value, value_size))
             call->details.size = 0;
     }
@@ -63,7 +63,7 @@ static void take_message(struct lh_rpc_client_call *call, const unsigned char *m
         return;
     }
     if (call->has_reply) {
-        client_call_answer(call, LH_GRPC_INTERNAL, LH_RPC_IN_FLIGHT, "a second reply to a unary call");
+        lh_rpc_client_call_answer(call, LH_GRPC_INTERNAL, LH_RPC_IN_FLIGHT, "a second reply to a unary call");
         return;
     }
     call->has_reply = true;
@@ -73,26 +73,26 @@ static void take_message(struct lh_rpc_client_call *call, const unsigned char *m
         call->inbox.is_handed_over = false;
         return;
     }
-    rpc_pool_take(&call->channel->pool, &call->reply);
+    lh_rpc_pool_take(&call->channel->pool, &call->reply);
     lh_buffer_append(&call->reply, message, size);
 }
 
-void client_call_on_data(struct lh_rpc_client_call *call, const unsigned char *data, size_t size)
+void lh_rpc_client_call_on_data(struct lh_rpc_client_call *call, const unsigned char *data, size_t size)
 {
     while (!call->is_over) {
         const unsigned char *message;
         size_t message_size;
         enum rpc_inbox_result result =
-            rpc_inbox_next(&call->inbox, &call->channel->pool, call->channel->options.max_message_bytes, &data, &size,
-                           &message, &message_size);
+            lh_rpc_inbox_next(&call->inbox, &call->channel->pool, call->channel->options.max_message_bytes, &data,
+                              &size, &message, &message_size);
         if (result == RPC_INBOX_MORE)
             return;
         if (result == RPC_INBOX_MESSAGE)
             take_message(call, message, message_size);
         else if (result == RPC_INBOX_TOO_LARGE)
-            client_call_answer(call, LH_GRPC_RESOURCE_EXHAUSTED, LH_RPC_IN_FLIGHT, "the reply is too large");
+            lh_rpc_client_call_answer(call, LH_GRPC_RESOURCE_EXHAUSTED, LH_RPC_IN_FLIGHT, "the reply is too large");
         else
-            client_call_answer(call, LH_GRPC_INTERNAL, LH_RPC_IN_FLIGHT, "the reply is compressed");
+            lh_rpc_client_call_answer(call, LH_GRPC_INTERNAL, LH_RPC_IN_FLIGHT, "the reply is compressed");
     }
 }
 
@@ -133,23 +133,23 @@ static enum lh_grpc_code reset_to_code(uint32_t error)
     }
 }
 
-void client_call_on_close(struct lh_rpc_client_call *call, uint32_t error)
+void lh_rpc_client_call_on_close(struct lh_rpc_client_call *call, uint32_t error)
 {
     char message[96];
 
     call->stream_id = 0; /* closed: nothing is left to reset */
     if (call->grpc_status == LH_GRPC_OK && call->is_unary && !call->has_reply) {
-        client_call_answer(call, LH_GRPC_INTERNAL, LH_RPC_IN_FLIGHT, "the server said OK without a reply");
+        lh_rpc_client_call_answer(call, LH_GRPC_INTERNAL, LH_RPC_IN_FLIGHT, "the server said OK without a reply");
     } else if (call->grpc_status >= 0) {
-        client_call_accept(call);
+        lh_rpc_client_call_accept(call);
     } else if (call->http_status > 0 && call->http_status != 200) {
         snprintf(message, sizeof(message), "the server answered HTTP %d", call->http_status);
-        client_call_answer(call, http_to_code(call->http_status), LH_RPC_ANSWERED, message);
+        lh_rpc_client_call_answer(call, http_to_code(call->http_status), LH_RPC_ANSWERED, message);
     } else if (error == NGHTTP2_REFUSED_STREAM) {
-        client_call_answer(call, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT, "the server did not look at the call");
+        lh_rpc_client_call_answer(call, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT, "the server did not look at the call");
     } else {
         snprintf(message, sizeof(message), "the server ended the call without a status: %s",
                  nghttp2_http2_strerror(error));
-        client_call_answer(call, reset_to_code(error), LH_RPC_IN_FLIGHT, message);
+        lh_rpc_client_call_answer(call, reset_to_code(error), LH_RPC_IN_FLIGHT, message);
     }
 }

@@ -15,7 +15,7 @@
 #define METADATA_MAX 32
 #define REQUEST_FIELDS 9
 
-void client_call_deliver(struct lh_rpc_client_call *call)
+void lh_rpc_client_call_deliver(struct lh_rpc_client_call *call)
 {
     struct lh_rpc_channel *channel = call->channel;
     struct lh_rpc_result result = {
@@ -33,12 +33,12 @@ void client_call_deliver(struct lh_rpc_client_call *call)
     lh_list_remove(&call->link);
     call->callbacks.on_done(call->arg, &result);
     channel->call_count--;
-    rpc_inbox_finish(&call->inbox, &channel->pool);
-    rpc_outbox_finish(&call->outbox, &channel->pool);
-    rpc_pool_give(&channel->pool, &call->reply);
-    rpc_pool_give(&channel->pool, &call->metadata);
-    rpc_pool_give(&channel->pool, &call->message);
-    rpc_pool_give(&channel->pool, &call->details);
+    lh_rpc_inbox_finish(&call->inbox, &channel->pool);
+    lh_rpc_outbox_finish(&call->outbox, &channel->pool);
+    lh_rpc_pool_give(&channel->pool, &call->reply);
+    lh_rpc_pool_give(&channel->pool, &call->metadata);
+    lh_rpc_pool_give(&channel->pool, &call->message);
+    lh_rpc_pool_give(&channel->pool, &call->details);
     free(call->path);
     free(call);
 }
@@ -46,7 +46,7 @@ void client_call_deliver(struct lh_rpc_client_call *call)
 static void set_message(struct lh_rpc_client_call *call, const char *message)
 {
     call->message.size = 0;
-    rpc_pool_take(&call->channel->pool, &call->message);
+    lh_rpc_pool_take(&call->channel->pool, &call->message);
     lh_buffer_append(&call->message, message, strlen(message) + 1);
 }
 
@@ -61,7 +61,7 @@ static void leave_connection(struct lh_rpc_client_call *call, bool must_reset)
     if (!must_reset)
         return;
     nghttp2_submit_rst_stream(connection->io.session, NGHTTP2_FLAG_NONE, call->stream_id, NGHTTP2_CANCEL);
-    rpc_connection_touch(&connection->io);
+    lh_rpc_connection_touch(&connection->io);
 }
 
 static void move_to_answered(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery)
@@ -75,8 +75,8 @@ static void move_to_answered(struct lh_rpc_client_call *call, enum lh_grpc_code 
     lh_defer(call->channel->loop, &call->channel->answer);
 }
 
-void client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery,
-                        const char *message)
+void lh_rpc_client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery,
+                               const char *message)
 {
     if (call->is_over)
         return;
@@ -86,7 +86,7 @@ void client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_code code,
     move_to_answered(call, code, delivery);
 }
 
-void client_call_accept(struct lh_rpc_client_call *call)
+void lh_rpc_client_call_accept(struct lh_rpc_client_call *call)
 {
     if (call->is_over)
         return;
@@ -94,36 +94,36 @@ void client_call_accept(struct lh_rpc_client_call *call)
     move_to_answered(call, (enum lh_grpc_code)call->grpc_status, LH_RPC_ANSWERED);
 }
 
-void client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message)
+void lh_rpc_client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message)
 {
-    client_call_answer(call, code, call->is_sent ? LH_RPC_IN_FLIGHT : LH_RPC_NOT_SENT, message);
+    lh_rpc_client_call_answer(call, code, call->is_sent ? LH_RPC_IN_FLIGHT : LH_RPC_NOT_SENT, message);
 }
 
-void channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason)
+void lh_rpc_channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason)
 {
     struct lh_rpc_channel *channel = connection->channel;
 
     snprintf(channel->connect_failure, sizeof(channel->connect_failure), "cannot connect to %s: %s", channel->authority,
              reason);
     while (!lh_list_is_empty(&connection->calls))
-        client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), code, LH_RPC_NOT_SENT,
-                           channel->connect_failure);
+        lh_rpc_client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), code,
+                                  LH_RPC_NOT_SENT, channel->connect_failure);
 }
 
 static void on_deadline(void *arg)
 {
     struct lh_rpc_client_call *call = arg;
-    client_call_lose(call, LH_GRPC_DEADLINE_EXCEEDED, "the deadline of the call has passed");
+    lh_rpc_client_call_lose(call, LH_GRPC_DEADLINE_EXCEEDED, "the deadline of the call has passed");
 }
 
 void lh_rpc_client_call_cancel(struct lh_rpc_client_call *call)
 {
-    client_call_lose(call, LH_GRPC_CANCELLED, "the call was cancelled");
+    lh_rpc_client_call_lose(call, LH_GRPC_CANCELLED, "the call was cancelled");
 }
 
 static void tell_writable(struct lh_rpc_client_call *call)
 {
-    if (!call->was_over_mark || rpc_outbox_unsent(&call->outbox) >= MARK_BYTES / 2)
+    if (!call->was_over_mark || lh_rpc_outbox_unsent(&call->outbox) >= MARK_BYTES / 2)
         return;
     call->was_over_mark = false;
     if (call->callbacks.on_writable != NULL)
@@ -138,11 +138,11 @@ static ssize_t read_output(nghttp2_session *session, int32_t stream_id, uint8_t 
 
     if (call == NULL) /* answered already: its reset is on the way */
         return NGHTTP2_ERR_DEFERRED;
-    taken = rpc_outbox_take(&call->outbox, &call->channel->pool, to, room);
+    taken = lh_rpc_outbox_take(&call->outbox, &call->channel->pool, to, room);
     tell_writable(call);
     if (call->is_over)
         return NGHTTP2_ERR_DEFERRED;
-    if (rpc_outbox_unsent(&call->outbox) == 0 && call->is_half_closed)
+    if (lh_rpc_outbox_unsent(&call->outbox) == 0 && call->is_half_closed)
         *flags |= NGHTTP2_DATA_FLAG_EOF;
     else if (taken == 0) {
         call->is_deferred = true;
@@ -156,7 +156,7 @@ static size_t add_metadata(const struct lh_rpc_client_call *call, nghttp2_nv *fi
     for (size_t at = 0; at < call->metadata.size;) {
         const char *name = (const char *)call->metadata.data + at;
         const char *value = name + strlen(name) + 1;
-        fields[count] = rpc_header(name, value, strlen(value));
+        fields[count] = lh_rpc_header(name, value, strlen(value));
         /* The call may be gone before nghttp2 has sent it. */
         fields[count++].flags = NGHTTP2_NV_FLAG_NO_INDEX;
         at += strlen(name) + strlen(value) + 2;
@@ -164,30 +164,30 @@ static size_t add_metadata(const struct lh_rpc_client_call *call, nghttp2_nv *fi
     return count;
 }
 
-void client_call_submit(struct lh_rpc_client_call *call, struct client_connection *connection)
+void lh_rpc_client_call_submit(struct lh_rpc_client_call *call, struct client_connection *connection)
 {
     struct lh_rpc_channel *channel = call->channel;
     nghttp2_data_provider output = {.read_callback = read_output};
     nghttp2_nv fields[REQUEST_FIELDS + METADATA_MAX];
-    const char *token = rpc_bearer_header(&channel->bearer, lh_clock_us());
+    const char *token = lh_rpc_bearer_header(&channel->bearer, lh_clock_us());
     char timeout[LH_GRPC_TIMEOUT_TEXT_BYTES];
     size_t count = 0;
 
     fields[count++] = RPC_HEADER_LITERAL(":method", "POST");
     fields[count++] =
         channel->tls != NULL ? RPC_HEADER_LITERAL(":scheme", "https") : RPC_HEADER_LITERAL(":scheme", "http");
-    fields[count++] = rpc_header_static(":path", call->path);
+    fields[count++] = lh_rpc_header_static(":path", call->path);
     fields[count - 1].flags = NGHTTP2_NV_FLAG_NO_COPY_NAME;
-    fields[count++] = rpc_header_static(":authority", channel->authority);
+    fields[count++] = lh_rpc_header_static(":authority", channel->authority);
     fields[count++] = RPC_HEADER_LITERAL("content-type", "application/grpc");
     fields[count++] = RPC_HEADER_LITERAL("te", "trailers");
-    fields[count++] = rpc_header_static("user-agent", channel->user_agent);
+    fields[count++] = lh_rpc_header_static("user-agent", channel->user_agent);
     if (call->deadline_us != LH_RPC_FOREVER) {
         lh_grpc_timeout_format(call->deadline_us - lh_clock_us(), timeout);
-        fields[count++] = rpc_header("grpc-timeout", timeout, strlen(timeout));
+        fields[count++] = lh_rpc_header("grpc-timeout", timeout, strlen(timeout));
     }
     if (token != NULL) {
-        fields[count] = rpc_header("authorization", token, strlen(token));
+        fields[count] = lh_rpc_header("authorization", token, strlen(token));
         fields[count++].flags = NGHTTP2_NV_FLAG_NO_INDEX; /* RFC 7541, section 7.1.3: a secret is not compressed */
     }
     count = add_metadata(call, fields, count);
@@ -197,11 +197,11 @@ void client_call_submit(struct lh_rpc_client_call *call, struct client_connectio
     call->stream_id = nghttp2_submit_request(connection->io.session, NULL, fields, count, &output, call);
     if (call->stream_id < 0) {
         call->stream_id = 0;
-        client_call_answer(call, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT, "the connection takes no more calls");
+        lh_rpc_client_call_answer(call, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT, "the connection takes no more calls");
         return;
     }
-    client_connection_watch_silence(connection);
-    rpc_connection_touch(&connection->io);
+    lh_rpc_client_connection_watch_silence(connection);
+    lh_rpc_connection_touch(&connection->io);
 }
 
 static struct lh_rpc_client_call *start(struct lh_rpc_channel *channel, const char *path, int64_t deadline_us,
@@ -228,11 +228,11 @@ static struct lh_rpc_client_call *start(struct lh_rpc_channel *channel, const ch
 
 static void dispatch(struct lh_rpc_client_call *call)
 {
-    struct client_connection *connection = channel_usable(call->channel);
+    struct client_connection *connection = lh_rpc_channel_usable(call->channel);
     if (connection != NULL)
-        client_call_submit(call, connection);
+        lh_rpc_client_call_submit(call, connection);
     else
-        channel_want_connection(call->channel);
+        lh_rpc_channel_want_connection(call->channel);
 }
 
 struct lh_rpc_client_call *lh_rpc_client_call_unary(struct lh_rpc_channel *channel, const char *path,
@@ -246,7 +246,7 @@ struct lh_rpc_client_call *lh_rpc_client_call_unary(struct lh_rpc_channel *chann
         return NULL;
     call->is_unary = true;
     call->is_half_closed = true;
-    rpc_outbox_put(&call->outbox, &channel->pool, request, size);
+    lh_rpc_outbox_put(&call->outbox, &channel->pool, request, size);
     dispatch(call);
     return call;
 }
@@ -281,19 +281,19 @@ static void wake_output(struct lh_rpc_client_call *call)
         call->is_deferred = false;
         nghttp2_session_resume_data(call->connection->io.session, call->stream_id);
     }
-    rpc_connection_touch(&call->connection->io);
+    lh_rpc_connection_touch(&call->connection->io);
 }
 
 enum lh_status lh_rpc_client_call_send(struct lh_rpc_client_call *call, const void *data, size_t size)
 {
-    size_t unsent = rpc_outbox_unsent(&call->outbox);
+    size_t unsent = lh_rpc_outbox_unsent(&call->outbox);
 
     if (call->is_over || call->is_half_closed)
         return LH_CANCELED;
     if (unsent > UNSENT_MAX_BYTES || size > UINT32_MAX)
         return LH_OVERLOADED;
-    rpc_outbox_put(&call->outbox, &call->channel->pool, data, size);
-    if (rpc_outbox_unsent(&call->outbox) > MARK_BYTES)
+    lh_rpc_outbox_put(&call->outbox, &call->channel->pool, data, size);
+    if (lh_rpc_outbox_unsent(&call->outbox) > MARK_BYTES)
         call->was_over_mark = true;
     wake_output(call);
     return LH_OK;

@@ -13,7 +13,7 @@
 #define CONNECTION_WINDOW_BYTES (4 * 1024 * 1024)
 #define OUTPUT_MARK_BYTES (256 * 1024)
 
-void client_connection_on_closed(void *arg, const char *reason)
+void lh_rpc_client_connection_on_closed(void *arg, const char *reason)
 {
     struct client_connection *connection = arg;
     struct lh_rpc_channel *channel = connection->channel;
@@ -22,25 +22,25 @@ void client_connection_on_closed(void *arg, const char *reason)
     lh_timer_finish(&connection->keepalive);
     if (connection->io.tls != NULL && lh_tls_session_fault(connection->io.tls) == LH_TLS_FAULT_CERTIFICATE)
         /* In TLS 1.3 the server looks at our certificate after our half of the handshake. */
-        channel_refuse_calls(connection, LH_GRPC_UNAUTHENTICATED, reason);
+        lh_rpc_channel_refuse_calls(connection, LH_GRPC_UNAUTHENTICATED, reason);
     while (!lh_list_is_empty(&connection->calls))
-        client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_UNAVAILABLE,
-                         reason);
+        lh_rpc_client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_UNAVAILABLE,
+                                reason);
     snprintf(why, sizeof(why), "%s", reason); /* it may be the TLS session's */
-    rpc_connection_finish(&connection->io);
+    lh_rpc_connection_finish(&connection->io);
     lh_list_remove(&connection->in_channel);
     if (channel->current == connection)
         channel->current = NULL;
     free(connection);
-    if (channel->current == NULL && !channel_is_connecting(channel) && lh_list_is_empty(&channel->connections))
-        channel_set_state(channel, LH_RPC_CHANNEL_IDLE, why);
+    if (channel->current == NULL && !lh_rpc_channel_is_connecting(channel) && lh_list_is_empty(&channel->connections))
+        lh_rpc_channel_set_state(channel, LH_RPC_CHANNEL_IDLE, why);
 }
 
 /* The session is done, by GOAWAY or because the server broke the rules: there is nothing to wait for. */
 static void on_connection_ending(void *arg)
 {
     struct client_connection *connection = arg;
-    rpc_connection_break(&connection->io, "the connection has ended");
+    lh_rpc_connection_break(&connection->io, "the connection has ended");
 }
 
 /* A peer that vanished without a word (power, cable) is found by silence. */
@@ -58,13 +58,13 @@ static void on_keepalive(void *arg)
         connection->pinged_at_us = 0;
     if (connection->pinged_at_us > 0 && now_us - connection->pinged_at_us >= keepalive_us &&
         now_us - connection->io.written_at_us >= keepalive_us) {
-        rpc_connection_break(&connection->io, "the server does not answer any more");
+        lh_rpc_connection_break(&connection->io, "the server does not answer any more");
         return;
     }
     if (connection->pinged_at_us == 0 && now_us - connection->io.received_at_us >= keepalive_us) {
         connection->pinged_at_us = now_us;
         nghttp2_submit_ping(connection->io.session, NGHTTP2_FLAG_NONE, NULL);
-        rpc_connection_touch(&connection->io);
+        lh_rpc_connection_touch(&connection->io);
     }
     if (connection->pinged_at_us == 0)
         lh_timer_arm_at_us(&connection->keepalive, connection->io.received_at_us + keepalive_us);
@@ -90,7 +90,7 @@ static bool start_session(struct client_connection *connection)
            nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, CONNECTION_WINDOW_BYTES) == 0;
 }
 
-void channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tls_session *tls)
+void lh_rpc_channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tls_session *tls)
 {
     struct client_connection *connection = lh_alloc_zero(1, sizeof(*connection));
 
@@ -98,8 +98,8 @@ void channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tl
     lh_list_init(&connection->calls);
     lh_list_append(&channel->connections, &connection->in_channel);
     lh_timer_init(&connection->keepalive, channel->loop, on_keepalive, connection);
-    rpc_connection_init(&connection->io, channel->loop, &channel->pool, fd, OUTPUT_MARK_BYTES,
-                        client_connection_on_closed, connection);
+    lh_rpc_connection_init(&connection->io, channel->loop, &channel->pool, fd, OUTPUT_MARK_BYTES,
+                           lh_rpc_client_connection_on_closed, connection);
     connection->io.on_ending = on_connection_ending;
     connection->io.tls = tls;
     if (!start_session(connection)) {
@@ -107,8 +107,8 @@ void channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tl
         abort();
     }
     channel->current = connection;
-    channel_set_state(channel, LH_RPC_CHANNEL_READY, "connected");
+    lh_rpc_channel_set_state(channel, LH_RPC_CHANNEL_READY, "connected");
     while (!lh_list_is_empty(&channel->waiting))
-        client_call_submit(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), connection);
-    rpc_connection_touch(&connection->io);
+        lh_rpc_client_call_submit(LH_LIST_FIRST(struct lh_rpc_client_call, &channel->waiting, link), connection);
+    lh_rpc_connection_touch(&connection->io);
 }

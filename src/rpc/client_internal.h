@@ -88,44 +88,44 @@ struct lh_rpc_client_call {
 };
 
 /* client_session.c */
-nghttp2_session_callbacks *client_callbacks_create(void);
+nghttp2_session_callbacks *lh_rpc_client_callbacks_create(void);
 
 /* channel_state.c */
-void channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason);
-bool channel_is_connecting(const struct lh_rpc_channel *channel);
-struct client_connection *channel_usable(struct lh_rpc_channel *channel); /* NULL: none takes new calls */
-void channel_want_connection(struct lh_rpc_channel *channel);
-void client_connection_watch_silence(struct client_connection *connection);
+void lh_rpc_channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason);
+bool lh_rpc_channel_is_connecting(const struct lh_rpc_channel *channel);
+struct client_connection *lh_rpc_channel_usable(struct lh_rpc_channel *channel); /* NULL: none takes new calls */
+void lh_rpc_channel_want_connection(struct lh_rpc_channel *channel);
+void lh_rpc_client_connection_watch_silence(struct client_connection *connection);
 
 /* client_connection.c */
-void client_connection_on_closed(void *connection, const char *reason); /* frees it */
+void lh_rpc_client_connection_on_closed(void *connection, const char *reason); /* frees it */
 /* `tls` NULL: none. Both are the connection's. */
-void channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tls_session *tls);
+void lh_rpc_channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tls_session *tls);
 
 /* channel_connect.c */
-void channel_set_tls(struct lh_rpc_channel *channel, const char *target); /* of its options */
-void channel_finish_tls(struct lh_rpc_channel *channel);
-void channel_connect_next(void *channel); /* lh_deferred */
-void channel_on_connect_timeout(void *channel);
-void channel_stop_connecting(struct lh_rpc_channel *channel);
+void lh_rpc_channel_set_tls(struct lh_rpc_channel *channel, const char *target); /* of its options */
+void lh_rpc_channel_finish_tls(struct lh_rpc_channel *channel);
+void lh_rpc_channel_connect_next(void *channel); /* lh_deferred */
+void lh_rpc_channel_on_connect_timeout(void *channel);
+void lh_rpc_channel_stop_connecting(struct lh_rpc_channel *channel);
 
 /* client_call.c */
-void client_call_submit(struct lh_rpc_client_call *call, struct client_connection *connection);
+void lh_rpc_client_call_submit(struct lh_rpc_client_call *call, struct client_connection *connection);
 /* Takes the call out of its connection (resetting its stream if that is still open) and has on_done called, once. */
-void client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery,
-                        const char *message);
+void lh_rpc_client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery,
+                               const char *message);
 /* Answer a call whose connection is of no use any more: IN_FLIGHT once its headers were sent. */
-void client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message);
+void lh_rpc_client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message);
 /* All of a connection: the server has taken none of them. */
-void channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason);
+void lh_rpc_channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason);
 /* The same with what the server said. */
-void client_call_accept(struct lh_rpc_client_call *call);
-void client_call_deliver(struct lh_rpc_client_call *call); /* calls on_done and frees the call */
+void lh_rpc_client_call_accept(struct lh_rpc_client_call *call);
+void lh_rpc_client_call_deliver(struct lh_rpc_client_call *call); /* calls on_done and frees the call */
 
 /* client_answer.c */
-void client_call_on_header(struct lh_rpc_client_call *call, const char *name, size_t name_size, const char *value,
-                           size_t value_size);
-void client_call_on_data(struct lh_rpc_client_call *call, const unsigned char *data, size_t size);
-void client_call_on_close(struct lh_rpc_client_call *call, uint32_t error);
+void lh_rpc_client_call_on_header(struct lh_rpc_client_call *call, const char *name, size_t name_size,
+                                  const char *value, size_t value_size);
+void lh_rpc_client_call_on_data(struct lh_rpc_client_call *call, const unsigned char *data, size_t size);
+void lh_rpc_client_call_on_close(struct lh_rpc_client_call *call, uint32_t error);
 
 #endif

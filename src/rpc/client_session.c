@@ -8,7 +8,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 {
     struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     if (call != NULL)
-        client_call_on_header(call, (const char *)name, name_size, (const char *)value, value_size);
+        lh_rpc_client_call_on_header(call, (const char *)name, name_size, (const char *)value, value_size);
     return 0;
 }
 
@@ -17,7 +17,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, c
 {
     struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, stream_id);
     if (call != NULL)
-        client_call_on_data(call, data, size);
+        lh_rpc_client_call_on_data(call, data, size);
     return 0;
 }
 
@@ -28,7 +28,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 
     if (frame->hd.type == NGHTTP2_GOAWAY && channel->current == connection) {
         channel->current = NULL;
-        channel_set_state(channel, LH_RPC_CHANNEL_DRAINING, "the server sent GOAWAY");
+        lh_rpc_channel_set_state(channel, LH_RPC_CHANNEL_DRAINING, "the server sent GOAWAY");
     }
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_RESPONSE &&
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) {
@@ -59,7 +59,7 @@ static int on_frame_not_sent(nghttp2_session *session, const nghttp2_frame *fram
     LH_LIST_EACH(struct lh_rpc_client_call, call, &connection->calls, link) {
         if (call->stream_id == frame->hd.stream_id) {
             call->stream_id = 0;
-            client_call_answer(call, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT, nghttp2_strerror(failure));
+            lh_rpc_client_call_answer(call, LH_GRPC_UNAVAILABLE, LH_RPC_NOT_SENT, nghttp2_strerror(failure));
             break;
         }
     }
@@ -70,7 +70,7 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
 {
     struct lh_rpc_client_call *call = nghttp2_session_get_stream_user_data(session, stream_id);
     if (call != NULL)
-        client_call_on_close(call, error);
+        lh_rpc_client_call_on_close(call, error);
     return 0;
 }
 
@@ -83,18 +83,18 @@ static int on_error(nghttp2_session *session, int code, const char *message, siz
     if (code != NGHTTP2_ERR_SETTINGS_EXPECTED)
         return 0;
     if (connection->io.peer_speaks_tls) {
-        channel_refuse_calls(connection, LH_GRPC_UNAVAILABLE, "it expects TLS");
+        lh_rpc_channel_refuse_calls(connection, LH_GRPC_UNAVAILABLE, "it expects TLS");
         return 0;
     }
     snprintf(channel->connect_failure, sizeof(channel->connect_failure),
              "%s answers, but not in HTTP/2, which gRPC needs: it may be the admin port", channel->authority);
     while (!lh_list_is_empty(&connection->calls))
-        client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_UNAVAILABLE,
-                         channel->connect_failure);
+        lh_rpc_client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_UNAVAILABLE,
+                                channel->connect_failure);
     return 0;
 }
 
-nghttp2_session_callbacks *client_callbacks_create(void)
+nghttp2_session_callbacks *lh_rpc_client_callbacks_create(void)
 {
     nghttp2_session_callbacks *callbacks;
 

@@ -47,12 +47,12 @@ static bool is_later(int error)
     return error == EAGAIN || error == EINTR;
 }
 
-size_t rpc_connection_unsent(const struct rpc_connection *connection)
+size_t lh_rpc_connection_unsent(const struct rpc_connection *connection)
 {
     return connection->unsent.size - connection->unsent_at;
 }
 
-void rpc_connection_break(struct rpc_connection *connection, const char *reason)
+void lh_rpc_connection_break(struct rpc_connection *connection, const char *reason)
 {
     if (connection->broken == NULL)
         connection->broken = reason;
@@ -65,10 +65,10 @@ static void break_socket(struct rpc_connection *connection, const char *reason)
     connection->is_lost = is_network(errno);
     if (connection->tls != NULL && !connection->is_ending)
         reason = lh_tls_session_failure(connection->tls);
-    rpc_connection_break(connection, reason);
+    lh_rpc_connection_break(connection, reason);
 }
 
-void rpc_connection_touch(struct rpc_connection *connection)
+void lh_rpc_connection_touch(struct rpc_connection *connection)
 {
     lh_defer(connection->loop, &connection->flush);
 }
@@ -89,12 +89,12 @@ static size_t write_some(struct rpc_connection *connection, const unsigned char 
 
 static void write_unsent(struct rpc_connection *connection)
 {
-    size_t waiting = rpc_connection_unsent(connection);
+    size_t waiting = lh_rpc_connection_unsent(connection);
     if (waiting == 0)
         return;
     connection->unsent_at += write_some(connection, connection->unsent.data + connection->unsent_at, waiting);
     if (connection->unsent_at == connection->unsent.size) {
-        rpc_pool_give(connection->pool, &connection->unsent);
+        lh_rpc_pool_give(connection->pool, &connection->unsent);
         connection->unsent_at = 0;
     }
 }
@@ -103,11 +103,11 @@ static void keep_unsent(struct rpc_connection *connection, const unsigned char *
 {
     if (size == 0)
         return;
-    if (rpc_connection_unsent(connection) == 0)
+    if (lh_rpc_connection_unsent(connection) == 0)
         connection->written_at_us = lh_clock_us();
-    rpc_pool_take(connection->pool, &connection->unsent);
+    lh_rpc_pool_take(connection->pool, &connection->unsent);
     if (connection->unsent_at > connection->unsent.size / 2) {
-        size_t left = rpc_connection_unsent(connection);
+        size_t left = lh_rpc_connection_unsent(connection);
         memmove(connection->unsent.data, connection->unsent.data + connection->unsent_at, left);
         connection->unsent.size = left;
         connection->unsent_at = 0;
@@ -121,11 +121,11 @@ static bool send_scratch(struct rpc_connection *connection, size_t *used)
     unsigned char *scratch = connection->pool->output;
     size_t written = 0;
 
-    if (*used > 0 && rpc_connection_unsent(connection) == 0)
+    if (*used > 0 && lh_rpc_connection_unsent(connection) == 0)
         written = write_some(connection, scratch, *used);
     keep_unsent(connection, scratch + written, *used - written);
     *used = 0;
-    return connection->broken == NULL && rpc_connection_unsent(connection) < connection->output_mark;
+    return connection->broken == NULL && lh_rpc_connection_unsent(connection) < connection->output_mark;
 }
 
 static void write_session(struct rpc_connection *connection)
@@ -133,11 +133,11 @@ static void write_session(struct rpc_connection *connection)
     size_t used = 0;
     int writes = 0;
 
-    while (rpc_connection_unsent(connection) < connection->output_mark) {
+    while (lh_rpc_connection_unsent(connection) < connection->output_mark) {
         const uint8_t *frame;
         ssize_t size = nghttp2_session_mem_send(connection->session, &frame);
         if (size < 0)
-            rpc_connection_break(connection, nghttp2_strerror((int)size));
+            lh_rpc_connection_break(connection, nghttp2_strerror((int)size));
         if (size <= 0)
             break;
         while (size > 0) {
@@ -156,7 +156,7 @@ static void write_session(struct rpc_connection *connection)
     if (connection->broken == NULL)
         send_scratch(connection, &used);
     if (writes >= WRITES_PER_TURN)
-        rpc_connection_touch(connection);
+        lh_rpc_connection_touch(connection);
 }
 
 static size_t held_bytes(const struct rpc_connection *connection)
@@ -178,7 +178,7 @@ static bool has_input(const struct rpc_connection *connection)
 
 static void want(struct rpc_connection *connection)
 {
-    size_t unsent = rpc_connection_unsent(connection);
+    size_t unsent = lh_rpc_connection_unsent(connection);
     bool takes_input = unsent < connection->output_mark;
     unsigned wanted = 0;
 
@@ -191,7 +191,7 @@ static void want(struct rpc_connection *connection)
         lh_watch_again(&connection->watch);
 }
 
-void rpc_connection_count(struct rpc_connection *connection)
+void lh_rpc_connection_count(struct rpc_connection *connection)
 {
     size_t now = connection->unsent.capacity + connection->held.capacity +
                  (connection->tls != NULL ? lh_tls_session_bytes(connection->tls) : 0);
@@ -200,7 +200,7 @@ void rpc_connection_count(struct rpc_connection *connection)
     connection->counted = now;
 }
 
-void rpc_connection_end(struct rpc_connection *connection)
+void lh_rpc_connection_end(struct rpc_connection *connection)
 {
     if (connection->tls != NULL)
         lh_tls_session_close(connection->tls);
@@ -223,10 +223,10 @@ static void on_flush(void *arg)
     if (connection->broken == NULL && !connection->is_ending) {
         write_unsent(connection);
         write_session(connection);
-        if (connection->broken == NULL && rpc_connection_unsent(connection) == 0 &&
+        if (connection->broken == NULL && lh_rpc_connection_unsent(connection) == 0 &&
             !nghttp2_session_want_read(connection->session) && !nghttp2_session_want_write(connection->session))
-            rpc_connection_end(connection);
-        rpc_connection_count(connection);
+            lh_rpc_connection_end(connection);
+        lh_rpc_connection_count(connection);
     }
     if (connection->broken != NULL) {
         connection->is_closed = true;
@@ -251,12 +251,12 @@ static bool take(struct rpc_connection *connection, const unsigned char *bytes, 
     if (!connection->has_received)
         connection->peer_speaks_tls = is_tls(bytes, size);
     connection->has_received = true;
-    used = connection->gate != NULL ? rpc_gate_receive(connection->gate, connection->session, bytes, size)
+    used = connection->gate != NULL ? lh_rpc_gate_receive(connection->gate, connection->session, bytes, size)
                                     : nghttp2_session_mem_recv(connection->session, bytes, size);
 
     *taken = used < 0 ? 0 : (size_t)used;
     if (used < 0)
-        rpc_connection_break(connection, nghttp2_strerror((int)used));
+        lh_rpc_connection_break(connection, nghttp2_strerror((int)used));
     else if (connection->on_input_done != NULL)
         connection->on_input_done(connection->arg);
     return used == (ssize_t)size;
@@ -273,7 +273,7 @@ static bool take_held(struct rpc_connection *connection)
     is_all = take(connection, connection->held.data + connection->held_at, size, &taken);
     connection->held_at += taken;
     if (is_all) {
-        rpc_pool_give(connection->pool, &connection->held);
+        lh_rpc_pool_give(connection->pool, &connection->held);
         connection->held_at = 0;
     }
     return is_all;
@@ -281,7 +281,7 @@ static bool take_held(struct rpc_connection *connection)
 
 static void hold(struct rpc_connection *connection, const unsigned char *bytes, size_t size)
 {
-    rpc_pool_take(connection->pool, &connection->held);
+    lh_rpc_pool_take(connection->pool, &connection->held);
     lh_buffer_append(&connection->held, bytes, size);
     connection->read_bytes = SMALL_READ_BYTES;
 }
@@ -297,7 +297,7 @@ static void read_some(struct rpc_connection *connection)
         if (size < 0)
             break_socket(connection, "the socket failed while receiving");
         if (size == 0)
-            rpc_connection_break(connection, "closed by the peer");
+            lh_rpc_connection_break(connection, "closed by the peer");
         if (size <= 0)
             return;
         if (connection->is_ending)
@@ -314,15 +314,15 @@ static void read_some(struct rpc_connection *connection)
     }
 }
 
-void rpc_connection_read(struct rpc_connection *connection)
+void lh_rpc_connection_read(struct rpc_connection *connection)
 {
     if (connection->is_handshaking)
         return;
     if (connection->gate != NULL)
-        rpc_gate_begin_turn(connection->gate, lh_clock_us());
+        lh_rpc_gate_begin_turn(connection->gate, lh_clock_us());
     if (take_held(connection))
         read_some(connection);
-    rpc_connection_touch(connection);
+    lh_rpc_connection_touch(connection);
 }
 
 static void on_ready(void *arg, unsigned ready)
@@ -335,12 +335,12 @@ static void on_ready(void *arg, unsigned ready)
         return;
     }
     if ((ready & LH_WATCH_READ) || reads_when_writable(connection))
-        rpc_connection_read(connection);
-    rpc_connection_touch(connection);
+        lh_rpc_connection_read(connection);
+    lh_rpc_connection_touch(connection);
 }
 
-void rpc_connection_init(struct rpc_connection *connection, struct lh_loop *loop, struct rpc_pool *pool, int fd,
-                         size_t output_mark, void (*on_closed)(void *arg, const char *reason), void *arg)
+void lh_rpc_connection_init(struct rpc_connection *connection, struct lh_loop *loop, struct rpc_pool *pool, int fd,
+                            size_t output_mark, void (*on_closed)(void *arg, const char *reason), void *arg)
 {
     int yes = 1;
 
@@ -360,7 +360,7 @@ void rpc_connection_init(struct rpc_connection *connection, struct lh_loop *loop
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
-void rpc_connection_finish(struct rpc_connection *connection)
+void lh_rpc_connection_finish(struct rpc_connection *connection)
 {
     lh_deferred_cancel(&connection->flush);
     lh_watch_finish(&connection->watch);
@@ -370,13 +370,13 @@ void rpc_connection_finish(struct rpc_connection *connection)
     lh_buffer_finish(&connection->held);
     lh_tls_session_destroy(connection->tls);
     connection->tls = NULL;
-    rpc_connection_count(connection);
+    lh_rpc_connection_count(connection);
     if (connection->fd >= 0)
         close(connection->fd);
     connection->fd = -1;
 }
 
-nghttp2_nv rpc_header(const char *name, const char *value, size_t value_size)
+nghttp2_nv lh_rpc_header(const char *name, const char *value, size_t value_size)
 {
     nghttp2_nv field = {
         .name = (uint8_t *)(uintptr_t)name,
@@ -388,9 +388,9 @@ nghttp2_nv rpc_header(const char *name, const char *value, size_t value_size)
     return field;
 }
 
-nghttp2_nv rpc_header_static(const char *name, const char *value)
+nghttp2_nv lh_rpc_header_static(const char *name, const char *value)
 {
-    nghttp2_nv field = rpc_header(name, value, strlen(value));
+    nghttp2_nv field = lh_rpc_header(name, value, strlen(value));
     field.flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE;
     return field;
 }

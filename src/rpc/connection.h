@@ -2,7 +2,7 @@
  * One HTTP/2 connection, either side of it: a socket, an nghttp2 session, and what the socket did not take yet.
  *
  * The story: bytes that arrive go through the session, whose callbacks (the owner's) see streams; whatever anybody
- * submits meanwhile leaves in one write at the end of the loop turn (rpc_connection_touch). While more than the mark
+ * submits meanwhile leaves in one write at the end of the loop turn (lh_rpc_connection_touch). While more than the mark
  * waits for the socket, nothing is taken from the session and nothing is read: a client that does not read is not
  * served. Over TLS (tls/session.h) nothing is sent or taken before the owner has finished the
  * handshake. A server's gate (rpc/gate.h) takes so much of one connection in a turn; what is left of its bytes is held,
@@ -59,30 +59,30 @@ struct rpc_connection {
 
 /* The connection takes `fd`; `session`, `gate` and `account` are set by the owner before the
    first touch. */
-void rpc_connection_init(struct rpc_connection *connection, struct lh_loop *loop, struct rpc_pool *pool, int fd,
-                         size_t output_mark, void (*on_closed)(void *arg, const char *reason), void *arg);
+void lh_rpc_connection_init(struct rpc_connection *connection, struct lh_loop *loop, struct rpc_pool *pool, int fd,
+                            size_t output_mark, void (*on_closed)(void *arg, const char *reason), void *arg);
 /* Frees the session too; not from inside of its callbacks. */
-void rpc_connection_finish(struct rpc_connection *connection);
+void lh_rpc_connection_finish(struct rpc_connection *connection);
 
 /* Read what is there, as in a turn of its own; nothing while is_handshaking. */
-void rpc_connection_read(struct rpc_connection *connection);
+void lh_rpc_connection_read(struct rpc_connection *connection);
 
 /* Something was submitted: send it at the end of the turn. */
-void rpc_connection_touch(struct rpc_connection *connection);
-void rpc_connection_count(struct rpc_connection *connection); /* what it keeps now, in the account */
+void lh_rpc_connection_touch(struct rpc_connection *connection);
+void lh_rpc_connection_count(struct rpc_connection *connection); /* what it keeps now, in the account */
 
 /* End it at the end of the turn, unsent bytes and all. `reason` is a literal. */
-void rpc_connection_break(struct rpc_connection *connection, const char *reason);
+void lh_rpc_connection_break(struct rpc_connection *connection, const char *reason);
 
 /* Shut our half and throw away what comes until the peer shuts its own: close at once would take away from it what was
    sent last. */
-void rpc_connection_end(struct rpc_connection *connection);
+void lh_rpc_connection_end(struct rpc_connection *connection);
 
-size_t rpc_connection_unsent(const struct rpc_connection *connection);
+size_t lh_rpc_connection_unsent(const struct rpc_connection *connection);
 
 /* A header field of literals and of bytes that stay in place until submitted (nghttp2 copies the value). */
-nghttp2_nv rpc_header(const char *name, const char *value, size_t value_size);
-nghttp2_nv rpc_header_static(const char *name, const char *value);
+nghttp2_nv lh_rpc_header(const char *name, const char *value, size_t value_size);
+nghttp2_nv lh_rpc_header_static(const char *name, const char *value);
 /* The same of two literals, whose lengths the compiler knows: nearly every header that is ever sent. */
 #define RPC_HEADER_LITERAL(literal_name, literal_value)                                                                \
     ((nghttp2_nv){.name = (uint8_t *)(uintptr_t)("" literal_name),                                                     \

@@ -6,14 +6,14 @@
 /* A spare larger than this is not worth keeping. */
 #define SPARE_MAX_BYTES (4 * 1024)
 
-void rpc_pool_init(struct rpc_pool *pool)
+void lh_rpc_pool_init(struct rpc_pool *pool)
 {
     memset(pool, 0, sizeof(*pool));
     pool->input = lh_alloc(RPC_SCRATCH_BYTES);
     pool->output = lh_alloc(RPC_SCRATCH_BYTES);
 }
 
-void rpc_pool_finish(struct rpc_pool *pool)
+void lh_rpc_pool_finish(struct rpc_pool *pool)
 {
     while (pool->spare_count > 0)
         lh_buffer_finish(&pool->spares[--pool->spare_count]);
@@ -21,13 +21,13 @@ void rpc_pool_finish(struct rpc_pool *pool)
     free(pool->output);
 }
 
-void rpc_pool_take(struct rpc_pool *pool, struct lh_buffer *buffer)
+void lh_rpc_pool_take(struct rpc_pool *pool, struct lh_buffer *buffer)
 {
     if (buffer->data == NULL && pool->spare_count > 0)
         *buffer = pool->spares[--pool->spare_count];
 }
 
-void rpc_pool_give(struct rpc_pool *pool, struct lh_buffer *buffer)
+void lh_rpc_pool_give(struct rpc_pool *pool, struct lh_buffer *buffer)
 {
     if (buffer->data == NULL)
         return;
@@ -60,14 +60,14 @@ static bool take_prefix(struct rpc_inbox *inbox, const unsigned char **data, siz
     return true;
 }
 
-enum rpc_inbox_result rpc_inbox_next(struct rpc_inbox *inbox, struct rpc_pool *pool, size_t max_message_bytes,
-                                     const unsigned char **data, size_t *size, const unsigned char **message,
-                                     size_t *message_size)
+enum rpc_inbox_result lh_rpc_inbox_next(struct rpc_inbox *inbox, struct rpc_pool *pool, size_t max_message_bytes,
+                                        const unsigned char **data, size_t *size, const unsigned char **message,
+                                        size_t *message_size)
 {
     size_t missing, step;
 
     if (inbox->is_handed_over) {
-        rpc_pool_give(pool, &inbox->partial);
+        lh_rpc_pool_give(pool, &inbox->partial);
         inbox->is_handed_over = false;
     }
     if (inbox->prefix_bytes < RPC_PREFIX_BYTES) {
@@ -84,7 +84,7 @@ enum rpc_inbox_result rpc_inbox_next(struct rpc_inbox *inbox, struct rpc_pool *p
     } else {
         step = *size < missing ? *size : missing;
         if (step > 0) {
-            rpc_pool_take(pool, &inbox->partial);
+            lh_rpc_pool_take(pool, &inbox->partial);
             lh_buffer_append(&inbox->partial, *data, step);
         }
         if (step < missing) {
@@ -102,22 +102,22 @@ enum rpc_inbox_result rpc_inbox_next(struct rpc_inbox *inbox, struct rpc_pool *p
     return RPC_INBOX_MESSAGE;
 }
 
-bool rpc_inbox_is_between(const struct rpc_inbox *inbox)
+bool lh_rpc_inbox_is_between(const struct rpc_inbox *inbox)
 {
     return inbox->prefix_bytes == 0;
 }
 
-void rpc_inbox_finish(struct rpc_inbox *inbox, struct rpc_pool *pool)
+void lh_rpc_inbox_finish(struct rpc_inbox *inbox, struct rpc_pool *pool)
 {
-    rpc_pool_give(pool, &inbox->partial);
+    lh_rpc_pool_give(pool, &inbox->partial);
     memset(inbox, 0, sizeof(*inbox));
 }
 
-void rpc_outbox_put(struct rpc_outbox *outbox, struct rpc_pool *pool, const void *message, size_t size)
+void lh_rpc_outbox_put(struct rpc_outbox *outbox, struct rpc_pool *pool, const void *message, size_t size)
 {
     unsigned char *to;
 
-    rpc_pool_take(pool, &outbox->bytes);
+    lh_rpc_pool_take(pool, &outbox->bytes);
     /* What was sent goes when it is the larger part, so that a stream that is never empty does not grow. */
     if (outbox->sent > outbox->bytes.size / 2) {
         memmove(outbox->bytes.data, outbox->bytes.data + outbox->sent, outbox->bytes.size - outbox->sent);
@@ -135,26 +135,26 @@ void rpc_outbox_put(struct rpc_outbox *outbox, struct rpc_pool *pool, const void
     outbox->bytes.size += RPC_PREFIX_BYTES + size;
 }
 
-size_t rpc_outbox_take(struct rpc_outbox *outbox, struct rpc_pool *pool, unsigned char *to, size_t room)
+size_t lh_rpc_outbox_take(struct rpc_outbox *outbox, struct rpc_pool *pool, unsigned char *to, size_t room)
 {
-    size_t unsent = rpc_outbox_unsent(outbox);
+    size_t unsent = lh_rpc_outbox_unsent(outbox);
     size_t step = unsent < room ? unsent : room;
 
     if (step > 0)
         memcpy(to, outbox->bytes.data + outbox->sent, step);
     outbox->sent += step;
     if (step == unsent)
-        rpc_outbox_finish(outbox, pool);
+        lh_rpc_outbox_finish(outbox, pool);
     return step;
 }
 
-size_t rpc_outbox_unsent(const struct rpc_outbox *outbox)
+size_t lh_rpc_outbox_unsent(const struct rpc_outbox *outbox)
 {
     return outbox->bytes.size - outbox->sent;
 }
 
-void rpc_outbox_finish(struct rpc_outbox *outbox, struct rpc_pool *pool)
+void lh_rpc_outbox_finish(struct rpc_outbox *outbox, struct rpc_pool *pool)
 {
-    rpc_pool_give(pool, &outbox->bytes);
+    lh_rpc_pool_give(pool, &outbox->bytes);
     outbox->sent = 0;
 }

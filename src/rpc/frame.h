@@ -24,10 +24,10 @@ struct rpc_pool {
     size_t spare_count;
 };
 
-void rpc_pool_init(struct rpc_pool *pool);
-void rpc_pool_finish(struct rpc_pool *pool);
-void rpc_pool_take(struct rpc_pool *pool, struct lh_buffer *buffer); /* gives a buffer without one a spare */
-void rpc_pool_give(struct rpc_pool *pool, struct lh_buffer *buffer); /* and takes it back, emptied */
+void lh_rpc_pool_init(struct rpc_pool *pool);
+void lh_rpc_pool_finish(struct rpc_pool *pool);
+void lh_rpc_pool_take(struct rpc_pool *pool, struct lh_buffer *buffer); /* gives a buffer without one a spare */
+void lh_rpc_pool_give(struct rpc_pool *pool, struct lh_buffer *buffer); /* and takes it back, emptied */
 
 /* Messages on their way in. Zero-initialised it is empty. */
 struct rpc_inbox {
@@ -46,11 +46,11 @@ enum rpc_inbox_result {
 };
 
 /* Take from `data`, which moves on, up to the end of one message. */
-enum rpc_inbox_result rpc_inbox_next(struct rpc_inbox *inbox, struct rpc_pool *pool, size_t max_message_bytes,
-                                     const unsigned char **data, size_t *size, const unsigned char **message,
-                                     size_t *message_size);
-bool rpc_inbox_is_between(const struct rpc_inbox *inbox); /* no message has begun */
-void rpc_inbox_finish(struct rpc_inbox *inbox, struct rpc_pool *pool);
+enum rpc_inbox_result lh_rpc_inbox_next(struct rpc_inbox *inbox, struct rpc_pool *pool, size_t max_message_bytes,
+                                        const unsigned char **data, size_t *size, const unsigned char **message,
+                                        size_t *message_size);
+bool lh_rpc_inbox_is_between(const struct rpc_inbox *inbox); /* no message has begun */
+void lh_rpc_inbox_finish(struct rpc_inbox *inbox, struct rpc_pool *pool);
 
 /* Messages on their way out. Zero-initialised it is empty. */
 struct rpc_outbox {
@@ -58,9 +58,9 @@ struct rpc_outbox {
     size_t sent;
 };
 
-void rpc_outbox_put(struct rpc_outbox *outbox, struct rpc_pool *pool, const void *message, size_t size);
-size_t rpc_outbox_take(struct rpc_outbox *outbox, struct rpc_pool *pool, unsigned char *to, size_t room);
-size_t rpc_outbox_unsent(const struct rpc_outbox *outbox);
-void rpc_outbox_finish(struct rpc_outbox *outbox, struct rpc_pool *pool);
+void lh_rpc_outbox_put(struct rpc_outbox *outbox, struct rpc_pool *pool, const void *message, size_t size);
+size_t lh_rpc_outbox_take(struct rpc_outbox *outbox, struct rpc_pool *pool, unsigned char *to, size_t room);
+size_t lh_rpc_outbox_unsent(const struct rpc_outbox *outbox);
+void lh_rpc_outbox_finish(struct rpc_outbox *outbox, struct rpc_pool *pool);
 
 #endif

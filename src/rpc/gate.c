@@ -14,7 +14,7 @@
 
 /* --- budgets --- */
 
-void rpc_budget_init(struct rpc_budget *budget, uint64_t most, uint64_t per_s, int64_t now_us)
+void lh_rpc_budget_init(struct rpc_budget *budget, uint64_t most, uint64_t per_s, int64_t now_us)
 {
     *budget = (struct rpc_budget){.most = most, .per_s = per_s, .left = most, .refilled_us = now_us};
 }
@@ -24,7 +24,7 @@ static void rpc_budget_give(struct rpc_budget *budget, uint64_t amount)
     budget->left = amount >= budget->most - budget->left ? budget->most : budget->left + amount;
 }
 
-bool rpc_budget_take(struct rpc_budget *budget, uint64_t cost, int64_t now_us)
+bool lh_rpc_budget_take(struct rpc_budget *budget, uint64_t cost, int64_t now_us)
 {
     if (budget->left < cost) {
         uint64_t passed_us = (uint64_t)(now_us - budget->refilled_us);
@@ -77,13 +77,13 @@ static void send_away(struct rpc_gate *gate, nghttp2_session *session, enum rpc_
     nghttp2_session_terminate_session(session, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
-void rpc_gate_on_reset(struct rpc_gate *gate, nghttp2_session *session)
+void lh_rpc_gate_on_reset(struct rpc_gate *gate, nghttp2_session *session)
 {
-    if (!rpc_budget_take(&gate->resets, 1, gate->now_us))
+    if (!lh_rpc_budget_take(&gate->resets, 1, gate->now_us))
         send_away(gate, session, RPC_GATE_RESETS);
 }
 
-void rpc_gate_on_sent(struct rpc_gate *gate)
+void lh_rpc_gate_on_sent(struct rpc_gate *gate)
 {
     rpc_budget_give(&gate->control, GIVEN_FOR_SENT);
 }
@@ -125,7 +125,7 @@ static ssize_t begin_block(struct rpc_gate *gate, nghttp2_session *session, uint
     gate->is_padded = (flags & NGHTTP2_FLAG_PADDED) != 0;
     gate->lead = (gate->is_padded ? 1u : 0u) + ((flags & NGHTTP2_FLAG_PRIORITY) != 0 ? PRIORITY_BYTES : 0u);
     gate->padding = 0;
-    rpc_header_block_begin(&gate->block, gate->max_header_bytes + STAND_IN_MIN_BYTES);
+    lh_rpc_header_block_begin(&gate->block, gate->max_header_bytes + STAND_IN_MIN_BYTES);
     write_header(header, 0, NGHTTP2_HEADERS, flags & NGHTTP2_FLAG_END_STREAM, stream);
     return forward(session, header, header + sizeof(header));
 }
@@ -144,7 +144,7 @@ static ssize_t pass_block(struct rpc_gate *gate, nghttp2_session *session, const
     if (gate->lead == 0 && gate->padding > left)
         return NGHTTP2_ERR_PROTO;
     block_bytes = left - gate->padding < size ? left - gate->padding : size;
-    rpc_header_block_pass(&gate->block, bytes, block_bytes);
+    lh_rpc_header_block_pass(&gate->block, bytes, block_bytes);
     return forward_block(gate, session, false);
 }
 
@@ -158,7 +158,7 @@ static ssize_t end_block_frame(struct rpc_gate *gate, nghttp2_session *session)
         return 0;
     done = forward_block(gate, session, true);
     gate->block_stream = 0;
-    rpc_header_block_finish(&gate->block);
+    lh_rpc_header_block_finish(&gate->block);
     return done;
 }
 
@@ -195,7 +195,7 @@ static uint64_t cost_of(const struct rpc_gate *gate, uint8_t type, uint8_t flags
 {
     switch (type) {
     case NGHTTP2_HEADERS:
-    case NGHTTP2_RST_STREAM: /* see rpc_gate_on_reset */
+    case NGHTTP2_RST_STREAM: /* see lh_rpc_gate_on_reset */
         return 0;
     case NGHTTP2_DATA:
         return length > 0 || (flags & NGHTTP2_FLAG_END_STREAM) != 0 ? 0 : 1;
@@ -225,7 +225,7 @@ static void look_at_reset(struct rpc_gate *gate, nghttp2_session *session, uint3
         return;
     gate->fate = FRAME_KEPT;
     keep(gate, stream);
-    rpc_gate_on_reset(gate, session);
+    lh_rpc_gate_on_reset(gate, session);
 }
 
 static void look_at_headers(struct rpc_gate *gate, nghttp2_session *session, uint8_t type, uint32_t stream)
@@ -254,7 +254,7 @@ static void look_at(struct rpc_gate *gate, nghttp2_session *session, const uint8
     gate->left = length_of(header);
     gate->flags = header[4];
     gate->fate = FRAME_PASSED;
-    if (!rpc_budget_take(&gate->control, cost_of(gate, type, gate->flags, gate->left), gate->now_us))
+    if (!lh_rpc_budget_take(&gate->control, cost_of(gate, type, gate->flags, gate->left), gate->now_us))
         send_away(gate, session, RPC_GATE_CONTROL_FRAMES);
     if (type == NGHTTP2_RST_STREAM)
         look_at_reset(gate, session, stream_of(header));
@@ -334,7 +334,7 @@ static bool read_frame(struct rpc_gate *gate, nghttp2_session *session, struct i
     return *done >= 0;
 }
 
-void rpc_gate_init(struct rpc_gate *gate, size_t max_header_bytes)
+void lh_rpc_gate_init(struct rpc_gate *gate, size_t max_header_bytes)
 {
     memset(gate, 0, sizeof(*gate));
     gate->is_reading = true;
@@ -342,19 +342,19 @@ void rpc_gate_init(struct rpc_gate *gate, size_t max_header_bytes)
     gate->max_header_bytes = max_header_bytes;
 }
 
-void rpc_gate_finish(struct rpc_gate *gate)
+void lh_rpc_gate_finish(struct rpc_gate *gate)
 {
-    rpc_header_block_finish(&gate->block);
+    lh_rpc_header_block_finish(&gate->block);
 }
 
-void rpc_gate_begin_turn(struct rpc_gate *gate, int64_t now_us)
+void lh_rpc_gate_begin_turn(struct rpc_gate *gate, int64_t now_us)
 {
     gate->now_us = now_us;
     gate->streams_left = LH_RPC_STREAMS_PER_TURN;
     gate->frames_left = RPC_GATE_FRAMES_PER_TURN;
 }
 
-ssize_t rpc_gate_receive(struct rpc_gate *gate, nghttp2_session *session, const uint8_t *bytes, size_t size)
+ssize_t lh_rpc_gate_receive(struct rpc_gate *gate, nghttp2_session *session, const uint8_t *bytes, size_t size)
 {
     struct input input = {bytes, bytes, bytes + size};
     ssize_t done = 0;

@@ -43,9 +43,9 @@ struct rpc_budget {
     int64_t refilled_us;
 };
 
-void rpc_budget_init(struct rpc_budget *budget, uint64_t most, uint64_t per_s, int64_t now_us);
+void lh_rpc_budget_init(struct rpc_budget *budget, uint64_t most, uint64_t per_s, int64_t now_us);
 /* False: there is not so much left. */
-bool rpc_budget_take(struct rpc_budget *budget, uint64_t cost, int64_t now_us);
+bool lh_rpc_budget_take(struct rpc_budget *budget, uint64_t cost, int64_t now_us);
 
 enum rpc_gate_excess { RPC_GATE_CALM, RPC_GATE_RESETS, RPC_GATE_CONTROL_FRAMES, RPC_GATE_CONTINUATIONS };
 
@@ -87,16 +87,16 @@ struct rpc_gate {
 };
 
 /* The budgets are the owner's to set. */
-void rpc_gate_init(struct rpc_gate *gate, size_t max_header_bytes);
-void rpc_gate_finish(struct rpc_gate *gate);
-void rpc_gate_begin_turn(struct rpc_gate *gate, int64_t now_us);
+void lh_rpc_gate_init(struct rpc_gate *gate, size_t max_header_bytes);
+void lh_rpc_gate_finish(struct rpc_gate *gate);
+void lh_rpc_gate_begin_turn(struct rpc_gate *gate, int64_t now_us);
 
 /* nghttp2_session_mem_recv() for a server: how much was taken, less than `size` when the turn is over, or its error. */
-ssize_t rpc_gate_receive(struct rpc_gate *gate, nghttp2_session *session, const uint8_t *bytes, size_t size);
+ssize_t lh_rpc_gate_receive(struct rpc_gate *gate, nghttp2_session *session, const uint8_t *bytes, size_t size);
 
 /* A call was reset before it was answered. */
-void rpc_gate_on_reset(struct rpc_gate *gate, nghttp2_session *session);
+void lh_rpc_gate_on_reset(struct rpc_gate *gate, nghttp2_session *session);
 /* HEADERS or DATA were sent to the client. */
-void rpc_gate_on_sent(struct rpc_gate *gate);
+void lh_rpc_gate_on_sent(struct rpc_gate *gate);
 
 #endif

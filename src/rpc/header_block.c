@@ -5,7 +5,7 @@
 #define HUFFMAN 0x80
 #define INTEGER_MAX_SHIFT 56
 
-void rpc_header_block_begin(struct rpc_header_block *block, size_t stand_in_bytes)
+void lh_rpc_header_block_begin(struct rpc_header_block *block, size_t stand_in_bytes)
 {
     struct lh_buffer out = block->out;
 
@@ -15,7 +15,7 @@ void rpc_header_block_begin(struct rpc_header_block *block, size_t stand_in_byte
     block->stand_in_bytes = stand_in_bytes;
 }
 
-void rpc_header_block_finish(struct rpc_header_block *block)
+void lh_rpc_header_block_finish(struct rpc_header_block *block)
 {
     lh_buffer_finish(&block->out);
 }
@@ -124,7 +124,7 @@ static size_t read_string(struct rpc_header_block *block, const uint8_t *bytes, 
     return step;
 }
 
-void rpc_header_block_pass(struct rpc_header_block *block, const uint8_t *bytes, size_t size)
+void lh_rpc_header_block_pass(struct rpc_header_block *block, const uint8_t *bytes, size_t size)
 {
     for (size_t at = 0; at < size;) {
         switch (block->state) {

@@ -35,9 +35,9 @@ struct rpc_header_block {
 };
 
 /* A string that is cut out is replaced by so many bytes, more than 4096. */
-void rpc_header_block_begin(struct rpc_header_block *block, size_t stand_in_bytes);
+void lh_rpc_header_block_begin(struct rpc_header_block *block, size_t stand_in_bytes);
 /* `block->out` gets what becomes of the bytes. */
-void rpc_header_block_pass(struct rpc_header_block *block, const uint8_t *bytes, size_t size);
-void rpc_header_block_finish(struct rpc_header_block *block);
+void lh_rpc_header_block_pass(struct rpc_header_block *block, const uint8_t *bytes, size_t size);
+void lh_rpc_header_block_finish(struct rpc_header_block *block);
 
 #endif

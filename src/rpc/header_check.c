@@ -94,8 +94,8 @@ static bool has_upper_case(const char *name, size_t size)
     return false;
 }
 
-bool rpc_header_check_field(struct rpc_header_check *check, const char *name, size_t name_size, const char *value,
-                            size_t value_size)
+bool lh_rpc_header_check_field(struct rpc_header_check *check, const char *name, size_t name_size, const char *value,
+                               size_t value_size)
 {
     if (check->is_malformed)
         return false;
@@ -111,7 +111,7 @@ bool rpc_header_check_field(struct rpc_header_check *check, const char *name, si
            nghttp2_check_header_value_rfc9113((const uint8_t *)value, value_size);
 }
 
-bool rpc_header_check_block(struct rpc_header_check *check, bool is_end)
+bool lh_rpc_header_check_block(struct rpc_header_check *check, bool is_end)
 {
     if (check->is_trailer ? !is_end : (check->seen & PSEUDO_WANTED) != PSEUDO_WANTED)
         check->is_malformed = true;
@@ -119,12 +119,12 @@ bool rpc_header_check_block(struct rpc_header_check *check, bool is_end)
     return !check->is_malformed;
 }
 
-void rpc_header_check_data(struct rpc_header_check *check, size_t size)
+void lh_rpc_header_check_data(struct rpc_header_check *check, size_t size)
 {
     check->received += size;
 }
 
-bool rpc_header_check_end(const struct rpc_header_check *check)
+bool lh_rpc_header_check_end(const struct rpc_header_check *check)
 {
     return !check->has_length || check->received == check->length;
 }

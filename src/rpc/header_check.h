@@ -26,13 +26,13 @@ struct rpc_header_check {
  * as nghttp2 does, because too many clients send such fields. An authorization is never skipped: without it, or with
  * one of two, the call would run as another principal.
  */
-bool rpc_header_check_field(struct rpc_header_check *check, const char *name, size_t name_size, const char *value,
-                            size_t value_size);
+bool lh_rpc_header_check_field(struct rpc_header_check *check, const char *name, size_t name_size, const char *value,
+                               size_t value_size);
 /* A block of headers is complete. False: the request is malformed, as it is when a field was. */
-bool rpc_header_check_block(struct rpc_header_check *check, bool is_end);
+bool lh_rpc_header_check_block(struct rpc_header_check *check, bool is_end);
 /* Of the body. */
-void rpc_header_check_data(struct rpc_header_check *check, size_t size);
+void lh_rpc_header_check_data(struct rpc_header_check *check, size_t size);
 /* The client's half is closed: is the body as long as was said? */
-bool rpc_header_check_end(const struct rpc_header_check *check);
+bool lh_rpc_header_check_end(const struct rpc_header_check *check);
 
 #endif

@@ -72,7 +72,7 @@ enum lh_status lh_rpc_bind(const struct lh_rpc_bind *how, int *fd, char bound[LH
     char text[RPC_ADDRESS_TEXT_BYTES];
     struct rpc_address address;
 
-    if (rpc_address_parse(how->address, &address, error) != LH_OK)
+    if (lh_rpc_address_parse(how->address, &address, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
     if (remove_stale(&address, error) != LH_OK)
         return LH_INTERNAL;
@@ -82,7 +82,7 @@ enum lh_status lh_rpc_bind(const struct lh_rpc_bind *how, int *fd, char bound[LH
         set_owner(how, path_of(&address))) {
         address.size = sizeof(address.storage);
         getsockname(*fd, (struct sockaddr *)(void *)&address.storage, &address.size);
-        rpc_address_format(&address, text);
+        lh_rpc_address_format(&address, text);
         if (bound != NULL)
             snprintf(bound, LH_RPC_BOUND_BYTES, "%s", path_of(&address) != NULL ? how->address : text);
         return LH_OK;

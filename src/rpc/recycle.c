@@ -98,20 +98,20 @@ static void give_counted(void *memory, void *arg)
     give(memory, counted->recycle);
 }
 
-void rpc_counted_init(struct rpc_counted *counted, struct rpc_recycle *recycle, struct rpc_account *account)
+void lh_rpc_counted_init(struct rpc_counted *counted, struct rpc_recycle *recycle, struct rpc_account *account)
 {
     counted->recycle = recycle;
     counted->account = account;
     counted->mem = (nghttp2_mem){counted, take_counted, give_counted, take_cleared_counted, take_larger_counted};
 }
 
-void rpc_recycle_init(struct rpc_recycle *recycle)
+void lh_rpc_recycle_init(struct rpc_recycle *recycle)
 {
     memset(recycle, 0, sizeof(*recycle));
     recycle->mem = (nghttp2_mem){recycle, take, give, take_cleared, take_larger};
 }
 
-void rpc_recycle_finish(struct rpc_recycle *recycle)
+void lh_rpc_recycle_finish(struct rpc_recycle *recycle)
 {
     for (size_t class = 0; class <= RECYCLE_CLASSES; class ++) {
         while (recycle->blocks[class] != NULL) {

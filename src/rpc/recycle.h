@@ -27,9 +27,9 @@ struct rpc_counted {
     struct rpc_account *account;
 };
 
-void rpc_counted_init(struct rpc_counted *counted, struct rpc_recycle *recycle, struct rpc_account *account);
+void lh_rpc_counted_init(struct rpc_counted *counted, struct rpc_recycle *recycle, struct rpc_account *account);
 
-void rpc_recycle_init(struct rpc_recycle *recycle);
-void rpc_recycle_finish(struct rpc_recycle *recycle);
+void lh_rpc_recycle_init(struct rpc_recycle *recycle);
+void lh_rpc_recycle_finish(struct rpc_recycle *recycle);
 
 #endif

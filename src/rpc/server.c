@@ -66,7 +66,7 @@ static void go_away(struct lh_rpc_server *server)
 {
     server->drain = DRAIN_FINAL;
     LH_LIST_EACH(struct server_connection, connection, &server->connections, in_server)
-        server_connection_goaway(connection);
+        lh_rpc_server_connection_goaway(connection);
     lh_timer_arm_at_us(&server->drain_timer, lh_clock_us() + server->options.drain_limit_us);
     lh_defer(server->loop, &server->told);
 }
@@ -83,7 +83,7 @@ static void on_drain_timer(void *arg)
         lh_warn("cutting connections that did not end in time connections=%zu calls=%zu", server->stats.connections,
                 server->stats.calls);
     LH_LIST_EACH(struct server_connection, connection, &server->connections, in_server)
-        rpc_connection_break(&connection->io, "the server shuts down");
+        lh_rpc_connection_break(&connection->io, "the server shuts down");
 }
 
 static void check_idle(struct lh_rpc_server *server)
@@ -125,21 +125,21 @@ struct lh_rpc_server *lh_rpc_server_create(struct lh_loop *loop, const struct lh
     server->method_stats = lh_alloc_zero(method_count + 1, sizeof(server->method_stats[0]));
     for (size_t i = 0; i < method_count; i++)
         server->path_sizes[i] = strlen(methods[i].path);
-    server->callbacks = server_callbacks_create();
-    server->session_options = server_session_options_create();
+    server->callbacks = lh_rpc_server_callbacks_create();
+    server->session_options = lh_rpc_server_session_options_create();
     if (server->callbacks == NULL || server->session_options == NULL) {
         lh_err("out of memory for HTTP/2; stopping");
         abort();
     }
-    rpc_pool_init(&server->pool);
-    rpc_recycle_init(&server->recycle);
+    lh_rpc_pool_init(&server->pool);
+    lh_rpc_recycle_init(&server->recycle);
     lh_list_init(&server->connections);
     lh_timer_init(&server->drain_timer, loop, on_drain_timer, server);
     lh_deferred_init(&server->told, tell_drain, server);
     lh_deferred_init(&server->gone, on_connection_gone, server);
-    lh_deferred_init(&server->shed, server_shed, server);
-    server_sources_init(server);
-    server_handshakes_init(server);
+    lh_deferred_init(&server->shed, lh_rpc_server_shed, server);
+    lh_rpc_server_sources_init(server);
+    lh_rpc_server_handshakes_init(server);
     return server;
 }
 
@@ -170,10 +170,10 @@ static void admit(struct lh_rpc_server *server, int fd, const struct rpc_address
 
     if (server->stats.connections >= server->options.max_connections)
         bound = LH_RPC_BOUND_CONNECTIONS;
-    else if (!server_source_admits(server, peer))
+    else if (!lh_rpc_server_source_admits(server, peer))
         bound = LH_RPC_BOUND_HANDSHAKES;
     if (bound == LH_RPC_BOUND_COUNT) {
-        server_accept(server, fd, peer);
+        lh_rpc_server_accept(server, fd, peer);
         return;
     }
     server->stats.refusals[bound]++;
@@ -212,7 +212,7 @@ enum lh_status lh_rpc_server_adopt(struct lh_rpc_server *server, int fd, struct 
     listener->address.size = sizeof(listener->address.storage);
     getsockname(fd, (struct sockaddr *)(void *)&listener->address.storage, &listener->address.size);
     if (listen(fd, LISTEN_BACKLOG) != 0) {
-        rpc_address_format(&listener->address, text);
+        lh_rpc_address_format(&listener->address, text);
         lh_error_set(error, LH_INTERNAL, "cannot listen on %s: %s", text, strerror(errno));
         close(fd);
         return LH_INTERNAL;
@@ -234,9 +234,9 @@ int lh_rpc_server_open(struct lh_rpc_server *server, const struct lh_rpc_visitor
 
     if (server->drain != DRAIN_NONE || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
         return -1;
-    connection = server_accept(server, ends[0], &nowhere);
+    connection = lh_rpc_server_accept(server, ends[0], &nowhere);
     if (connection != NULL) {
-        server_connection_identify_visitor(connection, visitor);
+        lh_rpc_server_connection_identify_visitor(connection, visitor);
         return ends[1];
     }
     close(ends[1]);
@@ -277,7 +277,7 @@ void lh_rpc_server_drain(struct lh_rpc_server *server, void (*on_final)(void *ar
     server->drain = DRAIN_NOTICE;
     stop_listening(server);
     LH_LIST_EACH(struct server_connection, connection, &server->connections, in_server)
-        server_connection_notice(connection);
+        lh_rpc_server_connection_notice(connection);
     lh_timer_arm_at_us(&server->drain_timer, lh_clock_us() + server->options.drain_notice_us);
     check_idle(server);
 }
@@ -289,20 +289,20 @@ void lh_rpc_server_destroy(struct lh_rpc_server *server)
     server->drain = DRAIN_IDLE;
     stop_listening(server);
     LH_LIST_EACH(struct server_connection, connection, &server->connections, in_server)
-        server_connection_free(connection, LH_RPC_END_SHUTDOWN, "the server is destroyed");
+        lh_rpc_server_connection_free(connection, LH_RPC_END_SHUTDOWN, "the server is destroyed");
     lh_timer_finish(&server->drain_timer);
     lh_deferred_cancel(&server->told);
     lh_deferred_cancel(&server->gone);
     lh_deferred_cancel(&server->shed);
     lh_table_finish(&server->sources);
-    server_handshakes_finish(server);
+    lh_rpc_server_handshakes_finish(server);
     while (server->free_calls != NULL) {
         struct lh_rpc_call *call = server->free_calls;
         server->free_calls = call->data;
         free(call);
     }
-    rpc_pool_finish(&server->pool);
-    rpc_recycle_finish(&server->recycle);
+    lh_rpc_pool_finish(&server->pool);
+    lh_rpc_recycle_finish(&server->recycle);
     nghttp2_session_callbacks_del(server->callbacks);
     nghttp2_option_del(server->session_options);
     free(server->path_sizes);

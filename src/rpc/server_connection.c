@@ -27,7 +27,8 @@ static struct lh_rpc_call *call_of(nghttp2_session *session, int32_t stream_id)
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
-        nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call_create(arg, frame->hd.stream_id));
+        nghttp2_session_set_stream_user_data(session, frame->hd.stream_id,
+                                             lh_rpc_call_create(arg, frame->hd.stream_id));
     return 0;
 }
 
@@ -36,7 +37,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 {
     struct lh_rpc_call *call = call_of(session, frame->hd.stream_id);
     if (call != NULL)
-        call_on_header(call, (const char *)name, name_size, (const char *)value, value_size);
+        lh_rpc_call_on_header(call, (const char *)name, name_size, (const char *)value, value_size);
     return 0;
 }
 
@@ -47,9 +48,9 @@ static void on_reset(struct server_connection *connection, nghttp2_session *sess
     const struct lh_rpc_call *call = call_of(session, frame->hd.stream_id);
 
     if (call == NULL || !call->has_ended)
-        rpc_gate_on_reset(&connection->gate, session);
+        lh_rpc_gate_on_reset(&connection->gate, session);
     if (call == NULL && frame->rst_stream.error_code == NGHTTP2_CANCEL && server->options.on_late_cancel != NULL)
-        server->options.on_late_cancel(server->arg, call_id(connection, frame->hd.stream_id));
+        server->options.on_late_cancel(server->arg, lh_rpc_stream_call_id(connection, frame->hd.stream_id));
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
@@ -59,22 +60,22 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 
     if (frame->hd.type == NGHTTP2_SETTINGS && !connection->has_preface) {
         connection->has_preface = true;
-        server_source_leave(connection);
+        lh_rpc_server_source_leave(connection);
         lh_timer_arm_at_us(&connection->timer, lh_clock_us()); /* from now on it looks at other limits */
     }
     if (frame->hd.type == NGHTTP2_RST_STREAM)
         on_reset(connection, session, frame);
     if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK))
-        server_connection_on_pong(connection, frame->ping.opaque_data);
+        lh_rpc_server_connection_on_pong(connection, frame->ping.opaque_data);
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
     call = call_of(session, frame->hd.stream_id);
     if (call == NULL)
         return 0;
     if (frame->hd.type == NGHTTP2_HEADERS)
-        call_on_headers(call, (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0);
+        lh_rpc_call_on_headers(call, (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0);
     if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
-        call_on_half_close(call);
+        lh_rpc_call_on_half_close(call);
     return 0;
 }
 
@@ -94,7 +95,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, c
 {
     struct lh_rpc_call *call = call_of(session, stream_id);
     if (call != NULL)
-        call_on_data(call, data, size);
+        lh_rpc_call_on_data(call, data, size);
     else
         nghttp2_session_consume(session, stream_id, size);
     return 0;
@@ -108,7 +109,7 @@ static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, v
 
     if (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA ||
         (frame->hd.type == NGHTTP2_PING && !(frame->hd.flags & NGHTTP2_FLAG_ACK)))
-        rpc_gate_on_sent(&connection->gate);
+        lh_rpc_gate_on_sent(&connection->gate);
     if (frame->hd.type != NGHTTP2_HEADERS || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         return 0;
     call = call_of(session, frame->hd.stream_id);
@@ -125,12 +126,12 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
     struct lh_rpc_call *call = call_of(session, stream_id);
     if (call == NULL)
         return 0;
-    call_end(call, call->has_ended ? LH_RPC_END_FINISHED : LH_RPC_END_CANCELED);
-    call_free(call);
+    lh_rpc_call_end(call, call->has_ended ? LH_RPC_END_FINISHED : LH_RPC_END_CANCELED);
+    lh_rpc_call_free(call);
     return 0;
 }
 
-nghttp2_session_callbacks *server_callbacks_create(void)
+nghttp2_session_callbacks *lh_rpc_server_callbacks_create(void)
 {
     nghttp2_session_callbacks *callbacks;
 
@@ -146,7 +147,7 @@ nghttp2_session_callbacks *server_callbacks_create(void)
     return callbacks;
 }
 
-nghttp2_option *server_session_options_create(void)
+nghttp2_option *lh_rpc_server_session_options_create(void)
 {
     nghttp2_option *option;
 
@@ -164,7 +165,7 @@ nghttp2_option *server_session_options_create(void)
     return option;
 }
 
-void server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why)
+void lh_rpc_server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why)
 {
     struct lh_rpc_server *server = connection->server;
 
@@ -173,17 +174,17 @@ void server_connection_free(struct server_connection *connection, enum lh_rpc_en
     lh_timer_finish(&connection->timer);
     while (!lh_list_is_empty(&connection->calls)) {
         struct lh_rpc_call *call = LH_LIST_FIRST(struct lh_rpc_call, &connection->calls, in_connection);
-        call_end(call, call->has_ended ? LH_RPC_END_FINISHED : reason);
-        call_free(call);
+        lh_rpc_call_end(call, call->has_ended ? LH_RPC_END_FINISHED : reason);
+        lh_rpc_call_free(call);
     }
     if (connection->client != NULL && server->options.on_client_gone != NULL)
         server->options.on_client_gone(server->arg, connection->client);
     if (!connection->has_preface)
-        server_source_leave(connection);
+        lh_rpc_server_source_leave(connection);
     lh_backlog_remove(&connection->handshake);
-    server_handshake_leave(connection);
-    rpc_connection_finish(&connection->io);
-    rpc_gate_finish(&connection->gate);
+    lh_rpc_server_handshake_leave(connection);
+    lh_rpc_connection_finish(&connection->io);
+    lh_rpc_gate_finish(&connection->gate);
     free(connection->principal);
     lh_deferred_cancel(&connection->resume);
     lh_list_remove(&connection->in_server);
@@ -197,8 +198,9 @@ static void on_closed(void *arg, const char *reason)
     struct server_connection *connection = arg;
 
     if (connection->io.peer_speaks_tls)
-        server_tell_refusal(connection, "the client speaks TLS, and this address does not: set tls_cert and tls_key");
-    server_connection_free(arg, LH_RPC_END_DISCONNECTED, reason);
+        lh_rpc_server_tell_refusal(connection,
+                                   "the client speaks TLS, and this address does not: set tls_cert and tls_key");
+    lh_rpc_server_connection_free(arg, LH_RPC_END_DISCONNECTED, reason);
 }
 
 static void note_gate(struct server_connection *connection)
@@ -225,9 +227,9 @@ static void on_input_done(void *arg)
     struct server_connection *connection = arg;
 
     note_gate(connection);
-    server_connection_check_memory(connection);
+    lh_rpc_server_connection_check_memory(connection);
     while (!lh_list_is_empty(&connection->borrowing))
-        call_keep_borrowed(LH_LIST_FIRST(struct lh_rpc_call, &connection->borrowing, in_queue));
+        lh_rpc_call_keep_borrowed(LH_LIST_FIRST(struct lh_rpc_call, &connection->borrowing, in_queue));
 }
 
 static void on_resume(void *arg)
@@ -236,7 +238,7 @@ static void on_resume(void *arg)
     while (!lh_list_is_empty(&connection->resuming)) {
         struct lh_rpc_call *call = LH_LIST_FIRST(struct lh_rpc_call, &connection->resuming, in_queue);
         lh_list_remove(&call->in_queue);
-        call_on_resume(call);
+        lh_rpc_call_on_resume(call);
     }
 }
 
@@ -246,7 +248,7 @@ static void on_ending(void *arg)
     struct server_connection *connection = arg;
 
     LH_LIST_EACH(struct lh_rpc_call, call, &connection->calls, in_connection)
-        call_end(call, call->has_ended ? LH_RPC_END_FINISHED : LH_RPC_END_DISCONNECTED);
+        lh_rpc_call_end(call, call->has_ended ? LH_RPC_END_FINISHED : LH_RPC_END_DISCONNECTED);
     lh_timer_arm_at_us(&connection->timer, lh_clock_us() + ENDING_LIMIT_US);
 }
 
@@ -270,20 +272,20 @@ static void on_timer(void *arg)
     int64_t next_us = next_look_us(connection, now_us);
 
     if (connection->io.is_ending) {
-        rpc_connection_break(&connection->io, "the peer did not close in time");
+        lh_rpc_connection_break(&connection->io, "the peer did not close in time");
     } else if (!connection->has_preface) {
-        server_connection_part(connection, LH_RPC_AWAY_NO_PREFACE, "no HTTP/2 preface in time");
-    } else if (rpc_connection_unsent(&connection->io) > 0 &&
+        lh_rpc_server_connection_part(connection, LH_RPC_AWAY_NO_PREFACE, "no HTTP/2 preface in time");
+    } else if (lh_rpc_connection_unsent(&connection->io) > 0 &&
                now_us - connection->io.written_at_us >= options->stall_timeout_us) {
-        server_connection_part(connection, LH_RPC_AWAY_STALLED, "the peer does not take what is sent");
+        lh_rpc_server_connection_part(connection, LH_RPC_AWAY_STALLED, "the peer does not take what is sent");
     } else if (connection->gate.block_stream != 0 &&
                now_us - connection->gate.block_began_us >= options->request_timeout_us) {
-        server_connection_part(connection, LH_RPC_AWAY_SLOW, "its headers are not complete in time");
+        lh_rpc_server_connection_part(connection, LH_RPC_AWAY_SLOW, "its headers are not complete in time");
     } else {
-        next_us = earlier(next_us, server_connection_check_calls(connection, now_us));
-        next_us = earlier(next_us, server_connection_check_silence(connection, now_us));
-        next_us = earlier(next_us, server_connection_check_idle(connection, now_us));
-        next_us = earlier(next_us, server_connection_check_age(connection, now_us));
+        next_us = earlier(next_us, lh_rpc_server_connection_check_calls(connection, now_us));
+        next_us = earlier(next_us, lh_rpc_server_connection_check_silence(connection, now_us));
+        next_us = earlier(next_us, lh_rpc_server_connection_check_idle(connection, now_us));
+        next_us = earlier(next_us, lh_rpc_server_connection_check_age(connection, now_us));
         if (connection->gate.block_stream != 0)
             next_us = earlier(next_us, connection->gate.block_began_us + options->request_timeout_us);
         lh_timer_arm_at_us(&connection->timer, next_us);
@@ -323,13 +325,13 @@ static void open_gate(struct server_connection *connection, int64_t now_us)
     const struct lh_rpc_server_options *options = &connection->server->options;
     struct rpc_gate *gate = &connection->gate;
 
-    rpc_gate_init(gate, options->max_header_bytes);
-    rpc_budget_init(&gate->resets, options->reset_burst, options->reset_rate, now_us);
-    rpc_budget_init(&gate->control, options->control_burst, options->control_rate, now_us);
+    lh_rpc_gate_init(gate, options->max_header_bytes);
+    lh_rpc_budget_init(&gate->resets, options->reset_burst, options->reset_rate, now_us);
+    lh_rpc_budget_init(&gate->control, options->control_burst, options->control_rate, now_us);
     connection->io.gate = gate;
 }
 
-struct server_connection *server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer)
+struct server_connection *lh_rpc_server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer)
 {
     struct server_connection *connection = lh_alloc_zero(1, sizeof(*connection));
 
@@ -342,13 +344,13 @@ struct server_connection *server_accept(struct lh_rpc_server *server, int fd, co
     lh_list_init(&connection->unfinished);
     lh_list_init(&connection->answered);
     lh_list_init(&connection->asking);
-    rpc_counted_init(&connection->memory, &server->recycle, &connection->account);
+    lh_rpc_counted_init(&connection->memory, &server->recycle, &connection->account);
     lh_deferred_init(&connection->resume, on_resume, connection);
     lh_list_append(&server->connections, &connection->in_server);
-    rpc_address_format(peer, connection->peer);
-    rpc_connection_init(&connection->io, server->loop, &server->pool, fd, server->options.output_mark_bytes, on_closed,
-                        connection);
-    server_connection_identify(connection, peer->storage.ss_family == AF_UNIX);
+    lh_rpc_address_format(peer, connection->peer);
+    lh_rpc_connection_init(&connection->io, server->loop, &server->pool, fd, server->options.output_mark_bytes,
+                           on_closed, connection);
+    lh_rpc_server_connection_identify(connection, peer->storage.ss_family == AF_UNIX);
     connection->io.account = &connection->account;
     connection->io.on_input_done = on_input_done;
     connection->io.on_ending = on_ending;
@@ -356,14 +358,14 @@ struct server_connection *server_accept(struct lh_rpc_server *server, int fd, co
     lh_timer_init(&connection->timer, server->loop, on_timer, connection);
     lh_timer_arm_at_us(&connection->timer, connection->idle_at_us + server->options.handshake_timeout_us);
     count_connection(connection);
-    server_source_enter(connection, peer);
+    lh_rpc_server_source_enter(connection, peer);
     if (!start_session(connection)) {
-        server_connection_free(connection, LH_RPC_END_DISCONNECTED, "no HTTP/2 session");
+        lh_rpc_server_connection_free(connection, LH_RPC_END_DISCONNECTED, "no HTTP/2 session");
         return NULL;
     }
     connection->leaves_at_us = connection->ends_at_us = LH_RPC_FOREVER;
     if (server->tls != NULL && peer->storage.ss_family != AF_UNIX)
-        server_connection_secure(connection);
-    rpc_connection_touch(&connection->io);
+        lh_rpc_server_connection_secure(connection);
+    lh_rpc_connection_touch(&connection->io);
     return connection;
 }

@@ -19,11 +19,11 @@
 /* Connections that were made in the same moment leave within a tenth of max_age. */
 #define AGE_SPREAD 64
 
-void server_tell_refusal(struct server_connection *connection, const char *why)
+void lh_rpc_server_tell_refusal(struct server_connection *connection, const char *why)
 {
     struct lh_rpc_server *server = connection->server;
 
-    if (!rpc_budget_take(&server->refusals_told, 1, lh_clock_us())) {
+    if (!lh_rpc_budget_take(&server->refusals_told, 1, lh_clock_us())) {
         server->refusals_untold++;
         return;
     }
@@ -38,13 +38,13 @@ static void on_failed(struct server_connection *connection)
     const struct lh_tls_session *tls = connection->io.tls;
 
     if (lh_tls_session_fault(tls) == LH_TLS_FAULT_NETWORK) {
-        rpc_connection_break(&connection->io, lh_tls_session_failure(tls));
+        lh_rpc_connection_break(&connection->io, lh_tls_session_failure(tls));
         return;
     }
     connection->server->stats.sent_away[LH_RPC_AWAY_TLS]++;
-    server_tell_refusal(connection, lh_tls_session_failure(tls));
-    rpc_connection_end(&connection->io);
-    rpc_connection_touch(&connection->io);
+    lh_rpc_server_tell_refusal(connection, lh_tls_session_failure(tls));
+    lh_rpc_connection_end(&connection->io);
+    lh_rpc_connection_touch(&connection->io);
 }
 
 static void set_end(struct server_connection *connection)
@@ -65,7 +65,7 @@ static void set_end(struct server_connection *connection)
         connection->leaves_at_us = connection->ends_at_us - notice_us;
 }
 
-void server_handshake_leave(struct server_connection *connection)
+void lh_rpc_server_handshake_leave(struct server_connection *connection)
 {
     if (lh_link_is_linked(&connection->securing))
         connection->server->securing_count--;
@@ -83,18 +83,19 @@ static void make_room(struct lh_rpc_server *server)
     if (server->securing_count <= 1 || server->securing_count * LH_TLS_HANDSHAKE_BYTES <= server->options.memory / 4)
         return;
     oldest = LH_LIST_FIRST(struct server_connection, &server->securing, securing);
-    server_handshake_leave(oldest);
+    lh_rpc_server_handshake_leave(oldest);
     server->stats.refusals[LH_RPC_BOUND_MEMORY]++;
-    server_connection_part(oldest, LH_RPC_AWAY_MEMORY, "handshakes keep a quarter of memory, and it is the oldest");
+    lh_rpc_server_connection_part(oldest, LH_RPC_AWAY_MEMORY,
+                                  "handshakes keep a quarter of memory, and it is the oldest");
 }
 
 static void on_secured(struct server_connection *connection)
 {
-    server_handshake_leave(connection);
-    server_connection_identify_by_certificate(connection);
+    lh_rpc_server_handshake_leave(connection);
+    lh_rpc_server_connection_identify_by_certificate(connection);
     set_end(connection);
     connection->io.is_handshaking = false;
-    rpc_connection_read(&connection->io);
+    lh_rpc_connection_read(&connection->io);
 }
 
 static void take_step(void *arg)
@@ -118,8 +119,8 @@ static void take_step(void *arg)
         on_failed(connection);
         break;
     }
-    rpc_connection_count(io);
-    server_connection_check_memory(connection);
+    lh_rpc_connection_count(io);
+    lh_rpc_server_connection_check_memory(connection);
 }
 
 static void on_handshake(void *arg)
@@ -129,7 +130,7 @@ static void on_handshake(void *arg)
     lh_backlog_add(&connection->server->handshakes, &connection->handshake);
 }
 
-void server_connection_secure(struct server_connection *connection)
+void lh_rpc_server_connection_secure(struct server_connection *connection)
 {
     struct rpc_connection *io = &connection->io;
 
@@ -137,7 +138,7 @@ void server_connection_secure(struct server_connection *connection)
     io->is_handshaking = true;
     lh_list_append(&connection->server->securing, &connection->securing);
     connection->server->securing_count++;
-    rpc_connection_count(io);
+    lh_rpc_connection_count(io);
     make_room(connection->server);
     io->on_handshake = on_handshake;
     lh_backlog_item_init(&connection->handshake, take_step, connection);
@@ -150,14 +151,14 @@ void lh_rpc_server_set_tls(struct lh_rpc_server *server, struct lh_tls_context *
     server->tls = lh_tls_context_hold(context);
 }
 
-void server_handshakes_init(struct lh_rpc_server *server)
+void lh_rpc_server_handshakes_init(struct lh_rpc_server *server)
 {
     lh_list_init(&server->securing);
     lh_backlog_init(&server->handshakes, server->loop, HANDSHAKE_TURN_US);
-    rpc_budget_init(&server->refusals_told, REFUSALS_TOLD, REFUSALS_TOLD_PER_S, lh_clock_us());
+    lh_rpc_budget_init(&server->refusals_told, REFUSALS_TOLD, REFUSALS_TOLD_PER_S, lh_clock_us());
 }
 
-void server_handshakes_finish(struct lh_rpc_server *server)
+void lh_rpc_server_handshakes_finish(struct lh_rpc_server *server)
 {
     lh_backlog_finish(&server->handshakes);
     lh_tls_context_release(server->tls);

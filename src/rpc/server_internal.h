@@ -157,78 +157,80 @@ struct call_status {
 };
 
 /* server_connection.c */
-struct server_connection *server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer);
-void server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why);
-nghttp2_session_callbacks *server_callbacks_create(void);
-nghttp2_option *server_session_options_create(void);
+struct server_connection *lh_rpc_server_accept(struct lh_rpc_server *server, int fd, const struct rpc_address *peer);
+void lh_rpc_server_connection_free(struct server_connection *connection, enum lh_rpc_end reason, const char *why);
+nghttp2_session_callbacks *lh_rpc_server_callbacks_create(void);
+nghttp2_option *lh_rpc_server_session_options_create(void);
 
 /* server_leave.c */
 /* End it at the end of the turn. */
-void server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words);
-void server_connection_notice(struct server_connection *connection);
-void server_connection_goaway(struct server_connection *connection);
+void lh_rpc_server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words);
+void lh_rpc_server_connection_notice(struct server_connection *connection);
+void lh_rpc_server_connection_goaway(struct server_connection *connection);
 
 /* server_memory.c: what is kept, and what happens when it is too much */
-void server_connection_check_memory(struct server_connection *connection);
-bool server_connection_is_full(const struct server_connection *connection); /* for requests */
-bool server_takes_call(const struct lh_rpc_call *call);
-bool server_takes_answer(const struct lh_rpc_call *call, size_t size);
-void server_shed(void *server);            /* lh_deferred */
-void call_count(struct lh_rpc_call *call); /* keeps the books */
+void lh_rpc_server_connection_check_memory(struct server_connection *connection);
+bool lh_rpc_server_connection_is_full(const struct server_connection *connection); /* for requests */
+bool lh_rpc_server_takes_call(const struct lh_rpc_call *call);
+bool lh_rpc_server_takes_answer(const struct lh_rpc_call *call, size_t size);
+void lh_rpc_server_shed(void *server);            /* lh_deferred */
+void lh_rpc_call_count(struct lh_rpc_call *call); /* keeps the books */
 
 /* server_source.c: connections by address whose handshake is not finished */
-void server_sources_init(struct lh_rpc_server *server);
+void lh_rpc_server_sources_init(struct lh_rpc_server *server);
 /* False: there are too many of that address. */
-bool server_source_admits(struct lh_rpc_server *server, const struct rpc_address *peer);
-void server_source_enter(struct server_connection *connection, const struct rpc_address *peer);
-void server_source_leave(struct server_connection *connection);
+bool lh_rpc_server_source_admits(struct lh_rpc_server *server, const struct rpc_address *peer);
+void lh_rpc_server_source_enter(struct server_connection *connection, const struct rpc_address *peer);
+void lh_rpc_server_source_leave(struct server_connection *connection);
 
 /* server_handshake.c: TLS */
 /* Of what handshakes may keep together. */
-void server_handshake_leave(struct server_connection *connection);
-void server_handshakes_init(struct lh_rpc_server *server);
-void server_handshakes_finish(struct lh_rpc_server *server);
-void server_connection_secure(struct server_connection *connection);
+void lh_rpc_server_handshake_leave(struct server_connection *connection);
+void lh_rpc_server_handshakes_init(struct lh_rpc_server *server);
+void lh_rpc_server_handshakes_finish(struct lh_rpc_server *server);
+void lh_rpc_server_connection_secure(struct server_connection *connection);
 /* A warning about a client that is refused; of many in a short time only some are written. */
-void server_tell_refusal(struct server_connection *connection, const char *why);
+void lh_rpc_server_tell_refusal(struct server_connection *connection, const char *why);
 
 /* server_principal.c: who calls */
-void server_connection_identify(struct server_connection *connection, bool is_unix);
-void server_connection_identify_by_certificate(struct server_connection *connection); /* after the handshake */
-void server_connection_identify_visitor(struct server_connection *connection, const struct lh_rpc_visitor *visitor);
+void lh_rpc_server_connection_identify(struct server_connection *connection, bool is_unix);
+void lh_rpc_server_connection_identify_by_certificate(struct server_connection *connection); /* after the handshake */
+void lh_rpc_server_connection_identify_visitor(struct server_connection *connection,
+                                               const struct lh_rpc_visitor *visitor);
 
 /* server_timeouts.c: how long anything may take. Each returns when to look again. */
-int64_t server_connection_check_silence(struct server_connection *connection, int64_t now_us);
-int64_t server_connection_check_idle(struct server_connection *connection, int64_t now_us);
-int64_t server_connection_check_age(struct server_connection *connection, int64_t now_us);
-int64_t server_connection_check_calls(struct server_connection *connection, int64_t now_us);
+int64_t lh_rpc_server_connection_check_silence(struct server_connection *connection, int64_t now_us);
+int64_t lh_rpc_server_connection_check_idle(struct server_connection *connection, int64_t now_us);
+int64_t lh_rpc_server_connection_check_age(struct server_connection *connection, int64_t now_us);
+int64_t lh_rpc_server_connection_check_calls(struct server_connection *connection, int64_t now_us);
 
 /* call_alarm.c */
-void call_finish_alarm(struct lh_rpc_call *call);
+void lh_rpc_call_finish_alarm(struct lh_rpc_call *call);
 /* The answer to a PING with these 8 bytes. */
-void server_connection_on_pong(struct server_connection *connection, const uint8_t *bytes);
+void lh_rpc_server_connection_on_pong(struct server_connection *connection, const uint8_t *bytes);
 
 /* call.c */
-struct lh_rpc_call *call_create(struct server_connection *connection, int32_t stream_id);
-void call_end(struct lh_rpc_call *call, enum lh_rpc_end reason); /* tells the handler, once */
-void call_free(struct lh_rpc_call *call);
-void call_drop_input(struct lh_rpc_call *call);
-void call_wait_for_rest(struct lh_rpc_call *call);   /* a message has begun */
-void call_wait_for_reader(struct lh_rpc_call *call); /* some of the answer was taken, or none yet */
-uint64_t call_id(const struct server_connection *connection, int32_t stream_id);
+struct lh_rpc_call *lh_rpc_call_create(struct server_connection *connection, int32_t stream_id);
+void lh_rpc_call_end(struct lh_rpc_call *call, enum lh_rpc_end reason); /* tells the handler, once */
+void lh_rpc_call_free(struct lh_rpc_call *call);
+void lh_rpc_call_drop_input(struct lh_rpc_call *call);
+void lh_rpc_call_wait_for_rest(struct lh_rpc_call *call);   /* a message has begun */
+void lh_rpc_call_wait_for_reader(struct lh_rpc_call *call); /* some of the answer was taken, or none yet */
+uint64_t lh_rpc_stream_call_id(const struct server_connection *connection, int32_t stream_id);
 /* The transport's own error: tells the handler (REFUSED) and answers with details of encode_error. */
-void call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_code code, const char *message);
+void lh_rpc_call_refuse(struct lh_rpc_call *call, enum lh_status status, enum lh_grpc_code code, const char *message);
 
-void call_refuse_http(struct lh_rpc_call *call, const char *http_status);
+void lh_rpc_call_refuse_http(struct lh_rpc_call *call, const char *http_status);
 /* What is no request at all: its stream is reset. */
-void call_break(struct lh_rpc_call *call, uint32_t error);
+void lh_rpc_call_break(struct lh_rpc_call *call, uint32_t error);
 
 /* call_input.c: what the client sends */
-void call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value, size_t value_size);
-void call_on_headers(struct lh_rpc_call *call, bool is_end);
-void call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t size);
-void call_on_half_close(struct lh_rpc_call *call);
-void call_keep_borrowed(struct lh_rpc_call *call);
-void call_on_resume(struct lh_rpc_call *call);
+void lh_rpc_call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value,
+                           size_t value_size);
+void lh_rpc_call_on_headers(struct lh_rpc_call *call, bool is_end);
+void lh_rpc_call_on_data(struct lh_rpc_call *call, const unsigned char *data, size_t size);
+void lh_rpc_call_on_half_close(struct lh_rpc_call *call);
+void lh_rpc_call_keep_borrowed(struct lh_rpc_call *call);
+void lh_rpc_call_on_resume(struct lh_rpc_call *call);
 
 #endif

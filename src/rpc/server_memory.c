@@ -14,19 +14,19 @@ static size_t three_quarters(size_t bytes)
     return bytes / 4 * 3;
 }
 
-void server_connection_check_memory(struct server_connection *connection)
+void lh_rpc_server_connection_check_memory(struct server_connection *connection)
 {
     struct lh_rpc_server *server = connection->server;
 
     if (connection->account.bytes > server->options.connection_memory && connection->io.broken == NULL) {
         server->stats.refusals[LH_RPC_BOUND_CONNECTION_MEMORY]++;
-        server_connection_part(connection, LH_RPC_AWAY_MEMORY, "it keeps more than connection_memory");
+        lh_rpc_server_connection_part(connection, LH_RPC_AWAY_MEMORY, "it keeps more than connection_memory");
     }
     if (server->account.bytes > server->options.memory)
         lh_defer(server->loop, &server->shed);
 }
 
-void server_shed(void *arg)
+void lh_rpc_server_shed(void *arg)
 {
     struct lh_rpc_server *server = arg;
     size_t going = 0;
@@ -43,20 +43,20 @@ void server_shed(void *arg)
         if (largest == NULL || server->account.bytes - going <= server->options.memory)
             return;
         server->stats.refusals[LH_RPC_BOUND_MEMORY]++;
-        server_connection_part(largest, LH_RPC_AWAY_MEMORY, "it keeps the most, and all keep more than memory");
+        lh_rpc_server_connection_part(largest, LH_RPC_AWAY_MEMORY, "it keeps the most, and all keep more than memory");
     }
 }
 
-bool server_connection_is_full(const struct server_connection *connection)
+bool lh_rpc_server_connection_is_full(const struct server_connection *connection)
 {
     return connection->account.bytes > connection->server->options.connection_memory / 2;
 }
 
-bool server_takes_call(const struct lh_rpc_call *call)
+bool lh_rpc_server_takes_call(const struct lh_rpc_call *call)
 {
     struct lh_rpc_server *server = call->connection->server;
 
-    if (server_connection_is_full(call->connection)) {
+    if (lh_rpc_server_connection_is_full(call->connection)) {
         server->stats.refusals[LH_RPC_BOUND_CONNECTION_MEMORY]++;
         return false;
     }
@@ -67,10 +67,10 @@ bool server_takes_call(const struct lh_rpc_call *call)
     return true;
 }
 
-bool server_takes_answer(const struct lh_rpc_call *call, size_t size)
+bool lh_rpc_server_takes_answer(const struct lh_rpc_call *call, size_t size)
 {
     const struct lh_rpc_server_options *options = &call->connection->server->options;
-    size_t unsent = rpc_outbox_unsent(&call->outbox);
+    size_t unsent = lh_rpc_outbox_unsent(&call->outbox);
 
     if (size <= SMALL_ANSWER_BYTES && unsent < options->stream_mark_bytes)
         return true;
@@ -78,7 +78,7 @@ bool server_takes_answer(const struct lh_rpc_call *call, size_t size)
            three_quarters(options->connection_memory);
 }
 
-void call_count(struct lh_rpc_call *call)
+void lh_rpc_call_count(struct lh_rpc_call *call)
 {
     struct server_connection *connection = call->connection;
     size_t now = call->inbox.partial.capacity + call->held.capacity + call->metadata.capacity +
@@ -91,16 +91,16 @@ void call_count(struct lh_rpc_call *call)
     connection->server->stats.buffered_bytes += now - before;
     call->counted = now;
     if (now > before)
-        server_connection_check_memory(connection);
+        lh_rpc_server_connection_check_memory(connection);
 }
 
 bool lh_rpc_call_set_kept(struct lh_rpc_call *call, size_t bytes)
 {
     size_t before = call->kept;
 
-    if (bytes > before && !server_takes_answer(call, bytes - before))
+    if (bytes > before && !lh_rpc_server_takes_answer(call, bytes - before))
         return false;
     call->kept = bytes;
-    call_count(call);
+    lh_rpc_call_count(call);
     return true;
 }

@@ -25,12 +25,13 @@ char *lh_rpc_unix_principal(int fd)
     return user != NULL ? lh_format("user:%s", user->pw_name) : lh_format("user:%u", (unsigned)credentials.uid);
 }
 
-void server_connection_identify(struct server_connection *connection, bool is_unix)
+void lh_rpc_server_connection_identify(struct server_connection *connection, bool is_unix)
 {
     connection->principal = is_unix ? lh_rpc_unix_principal(connection->io.fd) : NULL;
 }
 
-void server_connection_identify_visitor(struct server_connection *connection, const struct lh_rpc_visitor *visitor)
+void lh_rpc_server_connection_identify_visitor(struct server_connection *connection,
+                                               const struct lh_rpc_visitor *visitor)
 {
     free(connection->principal);
     connection->principal = visitor->principal == NULL ? NULL : lh_strdup(visitor->principal);
@@ -38,7 +39,7 @@ void server_connection_identify_visitor(struct server_connection *connection, co
     snprintf(connection->peer, sizeof(connection->peer), "%s", visitor->peer);
 }
 
-void server_connection_identify_by_certificate(struct server_connection *connection)
+void lh_rpc_server_connection_identify_by_certificate(struct server_connection *connection)
 {
     const struct lh_tls_session *tls = connection->io.tls;
     const char *principal = lh_tls_session_principal(tls);
@@ -46,7 +47,7 @@ void server_connection_identify_by_certificate(struct server_connection *connect
     if (principal != NULL)
         connection->principal = lh_strdup(principal);
     else if (lh_tls_session_not_after_s(tls) != 0 &&
-             rpc_budget_take(&connection->server->refusals_told, 1, lh_clock_us()))
+             lh_rpc_budget_take(&connection->server->refusals_told, 1, lh_clock_us()))
         lh_warn("the client's certificate has no URI and no DNS name that can be used: the client is " LH_RPC_ANONYMOUS
                 " peer=%s",
                 connection->peer);

@@ -45,7 +45,7 @@ static struct source *find(const struct lh_rpc_server *server, const uint8_t add
     return entry == NULL ? NULL : LH_CONTAINER(struct source, entry, entry);
 }
 
-void server_sources_init(struct lh_rpc_server *server)
+void lh_rpc_server_sources_init(struct lh_rpc_server *server)
 {
     lh_table_init(&server->sources, is_source);
 }
@@ -58,7 +58,7 @@ static void leave(struct lh_rpc_server *server, struct source *source)
     free(source);
 }
 
-bool server_source_admits(struct lh_rpc_server *server, const struct rpc_address *peer)
+bool lh_rpc_server_source_admits(struct lh_rpc_server *server, const struct rpc_address *peer)
 {
     uint8_t address[SOURCE_BYTES];
     struct source *source;
@@ -71,13 +71,13 @@ bool server_source_admits(struct lh_rpc_server *server, const struct rpc_address
         return true;
     source->count++; /* it stays while its list is walked */
     LH_LIST_EACH(struct server_connection, connection, &source->connections, in_source)
-        rpc_connection_read(&connection->io);
+        lh_rpc_connection_read(&connection->io);
     count = source->count - 1;
     leave(server, source);
     return count < server->options.max_handshakes;
 }
 
-void server_source_enter(struct server_connection *connection, const struct rpc_address *peer)
+void lh_rpc_server_source_enter(struct server_connection *connection, const struct rpc_address *peer)
 {
     struct lh_rpc_server *server = connection->server;
     uint8_t address[SOURCE_BYTES];
@@ -98,7 +98,7 @@ void server_source_enter(struct server_connection *connection, const struct rpc_
     lh_list_append(&source->connections, &connection->in_source);
 }
 
-void server_source_leave(struct server_connection *connection)
+void lh_rpc_server_source_leave(struct server_connection *connection)
 {
     struct source *source = connection->source;
 

@@ -34,22 +34,22 @@
 
 /* --- the scopes of a request --- */
 
-size_t acquire_scope_count(const struct lh_acquire *request)
+size_t lh_acquire_scope_count(const struct lh_acquire *request)
 {
     return 1 + request->also_count;
 }
 
-struct lh_acquire_scope acquire_scope(const struct lh_acquire *request, size_t i)
+struct lh_acquire_scope lh_acquire_nth_scope(const struct lh_acquire *request, size_t i)
 {
     if (i > 0)
         return request->also[i - 1];
     return (struct lh_acquire_scope){request->ns, request->key, request->units, request->at_least_us};
 }
 
-const char *acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request)
+const char *lh_acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request)
 {
-    for (size_t i = 0; i < acquire_scope_count(request); i++) {
-        struct lh_acquire_scope scope = acquire_scope(request, i);
+    for (size_t i = 0; i < lh_acquire_scope_count(request); i++) {
+        struct lh_acquire_scope scope = lh_acquire_nth_scope(request, i);
         if (!lh_access_may(who, LH_RIGHT_LEASE, scope.ns))
             return scope.ns;
     }
@@ -88,12 +88,12 @@ static void on_given_back(struct lh_holder_request *request)
 static void give_back(struct acquire_call *acquire)
 {
     const struct lh_acquire *request = &acquire->acquire;
-    size_t count = acquire_scope_count(request);
+    size_t count = lh_acquire_scope_count(request);
     struct give_back *back = lh_alloc_zero(1, sizeof(*back) + count * sizeof(back->items[0]));
 
     back->acquire = acquire;
     for (size_t i = 0; i < count; i++) {
-        struct lh_acquire_scope scope = acquire_scope(request, i);
+        struct lh_acquire_scope scope = lh_acquire_nth_scope(request, i);
         back->items[i].item.ns = scope.ns;
         back->items[i].item.key = scope.key;
         back->items[i].item.lease_key = request->lease_key;
@@ -220,8 +220,8 @@ static void refuse_invalid(struct lh_rpc_call *call, const struct lh_acquire_res
     lh_call_refuse(call, &violations);
 }
 
-void acquire_hide_holder(const struct lh_access_caller *who, const char *ns, const char *key,
-                         struct lh_contention *contention)
+void lh_acquire_hide_holder(const struct lh_access_caller *who, const char *ns, const char *key,
+                            struct lh_contention *contention)
 {
     if (lh_access_may(who, LH_RIGHT_READ, ns))
         return;
@@ -268,10 +268,10 @@ static const char *describe(const struct lh_service *service, const struct lh_ac
     }
 }
 
-void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
-                  const struct lh_acquire_result *result)
+void lh_acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
+                     const struct lh_acquire_result *result)
 {
-    struct lh_acquire_scope scope = acquire_scope(request, result->about);
+    struct lh_acquire_scope scope = lh_acquire_nth_scope(request, result->about);
     struct lh_failure failure = {.status = result->status, .ns = scope.ns, .key = scope.key, .limit = result->bound};
     struct lh_contention contention;
     char words[LH_CONTENTION_TEXT_BYTES];
@@ -290,29 +290,29 @@ void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, 
         contention = *result->contention;
         contention.holder.ns = scope.ns;
         contention.holder.key = scope.key;
-        acquire_hide_holder(who, scope.ns, scope.key, &contention);
+        lh_acquire_hide_holder(who, scope.ns, scope.key, &contention);
         failure.contention = &contention;
     }
     failure.message = describe(lh_call_service(call), request, &scope, result, failure.contention, words);
     lh_failure_send(call, &failure);
 }
 
-void acquire_name_holders(struct lh_service *service, const struct lh_acquire *request,
-                          const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg)
+void lh_acquire_name_holders(struct lh_service *service, const struct lh_acquire *request,
+                             const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg)
 {
-    struct lh_acquire_scope scope = acquire_scope(request, result->about);
+    struct lh_acquire_scope scope = lh_acquire_nth_scope(request, result->about);
 
     if (!tells_contention(result->status) || result->contention == NULL || result->contention->holder_count <= 1 ||
         !lh_refusal_look_up(service, &scope, result, then, arg))
         then(arg, result);
 }
 
-enum lh_usage_bound acquire_bound(const struct lh_acquire *request)
+enum lh_usage_bound lh_acquire_bound(const struct lh_acquire *request)
 {
     return request->wait == LH_WAIT_NONE ? LH_USAGE_PENDING : LH_USAGE_WAITERS;
 }
 
-void acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, enum lh_status status)
+void lh_acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, enum lh_status status)
 {
     struct lh_violations violations = {0};
 
@@ -334,7 +334,7 @@ static void on_refused(void *arg, const struct lh_acquire_result *result)
     struct acquire_call *acquire = arg;
 
     if (acquire->call != NULL) {
-        acquire_fail(acquire->call, &acquire->who, &acquire->acquire, result);
+        lh_acquire_fail(acquire->call, &acquire->who, &acquire->acquire, result);
         lh_rpc_call_set_data(acquire->call, NULL);
     }
     release_memory(acquire);
@@ -344,7 +344,7 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
 {
     struct acquire_call *acquire = request->arg;
 
-    lh_usage_give(acquire->caller, acquire_bound(request), acquire_scope_count(request));
+    lh_usage_give(acquire->caller, lh_acquire_bound(request), lh_acquire_scope_count(request));
     lh_list_remove(&acquire->in_order);
     if (acquire->call != NULL)
         lh_tracing_acquired(acquire->call, result);
@@ -356,7 +356,7 @@ static void on_done(struct lh_acquire *request, const struct lh_acquire_result *
             return;
     } else if (acquire->call != NULL) {
         acquire->is_refused = true;
-        acquire_name_holders(acquire->service, request, result, on_refused, acquire);
+        lh_acquire_name_holders(acquire->service, request, result, on_refused, acquire);
         return;
     } else if (result->status == LH_OK && !result->is_renewal) {
         /* Granted in the instant of the cancel, and on its way to us before the coordinator heard of it. */
@@ -382,8 +382,8 @@ static size_t text_size(const struct lh_acquire *acquire, const char *principal)
 {
     size_t size = strlen(acquire->owner) + strlen(acquire->labels) + strlen(principal) + 3;
 
-    for (size_t i = 0; i < acquire_scope_count(acquire); i++) {
-        struct lh_acquire_scope scope = acquire_scope(acquire, i);
+    for (size_t i = 0; i < lh_acquire_scope_count(acquire); i++) {
+        struct lh_acquire_scope scope = lh_acquire_nth_scope(acquire, i);
         size += strlen(scope.ns) + strlen(scope.key) + 2;
     }
     return size;
@@ -424,17 +424,17 @@ static struct acquire_call *keep(const struct lh_acquire *acquire, struct lh_rpc
 static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
                   lh_progress_cb *on_progress, acquire_granted_fn *tell)
 {
-    size_t count = acquire_scope_count(request);
+    size_t count = lh_acquire_scope_count(request);
     struct acquire_call *acquire;
     struct lh_usage *caller;
     enum lh_status status;
 
     if (lh_call_service(call)->is_draining && (request->wait != LH_WAIT_NONE || on_progress != NULL)) {
         struct lh_acquire_result result = {.status = LH_SHUTTING_DOWN};
-        acquire_fail(call, who, request, &result);
+        lh_acquire_fail(call, who, request, &result);
         return;
     }
-    if (!lh_usage_take(call, acquire_bound(request), count, &caller))
+    if (!lh_usage_take(call, lh_acquire_bound(request), count, &caller))
         return;
     acquire = keep(request, call, who);
     acquire->caller = caller;
@@ -445,13 +445,13 @@ static void start(struct lh_rpc_call *call, const struct lh_access_caller *who, 
     if (status == LH_OK)
         return;
     lh_rpc_call_set_data(call, NULL);
-    acquire_refuse(call, &acquire->acquire, status);
-    lh_usage_give(caller, acquire_bound(request), count);
+    lh_acquire_refuse(call, &acquire->acquire, status);
+    lh_usage_give(caller, lh_acquire_bound(request), count);
     release_memory(acquire);
 }
 
-void acquire_start(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
-                   acquire_granted_fn *tell)
+void lh_acquire_begin_call(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
+                           acquire_granted_fn *tell)
 {
     struct lh_access_caller who;
     const char *forbidden;
@@ -459,7 +459,7 @@ void acquire_start(struct lh_rpc_call *call, const struct lh_acquire *request, l
     lh_tracing_scope(call, request->ns, request->key);
     if (!lh_permit_enter(call, &who))
         return;
-    forbidden = acquire_forbidden(&who, request);
+    forbidden = lh_acquire_forbidden(&who, request);
     if (forbidden == NULL)
         start(call, &who, request, on_progress, tell);
     else
@@ -467,8 +467,8 @@ void acquire_start(struct lh_rpc_call *call, const struct lh_acquire *request, l
     lh_access_leave(&who);
 }
 
-void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress,
-                   acquire_granted_fn *tell)
+void lh_acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress,
+                      acquire_granted_fn *tell)
 {
     struct lh_asked asked;
     struct lh_acquire acquire = {0};
@@ -477,13 +477,13 @@ void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_p
     lh_tracing_begin(call);
     request = lh_asked_begin(&asked, call, &leasehold__v1__acquire_request__descriptor, data, size);
     if (request != NULL && lh_asked_check(&asked, lh_validate_acquire(&asked.v, request, &acquire)))
-        acquire_start(call, &acquire, on_progress, tell);
+        lh_acquire_begin_call(call, &acquire, on_progress, tell);
     lh_asked_end(&asked);
 }
 
 void lh_acquire_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    acquire_begin(call, data, size, NULL, tell_granted);
+    lh_acquire_begin(call, data, size, NULL, tell_granted);
 }
 
 void lh_acquire_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
@@ -518,7 +518,7 @@ bool lh_acquire_check_rights(struct lh_service *service, int max)
         acquire->rights_round = service->rights_round;
         lh_list_remove(&acquire->in_order);
         lh_list_append(&service->acquires, &acquire->in_order);
-        const char *forbidden = call == NULL ? NULL : acquire_forbidden(&acquire->who, &acquire->acquire);
+        const char *forbidden = call == NULL ? NULL : lh_acquire_forbidden(&acquire->who, &acquire->acquire);
         if (forbidden == NULL)
             continue;
         acquire->call = NULL;

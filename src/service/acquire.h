@@ -26,36 +26,36 @@ struct acquire_call {
 };
 
 /* Check the request and begin; refused, the call is answered. With on_progress it is a stream. */
-void acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress,
-                   acquire_granted_fn *tell);
+void lh_acquire_begin(struct lh_rpc_call *call, const void *data, size_t size, lh_progress_cb *on_progress,
+                      acquire_granted_fn *tell);
 /* The same with what the request asks, checked. */
-void acquire_start(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
-                   acquire_granted_fn *tell);
+void lh_acquire_begin_call(struct lh_rpc_call *call, const struct lh_acquire *request, lh_progress_cb *on_progress,
+                           acquire_granted_fn *tell);
 
-size_t acquire_scope_count(const struct lh_acquire *request);
-struct lh_acquire_scope acquire_scope(const struct lh_acquire *request, size_t i);
+size_t lh_acquire_scope_count(const struct lh_acquire *request);
+struct lh_acquire_scope lh_acquire_nth_scope(const struct lh_acquire *request, size_t i);
 /* The first namespace that the caller may not lease in, or NULL. */
-const char *acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request);
+const char *lh_acquire_forbidden(const struct lh_access_caller *who, const struct lh_acquire *request);
 
 /* What an acquire counts as among its caller's, until it is done. */
-enum lh_usage_bound acquire_bound(const struct lh_acquire *request);
+enum lh_usage_bound lh_acquire_bound(const struct lh_acquire *request);
 
 /* Why it was not granted, to the caller. */
-void acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
-                  const struct lh_acquire_result *result);
+void lh_acquire_fail(struct lh_rpc_call *call, const struct lh_access_caller *who, const struct lh_acquire *request,
+                     const struct lh_acquire_result *result);
 
 /*
- * Before acquire_fail: where several hold the scope they are looked up first. `then` is called once, at once or later,
+ * Before lh_acquire_fail: where several hold the scope they are looked up first. `then` is called once, at once or later,
  * with the result to fail with; `request` stays until then.
  */
-void acquire_name_holders(struct lh_service *service, const struct lh_acquire *request,
-                          const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg);
+void lh_acquire_name_holders(struct lh_service *service, const struct lh_acquire *request,
+                             const struct lh_acquire_result *result, lh_refusal_cb *then, void *arg);
 
 /* What lh_coordinator_acquire did not take, to the caller. */
-void acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, enum lh_status status);
+void lh_acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *request, enum lh_status status);
 
 /* Who has no right to read hears that it is held, and not by whom. */
-void acquire_hide_holder(const struct lh_access_caller *who, const char *ns, const char *key,
-                         struct lh_contention *contention);
+void lh_acquire_hide_holder(const struct lh_access_caller *who, const char *ns, const char *key,
+                            struct lh_contention *contention);
 
 #endif

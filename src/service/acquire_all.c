@@ -8,10 +8,10 @@ static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_r
     Leasehold__V1__AcquireAllResponse response;
 
     leasehold__v1__acquire_all_response__init(&response);
-    response.n_leases = acquire_scope_count(&acquire->acquire);
+    response.n_leases = lh_acquire_scope_count(&acquire->acquire);
     response.leases = lh_arena_alloc(arena, response.n_leases * sizeof(response.leases[0]));
     for (size_t i = 0; i < response.n_leases; i++) {
-        struct lh_acquire_scope scope = acquire_scope(&acquire->acquire, i);
+        struct lh_acquire_scope scope = lh_acquire_nth_scope(&acquire->acquire, i);
         struct lh_held_lease lease = result->all == NULL ? *result->lease : result->all[i].lease;
         lease.ns = scope.ns;
         lease.key = scope.key;
@@ -32,6 +32,6 @@ void lh_acquire_all_on_message(struct lh_rpc_call *call, const void *data, size_
     lh_tracing_begin(call);
     request = lh_asked_begin(&asked, call, &leasehold__v1__acquire_all_request__descriptor, data, size);
     if (request != NULL && lh_asked_check(&asked, lh_validate_acquire_all(&asked.v, request, &acquire)))
-        acquire_start(call, &acquire, NULL, tell_granted);
+        lh_acquire_begin_call(call, &acquire, NULL, tell_granted);
     lh_asked_end(&asked);
 }

@@ -26,7 +26,7 @@ static void on_progress(struct lh_acquire *request, const struct lh_contention *
         return;
     leasehold__v1__acquire_event__init(&event);
     event.event_case = LEASEHOLD__V1__ACQUIRE_EVENT__EVENT_QUEUED;
-    acquire_hide_holder(&acquire->who, request->ns, request->key, &shown);
+    lh_acquire_hide_holder(&acquire->who, request->ns, request->key, &shown);
     event.queued = lh_message_contention(&shown, &acquire->service->scratch);
     send_event(acquire, &event);
 }
@@ -50,5 +50,5 @@ static void tell_granted(struct acquire_call *acquire, const struct lh_acquire_r
 
 void lh_acquire_stream_on_message(struct lh_rpc_call *call, const void *data, size_t size)
 {
-    acquire_begin(call, data, size, on_progress, tell_granted);
+    lh_acquire_begin(call, data, size, on_progress, tell_granted);
 }

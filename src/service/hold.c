@@ -20,7 +20,7 @@ static void give_back(struct hold *hold, const char *why)
 {
     free(hold->release_value);
     hold->release_value = lh_strdup(why);
-    hold_release(hold, true);
+    lh_hold_release(hold, true);
 }
 
 /* OVER, with a reason for the client; what it has is given back. */
@@ -28,7 +28,7 @@ static void refuse(struct hold *hold, const struct lh_violations *violations)
 {
     enum hold_state before = hold->state;
 
-    hold_set_state(hold, HOLD_OVER);
+    lh_hold_set_state(hold, HOLD_OVER);
     lh_call_refuse(hold->call, violations);
     if (before == HOLD_WAITING)
         lh_route_cancel(hold->service, &hold->acquire);
@@ -40,14 +40,14 @@ static void refuse(struct hold *hold, const struct lh_violations *violations)
 
 static void take_over(struct hold *hold)
 {
-    struct hold *older = hold_find(hold->service, hold->acquire.ns, hold->acquire.key, hold->acquire.lease_key);
+    struct hold *older = lh_hold_find(hold->service, hold->acquire.ns, hold->acquire.key, hold->acquire.lease_key);
 
     if (older != NULL) {
         struct lh_failure failure = {.status = LH_CANCELED,
                                      .ns = older->acquire.ns,
                                      .key = older->acquire.key,
                                      .message = "another Hold with the same lease key has taken over"};
-        hold_set_state(older, HOLD_OVER);
+        lh_hold_set_state(older, HOLD_OVER);
         lh_failure_send(older->call, &failure);
     }
 }
@@ -57,30 +57,30 @@ static void on_refused(void *arg, const struct lh_acquire_result *result)
     struct hold *hold = arg;
 
     if (hold->call != NULL)
-        acquire_fail(hold->call, &hold->who, &hold->acquire, result);
-    hold_leave(hold);
+        lh_acquire_fail(hold->call, &hold->who, &hold->acquire, result);
+    lh_hold_leave(hold);
 }
 
 static void on_acquired(struct lh_acquire *request, const struct lh_acquire_result *result)
 {
     struct hold *hold = request->arg;
 
-    lh_usage_give(hold->caller, acquire_bound(request), 1);
+    lh_usage_give(hold->caller, lh_acquire_bound(request), 1);
     if (hold->state == HOLD_WAITING)
         lh_tracing_acquired(hold->call, result);
     if (hold->state == HOLD_WAITING && result->status == LH_OK) {
         take_over(hold);
-        hold_set_state(hold, HOLD_HELD);
-        hold_take(hold, result->lease);
-        hold_tell_granted(hold, result->waited_us);
+        lh_hold_set_state(hold, HOLD_HELD);
+        lh_hold_take(hold, result->lease);
+        lh_hold_tell_granted(hold, result->waited_us);
     } else if (hold->state == HOLD_WAITING) {
-        hold_set_state(hold, HOLD_OVER);
+        lh_hold_set_state(hold, HOLD_OVER);
         hold->users++;
-        acquire_name_holders(hold->service, request, result, on_refused, hold);
+        lh_acquire_name_holders(hold->service, request, result, on_refused, hold);
     } else if (result->status == LH_OK && !result->is_renewal) {
         give_back(hold, "its holder was gone when it was granted");
     }
-    hold_leave(hold);
+    lh_hold_leave(hold);
 }
 
 static void on_progress(struct lh_acquire *request, const struct lh_contention *contention)
@@ -88,9 +88,9 @@ static void on_progress(struct lh_acquire *request, const struct lh_contention *
     struct hold *hold = request->arg;
     struct lh_contention shown = *contention;
 
-    acquire_hide_holder(&hold->who, request->ns, request->key, &shown);
+    lh_acquire_hide_holder(&hold->who, request->ns, request->key, &shown);
     if (hold->state == HOLD_WAITING)
-        hold_tell_queued(hold, &shown);
+        lh_hold_tell_queued(hold, &shown);
 }
 
 static void keep(struct hold *hold, const struct lh_acquire *acquire)
@@ -120,19 +120,19 @@ static void begin(struct hold *hold, const struct lh_acquire *acquire)
     enum lh_status status;
 
     keep(hold, acquire);
-    if (!lh_usage_take(hold->call, acquire_bound(acquire), 1, &hold->caller)) {
-        hold_set_state(hold, HOLD_OVER);
+    if (!lh_usage_take(hold->call, lh_acquire_bound(acquire), 1, &hold->caller)) {
+        lh_hold_set_state(hold, HOLD_OVER);
         return;
     }
     status = lh_route_acquire(hold->service, &hold->acquire);
     if (status != LH_OK) {
-        hold_set_state(hold, HOLD_OVER);
-        acquire_refuse(hold->call, &hold->acquire, status);
-        lh_usage_give(hold->caller, acquire_bound(acquire), 1);
+        lh_hold_set_state(hold, HOLD_OVER);
+        lh_acquire_refuse(hold->call, &hold->acquire, status);
+        lh_usage_give(hold->caller, lh_acquire_bound(acquire), 1);
         return;
     }
     hold->users++;
-    hold_set_state(hold, HOLD_WAITING);
+    lh_hold_set_state(hold, HOLD_WAITING);
 }
 
 /* --- what the client says --- */
@@ -166,7 +166,7 @@ static bool take_acquire(struct hold *hold, const Leasehold__V1__AcquireRequest 
     if (lh_access_may(&hold->who, LH_RIGHT_LEASE, acquire.ns)) {
         begin(hold, &acquire);
     } else {
-        hold_set_state(hold, HOLD_OVER);
+        lh_hold_set_state(hold, HOLD_OVER);
         lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, acquire.ns);
     }
     return true;
@@ -195,11 +195,11 @@ static void release(struct hold *hold, bool is_failure, const char *value)
 {
     if (hold->state == HOLD_HELD) {
         hold->release_value = value == NULL ? NULL : lh_strdup(value);
-        hold_set_state(hold, HOLD_RELEASING);
-        hold_release(hold, is_failure);
+        lh_hold_set_state(hold, HOLD_RELEASING);
+        lh_hold_release(hold, is_failure);
     } else if (hold->state == HOLD_WAITING) {
-        hold_set_state(hold, HOLD_OVER);
-        hold_tell_released(hold, LH_OUTCOME_LOST, LH_END_UNKNOWN, "it was not granted yet; the wait is over");
+        lh_hold_set_state(hold, HOLD_OVER);
+        lh_hold_tell_released(hold, LH_OUTCOME_LOST, LH_END_UNKNOWN, "it was not granted yet; the wait is over");
         lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
         lh_route_cancel(hold->service, &hold->acquire);
     }
@@ -240,7 +240,7 @@ static bool take_alive(struct hold *hold, const Leasehold__V1__Alive *alive, str
     hold->has_alive = true;
     hold->alive_us = lh_clock_us();
     if (hold->state == HOLD_HELD)
-        hold_look(hold);
+        lh_hold_look(hold);
     return true;
 }
 
@@ -292,7 +292,7 @@ void lh_hold_on_half_close(struct lh_rpc_call *call)
                                      .ns = hold->acquire.ns,
                                      .key = hold->acquire.key,
                                      .message = "the client ended the stream before the lease was granted"};
-        hold_set_state(hold, HOLD_OVER);
+        lh_hold_set_state(hold, HOLD_OVER);
         lh_failure_send(call, &failure);
         lh_route_cancel(hold->service, &hold->acquire);
     } else {
@@ -329,14 +329,14 @@ void lh_hold_on_alarm(struct lh_rpc_call *call)
 {
     struct hold *hold = lh_rpc_call_data(call);
     if (hold != NULL)
-        hold_look(hold);
+        lh_hold_look(hold);
 }
 
 void lh_hold_on_peer_alive(struct lh_rpc_call *call)
 {
     struct hold *hold = lh_rpc_call_data(call);
     if (hold != NULL)
-        hold_answered(hold);
+        lh_hold_answered(hold);
 }
 
 static const char *last_words(enum lh_rpc_end reason)
@@ -367,24 +367,24 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
         reason == LH_RPC_END_SHUTDOWN || (reason == LH_RPC_END_DISCONNECTED && lh_rpc_call_is_peer_lost(call));
     hold->call = NULL;
     lh_list_remove(&hold->link);
-    hold_set_state(hold, HOLD_OVER);
+    lh_hold_set_state(hold, HOLD_OVER);
     if (before == HOLD_WAITING)
         lh_route_cancel(hold->service, &hold->acquire);
     else if (before == HOLD_HELD && !may_live_on)
         give_back(hold, last_words(reason));
     else if (before == HOLD_RELEASING && hold->release.arg == NULL)
-        hold_release(hold, hold->release_item.item.is_failure); /* it was to be tried again */
-    hold_leave(hold);
+        lh_hold_release(hold, hold->release_item.item.is_failure); /* it was to be tried again */
+    lh_hold_leave(hold);
 }
 
 void lh_hold_downgraded(struct lh_service *service, const struct lh_held_lease *lease)
 {
-    struct hold *hold = hold_find(service, lease->ns, lease->key, lease->lease_key);
+    struct hold *hold = lh_hold_find(service, lease->ns, lease->key, lease->lease_key);
 
     if (hold == NULL || lease->token < hold->lease.token)
         return;
-    hold_take(hold, lease);
-    hold_tell_renewed(hold);
+    lh_hold_take(hold, lease);
+    lh_hold_tell_renewed(hold);
 }
 
 /* The leases go on: whoever is told calls again with the same lease key. Waiters hear it from the coordinator. */
@@ -398,7 +398,7 @@ void lh_hold_drain(struct lh_service *service)
                 .key = hold->acquire.key,
                 .message = "the server is shutting down: the lease goes on until its deadline; call another, or "
                            "again, with the same lease key"};
-            hold_set_state(hold, HOLD_OVER);
+            lh_hold_set_state(hold, HOLD_OVER);
             lh_failure_send(hold->call, &failure);
         }
     }
@@ -419,7 +419,7 @@ bool lh_hold_check_rights(struct lh_service *service, int max)
         lh_list_append(&service->hold_list, &hold->link);
         if ((!is_waiting && hold->state != HOLD_HELD) || lh_access_may(&hold->who, LH_RIGHT_LEASE, hold->acquire.ns))
             continue;
-        hold_set_state(hold, HOLD_OVER);
+        lh_hold_set_state(hold, HOLD_OVER);
         lh_permit_refuse(hold->call, &hold->who, LH_RIGHT_LEASE, hold->acquire.ns);
         if (is_waiting)
             lh_route_cancel(service, &hold->acquire);

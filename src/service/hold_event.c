@@ -19,7 +19,7 @@ static void send_event(struct hold *hold, const Leasehold__V1__HoldEvent *event)
     lh_arena_reset(&hold->service->scratch);
 }
 
-void hold_tell_queued(struct hold *hold, const struct lh_contention *contention)
+void lh_hold_tell_queued(struct hold *hold, const struct lh_contention *contention)
 {
     Leasehold__V1__HoldEvent event;
 
@@ -30,7 +30,7 @@ void hold_tell_queued(struct hold *hold, const struct lh_contention *contention)
     send_event(hold, &event);
 }
 
-void hold_tell_granted(struct hold *hold, int64_t waited_us)
+void lh_hold_tell_granted(struct hold *hold, int64_t waited_us)
 {
     Leasehold__V1__HoldEvent event;
 
@@ -40,7 +40,7 @@ void hold_tell_granted(struct hold *hold, int64_t waited_us)
     send_event(hold, &event);
 }
 
-void hold_tell_renewed(struct hold *hold)
+void lh_hold_tell_renewed(struct hold *hold)
 {
     Leasehold__V1__HoldEvent event;
 
@@ -62,7 +62,7 @@ static char *cut(const char *message, struct lh_arena *arena)
     return copy;
 }
 
-void hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char *message)
+void lh_hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char *message)
 {
     struct lh_arena *arena = &hold->service->scratch;
     Leasehold__V1__HeartbeatResult lost;
@@ -81,7 +81,7 @@ void hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char *me
     send_event(hold, &event);
 }
 
-void hold_tell_released(struct hold *hold, enum lh_outcome outcome, enum lh_end_reason reason, const char *message)
+void lh_hold_tell_released(struct hold *hold, enum lh_outcome outcome, enum lh_end_reason reason, const char *message)
 {
     struct lh_arena *arena = &hold->service->scratch;
     Leasehold__V1__ReleaseResult released;

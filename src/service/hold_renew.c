@@ -43,7 +43,7 @@ static void note_remaining(struct hold *hold, int64_t remaining_us)
     look_at(hold, hold->next_us);
 }
 
-void hold_take(struct hold *hold, const struct lh_held_lease *lease)
+void lh_hold_take(struct hold *hold, const struct lh_held_lease *lease)
 {
     free(hold->slots);
     free(hold->principal);
@@ -92,8 +92,8 @@ static void lose(struct hold *hold, enum lh_end_reason reason, const char *messa
 {
     lh_info("hold is lost scope=%s token=%lld", LH_SCOPE_NAME(hold->acquire.ns, hold->acquire.key),
             (long long)hold->lease.token);
-    hold_tell_lost(hold, reason, message);
-    hold_set_state(hold, HOLD_OVER);
+    lh_hold_tell_lost(hold, reason, message);
+    lh_hold_set_state(hold, HOLD_OVER);
     lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
 }
 
@@ -109,7 +109,7 @@ static void renew_again(struct hold *hold, const char *message)
     lose(hold, LH_END_UNKNOWN,
          message != NULL ? message
                          : "it could not be renewed before its deadline: the database did not answer in time");
-    hold_release(hold, true); /* it is told lost: let the next one have it */
+    lh_hold_release(hold, true); /* it is told lost: let the next one have it */
 }
 
 static void on_beaten(struct lh_holder_request *request)
@@ -124,13 +124,13 @@ static void on_beaten(struct lh_holder_request *request)
         hold->lease.heartbeats = item->heartbeats;
         take_shared(hold, &item->shared);
         note_remaining(hold, item->remaining_us);
-        hold_tell_renewed(hold);
+        lh_hold_tell_renewed(hold);
     } else if (hold->state == HOLD_HELD && item->outcome == LH_OUTCOME_LOST) {
         lose(hold, item->end_reason, item->message);
     } else if (hold->state == HOLD_HELD) {
         renew_again(hold, item->message);
     }
-    hold_leave(hold);
+    lh_hold_leave(hold);
 }
 
 static void renew(struct hold *hold)
@@ -160,7 +160,7 @@ static void looked(struct hold *hold, bool is_over)
     /* A heartbeat then says how it ended, and makes sure that it stays so. */
     if (is_over && hold->state == HOLD_HELD && !hold->is_beating)
         renew(hold);
-    hold_leave(hold);
+    lh_hold_leave(hold);
 }
 
 static void on_scope(void *arg, enum lh_status status, const struct lh_error *error,
@@ -203,7 +203,7 @@ static void ask_whether_it_is_over(struct hold *hold)
     }
 }
 
-void hold_answered(struct hold *hold)
+void lh_hold_answered(struct hold *hold)
 {
     int64_t now_us = lh_clock_us();
 
@@ -212,12 +212,12 @@ void hold_answered(struct hold *hold)
         renew(hold);
 }
 
-void hold_look(struct hold *hold)
+void lh_hold_look(struct hold *hold)
 {
     int64_t now_us = lh_clock_us();
 
     if (hold->state == HOLD_RELEASING && hold->release.arg == NULL) {
-        hold_release(hold, hold->release_item.item.is_failure);
+        lh_hold_release(hold, hold->release_item.item.is_failure);
         return;
     }
     if (hold->state != HOLD_HELD || hold->is_beating)
@@ -247,7 +247,7 @@ static void on_given_back(struct hold *hold)
     if (item->outcome == LH_OUTCOME_INVALID && !item->is_failure) {
         free(hold->release_value);
         hold->release_value = lh_strdup("its result was refused by the database");
-        hold_release(hold, true);
+        lh_hold_release(hold, true);
         return;
     }
     lh_info("lease of an ended stream was not released, it ends by its deadline scope=%s",
@@ -265,16 +265,16 @@ static void on_released(struct lh_holder_request *request)
         look_at(hold, lh_clock_us() + RELEASE_AGAIN_US);
     } else {
         if (hold->state == HOLD_RELEASING) {
-            hold_tell_released(hold, item->outcome, item->end_reason, item->message);
-            hold_set_state(hold, HOLD_OVER);
+            lh_hold_tell_released(hold, item->outcome, item->end_reason, item->message);
+            lh_hold_set_state(hold, HOLD_OVER);
             lh_rpc_call_finish(hold->call, LH_GRPC_OK, NULL, NULL, 0);
         }
         on_given_back(hold);
     }
-    hold_leave(hold);
+    lh_hold_leave(hold);
 }
 
-void hold_release(struct hold *hold, bool is_failure)
+void lh_hold_release(struct hold *hold, bool is_failure)
 {
     hold->release_item = (struct lh_holder_entry){.item = {.ns = hold->acquire.ns,
                                                            .key = hold->acquire.key,

@@ -30,7 +30,7 @@ void lh_hold_finish(struct lh_service *service)
     lh_table_finish(&service->holds);
 }
 
-struct hold *hold_find(const struct lh_service *service, const char *ns, const char *key, struct lh_uuid lease_key)
+struct hold *lh_hold_find(const struct lh_service *service, const char *ns, const char *key, struct lh_uuid lease_key)
 {
     const struct hold wanted = {.acquire = {.ns = ns, .key = key, .lease_key = lease_key}};
     struct lh_table_entry *entry = lh_table_find(&service->holds, hash_of(&wanted), &wanted);
@@ -51,7 +51,7 @@ static const unsigned legal_moves[] = {
     [HOLD_OVER] = TO(OVER),
 };
 
-void hold_set_state(struct hold *hold, enum hold_state state)
+void lh_hold_set_state(struct hold *hold, enum hold_state state)
 {
     assert(legal_moves[hold->state] & (1u << state));
     if (hold->state == HOLD_HELD)
@@ -61,7 +61,7 @@ void hold_set_state(struct hold *hold, enum hold_state state)
     hold->state = state;
 }
 
-void hold_leave(struct hold *hold)
+void lh_hold_leave(struct hold *hold)
 {
     if (--hold->users > 0)
         return;

@@ -255,7 +255,7 @@ static size_t take(struct list *list, const struct lh_list_answer *answer)
     response.leases = lh_arena_alloc(arena, (answer->lease_count + 1) * sizeof(*response.leases));
     for (i = 0; i < answer->lease_count; i++) {
         const struct lh_held_lease *lease = &answer->leases[i];
-        if (!visible_may_show(&list->who, lease))
+        if (!lh_visible_may_show(&list->who, lease))
             continue;
         if (list->left == 0 || bytes >= LH_REPLY_MAX_BYTES)
             break;
@@ -263,7 +263,7 @@ static size_t take(struct list *list, const struct lh_list_answer *answer)
         bytes += protobuf_c_message_get_packed_size(&response.leases[response.n_leases++]->base);
         list->left--;
         snprintf(list->last_ns, sizeof(list->last_ns), "%s", lease->ns);
-        put_place(list->last_key, lease->key, visible_place(lease));
+        put_place(list->last_key, lease->key, lh_visible_place(lease));
     }
     append(list, &response);
     return i;
@@ -283,11 +283,11 @@ static void on_list(void *arg, enum lh_status status, const struct lh_error *err
         return;
     }
     done = take(list, answer);
-    visible_advance(&list->walk, answer, done);
+    lh_visible_advance(&list->walk, answer, done);
     if (done < answer->lease_count ||
-        (list->left == 0 && answer->has_more && visible_is_whole(&list->walk, &list->who)))
+        (list->left == 0 && answer->has_more && lh_visible_is_whole(&list->walk, &list->who)))
         finish(list, list->last_ns, list->last_key, false);
-    else if (!visible_ask(&list->walk, &list->who, &request))
+    else if (!lh_visible_ask(&list->walk, &list->who, &request))
         finish(list, NULL, NULL, false);
     else if (*list->search != '\0' && ++list->searched == SEARCH_PAGES) {
         put_place(list->last_key, request.after_key, request.after_token);
@@ -320,7 +320,7 @@ static void ask(struct list *list, const struct lh_list_request *of_walk)
     struct lh_list_request request = *of_walk;
     enum lh_status status;
 
-    request.page_size = visible_is_whole(&list->walk, &list->who) && list->left > 0 ? list->left : LOOKED_AT_ONCE;
+    request.page_size = lh_visible_is_whole(&list->walk, &list->who) && list->left > 0 ? list->left : LOOKED_AT_ONCE;
     status = store->ops->list(store, &request, on_list, list);
     if (status != LH_OK)
         free_list(list);
@@ -347,9 +347,9 @@ static void begin_list(struct lh_rpc_call *call, struct lh_access_caller *who, c
     list->owner = lh_strdup(request->owner);
     list->search = lh_strdup(request->search);
     list->left = request->page_size;
-    visible_begin(&list->walk, request->ns, include_children, request->after_ns, request->after_key,
-                  request->after_token);
-    if (visible_ask(&list->walk, &list->who, &first))
+    lh_visible_begin(&list->walk, request->ns, include_children, request->after_ns, request->after_key,
+                     request->after_token);
+    if (lh_visible_ask(&list->walk, &list->who, &first))
         ask(list, &first);
     else
         finish(list, NULL, NULL, false);

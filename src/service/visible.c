@@ -11,8 +11,8 @@ static void go_to(struct visible_walk *walk, const char *ns, const char *key, in
     walk->has_after = true;
 }
 
-void visible_begin(struct visible_walk *walk, const char *ns, bool include_children, const char *after_ns,
-                   const char *after_key, int64_t after_token)
+void lh_visible_begin(struct visible_walk *walk, const char *ns, bool include_children, const char *after_ns,
+                      const char *after_key, int64_t after_token)
 {
     *walk = (struct visible_walk){.include_children = include_children};
     snprintf(walk->ns, sizeof(walk->ns), "%s", ns);
@@ -20,7 +20,7 @@ void visible_begin(struct visible_walk *walk, const char *ns, bool include_child
         go_to(walk, after_ns, after_key, after_token);
 }
 
-bool visible_is_whole(const struct visible_walk *walk, const struct lh_access_caller *who)
+bool lh_visible_is_whole(const struct visible_walk *walk, const struct lh_access_caller *who)
 {
     return lh_access_may(who, LH_RIGHT_READ, walk->ns);
 }
@@ -38,9 +38,9 @@ static bool pass_on(struct visible_walk *walk, const struct lh_access_caller *wh
     return true;
 }
 
-bool visible_ask(struct visible_walk *walk, const struct lh_access_caller *who, struct lh_list_request *list)
+bool lh_visible_ask(struct visible_walk *walk, const struct lh_access_caller *who, struct lh_list_request *list)
 {
-    if (walk->is_over || (!visible_is_whole(walk, who) && !pass_on(walk, who)))
+    if (walk->is_over || (!lh_visible_is_whole(walk, who) && !pass_on(walk, who)))
         return false;
     list->ns = walk->ns;
     list->include_children = walk->include_children;
@@ -50,22 +50,22 @@ bool visible_ask(struct visible_walk *walk, const struct lh_access_caller *who, 
     return true;
 }
 
-bool visible_may_show(const struct lh_access_caller *who, const struct lh_held_lease *lease)
+bool lh_visible_may_show(const struct lh_access_caller *who, const struct lh_held_lease *lease)
 {
     return lh_access_may(who, LH_RIGHT_READ, lease->ns);
 }
 
-int64_t visible_place(const struct lh_held_lease *lease)
+int64_t lh_visible_place(const struct lh_held_lease *lease)
 {
     return lease->units > 0 ? lease->token : 0;
 }
 
-void visible_advance(struct visible_walk *walk, const struct lh_list_answer *answer, size_t seen)
+void lh_visible_advance(struct visible_walk *walk, const struct lh_list_answer *answer, size_t seen)
 {
     if (seen == answer->lease_count && answer->stop_ns != NULL)
         go_to(walk, answer->stop_ns, answer->stop_key, 0);
     else if (seen > 0)
         go_to(walk, answer->leases[seen - 1].ns, answer->leases[seen - 1].key,
-              visible_place(&answer->leases[seen - 1]));
+              lh_visible_place(&answer->leases[seen - 1]));
     walk->is_over = seen == answer->lease_count && !answer->has_more;
 }

@@ -3,10 +3,10 @@
  * was asked for; what the caller may not read is left out of them, and where a page ends in that, the next one begins
  * where the caller may read again.
  *
- *     visible_begin(&walk, ns, include_children, after_ns, after_key, after_token);
- *     while (visible_ask(&walk, who, &list)) ... ask the store for `list`; of its answer:
- *         if (visible_may_show(who, &answer->leases[i])) ...
- *         visible_advance(&walk, answer, i);
+ *     lh_visible_begin(&walk, ns, include_children, after_ns, after_key, after_token);
+ *     while (lh_visible_ask(&walk, who, &list)) ... ask the store for `list`; of its answer:
+ *         if (lh_visible_may_show(who, &answer->leases[i])) ...
+ *         lh_visible_advance(&walk, answer, i);
  */
 #ifndef LH_SERVICE_VISIBLE_H
 #define LH_SERVICE_VISIBLE_H
@@ -29,16 +29,16 @@ struct visible_walk {
 };
 
 /* The strings are copied. `after_ns` NULL: from the beginning. */
-void visible_begin(struct visible_walk *walk, const char *ns, bool include_children, const char *after_ns,
-                   const char *after_key, int64_t after_token);
+void lh_visible_begin(struct visible_walk *walk, const char *ns, bool include_children, const char *after_ns,
+                      const char *after_key, int64_t after_token);
 /* May the caller read everything that was asked for? */
-bool visible_is_whole(const struct visible_walk *walk, const struct lh_access_caller *who);
+bool lh_visible_is_whole(const struct visible_walk *walk, const struct lh_access_caller *who);
 /* False: there is nothing more. The strings of `list` are the walk's; its page_size and owner are left alone. */
-bool visible_ask(struct visible_walk *walk, const struct lh_access_caller *who, struct lh_list_request *list);
-bool visible_may_show(const struct lh_access_caller *who, const struct lh_held_lease *lease);
+bool lh_visible_ask(struct visible_walk *walk, const struct lh_access_caller *who, struct lh_list_request *list);
+bool lh_visible_may_show(const struct lh_access_caller *who, const struct lh_held_lease *lease);
 /* Where a page goes on within the scope of this lease, as after_token: other shared leases may follow it. */
-int64_t visible_place(const struct lh_held_lease *lease);
+int64_t lh_visible_place(const struct lh_held_lease *lease);
 /* The first `seen` leases of the answer are done with. */
-void visible_advance(struct visible_walk *walk, const struct lh_list_answer *answer, size_t seen);
+void lh_visible_advance(struct visible_walk *walk, const struct lh_list_answer *answer, size_t seen);
 
 #endif

@@ -304,7 +304,7 @@ static void ask_page(struct watch_stream *stream)
 
     if (stream->state != WATCH_LISTING || stream->is_page_out || lh_rpc_call_is_over_mark(stream->call))
         return;
-    if (!visible_ask(&stream->walk, &stream->who, &list)) {
+    if (!lh_visible_ask(&stream->walk, &stream->who, &list)) {
         go_live(stream);
         return;
     }
@@ -320,7 +320,7 @@ static void send_page(struct watch_stream *stream, const struct lh_list_answer *
 
     for (size_t i = 0; i < answer->lease_count && stream->state == WATCH_LISTING; i++) {
         struct lh_lease_event event = {.lease = answer->leases[i]};
-        if (!visible_may_show(&stream->who, &event.lease) || !is_watched(stream, event.lease.key))
+        if (!lh_visible_may_show(&stream->who, &event.lease) || !is_watched(stream, event.lease.key))
             continue;
         find_known(stream, event.lease.ns, event.lease.key, 0, true)->newest = event.lease.token;
         find_known(stream, event.lease.ns, event.lease.key, event.lease.token, true);
@@ -328,7 +328,7 @@ static void send_page(struct watch_stream *stream, const struct lh_list_answer *
         send_bytes(stream, data, size);
         lh_arena_reset(&stream->service->scratch);
     }
-    visible_advance(&stream->walk, answer, answer->lease_count);
+    lh_visible_advance(&stream->walk, answer, answer->lease_count);
     if ((answer->lease_count > 0 && !is_watched(stream, answer->leases[answer->lease_count - 1].key)) ||
         (answer->stop_key != NULL && !is_watched(stream, answer->stop_key)))
         stream->walk.is_over = true; /* it is beyond the one scope */
@@ -389,9 +389,9 @@ static void on_active(struct lh_watcher *watcher)
     stream->has_known = true;
     lh_table_init(&stream->known, is_known);
     if (stream->key[0] == '\0')
-        visible_begin(&stream->walk, stream->ns, stream->watcher.include_children, NULL, NULL, 0);
+        lh_visible_begin(&stream->walk, stream->ns, stream->watcher.include_children, NULL, NULL, 0);
     else
-        visible_begin(&stream->walk, stream->ns, false, stream->ns, stream->key, -1);
+        lh_visible_begin(&stream->walk, stream->ns, false, stream->ns, stream->key, -1);
     ask_page(stream);
 }
 

@@ -7,7 +7,7 @@
 
 #define RIGHTS_MAX 8
 
-unsigned rights_read(const PGresult *result, int row, int column, struct lh_arena *arena)
+unsigned lh_rights_read(const PGresult *result, int row, int column, struct lh_arena *arena)
 {
     const char *names[RIGHTS_MAX];
     size_t count = lh_pg_text_array(result, row, column, arena, names, RIGHTS_MAX);
@@ -24,8 +24,8 @@ static bool token_read(const PGresult *result, int row, const int at[6], struct 
 {
     if (PQgetlength(result, row, at[4]) != LH_ACCESS_HASH_BYTES)
         return false;
-    token->name = text_read(result, row, at[0], arena);
-    token->id = text_read(result, row, at[3], arena);
+    token->name = lh_text_read(result, row, at[0], arena);
+    token->id = lh_text_read(result, row, at[3], arena);
     memcpy(token->hash, PQgetvalue(result, row, at[4]), LH_ACCESS_HASH_BYTES);
     token->expires_at_us = lh_pg_is_null(result, row, at[5]) ? INT64_MAX : lh_pg_timestamptz(result, row, at[5]);
     return true;
@@ -53,9 +53,9 @@ static void read_access(struct control_call *call, enum lh_status status, const 
     tokens = lh_arena_alloc(arena, (count + 1) * sizeof(*tokens));
     for (int row = 0; row < (int)count; row++) {
         if (lh_pg_is_null(result, row, at[3]))
-            rules[answer.rule_count++] =
-                (struct lh_access_rule){text_read(result, row, at[0], arena), text_read(result, row, at[1], arena),
-                                        rights_read(result, row, at[2], arena)};
+            rules[answer.rule_count++] = (struct lh_access_rule){lh_text_read(result, row, at[0], arena),
+                                                                 lh_text_read(result, row, at[1], arena),
+                                                                 lh_rights_read(result, row, at[2], arena)};
         else
             answer.token_count += token_read(result, row, at, arena, &tokens[answer.token_count]);
     }
@@ -64,7 +64,7 @@ static void read_access(struct control_call *call, enum lh_status status, const 
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
-enum lh_status pg_store_read_access(struct lh_store *base, lh_access_cb *on_done, void *arg)
+enum lh_status lh_pg_store_read_access(struct lh_store *base, lh_access_cb *on_done, void *arg)
 {
     /* In one statement, and so of one moment. */
     static const struct lh_pg_statement statement = {
@@ -78,8 +78,8 @@ enum lh_status pg_store_read_access(struct lh_store *base, lh_access_cb *on_done
         {0},
     };
 
-    return control_call_send(control_call_begin(pg_store_of(base), read_access, (void (*)(void))on_done, arg),
-                             &statement);
+    return lh_control_call_send(lh_control_call_begin(pg_store_of(base), read_access, (void (*)(void))on_done, arg),
+                                &statement);
 }
 
 static void read_nothing(struct control_call *call, enum lh_status status, const PGresult *result,
@@ -89,13 +89,13 @@ static void read_nothing(struct control_call *call, enum lh_status status, const
         ((lh_store_cb *)call->on_done)(call->arg, status, error);
 }
 
-enum lh_status pg_store_audit(struct lh_store *base, const struct lh_audit *row, lh_store_cb *on_done, void *arg)
+enum lh_status lh_pg_store_audit(struct lh_store *base, const struct lh_audit *row, lh_store_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "audit_write", "select leasehold_internal.audit_write($1, $2, $3, $4, $5, $6, $7, $8, $9)", LH_PG_TEXT,
         LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_nothing, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_nothing, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;
 
     lh_pg_add_text(params, row->principal);
@@ -111,16 +111,16 @@ enum lh_status pg_store_audit(struct lh_store *base, const struct lh_audit *row,
     lh_pg_add_text(params, row->outcome);
     lh_pg_add_int8(params, row->count);
     call->is_clients = true;
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
-enum lh_status pg_store_token_used(struct lh_store *base, const char *const *ids, size_t count)
+enum lh_status lh_pg_store_token_used(struct lh_store *base, const char *const *ids, size_t count)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("token_used", "select leasehold_internal.token_used($1)", LH_PG_TEXT_ARRAY);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_nothing, NULL, NULL);
+    struct control_call *call = lh_control_call_begin(store, read_nothing, NULL, NULL);
 
     LH_PG_ARRAY(&store->params, LH_PG_TEXT, count, lh_pg_array_add_text(&store->params, ids[i]));
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }

@@ -8,7 +8,7 @@ static struct control_call *begin(struct pg_store *store,
                                                const struct lh_error *),
                                   lh_access_admin_cb *on_done, void *arg)
 {
-    struct control_call *call = control_call_begin(store, read, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read, (void (*)(void))on_done, arg);
     call->is_clients = true;
     return call;
 }
@@ -52,10 +52,10 @@ static void read_rules(struct control_call *call, enum lh_status status, const P
         for (size_t i = 0; i < found.rule_count; i++) {
             int row = (int)i;
             rules[i] = (struct lh_rule_facts){
-                .rule = {text_read(result, row, at[0], arena), text_read(result, row, at[1], arena),
-                         rights_read(result, row, at[2], arena)},
+                .rule = {lh_text_read(result, row, at[0], arena), lh_text_read(result, row, at[1], arena),
+                         lh_rights_read(result, row, at[2], arena)},
                 .created_at_us = lh_pg_timestamptz(result, row, at[3]),
-                .created_by = text_read(result, row, at[4], arena),
+                .created_by = lh_text_read(result, row, at[4], arena),
             };
         }
         found.rules = rules;
@@ -72,8 +72,8 @@ static void add_rights(struct lh_pg_params *params, unsigned rights)
     lh_pg_array_end(params);
 }
 
-enum lh_status pg_store_change_access(struct lh_store *base, const struct lh_requester *by,
-                                      const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg)
+enum lh_status lh_pg_store_change_access(struct lh_store *base, const struct lh_requester *by,
+                                         const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement grant =
         LH_PG_STATEMENT("access_grant_by", "select * from leasehold_internal.access_grant_by($1, $2, $3, $4, $5)",
@@ -88,11 +88,11 @@ enum lh_status pg_store_change_access(struct lh_store *base, const struct lh_req
     lh_pg_add_text(&store->params, change->rule.principal);
     lh_pg_add_text(&store->params, change->rule.ns);
     add_rights(&store->params, change->rule.rights);
-    return control_call_send(call, change->is_revoke ? &revoke : &grant);
+    return lh_control_call_send(call, change->is_revoke ? &revoke : &grant);
 }
 
-enum lh_status pg_store_list_access(struct lh_store *base, int32_t page_size, const char *after_principal,
-                                    const char *after_ns, lh_access_admin_cb *on_done, void *arg)
+enum lh_status lh_pg_store_list_access(struct lh_store *base, int32_t page_size, const char *after_principal,
+                                       const char *after_ns, lh_access_admin_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "access_list", "select * from leasehold_internal.access_list($1, $2, $3)", LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT);
@@ -103,7 +103,7 @@ enum lh_status pg_store_list_access(struct lh_store *base, int32_t page_size, co
     lh_pg_add_int4(&store->params, page_size + 1);
     lh_pg_add_text(&store->params, after_principal);
     lh_pg_add_text(&store->params, after_ns);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 /* --- tokens --- */
@@ -131,11 +131,11 @@ static void read_tokens(struct control_call *call, enum lh_status status, const 
         for (size_t i = 0; i < found.token_count; i++) {
             int row = (int)i;
             tokens[i] = (struct lh_token_facts){
-                .id = text_read(result, row, at[0], arena),
-                .name = text_read(result, row, at[1], arena),
-                .token = at[2] < 0 ? NULL : text_read(result, row, at[2], arena),
+                .id = lh_text_read(result, row, at[0], arena),
+                .name = lh_text_read(result, row, at[1], arena),
+                .token = at[2] < 0 ? NULL : lh_text_read(result, row, at[2], arena),
                 .created_at_us = lh_pg_timestamptz(result, row, at[3]),
-                .created_by = at[4] < 0 ? NULL : text_read(result, row, at[4], arena),
+                .created_by = at[4] < 0 ? NULL : lh_text_read(result, row, at[4], arena),
                 .expires_at_us = time_read(result, row, at[5], INT64_MAX),
                 .last_used_at_us = time_read(result, row, at[6], INT64_MIN),
             };
@@ -145,8 +145,8 @@ static void read_tokens(struct control_call *call, enum lh_status status, const 
     answer(call, status, error, &found);
 }
 
-enum lh_status pg_store_create_token(struct lh_store *base, const struct lh_requester *by, const char *name,
-                                     int64_t expires_us, lh_access_admin_cb *on_done, void *arg)
+enum lh_status lh_pg_store_create_token(struct lh_store *base, const struct lh_requester *by, const char *name,
+                                        int64_t expires_us, lh_access_admin_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "token_create_by", "select * from leasehold_internal.token_create_by($1, $2, $3, $4 * interval '1 us')",
@@ -160,7 +160,7 @@ enum lh_status pg_store_create_token(struct lh_store *base, const struct lh_requ
         lh_pg_add_int8(&store->params, expires_us);
     else
         lh_pg_add_null(&store->params);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 static void read_revoked(struct control_call *call, enum lh_status status, const PGresult *result,
@@ -170,8 +170,8 @@ static void read_revoked(struct control_call *call, enum lh_status status, const
     answer(call, status, error, &found);
 }
 
-enum lh_status pg_store_revoke_token(struct lh_store *base, const struct lh_requester *by, const char *name_or_id,
-                                     lh_access_admin_cb *on_done, void *arg)
+enum lh_status lh_pg_store_revoke_token(struct lh_store *base, const struct lh_requester *by, const char *name_or_id,
+                                        lh_access_admin_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "token_revoke_by", "select leasehold_internal.token_revoke_by($1, $2, $3)", LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT);
@@ -180,11 +180,11 @@ enum lh_status pg_store_revoke_token(struct lh_store *base, const struct lh_requ
 
     add_administrator(store, by);
     lh_pg_add_text(&store->params, name_or_id);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
-enum lh_status pg_store_list_tokens(struct lh_store *base, int32_t page_size, const char *after_name,
-                                    const char *after_id, lh_access_admin_cb *on_done, void *arg)
+enum lh_status lh_pg_store_list_tokens(struct lh_store *base, int32_t page_size, const char *after_name,
+                                       const char *after_id, lh_access_admin_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "token_list", "select * from leasehold_internal.token_list($1, $2, $3)", LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT);
@@ -195,5 +195,5 @@ enum lh_status pg_store_list_tokens(struct lh_store *base, int32_t page_size, co
     lh_pg_add_int4(&store->params, page_size + 1);
     lh_pg_add_text(&store->params, after_name);
     lh_pg_add_text(&store->params, after_id);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }

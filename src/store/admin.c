@@ -20,12 +20,12 @@ static void last_hold_read(struct lh_scope_answer *answer, const PGresult *resul
         return;
     answer->has_last = true;
     last->token = lh_pg_int8(result, 0, at[0]);
-    last->owner = text_read(result, 0, at[1], arena);
-    last->end_reason = end_reason_read(result, 0, at[2]);
-    last->result = text_read(result, 0, at[3], arena);
-    last->error = text_read(result, 0, at[4], arena);
+    last->owner = lh_text_read(result, 0, at[1], arena);
+    last->end_reason = lh_end_reason_read(result, 0, at[2]);
+    last->result = lh_text_read(result, 0, at[3], arena);
+    last->error = lh_text_read(result, 0, at[4], arena);
     last->ended_at_us = lh_pg_timestamptz(result, 0, at[5]);
-    last->principal = text_read(result, 0, at[6], arena);
+    last->principal = lh_text_read(result, 0, at[6], arena);
     if (last->owner == NULL)
         last->owner = "";
     if (last->principal == NULL)
@@ -53,13 +53,13 @@ static void read_get(struct control_call *call, enum lh_status status, const PGr
     answer.units_free = LH_UNITS_UNBOUNDED;
     if (PQntuples(result) > 0) {
         lh_pg_result_columns(result, names, at, 5);
-        lease_columns_find(result, &lease_at);
+        lh_lease_columns_find(result, &lease_at);
         answer.is_held = lh_pg_bool(result, 0, at[0]);
         answer.waiters = lh_pg_int4(result, 0, at[1]);
         answer.rests_in_us = lh_pg_int8(result, 0, at[2]);
         answer.holder_count = lh_pg_int4(result, 0, at[3]);
-        answer.units_free = units_free_read(result, 0, at[4]);
-        lease_read(result, 0, &lease_at, arena, &answer.lease);
+        answer.units_free = lh_units_free_read(result, 0, at[4]);
+        lh_lease_read(result, 0, &lease_at, arena, &answer.lease);
         last_hold_read(&answer, result, arena);
     }
     answer.lease.ns = call->ns;
@@ -67,19 +67,19 @@ static void read_get(struct control_call *call, enum lh_status status, const PGr
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
-enum lh_status pg_store_get(struct lh_store *base, const char *ns, const char *key, lh_scope_cb *on_done, void *arg)
+enum lh_status lh_pg_store_get(struct lh_store *base, const char *ns, const char *key, lh_scope_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("get_scope", "select * from leasehold_internal.get_scope($1, $2)", LH_PG_TEXT, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_get, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_get, (void (*)(void))on_done, arg);
 
     call->ns = lh_strdup(ns);
     call->key = lh_strdup(key);
     lh_pg_add_text(&store->params, ns);
     lh_pg_add_text(&store->params, key);
     call->is_clients = true;
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 /* --- list: one more than the page tells whether there is another --- */
@@ -103,13 +103,13 @@ static void read_list(struct control_call *call, enum lh_status status, const PG
         return;
     }
     lh_pg_result_columns(result, names, at, 2);
-    lease_columns_find(result, &lease_at);
+    lh_lease_columns_find(result, &lease_at);
     row_count = PQntuples(result);
     if (row_count > 0 && lh_pg_is_null(result, row_count - 1, lease_at.at[0])) {
         row_count--;
         answer.has_more = true;
-        answer.stop_ns = text_read(result, row_count, at[0], arena);
-        answer.stop_key = text_read(result, row_count, at[1], arena);
+        answer.stop_ns = lh_text_read(result, row_count, at[0], arena);
+        answer.stop_key = lh_text_read(result, row_count, at[1], arena);
     } else if (row_count > call->page_size) {
         row_count = call->page_size;
         answer.has_more = true;
@@ -117,22 +117,22 @@ static void read_list(struct control_call *call, enum lh_status status, const PG
     answer.lease_count = (size_t)row_count;
     leases = lh_arena_alloc(arena, (answer.lease_count + 1) * sizeof(*leases));
     for (size_t i = 0; i < answer.lease_count; i++) {
-        lease_read(result, (int)i, &lease_at, arena, &leases[i]);
-        leases[i].ns = text_read(result, (int)i, at[0], arena);
-        leases[i].key = text_read(result, (int)i, at[1], arena);
+        lh_lease_read(result, (int)i, &lease_at, arena, &leases[i]);
+        leases[i].ns = lh_text_read(result, (int)i, at[0], arena);
+        leases[i].key = lh_text_read(result, (int)i, at[1], arena);
     }
     answer.leases = leases;
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
-enum lh_status pg_store_list(struct lh_store *base, const struct lh_list_request *request, lh_list_cb *on_done,
-                             void *arg)
+enum lh_status lh_pg_store_list(struct lh_store *base, const struct lh_list_request *request, lh_list_cb *on_done,
+                                void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "list_leases", "select * from leasehold_internal.list_leases($1, $2, $3, $4, $5, $6, $7, $8, $9)", LH_PG_TEXT,
         LH_PG_BOOL, LH_PG_INT4, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4, LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_list, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_list, (void (*)(void))on_done, arg);
     bool is_any_owner = request->owner == NULL || *request->owner == '\0';
 
     call->page_size = request->page_size;
@@ -149,25 +149,25 @@ enum lh_status pg_store_list(struct lh_store *base, const struct lh_list_request
     else
         lh_pg_add_int8(&store->params, request->after_token);
     call->is_clients = true;
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 /* --- the holders of a scope --- */
 
-enum lh_status pg_store_holders(struct lh_store *base, const char *ns, const char *key, int32_t max,
-                                lh_list_cb *on_done, void *arg)
+enum lh_status lh_pg_store_holders(struct lh_store *base, const char *ns, const char *key, int32_t max,
+                                   lh_list_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "get_holders", "select * from leasehold_internal.get_holders($1, $2, $3)", LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT4);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_list, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_list, (void (*)(void))on_done, arg);
 
     call->page_size = max;
     lh_pg_add_text(&store->params, ns);
     lh_pg_add_text(&store->params, key);
     lh_pg_add_int4(&store->params, max + 1);
     call->is_clients = true;
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 /* --- force_release --- */
@@ -181,11 +181,11 @@ static void read_ended(struct control_call *call, const PGresult *result, int ou
     struct lease_columns lease_at;
     int key_at = PQfnumber(result, "lease_key");
 
-    lease_columns_find(result, &lease_at);
+    lh_lease_columns_find(result, &lease_at);
     for (int row = 0; row < PQntuples(result); row++) {
         const char *outcome = lh_pg_text(result, row, outcome_at);
         struct lh_held_lease *lease = &leases[answer->listed];
-        if (outcome == NULL || strcmp(outcome, "ended") != 0 || !lease_read(result, row, &lease_at, arena, lease))
+        if (outcome == NULL || strcmp(outcome, "ended") != 0 || !lh_lease_read(result, row, &lease_at, arena, lease))
             continue;
         lease->ns = call->ns;
         lease->key = call->key;
@@ -244,9 +244,9 @@ static void on_limit_set(void *arg, enum lh_status status, const PGresult *resul
 {
 }
 
-enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, const char *key, const char *reason,
-                                      int64_t token, bool all, const struct lh_requester *requester,
-                                      lh_scope_cb *on_done, void *arg)
+enum lh_status lh_pg_store_force_release(struct lh_store *base, const char *ns, const char *key, const char *reason,
+                                         int64_t token, bool all, const struct lh_requester *requester,
+                                         lh_scope_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("force_release_one",
@@ -262,14 +262,14 @@ enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, con
                         "       pg_catalog.set_config('leasehold.hooks', 'on', false)",
                         LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
-    struct lane *lane = hook_lane_any(store);
-    struct control_call *call = control_call_begin(store, read_force_release, (void (*)(void))on_done, arg);
+    struct lane *lane = lh_hook_lane_any(store);
+    struct control_call *call = lh_control_call_begin(store, read_force_release, (void (*)(void))on_done, arg);
 
     /* Not on the control lane: a hook that takes its time would hold up the signs of life. */
     if (store->options.hook_lanes > 0)
         call->conn = lane == NULL ? NULL : lane->conn;
     if (lane != NULL) {
-        hook_lane_lend(lane);
+        lh_hook_lane_lend(lane);
         lh_pg_add_text(&store->params, ns);
         lh_pg_query(lane->conn, &limit, &store->params, on_limit_set, NULL);
         lh_pg_params_reset(&store->params);
@@ -280,7 +280,7 @@ enum lh_status pg_store_force_release(struct lh_store *base, const char *ns, con
     lh_pg_add_text(&store->params, key);
     lh_pg_add_text(&store->params, reason);
     lh_pg_add_int8(&store->params, token);
-    pg_store_add_requester(&store->params, requester);
+    lh_pg_store_add_requester(&store->params, requester);
     lh_pg_add_bool(&store->params, all);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }

@@ -13,7 +13,7 @@
 
 static void send_part(struct lane *lane);
 
-void lane_refresh_arena(struct lane *lane)
+void lh_lane_refresh_arena(struct lane *lane)
 {
     if (lane->is_arena_stale)
         lh_arena_reset(&lane->arena);
@@ -122,14 +122,14 @@ static void give_up_part_as_busy(struct lane *lane)
 
 static void drop_riders(struct lane *lane)
 {
-    acquire_kind.set_busy(lane->riders, lane->rider_count);
-    lane->kind = &release_kind;
+    lh_acquire_kind.set_busy(lane->riders, lane->rider_count);
+    lane->kind = &lh_release_kind;
 }
 
 static void note_failure(struct lane *lane, const struct lh_error *error)
 {
-    if (lane->kind == &heartbeat_kind)
-        pg_store_note_failure(lane->store, error);
+    if (lane->kind == &lh_heartbeat_kind)
+        lh_pg_store_note_failure(lane->store, error);
 }
 
 static void on_part_failed(struct lane *lane, enum lh_status status, const struct lh_error *error)
@@ -137,15 +137,15 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
     bool is_single = current_part(lane)->count == 1 || lane->kind->is_whole;
     char words[HOOK_LANE_WORDS_BYTES];
 
-    lane_refresh_arena(lane);
+    lh_lane_refresh_arena(lane);
     if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
         finish(lane, status, error);
-    } else if (lane->kind == &hand_over_kind) {
+    } else if (lane->kind == &lh_hand_over_kind) {
         lh_debug("a hand-over failed, the releases are sent alone: %s (%s)", error->message, error->sqlstate);
         drop_riders(lane);
         send_part(lane);
     } else if (is_over_limit(lane, error)) {
-        hook_lane_timeout_words(lane->kind->hook_timeout_us(lane->items), words);
+        lh_hook_lane_timeout_words(lane->kind->hook_timeout_us(lane->items), words);
         lane->kind->set_rejected(lane, lane->items, words);
         next_part(lane);
     } else if (is_of_hook(lane, error)) {
@@ -186,7 +186,7 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
         return;
     }
     /* An item without a row of its own is a fault of ours; that it is asked again does no harm. */
-    lane_refresh_arena(lane);
+    lh_lane_refresh_arena(lane);
     lane->kind->set_busy(current_items(lane), current_part(lane)->count);
     lane->kind->read(lane, current_items(lane), current_part(lane)->count, result);
     next_part(lane);
@@ -198,7 +198,7 @@ static void send_part(struct lane *lane)
     enum lh_status status;
 
     if (lane->is_hook)
-        hook_lane_set(lane, lane->kind->hook_timeout_us(lane->items));
+        lh_hook_lane_set(lane, lane->kind->hook_timeout_us(lane->items));
     lane->part_sent_us = lh_clock_us();
     lh_pg_params_reset(&lane->params);
     lane->kind->write(lane, current_items(lane), current_part(lane)->count);
@@ -209,14 +209,14 @@ static void send_part(struct lane *lane)
     finish(lane, LH_DATABASE_UNAVAILABLE, &error);
 }
 
-void lane_set_riders(struct lane *lane, const void *riders, size_t n)
+void lh_lane_set_riders(struct lane *lane, const void *riders, size_t n)
 {
     lane->riders = riders;
     lane->rider_count = n;
 }
 
-enum lh_status lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
-                         size_t n, lh_store_cb *on_done, void *arg)
+enum lh_status lh_lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
+                            size_t n, lh_store_cb *on_done, void *arg)
 {
     enum lh_status status;
 
@@ -235,7 +235,7 @@ enum lh_status lane_send(struct lane *lane, const struct batch_kind *kind, int64
     lane->on_done = on_done;
     lane->arg = arg;
     if (lane->is_hook)
-        hook_lane_set(lane, kind->hook_timeout_us(items));
+        lh_hook_lane_set(lane, kind->hook_timeout_us(items));
     lh_pg_params_reset(&lane->params);
     kind->write(lane, items, n);
     status = lh_pg_query(lane->conn, kind->statement, &lane->params, on_answer, lane);

@@ -9,7 +9,7 @@
  * own patience; so does a statement that timed out, unless that is a hook's: then it is rejected. A lost connection ends
  * all of it.
  *
- * Riders (hand_over_kind) go with the first try alone: when that fails, for whatever reason but a lost connection, they
+ * Riders (lh_hand_over_kind) go with the first try alone: when that fails, for whatever reason but a lost connection, they
  * are busy, and the releases are sent by themselves.
  *
  * A hook lane carries one item, after a statement that sets its session's limits; or a run of reaps (hook_run.h).
@@ -42,13 +42,13 @@ struct batch_kind {
     bool is_whole; /* its items are one request: all or none, and never halved */
 };
 
-extern const struct batch_kind acquire_kind, acquire_all_kind, heartbeat_kind, release_kind, downgrade_kind, leave_kind,
-    hand_over_kind;
+extern const struct batch_kind lh_acquire_kind, lh_acquire_all_kind, lh_heartbeat_kind, lh_release_kind,
+    lh_downgrade_kind, lh_leave_kind, lh_hand_over_kind;
 
-/* For hand_over_kind: rows first..last-1 of a result that has the columns of both. */
-void acquire_write_arrays(struct lane *lane, const void *items, size_t n);
-void acquire_read_rows(struct lane *lane, const void *items, size_t n, const PGresult *result, int first, int last);
-void release_read_rows(struct lane *lane, const void *items, size_t n, const PGresult *result, int first, int last);
+/* For lh_hand_over_kind: rows first..last-1 of a result that has the columns of both. */
+void lh_acquire_write_arrays(struct lane *lane, const void *items, size_t n);
+void lh_acquire_read_rows(struct lane *lane, const void *items, size_t n, const PGresult *result, int first, int last);
+void lh_release_read_rows(struct lane *lane, const void *items, size_t n, const PGresult *result, int first, int last);
 
 /* A part of the batch that is still to be sent. Halving adds one at a time: at most log2(LH_BATCH_MAX) + 1 of them. */
 #define PARTS_MAX 12
@@ -68,7 +68,7 @@ struct lane {
 
     const struct batch_kind *kind; /* NULL: idle */
     const void *items;
-    const void *riders; /* of hand_over_kind: acquires */
+    const void *riders; /* of lh_hand_over_kind: acquires */
     size_t rider_count;
     int64_t clock_us; /* what the caller believed the database's clock to be... */
     int64_t sent_us;  /* ...then; 0 in the first: no belief */
@@ -85,10 +85,10 @@ struct lane {
 };
 
 /* Not when it is sent: its sender may still be reading the answers of the batch before. */
-void lane_refresh_arena(struct lane *lane);
+void lh_lane_refresh_arena(struct lane *lane);
 /* Of the next batch that is sent. */
-void lane_set_riders(struct lane *lane, const void *riders, size_t n);
-enum lh_status lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
-                         size_t n, lh_store_cb *on_done, void *arg);
+void lh_lane_set_riders(struct lane *lane, const void *riders, size_t n);
+enum lh_status lh_lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
+                            size_t n, lh_store_cb *on_done, void *arg);
 
 #endif

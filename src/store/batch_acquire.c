@@ -19,7 +19,7 @@ static const struct lh_pg_statement statement = {
 static void write_items(struct lane *lane, const void *items, size_t n)
 {
     lh_pg_add_uuid(&lane->params, &lane->store->base.coordinator);
-    acquire_write_arrays(lane, items, n);
+    lh_acquire_write_arrays(lane, items, n);
 }
 
 /* NULL in place of an array in which nobody asks for a shared lease. */
@@ -47,7 +47,7 @@ static void write_scopes(struct lane *lane, struct lh_acquire_item *const *items
 {
     struct lh_pg_params *params = &lane->params;
 
-    pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
+    lh_pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
     LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->ns));
     LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->key));
 }
@@ -64,7 +64,7 @@ static void write_at_least(struct lh_pg_params *params, struct lh_acquire_item *
     lh_pg_array_end(params);
 }
 
-void acquire_write_arrays(struct lane *lane, const void *all, size_t n)
+void lh_acquire_write_arrays(struct lane *lane, const void *all, size_t n)
 {
     struct lh_acquire_item *const *items = all;
     struct lh_pg_params *params = &lane->params;
@@ -140,7 +140,7 @@ static void answer_columns_find(const PGresult *result, struct answer_columns *c
         "message", "field",   "bound",  "holder_count",  "units_free",
     };
     lh_pg_result_columns(result, names, columns->at, COLUMN_COUNT);
-    lease_columns_find(result, &columns->lease);
+    lh_lease_columns_find(result, &columns->lease);
 }
 
 static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGresult *result, int row,
@@ -161,21 +161,21 @@ static void read_item(struct lane *lane, struct lh_acquire_item *item, const PGr
     else if (item->expires_in_us < 0)
         item->expires_in_us = 0;
     item->suspected_in_us = lh_pg_int8(result, row, at[SUSPECTED_IN]);
-    item->message = text_read(result, row, at[MESSAGE], &lane->arena);
+    item->message = lh_text_read(result, row, at[MESSAGE], &lane->arena);
     if (item->outcome == LH_ACQUIRE_HOOKED)
-        item->hook_timeout_us = hook_timeout_read(result, row, at[MESSAGE]);
-    item->field = text_read(result, row, at[FIELD], &lane->arena);
-    item->bound = text_read(result, row, at[BOUND], &lane->arena);
+        item->hook_timeout_us = lh_hook_timeout_read(result, row, at[MESSAGE]);
+    item->field = lh_text_read(result, row, at[FIELD], &lane->arena);
+    item->bound = lh_text_read(result, row, at[BOUND], &lane->arena);
     item->holder_count = lh_pg_int4(result, row, at[HOLDERS]);
-    item->units_free = units_free_read(result, row, at[UNITS_FREE]);
-    item->has_lease = lease_read(result, row, &columns->lease, &lane->arena, &item->lease);
+    item->units_free = lh_units_free_read(result, row, at[UNITS_FREE]);
+    item->has_lease = lh_lease_read(result, row, &columns->lease, &lane->arena, &item->lease);
     item->lease.ns = item->ns;
     item->lease.key = item->key;
     if (item->outcome == LH_ACQUIRE_GRANTED || item->outcome == LH_ACQUIRE_RENEWED)
         item->lease.lease_key = item->lease_key;
 }
 
-void acquire_read_rows(struct lane *lane, const void *all, size_t n, const PGresult *result, int first, int last)
+void lh_acquire_read_rows(struct lane *lane, const void *all, size_t n, const PGresult *result, int first, int last)
 {
     struct lh_acquire_item *const *items = all;
     struct answer_columns columns;
@@ -199,7 +199,7 @@ static void read_grant(struct lh_acquire_item *item, const PGresult *result, int
     item->expires_in_us = lh_pg_is_null(result, row, at[EXPIRES]) ? LH_NEVER : lh_pg_int8(result, row, at[EXPIRES]);
     item->suspected_in_us = lh_pg_int8(result, row, at[SUSPECTED]);
     item->holder_count = 1;
-    item->units_free = units_free_read(result, row, at[FREE]);
+    item->units_free = lh_units_free_read(result, row, at[FREE]);
     item->has_lease = true;
     item->lease = (struct lh_held_lease){
         .ns = item->ns,
@@ -257,7 +257,7 @@ static void read_items(struct lane *lane, const void *all, size_t n, const PGres
 
 static void read_all(struct lane *lane, const void *items, size_t n, const PGresult *result)
 {
-    acquire_read_rows(lane, items, n, result, 0, PQntuples(result));
+    lh_acquire_read_rows(lane, items, n, result, 0, PQntuples(result));
 }
 
 static void set_busy(const void *all, size_t n)
@@ -312,7 +312,7 @@ static int64_t hook_timeout_us(const void *all)
     return ((struct lh_acquire_item *const *)all)[0]->hook_timeout_us;
 }
 
-const struct batch_kind acquire_kind = {
+const struct batch_kind lh_acquire_kind = {
     "acquire", &statement, write_items, read_items, set_busy, set_invalid, skip, set_rejected, hook_timeout_us, false,
 };
 
@@ -348,7 +348,7 @@ static void write_all(struct lane *lane, const void *all, size_t n)
     write_units(params, items, n);
 }
 
-const struct batch_kind acquire_all_kind = {
+const struct batch_kind lh_acquire_all_kind = {
     "acquire_all", &all_statement, write_all,    read_all,        set_busy,
     set_invalid,   skip,           set_rejected, hook_timeout_us, true,
 };

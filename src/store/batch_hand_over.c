@@ -17,8 +17,8 @@ static const struct lh_pg_statement statement = {
 
 static void write_items(struct lane *lane, const void *items, size_t n)
 {
-    release_kind.write(lane, items, n);
-    acquire_write_arrays(lane, lane->riders, lane->rider_count);
+    lh_release_kind.write(lane, items, n);
+    lh_acquire_write_arrays(lane, lane->riders, lane->rider_count);
 }
 
 static void read_items(struct lane *lane, const void *items, size_t n, const PGresult *result)
@@ -31,22 +31,22 @@ static void read_items(struct lane *lane, const void *items, size_t n, const PGr
     lh_pg_result_columns(result, names, &at, 1);
     while (releases < row_count && strcmp(lh_pg_text(result, releases, at), "release") == 0)
         releases++;
-    release_read_rows(lane, items, n, result, 0, releases);
-    acquire_kind.set_busy(lane->riders, lane->rider_count);
-    acquire_read_rows(lane, lane->riders, lane->rider_count, result, releases, row_count);
+    lh_release_read_rows(lane, items, n, result, 0, releases);
+    lh_acquire_kind.set_busy(lane->riders, lane->rider_count);
+    lh_acquire_read_rows(lane, lane->riders, lane->rider_count, result, releases, row_count);
 }
 
 static void set_busy(const void *items, size_t n)
 {
-    release_kind.set_busy(items, n);
+    lh_release_kind.set_busy(items, n);
 }
 
 static const void *skip(const void *items, size_t n)
 {
-    return release_kind.skip(items, n);
+    return lh_release_kind.skip(items, n);
 }
 
-/* What fails is sent again as release_kind. */
-const struct batch_kind hand_over_kind = {
+/* What fails is sent again as lh_release_kind. */
+const struct batch_kind lh_hand_over_kind = {
     "hand-over", &statement, write_items, read_items, set_busy, NULL, skip, NULL, NULL, false,
 };

@@ -48,9 +48,9 @@ static void item_read(struct lane *lane, struct lh_holder_item *item, const PGre
     item->is_hooked = is_text(result, row, outcome_at, "hooked");
     item->is_busy = item->outcome == LH_OUTCOME_UNSPECIFIED && !item->is_hooked;
     if (item->is_hooked)
-        item->hook_timeout_us = hook_timeout_read(result, row, message_at);
-    item->end_reason = end_reason_read(result, row, end_reason_at);
-    item->message = text_read(result, row, message_at, &lane->arena);
+        item->hook_timeout_us = lh_hook_timeout_read(result, row, message_at);
+    item->end_reason = lh_end_reason_read(result, row, end_reason_at);
+    item->message = lh_text_read(result, row, message_at, &lane->arena);
 }
 
 static void holder_set_busy(const void *all, size_t n)
@@ -132,7 +132,7 @@ static void heartbeat_read(struct lane *lane, const void *all, size_t n, const P
     }
 }
 
-const struct batch_kind heartbeat_kind = {
+const struct batch_kind lh_heartbeat_kind = {
     "heartbeat",        &heartbeat_statement, heartbeat_write,     heartbeat_read,         holder_set_busy,
     holder_set_invalid, holder_skip,          holder_set_rejected, holder_hook_timeout_us, false,
 };
@@ -169,7 +169,7 @@ static void release_write(struct lane *lane, const void *all, size_t n)
     lh_pg_array_end(params);
 }
 
-void release_read_rows(struct lane *lane, const void *all, size_t n, const PGresult *result, int first, int last)
+void lh_release_read_rows(struct lane *lane, const void *all, size_t n, const PGresult *result, int first, int last)
 {
     enum { N, OUTCOME, END_REASON, MESSAGE, WAKE, COLUMN_COUNT };
     static const char *const names[COLUMN_COUNT] = {"n", "outcome", "end_reason", "message", "wake"};
@@ -190,7 +190,7 @@ void release_read_rows(struct lane *lane, const void *all, size_t n, const PGres
 
 static void release_read(struct lane *lane, const void *items, size_t n, const PGresult *result)
 {
-    release_read_rows(lane, items, n, result, 0, PQntuples(result));
+    lh_release_read_rows(lane, items, n, result, 0, PQntuples(result));
 }
 
 /* Only the result is data that the database judges: it is JSON to us, and more than that to PostgreSQL. */
@@ -203,7 +203,7 @@ static void release_set_invalid(struct lane *lane, const void *all, const struct
     holder_set_invalid(lane, all, &named);
 }
 
-const struct batch_kind release_kind = {
+const struct batch_kind lh_release_kind = {
     "release",           &release_statement, release_write,       release_read,           holder_set_busy,
     release_set_invalid, holder_skip,        holder_set_rejected, holder_hook_timeout_us, false,
 };
@@ -227,7 +227,7 @@ static void downgrade_write(struct lane *lane, const void *all, size_t n)
     struct lh_pg_params *params = &lane->params;
 
     lh_pg_add_uuid(params, &lane->store->base.coordinator);
-    pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
+    lh_pg_store_add_clock(params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
     WRITE_REFS(params, items, n);
     LH_PG_ARRAY(params, LH_PG_INT4, n, lh_pg_array_add_int4(params, items[i]->downgrade->units));
     LH_PG_ARRAY(params, LH_PG_TEXT, n, lh_pg_array_add_text(params, items[i]->downgrade->principal));
@@ -242,7 +242,7 @@ static void downgrade_read(struct lane *lane, const void *all, size_t n, const P
     int at[COLUMN_COUNT];
 
     lh_pg_result_columns(result, names, at, COLUMN_COUNT);
-    lease_columns_find(result, &lease_at);
+    lh_lease_columns_find(result, &lease_at);
     for (int row = 0; row < PQntuples(result); row++) {
         int32_t number = lh_pg_int4(result, row, at[N]);
         struct lh_holder_item *item;
@@ -254,16 +254,16 @@ static void downgrade_read(struct lane *lane, const void *all, size_t n, const P
             item->message = NULL; /* it is how the lease ended, and no sentence */
         item->wake = lh_pg_bool(result, row, at[WAKE]);
         item->downgrade->is_over_quota = is_text(result, row, at[OUTCOME], "quota");
-        item->downgrade->field = text_read(result, row, at[FIELD], &lane->arena);
-        item->downgrade->bound = text_read(result, row, at[BOUND], &lane->arena);
-        lease_read(result, row, &lease_at, &lane->arena, &item->downgrade->lease);
+        item->downgrade->field = lh_text_read(result, row, at[FIELD], &lane->arena);
+        item->downgrade->bound = lh_text_read(result, row, at[BOUND], &lane->arena);
+        lh_lease_read(result, row, &lease_at, &lane->arena, &item->downgrade->lease);
         item->downgrade->lease.ns = item->ns;
         item->downgrade->lease.key = item->key;
         item->downgrade->lease.lease_key = item->lease_key;
     }
 }
 
-const struct batch_kind downgrade_kind = {
+const struct batch_kind lh_downgrade_kind = {
     "downgrade",        &downgrade_statement, downgrade_write,     downgrade_read,         holder_set_busy,
     holder_set_invalid, holder_skip,          holder_set_rejected, holder_hook_timeout_us, false,
 };
@@ -295,7 +295,7 @@ static void leave_read_item(struct lane *lane, struct lh_leave_item *item, const
     if (item->is_hooked)
         item->hook_timeout_us = lh_pg_int8(result, row, duration_at);
     item->is_busy = !item->was_granted && !item->is_hooked && !is_text(result, row, outcome_at, "ok");
-    item->has_lease = lease_read(result, row, lease_at, &lane->arena, &item->lease);
+    item->has_lease = lh_lease_read(result, row, lease_at, &lane->arena, &item->lease);
     item->lease.ns = item->ns;
     item->lease.key = item->key;
     if (item->was_granted)
@@ -312,7 +312,7 @@ static void leave_read(struct lane *lane, const void *all, size_t n, const PGres
     int at[COLUMN_COUNT];
 
     lh_pg_result_columns(result, names, at, COLUMN_COUNT);
-    lease_columns_find(result, &lease_at);
+    lh_lease_columns_find(result, &lease_at);
     for (int row = 0; row < PQntuples(result); row++) {
         int32_t number = lh_pg_int4(result, row, at[N]);
         if (number < 1 || (size_t)number > n)
@@ -320,7 +320,7 @@ static void leave_read(struct lane *lane, const void *all, size_t n, const PGres
         items[number - 1]->wake = lh_pg_bool(result, row, at[WAKE]);
         items[number - 1]->waiters_ahead = lh_pg_int4(result, row, at[WAITERS_AHEAD]);
         items[number - 1]->holder_count = lh_pg_int4(result, row, at[HOLDERS]);
-        items[number - 1]->units_free = units_free_read(result, row, at[UNITS_FREE]);
+        items[number - 1]->units_free = lh_units_free_read(result, row, at[UNITS_FREE]);
         items[number - 1]->rests_in_us = lh_pg_int8(result, row, at[RESTS_IN]);
         leave_read_item(lane, items[number - 1], result, row, at[OUTCOME], at[DURATION], &lease_at);
     }
@@ -364,7 +364,7 @@ static const void *leave_skip(const void *all, size_t n)
     return (struct lh_leave_item *const *)all + n;
 }
 
-const struct batch_kind leave_kind = {
+const struct batch_kind lh_leave_kind = {
     "leave",    &leave_statement,   leave_write,           leave_read, leave_set_busy, leave_set_invalid,
     leave_skip, leave_set_rejected, leave_hook_timeout_us, false,
 };

@@ -13,10 +13,10 @@
 #include "store/internal.h"
 #include "store/lease_row.h"
 
-struct control_call *control_call_begin(struct pg_store *store,
-                                        void (*read)(struct control_call *, enum lh_status, const PGresult *,
-                                                     const struct lh_error *),
-                                        void (*on_done)(void), void *arg)
+struct control_call *lh_control_call_begin(struct pg_store *store,
+                                           void (*read)(struct control_call *, enum lh_status, const PGresult *,
+                                                        const struct lh_error *),
+                                           void (*on_done)(void), void *arg)
 {
     struct control_call *call = lh_alloc_zero(1, sizeof(*call));
     call->store = store;
@@ -47,7 +47,7 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
     lh_arena_reset(&store->arena);
 }
 
-enum lh_status control_call_send(struct control_call *call, const struct lh_pg_statement *statement)
+enum lh_status lh_control_call_send(struct control_call *call, const struct lh_pg_statement *statement)
 {
     struct pg_store *store = call->store;
     enum lh_status status = LH_DATABASE_UNAVAILABLE;
@@ -61,13 +61,13 @@ enum lh_status control_call_send(struct control_call *call, const struct lh_pg_s
     return status;
 }
 
-void pg_store_add_requester(struct lh_pg_params *params, const struct lh_requester *requester)
+void lh_pg_store_add_requester(struct lh_pg_params *params, const struct lh_requester *requester)
 {
     lh_pg_add_text(params, requester == NULL ? NULL : requester->principal);
     lh_pg_add_text(params, requester == NULL ? NULL : requester->peer);
 }
 
-void pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us)
+void lh_pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us)
 {
     if (clock_us == 0)
         lh_pg_add_null(params);
@@ -75,7 +75,7 @@ void pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us)
         lh_pg_add_timestamptz(params, clock_us);
 }
 
-void pg_store_note_failure(struct pg_store *store, const struct lh_error *error)
+void lh_pg_store_note_failure(struct pg_store *store, const struct lh_error *error)
 {
     if (!lh_pg_is_of_system(error->sqlstate))
         return;
@@ -105,24 +105,24 @@ static void read_enroll(struct control_call *call, enum lh_status status, const 
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
-enum lh_status pg_store_enroll(struct lh_store *base, lh_tick_cb *on_done, void *arg)
+enum lh_status lh_pg_store_enroll(struct lh_store *base, lh_tick_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("coordinator_register", "select * from leasehold_internal.coordinator_register($1, $2, $3, $4)",
                         LH_PG_UUID, LH_PG_TEXT, LH_PG_INT4, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_enroll, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_enroll, (void (*)(void))on_done, arg);
 
     lh_pg_add_uuid(&store->params, &base->coordinator);
     lh_pg_add_text(&store->params, store->host);
     lh_pg_add_int4(&store->params, (int32_t)getpid());
     lh_pg_add_text(&store->params, store->version);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 static struct lh_wake wake_read(const PGresult *result, int row, int ns_at, int key_at, struct lh_arena *arena)
 {
-    return (struct lh_wake){text_read(result, row, ns_at, arena), text_read(result, row, key_at, arena), 0};
+    return (struct lh_wake){lh_text_read(result, row, ns_at, arena), lh_text_read(result, row, key_at, arena), 0};
 }
 
 static void read_tick(struct control_call *call, enum lh_status status, const PGresult *result,
@@ -155,26 +155,26 @@ static void read_tick(struct control_call *call, enum lh_status status, const PG
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
-enum lh_status pg_store_tick(struct lh_store *base, int64_t clock_us, lh_tick_cb *on_done, void *arg)
+enum lh_status lh_pg_store_tick(struct lh_store *base, int64_t clock_us, lh_tick_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("coordinator_tick", "select * from leasehold_internal.coordinator_tick($1, $2, $3)", LH_PG_UUID,
                         LH_PG_TIMESTAMPTZ, LH_PG_BOOL);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_tick, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_tick, (void (*)(void))on_done, arg);
     enum lh_status status;
 
     lh_pg_add_uuid(&store->params, &base->coordinator);
-    pg_store_add_clock(&store->params, clock_us);
+    lh_pg_store_add_clock(&store->params, clock_us);
     lh_pg_add_bool(&store->params, store->cannot_write);
     call->told_cannot_write = store->cannot_write;
-    status = control_call_send(call, &statement);
+    status = lh_control_call_send(call, &statement);
     if (status == LH_OK)
         store->cannot_write = false;
     return status;
 }
 
-void pg_store_look_elsewhere(struct lh_store *base)
+void lh_pg_store_look_elsewhere(struct lh_store *base)
 {
     struct pg_store *store = pg_store_of(base);
     if (store->control != NULL)
@@ -202,20 +202,20 @@ static void read_long_guards(struct control_call *call, enum lh_status status, c
     count = (size_t)PQntuples(result);
     guards = lh_arena_alloc(arena, count * sizeof(*guards));
     for (size_t i = 0; i < count; i++)
-        guards[i] =
-            (struct lh_long_guard){text_read(result, (int)i, at[0], arena), text_read(result, (int)i, at[1], arena)};
+        guards[i] = (struct lh_long_guard){lh_text_read(result, (int)i, at[0], arena),
+                                           lh_text_read(result, (int)i, at[1], arena)};
     on_done(call->arg, LH_OK, NULL, guards, count);
 }
 
-enum lh_status pg_store_end_long_guards(struct lh_store *base, int64_t max_us, lh_guards_cb *on_done, void *arg)
+enum lh_status lh_pg_store_end_long_guards(struct lh_store *base, int64_t max_us, lh_guards_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "end_long_guards", "select * from leasehold_internal.end_long_guards($1 * interval '1 us')", LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_long_guards, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_long_guards, (void (*)(void))on_done, arg);
 
     lh_pg_add_int8(&store->params, max_us);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 /* --- pass_on and unregister --- */
@@ -239,12 +239,12 @@ static void read_pass_on(struct control_call *call, enum lh_status status, const
         call->store->events->on_wake(call->store->arg, &wake);
 }
 
-enum lh_status pg_store_pass_on(struct lh_store *base, const struct lh_wake *wake, lh_store_cb *on_done, void *arg)
+enum lh_status lh_pg_store_pass_on(struct lh_store *base, const struct lh_wake *wake, lh_store_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "pass_on", "select leasehold_internal.pass_on($1, $2, $3, $4)", LH_PG_UUID, LH_PG_TEXT, LH_PG_TEXT, LH_PG_INT8);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_pass_on, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_pass_on, (void (*)(void))on_done, arg);
 
     call->ns = lh_strdup(wake->ns);
     call->key = lh_strdup(wake->key);
@@ -255,17 +255,17 @@ enum lh_status pg_store_pass_on(struct lh_store *base, const struct lh_wake *wak
         lh_pg_add_int8(&store->params, wake->first_ticket);
     else
         lh_pg_add_null(&store->params);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
-enum lh_status pg_store_unregister(struct pg_store *store, lh_store_cb *on_done, void *arg)
+enum lh_status lh_pg_store_unregister(struct pg_store *store, lh_store_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("coordinator_unregister", "select leasehold_internal.coordinator_unregister($1)", LH_PG_UUID);
-    struct control_call *call = control_call_begin(store, read_done, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_done, (void (*)(void))on_done, arg);
 
     lh_pg_add_uuid(&store->params, &store->base.coordinator);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 /* --- reap --- */
@@ -281,15 +281,15 @@ static void read_reap(struct control_call *call, enum lh_status status, const PG
     struct lh_wake *wakes;
 
     if (status != LH_OK) {
-        pg_store_note_failure(call->store, error);
+        lh_pg_store_note_failure(call->store, error);
         on_done(call->arg, status, error, NULL);
         return;
     }
-    reap_columns_find(result, &columns);
+    lh_reap_columns_find(result, &columns);
     leases = lh_arena_alloc(arena, (size_t)PQntuples(result) * sizeof(*leases));
     wakes = lh_arena_alloc(arena, (size_t)PQntuples(result) * sizeof(*wakes));
     for (int row = 0; row < PQntuples(result); row++) {
-        const char *kind = reap_row_kind(result, row, &columns);
+        const char *kind = lh_reap_row_kind(result, row, &columns);
         struct lh_reaped reaped;
         if (kind == NULL)
             continue;
@@ -297,7 +297,7 @@ static void read_reap(struct control_call *call, enum lh_status status, const PG
             answer.has_more = true;
             continue;
         }
-        reap_row_read(&reaped, result, row, &columns, arena);
+        lh_reap_row_read(&reaped, result, row, &columns, arena);
         if (strcmp(kind, "wake") == 0)
             wakes[answer.wake_count++] = (struct lh_wake){reaped.lease.ns, reaped.lease.key, 0};
         else
@@ -308,9 +308,9 @@ static void read_reap(struct control_call *call, enum lh_status status, const PG
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
-enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char *const *namespaces,
-                             size_t namespace_count, bool include_children, int32_t max, enum lh_reap_kind kind,
-                             const struct lh_requester *requester, lh_reap_cb *on_done, void *arg)
+enum lh_status lh_pg_store_reap(struct lh_store *base, int64_t clock_us, const char *const *namespaces,
+                                size_t namespace_count, bool include_children, int32_t max, enum lh_reap_kind kind,
+                                const struct lh_requester *requester, lh_reap_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("reap_batch",
@@ -325,11 +325,11 @@ enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char
                         "  from leasehold_internal.reap_batch($1, $2, $3, $4, $5, $6)",
                         LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_BOOL, LH_PG_INT4, LH_PG_BOOL);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_reap, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_reap, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;
 
     lh_pg_add_uuid(params, &base->coordinator);
-    pg_store_add_clock(params, clock_us);
+    lh_pg_store_add_clock(params, clock_us);
     if (namespace_count == 0) {
         lh_pg_add_null(params);
     } else {
@@ -339,9 +339,9 @@ enum lh_status pg_store_reap(struct lh_store *base, int64_t clock_us, const char
     lh_pg_add_int4(params, max);
     lh_pg_add_bool(params, kind == LH_REAP_BY_ITSELF);
     if (kind == LH_REAP_BY_ITSELF)
-        return control_call_send(call, &narrow);
-    pg_store_add_requester(params, requester);
+        return lh_control_call_send(call, &narrow);
+    lh_pg_store_add_requester(params, requester);
     lh_pg_add_bool(params, kind == LH_REAP_BY_NAME);
     call->is_clients = true;
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }

@@ -10,7 +10,7 @@ static void on_set(void *arg, enum lh_status status, const PGresult *result, con
 {
 }
 
-void hook_lane_set_limits(struct lane *lane, int64_t timeout_us, int64_t answer_us)
+void lh_hook_lane_set_limits(struct lane *lane, int64_t timeout_us, int64_t answer_us)
 {
     static const struct lh_pg_statement statement = {
         "hook_lane_set", "select pg_catalog.set_config('leasehold.hooks', 'on', false)", 0, {0}};
@@ -20,25 +20,25 @@ void hook_lane_set_limits(struct lane *lane, int64_t timeout_us, int64_t answer_
         lh_pg_query(lane->conn, &statement, NULL, on_set, lane);
 }
 
-void hook_lane_set(struct lane *lane, int64_t timeout_us)
+void lh_hook_lane_set(struct lane *lane, int64_t timeout_us)
 {
-    hook_lane_set_limits(lane, timeout_us, timeout_us);
+    lh_hook_lane_set_limits(lane, timeout_us, timeout_us);
 }
 
-void hook_lane_lend(struct lane *lane)
+void lh_hook_lane_lend(struct lane *lane)
 {
     lh_pg_conn_set_answer_limit(lane->conn, 0);
     lh_pg_conn_reset_session(lane->conn, lane->store->options.statement_timeout_us);
 }
 
-void hook_lane_timeout_words(int64_t timeout_us, char words[HOOK_LANE_WORDS_BYTES])
+void lh_hook_lane_timeout_words(int64_t timeout_us, char words[HOOK_LANE_WORDS_BYTES])
 {
     char limit[LH_DURATION_TEXT_BYTES];
     lh_duration_format(timeout_us, limit);
     snprintf(words, HOOK_LANE_WORDS_BYTES, LH_HOOK_TIMEOUT_WORDS " of %s", limit);
 }
 
-struct lane *hook_lane_any(struct pg_store *store)
+struct lane *lh_hook_lane_any(struct pg_store *store)
 {
     struct lane *best = NULL;
 

@@ -12,13 +12,13 @@
 #define HOOK_LANE_WORDS_BYTES 80
 
 /* For what is sent next: statement_timeout, and how long until its answer; 0: no limit. */
-void hook_lane_set_limits(struct lane *lane, int64_t timeout_us, int64_t answer_us);
-void hook_lane_set(struct lane *lane, int64_t timeout_us); /* the same for both */
-void hook_lane_timeout_words(int64_t timeout_us, char words[HOOK_LANE_WORDS_BYTES]);
+void lh_hook_lane_set_limits(struct lane *lane, int64_t timeout_us, int64_t answer_us);
+void lh_hook_lane_set(struct lane *lane, int64_t timeout_us); /* the same for both */
+void lh_hook_lane_timeout_words(int64_t timeout_us, char words[HOOK_LANE_WORDS_BYTES]);
 
 /* The lane of the shortest line, or NULL: none is up. The caller sets its limit. */
-struct lane *hook_lane_any(struct pg_store *store);
+struct lane *lh_hook_lane_any(struct pg_store *store);
 /* Resets its session; the caller then sets the limit. */
-void hook_lane_lend(struct lane *lane);
+void lh_hook_lane_lend(struct lane *lane);
 
 #endif

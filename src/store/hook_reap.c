@@ -9,7 +9,7 @@
 
 static void add_clock(struct lane *lane)
 {
-    pg_store_add_clock(&lane->params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
+    lh_pg_store_add_clock(&lane->params, lane->clock_us == 0 ? 0 : lane->clock_us + lh_clock_us() - lane->sent_us);
 }
 
 static enum lh_status send_one(struct lane *lane, const struct lh_reap_item *item, bool is_last,
@@ -69,8 +69,8 @@ static enum lh_status send_joined(struct lane *lane, struct lh_reap_item *const 
     return lh_pg_query(lane->conn, is_last ? &reap : &lazy_reap, params, on_answer, lane);
 }
 
-enum lh_status hook_reap_send(struct lane *lane, struct lh_reap_item *const *items, size_t n, bool is_last,
-                              lh_pg_query_cb *on_answer)
+enum lh_status lh_hook_reap_send(struct lane *lane, struct lh_reap_item *const *items, size_t n, bool is_last,
+                                 lh_pg_query_cb *on_answer)
 {
     return n == 1 ? send_one(lane, items[0], is_last, on_answer) : send_joined(lane, items, n, is_last, on_answer);
 }

@@ -47,13 +47,13 @@ struct hook_run {
 
 static const struct batch_kind run_kind = {.name = "reap"};
 
-void hook_run_create(struct lane *lane)
+void lh_hook_run_create(struct lane *lane)
 {
     lane->is_hook = true;
     lane->run = lh_alloc_zero(1, sizeof(*lane->run));
 }
 
-void hook_run_destroy(struct lane *lane)
+void lh_hook_run_destroy(struct lane *lane)
 {
     free(lane->run);
 }
@@ -130,8 +130,8 @@ static enum lh_status send_next(struct lane *lane)
     enum lh_status status;
 
     if (needs_reset(run))
-        hook_lane_set_limits(lane, limit_of(run, run->sent), run->longest_us);
-    status = hook_reap_send(lane, run->items + run->sent, n, is_last, on_answer);
+        lh_hook_lane_set_limits(lane, limit_of(run, run->sent), run->longest_us);
+    status = lh_hook_reap_send(lane, run->items + run->sent, n, is_last, on_answer);
     if (status != LH_OK)
         return status;
     run->limit_us = limit_of(run, run->sent);
@@ -188,12 +188,12 @@ static void read_item(struct lane *lane, struct lh_reap_item *item, const PGresu
     struct hook_run *run = lane->run;
 
     if (!run->has_columns)
-        reap_columns_find(result, &run->columns);
+        lh_reap_columns_find(result, &run->columns);
     run->has_columns = true;
     item->outcome = LH_REAP_GONE;
     if (PQntuples(result) == 0)
         return;
-    reap_row_read(&item->reaped, result, 0, &run->columns, &lane->arena);
+    lh_reap_row_read(&item->reaped, result, 0, &run->columns, &lane->arena);
     item->outcome = item->reaped.is_failure ? LH_REAP_FAILED : LH_REAP_DONE;
     run->is_lazy_open = !is_durable && item->loss == NULL;
 }
@@ -235,7 +235,7 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
     int64_t now_us = lh_clock_us();
     int64_t took_us = now_us - run->answered_us;
 
-    lane_refresh_arena(lane);
+    lh_lane_refresh_arena(lane);
     for (size_t i = 0; i < n; i++)
         items[i]->took_us = took_us / (int64_t)n;
     run->answered_us = now_us;
@@ -255,8 +255,8 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
     go_on(lane);
 }
 
-enum lh_status hook_run_start(struct lane *lane, int64_t clock_us, struct lh_reap_item **items, size_t n,
-                              lh_store_cb *on_done, void *arg)
+enum lh_status lh_hook_run_start(struct lane *lane, int64_t clock_us, struct lh_reap_item **items, size_t n,
+                                 lh_store_cb *on_done, void *arg)
 {
     struct hook_run *run = lane->run;
 

@@ -4,9 +4,9 @@
 
 #include "store/batch.h"
 
-void hook_run_create(struct lane *lane);
-void hook_run_destroy(struct lane *lane);
-enum lh_status hook_run_start(struct lane *lane, int64_t clock_us, struct lh_reap_item **items, size_t n,
-                              lh_store_cb *on_done, void *arg);
+void lh_hook_run_create(struct lane *lane);
+void lh_hook_run_destroy(struct lane *lane);
+enum lh_status lh_hook_run_start(struct lane *lane, int64_t clock_us, struct lh_reap_item **items, size_t n,
+                                 lh_store_cb *on_done, void *arg);
 
 #endif

@@ -58,62 +58,63 @@ static inline struct pg_store *pg_store_of(struct lh_store *store)
 }
 
 /* control.c, admin.c, policy.c */
-enum lh_status pg_store_enroll(struct lh_store *store, lh_tick_cb *on_done, void *arg);
-enum lh_status pg_store_tick(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
-void pg_store_look_elsewhere(struct lh_store *store);
-enum lh_status pg_store_survey(struct lh_store *store, lh_survey_cb *on_done, void *arg);
-enum lh_status pg_store_end_long_guards(struct lh_store *store, int64_t max_us, lh_guards_cb *on_done, void *arg);
-enum lh_status pg_store_pass_on(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
-enum lh_status pg_store_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
-                             size_t namespace_count, bool include_children, int32_t max, enum lh_reap_kind kind,
-                             const struct lh_requester *requester, lh_reap_cb *on_done, void *arg);
-enum lh_status pg_store_unregister(struct pg_store *store, lh_store_cb *on_done, void *arg);
-enum lh_status pg_store_get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
-enum lh_status pg_store_list(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
-                             void *arg);
-enum lh_status pg_store_holders(struct lh_store *store, const char *ns, const char *key, int32_t max,
-                                lh_list_cb *on_done, void *arg);
-enum lh_status pg_store_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
-                                      int64_t token, bool all, const struct lh_requester *requester,
-                                      lh_scope_cb *on_done, void *arg);
-enum lh_status pg_store_set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
-                                   const struct lh_requester *requester, lh_policy_cb *on_done, void *arg);
-enum lh_status pg_store_get_policy(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);
-enum lh_status pg_store_list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
-                                      lh_policy_cb *on_done, void *arg);
+enum lh_status lh_pg_store_enroll(struct lh_store *store, lh_tick_cb *on_done, void *arg);
+enum lh_status lh_pg_store_tick(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
+void lh_pg_store_look_elsewhere(struct lh_store *store);
+enum lh_status lh_pg_store_survey(struct lh_store *store, lh_survey_cb *on_done, void *arg);
+enum lh_status lh_pg_store_end_long_guards(struct lh_store *store, int64_t max_us, lh_guards_cb *on_done, void *arg);
+enum lh_status lh_pg_store_pass_on(struct lh_store *store, const struct lh_wake *wake, lh_store_cb *on_done, void *arg);
+enum lh_status lh_pg_store_reap(struct lh_store *store, int64_t clock_us, const char *const *namespaces,
+                                size_t namespace_count, bool include_children, int32_t max, enum lh_reap_kind kind,
+                                const struct lh_requester *requester, lh_reap_cb *on_done, void *arg);
+enum lh_status lh_pg_store_unregister(struct pg_store *store, lh_store_cb *on_done, void *arg);
+enum lh_status lh_pg_store_get(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done,
+                               void *arg);
+enum lh_status lh_pg_store_list(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
+                                void *arg);
+enum lh_status lh_pg_store_holders(struct lh_store *store, const char *ns, const char *key, int32_t max,
+                                   lh_list_cb *on_done, void *arg);
+enum lh_status lh_pg_store_force_release(struct lh_store *store, const char *ns, const char *key, const char *reason,
+                                         int64_t token, bool all, const struct lh_requester *requester,
+                                         lh_scope_cb *on_done, void *arg);
+enum lh_status lh_pg_store_set_policy(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
+                                      const struct lh_requester *requester, lh_policy_cb *on_done, void *arg);
+enum lh_status lh_pg_store_get_policy(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);
+enum lh_status lh_pg_store_list_policies(struct lh_store *store, int32_t page_size, const char *after_ns,
+                                         lh_policy_cb *on_done, void *arg);
 
 /* view.c */
-enum lh_status pg_store_view(struct lh_store *store, const struct lh_view_request *request, lh_view_cb *on_done,
-                             void *arg);
+enum lh_status lh_pg_store_view(struct lh_store *store, const struct lh_view_request *request, lh_view_cb *on_done,
+                                void *arg);
 
 /* access_admin.c */
-enum lh_status pg_store_change_access(struct lh_store *store, const struct lh_requester *by,
-                                      const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg);
-enum lh_status pg_store_list_access(struct lh_store *store, int32_t page_size, const char *after_principal,
-                                    const char *after_ns, lh_access_admin_cb *on_done, void *arg);
-enum lh_status pg_store_create_token(struct lh_store *store, const struct lh_requester *by, const char *name,
-                                     int64_t expires_us, lh_access_admin_cb *on_done, void *arg);
-enum lh_status pg_store_revoke_token(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
-                                     lh_access_admin_cb *on_done, void *arg);
-enum lh_status pg_store_list_tokens(struct lh_store *store, int32_t page_size, const char *after_name,
-                                    const char *after_id, lh_access_admin_cb *on_done, void *arg);
+enum lh_status lh_pg_store_change_access(struct lh_store *store, const struct lh_requester *by,
+                                         const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg);
+enum lh_status lh_pg_store_list_access(struct lh_store *store, int32_t page_size, const char *after_principal,
+                                       const char *after_ns, lh_access_admin_cb *on_done, void *arg);
+enum lh_status lh_pg_store_create_token(struct lh_store *store, const struct lh_requester *by, const char *name,
+                                        int64_t expires_us, lh_access_admin_cb *on_done, void *arg);
+enum lh_status lh_pg_store_revoke_token(struct lh_store *store, const struct lh_requester *by, const char *name_or_id,
+                                        lh_access_admin_cb *on_done, void *arg);
+enum lh_status lh_pg_store_list_tokens(struct lh_store *store, int32_t page_size, const char *after_name,
+                                       const char *after_id, lh_access_admin_cb *on_done, void *arg);
 
 /* access.c */
 /* Of a text[], as enum lh_right. */
-unsigned rights_read(const PGresult *result, int row, int column, struct lh_arena *arena);
-enum lh_status pg_store_read_access(struct lh_store *store, lh_access_cb *on_done, void *arg);
-enum lh_status pg_store_audit(struct lh_store *store, const struct lh_audit *row, lh_store_cb *on_done, void *arg);
-enum lh_status pg_store_token_used(struct lh_store *store, const char *const *ids, size_t count);
+unsigned lh_rights_read(const PGresult *result, int row, int column, struct lh_arena *arena);
+enum lh_status lh_pg_store_read_access(struct lh_store *store, lh_access_cb *on_done, void *arg);
+enum lh_status lh_pg_store_audit(struct lh_store *store, const struct lh_audit *row, lh_store_cb *on_done, void *arg);
+enum lh_status lh_pg_store_token_used(struct lh_store *store, const char *const *ids, size_t count);
 
 /* watch.c */
-enum lh_status pg_store_watch_add(struct lh_store *store, const char *ns, bool include_children, lh_store_cb *on_done,
-                                  void *arg);
-enum lh_status pg_store_watch_remove(struct lh_store *store, const char *ns, bool include_children,
+enum lh_status lh_pg_store_watch_add(struct lh_store *store, const char *ns, bool include_children,
                                      lh_store_cb *on_done, void *arg);
-enum lh_status pg_store_watch_clear(struct lh_store *store, lh_store_cb *on_done, void *arg);
-enum lh_status pg_store_watch_barrier(struct lh_store *store, lh_barrier_cb *on_done, void *arg);
-enum lh_status pg_store_watch_settled(struct lh_store *store, uint64_t horizon, lh_settled_cb *on_done, void *arg);
-enum lh_status pg_store_take_events(struct lh_store *store, int32_t max, lh_events_cb *on_done, void *arg);
+enum lh_status lh_pg_store_watch_remove(struct lh_store *store, const char *ns, bool include_children,
+                                        lh_store_cb *on_done, void *arg);
+enum lh_status lh_pg_store_watch_clear(struct lh_store *store, lh_store_cb *on_done, void *arg);
+enum lh_status lh_pg_store_watch_barrier(struct lh_store *store, lh_barrier_cb *on_done, void *arg);
+enum lh_status lh_pg_store_watch_settled(struct lh_store *store, uint64_t horizon, lh_settled_cb *on_done, void *arg);
+enum lh_status lh_pg_store_take_events(struct lh_store *store, int32_t max, lh_events_cb *on_done, void *arg);
 
 /*
  * A control call on its way. `read` is called with a result or an error and ends with the caller's callback; the arena
@@ -134,21 +135,21 @@ struct control_call {
 };
 
 /* A call whose parameters are written into store->params next; then send it. */
-struct control_call *control_call_begin(struct pg_store *store,
-                                        void (*read)(struct control_call *, enum lh_status, const PGresult *,
-                                                     const struct lh_error *),
-                                        void (*on_done)(void), void *arg);
+struct control_call *lh_control_call_begin(struct pg_store *store,
+                                           void (*read)(struct control_call *, enum lh_status, const PGresult *,
+                                                        const struct lh_error *),
+                                           void (*on_done)(void), void *arg);
 /* Refused: the call is freed. */
-enum lh_status control_call_send(struct control_call *call, const struct lh_pg_statement *statement);
+enum lh_status lh_control_call_send(struct control_call *call, const struct lh_pg_statement *statement);
 
 /* A renewal or a reap failed: the next tick tells it where the server could not write. */
-void pg_store_note_failure(struct pg_store *store, const struct lh_error *error);
+void lh_pg_store_note_failure(struct pg_store *store, const struct lh_error *error);
 
 /* stats.c; while the connections are there */
-void pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats);
+void lh_pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats);
 
-void pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us);
+void lh_pg_store_add_clock(struct lh_pg_params *params, int64_t clock_us);
 /* Its principal and its peer; nulls for NULL. */
-void pg_store_add_requester(struct lh_pg_params *params, const struct lh_requester *requester);
+void lh_pg_store_add_requester(struct lh_pg_params *params, const struct lh_requester *requester);
 
 #endif

@@ -26,7 +26,7 @@ enum {
     SLOTS
 };
 
-void lease_columns_find(const PGresult *result, struct lease_columns *columns)
+void lh_lease_columns_find(const PGresult *result, struct lease_columns *columns)
 {
     static const char *const names[LEASE_COLUMNS] = {
         "token",        "owner",    "principal",    "labels",  "duration_us", "grace_us",
@@ -36,7 +36,7 @@ void lease_columns_find(const PGresult *result, struct lease_columns *columns)
     lh_pg_result_columns(result, names, columns->at, LEASE_COLUMNS);
 }
 
-const char *text_read(const PGresult *result, int row, int column, struct lh_arena *arena)
+const char *lh_text_read(const PGresult *result, int row, int column, struct lh_arena *arena)
 {
     const char *text = lh_pg_text(result, row, column);
     if (text == NULL)
@@ -44,14 +44,14 @@ const char *text_read(const PGresult *result, int row, int column, struct lh_are
     return *text == '\0' ? "" : lh_arena_strdup(arena, text);
 }
 
-int64_t hook_timeout_read(const PGresult *result, int row, int column)
+int64_t lh_hook_timeout_read(const PGresult *result, int row, int column)
 {
     const char *text = lh_pg_text(result, row, column);
     int64_t timeout_us = text == NULL ? 0 : strtoll(text, NULL, 10);
     return timeout_us < 0 ? 0 : timeout_us;
 }
 
-int32_t units_free_read(const PGresult *result, int row, int column)
+int32_t lh_units_free_read(const PGresult *result, int row, int column)
 {
     return lh_pg_is_null(result, row, column) ? LH_UNITS_UNBOUNDED : lh_pg_int4(result, row, column);
 }
@@ -73,7 +73,7 @@ static enum lh_liveness liveness_of(const char *text)
     return LH_LIVENESS_UNSPECIFIED;
 }
 
-enum lh_end_reason end_reason_read(const PGresult *result, int row, int column)
+enum lh_end_reason lh_end_reason_read(const PGresult *result, int row, int column)
 {
     static const struct {
         const char *text;
@@ -91,8 +91,8 @@ enum lh_end_reason end_reason_read(const PGresult *result, int row, int column)
     return LH_END_UNKNOWN;
 }
 
-bool lease_read(const PGresult *result, int row, const struct lease_columns *columns, struct lh_arena *arena,
-                struct lh_held_lease *lease)
+bool lh_lease_read(const PGresult *result, int row, const struct lease_columns *columns, struct lh_arena *arena,
+                   struct lh_held_lease *lease)
 {
     const int *at = columns->at;
     const char *owner, *principal, *labels;
@@ -103,8 +103,8 @@ bool lease_read(const PGresult *result, int row, const struct lease_columns *col
     lease->labels = "{}";
     if (lh_pg_is_null(result, row, at[TOKEN]))
         return false;
-    owner = text_read(result, row, at[OWNER], arena);
-    principal = text_read(result, row, at[PRINCIPAL], arena);
+    owner = lh_text_read(result, row, at[OWNER], arena);
+    principal = lh_text_read(result, row, at[PRINCIPAL], arena);
     labels = lh_pg_text(result, row, at[LABELS]);
     if (owner != NULL)
         lease->owner = owner;
@@ -135,36 +135,36 @@ bool lease_read(const PGresult *result, int row, const struct lease_columns *col
 
 enum { KIND, NAMESPACE, KEY, ERROR, REAP_FAILURES, NEXT_TRY_AT, WAKE, LEASE_KEY, REAP_COLUMN_COUNT };
 
-void reap_columns_find(const PGresult *result, struct reap_columns *columns)
+void lh_reap_columns_find(const PGresult *result, struct reap_columns *columns)
 {
     static const char *const names[REAP_COLUMN_COUNT] = {"kind",          "namespace",   "key",  "error",
                                                          "reap_failures", "next_try_at", "wake", "lease_key"};
     lh_pg_result_columns(result, names, columns->at, REAP_COLUMN_COUNT);
-    lease_columns_find(result, &columns->lease);
+    lh_lease_columns_find(result, &columns->lease);
 }
 
-const char *reap_row_kind(const PGresult *result, int row, const struct reap_columns *columns)
+const char *lh_reap_row_kind(const PGresult *result, int row, const struct reap_columns *columns)
 {
     return lh_pg_text(result, row, columns->at[KIND]);
 }
 
-void reap_row_read(struct lh_reaped *reaped, const PGresult *result, int row, const struct reap_columns *columns,
-                   struct lh_arena *arena)
+void lh_reap_row_read(struct lh_reaped *reaped, const PGresult *result, int row, const struct reap_columns *columns,
+                      struct lh_arena *arena)
 {
     const int *at = columns->at;
-    const char *kind = reap_row_kind(result, row, columns);
+    const char *kind = lh_reap_row_kind(result, row, columns);
 
     memset(reaped, 0, sizeof(*reaped));
-    lease_read(result, row, &columns->lease, arena, &reaped->lease);
-    reaped->lease.ns = text_read(result, row, at[NAMESPACE], arena);
-    reaped->lease.key = text_read(result, row, at[KEY], arena);
+    lh_lease_read(result, row, &columns->lease, arena, &reaped->lease);
+    reaped->lease.ns = lh_text_read(result, row, at[NAMESPACE], arena);
+    reaped->lease.key = lh_text_read(result, row, at[KEY], arena);
     reaped->lease.lease_key = lh_pg_uuid(result, row, at[LEASE_KEY]);
     reaped->is_failure = kind != NULL && strcmp(kind, "failed") == 0;
     reaped->is_hooked = kind != NULL && strcmp(kind, "hooked") == 0;
     if (reaped->is_hooked)
-        reaped->hook_timeout_us = hook_timeout_read(result, row, at[ERROR]);
+        reaped->hook_timeout_us = lh_hook_timeout_read(result, row, at[ERROR]);
     else
-        reaped->error = text_read(result, row, at[ERROR], arena);
+        reaped->error = lh_text_read(result, row, at[ERROR], arena);
     reaped->reap_failures = lh_pg_int4(result, row, at[REAP_FAILURES]);
     reaped->next_try_at_us =
         lh_pg_is_null(result, row, at[NEXT_TRY_AT]) ? INT64_MAX : lh_pg_timestamptz(result, row, at[NEXT_TRY_AT]);

@@ -46,7 +46,7 @@ static void value_read(struct lh_policy_value *value, enum value_kind kind, cons
         value->number = lh_pg_bool(result, row, at);
         break;
     case TEXT:
-        value->text = text_read(result, row, at, arena);
+        value->text = lh_text_read(result, row, at, arena);
         break;
     }
 }
@@ -54,7 +54,7 @@ static void value_read(struct lh_policy_value *value, enum value_kind kind, cons
 static void policy_read(struct lh_policy *policy, const PGresult *result, int row, struct lh_arena *arena)
 {
     memset(policy, 0, sizeof(*policy));
-    policy->ns = text_read(result, row, PQfnumber(result, "namespace"), arena);
+    policy->ns = lh_text_read(result, row, PQfnumber(result, "namespace"), arena);
     for (size_t i = 0; i < LH_POLICY_FIELD_COUNT; i++) {
         int at = PQfnumber(result, fields[i].column);
         if (lh_pg_is_null(result, row, at))
@@ -123,14 +123,14 @@ static void add_value(struct lh_pg_params *params, enum value_kind kind, const s
     }
 }
 
-enum lh_status pg_store_set_policy(struct lh_store *base, const struct lh_policy *policy, uint32_t mask,
-                                   const struct lh_requester *requester, lh_policy_cb *on_done, void *arg)
+enum lh_status lh_pg_store_set_policy(struct lh_store *base, const struct lh_policy *policy, uint32_t mask,
+                                      const struct lh_requester *requester, lh_policy_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "policy_update", "select * from leasehold_internal.policy_update($1, $2, $3, p_by => $4, p_peer => $5)",
         LH_PG_TEXT, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_TEXT, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_effective_policy, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_effective_policy, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;
 
     lh_pg_add_text(params, policy->ns);
@@ -149,34 +149,34 @@ enum lh_status pg_store_set_policy(struct lh_store *base, const struct lh_policy
             lh_pg_array_add_null(params);
     }
     lh_pg_array_end(params);
-    pg_store_add_requester(params, requester);
+    lh_pg_store_add_requester(params, requester);
     call->is_clients = true;
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
-enum lh_status pg_store_get_policy(struct lh_store *base, const char *ns, lh_policy_cb *on_done, void *arg)
+enum lh_status lh_pg_store_get_policy(struct lh_store *base, const char *ns, lh_policy_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("policy_get", "select * from leasehold_internal.policy_get($1)", LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_policies, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_policies, (void (*)(void))on_done, arg);
 
     lh_pg_add_text(&store->params, ns);
     call->is_clients = true;
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
-enum lh_status pg_store_list_policies(struct lh_store *base, int32_t page_size, const char *after_ns,
-                                      lh_policy_cb *on_done, void *arg)
+enum lh_status lh_pg_store_list_policies(struct lh_store *base, int32_t page_size, const char *after_ns,
+                                         lh_policy_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("policy_list", "select * from leasehold_internal.policy_list($1, $2)", LH_PG_INT4, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_policies, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_policies, (void (*)(void))on_done, arg);
 
     call->page_size = page_size;
     lh_pg_add_int4(&store->params, page_size + 1);
     lh_pg_add_text(&store->params, after_ns);
     call->is_clients = true;
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }

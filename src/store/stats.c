@@ -11,7 +11,7 @@ static void add_connection(struct lh_store_stats *stats, enum lh_store_role role
     stats->reconnects[role] += connects > 0 ? connects - 1 : 0;
 }
 
-void pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats)
+void lh_pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats)
 {
     struct lh_pg_listener_stats listener;
     struct lh_pg_server_facts server;
@@ -42,7 +42,7 @@ void lh_store_stats(const struct lh_store *base, struct lh_store_stats *stats)
     const struct pg_store *store = (const struct pg_store *)(const void *)base;
 
     if (store->state < STORE_CLOSING) {
-        pg_store_measure(store, stats);
+        lh_pg_store_measure(store, stats);
         return;
     }
     *stats = store->stats;
@@ -82,10 +82,10 @@ static void read_survey(struct control_call *call, enum lh_status status, const 
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
-enum lh_status pg_store_survey(struct lh_store *base, lh_survey_cb *on_done, void *arg)
+enum lh_status lh_pg_store_survey(struct lh_store *base, lh_survey_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = {"survey", "select * from leasehold_internal.survey()", 0, {0}};
     struct pg_store *store = pg_store_of(base);
 
-    return control_call_send(control_call_begin(store, read_survey, (void (*)(void))on_done, arg), &statement);
+    return lh_control_call_send(lh_control_call_begin(store, read_survey, (void (*)(void))on_done, arg), &statement);
 }

@@ -139,7 +139,7 @@ static void on_one_closed(void *arg)
 
 static void close_all(struct pg_store *store)
 {
-    pg_store_measure(store, &store->stats);
+    lh_pg_store_measure(store, &store->stats);
     set_state(store, STORE_CLOSING);
     lh_timer_cancel(&store->stop_timer);
     store->open_count = store->lane_count + 2;
@@ -173,7 +173,7 @@ static void advance_stop(void *arg)
 
     if (store->state == STORE_FINISHING && is_idle(store)) {
         set_state(store, STORE_UNREGISTERING);
-        if (pg_store_unregister(store, on_unregistered, store) != LH_OK)
+        if (lh_pg_store_unregister(store, on_unregistered, store) != LH_OK)
             close_all(store);
     } else if (store->state == STORE_CLOSING && store->open_count == 0) {
         set_state(store, STORE_STOPPED);
@@ -204,51 +204,51 @@ static void stop(struct lh_store *base, lh_store_cb *on_done, void *arg)
 static enum lh_status acquire(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
                               size_t n, lh_store_cb *on_done, void *arg)
 {
-    return lane_send(&pg_store_of(store)->lanes[lane], &acquire_kind, clock_us, items, n, on_done, arg);
+    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_acquire_kind, clock_us, items, n, on_done, arg);
 }
 
 static enum lh_status heartbeat(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                                 lh_store_cb *on_done, void *arg)
 {
-    return lane_send(&pg_store_of(store)->lanes[lane], &heartbeat_kind, 0, items, n, on_done, arg);
+    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_heartbeat_kind, 0, items, n, on_done, arg);
 }
 
 static enum lh_status acquire_all(struct lh_store *store, unsigned lane, int64_t clock_us,
                                   struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg)
 {
-    return lane_send(&pg_store_of(store)->lanes[lane], &acquire_all_kind, clock_us, items, n, on_done, arg);
+    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_acquire_all_kind, clock_us, items, n, on_done, arg);
 }
 
 static enum lh_status release(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                               lh_store_cb *on_done, void *arg)
 {
-    return lane_send(&pg_store_of(store)->lanes[lane], &release_kind, 0, items, n, on_done, arg);
+    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_release_kind, 0, items, n, on_done, arg);
 }
 
 static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,
                                 void *arg)
 {
-    lane_set_riders(&pg_store_of(store)->lanes[lane], riders, rider_count);
-    return lane_send(&pg_store_of(store)->lanes[lane], &hand_over_kind, clock_us, items, n, on_done, arg);
+    lh_lane_set_riders(&pg_store_of(store)->lanes[lane], riders, rider_count);
+    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_hand_over_kind, clock_us, items, n, on_done, arg);
 }
 
 static enum lh_status downgrade(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, lh_store_cb *on_done, void *arg)
 {
-    return lane_send(&pg_store_of(store)->lanes[lane], &downgrade_kind, clock_us, items, n, on_done, arg);
+    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_downgrade_kind, clock_us, items, n, on_done, arg);
 }
 
 static enum lh_status leave(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg)
 {
-    return lane_send(&pg_store_of(store)->lanes[lane], &leave_kind, 0, items, n, on_done, arg);
+    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_leave_kind, 0, items, n, on_done, arg);
 }
 
 static enum lh_status reap_hooked(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_reap_item **items,
                                   size_t n, lh_store_cb *on_done, void *arg)
 {
-    return hook_run_start(&pg_store_of(store)->lanes[lane], clock_us, items, n, on_done, arg);
+    return lh_hook_run_start(&pg_store_of(store)->lanes[lane], clock_us, items, n, on_done, arg);
 }
 
 /* --- what needs no round trip --- */
@@ -306,35 +306,35 @@ static const struct lh_store_ops ops = {
     .leave = leave,
     .hand_over = hand_over,
     .reap_hooked = reap_hooked,
-    .enroll = pg_store_enroll,
-    .tick = pg_store_tick,
-    .look_elsewhere = pg_store_look_elsewhere,
-    .survey = pg_store_survey,
-    .end_long_guards = pg_store_end_long_guards,
-    .read_access = pg_store_read_access,
-    .audit = pg_store_audit,
-    .token_used = pg_store_token_used,
-    .pass_on = pg_store_pass_on,
-    .reap = pg_store_reap,
-    .get = pg_store_get,
-    .holders = pg_store_holders,
-    .list = pg_store_list,
-    .force_release = pg_store_force_release,
-    .set_policy = pg_store_set_policy,
-    .get_policy = pg_store_get_policy,
-    .list_policies = pg_store_list_policies,
-    .change_access = pg_store_change_access,
-    .list_access = pg_store_list_access,
-    .create_token = pg_store_create_token,
-    .revoke_token = pg_store_revoke_token,
-    .list_tokens = pg_store_list_tokens,
-    .view = pg_store_view,
-    .watch_add = pg_store_watch_add,
-    .watch_remove = pg_store_watch_remove,
-    .watch_clear = pg_store_watch_clear,
-    .watch_barrier = pg_store_watch_barrier,
-    .watch_settled = pg_store_watch_settled,
-    .take_events = pg_store_take_events,
+    .enroll = lh_pg_store_enroll,
+    .tick = lh_pg_store_tick,
+    .look_elsewhere = lh_pg_store_look_elsewhere,
+    .survey = lh_pg_store_survey,
+    .end_long_guards = lh_pg_store_end_long_guards,
+    .read_access = lh_pg_store_read_access,
+    .audit = lh_pg_store_audit,
+    .token_used = lh_pg_store_token_used,
+    .pass_on = lh_pg_store_pass_on,
+    .reap = lh_pg_store_reap,
+    .get = lh_pg_store_get,
+    .holders = lh_pg_store_holders,
+    .list = lh_pg_store_list,
+    .force_release = lh_pg_store_force_release,
+    .set_policy = lh_pg_store_set_policy,
+    .get_policy = lh_pg_store_get_policy,
+    .list_policies = lh_pg_store_list_policies,
+    .change_access = lh_pg_store_change_access,
+    .list_access = lh_pg_store_list_access,
+    .create_token = lh_pg_store_create_token,
+    .revoke_token = lh_pg_store_revoke_token,
+    .list_tokens = lh_pg_store_list_tokens,
+    .view = lh_pg_store_view,
+    .watch_add = lh_pg_store_watch_add,
+    .watch_remove = lh_pg_store_watch_remove,
+    .watch_clear = lh_pg_store_watch_clear,
+    .watch_barrier = lh_pg_store_watch_barrier,
+    .watch_settled = lh_pg_store_watch_settled,
+    .take_events = lh_pg_store_take_events,
     .timeline = timeline,
     .schema_version = schema_version,
     .is_connected = is_connected,
@@ -370,7 +370,7 @@ static void create_lane(struct pg_store *store, unsigned number)
     lane->store = store;
     lane->number = number;
     if (number >= store->options.lanes)
-        hook_run_create(lane);
+        lh_hook_run_create(lane);
     lane->conn = lh_pg_conn_create(store->loop, &options, &events, lane);
 }
 
@@ -451,7 +451,7 @@ struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_opt
 static void free_store(struct pg_store *store)
 {
     for (unsigned i = 0; i < store->lane_count; i++) {
-        hook_run_destroy(&store->lanes[i]);
+        lh_hook_run_destroy(&store->lanes[i]);
         lh_pg_params_finish(&store->lanes[i].params);
         lh_arena_finish(&store->lanes[i].arena);
     }

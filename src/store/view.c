@@ -25,15 +25,15 @@ static void read_view(struct control_call *call, enum lh_status status, const PG
         columns[column] = lh_arena_strdup(arena, PQfname(result, (int)column));
     for (size_t row = 0; row < answer.row_count; row++)
         for (size_t column = 0; column < answer.column_count; column++)
-            cells[count++] = text_read(result, (int)row, (int)column, arena);
+            cells[count++] = lh_text_read(result, (int)row, (int)column, arena);
     answer.columns = columns;
     answer.cells = cells;
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
 /* One row more than the page tells whether there is another. */
-enum lh_status pg_store_view(struct lh_store *base, const struct lh_view_request *request, lh_view_cb *on_done,
-                             void *arg)
+enum lh_status lh_pg_store_view(struct lh_store *base, const struct lh_view_request *request, lh_view_cb *on_done,
+                                void *arg)
 {
 #define VIEW(name)                                                                                                     \
     {                                                                                                                  \
@@ -51,7 +51,7 @@ enum lh_status pg_store_view(struct lh_store *base, const struct lh_view_request
     };
 #undef VIEW
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_view, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_view, (void (*)(void))on_done, arg);
     struct lh_pg_params *params = &store->params;
 
     call->page_size = request->page_size;
@@ -61,5 +61,5 @@ enum lh_status pg_store_view(struct lh_store *base, const struct lh_view_request
     lh_pg_add_text(params, request->key[0] == '\0' ? NULL : request->key);
     lh_pg_add_int4(params, request->page_size + 1);
     lh_pg_add_text(params, request->after[0] == '\0' ? NULL : request->after);
-    return control_call_send(call, &statements[request->view]);
+    return lh_control_call_send(call, &statements[request->view]);
 }

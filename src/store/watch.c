@@ -17,39 +17,39 @@ static enum lh_status send_watch(struct lh_store *base, const struct lh_pg_state
                                  bool include_children, lh_store_cb *on_done, void *arg)
 {
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_done, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_done, (void (*)(void))on_done, arg);
 
     lh_pg_add_uuid(&store->params, &base->coordinator);
     lh_pg_add_text(&store->params, ns);
     lh_pg_add_bool(&store->params, include_children);
-    return control_call_send(call, statement);
+    return lh_control_call_send(call, statement);
 }
 
-enum lh_status pg_store_watch_add(struct lh_store *base, const char *ns, bool include_children, lh_store_cb *on_done,
-                                  void *arg)
+enum lh_status lh_pg_store_watch_add(struct lh_store *base, const char *ns, bool include_children, lh_store_cb *on_done,
+                                     void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "watch_add", "select leasehold_internal.watch_add($1, $2, $3)", LH_PG_UUID, LH_PG_TEXT, LH_PG_BOOL);
     return send_watch(base, &statement, ns, include_children, on_done, arg);
 }
 
-enum lh_status pg_store_watch_remove(struct lh_store *base, const char *ns, bool include_children, lh_store_cb *on_done,
-                                     void *arg)
+enum lh_status lh_pg_store_watch_remove(struct lh_store *base, const char *ns, bool include_children,
+                                        lh_store_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = LH_PG_STATEMENT(
         "watch_remove", "select leasehold_internal.watch_remove($1, $2, $3)", LH_PG_UUID, LH_PG_TEXT, LH_PG_BOOL);
     return send_watch(base, &statement, ns, include_children, on_done, arg);
 }
 
-enum lh_status pg_store_watch_clear(struct lh_store *base, lh_store_cb *on_done, void *arg)
+enum lh_status lh_pg_store_watch_clear(struct lh_store *base, lh_store_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("watch_clear", "select leasehold_internal.watch_clear($1)", LH_PG_UUID);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_done, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_done, (void (*)(void))on_done, arg);
 
     lh_pg_add_uuid(&store->params, &base->coordinator);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 static void read_barrier(struct control_call *call, enum lh_status status, const PGresult *result,
@@ -59,15 +59,15 @@ static void read_barrier(struct control_call *call, enum lh_status status, const
     ((lh_barrier_cb *)call->on_done)(call->arg, status, error, horizon);
 }
 
-enum lh_status pg_store_watch_barrier(struct lh_store *base, lh_barrier_cb *on_done, void *arg)
+enum lh_status lh_pg_store_watch_barrier(struct lh_store *base, lh_barrier_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("watch_barrier", "select leasehold_internal.watch_barrier($1)", LH_PG_UUID);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_barrier, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_barrier, (void (*)(void))on_done, arg);
 
     lh_pg_add_uuid(&store->params, &base->coordinator);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 static void read_settled(struct control_call *call, enum lh_status status, const PGresult *result,
@@ -77,15 +77,15 @@ static void read_settled(struct control_call *call, enum lh_status status, const
     ((lh_settled_cb *)call->on_done)(call->arg, status, error, is_settled);
 }
 
-enum lh_status pg_store_watch_settled(struct lh_store *base, uint64_t horizon, lh_settled_cb *on_done, void *arg)
+enum lh_status lh_pg_store_watch_settled(struct lh_store *base, uint64_t horizon, lh_settled_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = {
         "watch_settled", "select leasehold_internal.watch_settled($1)", 1, {XID8}};
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_settled, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_settled, (void (*)(void))on_done, arg);
 
     lh_pg_add_int8(&store->params, (int64_t)horizon);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }
 
 /* --- events --- */
@@ -109,14 +109,14 @@ static bool event_read(struct lh_lease_event *event, const PGresult *result, int
     for (size_t i = 0; type != NULL && i < sizeof(map) / sizeof(map[0]); i++)
         if (strcmp(map[i].text, type) == 0)
             event->type = map[i].type;
-    if (event->type == LH_EVENT_NONE || !lease_read(result, row, lease_at, arena, &event->lease))
+    if (event->type == LH_EVENT_NONE || !lh_lease_read(result, row, lease_at, arena, &event->lease))
         return false;
-    event->lease.ns = text_read(result, row, at[NAMESPACE], arena);
-    event->lease.key = text_read(result, row, at[KEY], arena);
-    event->reason = text_read(result, row, at[REASON], arena);
-    event->end_reason = end_reason_read(result, row, at[END_REASON]);
-    event->result = text_read(result, row, at[RESULT], arena);
-    event->error = text_read(result, row, at[ERROR], arena);
+    event->lease.ns = lh_text_read(result, row, at[NAMESPACE], arena);
+    event->lease.key = lh_text_read(result, row, at[KEY], arena);
+    event->reason = lh_text_read(result, row, at[REASON], arena);
+    event->end_reason = lh_end_reason_read(result, row, at[END_REASON]);
+    event->result = lh_text_read(result, row, at[RESULT], arena);
+    event->error = lh_text_read(result, row, at[ERROR], arena);
     return event->lease.ns != NULL && event->lease.key != NULL;
 }
 
@@ -137,7 +137,7 @@ static void read_events(struct control_call *call, enum lh_status status, const 
         return;
     }
     lh_pg_result_columns(result, names, at, EVENT_COLUMN_COUNT);
-    lease_columns_find(result, &lease_at);
+    lh_lease_columns_find(result, &lease_at);
     events = lh_arena_alloc(arena, ((size_t)PQntuples(result) + 1) * sizeof(*events));
     for (int row = 0; row < PQntuples(result); row++)
         answer.is_lagged |= !event_read(&events[answer.event_count++], result, row, at, &lease_at, arena);
@@ -146,15 +146,15 @@ static void read_events(struct control_call *call, enum lh_status status, const 
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
-enum lh_status pg_store_take_events(struct lh_store *base, int32_t max, lh_events_cb *on_done, void *arg)
+enum lh_status lh_pg_store_take_events(struct lh_store *base, int32_t max, lh_events_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
         LH_PG_STATEMENT("take_events", "select * from leasehold_internal.take_events($1, $2)", LH_PG_UUID, LH_PG_INT4);
     struct pg_store *store = pg_store_of(base);
-    struct control_call *call = control_call_begin(store, read_events, (void (*)(void))on_done, arg);
+    struct control_call *call = lh_control_call_begin(store, read_events, (void (*)(void))on_done, arg);
 
     call->page_size = max;
     lh_pg_add_uuid(&store->params, &base->coordinator);
     lh_pg_add_int4(&store->params, max);
-    return control_call_send(call, &statement);
+    return lh_control_call_send(call, &statement);
 }

@@ -48,8 +48,8 @@ static bool use_certificate(struct lh_tls_context *context, const char *file, st
         return false;
     }
     context->has_certificate = true;
-    tls_name(certificate, context->name);
-    context->not_after_s = tls_not_after_s(certificate);
+    lh_tls_name(certificate, context->name);
+    context->not_after_s = lh_tls_not_after_s(certificate);
     X509_free(certificate);
     if (SSL_CTX_use_certificate_chain_file(context->ssl, file) == 1)
         return true;
@@ -122,7 +122,7 @@ static struct lh_tls_context *create(bool is_server, const char *protocol, enum 
     context->is_server = is_server;
     context->protocol = protocol != NULL ? lh_strdup(protocol) : NULL;
     context->ssl = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
-    context->socket = tls_socket_create();
+    context->socket = lh_tls_socket_create();
     if (context->ssl == NULL || context->socket == NULL ||
         SSL_CTX_set_min_proto_version(context->ssl, min_version == LH_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) != 1 ||
         SSL_CTX_set_cipher_list(context->ssl, CIPHERS) != 1) {
@@ -157,7 +157,7 @@ struct lh_tls_context *lh_tls_server_context_create(const struct lh_tls_server_o
         if (!use_authorities(context, options->client_ca_file, error))
             goto failed;
         SSL_CTX_set_client_CA_list(context->ssl, SSL_load_client_CA_file(options->client_ca_file));
-        SSL_CTX_set_verify(context->ssl, verify, tls_on_verified);
+        SSL_CTX_set_verify(context->ssl, verify, lh_tls_on_verified);
     }
     return context;
 
@@ -181,7 +181,7 @@ struct lh_tls_context *lh_tls_client_context_create(const struct lh_tls_client_o
     struct lh_tls_context *context = create(false, options->protocol, LH_TLS_1_2);
 
     ERR_clear_error();
-    SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER, tls_on_verified);
+    SSL_CTX_set_verify(context->ssl, SSL_VERIFY_PEER, lh_tls_on_verified);
     offer_protocol(context);
     if (options->ca_file == NULL)
         SSL_CTX_set_default_verify_paths(context->ssl);

@@ -22,8 +22,8 @@ struct lh_tls_context {
 };
 
 /* session_socket.c: what carries a session's bytes. NULL: no memory. */
-BIO_METHOD *tls_socket_create(void);
+BIO_METHOD *lh_tls_socket_create(void);
 /* session_words.c */
-int tls_on_verified(int is_good, X509_STORE_CTX *store);
+int lh_tls_on_verified(int is_good, X509_STORE_CTX *store);
 
 #endif

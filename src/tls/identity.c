@@ -52,7 +52,7 @@ static const ASN1_IA5STRING *find(const STACK_OF(GENERAL_NAME) * names, int type
     return first;
 }
 
-char *tls_principal(const struct x509_st *certificate)
+char *lh_tls_principal(const struct x509_st *certificate)
 {
     STACK_OF(GENERAL_NAME) *names = names_of(certificate);
     const ASN1_IA5STRING *found = find(names, GEN_URI);
@@ -71,9 +71,9 @@ char *tls_principal(const struct x509_st *certificate)
     return principal;
 }
 
-void tls_name(const struct x509_st *certificate, char name[TLS_NAME_BYTES])
+void lh_tls_name(const struct x509_st *certificate, char name[TLS_NAME_BYTES])
 {
-    char *principal = tls_principal(certificate);
+    char *principal = lh_tls_principal(certificate);
 
     if (principal != NULL)
         snprintf(name, TLS_NAME_BYTES, "%s", principal);
@@ -97,7 +97,7 @@ static bool write_ip(const ASN1_OCTET_STRING *address, char ip[INET6_ADDRSTRLEN]
            inet_ntop(size == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(address), ip, INET6_ADDRSTRLEN) != NULL;
 }
 
-void tls_server_names(const struct x509_st *certificate, char names[TLS_NAME_BYTES])
+void lh_tls_server_names(const struct x509_st *certificate, char names[TLS_NAME_BYTES])
 {
     STACK_OF(GENERAL_NAME) *all = names_of(certificate);
 
@@ -130,17 +130,17 @@ static void write_date(const ASN1_TIME *time, char date[TLS_DATE_BYTES])
         snprintf(date, TLS_DATE_BYTES, "an unreadable date");
 }
 
-int64_t tls_not_after_s(const struct x509_st *certificate)
+int64_t lh_tls_not_after_s(const struct x509_st *certificate)
 {
     return seconds(X509_get0_notAfter(certificate));
 }
 
-void tls_not_before_text(const struct x509_st *certificate, char date[TLS_DATE_BYTES])
+void lh_tls_not_before_text(const struct x509_st *certificate, char date[TLS_DATE_BYTES])
 {
     write_date(X509_get0_notBefore(certificate), date);
 }
 
-void tls_not_after_text(const struct x509_st *certificate, char date[TLS_DATE_BYTES])
+void lh_tls_not_after_text(const struct x509_st *certificate, char date[TLS_DATE_BYTES])
 {
     write_date(X509_get0_notAfter(certificate), date);
 }

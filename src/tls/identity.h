@@ -18,17 +18,17 @@ struct x509_st; /* OpenSSL's X509 */
  * first DNS name as "dns:NAME". Never the common name. Free it with free(). NULL: there is none, or it is longer than
  * the bound, or has other characters than printable ASCII.
  */
-char *tls_principal(const struct x509_st *certificate);
+char *lh_tls_principal(const struct x509_st *certificate);
 
 /* For people: the principal, else the subject. */
-void tls_name(const struct x509_st *certificate, char name[TLS_NAME_BYTES]);
+void lh_tls_name(const struct x509_st *certificate, char name[TLS_NAME_BYTES]);
 /* All names that a server may be called by: "localhost, 127.0.0.1", or "no name". */
-void tls_server_names(const struct x509_st *certificate, char names[TLS_NAME_BYTES]);
+void lh_tls_server_names(const struct x509_st *certificate, char names[TLS_NAME_BYTES]);
 
 /* Seconds since 1970. */
-int64_t tls_not_after_s(const struct x509_st *certificate);
+int64_t lh_tls_not_after_s(const struct x509_st *certificate);
 /* "2026-11-20 18:28:57 UTC" */
-void tls_not_before_text(const struct x509_st *certificate, char date[TLS_DATE_BYTES]);
-void tls_not_after_text(const struct x509_st *certificate, char date[TLS_DATE_BYTES]);
+void lh_tls_not_before_text(const struct x509_st *certificate, char date[TLS_DATE_BYTES]);
+void lh_tls_not_after_text(const struct x509_st *certificate, char date[TLS_DATE_BYTES]);
 
 #endif

@@ -79,7 +79,7 @@ static void answer_plain(struct lh_tls_session *session)
     static const unsigned char alerts[] = {0x15, 0x03, 0x01, 0, 2, 2, SSL_AD_PROTOCOL_VERSION,
                                            0x15, 0x03, 0x01, 0, 2, 1, SSL_AD_CLOSE_NOTIFY};
 
-    if (session->context->is_server && tls_session_is_plain(session))
+    if (session->context->is_server && lh_tls_session_is_plain(session))
         send(session->fd, alerts, sizeof(alerts), MSG_NOSIGNAL);
 }
 
@@ -89,8 +89,8 @@ static void note_peer(struct lh_tls_session *session)
 
     if (certificate == NULL)
         return;
-    session->principal = tls_principal(certificate);
-    session->not_after_s = tls_not_after_s(certificate);
+    session->principal = lh_tls_principal(certificate);
+    session->not_after_s = lh_tls_not_after_s(certificate);
 }
 
 static bool has_protocol(const struct lh_tls_session *session)
@@ -115,7 +115,7 @@ enum lh_tls_progress lh_tls_session_handshake(struct lh_tls_session *session)
         if (session->is_open)
             note_peer(session);
         else
-            tls_session_fail_protocol(session);
+            lh_tls_session_fail_protocol(session);
         return session->is_open ? LH_TLS_DONE : LH_TLS_FAILED;
     }
     error = SSL_get_error(session->ssl, result);
@@ -123,7 +123,7 @@ enum lh_tls_progress lh_tls_session_handshake(struct lh_tls_session *session)
         return LH_TLS_WANTS_READ;
     if (error == SSL_ERROR_WANT_WRITE)
         return LH_TLS_WANTS_WRITE;
-    tls_session_fail(session, error);
+    lh_tls_session_fail(session, error);
     answer_plain(session);
     return LH_TLS_FAILED;
 }
@@ -146,7 +146,7 @@ static bool read_record(struct lh_tls_session *session, char *to, size_t room, s
     else if (error == SSL_ERROR_ZERO_RETURN)
         session->is_at_end = true;
     else
-        tls_session_fail(session, error);
+        lh_tls_session_fail(session, error);
     return false;
 }
 
@@ -184,7 +184,7 @@ ssize_t lh_tls_session_write(struct lh_tls_session *session, const void *from, s
         }
         error = SSL_get_error(session->ssl, 0);
         if (error != SSL_ERROR_WANT_WRITE && error != SSL_ERROR_WANT_READ)
-            tls_session_fail(session, error);
+            lh_tls_session_fail(session, error);
     }
     if (done > 0)
         return (ssize_t)done;

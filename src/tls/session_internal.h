@@ -26,8 +26,8 @@ struct lh_tls_session {
 };
 
 /* session_words.c: what an SSL_* function has failed with becomes `fault` and `failure`, once. */
-void tls_session_fail(struct lh_tls_session *session, int ssl_error);
-void tls_session_fail_protocol(struct lh_tls_session *session);  /* ALPN chose none */
-bool tls_session_is_plain(const struct lh_tls_session *session); /* the peer speaks without TLS */
+void lh_tls_session_fail(struct lh_tls_session *session, int ssl_error);
+void lh_tls_session_fail_protocol(struct lh_tls_session *session);  /* ALPN chose none */
+bool lh_tls_session_is_plain(const struct lh_tls_session *session); /* the peer speaks without TLS */
 
 #endif

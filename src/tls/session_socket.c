@@ -48,7 +48,7 @@ static long control(BIO *bio, int command, long number, void *pointer)
     return command == BIO_CTRL_FLUSH; /* nothing is kept */
 }
 
-BIO_METHOD *tls_socket_create(void)
+BIO_METHOD *lh_tls_socket_create(void)
 {
     BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket");
 

@@ -15,7 +15,7 @@ static const char *peer_of(const struct lh_tls_session *session)
     return session->context->is_server ? "client" : "server";
 }
 
-bool tls_session_is_plain(const struct lh_tls_session *session)
+bool lh_tls_session_is_plain(const struct lh_tls_session *session)
 {
     return session->has_first && session->first != FIRST_HANDSHAKE_BYTE && session->first != FIRST_ALERT_BYTE;
 }
@@ -56,7 +56,7 @@ static void fail_name(struct lh_tls_session *session, const X509 *certificate)
 {
     char names[TLS_NAME_BYTES];
 
-    tls_server_names(certificate, names);
+    lh_tls_server_names(certificate, names);
     fail(session, LH_TLS_FAULT_CERTIFICATE, "the server's certificate is for %s, not for %s", names,
          session->server_name);
 }
@@ -66,7 +66,7 @@ static void fail_foreign(struct lh_tls_session *session, const X509 *certificate
     const char *ca_file = session->context->ca_file;
     char name[TLS_NAME_BYTES];
 
-    tls_name(certificate, name);
+    lh_tls_name(certificate, name);
     fail(session, LH_TLS_FAULT_CERTIFICATE, "the %s's certificate %s is not signed by an authority of %s",
          peer_of(session), name, ca_file != NULL ? ca_file : "the system");
 }
@@ -76,13 +76,13 @@ static void fail_certificate(struct lh_tls_session *session, const X509 *certifi
     const char *peer = peer_of(session);
     char name[TLS_NAME_BYTES], date[TLS_DATE_BYTES];
 
-    tls_name(certificate, name);
+    lh_tls_name(certificate, name);
     if (error == X509_V_ERR_CERT_HAS_EXPIRED) {
-        tls_not_after_text(certificate, date);
+        lh_tls_not_after_text(certificate, date);
         fail(session, LH_TLS_FAULT_CERTIFICATE, "the %s's certificate %s has expired: it ended at %s", peer, name,
              date);
     } else if (error == X509_V_ERR_CERT_NOT_YET_VALID) {
-        tls_not_before_text(certificate, date);
+        lh_tls_not_before_text(certificate, date);
         fail(session, LH_TLS_FAULT_CERTIFICATE, "the %s's certificate %s is not yet valid: it begins at %s", peer, name,
              date);
     } else if (error == X509_V_ERR_HOSTNAME_MISMATCH || error == X509_V_ERR_IP_ADDRESS_MISMATCH) {
@@ -93,7 +93,7 @@ static void fail_certificate(struct lh_tls_session *session, const X509 *certifi
     }
 }
 
-int tls_on_verified(int is_good, X509_STORE_CTX *store)
+int lh_tls_on_verified(int is_good, X509_STORE_CTX *store)
 {
     const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
     int error = X509_STORE_CTX_get_error(store);
@@ -166,7 +166,7 @@ static void fail_library(struct lh_tls_session *session, unsigned long error)
         fail(session, LH_TLS_FAULT_PROTOCOL, "the %s has no cipher with ECDHE and AEAD", peer_of(session));
         break;
     case SSL_R_NO_APPLICATION_PROTOCOL:
-        tls_session_fail_protocol(session);
+        lh_tls_session_fail_protocol(session);
         break;
     default:
         fail(session, LH_TLS_FAULT_PROTOCOL, "the %s breaks the rules of TLS: %s", peer_of(session),
@@ -175,16 +175,16 @@ static void fail_library(struct lh_tls_session *session, unsigned long error)
     }
 }
 
-void tls_session_fail_protocol(struct lh_tls_session *session)
+void lh_tls_session_fail_protocol(struct lh_tls_session *session)
 {
     fail(session, LH_TLS_FAULT_PROTOCOL, "the %s does not speak HTTP/2 (ALPN h2)", peer_of(session));
 }
 
-void tls_session_fail(struct lh_tls_session *session, int ssl_error)
+void lh_tls_session_fail(struct lh_tls_session *session, int ssl_error)
 {
     unsigned long error = ERR_peek_error();
 
-    if (tls_session_is_plain(session))
+    if (lh_tls_session_is_plain(session))
         fail(session, LH_TLS_FAULT_PROTOCOL, "the %s speaks without TLS", peer_of(session));
     else if (ssl_error == SSL_ERROR_SSL && error != 0)
         fail_library(session, error);

@@ -15,9 +15,9 @@ static struct rpc_header_block pass(const uint8_t *bytes, size_t size, size_t st
 {
     struct rpc_header_block block = {0};
 
-    rpc_header_block_begin(&block, STAND_IN_BYTES);
+    lh_rpc_header_block_begin(&block, STAND_IN_BYTES);
     for (size_t at = 0; at < size; at += step)
-        rpc_header_block_pass(&block, bytes + at, size - at < step ? size - at : step);
+        lh_rpc_header_block_pass(&block, bytes + at, size - at < step ? size - at : step);
     return block;
 }
 
@@ -41,13 +41,13 @@ static int inflate(const uint8_t *bytes, size_t size, size_t *fields)
         size -= (size_t)used;
         if (flags & NGHTTP2_HD_INFLATE_EMIT) {
             (*fields)++;
-            rpc_header_check_field(&check, (const char *)field.name, field.namelen, (const char *)field.value,
-                                   field.valuelen);
+            lh_rpc_header_check_field(&check, (const char *)field.name, field.namelen, (const char *)field.value,
+                                      field.valuelen);
         }
     } while ((flags & NGHTTP2_HD_INFLATE_FINAL) == 0 && (size > 0 || (flags & NGHTTP2_HD_INFLATE_EMIT)));
-    rpc_header_check_block(&check, true);
-    rpc_header_check_data(&check, size);
-    rpc_header_check_end(&check);
+    lh_rpc_header_check_block(&check, true);
+    lh_rpc_header_check_data(&check, size);
+    lh_rpc_header_check_end(&check);
     nghttp2_hd_inflate_del(inflater);
     return used < 0 ? (int)used : 0;
 }
@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         inflate(whole.out.data, whole.out.size, &fields_out);
     }
-    rpc_header_block_finish(&whole);
-    rpc_header_block_finish(&cut);
+    lh_rpc_header_block_finish(&whole);
+    lh_rpc_header_block_finish(&cut);
     return 0;
 }

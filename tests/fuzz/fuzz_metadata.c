@@ -57,8 +57,8 @@ static void take_address(const char *text)
     struct lh_error error;
     char shown[RPC_ADDRESS_TEXT_BYTES], why[160];
 
-    if (rpc_address_parse(text, &address, &error) == LH_OK)
-        rpc_address_format(&address, shown);
+    if (lh_rpc_address_parse(text, &address, &error) == LH_OK)
+        lh_rpc_address_format(&address, shown);
     lh_address_parse(text, &of_config, why, sizeof(why));
 }
 

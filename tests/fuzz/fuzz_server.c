@@ -99,7 +99,7 @@ static void connect_client(struct client *client, bool has_preface)
     address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     client->fd = fuzz_socket_open();
     client->next_stream = 1;
-    server_accept(server, client->fd, &peer);
+    lh_rpc_server_accept(server, client->fd, &peer);
     if (tls != NULL)
         begin_tls(client, has_preface);
     if (!has_preface)

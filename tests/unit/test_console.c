@@ -88,56 +88,57 @@ static struct session_table table;
 
 static void finish_table(void)
 {
-    session_finish(&table);
+    lh_session_finish(&table);
 }
 
 START_TEST(a_cookie_is_found_among_others)
 {
     char value[8];
 
-    ck_assert(session_cookie("a=1; leasehold_session=xyz; b=2", SESSION_COOKIE, value, sizeof(value)));
+    ck_assert(lh_session_cookie("a=1; leasehold_session=xyz; b=2", SESSION_COOKIE, value, sizeof(value)));
     ck_assert_str_eq(value, "xyz");
-    ck_assert(session_cookie("leasehold_session=", SESSION_COOKIE, value, sizeof(value)));
+    ck_assert(lh_session_cookie("leasehold_session=", SESSION_COOKIE, value, sizeof(value)));
     ck_assert_str_eq(value, "");
-    ck_assert(!session_cookie("xleasehold_session=abc; leasehold_sessions=b", SESSION_COOKIE, value, sizeof(value)));
-    ck_assert(!session_cookie("leasehold_session=12345678", SESSION_COOKIE, value, sizeof(value)));
-    ck_assert(!session_cookie(NULL, SESSION_COOKIE, value, sizeof(value)));
+    ck_assert(!lh_session_cookie("xleasehold_session=abc; leasehold_sessions=b", SESSION_COOKIE, value, sizeof(value)));
+    ck_assert(!lh_session_cookie("leasehold_session=12345678", SESSION_COOKIE, value, sizeof(value)));
+    ck_assert(!lh_session_cookie(NULL, SESSION_COOKIE, value, sizeof(value)));
 }
 END_TEST
 
 START_TEST(a_session_is_found_by_its_cookie_until_it_ends)
 {
-    struct session *session = session_create(&table, "Bearer a", 1000),
-                   *other = session_create(&table, "Bearer b", 1000);
+    struct session *session = lh_session_create(&table, "Bearer a", 1000),
+                   *other = lh_session_create(&table, "Bearer b", 1000);
     char id[SESSION_SECRET_BYTES], csrf[SESSION_SECRET_BYTES];
 
     memcpy(id, session->id, sizeof(id));
     memcpy(csrf, session->csrf, sizeof(csrf));
     ck_assert_str_ne(id, other->id);
     ck_assert_str_ne(id, csrf);
-    ck_assert_ptr_eq(session_find(&table, id, 1000 + SESSION_LIFE_US - 1), session);
-    ck_assert_ptr_eq(session_find_number(&table, session->number, 1000), session);
-    ck_assert(session_is_csrf(session, csrf) && !session_is_csrf(other, csrf) && !session_is_csrf(session, ""));
+    ck_assert_ptr_eq(lh_session_find(&table, id, 1000 + SESSION_LIFE_US - 1), session);
+    ck_assert_ptr_eq(lh_session_find_number(&table, session->number, 1000), session);
+    ck_assert(lh_session_is_csrf(session, csrf) && !lh_session_is_csrf(other, csrf) &&
+              !lh_session_is_csrf(session, ""));
     csrf[3] ^= 1;
-    ck_assert(!session_is_csrf(session, csrf));
-    ck_assert_ptr_null(session_find(&table, "", 1000));
-    session_end(&table, other);
+    ck_assert(!lh_session_is_csrf(session, csrf));
+    ck_assert_ptr_null(lh_session_find(&table, "", 1000));
+    lh_session_end(&table, other);
     ck_assert_uint_eq(table.count, 1);
-    ck_assert_ptr_null(session_find(&table, id, 1000 + SESSION_LIFE_US));
+    ck_assert_ptr_null(lh_session_find(&table, id, 1000 + SESSION_LIFE_US));
     ck_assert_uint_eq(table.count, 0);
 }
 END_TEST
 
 START_TEST(the_oldest_session_gives_way)
 {
-    uint64_t first = session_create(&table, "Bearer first", 0)->number;
+    uint64_t first = lh_session_create(&table, "Bearer first", 0)->number;
 
     for (size_t i = 1; i < SESSIONS_MAX; i++)
-        session_create(&table, "Bearer x", 0);
-    ck_assert_ptr_nonnull(session_find_number(&table, first, 0));
-    session_create(&table, "Bearer last", 0);
-    ck_assert_ptr_null(session_find_number(&table, first, 0));
-    ck_assert_ptr_nonnull(session_find_number(&table, first + 1, 0));
+        lh_session_create(&table, "Bearer x", 0);
+    ck_assert_ptr_nonnull(lh_session_find_number(&table, first, 0));
+    lh_session_create(&table, "Bearer last", 0);
+    ck_assert_ptr_null(lh_session_find_number(&table, first, 0));
+    ck_assert_ptr_nonnull(lh_session_find_number(&table, first + 1, 0));
     ck_assert_uint_eq(table.count, SESSIONS_MAX);
 }
 END_TEST
@@ -147,12 +148,12 @@ START_TEST(attempts_of_an_address_are_bounded_and_come_back)
     int64_t now_us = 50 * LH_US_PER_S;
 
     for (int i = 0; i < SIGN_IN_BURST; i++)
-        ck_assert(session_may_sign_in(&table, i % 2 == 0 ? "[2001:db8::1]:5" : "[2001:db8::2]:6", now_us));
-    ck_assert(!session_may_sign_in(&table, "[2001:db8::3]:7", now_us));
-    ck_assert(session_may_sign_in(&table, "[2001:db8:0:1::1]:7", now_us));
-    ck_assert(session_may_sign_in(&table, "192.0.2.1:7", now_us));
-    ck_assert(session_may_sign_in(&table, "[2001:db8::3]:7", now_us + LH_US_PER_S));
-    ck_assert(!session_may_sign_in(&table, "[2001:db8::3]:7", now_us + LH_US_PER_S));
+        ck_assert(lh_session_may_sign_in(&table, i % 2 == 0 ? "[2001:db8::1]:5" : "[2001:db8::2]:6", now_us));
+    ck_assert(!lh_session_may_sign_in(&table, "[2001:db8::3]:7", now_us));
+    ck_assert(lh_session_may_sign_in(&table, "[2001:db8:0:1::1]:7", now_us));
+    ck_assert(lh_session_may_sign_in(&table, "192.0.2.1:7", now_us));
+    ck_assert(lh_session_may_sign_in(&table, "[2001:db8::3]:7", now_us + LH_US_PER_S));
+    ck_assert(!lh_session_may_sign_in(&table, "[2001:db8::3]:7", now_us + LH_US_PER_S));
 }
 END_TEST
 
@@ -168,7 +169,7 @@ static void finish_arena(void)
 
 static void *message(const ProtobufCMessageDescriptor *type, json_t *parameters)
 {
-    ProtobufCMessage *result = request_message(type, parameters, false, &arena, &problem);
+    ProtobufCMessage *result = lh_request_message(type, parameters, false, &arena, &problem);
 
     json_decref(parameters);
     return result;
@@ -176,7 +177,7 @@ static void *message(const ProtobufCMessageDescriptor *type, json_t *parameters)
 
 static json_t *body(const char *json)
 {
-    json_t *parameters = request_body(json, strlen(json));
+    json_t *parameters = lh_request_body(json, strlen(json));
     ck_assert_ptr_nonnull(parameters);
     return parameters;
 }
@@ -185,9 +186,9 @@ START_TEST(a_query_becomes_a_request)
 {
     const Leasehold__V1__ListLeasesRequest *list =
         message(&leasehold__v1__list_leases_request__descriptor,
-                request_query("namespace=a.b&include_children=true&page_size=7&owner=x%20y%2B+z&page_token="));
+                lh_request_query("namespace=a.b&include_children=true&page_size=7&owner=x%20y%2B+z&page_token="));
     const Leasehold__V1__GetLeaseRequest *get =
-        message(&leasehold__v1__get_lease_request__descriptor, request_query("key=k.%C3%A9&namespace=a"));
+        message(&leasehold__v1__get_lease_request__descriptor, lh_request_query("key=k.%C3%A9&namespace=a"));
 
     ck_assert_uint_eq(list->n_namespace_, 2);
     ck_assert_str_eq(list->namespace_[1], "b");
@@ -204,8 +205,8 @@ START_TEST(a_malformed_query_is_refused)
     static const char *const queries[] = {"a=1&a=2", "a=%ff", "%ff=a", "a=%00"};
 
     for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++)
-        ck_assert_ptr_null(request_query(queries[i]));
-    ck_assert_ptr_null(message(&leasehold__v1__list_leases_request__descriptor, request_query("page_size=x")));
+        ck_assert_ptr_null(lh_request_query(queries[i]));
+    ck_assert_ptr_null(message(&leasehold__v1__list_leases_request__descriptor, lh_request_query("page_size=x")));
     ck_assert_str_eq(problem.field, "page_size");
     ck_assert_str_eq(problem.words, "must be a whole number");
 }

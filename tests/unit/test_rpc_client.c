@@ -283,7 +283,7 @@ START_TEST(stream_carries_messages_both_ways)
     answer.call = lh_rpc_client_call_start(channel, "/t.T/Bidi", LH_RPC_FOREVER, NULL, 0, &stream_callbacks, &answer);
     for (int i = 0; i < 10; i++)
         ck_assert_int_eq(lh_rpc_client_call_send(answer.call, big, sizeof(big)), LH_OK);
-    ck_assert_uint_gt(rpc_outbox_unsent(&answer.call->outbox), 2000000);
+    ck_assert_uint_gt(lh_rpc_outbox_unsent(&answer.call->outbox), 2000000);
     WAIT_FOR(answer.messages == 10);
     lh_rpc_client_call_half_close(answer.call);
     expect(&answer, LH_GRPC_OK, LH_RPC_ANSWERED);

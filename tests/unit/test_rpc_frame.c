@@ -9,12 +9,12 @@ static struct rpc_pool pool;
 
 static void setup(void)
 {
-    rpc_pool_init(&pool);
+    lh_rpc_pool_init(&pool);
 }
 
 static void teardown(void)
 {
-    rpc_pool_finish(&pool);
+    lh_rpc_pool_finish(&pool);
 }
 
 /* Feed one piece; append each complete message to `out`, followed by '|'. */
@@ -24,7 +24,7 @@ static enum rpc_inbox_result feed(struct rpc_inbox *inbox, const unsigned char *
     for (;;) {
         const unsigned char *message;
         size_t message_size;
-        enum rpc_inbox_result result = rpc_inbox_next(inbox, &pool, 100, &data, &size, &message, &message_size);
+        enum rpc_inbox_result result = lh_rpc_inbox_next(inbox, &pool, 100, &data, &size, &message, &message_size);
         if (result != RPC_INBOX_MESSAGE)
             return result;
         lh_buffer_append(out, message, message_size);
@@ -36,7 +36,7 @@ static struct lh_buffer framed(const char *const *messages)
 {
     struct rpc_outbox outbox = {0};
     for (; *messages != NULL; messages++)
-        rpc_outbox_put(&outbox, &pool, *messages, strlen(*messages));
+        lh_rpc_outbox_put(&outbox, &pool, *messages, strlen(*messages));
     return outbox.bytes;
 }
 
@@ -55,8 +55,8 @@ START_TEST(messages_survive_any_two_cuts)
             ck_assert_int_eq(feed(&inbox, bytes.data + second, bytes.size - second, &out), RPC_INBOX_MORE);
             ck_assert_uint_eq(out.size, strlen(wanted));
             ck_assert_mem_eq(out.data, wanted, out.size);
-            ck_assert(rpc_inbox_is_between(&inbox));
-            rpc_inbox_finish(&inbox, &pool);
+            ck_assert(lh_rpc_inbox_is_between(&inbox));
+            lh_rpc_inbox_finish(&inbox, &pool);
             lh_buffer_finish(&out);
         }
     }
@@ -74,7 +74,7 @@ START_TEST(messages_survive_byte_by_byte)
         ck_assert_int_eq(feed(&inbox, bytes.data + i, 1, &out), RPC_INBOX_MORE);
     ck_assert_uint_eq(out.size, 13);
     ck_assert_mem_eq(out.data, "alpha||omega|", 13);
-    rpc_inbox_finish(&inbox, &pool);
+    lh_rpc_inbox_finish(&inbox, &pool);
     lh_buffer_finish(&bytes);
     lh_buffer_finish(&out);
 }
@@ -89,14 +89,14 @@ START_TEST(length_is_judged_by_the_prefix_before_anything_is_kept)
     struct lh_buffer out = {0};
 
     ck_assert_int_eq(feed(&inbox, at_limit, 5, &out), RPC_INBOX_MORE);
-    ck_assert(!rpc_inbox_is_between(&inbox));
-    rpc_inbox_finish(&inbox, &pool);
+    ck_assert(!lh_rpc_inbox_is_between(&inbox));
+    lh_rpc_inbox_finish(&inbox, &pool);
     ck_assert_int_eq(feed(&inbox, beyond, 5, &out), RPC_INBOX_TOO_LARGE);
     ck_assert_ptr_null(inbox.partial.data);
-    rpc_inbox_finish(&inbox, &pool);
+    lh_rpc_inbox_finish(&inbox, &pool);
     ck_assert_int_eq(feed(&inbox, enormous, 5, &out), RPC_INBOX_TOO_LARGE);
     ck_assert_uint_eq(inbox.message_bytes, 0xffffffff);
-    rpc_inbox_finish(&inbox, &pool);
+    lh_rpc_inbox_finish(&inbox, &pool);
 }
 END_TEST
 
@@ -107,7 +107,7 @@ START_TEST(flags_other_than_zero_are_no_plain_message)
         struct rpc_inbox inbox = {0};
         struct lh_buffer out = {0};
         ck_assert_int_eq(feed(&inbox, prefix, 5, &out), RPC_INBOX_COMPRESSED);
-        rpc_inbox_finish(&inbox, &pool);
+        lh_rpc_inbox_finish(&inbox, &pool);
     }
 }
 END_TEST
@@ -122,19 +122,19 @@ START_TEST(outbox_gives_what_was_put_in_while_it_is_emptied)
 
     do {
         if (puts < 500) {
-            rpc_outbox_put(&outbox, &pool, "12345678", puts % 9);
+            lh_rpc_outbox_put(&outbox, &pool, "12345678", puts % 9);
             puts++;
         }
-        taken = rpc_outbox_take(&outbox, &pool, piece, sizeof(piece));
+        taken = lh_rpc_outbox_take(&outbox, &pool, piece, sizeof(piece));
         ck_assert_int_eq(feed(&inbox, piece, taken, &out), RPC_INBOX_MORE);
         ck_assert_uint_le(outbox.bytes.capacity, 16 * 1024);
-    } while (rpc_outbox_unsent(&outbox) > 0);
+    } while (lh_rpc_outbox_unsent(&outbox) > 0);
     for (size_t i = 0, at = 0; i < puts; at += i % 9 + 1, i++) {
         ck_assert_mem_eq(out.data + at, "12345678", i % 9);
         ck_assert_int_eq(out.data[at + i % 9], '|');
     }
-    rpc_inbox_finish(&inbox, &pool);
-    rpc_outbox_finish(&outbox, &pool);
+    lh_rpc_inbox_finish(&inbox, &pool);
+    lh_rpc_outbox_finish(&outbox, &pool);
     lh_buffer_finish(&out);
 }
 END_TEST
@@ -146,12 +146,12 @@ START_TEST(spares_are_used_again_and_large_buffers_are_not_kept)
 
     lh_buffer_append(&small, "x", 1);
     memory = small.data;
-    rpc_pool_give(&pool, &small);
+    lh_rpc_pool_give(&pool, &small);
     ck_assert_ptr_null(small.data);
     lh_buffer_reserve(&large, 1 << 20);
-    rpc_pool_give(&pool, &large);
+    lh_rpc_pool_give(&pool, &large);
     ck_assert_uint_eq(pool.spare_count, 1);
-    rpc_pool_take(&pool, &again);
+    lh_rpc_pool_take(&pool, &again);
     ck_assert_ptr_eq(again.data, memory);
     ck_assert_uint_eq(again.size, 0);
     lh_buffer_finish(&again);
@@ -163,7 +163,7 @@ START_TEST(blocks_of_nghttp2_are_used_again)
     struct rpc_recycle recycle;
     unsigned char *first, *again, *large;
 
-    rpc_recycle_init(&recycle);
+    lh_rpc_recycle_init(&recycle);
     first = recycle.mem.malloc(100, &recycle);
     memset(first, 0xff, 100);
     recycle.mem.free(first, &recycle);
@@ -183,7 +183,7 @@ START_TEST(blocks_of_nghttp2_are_used_again)
         memset(block, 2, size);
         recycle.mem.free(block, &recycle);
     }
-    rpc_recycle_finish(&recycle);
+    lh_rpc_recycle_finish(&recycle);
 }
 END_TEST
 

@@ -242,9 +242,9 @@ static const char *pass(struct rpc_header_block *block, nghttp2_hd_inflater *inf
 {
     static char text[256];
 
-    rpc_header_block_begin(block, 20000);
+    lh_rpc_header_block_begin(block, 20000);
     for (size_t at = 0; at < bytes->size; at += piece)
-        rpc_header_block_pass(block, bytes->data + at, bytes->size - at < piece ? bytes->size - at : piece);
+        lh_rpc_header_block_pass(block, bytes->data + at, bytes->size - at < piece ? bytes->size - at : piece);
     inflate(inflater, &block->out, text);
     return text;
 }
@@ -271,7 +271,7 @@ START_TEST(table_of_headers_is_what_it_would_have_been)
                      is_name ? "a=b;xxxxxxxxxx=vvvvvvvvvv;" : "a=b;vvvvvvvvvv=xxxxxxxxxx;");
     ck_assert_str_eq(pass(&block, inflater, &end, piece), is_indexed ? "error" : "a=b;");
     nghttp2_hd_inflate_del(inflater);
-    rpc_header_block_finish(&block);
+    lh_rpc_header_block_finish(&block);
     lh_buffer_finish(&begin);
     lh_buffer_finish(&large);
     lh_buffer_finish(&end);

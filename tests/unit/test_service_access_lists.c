@@ -258,7 +258,7 @@ START_TEST(refusal_without_read_does_not_say_how_many_hold_it_or_what_is_free)
 
         access_load("payments", LH_RIGHT_LEASE | (may_read ? LH_RIGHT_READ : 0));
         lh_access_enter(service->access, WORKER, &who);
-        acquire_hide_holder(&who, request.ns, request.key, &shown);
+        lh_acquire_hide_holder(&who, request.ns, request.key, &shown);
         told = lh_message_contention(&shown, &test_arena);
         ck_assert_int_eq(told->holder_count, may_read ? 3 : 0);
         ck_assert_int_eq(told->units_free != NULL, may_read);

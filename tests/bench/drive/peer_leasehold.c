@@ -350,7 +350,7 @@ static void open_channels(struct drive *drive)
             drive_die("leasehold: %s", error.message);
         lh_deferred_init(&channel->send, send_due, channel);
         if (drive->channels <= 1000)
-            channel_want_connection(channel->rpc);
+            lh_rpc_channel_want_connection(channel->rpc);
     }
     do {
         if (state->waiters == SIZE_MAX)
