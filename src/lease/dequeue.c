@@ -138,7 +138,7 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
                 scope->saw_error || (status != LH_OK && status != LH_DATABASE_UNAVAILABLE && status != LH_CANCELED);
             c->stats.busy += status == LH_OK;
             if (status != LH_OK && !lh_list_is_empty(&scope->queue))
-                scope->wake_again = true; /* the reply may have said so */
+                scope->wake_when_answered = true; /* the reply may have said so */
             on_not_left(c, entry->waiter);
         }
         lh_scope_item_done(c, scope, LH_KIND_LEAVE);

@@ -39,7 +39,7 @@ static void on_answer(struct lh_coordinator *c, struct lh_holder_entry *entry)
 static void on_lost(struct lh_lane *lane, struct lh_holder_entry *entry)
 {
     if (!lh_list_is_empty(&entry->own.scope->queue))
-        entry->own.scope->wake_again = true;
+        entry->own.scope->wake_when_answered = true;
 }
 
 static void retry_until(struct lh_coordinator *c, struct lh_scope *scope, int64_t arrived_us)

@@ -55,7 +55,7 @@ static void on_lost(struct lh_lane *lane, struct lh_holder_entry *entry)
 {
     entry->own.is_unknown = entry->own.is_unknown || lane->is_sent;
     if (!lh_list_is_empty(&entry->own.scope->queue))
-        entry->own.scope->wake_again = true; /* the reply may have said so */
+        entry->own.scope->wake_when_answered = true; /* the reply may have said so */
 }
 
 static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error)

@@ -154,11 +154,11 @@ def switchover(place):
 
 
 def disk_full(place):
-    """The write-ahead log grows until PostgreSQL stops, and cannot come back."""
+    """The write-ahead log grows until PostgreSQL stops, and cannot come back. By small records: see "Traps" in deploy/ha.md."""
     node = place.primary()
     place.site("fill", node)
     subprocess.run(["psql", "-X", "-q", f"host=10.77.0.1{node[1]} user=postgres password=example dbname=leasehold", "-c",
-                    "select pg_logical_emit_message(false, 'full', repeat('x', 1000000)) from generate_series(1, 400)"],
+                    "select pg_logical_emit_message(false, 'full', repeat('x', 1000)) from generate_series(1, 400000)"],
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120, check=False)
     time.sleep(15)
     place.site("drain", node)

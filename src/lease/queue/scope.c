@@ -243,7 +243,7 @@ static void wake(struct lh_coordinator *c, struct lh_scope *scope)
     bool has_line = !lh_list_is_empty(&scope->again) || !lh_list_is_empty(&scope->line);
 
     if (scope->in_flight > 0 || (has_line && lh_list_is_empty(&scope->queue)))
-        scope->wake_again = true;
+        scope->wake_when_answered = true;
     else if (!lh_list_is_empty(&scope->queue))
         lh_scope_ask_first(c, scope, 0);
     else
@@ -262,12 +262,12 @@ static void fill_room(struct lh_coordinator *c, struct lh_scope *scope)
 
 void lh_scope_schedule_or_free(struct lh_coordinator *c, struct lh_scope *scope)
 {
-    if (scope->in_flight == 0 && scope->ask_all_again) {
-        scope->ask_all_again = false;
+    if (scope->in_flight == 0 && scope->ask_all_when_answered) {
+        scope->ask_all_when_answered = false;
         lh_scope_ask_all(c, scope);
     }
-    if (scope->in_flight == 0 && scope->wake_again) {
-        scope->wake_again = false;
+    if (scope->in_flight == 0 && scope->wake_when_answered) {
+        scope->wake_when_answered = false;
         wake(c, scope);
     }
     if (scope->in_flight == 0 && scope->has_room)
@@ -299,7 +299,7 @@ void lh_scope_send_begins(struct lh_coordinator *c, struct lh_scope *scope, enum
     lh_heap_set(&c->timers, &scope->timer, LH_NEVER);
     scope->flight_kind = (uint8_t)kind;
     if (lh_kind_asks(kind))
-        scope->wake_again = false; /* who asks now sees what happened before */
+        scope->wake_when_answered = false; /* who asks now sees what happened before */
 }
 
 static void back_off(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind)
@@ -385,7 +385,7 @@ void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_
 void lh_scope_ask_all(struct lh_coordinator *c, struct lh_scope *scope)
 {
     if (scope->in_flight > 0)
-        scope->ask_all_again = true;
+        scope->ask_all_when_answered = true;
     while (!lh_list_is_empty(&scope->queue))
         lh_waiter_set_state(c, LH_CONTAINER(struct lh_waiter, link, scope->queue.prev), LH_WAITER_LINED,
                             "the coordinator has registered again");

@@ -58,8 +58,8 @@ struct lh_scope {
     bool is_dead;         /* the holder is not alive, as far as known; of shared ones, one of them */
     bool is_shared;       /* its holders are shared ones, as far as known */
     bool has_room;        /* a shared lease was granted: there may be room for more */
-    bool wake_again;
-    bool ask_all_again;
+    bool wake_when_answered;
+    bool ask_all_when_answered;
     bool has_rider; /* an acquire for its first waiter follows the release in flight */
     bool saw_busy;
     bool saw_error;
