@@ -223,7 +223,8 @@ def test_max_connections_is_what_the_descriptors_allow(cluster, database, place)
         assert 'leasehold_bound_limit{bound="connections"} 136\n' in scrape()
 
         def all_are_taken():
-            crowd.append(socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.1.{len(crowd) % 200 + 1}", 0)))
+            for _ in range(20):  # a connection without a request is closed after a time
+                crowd.append(socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.1.{len(crowd) % 200 + 1}", 0)))
             return re.search(r'leasehold_bound_refusals_total\{bound="connections"\} [1-9]', scrape())
 
         wait_until(all_are_taken, 60, "a client that is turned away")
