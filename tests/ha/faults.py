@@ -157,9 +157,11 @@ def disk_full(place):
     """The write-ahead log grows until PostgreSQL stops, and cannot come back. By small records: see "Traps" in deploy/ha.md."""
     node = place.primary()
     place.site("fill", node)
-    subprocess.run(["psql", "-X", "-q", f"host=10.77.0.1{node[1]} user=postgres password=example dbname=leasehold", "-c",
-                    "select pg_logical_emit_message(false, 'full', repeat('x', 1000)) from generate_series(1, 400000)"],
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120, check=False)
+    filling = subprocess.run(["psql", "-X", "-q", f"host=10.77.0.1{node[1]} user=postgres password=example dbname=leasehold", "-c",
+                              "select count(pg_logical_emit_message(false, 'full', repeat('x', 1000))) from generate_series(1, 4000) a, generate_series(1, 400) b"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", timeout=120, check=False)
+    if filling.returncode != 2:
+        raise RuntimeError(f"PostgreSQL did not stop for want of room: {filling.stderr}")
     time.sleep(15)
     place.site("drain", node)
     yield
