@@ -65,8 +65,6 @@ class Cluster:
 
     def __init__(self, settings=()):
         self.programs = _pg_bin()
-        # Not Debian's /usr/bin/psql, which is a Perl program that starts this one.
-        self.psql_program = os.path.join(self.programs, "psql")
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
         self.dir.chmod(0o755)
         self.data = self.dir / "data"
@@ -87,6 +85,11 @@ class Cluster:
                 conf.write(line + "\n")
         atexit.register(self.destroy)
         self.start()
+
+    @property
+    def psql_program(self):
+        """Not Debian's /usr/bin/psql, which is a Perl program that starts this one."""
+        return os.path.join(self.programs, "psql")
 
     def _run(self, program, *args, check=True):
         return subprocess.run(
