@@ -62,7 +62,7 @@ begin
     v_is_live := false;
     v_is_ended := false;
     v_late_field := null;
-    if v_item.hold in ('locked', 'expired', 'resting', 'hooked') then
+    if v_item.hold in ('locked', 'expired', 'resting') then
       v_lease := case when (v_item.holder).state = 'held' then v_item.holder else v_item.scope end;
       v_is_live := v_item.hold = 'locked' and v_lease.state = 'held' and v_lease.lease_key = v_item.lease_key and not v_lease.lapsed
                    and not leasehold_internal.is_expired(v_lease, p_life, (v_item.rules).expiry, p_now);

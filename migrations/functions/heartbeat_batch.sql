@@ -26,15 +26,6 @@ as $$
 declare
   v_life_id bigint;
   v_started_at timestamptz;
-  v_done integer[] := '{}';
-  v_shared integer[];
-  v_deadlines timestamptz[];
-  v_remaining bigint[];
-  v_counts bigint[];
-  v_tokens bigint[];
-  v_units integer[];
-  v_have_slots boolean[];
-  v_left integer[];
   v_hooked text[] := '{}';
   v_is_set boolean;
 begin
@@ -63,44 +54,76 @@ begin
                 null::boolean;
     if found then
       v_is_set := leasehold_internal.relax_commit(p_relax);
-      return;
+    else
+      return query select * from leasehold_internal.heartbeat_rest(p_namespace, p_key, p_lease_key, '{}', p_relax);
     end if;
+    return;
   end if;
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold_internal.hooked(p_namespace, 'heartbeat');
   end if;
   select i.id, i.started_at into v_life_id, v_started_at from leasehold.incarnation i;
   -- Nothing that is set here is indexed: the update stays HOT.
-  with renewed as (
-    update leasehold.scope s
-       set heartbeat_at = w.now,
-           heartbeats = s.heartbeats + 1,
-           deadline = w.now + s.duration,
-           incarnation = v_life_id
-      from (select i.n, x.row_id, clock_timestamp() as now
-              from unnest(p_namespace, p_key, p_lease_key) with ordinality as i (namespace, key, lease_key, n)
-             cross join lateral (
-               select x.ctid as row_id
-                 from leasehold.scope x
-                where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and not x.lapsed
-                  for no key update skip locked) x
-             where i.namespace <> all (v_hooked) and cardinality(p_namespace) > 1
-            offset 0) w
-     where s.ctid = w.row_id
-       and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
-                        else v_started_at + s.duration + s.grace end
-    returning w.n::integer as n, s.deadline, s.duration, s.heartbeats)
-  select coalesce(array_agg(r.n), '{}'), array_agg(r.deadline), array_agg(leasehold_internal.to_us(r.duration)), array_agg(r.heartbeats)
-    into v_done, v_deadlines, v_remaining, v_counts
-    from renewed r;
-
   return query
-    select r.n, 'ok', r.remaining_us, r.deadline, r.heartbeats, null::text, null::text, null::bigint, null::integer, null::boolean
-      from unnest(v_done, v_remaining, v_deadlines, v_counts) as r (n, remaining_us, deadline, heartbeats);
+    with renewed as (
+      update leasehold.scope s
+         set heartbeat_at = w.now,
+             heartbeats = s.heartbeats + 1,
+             deadline = w.now + s.duration,
+             incarnation = v_life_id
+        from (select i.n, x.row_id, clock_timestamp() as now
+                from unnest(p_namespace, p_key, p_lease_key) with ordinality as i (namespace, key, lease_key, n)
+               cross join lateral (
+                 select x.ctid as row_id
+                   from leasehold.scope x
+                  where x.namespace = i.namespace and x.key = i.key and x.lease_key = i.lease_key and not x.lapsed
+                    for no key update skip locked) x
+               where i.namespace <> all (v_hooked)
+              offset 0) w
+       where s.ctid = w.row_id
+         and w.now < case when s.incarnation = v_life_id then s.deadline + s.grace
+                          else v_started_at + s.duration + s.grace end
+      returning w.n::integer as n, s.deadline, s.duration, s.heartbeats)
+    select r.n, 'ok', leasehold_internal.to_us(r.duration), r.deadline, r.heartbeats, null::text, null::text, null::bigint, null::integer,
+           null::boolean
+      from renewed r
+    union all
+    select * from leasehold_internal.heartbeat_rest(p_namespace, p_key, p_lease_key, array(select r.n from renewed r), p_relax);
+end
+$$;
+comment on function leasehold_internal.heartbeat_batch is 'Renew many leases at once, by a coordinator';
 
-  -- The same for shared holders. Wherever one is looked for by its lease key, its state is <> 'ended': = 'held' would let the planner
+-- What heartbeat_batch has not renewed as the lease of one holder: p_done are the numbers of those that it has.
+create or replace function leasehold_internal.heartbeat_rest(
+  p_namespace text[], p_key text[], p_lease_key uuid[], p_done integer[], p_relax boolean)
+returns table (
+  n integer, outcome text, remaining_us bigint, deadline timestamptz, heartbeats bigint, end_reason text, message text, token bigint,
+  units integer, has_slots boolean)
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  v_life_id bigint;
+  v_started_at timestamptz;
+  v_done integer[] := p_done;
+  v_shared integer[];
+  v_deadlines timestamptz[];
+  v_remaining bigint[];
+  v_counts bigint[];
+  v_tokens bigint[];
+  v_units integer[];
+  v_have_slots boolean[];
+  v_left integer[];
+  v_hooked text[] := '{}';
+  v_is_set boolean;
+begin
+  -- Shared holders. Wherever one is looked for by its lease key, its state is <> 'ended': = 'held' would let the planner
   -- take the index of held ones by token, and read all holders of the scope for each.
   if cardinality(v_done) < cardinality(p_namespace) then
+    if exists (select from leasehold.registered_hook) then
+      v_hooked := leasehold_internal.hooked(p_namespace, 'heartbeat');
+    end if;
+    select i.id, i.started_at into v_life_id, v_started_at from leasehold.incarnation i;
     with renewed as (
       update leasehold.share s
          set heartbeat_at = w.now,
@@ -144,7 +167,6 @@ begin
   end if;
 end
 $$;
-comment on function leasehold_internal.heartbeat_batch is 'Renew many leases at once, by a coordinator';
 
 -- What is left over: lost, busy, hooked, expired but manual, and the same lease twice in a batch.
 create or replace function leasehold_internal.heartbeat_carefully(p_namespace text[], p_key text[], p_lease_key uuid[])
@@ -290,6 +312,7 @@ end
 $$;
 
 revoke execute on function leasehold_internal.heartbeat_batch(text[], text[], uuid[], boolean),
+  leasehold_internal.heartbeat_rest(text[], text[], uuid[], integer[], boolean),
   leasehold_internal.heartbeat_carefully(text[], text[], uuid[]), leasehold_internal.mark_busy(leasehold.item_work[]),
   leasehold_internal.mark_lost(leasehold.item_work[], leasehold.life_now, timestamptz) from public;
 grant execute on function leasehold_internal.heartbeat_batch(text[], text[], uuid[], boolean) to leasehold_coordinator, leasehold_admin;

@@ -179,8 +179,8 @@ static void on_stopped(void *arg, enum lh_status status, const struct lh_error *
 
 static void start(const char *conninfo)
 {
-    static const struct lh_store_events events = {on_lane_up, on_lane_down, on_control_up,
-                                                  on_nothing, on_nothing,   on_wake};
+    static const struct lh_store_events events = {on_lane_up, on_lane_down, on_control_up, on_nothing,
+                                                  on_nothing, on_wake,      NULL};
     struct lh_store_options options;
     struct lh_error error;
 

@@ -60,6 +60,7 @@ static struct lh_acquire_item wish(bool queue)
         .principal = "dns:worker",
         .labels = "{\"pod\": \"a-1\"}",
         .duration_us = 30 * SECOND,
+        .at_least_us = LH_AT_LEAST_POLICY,
         .queue = queue,
         .wait_us = queue ? 20 * SECOND : 0,
     };
@@ -115,26 +116,39 @@ static void on_granted(void *arg, enum lh_status status, const struct lh_error *
     answer.count++;
 }
 
+static void acquire_granted(struct lh_acquire_item *item)
+{
+    struct lh_acquire_item *items[] = {item};
+    const struct lh_held_lease *lease = &item->lease;
+
+    ck_assert_int_eq(one.store->ops->acquire(one.store, 1, 0, items, 1, on_granted, item), LH_OK);
+    test_wait_for(&answer);
+    ck_assert(item->has_lease);
+    ck_assert(lh_uuid_equal(&lease->lease_key, &item->lease_key));
+    ck_assert_int_gt(lease->token, 0);
+    ck_assert_int_eq(lease->duration_us, 30 * SECOND);
+    ck_assert_int_eq(lease->grace_us, SECOND);
+    ck_assert_int_gt(lease->remaining_us, 20 * SECOND);
+    ck_assert_int_le(lease->remaining_us, 30 * SECOND);
+    ck_assert_int_eq(lease->deadline_us - lease->acquired_at_us, 30 * SECOND);
+    ck_assert_int_gt(lease->acquired_at_us, INT64_C(1700000000) * SECOND);
+    ck_assert_int_eq(lease->heartbeat_at_us, lease->acquired_at_us);
+    ck_assert_int_eq(lease->liveness, LH_LIVENESS_ALIVE);
+    ck_assert(!lease->is_manual);
+    ck_assert_int_gt(item->expires_in_us, 30 * SECOND);
+    ck_assert_int_le(item->expires_in_us, 31 * SECOND);
+    ck_assert_int_gt(item->suspected_in_us, 0);
+    ck_assert_int_lt(item->suspected_in_us, 30 * SECOND);
+    ck_assert_int_eq(item->holder_count, 1);
+}
+
 START_TEST(a_lease_lives_from_grant_to_release)
 {
     struct lh_acquire_item mine = wish(false);
-    struct lh_acquire_item *items[] = {&mine};
     struct lh_holder_item beat;
     int64_t token;
 
-    ck_assert_int_eq(one.store->ops->acquire(one.store, 1, 0, items, 1, on_granted, &mine), LH_OK);
-    test_wait_for(&answer);
-    ck_assert(mine.has_lease);
-    ck_assert(lh_uuid_equal(&mine.lease.lease_key, &mine.lease_key));
-    ck_assert_int_gt(mine.lease.token, 0);
-    ck_assert_int_eq(mine.lease.duration_us, 30 * SECOND);
-    ck_assert_int_eq(mine.lease.grace_us, SECOND);
-    ck_assert_int_gt(mine.lease.remaining_us, 20 * SECOND);
-    ck_assert_int_le(mine.lease.remaining_us, 30 * SECOND);
-    ck_assert_int_eq(mine.lease.deadline_us - mine.lease.acquired_at_us, 30 * SECOND);
-    ck_assert_int_eq(mine.lease.heartbeat_at_us, mine.lease.acquired_at_us);
-    ck_assert_int_eq(mine.lease.liveness, LH_LIVENESS_ALIVE);
-    ck_assert(!mine.lease.is_manual);
+    acquire_granted(&mine);
     token = mine.lease.token;
 
     acquire(&two, &mine);
@@ -154,6 +168,25 @@ START_TEST(a_lease_lives_from_grant_to_release)
     ck_assert_int_eq(beat.end_reason, LH_END_RELEASED);
     acquire(&one, &mine);
     ck_assert_int_eq(mine.outcome, LH_ACQUIRE_ENDED);
+}
+END_TEST
+
+/* A scope that is there and free is granted by a short row: what it leaves out is what was asked for. */
+START_TEST(a_free_scope_is_granted_with_the_same_fields_as_a_new_one)
+{
+    struct lh_acquire_item first = wish(false), second = wish(false), other = wish(false);
+
+    acquire_granted(&first);
+    ck_assert_int_eq(release(&one, &first).outcome, LH_OUTCOME_OK);
+    acquire_granted(&second);
+    ck_assert_int_gt(second.lease.token, first.lease.token);
+    acquire(&two, &other);
+    ck_assert_int_eq(other.outcome, LH_ACQUIRE_HELD);
+    ck_assert_int_eq(other.lease.token, second.lease.token);
+    ck_assert_int_eq(other.lease.acquired_at_us, second.lease.acquired_at_us);
+    ck_assert_int_eq(other.lease.deadline_us, second.lease.deadline_us);
+    ck_assert_int_eq(other.lease.duration_us, second.lease.duration_us);
+    ck_assert_int_eq(other.lease.grace_us, second.lease.grace_us);
 }
 END_TEST
 
@@ -471,6 +504,7 @@ TCase *test_store_leases(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, a_lease_lives_from_grant_to_release);
+    tcase_add_test(tcase, a_free_scope_is_granted_with_the_same_fields_as_a_new_one);
     tcase_add_test(tcase, a_held_scope_is_refused_with_its_holder);
     tcase_add_test(tcase, what_another_store_renewed_is_not_given_back_as_unheard);
     tcase_add_test(tcase, a_release_wakes_the_waiter_of_another_store);

@@ -301,16 +301,17 @@ static void on_status(void *arg, const struct lh_rpc_result *result)
     response = leasehold__v1__get_status_response__unpack(NULL, result->reply_size, result->reply);
     if (response == NULL)
         drive_die("leasehold: no status");
-    state->waiters = (size_t)response->waiters;
+    if (response->trouble[0] == '\0') /* it serves */
+        state->waiters = (size_t)response->waiters;
     leasehold__v1__get_status_response__free_unpacked(response, NULL);
 }
 
-static void ask_status(struct drive *drive)
+static void ask_status(struct drive *drive, size_t channel)
 {
     struct state *state = drive->state;
     state->is_told = false;
-    lh_rpc_client_call_unary(state->channels[0].rpc, "/leasehold.v1.AdminService/GetStatus", "", 0, LH_RPC_FOREVER,
-                             on_status, state);
+    lh_rpc_client_call_unary(state->channels[channel].rpc, "/leasehold.v1.AdminService/GetStatus", "", 0,
+                             LH_RPC_FOREVER, on_status, state);
     drive_run_until(drive, &state->is_told, 300 * LH_US_PER_S, "the daemon's status");
 }
 
@@ -322,7 +323,7 @@ static void await_waiters(struct drive *drive, size_t waiters)
 
     do {
         drive_run_for(drive, 100 * LH_US_PER_MS);
-        ask_status(drive);
+        ask_status(drive, 0);
         if (lh_clock_us() > end_us)
             drive_die("leasehold: %zu waiters of %zu came", state->waiters, waiters);
     } while (state->waiters != waiters);
@@ -351,14 +352,16 @@ static void open_channels(struct drive *drive)
         lh_deferred_init(&channel->send, send_due, channel);
         if (drive->channels <= 1000)
             lh_rpc_channel_want_connection(channel->rpc);
+        if (i % 32 == 31 && drive->channels <= 1000)
+            ask_status(drive, i); /* of one address the daemon takes 64 whose handshake is not finished */
     }
     do {
         if (state->waiters == SIZE_MAX)
             drive_run_for(drive, LH_US_PER_MS);
-        ask_status(drive);
+        ask_status(drive, 0);
     } while (drive->is_patient && state->waiters == SIZE_MAX);
     if (state->waiters == SIZE_MAX)
-        drive_die("leasehold: no daemon at %s", drive->target);
+        drive_die("leasehold: no daemon serves at %s", drive->target);
 }
 
 const struct peer peer_leasehold = {.name = "leasehold",

@@ -1,0 +1,103 @@
+-- For leasehold_core, the extension in C (src/extension): the facts that it keeps, and what follows a change that it made. It decides nothing
+-- that is not decided here, or in the functions whose common path it takes. Called by a coordinator, in its own transaction.
+
+-- This life of the database, and the contract of the functions that the extension stands beside: it grows with each change of what their common
+-- path reads or writes, and an extension of another contract leaves everything to them (LH_CORE_CONTRACT in src/extension/core.h). Locks nothing.
+create or replace function leasehold_internal.core_life()
+returns table (id bigint, started_at timestamptz, is_same boolean, contract integer)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+  select f.id, f.started_at, f.is_same, 1 from leasehold_internal.life_facts() f
+$$;
+comment on function leasehold_internal.core_life is 'This life of the database, for the extension leasehold_core';
+
+-- The rules of a namespace; no row where it is none. is_plain: a free scope is granted if the item's own values allow it (is_plain() in
+-- single_item.sql). Locks nothing.
+create or replace function leasehold_internal.core_rules(p_namespace text)
+returns table (
+  is_plain boolean, is_manual boolean, has_capacity boolean, has_history boolean, has_acquire_hook boolean, has_heartbeat_hook boolean,
+  has_release_ok_hook boolean, has_release_fail_hook boolean, min_duration interval, max_duration interval, grace interval, grace_us bigint,
+  dead_after interval, dead_after_us bigint, max_hold interval, max_hold_us bigint)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp
+as $$
+  select not r.frozen and r.max_leases is null and r.at_least is null,
+         r.expiry = 'manual',
+         r.capacity is not null,
+         cardinality(leasehold_internal.with_history(array[p_namespace])) > 0,
+         h.events @> '{acquire}', h.events @> '{heartbeat}', h.events @> '{release_ok}', h.events @> '{release_fail}',
+         r.min_duration, r.max_duration, r.grace, leasehold_internal.to_us(r.grace), r.dead_after, leasehold_internal.to_us(r.dead_after),
+         r.max_hold, leasehold_internal.to_us(r.max_hold)
+    from leasehold_internal.rules_of(p_namespace) r
+   cross join lateral (
+     select array(select k.event from leasehold.registered_hook k where leasehold_internal.covers(k.namespace, p_namespace)) as events) h
+   where leasehold_internal.namespace_problem(p_namespace) is null and r.namespace is not null
+$$;
+comment on function leasehold_internal.core_rules is 'The rules of a namespace, for the extension leasehold_core';
+
+-- These scopes have been granted: tell who watches. Locks what tell_watchers() does.
+create or replace function leasehold_internal.core_granted(p_namespace text[], p_key text[]) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if exists (select from leasehold.watch) then
+    perform leasehold_internal.tell_watchers(p_namespace, p_key);
+  end if;
+end
+$$;
+comment on function leasehold_internal.core_granted is 'What follows the grant of scopes, for the extension leasehold_core';
+
+-- The leases of these scopes have been ended: history, who watches, and SQL users who wait. Locks what those functions do.
+create or replace function leasehold_internal.core_released(p_namespace text[], p_key text[]) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if exists (select from leasehold.policy p where p.history) then
+    perform leasehold_internal.record_holds(null, null, p_namespace, p_key);
+  end if;
+  if exists (select from leasehold.watch) then
+    perform leasehold_internal.tell_watchers(p_namespace, p_key);
+  end if;
+  if exists (select from leasehold.waiter q where q.coordinator is null) then
+    perform leasehold_internal.wake_sql_users(p_namespace, p_key);
+  end if;
+end
+$$;
+comment on function leasehold_internal.core_released is 'What follows the end of leases, for the extension leasehold_core';
+
+-- Null where the extension is not there; '' where a coordinator may leave the common path to it; else why not. As the caller, who needs the
+-- right to it. Locks nothing.
+create or replace function leasehold_internal.core_state() returns text
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_trouble text;
+  v_may boolean;
+begin
+  select bool_and(has_schema_privilege(n.oid, 'usage') and has_function_privilege(p.oid, 'execute'))
+    into v_may
+    from pg_namespace n
+    join pg_proc p on p.pronamespace = n.oid
+   where n.nspname = 'leasehold_core' and p.proname in ('acquire_items', 'heartbeat_batch', 'release_batch', 'trouble');
+  if not v_may then
+    return format('the role %I may not use it', current_user);
+  end if;
+  if v_may then
+    execute 'select leasehold_core.trouble()' into v_trouble;
+    return coalesce(v_trouble, '');
+  end if;
+  return null;
+exception when undefined_function or undefined_file or insufficient_privilege then
+  return sqlerrm;
+end
+$$;
+comment on function leasehold_internal.core_state is 'Whether the extension leasehold_core is used; by a coordinator';
+
+revoke execute on function leasehold_internal.core_state(), leasehold_internal.core_life(), leasehold_internal.core_rules(text),
+  leasehold_internal.core_granted(text[], text[]), leasehold_internal.core_released(text[], text[]) from public;
+grant execute on function leasehold_internal.core_state(), leasehold_internal.core_life(), leasehold_internal.core_rules(text),
+  leasehold_internal.core_granted(text[], text[]), leasehold_internal.core_released(text[], text[]) to leasehold_coordinator, leasehold_admin;
