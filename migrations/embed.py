@@ -5,7 +5,8 @@ usage: embed.py DIRECTORY OUTPUT DEPFILE
 A migration is NNNN_topic.sql; a line `-- oldest daemon: 1.2.0` in it names the oldest version that may run once it is
 applied. Functions are functions/<name>.sql, applied in the order of functions/order.txt, which has to name each once.
 
-runner/roles.sql and runner/table.sql are what every migration begins with.
+runner/roles.sql and runner/table.sql are what every migration begins with. The script of the extension leasehold_core is
+there for a cluster of the daemon's own.
 """
 
 import hashlib
@@ -113,6 +114,8 @@ def main():
     out = ["/* Made by migrations/embed.py. */", '#include "pg/migrate.h"', ""]
     for name in ("roles", "table"):
         write_text(out, f"const char lh_migration_{name}_sql[]", (directory / "runner" / f"{name}.sql").read_bytes())
+    core = directory.parent / "src" / "extension" / "leasehold_core--1.sql"
+    write_text(out, "const char lh_migration_core_sql[]", core.read_bytes())
     write_entries(out, "migration", migrations)
     checksum = write_entries(out, "function", functions)
     out.append("const struct lh_migration_set lh_migrations = {")
@@ -122,7 +125,7 @@ def main():
     output.write_text("\n".join(out) + "\n", encoding="utf-8")
     # The directories too: their times change when a file comes or goes.
     needs = [directory, directory / "functions", directory / "functions" / "order.txt", directory / "functions" / "revision.txt"]
-    needs += [directory / "runner" / "roles.sql", directory / "runner" / "table.sql"]
+    needs += [directory / "runner" / "roles.sql", directory / "runner" / "table.sql", core]
     needs += [path for _, path in migrations + functions]
     names = " ".join(str(path).replace(" ", "\\ ") for path in needs if path.exists())
     depfile.write_text(f"{output}: {names}\n", encoding="utf-8")

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "daemon/core_module.h"
 #include "daemon/lockfile.h"
 #include "daemon/programs.h"
 
@@ -167,7 +168,9 @@ enum lh_status lh_cluster_open(struct lh_cluster *cluster, const char *directory
         status = choose_socket_directory(cluster, error);
     if (status == LH_OK)
         status = lh_programs_find(cluster->data, &cluster->programs, error);
-    if (status != LH_OK)
+    if (status == LH_OK)
+        cluster->core = lh_core_module_place(cluster->directory, cluster->programs);
+    else
         lh_cluster_close(cluster);
     return status;
 }
@@ -183,6 +186,7 @@ void lh_cluster_close(struct lh_cluster *cluster)
     free(cluster->log);
     free(cluster->run);
     free(cluster->programs);
+    free(cluster->core);
     free(cluster->user);
     memset(cluster, 0, sizeof(*cluster));
     cluster->lock_fd = -1;

@@ -5,6 +5,7 @@
  *     DIR/data              the cluster; made as data.new and renamed, so it is whole when it is there
  *     DIR/log               what PostgreSQL and initdb say, a week of it
  *     DIR/run               the unix socket
+ *     DIR/leasehold_core.so what the daemon was built with, where it runs from its build
  *
  * PostgreSQL refuses to run as root. When root starts the daemon, the cluster and the daemon run as the owner of
  * DIR/data; a new DIR/data gets the wanted user, or postgres, as its owner. When another user starts the daemon, all of it
@@ -29,6 +30,7 @@ struct lh_cluster {
     char *log;
     char *run;      /* DIR/run, or a short path elsewhere when that would not fit into a socket address */
     char *programs; /* the directory of initdb and postgres */
+    char *core;     /* a module of leasehold_core for it, or NULL */
     char *user;
     uid_t uid;
     gid_t gid;

@@ -313,6 +313,8 @@ static void migrate(struct lh_daemon *daemon)
     struct lh_migration_options options = {
         .is_check = !daemon->settings->migrate,
         .serving_role = is_embedded ? LH_CLUSTER_SERVING_ROLE : NULL,
+        .makes_core = is_embedded,
+        .core_module = is_embedded ? lh_embedded_core(daemon->embedded) : NULL,
     };
 
     set_phase(daemon, PHASE_MIGRATION);

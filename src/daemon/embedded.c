@@ -290,6 +290,11 @@ void lh_embedded_start(struct lh_embedded *embedded)
     create(embedded);
 }
 
+const char *lh_embedded_core(const struct lh_embedded *embedded)
+{
+    return embedded->cluster.core;
+}
+
 const char *lh_embedded_user(const struct lh_embedded *embedded)
 {
     return embedded->cluster.user;

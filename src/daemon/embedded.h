@@ -29,6 +29,7 @@ struct lh_embedded_events {
 struct lh_embedded *lh_embedded_create(struct lh_loop *loop, struct lh_children *children, const char *directory,
                                        const char *user, const struct lh_embedded_events *events, void *arg,
                                        struct lh_error *error);
+const char *lh_embedded_core(const struct lh_embedded *embedded); /* a module of leasehold_core for it, or NULL */
 const char *lh_embedded_user(const struct lh_embedded *embedded); /* the user that PostgreSQL runs as */
 void lh_embedded_start(struct lh_embedded *embedded);
 const char *lh_embedded_conninfo(const struct lh_embedded *embedded);         /* as the cluster's superuser */

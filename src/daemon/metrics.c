@@ -105,6 +105,9 @@ static void expose_store(struct lh_exposition *out, const struct lh_store_stats 
         "The WAL timeline of the primary that this daemon uses; 0 before it found one. Daemons must agree.");
     lh_expose_counter(out, "leasehold_database_failovers_total", stats->failovers,
                       "Times that this daemon found another primary.");
+    lh_expose_gauge(
+        out, "leasehold_core_used", stats->has_core,
+        "1: the extension leasehold_core does the usual acquires, renewals and releases; 0: SQL functions do.");
 }
 
 /* --- access --- */

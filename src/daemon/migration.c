@@ -43,6 +43,15 @@ static void on_line(void *arg, const char *line)
     lh_info("migration%s%s: %s", *run->options.name != '\0' ? " of database " : "", run->options.name, line);
 }
 
+/* Without it everything works, only slower. */
+static void make_core(const struct lh_migration_options *options)
+{
+    struct lh_error error = {0};
+
+    if (lh_migrate_core(options->conninfo, options->core_module, &error) != LH_OK)
+        lh_info("the extension leasehold_core is not used: %s", error.message);
+}
+
 static int migrate(void *arg)
 {
     const struct lh_migration_run *run = arg;
@@ -56,6 +65,8 @@ static int migrate(void *arg)
     status = lh_migrate(options->conninfo, mode, &lh_migrations, LH_VERSION, &output, error);
     if (status == LH_OK && options->serving_role != NULL)
         status = lh_migrate_serving_role(options->conninfo, options->serving_role, error);
+    if (status == LH_OK && options->makes_core)
+        make_core(options);
     switch (status) {
     case LH_OK:
         return EXIT_DONE;

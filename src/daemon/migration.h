@@ -16,6 +16,8 @@ struct lh_migration_options {
     const char *conninfo;
     bool is_check;            /* change nothing: wait until the schema is there and up to date */
     const char *serving_role; /* made where it is missing, when the schema is there; or NULL */
+    bool makes_core;          /* the extension leasehold_core too, where it can be had... */
+    const char *core_module;  /* ...from this file, where the server has no such extension; or NULL */
 };
 
 struct lh_migration_events {

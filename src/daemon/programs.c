@@ -70,7 +70,7 @@ static char *find_in_debian(int wanted)
 }
 
 /* "postgres (PostgreSQL) 15.8 (Debian ...)" */
-static int program_version(const char *directory)
+int lh_programs_version(const char *directory)
 {
     char *command = lh_format("'%s/postgres' --version", directory);
     FILE *output = strchr(directory, '\'') == NULL ? popen(command, "re") : NULL;
@@ -93,7 +93,7 @@ static char *find_on_path(int wanted)
     char *found = NULL;
 
     for (char *directory; found == NULL && (directory = strsep(&rest, ":")) != NULL;) {
-        int version = *directory == '/' && has_programs(directory) ? program_version(directory) : 0;
+        int version = *directory == '/' && has_programs(directory) ? lh_programs_version(directory) : 0;
         if (version >= LH_POSTGRES_OLDEST && (wanted == 0 || version == wanted))
             found = lh_strdup(directory);
     }

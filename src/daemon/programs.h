@@ -14,6 +14,9 @@
  */
 enum lh_status lh_programs_find(const char *data, char **programs, struct lh_error *error);
 
+/* The major version of the postgres in this directory; 0: it does not say. */
+int lh_programs_version(const char *directory);
+
 /* For a child process: stdin from nowhere, stdout and stderr to the file. False: said on stderr. */
 bool lh_programs_redirect(const char *path, bool append);
 

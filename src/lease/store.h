@@ -264,12 +264,13 @@ struct lh_server_facts {
     bool is_up;         /* there is a connection to it */
     const char *server; /* as the configuration names it; "": none was seen yet */
     uint64_t system_identifier;
-    int64_t timeline;    /* 0: none was seen yet */
-    int64_t answered_us; /* when it last answered anything, on the coordinator's clock; 0: never */
-    uint64_t failovers;  /* times that another primary was found */
-    const char *trouble; /* why there is no connection, or NULL */
-    const char *cause;   /* the same in few words that name no host and no role, or NULL */
-    bool is_permanent;   /* it does not pass by waiting: a person has to change something */
+    int64_t timeline;        /* 0: none was seen yet */
+    int64_t answered_us;     /* when it last answered anything, on the coordinator's clock; 0: never */
+    uint64_t failovers;      /* times that another primary was found */
+    const char *trouble;     /* why there is no connection, or NULL */
+    const char *cause;       /* the same in few words that name no host and no role, or NULL */
+    bool is_permanent;       /* it does not pass by waiting: a person has to change something */
+    const char *common_path; /* what does the usual acquires, renewals and releases: in words */
 };
 
 /* What is measured now and then, beside the work. */

@@ -219,3 +219,59 @@ enum lh_status lh_migrate_serving_role(const char *conninfo, const char *role, s
     lh_migrate_session_close(&session);
     return status;
 }
+
+static bool has_extension(struct lh_migrate_session *session)
+{
+    PGresult *result = NULL;
+    bool is_there = lh_migrate_execute(session, "select 1 from pg_available_extensions where name = 'leasehold_core'",
+                                       &result) == LH_OK &&
+                    PQntuples(result) == 1;
+    PQclear(result);
+    return is_there;
+}
+
+/* The extension's script, with the module's path in place of the word that CREATE EXTENSION replaces. */
+static char *core_script(PGconn *conn, const char *module)
+{
+    static const char word[] = "'MODULE_PATHNAME'";
+    char *path = PQescapeLiteral(conn, module, strlen(module));
+    struct lh_buffer script = {0};
+    const char *rest = lh_migration_core_sql;
+
+    for (const char *at; path != NULL && (at = strstr(rest, word)) != NULL; rest = at + strlen(word)) {
+        lh_buffer_append(&script, rest, (size_t)(at - rest));
+        lh_buffer_append(&script, path, strlen(path));
+    }
+    lh_buffer_append(&script, rest, strlen(rest) + 1);
+    PQfreemem(path);
+    return (char *)script.data;
+}
+
+enum lh_status lh_migrate_core(const char *conninfo, const char *module, struct lh_error *error)
+{
+    /* Without the extension these functions were made by an earlier start, perhaps of a module that is gone. */
+    static const char drop[] =
+        "do $$ begin if not exists (select from pg_extension where extname = 'leasehold_core') then "
+        "drop schema if exists leasehold_core cascade; end if; end $$;";
+    struct lh_migrate_output silent = {0};
+    struct lh_migrate_session session = {.output = &silent, .error = error};
+    enum lh_status status = lh_migrate_session_open(&session, conninfo, true);
+    char *script = NULL, *sql = NULL;
+
+    if (status == LH_OK && has_extension(&session)) {
+        sql = lh_format("begin; %s create extension if not exists leasehold_core;"
+                        "alter extension leasehold_core update; commit",
+                        drop);
+    } else if (status == LH_OK && module != NULL) {
+        script = core_script(session.conn, module);
+        sql = lh_format("begin; %s create schema if not exists leasehold_core; %s commit", drop, script);
+    } else if (status == LH_OK) {
+        status = lh_error_set(error, LH_INTERNAL, "it was not built for this version of PostgreSQL");
+    }
+    if (sql != NULL)
+        status = lh_migrate_execute(&session, sql, NULL);
+    free(script);
+    free(sql);
+    lh_migrate_session_close(&session);
+    return status;
+}

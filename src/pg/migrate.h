@@ -72,6 +72,13 @@ enum lh_status lh_migrate(const char *conninfo, enum lh_migrate_mode mode, const
  */
 enum lh_status lh_migrate_serving_role(const char *conninfo, const char *role, struct lh_error *error);
 
+/*
+ * Makes the extension leasehold_core, or brings it up to date. Where the server has no such extension, its functions are
+ * made from `module`, the path of a shared object that the server can read; NULL: there is none. For a cluster that the
+ * daemon made itself, as above. Not LH_OK: `error` says why not.
+ */
+enum lh_status lh_migrate_core(const char *conninfo, const char *module, struct lh_error *error);
+
 /* Numbers compared one by one, "0.10" after "0.9"; what follows the numbers is ignored. <0, 0, >0. */
 int lh_version_compare(const char *a, const char *b);
 

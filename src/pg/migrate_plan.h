@@ -56,6 +56,8 @@ void lh_plan_finish(struct lh_plan *plan);
 /* What every migration begins with: roles and schema, as the installer; the migration table and its lock, as the owner. */
 extern const char lh_migration_roles_sql[];
 extern const char lh_migration_table_sql[];
+/* The script of the extension leasehold_core. */
+extern const char lh_migration_core_sql[];
 
 /* The statement that records the step, ending in NUL. */
 void lh_step_record_sql(const struct lh_step *step, const char *version, struct lh_buffer *sql);

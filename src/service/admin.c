@@ -352,6 +352,8 @@ static Leasehold__V1__DatabaseStatus *new_database(const struct lh_place *place,
         store->ops->server(store, &server);
     if (server.server != NULL)
         database->server = (char *)(uintptr_t)server.server;
+    if (server.common_path != NULL)
+        database->common_path = (char *)(uintptr_t)server.common_path;
     return database;
 }
 
@@ -403,6 +405,8 @@ void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t
             store->ops->server(store, &server);
         if (server.server != NULL)
             response.server = (char *)server.server;
+        if (server.common_path != NULL)
+            response.common_path = (char *)(uintptr_t)server.common_path;
         add_databases(&response, service, is_admin, arena);
         lh_call_reply(call, &response.base, arena);
     }

@@ -126,6 +126,16 @@ static void drop_riders(struct lane *lane)
     lane->kind = &lh_release_kind;
 }
 
+/* The extension, its module or the right to it is gone: it was dropped, or a package was taken away. SQL does the same. */
+static bool is_core_gone(const struct lane *lane, const struct lh_error *error)
+{
+    static const char *const states[] = {"42883", "3F000", "42501", "58P01"};
+    for (size_t i = 0; lane->is_by_core && i < sizeof(states) / sizeof(states[0]); i++)
+        if (is_state(error, states[i]))
+            return true;
+    return false;
+}
+
 static void note_failure(struct lane *lane, const struct lh_error *error)
 {
     if (lane->kind == &lh_heartbeat_kind)
@@ -140,6 +150,9 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
     lh_lane_refresh_arena(lane);
     if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
         finish(lane, status, error);
+    } else if (is_core_gone(lane, error)) {
+        lh_pg_store_set_core(lane->store, error->message);
+        send_part(lane);
     } else if (lane->kind == &lh_hand_over_kind) {
         lh_debug("a hand-over failed, the releases are sent alone: %s (%s)", error->message, error->sqlstate);
         drop_riders(lane);
@@ -192,18 +205,26 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
     next_part(lane);
 }
 
+/* Hooks run in SQL's functions alone. */
+static enum lh_status query(struct lane *lane)
+{
+    const struct batch_kind *kind = lane->kind;
+
+    if (lane->is_hook)
+        lh_hook_lane_set(lane, kind->hook_timeout_us(lane->items));
+    lane->is_by_core = kind->core_statement != NULL && lane->store->has_core && !lane->is_hook;
+    lh_pg_params_reset(&lane->params);
+    kind->write(lane, current_items(lane), current_part(lane)->count);
+    return lh_pg_query(lane->conn, lane->is_by_core ? kind->core_statement : kind->statement, &lane->params, on_answer,
+                       lane);
+}
+
 static void send_part(struct lane *lane)
 {
     struct lh_error error;
-    enum lh_status status;
 
-    if (lane->is_hook)
-        lh_hook_lane_set(lane, lane->kind->hook_timeout_us(lane->items));
     lane->part_sent_us = lh_clock_us();
-    lh_pg_params_reset(&lane->params);
-    lane->kind->write(lane, current_items(lane), current_part(lane)->count);
-    status = lh_pg_query(lane->conn, lane->kind->statement, &lane->params, on_answer, lane);
-    if (status == LH_OK)
+    if (query(lane) == LH_OK)
         return;
     lh_error_set(&error, LH_DATABASE_UNAVAILABLE, "the connection was lost between two parts of a batch");
     finish(lane, LH_DATABASE_UNAVAILABLE, &error);
@@ -234,11 +255,7 @@ enum lh_status lh_lane_send(struct lane *lane, const struct batch_kind *kind, in
     lane->is_partly_done = false;
     lane->on_done = on_done;
     lane->arg = arg;
-    if (lane->is_hook)
-        lh_hook_lane_set(lane, kind->hook_timeout_us(items));
-    lh_pg_params_reset(&lane->params);
-    kind->write(lane, items, n);
-    status = lh_pg_query(lane->conn, kind->statement, &lane->params, on_answer, lane);
+    status = query(lane);
     if (status != LH_OK)
         lane->kind = NULL;
     return status;

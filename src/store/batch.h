@@ -39,7 +39,8 @@ struct batch_kind {
     const void *(*skip)(const void *items, size_t n);                                /* the items behind the first n */
     void (*set_rejected)(struct lane *lane, const void *items, const char *message); /* the first one */
     int64_t (*hook_timeout_us)(const void *items);                                   /* of the first one */
-    bool is_whole; /* its items are one request: all or none, and never halved */
+    bool is_whole;                                /* its items are one request: all or none, and never halved */
+    const struct lh_pg_statement *core_statement; /* the same by the extension leasehold_core, which may have it */
 };
 
 extern const struct batch_kind lh_acquire_kind, lh_acquire_all_kind, lh_heartbeat_kind, lh_release_kind,
@@ -76,6 +77,7 @@ struct lane {
     struct part parts[PARTS_MAX]; /* a stack; the last is in flight */
     size_t part_count;
     unsigned attempts; /* of the part in flight */
+    bool is_by_core;   /* so is the part in flight: by core_statement */
     bool is_partly_done;
     lh_store_cb *on_done;
     void *arg;

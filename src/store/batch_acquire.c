@@ -16,6 +16,18 @@ static const struct lh_pg_statement statement = {
      LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY},
 };
 
+/* What leasehold_internal.acquired is, spelled out: the extension's functions know no type of ours. */
+static const struct lh_pg_statement core_statement = {
+    "core_acquire_items",
+    "select * from leasehold_core.acquire_items($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+    " as a (n integer, outcome text, token bigint, acquired_at timestamptz, grace_us bigint, expires_in_us bigint,"
+    " suspected_in_us bigint, units_free integer, more leasehold_internal.answer)",
+    14,
+    {LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY,
+     LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY,
+     LH_PG_INT8_ARRAY, LH_PG_INT4_ARRAY},
+};
+
 static void write_items(struct lane *lane, const void *items, size_t n)
 {
     lh_pg_add_uuid(&lane->params, &lane->store->base.coordinator);
@@ -313,7 +325,8 @@ static int64_t hook_timeout_us(const void *all)
 }
 
 const struct batch_kind lh_acquire_kind = {
-    "acquire", &statement, write_items, read_items, set_busy, set_invalid, skip, set_rejected, hook_timeout_us, false,
+    "acquire", &statement,   write_items,     read_items, set_busy,        set_invalid,
+    skip,      set_rejected, hook_timeout_us, false,      &core_statement,
 };
 
 /* --- several scopes, all or none --- */
@@ -349,6 +362,6 @@ static void write_all(struct lane *lane, const void *all, size_t n)
 }
 
 const struct batch_kind lh_acquire_all_kind = {
-    "acquire_all", &all_statement, write_all,    read_all,        set_busy,
-    set_invalid,   skip,           set_rejected, hook_timeout_us, true,
+    "acquire_all", &all_statement, write_all,       read_all, set_busy, set_invalid,
+    skip,          set_rejected,   hook_timeout_us, true,     NULL,
 };

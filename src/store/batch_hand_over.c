@@ -48,5 +48,5 @@ static const void *skip(const void *items, size_t n)
 
 /* What fails is sent again as lh_release_kind. */
 const struct batch_kind lh_hand_over_kind = {
-    "hand-over", &statement, write_items, read_items, set_busy, NULL, skip, NULL, NULL, false,
+    "hand-over", &statement, write_items, read_items, set_busy, NULL, skip, NULL, NULL, false, NULL,
 };

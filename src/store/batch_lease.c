@@ -101,6 +101,13 @@ static const struct lh_pg_statement heartbeat_statement = {
     {LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY},
 };
 
+static const struct lh_pg_statement core_heartbeat_statement = {
+    "core_heartbeat_batch",
+    "select * from leasehold_core.heartbeat_batch($1, $2, $3, true)",
+    3,
+    {LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY},
+};
+
 static void heartbeat_write(struct lane *lane, const void *all, size_t n)
 {
     struct lh_holder_item *const *items = all;
@@ -133,8 +140,10 @@ static void heartbeat_read(struct lane *lane, const void *all, size_t n, const P
 }
 
 const struct batch_kind lh_heartbeat_kind = {
-    "heartbeat",        &heartbeat_statement, heartbeat_write,     heartbeat_read,         holder_set_busy,
-    holder_set_invalid, holder_skip,          holder_set_rejected, holder_hook_timeout_us, false,
+    "heartbeat",    &heartbeat_statement,      heartbeat_write,
+    heartbeat_read, holder_set_busy,           holder_set_invalid,
+    holder_skip,    holder_set_rejected,       holder_hook_timeout_us,
+    false,          &core_heartbeat_statement,
 };
 
 /* --- release --- */
@@ -142,6 +151,13 @@ const struct batch_kind lh_heartbeat_kind = {
 static const struct lh_pg_statement release_statement = {
     "release_batch",
     "select * from leasehold_internal.release_batch($1, $2, $3, $4, $5, $6)",
+    6,
+    {LH_PG_UUID, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_TEXT_ARRAY},
+};
+
+static const struct lh_pg_statement core_release_statement = {
+    "core_release_batch",
+    "select * from leasehold_core.release_batch($1, $2, $3, $4, $5, $6)",
     6,
     {LH_PG_UUID, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_TEXT_ARRAY},
 };
@@ -204,8 +220,10 @@ static void release_set_invalid(struct lane *lane, const void *all, const struct
 }
 
 const struct batch_kind lh_release_kind = {
-    "release",           &release_statement, release_write,       release_read,           holder_set_busy,
-    release_set_invalid, holder_skip,        holder_set_rejected, holder_hook_timeout_us, false,
+    "release",    &release_statement,      release_write,
+    release_read, holder_set_busy,         release_set_invalid,
+    holder_skip,  holder_set_rejected,     holder_hook_timeout_us,
+    false,        &core_release_statement,
 };
 
 /* --- downgrade --- */
@@ -264,8 +282,17 @@ static void downgrade_read(struct lane *lane, const void *all, size_t n, const P
 }
 
 const struct batch_kind lh_downgrade_kind = {
-    "downgrade",        &downgrade_statement, downgrade_write,     downgrade_read,         holder_set_busy,
-    holder_set_invalid, holder_skip,          holder_set_rejected, holder_hook_timeout_us, false,
+    "downgrade",
+    &downgrade_statement,
+    downgrade_write,
+    downgrade_read,
+    holder_set_busy,
+    holder_set_invalid,
+    holder_skip,
+    holder_set_rejected,
+    holder_hook_timeout_us,
+    false,
+    NULL,
 };
 
 /* --- leave --- */
@@ -366,5 +393,5 @@ static const void *leave_skip(const void *all, size_t n)
 
 const struct batch_kind lh_leave_kind = {
     "leave",    &leave_statement,   leave_write,           leave_read, leave_set_busy, leave_set_invalid,
-    leave_skip, leave_set_rejected, leave_hook_timeout_us, false,
+    leave_skip, leave_set_rejected, leave_hook_timeout_us, false,      NULL,
 };

@@ -84,31 +84,50 @@ void lh_pg_store_note_failure(struct pg_store *store, const struct lh_error *err
     store->cannot_write = true;
 }
 
+void lh_pg_store_set_core(struct pg_store *store, const char *state)
+{
+    char before[sizeof(store->common_path)];
+
+    memcpy(before, store->common_path, sizeof(before));
+    store->has_core = state != NULL && *state == '\0';
+    if (store->has_core)
+        snprintf(store->common_path, sizeof(before), "leasehold_core");
+    else if (state == NULL)
+        snprintf(store->common_path, sizeof(before), "SQL functions");
+    else
+        snprintf(store->common_path, sizeof(before), "SQL functions, not leasehold_core: %s", state);
+    if (strcmp(before, store->common_path) != 0)
+        lh_info("common path: %s", store->common_path);
+}
+
 /* --- enroll and tick --- */
 
 static void read_enroll(struct control_call *call, enum lh_status status, const PGresult *result,
                         const struct lh_error *error)
 {
-    static const char *const names[] = {"database_now", "timeline", "schema_version"};
+    static const char *const names[] = {"database_now", "timeline", "schema_version", "core"};
     lh_tick_cb *on_done = (lh_tick_cb *)call->on_done;
     struct lh_tick_answer answer = {.is_registered = true};
-    int at[3];
+    int at[4];
 
     if (status != LH_OK) {
         on_done(call->arg, status, error, NULL);
         return;
     }
-    lh_pg_result_columns(result, names, at, 3);
+    lh_pg_result_columns(result, names, at, 4);
     answer.database_now_us = lh_pg_timestamptz(result, 0, at[0]);
     call->store->timeline = lh_pg_int8(result, 0, at[1]);
     call->store->schema_version = lh_pg_int4(result, 0, at[2]);
+    lh_pg_store_set_core(call->store, lh_pg_text(result, 0, at[3]));
     on_done(call->arg, LH_OK, NULL, &answer);
 }
 
 enum lh_status lh_pg_store_enroll(struct lh_store *base, lh_tick_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
-        LH_PG_STATEMENT("coordinator_register", "select * from leasehold_internal.coordinator_register($1, $2, $3, $4)",
+        LH_PG_STATEMENT("coordinator_register",
+                        "select r.*, leasehold_internal.core_state() as core"
+                        " from leasehold_internal.coordinator_register($1, $2, $3, $4) r",
                         LH_PG_UUID, LH_PG_TEXT, LH_PG_INT4, LH_PG_TEXT);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = lh_control_call_begin(store, read_enroll, (void (*)(void))on_done, arg);
@@ -128,25 +147,26 @@ static struct lh_wake wake_read(const PGresult *result, int row, int ns_at, int 
 static void read_tick(struct control_call *call, enum lh_status status, const PGresult *result,
                       const struct lh_error *error)
 {
-    static const char *const names[] = {"database_now", "is_registered", "namespace", "key", "access_version"};
+    static const char *const names[] = {"database_now", "is_registered", "namespace", "key", "access_version", "core"};
     lh_tick_cb *on_done = (lh_tick_cb *)call->on_done;
     struct lh_arena *arena = &call->store->arena;
     struct lh_tick_answer answer = {0};
     struct lh_wake *wakes;
-    int at[5];
+    int at[6];
 
     if (status != LH_OK) {
         call->store->cannot_write = call->store->cannot_write || call->told_cannot_write;
         on_done(call->arg, status, error, NULL);
         return;
     }
-    lh_pg_result_columns(result, names, at, 5);
+    lh_pg_result_columns(result, names, at, 6);
     wakes = lh_arena_alloc(arena, (size_t)PQntuples(result) * sizeof(*wakes));
     for (int row = 0; row < PQntuples(result); row++) {
         if (lh_pg_is_null(result, row, at[2])) {
             answer.database_now_us = lh_pg_timestamptz(result, row, at[0]);
             answer.is_registered = lh_pg_bool(result, row, at[1]);
             answer.access_version = lh_pg_int8(result, row, at[4]);
+            lh_pg_store_set_core(call->store, lh_pg_text(result, row, at[5]));
         } else {
             wakes[answer.wake_count++] = wake_read(result, row, at[2], at[3], arena);
         }
@@ -158,8 +178,10 @@ static void read_tick(struct control_call *call, enum lh_status status, const PG
 enum lh_status lh_pg_store_tick(struct lh_store *base, int64_t clock_us, lh_tick_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement =
-        LH_PG_STATEMENT("coordinator_tick", "select * from leasehold_internal.coordinator_tick($1, $2, $3)", LH_PG_UUID,
-                        LH_PG_TIMESTAMPTZ, LH_PG_BOOL);
+        LH_PG_STATEMENT("coordinator_tick",
+                        "select t.*, case when t.namespace is null then leasehold_internal.core_state() end as core"
+                        " from leasehold_internal.coordinator_tick($1, $2, $3) t",
+                        LH_PG_UUID, LH_PG_TIMESTAMPTZ, LH_PG_BOOL);
     struct pg_store *store = pg_store_of(base);
     struct control_call *call = lh_control_call_begin(store, read_tick, (void (*)(void))on_done, arg);
     enum lh_status status;

@@ -43,6 +43,8 @@ struct pg_store {
     bool cannot_write;                /* a renewal or a reap failed for that since the last tick that told it */
     int64_t timeline;
     int32_t schema_version;
+    bool has_core;         /* the extension leasehold_core takes the common path */
+    char common_path[256]; /* the same in words */
 
     struct lh_timer stop_timer;
     struct lh_deferred advance;  /* look how far the stop has come */
@@ -141,6 +143,9 @@ struct control_call *lh_control_call_begin(struct pg_store *store,
                                            void (*on_done)(void), void *arg);
 /* Refused: the call is freed. */
 enum lh_status lh_control_call_send(struct control_call *call, const struct lh_pg_statement *statement);
+
+/* What leasehold_internal.core_state() says: NULL, there is no leasehold_core; "", it is used; else why it is not. */
+void lh_pg_store_set_core(struct pg_store *store, const char *state);
 
 /* A renewal or a reap failed: the next tick tells it where the server could not write. */
 void lh_pg_store_note_failure(struct pg_store *store, const struct lh_error *error);

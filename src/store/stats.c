@@ -32,6 +32,7 @@ void lh_pg_store_measure(const struct pg_store *store, struct lh_store_stats *st
     lh_pg_servers_facts(store->servers, &server);
     stats->timeline = server.timeline;
     stats->failovers = server.failovers;
+    stats->has_core = store->has_core;
     stats->control_in_flight = lh_pg_conn_in_flight(store->control);
     stats->max_control = store->options.max_control;
     stats->control_refused = refused;

@@ -290,6 +290,7 @@ static void server(struct lh_store *base, struct lh_server_facts *facts)
         .trouble = known->trouble.status == LH_OK ? NULL : known->trouble.message,
         .cause = known->trouble.status == LH_OK ? NULL : lh_pg_cause(known->trouble.sqlstate),
         .is_permanent = known->is_permanent,
+        .common_path = store->common_path,
     };
 }
 

@@ -51,6 +51,7 @@ struct lh_store_stats {
     uint64_t notifications;
     int64_t timeline; /* of the primary; 0: none was seen yet */
     uint64_t failovers;
+    bool has_core; /* the extension leasehold_core takes the common path */
     size_t control_in_flight;
     size_t max_control;
     uint64_t control_refused;

@@ -37,6 +37,14 @@ SETTINGS = {
 }
 
 
+SWAP = """
+alter function leasehold_internal.%(name)s set schema leasehold_sql;
+create function leasehold_internal.%(name)s%(definition)s
+revoke execute on function leasehold_internal.%(name)s from public;
+grant execute on function leasehold_internal.%(name)s to leasehold_owner, leasehold_coordinator, leasehold_admin;
+"""
+
+
 class Failure(Exception):
     """Something that a person has to put right: said in one sentence, without a traceback."""
 
@@ -242,6 +250,45 @@ class Cluster:
                 self.psql(database, 'begin;\nset local role leasehold_owner;\n%s\n;commit;' % sql)
             except Failure as failure:
                 raise Failure('%s: %s' % (os.path.relpath(path, ROOT), failure)) from None
+        if os.environ.get('LEASEHOLD_CORE') == 'swapped':
+            self.swap_core(database)
+
+    def swap_core(self, database):
+        """Put the functions of leasehold_core, in C, in the place of those in SQL, which are then in schema leasehold_sql: so
+        every test runs them that calls the latter."""
+        script = read_file(os.path.join(ROOT, 'src', 'extension', 'leasehold_core--1.sql'))
+        script = script.replace('MODULE_PATHNAME', core_module(self.bin, 'swapped_core'))
+        definitions = dict(re.findall(r'create function leasehold_core\.(\w+)(.*?;)\n', script, re.S))
+        swapped = ['create schema leasehold_sql authorization leasehold_owner;',
+                   'grant usage on schema leasehold_sql to leasehold_coordinator, leasehold_admin;']
+        for name, definition in definitions.items():
+            if name != 'trouble':
+                swapped.append(SWAP % {'name': name, 'definition': self.with_rows_of_sql(definition)})
+        self.psql(database, '\n'.join(swapped), '--single-transaction')
+
+    @staticmethod
+    def with_rows_of_sql(definition):
+        """With the row type and the defaults that callers of the function in SQL rely on."""
+        definition = definition.replace('returns setof record', 'returns setof leasehold_internal.acquired')
+        for name, value in (('p_principals text[]', 'null'), ('p_at_least_us bigint[]', 'null'), ('p_units integer[]', 'null'),
+                            ('p_relax boolean', 'false')):
+            definition = definition.replace(name, '%s default %s' % (name, value))
+        return definition
+
+
+def read_file(path):
+    with open(path, encoding='utf-8') as file:
+        return file.read()
+
+
+def core_module(programs, name='leasehold_core'):
+    """The module that was built for this PostgreSQL, in LEASEHOLD_BUILD or build."""
+    done = subprocess.run([os.path.join(programs, 'postgres'), '--version'], stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    major = re.search(r' (\d+)', done.stdout).group(1)
+    path = os.path.join(os.environ.get('LEASEHOLD_BUILD', os.path.join(ROOT, 'build')), 'src', 'extension', '%s-%s.so' % (name, major))
+    if not os.path.exists(path):
+        raise Failure('%s is missing: build with the headers of the server of PostgreSQL %s' % (path, major))
+    return path
 
 
 def main_guard(main):

@@ -1,0 +1,214 @@
+/*
+ * leasehold_core: the common path of acquire, heartbeat and release inside of PostgreSQL, in C. Optional.
+ *
+ *     create extension leasehold_core;      -- then daemons use it by themselves
+ *
+ * Each function of schema leasehold_core has the name, the arguments and the rows of its twin in leasehold_internal. It
+ * finds a scope's row by the primary key, and writes the next version of it, without planner and executor. It does so
+ * only where everything is usual: a free scope that nobody waits for, a live lease that its holder renews or releases.
+ * All other items go to the SQL function, in the same transaction and in their order. So the rules stand in SQL, and
+ * what is here is a second way to write the same rows; tests/core compares them.
+ *
+ * The life of a call: lh_core_begin() judges the session and the tables, and reads the facts. The function's own file
+ * goes through the items. lh_core_end() does what follows a change (watches, history, SQL users who wait), and gives the
+ * items that are left to SQL.
+ *
+ * What makes it safe without a lock before the condition is checked: a row is updated only as the version that the
+ * condition was checked on, and only while that is the newest and nobody has it locked. Anything else is left to SQL.
+ */
+#ifndef LH_CORE_H
+#define LH_CORE_H
+
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "datatype/timestamp.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+#include "utils/snapshot.h"
+#include "utils/tuplestore.h"
+
+/* Grows when the SQL functions change what the common path does; leasehold_internal.core_life() has the schema's. */
+#define LH_CORE_CONTRACT 1
+/* The largest namespace, in bytes. */
+#define LH_CORE_NAMESPACE_MAX 255
+
+/* The columns of leasehold.scope, in their order. */
+enum lh_core_scope_column {
+    SCOPE_NAMESPACE,
+    SCOPE_KEY,
+    SCOPE_STATE,
+    SCOPE_LEASE_KEY,
+    SCOPE_TOKEN,
+    SCOPE_ACQUIRED_AT,
+    SCOPE_HEARTBEAT_AT,
+    SCOPE_DEADLINE,
+    SCOPE_HEARTBEATS,
+    SCOPE_INCARNATION,
+    SCOPE_CHECK_AT,
+    SCOPE_ENDED_AT,
+    SCOPE_GRANTED_BY,
+    SCOPE_REAP_FAILURES,
+    SCOPE_LAPSED,
+    SCOPE_QUEUED,
+    SCOPE_DURATION,
+    SCOPE_GRACE,
+    SCOPE_OWNER,
+    SCOPE_LABELS,
+    SCOPE_LAST_OUTCOME,
+    SCOPE_LAST_RESULT,
+    SCOPE_LAST_ERROR,
+    SCOPE_ENDED_KEYS,
+    SCOPE_ENDED_OUTCOMES,
+    SCOPE_REAP_ERROR,
+    SCOPE_REAP_FAILED_AT,
+    SCOPE_NEXT_TRY_AT,
+    SCOPE_PRINCIPAL,
+    SCOPE_AT_LEAST,
+    SCOPE_AT_LEAST_INCARNATION,
+    SCOPE_UNITS,
+    SCOPE_HOLDERS,
+    SCOPE_SLOTS,
+    SCOPE_TOGETHER,
+    SCOPE_COLUMNS
+};
+
+/* The relations of this database that the common path opens; found again after a change of any of them. */
+struct lh_core_oids {
+    Oid scope, scope_pkey, token;
+    Oid incarnation, policy, hook, watch, waiter, waiter_sql_user;
+    Oid creation, creation_pkey, turn;
+};
+
+/* What SQL says of a namespace (leasehold_internal.core_rules); true for as long as policies and hooks do not change. */
+struct lh_core_rules {
+    char namespace[LH_CORE_NAMESPACE_MAX + 1]; /* the hash key */
+    bool is_known;                             /* false: not a namespace */
+    bool is_plain;                             /* not frozen, no quota, no minimum hold */
+    bool is_manual;                            /* its leases do not expire by themselves */
+    bool has_capacity;
+    bool has_history;
+    bool has_acquire_hook, has_heartbeat_hook, has_release_ok_hook, has_release_fail_hook;
+    bool has_dead_after;
+    Interval min_duration, max_duration, grace, dead_after, max_hold;
+    int64 grace_us, dead_after_us, max_hold_us;
+};
+
+/* This life of the database (leasehold.incarnation). */
+struct lh_core_life {
+    int64 id;
+    TimestampTz started_at;
+};
+
+/* A scope's row. */
+struct lh_core_row {
+    ItemPointerData tid;
+    Datum values[SCOPE_COLUMNS];
+    bool nulls[SCOPE_COLUMNS];
+};
+
+/* One call of one function. */
+struct lh_core_call {
+    FunctionCallInfo fcinfo;
+    const char *name; /* of the function, here and in SQL */
+    Tuplestorestate *rows;
+    TupleDesc row_type;
+
+    const struct lh_core_oids *oids;
+    struct lh_core_life life;
+    Snapshot snapshot;
+    CommandId command;
+    Relation scope, scope_pkey;
+    IndexScanDesc scan;
+    TupleTableSlot *found_slot, *new_slot;
+    EState *estate; /* made for the first row that needs an entry in an index */
+    ResultRelInfo *result_rel;
+
+    int count;      /* items */
+    int done_count; /* of which so many are done here */
+    bool *is_done;
+    bool has_history; /* something that was released is to be kept */
+    uint32 *left;     /* a table of hashes of the scopes whose later items are left */
+    int left_slots;
+};
+
+/* --- core.c --- */
+
+/* An array argument; `n` is -1 for an argument that is null. Its elements point into the argument. */
+struct lh_core_array {
+    Datum *values;
+    bool *nulls;
+    int n;
+};
+
+/*
+ * Begins the call. False: the session, the tables or the facts are not what the common path is for, and SQL has answered
+ * the whole call. `count` is how many items there are: of each array argument, unless that is null.
+ */
+bool lh_core_begin(struct lh_core_call *call, FunctionCallInfo fcinfo, const char *name, int count);
+/* Was an item of the same scope left in this call? Then this one is left, too, for items of one scope keep their order. */
+bool lh_core_is_left(const struct lh_core_call *call, Datum ns, Datum key);
+/* The items of this scope that follow are left. */
+void lh_core_leave(struct lh_core_call *call, Datum ns, Datum key);
+/* Answers the item with this row. */
+void lh_core_answer(struct lh_core_call *call, int item, const Datum *values, const bool *nulls);
+/* What follows a change of the items that are done, and SQL's answers to the others. `after` is the SQL function for the
+ * former, or NULL. */
+Datum lh_core_end(struct lh_core_call *call, const char *after);
+struct lh_core_array lh_core_array(FunctionCallInfo fcinfo, int argument, Oid type);
+/* Empty, "on": does the caller run hooks within its calls (leasehold_internal.runs_hooks)? */
+bool lh_core_runs_hooks(void);
+
+/* --- tables.c --- */
+
+/* The relations, or NULL where one is missing or is not as it is expected; `reason` says what. */
+const struct lh_core_oids *lh_core_oids(const char **reason);
+void lh_core_open(struct lh_core_call *call);
+void lh_core_close(struct lh_core_call *call);
+/* Is there a row that this snapshot sees? `index`: the partial index that has just the rows in question, or InvalidOid. */
+bool lh_core_has_row(Oid table, Oid index, Snapshot snapshot);
+
+/* --- row.c --- */
+
+bool lh_core_find(struct lh_core_call *call, Datum ns, Datum key, struct lh_core_row *row);
+/* FOR UPDATE, without waiting: false where somebody has it, or has changed it. */
+bool lh_core_lock_end(struct lh_core_call *call, struct lh_core_row *row);
+/* The next version of the row: false where it is not the newest any more, or somebody has it. `is_locked`: by us. */
+bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bool is_locked);
+/* A new row for a scope that has none, under the lock of its slot. False where another creates it, or has. */
+bool lh_core_insert(struct lh_core_call *call, struct lh_core_row *row);
+
+static inline void lh_core_set(struct lh_core_row *row, enum lh_core_scope_column column, Datum value)
+{
+    row->values[column] = value;
+    row->nulls[column] = false;
+}
+
+static inline void lh_core_set_null(struct lh_core_row *row, enum lh_core_scope_column column)
+{
+    row->values[column] = (Datum)0;
+    row->nulls[column] = true;
+}
+
+bool lh_core_text_is(const struct lh_core_row *row, enum lh_core_scope_column column, const char *text);
+bool lh_core_uuid_is(const struct lh_core_row *row, enum lh_core_scope_column column, Datum uuid);
+/* Is this lease held by the key, live, and its expiry not passed? */
+bool lh_core_is_held_by(const struct lh_core_row *row, Datum lease_key);
+bool lh_core_is_live(const struct lh_core_call *call, const struct lh_core_row *row, TimestampTz now);
+TimestampTz lh_core_plus(TimestampTz at, const Interval *interval);
+
+/* --- facts.c --- */
+
+/* The life; false where what is written down is not this one, or the SQL functions are of another contract. */
+bool lh_core_life(const struct lh_core_oids *oids, Snapshot snapshot, struct lh_core_life *life, const char **reason);
+/* Looks whether policies or hooks have changed since the rules were read. */
+bool lh_core_refresh_rules(const struct lh_core_oids *oids, Snapshot snapshot);
+const struct lh_core_rules *lh_core_rules(Datum ns);
+void lh_core_forget_facts(void);
+
+#endif

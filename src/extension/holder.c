@@ -1,0 +1,209 @@
+/*
+ * heartbeat_batch() and release_batch(): a live lease is renewed or ended by its holder. Their twins are the statements
+ * for a batch of several in the functions of the same names, and what end_leases() writes where nobody waits.
+ */
+#include "core.h"
+
+#include "catalog/pg_type.h"
+#include "replication/syncrep.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#define ENDED_MAX 8 /* what a scope remembers: end_leases.sql, remember() */
+#define DAY_US INT64CONST(86400000000)
+
+PG_FUNCTION_INFO_V1(lh_core_heartbeat_batch);
+PG_FUNCTION_INFO_V1(lh_core_release_batch);
+
+struct refs {
+    struct lh_core_array ns, key, lease_key;
+};
+
+static int count_of(const struct refs *refs)
+{
+    bool is_even = refs->ns.n == refs->key.n && refs->ns.n == refs->lease_key.n;
+    return is_even ? refs->ns.n : 0;
+}
+
+/* The rules where the item says what it is about, and nothing was left for its scope. */
+static const struct lh_core_rules *rules_of(struct lh_core_call *call, const struct refs *refs, int item)
+{
+    if (refs->ns.nulls[item] || refs->key.nulls[item] || refs->lease_key.nulls[item] ||
+        lh_core_is_left(call, refs->ns.values[item], refs->key.values[item]))
+        return NULL;
+    return lh_core_rules(refs->ns.values[item]);
+}
+
+static void leave(struct lh_core_call *call, const struct refs *refs, int item)
+{
+    if (!refs->ns.nulls[item] && !refs->key.nulls[item])
+        lh_core_leave(call, refs->ns.values[item], refs->key.values[item]);
+}
+
+/* --- heartbeat --- */
+
+static bool renew(struct lh_core_call *call, const struct refs *refs, int item, struct lh_core_row *row)
+{
+    const struct lh_core_rules *rules = rules_of(call, refs, item);
+    const Interval *duration;
+    TimestampTz now;
+
+    if (rules == NULL || rules->has_heartbeat_hook ||
+        !lh_core_find(call, refs->ns.values[item], refs->key.values[item], row) ||
+        !lh_core_is_held_by(row, refs->lease_key.values[item]))
+        return false;
+    duration = DatumGetIntervalP(row->values[SCOPE_DURATION]);
+    now = GetCurrentTimestamp();
+    if (duration->month != 0 || !lh_core_is_live(call, row, now))
+        return false;
+    lh_core_set(row, SCOPE_HEARTBEAT_AT, TimestampTzGetDatum(now));
+    lh_core_set(row, SCOPE_HEARTBEATS, Int64GetDatum(DatumGetInt64(row->values[SCOPE_HEARTBEATS]) + 1));
+    lh_core_set(row, SCOPE_DEADLINE, TimestampTzGetDatum(lh_core_plus(now, duration)));
+    lh_core_set(row, SCOPE_INCARNATION, Int64GetDatum(call->life.id));
+    return lh_core_update(call, row, false);
+}
+
+static void answer_renewal(struct lh_core_call *call, int item, const struct lh_core_row *row)
+{
+    enum { N, OUTCOME, REMAINING, DEADLINE, HEARTBEATS, END_REASON, MESSAGE, TOKEN, UNITS, HAS_SLOTS, COLUMNS };
+    const Interval *duration = DatumGetIntervalP(row->values[SCOPE_DURATION]);
+    Datum values[COLUMNS] = {0};
+    bool nulls[COLUMNS] = {false};
+
+    memset(nulls + END_REASON, true, COLUMNS - END_REASON);
+    values[N] = Int32GetDatum(item + 1);
+    values[OUTCOME] = CStringGetTextDatum("ok");
+    values[REMAINING] = Int64GetDatum(duration->day * DAY_US + duration->time);
+    values[DEADLINE] = row->values[SCOPE_DEADLINE];
+    values[HEARTBEATS] = row->values[SCOPE_HEARTBEATS];
+    lh_core_answer(call, item, values, nulls);
+}
+
+/* leasehold_internal.relax_commit(): renewals alone need not be on disk when they are answered. */
+static void relax_commit(void)
+{
+    if (SyncRepStandbyNames[0] == '\0' && !lh_core_runs_hooks())
+        set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+Datum lh_core_heartbeat_batch(PG_FUNCTION_ARGS)
+{
+    enum { NS, KEY, LEASE_KEY, RELAX };
+    struct refs refs = {lh_core_array(fcinfo, NS, TEXTOID), lh_core_array(fcinfo, KEY, TEXTOID),
+                        lh_core_array(fcinfo, LEASE_KEY, UUIDOID)};
+    struct lh_core_call call;
+    struct lh_core_row row;
+
+    if (!lh_core_begin(&call, fcinfo, "heartbeat_batch", count_of(&refs)))
+        return (Datum)0;
+    for (int i = 0; i < call.count; i++) {
+        if (renew(&call, &refs, i, &row))
+            answer_renewal(&call, i, &row);
+        else
+            leave(&call, &refs, i);
+    }
+    if (call.done_count == call.count && !PG_ARGISNULL(RELAX) && PG_GETARG_BOOL(RELAX))
+        relax_commit();
+    return lh_core_end(&call, NULL);
+}
+
+/* --- release --- */
+
+/* leasehold_internal.remember(). */
+static Datum remember(Datum list, Oid type, int16 size, char alignment, Datum one)
+{
+    Datum *values, kept[ENDED_MAX];
+    int count, first;
+
+    deconstruct_array(DatumGetArrayTypeP(list), type, size, false, alignment, &values, NULL, &count);
+    first = Max(0, count - (ENDED_MAX - 1));
+    for (int i = first; i < count; i++)
+        kept[i - first] = values[i];
+    kept[count - first] = one;
+    return PointerGetDatum(construct_array(kept, count - first + 1, type, size, false, alignment));
+}
+
+static void set_free(struct lh_core_row *row, const char *outcome, TimestampTz now)
+{
+    static const int64 soon_us = 120 * USECS_PER_SEC, later_us = 60 * USECS_PER_SEC;
+    Datum word = CStringGetTextDatum(outcome);
+
+    lh_core_set(row, SCOPE_ENDED_KEYS,
+                remember(row->values[SCOPE_ENDED_KEYS], UUIDOID, UUID_LEN, 'c', row->values[SCOPE_LEASE_KEY]));
+    lh_core_set(row, SCOPE_ENDED_OUTCOMES, remember(row->values[SCOPE_ENDED_OUTCOMES], TEXTOID, -1, 'i', word));
+    lh_core_set(row, SCOPE_STATE, CStringGetTextDatum("free"));
+    lh_core_set_null(row, SCOPE_LEASE_KEY);
+    lh_core_set(row, SCOPE_LAPSED, BoolGetDatum(false));
+    lh_core_set(row, SCOPE_REAP_FAILURES, Int32GetDatum(0));
+    lh_core_set(row, SCOPE_ENDED_AT, TimestampTzGetDatum(now));
+    lh_core_set(row, SCOPE_LAST_OUTCOME, word);
+    if (DatumGetTimestampTz(row->values[SCOPE_CHECK_AT]) > now + soon_us)
+        lh_core_set(row, SCOPE_CHECK_AT, TimestampTzGetDatum(now + later_us));
+}
+
+/* Promise 5: a guard's KEY SHARE keeps the lock off, which is taken before anything is written. */
+static bool end(struct lh_core_call *call, const struct refs *refs, const struct lh_core_array *failed,
+                const struct lh_core_array *value, int item)
+{
+    const struct lh_core_rules *rules = rules_of(call, refs, item);
+    bool is_failure = !failed->nulls[item] && DatumGetBool(failed->values[item]);
+    struct lh_core_row row;
+    Datum result = (Datum)0;
+    TimestampTz now;
+
+    if (rules == NULL || failed->nulls[item] ||
+        (is_failure ? rules->has_release_fail_hook : rules->has_release_ok_hook) ||
+        !lh_core_find(call, refs->ns.values[item], refs->key.values[item], &row) ||
+        !lh_core_is_held_by(&row, refs->lease_key.values[item]) || DatumGetBool(row.values[SCOPE_QUEUED]))
+        return false;
+    if (!is_failure && !value->nulls[item])
+        result = DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(value->values[item])));
+    if (!lh_core_lock_end(call, &row))
+        return false;
+    now = GetCurrentTimestamp();
+    if (!lh_core_is_live(call, &row, now))
+        return false;
+    set_free(&row, is_failure ? "failed" : "ok", now);
+    lh_core_set_null(&row, SCOPE_LAST_RESULT);
+    lh_core_set_null(&row, SCOPE_LAST_ERROR);
+    if (!value->nulls[item])
+        lh_core_set(&row, is_failure ? SCOPE_LAST_ERROR : SCOPE_LAST_RESULT, is_failure ? value->values[item] : result);
+    call->has_history = call->has_history || rules->has_history;
+    return lh_core_update(call, &row, true);
+}
+
+static void answer_release(struct lh_core_call *call, int item)
+{
+    enum { N, OUTCOME, END_REASON, MESSAGE, WAKE, COLUMNS };
+    Datum values[COLUMNS] = {0};
+    bool nulls[COLUMNS] = {[END_REASON] = true, [MESSAGE] = true};
+
+    values[N] = Int32GetDatum(item + 1);
+    values[OUTCOME] = CStringGetTextDatum("ok");
+    values[WAKE] = BoolGetDatum(false);
+    lh_core_answer(call, item, values, nulls);
+}
+
+Datum lh_core_release_batch(PG_FUNCTION_ARGS)
+{
+    enum { COORDINATOR, NS, KEY, LEASE_KEY, FAILED, VALUE };
+    struct refs refs = {lh_core_array(fcinfo, NS, TEXTOID), lh_core_array(fcinfo, KEY, TEXTOID),
+                        lh_core_array(fcinfo, LEASE_KEY, UUIDOID)};
+    struct lh_core_array failed = lh_core_array(fcinfo, FAILED, BOOLOID), value = lh_core_array(fcinfo, VALUE, TEXTOID);
+    bool is_even = failed.n == refs.ns.n && value.n == refs.ns.n;
+    struct lh_core_call call;
+
+    if (!lh_core_begin(&call, fcinfo, "release_batch", is_even ? count_of(&refs) : 0))
+        return (Datum)0;
+    for (int i = 0; i < call.count; i++) {
+        if (end(&call, &refs, &failed, &value, i))
+            answer_release(&call, i);
+        else
+            leave(&call, &refs, i);
+    }
+    return lh_core_end(&call, "core_released");
+}

@@ -1,0 +1,273 @@
+/* A scope's row: found by its name, and its next version written. */
+#include "core.h"
+
+#include "access/xact.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#define CREATION_SLOTS 65536 /* rows of leasehold.creation; migrations/functions/queue.sql, creation_slot() */
+
+static bool find_by_key(IndexScanDesc scan, Datum ns, Datum key, TupleTableSlot *slot)
+{
+    ScanKeyData keys[2];
+
+    ScanKeyEntryInitialize(&keys[0], 0, 1, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, ns);
+    ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, key);
+    index_rescan(scan, keys, 2, NULL, 0);
+    return index_getnext_slot(scan, ForwardScanDirection, slot);
+}
+
+static void read_row(TupleTableSlot *slot, struct lh_core_row *row)
+{
+    slot_getallattrs(slot);
+    row->tid = slot->tts_tid;
+    memcpy(row->values, slot->tts_values, sizeof(row->values));
+    memcpy(row->nulls, slot->tts_isnull, sizeof(row->nulls));
+}
+
+bool lh_core_find(struct lh_core_call *call, Datum ns, Datum key, struct lh_core_row *row)
+{
+    if (!find_by_key(call->scan, ns, key, call->found_slot))
+        return false;
+    read_row(call->found_slot, row);
+    return true;
+}
+
+bool lh_core_lock_end(struct lh_core_call *call, struct lh_core_row *row)
+{
+    TM_FailureData failure;
+    ItemPointerData tid = row->tid;
+
+    if (table_tuple_lock(call->scope, &tid, call->snapshot, call->found_slot, call->command, LockTupleExclusive,
+                         LockWaitSkip, 0, &failure) != TM_Ok)
+        return false;
+    read_row(call->found_slot, row);
+    return true;
+}
+
+static void add_index_entries(struct lh_core_call *call, bool is_update, bool only_summarizing)
+{
+    EState *estate = call->estate;
+
+    if (estate == NULL) {
+        estate = call->estate = CreateExecutorState();
+        call->result_rel = makeNode(ResultRelInfo);
+        InitResultRelInfo(call->result_rel, call->scope, 0, NULL, 0);
+        ExecOpenIndices(call->result_rel, false);
+#if PG_VERSION_NUM < 140000
+        estate->es_result_relation_info = call->result_rel;
+#endif
+    }
+#if PG_VERSION_NUM >= 160000
+    list_free(
+        ExecInsertIndexTuples(call->result_rel, call->new_slot, estate, is_update, false, NULL, NIL, only_summarizing));
+#elif PG_VERSION_NUM >= 140000
+    list_free(ExecInsertIndexTuples(call->result_rel, call->new_slot, estate, is_update, false, NULL, NIL));
+#else
+    list_free(ExecInsertIndexTuples(call->new_slot, estate, false, NULL, NIL));
+#endif
+    ResetPerTupleExprContext(estate);
+}
+
+/* What the executor would check; here in builds with assertions, and after each soak for all rows. */
+static void check_constraints(struct lh_core_call *call, const struct lh_core_row *row)
+{
+#ifdef USE_ASSERT_CHECKING
+    TupleDesc desc = RelationGetDescr(call->scope);
+    bool is_held = lh_core_text_is(row, SCOPE_STATE, "held");
+
+    for (int i = 0; i < SCOPE_COLUMNS; i++)
+        Assert(!TupleDescAttr(desc, i)->attnotnull || !row->nulls[i]);
+    Assert(is_held == !row->nulls[SCOPE_LEASE_KEY]);
+    Assert(!is_held || DatumGetInt64(row->values[SCOPE_TOKEN]) > 0);
+#endif
+}
+
+static void make_tuple(struct lh_core_call *call, const struct lh_core_row *row)
+{
+    HeapTuple tuple = heap_form_tuple(RelationGetDescr(call->scope), (Datum *)row->values, (bool *)row->nulls);
+
+    tuple->t_tableOid = RelationGetRelid(call->scope);
+    check_constraints(call, row);
+    ExecStoreHeapTuple(tuple, call->new_slot, true);
+}
+
+/* With `is_locked` it waits for nobody either: the lock keeps all others off. */
+bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bool is_locked)
+{
+    TM_FailureData failure;
+    LockTupleMode mode;
+    ItemPointerData tid = row->tid;
+    TM_Result result;
+#if PG_VERSION_NUM >= 160000
+    TU_UpdateIndexes update_indexes;
+#else
+    bool update_indexes;
+#endif
+
+    make_tuple(call, row);
+    result = table_tuple_update(call->scope, &tid, call->new_slot, call->command, call->snapshot, InvalidSnapshot,
+                                is_locked, &failure, &mode, &update_indexes);
+    if (result != TM_Ok) {
+        if (is_locked)
+            elog(ERROR, "leasehold_core: a locked row could not be updated (%d)", (int)result);
+        return false;
+    }
+#if PG_VERSION_NUM >= 160000
+    if (update_indexes != TU_None)
+        add_index_entries(call, true, update_indexes == TU_Summarizing);
+#else
+    if (update_indexes)
+        add_index_entries(call, true, false);
+#endif
+    return true;
+}
+
+/* --- new rows --- */
+
+static bool read_seed(Oid turn_oid, Snapshot snapshot, uint64 *seed)
+{
+    Relation turn = table_open(turn_oid, AccessShareLock);
+    TupleTableSlot *slot = table_slot_create(turn, NULL);
+    TableScanDesc scan = table_beginscan_strat(turn, snapshot, 0, NULL, true, false);
+    bool is_there = false;
+
+    while (!is_there && table_scan_getnextslot(scan, ForwardScanDirection, slot)) {
+        text *name;
+        slot_getallattrs(slot);
+        name = DatumGetTextPP(slot->tts_values[0]);
+        is_there = !slot->tts_isnull[1] && VARSIZE_ANY_EXHDR(name) == strlen("creation") &&
+                   memcmp(VARDATA_ANY(name), "creation", strlen("creation")) == 0;
+        if (is_there)
+            *seed = (uint64)DatumGetInt64(slot->tts_values[1]);
+    }
+    table_endscan(scan);
+    ExecDropSingleTupleTableSlot(slot);
+    table_close(turn, NoLock);
+    return is_there;
+}
+
+/* leasehold_internal.creation_slot(). */
+static int32 slot_number(Datum ns, Datum key, uint64 seed)
+{
+    text *ns_text = DatumGetTextPP(ns), *key_text = DatumGetTextPP(key);
+    int ns_size = VARSIZE_ANY_EXHDR(ns_text), key_size = VARSIZE_ANY_EXHDR(key_text);
+    unsigned char *name = palloc(ns_size + 1 + key_size);
+    uint64 hash;
+
+    memcpy(name, VARDATA_ANY(ns_text), ns_size);
+    name[ns_size] = '\n';
+    memcpy(name + ns_size + 1, VARDATA_ANY(key_text), key_size);
+    hash = DatumGetUInt64(hash_any_extended(name, ns_size + 1 + key_size, seed));
+    pfree(name);
+    return (int32)(hash & (CREATION_SLOTS - 1));
+}
+
+/* Locks the slot as the SQL functions do, and holds it to the transaction's end. */
+static bool lock_slot(const struct lh_core_call *call, int32 number)
+{
+    Relation creation = table_open(call->oids->creation, RowShareLock);
+    Relation pkey = index_open(call->oids->creation_pkey, RowShareLock);
+    TupleTableSlot *slot = table_slot_create(creation, NULL);
+    ScanKeyData key;
+    IndexScanDesc scan;
+    bool is_locked = false;
+
+    ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(number));
+#if PG_VERSION_NUM >= 180000
+    scan = index_beginscan(creation, pkey, call->snapshot, NULL, 1, 0);
+#else
+    scan = index_beginscan(creation, pkey, call->snapshot, 1, 0);
+#endif
+    index_rescan(scan, &key, 1, NULL, 0);
+    if (index_getnext_slot(scan, ForwardScanDirection, slot)) {
+        TM_FailureData failure;
+        ItemPointerData tid = slot->tts_tid;
+        is_locked = table_tuple_lock(creation, &tid, call->snapshot, slot, call->command, LockTupleExclusive,
+                                     LockWaitSkip, 0, &failure) == TM_Ok;
+    }
+    index_endscan(scan);
+    ExecDropSingleTupleTableSlot(slot);
+    index_close(pkey, NoLock);
+    table_close(creation, NoLock);
+    return is_locked;
+}
+
+/* Looked at again under the lock: the one who had it before may have committed the row. */
+static bool is_created(struct lh_core_call *call, Datum ns, Datum key)
+{
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    TupleTableSlot *slot = table_slot_create(call->scope, NULL);
+    bool is_there;
+#if PG_VERSION_NUM >= 180000
+    IndexScanDesc scan = index_beginscan(call->scope, call->scope_pkey, latest, NULL, 2, 0);
+#else
+    IndexScanDesc scan = index_beginscan(call->scope, call->scope_pkey, latest, 2, 0);
+#endif
+
+    is_there = find_by_key(scan, ns, key, slot);
+    index_endscan(scan);
+    ExecDropSingleTupleTableSlot(slot);
+    UnregisterSnapshot(latest);
+    return is_there;
+}
+
+bool lh_core_insert(struct lh_core_call *call, struct lh_core_row *row)
+{
+    Datum ns = row->values[SCOPE_NAMESPACE], key = row->values[SCOPE_KEY];
+    uint64 seed;
+
+    if (!read_seed(call->oids->turn, call->snapshot, &seed) || !lock_slot(call, slot_number(ns, key, seed)) ||
+        is_created(call, ns, key))
+        return false;
+    make_tuple(call, row);
+    table_tuple_insert(call->scope, call->new_slot, call->command, 0, NULL);
+    add_index_entries(call, false, false);
+    return true;
+}
+
+/* --- what a row says --- */
+
+bool lh_core_text_is(const struct lh_core_row *row, enum lh_core_scope_column column, const char *text)
+{
+    struct varlena *value;
+
+    if (row->nulls[column])
+        return false;
+    value = PG_DETOAST_DATUM_PACKED(row->values[column]);
+    return VARSIZE_ANY_EXHDR(value) == strlen(text) && memcmp(VARDATA_ANY(value), text, strlen(text)) == 0;
+}
+
+bool lh_core_uuid_is(const struct lh_core_row *row, enum lh_core_scope_column column, Datum uuid)
+{
+    return !row->nulls[column] &&
+           memcmp(DatumGetUUIDP(row->values[column]), DatumGetUUIDP(uuid), sizeof(pg_uuid_t)) == 0;
+}
+
+bool lh_core_is_held_by(const struct lh_core_row *row, Datum lease_key)
+{
+    return lh_core_uuid_is(row, SCOPE_LEASE_KEY, lease_key) && !DatumGetBool(row->values[SCOPE_LAPSED]);
+}
+
+TimestampTz lh_core_plus(TimestampTz at, const Interval *interval)
+{
+    return DatumGetTimestampTz(
+        DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(at), IntervalPGetDatum(interval)));
+}
+
+/* The expiry counts from the start of this life where the lease was not renewed in it. */
+bool lh_core_is_live(const struct lh_core_call *call, const struct lh_core_row *row, TimestampTz now)
+{
+    const Interval *grace = DatumGetIntervalP(row->values[SCOPE_GRACE]);
+    const Interval *duration = DatumGetIntervalP(row->values[SCOPE_DURATION]);
+
+    if (!row->nulls[SCOPE_INCARNATION] && DatumGetInt64(row->values[SCOPE_INCARNATION]) == call->life.id)
+        return now < lh_core_plus(DatumGetTimestampTz(row->values[SCOPE_DEADLINE]), grace);
+    return now < lh_core_plus(lh_core_plus(call->life.started_at, duration), grace);
+}
