@@ -14,7 +14,7 @@ from drivers import drive, pgbench
 from servers import Failure
 
 SEMAPHORE_UNITS = 1000
-ALL = ('leasehold', 'leasehold-batched', 'leasehold-library', 'sql', 'raw', 'etcd', 'etcd-kept', 'redis', 'zookeeper')
+ALL = ('leasehold', 'leasehold-core', 'leasehold-batched', 'leasehold-library', 'sql', 'raw', 'etcd', 'etcd-kept', 'redis', 'zookeeper')
 
 
 class Times:
@@ -340,8 +340,8 @@ class Part:
 
 PARTS = {part.name: part for part in (
     Part('pairs', run_pairs, ALL, (1, 16, 256), (1, 4, 16, 64, 256, 1024)),
-    Part('handoff', run_handoff, ('leasehold', 'sql', 'etcd'), (16, 256), (2, 16, 256, 4096)),
-    Part('heartbeats', run_heartbeats, ('leasehold', 'sql', 'raw', 'etcd', 'redis'), ((1000, 256, 1), (10000, 16, 500)),
+    Part('handoff', run_handoff, ('leasehold', 'leasehold-core', 'sql', 'etcd'), (16, 256), (2, 16, 256, 4096)),
+    Part('heartbeats', run_heartbeats, ('leasehold', 'leasehold-core', 'sql', 'raw', 'etcd', 'redis'), ((1000, 256, 1), (10000, 16, 500)),
          tuple((leases, *shape) for leases in (1000, 10000, 100000, 1000000) for shape in ((256, 1), (16, 500)))),
     Part('idle', run_idle, ('leasehold',), (('waiters', 5000, 100), ('connections', 1000, 1000)),
          (('waiters', 100000, 1000), ('connections', 10000, 10000)), rounds=1),

@@ -20,7 +20,8 @@ TITLES = {
     'cost': 'leases renewed steadily, by leases, seconds, leases in a request',
 }
 NAMES = {
-    'leasehold': 'Leasehold, unary gRPC',
+    'leasehold': 'Leasehold, SQL functions alone',
+    'leasehold-core': 'Leasehold with leasehold_core',
     'leasehold-batched': 'Leasehold, releases together',
     'leasehold-library': 'libleasehold, lh_try_release',
     'sql': 'plain SQL, one transaction each',
@@ -42,6 +43,12 @@ TARGETS = (
     ('pairs', 256, 'leasehold', 'per_s', 7, 'etcd', False), ('pairs', 256, 'leasehold', 'per_s', 0.35, 'raw', False),
     ('pairs', 1, 'leasehold', 'cpu.postgres', 400, None, True), ('pairs', 16, 'leasehold', 'cpu.postgres', 110, None, True),
     ('pairs', 256, 'leasehold', 'cpu.postgres', 28, None, True),
+    ('pairs', 1, 'leasehold-core', 'p50_ms', 1.75, 'sql', True), ('pairs', 16, 'leasehold-core', 'per_s', 1.3, 'sql', False),
+    ('pairs', 64, 'leasehold-core', 'per_s', 3, 'sql', False), ('pairs', 256, 'leasehold-core', 'per_s', 10, 'etcd', False),
+    ('pairs', 1, 'leasehold-core', 'cpu.postgres', 200, None, True), ('pairs', 16, 'leasehold-core', 'cpu.postgres', 65, None, True),
+    ('pairs', 256, 'leasehold-core', 'cpu.postgres', 16, None, True),
+    ('heartbeats', [100000, 16, 500], 'leasehold-core', 'per_s', 1.5, 'leasehold', False),
+    ('handoff', 16, 'leasehold-core', 'p50_ms', 1.0, 'etcd', True),
     ('heartbeats', [100000, 16, 500], 'leasehold', 'per_s', 100000, None, False),
     ('heartbeats', [100000, 16, 500], 'leasehold', 'per_s', 7, ('sql', [100000, 256, 1]), False),
     ('handoff', 16, 'leasehold', 'p50_ms', 1.3, 'etcd', True), ('handoff', 16, 'leasehold', 'p50_ms', 1.5, None, True),
@@ -51,7 +58,9 @@ TARGETS = (
     ('cost', [1000000, 15, 1000], 'leasehold', 'acquire_p99_ms', 20, None, True),
     ('turns', [16, 1], 'leasehold', 'p50_ms', 1.5, ('leasehold', [16, 0]), True), ('turns', [256, 1], 'leasehold', 'p50_ms', 1.5, ('leasehold', [256, 0]), True),
     ('turns', [16, 1000], 'leasehold', 'p50_ms', 1.5, ('leasehold', [16, 0]), True),
-    ('pairs', 256, 'leasehold', 'per_s', 1, 'zookeeper', False), ('pairs', 256, 'leasehold', 'per_s', 0.4, 'redis', False),
+    ('pairs', 1, 'leasehold-core', 'p50_ms', 1.5, 'sql', True), ('pairs', 16, 'leasehold-core', 'per_s', 1, 'zookeeper', False),
+    ('pairs', 256, 'leasehold-core', 'per_s', 1, 'zookeeper', False), ('pairs', 256, 'leasehold-core', 'per_s', 0.4, 'redis', False),
+    ('handoff', 16, 'leasehold-core', 'p50_ms', 0.8, 'etcd', True),
 )
 
 

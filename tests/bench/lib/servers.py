@@ -204,6 +204,19 @@ class Postgres(Server):
         self.psql('create database %s template %s' % (name, 'schema' if schema else 'template0'))
         return name
 
+    def add_core(self, database):
+        """leasehold_core, from the build: what `create extension` does where it is installed."""
+        module = self.directory / 'leasehold_core.so'
+        if not module.exists():
+            major = self.bin.split('/')[4]
+            built = BUILD / 'src/extension' / ('leasehold_core-%s.so' % major)
+            if not built.exists():
+                raise Failure('%s is missing: deploy/install build, and set up the build again' % built)
+            shutil.copy(built, module)
+            module.chmod(0o755)
+        script = (ROOT / 'src/extension/leasehold_core--1.sql').read_text().replace('MODULE_PATHNAME', str(module))
+        self.psql('begin; create schema leasehold_core; %s commit' % script, database)
+
     def drop_database(self, name):
         self.psql('drop database if exists %s with (force)' % name)
 
