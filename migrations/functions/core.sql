@@ -82,7 +82,7 @@ begin
     into v_may
     from pg_namespace n
     join pg_proc p on p.pronamespace = n.oid
-   where n.nspname = 'leasehold_core' and p.proname in ('acquire_items', 'heartbeat_batch', 'release_batch', 'trouble');
+   where n.nspname = 'leasehold_core' and p.proname in ('acquire_items', 'hand_over_batch', 'heartbeat_batch', 'release_batch', 'trouble');
   if not v_may then
     return format('the role %I may not use it', current_user);
   end if;

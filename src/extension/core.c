@@ -202,6 +202,42 @@ static void ask_sql(struct lh_core_call *call, const int *left, int count)
 
 /* --- the call --- */
 
+/* Arrays of another length: SQL says what that means. */
+static bool are_arrays_of(FunctionCallInfo fcinfo, int count)
+{
+    for (int a = 0; a < fcinfo->nargs; a++) {
+        ArrayType *array;
+        if (fcinfo->args[a].isnull || !OidIsValid(get_element_type(get_fn_expr_argtype(fcinfo->flinfo, a))))
+            continue;
+        array = PG_GETARG_ARRAYTYPE_P(a);
+        if (ARR_NDIM(array) != 1 || ARR_DIMS(array)[0] != count)
+            return false;
+    }
+    return true;
+}
+
+/* The scope's table first: it may be waited for, and all that is looked at is looked at after it. */
+static bool take_common_path(struct lh_core_call *call)
+{
+    const char *reason;
+
+    call->scope = lh_core_table(call->oids->scope, RowExclusiveLock);
+    /* As for each statement of the function in SQL. */
+    CommandCounterIncrement();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    call->snapshot = GetActiveSnapshot();
+    if (lh_core_life(call->oids, call->snapshot, &call->life, &reason) &&
+        lh_core_refresh_rules(call->oids, call->snapshot)) {
+        call->command = GetCurrentCommandId(true);
+        call->is_done = palloc0(call->count * sizeof(bool));
+        lh_core_open(call);
+        return true;
+    }
+    PopActiveSnapshot();
+    table_close(call->scope, NoLock);
+    return false;
+}
+
 bool lh_core_begin(struct lh_core_call *call, FunctionCallInfo fcinfo, const char *name, int count)
 {
     const char *reason;
@@ -211,20 +247,9 @@ bool lh_core_begin(struct lh_core_call *call, FunctionCallInfo fcinfo, const cha
     call->name = name;
     call->count = count;
     prepare_rows(call);
-    if (count >= 1 && session_trouble() == NULL && (call->oids = lh_core_oids(&reason)) != NULL) {
-        /* As for each statement of the function in SQL. */
-        CommandCounterIncrement();
-        PushActiveSnapshot(GetTransactionSnapshot());
-        call->snapshot = GetActiveSnapshot();
-        if (lh_core_life(call->oids, call->snapshot, &call->life, &reason) &&
-            lh_core_refresh_rules(call->oids, call->snapshot)) {
-            call->command = GetCurrentCommandId(true);
-            call->is_done = palloc0(count * sizeof(bool));
-            lh_core_open(call);
-            return true;
-        }
-        PopActiveSnapshot();
-    }
+    if (count >= 1 && are_arrays_of(fcinfo, count) && session_trouble() == NULL &&
+        (call->oids = lh_core_oids(&reason)) != NULL && take_common_path(call))
+        return true;
     ask_sql(call, NULL, 0);
     return false;
 }

@@ -78,10 +78,28 @@ enum lh_core_scope_column {
     SCOPE_COLUMNS
 };
 
+/* Those of leasehold.waiter. */
+enum lh_core_waiter_column {
+    WAITER_NAMESPACE,
+    WAITER_KEY,
+    WAITER_TICKET,
+    WAITER_LEASE_KEY,
+    WAITER_COORDINATOR,
+    WAITER_ENQUEUED_AT,
+    WAITER_WAIT_UNTIL,
+    WAITER_AWAY_UNTIL,
+    WAITER_DURATION,
+    WAITER_OWNER,
+    WAITER_PRINCIPAL,
+    WAITER_UNITS,
+    WAITER_ITEMS,
+    WAITER_COLUMNS
+};
+
 /* The relations of this database that the common path opens; found again after a change of any of them. */
 struct lh_core_oids {
     Oid scope, scope_pkey, token;
-    Oid incarnation, policy, hook, watch, waiter, waiter_sql_user;
+    Oid incarnation, policy, hook, watch, coordinator, waiter, waiter_pkey, waiter_sql_user;
     Oid creation, creation_pkey, turn;
 };
 
@@ -168,8 +186,12 @@ bool lh_core_runs_hooks(void);
 
 /* The relations, or NULL where one is missing or is not as it is expected; `reason` says what. */
 const struct lh_core_oids *lh_core_oids(const char **reason);
-void lh_core_open(struct lh_core_call *call);
+/* Opens one of them; an error where it has changed so that the common path is not for it any more: then SQL does. */
+Relation lh_core_table(Oid oid, LOCKMODE mode);
+void lh_core_open(struct lh_core_call *call); /* whose `scope` is open */
 void lh_core_close(struct lh_core_call *call);
+/* index_beginscan() of each version. */
+IndexScanDesc lh_core_beginscan(Relation table, Relation index, Snapshot snapshot, int keys);
 /* Is there a row that this snapshot sees? `index`: the partial index that has just the rows in question, or InvalidOid. */
 bool lh_core_has_row(Oid table, Oid index, Snapshot snapshot);
 
@@ -201,6 +223,57 @@ bool lh_core_uuid_is(const struct lh_core_row *row, enum lh_core_scope_column co
 bool lh_core_is_held_by(const struct lh_core_row *row, Datum lease_key);
 bool lh_core_is_live(const struct lh_core_call *call, const struct lh_core_row *row, TimestampTz now);
 TimestampTz lh_core_plus(TimestampTz at, const Interval *interval);
+
+static inline void lh_core_set_or_null(struct lh_core_row *row, enum lh_core_scope_column column, Datum value)
+{
+    row->values[column] = value;
+    row->nulls[column] = value == (Datum)0;
+}
+
+/* --- grant.c --- */
+
+/* Which arguments of a function have the requests. */
+struct lh_core_wish_arguments {
+    int coordinator, ns, key, lease_key, owner, labels, duration, wait, ticket, principal, at_least, units;
+};
+
+struct lh_core_wishes {
+    struct lh_core_array ns, key, lease_key, owner, labels, duration, wait, principal, at_least, units;
+    Datum coordinator; /* (Datum) 0: null */
+    bool has_places;   /* one of them has a place in a queue already */
+    int count;         /* 0: there is no list of keys */
+};
+
+/* A request for an exclusive lease that nothing is against but the scope's state. */
+struct lh_core_wish {
+    const struct lh_core_rules *rules;
+    Interval duration;
+    Datum lease_key, owner, principal, coordinator; /* of the last three (Datum) 0 is null */
+    Datum labels;                                   /* jsonb */
+};
+
+void lh_core_wishes(FunctionCallInfo fcinfo, const struct lh_core_wish_arguments *at, struct lh_core_wishes *wishes);
+/* False: anything is unusual about the item's values. Reads nothing but the rules. */
+bool lh_core_wish(const struct lh_core_wishes *wishes, int item, struct lh_core_wish *wish);
+/* Does the scope remember that a lease of this key has ended? */
+bool lh_core_has_ended(const struct lh_core_row *row, Datum lease_key);
+void lh_core_set_held(struct lh_core_call *call, const struct lh_core_wish *wish, TimestampTz now,
+                      struct lh_core_row *row);
+/* From the grant on. */
+int64 lh_core_suspected_in_us(const struct lh_core_wish *wish);
+
+/* --- result.c --- */
+
+struct lh_core_result {
+    bool is_failure, has_value;
+    Datum value; /* jsonb, or the text of a failure */
+};
+
+/* False: SQL decides, for the item says neither, or has a hook. */
+bool lh_core_result(const struct lh_core_array *failed, const struct lh_core_array *value, int item,
+                    const struct lh_core_rules *rules, struct lh_core_result *result);
+/* The lease key of the row is still that of the lease that ends. */
+void lh_core_set_ended(struct lh_core_row *row, const struct lh_core_result *result, TimestampTz now);
 
 /* --- facts.c --- */
 

@@ -24,18 +24,16 @@ static uint64 life_version, rules_version;
 static HTAB *rules;
 static SPIPlanPtr life_plan, rules_plan;
 
+/* The next call reads them again; the rules that this one has looked up stay. */
 void lh_core_forget_facts(void)
 {
     life_version = rules_version = 0;
-    if (rules != NULL)
-        hash_destroy(rules);
-    rules = NULL;
 }
 
 /* Of all rows that the snapshot sees; 0 where there are too many to look at. */
 static uint64 version_of(Oid oid, Snapshot snapshot, uint64 version)
 {
-    Relation table = table_open(oid, AccessShareLock);
+    Relation table = lh_core_table(oid, AccessShareLock);
     TupleTableSlot *slot;
     TableScanDesc scan;
 

@@ -6,14 +6,10 @@
 
 #include "catalog/pg_type.h"
 #include "replication/syncrep.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/jsonb.h"
 #include "utils/timestamp.h"
-#include "utils/uuid.h"
 
-#define ENDED_MAX 8 /* what a scope remembers: end_leases.sql, remember() */
 #define DAY_US INT64CONST(86400000000)
 
 PG_FUNCTION_INFO_V1(lh_core_heartbeat_batch);
@@ -113,34 +109,14 @@ Datum lh_core_heartbeat_batch(PG_FUNCTION_ARGS)
 
 /* --- release --- */
 
-/* leasehold_internal.remember(). */
-static Datum remember(Datum list, Oid type, int16 size, char alignment, Datum one)
-{
-    Datum *values, kept[ENDED_MAX];
-    int count, first;
-
-    deconstruct_array(DatumGetArrayTypeP(list), type, size, false, alignment, &values, NULL, &count);
-    first = Max(0, count - (ENDED_MAX - 1));
-    for (int i = first; i < count; i++)
-        kept[i - first] = values[i];
-    kept[count - first] = one;
-    return PointerGetDatum(construct_array(kept, count - first + 1, type, size, false, alignment));
-}
-
-static void set_free(struct lh_core_row *row, const char *outcome, TimestampTz now)
+static void set_free(struct lh_core_row *row, TimestampTz now)
 {
     static const int64 soon_us = 120 * USECS_PER_SEC, later_us = 60 * USECS_PER_SEC;
-    Datum word = CStringGetTextDatum(outcome);
 
-    lh_core_set(row, SCOPE_ENDED_KEYS,
-                remember(row->values[SCOPE_ENDED_KEYS], UUIDOID, UUID_LEN, 'c', row->values[SCOPE_LEASE_KEY]));
-    lh_core_set(row, SCOPE_ENDED_OUTCOMES, remember(row->values[SCOPE_ENDED_OUTCOMES], TEXTOID, -1, 'i', word));
     lh_core_set(row, SCOPE_STATE, CStringGetTextDatum("free"));
     lh_core_set_null(row, SCOPE_LEASE_KEY);
     lh_core_set(row, SCOPE_LAPSED, BoolGetDatum(false));
     lh_core_set(row, SCOPE_REAP_FAILURES, Int32GetDatum(0));
-    lh_core_set(row, SCOPE_ENDED_AT, TimestampTzGetDatum(now));
-    lh_core_set(row, SCOPE_LAST_OUTCOME, word);
     if (DatumGetTimestampTz(row->values[SCOPE_CHECK_AT]) > now + soon_us)
         lh_core_set(row, SCOPE_CHECK_AT, TimestampTzGetDatum(now + later_us));
 }
@@ -150,28 +126,20 @@ static bool end(struct lh_core_call *call, const struct refs *refs, const struct
                 const struct lh_core_array *value, int item)
 {
     const struct lh_core_rules *rules = rules_of(call, refs, item);
-    bool is_failure = !failed->nulls[item] && DatumGetBool(failed->values[item]);
     struct lh_core_row row;
-    Datum result = (Datum)0;
+    struct lh_core_result result;
     TimestampTz now;
 
-    if (rules == NULL || failed->nulls[item] ||
-        (is_failure ? rules->has_release_fail_hook : rules->has_release_ok_hook) ||
+    if (rules == NULL || !lh_core_result(failed, value, item, rules, &result) ||
         !lh_core_find(call, refs->ns.values[item], refs->key.values[item], &row) ||
-        !lh_core_is_held_by(&row, refs->lease_key.values[item]) || DatumGetBool(row.values[SCOPE_QUEUED]))
-        return false;
-    if (!is_failure && !value->nulls[item])
-        result = DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(value->values[item])));
-    if (!lh_core_lock_end(call, &row))
+        !lh_core_is_held_by(&row, refs->lease_key.values[item]) || DatumGetBool(row.values[SCOPE_QUEUED]) ||
+        !lh_core_lock_end(call, &row))
         return false;
     now = GetCurrentTimestamp();
     if (!lh_core_is_live(call, &row, now))
         return false;
-    set_free(&row, is_failure ? "failed" : "ok", now);
-    lh_core_set_null(&row, SCOPE_LAST_RESULT);
-    lh_core_set_null(&row, SCOPE_LAST_ERROR);
-    if (!value->nulls[item])
-        lh_core_set(&row, is_failure ? SCOPE_LAST_ERROR : SCOPE_LAST_RESULT, is_failure ? value->values[item] : result);
+    lh_core_set_ended(&row, &result, now);
+    set_free(&row, now);
     call->has_history = call->has_history || rules->has_history;
     return lh_core_update(call, &row, true);
 }

@@ -28,6 +28,22 @@ language c volatile
 as 'MODULE_PATHNAME', 'lh_core_release_batch';
 comment on function leasehold_core.release_batch is 'leasehold_internal.release_batch(), the common cases in C';
 
+create function leasehold_core.hand_over_batch(
+  p_coordinator uuid, p_namespace text[], p_key text[], p_lease_key uuid[], p_failed boolean[], p_value text[],
+  p_clock timestamptz, p_next_namespace text[], p_next_key text[], p_next_lease_key uuid[], p_next_owner text[],
+  p_next_labels text[], p_next_duration_us bigint[], p_next_queue boolean[], p_next_wait_us bigint[], p_next_ticket bigint[],
+  p_next_principals text[], p_next_at_least_us bigint[], p_next_units integer[])
+returns table (
+  part text, end_reason text, wake boolean,
+  n integer, outcome text, ticket bigint, waiters_ahead integer, expires_in_us bigint, suspected_in_us bigint, message text,
+  field text, bound text, token bigint, owner text, principal text, labels text, duration_us bigint, grace_us bigint,
+  acquired_at timestamptz, deadline timestamptz, remaining_us bigint, held_us bigint, silent_us bigint, heartbeats bigint,
+  heartbeat_at timestamptz, liveness text, is_manual boolean, rests_in_us bigint, mode text, units integer, slots integer[], units_free integer,
+  holder_count integer)
+language c volatile
+as 'MODULE_PATHNAME', 'lh_core_hand_over_batch';
+comment on function leasehold_core.hand_over_batch is 'leasehold_internal.hand_over_batch(), the common case in C';
+
 create function leasehold_core.trouble() returns text
 language c volatile
 as 'MODULE_PATHNAME', 'lh_core_trouble';

@@ -133,7 +133,7 @@ bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bo
 
 static bool read_seed(Oid turn_oid, Snapshot snapshot, uint64 *seed)
 {
-    Relation turn = table_open(turn_oid, AccessShareLock);
+    Relation turn = lh_core_table(turn_oid, AccessShareLock);
     TupleTableSlot *slot = table_slot_create(turn, NULL);
     TableScanDesc scan = table_beginscan_strat(turn, snapshot, 0, NULL, true, false);
     bool is_there = false;
@@ -172,7 +172,7 @@ static int32 slot_number(Datum ns, Datum key, uint64 seed)
 /* Locks the slot as the SQL functions do, and holds it to the transaction's end. */
 static bool lock_slot(const struct lh_core_call *call, int32 number)
 {
-    Relation creation = table_open(call->oids->creation, RowShareLock);
+    Relation creation = lh_core_table(call->oids->creation, RowShareLock);
     Relation pkey = index_open(call->oids->creation_pkey, RowShareLock);
     TupleTableSlot *slot = table_slot_create(creation, NULL);
     ScanKeyData key;
@@ -180,11 +180,7 @@ static bool lock_slot(const struct lh_core_call *call, int32 number)
     bool is_locked = false;
 
     ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(number));
-#if PG_VERSION_NUM >= 180000
-    scan = index_beginscan(creation, pkey, call->snapshot, NULL, 1, 0);
-#else
-    scan = index_beginscan(creation, pkey, call->snapshot, 1, 0);
-#endif
+    scan = lh_core_beginscan(creation, pkey, call->snapshot, 1);
     index_rescan(scan, &key, 1, NULL, 0);
     if (index_getnext_slot(scan, ForwardScanDirection, slot)) {
         TM_FailureData failure;
@@ -205,11 +201,7 @@ static bool is_created(struct lh_core_call *call, Datum ns, Datum key)
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
     TupleTableSlot *slot = table_slot_create(call->scope, NULL);
     bool is_there;
-#if PG_VERSION_NUM >= 180000
-    IndexScanDesc scan = index_beginscan(call->scope, call->scope_pkey, latest, NULL, 2, 0);
-#else
-    IndexScanDesc scan = index_beginscan(call->scope, call->scope_pkey, latest, 2, 0);
-#endif
+    IndexScanDesc scan = lh_core_beginscan(call->scope, call->scope_pkey, latest, 2);
 
     is_there = find_by_key(scan, ns, key, slot);
     index_endscan(scan);

@@ -11,6 +11,7 @@
 #include "parser/parse_func.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 struct column {
     const char *name;
@@ -55,6 +56,33 @@ static const struct column scope_columns[SCOPE_COLUMNS] = {
     {"together", INT8ARRAYOID},
 };
 
+static const struct column waiter_columns[WAITER_COLUMNS] = {
+    {"namespace", TEXTOID},
+    {"key", TEXTOID},
+    {"ticket", INT8OID},
+    {"lease_key", UUIDOID},
+    {"coordinator", UUIDOID},
+    {"enqueued_at", TIMESTAMPTZOID},
+    {"wait_until", TIMESTAMPTZOID},
+    {"away_until", TIMESTAMPTZOID},
+    {"duration", INTERVALOID},
+    {"owner", TEXTOID},
+    {"principal", TEXTOID},
+    {"units", INT4OID},
+    {"items", INT2OID},
+};
+static const struct column coordinator_columns[] = {
+    {"id", UUIDOID},
+    {"host", TEXTOID},
+    {"pid", INT4OID},
+    {"version", TEXTOID},
+    {"started_at", TIMESTAMPTZOID},
+    {"seen_at", TIMESTAMPTZOID},
+    {"cannot_write", BOOLOID},
+};
+static const struct column creation_columns[] = {{"slot", INT4OID}};
+static const struct column turn_columns[] = {{"name", TEXTOID}, {"seed", INT8OID}};
+
 static struct lh_core_oids known;
 static bool is_known;
 static bool has_callback;
@@ -68,6 +96,12 @@ static void on_relcache_change(Datum arg, Oid relation)
     for (size_t i = 0; i < sizeof(known) / sizeof(Oid); i++)
         if (oids[i] == relation)
             is_known = false;
+}
+
+/* The functions in SQL may be of another contract now. */
+static void on_function_change(Datum arg, int cache, uint32 hash)
+{
+    lh_core_forget_facts();
 }
 
 /* A table that is written or read as it is: no triggers, rules, row security or inheritance would have a say. */
@@ -86,20 +120,19 @@ static const char *table_problem(Relation table)
     return NULL;
 }
 
-static const char *columns_problem(Relation table)
+static bool has_columns(Relation table, const struct column *columns, int count)
 {
     TupleDesc desc = RelationGetDescr(table);
 
-    if (desc->natts != SCOPE_COLUMNS)
-        return "has other columns";
-    for (int i = 0; i < SCOPE_COLUMNS; i++) {
+    if (desc->natts != count)
+        return false;
+    for (int i = 0; i < count; i++) {
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
-        if (attribute->attisdropped || attribute->attgenerated != '\0' ||
-            attribute->atttypid != scope_columns[i].type ||
-            strcmp(NameStr(attribute->attname), scope_columns[i].name) != 0)
-            return "has other columns";
+        if (attribute->attisdropped || attribute->attgenerated != '\0' || attribute->atttypid != columns[i].type ||
+            strcmp(NameStr(attribute->attname), columns[i].name) != 0)
+            return false;
     }
-    return NULL;
+    return true;
 }
 
 /* A valid unique index of just these columns, in this order. */
@@ -116,49 +149,47 @@ static bool is_key(Relation index, int columns, const AttrNumber *numbers)
     return true;
 }
 
-static const char *scope_problem(const struct lh_core_oids *oids)
-{
-    static const AttrNumber key[] = {SCOPE_NAMESPACE + 1, SCOPE_KEY + 1};
-    Relation scope = table_open(oids->scope, AccessShareLock);
-    Relation pkey = index_open(oids->scope_pkey, AccessShareLock);
-    const char *problem = table_problem(scope);
+/* What is read by its columns, and by its primary key where there is one here. */
+struct expected {
+    const char *name;
+    Oid table, pkey;
+    const struct column *columns;
+    int column_count, key_count; /* the key is the first columns */
+};
 
-    if (problem == NULL)
-        problem = columns_problem(scope);
-    if (problem == NULL && scope->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+static const char *problem_of(const struct expected *expected)
+{
+    static const AttrNumber first[] = {1, 2, 3};
+    Relation table = table_open(expected->table, AccessShareLock);
+    const char *problem = table_problem(table);
+
+    if (problem == NULL && !has_columns(table, expected->columns, expected->column_count))
+        problem = "has other columns";
+    if (problem == NULL && table->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
         problem = "is not logged";
-    if (problem == NULL && (pkey->rd_index->indrelid != oids->scope || !is_key(pkey, 2, key)))
-        problem = "has another primary key";
-    index_close(pkey, AccessShareLock);
-    table_close(scope, AccessShareLock);
-    return problem;
+    if (problem == NULL && OidIsValid(expected->pkey)) {
+        Relation pkey = index_open(expected->pkey, AccessShareLock);
+        if (pkey->rd_index->indrelid != expected->table || !is_key(pkey, expected->key_count, first))
+            problem = "has another primary key";
+        index_close(pkey, AccessShareLock);
+    }
+    table_close(table, AccessShareLock);
+    return problem == NULL ? NULL : psprintf("leasehold.%s %s", expected->name, problem);
 }
 
-static const char *creation_problem(const struct lh_core_oids *oids)
+static const char *find_problem(const struct lh_core_oids *oids)
 {
-    static const AttrNumber slot[] = {1};
-    Relation creation = table_open(oids->creation, AccessShareLock);
-    Relation pkey = index_open(oids->creation_pkey, AccessShareLock);
-    const char *problem = table_problem(creation);
+    const struct expected all[] = {
+        {"scope", oids->scope, oids->scope_pkey, scope_columns, SCOPE_COLUMNS, 2},
+        {"waiter", oids->waiter, oids->waiter_pkey, waiter_columns, WAITER_COLUMNS, 3},
+        {"coordinator", oids->coordinator, InvalidOid, coordinator_columns, lengthof(coordinator_columns), 0},
+        {"creation", oids->creation, oids->creation_pkey, creation_columns, lengthof(creation_columns), 1},
+        {"turn", oids->turn, InvalidOid, turn_columns, lengthof(turn_columns), 0},
+    };
+    const char *problem = NULL;
 
-    if (problem == NULL && (creation->rd_att->natts != 1 || TupleDescAttr(creation->rd_att, 0)->atttypid != INT4OID ||
-                            pkey->rd_index->indrelid != oids->creation || !is_key(pkey, 1, slot)))
-        problem = "has other columns";
-    index_close(pkey, AccessShareLock);
-    table_close(creation, AccessShareLock);
-    return problem;
-}
-
-/* leasehold.turn (name text, seed bigint). */
-static const char *turn_problem(const struct lh_core_oids *oids)
-{
-    Relation turn = table_open(oids->turn, AccessShareLock);
-    const char *problem = table_problem(turn);
-
-    if (problem == NULL && (turn->rd_att->natts != 2 || TupleDescAttr(turn->rd_att, 0)->atttypid != TEXTOID ||
-                            TupleDescAttr(turn->rd_att, 1)->atttypid != INT8OID))
-        problem = "has other columns";
-    table_close(turn, AccessShareLock);
+    for (size_t i = 0; i < lengthof(all) && problem == NULL; i++)
+        problem = problem_of(&all[i]);
     return problem;
 }
 
@@ -179,7 +210,9 @@ static bool find_all(struct lh_core_oids *oids)
            find(schema, "policy", RELKIND_RELATION, &oids->policy) &&
            find(schema, "registered_hook", RELKIND_RELATION, &oids->hook) &&
            find(schema, "watch", RELKIND_RELATION, &oids->watch) &&
+           find(schema, "coordinator", RELKIND_RELATION, &oids->coordinator) &&
            find(schema, "waiter", RELKIND_RELATION, &oids->waiter) &&
+           find(schema, "waiter_pkey", RELKIND_INDEX, &oids->waiter_pkey) &&
            find(schema, "waiter_sql_user", RELKIND_INDEX, &oids->waiter_sql_user) &&
            find(schema, "creation", RELKIND_RELATION, &oids->creation) &&
            find(schema, "creation_pkey", RELKIND_INDEX, &oids->creation_pkey) &&
@@ -196,12 +229,12 @@ static bool has_facts(void)
 
 const struct lh_core_oids *lh_core_oids(const char **reason)
 {
-    const char *problem;
-
     if (is_known)
         return &known;
-    if (!has_callback)
+    if (!has_callback) {
         CacheRegisterRelcacheCallback(on_relcache_change, (Datum)0);
+        CacheRegisterSyscacheCallback(PROCOID, on_function_change, (Datum)0);
+    }
     has_callback = true;
     lh_core_forget_facts();
     if (!find_all(&known) || !has_facts()) {
@@ -210,26 +243,36 @@ const struct lh_core_oids *lh_core_oids(const char **reason)
     }
     /* A change that arrives while they are looked at sets it to false again. */
     is_known = true;
-    problem = scope_problem(&known);
-    *reason = problem == NULL ? NULL : psprintf("leasehold.scope %s", problem);
-    if (problem == NULL && (problem = creation_problem(&known)) != NULL)
-        *reason = psprintf("leasehold.creation %s", problem);
-    if (problem == NULL && (problem = turn_problem(&known)) != NULL)
-        *reason = psprintf("leasehold.turn %s", problem);
-    if (problem != NULL)
+    *reason = find_problem(&known);
+    if (*reason != NULL)
         is_known = false;
-    return problem == NULL ? &known : NULL;
+    return *reason == NULL ? &known : NULL;
+}
+
+/* With the lock nothing about it changes any more; what had changed before is looked at again. */
+Relation lh_core_table(Oid oid, LOCKMODE mode)
+{
+    Relation table = table_open(oid, mode);
+    const char *reason;
+
+    if (!is_known && lh_core_oids(&reason) == NULL)
+        ereport(ERROR, errcode(ERRCODE_T_R_SERIALIZATION_FAILURE), errmsg("leasehold_core: meanwhile %s", reason));
+    return table;
+}
+
+IndexScanDesc lh_core_beginscan(Relation table, Relation index, Snapshot snapshot, int keys)
+{
+#if PG_VERSION_NUM >= 180000
+    return index_beginscan(table, index, snapshot, NULL, keys, 0);
+#else
+    return index_beginscan(table, index, snapshot, keys, 0);
+#endif
 }
 
 void lh_core_open(struct lh_core_call *call)
 {
-    call->scope = table_open(call->oids->scope, RowExclusiveLock);
     call->scope_pkey = index_open(call->oids->scope_pkey, RowExclusiveLock);
-#if PG_VERSION_NUM >= 180000
-    call->scan = index_beginscan(call->scope, call->scope_pkey, call->snapshot, NULL, 2, 0);
-#else
-    call->scan = index_beginscan(call->scope, call->scope_pkey, call->snapshot, 2, 0);
-#endif
+    call->scan = lh_core_beginscan(call->scope, call->scope_pkey, call->snapshot, 2);
     call->found_slot = table_slot_create(call->scope, NULL);
     call->new_slot = MakeSingleTupleTableSlot(RelationGetDescr(call->scope), &TTSOpsHeapTuple);
 }
@@ -251,17 +294,13 @@ void lh_core_close(struct lh_core_call *call)
 
 bool lh_core_has_row(Oid table_oid, Oid index_oid, Snapshot snapshot)
 {
-    Relation table = table_open(table_oid, AccessShareLock);
+    Relation table = lh_core_table(table_oid, AccessShareLock);
     TupleTableSlot *slot = table_slot_create(table, NULL);
     bool has_row;
 
     if (OidIsValid(index_oid)) {
         Relation index = index_open(index_oid, AccessShareLock);
-#if PG_VERSION_NUM >= 180000
-        IndexScanDesc scan = index_beginscan(table, index, snapshot, NULL, 0, 0);
-#else
-        IndexScanDesc scan = index_beginscan(table, index, snapshot, 0, 0);
-#endif
+        IndexScanDesc scan = lh_core_beginscan(table, index, snapshot, 0);
         index_rescan(scan, NULL, 0, NULL, 0);
         has_row = index_getnext_slot(scan, ForwardScanDirection, slot);
         index_endscan(scan);

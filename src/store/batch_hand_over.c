@@ -15,6 +15,17 @@ static const struct lh_pg_statement statement = {
      LH_PG_INT4_ARRAY},
 };
 
+static const struct lh_pg_statement core_statement = {
+    "core_hand_over_batch",
+    "select * from leasehold_core.hand_over_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, "
+    "$15, $16, $17, $18, $19)",
+    19,
+    {LH_PG_UUID, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_TEXT_ARRAY,
+     LH_PG_TIMESTAMPTZ, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_UUID_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_TEXT_ARRAY,
+     LH_PG_INT8_ARRAY, LH_PG_BOOL_ARRAY, LH_PG_INT8_ARRAY, LH_PG_INT8_ARRAY, LH_PG_TEXT_ARRAY, LH_PG_INT8_ARRAY,
+     LH_PG_INT4_ARRAY},
+};
+
 static void write_items(struct lane *lane, const void *items, size_t n)
 {
     lh_release_kind.write(lane, items, n);
@@ -48,5 +59,5 @@ static const void *skip(const void *items, size_t n)
 
 /* What fails is sent again as lh_release_kind. */
 const struct batch_kind lh_hand_over_kind = {
-    "hand-over", &statement, write_items, read_items, set_busy, NULL, skip, NULL, NULL, false, NULL,
+    "hand-over", &statement, write_items, read_items, set_busy, NULL, skip, NULL, NULL, false, &core_statement,
 };

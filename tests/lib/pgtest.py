@@ -271,6 +271,7 @@ class Cluster:
         """With the row type and the defaults that callers of the function in SQL rely on."""
         definition = definition.replace('returns setof record', 'returns setof leasehold_internal.acquired')
         for name, value in (('p_principals text[]', 'null'), ('p_at_least_us bigint[]', 'null'), ('p_units integer[]', 'null'),
+                            ('p_next_principals text[]', 'null'), ('p_next_at_least_us bigint[]', 'null'), ('p_next_units integer[]', 'null'),
                             ('p_relax boolean', 'false')):
             definition = definition.replace(name, '%s default %s' % (name, value))
         return definition

@@ -1,0 +1,293 @@
+/*
+ * hand_over_batch(): one lease that passes from its holder to its first waiter is one new version of the scope's row. The
+ * twin is the statement in migrations/functions/hand_over_batch.sql. All else is left to SQL whole, for a release and the
+ * acquire that follows it belong together.
+ */
+#include "core.h"
+
+#include "access/xact.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+/* live_coordinators() in migrations/functions/queue.sql. */
+#define LIVE_US INT64CONST(3500000)
+/* Waiters that are looked at until one is live; beyond it SQL looks. */
+#define LOOKED_AT_MAX 64
+
+PG_FUNCTION_INFO_V1(lh_core_hand_over_batch);
+
+enum {
+    RELEASER,
+    NS,
+    KEY,
+    LEASE_KEY,
+    FAILED,
+    VALUE,
+    CLOCK,
+    NEXT_NS,
+    NEXT_KEY,
+    NEXT_LEASE_KEY,
+    NEXT_OWNER,
+    NEXT_LABELS,
+    NEXT_DURATION
+};
+enum { NEXT_QUEUE = NEXT_DURATION + 1, NEXT_WAIT, NEXT_TICKET, NEXT_PRINCIPALS, NEXT_AT_LEAST, NEXT_UNITS };
+
+/* The queue of the scope. */
+struct queue {
+    bool is_ours;        /* its first live waiter is the one who is to have it, at the coordinator that asks */
+    bool has_others;     /* others wait, live or not */
+    ItemPointerData tid; /* of the first one's row */
+};
+
+static bool is_live_coordinator(Oid oid, Snapshot snapshot, Datum id, TimestampTz now)
+{
+    enum { ID, HOST, PID, VERSION, STARTED_AT, SEEN_AT };
+    Relation table = lh_core_table(oid, AccessShareLock);
+    TupleTableSlot *slot = table_slot_create(table, NULL);
+    TableScanDesc scan = table_beginscan_strat(table, snapshot, 0, NULL, true, false);
+    bool is_live = false;
+
+    while (!is_live && table_scan_getnextslot(scan, ForwardScanDirection, slot)) {
+        slot_getallattrs(slot);
+        is_live = memcmp(DatumGetUUIDP(slot->tts_values[ID]), DatumGetUUIDP(id), UUID_LEN) == 0 &&
+                  DatumGetTimestampTz(slot->tts_values[SEEN_AT]) > now - LIVE_US;
+    }
+    table_endscan(scan);
+    ExecDropSingleTupleTableSlot(slot);
+    table_close(table, NoLock);
+    return is_live;
+}
+
+/* live_head(): neither away, nor is its wait over, nor has its coordinator died. */
+static bool is_live(const struct lh_core_call *call, Snapshot snapshot, const TupleTableSlot *slot, TimestampTz now)
+{
+    const Datum *values = slot->tts_values;
+    const bool *nulls = slot->tts_isnull;
+
+    if (!nulls[WAITER_AWAY_UNTIL])
+        return false;
+    if (!nulls[WAITER_WAIT_UNTIL] && DatumGetTimestampTz(values[WAITER_WAIT_UNTIL]) <= now)
+        return false;
+    return nulls[WAITER_COORDINATOR] ||
+           is_live_coordinator(call->oids->coordinator, snapshot, values[WAITER_COORDINATOR], now);
+}
+
+/* Read after the lock of the scope's row: whoever is in it was there before. */
+static void read_queue(const struct lh_core_call *call, Relation waiter, const struct lh_core_wish *wish, Datum ns,
+                       Datum key, TimestampTz now, struct queue *queue)
+{
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    Relation pkey = index_open(call->oids->waiter_pkey, AccessShareLock);
+    TupleTableSlot *slot = table_slot_create(waiter, NULL);
+    bool has_head = false;
+    int looked_at = 0;
+    ScanKeyData keys[2];
+    IndexScanDesc scan = lh_core_beginscan(waiter, pkey, latest, 2);
+
+    ScanKeyEntryInitialize(&keys[0], 0, 1, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, ns);
+    ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, key);
+    index_rescan(scan, keys, 2, NULL, 0);
+    *queue = (struct queue){.is_ours = false};
+    while ((!has_head || !queue->has_others) && looked_at++ < LOOKED_AT_MAX &&
+           index_getnext_slot(scan, ForwardScanDirection, slot)) {
+        const Datum *values = slot->tts_values;
+        bool is_next;
+
+        slot_getallattrs(slot);
+        is_next = memcmp(DatumGetUUIDP(values[WAITER_LEASE_KEY]), DatumGetUUIDP(wish->lease_key), UUID_LEN) == 0;
+        queue->has_others = queue->has_others || !is_next;
+        if (!has_head && is_live(call, latest, slot, now)) {
+            has_head = true;
+            queue->is_ours =
+                is_next && !slot->tts_isnull[WAITER_COORDINATOR] && slot->tts_isnull[WAITER_ITEMS] &&
+                memcmp(DatumGetUUIDP(values[WAITER_COORDINATOR]), DatumGetUUIDP(wish->coordinator), UUID_LEN) == 0;
+            queue->tid = slot->tts_tid;
+        }
+    }
+    index_endscan(scan);
+    ExecDropSingleTupleTableSlot(slot);
+    index_close(pkey, NoLock);
+    UnregisterSnapshot(latest);
+}
+
+/* Only of the version that was read, and only where nobody has it locked. */
+static bool remove_waiter(const struct lh_core_call *call, Relation waiter, ItemPointer tid)
+{
+    TM_FailureData failure;
+
+    return table_tuple_delete(waiter, tid, call->command, call->snapshot, InvalidSnapshot, false, &failure, false) ==
+           TM_Ok;
+}
+
+static bool pass_on(struct lh_core_call *call, Relation waiter, const struct lh_core_wish *wish,
+                    const struct lh_core_result *result, Datum ns, Datum key, Datum lease_key, struct lh_core_row *row)
+{
+    struct queue queue;
+    TimestampTz now;
+
+    if (!lh_core_find(call, ns, key, row) || !lh_core_is_held_by(row, lease_key) || !row->nulls[SCOPE_AT_LEAST] ||
+        !row->nulls[SCOPE_HOLDERS] || lh_core_has_ended(row, wish->lease_key) ||
+        lh_core_uuid_is(row, SCOPE_LEASE_KEY, wish->lease_key) || !lh_core_lock_end(call, row))
+        return false;
+    now = GetCurrentTimestamp();
+    if (!lh_core_is_live(call, row, now))
+        return false;
+    read_queue(call, waiter, wish, ns, key, now, &queue);
+    if (!queue.is_ours || !remove_waiter(call, waiter, &queue.tid))
+        return false;
+    lh_core_set_ended(row, result, now);
+    lh_core_set_held(call, wish, now, row);
+    lh_core_set(row, SCOPE_QUEUED, BoolGetDatum(queue.has_others));
+    return lh_core_update(call, row, true);
+}
+
+/* The rows of the function in SQL: that of the release, then that of the grant. */
+static void answer(struct lh_core_call *call, const struct lh_core_wish *wish, Datum labels,
+                   const struct lh_core_row *row)
+{
+    enum {
+        PART,
+        END_REASON,
+        WAKE,
+        N,
+        OUTCOME,
+        TICKET,
+        AHEAD,
+        EXPIRES_IN,
+        SUSPECTED_IN,
+        MESSAGE,
+        FIELD,
+        BOUND,
+        TOKEN,
+        OWNER,
+        PRINCIPAL,
+        LABELS,
+        DURATION,
+        GRACE,
+        ACQUIRED_AT,
+        DEADLINE,
+        REMAINING,
+        HELD,
+        SILENT,
+        HEARTBEATS,
+        HEARTBEAT_AT,
+        LIVENESS,
+        IS_MANUAL,
+        RESTS_IN,
+        MODE,
+        UNITS,
+        SLOTS,
+        UNITS_FREE,
+        HOLDERS,
+        COLUMNS
+    };
+    static const int of_grant[] = {
+        PART,      N,    OUTCOME, AHEAD,      SUSPECTED_IN, TOKEN,    LABELS,    DURATION, GRACE, ACQUIRED_AT, DEADLINE,
+        REMAINING, HELD, SILENT,  HEARTBEATS, HEARTBEAT_AT, LIVENESS, IS_MANUAL, MODE,     UNITS, HOLDERS};
+    const struct lh_core_rules *rules = wish->rules;
+    int64 duration_us = wish->duration.time;
+    Datum values[COLUMNS] = {0};
+    bool nulls[COLUMNS];
+
+    if (call->row_type->natts != COLUMNS)
+        ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("hand_over_batch() has %d columns", COLUMNS));
+    memset(nulls, true, sizeof(nulls));
+    nulls[PART] = nulls[WAKE] = nulls[N] = nulls[OUTCOME] = false;
+    values[PART] = CStringGetTextDatum("release");
+    values[WAKE] = BoolGetDatum(true);
+    values[N] = Int32GetDatum(1);
+    values[OUTCOME] = CStringGetTextDatum("ok");
+    lh_core_answer(call, 0, values, nulls);
+
+    memset(nulls, true, sizeof(nulls));
+    for (size_t i = 0; i < lengthof(of_grant); i++)
+        nulls[of_grant[i]] = false;
+    nulls[EXPIRES_IN] = rules->is_manual;
+    nulls[UNITS_FREE] = !rules->has_capacity;
+    nulls[OWNER] = wish->owner == (Datum)0;
+    nulls[PRINCIPAL] = wish->principal == (Datum)0;
+    values[PART] = CStringGetTextDatum("acquire");
+    values[OUTCOME] = CStringGetTextDatum("granted");
+    values[AHEAD] = Int32GetDatum(0);
+    values[EXPIRES_IN] = Int64GetDatum(duration_us + rules->grace_us);
+    values[SUSPECTED_IN] = Int64GetDatum(lh_core_suspected_in_us(wish));
+    values[TOKEN] = row->values[SCOPE_TOKEN];
+    values[OWNER] = wish->owner;
+    values[PRINCIPAL] = wish->principal;
+    values[LABELS] = labels;
+    values[DURATION] = values[REMAINING] = Int64GetDatum(duration_us);
+    values[GRACE] = Int64GetDatum(rules->grace_us);
+    values[ACQUIRED_AT] = values[HEARTBEAT_AT] = row->values[SCOPE_ACQUIRED_AT];
+    values[DEADLINE] = row->values[SCOPE_DEADLINE];
+    values[HELD] = values[SILENT] = values[HEARTBEATS] = Int64GetDatum(0);
+    values[LIVENESS] = CStringGetTextDatum("alive");
+    values[IS_MANUAL] = BoolGetDatum(rules->is_manual);
+    values[MODE] = CStringGetTextDatum("exclusive");
+    values[UNITS] = values[UNITS_FREE] = Int32GetDatum(0);
+    values[HOLDERS] = Int32GetDatum(1);
+    tuplestore_putvalues(call->rows, call->row_type, values, nulls);
+}
+
+static bool is_same_text(Datum a, Datum b)
+{
+    return DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID, a, b));
+}
+
+/* One release, and the request of one waiter for the same scope: all that is judged before any row is read. */
+static bool is_plain(const struct lh_core_wishes *wishes, const struct lh_core_array *ns,
+                     const struct lh_core_array *key, const struct lh_core_array *lease_key)
+{
+    return wishes->coordinator != (Datum)0 && !ns->nulls[0] && !key->nulls[0] && !lease_key->nulls[0] &&
+           !wishes->ns.nulls[0] && !wishes->key.nulls[0] && is_same_text(ns->values[0], wishes->ns.values[0]) &&
+           is_same_text(key->values[0], wishes->key.values[0]);
+}
+
+/* Its two events cannot be told from one row: the releases are repeated by themselves. */
+static void refuse_watched(const struct lh_core_call *call)
+{
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    bool is_watched = lh_core_has_row(call->oids->watch, InvalidOid, latest);
+
+    UnregisterSnapshot(latest);
+    if (is_watched)
+        ereport(ERROR, errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                errmsg("somebody began to watch in the same instant"));
+}
+
+Datum lh_core_hand_over_batch(PG_FUNCTION_ARGS)
+{
+    static const struct lh_core_wish_arguments at = {RELEASER,    NEXT_NS,         NEXT_KEY,      NEXT_LEASE_KEY,
+                                                     NEXT_OWNER,  NEXT_LABELS,     NEXT_DURATION, NEXT_WAIT,
+                                                     NEXT_TICKET, NEXT_PRINCIPALS, NEXT_AT_LEAST, NEXT_UNITS};
+    struct lh_core_array ns = lh_core_array(fcinfo, NS, TEXTOID), key = lh_core_array(fcinfo, KEY, TEXTOID),
+                         lease_key = lh_core_array(fcinfo, LEASE_KEY, UUIDOID),
+                         failed = lh_core_array(fcinfo, FAILED, BOOLOID), value = lh_core_array(fcinfo, VALUE, TEXTOID);
+    struct lh_core_wishes wishes;
+    struct lh_core_wish wish;
+    struct lh_core_result result;
+    struct lh_core_row row;
+    struct lh_core_call call;
+    bool is_single;
+
+    lh_core_wishes(fcinfo, &at, &wishes);
+    is_single = wishes.count == 1 && ns.n == 1 && key.n == 1 && lease_key.n == 1 && failed.n == 1 && value.n == 1;
+    if (!lh_core_begin(&call, fcinfo, "hand_over_batch", is_single ? 1 : 0))
+        return (Datum)0;
+    if (is_plain(&wishes, &ns, &key, &lease_key) && lh_core_wish(&wishes, 0, &wish) && !wish.rules->has_history &&
+        lh_core_result(&failed, &value, 0, wish.rules, &result) &&
+        !lh_core_has_row(call.oids->watch, InvalidOid, call.snapshot)) {
+        Relation waiter = lh_core_table(call.oids->waiter, RowExclusiveLock);
+        if (pass_on(&call, waiter, &wish, &result, ns.values[0], key.values[0], lease_key.values[0], &row)) {
+            answer(&call, &wish, wishes.labels.values[0], &row);
+            refuse_watched(&call);
+        }
+        table_close(waiter, NoLock);
+    }
+    return lh_core_end(&call, NULL);
+}
