@@ -16,7 +16,7 @@
 
 PG_FUNCTION_INFO_V1(lh_core_acquire_items);
 
-/* Free, and nobody waits: `queued` is set in the same transaction as the first waiter, and is true for all that is unusual. */
+/* Promise 1. Free, and nobody waits: `queued` is set in the same transaction as the first waiter, and is true for all that is unusual. */
 static bool may_have(const struct lh_core_row *row, Datum lease_key)
 {
     return lh_core_text_is(row, SCOPE_STATE, "free") && !DatumGetBool(row->values[SCOPE_QUEUED]) &&

@@ -186,6 +186,8 @@ bool lh_core_runs_hooks(void);
 
 /* The relations, or NULL where one is missing or is not as it is expected; `reason` says what. */
 const struct lh_core_oids *lh_core_oids(const char **reason);
+/* Grows when the tables, or functions of the database, may have changed: what was read before is read again. */
+uint64 lh_core_generation(void);
 /* Opens one of them; an error where it has changed so that the common path is not for it any more: then SQL does. */
 Relation lh_core_table(Oid oid, LOCKMODE mode);
 void lh_core_open(struct lh_core_call *call); /* whose `scope` is open */
@@ -282,6 +284,5 @@ bool lh_core_life(const struct lh_core_oids *oids, Snapshot snapshot, struct lh_
 /* Looks whether policies or hooks have changed since the rules were read. */
 bool lh_core_refresh_rules(const struct lh_core_oids *oids, Snapshot snapshot);
 const struct lh_core_rules *lh_core_rules(Datum ns);
-void lh_core_forget_facts(void);
 
 #endif

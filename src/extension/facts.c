@@ -21,14 +21,9 @@
 
 static struct lh_core_life life;
 static uint64 life_version, rules_version;
+static uint64 life_generation, rules_generation;
 static HTAB *rules;
 static SPIPlanPtr life_plan, rules_plan;
-
-/* The next call reads them again; the rules that this one has looked up stay. */
-void lh_core_forget_facts(void)
-{
-    life_version = rules_version = 0;
-}
 
 /* Of all rows that the snapshot sees; 0 where there are too many to look at. */
 static uint64 version_of(Oid oid, Snapshot snapshot, uint64 version)
@@ -81,7 +76,8 @@ bool lh_core_life(const struct lh_core_oids *oids, Snapshot snapshot, struct lh_
     static bool is_same, is_of_contract;
     uint64 version = version_of(oids->incarnation, snapshot, 0);
 
-    if (version == 0 || version != life_version) {
+    if (version == 0 || version != life_version || life_generation != lh_core_generation()) {
+        life_generation = lh_core_generation();
         life_version = 0;
         is_same = is_of_contract = false;
         SPI_connect();
@@ -124,12 +120,14 @@ bool lh_core_refresh_rules(const struct lh_core_oids *oids, Snapshot snapshot)
         version = version_of(oids->hook, snapshot, version);
     if (version == 0)
         return false;
-    if (version != rules_version || rules == NULL || hash_get_num_entries(rules) >= RULES_MAX) {
+    if (version != rules_version || rules_generation != lh_core_generation() || rules == NULL ||
+        hash_get_num_entries(rules) >= RULES_MAX) {
         if (rules != NULL)
             hash_destroy(rules);
         rules = NULL;
         make_rules();
         rules_version = version;
+        rules_generation = lh_core_generation();
     }
     return true;
 }

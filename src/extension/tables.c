@@ -86,6 +86,7 @@ static const struct column turn_columns[] = {{"name", TEXTOID}, {"seed", INT8OID
 static struct lh_core_oids known;
 static bool is_known;
 static bool has_callback;
+static uint64 generation = 1;
 
 static void on_relcache_change(Datum arg, Oid relation)
 {
@@ -101,7 +102,12 @@ static void on_relcache_change(Datum arg, Oid relation)
 /* The functions in SQL may be of another contract now. */
 static void on_function_change(Datum arg, int cache, uint32 hash)
 {
-    lh_core_forget_facts();
+    generation++;
+}
+
+uint64 lh_core_generation(void)
+{
+    return generation;
 }
 
 /* A table that is written or read as it is: no triggers, rules, row security or inheritance would have a say. */
@@ -236,7 +242,7 @@ const struct lh_core_oids *lh_core_oids(const char **reason)
         CacheRegisterSyscacheCallback(PROCOID, on_function_change, (Datum)0);
     }
     has_callback = true;
-    lh_core_forget_facts();
+    generation++;
     if (!find_all(&known) || !has_facts()) {
         *reason = "the schema leasehold is missing, or is of another version";
         return NULL;
