@@ -3,13 +3,16 @@
  * has taken everything of a finished call it gets the trailers, inside of that same callback, as nghttp2 wants it. A
  * call that ends before it sent anything is one HEADERS frame (Trailers-Only).
  */
+#include "rpc/call.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base64.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "rpc/server_internal.h"
+#include "rpc/call_alarm.h"
+#include "rpc/server_memory.h"
 
 /* Python's gRPC refuses trailers over 8 KiB; with each field's 32 bytes we stay below 6. */
 #define TRAILERS_MAX_BYTES (6 * 1024)

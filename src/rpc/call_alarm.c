@@ -6,11 +6,12 @@
  * An answer that came late may be old: this process stood still while it lay in the socket, or the network kept it. The
  * peer is then asked once more, and that answer counts, so that a slow network costs one round trip more and no lease.
  */
+#include "rpc/call_alarm.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "rpc/server_internal.h"
 
 bool lh_rpc_call_is_peer_lost(const struct lh_rpc_call *call)
 {

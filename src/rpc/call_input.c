@@ -3,10 +3,12 @@
  * given back to flow control as soon as it is looked at; what a paused call has not looked at stays in its window, so
  * the client stops by itself.
  */
+#include "rpc/call_input.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "rpc/server_internal.h"
+#include "rpc/server_memory.h"
 
 #define UNKNOWN_PATH_MAX_BYTES 128
 #define SPARE_METADATA_BYTES 64 /* not worth copying for */

@@ -6,7 +6,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/client_internal.h"
+#include "rpc/channel_connect.h"
+#include "rpc/client_call.h"
 
 #define MAX_ANSWERS_WAITING 40000
 

@@ -3,6 +3,8 @@
  * it has failed at the last address the waiting calls are answered NOT_SENT: UNAVAILABLE, or UNAUTHENTICATED where a
  * certificate was the reason at one of them, for that will be no better in a moment.
  */
+#include "rpc/channel_connect.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "rpc/client_internal.h"
+#include "rpc/channel_state.h"
+#include "rpc/client_call.h"
 #include "tls/context.h"
 
 static char *copy(const char *text)

@@ -1,7 +1,8 @@
 /* What a channel has at the moment: its state, and the connection for new calls. */
+#include "rpc/channel_state.h"
+
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/client_internal.h"
 
 void lh_rpc_channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason)
 {

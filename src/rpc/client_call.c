@@ -3,12 +3,14 @@
  * connection, of its connection's, or of those that are answered; the last one is emptied at the end of the loop turn,
  * so on_done is never called from inside of a function that the caller called.
  */
+#include "rpc/client_call.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "rpc/client_internal.h"
+#include "rpc/channel_state.h"
 
 #define MARK_BYTES (64 * 1024)
 #define UNSENT_MAX_BYTES (8 * 1024 * 1024)

@@ -14,8 +14,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/call.h"
 #include "rpc/listen.h"
-#include "rpc/server_internal.h"
+#include "rpc/server_handshake.h"
+#include "rpc/server_leave.h"
+#include "rpc/server_memory.h"
+#include "rpc/server_principal.h"
+#include "rpc/server_source.h"
 
 #define ACCEPTS_PER_TURN 64
 #define LISTEN_BACKLOG 1024

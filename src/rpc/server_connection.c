@@ -2,12 +2,21 @@
  * A connection of the server: nghttp2's callbacks find the call of a stream and pass on what came; the timer looks at
  * what takes too long (server_timeouts.c).
  */
+#include "rpc/server_connection.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/server_internal.h"
+#include "rpc/call_alarm.h"
+#include "rpc/call_input.h"
+#include "rpc/server_handshake.h"
+#include "rpc/server_leave.h"
+#include "rpc/server_memory.h"
+#include "rpc/server_principal.h"
+#include "rpc/server_source.h"
+#include "rpc/server_timeouts.h"
 
 /* As much of one stream may be on its way; a larger message needs a round trip for each such part. */
 #define STREAM_WINDOW_BYTES (256 * 1024)

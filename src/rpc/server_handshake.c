@@ -3,11 +3,15 @@
  * may begin one at once. So a connection whose client has sent the next part waits in a queue, and a turn of the loop
  * takes steps for HANDSHAKE_TURN_US: calls of the others go on in between.
  */
+#include "rpc/server_handshake.h"
+
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/server_internal.h"
+#include "rpc/server_leave.h"
+#include "rpc/server_memory.h"
+#include "rpc/server_principal.h"
 #include "tls/context.h"
 
 #define HANDSHAKE_TURN_US (2 * LH_US_PER_MS)

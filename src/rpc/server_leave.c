@@ -1,5 +1,5 @@
 /* How a connection is sent away: at once, or in two steps (GOAWAY that still allows everything, then the last). */
-#include "rpc/server_internal.h"
+#include "rpc/server_leave.h"
 
 void lh_rpc_server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words)
 {

@@ -3,8 +3,11 @@
  * first that one takes no more work, then it is reset. Where all together keep too much, those that came last are
  * refused, and then the one that keeps the most is reset.
  */
+#include "rpc/server_memory.h"
+
 #include "base/log.h"
-#include "rpc/server_internal.h"
+#include "rpc/call.h"
+#include "rpc/server_leave.h"
 
 /* Answers of up to so much are always taken: that something was done is worth telling. */
 #define SMALL_ANSWER_BYTES 4096

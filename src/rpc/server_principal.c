@@ -2,6 +2,8 @@
  * Who calls. A connection has a principal from its beginning: the user at the other end of a unix socket, whom the
  * system names, or nobody; a certificate replaces that. A call may have one of its own.
  */
+#include "rpc/server_principal.h"
+
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/server_internal.h"
+#include "rpc/call.h"
 
 /* Looked up once for a connection, because it reads the system's files. A user without a name has a number. */
 char *lh_rpc_unix_principal(int fd)

@@ -3,11 +3,11 @@
  * descriptors by saying nothing. Those that wait are looked at before another one is refused, for their preface may be
  * there already.
  */
+#include "rpc/server_source.h"
+
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "rpc/server_internal.h"
 
 /* Of an IPv6 address the network counts: who has one address has 2^64. */
 #define SOURCE_BYTES 8

@@ -1,5 +1,8 @@
 /* What a connection's timer looks at: who is silent, who is idle, and what is neither ended nor read. */
-#include "rpc/server_internal.h"
+#include "rpc/server_timeouts.h"
+
+#include "rpc/call.h"
+#include "rpc/server_leave.h"
 
 /* Nobody waits in a queue for a machine that lost its power. */
 int64_t lh_rpc_server_connection_check_silence(struct server_connection *connection, int64_t now_us)

@@ -1,0 +1,12 @@
+/* How a connection is sent away. */
+#ifndef LH_RPC_SERVER_LEAVE_H
+#define LH_RPC_SERVER_LEAVE_H
+
+#include "rpc/server_connection.h"
+
+/* End it at the end of the turn. */
+void lh_rpc_server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words);
+void lh_rpc_server_connection_notice(struct server_connection *connection);
+void lh_rpc_server_connection_goaway(struct server_connection *connection);
+
+#endif
