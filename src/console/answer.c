@@ -1,8 +1,9 @@
 /* Answers in JSON, and what fails. */
+#include "console/answer.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "console/internal.h"
 #include "google/rpc/code.pb-c.h"
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"

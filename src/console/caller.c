@@ -1,10 +1,12 @@
 /* Who a request comes from: a bearer token, else the session of a cookie, else whoever the connection is. */
+#include "console/caller.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "console/internal.h"
+#include "console/answer.h"
 #include "rpc/server.h"
 
 void lh_console_forget_cookie(struct lh_http_request *request)

@@ -4,9 +4,13 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "console/internal.h"
+#include "console/answer.h"
+#include "console/call.h"
+#include "console/caller.h"
+#include "console/events.h"
+#include "console/origin.h"
+#include "console/page.h"
 #include "console/request.h"
-#include "console/route.h"
 
 #define API "/api/v1"
 

@@ -4,11 +4,13 @@
  * that a browser names must be an address, localhost or a name from admin_hosts, and the site that a request comes from
  * must be that host. Under TLS a stranger's name has no certificate here.
  */
+#include "console/origin.h"
+
 #include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>
 
-#include "console/internal.h"
+#include "console/answer.h"
 
 static bool is_address(const char *host, size_t size)
 {

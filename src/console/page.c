@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "console/internal.h"
+#include "console/answer.h"
 
 static const struct console_file *find(const char *path)
 {

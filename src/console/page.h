@@ -2,7 +2,7 @@
 #ifndef LH_CONSOLE_PAGE_H
 #define LH_CONSOLE_PAGE_H
 
-#include <stddef.h>
+#include "admin/http.h"
 
 struct console_file {
     const char *name; /* "index.html" */
@@ -14,5 +14,8 @@ struct console_file {
 
 /* NULL for a name ends them. */
 extern const struct console_file lh_console_files[];
+
+/* False: there is no such file. */
+bool lh_console_serve_file(struct lh_http_request *request);
 
 #endif

@@ -1,0 +1,20 @@
+/* The caller of a request: its session, and its connection to the server. */
+#ifndef LH_CONSOLE_CALLER_H
+#define LH_CONSOLE_CALLER_H
+
+#include "console/console_internal.h"
+
+struct console_caller {
+    struct session *session;   /* of its cookie; NULL: it has none */
+    const char *authorization; /* what goes with its calls; NULL: nothing */
+};
+
+/* False: the request was refused. */
+bool lh_console_identify(struct lh_console *console, struct lh_http_request *request, struct console_caller *caller);
+/* The caller's own connection to the server; NULL: the request was refused. */
+struct lh_rpc_channel *lh_console_connect(struct lh_console *console, struct lh_http_request *request);
+/* The session of a request's cookie has ended: says so in the answer's headers. */
+void lh_console_forget_cookie(struct lh_http_request *request);
+void lh_console_set_cookie(struct lh_http_request *request, const struct session *session);
+
+#endif
