@@ -17,6 +17,8 @@
  * A client may call again with the same lease key, here or at another coordinator, while the end of its first call is
  * on its way to us. If that call renews the lease, the client keeps it: a renewed lease is not released again.
  */
+#include "service/acquire.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +26,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "service/acquire.h"
 #include "service/contention_text.h"
 #include "service/message.h"
 

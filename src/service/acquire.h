@@ -58,4 +58,10 @@ void lh_acquire_refuse(struct lh_rpc_call *call, const struct lh_acquire *reques
 void lh_acquire_hide_holder(const struct lh_access_caller *who, const char *ns, const char *key,
                             struct lh_contention *contention);
 
+void lh_acquire_start(struct lh_service *service);
+void lh_acquire_tick(struct lh_service *service);
+void lh_acquire_finish(struct lh_service *service);
+/* Of this round, `max` at most: ends what its caller may not do any more. True: there are more. */
+bool lh_acquire_check_rights(struct lh_service *service, int max);
+
 #endif

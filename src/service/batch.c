@@ -3,12 +3,13 @@
  * by its content, is answered OUTCOME_INVALID and skipped; the others do not notice. The request stays unpacked in the
  * call's own arena until all items are answered; if the call has ended by then, the answer is dropped.
  */
+#include "service/batch.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "service/call.h"
 #include "service/message.h"
 
 /* Longer ones are no UUIDs in any spelling; 10,000 of them would be a reply beyond what clients take. */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "service/call.h"
 #include "service/contention_text.h"
+#include "service/hold.h"
 #include "service/message.h"
 
 struct downgrade_call {

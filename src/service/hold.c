@@ -7,12 +7,16 @@
  * heard of it (we gave a silent connection up, or shut down) the lease is left to its deadline, and the same lease key
  * finds it again. A second Hold with the lease key of a first one takes it over.
  */
+#include "service/hold.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/hold.h"
+#include "service/hold_event.h"
+#include "service/hold_renew.h"
+#include "service/hold_state.h"
 #include "service/message.h"
 
 /* Give back what its client will not: nobody is told. */

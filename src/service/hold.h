@@ -47,26 +47,10 @@ struct hold {
     char *release_value;
 };
 
-/* hold_state.c */
-/* While HELD, and no longer, lh_hold_find finds it. */
-void lh_hold_set_state(struct hold *hold, enum hold_state state);
-/* The stream that holds this lease here, or NULL. */
-struct hold *lh_hold_find(const struct lh_service *service, const char *ns, const char *key, struct lh_uuid lease_key);
-void lh_hold_leave(struct hold *hold); /* one user less; the last one frees it */
-
-/* hold_renew.c */
-/* The lease as the database has just answered it, at first and by a downgrade. */
-void lh_hold_take(struct hold *hold, const struct lh_held_lease *lease);
-void lh_hold_look(struct hold *hold);     /* ask its client, wait, or find it lost */
-void lh_hold_answered(struct hold *hold); /* its client is alive: renew, when it is due */
-/* Releases with hold->release_value; `is_failure`: that is the error. The client, if it listens, gets the result. */
-void lh_hold_release(struct hold *hold, bool is_failure);
-
-/* hold_event.c */
-void lh_hold_tell_queued(struct hold *hold, const struct lh_contention *contention);
-void lh_hold_tell_granted(struct hold *hold, int64_t waited_us);
-void lh_hold_tell_renewed(struct hold *hold);
-void lh_hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char *message);
-void lh_hold_tell_released(struct hold *hold, enum lh_outcome outcome, enum lh_end_reason reason, const char *message);
+void lh_hold_drain(struct lh_service *service);
+/* Of this round, `max` at most: ends what its caller may not do any more. True: there are more. */
+bool lh_hold_check_rights(struct lh_service *service, int max);
+/* A downgrade of this lease was answered: a stream that holds it here tells its client. */
+void lh_hold_downgraded(struct lh_service *service, const struct lh_held_lease *lease);
 
 #endif

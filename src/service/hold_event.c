@@ -1,8 +1,9 @@
 /* What a Hold stream tells its client. A client that does not read gets no more news that age, only the verdicts. */
+#include "service/hold_event.h"
+
 #include <string.h>
 
 #include "base/text.h"
-#include "service/hold.h"
 #include "service/message.h"
 
 static void init(Leasehold__V1__HoldEvent *event, Leasehold__V1__HoldEvent__EventCase what)

@@ -9,13 +9,16 @@
  * answer keeps its lease until the deadline and the grace have passed: from then on the database is asked whether
  * somebody ended it. Nothing we do by ourselves revives it.
  */
+#include "service/hold_renew.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "service/hold.h"
+#include "service/hold_event.h"
+#include "service/hold_state.h"
 
 #define AGAIN_MOST_US (1 * LH_US_PER_S)
 #define RELEASE_AGAIN_US (200 * LH_US_PER_MS)

@@ -1,9 +1,9 @@
 /* The states of a Hold stream, as hold.h draws them; which stream holds a lease; when its memory ends. */
+#include "service/hold_state.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "service/hold.h"
 
 /* --- by lease --- */
 

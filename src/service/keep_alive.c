@@ -8,9 +8,11 @@
  *     OPEN --- half-closed, bad message, overload, shutdown ---> ENDING --- nothing is owed ---> finished
  *       `----- the client is gone -------------------------------> each batch goes with its answer
  */
+#include "service/keep_alive.h"
+
 #include <stdlib.h>
 
-#include "service/call.h"
+#include "service/batch.h"
 
 #define BATCHES_MAX 16
 #define ITEMS_MAX 10000

@@ -3,6 +3,8 @@
  * FileDescriptorSet that protoc wrote is split into files, and every name in it is put into one sorted table; an answer
  * is the raw bytes of a file and of all that it imports.
  */
+#include "service/reflection.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

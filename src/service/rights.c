@@ -7,7 +7,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "service/call.h"
+#include "service/acquire.h"
+#include "service/hold.h"
 
 #define USED_TOLD_US (10 * LH_US_PER_S)
 #define USED_MAX 1000 /* in one statement */

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/call.h"
+#include "service/acquire.h"
+#include "service/hold_state.h"
 #include "service/placed_store.h"
+#include "service/reflection.h"
 #include "service/rights.h"
 #include "service/view.h"
 #include "service/watch.h"

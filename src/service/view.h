@@ -9,7 +9,6 @@
 
 #include "access/access.h"
 #include "lease/view.h"
-#include "rpc/server.h"
 
 enum lh_look_of {
     LH_LOOK_OF_NAMESPACES, /* a ListRequest; the right in some of it */
@@ -27,7 +26,5 @@ struct lh_look {
 
 extern const struct lh_look lh_look_namespaces, lh_look_queue, lh_look_waits, lh_look_history, lh_look_failures,
     lh_look_audit, lh_look_daemons, lh_look_database, lh_look_explain;
-
-lh_rpc_message_cb lh_look_on_message, lh_explain_on_message, lh_get_session_on_message, lh_get_samples_on_message;
 
 #endif

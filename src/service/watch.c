@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lease/watch.h"
 #include "service/call.h"
 #include "service/message.h"
 #include "service/visible.h"

@@ -1,0 +1,15 @@
+/* The state of a Hold stream, and its memory. */
+#ifndef LH_SERVICE_HOLD_STATE_H
+#define LH_SERVICE_HOLD_STATE_H
+
+#include "service/hold.h"
+
+void lh_hold_start(struct lh_service *service);
+void lh_hold_finish(struct lh_service *service);
+/* While HELD, and no longer, lh_hold_find finds it. */
+void lh_hold_set_state(struct hold *hold, enum hold_state state);
+/* The stream that holds this lease here, or NULL. */
+struct hold *lh_hold_find(const struct lh_service *service, const char *ns, const char *key, struct lh_uuid lease_key);
+void lh_hold_leave(struct hold *hold); /* one user less; the last one frees it */
+
+#endif

@@ -1,0 +1,10 @@
+/* Streams of heartbeats. */
+#ifndef LH_SERVICE_KEEP_ALIVE_H
+#define LH_SERVICE_KEEP_ALIVE_H
+
+#include "service/call.h"
+
+/* Before the coordinator stops: what is in flight is still answered. */
+void lh_keep_alive_drain(struct lh_service *service);
+
+#endif
