@@ -1,6 +1,6 @@
 /*
  * What a command is: a name, the words of its help, its options, and one function. Each lives in a file of its own and
- * is listed in commands.c.
+ * is listed in command.c.
  *
  *     const struct lh_command lh_command_status = {.name = "status", .run = run, ...};
  */

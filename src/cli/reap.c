@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "cli/bounds.h"
 #include "cli/error.h"
-#include "cli/reap_callback.h"
 #include "cli/reap_database.h"
+#include "cli/reap_exec.h"
 #include "cli/reap_guard.h"
-#include "cli/reap_pass.h"
+#include "cli/reap_plugin.h"
 #include "cli/reap_server.h"
 
 #define MAX_MOST 10000

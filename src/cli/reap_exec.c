@@ -6,6 +6,8 @@
  * that is killed leaves no command behind that goes on with a lease which another may be reaping. When the command has
  * ended, what is left of its group is killed.
  */
+#include "cli/reap_exec.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,7 +24,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/error.h"
-#include "cli/reap_callback.h"
 #include "client/endpoints.h"
 
 #define LINE_MAX_BYTES 4096

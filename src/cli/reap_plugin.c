@@ -1,10 +1,11 @@
+#include "cli/reap_plugin.h"
+
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/memory.h"
-#include "cli/reap_callback.h"
 
 /* The loader looks for a bare name in the system's libraries; a user who types one means the file here. */
 static char *path_of(const char *file)

@@ -22,8 +22,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/error.h"
-#include "cli/run.h"
 #include "cli/run_descendants.h"
+#include "cli/run_watch.h"
 #include "cli/server.h"
 
 #define KILL_AFTER_US (5 * LH_US_PER_S)

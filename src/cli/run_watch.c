@@ -5,6 +5,8 @@
  * of us. So what comes from the terminal (SI_KERNEL) is not passed on, and a signal sent to us alone is; and so is
  * a hangup, which the kernel tells the leader of a session alone.
  */
+#include "cli/run_watch.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,7 +22,6 @@
 #include "base/clock.h"
 #include "cli/error.h"
 #include "cli/lease_text.h"
-#include "cli/run.h"
 #include "cli/run_descendants.h"
 
 #define TICK_MIN_US (5 * LH_US_PER_MS)

@@ -1,6 +1,6 @@
-/* What the files of `leasehold run` share: one run of it. The story is told in run.c. */
-#ifndef LH_CLI_RUN_H
-#define LH_CLI_RUN_H
+/* One run of `leasehold run`, and its signals. The story is told in run.c. */
+#ifndef LH_CLI_RUN_WATCH_H
+#define LH_CLI_RUN_WATCH_H
 
 #include "cli/acquire_options.h"
 #include "cli/cli.h"

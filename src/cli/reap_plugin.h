@@ -1,0 +1,10 @@
+/* reap --plugin: a function of a shared object for each lease. */
+#ifndef LH_CLI_REAP_PLUGIN_H
+#define LH_CLI_REAP_PLUGIN_H
+
+#include "cli/reap_pass.h"
+
+/* False: `error` says what is wrong with the file. It stays loaded until the process ends. */
+bool lh_reap_use_plugin(struct lh_reap_callback *callback, const char *path, struct lh_error *error);
+
+#endif
