@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "loop/loop.h"
 #include "rpc_peek.h"
+#include "virtual_clock.h"
 
 #define PATIENCE_US (20 * LH_US_PER_S)
 
@@ -58,7 +59,7 @@ int ends_total(void);
     do {                                                                                                               \
         int64_t until_us = lh_clock_us() + PATIENCE_US;                                                                \
         while (!(condition) && lh_clock_us() < until_us)                                                               \
-            lh_loop_run_once(loop, 20 * LH_US_PER_MS);                                                                 \
+            virtual_clock_turn(loop);                                                                                  \
         ck_assert_msg(condition, "never came: %s", #condition);                                                        \
     } while (0)
 

@@ -303,6 +303,7 @@ END_TEST
 /* Visiting all streams is what makes them dear. */
 START_TEST(settings_cost_more_with_more_streams)
 {
+    virtual_clock_begin();
     server_options.control_burst = 500;
     server_options.control_rate = 0;
     restart();
@@ -355,6 +356,7 @@ END_TEST
 
 START_TEST(budget_of_resets_grows_again)
 {
+    virtual_clock_begin();
     server_options.reset_burst = 100;
     server_options.reset_rate = 1000;
     restart();
@@ -382,6 +384,7 @@ END_TEST
 
 START_TEST(continuations_of_one_block_have_a_bound)
 {
+    virtual_clock_begin();
     put_frame(NGHTTP2_HEADERS, NGHTTP2_FLAG_END_STREAM, 1, "\x83", 1);
     for (int i = 0; i <= LH_RPC_CONTINUATIONS_MAX; i++)
         put_frame(NGHTTP2_CONTINUATION, 0, 1, "", 0);
@@ -406,7 +409,7 @@ START_TEST(one_connection_opens_so_many_streams_in_a_turn)
     ck_assert_int_eq(send(raw.fd, raw.out.data, raw.out.size, MSG_NOSIGNAL), (ssize_t)raw.out.size);
     raw.out.size = 0;
     for (uint64_t last = 0, calls = 0; calls < CALLS; last = calls) {
-        lh_loop_run_once(loop, 20 * LH_US_PER_MS);
+        virtual_clock_turn(loop);
         calls = stats().calls_total - before;
         ck_assert_uint_le(calls - last, LH_RPC_STREAMS_PER_TURN);
         if (calls > 0 && calls < CALLS)

@@ -289,7 +289,7 @@ START_TEST(stream_is_bounded_and_goes_on_when_its_client_reads)
     do {
         writables = heard.writables;
         for (int i = 0; i < 20; i++)
-            lh_loop_run_once(loop, LH_US_PER_MS);
+            virtual_clock_turn(loop);
     } while (heard.writables > writables);
     ck_assert_uint_le(lh_rpc_call_unsent(heard.last), server_options.stream_mark_bytes + 1005);
     raw.reads_not = false;
@@ -388,6 +388,7 @@ START_TEST(drain_lets_calls_end_and_takes_no_connection)
 {
     int32_t open = call_never(NULL), late;
 
+    virtual_clock_begin();
     RAW_WAIT(&raw, heard.messages == 1);
     late = raw_call(&raw, "/t.T/Echo", NULL);
     lh_rpc_server_drain(server, on_final, on_idle, NULL);

@@ -1,6 +1,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,7 @@ void rpc_teardown(void)
     lh_rpc_server_destroy(server);
     server = NULL;
     lh_loop_destroy(loop);
+    virtual_clock_end();
 }
 
 int ends_total(void)
@@ -273,11 +275,12 @@ static int on_raw_frame(nghttp2_session *session, const nghttp2_frame *frame, vo
 int raw_connect(void)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)rpc_port(server))};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
 
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes)); /* each piece is a packet */
     return fd;
 }
 
@@ -431,7 +434,7 @@ void raw_pump(struct raw *raw)
     unsigned char bytes[65536];
     ssize_t size;
 
-    lh_loop_run_once(loop, LH_US_PER_MS);
+    virtual_clock_turn(loop);
     while (!raw->reads_not && !raw->is_gone) {
         size = recv(raw->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
         if (size < 0 && errno == EAGAIN)

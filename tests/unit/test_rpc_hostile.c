@@ -102,7 +102,7 @@ static void expect_closed(int fd)
     ssize_t got = -1;
 
     for (int i = 0; i < 10000 && got < 0 && (i == 0 || errno == EAGAIN); i++) {
-        lh_loop_run_once(loop, LH_US_PER_MS);
+        virtual_clock_turn(loop);
         got = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
     }
     ck_assert(got == 0 || (got < 0 && errno == ECONNRESET));
@@ -122,7 +122,7 @@ START_TEST(connections_beyond_the_limit_are_closed_and_counted)
     for (int i = 0; i < 5; i++)
         fds[i] = raw_connect();
     do {
-        lh_loop_run_once(loop, LH_US_PER_MS);
+        virtual_clock_turn(loop);
         lh_rpc_server_stats(server, &stats);
     } while (stats.refusals[LH_RPC_BOUND_CONNECTIONS] < 3);
     ck_assert_uint_eq(stats.connections, 3);
@@ -159,6 +159,7 @@ END_TEST
 
 START_TEST(idle_connection_is_sent_away)
 {
+    virtual_clock_begin();
     raw_close(&raw);
     lh_rpc_server_destroy(server);
     server_options.idle_timeout_us = 30 * LH_US_PER_MS;
@@ -194,6 +195,7 @@ END_TEST
 
 START_TEST(client_that_takes_nothing_is_cut_off)
 {
+    virtual_clock_begin();
     raw_close(&raw);
     lh_rpc_server_destroy(server);
     server_options.stall_timeout_us = LH_US_PER_S;
@@ -284,6 +286,7 @@ END_TEST
 
 START_TEST(client_without_calls_that_answers_no_ping_is_gone)
 {
+    virtual_clock_begin();
     restart_with_keepalive(30 * LH_US_PER_MS, 30 * LH_US_PER_MS);
     raw_flush(&raw);
     WAIT_FOR(server_stats().connections == 1);
@@ -326,6 +329,7 @@ START_TEST(client_that_answers_pings_stays_however_long_it_waits)
 {
     int32_t stream_id;
 
+    virtual_clock_begin();
     restart_with_keepalive(5 * LH_US_PER_MS, 500 * LH_US_PER_MS);
     stream_id = raw_call(&raw, "/t.T/Never", NULL);
     raw_message(&raw, stream_id, "x", true);

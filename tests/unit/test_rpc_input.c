@@ -253,7 +253,7 @@ START_TEST(unfinished_requests_of_one_connection_are_bounded)
     expect_status(refused, LH_GRPC_RESOURCE_EXHAUSTED, "T1ZFUkxPQURFRA");
     raw_close(&raw);
     do
-        lh_loop_run_once(loop, LH_US_PER_MS);
+        virtual_clock_turn(loop);
     while (lh_rpc_server_stats(server, &stats), stats.connections > 0);
     ck_assert_uint_eq(stats.buffered_bytes, 0);
     ck_assert_uint_eq(stats.calls, 0);

@@ -210,6 +210,7 @@ START_TEST(a_connection_ends_with_its_certificate_whatever_goes_on)
 {
     struct lh_rpc_server_stats stats;
 
+    virtual_clock_begin();
     make_certificate(&(struct certificate){.name = "worker", .issuer = "ca", .san = "DNS:worker", .ends_s = 2});
     connect_channel(&tls);
     call("/t.T/Never");

@@ -103,9 +103,11 @@ END_TEST
 
 START_TEST(file_that_changes_is_read_again_on_the_same_connection)
 {
+    virtual_clock_begin();
     write_file("first");
     ck_assert(sends("Bearer first"));
     write_file("second \r\n");
+    virtual_clock_pass(LH_US_PER_S);
     WAIT_FOR(sends("Bearer second"));
 }
 END_TEST
@@ -117,15 +119,18 @@ static void on_line(void *arg, enum lh_log_level level, const char *line)
 
 START_TEST(file_that_is_spoiled_later_leaves_the_old_token_in_force)
 {
+    virtual_clock_begin();
     write_file("first");
     ck_assert(sends("Bearer first"));
     write_file("");
     lh_log_set_level(LH_LOG_WARN);
     lh_log_set_sink(on_line, NULL);
+    virtual_clock_pass(LH_US_PER_S);
     WAIT_FOR(sends("Bearer first") && warning[0] != '\0');
     ck_assert_ptr_nonnull(strstr(warning, "holds no token"));
     ck_assert_ptr_nonnull(strstr(warning, "the token that was read before stays in use"));
     write_file("second");
+    virtual_clock_pass(LH_US_PER_S);
     WAIT_FOR(sends("Bearer second"));
 }
 END_TEST

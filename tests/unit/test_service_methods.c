@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "virtual_clock.h"
 
 struct fake_store store;
 struct lh_coordinator coordinator;
@@ -26,6 +27,7 @@ void methods_teardown(void)
     fake_client_gone(service);
     lh_service_destroy(service);
     test_arena_reset();
+    virtual_clock_end();
 }
 
 struct lh_held_lease new_lease(const char *key)

@@ -15,6 +15,7 @@
 #define TIMERS_MAX 64
 #define IDLE_MS 1
 #define IDLE_TURNS 4
+#define REAL_TURN_US LH_US_PER_MS
 #define NO_TIMER_US (100 * LH_US_PER_MS)
 
 static struct {
@@ -61,6 +62,11 @@ void virtual_clock_begin(void)
 void virtual_clock_end(void)
 {
     is_virtual = false;
+}
+
+void virtual_clock_pass(int64_t time_us)
+{
+    now_us += time_us;
 }
 
 /* libevent tells nobody its descriptor. */
@@ -122,7 +128,7 @@ static void jump(void)
 
 void virtual_clock_turn(struct lh_loop *loop)
 {
-    lh_loop_run_once(loop, 0);
-    if (is_idle(loop))
+    lh_loop_run_once(loop, is_virtual ? 0 : REAL_TURN_US);
+    if (is_virtual && is_idle(loop))
         jump();
 }
