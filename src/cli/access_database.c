@@ -17,7 +17,7 @@
 
 static char *text_of(struct lh_arena *arena, const PGresult *result, int row, const char *column)
 {
-    const char *text = lh_row_text(result, row, column);
+    const char *text = lh_query_text(result, row, column);
     return lh_arena_strdup(arena, text != NULL ? text : "");
 }
 
@@ -120,7 +120,7 @@ enum lh_exit lh_token_database_revoke(const struct lh_cli *cli, const char *name
 
     leasehold__v1__revoke_token_response__init(response);
     if (result != NULL)
-        response->revoked = lh_row_number(result, 0, "revoked", 0);
+        response->revoked = lh_query_number(result, 0, "revoked", 0);
     PQclear(result);
     return status;
 }

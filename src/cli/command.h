@@ -33,6 +33,7 @@ struct lh_command {
     int words_max;                   /* -1: any number */
     enum lh_reach reach;
     enum lh_exit (*run)(struct lh_cli *cli);
+    const void *arg; /* for `run` */
 };
 
 /* Ends in NULL. */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "cli/bounds.h"
 #include "cli/error.h"
 #include "cli/message.h"
@@ -61,32 +60,20 @@ PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, co
     return result;
 }
 
-const char *lh_row_text(const PGresult *result, int row, const char *column)
-{
-    int number = PQfnumber(result, column);
-    return number < 0 || PQgetisnull(result, row, number) ? NULL : PQgetvalue(result, row, number);
-}
-
-int64_t lh_row_number(const PGresult *result, int row, const char *column, int64_t otherwise)
-{
-    const char *text = lh_row_text(result, row, column);
-    return text != NULL ? strtoll(text, NULL, 10) : otherwise;
-}
-
 static Google__Protobuf__Duration *row_duration(struct lh_arena *arena, const PGresult *result, int row,
                                                 const char *column_us)
 {
-    if (lh_row_text(result, row, column_us) == NULL)
+    if (lh_query_text(result, row, column_us) == NULL)
         return NULL;
-    return lh_duration_new(arena, lh_row_number(result, row, column_us, 0));
+    return lh_duration_new(arena, lh_query_number(result, row, column_us, 0));
 }
 
 Google__Protobuf__Timestamp *lh_row_timestamp(struct lh_arena *arena, const PGresult *result, int row,
                                               const char *column_us)
 {
-    if (lh_row_text(result, row, column_us) == NULL)
+    if (lh_query_text(result, row, column_us) == NULL)
         return NULL;
-    return lh_timestamp_new(arena, lh_row_number(result, row, column_us, 0));
+    return lh_timestamp_new(arena, lh_query_number(result, row, column_us, 0));
 }
 
 char **lh_segments_in_arena(struct lh_arena *arena, const char *ns, size_t *count)
@@ -155,18 +142,18 @@ static void add_slots(struct lh_arena *arena, Leasehold__V1__Lease *lease, const
 Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *result, int row)
 {
     Leasehold__V1__Lease *lease = lh_arena_alloc(arena, sizeof(*lease));
-    const char *ns = lh_row_text(result, row, "namespace");
-    const char *key = lh_row_text(result, row, "key");
-    const char *owner = lh_row_text(result, row, "owner");
-    const char *principal = lh_row_text(result, row, "principal");
-    const char *mode = lh_row_text(result, row, "mode");
+    const char *ns = lh_query_text(result, row, "namespace");
+    const char *key = lh_query_text(result, row, "key");
+    const char *owner = lh_query_text(result, row, "owner");
+    const char *principal = lh_query_text(result, row, "principal");
+    const char *mode = lh_query_text(result, row, "mode");
 
     leasehold__v1__lease__init(lease);
     if (mode != NULL)
         lease->mode =
             strcmp(mode, "shared") == 0 ? LEASEHOLD__V1__MODE__MODE_SHARED : LEASEHOLD__V1__MODE__MODE_EXCLUSIVE;
-    lease->units = (int32_t)lh_row_number(result, row, "units", 0);
-    add_slots(arena, lease, lh_row_text(result, row, "slots"));
+    lease->units = (int32_t)lh_query_number(result, row, "units", 0);
+    add_slots(arena, lease, lh_query_text(result, row, "slots"));
     lease->scope = lh_arena_alloc(arena, sizeof(*lease->scope));
     leasehold__v1__scope__init(lease->scope);
     lease->scope->namespace_ = lh_segments_in_arena(arena, ns != NULL ? ns : "", &lease->scope->n_namespace_);
@@ -176,15 +163,15 @@ Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *
         lease->owner = lh_arena_strdup(arena, owner);
     if (principal != NULL)
         lease->principal = lh_arena_strdup(arena, principal);
-    lease->token = lh_row_number(result, row, "token", 0);
-    lease->heartbeats = lh_row_number(result, row, "heartbeats", 0);
-    lease->liveness = liveness_from_text(lh_row_text(result, row, "liveness"));
+    lease->token = lh_query_number(result, row, "token", 0);
+    lease->heartbeats = lh_query_number(result, row, "heartbeats", 0);
+    lease->liveness = liveness_from_text(lh_query_text(result, row, "liveness"));
     lease->duration = row_duration(arena, result, row, "duration_us");
     lease->grace = row_duration(arena, result, row, "grace_us");
     lease->remaining = row_duration(arena, result, row, "remaining_us");
     lease->deadline = lh_row_timestamp(arena, result, row, "deadline_us");
     lease->acquired_at = lh_row_timestamp(arena, result, row, "acquired_at_us");
     lease->heartbeat_at = lh_row_timestamp(arena, result, row, "heartbeat_at_us");
-    lh_lease_add_labels(arena, lease, lh_row_text(result, row, "labels"));
+    lh_lease_add_labels(arena, lease, lh_query_text(result, row, "labels"));
     return lease;
 }

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "embed/query.h"
 #include "embed/session.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
@@ -37,8 +38,6 @@ Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *
 void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text);
 
 /* NULL for null and for a column that is not there. */
-const char *lh_row_text(const PGresult *result, int row, const char *column);
-int64_t lh_row_number(const PGresult *result, int row, const char *column, int64_t otherwise);
 Google__Protobuf__Timestamp *lh_row_timestamp(struct lh_arena *arena, const PGresult *result, int row,
                                               const char *column_us);
 

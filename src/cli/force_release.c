@@ -56,7 +56,7 @@ static void print_rows(const struct lh_cli *cli, const PGresult *rows)
 
 static bool is_text(const PGresult *result, const char *column, const char *text)
 {
-    const char *value = lh_row_text(result, 0, column);
+    const char *value = lh_query_text(result, 0, column);
     return value != NULL && strcmp(value, text) == 0;
 }
 
@@ -89,10 +89,10 @@ static enum lh_exit by_database(const struct lh_cli *cli, const char *reason, co
 
     if (status == LH_EXIT_DONE)
         result = lh_database_query(session, cli, sql, values, 5, &status);
-    if (result != NULL && lh_row_text(result, 0, "token") == NULL && is_text(result, "state", "resting") &&
+    if (result != NULL && lh_query_text(result, 0, "token") == NULL && is_text(result, "state", "resting") &&
         is_rest_over(session, cli, &status)) {
         print_ended(cli, &nothing);
-    } else if (result != NULL && lh_row_text(result, 0, "token") == NULL) {
+    } else if (result != NULL && lh_query_text(result, 0, "token") == NULL) {
         lh_error_print("lease %s is not held%s", lh_scope_name(cli->args.words[0], cli->args.words[1], name),
                        token != NULL ? " with this token" : "");
         status = LH_EXIT_LOST;

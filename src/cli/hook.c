@@ -34,10 +34,11 @@ static void print_table(const PGresult *hooks)
     lh_grid_texts(&table, "NAMESPACE", "EVENT", "FUNCTION", "ADDED", NULL);
     for (int row = 0; row < PQntuples(hooks); row++) {
         char when[LH_TIME_TEXT_BYTES];
-        lh_time_format(lh_row_number(hooks, row, "added_at_s", 0), when);
-        lh_grid_texts(&table, root_text(lh_row_text(hooks, row, "namespace")), lh_row_text(hooks, row, "event"), NULL);
-        lh_grid_add(&table, "%s%s", lh_row_text(hooks, row, "function_name"),
-                    lh_row_text(hooks, row, "exists")[0] == 't' ? "" : " (does not exist: vetoes every change)");
+        lh_time_format(lh_query_number(hooks, row, "added_at_s", 0), when);
+        lh_grid_texts(&table, root_text(lh_query_text(hooks, row, "namespace")), lh_query_text(hooks, row, "event"),
+                      NULL);
+        lh_grid_add(&table, "%s%s", lh_query_text(hooks, row, "function_name"),
+                    lh_query_text(hooks, row, "exists")[0] == 't' ? "" : " (does not exist: vetoes every change)");
         lh_grid_add(&table, "%s", when);
     }
     lh_grid_print(&table, stdout);
@@ -49,10 +50,10 @@ static void print_json(const PGresult *hooks)
 
     for (int row = 0; row < PQntuples(hooks); row++)
         json_array_append_new(
-            list, json_pack("{s:s, s:s, s:s, s:I, s:b}", "namespace", lh_row_text(hooks, row, "namespace"), "event",
-                            lh_row_text(hooks, row, "event"), "function", lh_row_text(hooks, row, "function_name"),
-                            "position", (json_int_t)lh_row_number(hooks, row, "position", 0), "exists",
-                            lh_row_text(hooks, row, "exists")[0] == 't'));
+            list, json_pack("{s:s, s:s, s:s, s:I, s:b}", "namespace", lh_query_text(hooks, row, "namespace"), "event",
+                            lh_query_text(hooks, row, "event"), "function", lh_query_text(hooks, row, "function_name"),
+                            "position", (json_int_t)lh_query_number(hooks, row, "position", 0), "exists",
+                            lh_query_text(hooks, row, "exists")[0] == 't'));
     list = json_pack("{s:o}", "hooks", list);
     json_dumpf(list, stdout, JSON_INDENT(2));
     putchar('\n');

@@ -19,7 +19,7 @@ static Leasehold__V1__Policy *policy_from_row(struct lh_arena *arena, const PGre
     const ProtobufCFieldDescriptor *fields[LH_POLICY_FIELDS_MAX];
     size_t count = lh_policy_fields(fields);
     Leasehold__V1__Policy *policy = lh_arena_alloc(arena, sizeof(*policy));
-    const char *ns = lh_row_text(result, row, "namespace");
+    const char *ns = lh_query_text(result, row, "namespace");
 
     leasehold__v1__policy__init(policy);
     policy->namespace_ = lh_arena_alloc(arena, sizeof(*policy->namespace_));
@@ -27,7 +27,7 @@ static Leasehold__V1__Policy *policy_from_row(struct lh_arena *arena, const PGre
     policy->namespace_->segments = lh_segments_in_arena(arena, ns != NULL ? ns : "", &policy->namespace_->n_segments);
     for (size_t i = 0; i < count; i++) {
         char *column = lh_policy_column(fields[i]);
-        const char *value = lh_row_text(result, row, column);
+        const char *value = lh_query_text(result, row, column);
         if (value != NULL)
             lh_policy_set_sql(arena, policy, fields[i], value);
         free(column);
@@ -46,7 +46,7 @@ static void add_sources(struct lh_arena *arena, const PGresult *result, int row,
     for (size_t i = 0; i < count; i++) {
         Leasehold__V1__GetPolicyResponse__SourceEntry *entry;
         char *column = lh_format("source_%zu", i);
-        const char *source = lh_row_text(result, row, column);
+        const char *source = lh_query_text(result, row, column);
 
         free(column);
         if (source == NULL || !lh_policy_has(response->effective, fields[i]))

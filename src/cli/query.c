@@ -153,8 +153,8 @@ static const struct query explain_query = {
 /* NULL: there is no value. A new string. */
 static char *cell_text(const struct column *column, const PGresult *rows, int row)
 {
-    const char *text = lh_row_text(rows, row, column->name);
-    int64_t number = lh_row_number(rows, row, column->name, 0);
+    const char *text = lh_query_text(rows, row, column->name);
+    int64_t number = lh_query_number(rows, row, column->name, 0);
     char formatted[LH_TIME_TEXT_BYTES > LH_DURATION_TEXT_BYTES ? LH_TIME_TEXT_BYTES : LH_DURATION_TEXT_BYTES];
 
     if (text == NULL)
@@ -190,8 +190,8 @@ static json_t *slots_json(const char *text)
 
 static json_t *cell_json(const struct column *column, const PGresult *rows, int row)
 {
-    const char *text = lh_row_text(rows, row, column->name);
-    int64_t us = lh_row_number(rows, row, column->name, 0);
+    const char *text = lh_query_text(rows, row, column->name);
+    int64_t us = lh_query_number(rows, row, column->name, 0);
     int64_t fraction_us = (us % LH_US_PER_S + LH_US_PER_S) % LH_US_PER_S;
     char formatted[LH_JSON_TIME_BYTES];
 
@@ -309,8 +309,9 @@ static enum lh_exit print_query(const struct lh_cli *cli, const struct query *qu
     return status;
 }
 
-static enum lh_exit run_query(struct lh_cli *cli, const struct query *query)
+static enum lh_exit run(struct lh_cli *cli)
 {
+    const struct query *query = cli->command->arg;
     const struct lh_args *args = &cli->args;
     const char *ns = args->word_count > 0 ? args->words[0] : NULL;
     const char *key = args->word_count > 1 ? args->words[1] : NULL;
@@ -332,26 +333,6 @@ static enum lh_exit run_query(struct lh_cli *cli, const struct query *query)
                        (const char *const[]){ns, key, lh_args_has(args, "children") ? "true" : "false", rows});
 }
 
-static enum lh_exit run_queue(struct lh_cli *cli)
-{
-    return run_query(cli, &queue_query);
-}
-
-static enum lh_exit run_explain(struct lh_cli *cli)
-{
-    return run_query(cli, &explain_query);
-}
-
-static enum lh_exit run_history(struct lh_cli *cli)
-{
-    return run_query(cli, &history_query);
-}
-
-static enum lh_exit run_daemons(struct lh_cli *cli)
-{
-    return run_query(cli, &daemon_query);
-}
-
 static const struct lh_option options[] = {
     {"children", 'r', NULL, "Include the namespaces below."},
     {"max", 0, "N", "Rows at most, 1 to 10000. Default: 50 of the history, 10000 of the queue."},
@@ -371,7 +352,8 @@ const struct lh_command lh_command_queue = {
     .words_min = 0,
     .words_max = 2,
     .reach = LH_REACH_DATABASE,
-    .run = run_queue,
+    .run = run,
+    .arg = &queue_query,
 };
 
 const struct lh_command lh_command_explain = {
@@ -384,7 +366,8 @@ const struct lh_command lh_command_explain = {
     .words_min = 2,
     .words_max = 2,
     .reach = LH_REACH_DATABASE,
-    .run = run_explain,
+    .run = run,
+    .arg = &explain_query,
 };
 
 const struct lh_command lh_command_history = {
@@ -401,7 +384,8 @@ const struct lh_command lh_command_history = {
     .words_min = 0,
     .words_max = 2,
     .reach = LH_REACH_DATABASE,
-    .run = run_history,
+    .run = run,
+    .arg = &history_query,
 };
 
 const struct lh_command lh_command_daemons = {
@@ -414,5 +398,6 @@ const struct lh_command lh_command_daemons = {
     .words_min = 0,
     .words_max = 0,
     .reach = LH_REACH_DATABASE,
-    .run = run_daemons,
+    .run = run,
+    .arg = &daemon_query,
 };

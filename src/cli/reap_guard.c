@@ -45,10 +45,10 @@ static enum lh_exit record(struct lh_reap_pass *pass, const struct lh_embed_leas
         is_done = result == NULL || PQntuples(result) > 0;
         /* A reap by name would try it again at once, and crash again. */
         if (result != NULL && is_done && pass->skip_failed_since_us == 0)
-            pass->skip_failed_since_us = lh_row_number(result, 0, "now_us", 0);
+            pass->skip_failed_since_us = lh_query_number(result, 0, "now_us", 0);
         if (result != NULL && is_done)
-            lh_reap_pass_add_failed(pass, lease, words, (int32_t)lh_row_number(result, 0, "reap_failures", 0),
-                                    lh_row_number(result, 0, "next_us", 0));
+            lh_reap_pass_add_failed(pass, lease, words, (int32_t)lh_query_number(result, 0, "reap_failures", 0),
+                                    lh_query_number(result, 0, "next_us", 0));
         PQclear(result);
         if (!is_done) {
             result = lh_database_query(session, pass->cli, held, values, 3, &status);

@@ -3,7 +3,6 @@
 #define LH_CLI_RUN_SCOPES_H
 
 #include "cli/args.h"
-#include "cli/message.h"
 #include "leasehold.h"
 
 struct lh_run_scopes {

@@ -224,9 +224,8 @@ enum lh_status lh_acquire(struct lh_declared *declared, const char *key, const s
         return lh_bounds_refuse(error, lease == NULL ? "lease" : "declared", "not NULL", "an argument is missing");
     *lease = NULL;
     status = lh_blocked_begin(&blocked, declared->client, error);
-    if (status != LH_OK)
-        return status;
-    status = lh_acquire_async(declared, key, options, on_blocking_done, &blocked, NULL, error);
+    if (status == LH_OK)
+        status = lh_acquire_async(declared, key, options, on_blocking_done, &blocked, NULL, error);
     status = lh_blocked_wait(&blocked, status);
     *lease = blocked.lease;
     return status;
@@ -261,8 +260,7 @@ enum lh_status lh_acquire_all(const struct lh_acquire_scope *scopes, size_t coun
         return LH_INVALID_ARGUMENT;
     memset(leases, 0, count * sizeof(*leases));
     status = lh_blocked_begin(&all.blocked, scopes[0].declared->client, error);
-    if (status != LH_OK)
-        return status;
-    status = lh_acquire_all_async(scopes, count, options, on_blocking_all_done, &all, NULL, error);
+    if (status == LH_OK)
+        status = lh_acquire_all_async(scopes, count, options, on_blocking_all_done, &all, NULL, error);
     return lh_blocked_wait(&all.blocked, status);
 }

@@ -2,17 +2,20 @@
 
 #include <errno.h>
 
+#include "base/bounds.h"
 #include "client/client.h"
 
 enum lh_status lh_blocked_begin(struct blocked *blocked, struct lh_client *client, struct lh_error *error)
 {
     *blocked = (struct blocked){.error = error};
+    sem_init(&blocked->done, 0, 0);
+    if (client == NULL)
+        return lh_bounds_refuse(error, "lease", "not NULL", "lease is missing");
     if (!client->has_thread)
         return lh_error_set(error, LH_WOULD_BLOCK,
                             "this client lives on an event base, which a call that blocks would stop");
     if (lh_client_is_here(client))
         return lh_error_set(error, LH_WOULD_BLOCK, "a call that blocks, from inside of a callback of its client");
-    sem_init(&blocked->done, 0, 0);
     return LH_OK;
 }
 

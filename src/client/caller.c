@@ -125,16 +125,6 @@ static bool goes_on(struct lh_caller *caller, const struct lh_reply *reply, size
            ++*tries < caller->endpoints.count;
 }
 
-static void start(struct lh_caller *caller, const char *path, const ProtobufCMessage *request, int64_t deadline_us)
-{
-    size_t size = protobuf_c_message_get_packed_size(request);
-    uint8_t *packed = lh_alloc(size + 1);
-
-    protobuf_c_message_pack(request, packed);
-    caller->call = lh_rpc_client_call_unary(current(caller)->channel, path, packed, size, deadline_us, on_done, caller);
-    free(packed);
-}
-
 static bool refuse_after_signal(struct lh_caller *caller, struct lh_reply *reply,
                                 const ProtobufCMethodDescriptor *described)
 {
@@ -149,8 +139,38 @@ static bool refuse_after_signal(struct lh_caller *caller, struct lh_reply *reply
     return caller->signal != 0;
 }
 
-void lh_caller_call(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
-                    const ProtobufCMessage *request, int64_t deadline_us, struct lh_reply *reply)
+static void on_stream_message(void *arg, const void *data, size_t size)
+{
+    struct lh_caller *caller = arg;
+    ProtobufCMessage *message = protobuf_c_message_unpack(caller->output, NULL, size, data);
+
+    if ((message == NULL || !caller->on_message(caller->on_message_arg, message)) && caller->call != NULL)
+        lh_rpc_client_call_cancel(caller->call);
+    if (message != NULL)
+        protobuf_c_message_free_unpacked(message, NULL);
+}
+
+/* With on_message it is a stream. */
+static void start(struct lh_caller *caller, const char *path, const ProtobufCMessage *request, int64_t deadline_us)
+{
+    static const struct lh_rpc_stream_callbacks callbacks = {.on_message = on_stream_message, .on_done = on_done};
+    struct lh_rpc_channel *channel = current(caller)->channel;
+    size_t size = protobuf_c_message_get_packed_size(request);
+    uint8_t *packed = lh_alloc(size + 1);
+
+    protobuf_c_message_pack(request, packed);
+    if (caller->on_message == NULL) {
+        caller->call = lh_rpc_client_call_unary(channel, path, packed, size, deadline_us, on_done, caller);
+    } else {
+        caller->call = lh_rpc_client_call_start(channel, path, deadline_us, NULL, 0, &callbacks, caller);
+        lh_rpc_client_call_send(caller->call, packed, size);
+        lh_rpc_client_call_half_close(caller->call);
+    }
+    free(packed);
+}
+
+static void run(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
+                const ProtobufCMessage *request, int64_t deadline_us, struct lh_reply *reply)
 {
     char *path = lh_format("/%s/%s", service->name, method);
     size_t tries = 0;
@@ -166,49 +186,20 @@ void lh_caller_call(struct lh_caller *caller, const ProtobufCServiceDescriptor *
     free(path);
 }
 
-static void on_stream_message(void *arg, const void *data, size_t size)
+void lh_caller_call(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
+                    const ProtobufCMessage *request, int64_t deadline_us, struct lh_reply *reply)
 {
-    struct lh_caller *caller = arg;
-    ProtobufCMessage *message = protobuf_c_message_unpack(caller->output, NULL, size, data);
-
-    if ((message == NULL || !caller->on_message(caller->on_message_arg, message)) && caller->call != NULL)
-        lh_rpc_client_call_cancel(caller->call);
-    if (message != NULL)
-        protobuf_c_message_free_unpacked(message, NULL);
-}
-
-static void start_stream(struct lh_caller *caller, const char *path, const ProtobufCMessage *request)
-{
-    static const struct lh_rpc_stream_callbacks callbacks = {.on_message = on_stream_message, .on_done = on_done};
-    size_t size = protobuf_c_message_get_packed_size(request);
-    uint8_t *packed = lh_alloc(size + 1);
-
-    protobuf_c_message_pack(request, packed);
-    caller->call =
-        lh_rpc_client_call_start(current(caller)->channel, path, LH_RPC_FOREVER, NULL, 0, &callbacks, caller);
-    lh_rpc_client_call_send(caller->call, packed, size);
-    lh_rpc_client_call_half_close(caller->call);
-    free(packed);
+    caller->on_message = NULL;
+    run(caller, service, method, request, deadline_us, reply);
 }
 
 void lh_caller_read(struct lh_caller *caller, const ProtobufCServiceDescriptor *service, const char *method,
                     const ProtobufCMessage *request, lh_caller_message_cb *on_message, void *arg,
                     struct lh_reply *reply)
 {
-    char *path = lh_format("/%s/%s", service->name, method);
-    size_t tries = 0;
-
     caller->on_message = on_message;
     caller->on_message_arg = arg;
-    if (!refuse_after_signal(caller, reply, protobuf_c_service_descriptor_get_method_by_name(service, method))) {
-        do {
-            lh_reply_finish(reply);
-            start_stream(caller, path, request);
-            while (caller->call != NULL)
-                lh_loop_run(caller->loop);
-        } while (goes_on(caller, reply, &tries));
-    }
-    free(path);
+    run(caller, service, method, request, LH_RPC_FOREVER, reply);
 }
 
 void lh_caller_sleep(struct lh_caller *caller, int64_t duration_us)

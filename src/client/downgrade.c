@@ -78,13 +78,9 @@ enum lh_status lh_downgrade(struct lh_lease *lease, int32_t units, const struct 
                             struct lh_error *error)
 {
     struct blocked blocked;
-    enum lh_status status;
+    enum lh_status status = lh_blocked_begin(&blocked, lease != NULL ? lease->client : NULL, error);
 
-    if (lease == NULL)
-        return lh_bounds_refuse(error, "lease", "not NULL", "lease is missing");
-    status = lh_blocked_begin(&blocked, lease->client, error);
-    if (status != LH_OK)
-        return status;
-    status = lh_downgrade_async(lease, units, options, lh_blocked_on_done, &blocked, NULL, error);
+    if (status == LH_OK)
+        status = lh_downgrade_async(lease, units, options, lh_blocked_on_done, &blocked, NULL, error);
     return lh_blocked_wait(&blocked, status);
 }

@@ -55,13 +55,9 @@ enum lh_status lh_heartbeat_async(struct lh_lease *lease, const struct lh_call_o
 enum lh_status lh_heartbeat(struct lh_lease *lease, const struct lh_call_options *options, struct lh_error *error)
 {
     struct blocked blocked;
-    enum lh_status status;
+    enum lh_status status = lh_blocked_begin(&blocked, lease != NULL ? lease->client : NULL, error);
 
-    if (lease == NULL)
-        return lh_bounds_refuse(error, "lease", "not NULL", "lease is missing");
-    status = lh_blocked_begin(&blocked, lease->client, error);
-    if (status != LH_OK)
-        return status;
-    status = lh_heartbeat_async(lease, options, lh_blocked_on_done, &blocked, NULL, error);
+    if (status == LH_OK)
+        status = lh_heartbeat_async(lease, options, lh_blocked_on_done, &blocked, NULL, error);
     return lh_blocked_wait(&blocked, status);
 }

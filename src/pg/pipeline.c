@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "pg/conn_internal.h"
 #include "pg/error.h"

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 
 /* So much of one connection in one loop turn, then the others get theirs. */
 #define READS_PER_TURN 4

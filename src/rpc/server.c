@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rpc/call.h"
-#include "rpc/listen.h"
 #include "rpc/server_handshake.h"
 #include "rpc/server_leave.h"
 #include "rpc/server_memory.h"

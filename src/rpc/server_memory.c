@@ -5,7 +5,6 @@
  */
 #include "rpc/server_memory.h"
 
-#include "base/log.h"
 #include "rpc/call.h"
 #include "rpc/server_leave.h"
 

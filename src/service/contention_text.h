@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
 #include "lease/types.h"
 
 #define LH_CONTENTION_TEXT_BYTES 1024

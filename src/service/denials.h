@@ -7,8 +7,6 @@
 
 #include <stdint.h>
 
-#include "access/access.h"
-#include "base/bounds.h"
 #include "base/list.h"
 #include "base/table.h"
 

@@ -5,7 +5,6 @@
 #include "base/base64.h"
 #include "base/text.h"
 #include "lease/types.h"
-#include "rpc/grpc.h"
 
 /* version, kind, checksum, length of the namespace; then namespace and key */
 #define TOKEN_VERSION 1

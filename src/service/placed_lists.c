@@ -17,6 +17,7 @@
 struct gather {
     const struct lh_places *places;
     size_t at;
+    enum lh_status (*ask)(struct gather *gather); /* the database `at` */
     struct lh_arena memory;
     int32_t page_size;
     void *arg;
@@ -64,6 +65,29 @@ static void destroy(struct gather *gather)
     free(gather);
 }
 
+/* Refused, `gather` is destroyed. */
+static enum lh_status begin(struct gather *gather, enum lh_status (*ask)(struct gather *gather))
+{
+    enum lh_status status;
+
+    gather->ask = ask;
+    status = ask(gather);
+    if (status != LH_OK)
+        destroy(gather);
+    return status;
+}
+
+/* True: the database `next` is asked. False: there is none, or `status` says why it is not asked. */
+static bool goes_on(struct gather *gather, size_t next, enum lh_status *status, const struct lh_error **error)
+{
+    if (next >= lh_places_count(gather->places))
+        return false;
+    gather->at = next;
+    *status = gather->ask(gather);
+    *error = NULL;
+    return *status == LH_OK;
+}
+
 static const char *copy(struct gather *gather, const char *text)
 {
     return text == NULL ? NULL : lh_arena_strdup(&gather->memory, text);
@@ -90,8 +114,6 @@ static bool is_of(const struct gather *gather, const char *ns)
 }
 
 /* --- policies --- */
-
-static enum lh_status ask_policies(struct gather *gather);
 
 static int compare_policies(const void *one, const void *other)
 {
@@ -146,12 +168,8 @@ static void on_policies(void *arg, enum lh_status status, const struct lh_error 
 
     if (status == LH_OK) {
         take_policies(gather, answer);
-        if (++gather->at < lh_places_count(gather->places)) {
-            status = ask_policies(gather);
-            if (status == LH_OK)
-                return;
-            error = NULL;
-        }
+        if (goes_on(gather, gather->at + 1, &status, &error))
+            return;
     }
     if (status == LH_OK)
         finish_policies(gather);
@@ -170,19 +188,13 @@ enum lh_status lh_placed_policies(const struct lh_places *places, int32_t page_s
                                   lh_policy_cb *on_done, void *arg)
 {
     struct gather *gather = create(places, page_size, arg);
-    enum lh_status status;
 
     gather->policies.on_done = on_done;
     gather->policies.after = copy(gather, after_ns);
-    status = ask_policies(gather);
-    if (status != LH_OK)
-        destroy(gather);
-    return status;
+    return begin(gather, ask_policies);
 }
 
 /* --- rules --- */
-
-static enum lh_status ask_rules(struct gather *gather);
 
 static int compare_names(const char *principal, const char *ns, const char *other_principal, const char *other_ns)
 {
@@ -249,12 +261,8 @@ static void on_rules(void *arg, enum lh_status status, const struct lh_error *er
 
     if (status == LH_OK) {
         take_rules(gather, answer);
-        if (++gather->at < lh_places_count(gather->places)) {
-            status = ask_rules(gather);
-            if (status == LH_OK)
-                return;
-            error = NULL;
-        }
+        if (goes_on(gather, gather->at + 1, &status, &error))
+            return;
     }
     if (status == LH_OK)
         finish_rules(gather);
@@ -274,20 +282,14 @@ enum lh_status lh_placed_rules(const struct lh_places *places, int32_t page_size
                                const char *after_ns, lh_access_admin_cb *on_done, void *arg)
 {
     struct gather *gather = create(places, page_size, arg);
-    enum lh_status status;
 
     gather->rules.on_done = on_done;
     gather->rules.after_principal = copy(gather, after_principal);
     gather->rules.after_ns = copy(gather, after_ns);
-    status = ask_rules(gather);
-    if (status != LH_OK)
-        destroy(gather);
-    return status;
+    return begin(gather, ask_rules);
 }
 
 /* --- views --- */
-
-static enum lh_status ask_view(struct gather *gather);
 
 static bool is_asked(const struct gather *gather, size_t at)
 {
@@ -388,12 +390,9 @@ static void on_view(void *arg, enum lh_status status, const struct lh_error *err
             if (gather->count >= (size_t)gather->page_size) {
                 go_on_with(gather, next);
             } else {
-                gather->at = next;
                 gather->view.request.after = "";
-                status = ask_view(gather);
-                if (status == LH_OK)
+                if (goes_on(gather, next, &status, &error))
                     return;
-                error = NULL;
             }
         }
     }
@@ -424,7 +423,6 @@ enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_vi
     struct gather *gather = create(places, request->page_size, arg);
     bool is_graph = request->view == LH_VIEW_WAITS && request->key[0] != '\0';
     const char **namespaces = lh_arena_alloc(&gather->memory, (request->namespace_count + 1) * sizeof(*namespaces));
-    enum lh_status status;
 
     gather->view.on_done = on_done;
     gather->view.request = *request;
@@ -443,8 +441,5 @@ enum lh_status lh_placed_view(const struct lh_places *places, const struct lh_vi
         destroy(gather);
         return LH_INVALID_ARGUMENT;
     }
-    status = ask_view(gather);
-    if (status != LH_OK)
-        destroy(gather);
-    return status;
+    return begin(gather, ask_view);
 }

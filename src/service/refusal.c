@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 
 #define HOLDERS_MAX 10 /* of a Contention */
 #define PATIENCE_US (1 * LH_US_PER_S)

@@ -14,23 +14,15 @@
 
 #define HEALTH_WATCHERS_MAX 1000
 
+#define UNARY(name, message, end, ...)                                                                                 \
+    {                                                                                                                  \
+        .path = name, .kind = LH_RPC_UNARY, .on_message = message, .on_end = end, __VA_ARGS__                          \
+    }
 #define LEASE(name, message, end, is_first)                                                                            \
-    {                                                                                                                  \
-        .path = "/leasehold.v1.LeaseService/" name, .kind = LH_RPC_UNARY, .on_message = message, .on_end = end,        \
-        .comes_first = is_first                                                                                        \
-    }
-
-#define ADMIN(name, message)                                                                                           \
-    {                                                                                                                  \
-        .path = "/leasehold.v1.AdminService/" name, .kind = LH_RPC_UNARY, .on_message = message,                       \
-        .on_end = lh_store_call_on_end                                                                                 \
-    }
-
+    UNARY("/leasehold.v1.LeaseService/" name, message, end, .comes_first = is_first)
+#define ADMIN(name, message) UNARY("/leasehold.v1.AdminService/" name, message, lh_store_call_on_end, .arg = NULL)
 #define CONSOLE(name, message, look)                                                                                   \
-    {                                                                                                                  \
-        .path = "/leasehold.v1.ConsoleService/" name, .kind = LH_RPC_UNARY, .on_message = message,                     \
-        .on_end = lh_store_call_on_end, .arg = (void *)(uintptr_t)look                                                 \
-    }
+    UNARY("/leasehold.v1.ConsoleService/" name, message, lh_store_call_on_end, .arg = (void *)(uintptr_t)look)
 
 #define REFLECTION(version)                                                                                            \
     {                                                                                                                  \
@@ -94,10 +86,7 @@ static const struct lh_rpc_method methods[] = {
     CONSOLE("ListDaemons", lh_look_on_message, &lh_look_daemons),
     CONSOLE("GetDatabase", lh_look_on_message, &lh_look_database),
     CONSOLE("GetSamples", lh_get_samples_on_message, NULL),
-    {.path = "/grpc.health.v1.Health/Check",
-     .kind = LH_RPC_UNARY,
-     .on_message = lh_health_check_on_message,
-     .comes_first = true},
+    UNARY("/grpc.health.v1.Health/Check", lh_health_check_on_message, NULL, .comes_first = true),
     {.path = "/grpc.health.v1.Health/Watch",
      .kind = LH_RPC_SERVER_STREAM,
      .on_message = lh_health_watch_on_message,

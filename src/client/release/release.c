@@ -116,14 +116,10 @@ enum lh_status lh_release_async(struct lh_lease *lease, const struct lh_release_
 enum lh_status lh_release(struct lh_lease *lease, const struct lh_release_options *options, struct lh_error *error)
 {
     struct blocked blocked;
-    enum lh_status status;
+    enum lh_status status = lh_blocked_begin(&blocked, lease != NULL ? lease->client : NULL, error);
 
-    if (lease == NULL)
-        return lh_bounds_refuse(error, "lease", "not NULL", "lease is missing");
-    status = lh_blocked_begin(&blocked, lease->client, error);
-    if (status != LH_OK)
-        return status;
-    status = lh_release_async(lease, options, lh_blocked_on_done, &blocked, NULL, error);
+    if (status == LH_OK)
+        status = lh_release_async(lease, options, lh_blocked_on_done, &blocked, NULL, error);
     return lh_blocked_wait(&blocked, status);
 }
 
