@@ -76,9 +76,10 @@ static const char *name_of(int code)
     }
 }
 
-void lh_console_refuse(struct lh_http_request *request, int code, const char *message)
+bool lh_console_refuse(struct lh_http_request *request, int code, const char *message)
 {
     lh_console_answer_json(request, code, json_pack("{s:o}", "error", new_error(name_of(code), message)));
+    return false;
 }
 
 int lh_console_code_of(enum lh_grpc_code code)

@@ -7,9 +7,9 @@
 #include "admin/http.h"
 #include "rpc/client.h"
 
-/* Each of these two ends the request. */
+/* Each of these two ends the request. A refusal is false, so that a check can end with it. */
 void lh_console_answer_json(struct lh_http_request *request, int code, json_t *json); /* takes the reference */
-void lh_console_refuse(struct lh_http_request *request, int code, const char *message);
+bool lh_console_refuse(struct lh_http_request *request, int code, const char *message);
 json_t *lh_console_error_of(const struct lh_rpc_result *result);
 int lh_console_code_of(enum lh_grpc_code code);
 void lh_console_remove_lease_keys(json_t *json);

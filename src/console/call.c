@@ -40,8 +40,10 @@ struct call {
     char *authorization; /* that is being tried: of a sign-in */
 };
 
-static void destroy(struct call *call)
+static void destroy(void *arg)
 {
+    struct call *call = arg;
+
     call->request = NULL;
     lh_list_remove(&call->link);
     lh_deferred_cancel(&call->end);
@@ -53,12 +55,6 @@ static void destroy(struct call *call)
         explicit_bzero(call->authorization, strlen(call->authorization));
     free(call->authorization);
     free(call);
-}
-
-static void on_gone(void *arg)
-{
-    struct call *call = arg;
-    destroy(call);
 }
 
 /* --- answers --- */
@@ -197,12 +193,12 @@ static const char *unknown_parameter(const struct console_route *route, const js
     return NULL;
 }
 
-static void refuse_field(struct lh_http_request *request, const char *field, const char *words)
+static bool refuse_field(struct lh_http_request *request, const char *field, const char *words)
 {
     char text[256];
 
     snprintf(text, sizeof(text), "%.64s %s", field, words);
-    lh_console_refuse(request, 400, text);
+    return lh_console_refuse(request, 400, text);
 }
 
 static bool build(const struct console_route *route, const json_t *parameters, struct lh_arena *arena,
@@ -211,17 +207,13 @@ static bool build(const struct console_route *route, const json_t *parameters, s
     const char *unknown = unknown_parameter(route, parameters);
     struct lh_json_problem problem;
 
-    if (unknown != NULL) {
-        refuse_field(request, unknown, "is not a parameter of this path");
-        return false;
-    }
+    if (unknown != NULL)
+        return refuse_field(request, unknown, "is not a parameter of this path");
     for (size_t i = 0; i < ROUTE_PARTS_MAX && route->parts[i].method != NULL; i++) {
         messages[i] =
             lh_request_message(route->parts[i].request, parameters, route->parts[i].is_whole, arena, &problem);
-        if (messages[i] == NULL) {
-            refuse_field(request, problem.field, problem.words);
-            return false;
-        }
+        if (messages[i] == NULL)
+            return refuse_field(request, problem.field, problem.words);
     }
     return true;
 }
@@ -242,7 +234,7 @@ static struct call *create(struct lh_console *console, struct lh_http_request *r
     call->route = route;
     lh_deferred_init(&call->end, on_end, call);
     lh_list_append(&console->calls, &call->link);
-    request->on_gone = on_gone;
+    request->on_gone = destroy;
     request->data = call;
     return call;
 }

@@ -1,4 +1,4 @@
-/* The caller of a request: its session, and its connection to the server. */
+/* The caller of a request: its origin, its session, and its connection to the server. */
 #ifndef LH_CONSOLE_CALLER_H
 #define LH_CONSOLE_CALLER_H
 
@@ -9,7 +9,8 @@ struct console_caller {
     const char *authorization; /* what goes with its calls; NULL: nothing */
 };
 
-/* False: the request was refused. */
+/* Both: false: the request was refused. A page of another site may send none. */
+bool lh_console_check_origin(struct lh_console *console, struct lh_http_request *request);
 bool lh_console_identify(struct lh_console *console, struct lh_http_request *request, struct console_caller *caller);
 /* The caller's own connection to the server; NULL: the request was refused. */
 struct lh_rpc_channel *lh_console_connect(struct lh_console *console, struct lh_http_request *request);

@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "console/answer.h"
 #include "console/call.h"
+#include "console/caller.h"
 #include "console/events.h"
-#include "console/origin.h"
 #include "console/page.h"
 #include "console/request.h"
 

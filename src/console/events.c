@@ -79,8 +79,10 @@ static void forget_all(struct stream *stream)
         forget(stream, LH_LIST_FIRST(struct change, &stream->in_order, link));
 }
 
-static void destroy(struct stream *stream)
+static void destroy(void *arg)
 {
+    struct stream *stream = arg;
+
     stream->console->stats.streams--;
     lh_list_remove(&stream->link);
     lh_deferred_cancel(&stream->end);
@@ -95,12 +97,6 @@ static void destroy(struct stream *stream)
         explicit_bzero(stream->authorization, strlen(stream->authorization));
     free(stream->authorization);
     free(stream);
-}
-
-static void on_gone(void *arg)
-{
-    struct stream *stream = arg;
-    destroy(stream);
 }
 
 /* --- what the client hears --- */
@@ -330,7 +326,7 @@ static void begin(struct lh_console *console, struct lh_http_request *request, c
     lh_timer_init(&stream->look, console->loop, on_look, stream);
     lh_list_append(&console->streams, &stream->link);
     console->stats.streams++;
-    request->on_gone = on_gone;
+    request->on_gone = destroy;
     request->data = stream;
     packed = lh_alloc(size + 1);
     protobuf_c_message_pack(message, packed);
