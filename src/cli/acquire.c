@@ -184,8 +184,7 @@ static enum lh_exit on_granted(struct acquire *acquire, const Leasehold__V1__Acq
     enum lh_exit status;
 
     if (lease == NULL) {
-        lh_error_print("the server answered without a lease; it is not a leaseholdd, or it is broken");
-        return LH_EXIT_FAILED;
+        return lh_error_print("the server answered without a lease; it is not a leaseholdd, or it is broken");
     }
     if (acquire->cli->output == LH_OUTPUT_JSON)
         lh_json_print(stdout, &lease->base);

@@ -32,8 +32,7 @@ static enum lh_exit ask(struct lh_server *server, const Leasehold__V1__Downgrade
     if (response != NULL && response->lease != NULL) {
         print_lease(server->cli, response->lease);
     } else if (response != NULL) {
-        lh_error_print("the server answered without a lease; it is not a leaseholdd, or it is broken");
-        status = LH_EXIT_FAILED;
+        status = lh_error_print("the server answered without a lease; it is not a leaseholdd, or it is broken");
     }
     lh_reply_finish(&reply);
     return status;

@@ -25,12 +25,13 @@ static void print_va(const char *format, va_list arguments)
     free(text);
 }
 
-void lh_error_print(const char *format, ...)
+enum lh_exit lh_error_print(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
     print_va(format, arguments);
     va_end(arguments);
+    return LH_EXIT_FAILED;
 }
 
 enum lh_exit lh_error_usage(const struct lh_command *command, const char *format, ...)
@@ -159,8 +160,7 @@ enum lh_exit lh_error_reply(const struct lh_cli *cli, const struct lh_reply *rep
     const char *what_next = advice_for(reply);
 
     if (reply->code == LH_GRPC_OK) {
-        lh_error_print("unexpected answer from %s; it is not a leaseholdd, or it is broken", cli->server);
-        return LH_EXIT_FAILED;
+        return lh_error_print("unexpected answer from %s; it is not a leaseholdd, or it is broken", cli->server);
     }
     /* The server has the same deadline as we: which of the two is heard first is chance. */
     if ((reply->delivery != LH_RPC_ANSWERED && reply->code != LH_GRPC_INTERNAL) ||

@@ -10,8 +10,8 @@
 #include "cli/cli.h"
 #include "client/reply.h"
 
-/* "leasehold: " and the sentence; control characters are escaped. */
-void lh_error_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "leasehold: " and the sentence; control characters are escaped. Returns LH_EXIT_FAILED. */
+enum lh_exit lh_error_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A wrong command line: the sentence, then where to look. LH_EXIT_USAGE. */
 enum lh_exit lh_error_usage(const struct lh_command *command, const char *format, ...)

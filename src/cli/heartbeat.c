@@ -72,8 +72,7 @@ static enum lh_exit report(const struct lh_cli *cli, const Leasehold__V1__Heartb
                        result->message[0] != '\0' ? ": " : "", result->message);
         return LH_EXIT_UNAVAILABLE;
     default:
-        lh_error_print("refused: %s", result->message);
-        return LH_EXIT_FAILED;
+        return lh_error_print("refused: %s", result->message);
     }
 }
 

@@ -148,10 +148,8 @@ static enum lh_exit remove_hook(struct hook_command *hook)
 
     if (is_gone == 't')
         printf("%s: %s no longer runs at %s\n", root_text(hook->ns), hook->function, hook->event);
-    if (is_gone == 'f') {
-        lh_error_print("%s has no hook %s for %s of its own", root_text(hook->ns), hook->function, hook->event);
-        return LH_EXIT_FAILED;
-    }
+    if (is_gone == 'f')
+        return lh_error_print("%s has no hook %s for %s of its own", root_text(hook->ns), hook->function, hook->event);
     return status;
 }
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "cli/bounds.h"
 
 /* What a server may say: sums and differences of three such times do not overflow. */

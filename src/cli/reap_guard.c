@@ -88,10 +88,8 @@ enum lh_exit lh_reap_guard(struct lh_reap_pass *pass, lh_reap_work *work, void *
         enum lh_exit recorded = LH_EXIT_FAILED;
         pid_t child = start(flight, work, arg);
 
-        if (child < 0) {
-            lh_error_print("cannot start a process for the plugin: %s", strerror(errno));
-            return LH_EXIT_FAILED;
-        }
+        if (child < 0)
+            return lh_error_print("cannot start a process for the plugin: %s", strerror(errno));
         while (waitpid(child, &status, 0) < 0 && errno == EINTR)
             ;
         if (WIFEXITED(status) && !flight->is_in_callback)
@@ -114,6 +112,5 @@ enum lh_exit lh_reap_guard(struct lh_reap_pass *pass, lh_reap_work *work, void *
         if (recorded != LH_EXIT_DONE)
             return recorded;
     }
-    lh_error_print("giving up: the plugin crashed %d times", CRASHES_MAX);
-    return LH_EXIT_FAILED;
+    return lh_error_print("giving up: the plugin crashed %d times", CRASHES_MAX);
 }

@@ -79,8 +79,7 @@ static enum lh_exit report(const struct lh_cli *cli, const Leasehold__V1__Releas
         lh_error_print("not released yet%s%s; try again", result->message[0] != '\0' ? ": " : "", result->message);
         return LH_EXIT_UNAVAILABLE;
     default:
-        lh_error_print("refused: %s", result->message);
-        return LH_EXIT_FAILED;
+        return lh_error_print("refused: %s", result->message);
     }
     if (status == LH_EXIT_DONE && cli->output == LH_OUTPUT_TEXT)
         printf("released%s\n", is_failure ? ", as failed" : "");

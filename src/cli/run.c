@@ -132,10 +132,8 @@ static enum lh_exit hold(struct lh_run *run)
     enum lh_exit status;
 
     run->supervisor = lh_run_supervisor_start(&run->plan, &run->channel);
-    if (run->supervisor < 0 || run->signals < 0) {
-        lh_error_print("cannot start a process: %s", strerror(errno));
-        return LH_EXIT_FAILED;
-    }
+    if (run->supervisor < 0 || run->signals < 0)
+        return lh_error_print("cannot start a process: %s", strerror(errno));
     run->lease = (struct lh_run_lease){.wake = -1};
     status = lh_run_lease_ask(&run->lease, run->cli, &run->asked, &run->scopes, run->schedule.grace_us);
     if (status == LH_EXIT_DONE) {
@@ -309,14 +307,12 @@ static enum lh_exit run(struct lh_cli *cli)
     if (take_arguments(&run, &error) != LH_OK) {
         status = lh_error_value(cli, &error);
     } else if (!lh_run_can_see_descendants()) {
-        lh_error_print("/proc is not mounted: a command could not be ended with all that it started");
-        status = LH_EXIT_FAILED;
+        status = lh_error_print("/proc is not mounted: a command could not be ended with all that it started");
     } else if (lh_args_has(&cli->args, "terraform") &&
                (run.terraform = lh_terraform_open(lh_args_value(&cli->args, "state"))) == NULL) {
         status = LH_EXIT_FAILED;
     } else if ((run.values = lh_run_values_create()) == NULL) {
-        lh_error_print("cannot share memory with a process: %s", strerror(errno));
-        status = LH_EXIT_FAILED;
+        status = lh_error_print("cannot share memory with a process: %s", strerror(errno));
     } else {
         plan(&run);
         lh_run_block_signals(&run);

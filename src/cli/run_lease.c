@@ -198,10 +198,8 @@ enum lh_exit lh_run_lease_ask(struct lh_run_lease *lease, const struct lh_cli *c
     lease->tells_waiting = isatty(STDERR_FILENO);
     pthread_mutex_init(&lease->mutex, NULL);
     lease->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (lease->wake < 0) {
-        lh_error_print("too many open files");
-        return LH_EXIT_FAILED;
-    }
+    if (lease->wake < 0)
+        return lh_error_print("too many open files");
     if (!declare(lease, grace_us, wanted, &error) || request(lease, wanted, &error) != LH_OK)
         return refuse(lease, &error);
     return LH_EXIT_DONE;
@@ -280,8 +278,7 @@ static enum lh_exit told(const struct lh_run_lease *lease, const struct lh_lease
         lh_error_print("the %s was lost before the command had ended: %s", name, error->message);
         return LH_EXIT_LOST;
     case LH_HOOK_REJECTED:
-        lh_error_print("the release was refused, so the %s will expire: %s", name, error->message);
-        return LH_EXIT_FAILED;
+        return lh_error_print("the release was refused, so the %s will expire: %s", name, error->message);
     default:
         lh_error_print("the %s could not be released and ends by its deadline: %s", name, error->message);
         return lh_exit_of_status(status);

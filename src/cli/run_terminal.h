@@ -6,7 +6,6 @@
 #ifndef LH_CLI_RUN_TERMINAL_H
 #define LH_CLI_RUN_TERMINAL_H
 
-#include <stdbool.h>
 #include <termios.h>
 
 struct lh_run_terminal {

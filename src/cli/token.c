@@ -134,8 +134,7 @@ static enum lh_exit revoke(struct lh_cli *cli, const char *name_or_id)
     else if (status == LH_EXIT_DONE && response->revoked > 0)
         printf("%" PRId64 " token%s revoked\n", response->revoked, response->revoked == 1 ? "" : "s");
     if (status == LH_EXIT_DONE && response->revoked == 0) {
-        lh_error_print("no token has the name or the ID %s", name_or_id);
-        status = LH_EXIT_FAILED;
+        status = lh_error_print("no token has the name or the ID %s", name_or_id);
     }
     lh_reply_finish(&reply);
     return status;

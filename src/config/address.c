@@ -7,13 +7,9 @@
 #include <string.h>
 #include <sys/un.h>
 
-#define HOST_MAX_BYTES 64
+#include "config/table.h"
 
-static bool refuse(char *why, size_t why_bytes, const char *text)
-{
-    snprintf(why, why_bytes, "%s", text);
-    return false;
-}
+#define HOST_MAX_BYTES 64
 
 static bool parse_port(const char *text, in_port_t *port)
 {
@@ -31,9 +27,9 @@ static bool parse_unix(const char *path, struct lh_address *address, char *why, 
     struct sockaddr_un *name = (struct sockaddr_un *)&address->socket;
 
     if (*path != '/')
-        return refuse(why, why_bytes, "the path of a unix socket begins with /");
+        return lh_config_refuse(why, why_bytes, "the path of a unix socket begins with /");
     if (strlen(path) >= sizeof(name->sun_path))
-        return refuse(why, why_bytes, "the path of a unix socket has at most 107 bytes");
+        return lh_config_refuse(why, why_bytes, "the path of a unix socket has at most 107 bytes");
     name->sun_family = AF_UNIX;
     memcpy(name->sun_path, path, strlen(path) + 1);
     address->size = sizeof(*name);
@@ -53,10 +49,10 @@ bool lh_address_parse(const char *text, struct lh_address *address, char *why, s
     if (strncmp(text, "unix:", 5) == 0)
         return parse_unix(text + 5, address, why, why_bytes);
     if (colon == NULL || !parse_port(colon + 1, &port))
-        return refuse(why, why_bytes, "expected ADDRESS:PORT with a port of 0 to 65535, or unix:/PATH");
+        return lh_config_refuse(why, why_bytes, "expected ADDRESS:PORT with a port of 0 to 65535, or unix:/PATH");
     host_size = (size_t)(colon - text);
     if (host_size >= sizeof(host))
-        return refuse(why, why_bytes, "not an IPv4 address, an IPv6 address in brackets, or localhost");
+        return lh_config_refuse(why, why_bytes, "not an IPv4 address, an IPv6 address in brackets, or localhost");
     memcpy(host, text, host_size);
     host[host_size] = '\0';
     if (strcmp(host, "localhost") == 0)
@@ -76,7 +72,7 @@ bool lh_address_parse(const char *text, struct lh_address *address, char *why, s
             return true;
         }
     }
-    return refuse(why, why_bytes, "not an IPv4 address, an IPv6 address in brackets, or localhost");
+    return lh_config_refuse(why, why_bytes, "not an IPv4 address, an IPv6 address in brackets, or localhost");
 }
 
 bool lh_address_is_local(const struct lh_address *address)

@@ -10,7 +10,6 @@
 #define LH_CONFIG_DATABASES_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "config/settings.h"
 

@@ -24,6 +24,16 @@ void lh_config_error(struct lh_config_errors *errors, const char *format, ...)
     free(line);
 }
 
+bool lh_config_refuse(char *why, size_t why_bytes, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(why, why_bytes, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
 void lh_config_errors_finish(struct lh_config_errors *errors)
 {
     free(errors->text);

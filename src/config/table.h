@@ -58,6 +58,8 @@ bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setti
 char *lh_setting_format(const struct lh_settings *settings, const struct lh_setting *setting);
 void lh_setting_clear(struct lh_settings *settings, const struct lh_setting *setting);
 
+/* False, so that a check can end with it. */
+bool lh_config_refuse(char *why, size_t why_bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void lh_config_error(struct lh_config_errors *errors, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

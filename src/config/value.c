@@ -128,28 +128,21 @@ static bool set_number(void *to, const struct lh_setting *setting, const char *t
     char *end;
 
     if (setting->type == LH_TYPE_DURATION) {
-        if (!lh_duration_parse(text, &value)) {
-            snprintf(why, why_bytes, "expected a duration such as 500ms, 20s, 5m or 1h30m");
-            return false;
-        }
+        if (!lh_duration_parse(text, &value))
+            return lh_config_refuse(why, why_bytes, "expected a duration such as 500ms, 20s, 5m or 1h30m");
     } else if (setting->type == LH_TYPE_SIZE) {
-        if (!parse_size(text, &value)) {
-            snprintf(why, why_bytes, "expected a size such as 16MiB, 512KiB or 1GiB");
-            return false;
-        }
+        if (!parse_size(text, &value))
+            return lh_config_refuse(why, why_bytes, "expected a size such as 16MiB, 512KiB or 1GiB");
     } else if (setting->type == LH_TYPE_RATIO) {
-        if (!parse_ratio(text, &value)) {
-            snprintf(why, why_bytes, "expected a number such as 0, 0.01 or 1");
-            return false;
-        }
+        if (!parse_ratio(text, &value))
+            return lh_config_refuse(why, why_bytes, "expected a number such as 0, 0.01 or 1");
     } else {
         bool is_mode = setting->type == LH_TYPE_MODE;
         errno = 0;
         value = strtoll(text, &end, is_mode ? 8 : 10);
-        if (end == text || *end != '\0' || isspace((unsigned char)*text) || (errno != 0 && errno != ERANGE)) {
-            snprintf(why, why_bytes, "expected %s", is_mode ? "octal digits such as 0660" : "a whole number");
-            return false;
-        }
+        if (end == text || *end != '\0' || isspace((unsigned char)*text) || (errno != 0 && errno != ERANGE))
+            return lh_config_refuse(why, why_bytes, "expected %s",
+                                    is_mode ? "octal digits such as 0660" : "a whole number");
     }
     if ((value < setting->min || value > setting->max) && !(value == 0 && (setting->flags & LH_SETTING_OR_ZERO) != 0))
         return refuse_bound(setting, value, why, why_bytes);
@@ -167,8 +160,7 @@ static bool set_bool(bool *to, const char *text, char *why, size_t why_bytes)
             return true;
         }
     }
-    snprintf(why, why_bytes, "expected yes or no");
-    return false;
+    return lh_config_refuse(why, why_bytes, "expected yes or no");
 }
 
 static bool set_choice(int64_t *to, const struct lh_setting *setting, const char *text, char *why, size_t why_bytes)
@@ -185,8 +177,7 @@ static bool set_choice(int64_t *to, const struct lh_setting *setting, const char
             break;
         word += size + 1;
     }
-    snprintf(why, why_bytes, "expected one of %s", setting->choices);
-    return false;
+    return lh_config_refuse(why, why_bytes, "expected one of %s", setting->choices);
 }
 
 static char *format_choice(const struct lh_setting *setting, int64_t value)
@@ -237,10 +228,8 @@ static bool set_list(struct lh_strings *to, bool are_addresses, const char *text
             append_string(to, word);
     }
     free(list);
-    if (is_valid && are_addresses && to->count == 0) {
-        snprintf(why, why_bytes, "must not be empty");
-        return false;
-    }
+    if (is_valid && are_addresses && to->count == 0)
+        return lh_config_refuse(why, why_bytes, "must not be empty");
     return is_valid;
 }
 
@@ -272,10 +261,8 @@ bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setti
     switch (setting->type) {
     case LH_TYPE_STRING: {
         char **string = to;
-        if (*text == '\0') {
-            snprintf(why, why_bytes, "must not be empty");
-            return false;
-        }
+        if (*text == '\0')
+            return lh_config_refuse(why, why_bytes, "must not be empty");
         free(*string);
         *string = lh_strdup(text);
         return true;
