@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "access/grants.h"
-#include "base/bounds.h"
 #include "base/list.h"
 #include "base/memory.h"
 #include "base/table.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "admin/http.h"
 #include "admin/metrics.h"
 #include "base/memory.h"
 #include "lease/readiness.h"

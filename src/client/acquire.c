@@ -1,6 +1,5 @@
 /* lh_acquire and lh_acquire_all: what the caller asks for, checked, becomes an acquire_op. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bounds.h"

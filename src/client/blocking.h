@@ -16,7 +16,7 @@ struct blocked {
 /* LH_WOULD_BLOCK: this thread must not. `client` NULL: there is no lease, which is LH_INVALID_ARGUMENT. */
 enum lh_status lh_blocked_begin(struct blocked *blocked, struct lh_client *client, struct lh_error *error);
 
-/* `started` is what refused the call, or the status of the call without blocking; after LH_OK its callback wakes this one. */
+/* `started`: what refused the call, or the status of the call without blocking; its callback wakes this one. */
 enum lh_status lh_blocked_wait(struct blocked *blocked, enum lh_status started);
 
 void lh_blocked_wake(struct blocked *blocked, enum lh_status status, const struct lh_error *error);

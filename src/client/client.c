@@ -18,7 +18,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "client/lease.h"
 #include "client/request.h"
 
 #define TIMEOUT_DEFAULT_US (5 * LH_US_PER_S)

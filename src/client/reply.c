@@ -8,7 +8,6 @@
 
 #include "google/rpc/error_details.pb-c.h"
 #include "google/rpc/status.pb-c.h"
-#include "leasehold/v1/leasehold.pb-c.h"
 
 /* Longer ones are no advice. */
 #define RETRY_AFTER_MAX_S 3600

@@ -10,7 +10,6 @@
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "base/memory.h"
 

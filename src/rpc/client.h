@@ -14,7 +14,6 @@
 #ifndef LH_RPC_CLIENT_H
 #define LH_RPC_CLIENT_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -154,21 +154,6 @@ static const char *violations_problem(struct batch *batch, const struct lh_viola
 
 /* --- answers --- */
 
-static char *cut_message(struct batch *batch, const char *message)
-{
-    size_t size, kept;
-    char *copy;
-
-    if (message == NULL)
-        return NULL;
-    size = strlen(message);
-    kept = lh_utf8_cut(message, size, LH_ITEM_MESSAGE_MAX_BYTES);
-    copy = lh_arena_alloc(&batch->arena, kept + 1);
-    memcpy(copy, message, kept);
-    copy[kept] = '\0';
-    return copy;
-}
-
 /* What the caller sent, right or wrong, so that it finds its item again; unless that cannot be sent back. */
 static char *echo_lease_key(const Leasehold__V1__LeaseRef *ref)
 {
@@ -194,7 +179,7 @@ static Leasehold__V1__HeartbeatResult *heartbeat_result(struct batch *batch, siz
         result->has_slots = item->shared.has_slots;
     } else {
         const char *words = batch->problems[i] != NULL ? batch->problems[i] : item->message;
-        char *message = cut_message(batch, words);
+        char *message = lh_message_cut(words, &batch->arena);
         if (message != NULL)
             result->message = message;
     }
@@ -227,7 +212,7 @@ static Leasehold__V1__ReleaseResult *release_result(struct batch *batch, size_t 
         snprintf(field, sizeof(field), "items[%zu]", i);
         words = concatenate(&batch->arena, field, ".", words);
     }
-    message = cut_message(batch, words);
+    message = lh_message_cut(words, &batch->arena);
     leasehold__v1__release_result__init(result);
     result->lease_key = echo_lease_key(batch->message.release->items[i]->lease);
     result->outcome = (Leasehold__V1__Outcome)item->outcome;

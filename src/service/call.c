@@ -239,6 +239,16 @@ void lh_store_call_reply(const struct lh_store_call *store_call, const ProtobufC
     lh_arena_reset(&store_call->service->scratch);
 }
 
+void lh_store_call_append(const struct lh_store_call *store_call, struct lh_buffer *packed,
+                          const ProtobufCMessage *part)
+{
+    const void *data;
+    size_t size = lh_message_pack(part, &store_call->service->scratch, &data);
+
+    lh_buffer_append(packed, data, size);
+    lh_arena_reset(&store_call->service->scratch);
+}
+
 void lh_store_call_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
 {
     struct lh_store_call *store_call = lh_rpc_call_data(call);

@@ -8,8 +8,6 @@
 
 /* A reply stays well below the 4 MiB that clients take by default: lists end their page there. */
 #define LH_REPLY_MAX_BYTES ((size_t)3 * 1024 * 1024)
-/* Words of the database or a hook within an item of a batch. */
-#define LH_ITEM_MESSAGE_MAX_BYTES 256
 
 #define LH_OUTAGE_WORDS_BYTES 512
 
@@ -71,6 +69,7 @@ const char *lh_call_field(const char *field, char path[LH_VIOLATION_FIELD_BYTES]
  *     on_scope: if (lh_store_call_is_answered(store_call, status, error)) reply to store_call->call ...;
  *               lh_store_call_destroy(store_call);
  */
+struct lh_access_admin_answer;
 struct lh_store_call {
     struct lh_rpc_call *call; /* NULL once it has ended */
     struct lh_service *service;
@@ -79,6 +78,7 @@ struct lh_store_call {
     const char *key;
     uint64_t filter;
     int64_t token;
+    void (*reply)(struct lh_store_call *store_call, const struct lh_access_admin_answer *answer); /* of access.c */
 };
 
 /* Copies the strings, which may be NULL. */
@@ -88,8 +88,10 @@ void lh_store_call_destroy(struct lh_store_call *store_call);
 void lh_store_call_check(struct lh_store_call *store_call, enum lh_status status);
 /* True: it succeeded, and the RPC call is still there to answer. Else it fails the RPC call, if that is still there. */
 bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status status, const struct lh_error *error);
-/* Then the scratch is empty again. */
+/* Both: then the scratch is empty again. A part of the reply goes behind what is in `packed`. */
 void lh_store_call_reply(const struct lh_store_call *store_call, const ProtobufCMessage *message);
+void lh_store_call_append(const struct lh_store_call *store_call, struct lh_buffer *packed,
+                          const ProtobufCMessage *part);
 void lh_store_call_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason);
 
 #endif

@@ -8,7 +8,6 @@
 #ifndef LH_SERVICE_CONTENTION_TEXT_H
 #define LH_SERVICE_CONTENTION_TEXT_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "lease/types.h"

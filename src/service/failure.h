@@ -9,9 +9,6 @@
 #ifndef LH_SERVICE_FAILURE_H
 #define LH_SERVICE_FAILURE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/memory.h"
 #include "base/status.h"
 #include "lease/types.h"

@@ -158,10 +158,8 @@ static bool take_acquire(struct hold *hold, const Leasehold__V1__AcquireRequest 
         .arena = &hold->service->scratch, .violations = violations, .places = hold->service->places};
     struct lh_acquire acquire = {0};
 
-    if (hold->state != HOLD_NEW) {
-        lh_violations_add(violations, "acquire", "must come once, first");
-        return false;
-    }
+    if (hold->state != HOLD_NEW)
+        return lh_violations_add(violations, "acquire", "must come once, first");
     if (!lh_validate_acquire(&v, request, &acquire)) {
         prefix(violations, "acquire");
         return false;
@@ -216,29 +214,23 @@ static bool take_release(struct hold *hold, Leasehold__V1__ReleaseItem *request,
         .arena = &hold->service->scratch, .violations = violations, .places = hold->service->places};
     const Leasehold__V1__LeaseRef *ref = request->lease;
 
-    if (hold->state == HOLD_NEW || hold->state == HOLD_RELEASING) {
-        lh_violations_add(violations, "release",
-                          hold->state == HOLD_NEW ? "must come after acquire" : "must come once");
-        return false;
-    }
+    if (hold->state == HOLD_NEW || hold->state == HOLD_RELEASING)
+        return lh_violations_add(violations, "release",
+                                 hold->state == HOLD_NEW ? "must come after acquire" : "must come once");
     if (ref == NULL || (ref->scope == NULL && ref->lease_key[0] == '\0'))
         request->lease = own_ref(hold);
     if (!lh_validate_release_item(&v, request, "release", item))
         return false;
     if (strcmp(item->ns, hold->acquire.ns) != 0 || strcmp(item->key, hold->acquire.key) != 0 ||
-        !lh_uuid_equal(&item->lease_key, &hold->acquire.lease_key)) {
-        lh_violations_add(violations, "release.lease", "must be the lease of this stream, or absent");
-        return false;
-    }
+        !lh_uuid_equal(&item->lease_key, &hold->acquire.lease_key))
+        return lh_violations_add(violations, "release.lease", "must be the lease of this stream, or absent");
     return true;
 }
 
 static bool take_alive(struct hold *hold, const Leasehold__V1__Alive *alive, struct lh_violations *violations)
 {
-    if (hold->state == HOLD_NEW) {
-        lh_violations_add(violations, "alive", "must come after acquire");
-        return false;
-    }
+    if (hold->state == HOLD_NEW)
+        return lh_violations_add(violations, "alive", "must come after acquire");
     if (!hold->has_alive || alive->sequence > hold->alive_sequence)
         hold->alive_sequence = alive->sequence;
     hold->has_alive = true;

@@ -1,9 +1,6 @@
 /* What a Hold stream tells its client. A client that does not read gets no more news that age, only the verdicts. */
 #include "service/hold_event.h"
 
-#include <string.h>
-
-#include "base/text.h"
 #include "service/message.h"
 
 static void init(Leasehold__V1__HoldEvent *event, Leasehold__V1__HoldEvent__EventCase what)
@@ -53,16 +50,6 @@ void lh_hold_tell_renewed(struct hold *hold)
     send_event(hold, &event);
 }
 
-static char *cut(const char *message, struct lh_arena *arena)
-{
-    size_t kept = lh_utf8_cut(message, strlen(message), LH_ITEM_MESSAGE_MAX_BYTES);
-    char *copy = lh_arena_alloc(arena, kept + 1);
-
-    memcpy(copy, message, kept);
-    copy[kept] = '\0';
-    return copy;
-}
-
 void lh_hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char *message)
 {
     struct lh_arena *arena = &hold->service->scratch;
@@ -76,7 +63,7 @@ void lh_hold_tell_lost(struct hold *hold, enum lh_end_reason reason, const char 
     lost.outcome = LEASEHOLD__V1__OUTCOME__OUTCOME_LOST;
     lost.end_reason = (Leasehold__V1__EndReason)reason;
     if (message != NULL)
-        lost.message = cut(message, arena);
+        lost.message = lh_message_cut(message, arena);
     init(&event, LEASEHOLD__V1__HOLD_EVENT__EVENT_LOST);
     event.lost = &lost;
     send_event(hold, &event);
@@ -96,7 +83,7 @@ void lh_hold_tell_released(struct hold *hold, enum lh_outcome outcome, enum lh_e
     if (outcome == LH_OUTCOME_LOST)
         released.end_reason = (Leasehold__V1__EndReason)reason;
     if (outcome != LH_OUTCOME_OK && message != NULL)
-        released.message = cut(message, arena);
+        released.message = lh_message_cut(message, arena);
     init(&event, LEASEHOLD__V1__HOLD_EVENT__EVENT_RELEASED);
     event.released = &released;
     send_event(hold, &event);

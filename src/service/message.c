@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "service/json.h"
 
 /* Of Contention.holders: the oldest that fit into trailers beside a holder of ordinary size. */
@@ -161,6 +162,18 @@ Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *con
     if (contention->rests_us > 0)
         message->rests = lh_message_duration(contention->rests_us, arena);
     return message;
+}
+
+char *lh_message_cut(const char *message, struct lh_arena *arena)
+{
+    size_t kept = message == NULL ? 0 : lh_utf8_cut(message, strlen(message), LH_ITEM_MESSAGE_MAX_BYTES);
+    char *copy = message == NULL ? NULL : lh_arena_alloc(arena, kept + 1);
+
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, message, kept);
+    copy[kept] = '\0';
+    return copy;
 }
 
 size_t lh_message_pack(const ProtobufCMessage *message, struct lh_arena *arena, const void **data)

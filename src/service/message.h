@@ -3,7 +3,6 @@
 #ifndef LH_SERVICE_MESSAGE_H
 #define LH_SERVICE_MESSAGE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/memory.h"
@@ -23,6 +22,11 @@ Leasehold__V1__Namespace *lh_message_namespace(const char *ns, struct lh_arena *
 Leasehold__V1__Scope *lh_message_scope(const char *ns, const char *key, struct lh_arena *arena);
 Leasehold__V1__Lease *lh_message_lease(const struct lh_held_lease *lease, unsigned parts, struct lh_arena *arena);
 Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *contention, struct lh_arena *arena);
+
+/* Words of the database or a hook within an item of a batch. */
+#define LH_ITEM_MESSAGE_MAX_BYTES 256
+/* As many of these as an item may have; NULL for NULL. */
+char *lh_message_cut(const char *message, struct lh_arena *arena);
 
 /* Pack into the arena; the size is returned. */
 size_t lh_message_pack(const ProtobufCMessage *message, struct lh_arena *arena, const void **data);

@@ -10,8 +10,6 @@
 #define LH_SERVICE_PERMIT_H
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "access/access.h"
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "service/call.h"
-#include "service/message.h"
 #include "service/page_token.h"
 #include "service/policy.h"
 
@@ -109,15 +108,6 @@ static void free_list(struct policy_list *list)
     free(list);
 }
 
-static void append(struct policy_list *list, const Leasehold__V1__ListPoliciesResponse *response)
-{
-    const void *data;
-    size_t size = lh_message_pack(&response->base, &list->store_call->service->scratch, &data);
-
-    lh_buffer_append(&list->packed, data, size);
-    lh_arena_reset(&list->store_call->service->scratch);
-}
-
 static void finish(struct policy_list *list, bool has_more)
 {
     struct lh_store_call *store_call = list->store_call;
@@ -127,7 +117,7 @@ static void finish(struct policy_list *list, bool has_more)
     if (has_more)
         response.next_page_token =
             lh_page_token_make(LH_PAGE_POLICIES, 0, list->last, "", &store_call->service->scratch);
-    append(list, &response);
+    lh_store_call_append(list->store_call, &list->packed, &response.base);
     lh_rpc_call_reply(store_call->call, list->packed.data, list->packed.size);
     lh_store_call_destroy(store_call);
     free_list(list);
@@ -151,7 +141,7 @@ static bool take(struct policy_list *list, const struct lh_policy_answer *answer
         leasehold__v1__list_policies_response__init(&response);
         response.n_policies = 1;
         response.policies = &message;
-        append(list, &response);
+        lh_store_call_append(list->store_call, &list->packed, &response.base);
     }
     return true;
 }
@@ -224,10 +214,9 @@ void lh_list_policies_on_message(struct lh_rpc_call *call, const void *data, siz
     if (request != NULL) {
         is_valid = lh_validate_page_size(&asked.v, request->page_size, "page_size", &page_size);
         if (request->page_token[0] != '\0' &&
-            !lh_page_token_parse(request->page_token, LH_PAGE_POLICIES, 0, asked.v.arena, &after, &ignored)) {
-            lh_violations_add(&asked.violations, "page_token", "must be the next_page_token of the page before");
-            is_valid = false;
-        }
+            !lh_page_token_parse(request->page_token, LH_PAGE_POLICIES, 0, asked.v.arena, &after, &ignored))
+            is_valid =
+                lh_violations_add(&asked.violations, "page_token", "must be the next_page_token of the page before");
         if (lh_asked_check(&asked, is_valid) && lh_permit_enter(call, &who)) {
             begin_list(call, &who, page_size, after);
             lh_access_leave(&who);

@@ -107,16 +107,13 @@ static bool read_field(struct lh_validator *v, const Leasehold__V1__Policy *mess
         value->number = ((Google__Protobuf__Int32Value *)pointer_of(message, field))->value;
         break;
     }
-    if (fields[field].most > 0 && value->number > fields[field].most) {
-        lh_violations_add(v->violations, path, "must be at most %lld, is %lld", (long long)fields[field].most,
-                          (long long)value->number);
-        return false;
-    }
+    if (fields[field].most > 0 && value->number > fields[field].most)
+        return lh_violations_add(v->violations, path, "must be at most %lld, is %lld", (long long)fields[field].most,
+                                 (long long)value->number);
     if (value->number >= fields[field].least)
         return true;
-    lh_violations_add(v->violations, path, "must be at least %lld, is %lld", (long long)fields[field].least,
-                      (long long)value->number);
-    return false;
+    return lh_violations_add(v->violations, path, "must be at least %lld, is %lld", (long long)fields[field].least,
+                             (long long)value->number);
 }
 
 static bool add_path(struct lh_validator *v, const char *path, uint32_t *mask)
@@ -131,9 +128,9 @@ static bool add_path(struct lh_validator *v, const char *path, uint32_t *mask)
             return true;
         }
     }
-    lh_violations_add(v->violations, "update_mask", "must name settings of leasehold.v1.Policy; \"%.*s\" is none",
-                      (int)lh_utf8_cut(path, strlen(path), 63), path);
-    return false;
+    return lh_violations_add(v->violations, "update_mask",
+                             "must name settings of leasehold.v1.Policy; \"%.*s\" is none",
+                             (int)lh_utf8_cut(path, strlen(path), 63), path);
 }
 
 static bool read_mask(struct lh_validator *v, const Leasehold__V1__SetPolicyRequest *request, uint32_t *mask)
@@ -148,10 +145,8 @@ static bool read_mask(struct lh_validator *v, const Leasehold__V1__SetPolicyRequ
         for (unsigned field = 0; field < LH_POLICY_FIELD_COUNT; field++)
             if (is_present(request->policy, (enum lh_policy_field)field))
                 *mask |= UINT32_C(1) << field;
-    if (is_valid && *mask == 0) {
-        lh_violations_add(v->violations, "update_mask", "must name a setting, or policy must have one");
-        is_valid = false;
-    }
+    if (is_valid && *mask == 0)
+        is_valid = lh_violations_add(v->violations, "update_mask", "must name a setting, or policy must have one");
     return is_valid;
 }
 
@@ -163,10 +158,8 @@ bool lh_policy_from_request(struct lh_validator *v, const Leasehold__V1__SetPoli
 
     memset(policy, 0, sizeof(*policy));
     policy->ns = "";
-    if (request->policy == NULL) {
-        lh_violations_add(v->violations, "policy", "must be given");
-        return false;
-    }
+    if (request->policy == NULL)
+        return lh_violations_add(v->violations, "policy", "must be given");
     ns = request->policy->namespace_;
     is_valid = ns == NULL ||
                lh_validate_namespace(v, ns->segments, ns->n_segments, true, "policy.namespace.segments", &policy->ns);
@@ -180,10 +173,8 @@ bool lh_policy_from_request(struct lh_validator *v, const Leasehold__V1__SetPoli
     }
     if (is_valid && (policy->set >> LH_POLICY_MIN_DURATION & 1) != 0 &&
         (policy->set >> LH_POLICY_MAX_DURATION & 1) != 0 &&
-        policy->values[LH_POLICY_MAX_DURATION].number < policy->values[LH_POLICY_MIN_DURATION].number) {
-        lh_violations_add(v->violations, "policy.max_duration", "must not be below min_duration");
-        is_valid = false;
-    }
+        policy->values[LH_POLICY_MAX_DURATION].number < policy->values[LH_POLICY_MIN_DURATION].number)
+        is_valid = lh_violations_add(v->violations, "policy.max_duration", "must not be below min_duration");
     return is_valid;
 }
 

@@ -195,11 +195,9 @@ static bool take_place(struct lh_validator *v, struct lh_list_request *list)
     size_t size = strcspn(list->after_key, PLACE_MARK);
     char *key;
 
-    if (size > LH_KEY_MAX_BYTES) {
-        lh_violations_add(v->violations, "page_token", "names a key of %zu bytes; a key has at most %d", size,
-                          LH_KEY_MAX_BYTES);
-        return false;
-    }
+    if (size > LH_KEY_MAX_BYTES)
+        return lh_violations_add(v->violations, "page_token", "names a key of %zu bytes; a key has at most %d", size,
+                                 LH_KEY_MAX_BYTES);
     if (list->after_key[size] == '\0')
         return true;
     key = lh_arena_strdup(v->arena, list->after_key);
@@ -218,15 +216,6 @@ static void free_list(struct list *list)
     free(list);
 }
 
-static void append(struct list *list, const Leasehold__V1__ListLeasesResponse *response)
-{
-    const void *data;
-    size_t size = lh_message_pack(&response->base, &list->store_call->service->scratch, &data);
-
-    lh_buffer_append(&list->packed, data, size);
-    lh_arena_reset(&list->store_call->service->scratch);
-}
-
 /* `last_ns` and `last_key`: where the next page begins; NULL: there is none. */
 static void finish(struct list *list, const char *last_ns, const char *last_key, bool is_partial)
 {
@@ -238,7 +227,7 @@ static void finish(struct list *list, const char *last_ns, const char *last_key,
     if (last_ns != NULL)
         response.next_page_token =
             lh_page_token_make(LH_PAGE_LEASES, store_call->filter, last_ns, last_key, &store_call->service->scratch);
-    append(list, &response);
+    lh_store_call_append(list->store_call, &list->packed, &response.base);
     lh_rpc_call_reply(store_call->call, list->packed.data, list->packed.size);
     lh_store_call_destroy(store_call);
     free_list(list);
@@ -265,7 +254,7 @@ static size_t take(struct list *list, const struct lh_list_answer *answer)
         snprintf(list->last_ns, sizeof(list->last_ns), "%s", lease->ns);
         put_place(list->last_key, lease->key, lh_visible_place(lease));
     }
-    append(list, &response);
+    lh_store_call_append(list->store_call, &list->packed, &response.base);
     return i;
 }
 
@@ -308,9 +297,8 @@ static bool read_list(struct lh_validator *v, const Leasehold__V1__ListLeasesReq
         return true;
     if (lh_page_token_parse(request->page_token, LH_PAGE_LEASES, *filter, v->arena, &list->after_ns, &list->after_key))
         return take_place(v, list);
-    lh_violations_add(v->violations, "page_token",
-                      "must be the next_page_token of a page that was asked with the same filters");
-    return false;
+    return lh_violations_add(v->violations, "page_token",
+                             "must be the next_page_token of a page that was asked with the same filters");
 }
 
 static void ask(struct list *list, const struct lh_list_request *of_walk)

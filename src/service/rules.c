@@ -36,9 +36,9 @@ static bool read_rights(struct lh_validator *v, const Leasehold__V1__Right *righ
         if (rights[i] >= LEASEHOLD__V1__RIGHT__RIGHT_READ && rights[i] <= LEASEHOLD__V1__RIGHT__RIGHT_ADMIN) {
             *result |= 1u << ((unsigned)rights[i] - 1);
         } else {
-            lh_violations_add(v->violations, lh_field_nth(path, "rights", i),
-                              "must be RIGHT_READ, RIGHT_LEASE, RIGHT_GUARD or RIGHT_ADMIN, is %d", (int)rights[i]);
-            is_valid = false;
+            is_valid =
+                lh_violations_add(v->violations, lh_field_nth(path, "rights", i),
+                                  "must be RIGHT_READ, RIGHT_LEASE, RIGHT_GUARD or RIGHT_ADMIN, is %d", (int)rights[i]);
         }
     }
     return is_valid;
@@ -63,10 +63,8 @@ bool lh_rule_from_grant(struct lh_validator *v, const Leasehold__V1__GrantAccess
     bool is_valid = read_rule(v, request->principal, request->namespace_, request->rights, request->n_rights, change);
 
     change->is_revoke = false;
-    if (request->n_rights == 0) {
-        lh_violations_add(v->violations, "rights", "must have at least one right");
-        is_valid = false;
-    }
+    if (request->n_rights == 0)
+        is_valid = lh_violations_add(v->violations, "rights", "must have at least one right");
     return is_valid;
 }
 
@@ -83,9 +81,8 @@ static bool check_token_name(struct lh_validator *v, const char *name, const cha
 
     if (size >= 1 && size <= LH_TOKEN_NAME_MAX_BYTES && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == size)
         return true;
-    lh_violations_add(v->violations, field, "must be 1 to %d of a-z, 0-9, '.', '_' and '-', is \"%.*s\"",
-                      LH_TOKEN_NAME_MAX_BYTES, (int)lh_utf8_cut(name, size, LH_TOKEN_NAME_MAX_BYTES), name);
-    return false;
+    return lh_violations_add(v->violations, field, "must be 1 to %d of a-z, 0-9, '.', '_' and '-', is \"%.*s\"",
+                             LH_TOKEN_NAME_MAX_BYTES, (int)lh_utf8_cut(name, size, LH_TOKEN_NAME_MAX_BYTES), name);
 }
 
 /* As make_token() in SQL makes IDs: to revoke one must not revoke tokens of that name too. */
@@ -99,12 +96,10 @@ bool lh_validate_create_token(struct lh_validator *v, const Leasehold__V1__Creat
 {
     bool is_valid = check_token_name(v, request->name, "name");
 
-    if (is_like_id(request->name)) {
-        lh_violations_add(v->violations, "name",
-                          "must be other than 8 of 0-9 and a-f, which is what IDs of tokens are, is \"%s\"",
-                          request->name);
-        is_valid = false;
-    }
+    if (is_like_id(request->name))
+        is_valid = lh_violations_add(v->violations, "name",
+                                     "must be other than 8 of 0-9 and a-f, which is what IDs of tokens are, is \"%s\"",
+                                     request->name);
     *expires_us = 0;
     if (request->expires != NULL)
         is_valid &= lh_validate_duration(v, request->expires, 1, "expires", expires_us);

@@ -10,7 +10,6 @@
 #include "service/reflection.h"
 #include "service/rights.h"
 #include "service/view.h"
-#include "service/watch.h"
 
 #define HEALTH_WATCHERS_MAX 1000
 

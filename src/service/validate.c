@@ -17,24 +17,18 @@ static bool check_size(struct lh_validator *v, const char *text, size_t least, s
     if (size >= least && size <= most)
         return true;
     if (least > 0)
-        lh_violations_add(v->violations, field, "must be %zu to %zu bytes, has %zu", least, most, size);
-    else
-        lh_violations_add(v->violations, field, "must be at most %zu bytes, has %zu", most, size);
-    return false;
+        return lh_violations_add(v->violations, field, "must be %zu to %zu bytes, has %zu", least, most, size);
+    return lh_violations_add(v->violations, field, "must be at most %zu bytes, has %zu", most, size);
 }
 
 static bool check_segment(struct lh_validator *v, const char *segment, const char *field)
 {
     if (!check_size(v, segment, 1, LH_SEGMENT_MAX_BYTES, field))
         return false;
-    if (strchr(segment, '.') != NULL) {
-        lh_violations_add(v->violations, field, "must not contain a dot: write one segment for each level");
-        return false;
-    }
-    if (lh_utf8_has_control(segment, strlen(segment))) {
-        lh_violations_add(v->violations, field, "must not contain control characters");
-        return false;
-    }
+    if (strchr(segment, '.') != NULL)
+        return lh_violations_add(v->violations, field, "must not contain a dot: write one segment for each level");
+    if (lh_utf8_has_control(segment, strlen(segment)))
+        return lh_violations_add(v->violations, field, "must not contain control characters");
     return true;
 }
 
@@ -48,21 +42,18 @@ bool lh_validate_namespace(struct lh_validator *v, char *const *segments, size_t
     *ns = "";
     if (count == 0 && may_be_empty)
         return true;
-    if (count == 0 || count > LH_NAMESPACE_MAX_SEGMENTS) {
-        lh_violations_add(v->violations, field, "must have 1 to %d segments, has %zu", LH_NAMESPACE_MAX_SEGMENTS,
-                          count);
-        return false;
-    }
+    if (count == 0 || count > LH_NAMESPACE_MAX_SEGMENTS)
+        return lh_violations_add(v->violations, field, "must have 1 to %d segments, has %zu", LH_NAMESPACE_MAX_SEGMENTS,
+                                 count);
     for (size_t i = 0; i < count; i++) {
         char path[PATH_BYTES];
         is_valid &= check_segment(v, segments[i], lh_field_nth(path, field, i));
         size += strlen(segments[i]) + 1;
     }
-    if (is_valid && size - 1 > LH_NAMESPACE_MAX_BYTES) {
-        lh_violations_add(v->violations, field, "must be at most %d bytes with the dots between segments, has %zu",
-                          LH_NAMESPACE_MAX_BYTES, size - 1);
-        is_valid = false;
-    }
+    if (is_valid && size - 1 > LH_NAMESPACE_MAX_BYTES)
+        is_valid =
+            lh_violations_add(v->violations, field, "must be at most %d bytes with the dots between segments, has %zu",
+                              LH_NAMESPACE_MAX_BYTES, size - 1);
     if (!is_valid)
         return false;
     joined = end = lh_arena_alloc(v->arena, size);
@@ -82,18 +73,15 @@ bool lh_validate_place(struct lh_validator *v, const char *ns, bool include_chil
     for (size_t i = 0; include_children && i < lh_places_count(v->places); i++)
         if (lh_places_has(v->places, lh_places_at(v->places, i), ns, true))
             return true;
-    lh_violations_add(v->violations, field, "%s %s", ns, lh_places_nowhere);
-    return false;
+    return lh_violations_add(v->violations, field, "%s %s", ns, lh_places_nowhere);
 }
 
 static bool check_key(struct lh_validator *v, const char *key, const char *field)
 {
     if (!check_size(v, key, 1, LH_KEY_MAX_BYTES, field))
         return false;
-    if (lh_utf8_has_control(key, strlen(key))) {
-        lh_violations_add(v->violations, field, "must not contain control characters");
-        return false;
-    }
+    if (lh_utf8_has_control(key, strlen(key)))
+        return lh_violations_add(v->violations, field, "must not contain control characters");
     return true;
 }
 
@@ -103,10 +91,8 @@ bool lh_validate_scope(struct lh_validator *v, const Leasehold__V1__Scope *scope
     char path[PATH_BYTES];
     bool is_valid;
 
-    if (scope == NULL) {
-        lh_violations_add(v->violations, field, "must be given");
-        return false;
-    }
+    if (scope == NULL)
+        return lh_violations_add(v->violations, field, "must be given");
     is_valid = lh_validate_namespace(v, scope->namespace_, scope->n_namespace_, false,
                                      lh_field_member(path, field, "namespace"), ns) &&
                lh_validate_place(v, *ns, false, path);
@@ -123,24 +109,18 @@ bool lh_validate_duration(struct lh_validator *v, const Google__Protobuf__Durati
 
     if (duration->seconds > most_s || duration->seconds < -most_s || duration->nanos > 999999999 ||
         duration->nanos < -999999999 || (duration->seconds > 0 && duration->nanos < 0) ||
-        (duration->seconds < 0 && duration->nanos > 0)) {
-        lh_violations_add(v->violations, field,
-                          "must be a valid google.protobuf.Duration: nanos below a second, of the sign of seconds");
-        return false;
-    }
-    if (is_negative) {
-        lh_violations_add(v->violations, field, "must not be negative");
-        return false;
-    }
+        (duration->seconds < 0 && duration->nanos > 0))
+        return lh_violations_add(
+            v->violations, field,
+            "must be a valid google.protobuf.Duration: nanos below a second, of the sign of seconds");
+    if (is_negative)
+        return lh_violations_add(v->violations, field, "must not be negative");
     *duration_us = duration->seconds * LH_US_PER_S + duration->nanos / 1000;
-    if (*duration_us > LH_DURATION_MAX_US) {
-        lh_violations_add(v->violations, field, "must be at most 100 years");
-        return false;
-    }
+    if (*duration_us > LH_DURATION_MAX_US)
+        return lh_violations_add(v->violations, field, "must be at most 100 years");
     if (*duration_us < least_us) {
         lh_duration_format(least_us, least);
-        lh_violations_add(v->violations, field, "must be at least %s", least);
-        return false;
+        return lh_violations_add(v->violations, field, "must be at least %s", least);
     }
     return true;
 }
@@ -152,8 +132,7 @@ bool lh_validate_at_least(struct lh_validator *v, const Google__Protobuf__Durati
         return false;
     if (*at_least_us <= LH_AT_LEAST_MAX_US)
         return true;
-    lh_violations_add(v->violations, field, "must be at most 1 day");
-    return false;
+    return lh_violations_add(v->violations, field, "must be at most 1 day");
 }
 
 bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char *field, int32_t *result)
@@ -161,9 +140,8 @@ bool lh_validate_page_size(struct lh_validator *v, int32_t page_size, const char
     *result = page_size == 0 ? LH_PAGE_SIZE_DEFAULT : page_size;
     if (page_size >= 0 && page_size <= LH_PAGE_SIZE_MAX)
         return true;
-    lh_violations_add(v->violations, field, "must be 0 (which is %d) to %d, is %d", LH_PAGE_SIZE_DEFAULT,
-                      LH_PAGE_SIZE_MAX, page_size);
-    return false;
+    return lh_violations_add(v->violations, field, "must be 0 (which is %d) to %d, is %d", LH_PAGE_SIZE_DEFAULT,
+                             LH_PAGE_SIZE_MAX, page_size);
 }
 
 bool lh_validate_units(struct lh_validator *v, int32_t units, const char *field, int32_t *result)
@@ -171,8 +149,7 @@ bool lh_validate_units(struct lh_validator *v, int32_t units, const char *field,
     *result = units == 0 ? 1 : units;
     if (units >= 0 && units <= LH_UNITS_MAX)
         return true;
-    lh_violations_add(v->violations, field, "must be 0 (which is 1) to %d, is %d", LH_UNITS_MAX, units);
-    return false;
+    return lh_violations_add(v->violations, field, "must be 0 (which is 1) to %d, is %d", LH_UNITS_MAX, units);
 }
 
 /* A field of the request itself, or of one of its items. */
@@ -193,16 +170,13 @@ static bool validate_mode(struct lh_validator *v, Leasehold__V1__Mode mode, int3
     if (mode == LEASEHOLD__V1__MODE__MODE_SHARED) {
         if (at_least == NULL)
             return lh_validate_units(v, units, name_of(item, "units", path), units_asked);
-        lh_violations_add(v->violations, name_of(item, "at_least", path),
-                          "must not be given for a shared lease (mode MODE_SHARED)");
-        return false;
+        return lh_violations_add(v->violations, name_of(item, "at_least", path),
+                                 "must not be given for a shared lease (mode MODE_SHARED)");
     }
-    if (units != 0) {
-        lh_violations_add(v->violations, name_of(item, "units", path),
-                          "must be 0 for an exclusive lease, is %d: units are of shared ones (mode MODE_SHARED)",
-                          units);
-        return false;
-    }
+    if (units != 0)
+        return lh_violations_add(v->violations, name_of(item, "units", path),
+                                 "must be 0 for an exclusive lease, is %d: units are of shared ones (mode MODE_SHARED)",
+                                 units);
     return at_least == NULL || lh_validate_at_least(v, at_least, name_of(item, "at_least", path), at_least_us);
 }
 
@@ -211,18 +185,16 @@ static bool check_labels(struct lh_validator *v, const Leasehold__V1__AcquireReq
     Leasehold__V1__AcquireRequest__LabelsEntry *const *labels = request->labels;
     bool is_valid = true;
 
-    if (request->n_labels > LH_LABELS_MAX) {
-        lh_violations_add(v->violations, "labels", "must be at most %d, are %zu", LH_LABELS_MAX, request->n_labels);
-        return false;
-    }
+    if (request->n_labels > LH_LABELS_MAX)
+        return lh_violations_add(v->violations, "labels", "must be at most %d, are %zu", LH_LABELS_MAX,
+                                 request->n_labels);
     for (size_t i = 0; i < request->n_labels; i++) {
         char path[PATH_BYTES];
         snprintf(path, sizeof(path), "labels[%zu].key", i);
         is_valid &= check_size(v, labels[i]->key, 1, LH_LABEL_NAME_MAX_BYTES, path);
         for (size_t j = 0; j < i; j++) {
             if (strcmp(labels[i]->key, labels[j]->key) == 0) {
-                lh_violations_add(v->violations, path, "must be unique: labels[%zu] has the same name", j);
-                is_valid = false;
+                is_valid = lh_violations_add(v->violations, path, "must be unique: labels[%zu] has the same name", j);
                 break;
             }
         }
@@ -238,14 +210,10 @@ static bool validate_wait(struct lh_validator *v, const Leasehold__V1__AcquireRe
     acquire->wait_us = 0;
     if (request->wait != NULL && !lh_validate_duration(v, request->wait, 0, "wait", &acquire->wait_us))
         return false;
-    if (request->wait_forever && acquire->wait_us > 0) {
-        lh_violations_add(v->violations, "wait", "must not be given together with wait_forever");
-        return false;
-    }
-    if (request->wait_forever && request->wait_while_alive) {
-        lh_violations_add(v->violations, "wait_while_alive", "must not be given together with wait_forever");
-        return false;
-    }
+    if (request->wait_forever && acquire->wait_us > 0)
+        return lh_violations_add(v->violations, "wait", "must not be given together with wait_forever");
+    if (request->wait_forever && request->wait_while_alive)
+        return lh_violations_add(v->violations, "wait_while_alive", "must not be given together with wait_forever");
     if (request->wait_forever)
         acquire->wait = LH_WAIT_UNTIL_GRANTED;
     else if (request->wait_while_alive)
@@ -259,8 +227,7 @@ static bool validate_lease_key(struct lh_validator *v, const char *text, const c
 {
     if (lh_uuid_parse(text, lease_key) && !lh_uuid_is_zero(lease_key))
         return true;
-    lh_violations_add(v->violations, field, "must be a UUID of 8-4-4-4-12 hexadecimal digits, and not all zero");
-    return false;
+    return lh_violations_add(v->violations, field, "must be a UUID of 8-4-4-4-12 hexadecimal digits, and not all zero");
 }
 
 /* What is asked of all scopes alike. */
@@ -270,8 +237,7 @@ static bool validate_duration_and_wait(struct lh_validator *v, const Leasehold__
     bool is_valid = true;
 
     if (request->duration == NULL) {
-        lh_violations_add(v->violations, "duration", "must be given");
-        is_valid = false;
+        is_valid = lh_violations_add(v->violations, "duration", "must be given");
     } else {
         is_valid = lh_validate_duration(v, request->duration, 1, "duration", &acquire->duration_us);
     }
@@ -310,11 +276,9 @@ static bool check_unique(struct lh_validator *v, const struct lh_acquire_scope *
     char field[LH_VIOLATION_FIELD_BYTES];
 
     for (size_t i = 0; i < n; i++) {
-        if (strcmp(scopes[i].key, scopes[n].key) == 0 && strcmp(scopes[i].ns, scopes[n].ns) == 0) {
-            lh_violations_add(v->violations, lh_field_member(field, path, "scope"),
-                              "must be unique: items[%zu] has the same", i);
-            return false;
-        }
+        if (strcmp(scopes[i].key, scopes[n].key) == 0 && strcmp(scopes[i].ns, scopes[n].ns) == 0)
+            return lh_violations_add(v->violations, lh_field_member(field, path, "scope"),
+                                     "must be unique: items[%zu] has the same", i);
     }
     return true;
 }
@@ -331,10 +295,9 @@ static bool check_together(struct lh_validator *v, const struct lh_acquire_scope
     place = lh_places_find(v->places, scopes[n].ns);
     if (place == first)
         return true;
-    lh_violations_add(v->violations, lh_field_member(field, path, "scope"),
-                      "must be in one database with the others: %s lives in %s, %s in %s", scopes[0].ns, first->name,
-                      scopes[n].ns, place->name);
-    return false;
+    return lh_violations_add(v->violations, lh_field_member(field, path, "scope"),
+                             "must be in one database with the others: %s lives in %s, %s in %s", scopes[0].ns,
+                             first->name, scopes[n].ns, place->name);
 }
 
 static bool validate_items(struct lh_validator *v, Leasehold__V1__AcquireItem *const *items, size_t n,
@@ -343,10 +306,8 @@ static bool validate_items(struct lh_validator *v, Leasehold__V1__AcquireItem *c
     struct lh_acquire_scope *scopes;
     bool is_valid = true;
 
-    if (n < 1 || n > LH_ALL_ITEMS_MAX) {
-        lh_violations_add(v->violations, "items", "must be 1 to %d, are %zu", LH_ALL_ITEMS_MAX, n);
-        return false;
-    }
+    if (n < 1 || n > LH_ALL_ITEMS_MAX)
+        return lh_violations_add(v->violations, "items", "must be 1 to %d, are %zu", LH_ALL_ITEMS_MAX, n);
     scopes = lh_arena_alloc(v->arena, n * sizeof(scopes[0]));
     for (size_t i = 0; i < n; i++) {
         char path[LH_VIOLATION_FIELD_BYTES], field[LH_VIOLATION_FIELD_BYTES];
@@ -393,10 +354,8 @@ bool lh_validate_lease_ref(struct lh_validator *v, const Leasehold__V1__LeaseRef
     char path[PATH_BYTES];
     bool is_valid;
 
-    if (ref == NULL) {
-        lh_violations_add(v->violations, field, "must be given");
-        return false;
-    }
+    if (ref == NULL)
+        return lh_violations_add(v->violations, field, "must be given");
     is_valid = lh_validate_scope(v, ref->scope, lh_field_member(path, field, "scope"), ns, key);
     return validate_lease_key(v, ref->lease_key, lh_field_member(path, field, "lease_key"), lease_key) && is_valid;
 }
@@ -422,10 +381,8 @@ bool lh_validate_release_item(struct lh_validator *v, const Leasehold__V1__Relea
     if (!check_size(v, request->success, 0, LH_RESULT_MAX_BYTES, lh_field_member(path, field, "success")))
         return false;
     problem = lh_json_problem(request->success, v->arena);
-    if (problem != NULL) {
-        lh_violations_add(v->violations, path, "must be JSON that PostgreSQL takes: %s", problem);
-        return false;
-    }
+    if (problem != NULL)
+        return lh_violations_add(v->violations, path, "must be JSON that PostgreSQL takes: %s", problem);
     return is_valid;
 }
 
@@ -449,10 +406,8 @@ bool lh_validate_watch(struct lh_validator *v, const Leasehold__V1__WatchLeasesR
     bool has_key = request->key[0] != '\0';
     bool is_valid = lh_validate_namespace(v, request->namespace_, request->n_namespace_, !has_key, "namespace", ns);
 
-    if (has_key && request->include_children) {
-        lh_violations_add(v->violations, "include_children", "must not be given together with key");
-        return false;
-    }
+    if (has_key && request->include_children)
+        return lh_violations_add(v->violations, "include_children", "must not be given together with key");
     is_valid = is_valid && lh_validate_place(v, *ns, request->include_children, "namespace");
     return (!has_key || check_key(v, request->key, "key")) && is_valid;
 }
@@ -464,16 +419,12 @@ bool lh_validate_reap(struct lh_validator *v, const Leasehold__V1__ReapRequest *
 
     arguments->include_children = request->include_children;
     arguments->max = request->max == 0 ? LH_REAP_DEFAULT : request->max;
-    if (request->max < 0 || request->max > LH_REAP_MAX) {
-        lh_violations_add(v->violations, "max", "must be 0 (which is %d) to %d, is %d", LH_REAP_DEFAULT, LH_REAP_MAX,
-                          request->max);
-        is_valid = false;
-    }
-    if (request->n_namespaces > LH_REAP_NAMESPACES_MAX) {
-        lh_violations_add(v->violations, "namespaces", "must be at most %d, are %zu", LH_REAP_NAMESPACES_MAX,
-                          request->n_namespaces);
-        return false;
-    }
+    if (request->max < 0 || request->max > LH_REAP_MAX)
+        is_valid = lh_violations_add(v->violations, "max", "must be 0 (which is %d) to %d, is %d", LH_REAP_DEFAULT,
+                                     LH_REAP_MAX, request->max);
+    if (request->n_namespaces > LH_REAP_NAMESPACES_MAX)
+        return lh_violations_add(v->violations, "namespaces", "must be at most %d, are %zu", LH_REAP_NAMESPACES_MAX,
+                                 request->n_namespaces);
     arguments->namespace_count = request->n_namespaces;
     arguments->is_by_name = request->n_namespaces > 0;
     arguments->namespaces = lh_arena_alloc(v->arena, (request->n_namespaces + 1) * sizeof(char *));
@@ -491,18 +442,13 @@ bool lh_validate_force(struct lh_validator *v, const Leasehold__V1__ForceRelease
 {
     bool is_valid = check_size(v, request->reason, 1, LH_RESULT_MAX_BYTES, "reason");
 
-    if (is_valid && strspn(request->reason, " \t\r\n") == strlen(request->reason)) {
-        lh_violations_add(v->violations, "reason", "must give a reason, for readers of the history");
-        is_valid = false;
-    }
+    if (is_valid && strspn(request->reason, " \t\r\n") == strlen(request->reason))
+        is_valid = lh_violations_add(v->violations, "reason", "must give a reason, for readers of the history");
     if (request->token < 0) {
-        lh_violations_add(v->violations, "token", "must be 0 (any holder) or a token, is %lld",
-                          (long long)request->token);
-        is_valid = false;
+        is_valid = lh_violations_add(v->violations, "token", "must be 0 (any holder) or a token, is %lld",
+                                     (long long)request->token);
     }
-    if (request->token > 0 && request->all) {
-        lh_violations_add(v->violations, "all", "must not be given together with token");
-        is_valid = false;
-    }
+    if (request->token > 0 && request->all)
+        is_valid = lh_violations_add(v->violations, "all", "must not be given together with token");
     return is_valid;
 }

@@ -187,9 +187,8 @@ static bool check_page(struct lh_validator *v, const Leasehold__V1__ListRequest 
     if (request->page_token[0] == '\0' || lh_page_token_parse(request->page_token, LH_PAGE_VIEW + wanted->look->view,
                                                               wanted->filter, v->arena, &ignored, &wanted->after))
         return is_valid;
-    lh_violations_add(v->violations, "page_token",
-                      "must be the next_page_token of a page that was asked with the same filters");
-    return false;
+    return lh_violations_add(v->violations, "page_token",
+                             "must be the next_page_token of a page that was asked with the same filters");
 }
 
 static bool check_list(struct lh_validator *v, const Leasehold__V1__ListRequest *request, struct wanted *wanted)

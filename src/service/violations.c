@@ -49,17 +49,17 @@ const char *lh_field_nth(char path[LH_VIOLATION_FIELD_BYTES], const char *field,
     return path;
 }
 
-void lh_violations_add(struct lh_violations *violations, const char *field, const char *limit_format, ...)
+bool lh_violations_add(struct lh_violations *violations, const char *field, const char *limit_format, ...)
 {
     struct lh_violation *violation;
     va_list arguments;
 
     for (size_t i = 0; i < violations->count; i++)
         if (strncmp(violations->list[i].field, field, LH_VIOLATION_FIELD_BYTES - 1) == 0)
-            return;
+            return false;
     if (violations->count == LH_VIOLATIONS_MAX) {
         violations->omitted++;
-        return;
+        return false;
     }
     violation = &violations->list[violations->count++];
     snprintf(violation->field, sizeof(violation->field), "%s", field);
@@ -68,6 +68,7 @@ void lh_violations_add(struct lh_violations *violations, const char *field, cons
     vsnprintf(violation->limit, sizeof(violation->limit), limit_format, arguments);
     va_end(arguments);
     trim(violation->limit);
+    return false;
 }
 
 void lh_violations_sentence(const struct lh_violations *violations, char *text, size_t size)

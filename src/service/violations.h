@@ -5,6 +5,7 @@
 #ifndef LH_SERVICE_VIOLATIONS_H
 #define LH_SERVICE_VIOLATIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define LH_VIOLATIONS_MAX 8
@@ -21,8 +22,8 @@ struct lh_violations {
     } list[LH_VIOLATIONS_MAX];
 };
 
-/* Both are cut where they do not fit. A second violation of the same field is not kept. */
-void lh_violations_add(struct lh_violations *violations, const char *field, const char *limit_format, ...)
+/* Both are cut where they do not fit. A second violation of a field is not kept. Returns false, for a check to end with. */
+bool lh_violations_add(struct lh_violations *violations, const char *field, const char *limit_format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /*

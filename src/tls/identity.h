@@ -3,7 +3,6 @@
 #define LH_TLS_IDENTITY_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct x509_st; /* OpenSSL's X509 */

@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "client/attempt.h"
-#include "client/batch.h"
 #include "client/client.h"
 #include "client/lease_message.h"
 #include "client/request.h"
