@@ -2,7 +2,7 @@
 #ifndef LH_RPC_CALL_ALARM_H
 #define LH_RPC_CALL_ALARM_H
 
-#include "rpc/call.h"
+#include "rpc/server_internal.h"
 
 void lh_rpc_call_finish_alarm(struct lh_rpc_call *call);
 /* The answer to a PING with these 8 bytes. */

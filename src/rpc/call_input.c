@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rpc/call.h"
 #include "rpc/server_memory.h"
 
 #define UNKNOWN_PATH_MAX_BYTES 128

@@ -2,7 +2,7 @@
 #ifndef LH_RPC_CALL_INPUT_H
 #define LH_RPC_CALL_INPUT_H
 
-#include "rpc/call.h"
+#include "rpc/server_internal.h"
 
 void lh_rpc_call_on_header(struct lh_rpc_call *call, const char *name, size_t name_size, const char *value,
                            size_t value_size);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "rpc/channel_connect.h"
 #include "rpc/client_call.h"
+#include "rpc/client_connection.h"
 
 #define MAX_ANSWERS_WAITING 40000
 

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "rpc/channel_state.h"
 #include "rpc/client_call.h"
+#include "rpc/client_connection.h"
 #include "tls/context.h"
 
 static char *copy(const char *text)

@@ -2,7 +2,7 @@
 #ifndef LH_RPC_CHANNEL_CONNECT_H
 #define LH_RPC_CHANNEL_CONNECT_H
 
-#include "rpc/channel_internal.h"
+#include "rpc/client_internal.h"
 
 void lh_rpc_channel_set_tls(struct lh_rpc_channel *channel, const char *target); /* of its options */
 void lh_rpc_channel_finish_tls(struct lh_rpc_channel *channel);

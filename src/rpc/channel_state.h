@@ -2,7 +2,7 @@
 #ifndef LH_RPC_CHANNEL_STATE_H
 #define LH_RPC_CHANNEL_STATE_H
 
-#include "rpc/client_connection.h"
+#include "rpc/client_internal.h"
 
 void lh_rpc_channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason);
 bool lh_rpc_channel_is_connecting(const struct lh_rpc_channel *channel);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "rpc/client_call.h"
 
 static bool is_name(const char *name, size_t size, const char *wanted)
 {

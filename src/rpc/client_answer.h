@@ -2,7 +2,7 @@
 #ifndef LH_RPC_CLIENT_ANSWER_H
 #define LH_RPC_CLIENT_ANSWER_H
 
-#include "rpc/client_call.h"
+#include "rpc/client_internal.h"
 
 void lh_rpc_client_call_on_header(struct lh_rpc_client_call *call, const char *name, size_t name_size,
                                   const char *value, size_t value_size);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "rpc/channel_state.h"
 #include "rpc/client_answer.h"
+#include "rpc/client_call.h"
 
 #define STREAM_WINDOW_BYTES (1024 * 1024)
 #define CONNECTION_WINDOW_BYTES (4 * 1024 * 1024)

@@ -2,16 +2,7 @@
 #ifndef LH_RPC_CLIENT_CONNECTION_H
 #define LH_RPC_CLIENT_CONNECTION_H
 
-#include "rpc/channel_internal.h"
-
-struct client_connection {
-    struct rpc_connection io;
-    struct lh_rpc_channel *channel;
-    struct lh_link in_channel;
-    struct lh_link calls;
-    struct lh_timer keepalive;
-    int64_t pinged_at_us; /* 0: no PING is on its way */
-};
+#include "rpc/client_internal.h"
 
 nghttp2_session_callbacks *lh_rpc_client_callbacks_create(void);
 void lh_rpc_client_connection_on_closed(void *connection, const char *reason); /* frees it */

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/call.h"
+#include "rpc/server_connection.h"
 #include "rpc/server_handshake.h"
 #include "rpc/server_leave.h"
 #include "rpc/server_memory.h"

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "rpc/call.h"
 #include "rpc/call_alarm.h"
 #include "rpc/call_input.h"
 #include "rpc/server_handshake.h"

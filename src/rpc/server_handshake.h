@@ -2,7 +2,7 @@
 #ifndef LH_RPC_SERVER_HANDSHAKE_H
 #define LH_RPC_SERVER_HANDSHAKE_H
 
-#include "rpc/server_connection.h"
+#include "rpc/server_internal.h"
 
 /* Of what handshakes may keep together. */
 void lh_rpc_server_handshake_leave(struct server_connection *connection);

@@ -1,4 +1,4 @@
-/* The fields of a server. */
+/* The fields of a server, of its connections and of their calls. */
 #ifndef LH_RPC_SERVER_INTERNAL_H
 #define LH_RPC_SERVER_INTERNAL_H
 
@@ -8,6 +8,7 @@
 #include "loop/loop.h"
 #include "rpc/address.h"
 #include "rpc/connection.h"
+#include "rpc/header_check.h"
 #include "rpc/recycle.h"
 #include "rpc/server.h"
 
@@ -57,6 +58,101 @@ struct lh_rpc_server {
     void (*on_final)(void *arg);
     void (*on_idle)(void *arg);
     void *drain_arg;
+};
+
+struct server_connection {
+    struct rpc_connection io;
+    struct rpc_gate gate;
+    struct rpc_account account;
+    struct rpc_counted memory; /* of nghttp2 */
+    struct lh_rpc_server *server;
+    struct lh_link in_server;
+    struct lh_link calls;
+    struct lh_link borrowing;  /* calls whose message lies in the input that is being read */
+    struct lh_link resuming;   /* calls whose held bytes are to be looked at */
+    struct lh_link unfinished; /* calls that have begun a message and not ended it, the oldest first */
+    struct lh_link answered;   /* calls whose answer was not taken yet, by when some of it was */
+    struct lh_link asking;     /* calls that ask whether the peer is alive */
+    struct source *source;     /* while its handshake is not finished; NULL: it is, or there is no address */
+    struct lh_link in_source;
+    struct lh_backlog_item handshake;
+    struct lh_link securing;
+    void *client;    /* see lh_rpc_call_set_client */
+    char *principal; /* NULL: anonymous */
+    struct lh_deferred resume;
+    struct lh_timer timer; /* preface, idle, stall, ending */
+    size_t call_count;
+    uint32_t serial;       /* among the server's connections */
+    int64_t asked_at_us;   /* when the PING of the calls that ask was sent; 0: none is on its way */
+    int64_t pinged_at_us;  /* 0: no PING is on its way */
+    int64_t idle_at_us;    /* when the last call ended */
+    int64_t noticed_at_us; /* when it got GOAWAY because it is idle; 0: it did not */
+    int64_t leaves_at_us;  /* when it gets GOAWAY: max_age, or before its certificate ends */
+    int64_t ends_at_us;    /* its certificate */
+    bool has_preface;
+    bool is_going;        /* GOAWAY was sent */
+    bool is_flooding;     /* its gate has sent it away */
+    bool is_private;      /* a visitor that came in privately */
+    bool has_asked_again; /* the answer to the PING before came late */
+    char peer[RPC_ADDRESS_TEXT_BYTES];
+};
+
+/*
+ * A call's way: HEADERS until its headers are complete, OPEN while the handler may answer, FINISHING from the finish
+ * until nghttp2 has sent the trailers and closed the stream. It is freed with the stream or the connection, nothing
+ * else.
+ */
+enum call_state { CALL_HEADERS, CALL_OPEN, CALL_FINISHING };
+
+struct lh_rpc_call {
+    struct lh_link in_connection;
+    struct lh_link in_queue;   /* of its connection: borrowing or resuming */
+    struct lh_link in_waiting; /* of its connection: unfinished or answered */
+    struct lh_link in_asking;  /* of its connection */
+    struct server_connection *connection;
+    const struct lh_rpc_method *method; /* NULL: unknown */
+    char *principal;                    /* NULL: its connection's */
+    void *data;
+    void *trace;
+    struct lh_timer deadline;
+    struct lh_timer *alarm; /* NULL: never set */
+    int64_t arrived_us;
+    int64_t deadline_us;
+    int64_t waiting_us; /* since when it is in in_waiting */
+    struct rpc_inbox inbox;
+    struct rpc_outbox outbox;
+    struct lh_buffer held; /* arrived, not handed over: a unary message, or the bytes of a paused call */
+    const void *borrowed;  /* the unary message, where it still lies in the input */
+    size_t borrowed_size;
+    struct lh_buffer metadata;  /* name, NUL, value, NUL, and so on */
+    struct call_status *status; /* words for the trailers; NULL: none */
+    struct rpc_header_check check;
+    size_t kept;    /* by the handler */
+    size_t counted; /* in the connection's account: all of these */
+    size_t header_bytes;
+    int32_t stream_id;
+    uint8_t state;   /* enum call_state */
+    uint8_t code;    /* enum lh_grpc_code */
+    uint8_t outcome; /* as struct lh_rpc_method_stats has it */
+    bool is_post;    /* what was found among the headers */
+    bool is_grpc;
+    bool has_bad_timeout;
+    bool is_told;        /* the handler knows of it */
+    bool is_over;        /* on_end was called, or will never be */
+    bool has_message;    /* of a unary call: its one message came */
+    bool has_half_close; /* the client's half is closed */
+    bool is_paused;
+    bool is_deferred;  /* nghttp2 waits until there is more to send */
+    bool has_response; /* the response headers were submitted */
+    bool has_ended;    /* the trailers went out */
+    bool was_over_mark;
+    bool names_encodings; /* the trailers say that identity is the only one */
+};
+
+struct call_status {
+    size_t message_size; /* percent-encoded */
+    size_t details_size; /* base64 */
+    char text[];         /* message, then details */
 };
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef LH_RPC_SERVER_LEAVE_H
 #define LH_RPC_SERVER_LEAVE_H
 
-#include "rpc/server_connection.h"
+#include "rpc/server_internal.h"
 
 /* End it at the end of the turn. */
 void lh_rpc_server_connection_part(struct server_connection *connection, enum lh_rpc_away why, const char *words);

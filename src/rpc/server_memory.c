@@ -5,7 +5,6 @@
  */
 #include "rpc/server_memory.h"
 
-#include "rpc/call.h"
 #include "rpc/server_leave.h"
 
 /* Answers of up to so much are always taken: that something was done is worth telling. */

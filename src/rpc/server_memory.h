@@ -2,7 +2,7 @@
 #ifndef LH_RPC_SERVER_MEMORY_H
 #define LH_RPC_SERVER_MEMORY_H
 
-#include "rpc/server_connection.h"
+#include "rpc/server_internal.h"
 
 void lh_rpc_server_connection_check_memory(struct server_connection *connection);
 bool lh_rpc_server_connection_is_full(const struct server_connection *connection); /* for requests */

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/call.h"
 
 /* Looked up once for a connection, because it reads the system's files. A user without a name has a number. */
 char *lh_rpc_unix_principal(int fd)

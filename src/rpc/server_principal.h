@@ -2,7 +2,7 @@
 #ifndef LH_RPC_SERVER_PRINCIPAL_H
 #define LH_RPC_SERVER_PRINCIPAL_H
 
-#include "rpc/server_connection.h"
+#include "rpc/server_internal.h"
 
 void lh_rpc_server_connection_identify(struct server_connection *connection, bool is_unix);
 void lh_rpc_server_connection_identify_by_certificate(struct server_connection *connection); /* after the handshake */

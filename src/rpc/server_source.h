@@ -2,7 +2,7 @@
 #ifndef LH_RPC_SERVER_SOURCE_H
 #define LH_RPC_SERVER_SOURCE_H
 
-#include "rpc/server_connection.h"
+#include "rpc/server_internal.h"
 
 void lh_rpc_server_sources_init(struct lh_rpc_server *server);
 /* False: there are too many of that address. */

@@ -1,6 +1,6 @@
-/* The fields of a channel. */
-#ifndef LH_RPC_CHANNEL_INTERNAL_H
-#define LH_RPC_CHANNEL_INTERNAL_H
+/* The fields of a channel, of its connections and of its calls. */
+#ifndef LH_RPC_CLIENT_INTERNAL_H
+#define LH_RPC_CLIENT_INTERNAL_H
 
 #include "base/list.h"
 #include "loop/loop.h"
@@ -44,6 +44,46 @@ struct lh_rpc_channel {
     struct lh_link waiting;            /* calls, for a connection */
     struct lh_link answered;           /* calls, for their on_done */
     struct lh_deferred answer;
+};
+
+struct client_connection {
+    struct rpc_connection io;
+    struct lh_rpc_channel *channel;
+    struct lh_link in_channel;
+    struct lh_link calls;
+    struct lh_timer keepalive;
+    int64_t pinged_at_us; /* 0: no PING is on its way */
+};
+
+struct lh_rpc_client_call {
+    struct lh_link link; /* in one of: waiting, a connection's calls, answered */
+    struct lh_rpc_channel *channel;
+    struct client_connection *connection; /* NULL: none yet, or none any more */
+    struct lh_rpc_stream_callbacks callbacks;
+    void (*on_open)(void *arg); /* NULL: not wanted */
+    void *arg;
+    char *path;
+    struct lh_buffer metadata; /* name, NUL, value, NUL, and so on */
+    struct lh_timer deadline;
+    int64_t deadline_us;
+    struct rpc_inbox inbox;
+    struct rpc_outbox outbox;
+    struct lh_buffer reply;   /* of a unary call */
+    struct lh_buffer message; /* as it came, then decoded, with a final NUL */
+    struct lh_buffer details; /* the same */
+    size_t header_bytes;
+    int32_t stream_id;
+    int http_status;
+    int grpc_status; /* -1: none came */
+    enum lh_grpc_code code;
+    enum lh_rpc_delivery delivery;
+    bool is_unary;
+    bool is_over; /* waits for its on_done */
+    bool is_sent; /* its HEADERS were handed to the connection's output */
+    bool is_half_closed;
+    bool is_deferred; /* nghttp2 waits until there is more to send */
+    bool was_over_mark;
+    bool has_reply;
 };
 
 #endif
