@@ -9,8 +9,9 @@ struct console_caller {
     const char *authorization; /* what goes with its calls; NULL: nothing */
 };
 
-/* Both: false: the request was refused. A page of another site may send none. */
+/* False: the request was refused. A page of another site may send none. */
 bool lh_console_check_origin(struct lh_console *console, struct lh_http_request *request);
+/* The session of its cookie, or what goes with its calls. False: the request was refused. */
 bool lh_console_identify(struct lh_console *console, struct lh_http_request *request, struct console_caller *caller);
 /* The caller's own connection to the server; NULL: the request was refused. */
 struct lh_rpc_channel *lh_console_connect(struct lh_console *console, struct lh_http_request *request);

@@ -2,7 +2,7 @@
 #ifndef LH_SERVICE_HOLD_EVENT_H
 #define LH_SERVICE_HOLD_EVENT_H
 
-#include "service/hold.h"
+#include "service/hold_internal.h"
 
 void lh_hold_tell_queued(struct hold *hold, const struct lh_contention *contention);
 void lh_hold_tell_granted(struct hold *hold, int64_t waited_us);

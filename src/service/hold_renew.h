@@ -2,7 +2,7 @@
 #ifndef LH_SERVICE_HOLD_RENEW_H
 #define LH_SERVICE_HOLD_RENEW_H
 
-#include "service/hold.h"
+#include "service/hold_internal.h"
 
 /* The lease as the database has just answered it, at first and by a downgrade. */
 void lh_hold_take(struct hold *hold, const struct lh_held_lease *lease);

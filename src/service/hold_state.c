@@ -1,4 +1,4 @@
-/* The states of a Hold stream, as hold.h draws them; which stream holds a lease; when its memory ends. */
+/* The states of a Hold stream, as hold_internal.h draws them; which stream holds a lease; when its memory ends. */
 #include "service/hold_state.h"
 
 #include <assert.h>
@@ -42,7 +42,7 @@ struct hold *lh_hold_find(const struct lh_service *service, const char *ns, cons
 
 #define TO(state) (1u << HOLD_##state)
 
-/* As hold.h draws them. What is over stays so when its stream ends. */
+/* As hold_internal.h draws them. What is over stays so when its stream ends. */
 static const unsigned legal_moves[] = {
     [HOLD_NEW] = TO(WAITING) | TO(OVER),
     [HOLD_WAITING] = TO(HELD) | TO(OVER),

@@ -2,7 +2,7 @@
 #ifndef LH_SERVICE_HOLD_STATE_H
 #define LH_SERVICE_HOLD_STATE_H
 
-#include "service/hold.h"
+#include "service/hold_internal.h"
 
 void lh_hold_start(struct lh_service *service);
 void lh_hold_finish(struct lh_service *service);
