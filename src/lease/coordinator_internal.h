@@ -92,13 +92,6 @@ struct lh_rule_loading {
     void *arg;
 };
 
-/* The quickest trip to the database of the last batches, without the work on their items: see lane.c. */
-struct lh_trips {
-    int64_t quickest_us; /* of the window before, LH_NEVER: there was none */
-    int64_t window_us;   /* of this one, so far */
-    unsigned count;      /* of its batches */
-};
-
 /* See lane.h. */
 struct lh_lanes {
     struct lh_lane *all;
@@ -107,11 +100,11 @@ struct lh_lanes {
     unsigned up;
     unsigned hook_up;
     unsigned busy;
-    uint64_t turn;                  /* a number for each batch */
-    uint64_t turns[LH_SCOPE_KINDS]; /* of the last batch of the kind */
-    struct lh_lane *answered;       /* its batch was answered in this turn */
-    struct lh_batch_record record;  /* of that batch */
-    struct lh_trips trips;
+    uint64_t turn;                   /* a number for each batch */
+    uint64_t turns[LH_SCOPE_KINDS];  /* of the last batch of the kind */
+    struct lh_lane *answered;        /* its batch was answered in this turn */
+    struct lh_batch_record record;   /* of that batch */
+    int64_t trip_us;                 /* of a batch, smoothed and without the work on its items; LH_NEVER: unknown */
     struct lh_heap_timer late_timer; /* a batch that is out then keeps nobody waiting any more */
 };
 

@@ -22,7 +22,7 @@ void lh_lanes_create(struct lh_coordinator *c)
 
     lanes->count = ops->lane_count(c->store);
     lanes->hook_count = ops->hook_lane_count == NULL ? 0 : ops->hook_lane_count(c->store);
-    lanes->trips = (struct lh_trips){LH_NEVER, LH_NEVER, 0};
+    lanes->trip_us = LH_NEVER;
     lanes->late_timer.kind = LH_TIMER_LANE;
     lanes->all = lh_alloc_zero(lanes->count + lanes->hook_count, sizeof(lanes->all[0]));
     for (unsigned i = 0; i < lanes->count + lanes->hook_count; i++) {
@@ -90,34 +90,26 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
 /*
  * What a batch costs beside its items is most of what a small one costs. So acquires, releases and leaves share one lane
  * while it is quick and their batches are small, and take more where that helps: where much is ready, where the batch that
- * is out is late, and where the database is so far away that a lane mostly waits.
+ * is out is late, and where a lane mostly waits, for a database that is far away or for its disk.
  */
 #define SPREAD_SCOPES 128
 #define FAR_US LH_US_PER_MS
 #define ITEM_US 25 /* what the database works on one; deploy/profile.md */
-#define TRIPS_IN_WINDOW 64
+#define TRIPS_SMOOTHED 16
 
 void lh_lanes_note_trip(struct lh_coordinator *c, int64_t took_us, size_t items)
 {
-    struct lh_trips *trips = &c->lanes.trips;
+    int64_t *smooth_us = &c->lanes.trip_us;
     int64_t trip_us = took_us - (int64_t)items * ITEM_US;
 
-    if (trip_us < trips->window_us)
-        trips->window_us = trip_us;
-    if (++trips->count == TRIPS_IN_WINDOW)
-        *trips = (struct lh_trips){trips->window_us, LH_NEVER, 0};
-}
-
-static bool is_quick(const struct lh_trips *trips)
-{
-    return trips->window_us <= FAR_US || trips->quickest_us <= FAR_US;
+    *smooth_us = *smooth_us == LH_NEVER ? trip_us : *smooth_us + (trip_us - *smooth_us) / TRIPS_SMOOTHED;
 }
 
 bool lh_lanes_may_spread(const struct lh_coordinator *c, size_t ready)
 {
     const struct lh_lanes *lanes = &c->lanes;
 
-    if (ready >= SPREAD_SCOPES || !is_quick(&lanes->trips))
+    if (ready >= SPREAD_SCOPES || lanes->trip_us > FAR_US)
         return true;
     for (unsigned i = 0; i < lanes->count; i++) {
         const struct lh_lane *lane = &lanes->all[i];
