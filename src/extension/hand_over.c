@@ -5,7 +5,6 @@
  */
 #include "core.h"
 
-#include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
