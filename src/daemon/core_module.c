@@ -14,18 +14,22 @@
 #include "base/memory.h"
 #include "daemon/programs.h"
 
-/* BUILD/src/daemon/leaseholdd -> BUILD/src/extension/leasehold_core-15.so */
-static char *built_module(int version)
+/* The first that is there, or -1: of BUILD/src/daemon/leaseholdd, and of an installed PREFIX/bin/leaseholdd. */
+static int open_module(int version)
 {
+    static const char *const places[] = {"../extension", "../lib/leasehold"};
     char program[PATH_MAX];
     ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    char *slash;
+    int fd = -1;
 
-    if (size < 0)
-        return NULL;
-    program[size] = '\0';
-    slash = strrchr(program, '/');
-    return lh_format("%.*s/../extension/leasehold_core-%d.so", (int)(slash - program), program, version);
+    program[size < 0 ? 0 : size] = '\0';
+    for (size_t i = 0; fd < 0 && i < sizeof(places) / sizeof(places[0]) && strrchr(program, '/') != NULL; i++) {
+        char *module = lh_format("%.*s/%s/leasehold_core-%d.so", (int)(strrchr(program, '/') - program), program,
+                                 places[i], version);
+        fd = open(module, O_RDONLY | O_CLOEXEC);
+        free(module);
+    }
+    return fd;
 }
 
 static bool copy(int from, int to)
@@ -67,9 +71,8 @@ static bool place(int from, const char *path)
 
 char *lh_core_module_place(const char *directory, const char *programs)
 {
-    char *module = built_module(lh_programs_version(programs));
     char *path = lh_format("%s/leasehold_core.so", directory);
-    int from = module == NULL ? -1 : open(module, O_RDONLY | O_CLOEXEC);
+    int from = open_module(lh_programs_version(programs));
 
     if (from < 0 || !place(from, path)) {
         free(path);
@@ -77,6 +80,5 @@ char *lh_core_module_place(const char *directory, const char *programs)
     }
     if (from >= 0)
         close(from);
-    free(module);
     return path;
 }
