@@ -69,29 +69,35 @@ $$;
 comment on function leasehold_internal.core_released is 'What follows the end of leases, for the extension leasehold_core';
 
 -- Null where the extension is not there; '' where a coordinator may leave the common path to it; else why not. As the caller, who needs the
--- right to it. Locks nothing.
+-- right to it. Whoever owns its schema can put other functions there, which would run as the coordinator. Locks nothing.
 create or replace function leasehold_internal.core_state() returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_trouble text;
+  v_owner oid;
   v_may boolean;
 begin
-  select bool_and(has_schema_privilege(n.oid, 'usage') and has_function_privilege(p.oid, 'execute'))
-    into v_may
+  select n.nspowner, bool_and(has_schema_privilege(n.oid, 'usage') and has_function_privilege(p.oid, 'execute'))
+    into v_owner, v_may
     from pg_namespace n
     join pg_proc p on p.pronamespace = n.oid
-   where n.nspname = 'leasehold_core' and p.proname in ('acquire_items', 'hand_over_batch', 'heartbeat_batch', 'release_batch', 'trouble');
+   where n.nspname = 'leasehold_core' and p.proname in ('acquire_items', 'hand_over_batch', 'heartbeat_batch', 'release_batch', 'trouble')
+   group by n.nspowner;
+  if v_may is null then
+    return null;
+  end if;
+  if not pg_has_role(v_owner, 'leasehold_owner', 'member') then
+    return format('its schema belongs to the role %I, which is no member of leasehold_owner', pg_get_userbyid(v_owner));
+  end if;
   if not v_may then
     return format('the role %I may not use it', current_user);
   end if;
-  if v_may then
-    execute 'select leasehold_core.trouble()' into v_trouble;
-    return coalesce(v_trouble, '');
-  end if;
-  return null;
-exception when undefined_function or undefined_file or insufficient_privilege then
+  execute 'select leasehold_core.trouble()' into v_trouble;
+  return coalesce(v_trouble, '');
+-- A module that is missing, cannot be read, or is of another PostgreSQL: whatever it is, the functions in SQL do without it.
+exception when others then
   return sqlerrm;
 end
 $$;

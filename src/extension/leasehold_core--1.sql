@@ -56,7 +56,7 @@ do $$
 declare
   v_role text;
 begin
-  foreach v_role in array array['leasehold_coordinator', 'leasehold_admin'] loop
+  foreach v_role in array array['leasehold_owner', 'leasehold_coordinator', 'leasehold_admin'] loop
     if not exists (select from pg_catalog.pg_roles r where r.rolname = v_role) then
       raise exception 'the role % is missing', v_role using hint = 'Run `leasehold migrate` first, or create the roles.';
     end if;
