@@ -16,7 +16,8 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = ("leasehold", "libleasehold0", "libleasehold-dev")
+EXTENSION = "postgresql-15-leasehold"
+PACKAGES = ("leasehold", "libleasehold0", "libleasehold-dev", EXTENSION)
 VERSION = re.search(r"version: '(.*?)'", (ROOT / "meson.build").read_text())[1]
 NEWER = re.sub(r"\d+$", lambda last: str(int(last[0]) + 1), VERSION)
 DATA = "var/lib/leasehold"
@@ -106,6 +107,12 @@ class Machine:
             daemon.send_signal(signal.SIGTERM)
             assert daemon.wait(60) == 0, (self.root / "tmp/log").read_text()
 
+    def common_path(self):
+        return re.search(r"^common path +(.+)$", self.run("leasehold", "status"), re.M)[1]
+
+    def psql(self, sql, database="leasehold"):
+        return self.run("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-h", f"/{DATA}/run", "-U", "leasehold", "-c", sql, database, user="leasehold").strip()
+
     def left(self):
         """What has to do with Leasehold, apart from what apt keeps and logs, and what this test put there."""
         found = run("find", self.root, "-xdev", "-mindepth", "1", "-name", "*leasehold*", "-printf", "%P\\n").splitlines()
@@ -172,15 +179,46 @@ def test_a_lease_is_held_through_an_upgrade(built, machine):
     machine.start()
     lease = json.loads(machine.run("leasehold", "acquire", "packages", "upgrade", "--duration", "10m", "-o", "json"))
     assert VERSION in machine.run("leasehold", "status")
+    assert machine.common_path() == "SQL functions"
+    # The daemon makes the extension at its next start.
+    machine.install(built.file(EXTENSION))
+    machine.stop()
+    machine.start()
+    assert machine.common_path() == "leasehold_core"
 
-    machine.install(built.file("leasehold", NEWER), built.file("libleasehold0", NEWER))
+    machine.install(*(built.file(package, NEWER) for package in ("leasehold", "libleasehold0", EXTENSION)))
     assert "embedded = " in (machine.root / "etc/leasehold/leasehold.ini").read_text()
     machine.stop()
     machine.start()
     assert NEWER in machine.run("leasehold", "status")
+    assert machine.common_path() == "leasehold_core"
     machine.run("leasehold", "heartbeat", "packages", "upgrade", lease["lease_key"])
     (after,) = json.loads(machine.run("leasehold", "list", "packages", "-o", "json"))["leases"]
     assert (after["token"], int(after["heartbeats"])) == (lease["token"], 1)
+
+
+def test_an_ordinary_owner_of_a_database_makes_the_extension(machine):
+    machine.psql("create role app login")
+    machine.psql("create database app owner app")
+    (machine.root / "tmp/schema.sql").write_text("set role app;\n" + machine.run("leasehold", "migrate", "--print"))
+    machine.psql("grant leasehold_owner to app")
+    machine.run("psql", "-Xq1", "-v", "ON_ERROR_STOP=1", "-h", f"/{DATA}/run", "-U", "leasehold", "-f", "/tmp/schema.sql", "app", user="leasehold")
+    owner = "set role app; select not rolsuper from pg_roles where rolname = current_user;"
+    said = machine.psql(owner + "create extension leasehold_core; select leasehold_core.trouble()", "app")
+    assert said.startswith("t\n") and "no daemon has noticed yet" in said
+    assert machine.psql(owner + "drop extension leasehold_core", "app") == "t"
+    machine.psql("drop database app")
+    machine.psql("drop role app")
+
+
+def test_without_the_package_of_the_extension_the_daemon_goes_on(machine):
+    machine.run("apt-get", "purge", "--yes", EXTENSION)
+    assert not list(machine.root.glob("usr/*/postgresql/15/**/leasehold*"))
+    machine.run("leasehold", "run", "packages", "removed", "--", "true")
+    machine.stop()
+    machine.start()
+    assert re.match(r"SQL functions, not leasehold_core: could not access file .*leasehold_core", machine.common_path())
+    machine.run("leasehold", "run", "packages", "removed", "--", "true")
 
 
 def test_a_purge_leaves_the_data_and_nothing_else(machine):
