@@ -266,7 +266,7 @@ enum lh_status lh_migrate_core(const char *conninfo, const char *module, struct 
         script = core_script(session.conn, module);
         sql = lh_format("begin; %s create schema if not exists leasehold_core; %s commit", drop, script);
     } else if (status == LH_OK) {
-        status = lh_error_set(error, LH_INTERNAL, "it was not built for this version of PostgreSQL");
+        status = lh_error_set(error, LH_INTERNAL, "neither the server nor this build has it for this PostgreSQL");
     }
     if (sql != NULL)
         status = lh_migrate_execute(&session, sql, NULL);
