@@ -151,7 +151,7 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
     if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
         finish(lane, status, error);
     } else if (is_core_gone(lane, error)) {
-        lh_pg_store_set_core(lane->store, error->message);
+        lh_pg_store_lose_core(lane->store, error->message);
         send_part(lane);
     } else if (lane->kind == &lh_hand_over_kind) {
         lh_debug("a hand-over failed, the releases are sent alone: %s (%s)", error->message, error->sqlstate);

@@ -7,11 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
 #include "pg/result.h"
 #include "store/internal.h"
 #include "store/lease_row.h"
+
+#define CORE_REST_US (30 * LH_US_PER_S)
 
 struct control_call *lh_control_call_begin(struct pg_store *store,
                                            void (*read)(struct control_call *, enum lh_status, const PGresult *,
@@ -88,6 +91,9 @@ void lh_pg_store_set_core(struct pg_store *store, const char *state)
 {
     char before[sizeof(store->common_path)];
 
+    if (state != NULL && *state == '\0' && lh_clock_us() < store->core_rests_until_us)
+        return;
+    store->core_rests_until_us = 0;
     memcpy(before, store->common_path, sizeof(before));
     store->has_core = state != NULL && *state == '\0';
     if (store->has_core)
@@ -98,6 +104,14 @@ void lh_pg_store_set_core(struct pg_store *store, const char *state)
         snprintf(store->common_path, sizeof(before), "SQL functions, not leasehold_core: %s", state);
     if (strcmp(before, store->common_path) != 0)
         lh_info("common path: %s", store->common_path);
+}
+
+/* The control connection's session may have loaded a module that is gone for sessions since: without a rest each tick would
+ * send a batch there. */
+void lh_pg_store_lose_core(struct pg_store *store, const char *reason)
+{
+    lh_pg_store_set_core(store, reason);
+    store->core_rests_until_us = lh_clock_us() + CORE_REST_US;
 }
 
 /* --- enroll and tick --- */

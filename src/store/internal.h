@@ -43,8 +43,9 @@ struct pg_store {
     bool cannot_write;                /* a renewal or a reap failed for that since the last tick that told it */
     int64_t timeline;
     int32_t schema_version;
-    bool has_core;         /* the extension leasehold_core takes the common path */
-    char common_path[256]; /* the same in words */
+    bool has_core;               /* the extension leasehold_core takes the common path */
+    char common_path[256];       /* the same in words */
+    int64_t core_rests_until_us; /* whatever the control connection says of it: a batch found otherwise */
 
     struct lh_timer stop_timer;
     struct lh_deferred advance;  /* look how far the stop has come */
@@ -146,6 +147,8 @@ enum lh_status lh_control_call_send(struct control_call *call, const struct lh_p
 
 /* What leasehold_internal.core_state() says: NULL, there is no leasehold_core; "", it is used; else why it is not. */
 void lh_pg_store_set_core(struct pg_store *store, const char *state);
+/* A batch could not call it, for this reason. */
+void lh_pg_store_lose_core(struct pg_store *store, const char *reason);
 
 /* A renewal or a reap failed: the next tick tells it where the server could not write. */
 void lh_pg_store_note_failure(struct pg_store *store, const struct lh_error *error);

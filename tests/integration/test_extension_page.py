@@ -232,6 +232,30 @@ def test_without_the_module_sql_functions_serve(place):
     serves("back")
 
 
+def test_a_module_that_only_loaded_sessions_have_is_let_be(place):
+    """The control connection has loaded it, and says at each tick that it is there; the lanes come back and find no file."""
+    site, database, daemon = place
+    site.psql(CREATE, database)
+    becomes(daemon, "leasehold_core")
+    lanes = "pid in (select pid from pg_stat_activity where usename = 'lease_daemon' and datname = current_database() and query not like '%coordinator_tick%')"
+    ticks = lambda: site.psql("select max(seen_at) from leasehold.coordinator", database, user="postgres")
+    client = harness.Client(daemon.target)
+    try:
+        first = ticks()
+        wait_until(lambda: ticks() != first, what="a tick")
+        site.module.unlink()
+        site.psql(f"select pg_terminate_backend(pid) from pg_stat_activity where {lanes}", database, user="postgres")
+        wait_until(lambda: pair(client, "k") or common_path(daemon) != "leasehold_core", what="a lane finds that it is gone")
+        told = daemon.log().count("common path:")
+        for _ in range(3):
+            before = ticks()
+            wait_until(lambda: pair(client, "k") or ticks() != before, what="a tick")
+        assert daemon.log().count("common path:") == told and "could not access file" in common_path(daemon)
+    finally:
+        site.put_module()
+        client.close()
+
+
 def test_a_schema_of_a_stranger_is_left_alone(place):
     site, database, daemon = place
     site.cluster.psql(f"grant create on database {database} to mallory", "postgres")
@@ -254,6 +278,9 @@ ASIDE = (
     ("begin; alter table leasehold.scope add column more text", "leasehold.scope has other columns"),
     ("begin; alter table leasehold.scope drop constraint scope_pkey cascade; alter table leasehold.scope add constraint scope_pkey primary key (key, namespace)",
      "leasehold.scope has another primary key"),
+    ("begin; alter table leasehold.scope set unlogged", "leasehold.scope is not logged"),
+    ("begin; alter table leasehold.waiter add column more text", "leasehold.waiter has other columns"),
+    ("begin; alter table leasehold.coordinator enable row level security", "leasehold.coordinator has row security"),
     ("begin; alter table leasehold.turn enable row level security", "leasehold.turn has row security"),
     ("begin; alter table leasehold.creation enable row level security", "leasehold.creation has row security"),
     ("begin; drop index leasehold.waiter_sql_user", "is missing, or is of another version"),
