@@ -295,7 +295,7 @@ SUITES = (
     Suite('integration-sanitized', pytest('tests/integration', 4, SANITIZED, SANITIZER, 'not release_build'), 1800),
     Suite('threads', script('tests/threads/run'), 600),
     Suite('fuzz', script('tests/fuzz/run', '--seconds', '{fuzz}'), 3600),
-    Suite('packages', pytest('tests/packages', 1), 600),
+    Suite('packages', pytest('tests/packages', 1), 900),
     Suite('quickstart', one('deploy/quickstart', '--check'), 900),
     Suite('fault', pytest('tests/fault', 3), 1800),
     Suite('ha', script('tests/ha/run', '--short'), 900),
