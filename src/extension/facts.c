@@ -50,8 +50,8 @@ static uint64 version_of(Oid oid, Snapshot snapshot, uint64 version)
     return version == 0 ? 1 : version;
 }
 
-/* A statement whose plan is kept; it finds one row, or none. */
-static bool run(SPIPlanPtr *plan, const char *sql, Oid type, Datum argument)
+/* A statement whose plan is kept; it finds one row, or none. Who owns the function in SQL may have replaced it. */
+static bool run(SPIPlanPtr *plan, const char *sql, Oid type, Datum argument, const Oid *types, int count)
 {
     if (*plan == NULL) {
         SPIPlanPtr made = SPI_prepare(sql, OidIsValid(type) ? 1 : 0, &type);
@@ -62,6 +62,9 @@ static bool run(SPIPlanPtr *plan, const char *sql, Oid type, Datum argument)
     }
     if (SPI_execute_plan(*plan, &argument, NULL, true, 1) != SPI_OK_SELECT)
         elog(ERROR, "leasehold_core: cannot run \"%s\"", sql);
+    for (int i = 0; i < count; i++)
+        if (SPI_gettypeid(SPI_tuptable->tupdesc, i + 1) != types[i])
+            elog(ERROR, "leasehold_core: column %d of \"%s\" is of another type", i + 1, sql);
     return SPI_processed == 1;
 }
 
@@ -73,6 +76,7 @@ static Datum column(int number, bool *is_null)
 
 bool lh_core_life(const struct lh_core_oids *oids, Snapshot snapshot, struct lh_core_life *answer, const char **reason)
 {
+    static const Oid types[] = {INT8OID, TIMESTAMPTZOID, BOOLOID, INT4OID};
     static bool is_same, is_of_contract;
     uint64 version = version_of(oids->incarnation, snapshot, 0);
 
@@ -82,7 +86,7 @@ bool lh_core_life(const struct lh_core_oids *oids, Snapshot snapshot, struct lh_
         is_same = is_of_contract = false;
         SPI_connect();
         if (run(&life_plan, "select id, started_at, is_same, contract from leasehold_internal.core_life()", InvalidOid,
-                (Datum)0)) {
+                (Datum)0, types, lengthof(types))) {
             life.id = DatumGetInt64(column(1, NULL));
             life.started_at = DatumGetTimestampTz(column(2, NULL));
             is_same = DatumGetBool(column(3, NULL));
@@ -172,6 +176,9 @@ const struct lh_core_rules *lh_core_rules(Datum ns)
                               " has_release_fail_hook, min_duration, max_duration, grace, grace_us, dead_after, "
                               "dead_after_us, max_hold, max_hold_us"
                               " from leasehold_internal.core_rules($1)";
+    static const Oid types[] = {BOOLOID,     BOOLOID, BOOLOID,     BOOLOID,     BOOLOID,     BOOLOID,
+                                BOOLOID,     BOOLOID, INTERVALOID, INTERVALOID, INTERVALOID, INT8OID,
+                                INTERVALOID, INT8OID, INTERVALOID, INT8OID};
     char name[LH_CORE_NAMESPACE_MAX + 1] = "";
     text *value = DatumGetTextPP(ns);
     struct lh_core_rules fresh = {.is_known = false}, *found;
@@ -183,7 +190,7 @@ const struct lh_core_rules *lh_core_rules(Datum ns)
     if (found != NULL)
         return found->is_known ? found : NULL;
     SPI_connect();
-    if (run(&rules_plan, sql, TEXTOID, ns))
+    if (run(&rules_plan, sql, TEXTOID, ns, types, lengthof(types)))
         read_rules(&fresh);
     SPI_finish();
     /* Beyond the limit a call reads them for itself. */

@@ -98,6 +98,29 @@ static void make_tuple(struct lh_core_call *call, const struct lh_core_row *row)
     ExecStoreHeapTuple(tuple, call->new_slot, true);
 }
 
+/* heap_update() that does not wait answers that somebody has the row, as its callers in PostgreSQL never ask it: a build
+   with assertions ends there. In such a one the row is locked first, which costs a WAL record. */
+static bool may_update(struct lh_core_call *call, const struct lh_core_row *row)
+{
+#ifdef USE_ASSERT_CHECKING
+    TM_FailureData failure;
+    ItemPointerData tid = row->tid;
+    TupleTableSlot *slot = table_slot_create(call->scope, NULL);
+    bool is_locked = table_tuple_lock(call->scope, &tid, call->snapshot, slot, call->command, LockTupleNoKeyExclusive,
+                                      LockWaitSkip, 0, &failure) == TM_Ok;
+    ExecDropSingleTupleTableSlot(slot);
+    return is_locked;
+#else
+    return true;
+#endif
+}
+
+#ifdef USE_ASSERT_CHECKING
+#define WAITS_FOR_NOBODY true /* it is locked */
+#else
+#define WAITS_FOR_NOBODY false
+#endif
+
 /* With `is_locked` it waits for nobody either: the lock keeps all others off. */
 bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bool is_locked)
 {
@@ -111,9 +134,11 @@ bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bo
     bool update_indexes;
 #endif
 
+    if (!is_locked && !may_update(call, row))
+        return false;
     make_tuple(call, row);
     result = table_tuple_update(call->scope, &tid, call->new_slot, call->command, call->snapshot, InvalidSnapshot,
-                                is_locked, &failure, &mode, &update_indexes);
+                                is_locked || WAITS_FOR_NOBODY, &failure, &mode, &update_indexes);
     if (result != TM_Ok) {
         if (is_locked)
             elog(ERROR, "leasehold_core: a locked row could not be updated (%d)", (int)result);

@@ -16,34 +16,35 @@
 struct column {
     const char *name;
     Oid type;
+    bool is_never_null;
 };
 
 static const struct column scope_columns[SCOPE_COLUMNS] = {
-    {"namespace", TEXTOID},
-    {"key", TEXTOID},
-    {"state", TEXTOID},
+    {"namespace", TEXTOID, true},
+    {"key", TEXTOID, true},
+    {"state", TEXTOID, true},
     {"lease_key", UUIDOID},
-    {"token", INT8OID},
-    {"acquired_at", TIMESTAMPTZOID},
-    {"heartbeat_at", TIMESTAMPTZOID},
-    {"deadline", TIMESTAMPTZOID},
-    {"heartbeats", INT8OID},
+    {"token", INT8OID, true},
+    {"acquired_at", TIMESTAMPTZOID, true},
+    {"heartbeat_at", TIMESTAMPTZOID, true},
+    {"deadline", TIMESTAMPTZOID, true},
+    {"heartbeats", INT8OID, true},
     {"incarnation", INT8OID},
-    {"check_at", TIMESTAMPTZOID},
+    {"check_at", TIMESTAMPTZOID, true},
     {"ended_at", TIMESTAMPTZOID},
     {"granted_by", UUIDOID},
-    {"reap_failures", INT4OID},
-    {"lapsed", BOOLOID},
-    {"queued", BOOLOID},
-    {"duration", INTERVALOID},
-    {"grace", INTERVALOID},
+    {"reap_failures", INT4OID, true},
+    {"lapsed", BOOLOID, true},
+    {"queued", BOOLOID, true},
+    {"duration", INTERVALOID, true},
+    {"grace", INTERVALOID, true},
     {"owner", TEXTOID},
-    {"labels", JSONBOID},
+    {"labels", JSONBOID, true},
     {"last_outcome", TEXTOID},
     {"last_result", JSONBOID},
     {"last_error", TEXTOID},
-    {"ended_keys", UUIDARRAYOID},
-    {"ended_outcomes", TEXTARRAYOID},
+    {"ended_keys", UUIDARRAYOID, true},
+    {"ended_outcomes", TEXTARRAYOID, true},
     {"reap_error", TEXTOID},
     {"reap_failed_at", TIMESTAMPTZOID},
     {"next_try_at", TIMESTAMPTZOID},
@@ -57,10 +58,10 @@ static const struct column scope_columns[SCOPE_COLUMNS] = {
 };
 
 static const struct column waiter_columns[WAITER_COLUMNS] = {
-    {"namespace", TEXTOID},
-    {"key", TEXTOID},
-    {"ticket", INT8OID},
-    {"lease_key", UUIDOID},
+    {"namespace", TEXTOID, true},
+    {"key", TEXTOID, true},
+    {"ticket", INT8OID, true},
+    {"lease_key", UUIDOID, true},
     {"coordinator", UUIDOID},
     {"enqueued_at", TIMESTAMPTZOID},
     {"wait_until", TIMESTAMPTZOID},
@@ -72,16 +73,16 @@ static const struct column waiter_columns[WAITER_COLUMNS] = {
     {"items", INT2OID},
 };
 static const struct column coordinator_columns[] = {
-    {"id", UUIDOID},
+    {"id", UUIDOID, true},
     {"host", TEXTOID},
     {"pid", INT4OID},
     {"version", TEXTOID},
     {"started_at", TIMESTAMPTZOID},
-    {"seen_at", TIMESTAMPTZOID},
+    {"seen_at", TIMESTAMPTZOID, true},
     {"cannot_write", BOOLOID},
 };
-static const struct column creation_columns[] = {{"slot", INT4OID}};
-static const struct column turn_columns[] = {{"name", TEXTOID}, {"seed", INT8OID}};
+static const struct column creation_columns[] = {{"slot", INT4OID, true}};
+static const struct column turn_columns[] = {{"name", TEXTOID, true}, {"seed", INT8OID}};
 
 static struct lh_core_oids known;
 static bool is_known;
@@ -135,6 +136,7 @@ static bool has_columns(Relation table, const struct column *columns, int count)
     for (int i = 0; i < count; i++) {
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
         if (attribute->attisdropped || attribute->attgenerated != '\0' || attribute->atttypid != columns[i].type ||
+            (columns[i].is_never_null && !attribute->attnotnull) ||
             strcmp(NameStr(attribute->attname), columns[i].name) != 0)
             return false;
     }
@@ -158,14 +160,30 @@ static bool is_key(Relation index, int columns, const AttrNumber *numbers)
 /* What is read by its columns, and by its primary key where there is one here. */
 struct expected {
     const char *name;
-    Oid table, pkey;
+    Oid table;
+    Oid *pkey; /* found here, or NULL */
     const struct column *columns;
     int column_count, key_count; /* the key is the first columns */
 };
 
-static const char *problem_of(const struct expected *expected)
+static const char *pkey_problem(Relation table, const struct expected *expected)
 {
     static const AttrNumber first[] = {1, 2, 3};
+    Relation pkey;
+    bool is_right;
+
+    list_free(RelationGetIndexList(table)); /* which finds it */
+    *expected->pkey = table->rd_pkindex;
+    if (!OidIsValid(table->rd_pkindex))
+        return "has no primary key";
+    pkey = index_open(table->rd_pkindex, AccessShareLock);
+    is_right = is_key(pkey, expected->key_count, first);
+    index_close(pkey, AccessShareLock);
+    return is_right ? NULL : "has another primary key";
+}
+
+static const char *problem_of(const struct expected *expected)
+{
     Relation table = table_open(expected->table, AccessShareLock);
     const char *problem = table_problem(table);
 
@@ -173,24 +191,20 @@ static const char *problem_of(const struct expected *expected)
         problem = "has other columns";
     if (problem == NULL && table->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
         problem = "is not logged";
-    if (problem == NULL && OidIsValid(expected->pkey)) {
-        Relation pkey = index_open(expected->pkey, AccessShareLock);
-        if (pkey->rd_index->indrelid != expected->table || !is_key(pkey, expected->key_count, first))
-            problem = "has another primary key";
-        index_close(pkey, AccessShareLock);
-    }
+    if (problem == NULL && expected->pkey != NULL)
+        problem = pkey_problem(table, expected);
     table_close(table, AccessShareLock);
     return problem == NULL ? NULL : psprintf("leasehold.%s %s", expected->name, problem);
 }
 
-static const char *find_problem(const struct lh_core_oids *oids)
+static const char *find_problem(struct lh_core_oids *oids)
 {
     const struct expected all[] = {
-        {"scope", oids->scope, oids->scope_pkey, scope_columns, SCOPE_COLUMNS, 2},
-        {"waiter", oids->waiter, oids->waiter_pkey, waiter_columns, WAITER_COLUMNS, 3},
-        {"coordinator", oids->coordinator, InvalidOid, coordinator_columns, lengthof(coordinator_columns), 0},
-        {"creation", oids->creation, oids->creation_pkey, creation_columns, lengthof(creation_columns), 1},
-        {"turn", oids->turn, InvalidOid, turn_columns, lengthof(turn_columns), 0},
+        {"scope", oids->scope, &oids->scope_pkey, scope_columns, SCOPE_COLUMNS, 2},
+        {"waiter", oids->waiter, &oids->waiter_pkey, waiter_columns, WAITER_COLUMNS, 3},
+        {"coordinator", oids->coordinator, NULL, coordinator_columns, lengthof(coordinator_columns), 0},
+        {"creation", oids->creation, &oids->creation_pkey, creation_columns, lengthof(creation_columns), 1},
+        {"turn", oids->turn, NULL, turn_columns, lengthof(turn_columns), 0},
     };
     const char *problem = NULL;
 
@@ -210,7 +224,6 @@ static bool find_all(struct lh_core_oids *oids)
     Oid schema = get_namespace_oid("leasehold", true);
 
     return OidIsValid(schema) && find(schema, "scope", RELKIND_RELATION, &oids->scope) &&
-           find(schema, "scope_pkey", RELKIND_INDEX, &oids->scope_pkey) &&
            find(schema, "token", RELKIND_SEQUENCE, &oids->token) &&
            find(schema, "incarnation", RELKIND_RELATION, &oids->incarnation) &&
            find(schema, "policy", RELKIND_RELATION, &oids->policy) &&
@@ -218,10 +231,8 @@ static bool find_all(struct lh_core_oids *oids)
            find(schema, "watch", RELKIND_RELATION, &oids->watch) &&
            find(schema, "coordinator", RELKIND_RELATION, &oids->coordinator) &&
            find(schema, "waiter", RELKIND_RELATION, &oids->waiter) &&
-           find(schema, "waiter_pkey", RELKIND_INDEX, &oids->waiter_pkey) &&
            find(schema, "waiter_sql_user", RELKIND_INDEX, &oids->waiter_sql_user) &&
            find(schema, "creation", RELKIND_RELATION, &oids->creation) &&
-           find(schema, "creation_pkey", RELKIND_INDEX, &oids->creation_pkey) &&
            find(schema, "turn", RELKIND_RELATION, &oids->turn);
 }
 
