@@ -132,10 +132,11 @@ def settle(passed, failed, status):
     return passed, failed if failed or (status == 0 and passed) else 1
 
 
-def script(*command):
+def script(*command, environment=None):
     """A runner that ends with `<suite>: N passed, N failed`."""
     def run(suite, options):
-        text, status = execute([part.format(soak=options.soak, fuzz=options.fuzz) for part in command], suite.limit_s + options.fuzz * 10)
+        text, status = execute([part.format(soak=options.soak, fuzz=options.fuzz) for part in command], suite.limit_s + options.fuzz * 10,
+                               environment)
         found = re.findall(r'^\S+: (\d+) passed, (\d+) failed', text, re.M)
         passed, failed = map(int, found[-1]) if found else (0, 0)
         return settle(passed, failed, status)
@@ -271,6 +272,8 @@ SANITIZER = {
     'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1',
 }
 
+CORE = {'LEASEHOLD_CORE': 'swapped'}
+
 # The order is that of growing patience; what is built comes before what runs it.
 SUITES = (
     Suite('layers', script('tests/check_layers'), 60),
@@ -284,6 +287,11 @@ SUITES = (
     Suite('sql', script('tests/sql/run'), 900),
     Suite('isolation', script('tests/isolation/run'), 900),
     Suite('soak', script('tests/soak/run', '--seconds', '{soak}'), 7200),
+    # leasehold_core in the place of the functions in SQL; against them; and the same tests as theirs.
+    Suite('core', script('tests/core/run'), 900),
+    Suite('sql-core', script('tests/sql/run', environment=CORE), 900),
+    Suite('isolation-core', script('tests/isolation/run', environment=CORE), 900),
+    Suite('soak-core', script('tests/soak/run', '--seconds', '{soak}', environment=CORE), 7200),
     Suite('integration', pytest('tests/integration', 4), 1800),
     Suite('interop', pytest('tests/interop', 1), 900),
     Suite('console', pytest('tests/console', 2), 900),
@@ -302,7 +310,7 @@ SUITES = (
     # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
     Suite('bench', bench(), 400),
 )
-NEEDS = {'unit': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
+NEEDS = {'unit': 'build', 'core': 'build', 'sql-core': 'build', 'isolation-core': 'build', 'soak-core': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
          'ha': 'build', 'unit-sanitized': 'build-sanitized', 'integration-sanitized': 'build-sanitized'}
 # What only computes: no test of it has to be in time.
 LOW = ('build-sanitized', 'fuzz', 'model')

@@ -56,11 +56,12 @@ select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signa
                ('leasehold.reset_policy(text, text)', array['namespace', 'column_name'])) as f (signature, names);
 
 -- A function that runs with its owner's rights pins its search_path, pg_temp last. Each other one is called by those alone, and finds their
--- path, or runs with its caller's own rights: those that views and programs call are named here.
+-- path, or runs with its caller's own rights: those that views and programs call are named here. C finds nothing by a path (leasehold_core).
 select is((select array_agg(p.oid::regprocedure::text) from pg_proc p where p.pronamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and p.prosecdef
               and ('search_path=pg_catalog, pg_temp' = any (p.proconfig)) is not true), null, 'security definer functions pin their search_path');
 select is((select array_agg(p.proname::text order by p.proname::text collate "C") from pg_proc p
             where p.pronamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and not p.prosecdef
+              and p.prolang <> (select l.oid from pg_language l where l.lanname = 'c')
               and ('search_path=pg_catalog, pg_temp' = any (p.proconfig)) is not true
               and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner)),
           array['expires_at', 'history_policy_of', 'hook_function', 'hook_name', 'is_expired', 'lease_facts', 'oldest_transaction', 'policies_of', 'policy_columns',
