@@ -33,7 +33,6 @@ static void on_batch_done(void *arg, enum lh_status status, const struct lh_erro
 
     lh_turn_begin(c);
     lh_histogram_add(&c->stats.batch_us[lane->kind], &lh_latency_bounds, c->now_us - lane->sent_us);
-    lh_lanes_note_trip(c, c->now_us - lane->sent_us, lane->n + lane->rider_count);
     lh_batch_answer(lane, status, error);
     lh_turn_end_event(c);
 }
@@ -127,16 +126,6 @@ bool lh_batch_send(struct lh_lane *lane, lh_store_cb *on_done)
     return false;
 }
 
-/* May what is not a renewal take one more lane? */
-static bool may_spread(const struct lh_coordinator *c)
-{
-    size_t ready = 0;
-
-    for (int kind = 0; kind < LH_SCOPE_KINDS; kind++)
-        ready += kind == LH_KIND_HEARTBEAT ? 0 : lh_ready_scopes(c, (enum lh_kind)kind);
-    return lh_lanes_may_spread(c, ready);
-}
-
 /*
  * Renewals come by the thousand and have a third of a duration's time; an acquire is one that somebody waits for. In
  * the order of arrival alone it would wait until all the renewals before it are written. So neither takes the last lane
@@ -159,7 +148,7 @@ static int next_kind(const struct lh_coordinator *c, bool without_acquires)
     const struct lh_lanes *lanes = &c->lanes;
     int best = -1;
     bool without_heartbeats = has_its_share(c, true);
-    bool without_others = has_its_share(c, false) || !may_spread(c);
+    bool without_others = has_its_share(c, false);
     for (int kind = 0; kind < LH_SCOPE_KINDS; kind++) {
         if (kind == LH_KIND_HEARTBEAT ? without_heartbeats : without_others)
             continue;
@@ -212,8 +201,6 @@ void lh_batches_dispatch(struct lh_coordinator *c)
         c->lanes.turns[kind] = ++c->lanes.turn;
         if (lane->n == 0 || !lh_batch_send(lane, on_batch_done))
             continue;
-        if (kind != LH_KIND_HEARTBEAT)
-            lh_heap_set(&c->timers, &c->lanes.late_timer, c->now_us + LH_LANE_LATE_US);
         c->stats.batches[kind]++;
         c->stats.batch_items[kind] += lane->n;
         lh_histogram_add(&c->stats.batch_sizes[kind], &lh_size_bounds, (int64_t)lane->n);

@@ -20,8 +20,7 @@ enum lh_timer_kind {
     LH_TIMER_STOP,
     LH_TIMER_PROGRESS,
     LH_TIMER_WATCH,
-    LH_TIMER_HOOK,
-    LH_TIMER_LANE
+    LH_TIMER_HOOK
 };
 
 enum lh_core_state {
@@ -100,12 +99,10 @@ struct lh_lanes {
     unsigned up;
     unsigned hook_up;
     unsigned busy;
-    uint64_t turn;                   /* a number for each batch */
-    uint64_t turns[LH_SCOPE_KINDS];  /* of the last batch of the kind */
-    struct lh_lane *answered;        /* its batch was answered in this turn */
-    struct lh_batch_record record;   /* of that batch */
-    int64_t trip_us;                 /* of a batch, smoothed and without the work on its items; LH_NEVER: unknown */
-    struct lh_heap_timer late_timer; /* a batch that is out then keeps nobody waiting any more */
+    uint64_t turn;                  /* a number for each batch */
+    uint64_t turns[LH_SCOPE_KINDS]; /* of the last batch of the kind */
+    struct lh_lane *answered;       /* its batch was answered in this turn */
+    struct lh_batch_record record;  /* of that batch */
 };
 
 /* See holder_op.h. */

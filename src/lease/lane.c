@@ -22,8 +22,6 @@ void lh_lanes_create(struct lh_coordinator *c)
 
     lanes->count = ops->lane_count(c->store);
     lanes->hook_count = ops->hook_lane_count == NULL ? 0 : ops->hook_lane_count(c->store);
-    lanes->trip_us = LH_NEVER;
-    lanes->late_timer.kind = LH_TIMER_LANE;
     lanes->all = lh_alloc_zero(lanes->count + lanes->hook_count, sizeof(lanes->all[0]));
     for (unsigned i = 0; i < lanes->count + lanes->hook_count; i++) {
         struct lh_lane *lane = &lanes->all[i];
@@ -85,37 +83,4 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
             return &c->lanes.all[i];
     }
     return NULL;
-}
-
-/*
- * What a batch costs beside its items is most of what a small one costs. So acquires, releases and leaves share one lane
- * while it is quick and their batches are small, and take more where that helps: where much is ready, where the batch that
- * is out is late, and where a lane mostly waits, for a database that is far away or for its disk.
- */
-#define SPREAD_SCOPES 128
-#define FAR_US LH_US_PER_MS
-#define ITEM_US 25 /* what the database works on one; deploy/profile.md */
-#define TRIPS_SMOOTHED 16
-
-void lh_lanes_note_trip(struct lh_coordinator *c, int64_t took_us, size_t items)
-{
-    int64_t *smooth_us = &c->lanes.trip_us;
-    int64_t trip_us = took_us - (int64_t)items * ITEM_US;
-
-    *smooth_us = *smooth_us == LH_NEVER ? trip_us : *smooth_us + (trip_us - *smooth_us) / TRIPS_SMOOTHED;
-}
-
-bool lh_lanes_may_spread(const struct lh_coordinator *c, size_t ready)
-{
-    const struct lh_lanes *lanes = &c->lanes;
-
-    if (ready >= SPREAD_SCOPES || lanes->trip_us > FAR_US)
-        return true;
-    for (unsigned i = 0; i < lanes->count; i++) {
-        const struct lh_lane *lane = &lanes->all[i];
-        if (lane->state == LH_LANE_BUSY && lane->kind != LH_KIND_HEARTBEAT &&
-            c->now_us - lane->sent_us < LH_LANE_LATE_US)
-            return false;
-    }
-    return true;
 }

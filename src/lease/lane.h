@@ -5,7 +5,6 @@
 #ifndef LH_LEASE_LANE_H
 #define LH_LEASE_LANE_H
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "lease/coordinator_internal.h"
 
@@ -57,12 +56,5 @@ bool lh_lanes_are_up(const struct lh_coordinator *c); /* one at least */
 bool lh_lanes_have_hook_lane(const struct lh_coordinator *c);
 bool lh_lanes_are_quiet(const struct lh_coordinator *c); /* nothing is in flight */
 struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c);
-
-/* A batch that has been out for so long keeps no other from being sent. */
-#define LH_LANE_LATE_US (3 * LH_US_PER_MS)
-/* How long a batch of so many items took. */
-void lh_lanes_note_trip(struct lh_coordinator *c, int64_t took_us, size_t items);
-/* May what is no renewal have one more lane, where so many scopes are ready? */
-bool lh_lanes_may_spread(const struct lh_coordinator *c, size_t ready);
 
 #endif

@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "lease/coordinator.h"
 
-#define FAKE_SCOPES 144
+#define FAKE_SCOPES 40
 #define FAKE_NODES 64
 #define FAKE_LANES 3
 #define FAKE_HOOK_LANES 2
