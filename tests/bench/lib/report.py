@@ -229,7 +229,7 @@ not held does not count. The CPU is that of the servers, without the driver.
 
 | driver | a pair | durable |
 | --- | --- | --- |
-| Leasehold | `Acquire`, `Release`: gRPC, 16 connections; together: one `Release` at a time carries what is due; libleasehold: `lh_acquire_async`, `lh_try_release` | PostgreSQL, `synchronous_commit` and `fsync` on; renewals alone are answered before they are on disk, because a crash ends none of their leases |
+| Leasehold | `Acquire`, `Release`: gRPC, 16 connections; together: one `Release` at a time carries what is due; libleasehold: `lh_acquire_async`, `lh_try_release` | PostgreSQL, `synchronous_commit` and `fsync` on; renewals alone are answered before they are on disk, because a crash ends none of their leases. With [leasehold_core](extension.md): the same, and that extension in the database |
 | plain SQL | `insert ... on conflict`, `delete` on a table of locks: two transactions, one connection for each request in flight; no token, no queue, no reaper | the same PostgreSQL, same settings |
 | batch functions | `acquire_items`, `release_batch` by pgbench with half of the requests in flight in each of two transactions: the limit of the SQL beneath | the same |
 | etcd | lease granted, transaction that puts if absent, lease revoked: three writes; kept: put and delete with a lease that stays | its WAL, fsync for each batch; 3.6 commits its database at each revocation, too |
