@@ -1,4 +1,4 @@
-/* One run of `leasehold run`, and its signals. The story is told in run.c. */
+/* One run of `leasehold run`, and its signals. run.c describes how it goes. */
 #ifndef LH_CLI_RUN_WATCH_H
 #define LH_CLI_RUN_WATCH_H
 

@@ -5,7 +5,7 @@
  *
  * Each function of schema leasehold_core has the name, the arguments and the rows of its twin in leasehold_internal. It
  * finds a scope's row by the primary key, and writes the next version of it, without planner and executor. It does so
- * only where everything is usual: a free scope that nobody waits for, a live lease that its holder renews or releases.
+ * only in the common cases: a free scope without waiters, a live lease that its holder renews or releases.
  * All other items go to the SQL function, in the same transaction and in their order. So the rules stand in SQL, and
  * what is here is a second way to write the same rows; tests/core compares them.
  *
@@ -13,8 +13,9 @@
  * goes through the items. lh_core_end() does what follows a change (watches, history, SQL users who wait), and gives the
  * items that are left to SQL.
  *
- * What makes it safe without a lock before the condition is checked: a row is updated only as the version that the
- * condition was checked on, and only while that is the newest and nobody has it locked. Anything else is left to SQL.
+ * What makes it safe without a lock before the condition is checked: the condition is checked on one version of
+ * the row. The update succeeds only while that version is the newest and no other transaction has locked it. Otherwise SQL
+ * handles the item.
  */
 #ifndef LH_CORE_H
 #define LH_CORE_H
