@@ -3,7 +3,8 @@
 #define LH_DAEMON_CORE_MODULE_H
 
 /*
- * Copies it into `directory`, where PostgreSQL can read it even if the build directory is closed to it. It returns the copy's path: malloc'ed,
+ * Copies it into `directory`, where PostgreSQL can read it even if the build directory is closed to it. It returns the
+ * copy's path: malloc'ed,
  * or NULL where there is none for the version of the PostgreSQL in `programs`. A program in /usr/bin has none: there the
  * module is in the server's own directories, with the extension.
  */
