@@ -47,14 +47,20 @@ void lh_acquire_write(struct lh_lane *lane, size_t place, struct lh_waiter *wait
     scope->in_flight++;
 }
 
-static struct lh_acquire_item *ask(struct lh_lane *lane, size_t place, struct lh_waiter *waiter)
+/* By itself, or behind releases. */
+static void ask(struct lh_lane *lane, struct lh_waiter *waiter)
 {
     const struct lh_acquire *newest = lh_acquire_newest(waiter);
+    bool is_rider = lane->kind == LH_KIND_RELEASE;
+    size_t place = is_rider ? lane->rider_count++ : lane->n++;
 
     lh_waiter_set_state(lane->coordinator, waiter, LH_WAITER_ASKED, "a batch takes it");
     waiter->units = newest->units;
     lh_acquire_write(lane, place, waiter, waiter->scope, newest->units, newest->at_least_us);
-    return &lane->acquires[place];
+    if (is_rider)
+        lane->riders[place] = &lane->acquires[place];
+    else
+        lane->items[place] = &lane->acquires[place];
 }
 
 static struct lh_waiter *first(const struct lh_scope *scope)
@@ -76,10 +82,8 @@ static uint64_t client_of(const struct lh_scope *scope)
 static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 {
     struct lh_waiter *waiter;
-    for (; room > 0 && (waiter = first(scope)) != NULL; room--) {
-        lane->items[lane->n] = ask(lane, lane->n, waiter);
-        lane->n++;
-    }
+    for (; room > 0 && (waiter = first(scope)) != NULL; room--)
+        ask(lane, waiter);
 }
 
 static enum lh_status send(struct lh_lane *lane, lh_store_cb *on_done)
@@ -111,8 +115,7 @@ static void ride(struct lh_lane *lane, struct lh_scope *scope)
         if (scope->has_rider && (next->units == 0 || next->units > room))
             return;
         room -= next->units;
-        lane->riders[lane->rider_count] = ask(lane, lane->rider_count, next);
-        lane->rider_count++;
+        ask(lane, next);
         scope->has_rider = true;
         if (next->units == 0)
             return;
@@ -438,7 +441,7 @@ void lh_acquire_on_riders_done(struct lh_lane *lane, enum lh_status status, cons
             lh_acquire_on_answer(lane, entry);
         else
             lh_acquire_on_error(lane, entry, status, error);
-        lh_scope_item_done(c, scope, LH_KIND_RELEASE);
+        lh_scope_item_done(c, scope, (enum lh_kind)scope->flight_kind);
     }
 }
 

@@ -1,4 +1,4 @@
-/* The operation acquire, and its riders: acquires in the transaction of a release. */
+/* The operation acquire, and its riders: acquires in the transaction of releases. */
 #ifndef LH_LEASE_ACQUIRE_H
 #define LH_LEASE_ACQUIRE_H
 

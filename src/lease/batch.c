@@ -33,6 +33,8 @@ static void on_batch_done(void *arg, enum lh_status status, const struct lh_erro
 
     lh_turn_begin(c);
     lh_histogram_add(&c->stats.batch_us[lane->kind], &lh_latency_bounds, c->now_us - lane->sent_us);
+    if (lane->rider_count > 0)
+        lh_histogram_add(&c->stats.batch_us[LH_KIND_ACQUIRE], &lh_latency_bounds, c->now_us - lane->sent_us);
     lh_batch_answer(lane, status, error);
     lh_turn_end_event(c);
 }
@@ -96,18 +98,18 @@ void lh_batch_finish(struct lh_coordinator *c)
     c->lanes.answered = NULL;
 }
 
-bool lh_batch_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
+bool lh_batch_take(struct lh_lane *lane, enum lh_kind kind, struct lh_scope *scope, size_t room)
 {
-    size_t before = lane->n;
+    size_t before = lane->n + lane->rider_count;
 
-    lh_scope_send_begins(lane->coordinator, scope, lane->kind);
+    lh_scope_send_begins(lane->coordinator, scope, kind);
     /* While it is busy or failing, the first one finds out for all. */
-    if (scope->delay_us[lane->kind] > 0)
+    if (scope->delay_us[kind] > 0)
         room = 1;
-    lane->coordinator->operations[lane->kind]->take(lane, scope, room);
-    if (lane->n == before)
+    lane->coordinator->operations[kind]->take(lane, scope, room);
+    if (lane->n + lane->rider_count == before)
         lh_scope_schedule_or_free(lane->coordinator, scope);
-    return lane->n > before;
+    return lane->n + lane->rider_count > before;
 }
 
 bool lh_batch_send(struct lh_lane *lane, lh_store_cb *on_done)
@@ -162,19 +164,19 @@ static int next_kind(const struct lh_coordinator *c, bool without_acquires)
     return best;
 }
 
-static void fill(struct lh_lane *lane, enum lh_kind kind)
+/* `count`: of the lane's items of this kind. */
+static void fill(struct lh_lane *lane, enum lh_kind kind, const size_t *count)
 {
     struct lh_coordinator *c = lane->coordinator;
     struct lh_scope *scope;
     size_t room, share;
 
-    lh_lane_begin(lane, kind);
-    while (lane->n < c->options.batch_max && (lane->n == 0 || !c->operations[kind]->is_alone)) {
-        room = c->options.batch_max - lane->n;
+    while (*count < c->options.batch_max && (*count == 0 || !c->operations[kind]->is_alone)) {
+        room = c->options.batch_max - *count;
         scope = lh_ready_next(c, kind, room, &share);
         if (scope == NULL)
             return;
-        lh_batch_take(lane, scope, share);
+        lh_batch_take(lane, kind, scope, share);
     }
 }
 
@@ -191,19 +193,50 @@ static bool is_behind(const struct lh_coordinator *c)
     return asks && lh_turn_is_behind(c);
 }
 
+/* A commit costs more than an item: acquires go in the transaction of releases where both are ready. */
+static bool has_riders(const struct lh_coordinator *c, int next, bool without_acquires)
+{
+    return (next == LH_KIND_ACQUIRE || next == LH_KIND_RELEASE) && !without_acquires &&
+           c->store->ops->hand_over != NULL && lh_ready_since_us(c, LH_KIND_ACQUIRE) != LH_NEVER &&
+           lh_ready_since_us(c, LH_KIND_RELEASE) != LH_NEVER;
+}
+
+static void note_sent(struct lh_coordinator *c, enum lh_kind kind, size_t n)
+{
+    if (n == 0)
+        return;
+    c->stats.batches[kind]++;
+    c->stats.batch_items[kind] += n;
+    lh_histogram_add(&c->stats.batch_sizes[kind], &lh_size_bounds, (int64_t)n);
+}
+
+static void dispatch(struct lh_lane *lane, enum lh_kind kind, bool with_acquires)
+{
+    struct lh_coordinator *c = lane->coordinator;
+
+    lh_lane_begin(lane, kind);
+    c->lanes.turns[kind] = ++c->lanes.turn;
+    fill(lane, kind, &lane->n);
+    if (with_acquires && lane->n > 0) {
+        fill(lane, LH_KIND_ACQUIRE, &lane->rider_count);
+        c->lanes.turns[LH_KIND_ACQUIRE] = c->lanes.turn;
+    }
+    if (lane->n > 0 && lh_batch_send(lane, on_batch_done)) {
+        note_sent(c, kind, lane->n);
+        note_sent(c, LH_KIND_ACQUIRE, lane->rider_count);
+    }
+}
+
 void lh_batches_dispatch(struct lh_coordinator *c)
 {
     struct lh_lane *lane;
-    int kind;
-    while (c->state != LH_CORE_CLOSING && (lane = lh_lanes_idle(c)) != NULL &&
-           (kind = next_kind(c, is_behind(c))) >= 0) {
-        fill(lane, (enum lh_kind)kind);
-        c->lanes.turns[kind] = ++c->lanes.turn;
-        if (lane->n == 0 || !lh_batch_send(lane, on_batch_done))
-            continue;
-        c->stats.batches[kind]++;
-        c->stats.batch_items[kind] += lane->n;
-        lh_histogram_add(&c->stats.batch_sizes[kind], &lh_size_bounds, (int64_t)lane->n);
+    while (c->state != LH_CORE_CLOSING && (lane = lh_lanes_idle(c)) != NULL) {
+        bool without_acquires = is_behind(c);
+        int next = next_kind(c, without_acquires);
+        if (next < 0)
+            return;
+        bool is_both = has_riders(c, next, without_acquires);
+        dispatch(lane, is_both ? LH_KIND_RELEASE : (enum lh_kind)next, is_both);
     }
 }
 

@@ -41,7 +41,7 @@ struct lh_lane {
     struct lh_entry *entries; /* acquires, leaves */
     struct lh_acquire_item *acquires;
     struct lh_leave_item *leaves;
-    struct lh_acquire_item **riders; /* of a batch of releases: of the next waiters, in `entries` and `acquires` */
+    struct lh_acquire_item **riders; /* acquires behind a batch of releases, in `entries` and `acquires` */
     size_t rider_count;
     struct lh_arena strings; /* of its items: their requests may end before the answer comes */
 };

@@ -449,8 +449,8 @@ struct lh_store_ops {
     enum lh_status (*leave)(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg);
     /*
-     * Releases, and behind them in the same transaction `riders`: acquires of waiters for the released scopes. NULL:
-     * the store does not offer it. A batch that fails for its data is repeated without riders, which are then BUSY.
+     * Releases, and behind them in the same transaction `riders`: acquires of waiters for the released scopes, and of
+     * others. NULL: the store does not offer it. Where one of both makes it fail, they are done one after the other.
      */
     enum lh_status (*hand_over)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,

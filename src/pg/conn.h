@@ -88,7 +88,14 @@ enum lh_status lh_pg_query(struct lh_pg_conn *conn, const struct lh_pg_statement
                            const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg);
 
 /*
- * The same for a query that others do not wait behind: at most LH_PG_PATIENT_MAX of these are with the server at once,
+ * Sends a statement that is one transaction with the next lh_pg_query, which must follow at once. When that is answered
+ * LH_OK, on_done gets this one's result just before; else it is not called. Refused as a query is.
+ */
+enum lh_status lh_pg_query_begin(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
+                                 const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg);
+
+/*
+ * As lh_pg_query, for a query that others do not wait behind: at most LH_PG_PATIENT_MAX of these are with the server at once,
  * the next one waits here. They are answered in their order.
  */
 enum lh_status lh_pg_query_patiently(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,

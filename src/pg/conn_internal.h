@@ -27,6 +27,7 @@ enum lh_pg_stage { LH_PG_PREPARING, LH_PG_RUNNING, LH_PG_SYNCING, LH_PG_COMMIT_F
 
 struct lh_pg_query {
     struct lh_link link;
+    struct lh_pg_query *before; /* of the same transaction, and answered before it; or NULL */
     const struct lh_pg_statement *statement;
     enum lh_pg_stage stage;
     bool was_prepared;          /* before this query, so its plan may be stale */
@@ -69,7 +70,8 @@ struct lh_pg_conn {
     int64_t up_since_us;
     int64_t down_since_us;
 
-    struct lh_link queries; /* struct lh_pg_query, oldest first */
+    struct lh_link queries;    /* struct lh_pg_query, oldest first */
+    struct lh_pg_query *begun; /* by lh_pg_query_begin: the next one sent is of its transaction; or NULL */
     size_t in_flight;
     size_t patient_in_flight; /* of them */
     struct lh_link waiting;   /* patient ones that are not sent yet, oldest first */

@@ -3,8 +3,10 @@
  * (https://www.postgresql.org/docs/current/libpq-pipeline-mode.html). A query goes out as [Parse] Bind Execute Sync,
  * all at once. libpq then answers, in order: a result and a NULL for the Parse, a result and a NULL for the Execute,
  * and a PGRES_PIPELINE_SYNC for the Sync, which is when the transaction has committed; so that is when the callback
- * fires. An error in between skips to the Sync and is remembered.
+ * fires. An error in between skips to the Sync and is remembered. Two statements of one transaction go out without a Sync
+ * between them: each has its results, of which those after an error say only that it was passed over.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,7 +76,17 @@ static struct lh_pg_query *create(const struct lh_pg_statement *statement, lh_pg
     return query;
 }
 
-static bool send_query(struct lh_pg_conn *conn, struct lh_pg_query *query, const struct lh_pg_params *params)
+static void free_query(struct lh_pg_query *query)
+{
+    if (query == NULL)
+        return;
+    free_query(query->before);
+    PQclear(query->result);
+    lh_pg_params_finish(&query->params);
+    free(query);
+}
+
+static bool send_statement(struct lh_pg_conn *conn, struct lh_pg_query *query, const struct lh_pg_params *params)
 {
     const struct lh_pg_statement *statement = query->statement;
 
@@ -82,22 +94,33 @@ static bool send_query(struct lh_pg_conn *conn, struct lh_pg_query *query, const
     query->stage = query->was_prepared ? LH_PG_RUNNING : LH_PG_PREPARING;
     if (!query->was_prepared) {
         if (!PQsendPrepare(conn->pg, statement->name, statement->sql, statement->param_count, statement->param_types))
-            goto fail;
+            return false;
         if (conn->prepared_count < LH_PG_STATEMENTS_MAX)
             conn->prepared[conn->prepared_count++] = statement;
     }
-    if (!send_execute(conn, statement, params) || !PQpipelineSync(conn->pg) || !flush(conn))
-        goto fail;
+    return send_execute(conn, statement, params);
+}
+
+static void break_after_send(struct lh_pg_conn *conn)
+{
+    lh_pg_conn_check_socket(conn);
+    lh_pg_error_of_conn(conn->pg, &conn->error);
+    lh_defer(conn->loop, &conn->broken);
+}
+
+static bool send_query(struct lh_pg_conn *conn, struct lh_pg_query *query, const struct lh_pg_params *params)
+{
+    if (!send_statement(conn, query, params) || !PQpipelineSync(conn->pg) || !flush(conn)) {
+        break_after_send(conn);
+        return false;
+    }
+    query->before = conn->begun;
+    conn->begun = NULL;
     lh_list_append(&conn->queries, &query->link);
     conn->patient_in_flight += query->is_patient;
     if (conn->in_flight++ == 0)
         lh_pg_pipeline_arm(conn);
     return true;
-fail:
-    lh_pg_conn_check_socket(conn);
-    lh_pg_error_of_conn(conn->pg, &conn->error);
-    lh_defer(conn->loop, &conn->broken);
-    return false;
 }
 
 bool lh_pg_pipeline_send(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
@@ -107,18 +130,40 @@ bool lh_pg_pipeline_send(struct lh_pg_conn *conn, const struct lh_pg_statement *
 
     if (send_query(conn, query, params))
         return true;
-    free(query);
+    free_query(query);
     return false;
+}
+
+static enum lh_status may_send(const struct lh_pg_conn *conn, size_t others)
+{
+    if (conn->state != LH_PG_UP || lh_pg_conn_is_broken(conn))
+        return LH_DATABASE_UNAVAILABLE;
+    return others >= conn->options.max_in_flight ? LH_OVERLOADED : LH_OK;
 }
 
 enum lh_status lh_pg_query(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
                            const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg)
 {
-    if (conn->state != LH_PG_UP || lh_pg_conn_is_broken(conn))
-        return LH_DATABASE_UNAVAILABLE;
-    if (conn->in_flight >= conn->options.max_in_flight)
-        return LH_OVERLOADED;
+    enum lh_status status = may_send(conn, conn->in_flight);
+
+    if (status != LH_OK)
+        return status;
     return lh_pg_pipeline_send(conn, statement, params, on_done, arg) ? LH_OK : LH_DATABASE_UNAVAILABLE;
+}
+
+enum lh_status lh_pg_query_begin(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
+                                 const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg)
+{
+    enum lh_status status = may_send(conn, conn->in_flight);
+
+    assert(conn->begun == NULL);
+    if (status != LH_OK)
+        return status;
+    conn->begun = create(statement, on_done, arg);
+    if (send_statement(conn, conn->begun, params))
+        return LH_OK;
+    break_after_send(conn);
+    return LH_DATABASE_UNAVAILABLE;
 }
 
 /* --- patient ones --- */
@@ -152,11 +197,10 @@ enum lh_status lh_pg_query_patiently(struct lh_pg_conn *conn, const struct lh_pg
                                      const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg)
 {
     struct lh_pg_query *query;
+    enum lh_status status = may_send(conn, conn->in_flight + conn->waiting_count);
 
-    if (conn->state != LH_PG_UP || lh_pg_conn_is_broken(conn))
-        return LH_DATABASE_UNAVAILABLE;
-    if (conn->in_flight + conn->waiting_count >= conn->options.max_in_flight)
-        return LH_OVERLOADED;
+    if (status != LH_OK)
+        return status;
     query = create(statement, on_done, arg);
     query->is_patient = true;
     keep_params(query, params);
@@ -166,13 +210,41 @@ enum lh_status lh_pg_query_patiently(struct lh_pg_conn *conn, const struct lh_pg
     return LH_OK;
 }
 
-/* The oldest query's Sync was answered. The callback may do anything, closing the connection included. */
+static bool is_error(const PGresult *result)
+{
+    return PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK;
+}
+
+/* Of the two statements the one that failed: what came behind it was passed over. */
+static struct lh_pg_query *failed(struct lh_pg_query *query)
+{
+    struct lh_pg_query *before = query->before;
+    return before != NULL && before->result != NULL && is_error(before->result) ? before : query;
+}
+
+static enum lh_status read_error(struct lh_pg_conn *conn, const struct lh_pg_query *query, struct lh_error *error)
+{
+    enum lh_status status = lh_pg_error_of_result(query->result, error);
+
+    /* It is not prepared here any more: somebody deallocated it. The next use prepares it again. */
+    if (strcmp(error->sqlstate, "26000") == 0)
+        forget_statement(conn, query->statement);
+    /* "cached plan must not change result type": a newer version changed what the statement stands on. */
+    if (query->was_prepared && strcmp(error->sqlstate, "0A000") == 0)
+        status = error->status = LH_DATABASE_UNAVAILABLE;
+    if (status == LH_DATABASE_UNAVAILABLE && !lh_pg_conn_is_broken(conn)) {
+        conn->error = *error;
+        lh_defer(conn->loop, &conn->broken);
+    }
+    return status;
+}
+
+/* The oldest query's Sync was answered. The callbacks may do anything, closing the connection included. */
 static void answer_first(struct lh_pg_conn *conn)
 {
     struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
-    ExecStatusType kind = PQresultStatus(query->result);
+    struct lh_pg_query *before = query->before;
     struct lh_error error;
-    enum lh_status status = LH_OK;
 
     lh_list_remove(&query->link);
     conn->in_flight--;
@@ -180,29 +252,17 @@ static void answer_first(struct lh_pg_conn *conn)
     send_waiting(conn);
     lh_pg_pipeline_arm(conn);
     lh_pg_servers_on_answer(conn->servers);
-    if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK) {
-        status = lh_pg_error_of_result(query->result, &error);
-        /* It is not prepared here any more: somebody deallocated it. The next use prepares it again. */
-        if (strcmp(error.sqlstate, "26000") == 0)
-            forget_statement(conn, query->statement);
-        /* "cached plan must not change result type": a newer version changed what the statement stands on. */
-        if (query->was_prepared && strcmp(error.sqlstate, "0A000") == 0)
-            status = error.status = LH_DATABASE_UNAVAILABLE;
-        if (status == LH_DATABASE_UNAVAILABLE && !lh_pg_conn_is_broken(conn)) {
-            conn->error = error;
-            lh_defer(conn->loop, &conn->broken);
-        }
-    } else if (conn->state == LH_PG_UP) {
-        conn->failures = 0;
+    if (is_error(failed(query)->result)) {
+        enum lh_status status = read_error(conn, failed(query), &error);
+        query->on_done(query->arg, status, NULL, &error);
+    } else {
+        if (conn->state == LH_PG_UP)
+            conn->failures = 0;
+        if (before != NULL)
+            before->on_done(before->arg, LH_OK, before->result, NULL);
+        query->on_done(query->arg, LH_OK, query->result, NULL);
     }
-    query->on_done(query->arg, status, status == LH_OK ? query->result : NULL, status == LH_OK ? NULL : &error);
-    PQclear(query->result);
-    free(query);
-}
-
-static bool is_error(const PGresult *result)
-{
-    return PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK;
+    free_query(query);
 }
 
 static bool is_duplicate_statement(const PGresult *result)
@@ -225,6 +285,8 @@ static void keep_result(struct lh_pg_query *query, PGresult *result)
 /* False: libpq and we disagree about what comes next. */
 static bool take_result(struct lh_pg_conn *conn, struct lh_pg_query *query, PGresult *result)
 {
+    if (query->before != NULL && query->before->stage < LH_PG_SYNCING)
+        query = query->before;
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
         PQclear(result);
         if (query->stage < LH_PG_SYNCING || query->result == NULL)
@@ -287,8 +349,8 @@ static void lose(struct lh_pg_conn *conn)
     struct lh_pg_query *query = LH_LIST_FIRST(struct lh_pg_query, &conn->queries, link);
 
     lh_pg_conn_check_socket(conn);
-    if (query != NULL && query->result != NULL && is_error(query->result))
-        lh_pg_error_of_result(query->result, &conn->error);
+    if (query != NULL && failed(query)->result != NULL && is_error(failed(query)->result))
+        lh_pg_error_of_result(failed(query)->result, &conn->error);
     else if (conn->last_words.status != LH_OK)
         conn->error = conn->last_words;
     else
@@ -318,6 +380,8 @@ void lh_pg_pipeline_on_ready(struct lh_pg_conn *conn, unsigned ready)
 
 void lh_pg_pipeline_answer_all(struct lh_pg_conn *conn, const struct lh_error *error)
 {
+    free_query(conn->begun);
+    conn->begun = NULL;
     lh_list_splice(&conn->queries, &conn->waiting);
     conn->in_flight += conn->waiting_count;
     conn->patient_in_flight += conn->waiting_count;
@@ -327,9 +391,7 @@ void lh_pg_pipeline_answer_all(struct lh_pg_conn *conn, const struct lh_error *e
         lh_list_remove(&query->link);
         conn->in_flight--;
         conn->patient_in_flight -= query->is_patient;
-        PQclear(query->result);
-        lh_pg_params_finish(&query->params);
         query->on_done(query->arg, error->status, NULL, error);
-        free(query);
+        free_query(query);
     }
 }

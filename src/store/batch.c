@@ -30,13 +30,28 @@ static const void *current_items(struct lane *lane)
     return lane->kind->skip(lane->items, current_part(lane)->first);
 }
 
+static void begin_parts(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n)
+{
+    lane->kind = kind;
+    lane->items = items;
+    lane->parts[0] = (struct part){0, n};
+    lane->part_count = 1;
+    lane->attempts = 0;
+}
+
+static void set_idle(struct lane *lane)
+{
+    lane->kind = NULL;
+    lane->part_count = 0;
+    lane->rider_count = 0;
+}
+
 /* The lane is free before the caller hears of it, for it may send the next batch at once. */
 static void finish(struct lane *lane, enum lh_status status, const struct lh_error *error)
 {
     lh_store_cb *on_done = lane->on_done;
 
-    lane->kind = NULL;
-    lane->part_count = 0;
+    set_idle(lane);
     on_done(lane->arg, status, error);
     if (lane->store->state == STORE_FINISHING)
         lh_defer(lane->store->loop, &lane->store->advance);
@@ -47,10 +62,15 @@ static void next_part(struct lane *lane)
     lane->is_partly_done = true;
     lane->attempts = 0;
     lane->part_count--;
-    if (lane->part_count == 0)
+    if (lane->part_count == 0 && lane->rider_count == 0) {
         finish(lane, LH_OK, NULL);
-    else
-        send_part(lane);
+        return;
+    }
+    if (lane->part_count == 0) {
+        begin_parts(lane, &lh_acquire_kind, lane->riders, lane->rider_count);
+        lane->rider_count = 0;
+    }
+    send_part(lane);
 }
 
 /* The first half goes first: items of one scope keep their order. */
@@ -120,12 +140,6 @@ static void give_up_part_as_busy(struct lane *lane)
     next_part(lane);
 }
 
-static void drop_riders(struct lane *lane)
-{
-    lh_acquire_kind.set_busy(lane->riders, lane->rider_count);
-    lane->kind = &lh_release_kind;
-}
-
 /* The extension, its module or the right to it is gone: it was dropped, or a package was taken away. SQL does the same. */
 static bool is_core_gone(const struct lane *lane, const struct lh_error *error)
 {
@@ -153,9 +167,9 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
     } else if (is_core_gone(lane, error)) {
         lh_pg_store_lose_core(lane->store, error->message);
         send_part(lane);
-    } else if (lane->kind == &lh_hand_over_kind) {
-        lh_debug("a hand-over failed, the releases are sent alone: %s (%s)", error->message, error->sqlstate);
-        drop_riders(lane);
+    } else if (lane->is_riding) {
+        lh_debug("releases and their riders are sent one after the other: %s (%s)", error->message, error->sqlstate);
+        lane->is_riding = false;
         send_part(lane);
     } else if (is_over_limit(lane, error)) {
         lh_hook_lane_timeout_words(lane->kind->hook_timeout_us(lane->items), words);
@@ -190,6 +204,15 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
     }
 }
 
+/* An item without a row of its own is a fault of ours; that it is asked again does no harm. */
+static void read_rows(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n,
+                      const PGresult *result)
+{
+    lh_lane_refresh_arena(lane);
+    kind->set_busy(items, n);
+    kind->read(lane, items, n, result);
+}
+
 static void on_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
 {
     struct lane *lane = arg;
@@ -198,25 +221,72 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
         on_part_failed(lane, status, error);
         return;
     }
-    /* An item without a row of its own is a fault of ours; that it is asked again does no harm. */
-    lh_lane_refresh_arena(lane);
-    lane->kind->set_busy(current_items(lane), current_part(lane)->count);
-    lane->kind->read(lane, current_items(lane), current_part(lane)->count, result);
+    read_rows(lane, lane->kind, current_items(lane), current_part(lane)->count, result);
     next_part(lane);
+}
+
+static void on_released(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    struct lane *lane = arg;
+    read_rows(lane, lane->kind, current_items(lane), current_part(lane)->count, result);
+}
+
+/* By one statement with the releases, or behind them. */
+static void on_riders_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
+{
+    struct lane *lane = arg;
+
+    if (status != LH_OK) {
+        on_part_failed(lane, status, error);
+        return;
+    }
+    if (lh_hand_over_is_one(lane))
+        read_rows(lane, &lh_hand_over_kind, lane->items, 1, result);
+    else
+        read_rows(lane, &lh_acquire_kind, lane->riders, lane->rider_count, result);
+    lane->rider_count = 0;
+    next_part(lane);
+}
+
+static const struct lh_pg_statement *write(struct lane *lane, const struct batch_kind *kind, const void *items,
+                                           size_t n)
+{
+    lh_pg_params_reset(&lane->params);
+    kind->write(lane, items, n);
+    return lane->is_by_core ? kind->core_statement : kind->statement;
+}
+
+static enum lh_status query_with_riders(struct lane *lane)
+{
+    const struct lh_pg_statement *statement;
+    enum lh_status status;
+
+    lane->is_by_core = lane->store->has_core;
+    if (lh_hand_over_is_one(lane)) {
+        statement = write(lane, &lh_hand_over_kind, lane->items, 1);
+    } else {
+        statement = write(lane, lane->kind, lane->items, current_part(lane)->count);
+        status = lh_pg_query_begin(lane->conn, statement, &lane->params, on_released, lane);
+        if (status != LH_OK)
+            return status;
+        statement = write(lane, &lh_acquire_kind, lane->riders, lane->rider_count);
+    }
+    return lh_pg_query(lane->conn, statement, &lane->params, on_riders_answer, lane);
 }
 
 /* Hooks run in SQL's functions alone. */
 static enum lh_status query(struct lane *lane)
 {
     const struct batch_kind *kind = lane->kind;
+    const struct lh_pg_statement *statement;
 
+    if (lane->is_riding)
+        return query_with_riders(lane);
     if (lane->is_hook)
         lh_hook_lane_set(lane, kind->hook_timeout_us(lane->items));
     lane->is_by_core = kind->core_statement != NULL && lane->store->has_core && !lane->is_hook;
-    lh_pg_params_reset(&lane->params);
-    kind->write(lane, current_items(lane), current_part(lane)->count);
-    return lh_pg_query(lane->conn, lane->is_by_core ? kind->core_statement : kind->statement, &lane->params, on_answer,
-                       lane);
+    statement = write(lane, kind, current_items(lane), current_part(lane)->count);
+    return lh_pg_query(lane->conn, statement, &lane->params, on_answer, lane);
 }
 
 static void send_part(struct lane *lane)
@@ -242,21 +312,20 @@ enum lh_status lh_lane_send(struct lane *lane, const struct batch_kind *kind, in
     enum lh_status status;
 
     assert(lane->kind == NULL && n >= 1 && n <= LH_BATCH_MAX);
-    if (lane->store->state != STORE_RUNNING || !lh_pg_conn_is_up(lane->conn))
+    if (lane->store->state != STORE_RUNNING || !lh_pg_conn_is_up(lane->conn)) {
+        set_idle(lane);
         return LH_DATABASE_UNAVAILABLE;
+    }
     lane->is_arena_stale = true;
-    lane->kind = kind;
-    lane->items = items;
     lane->clock_us = clock_us;
     lane->sent_us = lane->part_sent_us = lh_clock_us();
-    lane->parts[0] = (struct part){0, n};
-    lane->part_count = 1;
-    lane->attempts = 0;
+    begin_parts(lane, kind, items, n);
+    lane->is_riding = lane->rider_count > 0;
     lane->is_partly_done = false;
     lane->on_done = on_done;
     lane->arg = arg;
     status = query(lane);
     if (status != LH_OK)
-        lane->kind = NULL;
+        set_idle(lane);
     return status;
 }

@@ -9,8 +9,8 @@
  * own patience; so does a statement that timed out, unless that is a hook's: then it is rejected. A lost connection ends
  * all of it.
  *
- * Riders (lh_hand_over_kind) go with the first try alone: when that fails, for whatever reason but a lost connection, they
- * are busy, and the releases are sent by themselves.
+ * Riders are acquires in the transaction of a batch of releases. When that fails, for whatever reason but a lost
+ * connection, the releases are sent alone, and then the riders as a batch of their own.
  *
  * A hook lane carries one item, after a statement that sets its session's limits; or a run of reaps (hook_run.h).
  */
@@ -46,6 +46,8 @@ struct batch_kind {
 extern const struct batch_kind lh_acquire_kind, lh_acquire_all_kind, lh_heartbeat_kind, lh_release_kind,
     lh_downgrade_kind, lh_leave_kind, lh_hand_over_kind;
 
+/* Is it one release, and one rider for its scope? They are a statement of their own (lh_hand_over_kind). */
+bool lh_hand_over_is_one(const struct lane *lane);
 /* For lh_hand_over_kind: rows first..last-1 of a result that has the columns of both. */
 void lh_acquire_write_arrays(struct lane *lane, const void *items, size_t n);
 void lh_acquire_read_rows(struct lane *lane, const void *items, size_t n, const PGresult *result, int first, int last);
@@ -69,15 +71,16 @@ struct lane {
 
     const struct batch_kind *kind; /* NULL: idle */
     const void *items;
-    const void *riders; /* of lh_hand_over_kind: acquires */
-    size_t rider_count;
-    int64_t clock_us; /* what the caller believed the database's clock to be... */
-    int64_t sent_us;  /* ...then; 0 in the first: no belief */
+    const void *riders; /* of releases: acquires... */
+    size_t rider_count; /* ...that are not answered yet */
+    int64_t clock_us;   /* what the caller believed the database's clock to be... */
+    int64_t sent_us;    /* ...then; 0 in the first: no belief */
     int64_t part_sent_us;
     struct part parts[PARTS_MAX]; /* a stack; the last is in flight */
     size_t part_count;
     unsigned attempts; /* of the part in flight */
     bool is_by_core;   /* so is the part in flight: by core_statement */
+    bool is_riding;    /* the riders are in its transaction */
     bool is_partly_done;
     lh_store_cb *on_done;
     void *arg;

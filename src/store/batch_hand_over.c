@@ -1,4 +1,4 @@
-/* Releases with riders behind them: leasehold_internal.hand_over_batch, which answers with the rows of both. */
+/* A release, and its scope's first waiter for a rider: leasehold_internal.hand_over_batch, which answers with the rows of both. */
 #include <string.h>
 
 #include "pg/result.h"
@@ -52,12 +52,21 @@ static void set_busy(const void *items, size_t n)
     lh_release_kind.set_busy(items, n);
 }
 
-static const void *skip(const void *items, size_t n)
-{
-    return lh_release_kind.skip(items, n);
-}
-
-/* What fails is sent again as lh_release_kind. */
+/* What fails is sent again as releases and acquires. */
 const struct batch_kind lh_hand_over_kind = {
-    "hand-over", &statement, write_items, read_items, set_busy, NULL, skip, NULL, NULL, false, &core_statement,
+    .name = "hand-over",
+    .statement = &statement,
+    .write = write_items,
+    .read = read_items,
+    .set_busy = set_busy,
+    .core_statement = &core_statement,
 };
+
+bool lh_hand_over_is_one(const struct lane *lane)
+{
+    const struct lh_holder_item *release = ((struct lh_holder_item *const *)lane->items)[0];
+    const struct lh_acquire_item *rider = ((struct lh_acquire_item *const *)lane->riders)[0];
+
+    return lane->parts[0].count == 1 && lane->rider_count == 1 && strcmp(release->ns, rider->ns) == 0 &&
+           strcmp(release->key, rider->key) == 0;
+}

@@ -230,7 +230,7 @@ static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t c
                                 void *arg)
 {
     lh_lane_set_riders(&pg_store_of(store)->lanes[lane], riders, rider_count);
-    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_hand_over_kind, clock_us, items, n, on_done, arg);
+    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_release_kind, clock_us, items, n, on_done, arg);
 }
 
 static enum lh_status downgrade(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,

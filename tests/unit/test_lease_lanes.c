@@ -95,12 +95,41 @@ START_TEST(the_last_lane_takes_everything)
 }
 END_TEST
 
+START_TEST(acquires_ride_with_releases_that_are_ready)
+{
+    options.batch_max = LH_BATCH_MAX;
+    struct fake_node *node = start_node();
+    struct beat beat;
+    struct give gives[2];
+    struct ask held, asks[2];
+    for (int i = 0; i < 5; i++)
+        hold_now(node, &held, i, i + 1);
+    fake_lane_drop(node, 1, false);
+    fake_lane_drop(node, 2, false);
+    size_t transactions = world.batches[0] + world.batches[2];
+    beat_send(node, &beat, 0, 1); /* the one lane is out */
+    fake_run(&world, MS(1) / 4);
+    ask_for(node, &asks[0], 5, 6, LH_WAIT_NONE, 0);
+    ask_for(node, &asks[1], 6, 7, LH_WAIT_NONE, 0);
+    give_send(node, &gives[0], 1, 2);
+    give_send(node, &gives[1], 2, 3);
+    fake_run(&world, MS(5));
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(gives[i].outcome, LH_OUTCOME_OK);
+        ck_assert_int_eq(asks[i].status, LH_OK);
+    }
+    ck_assert_uint_eq(world.riders, 2);
+    ck_assert_uint_eq(world.batches[0] + world.batches[2], transactions + 1);
+}
+END_TEST
+
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, an_acquire_does_not_wait_behind_renewals);
     tcase_add_test(tcase, a_renewal_does_not_wait_behind_the_others);
     tcase_add_test(tcase, with_two_lanes_left_each_kind_takes_both);
     tcase_add_test(tcase, the_last_lane_takes_everything);
+    tcase_add_test(tcase, acquires_ride_with_releases_that_are_ready);
 }
 
 int main(void)

@@ -99,6 +99,15 @@ static enum lh_status ask_nothing(const struct lh_pg_statement *statement, int i
     return ask(statement, id);
 }
 
+/* The first of two that are one transaction. */
+static void begin_int8(const struct lh_pg_statement *statement, int id, int64_t value)
+{
+    lh_pg_params_reset(&params);
+    lh_pg_add_int8(&params, value);
+    ids[id] = id;
+    ck_assert_int_eq(lh_pg_query_begin(conn, statement, &params, on_answer, &ids[id]), LH_OK);
+}
+
 static void make_conn(const struct lh_pg_conn_options *wanted)
 {
     static const struct lh_pg_conn_events events = {on_up, on_down, NULL};
@@ -213,6 +222,55 @@ START_TEST(errors_in_the_midst_hit_their_own_query_alone)
     }
     ck_assert_str_eq(answers[2].sqlstate, "42P01");
     ck_assert_uint_eq(downs, 0);
+}
+END_TEST
+
+static const struct lh_pg_statement note = {"note", "insert into noted values ($1)", 1, {LH_PG_INT8}};
+static const struct lh_pg_statement divide_by_noted = {
+    "divide_by_noted", "select max(n) / (min(n) - $1) from noted", 1, {LH_PG_INT8}};
+
+START_TEST(two_statements_are_one_transaction)
+{
+    pg_fixture_execute(pg_fixture_conninfo(), "create table noted (n bigint check (n <> 3))");
+    for (int round = 0; round < 3; round++) { /* prepared in the first */
+        int at = round * 7;
+        begin_int8(&note, at, 10);
+        ck_assert_int_eq(ask_int8(&divide_by_noted, at + 1, 0), LH_OK); /* sees it */
+        begin_int8(&note, at + 2, 1);
+        ck_assert_int_eq(ask_int8(&divide_by_noted, at + 3, 1), LH_OK); /* and takes it along */
+        begin_int8(&note, at + 4, 3);
+        ck_assert_int_eq(ask_int8(&echo, at + 5, 5), LH_OK);
+        ck_assert_int_eq(ask_int8(&divide_by_noted, at + 6, 9), LH_OK);
+    }
+    WAIT_FOR(loop, answer_count == 15);
+    pg_fixture_execute(pg_fixture_conninfo(), "drop table noted");
+    for (int round = 0; round < 3; round++) {
+        static const int expected[] = {0, 1, 3, 5, 6};
+        const struct answer *of = &answers[round * 5];
+        for (int i = 0; i < 5; i++)
+            ck_assert_int_eq(of[i].id, round * 7 + expected[i]);
+        ck_assert_int_eq(of[0].status, LH_OK);
+        ck_assert_int_eq(of[1].value, 1);
+        ck_assert_str_eq(of[2].sqlstate, "22012"); /* of the second */
+        ck_assert_str_eq(of[3].sqlstate, "23514"); /* of the first */
+        ck_assert_int_eq(of[4].value, 10);
+    }
+    ck_assert_uint_eq(downs, 0);
+}
+END_TEST
+
+START_TEST(two_statements_of_a_lost_connection_are_answered_once)
+{
+    begin_int8(&echo, 0, 1);
+    ck_assert_int_eq(ask_nothing(&nap, 1), LH_OK);
+    begin_int8(&echo, 2, 1); /* its second never comes */
+    lh_pg_conn_drop(conn, "the test says so");
+    WAIT_FOR(loop, ups == 2);
+    ck_assert_int_eq(ask_int8(&echo, 3, 8), LH_OK);
+    WAIT_FOR(loop, answer_count == 2);
+    ck_assert_int_eq(answers[0].id, 1);
+    ck_assert_int_eq(answers[0].status, LH_DATABASE_UNAVAILABLE);
+    ck_assert_int_eq(answers[1].value, 8);
 }
 END_TEST
 
@@ -564,6 +622,8 @@ TCase *test_pg_conn(void)
     tcase_add_test(tcase, others_pass_patient_queries);
     tcase_add_test(tcase, patient_queries_of_a_lost_connection_are_answered);
     tcase_add_test(tcase, errors_in_the_midst_hit_their_own_query_alone);
+    tcase_add_test(tcase, two_statements_are_one_transaction);
+    tcase_add_test(tcase, two_statements_of_a_lost_connection_are_answered_once);
     tcase_add_test(tcase, a_statement_that_could_not_be_prepared_is_prepared_later);
     tcase_add_test(tcase, an_error_at_commit_is_an_error_of_the_query);
     tcase_add_test(tcase, large_arrays_and_answers_pass_through_small_sockets);

@@ -404,7 +404,7 @@ START_TEST(a_release_carries_an_acquire_behind_it)
 }
 END_TEST
 
-START_TEST(an_acquire_behind_a_release_that_is_refused_is_busy)
+START_TEST(an_acquire_behind_a_release_that_is_refused_waits)
 {
     struct lh_acquire_item mine = wish(false), next = wish(true);
 
@@ -414,8 +414,93 @@ START_TEST(an_acquire_behind_a_release_that_is_refused_is_busy)
     struct lh_holder_item given = {.ns = mine.ns, .key = mine.key, .lease_key = mine.lease_key, .value = "1e200000"};
     hand_over(&one, &given, &next);
     ck_assert_int_eq(given.outcome, LH_OUTCOME_INVALID);
-    ck_assert_int_eq(next.outcome, LH_ACQUIRE_BUSY);
+    ck_assert_int_eq(next.outcome, LH_ACQUIRE_QUEUED);
+    ck_assert_int_eq(next.new_ticket, next.ticket);
     ck_assert_int_eq(heartbeat(&one, &mine).outcome, LH_OUTCOME_OK);
+}
+END_TEST
+
+#define SOME 6
+
+/* Leases that are released, and with them acquires of other scopes, of which the last but one waits for the first of these. */
+static struct exchange {
+    struct lh_acquire_item had[SOME], wanted[SOME + 1];
+    struct lh_holder_item given[SOME];
+    char keys[2 * SOME][48];
+} some;
+
+static void hold_some(void)
+{
+    for (size_t i = 0; i < SOME; i++) {
+        snprintf(some.keys[i], sizeof(some.keys[i]), "%s-had-%zu", key, i);
+        snprintf(some.keys[SOME + i], sizeof(some.keys[0]), "%s-wanted-%zu", key, i);
+        some.had[i] = some.wanted[i] = wish(false);
+        some.wanted[i].lease_key = lh_uuid_random();
+        some.had[i].key = some.keys[i];
+        some.wanted[i].key = some.keys[SOME + i];
+        acquire(&one, &some.had[i]);
+        some.given[i] =
+            (struct lh_holder_item){.ns = some.had[i].ns, .key = some.keys[i], .lease_key = some.had[i].lease_key};
+    }
+    some.wanted[SOME] = wish(true);
+    some.wanted[SOME].key = some.keys[0];
+    acquire(&one, &some.wanted[SOME]);
+    some.wanted[SOME].ticket = some.wanted[SOME].new_ticket;
+}
+
+static void exchange_some(void)
+{
+    struct lh_holder_item *gives[SOME];
+    struct lh_acquire_item *wants[SOME + 1];
+
+    for (size_t i = 0; i < SOME; i++)
+        gives[i] = &some.given[i];
+    for (size_t i = 0; i <= SOME; i++)
+        wants[i] = &some.wanted[i];
+    ck_assert_int_eq(one.store->ops->hand_over(one.store, 0, 0, gives, SOME, wants, SOME + 1, test_on_answer, &answer),
+                     LH_OK);
+    test_wait_for(&answer);
+    ck_assert_msg(answer.status == LH_OK, "%s", answer.error.message);
+}
+
+static const char *transactions_of_some(void)
+{
+    char sql[256];
+
+    snprintf(
+        sql, sizeof(sql),
+        "select count(distinct xmin::text) from leasehold.scope where key like '%s-wanted%%' or key like '%s-had%%'",
+        key, key);
+    return pg_fixture_value(conninfo, sql);
+}
+
+START_TEST(releases_and_acquires_of_other_scopes_are_one_transaction)
+{
+    hold_some();
+    exchange_some();
+    ck_assert_str_eq(transactions_of_some(), "1");
+    for (size_t i = 0; i < SOME; i++)
+        ck_assert_int_eq(some.given[i].outcome, LH_OUTCOME_OK);
+    for (size_t i = 0; i <= SOME; i++) {
+        ck_assert_int_eq(some.wanted[i].outcome, LH_ACQUIRE_GRANTED);
+        ck_assert_str_eq(some.wanted[i].lease.key, some.wanted[i].key);
+        ck_assert_int_eq(heartbeat(&one, &some.wanted[i]).outcome, LH_OUTCOME_OK);
+    }
+}
+END_TEST
+
+START_TEST(what_fails_in_an_exchange_leaves_the_others_alone)
+{
+    hold_some();
+    some.given[2].value = "1e200000";
+    some.wanted[3].labels = "{\"a\": \"\\u0000\"}";
+    exchange_some();
+    for (size_t i = 0; i < SOME; i++) {
+        ck_assert_int_eq(some.given[i].outcome, i == 2 ? LH_OUTCOME_INVALID : LH_OUTCOME_OK);
+        ck_assert_int_eq(some.wanted[i].outcome, i == 3 ? LH_ACQUIRE_INVALID : LH_ACQUIRE_GRANTED);
+    }
+    ck_assert_int_eq(some.wanted[SOME].outcome, LH_ACQUIRE_GRANTED);
+    ck_assert_int_eq(heartbeat(&one, &some.had[2]).outcome, LH_OUTCOME_OK);
 }
 END_TEST
 
@@ -510,7 +595,9 @@ TCase *test_store_leases(void)
     tcase_add_test(tcase, a_release_wakes_the_waiter_of_another_store);
     tcase_add_test(tcase, a_release_tells_of_an_own_waiter_at_once);
     tcase_add_test(tcase, a_release_carries_an_acquire_behind_it);
-    tcase_add_test(tcase, an_acquire_behind_a_release_that_is_refused_is_busy);
+    tcase_add_test(tcase, an_acquire_behind_a_release_that_is_refused_waits);
+    tcase_add_test(tcase, releases_and_acquires_of_other_scopes_are_one_transaction);
+    tcase_add_test(tcase, what_fails_in_an_exchange_leaves_the_others_alone);
     tcase_add_test(tcase, who_leaves_gives_up_place_and_lease);
     tcase_add_test(tcase, a_row_that_another_session_has_is_busy_and_holds_up_nobody);
     tcase_add_test(tcase, five_hundred_at_once_with_bad_ones_among_them);

@@ -125,7 +125,7 @@ static void send_item(struct lh_coordinator *c, struct lh_lane *lane, struct lh_
     lh_list_append(&c->hooks.working, &hook_queue->working);
     lh_lane_begin(lane, kind);
     lh_hook_queue_occupy(lane, hook_queue);
-    if (!lh_batch_take(lane, scope, 1)) {
+    if (!lh_batch_take(lane, kind, scope, 1)) {
         lh_hook_queue_leave(lane);
         return;
     }
