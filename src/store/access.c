@@ -1,8 +1,11 @@
 /* Control calls about access: rules and tokens, which tokens were used, and the audit. */
+#include "store/access.h"
+
 #include <string.h>
 
 #include "pg/result.h"
-#include "store/internal.h"
+#include "store/control.h"
+#include "store/control_ops.h"
 #include "store/lease_row.h"
 
 #define RIGHTS_MAX 8

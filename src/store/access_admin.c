@@ -1,6 +1,8 @@
 /* Control calls of administrators about access rules and bearer tokens. */
 #include "pg/result.h"
-#include "store/internal.h"
+#include "store/access.h"
+#include "store/control.h"
+#include "store/control_ops.h"
 #include "store/lease_row.h"
 
 static struct control_call *begin(struct pg_store *store,

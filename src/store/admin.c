@@ -2,8 +2,9 @@
 #include <string.h>
 
 #include "pg/result.h"
+#include "store/control.h"
+#include "store/control_ops.h"
 #include "store/hook_lane.h"
-#include "store/internal.h"
 #include "store/lease_row.h"
 
 /* --- get --- */

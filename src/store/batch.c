@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
+#include "store/control.h"
 #include "store/hook_lane.h"
-#include "store/internal.h"
 
 #define ATTEMPTS_MAX 4
 
@@ -231,6 +231,16 @@ static void on_released(void *arg, enum lh_status status, const PGresult *result
     read_rows(lane, lane->kind, current_items(lane), current_part(lane)->count, result);
 }
 
+/* One release, and one rider for its scope: there is a statement for that. */
+static bool is_hand_over(const struct lane *lane)
+{
+    const struct lh_holder_item *release = ((struct lh_holder_item *const *)lane->items)[0];
+    const struct lh_acquire_item *rider = ((struct lh_acquire_item *const *)lane->riders)[0];
+
+    return lane->parts[0].count == 1 && lane->rider_count == 1 && strcmp(release->ns, rider->ns) == 0 &&
+           strcmp(release->key, rider->key) == 0;
+}
+
 /* By one statement with the releases, or behind them. */
 static void on_riders_answer(void *arg, enum lh_status status, const PGresult *result, const struct lh_error *error)
 {
@@ -240,7 +250,7 @@ static void on_riders_answer(void *arg, enum lh_status status, const PGresult *r
         on_part_failed(lane, status, error);
         return;
     }
-    if (lh_hand_over_is_one(lane))
+    if (is_hand_over(lane))
         read_rows(lane, &lh_hand_over_kind, lane->items, 1, result);
     else
         read_rows(lane, &lh_acquire_kind, lane->riders, lane->rider_count, result);
@@ -262,7 +272,7 @@ static enum lh_status query_with_riders(struct lane *lane)
     enum lh_status status;
 
     lane->is_by_core = lane->store->has_core;
-    if (lh_hand_over_is_one(lane)) {
+    if (is_hand_over(lane)) {
         statement = write(lane, &lh_hand_over_kind, lane->items, 1);
     } else {
         statement = write(lane, lane->kind, lane->items, current_part(lane)->count);

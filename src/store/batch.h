@@ -46,8 +46,6 @@ struct batch_kind {
 extern const struct batch_kind lh_acquire_kind, lh_acquire_all_kind, lh_heartbeat_kind, lh_release_kind,
     lh_downgrade_kind, lh_leave_kind, lh_hand_over_kind;
 
-/* Is it one release, and one rider for its scope? They are a statement of their own (lh_hand_over_kind). */
-bool lh_hand_over_is_one(const struct lane *lane);
 /* For lh_hand_over_kind: rows first..last-1 of a result that has the columns of both. */
 void lh_acquire_write_arrays(struct lane *lane, const void *items, size_t n);
 void lh_acquire_read_rows(struct lane *lane, const void *items, size_t n, const PGresult *result, int first, int last);

@@ -61,12 +61,3 @@ const struct batch_kind lh_hand_over_kind = {
     .set_busy = set_busy,
     .core_statement = &core_statement,
 };
-
-bool lh_hand_over_is_one(const struct lane *lane)
-{
-    const struct lh_holder_item *release = ((struct lh_holder_item *const *)lane->items)[0];
-    const struct lh_acquire_item *rider = ((struct lh_acquire_item *const *)lane->riders)[0];
-
-    return lane->parts[0].count == 1 && lane->rider_count == 1 && strcmp(release->ns, rider->ns) == 0 &&
-           strcmp(release->key, rider->key) == 0;
-}

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/result.h"
-#include "store/internal.h"
+#include "store/control.h"
 #include "store/lease_row.h"
 
 /* The three arrays that every batch has. One walk an array, for an array is one run of bytes. */

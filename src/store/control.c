@@ -3,6 +3,8 @@
  * clients ask for a few, for else a client with many lists would keep back the signs of life, and the daemon would count
  * as dead. Here those of the coordinator itself.
  */
+#include "store/control.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +13,7 @@
 #include "base/log.h"
 #include "pg/error.h"
 #include "pg/result.h"
-#include "store/internal.h"
+#include "store/control_ops.h"
 #include "store/lease_row.h"
 
 #define CORE_REST_US (30 * LH_US_PER_S)

@@ -5,7 +5,7 @@
 #include "store/hook_reap.h"
 
 #include "base/clock.h"
-#include "store/internal.h"
+#include "store/control.h"
 
 static void add_clock(struct lane *lane)
 {

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "pg/result.h"
-#include "store/internal.h"
+#include "store/control.h"
+#include "store/control_ops.h"
 #include "store/lease_row.h"
 
 enum value_kind { DURATION, TEXT, BOOLEAN, INTEGER, BIGINT };

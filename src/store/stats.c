@@ -1,8 +1,11 @@
 /* What is counted for the metrics, and the survey of the database. */
+#include "store/stats.h"
+
 #include <string.h>
 
 #include "pg/result.h"
-#include "store/internal.h"
+#include "store/control.h"
+#include "store/control_ops.h"
 
 static void add_connection(struct lh_store_stats *stats, enum lh_store_role role, bool is_up, uint64_t connects)
 {

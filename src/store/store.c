@@ -12,8 +12,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pg/error.h"
+#include "store/control.h"
+#include "store/control_ops.h"
 #include "store/hook_run.h"
-#include "store/internal.h"
+#include "store/stats.h"
 
 #define CHANNEL_BYTES (sizeof("leasehold_") + 32)
 

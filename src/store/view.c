@@ -1,6 +1,7 @@
 /* Control calls for people who look: rows of text. */
 
-#include "store/internal.h"
+#include "store/control.h"
+#include "store/control_ops.h"
 #include "store/lease_row.h"
 
 static void read_view(struct control_call *call, enum lh_status status, const PGresult *result,

@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "pg/result.h"
-#include "store/internal.h"
+#include "store/control.h"
+#include "store/control_ops.h"
 #include "store/lease_row.h"
 
 #define XID8 5069u /* the OID of the type; binary it is an int8 */

@@ -144,11 +144,21 @@ static enum lh_status send_batch(struct lh_store *store, unsigned index, int kin
     return LH_OK;
 }
 
-/* An exclusive request rides alone; only shared ones may follow each other. */
-static void check_riders(struct lh_acquire_item *const *riders, size_t n)
+static bool is_released(struct lh_holder_item *const *items, size_t n, const struct lh_acquire_item *rider)
 {
     for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < i; k++) {
+        if (strcmp(items[i]->ns, rider->ns) == 0 && strcmp(items[i]->key, rider->key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of a scope that is released an exclusive request rides alone; only shared ones may follow each other. */
+static void check_riders(struct lh_holder_item *const *items, size_t item_count, struct lh_acquire_item *const *riders,
+                         size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < i && is_released(items, item_count, riders[i]); k++) {
             bool is_same = strcmp(riders[i]->ns, riders[k]->ns) == 0 && strcmp(riders[i]->key, riders[k]->key) == 0;
             if (is_same && (riders[i]->units == 0 || riders[k]->units == 0))
                 fake_fail("two riders for %s/%s, and one of them exclusive", riders[i]->ns, riders[i]->key);
@@ -222,7 +232,7 @@ enum lh_status fake_lane_hand_over(struct lh_store *store, unsigned lane, int64_
         return status;
     if (rider_count == 0 || rider_count > LH_BATCH_MAX)
         fake_fail("%zu riders on %zu releases", rider_count, n);
-    check_riders(riders, rider_count);
+    check_riders(items, n, riders, rider_count);
     batch->clock_us = clock_us;
     node->last_clock_us = clock_us;
     batch->riders = (void **)riders;
