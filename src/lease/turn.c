@@ -1,22 +1,5 @@
 #include "lease/turn.h"
 
-void lh_turn_begin(struct lh_coordinator *c)
-{
-    c->turn_depth++;
-    c->now_us = c->port.now_us(c->port.arg);
-}
-
-void lh_turn_end_call(struct lh_coordinator *c)
-{
-    if (--c->turn_depth == 0)
-        c->turn->end_call(c);
-}
-
-void lh_turn_end_event(struct lh_coordinator *c)
-{
-    c->turn->end_event(c);
-}
-
 int64_t lh_time_add(int64_t a_us, int64_t b_us)
 {
     int64_t sum_us;
