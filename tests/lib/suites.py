@@ -9,8 +9,8 @@ passed, and the end names it as unsteady: somebody looks why. So is a program of
 sockets. The suites clients and versions have a second try as a whole. Suites that look for broken promises (sql, isolation,
 soak, model, fuzz, ha) have one try: what breaks a promise once in a while is a fault, not bad luck.
 
-The suites run one after the other and wait most of their time. What only computes (LOW) runs beside them at the lowest priority, so
-it takes what they leave of the processors. Its lines begin with its name.
+Suites wait most of their time, so three run at once: one of LANE, one of the others, and one of those that only compute (LOW), which
+has the lowest priority and takes what the two leave of the processors. Each line begins with the name of its suite.
 """
 import argparse
 import contextlib
@@ -36,7 +36,7 @@ class Output(threading.local):
     """What the suite of this thread has printed, what its lines begin with, and whether its processes have the lowest priority."""
     def __init__(self):
         self.kept = []
-        self.begin = '  '
+        self.begin = ''
         self.is_low = False
 
     def show(self, text):
@@ -284,13 +284,13 @@ SUITES = (
     Suite('build', build(BUILD), 1200),
     Suite('build-sanitized', build(SANITIZED, '-Db_sanitize=address,undefined', '-Db_lundef=false'), 3600),
     Suite('unit', meson(BUILD), 900),
-    Suite('sql', script('tests/sql/run'), 900),
-    Suite('isolation', script('tests/isolation/run'), 900),
+    Suite('sql', script('tests/sql/run'), 1800),
+    Suite('isolation', script('tests/isolation/run'), 1800),
     Suite('soak', script('tests/soak/run', '--seconds', '{soak}'), 7200),
     # leasehold_core in the place of the functions in SQL; against them; and the same tests as theirs.
-    Suite('core', script('tests/core/run'), 900),
-    Suite('sql-core', script('tests/sql/run', environment=CORE), 900),
-    Suite('isolation-core', script('tests/isolation/run', environment=CORE), 900),
+    Suite('core', script('tests/core/run'), 1800),
+    Suite('sql-core', script('tests/sql/run', environment=CORE), 1800),
+    Suite('isolation-core', script('tests/isolation/run', environment=CORE), 1800),
     Suite('soak-core', script('tests/soak/run', '--seconds', '{soak}', environment=CORE), 7200),
     Suite('integration', pytest('tests/integration', 4), 1800),
     Suite('interop', pytest('tests/interop', 1), 900),
@@ -312,10 +312,14 @@ SUITES = (
 )
 NEEDS = {'unit': 'build', 'core': 'build', 'sql-core': 'build', 'isolation-core': 'build', 'soak-core': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
          'ha': 'build', 'unit-sanitized': 'build-sanitized', 'integration-sanitized': 'build-sanitized'}
+# What runs beside the others: SQL of few sessions at a time, and clients, which wait. Together they take about as long as the suites
+# that are neither here nor in LOW or QUIET.
+LANE = ('sql', 'isolation', 'soak', 'core', 'sql-core', 'isolation-core', 'soak-core', 'clients', 'versions')
 # What only computes: no test of it has to be in time.
 LOW = ('build-sanitized', 'fuzz', 'model')
-# Their clients must be in time, or see who was late: they come last, and wait for the end of LOW.
-QUIET = ('fault', 'ha', 'bench')
+# These come last, one after the other, when all else has ended. The packages are built twice in the time of one test, and their account
+# is removed, which no process of the machine may have by number. The clients of the others must be in time, or see who was late.
+QUIET = ('packages', 'fault', 'ha', 'bench')
 
 
 def choose(names):
@@ -334,6 +338,7 @@ def run_one(suite, options, results, told):
     needs = next((other for other in SUITES if other.name == NEEDS.get(suite.name)), None)
     if needs:
         needs.ended.wait()
+    output.begin = '  %s: ' % suite.name
     output.show('== %s\n' % suite.name)
     begun = time.monotonic()
     output.kept = []
@@ -348,28 +353,26 @@ def run_one(suite, options, results, told):
 
 
 def run_all(suites, options, results, told):
-    low = sorted((suite for suite in suites if suite.name in LOW), key=lambda suite: LOW.index(suite.name))
-
-    def run_low():
-        output.is_low = True
+    def run_lane(lane, is_low=False):
+        output.is_low = is_low
         try:
-            for suite in low:
-                output.begin = '  %s: ' % suite.name
+            for suite in lane:
                 run_one(suite, options, results, told)
         finally:
-            for suite in low:
+            for suite in lane:
                 suite.ended.set()
 
     # What does not come to its end has failed.
     results.update((suite.name, (0, 1)) for suite in suites)
-    beside = threading.Thread(target=run_low, daemon=True)
-    beside.start()
-    for suite in suites:
-        if suite.name in QUIET:
-            beside.join()
-        if suite not in low:
-            run_one(suite, options, results, told)
-    beside.join()
+    low = sorted((suite for suite in suites if suite.name in LOW), key=lambda suite: LOW.index(suite.name))
+    lane = [suite for suite in suites if suite.name in LANE]
+    beside = [threading.Thread(target=run_lane, args=arguments, daemon=True) for arguments in ((low, True), (lane,))]
+    for thread in beside:
+        thread.start()
+    run_lane([suite for suite in suites if suite.name not in LOW + LANE + QUIET])
+    for thread in beside:
+        thread.join()
+    run_lane([suite for suite in suites if suite.name in QUIET])
 
 
 def main():
