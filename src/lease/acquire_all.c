@@ -86,8 +86,11 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
     } else {
         lh_acquire_on_error(lane, entry, status, error);
     }
-    for (size_t i = 0; i < lane->n; i++)
+    /* Until the last scope is done, the next request may hold back the others: the end of the turn schedules all again. */
+    for (size_t i = 0; i < lane->n; i++) {
+        lh_scope_touch(c, lane->entries[i].scope);
         lh_scope_item_done(c, lane->entries[i].scope, LH_KIND_ACQUIRE_ALL);
+    }
 }
 
 const struct lh_operation lh_acquire_all_operation = {

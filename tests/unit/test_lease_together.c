@@ -189,6 +189,31 @@ START_TEST(a_busy_row_of_one_scope_keeps_nobody_of_the_others_waiting)
 }
 END_TEST
 
+/* Promise 10. Sixteen requests that take turns in being busy would hold back the others for most of the time. */
+START_TEST(who_is_behind_many_with_places_gets_one_while_a_row_of_theirs_is_busy)
+{
+    struct fake_node *node = start_node();
+    struct ask holder, waiters[16], behind[20];
+    hold_now(node, &holder, 1, 1);
+    for (int i = 0; i < 16; i++) {
+        ask_for_all(node, &waiters[i], 2 + i, LH_WAIT_UNTIL_GRANTED, 0);
+        fake_run(&world, MS(10));
+        ck_assert_int_eq(place_count(2 + i), 3);
+    }
+    world.scopes[2].busy_until_us = world.now_us + MS(60000);
+    world.min_delay_us = world.max_delay_us = MS(5);
+    fake_database_drop(&world);
+    fake_run(&world, MS(10));
+    fake_database_raise(&world);
+    fake_run(&world, MS(1000));
+    for (int i = 0; i < 20; i++) {
+        ask_for(node, &behind[i], _i, 20 + i, LH_WAIT_UNTIL_GRANTED, 0);
+        fake_run(&world, MS(150));
+        ck_assert_ptr_nonnull(row_of(_i, 20 + i));
+    }
+}
+END_TEST
+
 enum exit { CANCELS, TIMES_OUT, IS_STOPPED, EXITS };
 
 static void make_it_leave(struct fake_node *node, struct ask *waiter, enum exit exit)
@@ -330,6 +355,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, a_lost_reply_is_asked_for_again);
     tcase_add_loop_test(tcase, who_comes_back_while_its_grant_leaves_has_all_leases, 0, 2);
     tcase_add_test(tcase, a_busy_row_of_one_scope_keeps_nobody_of_the_others_waiting);
+    tcase_add_loop_test(tcase, who_is_behind_many_with_places_gets_one_while_a_row_of_theirs_is_busy, 0, 2);
     tcase_add_loop_test(tcase, a_place_that_cannot_leave_keeps_no_other_one_standing, 0, 3 * EXITS);
     tcase_add_loop_test(tcase, who_comes_back_while_one_place_cannot_leave_has_all_places_again, 0, 3);
     tcase_add_test(tcase, who_is_behind_one_that_has_gone_elsewhere_is_granted_while_that_one_rests);

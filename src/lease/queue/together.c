@@ -13,15 +13,23 @@
 
 /* --- whose turn it is --- */
 
-/* The first to be asked for; those that let others pass are passed over, but for `asker`. */
-static struct lh_waiter *next(const struct lh_scope *scope, const struct lh_together *asker)
+/* May those behind it be asked for before it? Also where it has a ticket and was busy last: the database keeps their order. */
+static bool is_passed(const struct lh_waiter *waiter)
+{
+    return lh_waiter_lets_pass(waiter) ||
+           (waiter->together != NULL && waiter->together->delay_us > 0 && waiter->ticket > 0);
+}
+
+/* The first that is not passed over; `asker` never is. */
+static struct lh_waiter *first_of(const struct lh_scope *scope, bool (*passes)(const struct lh_waiter *waiter),
+                                  const struct lh_together *asker)
 {
     const struct lh_link *lists[] = {&scope->again, &scope->line};
 
     for (int i = 0; i < 2; i++) {
         for (struct lh_link *link = lists[i]->next; link != lists[i]; link = link->next) {
             struct lh_waiter *waiter = LH_CONTAINER(struct lh_waiter, link, link);
-            if (waiter->together == asker || !lh_waiter_lets_pass(waiter))
+            if (waiter->together == asker || !passes(waiter))
                 return waiter;
         }
     }
@@ -30,7 +38,7 @@ static struct lh_waiter *next(const struct lh_scope *scope, const struct lh_toge
 
 struct lh_waiter *lh_together_next_alone(const struct lh_scope *scope)
 {
-    struct lh_waiter *waiter = next(scope, NULL);
+    struct lh_waiter *waiter = first_of(scope, is_passed, NULL);
     return waiter != NULL && waiter->together == NULL ? waiter : NULL;
 }
 
@@ -38,7 +46,7 @@ static bool is_next_everywhere(const struct lh_together *together)
 {
     LH_PLACE_EACH(place, together)
     {
-        if (next(place->waiter->scope, together) != place->waiter)
+        if (first_of(place->waiter->scope, is_passed, together) != place->waiter)
             return false;
     }
     return true;
@@ -69,7 +77,7 @@ struct lh_waiter *lh_together_next_place(const struct lh_scope *scope)
                 continue;
             if (is_idle_everywhere(together) && is_next_everywhere(together))
                 return waiter;
-            if (!together->is_hooked)
+            if (!is_passed(waiter))
                 return NULL;
         }
     }
@@ -78,7 +86,7 @@ struct lh_waiter *lh_together_next_place(const struct lh_scope *scope)
 
 bool lh_together_holds_back(const struct lh_scope *scope)
 {
-    const struct lh_waiter *waiter = next(scope, NULL);
+    const struct lh_waiter *waiter = first_of(scope, lh_waiter_lets_pass, NULL);
 
     return waiter != NULL && waiter->together != NULL && is_next_everywhere(waiter->together) &&
            !is_idle_everywhere(waiter->together);
