@@ -35,6 +35,7 @@ static void on_batch_done(void *arg, enum lh_status status, const struct lh_erro
     lh_histogram_add(&c->stats.batch_us[lane->kind], &lh_latency_bounds, c->now_us - lane->sent_us);
     if (lane->rider_count > 0)
         lh_histogram_add(&c->stats.batch_us[LH_KIND_ACQUIRE], &lh_latency_bounds, c->now_us - lane->sent_us);
+    lh_lane_note_trip(lane);
     lh_batch_answer(lane, status, error);
     lh_turn_end_event(c);
 }
@@ -151,10 +152,13 @@ static int next_kind(const struct lh_coordinator *c, bool without_acquires)
     int best = -1;
     bool without_heartbeats = has_its_share(c, true);
     bool without_others = has_its_share(c, false);
+    bool is_lane_shared = lh_lanes_are_shared(c);
     for (int kind = 0; kind < LH_SCOPE_KINDS; kind++) {
         if (kind == LH_KIND_HEARTBEAT ? without_heartbeats : without_others)
             continue;
         if (lh_kind_asks((enum lh_kind)kind) && without_acquires)
+            continue;
+        if (is_lane_shared && lh_lane_is_for_both((enum lh_kind)kind))
             continue;
         int64_t since_us = lh_ready_since_us(c, (enum lh_kind)kind);
         bool is_next = best < 0 || lanes->turns[kind] < lanes->turns[best];
@@ -196,9 +200,8 @@ static bool is_behind(const struct lh_coordinator *c)
 /* A commit costs more than an item: acquires go in the transaction of releases where both are ready. */
 static bool has_riders(const struct lh_coordinator *c, int next, bool without_acquires)
 {
-    return (next == LH_KIND_ACQUIRE || next == LH_KIND_RELEASE) && !without_acquires &&
-           c->store->ops->hand_over != NULL && lh_ready_since_us(c, LH_KIND_ACQUIRE) != LH_NEVER &&
-           lh_ready_since_us(c, LH_KIND_RELEASE) != LH_NEVER;
+    return lh_lane_is_for_both((enum lh_kind)next) && !without_acquires && c->store->ops->hand_over != NULL &&
+           lh_ready_since_us(c, LH_KIND_ACQUIRE) != LH_NEVER && lh_ready_since_us(c, LH_KIND_RELEASE) != LH_NEVER;
 }
 
 static void note_sent(struct lh_coordinator *c, enum lh_kind kind, size_t n)
@@ -222,6 +225,7 @@ static void dispatch(struct lh_lane *lane, enum lh_kind kind, bool with_acquires
         c->lanes.turns[LH_KIND_ACQUIRE] = c->lanes.turn;
     }
     if (lane->n > 0 && lh_batch_send(lane, on_batch_done)) {
+        lh_lane_note_sent(lane);
         note_sent(c, kind, lane->n);
         note_sent(c, LH_KIND_ACQUIRE, lane->rider_count);
     }

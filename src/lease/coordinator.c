@@ -210,6 +210,8 @@ void lh_coordinator_on_timer(struct lh_coordinator *c)
         case LH_TIMER_HOOK:
             lh_hooks_on_timer(c);
             break;
+        case LH_TIMER_LANE:
+            break; /* the end of the turn looks for a lane */
         }
     }
     lh_turn_end_event(c);

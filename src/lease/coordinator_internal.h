@@ -20,7 +20,8 @@ enum lh_timer_kind {
     LH_TIMER_STOP,
     LH_TIMER_PROGRESS,
     LH_TIMER_WATCH,
-    LH_TIMER_HOOK
+    LH_TIMER_HOOK,
+    LH_TIMER_LANE
 };
 
 enum lh_core_state {
@@ -91,6 +92,13 @@ struct lh_rule_loading {
     void *arg;
 };
 
+/* The quickest trip to the database of the last batches, without the work on their items: see lane.c. */
+struct lh_trips {
+    int64_t quickest_us; /* of the window before; LH_NEVER: there was none */
+    int64_t window_us;   /* of this one, so far */
+    unsigned count;      /* of its batches */
+};
+
 /* See lane.h. */
 struct lh_lanes {
     struct lh_lane *all;
@@ -103,6 +111,8 @@ struct lh_lanes {
     uint64_t turns[LH_SCOPE_KINDS]; /* of the last batch of the kind */
     struct lh_lane *answered;       /* its batch was answered in this turn */
     struct lh_batch_record record;  /* of that batch */
+    struct lh_trips trips;
+    struct lh_heap_timer late_timer; /* the batch that was sent last keeps nobody waiting from then on */
 };
 
 /* See holder_op.h. */

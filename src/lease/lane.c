@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+
 void lh_lane_set_state(struct lh_lane *lane, enum lh_lane_state state)
 {
     struct lh_lanes *lanes = &lane->coordinator->lanes;
@@ -21,6 +23,8 @@ void lh_lanes_create(struct lh_coordinator *c)
     struct lh_lanes *lanes = &c->lanes;
 
     lanes->count = ops->lane_count(c->store);
+    lanes->trips = (struct lh_trips){LH_NEVER, LH_NEVER, 0};
+    lanes->late_timer.kind = LH_TIMER_LANE;
     lanes->hook_count = ops->hook_lane_count == NULL ? 0 : ops->hook_lane_count(c->store);
     lanes->all = lh_alloc_zero(lanes->count + lanes->hook_count, sizeof(lanes->all[0]));
     for (unsigned i = 0; i < lanes->count + lanes->hook_count; i++) {
@@ -83,4 +87,60 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
             return &c->lanes.all[i];
     }
     return NULL;
+}
+
+/*
+ * What a transaction costs beside its items is most of what a small one costs. So while the batch of acquires or releases
+ * that is out has some items, whatever comes meanwhile makes the next batch on the same lane. It takes another lane where
+ * waiting does not pay: behind a single item or two, behind a batch that is late, and where the database is so far away
+ * that the time goes on the way.
+ */
+#define SOME_ITEMS 3
+#define LATE_US (3 * LH_US_PER_MS)
+#define FAR_US (1 * LH_US_PER_MS)
+#define ITEM_US 8 /* what the database works on one at least; deploy/profile.md */
+#define TRIPS_IN_WINDOW 64
+
+static size_t item_count(const struct lh_lane *lane)
+{
+    return lane->n + lane->rider_count;
+}
+
+static bool keeps_others(const struct lh_lane *lane)
+{
+    return lh_lane_is_for_both(lane->kind) && item_count(lane) >= SOME_ITEMS;
+}
+
+void lh_lane_note_sent(struct lh_lane *lane)
+{
+    if (keeps_others(lane))
+        lh_heap_set(&lane->coordinator->timers, &lane->coordinator->lanes.late_timer, lane->sent_us + LATE_US);
+}
+
+void lh_lane_note_trip(const struct lh_lane *lane)
+{
+    struct lh_trips *trips = &lane->coordinator->lanes.trips;
+    int64_t trip_us = lane->coordinator->now_us - lane->sent_us - (int64_t)item_count(lane) * ITEM_US;
+
+    if (trip_us < trips->window_us)
+        trips->window_us = trip_us;
+    if (++trips->count == TRIPS_IN_WINDOW)
+        *trips = (struct lh_trips){trips->window_us, LH_NEVER, 0};
+}
+
+static bool is_far(const struct lh_trips *trips)
+{
+    return trips->window_us > FAR_US && trips->quickest_us > FAR_US;
+}
+
+bool lh_lanes_are_shared(const struct lh_coordinator *c)
+{
+    const struct lh_lanes *lanes = &c->lanes;
+
+    for (unsigned i = 0; i < lanes->count && !is_far(&lanes->trips); i++) {
+        const struct lh_lane *lane = &lanes->all[i];
+        if (lane->state == LH_LANE_BUSY && keeps_others(lane) && c->now_us - lane->sent_us < LATE_US)
+            return true;
+    }
+    return false;
 }

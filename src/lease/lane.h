@@ -57,4 +57,15 @@ bool lh_lanes_have_hook_lane(const struct lh_coordinator *c);
 bool lh_lanes_are_quiet(const struct lh_coordinator *c); /* nothing is in flight */
 struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c);
 
+/* Acquires and releases are items of one batch, where both are ready. */
+static inline bool lh_lane_is_for_both(enum lh_kind kind)
+{
+    return kind == LH_KIND_ACQUIRE || kind == LH_KIND_RELEASE;
+}
+
+void lh_lane_note_sent(struct lh_lane *lane);
+void lh_lane_note_trip(const struct lh_lane *lane); /* its batch was answered */
+/* Do acquires and releases wait for the batch of theirs that is out? */
+bool lh_lanes_are_shared(const struct lh_coordinator *c);
+
 #endif

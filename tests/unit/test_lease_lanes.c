@@ -1,4 +1,7 @@
-/* Who gets a lane: renewals and everything else beside each other. A batch takes one item and 1 ms here. */
+/*
+ * Who gets a lane: renewals and everything else beside each other, acquires and releases behind each other. A batch takes
+ * 1 ms here, which is a database that is near, and one item where nothing else is said.
+ */
 #include "lease_fixture.h"
 
 static struct fake_node *start_with(int held)
@@ -123,6 +126,76 @@ START_TEST(acquires_ride_with_releases_that_are_ready)
 }
 END_TEST
 
+static struct ask early[3], late;
+
+/* One trip tells how far away the database is. */
+static struct fake_node *start_with_large_batches(int64_t trip_us)
+{
+    options.batch_max = LH_BATCH_MAX;
+    world.min_delay_us = world.max_delay_us = trip_us / 2;
+    struct fake_node *node = start_node();
+    hold_now(node, &early[0], 0, 9);
+    return node;
+}
+
+/* So many acquires are out, and one more is sent behind them. */
+static void ask_behind(struct fake_node *node, int early_count)
+{
+    for (int i = 0; i < early_count; i++)
+        ask_for(node, &early[i], i + 1, i + 1, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(1) / 4);
+    ask_for(node, &late, 5, 5, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(100));
+    ck_assert_int_eq(late.status, LH_OK);
+}
+
+START_TEST(what_comes_behind_a_batch_of_three_waits_for_it)
+{
+    struct fake_node *node = start_with_large_batches(MS(1));
+    ask_behind(node, 3);
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1));
+}
+END_TEST
+
+START_TEST(what_comes_behind_one_or_two_does_not_wait)
+{
+    struct fake_node *node = start_with_large_batches(MS(1));
+    ask_behind(node, 2);
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1) / 4);
+}
+END_TEST
+
+START_TEST(where_the_database_is_far_nothing_waits)
+{
+    struct fake_node *node = start_with_large_batches(MS(2));
+    ask_behind(node, 3);
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1) / 4);
+}
+END_TEST
+
+START_TEST(a_database_that_has_moved_away_is_noticed)
+{
+    struct fake_node *node = start_with_large_batches(MS(1));
+    struct beat beat;
+    world.min_delay_us = world.max_delay_us = MS(1);
+    for (int i = 0; i < 128; i++) {
+        beat_send(node, &beat, 0, 9);
+        fake_run(&world, MS(3));
+    }
+    ask_behind(node, 3);
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1) / 4);
+}
+END_TEST
+
+START_TEST(nothing_waits_for_a_batch_that_is_late)
+{
+    struct fake_node *node = start_with_large_batches(MS(1));
+    world.min_delay_us = world.max_delay_us = MS(20);
+    ask_behind(node, 3);
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(3));
+}
+END_TEST
+
 static void add(TCase *tcase)
 {
     tcase_add_test(tcase, an_acquire_does_not_wait_behind_renewals);
@@ -130,6 +203,11 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, with_two_lanes_left_each_kind_takes_both);
     tcase_add_test(tcase, the_last_lane_takes_everything);
     tcase_add_test(tcase, acquires_ride_with_releases_that_are_ready);
+    tcase_add_test(tcase, what_comes_behind_a_batch_of_three_waits_for_it);
+    tcase_add_test(tcase, what_comes_behind_one_or_two_does_not_wait);
+    tcase_add_test(tcase, where_the_database_is_far_nothing_waits);
+    tcase_add_test(tcase, a_database_that_has_moved_away_is_noticed);
+    tcase_add_test(tcase, nothing_waits_for_a_batch_that_is_late);
 }
 
 int main(void)
