@@ -98,7 +98,7 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
 #define SOME_ITEMS 3
 #define LATE_US (3 * LH_US_PER_MS)
 #define FAR_US (1 * LH_US_PER_MS)
-#define ITEM_US 8 /* what the database works on one at least; deploy/profile.md */
+#define ITEM_US 5 /* what the database works on one at least; deploy/profile.md */
 #define TRIPS_IN_WINDOW 64
 
 static size_t item_count(const struct lh_lane *lane)
