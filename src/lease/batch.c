@@ -197,11 +197,14 @@ static bool is_behind(const struct lh_coordinator *c)
     return asks && lh_turn_is_behind(c);
 }
 
-/* A commit costs more than an item: acquires go in the transaction of releases where both are ready. */
+/* A commit costs more than an item: acquires go in the transaction of releases where enough of both is ready. */
 static bool has_riders(const struct lh_coordinator *c, int next, bool without_acquires)
 {
+    size_t acquires = lh_ready_scopes(c, LH_KIND_ACQUIRE);
+    size_t releases = lh_ready_scopes(c, LH_KIND_RELEASE);
+
     return lh_lane_is_for_both((enum lh_kind)next) && !without_acquires && c->store->ops->hand_over != NULL &&
-           lh_ready_since_us(c, LH_KIND_ACQUIRE) != LH_NEVER && lh_ready_since_us(c, LH_KIND_RELEASE) != LH_NEVER;
+           acquires > 0 && releases > 0 && lh_lane_is_worth(c, acquires + releases);
 }
 
 static void note_sent(struct lh_coordinator *c, enum lh_kind kind, size_t n)

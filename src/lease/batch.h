@@ -1,8 +1,8 @@
 /*
  * The batch scheduler. The kinds take turns: a lane that is free takes the kind whose last batch was sent longest ago,
  * and everything of that kind up to batch_max, of different clients in turn; whatever arrives while it is out makes the
- * next batch. Where releases and acquires are ready at once, the acquires ride: they go behind the releases, in one
- * transaction with them. Acquires and releases share a lane as long as that is quicker (lane.c). Of three lanes and
+ * next batch. Where enough releases and acquires are ready at once, the acquires ride: they go behind the releases, in
+ * one transaction with them. Acquires and releases share a lane as long as that is quicker (lane.c). Of three lanes and
  * more, renewals leave one to everything else, and everything else leaves one to renewals.
  */
 #ifndef LH_LEASE_BATCH_H

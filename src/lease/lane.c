@@ -90,12 +90,11 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
 }
 
 /*
- * What a transaction costs beside its items is most of what a small one costs. So while the batch of acquires or releases
- * that is out has some items, whatever comes meanwhile makes the next batch on the same lane. It takes another lane where
- * waiting does not pay: behind a single item or two, behind a batch that is late, and where the database is so far away
- * that the time goes on the way.
+ * What a transaction costs beside its items is most of what a small one costs. So while a batch of acquires and releases
+ * is out, whatever comes meanwhile makes the next batch on the same lane. It takes another lane where waiting does not
+ * pay: behind a few items, behind a batch that is late, and where the database is so far away that the time goes on the
+ * way.
  */
-#define SOME_ITEMS 3
 #define LATE_US (3 * LH_US_PER_MS)
 #define FAR_US (1 * LH_US_PER_MS)
 #define ITEM_US 5 /* what the database works on one at least; deploy/profile.md */
@@ -106,9 +105,14 @@ static size_t item_count(const struct lh_lane *lane)
     return lane->n + lane->rider_count;
 }
 
+bool lh_lane_is_worth(const struct lh_coordinator *c, size_t items)
+{
+    return items >= c->store->ops->worth_a_batch(c->store);
+}
+
 static bool keeps_others(const struct lh_lane *lane)
 {
-    return lh_lane_is_for_both(lane->kind) && item_count(lane) >= SOME_ITEMS;
+    return lh_lane_is_for_both(lane->kind) && lh_lane_is_worth(lane->coordinator, item_count(lane));
 }
 
 void lh_lane_note_sent(struct lh_lane *lane)

@@ -57,12 +57,14 @@ bool lh_lanes_have_hook_lane(const struct lh_coordinator *c);
 bool lh_lanes_are_quiet(const struct lh_coordinator *c); /* nothing is in flight */
 struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c);
 
-/* Acquires and releases are items of one batch, where both are ready. */
+/* Acquires and releases are items of one batch, where enough of both is ready. */
 static inline bool lh_lane_is_for_both(enum lh_kind kind)
 {
     return kind == LH_KIND_ACQUIRE || kind == LH_KIND_RELEASE;
 }
 
+/* Are so many of them enough, so that they do not rather go on two lanes at once? */
+bool lh_lane_is_worth(const struct lh_coordinator *c, size_t items);
 void lh_lane_note_sent(struct lh_lane *lane);
 void lh_lane_note_trip(const struct lh_lane *lane); /* its batch was answered */
 /* Do acquires and releases wait for the batch of theirs that is out? */

@@ -448,6 +448,8 @@ struct lh_store_ops {
                                 size_t n, lh_store_cb *on_done, void *arg);
     enum lh_status (*leave)(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg);
+    /* From how many acquires and releases on they are quicker in one batch than in two that run beside each other. */
+    size_t (*worth_a_batch)(struct lh_store *store);
     /*
      * Releases, and behind them in the same transaction `riders`: acquires of waiters for the released scopes, and of
      * others. NULL: the store does not offer it. Where one of both makes it fail, they are done one after the other.

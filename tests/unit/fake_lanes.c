@@ -221,6 +221,11 @@ enum lh_status fake_lane_downgrade(struct lh_store *store, unsigned lane, int64_
     return send_batch(store, lane, 5, items, n, on_done, arg);
 }
 
+size_t fake_lane_worth_a_batch(struct lh_store *store)
+{
+    return 3;
+}
+
 enum lh_status fake_lane_hand_over(struct lh_store *store, unsigned lane, int64_t clock_us,
                                    struct lh_holder_item **items, size_t n, struct lh_acquire_item **riders,
                                    size_t rider_count, lh_store_cb *on_done, void *arg)

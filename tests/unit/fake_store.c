@@ -189,6 +189,7 @@ static const struct lh_store_ops store_ops = {
     .acquire_all = fake_lane_acquire_all,
     .heartbeat = fake_lane_heartbeat,
     .release = fake_lane_release,
+    .worth_a_batch = fake_lane_worth_a_batch,
     .hand_over = fake_lane_hand_over,
     .downgrade = fake_lane_downgrade,
     .leave = fake_lane_leave,

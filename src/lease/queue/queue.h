@@ -19,6 +19,7 @@ struct lh_ready {
     struct lh_table clients;              /* struct lh_ready_client, by kind and id */
     struct lh_link turns[LH_SCOPE_KINDS]; /* clients, whose turn it is first */
     size_t count[LH_SCOPE_KINDS];         /* of clients */
+    size_t scopes[LH_SCOPE_KINDS];        /* of all of them */
 };
 
 struct lh_queue {

@@ -75,6 +75,7 @@ void lh_ready_part(struct lh_coordinator *c, struct lh_scope *scope)
     struct lh_link *head = scope->ready.next;
     bool is_only_one = head != NULL && head == scope->ready.prev;
 
+    c->queue.ready.scopes[scope->ready_kind] -= lh_link_is_linked(&scope->ready);
     lh_list_remove(&scope->ready);
     if (is_only_one)
         free_client(c, LH_CONTAINER(struct lh_ready_client, scopes, head));
@@ -91,6 +92,12 @@ void lh_ready_join(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kin
     scope->ready_kind = (uint8_t)kind;
     scope->ready_us = since_us;
     lh_list_append(&get(c, kind, id)->scopes, &scope->ready);
+    c->queue.ready.scopes[kind]++;
+}
+
+size_t lh_ready_scopes(const struct lh_coordinator *c, enum lh_kind kind)
+{
+    return c->queue.ready.scopes[kind];
 }
 
 static struct lh_ready_client *next_client(const struct lh_coordinator *c, enum lh_kind kind)
