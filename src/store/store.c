@@ -238,7 +238,7 @@ static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t c
 /* Measured: deploy/profile.md. */
 static size_t worth_a_batch(struct lh_store *store)
 {
-    return pg_store_of(store)->has_core ? 3 : 12;
+    return pg_store_of(store)->has_core ? 3 : 24;
 }
 
 static enum lh_status downgrade(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
