@@ -13,11 +13,10 @@
 
 /* --- whose turn it is --- */
 
-/* May those behind it be asked for before it? Also where it has a ticket and was busy last: the database keeps their order. */
+/* May those behind it be asked for before it? Also where a row of it was busy last. */
 static bool is_passed(const struct lh_waiter *waiter)
 {
-    return lh_waiter_lets_pass(waiter) ||
-           (waiter->together != NULL && waiter->together->delay_us > 0 && waiter->ticket > 0);
+    return lh_waiter_lets_pass(waiter) || (waiter->together != NULL && waiter->together->delay_us > 0);
 }
 
 /* The first that is not passed over; `asker` never is. */
