@@ -76,7 +76,7 @@ def expect_trouble(daemon, client, words, cause):
 
 def expect_service(daemon, client):
     wait_until(lambda: health(client) == "SERVING", 60, "service")
-    assert readyz(daemon)[0] == 200 and readyz(daemon)[1].startswith("ready server=")
+    assert wait_until(lambda: readyz(daemon)[0] == 200 and readyz(daemon)[1], what="/readyz").startswith("ready server=")
     client.lease.Release(harness.release_request(client.lease.Acquire(acquire_request("jobs", "k"), timeout=30).lease))
     said = cli("status", "--server", daemon.target)
     assert said.returncode == 0 and "not serving" not in said.stdout and said.stderr == ""

@@ -109,9 +109,13 @@ def test_a_stock_node_client_and_a_daemon_that_do_not_fit(node_modules, start, a
 def test_the_stock_node_client_shows_a_token(node_modules, start):
     daemon = start("--authorization", "yes")
     token = daemon.psql("select leasehold.access_grant('token:node', 'node.test', 'lease', 'read'); select token from leasehold.token_create('node')").split()[-1]
-    with harness.fails() as failure:
-        harness.Client(daemon.target).lease.Acquire(harness.acquire_request("node.test", "k"))
-    assert failure.value.reason == "ACCESS_DENIED"
+
+    def refusal():
+        with harness.fails() as failure:
+            harness.Client(daemon.target).lease.Acquire(harness.acquire_request("node.test", "k"))
+        return failure.value.reason
+
+    wait_until(lambda: refusal() == "ACCESS_DENIED", what="the rules, which a daemon reads after its start")
 
     def passes():
         status, passed, _ = run_checks(node_modules, daemon, token=token)
