@@ -49,6 +49,7 @@ declare
   v_left integer[];
   v_hooked text[] := '{}';
   v_has_sql_users boolean;
+  v_has_hooks boolean;
   v_late bigint[] := '{}';
   v_found record;
   v_may_be_plain boolean := false;
@@ -169,14 +170,14 @@ begin
     v_may_be_plain := coalesce(0 = any (p_ticket), true) and (p_units is null or array_position(p_units, null) is not null);
   end if;
 
-  if exists (select from leasehold.registered_hook) then
-    v_hooked := leasehold_internal.hooked(p_namespace, 'acquire');
-  end if;
-
   if v_may_be_plain then
-    select f.id, f.is_same, exists (select from leasehold.waiter q where q.coordinator is null)
-      into v_life_id, v_is_same, v_has_sql_users
+    select f.id, f.is_same, exists (select from leasehold.waiter q where q.coordinator is null),
+           exists (select from leasehold.registered_hook)
+      into v_life_id, v_is_same, v_has_sql_users, v_has_hooks
       from leasehold_internal.life_facts() f;
+    if v_has_hooks is distinct from false then
+      v_hooked := leasehold_internal.hooked(p_namespace, 'acquire');
+    end if;
     if not v_is_same then
       perform leasehold_internal.ensure_epoch();
     end if;
@@ -191,7 +192,7 @@ begin
                   where leasehold_internal.namespace_problem(d.namespace) is null)) r);
     end if;
     -- Who wants to share a scope is decided by acquire_general(), and whoever comes after it in the batch.
-    if p_units is not null then
+    if cardinality(array_remove(p_units, null)) > 0 then
       v_late := array(
         select i.n
           from (select u.n, bool_or(u.units is not null) over (partition by u.namespace, u.key order by u.n) as is_late
@@ -267,7 +268,8 @@ begin
   if cardinality(v_granted) < cardinality(p_namespace) then
     v_left := array(select i::integer from generate_subscripts(p_namespace, 1) i except select unnest(v_granted) order by 1);
     if exists (select from leasehold.registered_hook) and leasehold_internal.runs_hooks(p_coordinator is null) then
-      v_hooked := v_hooked || leasehold_internal.hooked(p_namespace, 'heartbeat') || leasehold_internal.hooked(p_namespace, 'reap');
+      v_hooked := leasehold_internal.hooked(p_namespace, 'acquire') || leasehold_internal.hooked(p_namespace, 'heartbeat')
+                  || leasehold_internal.hooked(p_namespace, 'reap');
       return query
         select i, h.outcome, null::bigint, null::timestamptz, null::bigint, null::bigint, null::bigint, null::integer, h
           from unnest(v_left) i

@@ -66,7 +66,7 @@ begin
   end if;
 end
 $$;
-comment on function leasehold_internal.core_released is 'What follows the end of leases, for the extension leasehold_core';
+comment on function leasehold_internal.core_released is 'What follows the end of leases on the quick path, here and in the extension leasehold_core';
 
 -- Null where the extension is not there; '' where a coordinator may leave the common path to it; else why not. As the caller, who needs the
 -- right to it. Whoever owns its schema can put other functions there, which would run as the coordinator. Locks nothing.

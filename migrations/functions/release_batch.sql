@@ -24,6 +24,7 @@ as $$
 declare
   v_life_id bigint;
   v_started_at timestamptz;
+  v_has_hooks boolean;
   v_done integer[] := '{}';
   v_left integer[];
   v_hooked_ok text[] := '{}';
@@ -80,11 +81,13 @@ begin
     return query select * from leasehold_internal.release_carefully(p_coordinator, p_namespace, p_key, p_lease_key, p_failed, p_value);
     return;
   end if;
-  if exists (select from leasehold.registered_hook) then
+  select i.id, i.started_at, exists (select from leasehold.registered_hook)
+    into v_life_id, v_started_at, v_has_hooks
+    from leasehold.incarnation i;
+  if v_has_hooks is distinct from false then
     v_hooked_ok := leasehold_internal.hooked(p_namespace, 'release_ok');
     v_hooked_fail := leasehold_internal.hooked(p_namespace, 'release_fail');
   end if;
-  select i.id, i.started_at into v_life_id, v_started_at from leasehold.incarnation i;
   if not leasehold_internal.is_blind() then
     with ended as (
       update leasehold.scope s
@@ -117,18 +120,9 @@ begin
                           else v_started_at + s.duration + s.grace end
       returning w.n::integer as n)
     select coalesce(array_agg(e.n), '{}') into v_done from ended e;
-    if exists (select from leasehold.policy p where p.history) then
-      perform leasehold_internal.record_holds(null, null, array_agg(p_namespace[d]), array_agg(p_key[d]))
-         from unnest(v_done) d
-       having count(*) > 0;
-    end if;
-    if exists (select from leasehold.watch) then
-      perform leasehold_internal.tell_watchers(array_agg(p_namespace[d]), array_agg(p_key[d]))
-         from unnest(v_done) d
-       having count(*) > 0;
-    end if;
-    if exists (select from leasehold.waiter q where q.coordinator is null) then
-      perform leasehold_internal.wake_sql_users(array_agg(p_namespace[d]), array_agg(p_key[d]))
+    if exists (select from leasehold.policy p where p.history) or exists (select from leasehold.watch)
+       or exists (select from leasehold.waiter q where q.coordinator is null) then
+      perform leasehold_internal.core_released(array_agg(p_namespace[d]), array_agg(p_key[d]))
          from unnest(v_done) d
        having count(*) > 0;
     end if;
