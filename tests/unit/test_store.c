@@ -133,6 +133,7 @@ int main(void)
     test_loop = lh_loop_create();
     suite_add_tcase(suite, test_store_batches());
     suite_add_tcase(suite, test_store_leases());
+    suite_add_tcase(suite, test_store_hand_over());
     suite_add_tcase(suite, test_store_control());
     suite_add_tcase(suite, test_store_hooks());
     suite_add_tcase(suite, test_store_watch());

@@ -40,6 +40,7 @@ void test_wait_for_ok(struct test_answer *answer);
 
 TCase *test_store_batches(void);
 TCase *test_store_leases(void);
+TCase *test_store_hand_over(void);
 TCase *test_store_control(void);
 TCase *test_store_hooks(void);
 TCase *test_store_watch(void);

@@ -4,8 +4,8 @@
  * It is asked for by one call for all of its scopes, whichever of them has reached it: where it would be the next in each,
  * and none has a batch in flight. Until then nothing else begins in those that are idle, for as long as its patience; so the
  * wait is that for the slowest batch under way. Then it rests, and those behind it go on. It rests too while a row of it is busy,
- * and while it waits for a hook lane those behind it pass. Where a row of it was busy, they pass between its rests too, for nobody
- * knows how long that lasts. It still waits with patience for idle scopes, or it would never be asked for.
+ * and while it waits for a hook lane those behind it pass. After a busy row they pass between its rests, too: a stranger may keep
+ * that row for long. It still waits with patience for idle scopes, or it would never be asked for.
  *
  * Places stand in the same order everywhere, those with a ticket first, so of several such requests one is always first.
  */
