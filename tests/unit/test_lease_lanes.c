@@ -2,6 +2,8 @@
  * Who gets a lane: renewals and everything else beside each other, acquires and releases behind each other. A batch takes
  * 1 ms here, which is a database that is near, and one item where nothing else is said.
  */
+#include <limits.h>
+
 #include "lease_fixture.h"
 
 static struct fake_node *start_with(int held)
@@ -98,24 +100,33 @@ START_TEST(the_last_lane_takes_everything)
 }
 END_TEST
 
-START_TEST(acquires_ride_with_releases_that_are_ready)
+static struct beat ahead;
+static struct give gives[2];
+static struct ask asks[2];
+
+/* Two releases and two acquires become ready while the one lane is out. */
+static struct fake_node *start_with_both_kinds(void)
 {
+    struct ask held;
     options.batch_max = LH_BATCH_MAX;
     struct fake_node *node = start_node();
-    struct beat beat;
-    struct give gives[2];
-    struct ask held, asks[2];
     for (int i = 0; i < 5; i++)
         hold_now(node, &held, i, i + 1);
     fake_lane_drop(node, 1, false);
     fake_lane_drop(node, 2, false);
-    size_t transactions = world.batches[0] + world.batches[2];
-    beat_send(node, &beat, 0, 1); /* the one lane is out */
+    beat_send(node, &ahead, 0, 1);
     fake_run(&world, MS(1) / 4);
-    ask_for(node, &asks[0], 5, 6, LH_WAIT_NONE, 0);
-    ask_for(node, &asks[1], 6, 7, LH_WAIT_NONE, 0);
-    give_send(node, &gives[0], 1, 2);
-    give_send(node, &gives[1], 2, 3);
+    for (int i = 0; i < 2; i++) {
+        ask_for(node, &asks[i], 5 + i, 6 + i, LH_WAIT_NONE, 0);
+        give_send(node, &gives[i], 1 + i, 2 + i);
+    }
+    return node;
+}
+
+START_TEST(acquires_ride_with_releases_that_are_ready)
+{
+    start_with_both_kinds();
+    size_t transactions = world.batches[0] + world.batches[2];
     fake_run(&world, MS(5));
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(gives[i].outcome, LH_OUTCOME_OK);
@@ -123,6 +134,25 @@ START_TEST(acquires_ride_with_releases_that_are_ready)
     }
     ck_assert_uint_eq(world.riders, 2);
     ck_assert_uint_eq(world.batches[0] + world.batches[2], transactions + 1);
+}
+END_TEST
+
+/* Whoever has gone meanwhile gets no lease. */
+START_TEST(no_acquire_rides_before_disconnects_are_read)
+{
+    struct fake_node *node = start_with_both_kinds();
+    node->behind = INT_MAX;
+    for (int i = 0; i < 200; i++)
+        fake_step(&world, world.now_us + MS(5));
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(gives[i].outcome, LH_OUTCOME_OK);
+        ck_assert_int_eq(asks[i].answers, 0);
+    }
+    ck_assert_uint_eq(world.riders, 0);
+    node->behind = 0;
+    fake_run(&world, MS(5));
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(asks[i].status, LH_OK);
 }
 END_TEST
 
@@ -203,6 +233,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, with_two_lanes_left_each_kind_takes_both);
     tcase_add_test(tcase, the_last_lane_takes_everything);
     tcase_add_test(tcase, acquires_ride_with_releases_that_are_ready);
+    tcase_add_test(tcase, no_acquire_rides_before_disconnects_are_read);
     tcase_add_test(tcase, what_comes_behind_a_batch_of_three_waits_for_it);
     tcase_add_test(tcase, what_comes_behind_one_or_two_does_not_wait);
     tcase_add_test(tcase, where_the_database_is_far_nothing_waits);
