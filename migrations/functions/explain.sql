@@ -60,7 +60,7 @@ begin
     since := v_shown.acquired_at;
     heartbeats := v_shown.heartbeats;
     last_heartbeat_at := v_shown.heartbeat_at;
-    expires_at := leasehold_internal.expires_at(v_shown, v_life, v_rules.expiry);
+    expires_at := leasehold_internal.expires_at(v_shown, v_life, v_rules.expiry, v_now);
   end if;
   rests_until := leasehold_internal.rests_until(v_scope, v_life, v_now);
   advice := case

@@ -151,14 +151,18 @@ end
 $$;
 
 -- Promise 3: before its expiry a lease can be renewed, after it never. Promise 9: in a new life it has a whole duration and grace.
--- When the lease in `p_scope` expires; null: never by itself. Locks nothing.
-create or replace function leasehold_internal.expires_at(p_scope leasehold.scope, p_life leasehold.life_now, p_expiry text)
+-- When the lease in `p_scope` expires; null: never by itself. A grant or a renewal that ran while the new life was written down names the life
+-- before, but may come after the start of the new one: then its own deadline counts. A time to come is one of another clock. Locks nothing.
+-- What asks whether a lease is live in one statement (heartbeat_batch and its like) leaves such a lease to this function.
+create or replace function leasehold_internal.expires_at(
+  p_scope leasehold.scope, p_life leasehold.life_now, p_expiry text, p_now timestamptz)
 returns timestamptz
 language sql stable
 as $$
   select case
     when p_expiry = 'manual' then null
-    when (p_scope).incarnation = (p_life).id then (p_scope).deadline + (p_scope).grace
+    when (p_scope).incarnation = (p_life).id or (p_scope).heartbeat_at between (p_life).started_at and p_now
+      then (p_scope).deadline + (p_scope).grace
     else (p_life).started_at + (p_scope).duration + (p_scope).grace
   end
 $$;
@@ -171,7 +175,7 @@ language sql stable
 as $$
   select (p_scope).state = 'held' and p_expiry <> 'manual'
          and ((p_scope).lapsed
-              or ((p_life).is_settled and p_now >= leasehold_internal.expires_at(p_scope, p_life, p_expiry)))
+              or ((p_life).is_settled and p_now >= leasehold_internal.expires_at(p_scope, p_life, p_expiry, p_now)))
 $$;
 
 -- Minimum hold: nobody is granted a scope before acquired_at + at_least, whenever the lease ends.
@@ -229,7 +233,7 @@ $$;
 revoke execute on function leasehold_internal.incarnation_facts(), leasehold_internal.incarnation_is_current(), leasehold_internal.life(timestamptz),
   leasehold_internal.life_of_holders(), leasehold_internal.life_facts(),
   leasehold_internal.renew_incarnation(text), leasehold_internal.notice_incarnation(), leasehold_internal.pin_incarnation(),
-  leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
+  leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.be_durable(),
   leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rests(leasehold.scope, leasehold.life_now, timestamptz),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz),

@@ -18,7 +18,7 @@ as $$
               when s.reap_failures > 0 and coalesce(s.next_try_at > p_now, s.reap_failures >= (p_rules).max_reap_failures)
                 then leasehold_internal.to_us(s.next_try_at - p_now)
               when s.lapsed and (p_rules).expiry <> 'manual' then 0
-              else leasehold_internal.to_us(leasehold_internal.expires_at(p_scope, p_life, (p_rules).expiry) - p_now) end,
+              else leasehold_internal.to_us(leasehold_internal.expires_at(p_scope, p_life, (p_rules).expiry, p_now) - p_now) end,
          greatest(0, leasehold_internal.to_us(least(d.suspected_at, s.acquired_at + (p_rules).max_hold) - p_now)),
          s.principal, case when s.units > 0 then 'shared' else 'exclusive' end, coalesce(s.units, 0), s.slots
     from (select (p_scope).*) s,

@@ -183,7 +183,7 @@ as $$
     when (p_rules).expiry = 'manual' or ((p_rules).reaper = 'external' and not p_by_name) then 'infinity'
     when p_hold = 'hooked' then p_now + coalesce(nullif((p_rules).hook_timeout, interval '0'), interval '5 min') + interval '5 s'
     when leasehold_internal.is_put_off(p_scope, (p_rules).max_reap_failures, p_now) then coalesce((p_scope).next_try_at, 'infinity')
-    else greatest(leasehold_internal.expires_at(p_scope, p_life, (p_rules).expiry),
+    else greatest(leasehold_internal.expires_at(p_scope, p_life, (p_rules).expiry, p_now),
                   p_now + case when (p_life).is_settled then interval '100 ms' else interval '1 s' end)
   end
 $$;

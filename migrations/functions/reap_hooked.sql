@@ -50,7 +50,7 @@ begin
     perform leasehold_internal.look_soon(
               p_namespace, p_key, p_token,
               case when v_expiry = 'manual' then 'infinity'
-                   else greatest(leasehold_internal.expires_at(v_scope, v_life, v_expiry), v_now + interval '1 s') end);
+                   else greatest(leasehold_internal.expires_at(v_scope, v_life, v_expiry, v_now), v_now + interval '1 s') end);
     return;
   end if;
   perform leasehold_internal.pin_incarnation();

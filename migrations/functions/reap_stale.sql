@@ -176,7 +176,7 @@ begin
                when h.state = 'ended' then h.ended_at + v_rules.free_retention
                when v_rules.expiry = 'manual' or v_rules.reaper = 'external' then 'infinity'
                when leasehold_internal.is_put_off(v_holder, v_rules.max_reap_failures, p_now) then coalesce(h.next_try_at, 'infinity')
-               else greatest(leasehold_internal.expires_at(v_holder, p_life, v_rules.expiry), p_now + interval '1 s')
+               else greatest(leasehold_internal.expires_at(v_holder, p_life, v_rules.expiry, p_now), p_now + interval '1 s')
              end
        where h.namespace = v_share.namespace and h.key = v_share.key and h.lease_key = v_share.lease_key;
     end if;
@@ -220,7 +220,7 @@ begin
          set check_at = case
                when v_rules.expiry = 'manual' or v_rules.reaper = 'external' then 'infinity'
                when leasehold_internal.is_put_off(v_scope, v_rules.max_reap_failures, v_now) then coalesce(s.next_try_at, 'infinity')
-               else greatest(leasehold_internal.expires_at(v_scope, v_life, v_rules.expiry), v_now + interval '1 s')
+               else greatest(leasehold_internal.expires_at(v_scope, v_life, v_rules.expiry, v_now), v_now + interval '1 s')
              end
        where s.namespace = v_scope.namespace and s.key = v_scope.key
          and not (leasehold_internal.is_expired(v_scope, v_life, v_rules.expiry, v_now) and v_rules.reaper = 'auto'

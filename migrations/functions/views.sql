@@ -31,7 +31,7 @@ create or replace view leasehold.lease with (security_barrier) as
          s.deadline - l.now as remaining,
          l.now - s.acquired_at as held,
          s.acquired_at, s.heartbeat_at, s.heartbeats, s.deadline,
-         leasehold_internal.expires_at(s.scope, l.life, r.expiry) as expires_at,
+         leasehold_internal.expires_at(s.scope, l.life, r.expiry, l.now) as expires_at,
          s.duration, s.grace, s.labels, s.reap_failures,
          case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key, s.principal,
          case when s.at_least is not null then leasehold_internal.rests_until(s.scope, l.life, l.now) end as rests_until,
@@ -50,6 +50,9 @@ create or replace view leasehold.lease with (security_barrier) as
    cross join lateral leasehold_internal.policies_of(array[s.namespace]) r
    cross join lateral leasehold_internal.lease_facts(s.scope, r, l.life, l.now) f
    where coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
+
+-- Before it was asked for a moment.
+drop function if exists leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text);
 
 comment on view leasehold.lease is 'What is held now; a shared lease is a row for each holder';
 comment on column leasehold.lease.namespace is 'Dotted: payments.invoices';
@@ -201,7 +204,7 @@ grant select on leasehold.scope, leasehold.share, leasehold.waiter, leasehold.in
 -- A client sees who holds what.
 grant select on leasehold.lease, leasehold.policy to leasehold_client;
 grant execute on function leasehold_internal.life_for_readers(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
-  leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
+  leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
   leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share)
@@ -210,7 +213,7 @@ grant execute on function leasehold_internal.life_for_readers(), leasehold_inter
 revoke execute on function leasehold_internal.life_for_readers(), leasehold_internal.sees_tokens() from public;
 grant execute on function leasehold_internal.life_for_readers(), leasehold_internal.sees_tokens(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
   leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text),
-  leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text),
+  leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
   leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share)

@@ -14,12 +14,18 @@ from place import psycopg2
 CHECKER = os.path.join(os.path.dirname(place.HERE), 'soak', 'check_history.py')
 SCHEMAS = ('leasehold_internal', 'leasehold_sql')                  # C, SQL
 NAMESPACE = 'crowd'
-# Leases end by themselves, rows go at once, and both come back: so every path is met.
+# Leases end by themselves, rows go at once, and both come back: so every path is met. Each new life of the database is a line.
 PREPARE = """
 create schema crowd;
 create sequence crowd.number;
 create table crowd.event (number bigint not null default nextval('crowd.number'), at timestamptz not null, kind text not null, scope text, lease uuid,
   token bigint, until timestamptz, actor text not null, way text);
+create function crowd.note_life() returns trigger language plpgsql security definer as $$
+begin
+  insert into crowd.event (at, kind, actor) values (new.started_at, 'life', 'database');
+  return null;
+end $$;
+create trigger note_life after update on leasehold.incarnation for each row execute function crowd.note_life();
 select leasehold.set_policy('crowd', min_duration => '100 ms', grace => '100 ms', free_retention => '0 s')
 """
 EXPORT = """copy (select number, extract(epoch from at)::numeric(20, 6), kind, coalesce(scope, '-'), coalesce(lease::text, '-'), coalesce(token::text, '-'),
@@ -35,6 +41,8 @@ NOTE = """insert into crowd.event (at, kind, scope, lease, token, until, actor, 
     from leasehold.scope s where s.namespace = 'crowd' and (s.key, s.lease_key) in (select * from unnest(%(keys)s, %(leases)s::uuid[]))"""
 NOTE_END = """insert into crowd.event (at, kind, scope, lease, actor, way)
   select clock_timestamp(), 'end', u.*, %(actor)s, %(way)s from unnest(%(keys)s, %(leases)s::uuid[]) u"""
+NOTE_CRASH = """insert into crowd.event (at, kind, actor)
+  select clock_timestamp(), 'crash', 'database' where not leasehold_internal.incarnation_is_current()"""
 REAP = """insert into crowd.event (at, kind, scope, token, actor)
   select clock_timestamp(), 'reap', r.key, r.token, 'reaper' from leasehold.reap() r where r.outcome = 'reaped'"""
 
@@ -76,6 +84,8 @@ class Crowd:
             try:
                 connection = place.connect_patiently(self.cluster, self.database)
                 connection.autocommit = False
+                place.rows(connection, NOTE_CRASH)
+                connection.commit()
                 while not self.is_over.is_set():
                     what(connection, chance, number)
                 connection.close()

@@ -24,6 +24,8 @@ A history is one line for each event, tab-separated, in the order in which the c
              where the lease is exclusive, exclusively where it is shared
     gone     the client of `lease`, or (- -) the coordinator `actor`, died without a word; its place stays until its time
     alive    the coordinator `actor` gave a sign of life, good for 3.5 s
+    crash    the database is up again, and nobody has written down its new life: until then an expired lease may be renewed
+    life     it is written down: whoever was granted a scope before, or renewed, holds it as long again from then on
     stop     everybody was served: whoever still waits is forgotten
 """
 import argparse
@@ -85,6 +87,8 @@ class Judge:
         self.granted = set()      # (lease, scope)
         self.together = {}        # by lease
         self.gone = set()         # lease keys and coordinators
+        self.life_at = 0.0
+        self.is_settled = True
         self.last_number = 0
         self.faults = []
         self.counts = collections.Counter()
@@ -144,7 +148,7 @@ class Judge:
         self.check_line(event, scope, room_at)
         scope.rests_until = 0.0
         self.granted.add((event.lease, event.scope))
-        scope.holders[event.lease] = event
+        scope.holders[event.lease] = self.in_this_life(event)
         scope.changed_at = event.at
         self.counts['shared grant'] += event.units is not None
 
@@ -217,7 +221,7 @@ class Judge:
                 self.fault(event, 'guard: downgraded while %s guards it' % guard.actor)
         if holder.units is None or event.token != holder.token:
             self.check_token(event, scope)
-        scope.holders[event.lease] = event
+        scope.holders[event.lease] = self.in_this_life(event)
         scope.changed_at = event.at
 
     def check_line(self, event, scope, room_at):
@@ -264,12 +268,12 @@ class Judge:
         holder = scope.holders.get(event.lease)
         if holder is None:
             self.fault(event, 'renewal: it does not hold the scope')
-        elif event.at > holder.until:
+        elif event.at > holder.until and self.is_settled:
             self.fault(event, 'renewal: %.3f s after its expiry' % (event.at - holder.until))
         elif event.token != holder.token:
             self.fault(event, 'token: a renewal changed it')
         else:
-            scope.holders[event.lease] = holder._replace(until=event.until)
+            scope.holders[event.lease] = self.in_this_life(holder._replace(at=event.at, until=event.until))
 
     def finish_hold(self, event, scope, lease):
         holder = scope.holders.pop(lease, None) or scope.expired.pop(lease)
@@ -314,6 +318,19 @@ class Judge:
 
     def on_gone(self, event, unused_scope):
         self.gone.add(event.lease or event.actor)
+
+    def in_this_life(self, holder):
+        at = max(holder.at, self.life_at)
+        return holder._replace(at=at, until=at + (holder.until - holder.at))
+
+    def on_crash(self, unused_event, unused_scope):
+        self.is_settled = False
+
+    def on_life(self, event, unused_scope):
+        self.life_at = event.at
+        self.is_settled = True
+        for scope in self.scopes.values():
+            scope.holders = {lease: self.in_this_life(holder) for lease, holder in scope.holders.items()}
 
     def on_alive(self, event, unused_scope):
         self.seen[event.actor] = max(event.at, self.seen.get(event.actor, 0.0))

@@ -32,6 +32,19 @@ GOOD = {
     'a takeover after the expiry': '''
         1 grant k A 10 31
         31.001 grant k B 11 60''',
+    'a lease that lives as long again in a new life of the database': '''
+        1 grant k A 10 31
+        21 renew k A 10 51
+        60 life
+        89 renew k A 10 119
+        90 life
+        120.1 grant k C 11 130
+        120.2 end k C
+        89 grant k B 12 119
+        119.5 renew k B 12 150
+        151 crash
+        151.1 renew k B 12 181
+        151.2 life''',
     'a reap after the expiry': '''
         1 grant k A 10 31
         31.5 reap k - 10
@@ -204,6 +217,23 @@ BROKEN = {
         1 grant k A 10 31
         20 renew k A 10 50
         31.5 grant k B 11 60'''),
+    'a renewal after the expiry in a new life of the database': ('renewal', '''
+        1 grant k A 10 31
+        2 crash
+        3 life
+        33.1 renew k A 10 63'''),
+    'a second holder while nobody has written down a new life': ('double holder', '''
+        1 grant k A 10 31
+        2 crash
+        30 grant k B 11 60'''),
+    'a second holder in a new life of the database': ('double holder', '''
+        1 grant k A 10 31
+        20 life
+        49 grant k B 11 60'''),
+    'a second holder after a grant while a new life was written down': ('double holder', '''
+        20 life
+        21 grant k A 10 51
+        50.9 grant k B 11 80'''),
     'a grant in a rest': ('rest', '''
         1 grant k A 10 31
         1 rest k A - 5

@@ -172,6 +172,7 @@ select cmp_ok((select check_at from leasehold.scope where key = 'back'), '<', cl
 select isnt(leasehold.heartbeat('n', 'back', t.key(81)), null, 'until then its holder renews');
 update leasehold.incarnation set started_at = started_at - interval '1 hour', reason = 'test';
 update leasehold.scope set incarnation = 0 where key = 'back';
+select t.age('n', 'back', '1 hour');
 select is(pg_temp.taken('back'), true, 'a dead holder''s lease is taken over after that');
 select pg_temp.id() as steady \gset
 
