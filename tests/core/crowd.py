@@ -40,7 +40,7 @@ NOTE = """insert into crowd.event (at, kind, scope, lease, token, until, actor, 
   select case %(kind)s when 'grant' then s.acquired_at else s.heartbeat_at end, %(kind)s, s.key, s.lease_key, s.token, s.deadline + s.grace, %(actor)s, %(way)s
     from leasehold.scope s where s.namespace = 'crowd' and (s.key, s.lease_key) in (select * from unnest(%(keys)s, %(leases)s::uuid[]))"""
 NOTE_END = """insert into crowd.event (at, kind, scope, lease, actor, way)
-  select clock_timestamp(), 'end', u.*, %(actor)s, %(way)s from unnest(%(keys)s, %(leases)s::uuid[]) u"""
+  select clock_timestamp(), %(kind)s, u.*, %(actor)s, %(way)s from unnest(%(keys)s, %(leases)s::uuid[]) u"""
 NOTE_CRASH = """insert into crowd.event (at, kind, actor)
   select clock_timestamp(), 'crash', 'database' where not leasehold_internal.incarnation_is_current()"""
 REAP = """insert into crowd.event (at, kind, scope, token, actor)
@@ -120,10 +120,11 @@ class Crowd:
         begun = time.monotonic()
         answers = place.rows(connection, sql % SCHEMAS[way], arguments)
         took_s = time.monotonic() - begun
-        good = [(keys[n - 1], leases[n - 1]) for n, outcome in answers if outcome in ('granted', 'ok')]
-        if good:
-            place.rows(connection, NOTE_END if kind == 'end' else NOTE, dict(kind=kind, actor='s%d' % number, way=('C', 'SQL')[way],
-                       keys=[key for key, unused in good], leases=[lease for unused, lease in good]))
+        good, lost = ([(keys[n - 1], leases[n - 1]) for n, outcome in answers if outcome in outcomes] for outcomes in (('granted', 'ok'), ('lost',)))
+        for what, those in ((kind, good), ('lost', lost)):
+            if those:
+                place.rows(connection, NOTE_END if what in ('end', 'lost') else NOTE, dict(kind=what, actor='s%d' % number, way=('C', 'SQL')[way],
+                           keys=[key for key, unused in those], leases=[lease for unused, lease in those]))
         connection.commit()
         with self.lock:
             self.slowest_s = max(self.slowest_s, took_s)

@@ -15,6 +15,7 @@ A history is one line for each event, tab-separated, in the order in which the c
     renew    its expiry is `until` now
     rest     after its grant: whenever it ends, the scope is granted to nobody before `until`
     end      its holder gave it back            reap     the reaper ended the hold with `token`
+    lost     its holder was told that it has lost it, so no new life of the database makes it longer
     queue    `lease` waits, until `until`, or (-) as long as its coordinator `actor` is alive; `token` is its ticket, where those
              who join at once may be in another order than their lines
     all      `lease` is for this scope and others, one line for each, all or none: all are queued for with one ticket, and granted at once,
@@ -287,6 +288,13 @@ class Judge:
             self.fault(event, 'release: it does not hold the scope')
             return
         self.finish_hold(event, scope, event.lease)
+
+    def on_lost(self, event, scope):
+        holder = scope.holders.get(event.lease)
+        if holder is not None:
+            if event.at < holder.until:
+                self.fault(event, 'lost: %.3f s before its expiry' % (holder.until - event.at))
+            scope.holders[event.lease] = holder._replace(at=event.at, until=event.at)
 
     def on_reap(self, event, scope):
         leases = [lease for lease, holder in [*scope.holders.items(), *scope.expired.items()] if holder.token == event.token]

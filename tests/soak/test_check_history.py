@@ -45,6 +45,12 @@ GOOD = {
         151 crash
         151.1 renew k B 12 181
         151.2 life''',
+    'a lost lease that no new life makes longer': '''
+        1 grant k A 10 31
+        32 lost k A
+        33 crash
+        34 life
+        34.1 grant k B 11 64''',
     'a reap after the expiry': '''
         1 grant k A 10 31
         31.5 reap k - 10
@@ -217,6 +223,9 @@ BROKEN = {
         1 grant k A 10 31
         20 renew k A 10 50
         31.5 grant k B 11 60'''),
+    'a loss that is told before the expiry': ('lost', '''
+        1 grant k A 10 31
+        30.9 lost k A'''),
     'a renewal after the expiry in a new life of the database': ('renewal', '''
         1 grant k A 10 31
         2 crash
