@@ -445,5 +445,11 @@ void lh_acquire_on_riders_done(struct lh_lane *lane, enum lh_status status, cons
     }
 }
 
-const struct lh_operation lh_acquire_operation = {"acquire", oldest_us, client_of, take, send,
-                                                  on_done,   NULL,      NULL,      false};
+const struct lh_operation lh_acquire_operation = {
+    .name = "acquire",
+    .oldest_us = oldest_us,
+    .client_of = client_of,
+    .take = take,
+    .send = send,
+    .on_done = on_done,
+};

@@ -94,5 +94,12 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
 }
 
 const struct lh_operation lh_acquire_all_operation = {
-    "acquire_all", oldest_us, client_of, take, send, on_done, NULL, lh_together_holds_back, true,
+    .name = "acquire_all",
+    .oldest_us = oldest_us,
+    .client_of = client_of,
+    .take = take,
+    .send = send,
+    .on_done = on_done,
+    .holds_back = lh_together_holds_back,
+    .is_alone = true,
 };

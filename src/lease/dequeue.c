@@ -145,5 +145,11 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
     }
 }
 
-const struct lh_operation lh_dequeue_operation = {"leave", oldest_us, client_of, take, send,
-                                                  on_done, NULL,      NULL,      false};
+const struct lh_operation lh_dequeue_operation = {
+    .name = "leave",
+    .oldest_us = oldest_us,
+    .client_of = client_of,
+    .take = take,
+    .send = send,
+    .on_done = on_done,
+};

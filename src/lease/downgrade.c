@@ -48,7 +48,12 @@ static void retry_until(struct lh_coordinator *c, struct lh_scope *scope, int64_
 }
 
 const struct lh_holder_op lh_downgrade_operation = {
-    .row = {"downgrade", oldest_us, NULL, lh_holder_op_take, send, lh_holder_op_on_done, retry_until, NULL, false},
+    .row.name = "downgrade",
+    .row.oldest_us = oldest_us,
+    .row.take = lh_holder_op_take,
+    .row.send = send,
+    .row.on_done = lh_holder_op_on_done,
+    .row.retry_until = retry_until,
     .on_answer = on_answer,
     .on_lost = on_lost,
 };

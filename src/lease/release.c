@@ -70,7 +70,12 @@ static void retry_until(struct lh_coordinator *c, struct lh_scope *scope, int64_
 }
 
 const struct lh_holder_op lh_release_operation = {
-    .row = {"release", oldest_us, NULL, take, send, on_done, retry_until, NULL, false},
+    .row.name = "release",
+    .row.oldest_us = oldest_us,
+    .row.take = take,
+    .row.send = send,
+    .row.on_done = on_done,
+    .row.retry_until = retry_until,
     .on_answer = on_answer,
     .on_lost = on_lost,
 };

@@ -245,4 +245,8 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
 }
 
 const struct lh_operation lh_reap_operation = {
-    .name = "reap", .take = take, .send = send, .on_done = on_done, NULL, false};
+    .name = "reap",
+    .take = take,
+    .send = send,
+    .on_done = on_done,
+};
