@@ -68,7 +68,7 @@ static struct lh_waiter *first(const struct lh_scope *scope)
     return lh_together_next_alone(scope);
 }
 
-static int64_t oldest_us(const struct lh_scope *scope)
+static int64_t oldest_us(const struct lh_scope *scope, enum lh_kind kind)
 {
     const struct lh_waiter *waiter = first(scope);
     return waiter == NULL ? LH_NEVER : waiter->since_us;

@@ -9,7 +9,7 @@
 #include "lease/hooks/hook_queue.h"
 #include "lease/queue/together.h"
 
-static int64_t oldest_us(const struct lh_scope *scope)
+static int64_t oldest_us(const struct lh_scope *scope, enum lh_kind kind)
 {
     const struct lh_waiter *waiter = lh_together_next_place(scope);
     return waiter == NULL ? LH_NEVER : waiter->since_us;

@@ -29,7 +29,7 @@ static void leave(struct lh_lane *lane, struct lh_waiter *waiter)
     waiter->scope->in_flight++;
 }
 
-static int64_t oldest_us(const struct lh_scope *scope)
+static int64_t oldest_us(const struct lh_scope *scope, enum lh_kind kind)
 {
     const struct lh_waiter *waiter = LH_LIST_FIRST(struct lh_waiter, &scope->leaves, link);
     return waiter == NULL ? LH_NEVER : waiter->since_us;

@@ -10,11 +10,6 @@ enum lh_status lh_coordinator_downgrade(struct lh_coordinator *c, struct lh_hold
     return lh_holder_op_submit(c, request, LH_KIND_DOWNGRADE);
 }
 
-static int64_t oldest_us(const struct lh_scope *scope)
-{
-    return lh_holder_op_oldest_us(&scope->downgrades);
-}
-
 static enum lh_status send(struct lh_lane *lane, lh_store_cb *on_done)
 {
     struct lh_coordinator *c = lane->coordinator;
@@ -42,18 +37,13 @@ static void on_lost(struct lh_lane *lane, struct lh_holder_entry *entry)
         entry->own.scope->wake_when_answered = true;
 }
 
-static void retry_until(struct lh_coordinator *c, struct lh_scope *scope, int64_t arrived_us)
-{
-    lh_holder_op_retry_until(c, scope, LH_KIND_DOWNGRADE, arrived_us);
-}
-
 const struct lh_holder_op lh_downgrade_operation = {
     .row.name = "downgrade",
-    .row.oldest_us = oldest_us,
+    .row.oldest_us = lh_holder_op_oldest_us,
     .row.take = lh_holder_op_take,
     .row.send = send,
     .row.on_done = lh_holder_op_on_done,
-    .row.retry_until = retry_until,
+    .row.retry_until = lh_holder_op_retry_until,
     .on_answer = on_answer,
     .on_lost = on_lost,
 };

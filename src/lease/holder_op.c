@@ -126,22 +126,23 @@ void lh_holder_op_deliver(struct lh_coordinator *c)
 
 /* --- batches --- */
 
-static struct lh_holder_entry *first(struct lh_link *list)
+static struct lh_holder_entry *first(const struct lh_scope *scope, enum lh_kind kind)
 {
+    const struct lh_link *list = list_of((struct lh_scope *)scope, kind);
     return LH_LIST_FIRST(struct lh_holder_entry, list, own.link);
 }
 
-int64_t lh_holder_op_oldest_us(const struct lh_link *list)
+int64_t lh_holder_op_oldest_us(const struct lh_scope *scope, enum lh_kind kind)
 {
-    return lh_list_is_empty(list) ? LH_NEVER : first((struct lh_link *)list)->own.arrived_us;
+    const struct lh_holder_entry *entry = first(scope, kind);
+    return entry == NULL ? LH_NEVER : entry->own.arrived_us;
 }
 
 void lh_holder_op_take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 {
-    struct lh_link *list = list_of(scope, lane->kind);
+    struct lh_holder_entry *entry;
 
-    for (; room > 0 && !lh_list_is_empty(list); room--) {
-        struct lh_holder_entry *entry = first(list);
+    for (; room > 0 && (entry = first(scope, lane->kind)) != NULL; room--) {
         lh_list_remove(&entry->own.link);
         entry->item.hook_timeout_us = lane->hook_timeout_us;
         lane->items[lane->n++] = &entry->item;
@@ -151,9 +152,10 @@ void lh_holder_op_take(struct lh_lane *lane, struct lh_scope *scope, size_t room
 
 void lh_holder_op_retry_until(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind, int64_t arrived_us)
 {
-    struct lh_link *list = list_of(scope, kind);
-    while (!lh_list_is_empty(list) && lh_holder_op_oldest_us(list) <= arrived_us)
-        answer_retry(c, first(list), NULL);
+    struct lh_holder_entry *entry;
+
+    while ((entry = first(scope, kind)) != NULL && entry->own.arrived_us <= arrived_us)
+        answer_retry(c, entry, NULL);
 }
 
 /* The database tells the end, not the words. */

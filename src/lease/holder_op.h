@@ -19,7 +19,7 @@ void lh_holder_ops_create(struct lh_coordinator *c);
 enum lh_status lh_holder_op_submit(struct lh_coordinator *c, struct lh_holder_request *request, enum lh_kind kind);
 
 /* For the rows. */
-int64_t lh_holder_op_oldest_us(const struct lh_link *list);
+int64_t lh_holder_op_oldest_us(const struct lh_scope *scope, enum lh_kind kind);
 void lh_holder_op_take(struct lh_lane *lane, struct lh_scope *scope, size_t room);
 void lh_holder_op_on_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error);
 void lh_holder_op_retry_until(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind, int64_t arrived_us);

@@ -32,7 +32,7 @@ static inline bool lh_kind_asks(enum lh_kind kind)
 struct lh_operation {
     const char *name;
     /* When the oldest item of the scope came; LH_NEVER. */
-    int64_t (*oldest_us)(const struct lh_scope *scope);
+    int64_t (*oldest_us)(const struct lh_scope *scope, enum lh_kind kind);
     /* Whose the oldest item is, for turns; 0: of no client. NULL: items of this kind need no turns. */
     uint64_t (*client_of)(const struct lh_scope *scope);
     /* Puts at most `room` items of the scope into the lane's batch, or none where they may not go by now. A reap takes from the lane's hook queue instead. */
@@ -42,7 +42,7 @@ struct lh_operation {
     /* The batch is answered, or was never sent (lane->is_sent). */
     void (*on_done)(struct lh_lane *lane, enum lh_status status, const struct lh_error *error);
     /* Answers RETRY to the items of the scope that came until then. NULL: its items wait for as long as it takes. */
-    void (*retry_until)(struct lh_coordinator *c, struct lh_scope *scope, int64_t arrived_us);
+    void (*retry_until)(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind, int64_t arrived_us);
     /* Must nothing of the scope begin now? NULL: no. */
     bool (*holds_back)(const struct lh_scope *scope);
     bool is_alone; /* a batch has what one `take` put into it */

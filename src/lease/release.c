@@ -9,11 +9,6 @@ enum lh_status lh_coordinator_release(struct lh_coordinator *c, struct lh_holder
     return lh_holder_op_submit(c, request, LH_KIND_RELEASE);
 }
 
-static int64_t oldest_us(const struct lh_scope *scope)
-{
-    return lh_holder_op_oldest_us(&scope->releases);
-}
-
 static void take(struct lh_lane *lane, struct lh_scope *scope, size_t room)
 {
     lh_holder_op_take(lane, scope, room);
@@ -64,18 +59,13 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
     lh_acquire_on_riders_done(lane, status, error);
 }
 
-static void retry_until(struct lh_coordinator *c, struct lh_scope *scope, int64_t arrived_us)
-{
-    lh_holder_op_retry_until(c, scope, LH_KIND_RELEASE, arrived_us);
-}
-
 const struct lh_holder_op lh_release_operation = {
     .row.name = "release",
-    .row.oldest_us = oldest_us,
+    .row.oldest_us = lh_holder_op_oldest_us,
     .row.take = take,
     .row.send = send,
     .row.on_done = on_done,
-    .row.retry_until = retry_until,
+    .row.retry_until = lh_holder_op_retry_until,
     .on_answer = on_answer,
     .on_lost = on_lost,
 };

@@ -114,7 +114,7 @@ void lh_scopes_drop_all(struct lh_coordinator *c)
     {
         for (int kind = 0; kind < LH_SCOPE_KINDS; kind++) {
             if (c->operations[kind]->retry_until != NULL)
-                c->operations[kind]->retry_until(c, scope, LH_NEVER);
+                c->operations[kind]->retry_until(c, scope, (enum lh_kind)kind, LH_NEVER);
         }
         lh_scope_schedule_or_free(c, scope);
     }

@@ -168,7 +168,7 @@ static void join_hooks(struct lh_coordinator *c, struct lh_scope *scope, int kin
 static bool keeps_its_place(const struct lh_coordinator *c, const struct lh_scope *scope)
 {
     enum lh_kind kind = (enum lh_kind)scope->ready_kind;
-    return lh_link_is_linked(&scope->ready) && c->operations[kind]->oldest_us(scope) != LH_NEVER &&
+    return lh_link_is_linked(&scope->ready) && c->operations[kind]->oldest_us(scope, kind) != LH_NEVER &&
            scope->delay_us[kind] == 0 && lh_scope_can_send(c, kind);
 }
 
@@ -193,7 +193,7 @@ static void schedule(struct lh_coordinator *c, struct lh_scope *scope)
 
     for (int i = 0; i < LH_SCOPE_KINDS; i++) {
         enum lh_kind kind = (enum lh_kind)i;
-        int64_t since_us = c->operations[kind]->oldest_us(scope);
+        int64_t since_us = c->operations[kind]->oldest_us(scope, kind);
         if (since_us == LH_NEVER) {
             scope->delay_us[kind] = 0;
             continue;
@@ -417,8 +417,9 @@ void lh_scope_on_timer(struct lh_coordinator *c, struct lh_scope *scope)
         lh_scope_ask_first(c, scope, 0);
     }
     for (int i = 0; i < LH_SCOPE_KINDS; i++) {
-        if (is_stuck(c, scope, (enum lh_kind)i))
-            c->operations[i]->retry_until(c, scope, c->now_us - c->options.busy_limit_us);
+        enum lh_kind kind = (enum lh_kind)i;
+        if (is_stuck(c, scope, kind))
+            c->operations[kind]->retry_until(c, scope, kind, c->now_us - c->options.busy_limit_us);
     }
     lh_scope_schedule_or_free(c, scope);
 }
