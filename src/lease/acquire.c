@@ -125,11 +125,10 @@ static void ride(struct lh_lane *lane, struct lh_scope *scope)
 void lh_acquire_ride(struct lh_lane *lane, struct lh_scope *scope)
 {
     struct lh_coordinator *c = lane->coordinator;
-    const struct lh_store_ops *ops = c->store->ops;
     bool is_plain = scope->delay_us[LH_KIND_RELEASE] == 0 && scope->delay_us[LH_KIND_ACQUIRE] == 0 &&
                     lh_list_is_empty(&scope->leaves) && !lh_hook_queue_wants(c, scope, LH_KIND_ACQUIRE);
 
-    if (lane->hook_queue != NULL || ops->hand_over == NULL || !is_plain || c->state != LH_CORE_RUNNING ||
+    if (lane->hook_queue != NULL || !is_plain || c->state != LH_CORE_RUNNING ||
         !lh_scope_can_send(c, LH_KIND_ACQUIRE) || lh_turn_is_behind(c))
         return;
     ride(lane, scope);

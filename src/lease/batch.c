@@ -203,8 +203,8 @@ static bool has_riders(const struct lh_coordinator *c, int next, bool without_ac
     size_t acquires = lh_ready_scopes(c, LH_KIND_ACQUIRE);
     size_t releases = lh_ready_scopes(c, LH_KIND_RELEASE);
 
-    return lh_lane_is_for_both((enum lh_kind)next) && !without_acquires && c->store->ops->hand_over != NULL &&
-           acquires > 0 && releases > 0 && lh_lane_is_worth(c, acquires + releases);
+    return lh_lane_is_for_both((enum lh_kind)next) && !without_acquires && acquires > 0 && releases > 0 &&
+           lh_lane_is_worth(c, acquires + releases);
 }
 
 static void note_sent(struct lh_coordinator *c, enum lh_kind kind, size_t n)

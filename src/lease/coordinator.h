@@ -152,7 +152,7 @@ struct lh_acquire {
 };
 
 /* Also refused: INVALID_ARGUMENT, while another request with this lease key asks for another mode, other units or other
-   scopes; UNIMPLEMENTED: several scopes by this store. */
+   scopes. */
 enum lh_status lh_coordinator_acquire(struct lh_coordinator *coordinator, struct lh_acquire *acquire);
 
 /* The caller is gone. on_done fires later with LH_CANCELED, unless it is on its way already; a lease granted meanwhile
@@ -192,8 +192,7 @@ struct lh_holder_request {
    SHUTTING_DOWN. */
 enum lh_status lh_coordinator_heartbeat(struct lh_coordinator *coordinator, struct lh_holder_request *request);
 enum lh_status lh_coordinator_release(struct lh_coordinator *coordinator, struct lh_holder_request *request);
-/* Of one item, whose item.downgrade is set: the strings of its lease live until on_done returns. LOST: not held. Also
-   refused: UNIMPLEMENTED by this store. */
+/* Of one item, whose item.downgrade is set: the strings of its lease live until on_done returns. LOST: not held. */
 enum lh_status lh_coordinator_downgrade(struct lh_coordinator *coordinator, struct lh_holder_request *request);
 
 /*

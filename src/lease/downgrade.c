@@ -5,8 +5,6 @@
 
 enum lh_status lh_coordinator_downgrade(struct lh_coordinator *c, struct lh_holder_request *request)
 {
-    if (c->store->ops->downgrade == NULL)
-        return LH_UNIMPLEMENTED;
     return lh_holder_op_submit(c, request, LH_KIND_DOWNGRADE);
 }
 

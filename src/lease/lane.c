@@ -25,7 +25,7 @@ void lh_lanes_create(struct lh_coordinator *c)
     lanes->count = ops->lane_count(c->store);
     lanes->trips = (struct lh_trips){LH_NEVER, LH_NEVER, 0};
     lanes->late_timer.kind = LH_TIMER_LANE;
-    lanes->hook_count = ops->hook_lane_count == NULL ? 0 : ops->hook_lane_count(c->store);
+    lanes->hook_count = ops->hook_lane_count(c->store);
     lanes->all = lh_alloc_zero(lanes->count + lanes->hook_count, sizeof(lanes->all[0]));
     for (unsigned i = 0; i < lanes->count + lanes->hook_count; i++) {
         struct lh_lane *lane = &lanes->all[i];

@@ -89,8 +89,7 @@ void lh_coordinator_readiness(const struct lh_coordinator *c, struct lh_readines
         .now_us = c->port.now_us(c->port.arg),
     };
 
-    if (c->store->ops->server != NULL)
-        c->store->ops->server(c->store, &facts.server);
+    c->store->ops->server(c->store, &facts.server);
     if (c->state == LH_CORE_CREATED) {
         facts.phase = starting->phase != NULL ? starting->phase : "starting";
         facts.server.trouble = starting->trouble;
@@ -121,7 +120,7 @@ bool lh_readiness_is_given_up(const struct lh_coordinator *c)
         return true;
     if (c->registration.refusal.status != LH_OK && !lh_database_is_registered(c))
         return true;
-    if (!lh_lanes_are_up(c) && c->store->ops->server != NULL)
+    if (!lh_lanes_are_up(c))
         c->store->ops->server(c->store, &server);
     return server.is_permanent;
 }

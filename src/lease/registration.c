@@ -118,7 +118,7 @@ void lh_registration_on_tick(struct lh_coordinator *c)
 
     lh_heap_set(&c->timers, &registration->timer, c->now_us + lh_turn_jitter(c, TICK_US, 10));
     registration->unheard++;
-    if (looks_elsewhere(registration->unheard) && c->store->ops->look_elsewhere != NULL)
+    if (looks_elsewhere(registration->unheard))
         c->store->ops->look_elsewhere(c->store);
     registration->without_lane = lh_lanes_are_up(c) ? 0 : registration->without_lane + 1;
     registration->has_seen_lane |= lh_lanes_are_up(c) && lh_database_is_up(c);

@@ -426,7 +426,7 @@ typedef void lh_events_cb(void *arg, enum lh_status status, const struct lh_erro
  */
 struct lh_store_ops {
     unsigned (*lane_count)(struct lh_store *store);
-    unsigned (*hook_lane_count)(struct lh_store *store); /* NULL: there are none */
+    unsigned (*hook_lane_count)(struct lh_store *store);
     void (*start)(struct lh_store *store, const struct lh_store_events *events, void *arg);
     /* Finish what is in flight, unregister, close; then on_done, after which no event comes. */
     void (*stop)(struct lh_store *store, lh_store_cb *on_done, void *arg);
@@ -435,15 +435,14 @@ struct lh_store_ops {
     enum lh_status (*acquire)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
                               size_t n, lh_store_cb *on_done, void *arg);
     /* One request for several scopes, at most LH_ALL_ITEMS_MAX: items of one lease key that differ in scope, units and at_least_us
-       alone. All are GRANTED, or all RENEWED; else one has the outcome for them all, and the others are BUSY. NULL: the store
-       does not offer it. */
+       alone. All are GRANTED, or all RENEWED; else one has the outcome for them all, and the others are BUSY. */
     enum lh_status (*acquire_all)(struct lh_store *store, unsigned lane, int64_t clock_us,
                                   struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg);
     enum lh_status (*heartbeat)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                                 lh_store_cb *on_done, void *arg);
     enum lh_status (*release)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                               lh_store_cb *on_done, void *arg);
-    /* Makes exclusive leases shared; an answer is as of `heartbeat`, and in item->downgrade. NULL: the store does not offer it. */
+    /* Makes exclusive leases shared; an answer is as of `heartbeat`, and in item->downgrade. */
     enum lh_status (*downgrade)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, lh_store_cb *on_done, void *arg);
     enum lh_status (*leave)(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
@@ -452,7 +451,7 @@ struct lh_store_ops {
     size_t (*worth_a_batch)(struct lh_store *store);
     /*
      * Releases, and behind them in the same transaction `riders`: acquires of waiters for the released scopes, and of
-     * others. NULL: the store does not offer it. Where one of both makes it fail, they are done one after the other.
+     * others. Where one of both makes it fail, they are done one after the other.
      */
     enum lh_status (*hand_over)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,
@@ -465,7 +464,7 @@ struct lh_store_ops {
     /* Control. Refused with LH_DATABASE_UNAVAILABLE when not connected, LH_OVERLOADED when the bounded queue is full. */
     enum lh_status (*enroll)(struct lh_store *store, lh_tick_cb *on_done, void *arg); /* register this coordinator */
     enum lh_status (*tick)(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
-    /* Nothing was committed for long: make the control connection again, at another server first. NULL: there is one only. */
+    /* Nothing was committed for long: make the control connection again, at another server first. */
     void (*look_elsewhere)(struct lh_store *store);
     enum lh_status (*survey)(struct lh_store *store, lh_survey_cb *on_done, void *arg); /* NULL: it does not measure */
     /* End the sessions that guard a lease for longer. NULL: the store knows of none. */
@@ -531,7 +530,7 @@ struct lh_store_ops {
     int64_t (*timeline)(struct lh_store *store); /* WAL timeline, 0 before the first connection */
     int32_t (*schema_version)(struct lh_store *store);
     bool (*is_connected)(struct lh_store *store);
-    void (*server)(struct lh_store *store, struct lh_server_facts *facts); /* NULL: the store does not know */
+    void (*server)(struct lh_store *store, struct lh_server_facts *facts);
 };
 
 #define LH_BATCH_MAX 500

@@ -348,8 +348,7 @@ static Leasehold__V1__DatabaseStatus *new_database(const struct lh_place *place,
     database->timeline = store->ops->timeline(store);
     database->waiters = (int64_t)stats.waiters;
     database->trouble = lh_arena_strdup(arena, trouble_of(&readiness));
-    if (store->ops->server != NULL)
-        store->ops->server(store, &server);
+    store->ops->server(store, &server);
     if (server.server != NULL)
         database->server = (char *)(uintptr_t)server.server;
     if (server.common_path != NULL)
@@ -401,8 +400,7 @@ void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t
             response.trouble = (char *)"the daemon is shutting down";
         else
             response.trouble = (char *)(uintptr_t)trouble_of(&readiness);
-        if (store->ops->server != NULL)
-            store->ops->server(store, &server);
+        store->ops->server(store, &server);
         if (server.server != NULL)
             response.server = (char *)server.server;
         if (server.common_path != NULL)

@@ -91,8 +91,6 @@ enum lh_status lh_coordinator_acquire(struct lh_coordinator *c, struct lh_acquir
         return lh_readiness_of_life(c);
     if (lh_readiness_is_given_up(c))
         return LH_DATABASE_UNAVAILABLE;
-    if (request->also_count > 0 && c->store->ops->acquire_all == NULL)
-        return LH_UNIMPLEMENTED;
     /* Promise 12: bounded. The last quarter is for heartbeats and releases alone. */
     bool is_full = request->wait == LH_WAIT_NONE
                        ? c->pending >= c->options.max_pending - c->options.max_pending / 4
