@@ -134,7 +134,7 @@ void lh_acquire_ride(struct lh_lane *lane, struct lh_scope *scope)
     ride(lane, scope);
 }
 
-/* Did the batch ask what this request wants? One with the same lease key may want another mode. */
+/* Did the batch ask for it, after it came (promise 3), and in its mode? One with the same lease key may want another. */
 static bool is_covered(const struct lh_acquire *request, const struct lh_entry *entry)
 {
     return request->own.arrived_us <= entry->sent_us && (entry->all != NULL || request->units == entry->acquire->units);

@@ -5,11 +5,13 @@
  *     request->on_done = on_acquired;
  *     status = lh_coordinator_acquire(coordinator, request);   refused: on_done never fires
  *
- * The story of an acquire: it joins its scope's line in order of arrival; the next free lane takes it along in a batch;
- * granted, it is answered; queued, it sleeps without timer, connection or write of its own until a wake-up, the
- * holder's expiry, or the slow poll asks for the first of its scope again; busy, the first of the scope is retried
- * after 1 ms doubling to 50 ms and the rest ride along. A wait that has passed, a cancel or a shutdown takes it out of
- * the queue in the database first and is answered then. Each request gets exactly one answer.
+ * The story of an acquire: it joins its scope's line in order of arrival (queue/request.c, waiter.c), and the scope is
+ * ready (scope.c, ready.c). At the end of a turn (coordinator.c) the next free lane takes it along in a batch (batch.c,
+ * acquire.c). Granted, it is answered (reply.c). Queued, it sleeps without timer, connection or write of its own, until
+ * a wake-up, the holder's expiry (holder_liveness.c) or the slow poll (registration.c) asks for the first of its scope
+ * again. Busy, the first of the scope is retried after 1 ms doubling to 50 ms (scope.c) and the rest ride along. A wait
+ * that has passed, a cancel or a shutdown takes it out of the queue in the database first (dequeue.c) and is answered
+ * then. Each request gets exactly one answer.
  */
 #ifndef LH_LEASE_COORDINATOR_H
 #define LH_LEASE_COORDINATOR_H
@@ -99,6 +101,8 @@ struct lh_acquire_result {
 };
 
 struct lh_acquire;
+/* Callbacks come later, never inside a call, and may make every call but lh_coordinator_destroy and
+   lh_coordinator_on_timer. In on_done the request may be freed. */
 typedef void lh_acquire_cb(struct lh_acquire *acquire, const struct lh_acquire_result *result);
 /* How the wait stands: once it is queued, when its place or the holder changed (at most once a second), and at least
    every 5 s. Any number of times, before on_done. `contention` lives until it returns. */

@@ -111,13 +111,19 @@ void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, con
     set_dead(c, scope, is_dead);
 }
 
+/* The default of lease_facts.sql: a grant does not say the policy's dead_after, and a waiter that asks then hears it. */
+static int64_t default_dead_after_us(const struct lh_held_lease *lease)
+{
+    return lease->duration_us / 3 * 2;
+}
+
 /* One more of several: it is the first to be waited for only where it ends before the others that are known. */
 static void learn_another(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease)
 {
     int64_t expires_us =
         lh_time_add(lh_time_add(c->now_us, MARGIN_US), lh_time_add(lease->remaining_us, lease->grace_us));
 
-    int64_t suspect_us = lh_time_add(c->now_us, scope->is_dead ? DEAD_POLL_US : lease->duration_us / 3 * 2);
+    int64_t suspect_us = lh_time_add(c->now_us, scope->is_dead ? DEAD_POLL_US : default_dead_after_us(lease));
 
     look_at(&scope->expires_us, lease->is_manual ? LH_NEVER : expires_us, false);
     look_at(&scope->suspect_us, suspect_us, false);
@@ -139,9 +145,8 @@ static void learn_lease(struct lh_coordinator *c, struct lh_scope *scope, const 
 
     scope->grace_us = lease->grace_us;
     ask_after(c, scope, lease->is_manual ? LH_NEVER : left_us, rests_in_us, decides);
-    /* The policy's dead_after is not told here; its default will do, for whoever asks then is told. */
     if (is_new || scope->dead_after_us == 0)
-        set_dead_after(scope, lease->duration_us / 3 * 2);
+        set_dead_after(scope, default_dead_after_us(lease));
     look_at(&scope->suspect_us,
             is_alive(lease) ? lh_time_add(c->now_us, scope->dead_after_us - lease->silent_us + MARGIN_US)
                             : c->now_us + DEAD_POLL_US,
