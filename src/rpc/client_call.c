@@ -5,7 +5,6 @@
  */
 #include "rpc/client_call.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,17 +98,6 @@ void lh_rpc_client_call_accept(struct lh_rpc_client_call *call)
 void lh_rpc_client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message)
 {
     lh_rpc_client_call_answer(call, code, call->is_sent ? LH_RPC_IN_FLIGHT : LH_RPC_NOT_SENT, message);
-}
-
-void lh_rpc_channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason)
-{
-    struct lh_rpc_channel *channel = connection->channel;
-
-    snprintf(channel->connect_failure, sizeof(channel->connect_failure), "cannot connect to %s: %s", channel->authority,
-             reason);
-    while (!lh_list_is_empty(&connection->calls))
-        lh_rpc_client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), code,
-                                  LH_RPC_NOT_SENT, channel->connect_failure);
 }
 
 static void on_deadline(void *arg)

@@ -8,12 +8,10 @@ void lh_rpc_client_call_submit(struct lh_rpc_client_call *call, struct client_co
 /* Takes the call out of its connection (resetting its stream if that is still open) and has on_done called, once. */
 void lh_rpc_client_call_answer(struct lh_rpc_client_call *call, enum lh_grpc_code code, enum lh_rpc_delivery delivery,
                                const char *message);
-/* Answer a call whose connection is of no use any more: IN_FLIGHT once its headers were sent. */
-void lh_rpc_client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message);
-/* All of a connection: the server has taken none of them. */
-void lh_rpc_channel_refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason);
 /* The same with what the server said. */
 void lh_rpc_client_call_accept(struct lh_rpc_client_call *call);
+/* Answer a call whose connection is of no use any more: IN_FLIGHT once its headers were sent. */
+void lh_rpc_client_call_lose(struct lh_rpc_client_call *call, enum lh_grpc_code code, const char *message);
 void lh_rpc_client_call_deliver(struct lh_rpc_client_call *call); /* calls on_done and frees the call */
 
 #endif

@@ -17,6 +17,18 @@
 #define CONNECTION_WINDOW_BYTES (4 * 1024 * 1024)
 #define OUTPUT_MARK_BYTES (256 * 1024)
 
+/* The server has taken none of them. */
+static void refuse_calls(struct client_connection *connection, enum lh_grpc_code code, const char *reason)
+{
+    struct lh_rpc_channel *channel = connection->channel;
+
+    snprintf(channel->connect_failure, sizeof(channel->connect_failure), "cannot connect to %s: %s", channel->authority,
+             reason);
+    while (!lh_list_is_empty(&connection->calls))
+        lh_rpc_client_call_answer(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), code,
+                                  LH_RPC_NOT_SENT, channel->connect_failure);
+}
+
 void lh_rpc_client_connection_on_closed(void *arg, const char *reason)
 {
     struct client_connection *connection = arg;
@@ -26,7 +38,7 @@ void lh_rpc_client_connection_on_closed(void *arg, const char *reason)
     lh_timer_finish(&connection->keepalive);
     if (connection->io.tls != NULL && lh_tls_session_fault(connection->io.tls) == LH_TLS_FAULT_CERTIFICATE)
         /* In TLS 1.3 the server looks at our certificate after our half of the handshake. */
-        lh_rpc_channel_refuse_calls(connection, LH_GRPC_UNAUTHENTICATED, reason);
+        refuse_calls(connection, LH_GRPC_UNAUTHENTICATED, reason);
     while (!lh_list_is_empty(&connection->calls))
         lh_rpc_client_call_lose(LH_LIST_FIRST(struct lh_rpc_client_call, &connection->calls, link), LH_GRPC_UNAVAILABLE,
                                 reason);
@@ -197,7 +209,7 @@ static int on_error(nghttp2_session *session, int code, const char *message, siz
     if (code != NGHTTP2_ERR_SETTINGS_EXPECTED)
         return 0;
     if (connection->io.peer_speaks_tls) {
-        lh_rpc_channel_refuse_calls(connection, LH_GRPC_UNAVAILABLE, "it expects TLS");
+        refuse_calls(connection, LH_GRPC_UNAVAILABLE, "it expects TLS");
         return 0;
     }
     snprintf(channel->connect_failure, sizeof(channel->connect_failure),

@@ -13,7 +13,7 @@
 
 static void send_part(struct lane *lane);
 
-void lh_lane_refresh_arena(struct lane *lane)
+void lh_pg_lane_refresh_arena(struct lane *lane)
 {
     if (lane->is_arena_stale)
         lh_arena_reset(&lane->arena);
@@ -161,7 +161,7 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
     bool is_single = current_part(lane)->count == 1 || lane->kind->is_whole;
     char words[HOOK_LANE_WORDS_BYTES];
 
-    lh_lane_refresh_arena(lane);
+    lh_pg_lane_refresh_arena(lane);
     if (status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED) {
         finish(lane, status, error);
     } else if (is_core_gone(lane, error)) {
@@ -208,7 +208,7 @@ static void on_part_failed(struct lane *lane, enum lh_status status, const struc
 static void read_rows(struct lane *lane, const struct batch_kind *kind, const void *items, size_t n,
                       const PGresult *result)
 {
-    lh_lane_refresh_arena(lane);
+    lh_pg_lane_refresh_arena(lane);
     kind->set_busy(items, n);
     kind->read(lane, items, n, result);
 }
@@ -310,14 +310,14 @@ static void send_part(struct lane *lane)
     finish(lane, LH_DATABASE_UNAVAILABLE, &error);
 }
 
-void lh_lane_set_riders(struct lane *lane, const void *riders, size_t n)
+void lh_pg_lane_set_riders(struct lane *lane, const void *riders, size_t n)
 {
     lane->riders = riders;
     lane->rider_count = n;
 }
 
-enum lh_status lh_lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
-                            size_t n, lh_store_cb *on_done, void *arg)
+enum lh_status lh_pg_lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
+                               size_t n, lh_store_cb *on_done, void *arg)
 {
     enum lh_status status;
 

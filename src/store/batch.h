@@ -88,10 +88,10 @@ struct lane {
 };
 
 /* Not when it is sent: its sender may still be reading the answers of the batch before. */
-void lh_lane_refresh_arena(struct lane *lane);
+void lh_pg_lane_refresh_arena(struct lane *lane);
 /* Of the next batch that is sent. */
-void lh_lane_set_riders(struct lane *lane, const void *riders, size_t n);
-enum lh_status lh_lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
-                            size_t n, lh_store_cb *on_done, void *arg);
+void lh_pg_lane_set_riders(struct lane *lane, const void *riders, size_t n);
+enum lh_status lh_pg_lane_send(struct lane *lane, const struct batch_kind *kind, int64_t clock_us, const void *items,
+                               size_t n, lh_store_cb *on_done, void *arg);
 
 #endif

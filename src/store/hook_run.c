@@ -235,7 +235,7 @@ static void on_answer(void *arg, enum lh_status status, const PGresult *result, 
     int64_t now_us = lh_clock_us();
     int64_t took_us = now_us - run->answered_us;
 
-    lh_lane_refresh_arena(lane);
+    lh_pg_lane_refresh_arena(lane);
     for (size_t i = 0; i < n; i++)
         items[i]->took_us = took_us / (int64_t)n;
     run->answered_us = now_us;

@@ -206,33 +206,33 @@ static void stop(struct lh_store *base, lh_store_cb *on_done, void *arg)
 static enum lh_status acquire(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
                               size_t n, lh_store_cb *on_done, void *arg)
 {
-    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_acquire_kind, clock_us, items, n, on_done, arg);
+    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_acquire_kind, clock_us, items, n, on_done, arg);
 }
 
 static enum lh_status heartbeat(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                                 lh_store_cb *on_done, void *arg)
 {
-    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_heartbeat_kind, 0, items, n, on_done, arg);
+    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_heartbeat_kind, 0, items, n, on_done, arg);
 }
 
 static enum lh_status acquire_all(struct lh_store *store, unsigned lane, int64_t clock_us,
                                   struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg)
 {
-    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_acquire_all_kind, clock_us, items, n, on_done, arg);
+    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_acquire_all_kind, clock_us, items, n, on_done, arg);
 }
 
 static enum lh_status release(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                               lh_store_cb *on_done, void *arg)
 {
-    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_release_kind, 0, items, n, on_done, arg);
+    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_release_kind, 0, items, n, on_done, arg);
 }
 
 static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,
                                 void *arg)
 {
-    lh_lane_set_riders(&pg_store_of(store)->lanes[lane], riders, rider_count);
-    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_release_kind, clock_us, items, n, on_done, arg);
+    lh_pg_lane_set_riders(&pg_store_of(store)->lanes[lane], riders, rider_count);
+    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_release_kind, clock_us, items, n, on_done, arg);
 }
 
 /* Measured: deploy/profile.md. */
@@ -244,13 +244,13 @@ static size_t worth_a_batch(struct lh_store *store)
 static enum lh_status downgrade(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, lh_store_cb *on_done, void *arg)
 {
-    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_downgrade_kind, clock_us, items, n, on_done, arg);
+    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_downgrade_kind, clock_us, items, n, on_done, arg);
 }
 
 static enum lh_status leave(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg)
 {
-    return lh_lane_send(&pg_store_of(store)->lanes[lane], &lh_leave_kind, 0, items, n, on_done, arg);
+    return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_leave_kind, 0, items, n, on_done, arg);
 }
 
 static enum lh_status reap_hooked(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_reap_item **items,
