@@ -242,7 +242,7 @@ static void note_busy(struct lh_coordinator *c, struct lh_entry *entry)
     if (entry->waiter->together != NULL)
         lh_together_busy(c, entry->waiter->together);
     else
-        entry->scope->saw_busy = true;
+        entry->scope->trouble = LH_SCOPE_BUSY;
 }
 
 static void on_held(struct lh_coordinator *c, struct lh_entry *entry)
@@ -379,14 +379,12 @@ static void on_lost_hook(struct lh_coordinator *c, struct lh_entry *entry, const
     }
 }
 
-static void note_failure(struct lh_coordinator *c, struct lh_entry *entry, bool is_full)
+static void note_failure(struct lh_coordinator *c, struct lh_entry *entry, enum lh_status trouble)
 {
-    if (entry->waiter->together != NULL) {
-        lh_together_failed(c, entry->waiter, is_full);
-        return;
-    }
-    entry->scope->saw_error = true;
-    entry->scope->is_full = is_full;
+    if (entry->waiter->together != NULL)
+        lh_together_failed(c, entry->waiter, trouble == LH_OVERLOADED);
+    else
+        entry->scope->trouble = trouble;
 }
 
 void lh_acquire_on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_status status,
@@ -400,15 +398,15 @@ void lh_acquire_on_error(struct lh_lane *lane, struct lh_entry *entry, enum lh_s
         if (lane->hook_queue != NULL && lane->is_sent)
             on_lost_hook(c, entry, error);
     } else {
-        bool is_full = status == LH_OVERLOADED;
+        enum lh_status trouble = status == LH_OVERLOADED ? LH_OVERLOADED : LH_INTERNAL;
         LH_REQUEST_EACH(request, waiter)
         {
             if (request->own.verdict == LH_OK)
                 continue; /* a bad minute of the database does not throw a waiter out */
             request->own.message = error != NULL ? error->message : NULL;
-            lh_request_answer(c, request, is_full ? LH_OVERLOADED : LH_INTERNAL, NULL);
+            lh_request_answer(c, request, trouble, NULL);
         }
-        note_failure(c, entry, is_full);
+        note_failure(c, entry, trouble);
     }
     ask_again_or_go(c, waiter, "its batch failed");
 }

@@ -133,9 +133,8 @@ static void on_done(struct lh_lane *lane, enum lh_status status, const struct lh
         } else if (status == LH_OK && !entry->leave->is_busy && !entry->leave->is_hooked) {
             on_left(c, entry);
         } else {
-            scope->saw_busy = scope->saw_busy || status == LH_OK;
-            scope->saw_error =
-                scope->saw_error || (status != LH_OK && status != LH_DATABASE_UNAVAILABLE && status != LH_CANCELED);
+            if (status != LH_DATABASE_UNAVAILABLE && status != LH_CANCELED)
+                scope->trouble = status == LH_OK ? LH_SCOPE_BUSY : status;
             c->stats.busy += status == LH_OK;
             if (status != LH_OK && !lh_list_is_empty(&scope->queue))
                 scope->wake_when_answered = true; /* the reply may have said so */

@@ -216,7 +216,7 @@ static void on_item_done(struct lh_lane *lane, struct lh_holder_entry *entry, en
         entry->own.request->batch = c->lanes.record;
         finish(c, entry, item->message);
     } else if (status == LH_OK) {
-        scope->saw_busy = true;
+        scope->trouble = LH_SCOPE_BUSY;
         c->stats.busy++;
         go_back_or_retry(c, entry, lane->kind);
     } else if (is_lost(status)) {

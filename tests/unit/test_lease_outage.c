@@ -357,6 +357,23 @@ START_TEST(a_server_without_room_throws_no_waiter_out_and_serves_it_soon_after)
 }
 END_TEST
 
+START_TEST(a_server_without_room_is_named_though_another_batch_was_answered_meanwhile)
+{
+    struct fake_node *node = start_node();
+    struct ask a, b;
+    struct beat beat;
+    world.fail_with = LH_OVERLOADED;
+    ask_for(node, &a, 0, 1, LH_WAIT_TIME, MS(9000));
+    fake_run(&world, MS(4000)); /* until it rests for a second each time */
+    ask_for(node, &b, 0, 2, LH_WAIT_NONE, 0);
+    fake_run(&world, MS(990));
+    beat_send(node, &beat, 0, 3);
+    fake_run(&world, MS(11));
+    ck_assert_int_eq(beat.outcome, LH_OUTCOME_RETRY);
+    ck_assert_int_eq(b.status, LH_OVERLOADED);
+}
+END_TEST
+
 START_TEST(nobody_is_queued_before_the_coordinator_is_registered)
 {
     struct fake_node *node = fake_node_start(&world, &options);
@@ -463,6 +480,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, waiters_are_handed_back_before_others_pass_them_over);
     tcase_add_test(tcase, without_max_block_a_wait_outlives_any_outage);
     tcase_add_test(tcase, a_server_without_room_throws_no_waiter_out_and_serves_it_soon_after);
+    tcase_add_test(tcase, a_server_without_room_is_named_though_another_batch_was_answered_meanwhile);
     tcase_add_test(tcase, nobody_is_queued_before_the_coordinator_is_registered);
     tcase_add_test(tcase, a_wait_that_passes_in_an_outage_is_cleaned_up_afterwards);
     tcase_add_test(tcase, who_was_taken_for_dead_registers_and_queues_again);

@@ -304,8 +304,9 @@ void lh_scope_send_begins(struct lh_coordinator *c, struct lh_scope *scope, enum
 
 static void back_off(struct lh_coordinator *c, struct lh_scope *scope, enum lh_kind kind)
 {
-    int64_t first_us = scope->saw_error ? LH_FAIL_FIRST_US : LH_BUSY_FIRST_US;
-    int64_t last_us = !scope->saw_error ? LH_BUSY_LAST_US : scope->is_full ? LH_FULL_LAST_US : LH_FAIL_LAST_US;
+    bool is_busy = scope->trouble == LH_SCOPE_BUSY;
+    int64_t first_us = is_busy ? LH_BUSY_FIRST_US : LH_FAIL_FIRST_US;
+    int64_t last_us = is_busy ? LH_BUSY_LAST_US : scope->trouble == LH_OVERLOADED ? LH_FULL_LAST_US : LH_FAIL_LAST_US;
     int64_t delay_us = (int64_t)scope->delay_us[kind] * 2;
     if (delay_us < first_us)
         delay_us = first_us;
@@ -336,18 +337,17 @@ void lh_scope_item_done(struct lh_coordinator *c, struct lh_scope *scope, enum l
     if (--scope->in_flight > 0)
         return;
     scope->is_on_hook_lane = false;
-    if (scope->saw_busy || scope->saw_error)
+    if (scope->trouble != LH_OK)
         back_off(c, scope, kind);
     else
         scope->delay_us[kind] = 0;
     if (kind == LH_KIND_ACQUIRE) {
-        scope->fails = scope->saw_error && !scope->is_full ? scope->fails + 1 : 0;
+        scope->is_full = scope->trouble == LH_OVERLOADED;
+        scope->fails = scope->trouble == LH_INTERNAL ? scope->fails + 1 : 0;
         if (scope->fails >= LH_FAILS_MAX)
             give_up(c, scope);
     }
-    scope->is_full = scope->is_full && scope->saw_error;
-    scope->saw_busy = false;
-    scope->saw_error = false;
+    scope->trouble = LH_OK;
     lh_scope_schedule_or_free(c, scope);
 }
 

@@ -60,10 +60,9 @@ struct lh_scope {
     bool has_room;        /* a shared lease was granted: there may be room for more */
     bool wake_when_answered;
     bool ask_all_when_answered;
-    bool has_rider; /* an acquire for its first waiter follows the release in flight */
-    bool saw_busy;
-    bool saw_error;
-    bool is_full; /* the last error: the server has no room, on its disk, say */
+    bool has_rider;         /* an acquire for its first waiter follows the release in flight */
+    bool is_full;           /* the server had no room for the last acquires, on its disk, say */
+    enum lh_status trouble; /* of the batch in flight: OK, SCOPE_BUSY, OVERLOADED (no room) or another error */
     char name[];
 };
 
