@@ -43,9 +43,7 @@ declare
   v_rules leasehold.rules[];
   v_life_id bigint;
   v_is_same boolean;
-  v_granted integer[] := '{}';
-  v_tokens bigint[];
-  v_times timestamptz[];
+  v_granted leasehold_internal.acquired[] := '{}';
   v_left integer[];
   v_hooked text[] := '{}';
   v_has_sql_users boolean;
@@ -172,8 +170,9 @@ begin
 
   if v_may_be_plain then
     select f.id, f.is_same, exists (select from leasehold.waiter q where q.coordinator is null),
-           exists (select from leasehold.registered_hook)
-      into v_life_id, v_is_same, v_has_sql_users, v_has_hooks
+           exists (select from leasehold.registered_hook),
+           case when p_namespace[1] = all (p_namespace) then array(select r from leasehold_internal.rules_of(p_namespace[1]) r) end
+      into v_life_id, v_is_same, v_has_sql_users, v_has_hooks, v_rules
       from leasehold_internal.life_facts() f;
     if v_has_hooks is distinct from false then
       v_hooked := leasehold_internal.hooked(p_namespace, 'acquire');
@@ -181,9 +180,7 @@ begin
     if not v_is_same then
       perform leasehold_internal.ensure_epoch();
     end if;
-    if p_namespace[1] = all (p_namespace) then
-      v_rules := array(select r from leasehold_internal.rules_of(p_namespace[1]) r);
-    else
+    if v_rules is null then
       v_rules := array(
         select r
           from leasehold_internal.policies_of(array(
@@ -218,7 +215,7 @@ begin
              lapsed = false,
              reap_failures = 0,
              check_at = least(s.check_at, w.now + w.duration + w.grace)
-        from (select i.n, i.lease_key, i.owner, i.labels::jsonb as labels, leasehold_internal.from_us(i.duration_us) as duration, r.grace,
+        from (select i.n, i.lease_key, i.owner, i.labels::jsonb as labels, leasehold_internal.from_us(i.duration_us) as duration, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity, i.duration_us,
                      x.row_id, clock_timestamp() as now
                 from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us, p_at_least_us)
                      with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, at_least_us, n)
@@ -238,18 +235,19 @@ begin
                  and leasehold_internal.is_plain(r, i.owner, i.labels, i.duration_us, i.wait_us)
               offset 0) w
        where s.ctid = w.row_id
-      returning w.n::integer as n, s.token, w.now)
-    select coalesce(array_agg(g.n), '{}'), array_agg(g.token), array_agg(g.now)
-      into v_granted, v_tokens, v_times
-      from granted g;
+      returning row(w.n, 'granted', s.token, w.now, leasehold_internal.to_us(w.grace),
+                    case when w.expiry <> 'manual' then w.duration_us + leasehold_internal.to_us(w.grace) end,
+                    leasehold_internal.to_us(least(coalesce(w.dead_after, w.duration * 2 / 3), w.max_hold)),
+                    case when w.capacity is not null then 0 end, null)::leasehold_internal.acquired as answer)
+    select coalesce(array_agg(g.answer), '{}') into v_granted from granted g;
     if exists (select from leasehold.watch) or leasehold_internal.is_blind() then
-      perform leasehold_internal.tell_watchers(array_agg(p_namespace[g]), array_agg(p_key[g]))
+      perform leasehold_internal.tell_watchers(array_agg(p_namespace[g.n]), array_agg(p_key[g.n]))
          from unnest(v_granted) g
        having count(*) > 0;
     end if;
   end if;
 
-  if cardinality(p_namespace) = 1 and v_granted = '{}' and not exists (select from leasehold.registered_hook) then
+  if cardinality(p_namespace) = 1 and cardinality(v_granted) = 0 and not exists (select from leasehold.registered_hook) then
     return query
       select a.n, a.outcome, null::bigint, null::timestamptz, null::bigint, null::bigint, null::bigint, null::integer, a
         from leasehold_internal.acquire_general(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_labels,
@@ -257,16 +255,10 @@ begin
                                                 p_at_least_us, p_units) a;
     return;
   end if;
-  return query
-    select g.n, 'granted', g.token, g.now, leasehold_internal.to_us(r.grace),
-           case when r.expiry <> 'manual' then p_duration_us[g.n] + leasehold_internal.to_us(r.grace) end,
-           leasehold_internal.to_us(least(coalesce(r.dead_after, leasehold_internal.from_us(p_duration_us[g.n]) * 2 / 3), r.max_hold)),
-           case when r.capacity is not null then 0 end, null::leasehold_internal.answer
-      from unnest(v_granted, v_tokens, v_times) as g (n, token, now)
-      join unnest(v_rules) r on r.namespace = p_namespace[g.n];
+  return query select * from unnest(v_granted);
 
   if cardinality(v_granted) < cardinality(p_namespace) then
-    v_left := array(select i::integer from generate_subscripts(p_namespace, 1) i except select unnest(v_granted) order by 1);
+    v_left := array(select i::integer from generate_subscripts(p_namespace, 1) i except select g.n from unnest(v_granted) g order by 1);
     if exists (select from leasehold.registered_hook) and leasehold_internal.runs_hooks(p_coordinator is null) then
       v_hooked := leasehold_internal.hooked(p_namespace, 'acquire') || leasehold_internal.hooked(p_namespace, 'heartbeat')
                   || leasehold_internal.hooked(p_namespace, 'reap');
