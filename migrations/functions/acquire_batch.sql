@@ -215,7 +215,8 @@ begin
              lapsed = false,
              reap_failures = 0,
              check_at = least(s.check_at, w.now + w.duration + w.grace)
-        from (select i.n, i.lease_key, i.owner, i.labels::jsonb as labels, leasehold_internal.from_us(i.duration_us) as duration, r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity, i.duration_us,
+        from (select i.n, i.lease_key, i.owner, i.labels::jsonb as labels, i.duration_us, leasehold_internal.from_us(i.duration_us) as duration,
+                     r.grace, r.dead_after, r.max_hold, r.expiry, r.capacity,
                      x.row_id, clock_timestamp() as now
                 from unnest(p_namespace, p_key, p_lease_key, p_owner, p_labels, p_duration_us, p_wait_us, p_at_least_us)
                      with ordinality as i (namespace, key, lease_key, owner, labels, duration_us, wait_us, at_least_us, n)

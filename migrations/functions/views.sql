@@ -51,7 +51,7 @@ create or replace view leasehold.lease with (security_barrier) as
    cross join lateral leasehold_internal.lease_facts(s.scope, r, l.life, l.now) f
    where coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
 
--- Before it was asked for a moment.
+-- As it was before it had `p_now`.
 drop function if exists leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text);
 
 comment on view leasehold.lease is 'What is held now; a shared lease is a row for each holder';
