@@ -191,24 +191,34 @@ def meson(directory, environment=None):
     log = os.path.join(directory, 'meson-logs', 'testlog.json')
 
     def once(suite, *names):
-        """({program: (passed, failed)}, status)"""
+        """({program: (passed, failed)}, status, what the programs that failed said of it)"""
         with contextlib.suppress(FileNotFoundError):
             os.remove(log)
         status = execute(['meson', 'test', '-C', directory, '--no-rebuild', '--print-errorlogs', '--timeout-multiplier', '3', *names],
                          suite.limit_s, environment)[1]
-        results = {}
+        results, said = {}, []
         for line in open(log, encoding='utf-8') if os.path.exists(log) else ():
             test = json.loads(line)
-            counts = re.findall(r'^\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)', test.get('stdout') or '', re.M)
+            text = (test.get('stdout') or '') + (test.get('stderr') or '')
+            counts = re.findall(r'^\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)', text, re.M)
             bad = sum(int(count[1]) + int(count[2]) for count in counts)
             good = sum(int(count[0]) for count in counts) - bad
-            results[test['name']] = (good or 1, 0) if test['result'] == 'OK' else (good, bad or 1)
-        return results, status
+            if test['result'] == 'OK':
+                results[test['name']] = (good or 1, 0)
+                continue
+            results[test['name']] = (good, bad or 1)
+            # Meson cut its log. A check that failed leaves behind what it had allocated, so a leak is a finding only without one.
+            said += [words for words in re.findall(r'^.*:[FE]:.*|^.*ERROR: \w+Sanitizer.*|^.*runtime error:.*', text, re.M)
+                     if not (bad and 'LeakSanitizer' in words)]
+        for words in said:
+            output.kept.append(words)
+            output.line(words)
+        return results, status, said
 
     def run(suite, options):
-        results, status = once(suite)
+        results, status, said = once(suite)
         bad = [name for name, (passed, failed) in results.items() if failed]
-        for name in bad if is_luck(bad) else ():
+        for name in bad if is_luck(bad, said) else ():
             output.line('once more, alone: %s' % name)
             words = tell(output.kept)
             again = once(suite, name.split(' / ')[-1])[0].get(name, (0, 1))
@@ -220,9 +230,9 @@ def meson(directory, environment=None):
     return run
 
 
-def is_luck(bad):
+def is_luck(bad, lines):
     """Many at once is no bad luck, nor is what a sanitizer finds."""
-    return len(bad) <= TRIED_AGAIN and not any(re.search('Sanitizer|runtime error', line) for line in output.kept)
+    return len(bad) <= TRIED_AGAIN and not any(re.search('Sanitizer|runtime error', line) for line in lines)
 
 
 def pytest(directory, workers, build_directory=BUILD, environment=None, marked=None):
@@ -239,7 +249,7 @@ def pytest(directory, workers, build_directory=BUILD, environment=None, marked=N
             if not os.path.exists(report):
                 return settle(0, 0, status)
             passed, bad = judge(report)
-            for name in dict.fromkeys(bad) if is_luck(bad) else ():
+            for name in dict.fromkeys(bad) if is_luck(bad, output.kept) else ():
                 again = os.path.join(scratch, 'again.xml')
                 output.line('once more, alone: %s' % name)
                 if execute([*command, '--junitxml', again, name], suite.limit_s, environs)[1] == 0 and judge(again) == (1, []):
@@ -263,7 +273,7 @@ def judge(report):
 
 def tell(lines):
     """The lines that say what failed; where none does, the last ones."""
-    bad = [line for line in lines if re.search(r'^(FAILED|ERROR) |^ *not ok|\bFAIL\b|:[FE]:|failed: ', line)]
+    bad = [line for line in lines if re.search(r'^(FAILED|ERROR) |^ *not ok|\bFAIL\b|:[FE]:|failed: |ERROR: \w+Sanitizer|runtime error:', line)]
     return (bad or lines)[-TOLD:]
 
 

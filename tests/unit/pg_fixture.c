@@ -204,7 +204,8 @@ const char *pg_fixture_create_database(const char *name)
     char sql[160];
     snprintf(sql, sizeof(sql), "drop database if exists %s with (force)", name);
     pg_fixture_execute(pg_fixture_conninfo(), sql);
-    snprintf(sql, sizeof(sql), "create database %s", name);
+    /* An autovacuum worker may be in template1 for longer than PostgreSQL waits for it; nobody is ever in template0. */
+    snprintf(sql, sizeof(sql), "create database %s template template0", name);
     pg_fixture_execute(pg_fixture_conninfo(), sql);
     return conninfo_of(name);
 }
@@ -226,11 +227,13 @@ const char *pg_fixture_value(const char *conninfo, const char *sql)
     status = PQresultStatus(result);
     value[0] = '\0';
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
-        ck_abort_msg("%s: %s", sql, PQerrorMessage(conn));
-    if (PQntuples(result) > 0)
+        snprintf(value, sizeof(value), "%s", PQerrorMessage(conn));
+    else if (PQntuples(result) > 0)
         snprintf(value, sizeof(value), "%s", PQgetvalue(result, 0, 0));
     PQclear(result);
     PQfinish(conn);
+    if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
+        ck_abort_msg("%s: %s", sql, value);
     return value;
 }
 

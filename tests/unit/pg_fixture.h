@@ -14,10 +14,10 @@
 #include "base/clock.h"
 #include "loop/loop.h"
 
-/* Turn the loop until the condition holds; fails after 20 s. */
+/* Turn the loop until the condition holds; fails after 60 s. */
 #define WAIT_FOR(loop, condition)                                                                                      \
     do {                                                                                                               \
-        int64_t wait_until_us = lh_clock_us() + 20 * LH_US_PER_S;                                                      \
+        int64_t wait_until_us = lh_clock_us() + 60 * LH_US_PER_S;                                                      \
         while (!(condition)) {                                                                                         \
             ck_assert_msg(lh_clock_us() < wait_until_us, "waited in vain for: %s", #condition);                        \
             lh_loop_run_once(loop, 20 * LH_US_PER_MS);                                                                 \
