@@ -48,7 +48,7 @@ lh_done_cb on_done; /* `arg` is a struct answer */
 
 #define WAIT_FOR(condition)                                                                                            \
     do {                                                                                                               \
-        int64_t end_us = lh_clock_us() + 20 * LH_US_PER_S;                                                             \
+        int64_t end_us = lh_clock_us() + 60 * LH_US_PER_S;                                                             \
         while (!(condition)) {                                                                                         \
             ck_assert_msg(lh_clock_us() < end_us, "never: %s", #condition);                                            \
             virtual_clock_turn(loop);                                                                                  \
