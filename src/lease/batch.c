@@ -152,13 +152,12 @@ static int next_kind(const struct lh_coordinator *c, bool without_acquires)
     int best = -1;
     bool without_heartbeats = has_its_share(c, true);
     bool without_others = has_its_share(c, false);
-    bool is_lane_shared = lh_lanes_are_shared(c);
     for (int kind = 0; kind < LH_SCOPE_KINDS; kind++) {
         if (kind == LH_KIND_HEARTBEAT ? without_heartbeats : without_others)
             continue;
         if (lh_kind_asks((enum lh_kind)kind) && without_acquires)
             continue;
-        if (is_lane_shared && lh_lane_is_for_both((enum lh_kind)kind))
+        if (lh_lanes_keep(c, (enum lh_kind)kind, lh_ready_scopes(c, (enum lh_kind)kind)))
             continue;
         int64_t since_us = lh_ready_since_us(c, (enum lh_kind)kind);
         bool is_next = best < 0 || lanes->turns[kind] < lanes->turns[best];

@@ -112,7 +112,6 @@ struct lh_lanes {
     struct lh_lane *answered;       /* its batch was answered in this turn */
     struct lh_batch_record record;  /* of that batch */
     struct lh_trips trips;
-    struct lh_heap_timer late_timer; /* when the batch that was sent last is late (lane.c) */
 };
 
 /* See holder_op.h. */

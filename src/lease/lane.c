@@ -24,7 +24,6 @@ void lh_lanes_create(struct lh_coordinator *c)
 
     lanes->count = ops->lane_count(c->store);
     lanes->trips = (struct lh_trips){LH_NEVER, LH_NEVER, 0};
-    lanes->late_timer.kind = LH_TIMER_LANE;
     lanes->hook_count = ops->hook_lane_count(c->store);
     lanes->all = lh_alloc_zero(lanes->count + lanes->hook_count, sizeof(lanes->all[0]));
     for (unsigned i = 0; i < lanes->count + lanes->hook_count; i++) {
@@ -33,6 +32,7 @@ void lh_lanes_create(struct lh_coordinator *c)
             i < lanes->count && c->options.batch_max > LH_ALL_ITEMS_MAX ? c->options.batch_max : LH_ALL_ITEMS_MAX;
         lane->coordinator = c;
         lane->index = i;
+        lane->late_timer.kind = LH_TIMER_LANE;
         lane->items = lh_alloc_zero(i < lanes->count ? batch_max : LH_REAP_PIPELINE_MAX, sizeof(lane->items[0]));
         lane->entries = lh_alloc_zero(batch_max, sizeof(lane->entries[0]));
         lane->acquires = lh_alloc_zero(batch_max, sizeof(lane->acquires[0]));
@@ -91,10 +91,11 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
 
 /*
  * What a transaction costs beside its items is most of what a small one costs. So while a batch of acquires and releases
- * is out, whatever comes meanwhile makes the next batch on the same lane. It takes another lane where waiting does not
- * pay: behind a few items, behind a batch that is late, and where the database is so far away that the time goes on the
- * way. The rule was measured with these bounds: deploy/profile.md, "A lane for both".
+ * is out, whatever comes meanwhile makes the next batch on the same lane, or on another one once there are as many as
+ * are out. Nothing waits behind a few items, behind a batch that is late, and where the database is so far away that the
+ * time goes on the way. The rule was measured with these bounds: deploy/profile.md, "A lane for both".
  */
+#define SOME_MIN 4 /* with fewer out, two batches beside each other are quicker */
 #define LATE_US (3 * LH_US_PER_MS)
 #define FAR_US (1 * LH_US_PER_MS)
 #define ITEM_US 5 /* what the database works on one at least; deploy/profile.md */
@@ -110,15 +111,21 @@ bool lh_lane_is_worth(const struct lh_coordinator *c, size_t items)
     return items >= c->store->ops->worth_a_batch(c->store);
 }
 
-static bool keeps_others(const struct lh_lane *lane)
+/* Of those behind a batch: all of them, or those that are fewer. */
+static bool keeps_all(const struct lh_lane *lane)
 {
     return lh_lane_is_for_both(lane->kind) && lh_lane_is_worth(lane->coordinator, item_count(lane));
 }
 
+static bool keeps_fewer(const struct lh_lane *lane)
+{
+    return lh_lane_is_for_both(lane->kind) && item_count(lane) >= SOME_MIN;
+}
+
 void lh_lane_note_sent(struct lh_lane *lane)
 {
-    if (keeps_others(lane))
-        lh_heap_set(&lane->coordinator->timers, &lane->coordinator->lanes.late_timer, lane->sent_us + LATE_US);
+    if (keeps_all(lane) || keeps_fewer(lane))
+        lh_heap_set(&lane->coordinator->timers, &lane->late_timer, lane->sent_us + LATE_US);
 }
 
 void lh_lane_note_trip(const struct lh_lane *lane)
@@ -137,13 +144,20 @@ static bool is_far(const struct lh_trips *trips)
     return trips->window_us > FAR_US && trips->quickest_us > FAR_US;
 }
 
-bool lh_lanes_are_shared(const struct lh_coordinator *c)
+static bool keeps(const struct lh_lane *lane, size_t ready)
+{
+    return lane->state == LH_LANE_BUSY && lane->coordinator->now_us - lane->sent_us < LATE_US &&
+           (keeps_all(lane) || (keeps_fewer(lane) && ready < item_count(lane)));
+}
+
+bool lh_lanes_keep(const struct lh_coordinator *c, enum lh_kind kind, size_t ready)
 {
     const struct lh_lanes *lanes = &c->lanes;
 
-    for (unsigned i = 0; i < lanes->count && !is_far(&lanes->trips); i++) {
-        const struct lh_lane *lane = &lanes->all[i];
-        if (lane->state == LH_LANE_BUSY && keeps_others(lane) && c->now_us - lane->sent_us < LATE_US)
+    if (!lh_lane_is_for_both(kind) || is_far(&lanes->trips))
+        return false;
+    for (unsigned i = 0; i < lanes->count; i++) {
+        if (keeps(&lanes->all[i], ready))
             return true;
     }
     return false;

@@ -37,8 +37,9 @@ struct lh_lane {
     int64_t rest_us;                  /* no reaps before, for others have work */
     size_t n;
     int64_t sent_us;
-    void **items;             /* what the store gets */
-    struct lh_entry *entries; /* acquires, leaves */
+    struct lh_heap_timer late_timer; /* when its batch is late (lane.c) */
+    void **items;                    /* what the store gets */
+    struct lh_entry *entries;        /* acquires, leaves */
     struct lh_acquire_item *acquires;
     struct lh_leave_item *leaves;
     struct lh_acquire_item **riders; /* acquires behind a batch of releases, in `entries` and `acquires` */
@@ -67,7 +68,7 @@ static inline bool lh_lane_is_for_both(enum lh_kind kind)
 bool lh_lane_is_worth(const struct lh_coordinator *c, size_t items);
 void lh_lane_note_sent(struct lh_lane *lane);
 void lh_lane_note_trip(const struct lh_lane *lane); /* its batch was answered */
-/* Do acquires and releases wait for the batch of theirs that is out? */
-bool lh_lanes_are_shared(const struct lh_coordinator *c);
+/* Do so many that are ready wait for a batch that is out? */
+bool lh_lanes_keep(const struct lh_coordinator *c, enum lh_kind kind, size_t ready);
 
 #endif

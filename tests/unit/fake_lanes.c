@@ -223,7 +223,7 @@ enum lh_status fake_lane_downgrade(struct lh_store *store, unsigned lane, int64_
 
 size_t fake_lane_worth_a_batch(struct lh_store *store)
 {
-    return 3;
+    return ((struct fake_node *)store)->world->worth_a_batch;
 }
 
 enum lh_status fake_lane_hand_over(struct lh_store *store, unsigned lane, int64_t clock_us,

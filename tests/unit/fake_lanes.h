@@ -23,7 +23,7 @@ enum lh_status fake_lane_release(struct lh_store *store, unsigned lane, struct l
                                  lh_store_cb *on_done, void *arg);
 enum lh_status fake_lane_downgrade(struct lh_store *store, unsigned lane, int64_t clock_us,
                                    struct lh_holder_item **items, size_t n, lh_store_cb *on_done, void *arg);
-size_t fake_lane_worth_a_batch(struct lh_store *store); /* 3 */
+size_t fake_lane_worth_a_batch(struct lh_store *store);
 enum lh_status fake_lane_hand_over(struct lh_store *store, unsigned lane, int64_t clock_us,
                                    struct lh_holder_item **items, size_t n, struct lh_acquire_item **riders,
                                    size_t rider_count, lh_store_cb *on_done, void *arg);

@@ -178,6 +178,7 @@ struct fake_world {
     /* knobs */
     int64_t min_delay_us; /* of each half of a round trip */
     int64_t max_delay_us;
+    size_t worth_a_batch; /* 3 */
     int notify_loss_percent;
     bool refuses_coordinators; /* an enrolment fails */
     bool refuses_ticks;

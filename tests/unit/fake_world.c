@@ -104,6 +104,7 @@ void fake_world_init(struct fake_world *world, uint64_t seed)
         fake_random(world);
     world->min_delay_us = 500;
     world->max_delay_us = 500;
+    world->worth_a_batch = 3;
     world->slow_poll_helps = true;
     world->next_ticket = 100;
     for (int i = 0; i < FAKE_SCOPES; i++) {

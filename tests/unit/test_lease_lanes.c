@@ -156,7 +156,7 @@ START_TEST(no_acquire_rides_before_disconnects_are_read)
 }
 END_TEST
 
-static struct ask early[3], late;
+static struct ask early[4], late, later[3];
 
 /* One trip tells how far away the database is. */
 static struct fake_node *start_with_large_batches(int64_t trip_us)
@@ -192,6 +192,69 @@ START_TEST(what_comes_behind_one_or_two_does_not_wait)
     struct fake_node *node = start_with_large_batches(MS(1));
     ask_behind(node, 2);
     ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1) / 4);
+}
+END_TEST
+
+/* Where a transaction of few costs nearly what one of many does. */
+static struct fake_node *start_with_dear_batches(void)
+{
+    struct fake_node *node = start_with_large_batches(MS(1));
+    world.worth_a_batch = 24;
+    return node;
+}
+
+static void ask_for_some(struct fake_node *node, struct ask *asked, int count, int from)
+{
+    for (int i = 0; i < count; i++)
+        ask_for(node, &asked[i], from + i, from + i, LH_WAIT_NONE, 0);
+}
+
+START_TEST(fewer_than_are_out_wait_for_them)
+{
+    struct fake_node *node = start_with_dear_batches();
+    ask_behind(node, 4);
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1));
+}
+END_TEST
+
+START_TEST(nothing_waits_for_three_that_are_dear)
+{
+    struct fake_node *node = start_with_dear_batches();
+    ask_behind(node, 3);
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1) / 4);
+}
+END_TEST
+
+START_TEST(as_many_as_are_out_take_another_lane)
+{
+    struct fake_node *node = start_with_dear_batches();
+    ask_for_some(node, early, 4, 1);
+    fake_run(&world, MS(1) / 4);
+    ask_for_some(node, later, 3, 5);
+    fake_run(&world, MS(1) / 4);
+    ask_for_some(node, &late, 1, 8);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1) / 2);
+    ck_assert_int_eq(later[0].answered_us, late.answered_us);
+}
+END_TEST
+
+/* The one that was sent last is answered, and the one before is late at its own time. */
+START_TEST(each_batch_is_late_at_its_own_time)
+{
+    struct fake_node *node = start_with_dear_batches();
+    struct ask others[4];
+    world.min_delay_us = world.max_delay_us = MS(20);
+    int64_t sent_us = world.now_us;
+    ask_for_some(node, early, 4, 1);
+    fake_run(&world, MS(2));
+    world.min_delay_us = world.max_delay_us = MS(1) / 4;
+    ask_for_some(node, others, 4, 5);
+    fake_run(&world, MS(1) * 3 / 4);
+    ck_assert_int_eq(others[0].status, LH_OK);
+    ask_for_some(node, &late, 1, 9);
+    fake_run(&world, MS(5));
+    ck_assert_int_eq(late.answered_us - sent_us, MS(3) + MS(1) / 2);
 }
 END_TEST
 
@@ -236,6 +299,10 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, no_acquire_rides_before_disconnects_are_read);
     tcase_add_test(tcase, what_comes_behind_a_batch_of_three_waits_for_it);
     tcase_add_test(tcase, what_comes_behind_one_or_two_does_not_wait);
+    tcase_add_test(tcase, fewer_than_are_out_wait_for_them);
+    tcase_add_test(tcase, nothing_waits_for_three_that_are_dear);
+    tcase_add_test(tcase, as_many_as_are_out_take_another_lane);
+    tcase_add_test(tcase, each_batch_is_late_at_its_own_time);
     tcase_add_test(tcase, where_the_database_is_far_nothing_waits);
     tcase_add_test(tcase, a_database_that_has_moved_away_is_noticed);
     tcase_add_test(tcase, nothing_waits_for_a_batch_that_is_late);

@@ -131,6 +131,7 @@ static void play(uint64_t seed)
     world->slow_poll_helps = !t.is_strict;
     world->notify_loss_percent = t.is_strict ? 0 : fake_below(world, 30);
     world->min_delay_us = 50;
+    world->worth_a_batch = seed % 13 < 6 ? 24 : 3;
     world->max_delay_us = (1 + fake_below(world, 10)) * LH_US_PER_MS;
     t.has_hooks = seed % 3 == 0;
     world->is_hooked = t.has_hooks;
