@@ -1,7 +1,8 @@
 /*
- * Up: the ports first, so that probes and clients are answered with the reason why nothing is served yet; PostgreSQL, if
- * it is ours; the schema; then the coordinator. Down, at TERM or INT: what serves, in good order; PostgreSQL last. Each
- * step waits for the one before without blocking, so a signal is heard at any time, and a second one makes it quicker.
+ * Up: the admin port first, so that probes are answered with the reason why nothing is served yet; PostgreSQL, if it is
+ * ours; the schema; the coordinator; then, or after some seconds, the port for clients. Down, at TERM or INT: what serves,
+ * in good order; PostgreSQL last. Each step waits for the one before without blocking, so a signal is heard at any time,
+ * and a second one makes it quicker.
  *
  * A step that can never succeed (a port that is taken, a schema that is too new) ends the daemon with status 1 by the
  * same way down. A database that is away, or refuses the daemon until a person changes something, is waited for.
@@ -40,6 +41,8 @@
 #include "loop/loop.h"
 
 #define LISTEN_LATEST_US (5 * LH_US_PER_S)
+#define LOOK_US (10 * LH_US_PER_MS)
+#define LOOK_LATE_US LH_US_PER_S
 
 enum phase {
     PHASE_DATABASE, /* the embedded PostgreSQL starts */
@@ -80,7 +83,7 @@ struct lh_daemon {
     size_t migrating; /* under way */
     bool is_announced;
     struct lh_serving *serving;
-    struct lh_timer listen_timer;
+    struct lh_timer look_timer; /* until it has announced itself */
     int64_t listen_latest_us;
 
     enum phase phase;
@@ -147,6 +150,7 @@ static void stop(struct lh_daemon *daemon, int exit_status)
         return;
     daemon->is_stopping = true;
     daemon->exit_status = exit_status;
+    lh_timer_cancel(&daemon->look_timer);
     lh_notify("STOPPING=1");
     for (size_t i = 0; daemon->migrating > 0 && i < lh_serving_databases(daemon->serving)->count; i++)
         if (daemon->migrations[i].run != NULL)
@@ -210,16 +214,13 @@ static void announce(struct lh_daemon *daemon)
     lh_notify("READY=1");
 }
 
-/* At the latest some seconds after the start: clients hear then why there is no service. Not sooner, for beside other
-   daemons (reuse_port, a balancer) a port that is open takes connections from those that can serve. */
 static void listen_now(struct lh_daemon *daemon)
 {
     struct lh_error error;
 
-    if (daemon->is_listening || daemon->is_stopping)
+    if (daemon->is_listening)
         return;
     daemon->is_listening = true;
-    lh_timer_cancel(&daemon->listen_timer);
     if (lh_serving_listen(daemon->serving, &daemon->sockets, &error) == LH_OK) {
         lh_info("listening grpc=%s admin=%s", daemon->sockets.grpc_address, daemon->sockets.admin_address);
         return;
@@ -228,14 +229,37 @@ static void listen_now(struct lh_daemon *daemon)
     stop(daemon, EXIT_FAILURE);
 }
 
-/* Of several databases the others need not be waited for any longer. */
-static void on_listen_latest(void *arg)
+static size_t count_ready(const struct lh_databases *databases)
+{
+    struct lh_readiness readiness;
+    size_t ready = 0;
+
+    for (size_t i = 0; i < databases->count; i++) {
+        lh_coordinator_readiness(databases->list[i].coordinator, &readiness);
+        ready += readiness.is_ready;
+    }
+    return ready;
+}
+
+/* Ports open when all databases are ready, and some seconds after the start at the latest: clients hear then why there is
+   no service. Not sooner, for beside other daemons (reuse_port, a balancer) a port that is open takes connections from
+   those that can serve. People are told when leases are served: in all databases, after these seconds in one of them. */
+static void on_look(void *arg)
 {
     struct lh_daemon *daemon = arg;
+    const struct lh_databases *databases = lh_serving_databases(daemon->serving);
+    size_t ready = count_ready(databases);
+    int64_t now_us = lh_clock_us();
+    bool is_late = now_us >= daemon->listen_latest_us;
 
-    listen_now(daemon);
-    if (daemon->phase == PHASE_SERVING && !daemon->is_stopping && !daemon->is_announced)
+    if (ready == databases->count || is_late)
+        listen_now(daemon);
+    if (daemon->is_stopping)
+        return;
+    if (ready == databases->count || (is_late && ready > 0))
         announce(daemon);
+    else
+        lh_timer_arm_at_us(&daemon->look_timer, now_us + (is_late ? LOOK_LATE_US : LOOK_US));
 }
 
 static void judge(void *arg, struct lh_readiness *readiness)
@@ -263,21 +287,15 @@ static void prepare_serving(struct lh_daemon *daemon)
     lh_admin_set_source(daemon->admin, judge, write_metrics, daemon);
     lh_console_set_server(daemon->console, lh_serving_server(daemon->serving));
     daemon->listen_latest_us = lh_clock_us() + LISTEN_LATEST_US;
-    lh_timer_arm_at_us(&daemon->listen_timer, daemon->listen_latest_us);
+    lh_timer_arm_at_us(&daemon->look_timer, daemon->listen_latest_us);
 }
 
-/* Ports open, and people are told, when all databases are ready, or after some seconds one of them. */
 static void serve(struct lh_daemon *daemon, size_t index)
 {
-    bool is_late = lh_clock_us() >= daemon->listen_latest_us;
-
     lh_databases_start(lh_serving_databases(daemon->serving), index);
     daemon->phase = PHASE_SERVING;
-    if (daemon->migrating > 0 && !is_late)
-        return;
-    listen_now(daemon);
-    if (!daemon->is_stopping && !daemon->is_announced)
-        announce(daemon);
+    if (!daemon->is_announced)
+        lh_timer_arm_no_later_us(&daemon->look_timer, lh_clock_us());
 }
 
 static void on_migration_trouble(void *arg, const char *words, const char *cause)
@@ -485,7 +503,7 @@ struct lh_daemon *lh_daemon_create(struct lh_settings *settings, int argc, char 
         free(daemon);
         return NULL;
     }
-    lh_timer_init(&daemon->listen_timer, daemon->loop, on_listen_latest, daemon);
+    lh_timer_init(&daemon->look_timer, daemon->loop, on_look, daemon);
     lh_signal_init(&daemon->signals[0], daemon->loop, SIGTERM, on_stop_signal, daemon);
     lh_signal_init(&daemon->signals[1], daemon->loop, SIGINT, on_stop_signal, daemon);
     lh_signal_init(&daemon->signals[2], daemon->loop, SIGHUP, on_reload_signal, daemon);
@@ -531,7 +549,7 @@ void lh_daemon_destroy(struct lh_daemon *daemon)
     lh_embedded_destroy(daemon->embedded);
     for (size_t i = 0; i < sizeof(daemon->signals) / sizeof(daemon->signals[0]); i++)
         lh_signal_finish(&daemon->signals[i]);
-    lh_timer_finish(&daemon->listen_timer);
+    lh_timer_finish(&daemon->look_timer);
     free(daemon->migrations);
     lh_children_destroy(daemon->children);
     if (!daemon->is_loop_in_use)

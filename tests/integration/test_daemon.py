@@ -17,6 +17,7 @@ import urllib.request
 import pytest
 
 import harness
+from commandline import cli
 from harness import pb, wait_until
 
 
@@ -389,10 +390,12 @@ def test_the_service_manager_hears_ready_and_stopping(cluster, database, place):
     (place / "notify").chmod(0o777)  # as systemd's: a daemon that root started tells it as another user
     listener.settimeout(60)
     process = subprocess.Popen(
-        [str(harness.DAEMON), "--database", cluster.url(database), "--admin", "none", "--listen", "127.0.0.1:0"],
+        [str(harness.DAEMON), "--database", cluster.url(database), "--admin", "none", "--listen", f"unix:{place}/sock"],
         env={**os.environ, "NOTIFY_SOCKET": str(place / "notify")}, stderr=subprocess.DEVNULL, cwd="/")
     try:
         assert listener.recv(100) == b"READY=1"
+        said = cli("status", "--server", f"unix:{place}/sock")  # at once
+        assert said.returncode == 0, said.stderr
         process.terminate()
         assert listener.recv(100) == b"STOPPING=1"
         assert process.wait(30) == 0

@@ -105,12 +105,14 @@ def test_what_keeps_a_daemon_from_starting_is_said_everywhere(guarded, change, w
 def test_a_role_that_may_not_register_is_said_everywhere(guarded):
     database = prepare(guarded)
     guarded.psql("revoke execute on function leasehold_internal.coordinator_register from leasehold_coordinator", database)
-    with daemon_of("--migrate=no", database=url(guarded, database)) as (daemon, client):
+    with daemon_of("--migrate=no", database=url(guarded, database), wait="listening") as (daemon, client):
         words = "permission denied for function coordinator_register"
         expect_trouble(daemon, client, words, words)
         assert daemon.log().count("coordinator is not registered") == 1
+        assert "serving grpc=" not in daemon.log()
         guarded.psql("grant execute on function leasehold_internal.coordinator_register to leasehold_coordinator", database)
         expect_service(daemon, client)
+        wait_until(lambda: "serving grpc=" in daemon.log(), what="the announcement")
 
 
 # --- while it runs ---
