@@ -7,17 +7,6 @@
 
 #include "base/clock.h"
 
-int lh_hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* Bytes in the well-formed sequence at `s`, or 0. */
 static size_t utf8_sequence(const unsigned char *s, size_t left)
 {

@@ -7,7 +7,16 @@
 #include <stdint.h>
 
 /* Its value; -1: it is none. */
-int lh_hex_digit(char c);
+static inline int lh_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
 
 /* Well-formed UTF-8 (Unicode 15, table 3-7: no surrogates, nothing overlong, nothing above U+10FFFF) without NUL. */
 bool lh_utf8_is_valid(const char *text, size_t size);

@@ -157,11 +157,10 @@ static int next_kind(const struct lh_coordinator *c, bool without_acquires)
             continue;
         if (lh_kind_asks((enum lh_kind)kind) && without_acquires)
             continue;
-        if (lh_lanes_keep(c, (enum lh_kind)kind, lh_ready_scopes(c, (enum lh_kind)kind)))
+        if (best >= 0 && lanes->turns[kind] >= lanes->turns[best])
             continue;
-        int64_t since_us = lh_ready_since_us(c, (enum lh_kind)kind);
-        bool is_next = best < 0 || lanes->turns[kind] < lanes->turns[best];
-        if (since_us != LH_NEVER && is_next)
+        if (lh_ready_since_us(c, (enum lh_kind)kind) != LH_NEVER &&
+            !lh_lanes_keep(c, (enum lh_kind)kind, lh_ready_scopes(c, (enum lh_kind)kind)))
             best = kind;
     }
     return best;

@@ -104,11 +104,14 @@ bool lh_rpc_header_check_field(struct rpc_header_check *check, const char *name,
         return !check->is_malformed;
     }
     check->has_fields = true;
-    check->is_malformed = has_upper_case(name, name_size) || is_forbidden(name, name_size, value, value_size) ||
+    if (!nghttp2_check_header_name((const uint8_t *)name, name_size)) {
+        check->is_malformed = has_upper_case(name, name_size);
+        return false;
+    }
+    check->is_malformed = is_forbidden(name, name_size, value, value_size) ||
                           (is_name(name, name_size, "content-length") && !is_length(check, value, value_size)) ||
                           (is_name(name, name_size, "authorization") && !is_credential(check, value, value_size));
-    return !check->is_malformed && name_size > 0 && nghttp2_check_header_name((const uint8_t *)name, name_size) &&
-           nghttp2_check_header_value_rfc9113((const uint8_t *)value, value_size);
+    return !check->is_malformed && nghttp2_check_header_value_rfc9113((const uint8_t *)value, value_size);
 }
 
 bool lh_rpc_header_check_block(struct rpc_header_check *check, bool is_end)

@@ -196,9 +196,9 @@ START_TEST(what_comes_behind_one_or_two_does_not_wait)
 END_TEST
 
 /* Where a transaction of few costs nearly what one of many does. */
-static struct fake_node *start_with_dear_batches(void)
+static struct fake_node *start_with_dear_batches(int64_t trip_us)
 {
-    struct fake_node *node = start_with_large_batches(MS(1));
+    struct fake_node *node = start_with_large_batches(trip_us);
     world.worth_a_batch = 24;
     return node;
 }
@@ -211,7 +211,7 @@ static void ask_for_some(struct fake_node *node, struct ask *asked, int count, i
 
 START_TEST(fewer_than_are_out_wait_for_them)
 {
-    struct fake_node *node = start_with_dear_batches();
+    struct fake_node *node = start_with_dear_batches(MS(1));
     ask_behind(node, 4);
     ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1));
 }
@@ -219,7 +219,7 @@ END_TEST
 
 START_TEST(nothing_waits_for_three_that_are_dear)
 {
-    struct fake_node *node = start_with_dear_batches();
+    struct fake_node *node = start_with_dear_batches(MS(1));
     ask_behind(node, 3);
     ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1) / 4);
 }
@@ -227,7 +227,7 @@ END_TEST
 
 START_TEST(as_many_as_are_out_take_another_lane)
 {
-    struct fake_node *node = start_with_dear_batches();
+    struct fake_node *node = start_with_dear_batches(MS(1));
     ask_for_some(node, early, 4, 1);
     fake_run(&world, MS(1) / 4);
     ask_for_some(node, later, 3, 5);
@@ -242,7 +242,7 @@ END_TEST
 /* The one that was sent last is answered, and the one before is late at its own time. */
 START_TEST(each_batch_is_late_at_its_own_time)
 {
-    struct fake_node *node = start_with_dear_batches();
+    struct fake_node *node = start_with_dear_batches(MS(1));
     struct ask others[4];
     world.min_delay_us = world.max_delay_us = MS(20);
     int64_t sent_us = world.now_us;
@@ -262,6 +262,14 @@ START_TEST(where_the_database_is_far_nothing_waits)
 {
     struct fake_node *node = start_with_large_batches(MS(2));
     ask_behind(node, 3);
+    ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1) / 4);
+}
+END_TEST
+
+START_TEST(where_the_database_is_far_fewer_do_not_wait_either)
+{
+    struct fake_node *node = start_with_dear_batches(MS(2));
+    ask_behind(node, 4);
     ck_assert_int_eq(late.answered_us - early[0].answered_us, MS(1) / 4);
 }
 END_TEST
@@ -304,6 +312,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, as_many_as_are_out_take_another_lane);
     tcase_add_test(tcase, each_batch_is_late_at_its_own_time);
     tcase_add_test(tcase, where_the_database_is_far_nothing_waits);
+    tcase_add_test(tcase, where_the_database_is_far_fewer_do_not_wait_either);
     tcase_add_test(tcase, a_database_that_has_moved_away_is_noticed);
     tcase_add_test(tcase, nothing_waits_for_a_batch_that_is_late);
 }

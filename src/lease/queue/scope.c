@@ -79,16 +79,22 @@ static struct lh_scope *allocate(struct lh_coordinator *c, size_t name_bytes)
     return scope;
 }
 
-struct lh_scope *lh_scope_find(struct lh_coordinator *c, const char *ns, const char *key)
+static struct lh_scope *find(struct lh_coordinator *c, const char *ns, const char *key, uint64_t hash)
 {
     struct name name = {ns, key};
-    struct lh_table_entry *entry = lh_table_find(&c->queue.scopes, hash_of(ns, key), &name);
+    struct lh_table_entry *entry = lh_table_find(&c->queue.scopes, hash, &name);
     return entry == NULL ? NULL : LH_CONTAINER(struct lh_scope, entry, entry);
+}
+
+struct lh_scope *lh_scope_find(struct lh_coordinator *c, const char *ns, const char *key)
+{
+    return find(c, ns, key, hash_of(ns, key));
 }
 
 struct lh_scope *lh_scope_get(struct lh_coordinator *c, const char *ns, const char *key)
 {
-    struct lh_scope *scope = lh_scope_find(c, ns, key);
+    uint64_t hash = hash_of(ns, key);
+    struct lh_scope *scope = find(c, ns, key, hash);
     if (scope != NULL)
         return scope;
 
@@ -111,7 +117,7 @@ struct lh_scope *lh_scope_get(struct lh_coordinator *c, const char *ns, const ch
     lh_list_init(&scope->releases);
     lh_list_init(&scope->downgrades);
     scope->units_free = LH_UNITS_UNBOUNDED;
-    lh_table_insert(&c->queue.scopes, &scope->entry, hash_of(ns, key));
+    lh_table_insert(&c->queue.scopes, &scope->entry, hash);
     return scope;
 }
 
@@ -272,9 +278,10 @@ void lh_scope_schedule_or_free(struct lh_coordinator *c, struct lh_scope *scope)
     }
     if (scope->in_flight == 0 && scope->has_room)
         fill_room(c, scope);
-    schedule(c, scope);
     if (is_empty(scope))
         free_scope(c, scope);
+    else
+        schedule(c, scope);
 }
 
 void lh_scope_touch(struct lh_coordinator *c, struct lh_scope *scope)
