@@ -12,12 +12,16 @@
 static const char stand_ins[] =
     "create schema leasehold; create schema leasehold_internal;"
     "create sequence leasehold.calls; create sequence leasehold.deadlocks;"
+    "create sequence leasehold.upgrades;"
     "create table leasehold.said (at serial, what text);"
     "create function leasehold.behave(p_key text[]) returns void language plpgsql as $$ begin"
     "  perform nextval('leasehold.calls');"
     "  if 'deadlocks twice' = any (p_key) and nextval('leasehold.deadlocks') <= 2 then"
     "    raise exception 'dead' using errcode = '40P01'; end if;"
     "  if 'deadlocks' = any (p_key) then raise exception 'dead' using errcode = '40P01'; end if;"
+    "  if 'upgraded' = any (p_key) and nextval('leasehold.upgrades') = 1 then"
+    "    raise exception 'no function of before' using errcode = '42883'; end if;"
+    "  if 'no function' = any (p_key) then raise exception 'no function' using errcode = '42883'; end if;"
     "  if 'full' = any (p_key) and cardinality(p_key) > 10 then raise exception 'no room' using errcode = '53200';"
     "  end if;"
     "  if 'full alone' = any (p_key) then raise exception 'no room' using errcode = '53200'; end if;"
@@ -205,6 +209,21 @@ START_TEST(a_deadlock_is_tried_again_some_times)
     for (size_t i = 0; i < 5; i++)
         ck_assert(items[i].is_busy);
     ck_assert_int_eq(calls(), 7);
+}
+END_TEST
+
+START_TEST(a_function_that_a_migration_has_just_replaced_is_called_again)
+{
+    items[2].key = "upgraded";
+    release_and_wait(5);
+    ck_assert_int_eq(answer.status, LH_OK);
+    ck_released(2);
+    ck_assert_int_eq(calls(), 2);
+    items[2].key = "no function";
+    release_and_wait(5);
+    ck_assert_int_eq(answer.status, LH_INTERNAL);
+    ck_assert_str_eq(answer.error.sqlstate, "42883");
+    ck_assert_int_eq(calls(), 6);
 }
 END_TEST
 
@@ -404,6 +423,7 @@ TCase *test_store_batches(void)
     tcase_add_test(tcase, every_item_may_be_bad);
     tcase_add_test(tcase, a_full_lock_table_makes_smaller_batches);
     tcase_add_test(tcase, a_deadlock_is_tried_again_some_times);
+    tcase_add_test(tcase, a_function_that_a_migration_has_just_replaced_is_called_again);
     tcase_add_test(tcase, a_lock_timeout_and_a_missing_row_are_busy);
     tcase_add_test(tcase, our_own_fault_is_told_with_its_words);
     tcase_add_test(tcase, what_is_not_in_the_labels_is_not_blamed_on_them);
