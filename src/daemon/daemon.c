@@ -262,10 +262,16 @@ static void on_look(void *arg)
         lh_timer_arm_at_us(&daemon->look_timer, now_us + (is_late ? LOOK_LATE_US : LOOK_US));
 }
 
+/* A client that gets "ready" calls at once, so the port must be open. */
 static void judge(void *arg, struct lh_readiness *readiness)
 {
     struct lh_daemon *daemon = arg;
+
     lh_serving_judge(daemon->serving, readiness);
+    if (!readiness->is_ready || daemon->is_listening)
+        return;
+    readiness->is_ready = false;
+    snprintf(readiness->words, sizeof(readiness->words), "the port for clients is not open yet");
 }
 
 static void write_metrics(void *arg, struct lh_exposition *out)

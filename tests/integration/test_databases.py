@@ -1,5 +1,7 @@
 """Namespaces on several PostgreSQL clusters: each call goes where its namespace lives, lists and watches are of all, and a
 cluster that is away leaves the others alone."""
+import contextlib
+import socket
 import subprocess
 import time
 import urllib.parse
@@ -428,6 +430,25 @@ def test_a_database_that_does_not_answer_keeps_no_answer_of_the_others(cluster, 
     answer = site.client.lease.Heartbeat(pb.HeartbeatRequest(leases=map(lease_ref, leases)), timeout=BOUND / 2)
     assert [result.outcome for result in answer.results] == [pb.OUTCOME_OK] * 2 + [pb.OUTCOME_LOST] * 2
     site.close()
+
+
+def test_readyz_waits_for_the_port_for_clients(cluster, tmp_path):
+    """One database is away from the start, so the port opens some seconds after it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    sections = [("home", cluster.url(cluster.create_database()), "a", "yes"), ("away", "host=/nowhere dbname=none", "b", "no")]
+    daemon = harness.Daemon("--config", write_settings(tmp_path / "leasehold.ini", sections), "--admin", f"127.0.0.1:{port}", wait=False)
+    daemon.admin_port = port
+
+    def is_ready():
+        with contextlib.suppress(OSError):
+            return readyz(daemon)[0] == 200
+
+    wait_until(is_ready, BOUND, "readiness")
+    assert " listening grpc=" in daemon.log()
+    assert daemon.stop() == 0, daemon.log()
+    daemon.destroy()
 
 
 def test_a_call_needs_only_the_databases_that_have_what_it_names(cluster, other, tmp_path):
