@@ -2,8 +2,8 @@
  * What serves: store, coordinator, gRPC services and their server, wired together; up in three steps, down in good order.
  *
  *     serving = lh_serving_create(loop, &settings, conninfo, tls)
- *     lh_serving_listen(serving, &sockets, &error)                        takes calls; before the start it refuses them
- *     lh_databases_start(lh_serving_databases(serving), i)                a database is ready for it
+ *     lh_databases_start(lh_serving_databases(serving), i)                a database has its schema
+ *     lh_serving_listen(serving, &sockets, &error)                        takes calls, refuses those it cannot serve
  *     lh_serving_drain(serving, on_drained, arg)                          GOAWAY, waiters answered, unregistered
  *     lh_serving_destroy(serving)
  */
