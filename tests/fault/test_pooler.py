@@ -50,7 +50,7 @@ def through(place):
     def start(mode):
         assert place.daemon().stop() == 0  # brings the schema up to date
         poolers.append(Pooler(place, mode))
-        daemons.append(harness.Daemon("--migrate", "no", database=poolers[0].url))
+        daemons.append(harness.Daemon("--migrate", "no", database=poolers[0].url, wait="listening"))
         return daemons[0]
 
     yield start
