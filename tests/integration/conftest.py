@@ -47,6 +47,16 @@ def database(cluster):
 
 
 @pytest.fixture
+def place():
+    """A directory that the daemon's and the database's user can enter. Below pytest's own they cannot: each pytest that starts
+    takes the way to these from others."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-place-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
 def start():
     """Daemons that are gone when the test is over."""
     daemons = []

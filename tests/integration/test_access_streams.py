@@ -1,10 +1,7 @@
 """Rules and tokens that change while calls are open, against a real daemon and database."""
 import contextlib
 import getpass
-import pathlib
-import shutil
 import signal
-import tempfile
 import urllib.request
 
 import grpc
@@ -255,15 +252,6 @@ def test_denials_are_in_log_audit_and_metrics(site, worker):
     denied = [line for line in body.splitlines() if line.startswith('leasehold_access_denials_total{right="read"}')]
     assert int(denied[0].split()[-1]) >= 5 and "leasehold_access_tokens 1" in body
     wait_until(lambda: site.psql("select count(*) from leasehold.access_token where last_used_at is not null") == "1", BOUND, "last_used_at")
-
-
-@pytest.fixture
-def place():
-    """Started by root, the daemon reads its configuration again as another user."""
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-access-"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 def test_the_first_administrator_comes_in_by_the_configuration(cluster, start, place):

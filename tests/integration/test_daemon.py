@@ -5,12 +5,10 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import ssl
 import subprocess
-import tempfile
 import threading
 import urllib.request
 
@@ -42,15 +40,6 @@ def run(*args):
 
 def is_ready(daemon):
     return get(daemon, "/readyz")[0] == 200
-
-
-@pytest.fixture
-def place():
-    """A directory that the database's user can enter."""
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="lh-daemon-"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 def acquire(daemon, key):

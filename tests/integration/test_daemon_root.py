@@ -12,7 +12,7 @@ import pytest
 
 import harness
 from harness import wait_until
-from test_daemon import acquire, is_ready, place, run  # noqa: F401
+from test_daemon import acquire, run
 
 UNIT = harness.ROOT / "deploy/systemd/leaseholdd.service"
 BUILD = harness.DAEMON.parent.parent.parent
@@ -87,7 +87,7 @@ def test_the_unit_is_sound_and_confines_the_daemon(tmp_path):
     assert settings["User"] == ["leasehold"]
 
 
-def test_the_unit_leaves_the_choice_of_the_database_to_its_file(place):  # noqa: F811
+def test_the_unit_leaves_the_choice_of_the_database_to_its_file(place):
     """What the unit starts, on a file that names a database: not another one without a word."""
     (place / "leasehold.ini").write_text("[leasehold]\ndatabase = host=db\n")
     (command,) = unit_settings()["ExecStart"]
@@ -131,7 +131,7 @@ def test_a_daemon_of_root_becomes_the_user_that_is_set(cluster, database, start)
 
 
 @as_root
-def test_an_embedded_cluster_and_its_daemon_are_one_user(start, place):  # noqa: F811
+def test_an_embedded_cluster_and_its_daemon_are_one_user(start, place):
     daemon = start(embedded=place / "state")
     postmaster = (place / "state/data/postmaster.pid").read_text().split()[0]
     assert uids(daemon.process.pid) == uids(postmaster) == {str(pwd.getpwnam("postgres").pw_uid)}
@@ -142,7 +142,7 @@ def test_an_embedded_cluster_and_its_daemon_are_one_user(start, place):  # noqa:
 
 
 @as_root
-def test_what_needs_root_is_done_before(cluster, database, place):  # noqa: F811
+def test_what_needs_root_is_done_before(cluster, database, place):
     """A privileged port, a socket and a pid file in directories of root; they are gone with the daemon."""
     place.chmod(0o755)
     with socket.socket() as probe:
@@ -177,7 +177,7 @@ def test_a_user_that_is_not_there_is_refused(cluster, database):
 # --- sockets ---
 
 
-def test_a_plain_file_is_not_taken_for_a_socket(cluster, database, place):  # noqa: F811
+def test_a_plain_file_is_not_taken_for_a_socket(cluster, database, place):
     (place / "precious").write_text("data")
     for option in ("--listen", "--admin"):
         done = run("--database", cluster.url(database), "--listen", "127.0.0.1:0", "--admin", "none", option,
@@ -187,7 +187,7 @@ def test_a_plain_file_is_not_taken_for_a_socket(cluster, database, place):  # no
         assert (place / "precious").read_text() == "data"
 
 
-def test_a_socket_that_is_served_is_not_taken(cluster, database, start, place):  # noqa: F811
+def test_a_socket_that_is_served_is_not_taken(cluster, database, start, place):
     with socket.socket(socket.AF_UNIX) as served:
         served.bind(str(place / "s.sock"))
         served.listen()
@@ -220,7 +220,7 @@ def test_a_password_is_not_in_the_command_line_that_others_see(cluster, database
             process.communicate(timeout=30)
 
 
-def test_postgres_inherits_no_password(start, place, monkeypatch):  # noqa: F811
+def test_postgres_inherits_no_password(start, place, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "s3cret")
     daemon = start(embedded=place / "state")
     postmaster = (place / "state/data/postmaster.pid").read_text().split()[0]
@@ -238,7 +238,7 @@ def test_postgres_inherits_no_password(start, place, monkeypatch):  # noqa: F811
     ("mysql://root:s3cret@db/x", "a URL of PostgreSQL begins with postgresql://"),
     ("host=db password=s3 cret", "a value with blanks stands in quotes"),
 ])
-def test_check_config_reads_the_database_as_libpq_does(database, words, place):  # noqa: F811
+def test_check_config_reads_the_database_as_libpq_does(database, words, place):
     config = place / "leasehold.ini"
     config.write_text(f"[leasehold]\ndatabase = {database}\n")
     done = run("--config", config, "--check-config")

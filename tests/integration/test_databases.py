@@ -432,13 +432,13 @@ def test_a_database_that_does_not_answer_keeps_no_answer_of_the_others(cluster, 
     site.close()
 
 
-def test_readyz_waits_for_the_port_for_clients(cluster, tmp_path):
+def test_readyz_waits_for_the_port_for_clients(cluster, start, tmp_path):
     """One database is away from the start, so the port opens some seconds after it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     sections = [("home", cluster.url(cluster.create_database()), "a", "yes"), ("away", "host=/nowhere dbname=none", "b", "no")]
-    daemon = harness.Daemon("--config", write_settings(tmp_path / "leasehold.ini", sections), "--admin", f"127.0.0.1:{port}", wait=False)
+    daemon = start("--config", write_settings(tmp_path / "leasehold.ini", sections), "--admin", f"127.0.0.1:{port}", wait=False)
     daemon.admin_port = port
 
     def is_ready():
@@ -448,7 +448,6 @@ def test_readyz_waits_for_the_port_for_clients(cluster, tmp_path):
     wait_until(is_ready, BOUND, "readiness")
     assert " listening grpc=" in daemon.log()
     assert daemon.stop() == 0, daemon.log()
-    daemon.destroy()
 
 
 def test_a_call_needs_only_the_databases_that_have_what_it_names(cluster, other, tmp_path):

@@ -1,9 +1,6 @@
 """No superuser anywhere: an ordinary owner installs, a member of leasehold_coordinator serves, and a dump is restored."""
-import pathlib
 import re
-import shutil
 import subprocess
-import tempfile
 import urllib.request
 
 import pytest
@@ -184,10 +181,7 @@ def test_a_daemon_that_may_not_migrate_waits_for_the_schema(ordinary):
         daemon.destroy()
 
 
-def test_the_embedded_daemon_serves_with_a_role_of_its_own():
-    # The cluster's user must pass, and each pytest that starts takes the way to its temporary directories from others.
-    place = pathlib.Path(tempfile.mkdtemp(prefix="lh-roles-"))
-    place.chmod(0o755)
+def test_the_embedded_daemon_serves_with_a_role_of_its_own(place):
     directory = place / "embedded"
     daemon = harness.Daemon(embedded=directory)
     try:
@@ -207,4 +201,3 @@ def test_the_embedded_daemon_serves_with_a_role_of_its_own():
     finally:
         assert daemon.stop(60) == 0, daemon.log()
         daemon.destroy()
-        shutil.rmtree(place)

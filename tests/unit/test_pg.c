@@ -12,6 +12,7 @@ int main(void)
     pg_fixture_conninfo();
     suite_add_tcase(suite, test_pg_values());
     suite_add_tcase(suite, test_pg_conn());
+    suite_add_tcase(suite, test_pg_queries());
     suite_add_tcase(suite, test_pg_listener());
     suite_add_tcase(suite, test_pg_migrate());
     suite_add_tcase(suite, test_pg_servers());

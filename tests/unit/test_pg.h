@@ -6,6 +6,7 @@
 
 TCase *test_pg_values(void);
 TCase *test_pg_conn(void);
+TCase *test_pg_queries(void);
 TCase *test_pg_listener(void);
 TCase *test_pg_migrate(void);
 TCase *test_pg_servers(void);
