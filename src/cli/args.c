@@ -10,7 +10,8 @@
 
 #define OPTIONS_MAX 64 /* of a command and the global ones, synonyms included */
 #define NEAREST_MAX_BYTES 24
-#define LONG_OPTION 256 /* getopt_long's answer is this + the option's place, or a letter */
+#define PLAIN_WORD 1    /* getopt_long's answer for a word that is no option, where the letters begin with '-' */
+#define LONG_OPTION 256 /* its answer is this + the option's place, or a letter */
 
 /* One call's worth of options, as getopt_long wants them. */
 struct table {
@@ -120,7 +121,13 @@ static void refuse(const struct table *table, int answer, const char *word, bool
     }
 }
 
-/* False: refused. Leaves optind at the first word that is no option. */
+/* "--exec -- rm": the value was forgotten. */
+static bool is_value_forgotten(const struct lh_option *option, const char *last)
+{
+    return option->value != NULL && optarg == last && strcmp(last, "--") == 0;
+}
+
+/* False: refused. Leaves optind behind the options, and behind "--". */
 static bool take_options(struct lh_args *args, struct table *table, int argc, char **argv, struct lh_error *error)
 {
     int answer;
@@ -128,9 +135,16 @@ static bool take_options(struct lh_args *args, struct table *table, int argc, ch
     opterr = 0;
     optind = 0; /* begin anew (glibc) */
     while ((answer = getopt_long(argc, argv, table->letters, table->names, NULL)) != -1) {
-        const struct lh_option *option = find(table, answer);
-        if (option == NULL) {
-            refuse(table, answer, argv[optind - 1], args->command != NULL, error);
+        const struct lh_option *option;
+        if (answer == PLAIN_WORD) {
+            args->words[args->word_count++] = optarg;
+            continue;
+        }
+        option = find(table, answer);
+        if (option == NULL || is_value_forgotten(option, argv[optind - 1])) {
+            if (option != NULL)
+                optopt = answer;
+            refuse(table, option != NULL ? ':' : answer, argv[optind - 1], args->command != NULL, error);
             return false;
         }
         args->given = lh_realloc(args->given, args->given_count + 1, sizeof(*args->given));
@@ -142,7 +156,7 @@ static bool take_options(struct lh_args *args, struct table *table, int argc, ch
 bool lh_args_parse(struct lh_args *args, int argc, char **argv, const struct lh_option *global,
                    lh_args_options_of *options_of, struct lh_error *error)
 {
-    struct table before = {.letters = "+:"}, after = {.letters = ":"};
+    struct table before = {.letters = "+:"}, after = {.letters = "-:"};
     const struct lh_option *own;
 
     *args = (struct lh_args){0};
@@ -160,15 +174,18 @@ bool lh_args_parse(struct lh_args *args, int argc, char **argv, const struct lh_
     }
     add_options(&after, own);
     add_options(&after, global);
+    args->words = lh_alloc_zero((size_t)argc, sizeof(*args->words));
     if (!take_options(args, &after, argc, argv, error))
         return false;
-    args->words = (const char **)(argv + optind);
-    args->word_count = (size_t)(argc - optind);
+    args->plain_count = args->word_count;
+    while (optind < argc)
+        args->words[args->word_count++] = argv[optind++];
     return true;
 }
 
 void lh_args_finish(struct lh_args *args)
 {
+    free(args->words);
     free(args->given);
     *args = (struct lh_args){0};
 }

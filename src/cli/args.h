@@ -1,8 +1,9 @@
 /*
  * The command line, taken apart with getopt_long(3).
  *
- * Global options stand before or after the command, a command's own after it; "--" ends them. Long options may be
- * abbreviated as far as they stay unique. An option given twice has its last value, unless it says that it repeats.
+ * Global options stand before or after the command, a command's own after it; "--" ends them, and is no value of one
+ * unless it is joined to it. Long options may be abbreviated as far as they stay unique. An option given twice has its
+ * last value, unless it says that it repeats.
  *
  *     if (!lh_args_parse(&args, argc, argv, global, options_of, &error))
  *         fprintf(stderr, "%s\n", error.message);
@@ -25,8 +26,9 @@ struct lh_option {
 
 struct lh_args {
     const char *command; /* the first word that is no option; NULL: there is none */
-    const char **words;  /* the words after the command that are no options: a part of argv */
+    const char **words;  /* the words after the command that are no options */
     size_t word_count;
+    size_t plain_count; /* how many of them stand before "--": all, where there is none */
     struct lh_given {
         const struct lh_option *option;
         const char *value; /* NULL: none was given */
@@ -37,8 +39,7 @@ struct lh_args {
 /* The options of a command, ending in a row without name; false: there is no such command. */
 typedef bool lh_args_options_of(const char *command, const struct lh_option **options);
 
-/* Reorders argv. `args` borrows from it and from the tables; after false too it must be finished, and holds what was
- * understood. */
+/* `args` borrows from argv and from the tables; after false too it must be finished, and holds what was understood. */
 bool lh_args_parse(struct lh_args *args, int argc, char **argv, const struct lh_option *global,
                    lh_args_options_of *options_of, struct lh_error *error);
 void lh_args_finish(struct lh_args *args);

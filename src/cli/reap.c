@@ -112,6 +112,11 @@ static enum lh_status take_callback(struct reap *reap, struct lh_error *error)
 
     if (command != NULL && plugin != NULL)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--exec and --plugin cannot be combined");
+    if (command != NULL && cli->args.plain_count < cli->args.word_count)
+        return lh_error_set(
+            error, LH_INVALID_ARGUMENT,
+            "unexpected argument after --: %s; --exec takes the whole command as one argument, in quotes",
+            cli->args.words[cli->args.plain_count]);
     if (limit != NULL && command == NULL)
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--exec-timeout is for --exec only");
     if (limit != NULL && lh_check_duration("exec-timeout", limit, LH_US_PER_MS, &limit_us, error) != LH_OK)

@@ -208,6 +208,24 @@ static enum lh_exit hold_again_and_again(struct lh_run *run)
 
 /* --- the arguments --- */
 
+/* Where a word is missing or one too many before "--", the next would be executed, or one not be. */
+static enum lh_status check_words(const struct lh_args *args, struct lh_error *error)
+{
+    static const char usage[] = "usage: leasehold run NAMESPACE KEY -- COMMAND";
+
+    if (args->plain_count < 2)
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "missing %s before --; %s",
+                            args->plain_count == 0 ? "NAMESPACE and KEY" : "KEY", usage);
+    if (args->plain_count > 2)
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "unexpected argument: %s; COMMAND stands after --; %s",
+                            args->words[2], usage);
+    if (lh_args_has(args, "command") && args->word_count > 2)
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "--command and COMMAND cannot be combined");
+    if (!lh_args_has(args, "command") && args->word_count == 2)
+        return lh_error_set(error, LH_INVALID_ARGUMENT, "missing command; %s", usage);
+    return LH_OK;
+}
+
 static enum lh_status check_combination(const struct lh_args *args, struct lh_error *error)
 {
     if (lh_args_has(args, "nonblock") && lh_args_has(args, "wait"))
@@ -223,13 +241,8 @@ static enum lh_status check_combination(const struct lh_args *args, struct lh_er
     if (lh_args_has(args, "also") && lh_args_has(args, "wait") && strcmp(lh_args_value(args, "wait"), "alive") == 0)
         return lh_error_set(error, LH_INVALID_ARGUMENT,
                             "--also and --wait alive cannot be combined; use a duration, or forever");
-    if (lh_args_has(args, "command") && args->word_count > 2)
-        return lh_error_set(error, LH_INVALID_ARGUMENT, "--command and COMMAND cannot be combined");
     if (lh_args_has(args, "state") && !lh_args_has(args, "terraform"))
         return lh_error_set(error, LH_INVALID_ARGUMENT, "--state is for --terraform");
-    if (!lh_args_has(args, "command") && args->word_count == 2)
-        return lh_error_set(error, LH_INVALID_ARGUMENT,
-                            "missing command; usage: leasehold run NAMESPACE KEY -- COMMAND");
     return LH_OK;
 }
 
@@ -240,7 +253,8 @@ static enum lh_status take_arguments(struct lh_run *run, struct lh_error *error)
     const char *code = lh_args_value(args, "conflict-exit-code");
     int64_t kill_after_us = KILL_AFTER_US, number = -1;
 
-    if (check_combination(args, error) != LH_OK || lh_cli_acquire_take(&run->asked, args, error) != LH_OK ||
+    if (check_words(args, error) != LH_OK || check_combination(args, error) != LH_OK ||
+        lh_cli_acquire_take(&run->asked, args, error) != LH_OK ||
         lh_run_scopes_take(&run->scopes, args, error) != LH_OK ||
         (kill_after != NULL && lh_check_duration("kill-after", kill_after, 0, &kill_after_us, error) != LH_OK) ||
         (code != NULL && lh_check_number("conflict-exit-code", code, 0, 255, &number, error) != LH_OK))
@@ -372,7 +386,9 @@ const struct lh_command lh_command_run = {
                                    "run NAMESPACE KEY --also NS:KEY [--also NS:KEY] -- COMMAND...",
                                    "run NAMESPACE KEY --repeat -- COMMAND...",
                                    "run NAMESPACE KEY --terraform [--state DIRECTORY] -- terraform apply", NULL},
-    .description = "Acquires the lease, runs COMMAND, renews the lease while the command runs, and\n"
+    .description = "NAMESPACE and KEY stand before --, COMMAND after it.\n"
+                   "\n"
+                   "Acquires the lease, runs COMMAND, renews the lease while the command runs, and\n"
                    "releases it when the command ends: as a success if its status is 0, otherwise\n"
                    "as failed. The exit status is the command's own: 126 if it cannot be executed,\n"
                    "127 if it is not found, 128+N if signal N ended it. Without --wait a held lease\n"

@@ -44,6 +44,18 @@ def test_options_that_contradict_each_other_are_refused(words, sentence):
     assert said.returncode == 2 and sentence in said.stderr
 
 
+@pytest.mark.parametrize("words", [["--", "echo", "touch", "it-ran"], ["sudo", "touch", "it-ran"], ["--repeat", "--", "sudo", "touch", "it-ran"],
+                                   ["--also", "b:k", "--", "echo", "touch", "it-ran"],
+                                   ["-c", "touch it-ran", "--", "k"], ["--terraform", "--", "echo", "touch", "it-ran"]], ids=" ".join)
+def test_without_a_key_nothing_is_run(service, ns, tmp_path, words):
+    """What follows the word that would be the key is another command than the one that was typed."""
+    said = subprocess.run([harness.CLI, "run", "--server", service.daemon.target, ns, *words], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=60)
+    assert said.returncode == 2 and "usage: leasehold run NAMESPACE KEY -- COMMAND" in said.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert service.psql(f"select count(*) from leasehold.scope where namespace = '{ns}'") == "0"
+
+
 # --- again and again ---
 
 

@@ -122,6 +122,38 @@ START_TEST(two_dashes_end_the_options)
     ck_assert_str_eq(args.words[1], "--");
     ck_assert_str_eq(args.words[2], "-");
     ck_assert_ptr_null(lh_args_value(&args, "duration"));
+    ck_assert_uint_eq(args.plain_count, 0);
+    lh_args_finish(&args);
+    ck_assert(parse(&args, "acquire ns -v key -- -v other", &error));
+    ck_assert_uint_eq(args.word_count, 4);
+    ck_assert_uint_eq(args.plain_count, 2);
+    ck_assert_str_eq(args.words[1], "key");
+    ck_assert_str_eq(args.words[2], "-v");
+    lh_args_finish(&args);
+    ck_assert(parse(&args, "acquire ns key other", &error));
+    ck_assert_uint_eq(args.plain_count, 3);
+    lh_args_finish(&args);
+    ck_assert(parse(&args, "acquire ns key --", &error));
+    ck_assert_uint_eq(args.plain_count, 2);
+    ck_assert_uint_eq(args.word_count, 2);
+    lh_args_finish(&args);
+}
+END_TEST
+
+START_TEST(two_dashes_are_no_value)
+{
+    struct lh_error error;
+    struct lh_args args;
+
+    ck_assert(!parse(&args, "acquire ns --duration -- key", &error));
+    ck_assert_str_eq(error.message, "option --duration needs a value: --duration DURATION");
+    lh_args_finish(&args);
+    ck_assert(!parse(&args, "acquire ns -d -- key", &error));
+    ck_assert_str_eq(error.message, "option --duration needs a value: --duration DURATION");
+    lh_args_finish(&args);
+    ck_assert(parse(&args, "acquire --label=-- -d--", &error));
+    ck_assert_str_eq(lh_args_value(&args, "label"), "--");
+    ck_assert_str_eq(lh_args_value(&args, "duration"), "--");
     lh_args_finish(&args);
 }
 END_TEST
@@ -261,6 +293,7 @@ TCase *test_cli_args(void)
     tcase_add_test(tests, the_last_value_counts_and_repeated_ones_keep_their_order);
     tcase_add_test(tests, an_optional_value_stands_after_equals_or_not_at_all);
     tcase_add_test(tests, two_dashes_end_the_options);
+    tcase_add_test(tests, two_dashes_are_no_value);
     tcase_add_test(tests, a_dash_and_an_empty_word_are_words);
     tcase_add_test(tests, a_long_option_may_be_abbreviated);
     tcase_add_test(tests, a_value_may_look_like_an_option);
