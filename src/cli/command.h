@@ -70,5 +70,6 @@ extern const struct lh_command lh_command_history;
 extern const struct lh_command lh_command_daemons;
 extern const struct lh_command lh_command_status;
 extern const struct lh_command lh_command_migrate;
+extern const struct lh_command lh_command_check_database;
 
 #endif

@@ -18,7 +18,7 @@ def test_help_teaches():
     said = cli("--help")
     assert said.returncode == 0 and said.stderr == ""
     for command in ("acquire heartbeat release run list show watch queue explain history reap force-release policy hook status "
-                    "daemons migrate").split():
+                    "daemons migrate check-database").split():
         assert re.search(rf"^  {command} +\S", said.stdout, re.M)
         for own in (cli(command, "--help"), cli("help", command), cli("--help", command), cli(command, "-h", "a", "b")):
             assert own.returncode == 0
@@ -90,7 +90,7 @@ WRONG = [
     (["list", "--json"], "unknown option --json; did you mean --output?"),
     (["list", "-o", "env"], "-o env is for acquire only"),
     (["show", "--database", "x", "a", "k"], "show has no --database, it works with a server; --database is for list, queue, explain, history, "
-     "reap, force-release, policy, hook, access, token, daemons and migrate"),
+     "reap, force-release, policy, hook, access, token, daemons, migrate and check-database"),
     (["list", "--server", ""], "--server is empty"),
     (["list", "--server", "localhost"], "'localhost' is not an address of a server"),
     (["list", "--server", "localhost:http"], "is not an address of a server"),

@@ -1,0 +1,232 @@
+"""What `leasehold check-database` finds: a sound database, and each kind of trouble, made for real."""
+import contextlib
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+from commandline import cli
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import pgtest  # noqa: E402
+
+SETTINGS = {"fsync": "on", "wal_level": "logical", "max_prepared_transactions": "5", "idle_in_transaction_session_timeout": "60s",
+            "synchronous_commit": "on", "listen_addresses": "''"}
+
+
+@pytest.fixture(scope="module")
+def site():
+    """A cluster that is sound, with the schema in database `leases` and the role `app`, which serves."""
+    with pgtest.Cluster(schema=False, settings=SETTINGS) as cluster:
+        cluster.psql("postgres", "create database leases; create database bare; create role app login; create role nobody login")
+        cluster.url = lambda database="leases", user="app": f"postgresql:///{database}?host={cluster.socket}&user={user}"
+        done = cli("migrate", "--database", cluster.url(user="postgres"))
+        assert done.returncode == 0, done.stderr
+        cluster.psql("leases", "grant leasehold_coordinator to app")
+        yield cluster
+
+
+def look(url, status=None, *options):
+    """{check: [(level, found, advice)]}"""
+    said = cli("check-database", "--database", url, "-o", "json", *options)
+    assert said.stdout, said.stderr
+    report = json.loads(said.stdout)
+    found = {}
+    for each in report["findings"]:
+        found.setdefault(each["check"], []).append((each["level"], each["found"], each["advice"]))
+    levels = [each["level"] for each in report["findings"]]
+    assert report["failed"] == levels.count("failed") and report["warnings"] == levels.count("warning")
+    assert report["can_serve"] == ("failed" not in levels) and said.returncode == (0 if report["can_serve"] else 1)
+    assert not [each for each in report["findings"] if each["level"] != "ok" and each["found"].startswith("not known")], report
+    return found
+
+
+def levels_of(found, but=()):
+    return {name: rows[0][0] for name, rows in found.items() if rows[0][0] not in ("ok", "note") and name not in but}
+
+
+def test_a_sound_database_has_no_warning(site):
+    found = look(site.url())
+    assert levels_of(found) == {}
+    assert found["pooler"] == [("ok", "the connection is direct", "")]
+    assert found["listen"][0][1].startswith("a notification came after ")
+    assert found["latency"][0][1].startswith("a question takes ") and found["schema"][0][0] == "ok"
+    text = cli("check-database", "--database", site.url())
+    assert text.returncode == 0 and text.stdout.endswith("this database can carry leases\n")
+
+
+def test_a_database_without_the_schema_is_judged_too(site):
+    found = look(site.url("bare"))
+    assert found["schema"][0][:2] == ("note", "the schema leasehold is not installed")
+    assert "lacks create on this database and createrole" in found["installer"][0][1]
+    assert "installer" not in look(site.url("bare", "postgres"))
+
+
+def test_a_role_that_may_do_nothing_is_told_what_to_ask_for(site):
+    level, words, advice = look(site.url(user="nobody"))["role"][0]
+    assert level == "failed" and "neither a member" in words and advice.startswith("grant leasehold_coordinator to nobody")
+    site.psql("leases", "create role client login in role leasehold_client")
+    assert look(site.url(user="client"))["role"][0][0] == "note"
+
+
+# (what is wrong, how it is made, how it is undone, the check, the level, words of what was found)
+TROUBLE = [
+    ("read only", "alter role app set default_transaction_read_only = on", "alter role app reset default_transaction_read_only",
+     "writable", "failed", "default_transaction_read_only"),
+    ("hidden control file", "revoke execute on function pg_control_system() from public",
+     "grant execute on function pg_control_system() to public", "life", "failed", "permission denied for function pg_control_system"),
+    ("hidden timeline", "revoke execute on function pg_walfile_name(pg_lsn) from public",
+     "grant execute on function pg_walfile_name(pg_lsn) to public", "life", "failed", "permission denied for function pg_walfile_name"),
+    ("full pages", "alter system set full_page_writes = off; select pg_reload_conf()",
+     "alter system reset full_page_writes; select pg_reload_conf()", "crash safety", "warning", "full_page_writes is off"),
+    ("commits that do not wait", "alter role app set synchronous_commit = off", "alter role app reset synchronous_commit",
+     "commits", "warning", "synchronous_commit is off"),
+    ("idle sessions are cut", "alter role app set idle_session_timeout = '1min'", "alter role app reset idle_session_timeout",
+     "time-outs", "warning", "idle_session_timeout is 60000 ms"),
+    ("transactions that may stay open", "alter role app set idle_in_transaction_session_timeout = 0",
+     "alter role app reset idle_in_transaction_session_timeout", "open transactions", "note", "is not set"),
+    ("few connections for the role", "alter role app connection limit 4", "alter role app connection limit -1",
+     "connections", "failed", " connections are free for this role"),
+    ("few connections for the database", "alter database leases connection limit 10", "alter database leases connection limit -1",
+     "connections", "warning", " connections are free for this role"),
+    ("a publication of everything", "create publication everything for all tables", "drop publication everything",
+     "publication", "warning", "publication everything is for all tables"),
+    ("an event trigger", "create function watch() returns event_trigger language plpgsql as 'begin end'; "
+     "create event trigger nosy on ddl_command_end execute function watch()", "drop event trigger nosy; drop function watch()",
+     "event triggers", "warning", "event trigger nosy (ddl_command_end) runs watch"),
+    ("a slot without a reader", "select pg_create_logical_replication_slot('old', 'pgoutput')", "select pg_drop_replication_slot('old')",
+     "slots", "warning", "replication slot old is used by nobody and keeps dead rows"),
+    ("no vacuum", "alter system set autovacuum = off; select pg_reload_conf()", "alter system reset autovacuum; select pg_reload_conf()",
+     "vacuum", "warning", "autovacuum is off"),
+    ("an older schema", "update leasehold.migration set checksum = 'another' where number = 1",
+     None, "schema", "failed", "0001"),
+]
+
+
+@pytest.mark.parametrize("make, undo, check, level, words", [row[1:] for row in TROUBLE], ids=[row[0] for row in TROUBLE])
+def test_trouble_is_found(site, make, undo, check, level, words):
+    database = "leases"
+    if undo is None:  # this one is not mended again
+        database = "spoiled"
+        site.psql("postgres", "create database spoiled template leases")
+    site.psql(database, make)
+    try:
+        deadline = time.monotonic() + 30
+        while True:  # a reloaded setting reaches new sessions a moment later
+            found = look(site.url(database)).get(check, [("nothing", "", "")])
+            hits = [row for row in found if words in row[1]]
+            if hits and hits[0][0] == level or time.monotonic() > deadline:
+                break
+        assert hits and hits[0][0] == level, found
+        assert hits[0][2], "a finding without advice"
+    finally:
+        site.psql(*((database, undo) if undo else ("postgres", "drop database spoiled with (force)")))
+
+
+def test_a_statement_timeout_that_ends_reaping_is_found(site):
+    # The command line has a time-out of its own for statements: what is told is the role's.
+    site.psql("leases", "alter role app set statement_timeout = '200ms'")
+    try:
+        assert any("statement_timeout is 200 ms" in row[1] for row in look(site.url())["time-outs"])
+    finally:
+        site.psql("leases", "alter role app reset statement_timeout")
+
+
+def test_transactions_that_hold_back_vacuum_are_named(site):
+    site.psql("leases", "begin; create table public.held (); prepare transaction 'forgotten'")
+    try:
+        assert "prepared transactions" not in look(site.url())  # not yet: it is new
+    finally:
+        site.psql("leases", "rollback prepared 'forgotten'")
+
+
+def test_a_crash_would_lose_what_was_committed():
+    with pgtest.Cluster(schema=False) as cluster:  # whose fsync is off
+        found = look(f"postgresql:///postgres?host={cluster.socket}&user=postgres")
+        assert found["crash safety"][0][:2] == ("failed", "fsync is off")
+
+
+def test_a_database_of_another_encoding(site):
+    site.psql("postgres", "create database ascii template template0 encoding 'SQL_ASCII'")
+    assert look(site.url("ascii"))["encoding"][0][:2] == ("failed", "the database is encoded in SQL_ASCII")
+
+
+def test_standbys_are_seen_from_both_sides(site):
+    place = tempfile.mkdtemp(prefix="leasehold-standby-", dir="/tmp")
+    user = pwd.getpwnam("postgres")
+    if os.geteuid() == 0:
+        os.chown(place, user.pw_uid, user.pw_gid)
+    data = os.path.join(place, "data")
+    site._run_as_server(["pg_basebackup", "-h", site.socket, "-U", "postgres", "-D", data, "-R", "-X", "stream", "-c", "fast"])
+    options = [part for name, value in site.settings.items() for part in ("-c", f"{name}={value.strip(chr(39))}")]
+    with open(os.path.join(place, "log"), "wb") as log:
+        server = subprocess.Popen(site._as_server(["postgres", "-D", data, "-k", place, *options]), stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 60
+        while site.psql("postgres", "select count(*) from pg_stat_replication where state = 'streaming'") != "1" or subprocess.run(
+                [os.path.join(site.bin, "pg_isready"), "-q", "-h", place], check=False).returncode != 0:
+            assert time.monotonic() < deadline and server.poll() is None
+            time.sleep(0.05)
+        level, words, _ = look(site.url())["standbys"][0]
+        assert level == "warning" and "1 standbys are connected, synchronous_standby_names is empty" in words
+        found = look(f"postgresql:///leases?host={place}&user=app")
+        assert found["primary"][0][:2] == ("failed", "this server is a standby")
+        assert found["listen"][0][0] == "failed" and "recovery" in found["listen"][0][1]
+    finally:
+        server.terminate()
+        server.wait(60)
+        shutil.rmtree(place)
+
+
+@contextlib.contextmanager
+def pooler(site, mode, size=20):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    place = tempfile.mkdtemp(prefix="lh-pool-")
+    os.chmod(place, 0o755)
+    config = os.path.join(place, "pgbouncer.ini")
+    with open(config, "w", encoding="ascii") as file:
+        file.write(f"[databases]\nleases = user=app host={site.socket}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n"
+                   f"unix_socket_dir =\nauth_type = any\npool_mode = {mode}\ndefault_pool_size = {size}\n"
+                   "ignore_startup_parameters = extra_float_digits,options\n")
+    user = pwd.getpwnam("postgres")
+    account = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": [user.pw_gid]} if os.geteuid() == 0 else {}
+    process = subprocess.Popen(["/usr/sbin/pgbouncer", "-q", config], cwd="/", **account)
+    try:
+        deadline = time.monotonic() + 30
+        while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.02)
+        yield f"host=127.0.0.1 port={port} dbname=leases user=app"
+    finally:
+        process.terminate()
+        process.wait(30)
+        shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("mode, size, level, words", [
+    ("session", 20, "ok", "a pooler is between, in session mode"),
+    ("transaction", 20, "failed", "a pooler gives each transaction another session"),
+    ("transaction", 1, "failed", "a second session waits while the first is in a transaction"),
+])
+def test_a_pooler_is_named_by_its_mode(site, mode, size, level, words):
+    with pooler(site, mode, size) as url:
+        found = look(url, None, "--timeout", "2s")
+    assert found["pooler"][0][:2] == (level, words)
+    assert (found["listen"][0][0] == "ok") == (mode == "session")
+
+
+def test_no_database_and_no_server_are_told_apart_from_a_bad_one(site):
+    assert cli("check-database").returncode == 2
+    gone = cli("check-database", "--database", f"postgresql:///none?host={site.socket}&user=app")
+    assert gone.returncode == 5 or gone.returncode == 1
+    assert "none" in gone.stderr
+    assert cli("check-database", "--database", "host=/nonexistent user=app").returncode == 5
