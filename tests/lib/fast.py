@@ -1,12 +1,14 @@
-"""tests/run --fast: everything that needs no PostgreSQL and nothing installed, in the time one is willing to wait.
+"""tests/run --fast: everything that needs no PostgreSQL, in the time one is willing to wait. It installs nothing.
 
 Most of these programs wait most of their time, so each case of each program (libcheck's CK_RUN_CASE) runs by itself, many
 at once. The cases are read from the sources that a program is built of: a new one needs no word here.
 """
 import concurrent.futures
+import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 
@@ -64,7 +66,25 @@ def run(job):
     return name, good if counts else int(not bad), bad, time.monotonic() - begun, output
 
 
+def lacking():
+    """The Debian packages of the section test without which a test of these cannot run."""
+    modules = {'pytest': 'python3-pytest', 'grpc': 'python3-grpcio', 'google.protobuf': 'python3-protobuf'}
+    programs = {'clang-format': 'clang-format', 'openssl': 'openssl'}
+    return sorted([package for program, package in programs.items() if shutil.which(program) is None] +
+                  [package for module, package in modules.items() if not has_module(module)])
+
+
+def has_module(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def main(build):
+    if lacking():
+        print('tests/run --fast lacks %s: deploy/install test installs them' % ', '.join(lacking()))
+        return 1
     if subprocess.run([os.path.join(ROOT, 'deploy/build'), build], stdout=subprocess.DEVNULL, check=False).returncode != 0:
         subprocess.run(['ninja', '-C', build], check=False)
         return 1
