@@ -114,6 +114,8 @@ static bool on_event(void *arg, const ProtobufCMessage *message)
     struct watch *watch = arg;
 
     watch->has_begun = watch->is_heard = true;
+    if (((const Leasehold__V1__LeaseEvent *)message)->type == LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_ALIVE)
+        return true;
     if (watch->cli->output == LH_OUTPUT_JSON)
         print_json((const Leasehold__V1__LeaseEvent *)message);
     else
@@ -182,6 +184,7 @@ static enum lh_exit run(struct lh_cli *cli)
     watch.request.n_namespace_ = segments.count;
     watch.request.include_children = lh_args_has(&cli->args, "children");
     watch.request.include_initial = true;
+    watch.request.alive = true;
     status = lh_server_open(&watch.server, cli);
     if (status == LH_EXIT_DONE)
         status = follow(&watch);

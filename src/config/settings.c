@@ -69,6 +69,9 @@ const struct lh_setting lh_settings_table[] = {
      "beyond it the connection that keeps the most is reset."},
     {"watch_buffer", LH_TYPE_SIZE, AT(watch_buffer), "1MiB", INT64_C(16384), MIB(1024), 0, NULL, NULL, NULL,
      "What may wait for the client of one WatchLeases call; then the call ends with WATCH_LAGGED."},
+    {"hold_by_ping", LH_TYPE_BOOL, AT(hold_by_ping), "no", 0, 0, 0, NULL, NULL, NULL,
+     "Renew the lease of a Hold whose client answers HTTP/2 PINGs and says no alive. Only where no HTTP/2 proxy stands before the daemon: a proxy answers for "
+     "clients that are stopped."},
     {"handshake_timeout", LH_TYPE_DURATION, AT(handshake_timeout_us), "5s", 100 * LH_US_PER_MS, SECONDS(3600), 0, NULL, NULL, NULL,
      "Close a connection that has not begun to speak HTTP/2 after that long, its TLS handshake included; one address may have 64 of those."},
     {"request_timeout", LH_TYPE_DURATION, AT(request_timeout_us), "10s", 100 * LH_US_PER_MS, SECONDS(3600), 0, NULL, NULL, NULL,

@@ -79,6 +79,7 @@ struct lh_settings {
     int64_t connection_memory; /* bytes */
     int64_t memory;
     int64_t watch_buffer;
+    bool hold_by_ping;
     int64_t handshake_timeout_us;
     int64_t request_timeout_us;
     int64_t stall_timeout_us;

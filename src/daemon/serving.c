@@ -124,6 +124,7 @@ static void create_service(struct lh_serving *serving)
     options.loop = serving->loop;
     options.max_block_us = lh_settings_max_block_us(settings);
     options.watch_buffer = (size_t)settings->watch_buffer;
+    options.hold_by_ping = settings->hold_by_ping;
     options.caller_limits[LH_USAGE_WAITERS] = share(settings->max_waiters_per_client, settings->max_waiters);
     options.caller_limits[LH_USAGE_PENDING] = share(settings->max_pending_per_client, settings->max_pending);
     options.caller_limits[LH_USAGE_WATCHERS] = share(settings->max_watchers_per_client, settings->max_watchers);

@@ -4,8 +4,8 @@
  *
  * How it ends for the next holder to see: `release` says success or failure; a half-close is a success without a
  * result; a reset, a closed connection, a deadline or rubbish is a failure. Where nobody can know whether the client
- * heard of it (we gave a silent connection up, or shut down) the lease is left to its deadline, and the same lease key
- * finds it again. A second Hold with the lease key of a first one takes it over.
+ * heard of it (we gave a silent connection up, or shut down, or a proxy ended the stream) the lease is left to its
+ * deadline, and the same lease key finds it again. A second Hold with the lease key of a first one takes it over.
  */
 #include "service/hold.h"
 
@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "service/hold_alive.h"
 #include "service/hold_event.h"
 #include "service/hold_renew.h"
 #include "service/hold_state.h"
@@ -231,10 +232,7 @@ static bool take_alive(struct hold *hold, const Leasehold__V1__Alive *alive, str
 {
     if (hold->state == HOLD_NEW)
         return lh_violations_add(violations, "alive", "must come after acquire");
-    if (!hold->has_alive || alive->sequence > hold->alive_sequence)
-        hold->alive_sequence = alive->sequence;
-    hold->has_alive = true;
-    hold->alive_us = lh_clock_us();
+    lh_hold_note_alive(hold, alive->sequence);
     if (hold->state == HOLD_HELD)
         lh_hold_look(hold);
     return true;
@@ -253,6 +251,7 @@ void lh_hold_on_message(struct lh_rpc_call *call, const void *data, size_t size)
     request =
         lh_call_unpack_into(&leasehold__v1__hold_request__descriptor, data, size, &hold->service->scratch, &violations);
     if (request != NULL && request->request_case == LEASEHOLD__V1__HOLD_REQUEST__REQUEST_ACQUIRE) {
+        hold->by_ping = hold->service->hold_by_ping || request->by_ping;
         is_good = take_acquire(hold, request->acquire, &violations);
     } else if (request != NULL && request->request_case == LEASEHOLD__V1__HOLD_REQUEST__REQUEST_RELEASE) {
         is_release = is_good = take_release(hold, request->release, &violations, &item);
@@ -273,6 +272,16 @@ void lh_hold_on_message(struct lh_rpc_call *call, const void *data, size_t size)
         refuse(hold, &violations);
 }
 
+static void stop_waiting(struct hold *hold, const char *why)
+{
+    struct lh_failure failure = {
+        .status = LH_CANCELED, .ns = hold->acquire.ns, .key = hold->acquire.key, .message = why};
+
+    lh_hold_set_state(hold, HOLD_OVER);
+    lh_failure_send(hold->call, &failure);
+    lh_route_cancel(hold->service, &hold->acquire);
+}
+
 void lh_hold_on_half_close(struct lh_rpc_call *call)
 {
     struct hold *hold = lh_rpc_call_data(call);
@@ -284,13 +293,7 @@ void lh_hold_on_half_close(struct lh_rpc_call *call)
         lh_violations_add(&violations, "acquire", "must be given");
         refuse(hold, &violations);
     } else if (hold->state == HOLD_WAITING) {
-        struct lh_failure failure = {.status = LH_CANCELED,
-                                     .ns = hold->acquire.ns,
-                                     .key = hold->acquire.key,
-                                     .message = "the client ended the stream before the lease was granted"};
-        lh_hold_set_state(hold, HOLD_OVER);
-        lh_failure_send(call, &failure);
-        lh_route_cancel(hold->service, &hold->acquire);
+        stop_waiting(hold, "the client ended the stream before the lease was granted");
     } else {
         release(hold, false, NULL);
     }
@@ -318,14 +321,24 @@ void lh_hold_on_start(struct lh_rpc_call *call)
     hold->users = 1;
     lh_list_append(&service->hold_list, &hold->link);
     hold->rights_round = service->rights_round;
+    hold->told_us = lh_clock_us();
+    hold->look_us = INT64_MAX;
     lh_rpc_call_set_data(call, hold);
 }
 
 void lh_hold_on_alarm(struct lh_rpc_call *call)
 {
     struct hold *hold = lh_rpc_call_data(call);
-    if (hold != NULL)
-        lh_hold_look(hold);
+
+    if (hold == NULL)
+        return;
+    if (lh_hold_is_silent(hold)) {
+        stop_waiting(hold,
+                     "its client was silent for too long while it waited: it must say `alive` at least every 15 s");
+        return;
+    }
+    lh_hold_ring(hold);
+    lh_hold_look(hold);
 }
 
 void lh_hold_on_peer_alive(struct lh_rpc_call *call)
@@ -359,8 +372,9 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     if (hold == NULL)
         return;
     before = hold->state;
-    may_live_on =
-        reason == LH_RPC_END_SHUTDOWN || (reason == LH_RPC_END_DISCONNECTED && lh_rpc_call_is_peer_lost(call));
+    may_live_on = reason == LH_RPC_END_SHUTDOWN ||
+                  (reason == LH_RPC_END_DISCONNECTED && lh_rpc_call_is_peer_lost(call)) ||
+                  lh_hold_is_cut_by_proxy(hold, reason);
     hold->call = NULL;
     lh_list_remove(&hold->link);
     lh_hold_set_state(hold, HOLD_OVER);

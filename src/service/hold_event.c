@@ -1,6 +1,7 @@
 /* What a Hold stream tells its client. A client that does not read gets no more news that age, only the verdicts. */
 #include "service/hold_event.h"
 
+#include "base/clock.h"
 #include "service/message.h"
 
 static void init(Leasehold__V1__HoldEvent *event, Leasehold__V1__HoldEvent__EventCase what)
@@ -14,6 +15,7 @@ static void send_event(struct hold *hold, const Leasehold__V1__HoldEvent *event)
     const void *data;
     size_t size = lh_message_pack(&event->base, &hold->service->scratch, &data);
     lh_rpc_call_send(hold->call, data, size);
+    hold->told_us = lh_clock_us();
     lh_arena_reset(&hold->service->scratch);
 }
 
@@ -47,6 +49,21 @@ void lh_hold_tell_renewed(struct hold *hold)
     init(&event, LEASEHOLD__V1__HOLD_EVENT__EVENT_RENEWED);
     event.renewed = lh_message_lease(&hold->lease, LH_LEASE_WITH_KEY, &hold->service->scratch);
     event.alive_sequence = hold->beat_alive;
+    send_event(hold, &event);
+}
+
+void lh_hold_tell_alive(struct hold *hold)
+{
+    Leasehold__V1__Alive alive;
+    Leasehold__V1__HoldEvent event;
+
+    hold->told_us = lh_clock_us(); /* also what is not read yet keeps the stream busy */
+    if (lh_rpc_call_is_over_mark(hold->call))
+        return;
+    leasehold__v1__alive__init(&alive);
+    alive.sequence = hold->alive_sequence;
+    init(&event, LEASEHOLD__V1__HOLD_EVENT__EVENT_ALIVE);
+    event.alive = &alive;
     send_event(hold, &event);
 }
 

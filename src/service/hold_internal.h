@@ -1,6 +1,6 @@
 /*
- * The fields of a Hold stream, for hold.c (what the client says, and the end), hold_renew.c (the lease), hold_event.c
- * (the messages to the client) and hold_state.c (its state and memory).
+ * The fields of a Hold stream, for hold.c (what the client says, and the end), hold_renew.c (the lease), hold_alive.c
+ * (who is there), hold_event.c (the messages to the client) and hold_state.c (its state and memory).
  *
  *     NEW -- acquire --> WAITING -- granted --> HELD -- release, half-close --> RELEASING -- answered --> OVER
  *                           |                     `-- lost, shutdown, taken over, stream gone ----------> OVER
@@ -38,9 +38,12 @@ struct hold {
     struct lh_holder_entry beat_item;
     int64_t beat_alive; /* alive_sequence when it was sent */
 
-    bool has_alive;
     int64_t alive_sequence; /* the highest */
-    int64_t alive_us;       /* when the last one came */
+    int64_t alive_us;       /* when the last one came; 0: none did */
+    bool has_proof;         /* one came since the last renewal was sent, or the grant */
+    bool by_ping;           /* a PING's answer is proof enough */
+    int64_t told_us;        /* when the last event was sent */
+    int64_t look_us;        /* when the lease is to be looked at; INT64_MAX: never */
 
     struct lh_holder_request release;
     struct lh_holder_entry release_item;

@@ -1,8 +1,8 @@
 /*
- * The lease of a Hold stream. At a third of its duration we ask the client by a PING, and renew when it answers: a
- * client that was stopped or cut off gets no renewal after its last sign of life, and one that answers late, or whose
- * question came late because we stood still, is renewed as soon as it does. Once a client has said `alive`, the last one
- * must be less than a duration old too.
+ * The lease of a Hold stream. At a third of its duration we look whether the client has said `alive` since the renewal
+ * before, or wait until it does; then we ask by a PING, and renew when it answers: a client that was stopped or cut off
+ * gets no renewal after its last sign of life, and one that answers late, or whose question came late because we stood
+ * still, is renewed as soon as it does.
  *
  * A renewal that is not done (the database is away, a hook refuses) is tried again, with a question before each try,
  * until the deadline; then the lease is lost to the client, whatever the database will say. A client that does not
@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "service/hold_alive.h"
 #include "service/hold_event.h"
 #include "service/hold_state.h"
 
@@ -30,12 +31,6 @@ static int64_t pause_us(const struct hold *hold)
     return pause_us > AGAIN_MOST_US ? AGAIN_MOST_US : pause_us;
 }
 
-static void look_at(struct hold *hold, int64_t at_us)
-{
-    if (hold->call != NULL)
-        lh_rpc_call_set_alarm(hold->call, at_us);
-}
-
 static void note_remaining(struct hold *hold, int64_t remaining_us)
 {
     int64_t now_us = lh_clock_us();
@@ -43,7 +38,7 @@ static void note_remaining(struct hold *hold, int64_t remaining_us)
     hold->lease.remaining_us = remaining_us;
     hold->deadline_us = now_us + remaining_us;
     hold->next_us = hold->deadline_us - hold->lease.duration_us / 3 * 2;
-    look_at(hold, hold->next_us);
+    lh_hold_look_at(hold, hold->next_us);
 }
 
 void lh_hold_take(struct hold *hold, const struct lh_held_lease *lease)
@@ -52,6 +47,7 @@ void lh_hold_take(struct hold *hold, const struct lh_held_lease *lease)
     free(hold->principal);
     hold->slots = NULL;
     hold->principal = lh_strdup(lease->principal != NULL ? lease->principal : hold->acquire.principal);
+    hold->has_proof = false;
     hold->lease = *lease;
     hold->lease.ns = hold->acquire.ns;
     hold->lease.key = hold->acquire.key;
@@ -104,9 +100,10 @@ static void renew_again(struct hold *hold, const char *message)
 {
     int64_t now_us = lh_clock_us();
 
+    hold->has_proof = true; /* it was not used */
     if (now_us < hold->deadline_us) {
         hold->next_us = now_us + pause_us(hold);
-        look_at(hold, hold->next_us);
+        lh_hold_look_at(hold, hold->next_us);
         return;
     }
     lose(hold, LH_END_UNKNOWN,
@@ -142,6 +139,7 @@ static void renew(struct hold *hold)
         .item = {.ns = hold->acquire.ns, .key = hold->acquire.key, .lease_key = hold->acquire.lease_key}};
     hold->beat = (struct lh_holder_request){.items = &hold->beat_item, .count = 1, .on_done = on_beaten, .arg = hold};
     hold->beat_alive = hold->alive_sequence;
+    hold->has_proof = false;
     if (lh_route_heartbeat(hold->service, &hold->beat) != LH_OK) {
         renew_again(hold, NULL);
         return;
@@ -210,8 +208,7 @@ void lh_hold_answered(struct hold *hold)
 {
     int64_t now_us = lh_clock_us();
 
-    if (hold->state == HOLD_HELD && !hold->is_beating && now_us >= hold->next_us &&
-        (!hold->has_alive || now_us - hold->alive_us < hold->lease.duration_us))
+    if (hold->state == HOLD_HELD && !hold->is_beating && now_us >= hold->next_us && lh_hold_has_proof(hold))
         renew(hold);
 }
 
@@ -226,15 +223,16 @@ void lh_hold_look(struct hold *hold)
     if (hold->state != HOLD_HELD || hold->is_beating)
         return;
     if (now_us < hold->next_us) {
-        look_at(hold, hold->next_us);
+        lh_hold_look_at(hold, hold->next_us);
         return;
     }
-    lh_rpc_call_ask_peer(hold->call);
+    if (lh_hold_has_proof(hold))
+        lh_rpc_call_ask_peer(hold->call);
     if (now_us < hold->deadline_us + hold->lease.grace_us) {
-        look_at(hold, hold->deadline_us + hold->lease.grace_us);
+        lh_hold_look_at(hold, hold->deadline_us + hold->lease.grace_us);
     } else {
         ask_whether_it_is_over(hold);
-        look_at(hold, now_us + pause_us(hold));
+        lh_hold_look_at(hold, now_us + pause_us(hold));
     }
 }
 
@@ -265,7 +263,7 @@ static void on_released(struct lh_holder_request *request)
     hold->release.arg = NULL;
     if (hold->state == HOLD_RELEASING && item->outcome == LH_OUTCOME_RETRY && lh_clock_us() < hold->deadline_us &&
         !hold->service->is_draining) {
-        look_at(hold, lh_clock_us() + RELEASE_AGAIN_US);
+        lh_hold_look_at(hold, lh_clock_us() + RELEASE_AGAIN_US);
     } else {
         if (hold->state == HOLD_RELEASING) {
             lh_hold_tell_released(hold, item->outcome, item->end_reason, item->message);

@@ -14,7 +14,7 @@ lh_rpc_message_cb lh_acquire_on_message, lh_acquire_all_on_message, lh_acquire_s
     lh_explain_on_message, lh_get_session_on_message, lh_get_samples_on_message;
 lh_rpc_call_cb lh_keep_alive_on_start, lh_keep_alive_on_half_close, lh_keep_alive_on_writable, lh_hold_on_start,
     lh_hold_on_half_close, lh_hold_on_alarm, lh_hold_on_peer_alive, lh_reflection_on_writable,
-    lh_reflection_on_half_close, lh_watch_leases_on_writable;
+    lh_reflection_on_half_close, lh_watch_leases_on_writable, lh_watch_leases_on_alarm;
 lh_rpc_end_cb lh_acquire_on_end, lh_downgrade_on_end, lh_batch_on_end, lh_keep_alive_on_end, lh_hold_on_end,
     lh_health_watch_on_end, lh_watch_leases_on_end;
 

@@ -61,6 +61,7 @@ static const struct lh_rpc_method methods[] = {
      .kind = LH_RPC_SERVER_STREAM,
      .on_message = lh_watch_leases_on_message,
      .on_writable = lh_watch_leases_on_writable,
+     .on_alarm = lh_watch_leases_on_alarm,
      .on_end = lh_watch_leases_on_end},
     ADMIN("Reap", lh_reap_on_message),
     ADMIN("ForceRelease", lh_force_release_on_message),
@@ -136,6 +137,7 @@ struct lh_service *lh_service_create_placed(const struct lh_service_place *place
     service->max_block_us = options->max_block_us;
     service->max_health_watchers = options->max_health_watchers;
     service->watch_buffer = options->watch_buffer;
+    service->hold_by_ping = options->hold_by_ping;
     memcpy(service->caller_limits, options->caller_limits, sizeof(service->caller_limits));
     lh_table_init(&service->usages, lh_usage_is_of);
     lh_list_init(&service->health_watchers);

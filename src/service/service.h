@@ -54,6 +54,7 @@ struct lh_service_options {
     int64_t max_block_us;                  /* as the coordinator has it: for GetStatus and for words */
     size_t max_health_watchers;            /* default 1000 */
     size_t watch_buffer;                   /* bytes that may wait for the client of a watch; default 1 MiB */
+    bool hold_by_ping;                     /* as if every HoldRequest had by_ping; default no */
     size_t caller_limits[LH_USAGE_BOUNDS]; /* of one caller; default 20,000, 20,000, 100 and 102 */
 };
 

@@ -28,6 +28,7 @@ struct lh_service {
     int64_t max_block_us;
     size_t max_health_watchers;
     size_t watch_buffer;
+    bool hold_by_ping;
     size_t caller_limits[LH_USAGE_BOUNDS];
     uint64_t caller_refusals[LH_USAGE_BOUNDS];
     struct lh_table usages;  /* those of principals */

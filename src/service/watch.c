@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "lease/watch.h"
 #include "service/call.h"
 #include "service/message.h"
@@ -25,6 +26,7 @@
 
 #define KEPT_EVENTS_MAX 10000
 #define PAGE_SIZE 200
+#define QUIET_US (15 * LH_US_PER_S) /* proxies end streams that are quiet for 50 s or 60 s */
 
 #define TYPE(name) LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_##name
 
@@ -40,6 +42,8 @@ struct watch_stream {
     struct lh_routed_watch *routed;
     enum watch_state state;
     bool include_initial;
+    bool says_alive;
+    int64_t told_us; /* when something was sent last */
     bool is_page_out;
     char *ns;
     char *key; /* "": any */
@@ -214,6 +218,7 @@ static bool is_over(const struct watch_stream *stream, size_t waiting, size_t si
 
 static bool send_bytes(struct watch_stream *stream, const void *data, size_t size)
 {
+    stream->told_us = lh_clock_us();
     if ((stream->state == WATCH_LIVE && is_over(stream, lh_rpc_call_unsent(stream->call), size)) ||
         lh_rpc_call_send(stream->call, data, size) == LH_OVERLOADED) {
         fail_slow(stream);
@@ -382,6 +387,9 @@ static void on_active(struct lh_watcher *watcher)
     struct watch_stream *stream = watcher->arg;
 
     lh_rpc_call_send_headers(stream->call);
+    stream->told_us = lh_clock_us();
+    if (stream->says_alive)
+        lh_rpc_call_set_alarm(stream->call, stream->told_us + QUIET_US);
     if (!stream->include_initial) {
         stream->state = WATCH_LIVE;
         return;
@@ -444,6 +452,7 @@ static void begin(struct lh_rpc_call *call, struct lh_access_caller *who,
     stream->ns = lh_strdup(ns);
     stream->key = lh_strdup(request->key);
     stream->include_initial = request->include_initial;
+    stream->says_alive = request->alive;
     stream->watcher = (struct lh_watcher){.ns = stream->ns,
                                           .include_children = request->include_children || *ns == '\0',
                                           .on_active = on_active,
@@ -487,6 +496,22 @@ void lh_watch_leases_on_writable(struct lh_rpc_call *call)
     struct watch_stream *stream = lh_rpc_call_data(call);
     if (stream != NULL)
         ask_page(stream);
+}
+
+void lh_watch_leases_on_alarm(struct lh_rpc_call *call)
+{
+    struct watch_stream *stream = lh_rpc_call_data(call);
+    const void *data;
+    size_t size;
+
+    if (stream == NULL || stream->state == WATCH_OVER)
+        return;
+    if (lh_clock_us() - stream->told_us >= QUIET_US) {
+        size = pack(stream, TYPE(ALIVE), NULL, &data);
+        send_bytes(stream, data, size);
+        lh_arena_reset(&stream->service->scratch);
+    }
+    lh_rpc_call_set_alarm(call, stream->told_us + QUIET_US);
 }
 
 void lh_watch_leases_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)

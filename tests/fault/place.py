@@ -78,7 +78,7 @@ if how == "ready":
 try:
     if how == "hold":
         requests = queue.Queue()
-        requests.put(pb.HoldRequest(acquire=request))
+        requests.put(pb.HoldRequest(acquire=request, by_ping=True))
         for event in stub.Hold(iter(requests.get, None)):
             print(event.WhichOneof("event"), flush=True)
     else:

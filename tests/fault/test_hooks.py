@@ -292,7 +292,7 @@ def test_a_hold_whose_heartbeats_are_refused_goes_on_until_its_deadline(hooked):
                 " set search_path = pg_catalog, pg_temp as $$ begin raise exception 'not today'; end $$;"
                 "select leasehold.add_hook('held', 'heartbeat', 'public.no(leasehold.lease_event)')")
     requests = queue.Queue()
-    requests.put(pb.HoldRequest(acquire=acquire_request("held", "k", 2)))
+    requests.put(pb.HoldRequest(acquire=acquire_request("held", "k", 2), by_ping=True))
     stream = hooked.client.lease.Hold(iter(requests.get, None))
     events = []
     granted = next(stream).granted

@@ -127,7 +127,7 @@ from leasehold.v1 import leasehold_pb2 as pb, leasehold_pb2_grpc as pb_grpc
 stub = pb_grpc.LeaseServiceStub(grpc.insecure_channel(sys.argv[2]))
 request = pb.AcquireRequest.FromString(bytes.fromhex(sys.argv[4]))
 requests = queue.Queue()
-requests.put(pb.HoldRequest(acquire=request))
+requests.put(pb.HoldRequest(acquire=request, by_ping=True))
 events = stub.Hold(iter(requests.get, None)) if sys.argv[3] == "Hold" else stub.AcquireStream(request)
 for event in events:
     print(event.WhichOneof("event"), event.lost.end_reason if sys.argv[3] == "Hold" else "", flush=True)

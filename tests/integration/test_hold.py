@@ -1,5 +1,7 @@
 """Hold, with a stock Python client."""
+import itertools
 import signal
+import threading
 import time
 import uuid
 
@@ -11,8 +13,8 @@ from harness import acquire_request, fails, lease_ref, pb, scope, wait_until
 from streams import BOUND, Stream, granted_event, holder, keys, says, waiters
 
 
-def hold_request(*args, **fields):
-    return pb.HoldRequest(acquire=acquire_request(*args, **fields))
+def hold_request(*args, by_ping=True, **fields):
+    return pb.HoldRequest(acquire=acquire_request(*args, **fields), by_ping=by_ping)
 
 
 def is_event(name):
@@ -189,7 +191,7 @@ def test_hold_is_told_that_it_was_taken_away(service, stream):
 
 def test_hold_alive_is_named_by_the_renewals(service, stream):
     key = keys()
-    held, _ = hold(stream, service, key, 1)
+    held, _ = hold(stream, service, key, 1, by_ping=False)
     for sequence in (5, 7, 6):
         held.send(alive(sequence))
     held.until(lambda e: e.alive_sequence == 7)
@@ -197,14 +199,17 @@ def test_hold_alive_is_named_by_the_renewals(service, stream):
     held.until(lambda e: e.alive_sequence == 8)
 
 
-def test_hold_without_alive_messages_is_lost_once_there_was_one(service, stream):
+@pytest.mark.parametrize("said", [0, 1])
+def test_hold_without_alive_messages_is_lost(service, stream, said):
     """The connection answers PINGs, as a proxy would; the client behind it works no more."""
     key = keys()
-    held, _ = hold(stream, service, key, 1, owner="h")
-    held.send(alive(1))
+    held, _ = hold(stream, service, key, 1, owner="h", by_ping=False)
+    if said:
+        held.send(alive(1))
     event = held.until(is_event("lost"))
     assert event.lost.end_reason in (pb.END_REASON_EXPIRED, pb.END_REASON_UNKNOWN)
     assert max(e.alive_sequence for e in held.seen) <= 1
+    assert sum(e.WhichOneof("event") == "renewed" for e in held.seen) <= said
     held.ends()
     wait_until_free(service, key)
 
@@ -314,6 +319,53 @@ def test_hold_of_a_stopped_client_under_a_manual_policy_waits_for_it(service, pr
     wait_until(lambda: int(service.psql(
         f"select heartbeats from leasehold.scope where key = '{key}'")) > before, BOUND)
     assert holder(service, key) == "h"
+
+
+def test_hold_of_a_client_that_proves_its_life_is_renewed(service, stream):
+    """As the packages of earlier releases do it: the first alive comes a third of the duration after the grant."""
+    key = keys()
+    held, _ = hold(stream, service, key, 1, owner="h", by_ping=False)
+    for sequence in range(1, 7):
+        time.sleep(0.3)
+        held.send(alive(sequence))
+        held.until(lambda e: e.alive_sequence == sequence)
+    assert holder(service, key) == "h"
+
+
+def test_hold_that_is_quiet_says_so(service, stream):
+    key = keys()
+    held, _ = hold(stream, service, key, 600, by_ping=False)
+    held.send(alive(3))
+    assert held.until(is_event("alive")).alive.sequence == 3
+    assert [e.WhichOneof("event") for e in held.seen] == ["granted", "alive"]
+
+
+def test_watch_that_is_quiet_says_so_to_who_asks(service, stream):
+    asked = stream(service.client.lease.WatchLeases, unary=pb.WatchLeasesRequest(namespace=["nothing"], alive=True))
+    plain = stream(service.client.lease.WatchLeases, unary=pb.WatchLeasesRequest(namespace=["nothing"]))
+    event = asked.next()
+    assert event.type == pb.LeaseEvent.TYPE_ALIVE and not event.HasField("lease")
+    assert plain.events.empty()
+
+
+@pytest.mark.parametrize("mark", ["x-forwarded-for", "forwarded", "via"])
+def test_hold_that_a_proxy_cut_is_left_for_its_client_to_come_back(service, stream, mark):
+    """A stream that a proxy ends looks like that of a client that died. The client lives on, and works until its deadline."""
+    key, other, lease_key = keys(), keys(), str(uuid.uuid4())
+    request = hold_request("hold", key, 30, lease_key=lease_key, owner="h")
+    stays_open = threading.Event()
+    requests = itertools.chain([request], iter(stays_open.wait, True))
+    cut = service.client.lease.Hold(requests, metadata=[(mark, "192.0.2.1")])
+    token = next(cut).granted.token
+    after, _ = hold(stream, service, other, 30)
+    cut.cancel()
+    after.call.cancel()  # which has no proxy
+    stays_open.set()
+    wait_until_free(service, other)
+    assert holder(service, key) == "h"
+    again = Stream(service.client.lease.Hold, request)
+    assert again.next().granted.token == token
+    again.close()
 
 
 # --- with daemons and databases of their own ---

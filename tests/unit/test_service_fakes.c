@@ -144,6 +144,8 @@ void *fake_call_reply(const struct lh_rpc_call *call, const ProtobufCMessageDesc
 
 const char *lh_rpc_call_metadata(const struct lh_rpc_call *call, const char *name)
 {
+    if (strcmp(name, "x-forwarded-for") == 0)
+        return call->forwarded_for;
     return strcmp(name, "authorization") == 0 ? call->authorization : NULL;
 }
 

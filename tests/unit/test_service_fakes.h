@@ -35,6 +35,7 @@ struct lh_rpc_call {
     bool is_over_mark;         /* the test's: what is sent waits */
     bool is_full;              /* the test's: its connection keeps enough */
     const char *authorization; /* the test's; NULL: it came without */
+    const char *forwarded_for; /* likewise */
     bool is_public;            /* the test's: strangers may read what it carries */
     size_t kept;
     size_t unsent; /* the test's */

@@ -7,6 +7,7 @@
 #include "test_service_methods.h"
 
 static struct lh_rpc_call *call;
+static bool asks_by_ping;
 static int32_t lease_units; /* of the lease that is held; 0: exclusive */
 
 static void open_stream(void)
@@ -18,6 +19,7 @@ static void open_stream(void)
     leasehold__v1__hold_request__init(&request);
     request.request_case = LEASEHOLD__V1__HOLD_REQUEST__REQUEST_ACQUIRE;
     request.acquire = new_acquire_request();
+    request.by_ping = asks_by_ping;
     fake_call_message(call, &request.base);
     ck_assert_ptr_nonnull(coordinator.acquire);
     ck_assert_str_eq(coordinator.acquire->principal, "token:ci");
@@ -40,8 +42,21 @@ static struct lh_held_lease lease_for(int64_t remaining_us)
     return lease;
 }
 
-/* Held, with so much left of 30 s. A renewal is due at 20. */
-static void hold(int64_t remaining_us)
+static void send_alive(int64_t sequence)
+{
+    Leasehold__V1__HoldRequest request;
+    Leasehold__V1__Alive alive;
+
+    leasehold__v1__hold_request__init(&request);
+    leasehold__v1__alive__init(&alive);
+    alive.sequence = sequence;
+    request.request_case = LEASEHOLD__V1__HOLD_REQUEST__REQUEST_ALIVE;
+    request.alive = &alive;
+    fake_call_message(call, &request.base);
+}
+
+/* Held by a client that has said nothing since, with so much left of 30 s. A renewal is due at 20. */
+static void hold_in_silence(int64_t remaining_us)
 {
     struct lh_held_lease lease = lease_for(remaining_us);
     struct lh_acquire_result result = {.status = LH_OK, .lease = &lease};
@@ -49,6 +64,17 @@ static void hold(int64_t remaining_us)
     open_stream();
     coordinator.acquire->on_done(coordinator.acquire, &result);
     ck_assert_uint_eq(call->sent_count, 1);
+}
+
+static void hold(int64_t remaining_us)
+{
+    hold_in_silence(remaining_us);
+    send_alive(0);
+}
+
+static struct hold *held(void)
+{
+    return lh_rpc_call_data(call);
 }
 
 static void ring(void)
@@ -89,19 +115,6 @@ static void answer_release(enum lh_outcome outcome)
     coordinator.release = NULL;
     request->items[0].item.outcome = outcome;
     request->on_done(request);
-}
-
-static void send_alive(int64_t sequence)
-{
-    Leasehold__V1__HoldRequest request;
-    Leasehold__V1__Alive alive;
-
-    leasehold__v1__hold_request__init(&request);
-    leasehold__v1__alive__init(&alive);
-    alive.sequence = sequence;
-    request.request_case = LEASEHOLD__V1__HOLD_REQUEST__REQUEST_ALIVE;
-    request.alive = &alive;
-    fake_call_message(call, &request.base);
 }
 
 static void send_release(void)
@@ -147,8 +160,9 @@ START_TEST(hold_of_a_client_that_does_not_answer_is_not_renewed)
     ring();
     answer_ping();
     answer_heartbeat(LH_OUTCOME_OK, 20 * LH_US_PER_S); /* due again at once */
+    send_alive(1);
     ring();
-    ck_assert_int_ge(call->alarm_us, lh_clock_us() + 20 * LH_US_PER_S); /* until then it only waits */
+    ck_assert_int_ge(held()->look_us, lh_clock_us() + 20 * LH_US_PER_S); /* until then it only waits */
     ring();
     ck_assert_ptr_null(coordinator.heartbeat);
     answer_ping(); /* late, and before its deadline */
@@ -164,7 +178,7 @@ START_TEST(hold_asks_again_before_it_tries_again)
     answer_ping();
     answer_heartbeat(LH_OUTCOME_RETRY, 0);
     ck_assert_int_le(call->alarm_us, lh_clock_us() + LH_US_PER_S);
-    ((struct hold *)lh_rpc_call_data(call))->next_us = 0; /* that time has passed */
+    held()->next_us = 0; /* that time has passed */
     ring();
     ck_assert_ptr_null(coordinator.heartbeat);
     answer_ping();
@@ -173,20 +187,94 @@ START_TEST(hold_asks_again_before_it_tries_again)
 }
 END_TEST
 
-START_TEST(hold_of_a_client_that_says_alive_is_renewed_only_while_it_does)
+/* Each alive is good for one renewal: a proxy answers PINGs for a client that is stopped. */
+START_TEST(hold_is_renewed_only_while_its_client_says_alive)
 {
-    struct hold *held;
-
-    hold(20 * LH_US_PER_S);
-    send_alive(1);
-    held = lh_rpc_call_data(call);
-    held->alive_us -= 31 * LH_US_PER_S;
-    answer_ping(); /* a proxy does that */
+    hold_in_silence(20 * LH_US_PER_S);
+    ring();
+    ck_assert(!call->is_asking);
+    call->method->on_peer_alive(call);
     ck_assert_ptr_null(coordinator.heartbeat);
+    send_alive(1);
+    answer_ping();
+    answer_heartbeat(LH_OUTCOME_OK, 20 * LH_US_PER_S);
+    ck_assert_int_eq(event()->alive_sequence, 1);
+    ring();
+    ck_assert(!call->is_asking);
     send_alive(2);
     answer_ping();
     answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
     ck_assert_int_eq(event()->alive_sequence, 2);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+}
+END_TEST
+
+START_TEST(hold_by_ping_is_renewed_without_alive)
+{
+    asks_by_ping = true;
+    hold_in_silence(20 * LH_US_PER_S);
+    asks_by_ping = false;
+    ring();
+    answer_ping();
+    answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+}
+END_TEST
+
+static void grant(void)
+{
+    struct lh_held_lease lease = lease_for(20 * LH_US_PER_S);
+    struct lh_acquire_result result = {.status = LH_OK, .lease = &lease};
+
+    coordinator.acquire->on_done(coordinator.acquire, &result);
+}
+
+START_TEST(hold_of_a_client_that_was_alive_while_it_waited_only_is_not_renewed)
+{
+    open_stream();
+    send_alive(1);
+    grant();
+    ring();
+    ck_assert(!call->is_asking);
+    send_alive(2);
+    answer_ping();
+    answer_heartbeat(LH_OUTCOME_OK, 30 * LH_US_PER_S);
+    fake_call_end(call, LH_RPC_END_SHUTDOWN);
+}
+END_TEST
+
+START_TEST(hold_of_a_waiter_that_falls_silent_loses_its_place)
+{
+    struct lh_acquire_result result = {.status = LH_CANCELED};
+
+    open_stream();
+    ring();
+    ck_assert(!call->is_finished); /* older clients say nothing while they wait */
+    send_alive(1);
+    ck_assert_int_le(call->alarm_us, lh_clock_us() + 15 * LH_US_PER_S);
+    held()->alive_us -= 45 * LH_US_PER_S;
+    ring();
+    ck_assert_int_eq(call->code, LH_GRPC_CANCELLED);
+    ck_assert_ptr_eq(coordinator.canceled, coordinator.acquire);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    coordinator.acquire->on_done(coordinator.acquire, &result);
+}
+END_TEST
+
+START_TEST(hold_that_is_quiet_says_alive)
+{
+    hold_in_silence(29 * LH_US_PER_S);
+    held()->told_us -= 15 * LH_US_PER_S;
+    ring();
+    ck_assert_uint_eq(call->sent_count, 1); /* an older client may not know what it is */
+    send_alive(7);
+    ring();
+    ck_assert_uint_eq(call->sent_count, 2);
+    ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_ALIVE);
+    ck_assert_int_eq(event()->alive->sequence, 7);
+    ring();
+    ck_assert_uint_eq(call->sent_count, 2);
+    ck_assert_int_ge(call->alarm_us, lh_clock_us() + 8 * LH_US_PER_S); /* the renewal */
     fake_call_end(call, LH_RPC_END_SHUTDOWN);
 }
 END_TEST
@@ -266,7 +354,7 @@ static void answer_look(bool is_held, int64_t token, enum lh_liveness liveness, 
 START_TEST(hold_of_a_silent_client_is_not_revived_but_found_lost)
 {
     lease_units = _i;
-    hold(-2 * LH_US_PER_S); /* past deadline and grace */
+    hold_in_silence(-2 * LH_US_PER_S); /* past deadline and grace */
     ring();
     answer_look(true, 42, LH_LIVENESS_SUSPECTED_DEAD, false); /* a new life of the database gave it more time */
     ck_assert_ptr_null(coordinator.heartbeat);
@@ -279,7 +367,7 @@ START_TEST(hold_of_a_silent_client_is_not_revived_but_found_lost)
     ck_assert_int_eq(event()->event_case, LEASEHOLD__V1__HOLD_EVENT__EVENT_LOST);
     fake_call_end(call, LH_RPC_END_FINISHED);
 
-    hold(-2 * LH_US_PER_S);
+    hold_in_silence(-2 * LH_US_PER_S);
     ring();
     answer_look(true, 43, LH_LIVENESS_ALIVE, false); /* another's */
     ck_assert_ptr_nonnull(coordinator.heartbeat);
@@ -291,16 +379,21 @@ END_TEST
 static const struct {
     enum lh_rpc_end reason;
     bool is_peer_lost;
+    bool has_proxy;
     bool is_released;
 } ends[] = {
-    {LH_RPC_END_CANCELED, false, true}, {LH_RPC_END_DISCONNECTED, false, true}, {LH_RPC_END_DEADLINE, false, true},
-    {LH_RPC_END_REFUSED, false, true},  {LH_RPC_END_SHUTDOWN, false, false},    {LH_RPC_END_DISCONNECTED, true, false},
+    {LH_RPC_END_CANCELED, false, false, true},  {LH_RPC_END_DISCONNECTED, false, false, true},
+    {LH_RPC_END_DEADLINE, false, false, true},  {LH_RPC_END_REFUSED, false, false, true},
+    {LH_RPC_END_SHUTDOWN, false, false, false}, {LH_RPC_END_DISCONNECTED, true, false, false},
+    {LH_RPC_END_CANCELED, false, true, false},  {LH_RPC_END_DISCONNECTED, false, true, false},
+    {LH_RPC_END_DEADLINE, false, true, true},   {LH_RPC_END_REFUSED, false, true, true},
 };
 
 START_TEST(hold_that_ends_is_released_unless_its_client_may_not_know)
 {
     hold(29 * LH_US_PER_S);
     call->is_peer_lost = ends[_i].is_peer_lost;
+    call->forwarded_for = ends[_i].has_proxy ? "192.0.2.1" : NULL;
     fake_call_end(call, ends[_i].reason);
     ck_assert_int_eq(coordinator.release != NULL, ends[_i].is_released);
     if (coordinator.release != NULL) {
@@ -423,6 +516,7 @@ END_TEST
 /* As after a downgrade at another daemon, or in SQL. */
 static void renew_as(int64_t token, int32_t units)
 {
+    send_alive(0);
     ring();
     answer_ping();
     coordinator.heartbeat->items[0].item.shared =
@@ -491,7 +585,11 @@ Suite *hold_suite(void)
     tcase_add_test(tcase, hold_asks_when_a_third_has_passed_and_renews_at_the_answer);
     tcase_add_test(tcase, hold_of_a_client_that_does_not_answer_is_not_renewed);
     tcase_add_test(tcase, hold_asks_again_before_it_tries_again);
-    tcase_add_test(tcase, hold_of_a_client_that_says_alive_is_renewed_only_while_it_does);
+    tcase_add_test(tcase, hold_is_renewed_only_while_its_client_says_alive);
+    tcase_add_test(tcase, hold_by_ping_is_renewed_without_alive);
+    tcase_add_test(tcase, hold_of_a_client_that_was_alive_while_it_waited_only_is_not_renewed);
+    tcase_add_test(tcase, hold_of_a_waiter_that_falls_silent_loses_its_place);
+    tcase_add_test(tcase, hold_that_is_quiet_says_alive);
     tcase_add_test(tcase, hold_names_the_alive_that_came_before_the_renewal_was_sent);
     tcase_add_test(tcase, hold_tries_again_until_the_deadline_and_is_lost_then);
     tcase_add_test(tcase, hold_that_is_lost_says_why_and_releases_nothing);

@@ -1,8 +1,10 @@
 /* WatchLeases between a hand-made client, coordinator and store: what is told of a list and the changes around it. */
 
+#include "base/clock.h"
 #include "test_service_methods.h"
 
 static struct lh_rpc_call *call;
+static bool asks_for_alive;
 static unsigned seen;
 
 static void setup(void)
@@ -21,6 +23,7 @@ static void open_stream(bool include_initial)
     request.namespace_ = &segment;
     request.n_namespace_ = 1;
     request.include_initial = include_initial;
+    request.alive = asks_for_alive;
     fake_call_message(call, &request.base);
 }
 
@@ -70,6 +73,25 @@ START_TEST(headers_come_when_it_is_active)
     expect(TYPE(RELEASED), 7);
     fake_call_end(call, LH_RPC_END_CANCELED);
     ck_assert_ptr_null(coordinator.watcher);
+}
+END_TEST
+
+/* An older client may take any event for one that has a lease. */
+START_TEST(quiet_streams_are_looked_after_for_who_asks)
+{
+    asks_for_alive = _i == 1;
+    open_stream(false);
+    asks_for_alive = false;
+    coordinator.watcher->on_active(coordinator.watcher);
+    if (_i == 1) {
+        ck_assert_int_ge(call->alarm_us, lh_clock_us() + 14 * LH_US_PER_S);
+        ck_assert_int_le(call->alarm_us, lh_clock_us() + 15 * LH_US_PER_S);
+        call->method->on_alarm(call); /* too early */
+        expect_nothing();
+    } else {
+        ck_assert_int_eq(call->alarm_us, 0);
+    }
+    fake_call_end(call, LH_RPC_END_CANCELED);
 }
 END_TEST
 
@@ -262,6 +284,7 @@ Suite *watch_suite(void)
 
     tcase_add_checked_fixture(tcase, setup, methods_teardown);
     tcase_add_test(tcase, headers_come_when_it_is_active);
+    tcase_add_loop_test(tcase, quiet_streams_are_looked_after_for_who_asks, 0, 2);
     tcase_add_test(tcase, what_the_list_has_shown_is_not_told_again);
     tcase_add_test(tcase, several_holders_of_a_scope_are_told_apart);
     tcase_add_test(tcase, one_scope_alone_is_watched);

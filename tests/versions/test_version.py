@@ -195,7 +195,7 @@ def queue(on):
 def streaming(on):
     watch = streams.Stream(on.lease.WatchLeases, unary=pb.WatchLeasesRequest(namespace=["smoke"], include_initial=True))
     watch.until(lambda event: event.type == pb.LeaseEvent.TYPE_SYNCED)
-    held = streams.Stream(on.lease.Hold, pb.HoldRequest(acquire=acquire_request("smoke", "s", 1)))
+    held = streams.Stream(on.lease.Hold, pb.HoldRequest(acquire=acquire_request("smoke", "s", 1), by_ping=True))
     lease = held.next().granted
     watch.until(lambda event: event.type == pb.LeaseEvent.TYPE_ACQUIRED and event.lease.token == lease.token)
     assert held.next().renewed.token == lease.token

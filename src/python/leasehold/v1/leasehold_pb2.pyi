@@ -204,6 +204,30 @@ class CreateTokenResponse(_message.Message):
     token: str
     def __init__(self, token: _Optional[str] = ..., id: _Optional[str] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
+class DatabaseStatus(_message.Message):
+    __slots__ = ["common_path", "coordinator_id", "is_default", "name", "namespaces", "schema_version", "server", "timeline", "trouble", "waiters"]
+    COMMON_PATH_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    WAITERS_FIELD_NUMBER: _ClassVar[int]
+    common_path: str
+    coordinator_id: str
+    is_default: bool
+    name: str
+    namespaces: _containers.RepeatedCompositeFieldContainer[Namespace]
+    schema_version: int
+    server: str
+    timeline: int
+    trouble: str
+    waiters: int
+    def __init__(self, name: _Optional[str] = ..., namespaces: _Optional[_Iterable[_Union[Namespace, _Mapping]]] = ..., is_default: bool = ..., schema_version: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., timeline: _Optional[int] = ..., waiters: _Optional[int] = ..., trouble: _Optional[str] = ..., server: _Optional[str] = ..., common_path: _Optional[str] = ...) -> None: ...
+
 class DowngradeRequest(_message.Message):
     __slots__ = ["lease", "units"]
     LEASE_FIELD_NUMBER: _ClassVar[int]
@@ -288,8 +312,10 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ["coordinator_id", "max_block", "schema_version", "server", "timeline", "trouble", "version", "waiters"]
+    __slots__ = ["common_path", "coordinator_id", "databases", "max_block", "schema_version", "server", "timeline", "trouble", "version", "waiters"]
+    COMMON_PATH_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    DATABASES_FIELD_NUMBER: _ClassVar[int]
     MAX_BLOCK_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -297,7 +323,9 @@ class GetStatusResponse(_message.Message):
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     WAITERS_FIELD_NUMBER: _ClassVar[int]
+    common_path: str
     coordinator_id: str
+    databases: _containers.RepeatedCompositeFieldContainer[DatabaseStatus]
     max_block: _duration_pb2.Duration
     schema_version: int
     server: str
@@ -305,7 +333,7 @@ class GetStatusResponse(_message.Message):
     trouble: str
     version: str
     waiters: int
-    def __init__(self, version: _Optional[str] = ..., schema_version: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., timeline: _Optional[int] = ..., max_block: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waiters: _Optional[int] = ..., trouble: _Optional[str] = ..., server: _Optional[str] = ...) -> None: ...
+    def __init__(self, version: _Optional[str] = ..., schema_version: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., timeline: _Optional[int] = ..., max_block: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waiters: _Optional[int] = ..., trouble: _Optional[str] = ..., server: _Optional[str] = ..., databases: _Optional[_Iterable[_Union[DatabaseStatus, _Mapping]]] = ..., common_path: _Optional[str] = ...) -> None: ...
 
 class GrantAccessRequest(_message.Message):
     __slots__ = ["namespace", "principal", "rights"]
@@ -336,25 +364,32 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[HeartbeatResult, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResult(_message.Message):
-    __slots__ = ["deadline", "end_reason", "heartbeats", "lease_key", "message", "outcome", "remaining"]
+    __slots__ = ["deadline", "end_reason", "has_slots", "heartbeats", "lease_key", "message", "outcome", "remaining", "token", "units"]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
     END_REASON_FIELD_NUMBER: _ClassVar[int]
+    HAS_SLOTS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
     LEASE_KEY_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REMAINING_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
     deadline: _timestamp_pb2.Timestamp
     end_reason: EndReason
+    has_slots: bool
     heartbeats: int
     lease_key: str
     message: str
     outcome: Outcome
     remaining: _duration_pb2.Duration
-    def __init__(self, lease_key: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., message: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ...) -> None: ...
+    token: int
+    units: int
+    def __init__(self, lease_key: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., remaining: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., heartbeats: _Optional[int] = ..., message: _Optional[str] = ..., end_reason: _Optional[_Union[EndReason, str]] = ..., token: _Optional[int] = ..., units: _Optional[int] = ..., has_slots: bool = ...) -> None: ...
 
 class HoldEvent(_message.Message):
-    __slots__ = ["alive_sequence", "granted", "lost", "queued", "released", "renewed", "waited"]
+    __slots__ = ["alive", "alive_sequence", "granted", "lost", "queued", "released", "renewed", "waited"]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
     ALIVE_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
@@ -362,6 +397,7 @@ class HoldEvent(_message.Message):
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     RENEWED_FIELD_NUMBER: _ClassVar[int]
     WAITED_FIELD_NUMBER: _ClassVar[int]
+    alive: Alive
     alive_sequence: int
     granted: Lease
     lost: HeartbeatResult
@@ -369,17 +405,19 @@ class HoldEvent(_message.Message):
     released: ReleaseResult
     renewed: Lease
     waited: _duration_pb2.Duration
-    def __init__(self, queued: _Optional[_Union[Contention, _Mapping]] = ..., granted: _Optional[_Union[Lease, _Mapping]] = ..., renewed: _Optional[_Union[Lease, _Mapping]] = ..., lost: _Optional[_Union[HeartbeatResult, _Mapping]] = ..., released: _Optional[_Union[ReleaseResult, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., alive_sequence: _Optional[int] = ...) -> None: ...
+    def __init__(self, queued: _Optional[_Union[Contention, _Mapping]] = ..., granted: _Optional[_Union[Lease, _Mapping]] = ..., renewed: _Optional[_Union[Lease, _Mapping]] = ..., lost: _Optional[_Union[HeartbeatResult, _Mapping]] = ..., released: _Optional[_Union[ReleaseResult, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., alive_sequence: _Optional[int] = ...) -> None: ...
 
 class HoldRequest(_message.Message):
-    __slots__ = ["acquire", "alive", "release"]
+    __slots__ = ["acquire", "alive", "by_ping", "release"]
     ACQUIRE_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
+    BY_PING_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     acquire: AcquireRequest
     alive: Alive
+    by_ping: bool
     release: ReleaseItem
-    def __init__(self, acquire: _Optional[_Union[AcquireRequest, _Mapping]] = ..., release: _Optional[_Union[ReleaseItem, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ...) -> None: ...
+    def __init__(self, acquire: _Optional[_Union[AcquireRequest, _Mapping]] = ..., release: _Optional[_Union[ReleaseItem, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ..., by_ping: bool = ...) -> None: ...
 
 class LastHold(_message.Message):
     __slots__ = ["end_reason", "ended_at", "error", "owner", "principal", "result", "token"]
@@ -454,6 +492,7 @@ class LeaseEvent(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     TYPE_ACQUIRED: LeaseEvent.Type
+    TYPE_ALIVE: LeaseEvent.Type
     TYPE_DOWNGRADED: LeaseEvent.Type
     TYPE_EXPIRED: LeaseEvent.Type
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -726,16 +765,18 @@ class SetPolicyResponse(_message.Message):
     def __init__(self, effective: _Optional[_Union[Policy, _Mapping]] = ...) -> None: ...
 
 class WatchLeasesRequest(_message.Message):
-    __slots__ = ["include_children", "include_initial", "key", "namespace"]
+    __slots__ = ["alive", "include_children", "include_initial", "key", "namespace"]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_CHILDREN_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_INITIAL_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    alive: bool
     include_children: bool
     include_initial: bool
     key: str
     namespace: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., include_children: bool = ..., include_initial: bool = ..., key: _Optional[str] = ...) -> None: ...
+    def __init__(self, namespace: _Optional[_Iterable[str]] = ..., include_children: bool = ..., include_initial: bool = ..., key: _Optional[str] = ..., alive: bool = ...) -> None: ...
 
 class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []
