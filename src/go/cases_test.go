@@ -468,6 +468,57 @@ var cases = []testCase{
 		}
 		s.is(s.row("state, token"), fmt.Sprint("held|", token))
 	}},
+	{"candidate_says_alive_while_it_waits", "grpc", func(s *site) {
+		_, err := s.client().Acquire(context.Background(), "cases", s.key)
+		must(s, err)
+		proxy := s.flaky(0)
+		s.programAt("lead", 3*time.Second, proxy.Target)
+		wait(s, "a candidate", func() bool { return s.waiters() == "1" })
+		sent := proxy.state().Sent
+		wait(s, "its messages", func() bool { return proxy.state().Sent >= sent+4 })
+		s.is(s.waiters(), "1")
+	}},
+	{"stopped_candidate_is_passed_over", "grpc", func(s *site) {
+		first := s.program("lead", 5*time.Minute)
+		first.line("token")
+		proxy := s.flaky(0)
+		proxy.actAsHTTP()
+		stopped := s.programAt("lead", 3*time.Second, proxy.Target)
+		wait(s, "a candidate", func() bool { return s.waiters() == "1" })
+		next := s.stand("child")
+		wait(s, "a second candidate", func() bool { return s.waiters() == "2" })
+		must(s, stopped.Process.Signal(syscall.SIGSTOP))
+		must(s, first.Process.Kill())
+		select {
+		case <-next:
+		case <-time.After(time.Minute):
+			s.Fatal("the stopped candidate is renewed")
+		}
+	}},
+	{"leader_goes_on_after_a_reset", "grpc", func(s *site) {
+		proxy := s.flaky(0)
+		proxy.actAsHTTP()
+		leader := s.programAt("lead", 6*time.Second, proxy.Target)
+		leader.line("working")
+		s.stand("child")
+		wait(s, "a candidate", func() bool { return s.waiters() == "1" })
+		token, beats, asked := s.row("token"), s.beats(), proxy.state().Requests
+		proxy.cut()
+		wait(s, "renewals over another connection", func() bool {
+			return s.beats() > beats+3 && proxy.state().Requests > asked
+		})
+		s.is(s.row("token"), token)
+		s.is(s.waiters(), "1")
+	}},
+	{"reset_is_no_release", "grpc", func(s *site) {
+		proxy := s.flaky(0)
+		leader := s.programAt("lead", 30*time.Second, proxy.Target)
+		leader.line("working")
+		proxy.cut()
+		if said := leader.line("lost"); !strings.Contains(said, "unreachable") {
+			s.Fatal(said)
+		}
+	}},
 	{"leader_resigns", "grpc sql", func(s *site) {
 		c := s.client()
 		ctx, cancel := context.WithCancel(context.Background())

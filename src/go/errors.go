@@ -38,8 +38,8 @@ const (
 	Expired     Reason = "expired"     // renewed too late: another may hold it
 	Forced      Reason = "forced"      // by an administrator
 	Released    Reason = "released"    // by somebody else who knows the lease key
-	Failed      Reason = "failed"      // the same, or the daemon saw the connection of a leader break
-	Unreachable Reason = "unreachable" // no renewal was answered before the deadline
+	Failed      Reason = "failed"      // the same
+	Unreachable Reason = "unreachable" // no renewal was answered before the deadline, or the connection of a leader broke
 	Closed      Reason = "closed"      // the client was closed; nothing renews the lease
 	Unknown     Reason = "unknown"     // it has ended, and the database does not remember how
 )

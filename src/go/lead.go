@@ -72,12 +72,53 @@ type holding struct {
 	r      request
 	stream pb.LeaseService_HoldClient
 	cancel context.CancelFunc
+	said   chan struct{} // closed when it says `alive` no more
+
+	mu   sync.Mutex
+	sent map[int64]time.Duration // when which `alive` was sent
+}
+
+// Proxies end streams on which nothing is sent for 50 or 60 s, and answer for a process that is stopped.
+const mostSilence = 15 * time.Second
+
+// say says `alive`, from the start of the stream to its end.
+func (h *holding) say(ctx context.Context) {
+	defer close(h.said)
+	t := time.NewTicker(min(mostSilence, max(h.r.duration/6, time.Millisecond)))
+	defer t.Stop()
+	for sequence := int64(1); ; sequence++ {
+		h.mu.Lock()
+		h.sent[sequence] = clock()
+		delete(h.sent, sequence-100) // of a long wait
+		h.mu.Unlock()
+		if h.stream.Send(&pb.HoldRequest{Request: &pb.HoldRequest_Alive{Alive: &pb.Alive{Sequence: sequence}}}) != nil {
+			return
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sentAt is when that `alive` was sent; older ones are forgotten.
+func (h *holding) sentAt(sequence int64) (time.Duration, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at, known := h.sent[sequence]
+	for each := range h.sent {
+		if each < sequence {
+			delete(h.sent, each)
+		}
+	}
+	return at, known
 }
 
 // hold acquires over a stream.
 func (t *rpc) hold(ctx context.Context, r request, wait time.Duration) (grant, error) {
 	call, cancel := context.WithCancel(context.Background())
-	h := &holding{t: t, server: t.pick(), r: r, cancel: cancel}
+	h := &holding{t: t, server: t.pick(), r: r, cancel: cancel, said: make(chan struct{}), sent: map[int64]time.Duration{}}
 	answered := make(chan struct{})
 	defer close(answered)
 	go func() {
@@ -93,6 +134,11 @@ func (t *rpc) hold(ctx context.Context, r request, wait time.Duration) (grant, e
 	var err error
 	if h.stream, err = h.server.lease.Hold(call); err == nil {
 		err = h.stream.Send(&pb.HoldRequest{Request: &pb.HoldRequest_Acquire{Acquire: r.message(wait)}})
+	}
+	if err == nil {
+		go h.say(call)
+	} else {
+		close(h.said)
 	}
 	for {
 		var event *pb.HoldEvent
@@ -141,7 +187,11 @@ func (h *holding) follow(l *Lease) {
 			}
 			var held *HeldError
 			if isEnded(err) || errors.As(err, &held) {
-				l.loseNow(h.t.reason(ctx, l.ref))
+				reason, message := h.t.reason(ctx, l.ref)
+				if reason == Failed { // by the daemon, when the stream broke
+					reason = Unreachable
+				}
+				l.loseNow(reason, message)
 			}
 			cancel()
 			if l.isOver() {
@@ -161,36 +211,19 @@ func (t *rpc) reason(ctx context.Context, it ref) (Reason, string) {
 	return beats[0].reason, beats[0].message
 }
 
-// run says `alive` at a third of the duration and takes in what the daemon says, until the stream ends or the lease is over.
+// run takes in what the daemon says, until the stream ends or the lease is over.
 func (h *holding) run(l *Lease) error {
-	var mu sync.Mutex
-	sent := map[int64]time.Duration{}
+	defer func() { <-h.said }()
+	defer h.cancel()
 	done := make(chan struct{})
-	var say sync.WaitGroup
-	say.Add(1)
+	defer close(done)
 	go func() {
-		defer say.Done()
-		t := time.NewTicker(l.duration / 6)
-		defer t.Stop()
-		for sequence := int64(1); ; sequence++ {
-			mu.Lock()
-			sent[sequence] = clock()
-			mu.Unlock()
-			if h.stream.Send(&pb.HoldRequest{Request: &pb.HoldRequest_Alive{Alive: &pb.Alive{Sequence: sequence}}}) != nil {
-				return
-			}
-			select {
-			case <-t.C:
-			case <-done:
-				return
-			case <-l.over:
-				h.cancel()
-				return
-			}
+		select {
+		case <-l.over:
+			h.cancel()
+		case <-done:
 		}
 	}()
-	defer say.Wait()
-	defer close(done)
 	// The next renewal comes after a third of the duration.
 	watchdog := time.AfterFunc(l.duration/2, h.cancel)
 	defer watchdog.Stop()
@@ -208,15 +241,7 @@ func (h *holding) run(l *Lease) error {
 			continue
 		}
 		watchdog.Reset(l.duration / 2)
-		mu.Lock()
-		at, known := sent[event.GetAliveSequence()]
-		for sequence := range sent {
-			if sequence < event.GetAliveSequence() {
-				delete(sent, sequence)
-			}
-		}
-		mu.Unlock()
-		if known {
+		if at, known := h.sentAt(event.GetAliveSequence()); known {
 			l.extend(at + renewed.GetRemaining().AsDuration())
 		}
 	}

@@ -217,6 +217,15 @@ func (s *site) flaky(daemon int) *flaky {
 
 func (p *flaky) address() string { return p.Target }
 func (p *flaky) freeze(on bool)  { ask(p.s, "proxy/set", object{"id": p.ID, "frozen": on}, nil) }
+func (p *flaky) actAsHTTP()      { ask(p.s, "proxy/set", object{"id": p.ID, "http": true}, nil) }
+func (p *flaky) cut()            { ask(p.s, "proxy/cut", object{"id": p.ID}, nil) }
+func (p *flaky) state() (state struct {
+	Requests int
+	Sent     int `json:"messages_sent"`
+}) {
+	ask(p.s, "proxy/state", object{"id": p.ID}, &state)
+	return state
+}
 func (p *flaky) decide(actions ...any) {
 	ask(p.s, "proxy/set", object{"id": p.ID, "decide": actions}, nil)
 }
@@ -328,11 +337,14 @@ type program struct {
 }
 
 func (s *site) program(what string, duration time.Duration) *program {
-	p := &program{s: s, Cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
-	target := s.target
 	if s.on != "grpc" {
-		target = s.dsn
+		return s.programAt(what, duration, s.dsn)
 	}
+	return s.programAt(what, duration, s.target)
+}
+
+func (s *site) programAt(what string, duration time.Duration, target string) *program {
+	p := &program{s: s, Cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
 	p.Env = append(os.Environ(), "LEASEHOLD_CHILD="+strings.Join([]string{what, s.on, target, s.key, duration.String()}, "\n"))
 	p.Stderr = os.Stderr
 	out, err := p.StdoutPipe()

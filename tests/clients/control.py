@@ -9,8 +9,8 @@
     POST /secure                   {}                                               {"target", "ca", ...}: a SecureDaemon (secure.py)
     POST /daemon/signal, /kill, /start   {"id", "signal"}; id 0 is the first daemon
     POST /proxy                    {"id": of the daemon}                            {"id", "target"}: a FlakyProxy before it
-    POST /proxy/set                {"id", "decide": [actions, the last for ever | "cycle"], "frozen", "refusing"}
-    POST /proxy/cut, /proxy/state  {"id"}                                           {"connections", "actions"}
+    POST /proxy/set                {"id", "decide": [actions, the last for ever | "cycle"], "frozen", "refusing", "http"}
+    POST /proxy/cut, /proxy/state  {"id"}                                           {"connections", "actions", "requests", "messages_sent"}
 
 Each of grpc, sql and pooler has a database of its own. That of "grpc" has a daemon, that of "pooler" PgBouncer in transaction mode.
 """
@@ -128,13 +128,15 @@ class Control:
             else:
                 proxy.thaw()
         proxy.is_refusing = ask.get("refusing", proxy.is_refusing)
+        proxy.is_http = ask.get("http", proxy.is_http)
 
     def proxy_cut(self, ask):
         self.proxies[ask["id"]].cut_all()
 
     def proxy_state(self, ask):
         proxy = self.proxies[ask["id"]]
-        return {"connections": len(proxy.connections), "actions": dict(proxy.actions), "requests": proxy.requests}
+        return {"connections": len(proxy.connections), "actions": dict(proxy.actions), "requests": proxy.requests,
+                "messages_sent": proxy.messages_sent}
 
     def __enter__(self):
         control, lock = self, threading.Lock()

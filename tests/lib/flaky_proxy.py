@@ -14,6 +14,9 @@ It knows as much of HTTP/2 (RFC 9113) as it takes to act on whole replies: frame
     cut             the connection is reset in its place
     stop            from here on nothing passes this connection, either way, and it stays open
 
+With `is_http` it is an HTTP/2 proxy: it answers the server's PINGs itself, whatever became of the client, and says in each request that
+it is there. `messages_sent` counts what clients have sent.
+
 `decide_request` is asked for each request on its way to the server: pass, or cut: the server never sees it. Header blocks
 can be dropped without confusing those that follow: the client's SETTINGS are rewritten so that the server uses no dynamic
 table (RFC 7541, section 4.2).
@@ -25,8 +28,9 @@ import struct
 import threading
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, CONTINUATION = 0, 1, 3, 4, 9
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
 END_STREAM, ACK = 1, 1
+MARK = b"\x00\x0fx-forwarded-for\x09192.0.2.1"  # a literal field without indexing (RFC 7541, section 6.2.2)
 SETTINGS_HEADER_TABLE_SIZE = 1
 READ_BYTES = 65536
 
@@ -54,6 +58,10 @@ def kind_of(frame):
 
 def flags_of(frame):
     return frame[4]
+
+
+def resized(body, frame):
+    return len(body).to_bytes(3, "big") + frame[3:9] + body
 
 
 def stream_of(frame):
@@ -111,12 +119,15 @@ class Connection:
                 if kind_of(frame) == SETTINGS and not flags_of(frame) & ACK and not has_settings:
                     has_settings = True
                     body = frame[9:] + struct.pack(">HI", SETTINGS_HEADER_TABLE_SIZE, 0)
-                    frame = len(body).to_bytes(3, "big") + frame[3:9] + body
+                    frame = resized(body, frame)
                 if kind_of(frame) == HEADERS:
                     self.proxy.requests += 1
                     if self.proxy.say(self.proxy.decide_request) == "cut":
                         self.reset()
                         return
+                    if self.proxy.is_http:
+                        frame = resized(frame[9:] + MARK, frame)
+                self.proxy.messages_sent += kind_of(frame) == DATA and len(frame) > 9
                 writer.write(frame)
             await writer.drain()
 
@@ -136,6 +147,9 @@ class Connection:
 
     def reply_frame(self, frame):
         stream, kind = stream_of(frame), kind_of(frame)
+        if kind == PING and not flags_of(frame) & ACK and self.proxy.is_http:
+            self.server[1].write(frame[:4] + bytes([ACK]) + frame[5:])
+            return True
         if stream == 0 or kind not in (DATA, HEADERS, CONTINUATION, RST_STREAM):
             self.client[1].write(frame)
             return True
@@ -198,7 +212,8 @@ class FlakyProxy:
         self.decide_request = lambda: "pass"
         self.is_frozen = False  # nothing passes, connections are accepted and stay open
         self.is_refusing = False  # whoever connects is reset
-        self.requests = 0
+        self.is_http = False
+        self.requests = self.messages_sent = 0
         self.actions = collections.Counter()
         self.connections = set()
         self.loop = asyncio.new_event_loop()

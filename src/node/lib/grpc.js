@@ -10,6 +10,7 @@ const { ClosedError, DeniedError, HeldError, InvalidArgumentError, LeaseLostErro
 const { clock } = require('./time.js');
 
 const SILENCE_MS = 15000; // a waiter hears something every 5 s: a daemon that is silent for three times as long hangs
+const ALIVE_MS = 15000; // the longest time between two `alive`: proxies end streams on which nothing is sent for 50 or 60 s
 const CHANNEL = {
   'grpc.use_local_subchannel_pool': 1,
   'grpc.enable_retries': 0, // this package repeats calls itself
@@ -103,6 +104,7 @@ class GrpcTransport {
     const { server, metadata } = this.#open();
     const sent = clock();
     const call = request.isHold ? server.stub.Hold(metadata) : server.stub.AcquireStream(messageOf(request, waitMs), metadata);
+    const tie = request.isHold ? new Tie(call, request, waitMs) : null;
     this.#calls.add(call);
     call.on('status', () => this.#calls.delete(call));
     const cancel = () => call.cancel();
@@ -114,7 +116,7 @@ class GrpcTransport {
           if (!event.granted && !event.queued) return;
           clearTimeout(watchdog);
           if (event.granted) {
-            resolve({ ...grantOf(event.granted, sent + msOf(event.waited)), tie: request.isHold ? new Tie(call) : null });
+            resolve({ ...grantOf(event.granted, sent + msOf(event.waited)), tie });
           } else {
             watchdog = setTimeout(cancel, SILENCE_MS);
             const { holder, waiters_ahead: ahead, holder_count: holderCount, units_free: unitsFree } = event.queued;
@@ -123,7 +125,6 @@ class GrpcTransport {
         });
         call.on('error', (status) => reject(this.#failed(server, request, status)));
         call.on('end', () => reject(new UnavailableError('the daemon ended the stream without a grant')));
-        if (request.isHold) call.write({ acquire: messageOf(request, waitMs) });
       });
     } finally {
       clearTimeout(watchdog);
@@ -137,8 +138,7 @@ class GrpcTransport {
     const call = server.stub.Hold(metadata);
     this.#calls.add(call);
     call.on('status', () => this.#calls.delete(call));
-    call.write({ acquire: messageOf(request, 0) });
-    return new Tie(call);
+    return new Tie(call, request, 0);
   }
 
   async heartbeat(refs, timeoutMs) {
@@ -183,21 +183,30 @@ class GrpcTransport {
   }
 }
 
-/** A stream whose end ends the lease: when the process dies, the next leader follows at once. */
+/**
+ * A stream whose end ends the lease: when the process dies, the next leader follows at once. The process says `alive` on it, while it
+ * waits too: proxies answer for one that is stopped, so the daemon renews for nobody else.
+ */
 class Tie {
   #call;
   #sequence = 0;
   #lost = null;
 
-  constructor(call) {
+  constructor(call, request, waitMs) {
     this.#call = call;
+    this.isWorking = () => true; // the lease's, once it is granted
+    call.write({ acquire: messageOf(request, waitMs) });
+    this.#alive();
+    const timer = setInterval(() => this.#alive(), Math.min(ALIVE_MS, request.durationMs / 3)).unref();
+    call.on('status', () => clearInterval(timer));
     call.on('data', (event) => {
       if (event.lost) this.#lost = reasonOf(event.lost.end_reason);
     });
     call.on('error', () => {}); // a status follows
   }
 
-  alive() {
+  #alive() {
+    if (!this.isWorking()) return;
     this.#sequence += 1;
     this.#call.write({ alive: { sequence: this.#sequence } });
   }

@@ -155,6 +155,11 @@ class Lease {
     return this._deadline - this.durationMs / 5;
   }
 
+  /** Held, as far as is known; tells nobody. */
+  get _isWorking() {
+    return this.#lost === null && !this.#isReleased && clock() < this._stop;
+  }
+
   get _isRenewed() {
     return this.#releasing === null && this._asked === null;
   }

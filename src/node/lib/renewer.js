@@ -101,7 +101,9 @@ class Renewer {
         lease._trouble = '';
         this.#tie(lease);
       } else if (beats?.[n].outcome === 'lost') {
-        if (lease._isRenewed) lease._lose(beats[n].reason, beats[n].message); // else its release tells
+        // The daemon ended it as failed when its stream broke, which this process did not do.
+        const isCut = beats[n].reason === 'failed' && lease._request.isHold && !lease._tie;
+        if (lease._isRenewed) lease._lose(isCut ? 'unreachable' : beats[n].reason, beats[n].message); // else its release tells
       } else {
         // One renewal that failed is no loss; the deadline is.
         lease._trouble = error?.message ?? beats[n].message;
@@ -111,11 +113,9 @@ class Renewer {
     this.#look();
   }
 
-  /** A leader's stream: it says that the process works, and is made again after it broke. */
+  /** A leader's stream is made again after it broke. */
   #tie(lease) {
-    if (lease._tie) {
-      lease._tie.alive();
-    } else if (lease._request.isHold && lease._isRenewed && this.transport.tie) {
+    if (!lease._tie && lease._request.isHold && lease._isRenewed && this.transport.tie) {
       lease._tie = this.transport.tie(lease._request);
       this.#follow(lease);
     }
@@ -123,6 +123,7 @@ class Renewer {
 
   #follow(lease) {
     const tie = lease._tie;
+    tie.isWorking = () => lease._isWorking;
     tie.onEnd((reason) => {
       if (lease._tie === tie) lease._tie = null;
       if (!this.#leases.has(lease) || !lease._isRenewed) return;

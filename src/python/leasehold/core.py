@@ -287,7 +287,9 @@ class Core:
                 lease._renewed(sent, answer.remaining)
                 self._tie_again(lease)
             elif answer.outcome == "lost":
-                lease._lose(answer.reason)
+                # The daemon ended it as failed when its stream broke, which this process did not do.
+                is_cut = answer.reason == "failed" and lease._is_tied and lease._tie is None
+                lease._lose("unreachable" if is_cut else answer.reason)
             else:
                 lease._next_beat = clock() + min(shortest / 12, 0.25)
 

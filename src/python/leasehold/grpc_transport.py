@@ -16,12 +16,13 @@ from google.protobuf.duration_pb2 import Duration
 
 from .core import Answer, Grant, Ref, Release
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
-from .lease import BaseLease
+from .lease import BaseLease, RENEWALS
 from .runtime import clock
 from .tls import TLS
 from .v1 import leasehold_pb2 as pb
 
 DETAILS = "grpc-status-details-bin"
+ALIVE_S = 15.0  # the longest time between two `alive` of a Hold: proxies end streams on which nothing is sent for 50 or 60 s
 OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0),
     # Calls have deadlines. Streams last for as long as one waits or leads: these find a server that hangs meanwhile.
@@ -124,17 +125,25 @@ def translate(error: Any) -> LeaseholdError:
 
 
 class Tie:
-    """The stream Hold: the daemon ends the lease when this process ends. It is told as long as the lease is renewed."""
+    """The stream Hold: the daemon ends the lease when this process ends. This process says `alive` while it waits, and while the lease
+    is held: proxies answer for one that is stopped, so the daemon renews for nobody else."""
 
     def __init__(self, transport: GrpcTransport, lease: BaseLease, wait: Any) -> None:
-        self.requests: Any = transport.calls.queue()
-        self.requests.put_nowait(pb.HoldRequest(acquire=transport.request(lease, wait)))
-        self.calls, self.sequence = transport.calls, 0
-        self.call = transport.stream("Hold", transport.calls.iterate(self.requests), None)
+        self.end: Any = transport.calls.queue()
+        self.calls, self.lease, self.sequence = transport.calls, lease, 0
+        self.is_waiting = not lease._is_held
+        first = pb.HoldRequest(acquire=transport.request(lease, wait))
+        self.call = transport.stream("Hold", transport.calls.repeat(first, self.alive, self.end, self.pause), None)
 
-    def alive(self) -> None:
+    @property
+    def pause(self) -> float:
+        return min(ALIVE_S, self.lease.duration / RENEWALS)
+
+    def alive(self) -> Any:
+        if not self.is_waiting and not self.lease._is_working():
+            return None
         self.sequence += 1
-        self.calls.put(self.requests, pb.HoldRequest(alive=pb.Alive(sequence=self.sequence)))
+        return pb.HoldRequest(alive=pb.Alive(sequence=self.sequence))
 
     async def read(self) -> str | None:
         """Until the stream ends: why the lease has ended, if the daemon says so."""
@@ -145,13 +154,13 @@ class Tie:
                     return None
                 if event.HasField("lost"):
                     return ended(event.lost.end_reason)
-        except grpc.RpcError as error:
-            return "released" if details(error)[0] == "LEASE_ENDED" else None
+        except grpc.RpcError:
+            return None
         finally:
             self.close()
 
     def close(self) -> None:
-        self.calls.put(self.requests, None)
+        self.calls.put(self.end, None)
         self.call.cancel()
 
 
@@ -167,11 +176,18 @@ class BlockingCalls:
     async def read(self, call: Any) -> Any:
         return next(call, None)
 
-    def put(self, requests: Any, message: Any) -> None:
-        requests.put(message)
+    def put(self, end: Any, message: Any) -> None:
+        end.put(message)
 
-    def iterate(self, requests: Any) -> Iterator[Any]:
-        return iter(requests.get, None)
+    def repeat(self, first: Any, make: Any, end: Any, pause: float) -> Iterator[Any]:
+        yield first
+        while True:
+            if (message := make()) is not None:
+                yield message
+            try:
+                return end.get(timeout=pause)
+            except queue.Empty:
+                pass
 
     async def close(self, channel: Any) -> None:
         channel.close()
@@ -200,12 +216,19 @@ class AsyncCalls:
             return None
         return None if event is grpc.aio.EOF else event
 
-    def put(self, requests: Any, message: Any) -> None:
-        requests.put_nowait(message)
+    def put(self, end: Any, message: Any) -> None:
+        end.put_nowait(message)
 
-    async def iterate(self, requests: Any) -> AsyncIterator[Any]:
-        while (message := await requests.get()) is not None:
-            yield message
+    async def repeat(self, first: Any, make: Any, end: Any, pause: float) -> AsyncIterator[Any]:
+        yield first
+        while True:
+            if (message := make()) is not None:
+                yield message
+            try:
+                await asyncio.wait_for(end.get(), pause)
+                return
+            except asyncio.TimeoutError:
+                pass
 
     async def close(self, channel: Any) -> None:
         await channel.close()
@@ -305,6 +328,8 @@ class GrpcTransport:
             while (event := await self.calls.read(call)) is not None:
                 if event.HasField("granted"):
                     is_granted = True
+                    if tie is not None:
+                        tie.is_waiting = False
                     return granted(event, event.granted, sent, tie)
             raise Unavailable("the server ended the stream without a grant")
         except grpc.RpcError as error:

@@ -98,6 +98,10 @@ class BaseLease:
             if now >= self._deadline - self._margin:
                 self._lose("expired" if now >= self._deadline else "unreachable")
 
+    def _is_working(self) -> bool:
+        """Is it held, as far as this process knows? Tells nobody: a thread of gRPC's asks."""
+        return self._is_held and clock() < self._deadline - self._margin
+
     def _granted(self, grant: Grant) -> None:
         self.token, self.units, self.slots, self._deadline = grant.token, grant.units, grant.slots, grant.deadline
         self._next_beat = clock() + self.duration / RENEWALS
@@ -108,8 +112,6 @@ class BaseLease:
             if self._is_held and clock() < self._deadline:  # an answer that is read too late saves nothing
                 self._deadline = sent + remaining
                 self._next_beat = sent + self.duration / RENEWALS
-                if self._tie is not None:
-                    self._tie.alive()
 
     def _lose(self, reason: str) -> None:
         with self._core.lock:

@@ -503,6 +503,47 @@ const cases = {
     assert.ok(program.count('working') <= before + 1); // a step that had begun
     assert.equal(await site.row('state, token'), `held|${second}`);
   },
+  async candidate_says_alive_while_it_waits(site) {
+    await site.acquire(site.client(), { durationMs: LONG_MS });
+    const proxy = await site.proxy();
+    site.program('lead', 3000, proxy.target);
+    await wait('a candidate', async () => (await site.waiters()) === '1');
+    const { messages_sent: sent } = await proxy.state();
+    await wait('its messages', async () => (await proxy.state()).messages_sent >= sent + 4);
+    assert.equal(await site.waiters(), '1');
+  },
+  async stopped_candidate_is_passed_over(site) {
+    const first = site.program('lead', LONG_MS);
+    await first.line('token');
+    const proxy = await site.proxy();
+    await proxy.actAsHttp();
+    const stopped = site.program('lead', 3000, proxy.target);
+    await wait('a candidate', async () => (await site.waiters()) === '1');
+    const second = site.program('lead', LONG_MS);
+    await wait('a second candidate', async () => (await site.waiters()) === '2');
+    stopped.child.kill('SIGSTOP');
+    first.child.kill('SIGKILL');
+    await second.line('token');
+  },
+  async leader_goes_on_after_a_reset(site) {
+    const proxy = await site.proxy();
+    await proxy.actAsHttp();
+    const leader = site.program('lead', 6000, proxy.target);
+    await leader.line('working');
+    site.program('lead', 6000);
+    await wait('a candidate', async () => (await site.waiters()) === '1');
+    const [token, beats, { requests }] = [await site.row('token'), await site.beats(), await proxy.state()];
+    await proxy.cut();
+    await wait('renewals over another connection', async () => (await site.beats()) > beats + 3 && (await proxy.state()).requests > requests);
+    assert.deepEqual([await site.row('token'), await site.waiters()], [token, '1']);
+  },
+  async reset_is_no_release(site) {
+    const proxy = await site.proxy();
+    const leader = site.program('lead', 30000, proxy.target);
+    await leader.line('working');
+    await proxy.cut();
+    assert.match(await leader.line('lost'), /unreachable/);
+  },
   async leader_resigns(site) {
     const client = site.client();
     const terms = [];

@@ -117,6 +117,7 @@ class Site {
       target,
       decide: (...actions) => ask('proxy/set', { id, decide: actions }),
       freeze: (frozen) => ask('proxy/set', { id, frozen }),
+      actAsHttp: () => ask('proxy/set', { id, http: true }),
       refuse: (refusing) => ask('proxy/set', { id, refusing }),
       cut: () => ask('proxy/cut', { id }),
       state: () => ask('proxy/state', { id }),
@@ -162,8 +163,8 @@ class Site {
   }
 
   /** program.js, running, and what it prints. */
-  program(mode, durationMs) {
-    const words = JSON.stringify({ mode, on: this.on, target: this.target, key: this.key, durationMs });
+  program(mode, durationMs, target = this.target) {
+    const words = JSON.stringify({ mode, on: this.on, target, key: this.key, durationMs });
     const child = childProcess.spawn(process.execPath, [path.join(__dirname, 'program.js'), words], { stdio: ['ignore', 'pipe', 'inherit'] });
     const lines = [];
     readline.createInterface({ input: child.stdout }).on('line', (line) => lines.push(line));

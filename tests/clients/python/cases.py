@@ -676,6 +676,53 @@ def leader_stopped_is_followed(place):
         program.process.terminate()
 
 
+def candidate_says_alive_while_it_waits(place):
+    key, proxy = fresh(), place.proxy()
+    with place.client().lease(NAMESPACE, key, duration=LONG):
+        place.program("lead", key, 3, proxy.target)
+        wait_until(lambda: place.waiting(key) == 1)
+        sent = proxy.messages_sent
+        wait_until(lambda: proxy.messages_sent >= sent + 4)
+        assert place.waiting(key) == 1
+
+
+def stopped_candidate_is_passed_over(place):
+    key, proxy = fresh(), place.proxy()
+    proxy.is_http = True
+    first = place.program("lead", key, LONG)
+    first.wait_for("leading")
+    stopped = place.program("lead", key, 3, proxy.target)
+    wait_until(lambda: place.waiting(key) == 1)
+    second = place.program("lead", key, LONG)
+    wait_until(lambda: place.waiting(key) == 2)
+    stopped.process.send_signal(signal.SIGSTOP)
+    first.process.kill()
+    second.wait_for("leading")
+    assert stopped.find("leading") is None
+
+
+def leader_goes_on_after_a_reset(place):
+    key, proxy = fresh(), place.proxy()
+    proxy.is_http = True
+    leader = place.program("lead", key, 6, proxy.target)
+    leader.wait_for("working")
+    place.program("lead", key, 6)
+    wait_until(lambda: place.waiting(key) == 1)
+    token = place.row(key, "token")
+    proxy.cut_all()
+    asked, beats = proxy.requests, place.heartbeats(key)
+    wait_until(lambda: place.heartbeats(key) > beats + 3 and proxy.requests > asked, 60)
+    assert place.row(key, "token") == token and leader.find("over") is None and place.waiting(key) == 1
+
+
+def reset_is_no_release(place):
+    key, proxy = fresh(), place.proxy()
+    leader = place.program("lead", key, 30, proxy.target)
+    leader.wait_for("working")
+    proxy.cut_all()
+    assert leader.wait_for("over") == "over unreachable"
+
+
 def leader_resigns(place):
     key = fresh()
     first, second = place.client().lead(NAMESPACE, key), place.client().lead(NAMESPACE, key)
