@@ -34,7 +34,7 @@ static void wait_for_lease(struct lh_run *run)
 {
     while (!lh_run_lease_is_answered(&run->lease)) {
         struct pollfd polled[] = {
-            {.fd = run->signals, .events = POLLIN},
+            {.fd = run->signals.file, .events = POLLIN},
             {.fd = run->lease.wake, .events = POLLIN},
         };
         poll(polled, 2, -1);
@@ -131,9 +131,12 @@ static enum lh_exit hold(struct lh_run *run)
 {
     enum lh_exit status;
 
-    run->supervisor = lh_run_supervisor_start(&run->plan, &run->channel);
-    if (run->supervisor < 0 || run->signals < 0)
-        return lh_error_print("cannot start a process: %s", strerror(errno));
+    if (!lh_run_witness_start(&run->signals) ||
+        (run->supervisor = lh_run_supervisor_start(&run->plan, &run->channel)) < 0) {
+        status = lh_error_print("cannot start a process: %s", strerror(errno));
+        lh_run_witness_end(&run->signals);
+        return status;
+    }
     run->lease = (struct lh_run_lease){.wake = -1};
     status = lh_run_lease_ask(&run->lease, run->cli, &run->asked, &run->scopes, run->schedule.grace_us);
     if (status == LH_EXIT_DONE) {
@@ -150,6 +153,7 @@ static enum lh_exit hold(struct lh_run *run)
     close(run->channel);
     lh_run_lease_finish(&run->lease);
     waitpid(run->supervisor, NULL, 0);
+    lh_run_witness_end(&run->signals);
     return status;
 }
 
@@ -183,7 +187,7 @@ static void pause_until(struct lh_run *run, int64_t until_us)
     int64_t left_us;
 
     while (!run->is_stopping && (left_us = until_us - lh_clock_us()) > 0) {
-        struct pollfd polled = {.fd = run->signals, .events = POLLIN};
+        struct pollfd polled = {.fd = run->signals.file, .events = POLLIN};
         poll(&polled, 1, (int)(left_us / LH_US_PER_MS) + 1);
         lh_run_take_signals(run);
     }
@@ -327,9 +331,9 @@ static enum lh_exit run(struct lh_cli *cli)
         status = LH_EXIT_FAILED;
     } else if ((run.values = lh_run_values_create()) == NULL) {
         status = lh_error_print("cannot share memory with a process: %s", strerror(errno));
+    } else if (plan(&run), !lh_run_signals_open(&run.signals, &run.plan.mask)) {
+        status = lh_error_print("cannot take signals: %s", strerror(errno));
     } else {
-        plan(&run);
-        lh_run_block_signals(&run);
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         status = hold_again_and_again(&run);
         die_of_interrupt(&run);
@@ -398,7 +402,8 @@ const struct lh_command lh_command_run = {
                    "The command gets LEASEHOLD_NAMESPACE, LEASEHOLD_KEY, LEASEHOLD_LEASE_KEY and\n"
                    "LEASEHOLD_TOKEN. It has the terminal and all files. Its environment loses\n"
                    "LEASEHOLD_DATABASE, which may hold a password, and keeps LEASEHOLD_TOKEN_FILE,\n"
-                   "which is a path. Signals sent to leasehold run are passed on to it.\n"
+                   "which is a path. A signal to leasehold run is passed on to it, unless the\n"
+                   "command has had it too: one to their process group, or by systemd.\n"
                    "\n"
                    "With --shared and a capacity in the policy, LEASEHOLD_SLOT is a number from 1 to\n"
                    "the capacity that no other holder has: a GPU, a port, a worker. With several\n"

@@ -123,6 +123,16 @@ static bool signal_exactly(const struct process *process, int number)
     return is_signalled;
 }
 
+bool lh_run_descends_from(pid_t ancestor)
+{
+    struct process process = {.parent = getppid()};
+
+    while (process.parent > 0 && process.parent != ancestor)
+        if (!read_process(process.parent, &process))
+            return false;
+    return process.parent == ancestor;
+}
+
 bool lh_run_can_see_descendants(void)
 {
     struct process self;

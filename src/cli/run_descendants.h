@@ -9,6 +9,10 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
+
+/* Is this process the parent of ours, or its parent, and so on? */
+bool lh_run_descends_from(pid_t ancestor);
 
 /* Could lh_run_signal_descendants work here? */
 bool lh_run_can_see_descendants(void);

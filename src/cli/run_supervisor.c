@@ -34,6 +34,7 @@
 #define ROUND_FIRST_US                                                                                                 \
     (5 * LH_US_PER_MS) /* between two rounds of killing; doubling: a process may be unkillable for a while */
 #define ROUND_LAST_US (500 * LH_US_PER_MS)
+#define HEARD_US (5 * LH_RUN_GATHER_US) /* a signal that came to us before that is another one */
 
 enum state {
     WAITING, /* for the lease */
@@ -46,7 +47,7 @@ struct supervisor {
     const struct lh_run_plan *plan;
     enum state state;
     int channel; /* -1: the outer process is gone */
-    int children;
+    int signals; /* all of them; SIGCHLD is why to look for children */
     int timer;
     pid_t command;
     int status; /* the command's, once it has ended */
@@ -55,6 +56,7 @@ struct supervisor {
     int64_t deadline_us;
     int64_t round_us;
     int64_t act_at_us; /* when the clock is to be looked at */
+    int64_t heard_us[NSIG];
 };
 
 bool lh_run_send(int channel, const struct lh_run_message *message)
@@ -119,7 +121,7 @@ static void become_command(const struct supervisor *supervisor, pid_t parent, in
 static void let_go_of_files(const struct supervisor *supervisor)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int kept[] = {supervisor->channel, supervisor->children, supervisor->timer};
+    int kept[] = {supervisor->channel, supervisor->signals, supervisor->timer};
     long limit = sysconf(_SC_OPEN_MAX);
 
     for (int file = 0; null >= 0 && file <= STDERR_FILENO; file++)
@@ -255,6 +257,19 @@ static void look_at_clock(struct supervisor *supervisor)
 
 /* --- the outer process --- */
 
+static void pass_on(struct supervisor *supervisor, const struct lh_run_message *message)
+{
+    bool is_heard = lh_clock_us() - supervisor->heard_us[message->number] < HEARD_US;
+    bool is_in_group = getpgid(supervisor->command) == getpgid(getppid());
+
+    supervisor->heard_us[message->number] = INT64_MIN / 2;
+    if (supervisor->command <= 0 || supervisor->has_ended)
+        return;
+    if (is_heard ? message->is_of_ancestor : message->is_in_group && is_in_group)
+        return; /* the command has had it */
+    kill(supervisor->command, message->number);
+}
+
 static void on_message(struct supervisor *supervisor, const struct lh_run_message *message)
 {
     switch (message->kind) {
@@ -270,8 +285,7 @@ static void on_message(struct supervisor *supervisor, const struct lh_run_messag
         end_all(supervisor);
         break;
     case LH_RUN_SIGNAL:
-        if (supervisor->command > 0 && !supervisor->has_ended)
-            kill(supervisor->command, message->number);
+        pass_on(supervisor, message);
         break;
     default:
         break;
@@ -305,7 +319,7 @@ static void wait_for_something(struct supervisor *supervisor)
                                          .tv_nsec = supervisor->act_at_us % LH_US_PER_S * 1000 + 1}};
     struct pollfd polled[] = {
         {.fd = supervisor->channel, .events = POLLIN},
-        {.fd = supervisor->children, .events = POLLIN},
+        {.fd = supervisor->signals, .events = POLLIN},
         {.fd = supervisor->state == WAITING ? -1 : supervisor->timer, .events = POLLIN},
     };
     struct signalfd_siginfo told;
@@ -313,22 +327,22 @@ static void wait_for_something(struct supervisor *supervisor)
     if (supervisor->state != WAITING)
         timerfd_settime(supervisor->timer, TFD_TIMER_ABSTIME, &at, NULL);
     poll(polled, 3, -1);
-    while (read(supervisor->children, &told, sizeof(told)) == sizeof(told))
-        ;
+    while (read(supervisor->signals, &told, sizeof(told)) == sizeof(told))
+        supervisor->heard_us[told.ssi_signo] = lh_clock_us();
 }
 
 static void supervise(struct supervisor *supervisor)
 {
-    sigset_t everything, child;
+    sigset_t everything;
 
     sigfillset(&everything);
     sigprocmask(SIG_SETMASK, &everything, NULL);
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
     signal(SIGCHLD, SIG_DFL);
-    supervisor->children = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    for (size_t i = 0; i < NSIG; i++)
+        supervisor->heard_us[i] = INT64_MIN / 2;
+    supervisor->signals = signalfd(-1, &everything, SFD_CLOEXEC | SFD_NONBLOCK);
     supervisor->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (supervisor->children < 0 || supervisor->timer < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+    if (supervisor->signals < 0 || supervisor->timer < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         _exit(1);
     for (;;) {
         wait_for_something(supervisor);

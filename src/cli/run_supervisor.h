@@ -3,7 +3,7 @@
  *
  * It only watches: the clock, its children, and the socket to the outer process, which holds the lease and
  * tells each new deadline. From the command's start on it has a session of its own, so that neither Ctrl-Z nor a signal
- * to the job stops it, and it takes no signal. It ends every process of the command when the outer process says that
+ * to the job stops it; of signals it only notes that they came. It ends every process of the command when the outer process says that
  * the lease is lost, when the outer process is gone (however it ended), when the last deadline it knows comes near
  * (whatever the outer process does, even if it is stopped), and, without asking, what is left when the command itself
  * has ended. If the outer process is gone, the supervisor releases the lease before it exits.
@@ -16,8 +16,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "cli/run_schedule.h"
 #include "leasehold.h"
+
+#define LH_RUN_GATHER_US (200 * LH_US_PER_MS) /* run_signals.h */
 
 /* Over the socket, one a packet. */
 struct lh_run_message {
@@ -26,13 +29,14 @@ struct lh_run_message {
         LH_RUN_START,    /* the lease is there: deadline_us, token, slot */
         LH_RUN_DEADLINE, /* renewed: deadline_us */
         LH_RUN_LOST,     /* end the command */
-        LH_RUN_SIGNAL,   /* pass signal `number` on to the command */
+        LH_RUN_SIGNAL,   /* pass signal `number` on to the command, unless it has had it: run_signals.h */
         /* from it */
         LH_RUN_NOT_EXECUTED, /* `number` is the errno; LH_RUN_ENDED follows */
         LH_RUN_ENDED,        /* nothing is left: `number` is the command's wait status; then it exits */
     } kind;
     int32_t number;
-    bool is_late; /* LH_RUN_ENDED: the supervisor had to end it because its deadline came near */
+    bool is_in_group, is_of_ancestor; /* LH_RUN_SIGNAL */
+    bool is_late;                     /* LH_RUN_ENDED: the supervisor had to end it because its deadline came near */
     int64_t deadline_us;
     int64_t token;
     int32_t slot; /* the lowest; 0: none */

@@ -1,10 +1,4 @@
-/*
- * While the command runs: its signals, its deadline, its end.
- *
- * The command is in our process group: it reads the terminal as if we were not there, and Ctrl-C and Ctrl-Z reach both
- * of us. So what comes from the terminal (SI_KERNEL) is not passed on, and a signal sent to us alone is; and so is
- * a hangup, which the kernel tells the leader of a session alone.
- */
+/* While the command runs: its signals, its deadline, its end. */
 #include "cli/run_watch.h"
 
 #include <errno.h>
@@ -27,9 +21,6 @@
 #define TICK_MAX_US (250 * LH_US_PER_MS)
 #define TICKS_A_DURATION 50 /* the library renews by itself; how often to look whether it has */
 
-static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1,
-                                SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP, SIGALRM};
-
 /* --- signals --- */
 
 static void stop_ourselves(void)
@@ -46,23 +37,20 @@ static void stop_ourselves(void)
 static void on_signal(struct lh_run *run, const struct signalfd_siginfo *told)
 {
     int number = (int)told->ssi_signo;
-    bool is_of_terminal = told->ssi_code == SI_KERNEL;
-    struct lh_run_message message = {.kind = LH_RUN_SIGNAL, .number = number};
+    bool is_end = number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM;
+    bool is_of_terminal = told->ssi_code == SI_KERNEL; /* Ctrl-C, Ctrl-Z */
 
-    if (number == SIGCHLD)
-        return;
-    run->is_stopping |= number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM;
+    run->is_stopping |= is_end;
     if (run->told_us == 0) {
-        if (number == SIGHUP || number == SIGINT || number == SIGQUIT || number == SIGTERM) {
+        if (is_end) {
             run->interrupt = number;
             lh_run_lease_cancel(&run->lease);
         }
-    } else if (!is_of_terminal || number == SIGHUP) {
-        lh_run_send(run->channel, &message);
-    } else if (number == SIGINT) {
-        run->has_terminal_interrupt = true;
+    } else if (number != SIGTSTP || !is_of_terminal) {
+        lh_run_signals_gather(&run->signals, told);
     }
-    if (number == SIGTSTP)
+    run->has_terminal_interrupt |= run->told_us != 0 && number == SIGINT && is_of_terminal;
+    if (number == SIGTSTP && (run->told_us == 0 || is_of_terminal))
         stop_ourselves();
 }
 
@@ -70,30 +58,21 @@ void lh_run_take_signals(struct lh_run *run)
 {
     struct signalfd_siginfo told;
 
-    while (read(run->signals, &told, sizeof(told)) == sizeof(told))
+    while (lh_run_signals_take(&run->signals, &told))
         on_signal(run, &told);
 }
 
-/* As nohup(1) does with SIGHUP: the command ignores it too. A blocked signal would be heard all the same. */
-static bool is_ignored(int number)
+/* Returns when to look again. */
+static int64_t pass_signals_on(struct lh_run *run)
 {
-    struct sigaction action;
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
+    bool has_stop;
+    int64_t next_us;
 
-void lh_run_block_signals(struct lh_run *run)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
-        if (!is_ignored(passed_on[i]))
-            sigaddset(&set, passed_on[i]);
-    sigaddset(&set, SIGCHLD);
-    sigaddset(&set, SIGTTOU); /* putting the terminal right must not stop us */
-    sigprocmask(SIG_BLOCK, &set, &run->plan.mask);
-    sigdelset(&set, SIGTTOU);
-    run->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    lh_run_take_signals(run);
+    next_us = lh_run_signals_pass_on(&run->signals, run->channel, &has_stop);
+    if (has_stop)
+        stop_ourselves();
+    return next_us;
 }
 
 /* --- while the command runs --- */
@@ -145,10 +124,12 @@ static int64_t supervisor_left_us(const struct lh_run *run)
     return run->told_us - run->schedule.margin_us / 2 - lh_clock_us();
 }
 
-static int tick_ms(const struct lh_run *run)
+static int tick_ms(const struct lh_run *run, int64_t next_signal_us)
 {
     int64_t tick_us = run->asked.duration_us / TICKS_A_DURATION, left_us = supervisor_left_us(run);
 
+    if (tick_us > next_signal_us)
+        tick_us = next_signal_us;
     if (tick_us > TICK_MAX_US)
         tick_us = TICK_MAX_US;
     if (tick_us > left_us)
@@ -214,10 +195,10 @@ void lh_run_watch(struct lh_run *run)
     while (!run->has_ended) {
         struct pollfd polled[] = {
             {.fd = run->channel, .events = POLLIN},
-            {.fd = run->signals, .events = POLLIN},
+            {.fd = run->signals.file, .events = POLLIN},
             {.fd = run->lease.wake, .events = POLLIN},
         };
-        poll(polled, 3, tick_ms(run));
+        poll(polled, 3, tick_ms(run, pass_signals_on(run)));
         lh_run_lease_look(&run->lease);
         lh_run_take_signals(run);
         tell_deadline(run);

@@ -5,6 +5,7 @@
 #include "cli/acquire_options.h"
 #include "cli/cli.h"
 #include "cli/run_lease.h"
+#include "cli/run_signals.h"
 #include "cli/run_supervisor.h"
 #include "cli/run_terminal.h"
 #include "cli/run_terraform.h"
@@ -25,7 +26,7 @@ struct lh_run {
     struct lh_run_terminal terminal;
     pid_t supervisor;
     int channel;
-    int signals;
+    struct lh_run_signals signals;
     int64_t told_us; /* the last deadline that the supervisor knows */
 
     bool is_stopping;            /* a signal asked us to end: no round follows */
@@ -37,10 +38,6 @@ struct lh_run {
     bool was_abandoned; /* the supervisor is gone, and did not say how it ended */
     int status;         /* the command's */
 };
-
-/* From now on signals are not heard but taken; SIGTTOU, which putting the terminal right causes, is not heard at all.
- */
-void lh_run_block_signals(struct lh_run *run);
 
 /* Before there is a lease they end the wait for it; later they are passed on. */
 void lh_run_take_signals(struct lh_run *run);

@@ -43,8 +43,14 @@ class Run:
         return self.process.returncode
 
     def inside(self):
-        """The processes of the command and of its supervision, without the outer one."""
-        return [pid for pid in marked(self.mark) if pid != self.process.pid]
+        """The processes of the command and of its supervision, without the outer one and its witness of signals."""
+        return [pid for pid in marked(self.mark) if pid != self.process.pid and not self.is_witness(pid)]
+
+    def is_witness(self, pid):
+        try:
+            return state_and_parent(pid)[1] == self.process.pid and os.getpgid(pid) == self.process.pid
+        except ProcessLookupError:
+            return False
 
     def nothing_is_left(self, seconds=20):
         wait_until(lambda: not self.inside(), seconds, "the end of all processes")
