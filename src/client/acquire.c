@@ -1,4 +1,5 @@
 /* lh_acquire and lh_acquire_all: what the caller asks for, checked, becomes an acquire_op. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,9 +17,12 @@ static enum lh_status check_options(const struct lh_acquire_options *options, st
 
     if (options->owner != NULL && lh_bounds_owner(options->owner, error) != LH_OK)
         return LH_INVALID_ARGUMENT;
-    if (options->wait_us < 0 || options->timeout_us < 0)
-        return lh_bounds_refuse(error, options->wait_us < 0 ? "wait_us" : "timeout_us", "not negative",
-                                "a time is negative");
+    if (options->wait_us < 0)
+        return lh_bounds_refuse(error, "wait_us", "not negative", "wait_us must be 0 or more, not %" PRId64,
+                                options->wait_us);
+    if (options->timeout_us < 0)
+        return lh_bounds_refuse(error, "timeout_us", "not negative", "timeout_us must be 0 or more, not %" PRId64,
+                                options->timeout_us);
     if (options->lease_key != NULL && (!lh_uuid_parse(options->lease_key, lease_key) || lh_uuid_is_zero(lease_key)))
         return lh_bounds_refuse(error, "lease_key", "a UUID", "lease_key is no UUID");
     for (; options->labels != NULL && options->labels[count] != NULL; count++) {

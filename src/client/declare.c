@@ -1,5 +1,6 @@
 #include "client/declare.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/bounds.h"
@@ -16,11 +17,12 @@ static enum lh_status take_times(struct lh_declare_options *options, struct lh_e
         options->duration_us = DURATION_DEFAULT_US;
     if (options->duration_us < DURATION_MIN_US || options->duration_us > DURATION_MAX_US)
         return lh_bounds_refuse(error, "duration_us", "100 ms to 365 d",
-                                "duration_us is out of bounds: 100 ms to 365 d");
+                                "duration_us must be 100 ms to 365 d, not %" PRId64 " us", options->duration_us);
     if (options->margin_us == 0)
         options->margin_us = options->duration_us / MARGIN_PART;
     if (options->margin_us < 0 || options->margin_us >= options->duration_us)
-        return lh_bounds_refuse(error, "margin_us", "below duration_us", "margin_us must be below duration_us");
+        return lh_bounds_refuse(error, "margin_us", "below duration_us",
+                                "margin_us must be below duration_us, not %" PRId64, options->margin_us);
     if (options->longest_hold_us < 0)
         return lh_bounds_refuse(error, "longest_hold_us", "not negative", "longest_hold_us is negative");
     return LH_OK;
