@@ -572,7 +572,7 @@ func TestCases(t *testing.T) {
 	for _, on := range strings.Fields(os.Getenv("LEASEHOLD_ON")) {
 		on := on
 		t.Run(on, func(t *testing.T) {
-			for _, c := range append(append(cases, secureCases...), sharedCases...) {
+			for _, c := range append(append(append(cases, secureCases...), sharedCases...), lossCases...) {
 				c := c
 				if strings.Contains(c.on, on) {
 					t.Run(c.name, func(t *testing.T) {

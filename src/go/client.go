@@ -117,10 +117,8 @@ func newRequest(namespace, key string, options []Option) request {
 
 // acquire makes a lease whose context is a child of `parent`.
 func (c *Client) acquire(ctx, parent context.Context, r request) (*Lease, error) {
-	if r.mode == ModeShared {
-		if err := checkUnits(r.units); err != nil {
-			return nil, err
-		}
+	if err := r.check(); err != nil {
+		return nil, err
 	}
 	r.leaseKey = newUUID()
 	waitUntil, repeated := Forever, false
@@ -203,24 +201,25 @@ func (c *Client) Do(ctx context.Context, namespace, key string, work func(contex
 	return
 }
 
-// end releases a lease whose work has ended with `result`.
+// end releases a lease whose work has ended with `result`. A loss is told also when nobody heard of it before.
 func (l *Lease) end(result error) error {
-	if lost := l.Lost(); lost != nil {
-		if result != nil && !errors.Is(result, context.Canceled) {
-			return fmt.Errorf("%w (the work ended with: %v)", lost, result)
-		}
-		return lost
-	}
 	options := []ReleaseOption(nil)
 	if result != nil {
 		options = append(options, Failure(result))
 	}
 	ctx, cancel := context.WithTimeout(l.c.ctx, 2*l.c.settings.patience)
 	defer cancel()
-	if err := l.Release(ctx, options...); result == nil {
+	err := l.Release(ctx, options...)
+	lost := l.Lost()
+	switch {
+	case lost == nil && result == nil:
 		return err
+	case lost == nil:
+		return result
+	case result != nil && !errors.Is(result, context.Canceled):
+		return fmt.Errorf("%w (the work ended with: %v)", lost, result)
 	}
-	return result
+	return lost
 }
 
 // Mode says whether others may hold the scope too.

@@ -50,10 +50,10 @@ func (c *Client) Lead(ctx context.Context, namespace, key string, e Elector) err
 		if err != nil {
 			return err
 		}
-		see(r.owner)
 		err = errors.New("the leader ended without returning: it panicked, or called runtime.Goexit")
 		func() {
 			defer func() { err = l.end(err) }()
+			see(r.owner)
 			err = e.Lead(l.Context(), l)
 		}()
 		var lost *LostError

@@ -26,6 +26,7 @@ type Lease struct {
 	lost      *LostError
 	released  bool          // successfully
 	ends      bool          // being released: renewed no more
+	sent      bool          // a release of it
 	asked     chan struct{} // not nil: its renewal is in flight, and closes this
 	streaming bool          // a stream renews it
 }
@@ -264,14 +265,13 @@ func (l *Lease) Release(ctx context.Context, options ...ReleaseOption) error {
 	if err := l.beginRelease(ctx); err != nil || l.isReleased() {
 		return err
 	}
-	repeated := false
 	for {
+		repeated := l.sends()
 		try, cancel := context.WithTimeout(ctx, l.c.settings.patience)
 		err := l.c.t.release(try, l.ref, with)
 		cancel()
 		var unavailable *UnavailableError
 		if errors.As(err, &unavailable) && ctx.Err() == nil && l.Remaining() > 0 {
-			repeated = true
 			pause(ctx, 100*time.Millisecond)
 			continue
 		}
@@ -283,6 +283,15 @@ func (l *Lease) isReleased() bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	return l.released
+}
+
+// sends tells whether a release was sent before, perhaps by another call.
+func (l *Lease) sends() bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	before := l.sent
+	l.sent = true
+	return before
 }
 
 // beginRelease stops the renewals, and waits for one that is in flight: no renewal comes after a release.
@@ -318,7 +327,7 @@ func (l *Lease) endRelease(err error, repeated bool) error {
 		}
 		err = nil
 	}
-	if err == nil && l.lost == nil {
+	if err == nil && l.lost == nil && !l.released {
 		l.released = true
 		delete(l.c.leases, l)
 		l.cancel(ErrReleased)

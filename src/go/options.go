@@ -109,7 +109,40 @@ func Shared(units int) Option { return func(r *request) { r.mode, r.units = Mode
 
 func checkUnits(units int) error {
 	if units < 1 || units > 1000000 {
-		return &ArgumentError{Field: "units", Bound: "1 to 1000000", Message: fmt.Sprintf("units must be 1 to 1000000, not %d", units)}
+		return wrong("units", "1 to 1000000", units)
+	}
+	return nil
+}
+
+func wrong(field, bound string, value any) error {
+	return &ArgumentError{Field: field, Bound: bound, Message: fmt.Sprintf("%s must be %s, not %#v", field, bound, value)}
+}
+
+// check looks at what can be seen here. The rest is for the server.
+func (r request) check() error {
+	switch {
+	case r.namespace == "":
+		return wrong("namespace", "a string that is not empty", r.namespace)
+	case r.key == "":
+		return wrong("key", "a string that is not empty", r.key)
+	case r.duration <= 0:
+		return wrong("duration", "more than 0", r.duration.Seconds())
+	case r.wait < 0:
+		return wrong("wait", "0 or more", r.wait.Seconds())
+	case r.atLeast != nil && *r.atLeast < 0:
+		return wrong("at_least", "0 or more", r.atLeast.Seconds())
+	case r.mode == ModeShared:
+		return checkUnits(r.units)
+	}
+	return nil
+}
+
+func (s settings) check() error {
+	switch {
+	case s.patience <= 0:
+		return wrong("patience", "more than 0", s.patience.Seconds())
+	case s.poll <= 0:
+		return wrong("poll", "more than 0", s.poll.Seconds())
 	}
 	return nil
 }

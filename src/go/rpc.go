@@ -40,6 +40,9 @@ type server struct {
 // 127.0.0.1:7420. It does not wait for a connection.
 func Dial(target string, options ...ClientOption) (*Client, error) {
 	s := newSettings(options)
+	if err := s.check(); err != nil {
+		return nil, err
+	}
 	if target == "" {
 		target = os.Getenv("LEASEHOLD_SERVER")
 	}

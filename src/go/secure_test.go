@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"testing"
 	"time"
 
 	leasehold "leasehold.example/go"
@@ -105,12 +104,4 @@ var secureCases = []testCase{
 			s.Fatal(words)
 		}
 	}},
-}
-
-func TestATokenIsNotSentInTheClear(t *testing.T) {
-	_, err := leasehold.Dial("10.0.0.1:7420", leasehold.TokenFile("/nonexistent"))
-	var wrong *leasehold.ArgumentError
-	if !errors.As(err, &wrong) || wrong.Field != "target" || !strings.Contains(wrong.Message, "over TLS") {
-		t.Fatal(err)
-	}
 }

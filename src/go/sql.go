@@ -44,6 +44,9 @@ type session struct {
 // their own.
 func Over(db *sql.DB, options ...ClientOption) (*Client, error) {
 	s := newSettings(options)
+	if err := s.check(); err != nil {
+		return nil, err
+	}
 	d := &direct{db: db, settings: s, renewal: make(chan *session, 1)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.renewal <- nil
@@ -121,6 +124,9 @@ func (d *direct) learn(ctx context.Context) (*pgx.ConnConfig, error) {
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // no prepared statements, which some poolers do not know
 	config.ConnectTimeout = d.settings.patience
+	if config.ValidateConnect == nil { // of several servers the first may be a standby
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
 	config.OnNotice, config.OnNotification = nil, nil
 	d.mu.Lock()
 	d.config = config

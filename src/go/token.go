@@ -3,7 +3,9 @@ package leasehold
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -28,14 +30,24 @@ func (path tokenFile) GetRequestMetadata(context.Context, ...string) (map[string
 // RequireTransportSecurity is false because unix sockets and loopback do without: see mayBeSentTo.
 func (path tokenFile) RequireTransportSecurity() bool { return false }
 
-// mayBeSentTo tells whether nobody else can read what is sent to an address without TLS.
+// mayBeSentTo tells whether nobody else can read what is sent to an address without TLS. A name that only begins like a loopback address is
+// another host's.
 func mayBeSentTo(address string) bool {
-	for _, local := range []string{"unix:", "127.", "localhost:", "[::1]:"} {
-		if strings.HasPrefix(address, local) {
-			return true
-		}
+	if strings.HasPrefix(address, "unix:") {
+		return true
 	}
-	return false
+	host := address
+	if i := strings.LastIndexByte(address, ':'); i >= 0 && !strings.HasSuffix(address, "]") {
+		if _, err := strconv.ParseUint(address[i+1:], 10, 16); err != nil {
+			return false
+		}
+		host = address[:i]
+	}
+	if host == "[::1]" || strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.To4() != nil && !strings.Contains(host, ":") && ip.IsLoopback()
 }
 
 func (s settings) checkToken(address string) error {

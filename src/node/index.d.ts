@@ -1,5 +1,7 @@
 /// <reference lib="esnext.disposable" />
-import type { ClientConfig } from 'pg';
+
+/** What `pg`'s Client takes: host, port, database, user, password, ssl and so on. `pg` is optional, and so are its types. */
+export type DatabaseConfig = Record<string, any>;
 
 export interface TlsFiles {
   /** PEM files; they may be replaced at any time. Without caFile the system's authorities count. */
@@ -14,7 +16,7 @@ export interface ClientOptions {
   /** "HOST:PORT" or "unix:/path", with commas between; default: LEASEHOLD_SERVER, or 127.0.0.1:7420. */
   server?: string;
   /** For leases in SQL, without a daemon: a connection URL, or what `pg` takes. Not together with `server`. */
-  database?: string | ClientConfig;
+  database?: string | DatabaseConfig;
   /** Names the holder for people; default: host and pid. At most 255 bytes. */
   owner?: string;
   /** Default: LEASEHOLD_CA, LEASEHOLD_CERT, LEASEHOLD_KEY and LEASEHOLD_SERVER_NAME. */
@@ -55,7 +57,7 @@ export interface AcquireOptions {
   signal?: AbortSignal;
   /** Nobody else gets the lease before so long after its grant, though it is released or lost earlier; absent: the policy's. At most a day. */
   atLeastMs?: number;
-  /** Called while it waits. */
+  /** Called while it waits. What it throws is a warning. */
   onQueued?: (contention: Contention) => void;
 }
 
@@ -71,7 +73,7 @@ export interface LeadOptions {
   owner?: string;
   /** Ends the candidacy, or the leadership: the work's signal aborts. */
   signal?: AbortSignal;
-  /** Is told the owner who leads, whenever that changes, this candidate included. */
+  /** Is told the owner who leads, whenever that changes, this candidate included. What it throws is a warning. */
   onLeader?: (owner: string) => void;
 }
 
@@ -130,7 +132,7 @@ export class Lease implements AsyncDisposable {
   /** Until the work must have stopped, if the lease is not renewed again; 0 when it is not held. */
   remainingMs(): number;
   isHeld(): boolean;
-  /** Throws LeaseLostError once the lease is lost. */
+  /** Throws LeaseLostError once the lease is lost or released. */
   check(): void;
   /**
    * In a transaction of yours: until it ends, nobody else gets the lease. Rejects with LeaseLostError when it is not held.

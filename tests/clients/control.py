@@ -5,6 +5,7 @@
 
     POST /site                     {"grpc": target, "grpc_sql": dsn, "sql": dsn, "pooler": dsn, "port": of PostgreSQL}
     POST /psql                     {"on": "grpc" | "sql" | "pooler", "sql": ...}    what psql prints
+    POST /standby                  {}                                               {"host", "port"}: a hot standby of PostgreSQL
     POST /daemon                   {}                                               {"id", "target"}: one more on the grpc database
     POST /secure                   {}                                               {"target", "ca", ...}: a SecureDaemon (secure.py)
     POST /daemon/signal, /kill, /start   {"id", "signal"}; id 0 is the first daemon
@@ -34,12 +35,7 @@ sys.path.insert(0, str(HERE.parent / "lib"))
 import harness  # noqa: E402
 from flaky_proxy import FlakyProxy  # noqa: E402
 from secure import SecureDaemon  # noqa: E402
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+from standby import Standby, free_port  # noqa: E402
 
 
 class Pooler:
@@ -85,7 +81,7 @@ class Control:
             subprocess.run([harness.CLI, "migrate", "--database", self.cluster.url(database)], check=True, stdout=subprocess.DEVNULL)
         self.pooler = Pooler(self.cluster, self.pg_port, self.pooled)
         self.proxies = []
-        self.secured = None
+        self.secured = self.standby_server = None
 
     def site(self, unused):
         server = f"host={self.cluster.sockets} port={self.pg_port} user=postgres"
@@ -102,6 +98,10 @@ class Control:
     def secure(self, unused):
         self.secured = self.secured or SecureDaemon(self.cluster, self.database)
         return self.secured.facts
+
+    def standby(self, unused):
+        self.standby_server = self.standby_server or Standby(self.cluster, self.pg_port)
+        return {"host": "127.0.0.1", "port": self.standby_server.port}
 
     def daemon_signal(self, ask):
         self.daemons[ask["id"]].signal(getattr(signal, ask["signal"]))
@@ -170,6 +170,8 @@ class Control:
         self.pooler.close()
         if self.secured:
             self.secured.close()
+        if self.standby_server:
+            self.standby_server.close()
         for daemon in self.daemons:
             daemon.destroy()
         self.cluster.destroy()

@@ -6,7 +6,8 @@ const { GrpcTransport } = require('./grpc.js');
 const { SqlTransport } = require('./sql.js');
 const { Lease, asyncDispose } = require('./lease.js');
 const { Renewer } = require('./renewer.js');
-const { checkUnits, ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
+const { check, checkOptions, refused, ACQUIRE, CLIENT, LEAD, TLS } = require('./arguments.js');
+const { ClosedError, DeniedError, InvalidArgumentError, UnavailableError } = require('./errors.js');
 const { clock, sleep } = require('./time.js');
 
 const RETRY_AFTER_MS = 100;
@@ -18,35 +19,52 @@ class Client {
   #closing = new AbortController();
   #closed = null;
   #tasks = new Set();
+  #tell; // makes of a listener one that never throws: news cost neither the lease nor the process
 
   constructor(target = {}) {
     const options = typeof target === 'string' ? { server: target } : target;
-    const { server, database, owner, patienceMs = 5000, pollMs = 5000, warn = (words) => process.emitWarning(words, 'LeaseholdWarning') } = options;
+    checkOptions('Client', options, CLIENT);
+    if (options.tls !== undefined) checkOptions('tls', options.tls, TLS);
+    const { server, database, owner, patienceMs = 5000, pollMs = 5000 } = options;
+    const warn = warner(options.warn);
     if (server !== undefined && database !== undefined) throw new InvalidArgumentError('server and database exclude each other', 'database');
     this.owner = owner ?? `${os.hostname()} pid ${process.pid}`;
     this._transport =
       database === undefined ? new GrpcTransport({ ...options, patienceMs }) : new SqlTransport(database, { patienceMs, pollMs, warn });
     this.#renewer = new Renewer(this._transport, patienceMs, warn);
+    this.#tell = (listener) => listener && ((...news) => {
+      try {
+        listener(...news);
+      } catch (error) {
+        warn(`a listener failed: ${error?.stack ?? error}`);
+      }
+    });
   }
 
   async acquire(namespace, key, options = {}) {
+    checkOptions('acquire', options, ACQUIRE);
     return this.#acquire(this.#request(namespace, key, options), options.signal);
   }
 
   async withLease(namespace, key, options, work) {
     if (typeof options === 'function') [options, work] = [{}, options];
+    checkOptions('withLease', options, ACQUIRE);
+    check('work', work);
     const { signal } = options;
     return this.#work(await this.#acquire(this.#request(namespace, key, options), signal), signal, work);
   }
 
   async lead(namespace, key, options, work) {
     if (typeof options === 'function') [options, work] = [{}, options];
-    const { signal, onLeader } = options;
+    checkOptions('lead', options, LEAD);
+    check('work', work);
+    const { signal, durationMs = 15000, owner } = options;
+    const onLeader = this.#tell(options.onLeader);
     for (let leader = ''; ; leader = '') {
       const see = (owner) => {
         if (owner && owner !== leader) onLeader?.((leader = owner));
       };
-      const request = this.#request(namespace, key, { durationMs: 15000, ...options, waitMs: Infinity, onQueued: ({ holder }) => see(holder) });
+      const request = this.#request(namespace, key, { durationMs, owner, waitMs: Infinity, onQueued: ({ holder }) => see(holder) });
       request.isHold = true;
       const lease = await this.#acquire(request, signal);
       see(request.owner);
@@ -68,14 +86,10 @@ class Client {
   }
 
   #request(namespace, key, { durationMs = 30000, waitMs = 0, owner = this.owner, labels = {}, shared = false, units = 1, atLeastMs, onQueued }) {
-    for (const [field, value] of Object.entries({ namespace, key, owner })) {
-      if (typeof value !== 'string') throw new InvalidArgumentError(`${field} must be a string, not ${typeof value}`, field, 'a string');
-    }
-    if (!Number.isFinite(durationMs)) throw new InvalidArgumentError(`durationMs must be a number, not ${durationMs}`, 'duration', 'a number');
-    if (!(waitMs >= 0)) throw new InvalidArgumentError(`waitMs must be a number from 0 to Infinity, not ${waitMs}`, 'wait', '0 to Infinity');
-    if (atLeastMs !== undefined && !Number.isFinite(atLeastMs)) throw new InvalidArgumentError(`atLeastMs must be a number, not ${atLeastMs}`, 'at_least', 'a number');
-    checkUnits(units);
-    if (!shared && units !== 1) throw new InvalidArgumentError(`units must be 1 without shared, not ${units}`, 'units', '1 without shared');
+    check('namespace', namespace);
+    check('key', key);
+    if (!shared && units !== 1) throw refused('units', units, '1 without shared');
+    onQueued = this.#tell(onQueued);
     return { namespace, key, durationMs, waitMs, owner, labels, shared, units, atLeastMs, onQueued, isHold: false, leaseKey: crypto.randomUUID() };
   }
 
@@ -143,26 +157,31 @@ class Client {
 
   async #work(lease, signal, work) {
     const abort = () => lease._abort(signal.reason);
+    const alive = setInterval(() => {}, 2 ** 31 - 1); // the work may wait for nothing but lease.signal
     signal?.addEventListener('abort', abort, { once: true });
     if (signal?.aborted) abort();
     let value;
-    let outcome = {};
+    let failed = null;
     try {
       value = await work(lease);
     } catch (error) {
-      outcome = { failure: error ?? 'unknown', error };
+      failed = { error };
     } finally {
       signal?.removeEventListener('abort', abort);
     }
     try {
-      if (lease.lost && 'error' in outcome && outcome.error !== lease.lost) lease.lost.cause ??= outcome.error;
-      await lease.release(outcome);
+      await lease.release(failed ? { failure: failed.error ?? 'unknown' } : {});
     } catch (error) {
-      if (!('error' in outcome) || error === lease.lost) throw error;
+      if (!failed) throw error;
+      if (error === lease.lost) {
+        if (failed.error !== error) error.cause ??= failed.error;
+        throw error;
+      }
     } finally {
+      clearInterval(alive);
       lease._tie?.close();
     }
-    if ('error' in outcome) throw outcome.error;
+    if (failed) throw failed.error;
     return value;
   }
 
@@ -184,6 +203,19 @@ class Client {
     await this._transport.close();
     await Promise.allSettled(this.#tasks);
   }
+}
+
+/** For the operator; it never throws. */
+function warner(warn) {
+  const emit = (words) => process.emitWarning(words, 'LeaseholdWarning');
+  if (!warn) return emit;
+  return (words) => {
+    try {
+      warn(words);
+    } catch (error) {
+      emit(`${words} (and warn failed: ${error})`);
+    }
+  };
 }
 
 function unlessAborted(promise, signal) {

@@ -63,11 +63,4 @@ function scopeName({ namespace, key }) {
   return namespace.includes('/') ? `"${namespace}"/${key}` : `${namespace}/${key}`;
 }
 
-const MOST_UNITS = 1000000;
-
-function checkUnits(units) {
-  const bound = `1 to ${MOST_UNITS}`;
-  if (!Number.isInteger(units) || units < 1 || units > MOST_UNITS) throw new InvalidArgumentError(`units must be ${bound}, not ${units}`, 'units', bound);
-}
-
-module.exports = { checkUnits, scopeName, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError };
+module.exports = { scopeName, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError };

@@ -4,6 +4,7 @@
 // A call that is not answered in its time moves the client to the next one, so a daemon that hangs is left after one call.
 
 const fs = require('node:fs');
+const net = require('node:net');
 const grpc = require('@grpc/grpc-js');
 const loader = require('@grpc/proto-loader');
 const { ClosedError, DeniedError, HeldError, InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
@@ -41,8 +42,9 @@ class GrpcTransport {
     this.tokenFile = tokenFile ?? process.env.LEASEHOLD_TOKEN_FILE;
     const addresses = (server ?? (process.env.LEASEHOLD_SERVER || '127.0.0.1:7420')).split(',').map((each) => each.trim());
     if (!addresses.every(Boolean)) throw new InvalidArgumentError(`server "${server}" has an empty address`, 'server', 'host:port,host:port');
-    if (this.tokenFile && !this.tls && !addresses.every(isLocal)) {
-      throw new InvalidArgumentError('a token is sent over TLS, unix sockets and loopback only: set tls', 'tokenFile');
+    const far = addresses.find((address) => !isLocal(address));
+    if (this.tokenFile && !this.tls && far !== undefined) {
+      throw new InvalidArgumentError(`server '${far}': a token is sent over TLS, unix sockets and loopback only: set tls`, 'server', 'unix:PATH or loopback, without tls');
     }
     this.#servers = addresses.map((address) => ({ address, stub: null, stamp: null }));
   }
@@ -77,7 +79,9 @@ class GrpcTransport {
     const { caFile, keyFile, certFile, serverName } = this.tls ?? {};
     const credentials = isPlain ? grpc.credentials.createInsecure() : grpc.credentials.createSsl(read(caFile), read(keyFile), read(certFile));
     const name = serverName && !isPlain ? { 'grpc.ssl_target_name_override': serverName, 'grpc.default_authority': serverName } : {};
-    return new LeaseService(address, credentials, { ...CHANNEL, ...name });
+    // A proxy of the environment is another host: it leads nowhere, and would read what loopback keeps.
+    const near = isLocal(address) ? { 'grpc.enable_http_proxy': 0 } : {};
+    return new LeaseService(address, credentials, { ...CHANNEL, ...name, ...near });
   }
 
   #failed(server, ref, status) {
@@ -294,6 +298,10 @@ function tlsOfEnvironment({ LEASEHOLD_CA, LEASEHOLD_CERT, LEASEHOLD_KEY, LEASEHO
   return { caFile: LEASEHOLD_CA, certFile: LEASEHOLD_CERT, keyFile, serverName: LEASEHOLD_SERVER_NAME };
 }
 
-const isLocal = (address) => /^(unix:|127\.|localhost:|\[::1\]:)/.test(address);
+/** What is sent there without TLS nobody else reads. A name that only begins like a loopback address is another host's. */
+function isLocal(address) {
+  const [, host] = /^(localhost|[0-9.]+|\[::1\])(?::[0-9]+)?$/i.exec(address) ?? [];
+  return address.startsWith('unix:') || (host !== undefined && (!/^[0-9.]/.test(host) || (net.isIPv4(host) && host.startsWith('127.'))));
+}
 
 module.exports = { GrpcTransport };

@@ -2,17 +2,11 @@
 
 const { Client } = require('./client.js');
 const { Lease } = require('./lease.js');
-const errors = require('./errors.js');
+const {
+  LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError,
+} = require('./errors.js');
 
-// Named one by one: import { Client } finds names that stand here.
+// Names alone: Node reads them here without running it, for import { HeldError }.
 module.exports = {
-  Client,
-  Lease,
-  LeaseholdError: errors.LeaseholdError,
-  HeldError: errors.HeldError,
-  LeaseLostError: errors.LeaseLostError,
-  DeniedError: errors.DeniedError,
-  UnavailableError: errors.UnavailableError,
-  ClosedError: errors.ClosedError,
-  InvalidArgumentError: errors.InvalidArgumentError,
+  Client, Lease, LeaseholdError, HeldError, LeaseLostError, DeniedError, UnavailableError, ClosedError, InvalidArgumentError,
 };

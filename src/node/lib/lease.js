@@ -1,6 +1,7 @@
 'use strict';
 
-const { checkUnits, InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
+const { check, checkOptions, RELEASE } = require('./arguments.js');
+const { InvalidArgumentError, LeaseLostError, scopeName, UnavailableError } = require('./errors.js');
 const { clock, sleep } = require('./time.js');
 
 const MOST_WORDS = 8192; // bytes
@@ -60,10 +61,15 @@ class Lease {
     return this.#lost === null && !this.#isReleased;
   }
 
-  /** Throws LeaseLostError once the lease is lost. */
+  /** Throws LeaseLostError once the lease is lost or released. */
   check() {
     this._expire();
     if (this.#lost) throw this.#lost;
+    if (this.#isReleased) throw this.#released();
+  }
+
+  #released() {
+    return new LeaseLostError(`the lease ${scopeName(this)} with token ${this.token} is not held: it was released`, 'released');
   }
 
   /** In a transaction of the caller's: until it ends, nobody else gets the lease. */
@@ -79,11 +85,11 @@ class Lease {
 
   /** Makes an exclusive lease shared, or gives units of a shared one back. Repeated until it is answered, for as long as patienceMs says. */
   async downgrade(units = 1) {
-    checkUnits(units);
+    check('units', units);
     if (this._request.isHold) throw new InvalidArgumentError("a leader's lease stays exclusive", 'mode', 'a lease that is not of lead');
     for (const until = clock() + this.#renewer.patienceMs; ; await sleep(100)) {
       this.check();
-      if (this.#releasing) throw new LeaseLostError(`the lease ${scopeName(this)} was released`, 'released');
+      if (this.#releasing) throw this.#released();
       try {
         const grant = await this.#renewer.transport.downgrade(this._ref, units, this.#patienceMs);
         this.check();
@@ -96,7 +102,9 @@ class Lease {
   }
 
   /** Gives the lease back. Repeated until it is answered, or the deadline has passed. */
-  release({ result = this.result, failure } = {}) {
+  async release(outcome = {}) {
+    checkOptions('release', outcome, RELEASE);
+    const { result = this.result, failure } = outcome;
     this.#releasing ??= this.#release(result, failure);
     return this.#releasing;
   }
@@ -133,7 +141,7 @@ class Lease {
         }
         if (error instanceof LeaseLostError) this._lose(error.reason);
         this._trouble = error.message; // it is not renewed any more
-        throw error;
+        throw error instanceof LeaseLostError ? this.#lost : error;
       }
     }
     this.#isReleased = true;

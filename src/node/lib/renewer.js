@@ -1,5 +1,6 @@
 'use strict';
 
+const { UnavailableError } = require('./errors.js');
 const { clock } = require('./time.js');
 
 const MOST_IN_REQUEST = 10000; // leases
@@ -116,7 +117,12 @@ class Renewer {
   /** A leader's stream is made again after it broke. */
   #tie(lease) {
     if (!lease._tie && lease._request.isHold && lease._isRenewed && this.transport.tie) {
-      lease._tie = this.transport.tie(lease._request);
+      try {
+        lease._tie = this.transport.tie(lease._request);
+      } catch (error) {
+        if (!(error instanceof UnavailableError)) throw error;
+        return; // such as a token file that is being written; the next renewal tries again
+      }
       this.#follow(lease);
     }
   }

@@ -43,7 +43,7 @@ class SqlTransport {
   #hasWarned = false;
 
   constructor(config, options) {
-    this.#config = typeof config === 'string' ? { connectionString: config } : config;
+    this.#config = configOf(config);
     this.#options = options;
   }
 
@@ -188,6 +188,16 @@ class SqlTransport {
   }
 }
 
+/** What pg takes. It knows one host, and says "Invalid URL" to others. A password may stand in it: errors show nothing of it. */
+function configOf(config) {
+  const url = typeof config === 'string' ? config : config.connectionString;
+  const hosts = /^postgres(?:ql)?:\/\/(?:[^@/]*@)?([^/?]*)/i.exec(url ?? '')?.[1] ?? config.host;
+  if (typeof hosts === 'string' && hosts.includes(',')) {
+    throw new InvalidArgumentError('database must name one host: pg connects to one, and this names several', 'database', 'one host');
+  }
+  return typeof config === 'string' ? { connectionString: config } : config;
+}
+
 const modeOf = ({ shared }) => (shared ? 'shared' : 'exclusive');
 const grantOf = ({ token, seconds, units, slots }, sent) => ({
   token: BigInt(token),
@@ -210,7 +220,11 @@ class Session {
   constructor(config, patienceMs) {
     const { Client } = require('pg');
     this.#patienceMs = patienceMs;
-    this.#client = new Client({ application_name: 'leasehold', ...config, connectionTimeoutMillis: patienceMs });
+    try {
+      this.#client = new Client({ application_name: 'leasehold', ...config, connectionTimeoutMillis: patienceMs });
+    } catch (error) {
+      throw new InvalidArgumentError(`database must be what pg takes: ${error.message}`, 'database', 'a connection URL, or what pg takes');
+    }
     this.#client.on('error', (error) => this.#end(error));
     this.#client.on('end', () => this.#end(new Error('the connection has ended')));
     this.#client.on('notification', () => {

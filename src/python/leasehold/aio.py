@@ -7,6 +7,7 @@ import functools
 from types import TracebackType
 from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, ParamSpec, TypeVar
 
+from . import arguments
 from .client import BaseClient, describe, note
 from .errors import Held, LeaseholdError, LeaseLost
 from .lease import BaseLease
@@ -25,7 +26,8 @@ class AsyncLease(BaseLease):
     _is_cancelled = False
 
     async def acquire(self) -> AsyncLease:
-        """What `async with` does at its beginning, for a lease that is released elsewhere."""
+        """What `async with` does at its beginning, for a lease that is released elsewhere. Raises LeaseholdError while it is held."""
+        self._claim(is_entering=False)
         await self._core.acquire(self)
         return self
 
@@ -52,14 +54,20 @@ class AsyncLease(BaseLease):
             self._task.cancel()
 
     async def __aenter__(self) -> AsyncLease:
-        if not self._is_held:
-            await self.acquire()
-        self._task = asyncio.current_task()
+        if self._claim(is_entering=True):
+            await self._core.acquire(self)
+        self._task, self._is_cancelled = asyncio.current_task(), False
         self._cancelling = self._task.cancelling() if self._task is not None else 0
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         task, self._task = self._task, None
+        try:
+            await self._end(task, error)
+        finally:
+            self._is_entered = False
+
+    async def _end(self, task: asyncio.Task[Any] | None, error: BaseException | None) -> None:
         if self._is_cancelled and task is not None and task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
             await self.release(failure=str(self._loss()))
             raise self._loss() from error
@@ -90,11 +98,13 @@ class AsyncClient(BaseClient):
     def leased(self, namespace: str, key: str, *, duration: float = 30, wait: float | None = 0, at_least: float | None = None,
                skip_if_held: bool = False) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T | None]]]:
         """As Client.leased, for a coroutine function."""
+        self.lease(namespace, key, duration=duration, wait=wait)._at_least = arguments.at_least(at_least)  # wrong arguments are told here
+
         def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T | None]]:
             @functools.wraps(function)
             async def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | None:
                 lease = self.lease(namespace, key, duration=duration, wait=wait)
-                lease._at_least = at_least
+                lease._at_least = arguments.at_least(at_least)
                 try:
                     await lease.acquire()
                 except Held:

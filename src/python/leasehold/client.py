@@ -9,6 +9,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterator, Mapping, ParamSpec, TypeVar
 
+from . import arguments
 from .core import Core, Transport
 from .errors import Held, InvalidArgument, LeaseholdError, LeaseLost
 from .lease import BaseLease
@@ -36,6 +37,9 @@ class BaseClient:
                  tls: TLS | None = None, token_file: str | None = None) -> None:
         if server is not None and database is not None:
             raise InvalidArgument("server and database exclude each other", "INVALID_ARGUMENT")
+        for name, value in {"server": server, "database": database, "token_file": token_file}.items():
+            arguments.given(name, value)
+        timeout = arguments.more_than_zero("timeout", timeout)
         runtime = self._runtime()
         transport: Transport
         if database is not None:
@@ -56,7 +60,8 @@ class Lease(BaseLease):
     """Acquired by `with`, then renewed until the body ends. The body's end releases it; an error in it releases it as failed."""
 
     def acquire(self) -> Lease:
-        """What `with` does at its beginning, for a lease that is released elsewhere."""
+        """What `with` does at its beginning, for a lease that is released elsewhere. Raises LeaseholdError while it is held."""
+        self._claim(is_entering=False)
         run(self._core.acquire(self))
         return self
 
@@ -79,9 +84,17 @@ class Lease(BaseLease):
             self._guard_failed(error)
 
     def __enter__(self) -> Lease:
-        return self if self._is_held else self.acquire()
+        if self._claim(is_entering=True):
+            run(self._core.acquire(self))
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self._end(error)
+        finally:
+            self._is_entered = False
+
+    def _end(self, error: BaseException | None) -> None:
         if error is not None and not isinstance(error, GeneratorExit):
             with contextlib.suppress(LeaseholdError):  # which the loop goes on with
                 self.release(failure=describe(error))
@@ -106,7 +119,7 @@ class Client(BaseClient):
               labels: Mapping[str, str] | None = None, on_lost: Callable[[str], object] | None = None, shared: bool = False,
               units: int = 1) -> Lease:
         """A lease for `with`. wait: seconds to wait for it; None: for ever. on_lost(reason) is called once, on the thread
-        that renews: it must not block. shared: beside other shared leases, with so many units (1 to 1,000,000) of the capacity that
+        that finds the loss, mostly the one that renews: it must not block. shared: beside other shared leases, with so many units (1 to 1,000,000) of the capacity that
         the namespace's policy sets."""
         return Lease(self._core, namespace, key, duration, wait, owner, labels, on_lost, shared, units)
 
@@ -115,11 +128,13 @@ class Client(BaseClient):
         """A decorator: the function runs under a lease. at_least: nobody else gets the lease before so many seconds have passed
         since it was granted, though the function has ended earlier, so that a second clock that is late does not start it again;
         at most a day; None: as the namespace's policy says. skip_if_held: then None is returned."""
+        self.lease(namespace, key, duration=duration, wait=wait)._at_least = arguments.at_least(at_least)  # wrong arguments are told here
+
         def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
             @functools.wraps(function)
             def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | None:
                 lease = self.lease(namespace, key, duration=duration, wait=wait)
-                lease._at_least = at_least
+                lease._at_least = arguments.at_least(at_least)
                 try:
                     lease.acquire()
                 except Held:

@@ -6,6 +6,7 @@ loop releases it, again and again for a while.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -16,8 +17,9 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Sequence
 
+from . import arguments
 from .errors import Denied, Held, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable, scope_name
-from .lease import BaseLease, shared_units
+from .lease import BaseLease
 from .runtime import Runtime, clock
 
 if TYPE_CHECKING:
@@ -75,6 +77,9 @@ class Transport(Protocol):
 
     async def release(self, items: Sequence[Release], until: float) -> list[Answer]: ...
 
+    async def end_reason(self, ref: Ref, until: float) -> str:
+        """Of a lease that a release did not find, as far as that is known."""
+
     async def interrupt(self) -> None:
         """Calls that are open end at once; later ones fail."""
 
@@ -92,21 +97,22 @@ class Orphan:
 class Core:
     def __init__(self, transport: Transport, runtime: Runtime, owner: str | None, timeout: float) -> None:
         self.transport, self.runtime, self.timeout = transport, runtime, timeout
-        self.owner = owner or f"{socket.gethostname()}/{os.path.basename(sys.argv[0] or 'python')}/{os.getpid()}"
+        self.owner = (arguments.owner(owner) if owner is not None else "") or f"{socket.gethostname()}/{os.path.basename(sys.argv[0] or 'python')}/{os.getpid()}"
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.leases: dict[str, BaseLease] = {}
         self.orphans: dict[str, Orphan] = {}
         self.is_closed = False
         self.wake = runtime.flag()
-        self.loop: Any = None
+        self.loop: Any = None  # the renewals
+        self.place: Any = None
         self.readers: set[Any] = set()  # of ties
 
     # -- acquire
 
     async def acquire(self, lease: BaseLease) -> None:
-        """Fills in the lease, or raises. Repeats what was not answered under the same lease key: the same acquisition."""
-        self._begin()
+        """Fills in the lease, or raises. Repeats what was not answered under the same lease key: the same acquisition. The caller has
+        claimed the lease."""
         wait_until = clock() + lease._wait
         give_up = wait_until + self.timeout
         pause, is_repeated = 0.05, False
@@ -137,19 +143,24 @@ class Core:
                 if grant.tie is not None:
                     self._read(lease, grant.tie)
             self.wake.set()
-        except (Held, Denied, InvalidArgument):
+        except BaseException as error:
+            lease._is_entered = False
+            if not isinstance(error, (Held, Denied, InvalidArgument)):
+                self._abandon(Release(self._ref(lease)), self.timeout)  # the grant may be on its way
             raise
-        except BaseException:
-            self._abandon(Release(self._ref(lease)), self.timeout)  # the grant may be on its way
-            raise
+        finally:
+            lease._is_asked = False
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         if self.pid != os.getpid():
             raise LeaseholdError("this client was made before a fork: make a new one in the child", "FORKED")
         with self.lock:
             if self.is_closed:
                 raise LeaseholdError("this client is closed", "CLOSED")
+            if self.loop is not None and self.place is not self.runtime.place():  # its renewals ended with it, or go on there
+                raise LeaseholdError("this client belongs to another event loop: make one for each", "OTHER_LOOP")
             if self.loop is None:
+                self.place = self.runtime.place()
                 self.loop = self.runtime.spawn(self._run(), "leasehold-renewal")
 
     @staticmethod
@@ -160,13 +171,11 @@ class Core:
 
     async def downgrade(self, lease: BaseLease, units: int) -> None:
         """Repeats what was not answered. Renewals go on meanwhile: the lease key stays."""
-        shared_units(units)
+        arguments.units(units)
         if lease._is_tied:
             raise InvalidArgument("a leader's lease stays exclusive", "INVALID_ARGUMENT")
-        self._begin()
+        self.begin()
         lease.check()
-        if not lease.is_held():
-            raise LeaseholdError(f"{lease!r} cannot be shared", "NOT_HELD")
         end = clock() + self.timeout
         while True:
             try:
@@ -193,11 +202,14 @@ class Core:
         """True: given back. False: it was not held any more. The lease leaves the renewals first."""
         if lease._is_forked():
             return False
+        if failure is not None and not isinstance(failure, str):
+            raise arguments.refused("failure", failure, "a string")
         try:
             item = Release(self._ref(lease), None if result is None else json.dumps(result), failure)
         except (TypeError, ValueError) as error:
             await self.release(lease, failure=f"the result is no JSON: {error}")
             raise
+        lease._look()
         with self.lock:
             if not lease._is_held:
                 if lease.lost == "unreachable":
@@ -222,14 +234,24 @@ class Core:
                 if answer.outcome == "denied":
                     raise Denied(f"the release of {scope_name(lease.namespace, lease.key)} was refused: {answer.reason}", answer.reason)
                 if answer.outcome != "retry":
+                    reason = answer.reason if answer.outcome == "ok" or answer.reason != "unknown" else await self._end_reason(item.ref, end)
                     # A repeated release whose first answer was lost finds the lease ended: by the first.
-                    return answer.outcome == "ok" or (is_repeated and answer.reason not in ("expired", "forced"))
+                    if answer.outcome == "ok" or (is_repeated and reason in ("released", "failed")):
+                        return True
+                    lease.lost = reason
+                    lease._tell_loss(reason)
+                    return False
             except Unavailable:
                 is_repeated = True
             await self.runtime.sleep(0.05)
         self._abandon(item, max(lease._deadline - clock(), 0))
         raise Unavailable(f"no server answered the release of {scope_name(lease.namespace, lease.key)} in time; "
                           "the lease ends by its deadline")
+
+    async def _end_reason(self, ref: Ref, until: float) -> str:
+        with contextlib.suppress(LeaseholdError):
+            return await self.transport.end_reason(ref, until)
+        return "unknown"
 
     def _try_until(self, lease: BaseLease, end: float) -> float:
         return min(end, clock() + min(max(lease.duration, 1.0), self.timeout) / PATIENCE)
@@ -335,7 +357,11 @@ class Core:
         with self.lock:
             if not lease._is_tied or lease._tie is not None or not lease._is_held or not hasattr(self.transport, "tie"):
                 return
-            lease._tie = self.transport.tie(lease)
+            try:
+                lease._tie = self.transport.tie(lease)
+            except LeaseholdError as error:  # such as a token file that is being written; the next renewal tries again
+                log.info("the stream of %r: %s", lease, error)
+                return
             self._read(lease, lease._tie)
 
     def _untie(self, lease: BaseLease) -> None:
@@ -347,8 +373,10 @@ class Core:
 
     async def close(self) -> None:
         """Ends renewals. Leases that are still held end by their deadline."""
+        if self.pid != os.getpid():  # in a child another thread of the parent may have the lock, for ever
+            return
         with self.lock:
-            if self.is_closed or self.pid != os.getpid():
+            if self.is_closed:
                 return
             self.is_closed = True
             ties = [each for each in self.leases.values() if each._tie is not None]

@@ -6,8 +6,10 @@ in its time moves the client to the next address. So a server that hangs is left
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import math
 import queue
+import re
 from typing import Any, AsyncIterator, Iterator, Mapping, Sequence
 
 import grpc
@@ -240,8 +242,9 @@ class GrpcTransport:
         if not self.addresses:
             raise InvalidArgument("no address of a server is given", "INVALID_ARGUMENT")
         self.tls, self.token_file, self.calls = tls, token_file, calls
-        if token_file is not None and tls is None and not all(map(is_local, self.addresses)):
-            raise InvalidArgument("a token is sent over TLS, unix sockets and loopback only: set tls", "INVALID_ARGUMENT")
+        far = [each for each in self.addresses if not is_local(each)]
+        if token_file is not None and tls is None and far:
+            raise InvalidArgument(f"server {far[0]!r}: a token is sent over TLS, unix sockets and loopback only: set tls", "INVALID_ARGUMENT")
         self.current, self.is_closed = 0, False
         self.channels: dict[int, tuple[Any, Any]] = {}  # address: the state of the TLS files, channel
 
@@ -256,11 +259,13 @@ class GrpcTransport:
         except OSError as error:
             raise Unavailable(str(error), "CREDENTIALS") from None
         if at not in self.channels or self.channels[at][0] != stamp:  # new files: a new channel; calls keep the old one
+            # A proxy of the environment is another host: it leads nowhere, and would read what loopback keeps.
+            near = [("grpc.enable_http_proxy", 0)] if is_local(self.addresses[at]) else []
             if self.tls is not None and is_secure:
                 credentials, options = self.tls.credentials()
-                made = self.calls.secure(self.addresses[at], credentials, options=OPTIONS + options)
+                made = self.calls.secure(self.addresses[at], credentials, options=OPTIONS + near + options)
             else:
-                made = self.calls.channel(self.addresses[at], options=OPTIONS)
+                made = self.calls.channel(self.addresses[at], options=OPTIONS + near)
             self.channels[at] = (stamp, made)
         return self.channels[at][1]
 
@@ -367,6 +372,9 @@ class GrpcTransport:
         response = await self.unary("Release", request, pb.ReleaseResponse, until - clock())
         return [Answer("ok", "") if each.outcome == pb.OUTCOME_OK else self._refused(each) for each in response.results]
 
+    async def end_reason(self, ref: Ref, until: float) -> str:
+        return "unknown"  # else the answer to the release has said it
+
     @staticmethod
     def _refused(result: Any) -> Answer:
         if result.outcome == pb.OUTCOME_LOST:
@@ -388,5 +396,17 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+LOCAL = re.compile(r"(?:(?P<ipv4>[0-9.]+)|localhost|\[::1\])(?::[0-9]+)?", re.IGNORECASE)
+
+
 def is_local(address: str) -> bool:
-    return address.startswith(("unix:", "127.", "localhost:", "[::1]:"))
+    """What is sent there without TLS nobody else reads. A name that only begins like a loopback address is another host's."""
+    if address.startswith("unix:"):
+        return True
+    found = LOCAL.fullmatch(address)
+    if found is None:
+        return False
+    try:
+        return found["ipv4"] is None or ipaddress.IPv4Address(found["ipv4"]).is_loopback
+    except ValueError:
+        return False

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, NoReturn
 
-from .errors import InvalidArgument, LeaseLost, scope_name
+from . import arguments
+from .errors import LeaseholdError, LeaseLost, scope_name
 from .runtime import clock
 
 if TYPE_CHECKING:
@@ -16,14 +16,7 @@ log = logging.getLogger("leasehold")
 
 RENEWALS = 3  # in each duration
 MARGIN = 6  # a loss is told a sixth of the duration before the deadline: one more renewal fits between two lost ones and it
-MOST_UNITS = 1_000_000
 GUARD = "select leasehold.guard(%s, %s, %s)"
-
-
-def shared_units(units: int) -> int:
-    if not 1 <= units <= MOST_UNITS:
-        raise InvalidArgument(f"units must be 1 to {MOST_UNITS}, not {units}", "INVALID_ARGUMENT")
-    return units
 
 
 class BaseLease:
@@ -32,14 +25,10 @@ class BaseLease:
     def __init__(self, core: Core, namespace: str, key: str, duration: float, wait: float | None, owner: str | None,
                  labels: Mapping[str, str] | None, on_lost: Callable[[str], object] | None, shared: bool = False, units: int = 1,
                  is_tied: bool = False) -> None:
-        if not duration > 0 or not math.isfinite(duration):
-            raise InvalidArgument(f"duration must be a number of seconds above 0, not {duration}", "INVALID_ARGUMENT")
-        if not shared and units != 1:
-            raise InvalidArgument(f"units must be 1 without shared, not {units}", "INVALID_ARGUMENT")
-        self.namespace, self.key = namespace, key
-        self.duration = float(duration)
-        self.owner = core.owner if owner is None else owner
-        self.labels = dict(labels or {})
+        self.namespace, self.key = arguments.text("namespace", namespace), arguments.text("key", key)
+        self.duration = arguments.more_than_zero("duration", duration)
+        self.owner = core.owner if owner is None else arguments.owner(owner)
+        self.labels = arguments.labels(labels)
         self.lease_key = ""  # the credential to renew and release
         self.token = 0  # the fencing token: pass it to whatever must refuse a holder that is late
         self.units = 0  # of the key's capacity, of a shared lease; 0: an exclusive one
@@ -47,13 +36,15 @@ class BaseLease:
         self.lost: str | None = None  # why, once it is
         self.result: Any = None  # what `with` releases it with: anything that json can write
         self._core = core
-        self._wait = math.inf if wait is None else float(wait)
-        self._units = shared_units(units) if shared else 0  # what it asks for
-        self._on_lost = on_lost
+        self._wait = arguments.wait(wait)
+        self._units = arguments.units_asked(shared, units)  # what it asks for
+        self._on_lost = arguments.callback("on_lost", on_lost)
         self._is_tied = is_tied  # a stream ties the lease to this process: it ends with it
         self._tie: Any = None
         self._at_least: float | None = None  # nobody else gets it before, though it is released earlier; None: the policy's
         self._is_held = False
+        self._is_asked = False  # an acquire is under way
+        self._is_entered = False  # a body runs
         self._margin = self.duration / MARGIN
         self._deadline = self._next_beat = 0.0
 
@@ -76,13 +67,30 @@ class BaseLease:
         return self._is_held
 
     def check(self) -> None:
-        """Raises LeaseLost when the lease was lost, or is about to be: its deadline is a sixth of its duration away."""
+        """Raises LeaseLost when the lease is not held: it was lost, or is about to be (its deadline is a sixth of its duration away), or
+        was released."""
         self._look()
-        if self.lost is not None:
+        if not self._is_held:
             raise self._loss()
 
     def _loss(self) -> LeaseLost:
-        return LeaseLost(f"the lease {scope_name(self.namespace, self.key)} with token {self.token} was lost: {self.lost}", self.lost)
+        name = scope_name(self.namespace, self.key)
+        if self.lost is not None:
+            return LeaseLost(f"the lease {name} with token {self.token} was lost: {self.lost}", self.lost)
+        if self.token:
+            return LeaseLost(f"the lease {name} with token {self.token} is not held: it was released", "released")
+        return LeaseLost(f"the lease {name} is not held: it was never acquired", "unknown")
+
+    def _claim(self, is_entering: bool) -> bool:
+        """Before it is acquired, or entered by `with`: one object is one holder. Whether it must be acquired."""
+        self._core.begin()
+        with self._core.lock:
+            self._look()
+            if self._is_entered or self._is_asked or (self._is_held and not is_entering):
+                raise LeaseholdError(f"{self!r} is in use: an object is one holder, and can neither be acquired nor entered again before its "
+                                     "end; make one for each thread, task and `with`: client.lease(...)", "IN_USE")
+            self._is_entered, self._is_asked = is_entering, not self._is_held
+            return self._is_asked
 
     def _is_forked(self) -> bool:
         """This process is a child of the one that holds it: then nothing is renewed, released or waited for, and no lock taken."""
@@ -117,16 +125,17 @@ class BaseLease:
         with self._core.lock:
             if not self._is_held:
                 return
-            self._is_held, self.lost = False, reason
+            self._is_held = False
             self._core.leases.pop(self.lease_key, None)
-        log.warning("%r", self)
+            self.lost = reason
         self._tell_loss(reason)
 
     def _tell_loss(self, reason: str) -> None:
+        log.warning("%r", self)
         if self._on_lost is not None:
             try:
                 self._on_lost(reason)
-            except Exception:
+            except (Exception, SystemExit):  # the renewals of other leases go on
                 log.exception("on_lost of %r", self)
 
     def _guard_arguments(self) -> tuple[str, tuple[str, str, int]]:

@@ -50,6 +50,9 @@ class Flag(Protocol):
 class Runtime(Protocol):
     def flag(self) -> Flag: ...
 
+    def place(self) -> Any:
+        """Where the client lives: it cannot be used elsewhere."""
+
     async def wait(self, flag: Any, seconds: float) -> bool:
         """Until the flag is set, at most so long; whether it is."""
 
@@ -68,6 +71,9 @@ class Runtime(Protocol):
 class Threads:
     def flag(self) -> threading.Event:
         return threading.Event()
+
+    def place(self) -> None:
+        return None
 
     async def wait(self, flag: threading.Event, seconds: float) -> bool:
         return flag.wait(max(seconds, 0))
@@ -93,6 +99,9 @@ class Threads:
 class Tasks:
     def flag(self) -> asyncio.Event:
         return asyncio.Event()
+
+    def place(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
 
     async def wait(self, flag: asyncio.Event, seconds: float) -> bool:
         if not flag.is_set():

@@ -9,7 +9,7 @@ from typing import Any, Sequence
 
 import psycopg
 from psycopg import pq
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .errors import Denied, InvalidArgument, LeaseEnded, LeaseholdError, LeaseLost, Unavailable
 from .runtime import Runtime, clock
@@ -28,7 +28,8 @@ STATES: tuple[tuple[str, type[LeaseholdError], str], ...] = (
     ("08", Unavailable, "DATABASE_UNAVAILABLE"),
     ("53", Unavailable, "OVERLOADED"),
     ("57P", Unavailable, "DATABASE_UNAVAILABLE"),
-    ("25006", Unavailable, "DATABASE_UNAVAILABLE"),
+    ("25006", Unavailable, "DATABASE_UNAVAILABLE"),  # this and the next: a standby
+    ("0A000", Unavailable, "DATABASE_UNAVAILABLE"),
     ("40", Unavailable, "CONFLICT"),
     ("55P03", Unavailable, "SCOPE_BUSY"),
 )
@@ -36,7 +37,12 @@ STATES: tuple[tuple[str, type[LeaseholdError], str], ...] = (
 
 class Session:
     def __init__(self, conninfo: str, runtime: Runtime) -> None:
-        self.conninfo = make_conninfo(conninfo, fallback_application_name="leasehold")
+        try:
+            # Of several hosts a standby may come first. What the caller or the environment says counts before this.
+            wanted = {} if "target_session_attrs" in conninfo_to_dict(conninfo) else {"target_session_attrs": "read-write"}
+            self.conninfo = make_conninfo(conninfo, fallback_application_name="leasehold", **wanted)
+        except psycopg.Error as error:
+            raise InvalidArgument(f"database: {str(error).strip()}", "INVALID_ARGUMENT") from None
         self.runtime = runtime
         self.conn: Any = None
         self.is_pooled = False  # each transaction may run in another backend: LISTEN hears nothing

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 from typing import Sequence
 
 from .core import Answer, Grant, Ref, Release
@@ -42,6 +43,7 @@ RELEASE_OK = """
 select leasehold.release_ok($1, $2, $3::uuid, $4::jsonb)
   from (select set_config('lock_timeout', $5, true) as limits offset 0) s where s.limits is not null"""
 RELEASE_FAIL = RELEASE_OK.replace("release_ok", "release_fail").replace("::jsonb", "")
+ENDED = re.compile(r" ago: (released|failed|expired|forced)\b")
 LEAVE = """
 select leasehold.leave_queue($1, $2, $3::uuid)
   from (select set_config('lock_timeout', $4, true) as limits offset 0) s where s.limits is not null"""
@@ -217,6 +219,16 @@ class SqlTransport:
         finally:
             self.give_back(session)
         return answers
+
+    async def end_reason(self, ref: Ref, until: float) -> str:
+        """How the last lease of the scope has ended. What SQL tells of that is a sentence."""
+        session = await self.session(until)
+        try:
+            rows = await session.query("select advice from leasehold.explain($1, $2)", (ref.namespace, ref.key), until)
+            found = ENDED.search(rows[0][0] or "")
+            return found[1] if found else "unknown"
+        finally:
+            self.give_back(session)
 
     async def interrupt(self) -> None:
         self.is_closed = True

@@ -3,12 +3,15 @@
 // The cases of tests/clients/cases.json, which says what each is about. One process for each transport: cases.js TRANSPORT [WORD]
 
 const assert = require('node:assert/strict');
+const net = require('node:net');
 const { test } = require('node:test');
+const { inspect } = require('node:util');
 const leasehold = require('leasehold-client');
 const { clock } = require('leasehold-client/lib/time.js');
 const { Site, wait, sleep } = require('./site.js');
 
 const LONG_MS = 300000;
+const tables = require(process.env.LEASEHOLD_CASES);
 
 /** A case that hangs is ended, so that its servers and programs are. */
 function within(ms, promise) {
@@ -217,6 +220,62 @@ const cases = {
     assert.throws(() => lease.check(), leasehold.LeaseLostError);
     assert.equal(told, 1);
   },
+  async unheard_loss_is_told_at_the_end(site) {
+    const lost = (cause) => (error) => {
+      assert.ok(error instanceof leasehold.LeaseLostError, error);
+      assert.deepEqual([error.reason, error.cause], ['forced', cause]);
+      return true;
+    };
+    const work = site.client().withLease('cases', site.key, { durationMs: LONG_MS }, async () => { await site.force(); });
+    await assert.rejects(work, lost(undefined));
+    const wrong = new Error('the disk is full');
+    const fails = site.client().withLease('cases', site.key, { durationMs: LONG_MS }, async () => { await site.force(); throw wrong; });
+    await assert.rejects(fails, lost(wrong));
+  },
+  async released_lease_is_not_held(site) {
+    const lease = await site.client().withLease('cases', site.key, async (held) => {
+      await held.release({ result: { rows: 3 } });
+      assert.ok(!held.isHeld() && held.remainingMs() === 0);
+      assert.throws(() => held.check(), { name: 'LeaseLostError', reason: 'released', message: /was released/ });
+      await held.release();
+      return held;
+    });
+    assert.ok(lease.lost === null && !lease.signal.aborted);
+    assert.equal(await site.row("state, last_outcome, last_result ->> 'rows'"), 'free|ok|3');
+  },
+  async blocked_event_loop_is_told(site) {
+    const program = site.program('block', 6000);
+    assert.equal(await program.line('held'), 'held false');
+    assert.match(await program.line('ended'), /^ended LEASEHOLD_LOST told 1 the lease cases\/node-blocked\S* .* is lost: unreachable/);
+    assert.match(await program.line('warned'), /the event loop did not run for \d/);
+  },
+  async listener_that_throws_costs_nothing(site) {
+    const said = [];
+    const warn = (words) => { said.push(words); throw new Error('warn is broken too'); };
+    const client = site.client(undefined, { warn });
+    const listener = () => { throw new Error('the listener is broken'); };
+    const first = await site.acquire(client, { durationMs: 6000 });
+    const [waiting] = await site.queue(client, 1, { onQueued: listener });
+    const leading = client.lead('cases', `${site.key}-led`, { durationMs: 6000, onLeader: listener }, async (lease) => {
+      const beats = `select heartbeats > 0 from leasehold.scope where key = '${site.key}-led'`;
+      if (site.on !== 'grpc') await wait('a renewal of the leader', async () => (await site.psql(beats)) === 't');
+      return lease.token;
+    });
+    await wait('two warnings', () => said.filter((words) => words.includes('the listener is broken')).length >= 2);
+    await first.release();
+    await (await waiting).release();
+    assert.equal(typeof (await leading), 'bigint');
+    assert.equal(await site.psql(`select state from leasehold.scope where key = '${site.key}-led'`), 'free');
+  },
+  async work_in_hand_keeps_the_process(site) {
+    const program = site.program('wait', 3000);
+    await program.line('token');
+    await wait('two renewals', async () => (await site.beats()) >= 2 || program.child.exitCode !== null);
+    assert.equal(program.child.exitCode, null);
+    await site.force();
+    assert.equal(await program.ended, 0);
+    assert.equal(await program.line('lost'), 'lost forced');
+  },
   async silence_is_told_before_the_deadline(site) {
     const proxy = await site.proxy();
     const lease = await site.acquire(site.client(proxy.target), { durationMs: 12000 });
@@ -410,6 +469,72 @@ const cases = {
       return true;
     });
   },
+  async wrong_arguments_are_named(site) {
+    const names = { duration: 'durationMs', wait: 'waitMs', at_least: 'atLeastMs', timeout: 'patienceMs' };
+    for (const { argument, value } of tables.wrong_arguments) {
+      const name = names[argument] ?? argument;
+      const given = { namespace: 'cases', key: site.key, ...(name === 'units' && { shared: true }), [name]: value };
+      const { namespace, key, patienceMs, server, ...options } = given;
+      const call = async () => {
+        if (['patienceMs', 'server'].includes(name)) new leasehold.Client({ [name]: value });
+        else await site.client().acquire(namespace, key, options);
+      };
+      await assert.rejects(call(), (error) => {
+        assert.ok(error instanceof leasehold.InvalidArgumentError, error);
+        assert.equal(error.field, ['patienceMs'].includes(name) ? name : argument);
+        assert.equal(error.message, `${name} must be ${error.bound}, not ${inspect(value)}`);
+        return true;
+      });
+    }
+    assert.equal(await site.row('state'), '');
+  },
+  async unknown_options_are_named(site) {
+    const client = site.client();
+    const never = () => assert.fail('it ran');
+    for (const name of ['duration', 'wait', 'ttlMs']) {
+      const told = { name: 'InvalidArgumentError', field: name, message: new RegExp(`has no option ${name}; it has .*durationMs`) };
+      await assert.rejects(site.acquire(client, { [name]: 5 }), told);
+      await assert.rejects(client.withLease('cases', site.key, { [name]: 5 }, never), told);
+      await assert.rejects(client.lead('cases', site.key, { [name]: 5 }, never), told);
+      assert.throws(() => new leasehold.Client({ [name]: 5 }), { field: name, message: /it has server,/ });
+      assert.throws(() => new leasehold.Client({ tls: { [name]: 5 } }), { field: name, message: /it has caFile,/ });
+    }
+    await assert.rejects(client.withLease('cases', site.key, {}, 7), { field: 'work' });
+    assert.equal(await site.row('state'), '');
+    await client.withLease('cases', site.key, { durationMs: undefined, waitMs: undefined }, async (lease) => {
+      await assert.rejects(lease.release({ results: 3 }), { field: 'results' });
+    });
+    assert.equal(await site.row('last_outcome'), 'ok');
+  },
+  async token_goes_to_loopback_only(site) {
+    for (const [address, isNear] of Object.entries(tables.token_addresses)) {
+      const make = (server) => site.client(server, { tokenFile: '/nonexistent' });
+      if (isNear) {
+        make(address);
+        continue;
+      }
+      for (const server of [address, `127.0.0.1:7420,${address}`]) {
+        assert.throws(() => make(server), (error) => {
+          assert.ok(error instanceof leasehold.InvalidArgumentError && error.field === 'server', error);
+          assert.ok(error.message.startsWith(`server '${address}': a token is sent over TLS`), error.message);
+          return true;
+        });
+      }
+    }
+  },
+  async loopback_needs_no_proxy(site) {
+    let seen = 0;
+    const proxy = net.createServer((socket) => { seen += 1; socket.destroy(); });
+    await new Promise((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+    process.env.grpc_proxy = `http://127.0.0.1:${proxy.address().port}`;
+    try {
+      await site.client(site.target.replace('127.0.0.1', 'localhost')).withLease('cases', site.key, (lease) => lease.check());
+    } finally {
+      delete process.env.grpc_proxy;
+      proxy.close();
+    }
+    assert.equal(seen, 0);
+  },
   async daemon_restarts(site) {
     const daemon = await site.daemon();
     const lease = await site.acquire(site.client(daemon.target), { durationMs: 15000 });
@@ -570,6 +695,22 @@ const cases = {
     assert.ok(terms[0].token < terms[1].token && terms[1].token < terms[2].token);
     assert.equal(await site.row('state, last_outcome'), 'free|ok');
   },
+  async stream_that_fails_costs_no_lease(site) {
+    const client = site.client();
+    const transport = client._transport;
+    const { tie } = transport;
+    const failures = [];
+    await client.lead('cases', site.key, { durationMs: 6000 }, async (lease) => {
+      transport.tie = function fail(request) {
+        if (failures.length < 2) throw failures.push(new leasehold.UnavailableError('credentials: /run/token is empty')) && failures.at(-1);
+        return tie.call(this, request);
+      };
+      lease._tie = null; // the stream goes on; the client does not know any more
+      await wait('another stream', () => lease._tie !== null || !lease.isHeld());
+      assert.ok(failures.length === 2 && lease.isHeld());
+    });
+    assert.equal(await site.row('state'), 'free');
+  },
   async leased_work_runs_once(site) {
     let runs = 0;
     const once = () => site.client().withLease('cases', site.key, { atLeastMs: LONG_MS }, () => { runs += 1; });
@@ -580,7 +721,7 @@ const cases = {
 };
 
 const [on, only = ''] = process.argv.slice(2);
-const list = require(process.env.LEASEHOLD_CASES).cases.filter((each) => each.on.includes(on) && (each.only ?? ['node']).includes('node'));
+const list = tables.cases.filter((each) => each.on.includes(on) && (each.only ?? ['node']).includes('node'));
 test(on, { concurrency: 4 }, async (all) => {
   await Promise.all(list.filter(({ name }) => name.includes(only)).map(({ name }) => all.test(name, async () => {
     const site = await Site.make(on, name);

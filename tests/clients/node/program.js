@@ -6,7 +6,8 @@
 //   lead    stand for election, work while leading
 //   exit    acquire, and end with status 7 without closing anything
 //   close   acquire, wait and be renewed, close, and say what is left
-//   block   acquire, and keep the event loop busy for longer than the lease lives
+//   block   keep the event loop busy for longer than the lease lives, and end well
+//   wait    wait for the loss, and for nothing else
 
 const { setTimeout: sleep } = require('node:timers/promises');
 const { Client } = require('leasehold-client');
@@ -44,15 +45,22 @@ const modes = {
     say('left', ...resources());
   },
   block: async () => {
-    const lease = await client.acquire('cases', key, { durationMs });
-    let told = 0;
-    lease.signal.addEventListener('abort', () => { told += 1; });
-    say('token', String(lease.token));
-    await sleep(durationMs / 2);
-    for (const end = process.hrtime.bigint() + BigInt(durationMs * 2) * 1000000n; process.hrtime.bigint() < end; );
-    say('held', lease.isHeld());
-    await sleep(100);
-    say('told', told, lease.lost.message);
+    let [told, held] = [0, null];
+    const over = client.withLease('cases', key, { durationMs }, async (lease) => {
+      held = lease;
+      lease.signal.addEventListener('abort', () => { told += 1; });
+      say('token', String(lease.token));
+      await sleep(durationMs / 2);
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, durationMs * 1.2);
+      say('held', lease.isHeld());
+    });
+    await over.catch((error) => say('ended', error.code, 'told', told, held.lost.message));
+  },
+  wait: async () => {
+    await client.withLease('cases', key, { durationMs }, (lease) => new Promise((resolve) => {
+      say('token', String(lease.token));
+      lease.signal.addEventListener('abort', resolve);
+    })).catch((error) => say('lost', error.reason));
   },
 };
 modes[mode]();

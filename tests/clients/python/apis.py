@@ -50,6 +50,14 @@ class SyncClient(leasehold.Client):
         with psycopg.connect(url) as connection, connection.cursor() as cursor:
             lease.guard(cursor)
 
+    def another(self, **options):
+        """A client of the package, with these options."""
+        return leasehold.Client(**options)
+
+    def shared(self, lease):
+        """For another body, at the same time."""
+        return lease
+
     finish = leasehold.Client.close
 
     def leftovers(self):
@@ -103,7 +111,7 @@ class AsyncioLease:
         self.work = asyncio.run_coroutine_threadsafe(body(), self.client.loop)
         self.work.add_done_callback(lambda *unused: entered.set())
         assert entered.wait(120)
-        if self.work.done():
+        if self.work.done() and self.work.exception() is not None:
             self.work.result()
         return self
 
@@ -144,6 +152,12 @@ class AsyncioClient:
 
     def lease(self, *arguments, **options):
         return AsyncioLease(self, self.call(lambda: self.client.lease(*arguments, **options)))
+
+    def another(self, **options):
+        return self.call(lambda: leasehold.AsyncClient(**options))
+
+    def shared(self, lease):
+        return AsyncioLease(self, lease.lease)
 
     def leased(self, *arguments, **options):
         def decorate(function):

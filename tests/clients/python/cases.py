@@ -1,6 +1,7 @@
 """The cases, by name; cases.json says what each is about. Those about TLS and tokens are in secure_cases.py."""
 import contextlib
 import itertools
+import json
 import logging
 import os
 import pathlib
@@ -16,6 +17,7 @@ from harness import wait_until
 from leasehold.runtime import clock
 
 NAMESPACE = "cases"
+TABLES = json.loads((pathlib.Path(__file__).resolve().parents[1] / "cases.json").read_text())
 LONG = 300  # seconds: nobody waits for such a deadline
 
 
@@ -283,6 +285,104 @@ def forced_end_is_told(place):
     assert told == ["forced"] and lost.value.reason == "forced"
 
 
+def unheard_loss_is_told_at_the_end(place):
+    key, told, client = fresh(), [], place.client()
+    with pytest.raises(leasehold.LeaseLost) as lost:
+        with client.lease(NAMESPACE, key, duration=LONG, on_lost=told.append) as lease:
+            place.force(key)
+            place.psql(f"select token from leasehold.acquire('{NAMESPACE}', '{key}', '1 min')" if place.transport == "grpc" else "select 1")
+    assert (lost.value.reason, lease.lost, told) == ("forced", "forced", ["forced"])
+    assert not lease.is_held() and (place.transport != "grpc" or place.row(key, "state") == "held")
+    other = fresh()
+    with pytest.raises(RuntimeError) as failed:
+        with client.lease(NAMESPACE, other, duration=LONG):
+            place.force(other)
+            raise RuntimeError("the disk is full")
+    assert any("was lost: forced" in each for each in failed.value.__notes__)
+    with pytest.raises(leasehold.LeaseLost):
+        client.leased(NAMESPACE, other, duration=LONG)(lambda: place.force(other))()
+    assert place.row(other, "last_outcome") == "forced"
+
+
+def released_lease_is_not_held(place):
+    key, told = fresh(), []
+    with place.client().lease(NAMESPACE, key, on_lost=told.append) as lease:
+        assert lease.release({"rows": 3})
+        with pytest.raises(leasehold.LeaseLost, match="was released"):
+            lease.check()
+        assert not lease.release() and not lease.is_held()
+    assert lease.lost is None and told == [] and place.row(key, "last_result ->> 'rows'") == "3"
+    with pytest.raises(leasehold.LeaseLost, match="never acquired"):
+        place.client().lease(NAMESPACE, key).check()
+
+
+def in_use(function):
+    with pytest.raises(leasehold.LeaseholdError, match="is in use") as refused:
+        function()
+    assert refused.value.reason == "IN_USE"
+
+
+def one_object_is_one_holder(place):
+    key, client, inside = fresh(), place.client(), []
+    lock, go_on = client.lease(NAMESPACE, key, duration=6, wait=60), threading.Event()
+
+    def body():
+        with client.shared(lock) as entered:
+            inside.append(entered.token)
+            go_on.wait(60)
+
+    bodies, outcomes = [in_background(body) for _ in range(3)], []
+    wait_until(lambda: inside)
+    in_use(lock.acquire)
+    in_use(client.shared(lock).__enter__)
+    assert place.row(key, "state, token, lease_key") == f"held|{inside[0]}|{lock.lease_key}"
+    go_on.set()
+    for each in bodies:
+        try:
+            outcomes.append(each() or "entered")
+        except leasehold.LeaseholdError as error:
+            outcomes.append(error.reason)
+    assert sorted(outcomes) == ["IN_USE", "IN_USE", "entered"] and len(inside) == 1
+    assert place.row(key, "state, last_outcome") == "free|ok"
+    lock.acquire()  # again, after its end
+    in_use(lock.acquire)
+    with pytest.raises(leasehold.LeaseLost), lock:
+        in_use(client.shared(lock).__enter__)
+        lock.check()
+        place.force(key)
+        wait_until(lambda: not lock.is_held())
+        in_use(lock.acquire)  # its body still runs
+    with lock:
+        lock.check()
+    assert place.row(key, "state, last_outcome") == "free|ok"
+
+
+def blocked_event_loop_is_told(place):
+    key = fresh()
+    program = place.program("block", key, 3)
+    if place.api.name == "threads":
+        assert program.end() == 0, program.lines
+        return
+    assert program.end() == 4, program.lines[-5:]
+    assert program.find("ended").split()[1] in ("expired", "unreachable"), program.lines
+
+
+def listener_that_throws_costs_nothing(place):
+    key, other, client = fresh(), fresh(), place.client()
+
+    def told(reason):
+        raise SystemExit("the listener is broken")
+
+    kept = client.lease(NAMESPACE, other, duration=6).acquire()
+    lease = client.lease(NAMESPACE, key, duration=6, on_lost=told).acquire()
+    place.force(key)
+    wait_until(lambda: not lease.is_held())
+    beats = place.heartbeats(other)
+    wait_until(lambda: place.heartbeats(other) > beats)
+    kept.check()
+    assert kept.release()
+
+
 @contextlib.contextmanager
 def silence(place):
     """Yields a target, and what makes it silent."""
@@ -410,6 +510,13 @@ def fork_renews_nothing(place):
     program.process.terminate()
     assert program.end() == 0, program.lines[-5:]
     assert place.row(key, "state, last_outcome") == "free|ok"
+
+
+def fork_at_any_instant_ends(place):
+    program = place.program("fork-locked", fresh(), 9)
+    assert program.wait_for("child ended") == "child ended 3", program.lines
+    program.process.terminate()
+    assert program.end() == 0, program.lines[-5:]
 
 
 # -- shared leases
@@ -564,6 +671,34 @@ def invalid_argument_is_told(place):
         place.client().lease(NAMESPACE, "").acquire()
 
 
+def wrong_arguments_are_named(place):
+    client = place.client()
+    for row in TABLES["wrong_arguments"]:
+        name, value = row["argument"], row["value"]
+        with pytest.raises(leasehold.InvalidArgument) as wrong:
+            if name in ("timeout", "server"):
+                client.another(**{name: value})
+            elif name == "at_least":
+                client.leased(NAMESPACE, fresh(), at_least=value)(print)
+            else:
+                client.lease(**{"namespace": NAMESPACE, "key": fresh(), "shared": name == "units", name: value}).acquire()
+            raise AssertionError(f"{row} was taken")
+        assert isinstance(wrong.value, ValueError)
+        assert str(wrong.value).startswith(f"{name} must be ") and str(wrong.value).endswith(f", not {value!r}"), str(wrong.value)
+
+
+def unknown_options_are_named(place):
+    key, client = fresh(), place.client()
+    for word in ("durationMs", "waitMs", "ttl"):
+        with pytest.raises(TypeError, match=word):
+            client.lease(NAMESPACE, key, **{word: 5})
+        with pytest.raises(TypeError, match=word):
+            client.leased(NAMESPACE, key, **{word: 5})(print)
+        with pytest.raises(TypeError, match=word):
+            client.another(**{word: 5})
+    assert place.row(key, "state") == ""
+
+
 # -- daemons
 
 
@@ -624,6 +759,19 @@ def wait_hears_notify(place):
                                   "and state = 'idle' and query like '%leasehold.acquire(%'") != "0")
     first.release()
     assert waiting().release()
+
+
+def standby_is_left_out(place):
+    place.psql("select pg_switch_wal()")
+    standby, key = place.site.standby, fresh()
+    servers = f"host={standby.dir},{place.site.cluster.sockets} port={standby.port},5432 dbname={place.database} user=postgres"
+    with place.client(servers).lease(NAMESPACE, key, duration=6) as lease:
+        assert place.row(key, "state, token") == f"held|{lease.token}"
+        wait_until(lambda: place.heartbeats(key) >= 1)
+    alone = f"host={standby.dir} port={standby.port} dbname={place.database} user=postgres"
+    for more in ("", " target_session_attrs=any"):
+        with pytest.raises(leasehold.Unavailable, match="read-only|recovery"):
+            place.client(alone + more, timeout=1).lease(NAMESPACE, key).acquire()
 
 
 def pooler_is_noticed(place):
@@ -738,6 +886,28 @@ def leader_resigns(place):
     assert three.token > two.token
     first.close()
     wait_until(lambda: place.row(key, "state") == "free")
+
+
+def stream_that_fails_costs_no_lease(place):
+    key, client, failures = fresh(), place.client(), []
+    terms = client.lead(NAMESPACE, key, duration=6)
+    leadership = next(terms)
+    transport, other = client._core.transport, client.lease(NAMESPACE, fresh(), duration=6).acquire()
+    tie = transport.tie
+
+    def fail(lease):
+        if len(failures) < 2:
+            failures.append(1)
+            raise leasehold.Unavailable("/run/token is empty", "CREDENTIALS")
+        return tie(lease)
+
+    transport.tie = fail
+    inner = getattr(leadership, "lease", leadership)
+    inner._tie = None  # the stream goes on; the client does not know any more
+    wait_until(lambda: inner._tie is not None or not inner._is_held, 60)
+    assert len(failures) == 2 and leadership.is_held() and other.is_held()
+    assert other.release()
+    terms.close()
 
 
 def leased_work_runs_once(place):

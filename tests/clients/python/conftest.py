@@ -20,6 +20,7 @@ from flaky_proxy import FlakyProxy  # noqa: E402
 from harness import wait_until  # noqa: E402
 from pgbouncer import PgBouncer  # noqa: E402
 from secure import SecureDaemon  # noqa: E402
+from standby import Standby  # noqa: E402
 
 NAMESPACE = "cases"
 
@@ -40,7 +41,13 @@ class Site:
     def secured(self):
         return SecureDaemon(self.cluster, self.service.database)
 
+    @functools.cached_property
+    def standby(self):
+        return Standby(self.cluster, 5432)
+
     def close(self):
+        if "standby" in vars(self):
+            self.standby.close()
         if "secured" in vars(self):
             self.secured.close()
         self.pooler.close()

@@ -3,6 +3,8 @@
     hold    acquire, work until SIGTERM or the loss
     exit    acquire, and end with status 7 without closing anything
     fork    hold, with a child that inherits the lease
+    fork-locked    hold, with a child that is forked while another thread has the client's lock
+    block   acquire, and keep the thread, or the event loop, busy for longer than the lease lives
     lead    stand for election, work while leading
 """
 import asyncio
@@ -38,6 +40,33 @@ def told(reason):
     say("lost", reason)
 
 
+def fork_locked(client):
+    taken, done = threading.Event(), threading.Event()
+
+    def take():
+        with client._core.lock:
+            taken.set()
+            done.wait()
+
+    holder = threading.Thread(target=take)
+    holder.start()
+    taken.wait()
+    child = os.fork()
+    if child == 0:
+        client._core.close().close() if API == "asyncio" else client.close()
+        os._exit(3) if API == "asyncio" else sys.exit(3)
+    done.set()
+    holder.join()
+    for _ in range(600):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            say("child ended", os.waitstatus_to_exitcode(status))
+            return
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    say("child hangs", os.waitpid(child, 0)[1])
+
+
 def fork(lease):
     child = os.fork()
     if child == 0:
@@ -70,6 +99,11 @@ def threads():
         if MODE == "fork":
             child = fork(lease)
             say("parent waited", os.waitpid(child, 0)[1])
+        if MODE == "fork-locked":
+            fork_locked(client)
+        if MODE == "block":
+            time.sleep(1.5 * DURATION)
+            return
         while work(lease):
             time.sleep(0.02)
     client.close()
@@ -98,6 +132,11 @@ async def tasks():
         if MODE == "fork":
             child = fork(lease)
             say("parent waited", os.waitpid(child, 0)[1])
+        if MODE == "fork-locked":
+            fork_locked(client)
+        if MODE == "block":
+            time.sleep(1.5 * DURATION)
+            return
         while work(lease):
             await asyncio.sleep(0.02)
     await client.close()

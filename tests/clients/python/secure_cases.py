@@ -1,7 +1,10 @@
 """The cases about TLS and tokens, against the daemon of tests/clients/secure.py."""
+import re
+import socket
+
 import leasehold
 import pytest
-from cases import fresh
+from cases import TABLES, fresh
 from harness import wait_until
 
 
@@ -50,3 +53,24 @@ def revoked_token_is_denied(place):
 def missing_right_is_denied(place):
     error = refusal(place.secure_client(token="stranger"), leasehold.Denied)
     assert error.reason == "ACCESS_DENIED" and "token:stranger" in str(error) and "right lease" in str(error), str(error)
+
+
+def token_goes_to_loopback_only(place):
+    for address, is_near in TABLES["token_addresses"].items():
+        if is_near:
+            place.client(address, token_file="/nonexistent")
+            continue
+        for servers in (address, f"127.0.0.1:7420,{address}"):
+            with pytest.raises(leasehold.InvalidArgument, match=re.escape(repr(address)) + ".*TLS"):
+                place.client(servers, token_file="/nonexistent")
+
+
+def loopback_needs_no_proxy(place):
+    with socket.create_server(("127.0.0.1", 0)) as proxy, pytest.MonkeyPatch.context() as environment:
+        for name in ("grpc_proxy", "http_proxy", "https_proxy"):
+            environment.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with place.client(place.target().replace("127.0.0.1", "localhost")).lease("cases", fresh()) as lease:
+            lease.check()
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()

@@ -142,6 +142,27 @@ def test_asyncio_a_loss_cancels_the_body_and_nothing_else(site):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("is_sql", [False, True], ids=["grpc", "sql"])
+def test_asyncio_a_client_belongs_to_one_loop(site, is_sql):
+    """In a second loop nothing would renew its leases."""
+    target = {"database": site.cluster.url(site.database)} if is_sql else {"server": site.service.daemon.target}
+
+    async def make():
+        client = leasehold.AsyncClient(**target)
+        async with client.lease("loops", "k", duration=60):
+            return client
+
+    client = asyncio.run(make())
+
+    async def use():
+        with pytest.raises(leasehold.LeaseholdError, match="another event loop") as refused:
+            async with client.lease("loops", "k", duration=60):
+                pass
+        assert refused.value.reason == "OTHER_LOOP"
+
+    asyncio.run(use())
+
+
 def test_a_client_may_be_used_by_many_threads(site):
     with leasehold.Client(site.service.daemon.target) as client:
         grants, errors = [], []

@@ -30,6 +30,7 @@ public final class Lease implements AutoCloseable {
     private LeaseException.Lost lost;
     private boolean isReleased;
     private boolean ends; // is being released: renewed no more
+    private boolean isSent; // a release of it
     private boolean isAsked; // its renewal is in flight
 
     Lease(LeaseClient client, LeaseRequest request, Database.Ref ref, Database.Grant grant) {
@@ -142,9 +143,21 @@ public final class Lease implements AutoCloseable {
     /**
      * Does nothing while the lease is held.
      *
-     * @throws LeaseException.Lost it is lost
+     * @throws LeaseException.Lost it is lost, or was released
      */
     public void check() {
+        synchronized (client.lock) {
+            LeaseException.Lost loss = lost();
+            if (loss != null) {
+                throw loss;
+            }
+            if (ends) {
+                throw new LeaseException.Lost(ref.namespace(), ref.key(), LeaseException.Reason.RELEASED, "by its holder");
+            }
+        }
+    }
+
+    private void throwIfLost() {
         LeaseException.Lost loss = lost();
         if (loss != null) {
             throw loss;
@@ -233,7 +246,7 @@ public final class Lease implements AutoCloseable {
                 client.lock.notifyAll();
             }
         }
-        check();
+        throwIfLost();
     }
 
     /**
@@ -250,7 +263,7 @@ public final class Lease implements AutoCloseable {
         LeaseRequest.units(value);
         Database.Grant grant;
         for (long until = Clock.now() + client.patience;; client.pause(100)) {
-            check();
+            throwIfLost();
             if (!isHeld()) {
                 throw new IllegalStateException("the lease " + LeaseException.scopeName(ref.namespace(), ref.key()) + " was released");
             }
@@ -274,7 +287,7 @@ public final class Lease implements AutoCloseable {
                 client.lock.notifyAll();
             }
         }
-        check();
+        throwIfLost();
     }
 
     /**
@@ -349,12 +362,13 @@ public final class Lease implements AutoCloseable {
             }
             lose(reason, null);
         }
-        check();
+        throwIfLost();
     }
 
     private LeaseException.Reason tryRelease(String result, String failure) {
         long until = Math.min(Clock.now() + 2 * client.patience, stopAt());
-        for (boolean isRepeated = false;; isRepeated = true) {
+        while (true) {
+            boolean isRepeated = sends();
             try {
                 LeaseException.Reason reason = client.database.release(ref, result, failure);
                 // One whose first answer got lost finds that the lease has been released.
@@ -366,6 +380,15 @@ public final class Lease implements AutoCloseable {
                 }
                 client.pause(100);
             }
+        }
+    }
+
+    /** Whether a release was sent before, perhaps by another call. */
+    private boolean sends() {
+        synchronized (client.lock) {
+            boolean before = isSent;
+            isSent = true;
+            return before;
         }
     }
 
@@ -406,7 +429,13 @@ public final class Lease implements AutoCloseable {
     }
 
     private void tell(Consumer<LeaseException.Lost> listener) {
-        client.execute(() -> listener.accept(lost));
+        client.execute(() -> {
+            try {
+                listener.accept(lost);
+            } catch (RuntimeException e) {
+                System.getLogger("leasehold").log(System.Logger.Level.WARNING, "a listener of a loss failed", e);
+            }
+        });
     }
 
     Database.Ref ref() {

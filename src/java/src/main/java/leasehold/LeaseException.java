@@ -95,7 +95,7 @@ public abstract sealed class LeaseException extends RuntimeException {
         EXPIRED,
         /** An administrator ended it. */
         FORCED,
-        /** Somebody else who knows the lease key released it. */
+        /** It was released: by its holder, or by somebody else who knows the lease key. */
         RELEASED,
         /** Somebody else who knows the lease key released it as failed. */
         FAILED,

@@ -25,8 +25,22 @@ public final class LeaseRequest {
 
     LeaseRequest(LeaseClient client, String namespace, String key) {
         this.client = client;
-        this.namespace = Objects.requireNonNull(namespace, "namespace");
-        this.key = Objects.requireNonNull(key, "key");
+        this.namespace = text("namespace", namespace);
+        this.key = text("key", key);
+    }
+
+    private static String text(String field, String value) {
+        if (Objects.requireNonNull(value, field).isEmpty()) {
+            throw new LeaseException.InvalidArgument(field, "a string that is not empty; it is \"\"", null);
+        }
+        return value;
+    }
+
+    private static Duration notNegative(String field, Duration value) {
+        if (Objects.requireNonNull(value, field).isNegative()) {
+            throw new LeaseException.InvalidArgument(field, "zero or more; it is " + value, null);
+        }
+        return value;
     }
 
     /**
@@ -34,9 +48,13 @@ public final class LeaseRequest {
      *
      * @param value at least 1 s, unless the namespace's policy says something else; 30 s by default
      * @return this
+     * @throws LeaseException.InvalidArgument it is not more than zero
      */
     public LeaseRequest duration(Duration value) {
-        duration = Objects.requireNonNull(value, "duration");
+        if (notNegative("duration", value).isZero()) {
+            throw new LeaseException.InvalidArgument("duration", "more than zero; it is " + value, null);
+        }
+        duration = value;
         return this;
     }
 
@@ -45,9 +63,10 @@ public final class LeaseRequest {
      *
      * @param value zero, the default, does not wait
      * @return this
+     * @throws LeaseException.InvalidArgument it is negative
      */
     public LeaseRequest waitFor(Duration value) {
-        wait = Objects.requireNonNull(value, "waitFor");
+        wait = notNegative("wait", value);
         return this;
     }
 
@@ -66,9 +85,10 @@ public final class LeaseRequest {
      *
      * @param value at most a day; zero, the default, leaves it to the namespace's policy
      * @return this
+     * @throws LeaseException.InvalidArgument it is negative
      */
     public LeaseRequest atLeast(Duration value) {
-        atLeast = Objects.requireNonNull(value, "atLeast");
+        atLeast = notNegative("at_least", value);
         return this;
     }
 
@@ -170,13 +190,12 @@ public final class LeaseRequest {
             result = work.run(lease);
         } catch (Throwable trouble) {
             interrupter.end();
-            LeaseException.Lost lost = lease.lost();
+            lease.quietly(() -> lease.fail(words(trouble)));
+            LeaseException.Lost lost = lease.lost(); // perhaps the release has found that
             if (lost != null) {
                 lost.addSuppressed(trouble);
-                lease.quietly(() -> lease.fail(words(trouble)));
                 throw lost;
             }
-            lease.quietly(() -> lease.fail(words(trouble)));
             throw trouble;
         }
         interrupter.end();

@@ -31,6 +31,7 @@ final class Session implements AutoCloseable {
         }
         String seconds = String.valueOf(Math.max(1, (patience + 999_999_999) / 1_000_000_000));
         mine.putIfAbsent("ApplicationName", "leasehold");
+        mine.putIfAbsent("targetServerType", "primary"); // of several servers the first may be a standby; the URL counts before this
         mine.setProperty("connectTimeout", seconds);
         mine.setProperty("socketTimeout", seconds);
         mine.setProperty("prepareThreshold", "0"); // poolers may give the next statement to another backend

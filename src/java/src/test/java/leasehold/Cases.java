@@ -43,7 +43,52 @@ abstract class Cases {
         lease.release("{\"rows\": 3}");
         assertEquals("free|ok|3", site.row("state, last_outcome, last_result ->> 'rows'"));
         assertFalse(lease.isHeld());
-        lease.check();
+    }
+
+    @Test
+    void unheard_loss_is_told_at_the_end() {
+        LeaseRequest request = site.lease(site.client()).duration(seconds(300));
+        var lost = assertThrows(LeaseException.Lost.class, () -> request.call(lease -> {
+            site.forceRelease("cases");
+            return null;
+        }));
+        assertEquals(LeaseException.Reason.FORCED, lost.reason());
+        var broken = new IllegalStateException("the disk is full");
+        lost = assertThrows(LeaseException.Lost.class, () -> request.call(lease -> {
+            site.forceRelease("cases");
+            throw broken;
+        }));
+        assertEquals(LeaseException.Reason.FORCED, lost.reason());
+        assertEquals(List.of(broken), List.of(lost.getSuppressed()));
+        assertThrows(LeaseException.Lost.class, () -> {
+            try (Lease lease = request.acquire()) {
+                site.forceRelease("cases");
+            }
+        });
+        assertEquals("forced", site.row("last_outcome"));
+    }
+
+    @Test
+    void released_lease_is_not_held() throws Exception {
+        site.lease(site.client()).call(lease -> {
+            var others = new ArrayList<Site.Later<Boolean>>();
+            for (int i = 0; i < 3; i++) { // several at once
+                others.add(new Site.Later<>(() -> {
+                    lease.release("{\"rows\": 3}");
+                    return true;
+                }));
+            }
+            for (var other : others) {
+                other.get();
+            }
+            assertFalse(lease.isHeld());
+            var released = assertThrows(LeaseException.Lost.class, lease::check);
+            assertEquals(LeaseException.Reason.RELEASED, released.reason());
+            assertThrows(LeaseException.Lost.class, () -> lease.extend(seconds(30)));
+            lease.release();
+            return null;
+        });
+        assertEquals("free|ok|3", site.row("state, last_outcome, last_result ->> 'rows'"));
     }
 
     @Test

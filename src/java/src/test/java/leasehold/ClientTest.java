@@ -130,6 +130,25 @@ class ClientTest {
     }
 
     @Test
+    void a_unix_socket_is_enough() throws Exception {
+        String more = "&socketFactory=leasehold.UnixSocketFactory&socketFactoryArg=";
+        String nowhere = site.url.replaceFirst("//[^/]*/", "//localhost/") + more;
+        LeaseClient client = site.client(LeaseClient.builder(nowhere + System.getenv("LEASEHOLD_TEST_SOCKET")).poll(Duration.ofMinutes(10)));
+        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        await("a renewal", () -> site.beats() >= 1);
+        var waiter = site.queue(client, 1); // hears by LISTEN
+        var other = site.queue(client, 2);
+        other.thread.interrupt();
+        assertEquals(InterruptedException.class, other.trouble().getClass());
+        lease.release();
+        Lease next = waiter.get();
+        client.close(); // while its connections are in use
+        assertEquals(LeaseException.Reason.CLOSED, assertThrows(LeaseException.Lost.class, next::check).reason());
+        LeaseClient lost = site.client(LeaseClient.builder(nowhere + "/nonexistent").patience(seconds(1)));
+        assertThrows(LeaseException.Unavailable.class, () -> site.lease(lost).acquire());
+    }
+
+    @Test
     void the_clock_agrees_with_the_system() {
         long before = Clock.now();
         Site.sleep(50);

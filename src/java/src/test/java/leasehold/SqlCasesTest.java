@@ -7,13 +7,18 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
@@ -110,7 +115,7 @@ class SqlCasesTest extends Cases {
         await("renewals of another lease",
                 () -> site.sql("select heartbeats >= 2 from leasehold.scope where key = 'another'").equals("t"));
         assertFalse(pipe.saidSince(n).contains(site.key), "it was renewed after its release");
-        lease.check();
+        assertNull(lease.lost());
         other.release();
     }
 
@@ -119,6 +124,69 @@ class SqlCasesTest extends Cases {
         Program program = new Program(site, "exit", seconds(2));
         assertEquals(1, program.status());
         await("the deadline", () -> site.row("state = 'free' or deadline < clock_timestamp()").equals("t"));
+    }
+
+    @Test
+    void listener_that_throws_costs_nothing() throws Exception {
+        LeaseClient client = site.client();
+        Lease kept = client.lease("cases", site.key + "-kept").duration(seconds(6)).acquire();
+        Lease lease = site.lease(client).duration(seconds(6)).acquire();
+        var told = new LinkedBlockingQueue<LeaseException.Reason>();
+        lease.onLost(loss -> {
+            throw new IllegalStateException("the listener is broken");
+        });
+        lease.onLost(loss -> told.add(loss.reason()));
+        site.forceRelease("cases");
+        assertEquals(LeaseException.Reason.FORCED, told.poll(60, TimeUnit.SECONDS));
+        int before = site.beats(kept);
+        await("a renewal", () -> site.beats(kept) > before);
+        kept.release();
+    }
+
+    @Test
+    void wrong_arguments_are_named() throws Exception {
+        LeaseClient client = site.client();
+        String table = Files.readString(Path.of(System.getenv("LEASEHOLD_CASES")));
+        Matcher row = Pattern.compile("\"argument\": \"(\\w+)\", \"value\": (-?\\d+|\"\")}").matcher(table);
+        int rows = 0;
+        for (; row.find(); rows++) { // those with "typed": false do not compile
+            String argument = row.group(1);
+            String value = row.group(2);
+            var wrong = assertThrows(LeaseException.InvalidArgument.class, () -> with(client, argument, value), row.group());
+            String field = argument.equals("timeout") ? "patience" : argument;
+            boolean isNumber = argument.equals("units") || value.equals("\"\"");
+            String shown = isNumber ? value : seconds(Integer.parseInt(value)).toString();
+            assertEquals(field, wrong.field());
+            assertTrue(wrong.getMessage().startsWith(field + " must be ") && wrong.getMessage().endsWith("; it is " + shown), wrong.getMessage());
+        }
+        assertTrue(rows >= 10, table);
+        assertEquals("", site.row("state"));
+    }
+
+    private void with(LeaseClient client, String argument, String value) throws Exception {
+        int number = value.equals("\"\"") ? 0 : Integer.parseInt(value);
+        LeaseRequest request = client.lease(argument.equals("namespace") ? "" : "cases", argument.equals("key") ? "" : site.key);
+        switch (argument) {
+            case "duration" -> request.duration(seconds(number));
+            case "wait" -> request.waitFor(seconds(number));
+            case "at_least" -> request.atLeast(seconds(number));
+            case "units" -> request.shared(number);
+            case "timeout" -> LeaseClient.builder(site.url).patience(seconds(number));
+            default -> throw new AssertionError("not known: " + argument);
+        }
+        request.acquire();
+    }
+
+    @Test
+    void standby_is_left_out() throws Exception {
+        String alone = site.url.replaceFirst("//[^/]*/", "//" + System.getenv("LEASEHOLD_TEST_STANDBY") + "/");
+        String both = site.url.replace("//", "//" + System.getenv("LEASEHOLD_TEST_STANDBY") + ",");
+        Lease lease = site.lease(site.client(LeaseClient.builder(both))).duration(seconds(6)).acquire();
+        assertEquals("held|" + lease.token(), site.row("state, token"));
+        await("a renewal", () -> site.beats() >= 1);
+        lease.release();
+        LeaseClient client = site.client(LeaseClient.builder(alone).patience(seconds(1)));
+        assertThrows(LeaseException.Unavailable.class, () -> site.lease(client).acquire());
     }
 
     @Test
