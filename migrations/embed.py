@@ -5,7 +5,7 @@ usage: embed.py DIRECTORY OUTPUT DEPFILE
 A migration is NNNN_topic.sql; a line `-- oldest daemon: 1.2.0` in it names the oldest version that may run once it is
 applied. Functions are functions/<name>.sql, applied in the order of functions/order.txt, which has to name each once.
 
-runner/roles.sql and runner/table.sql are what every migration begins with. The script of the extension leasehold_core is
+runner/roles.sql and runner/table.sql are what every migration begins with; runner/privileges.sql looks whose everything is (privileges.py). The script of the extension leasehold_core is
 there for a cluster of the daemon's own.
 """
 
@@ -13,6 +13,9 @@ import hashlib
 import pathlib
 import re
 import sys
+
+sys.dont_write_bytecode = True
+import privileges
 
 
 def fail(words):
@@ -114,18 +117,22 @@ def main():
     out = ["/* Made by migrations/embed.py. */", '#include "pg/migrate.h"', ""]
     for name in ("roles", "table"):
         write_text(out, f"const char lh_migration_{name}_sql[]", (directory / "runner" / f"{name}.sql").read_bytes())
+    texts = [path.read_text(encoding="utf-8") for _, path in migrations + functions]
+    query = privileges.as_sql((directory / "runner" / "privileges.sql").read_text(encoding="utf-8"), texts)
+    write_text(out, "static const char privileges[]", query.encode())
     core = directory.parent / "src" / "extension" / "leasehold_core--1.sql"
     write_text(out, "const char lh_migration_core_sql[]", core.read_bytes())
     write_entries(out, "migration", migrations)
     checksum = write_entries(out, "function", functions)
     out.append("const struct lh_migration_set lh_migrations = {")
     revision = (directory / "functions" / "revision.txt").read_text(encoding="ascii").split()[0]
-    out.append(f"    migrations, {len(migrations)}, functions, {len(functions)}, {literal(checksum)}, {int(revision)},")
+    out.append(f"    migrations, {len(migrations)}, functions, {len(functions)}, {literal(checksum)}, {int(revision)}, privileges,")
     out.append("};")
     output.write_text("\n".join(out) + "\n", encoding="utf-8")
     # The directories too: their times change when a file comes or goes.
     needs = [directory, directory / "functions", directory / "functions" / "order.txt", directory / "functions" / "revision.txt"]
-    needs += [directory / "runner" / "roles.sql", directory / "runner" / "table.sql", core]
+    needs += [directory / "runner" / name for name in ("roles.sql", "table.sql", "privileges.sql")]
+    needs += [directory / "privileges.py", core]
     needs += [path for _, path in migrations + functions]
     names = " ".join(str(path).replace(" ", "\\ ") for path in needs if path.exists())
     depfile.write_text(f"{output}: {names}\n", encoding="utf-8")

@@ -383,15 +383,23 @@ as $$
                                                                             (select min(h.check_at) from leasehold.share h)), interval '0'))::text)
 $$;
 
-do $$
-declare
-  v_name text;
-begin
-  foreach v_name in array array['namespaces', 'explain', 'queue', 'waits', 'history', 'failures', 'audit', 'daemons', 'database'] loop
-    execute format('revoke execute on function leasehold_internal.%I(text[], boolean, text, integer, text) from public', 'view_' || v_name);
-    execute format('grant execute on function leasehold_internal.%I(text[], boolean, text, integer, text) to leasehold_coordinator', 'view_' || v_name);
-  end loop;
-end
-$$;
+revoke execute on function leasehold_internal.view_namespaces(text[], boolean, text, integer, text),
+  leasehold_internal.view_explain(text[], boolean, text, integer, text),
+  leasehold_internal.view_queue(text[], boolean, text, integer, text),
+  leasehold_internal.view_waits(text[], boolean, text, integer, text),
+  leasehold_internal.view_history(text[], boolean, text, integer, text),
+  leasehold_internal.view_failures(text[], boolean, text, integer, text),
+  leasehold_internal.view_audit(text[], boolean, text, integer, text),
+  leasehold_internal.view_daemons(text[], boolean, text, integer, text),
+  leasehold_internal.view_database(text[], boolean, text, integer, text) from public;
+grant execute on function leasehold_internal.view_namespaces(text[], boolean, text, integer, text),
+  leasehold_internal.view_explain(text[], boolean, text, integer, text),
+  leasehold_internal.view_queue(text[], boolean, text, integer, text),
+  leasehold_internal.view_waits(text[], boolean, text, integer, text),
+  leasehold_internal.view_history(text[], boolean, text, integer, text),
+  leasehold_internal.view_failures(text[], boolean, text, integer, text),
+  leasehold_internal.view_audit(text[], boolean, text, integer, text),
+  leasehold_internal.view_daemons(text[], boolean, text, integer, text),
+  leasehold_internal.view_database(text[], boolean, text, integer, text) to leasehold_coordinator;
 revoke execute on function leasehold_internal.epoch_us(timestamptz), leasehold_internal.is_within(text, text[], boolean),
   leasehold_internal.stretches(text[], boolean), leasehold_internal.has_place(leasehold.waiter, timestamptz, timestamptz) from public;

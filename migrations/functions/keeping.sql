@@ -94,6 +94,8 @@ begin
       end if;
       -- Made first and attached then: made as a partition it would lock the table ACCESS EXCLUSIVE.
       execute format('create table leasehold.%I (like leasehold.%I including all)', v_partition, p_name);
+      -- LIKE does not copy it, and a publication of all tables lets no row go without (0086_replica_identity.sql).
+      execute format('alter table leasehold.%I replica identity full', v_partition);
       execute format('comment on table leasehold.%I is %L', v_partition, format('What leasehold.%s has of %s in UTC', p_name, v_day));
       execute format('alter table leasehold.%I attach partition leasehold.%I for values from (%L) to (%L)', p_name, v_partition,
                      leasehold_internal.day_begins(v_day), leasehold_internal.day_begins(v_day + 1));
@@ -158,61 +160,79 @@ $$;
 
 -- Look after the partitions of each table for which it is time: make those of the next days, and forget what is past its retention. Called
 -- once a second by daemons, and by reap(). Where the transaction may go on after this call (`p_ends_soon` is false) nothing is locked
--- that others would wait for: no table goes, and none is made where that of today is missing.
--- Locks the rows of leasehold.keeping, without waiting, and what the two above do, until the end of the transaction.
+-- that others would wait for: no table goes, and none is made where that of today is missing. A failure is written down in
+-- leasehold.keeping, and warned of when it is another one than before.
+-- Locks the rows of leasehold.keeping, without waiting, and what the functions above do, until the end of the transaction.
 create or replace function leasehold_internal.keep_days(p_now timestamptz, p_ends_soon boolean) returns void
 language plpgsql
 as $$
 declare
-  v_name text;
-  v_is_done boolean;
+  v_keeping record;
+  v_kept record;
 begin
   if leasehold_internal.is_blind() then
     return;
   end if;
-  for v_name in
-    select k.name from leasehold.keeping k where k.look_at <= p_now order by k.name desc for update skip locked
+  for v_keeping in
+    select k.name, k.error from leasehold.keeping k where k.look_at <= p_now order by k.name desc for update skip locked
   loop
-    v_is_done := false;
-    -- Whatever is the matter with a table, a daemon's sign of life does not fail for it.
-    begin
-      v_is_done := leasehold_internal.keep_days_of(v_name, p_now, p_ends_soon);
-    exception when others then
-      raise warning 'the partitions of leasehold.% cannot be looked after: %', v_name, sqlerrm;
-    end;
+    select * into v_kept from leasehold_internal.keep_days_of(v_keeping.name, p_now, p_ends_soon);
+    if v_kept.error is distinct from v_keeping.error and v_kept.error is not null then
+      raise warning 'the partitions of leasehold.% cannot be looked after: %', v_keeping.name, v_kept.error;
+    end if;
     if p_ends_soon then
       update leasehold.keeping k
-         set look_at = p_now + case when v_is_done then interval '10 min' else interval '10 s' end
-       where k.name = v_name;
+         set look_at = p_now + case when v_kept.is_done then interval '10 min' else interval '10 s' end,
+             error = v_kept.error, failing_since = case when v_kept.error is not null then coalesce(k.failing_since, p_now) end
+       where k.name = v_keeping.name;
     end if;
   end loop;
 end
 $$;
 
--- What keep_days() does for one table. Returns whether all was done.
-create or replace function leasehold_internal.keep_days_of(p_name text, p_now timestamptz, p_ends_soon boolean) returns boolean
+-- What keep_days() does for one table. Returns whether all was done, and the first error. Each step is a subtransaction: new partitions
+-- stay where old rows cannot be forgotten, the other way round, and a daemon's sign of life does not fail for either.
+create or replace function leasehold_internal.keep_days_of(
+  p_name text, p_now timestamptz, p_ends_soon boolean, out is_done boolean, out error text)
 language plpgsql
 as $$
 declare
   v_day date;
-  v_is_done boolean := true;
+  v_is_made boolean := true;
+  v_may_go_on boolean;
 begin
-  if leasehold_internal.is_kept(p_name)
-     and (p_ends_soon
-          or to_regclass('leasehold.' || leasehold_internal.day_partition(p_name, (p_now at time zone 'UTC')::date)) is not null) then
-    v_is_done := leasehold_internal.make_days(p_name, p_now);
-  end if;
-  v_is_done := leasehold_internal.forget_day(p_name, null, p_now) and v_is_done;
+  begin
+    if leasehold_internal.is_kept(p_name)
+       and (p_ends_soon
+            or to_regclass('leasehold.' || leasehold_internal.day_partition(p_name, (p_now at time zone 'UTC')::date)) is not null) then
+      v_is_made := leasehold_internal.make_days(p_name, p_now);
+    end if;
+  exception when others then
+    v_is_made := false;
+    error := format('no partition can be made: %s', sqlerrm);
+  end;
+  begin
+    is_done := leasehold_internal.forget_day(p_name, null, p_now);
+  exception when others then
+    is_done := false;
+    error := coalesce(error, format('old rows of the default partition cannot be deleted: %s', sqlerrm));
+  end;
   for v_day in
     select d from leasehold_internal.kept_days(p_name) d
      where p_ends_soon and leasehold_internal.day_begins(d) <= p_now - leasehold_internal.shortest_retention(p_name)
   loop
-    -- One partition goes in a transaction, and where others are in the way nobody waits for the next.
-    v_is_done := leasehold_internal.forget_day(p_name, v_day, p_now) and v_is_done
-                 and to_regclass(format('leasehold.%I', leasehold_internal.day_partition(p_name, v_day))) is not null;
-    exit when not v_is_done;
+    begin
+      -- One partition goes in a transaction, and where others are in the way nobody waits for the next.
+      v_may_go_on := leasehold_internal.forget_day(p_name, v_day, p_now)
+                   and to_regclass(format('leasehold.%I', leasehold_internal.day_partition(p_name, v_day))) is not null;
+      is_done := is_done and v_may_go_on;
+      exit when not v_may_go_on;
+    exception when others then
+      is_done := false;
+      error := coalesce(error, format('what is past its retention on %s cannot be forgotten: %s', v_day, sqlerrm));
+    end;
   end loop;
-  return v_is_done;
+  is_done := is_done and v_is_made;
 end
 $$;
 

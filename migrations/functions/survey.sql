@@ -19,6 +19,22 @@ end
 $$;
 comment on function leasehold_internal.survey is 'What a daemon measures: leases held, and the transaction that holds back vacuum';
 
+-- What is wrong though daemons can work: why partitions cannot be looked after (null: they can). And the checksum of the functions that are
+-- installed. Locks nothing.
+create or replace function leasehold_internal.findings() returns table (keeping text, functions text)
+language sql
+stable
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+  select (select string_agg(format('the partitions of leasehold.%s cannot be looked after since %s: %s', k.name,
+                                   to_char(k.failing_since at time zone 'UTC', 'YYYY-MM-DD HH24:MI "UTC"'), k.error), '; ' order by k.name)
+            from leasehold.keeping k
+           where k.error is not null),
+         (select m.checksum from leasehold.migration m where m.number = 0)
+$$;
+comment on function leasehold_internal.findings is 'What is wrong though daemons can work';
+
 -- Leases that are held, each shared one, roughly where there are many. Locks nothing.
 create or replace function leasehold_internal.count_held() returns bigint
 language plpgsql
@@ -74,7 +90,7 @@ end
 $$;
 comment on function leasehold_internal.oldest_transaction_by_owner is 'The transaction that holds back vacuum, a part of survey()';
 
-revoke execute on function leasehold_internal.survey(), leasehold_internal.count_held(), leasehold_internal.oldest_transaction(),
+revoke execute on function leasehold_internal.survey(), leasehold_internal.findings(), leasehold_internal.count_held(), leasehold_internal.oldest_transaction(),
   leasehold_internal.oldest_transaction_by_owner() from public;
-grant execute on function leasehold_internal.survey(), leasehold_internal.count_held(), leasehold_internal.oldest_transaction(),
+grant execute on function leasehold_internal.survey(), leasehold_internal.findings(), leasehold_internal.count_held(), leasehold_internal.oldest_transaction(),
   leasehold_internal.oldest_transaction_by_owner() to leasehold_coordinator, leasehold_admin;

@@ -49,7 +49,8 @@ static void on_readyz(struct lh_admin *admin, struct lh_http_request *request)
 {
     struct lh_readiness readiness;
     bool is_ready = judge_now(admin, &readiness);
-    char *words = is_ready ? lh_format("ready %s", readiness.words) : lh_format("not ready: %s", readiness.words);
+    char *words = lh_format("%s%s%s%s", is_ready ? "ready " : "not ready: ", readiness.words,
+                            readiness.warning[0] != '\0' ? "\nwarning: " : "", readiness.warning);
 
     answer(request, is_ready ? 200 : 503, words);
     free(words);

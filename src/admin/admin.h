@@ -3,7 +3,8 @@
  *
  *     GET /metrics   what is counted and measured, as Prometheus reads it
  *     GET /healthz   200 as long as this process turns its loop
- *     GET /readyz    200 when the database answered and knew this coordinator within the last 5 s, else 503 and why
+ *     GET /readyz    200 when the database answered and knew this coordinator within the last 5 s, else 503 and why; a second
+ *                    line warns of what is wrong in the database though it works
  *
  * Other paths are the console's (src/console). The port works before there is a database, and while one is lost.
  */

@@ -59,6 +59,8 @@ static void print_text(const struct lh_cli *cli, const Leasehold__V1__GetStatusR
         lh_grid_row(&card, "timeline", "unknown: the database was not reached yet");
     if (response->common_path[0] != '\0')
         lh_grid_row(&card, "common path", "%s", response->common_path);
+    if (response->warning[0] != '\0')
+        lh_grid_row(&card, "warning", "%s", response->warning);
     lh_grid_row(&card, "longest wait of a call", "%s", max_block);
     lh_grid_row(&card, "waiters here", "%" PRId64, response->waiters);
     for (size_t i = 0; i < response->n_databases; i++)

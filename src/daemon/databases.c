@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "config/databases.h"
+#include "pg/migrate.h"
 #include "store/store.h"
 
 static void open_database(struct lh_databases *databases, struct lh_daemon_database *database, struct lh_loop *loop,
@@ -20,6 +21,8 @@ static void open_database(struct lh_databases *databases, struct lh_daemon_datab
     store_options.lanes = (unsigned)settings->lanes;
     store_options.hook_lanes = (unsigned)settings->hook_lanes;
     store_options.version = LH_VERSION;
+    store_options.privileges_sql = lh_migrations.privileges_sql;
+    store_options.functions_checksum = lh_migrations.functions_checksum;
     store_options.stop_timeout_us = settings->shutdown_timeout_us;
     database->store = lh_store_create(loop, &store_options);
 

@@ -105,6 +105,11 @@ static void expose_store(struct lh_exposition *out, const struct lh_store_stats 
         "The WAL timeline of the primary that this daemon uses; 0 before it found one. Daemons must agree.");
     lh_expose_counter(out, "leasehold_database_failovers_total", stats->failovers,
                       "Times that this daemon found another primary.");
+    lh_expose_gauge(out, "leasehold_database_keeping_failed", stats->keeping_fails,
+                    "1: the partitions of history or audit cannot be made or forgotten; /readyz says why.");
+    lh_expose_gauge(
+        out, "leasehold_database_privileges_wrong", stats->privileges_differ,
+        "1: owners or rights in the schema are not as Leasehold made them; run leasehold migrate --repair.");
     lh_expose_gauge(
         out, "leasehold_core_used", stats->has_core,
         "1: the extension leasehold_core does the usual acquires, renewals and releases; 0: SQL functions do.");

@@ -29,6 +29,18 @@ static void say_silence(const struct lh_ready_facts *facts, const char *why, str
     say(readiness, what, why);
 }
 
+static void warn(const struct lh_server_facts *server, struct lh_readiness *readiness)
+{
+    const char *const findings[] = {server->keeping, server->privileges};
+
+    for (size_t i = 0; i < sizeof(findings) / sizeof(findings[0]); i++) {
+        size_t used = strlen(readiness->warning);
+        if (findings[i] != NULL)
+            snprintf(readiness->warning + used, sizeof(readiness->warning) - used, "%s%s", used > 0 ? "; " : "",
+                     findings[i]);
+    }
+}
+
 void lh_ready_judge(const struct lh_ready_facts *facts, struct lh_readiness *readiness)
 {
     const struct lh_server_facts *server = &facts->server;
@@ -36,6 +48,7 @@ void lh_ready_judge(const struct lh_ready_facts *facts, struct lh_readiness *rea
     const char *cause = facts->refusal != NULL ? facts->refusal : server->cause;
 
     *readiness = (struct lh_readiness){0};
+    warn(server, readiness);
     if (facts->phase != NULL) {
         say(readiness, facts->phase, why);
     } else if (facts->refusal != NULL && !facts->is_registered) {

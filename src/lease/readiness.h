@@ -19,8 +19,9 @@ struct lh_coordinator;
 
 struct lh_readiness {
     bool is_ready;
-    char words[LH_READY_WORDS_BYTES]; /* which server it works with, or why it is not ready: for those who run it */
-    char cause[LH_READY_CAUSE_BYTES]; /* why the database cannot be used, for clients: it names no host and no role.
+    char words[LH_READY_WORDS_BYTES];   /* which server it works with, or why it is not ready: for those who run it */
+    char warning[LH_READY_WORDS_BYTES]; /* what is wrong in the database though it works, or "": for those who run it */
+    char cause[LH_READY_CAUSE_BYTES];   /* why the database cannot be used, for clients: it names no host and no role.
                                          "": nothing is known but that */
 };
 

@@ -271,6 +271,8 @@ struct lh_server_facts {
     const char *cause;       /* the same in few words that name no host and no role, or NULL */
     bool is_permanent;       /* it does not pass by waiting: a person has to change something */
     const char *common_path; /* what does the usual acquires, renewals and releases: in words */
+    const char *keeping;     /* why partitions of history or audit cannot be looked after, or NULL */
+    const char *privileges;  /* what is wrong with owners and rights in the schema, or NULL */
 };
 
 /* What is measured now and then, beside the work. */

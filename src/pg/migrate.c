@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "pg/error.h"
 #include "pg/migrate_plan.h"
+#include "pg/migrate_privileges.h"
 #include "pg/migrate_session.h"
 
 #define POLL_MS 100
@@ -27,6 +28,7 @@ struct migrator {
     struct lh_applied_list applied;
     struct lh_plan plan;
     const char *stage; /* what is being applied; NULL: the lock is not had yet */
+    size_t repaired;
 };
 
 static enum lh_status pause_for_poll(struct migrator *m)
@@ -115,12 +117,13 @@ static enum lh_status try_pending(struct migrator *m)
     return status;
 }
 
-static enum lh_status apply_pending(struct migrator *m)
+/* Until it met no lock of others. */
+static enum lh_status try_again_and_again(struct migrator *m, enum lh_status (*attempt)(struct migrator *))
 {
     enum lh_status status;
 
     for (unsigned tries = 0;; tries++) {
-        status = try_pending(m);
+        status = attempt(m);
         if (status == LH_OK || status == LH_DATABASE_UNAVAILABLE || !is_contention(m))
             break;
         if (tries % POLLS_PER_LINE == 0 && m->stage == NULL)
@@ -132,8 +135,49 @@ static enum lh_status apply_pending(struct migrator *m)
         if (status != LH_OK)
             break;
     }
+    return status;
+}
+
+static enum lh_status apply_pending(struct migrator *m)
+{
+    enum lh_status status = m->plan.step_count == 0 ? LH_OK : try_again_and_again(m, try_pending);
+
     for (size_t i = 0; status == LH_OK && i < m->plan.step_count; i++)
         lh_migrate_say(&m->session, "applied %s", m->plan.steps[i].name);
+    return status;
+}
+
+static enum lh_status try_repair(struct migrator *m)
+{
+    struct lh_migrate_session *session = &m->session;
+    enum lh_status status = lh_migrate_execute(session, "begin isolation level read committed read write", NULL);
+
+    m->stage = "the repair of owners and rights";
+    m->repaired = 0;
+    if (status == LH_OK)
+        status = lh_migrate_execute(session, lh_migration_roles_sql, NULL);
+    if (status == LH_OK)
+        status = lh_migrate_repair_privileges(session, m->set->privileges_sql, &m->repaired);
+    if (status == LH_OK)
+        return lh_migrate_execute(session, "commit", NULL);
+    if (PQstatus(session->conn) == CONNECTION_OK)
+        PQclear(PQexec(session->conn, "rollback"));
+    return status;
+}
+
+static enum lh_status repair(struct migrator *m)
+{
+    enum lh_status status = apply_pending(m);
+
+    if (status == LH_OK && m->plan.newer_functions != NULL)
+        return lh_error_set(m->session.error, LH_INTERNAL,
+                            "the functions are those of version %s, which is newer: its owners and rights are for its "
+                            "own leasehold migrate --repair",
+                            m->plan.newer_functions);
+    if (status == LH_OK)
+        status = try_again_and_again(m, try_repair);
+    if (status == LH_OK)
+        lh_migrate_say(&m->session, "%zu owners and rights were put right", m->repaired);
     return status;
 }
 
@@ -164,12 +208,34 @@ static enum lh_status act(struct migrator *m, enum lh_migrate_mode mode)
     if (mode == LH_MIGRATE_CHECK)
         return check(m);
     if (mode == LH_MIGRATE_RUN)
-        return m->plan.step_count > 0 ? apply_pending(m) : LH_OK;
+        return apply_pending(m);
+    if (mode == LH_MIGRATE_REPAIR)
+        return repair(m);
     if (output->on_line != NULL && mode == LH_MIGRATE_STATUS)
         lh_plan_say_status(&m->plan, m->set, &m->applied, output);
     else if (output->on_line != NULL)
         lh_plan_say_script(&m->plan, m->version, output);
     return LH_OK;
+}
+
+/* Those of functions that are not ours are not known. A role that may not even look at the schema hears why. */
+static void tell_of_privileges(struct migrator *m, enum lh_migrate_mode mode, enum lh_status status)
+{
+    struct lh_error *error = m->session.error;
+    bool is_ours = m->plan.newer_functions == NULL && (mode == LH_MIGRATE_RUN || m->plan.step_count == 0);
+    size_t used = strlen(error->message);
+    char words[LH_PRIVILEGES_BYTES];
+
+    if (m->session.conn == NULL || mode == LH_MIGRATE_PRINT || mode == LH_MIGRATE_REPAIR ||
+        !(status == LH_OK ? is_ours : status == LH_ACCESS_DENIED))
+        return;
+    lh_migrate_look_at_privileges(&m->session, m->set->privileges_sql, words);
+    if (words[0] == '\0')
+        return;
+    if (status == LH_OK)
+        lh_migrate_say(&m->session, "warning: %s", words);
+    else
+        snprintf(error->message + used, sizeof(error->message) - used, "; %s", words);
 }
 
 enum lh_status lh_migrate(const char *conninfo, enum lh_migrate_mode mode, const struct lh_migration_set *set,
@@ -185,7 +251,7 @@ enum lh_status lh_migrate(const char *conninfo, enum lh_migrate_mode mode, const
 
     memset(m.session.error, 0, sizeof(*m.session.error));
     if (conninfo != NULL || mode != LH_MIGRATE_PRINT) {
-        bool writes = mode == LH_MIGRATE_RUN || mode == LH_MIGRATE_CHECK;
+        bool writes = mode != LH_MIGRATE_STATUS && mode != LH_MIGRATE_PRINT;
         status = lh_migrate_session_open(&m.session, conninfo, writes);
         if (status == LH_OK)
             status = lh_migrate_look(&m.session, &m.applied);
@@ -194,6 +260,7 @@ enum lh_status lh_migrate(const char *conninfo, enum lh_migrate_mode mode, const
         status = lh_plan_make(&m.plan, set, version, &m.applied, m.session.error);
     if (status == LH_OK)
         status = act(&m, mode);
+    tell_of_privileges(&m, mode, status);
     lh_plan_finish(&m.plan);
     lh_applied_list_clear(&m.applied);
     lh_migrate_session_close(&m.session);

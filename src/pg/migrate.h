@@ -11,6 +11,8 @@
  * waits. The functions are one more row, number 0: they are applied again, all together, when their checksum
  * differs and this program's revision of them is not lower than that of the program that applied them last.
  *
+ * A database that was restored without owners or rights is found (a line, in the modes RUN, STATUS and CHECK), and put right by REPAIR.
+ *
  * A migration that was changed after it was applied, and a database that asks for a newer program, are refused before
  * anything is written. With nothing to do nothing is locked and nothing is written: a role that can only read is
  * enough.
@@ -38,7 +40,8 @@ struct lh_migration_set {
     const struct lh_migration *functions;
     size_t function_count;
     const char *functions_checksum;
-    int functions_revision; /* grows with each change of a function (migrations/functions/revision.txt) */
+    int functions_revision;     /* grows with each change of a function (migrations/functions/revision.txt) */
+    const char *privileges_sql; /* finds owners and rights that are not as these files make them; NULL: not looked at */
 };
 
 /* The set that is compiled in (library `migrations`). */
@@ -48,6 +51,7 @@ enum lh_migrate_mode {
     LH_MIGRATE_RUN,    /* do it; each line says what was done or is waited for */
     LH_MIGRATE_STATUS, /* a line for each migration: applied when and by which version, or pending */
     LH_MIGRATE_CHECK,  /* may this program serve on the schema as it is? Writes nothing */
+    LH_MIGRATE_REPAIR, /* do it, and put owners and rights right where they are not as these files make them */
     LH_MIGRATE_PRINT,  /* the SQL that is pending, as a script for psql; all of it when conninfo is NULL */
 };
 

@@ -263,6 +263,7 @@ void lh_plan_say_script(const struct lh_plan *plan, const char *version, struct 
     output->on_line(output->arg, "begin isolation level read committed read write;");
     output->on_line(output->arg, "set local search_path = pg_catalog, pg_temp;");
     output->on_line(output->arg, "set local standard_conforming_strings = on;");
+    output->on_line(output->arg, "set local work_mem = '64MB';");
     output->on_line(output->arg, lh_migration_roles_sql);
     output->on_line(output->arg, "set local role leasehold_owner;");
     output->on_line(output->arg, lh_migration_table_sql);

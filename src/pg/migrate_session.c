@@ -8,7 +8,8 @@
 
 #define OLDEST_SERVER 130000
 
-/* Whatever the database or the role sets for its sessions. */
+/* Whatever the database or the role sets for its sessions. work_mem: a step that sorts must not need a file, which
+   temp_file_limit may forbid. jit: compiling costs more than any statement here runs. */
 static const char session_sql[] = "set default_transaction_isolation = 'read committed';"
                                   "set default_transaction_deferrable = off;"
                                   "set standard_conforming_strings = on;"
@@ -17,6 +18,8 @@ static const char session_sql[] = "set default_transaction_isolation = 'read com
                                   "set lock_timeout = '1s';"
                                   "set statement_timeout = 0;"
                                   "set idle_in_transaction_session_timeout = 0;"
+                                  "set work_mem = '64MB';"
+                                  "set jit = off;"
                                   "set client_min_messages = warning";
 
 /* Whose is the schema, may we read as its owner, and may what lies in it be trusted? Roles and schema may be missing. */

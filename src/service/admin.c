@@ -400,6 +400,8 @@ void lh_get_status_on_message(struct lh_rpc_call *call, const void *data, size_t
             response.trouble = (char *)"the daemon is shutting down";
         else
             response.trouble = (char *)(uintptr_t)trouble_of(&readiness);
+        if (is_admin)
+            response.warning = readiness.warning;
         store->ops->server(store, &server);
         if (server.server != NULL)
             response.server = (char *)server.server;

@@ -205,6 +205,10 @@ static void add_words(struct lh_readiness *all, const struct lh_place *place, co
 
     snprintf(all->words + size, sizeof(all->words) - size, "; database %s is %sready%s%s", place->name,
              one->is_ready ? "" : "not ", one->words[0] != '\0' ? ": " : "", one->words);
+    size = strlen(all->warning);
+    if (one->warning[0] != '\0')
+        snprintf(all->warning + size, sizeof(all->warning) - size, "%sdatabase %s: %s", size > 0 ? "; " : "",
+                 place->name, one->warning);
 }
 
 void lh_places_readiness(const struct lh_places *places, struct lh_readiness *readiness)

@@ -12,6 +12,8 @@
 #include "store/batch.h"
 #include "store/store.h"
 
+#define LH_STORE_FINDING_BYTES 512
+
 enum pg_store_state {
     STORE_NEW,           /* -> RUNNING */
     STORE_RUNNING,       /* -> FINISHING */
@@ -43,9 +45,13 @@ struct pg_store {
     bool cannot_write;                /* a renewal or a reap failed for that since the last tick that told it */
     int64_t timeline;
     int32_t schema_version;
-    bool has_core;               /* the extension leasehold_core takes the common path */
-    char common_path[256];       /* the same in words */
-    int64_t core_rests_until_us; /* whatever the control connection says of it: a batch found otherwise */
+    bool has_core;                        /* the extension leasehold_core takes the common path */
+    char common_path[256];                /* the same in words */
+    int64_t core_rests_until_us;          /* whatever the control connection says of it: a batch found otherwise */
+    char keeping[LH_STORE_FINDING_BYTES]; /* see struct lh_server_facts; "": nothing is wrong */
+    char privileges[LH_STORE_FINDING_BYTES];
+    struct lh_pg_statement look_at_privileges; /* its options */
+    unsigned privileges_rest;                  /* surveys until it looks again */
 
     struct lh_timer stop_timer;
     struct lh_deferred advance;  /* look how far the stop has come */

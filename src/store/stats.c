@@ -3,9 +3,14 @@
 
 #include <string.h>
 
+#include "base/log.h"
+#include "pg/migrate_privileges.h"
 #include "pg/result.h"
 #include "store/control.h"
 #include "store/control_ops.h"
+
+/* A survey comes every 15 s. */
+#define PRIVILEGES_REST 40
 
 static void add_connection(struct lh_store_stats *stats, enum lh_store_role role, bool is_up, uint64_t connects)
 {
@@ -36,6 +41,8 @@ void lh_pg_store_measure(const struct pg_store *store, struct lh_store_stats *st
     stats->timeline = server.timeline;
     stats->failovers = server.failovers;
     stats->has_core = store->has_core;
+    stats->keeping_fails = store->keeping[0] != '\0';
+    stats->privileges_differ = store->privileges[0] != '\0';
     stats->control_in_flight = lh_pg_conn_in_flight(store->control);
     stats->max_control = store->options.max_control;
     stats->control_refused = refused;
@@ -58,6 +65,60 @@ static const char *text_or(const PGresult *result, int column, const char *other
 {
     const char *text = lh_pg_text(result, 0, column);
     return text == NULL ? other : text;
+}
+
+/* What is found is told when it changes; status and /readyz have it meanwhile. */
+static void keep_finding(struct pg_store *store, char finding[LH_STORE_FINDING_BYTES], const char *words)
+{
+    char before[LH_STORE_FINDING_BYTES];
+
+    memcpy(before, finding, sizeof(before));
+    snprintf(finding, sizeof(before), "%s", words);
+    if (strcmp(before, finding) == 0)
+        return;
+    if (finding[0] != '\0')
+        lh_warn("%s%s%s", store->name, *store->name != '\0' ? ": " : "", finding);
+    else
+        lh_info("%s%sno longer: %s", store->name, *store->name != '\0' ? ": " : "", before);
+}
+
+static void read_privileges(struct control_call *call, enum lh_status status, const PGresult *result,
+                            const struct lh_error *error)
+{
+    char words[LH_PRIVILEGES_BYTES];
+
+    if (status != LH_OK)
+        return;
+    lh_privileges_describe(result, words);
+    keep_finding(call->store, call->store->privileges, words);
+}
+
+/* That takes 30 ms of the database, and what it finds changes when a person does something. Those of other functions are not known. */
+static void look_at_privileges(struct pg_store *store, const char *functions)
+{
+    const struct lh_pg_statement *statement = &store->look_at_privileges;
+
+    if (statement->sql == NULL || strcmp(functions, store->options.functions_checksum) != 0)
+        return;
+    if (store->privileges_rest > 0 && store->privileges[0] == '\0') {
+        store->privileges_rest--;
+        return;
+    }
+    store->privileges_rest = PRIVILEGES_REST;
+    lh_control_call_send(lh_control_call_begin(store, read_privileges, NULL, NULL), statement);
+}
+
+static void read_findings(struct control_call *call, enum lh_status status, const PGresult *result,
+                          const struct lh_error *error)
+{
+    static const char *const names[] = {"keeping", "functions"};
+    int at[2];
+
+    if (status != LH_OK)
+        return;
+    lh_pg_result_columns(result, names, at, 2);
+    keep_finding(call->store, call->store->keeping, text_or(result, at[0], ""));
+    look_at_privileges(call->store, text_or(result, at[1], ""));
 }
 
 static void read_survey(struct control_call *call, enum lh_status status, const PGresult *result,
@@ -89,7 +150,9 @@ static void read_survey(struct control_call *call, enum lh_status status, const 
 enum lh_status lh_pg_store_survey(struct lh_store *base, lh_survey_cb *on_done, void *arg)
 {
     static const struct lh_pg_statement statement = {"survey", "select * from leasehold_internal.survey()", 0, {0}};
+    static const struct lh_pg_statement findings = {"findings", "select * from leasehold_internal.findings()", 0, {0}};
     struct pg_store *store = pg_store_of(base);
 
+    lh_control_call_send(lh_control_call_begin(store, read_findings, NULL, NULL), &findings);
     return lh_control_call_send(lh_control_call_begin(store, read_survey, (void (*)(void))on_done, arg), &statement);
 }

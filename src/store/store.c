@@ -299,6 +299,8 @@ static void server(struct lh_store *base, struct lh_server_facts *facts)
         .cause = known->trouble.status == LH_OK ? NULL : lh_pg_cause(known->trouble.sqlstate),
         .is_permanent = known->is_permanent,
         .common_path = store->common_path,
+        .keeping = store->keeping[0] == '\0' ? NULL : store->keeping,
+        .privileges = store->privileges[0] == '\0' ? NULL : store->privileges,
     };
 }
 
@@ -448,6 +450,7 @@ struct lh_store *lh_store_create(struct lh_loop *loop, const struct lh_store_opt
     store->servers = lh_pg_servers_create(loop, options->conninfo);
     store->host = host_name(options->host);
     store->version = lh_strdup(options->version == NULL ? LH_VERSION : options->version);
+    store->look_at_privileges = (struct lh_pg_statement){.name = "privileges", .sql = options->privileges_sql};
     lh_timer_init(&store->stop_timer, loop, on_stop_due, store);
     lh_deferred_init(&store->advance, advance_stop, store);
     for (unsigned i = 0; i < store->lane_count; i++)

@@ -30,6 +30,9 @@ struct lh_store_options {
     int64_t statement_timeout_us; /* no batch may take longer; default 30 s */
     int64_t stop_timeout_us;      /* what is in flight then is given up; default 10 s */
     size_t max_control;           /* control calls in flight; more are refused; default 1024 */
+    const char
+        *privileges_sql; /* finds wrong owners and rights (pg/migrate.h), where the schema has the functions... */
+    const char *functions_checksum; /* ...with this checksum. Both stay in place; NULL: nothing is looked for */
 };
 
 void lh_store_options_init(struct lh_store_options *options);
@@ -51,7 +54,9 @@ struct lh_store_stats {
     uint64_t notifications;
     int64_t timeline; /* of the primary; 0: none was seen yet */
     uint64_t failovers;
-    bool has_core; /* the extension leasehold_core takes the common path */
+    bool has_core;          /* the extension leasehold_core takes the common path */
+    bool keeping_fails;     /* partitions of history or audit cannot be looked after */
+    bool privileges_differ; /* owners and rights in the schema are not as they should be */
     size_t control_in_flight;
     size_t max_control;
     uint64_t control_refused;

@@ -2,12 +2,14 @@
 import os
 import pwd
 import re
+import urllib.request
 
 import pytest
 from google.protobuf.wrappers_pb2 import Int64Value
 
 import harness
 from harness import acquire_request, lease_ref, pb, release_request, wait_until
+from test_metrics import Metrics
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +107,25 @@ def test_a_daemon_makes_and_drops_partitions_and_holds_up_nobody(kept, cluster):
     kept.psql(look)
     wait_until(lambda: kept.psql("select count(*) from leasehold_internal.kept_days('history') d where d > current_date + 1") >= "2",
                what="the partitions of the next days")
+
+
+def test_partitions_that_cannot_be_looked_after_are_told_of(kept, cluster):
+    """As where a publication is for all tables and a table has no replica identity: nothing can be deleted."""
+    look = "update leasehold.keeping set look_at = clock_timestamp() where name = 'history'"
+
+    def readyz():
+        with urllib.request.urlopen(f"http://127.0.0.1:{kept.daemon.admin_port}/readyz", timeout=30) as answer:
+            return answer.read().decode()
+
+    kept.psql("create function public.refuse() returns trigger language plpgsql as $$ begin raise exception 'not today'; end $$; "
+              "create trigger refuse before delete on leasehold.history_default for each row execute function public.refuse(); "
+              "insert into leasehold.history (namespace, key, token, acquired_at, ended_at, outcome) values ('gone', 'k', 1, '2019-01-01', '2019-01-01', 'ok'); " + look)
+    wait_until(lambda: "\nwarning: the partitions of leasehold.history cannot be looked after since" in readyz(), 60, what="a warning")
+    assert "old rows of the default partition cannot be deleted: not today" in readyz()
+    assert Metrics(kept.daemon).get("leasehold_database_keeping_failed") == 1
+    kept.psql("drop trigger refuse on leasehold.history_default; drop function public.refuse(); " + look)
+    wait_until(lambda: "warning" not in readyz(), 60, what="a warning that is over")
+    assert kept.psql("select count(*) from leasehold.history where namespace = 'gone'") == "0"
 
 
 def test_the_history_is_for_readers_and_has_no_lease_keys(kept, cluster):

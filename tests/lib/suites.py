@@ -299,6 +299,7 @@ SUITES = (
     Suite('soak', script('tests/soak/run', '--seconds', '{soak}'), 7200),
     # leasehold_core in the place of the functions in SQL; against them; and the same tests as theirs.
     Suite('core', script('tests/core/run'), 1800),
+    Suite('sql-published', script('tests/sql/run', environment={'LEASEHOLD_PUBLISHED': '1'}), 1800),
     Suite('sql-core', script('tests/sql/run', environment=CORE), 1800),
     Suite('isolation-core', script('tests/isolation/run', environment=CORE), 1800),
     Suite('soak-core', script('tests/soak/run', '--seconds', '{soak}', environment=CORE), 7200),
@@ -324,7 +325,7 @@ NEEDS = {'unit': 'build', 'core': 'build', 'sql-core': 'build', 'isolation-core'
          'ha': 'build', 'unit-sanitized': 'build-sanitized', 'integration-sanitized': 'build-sanitized'}
 # What runs beside the others: SQL of few sessions at a time, and clients, which wait. Together they take about as long as the suites
 # that are neither here nor in LOW or QUIET.
-LANE = ('sql', 'isolation', 'soak', 'core', 'sql-core', 'isolation-core', 'soak-core', 'clients', 'versions')
+LANE = ('sql', 'sql-published', 'isolation', 'soak', 'core', 'sql-core', 'isolation-core', 'soak-core', 'clients', 'versions')
 # What only computes: no test of it has to be in time.
 LOW = ('build-sanitized', 'fuzz', 'model')
 # These come last, one after the other, when all else has ended. The packages are built twice in the time of one test, and their account

@@ -73,6 +73,9 @@ select is((select array_agg(c.relname::text) from pg_class c where c.relnamespac
 select is((select array_agg(a.attrelid::regclass || '.' || a.attname) from pg_attribute a join pg_class c on c.oid = a.attrelid
             where c.relnamespace = 'leasehold'::regnamespace and c.relname in ('scope', 'share', 'waiter', 'coordinator', 'policy', 'lease', 'queue', 'watch', 'event', 'registered_hook', 'hook', 'reap_failure', 'lease_event', 'history', 'lease_summary', 'access_rule', 'access_token', 'audit', 'keeping') and c.relkind in ('r', 'v', 'p')
               and a.attnum > 0 and not a.attisdropped and col_description(c.oid, a.attnum) is null), null, 'every column that people read is commented');
+select is((select array_agg(c.oid::regclass::text) from pg_class c where c.relnamespace in ('leasehold'::regnamespace, 'leasehold_internal'::regnamespace) and c.relkind in ('r', 'p') and c.relpersistence = 'p'
+              and c.relreplident not in ('f', 'i') and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)), null,
+          'each table has a replica identity, or a publication of all tables would keep its rows from being deleted');
 -- \df+ leasehold.* is the API, and nothing else; each function has a comment with an example that runs
 create temporary table api (nth serial, name text);
 insert into api (name)

@@ -203,7 +203,33 @@ update leasehold.policy set history = true where namespace = 'still';
 select is((select is_registered from leasehold_internal.coordinator_tick('11111111-1111-4111-8111-111111111111', null) limit 1), true, 'a tick that cannot make a partition ticks all the same');
 reset client_min_messages;
 select ok((select look_at > clock_timestamp() from leasehold.keeping where name = 'history'), 'and looks again later');
+select is((select error from leasehold.keeping where name = 'history'), 'no partition can be made: no more tables', 'which is known to whoever asks');
+select is((select failing_since <= clock_timestamp() from leasehold.keeping where name = 'history'), true, 'with its time');
 drop event trigger no_tables;
+
+-- nor does one half of it stop the other
+create function pg_temp.no_deletes() returns trigger language plpgsql as $$ begin raise exception 'no deletes'; end $$;
+create trigger no_deletes before delete on leasehold.history_default for each row execute function pg_temp.no_deletes();
+insert into leasehold.history (namespace, key, token, acquired_at, ended_at, outcome)
+values ('old', 'k', 1, clock_timestamp() - interval '1000 days', clock_timestamp() - interval '1000 days', 'ok');
+select leasehold_internal.make_days('history', clock_timestamp() - interval '1000 days' + n * interval '10 days') from generate_series(1, 1) n;
+do $$ begin execute format('drop table if exists leasehold.%I', leasehold_internal.day_partition('history', pg_temp.day(-2))); end $$;
+create function pg_temp.keep_history() returns text language plpgsql as $$
+begin
+  update leasehold.keeping set look_at = clock_timestamp() where name = 'history';
+  perform leasehold_internal.keep_days(clock_timestamp(), true);
+  return (select k.error from leasehold.keeping k where k.name = 'history');
+end $$;
+set client_min_messages = error;
+select is(pg_temp.keep_history(), 'old rows of the default partition cannot be deleted: no deletes', 'rows that cannot be deleted are told of');
+reset client_min_messages;
+select isnt(to_regclass('leasehold.' || leasehold_internal.day_partition('history', pg_temp.day(-2))), null, 'partitions are made all the same');
+do $$ begin for i in 1 .. 9 loop perform pg_temp.keep_history(); end loop; end $$;
+select is((select count(*) from leasehold_internal.kept_days('history') d where d < pg_temp.day(100)), 0::bigint, 'and go');
+drop trigger no_deletes on leasehold.history_default;
+select is(pg_temp.keep_history(), null, 'an error that is over is forgotten');
+select is((select failing_since from leasehold.keeping where name = 'history'), null, 'with its time');
+select is((select count(*) from leasehold.history where namespace = 'old'), 0::bigint, 'and what was to go is gone');
 
 -- lease_summary
 select is((select count(*) from leasehold.lease_summary where namespace like 'sum%'), 0::bigint, 'a namespace without leases is not listed');

@@ -60,7 +60,8 @@ static struct lh_migration_set set_of(const struct lh_migration *a, const struct
     set_files[0] = *a;
     if (b != NULL)
         set_files[1] = *b;
-    return (struct lh_migration_set){set_files, b == NULL ? 1 : 2, functions, function_count, functions_checksum, 0};
+    return (struct lh_migration_set){set_files, b == NULL ? 1 : 2, functions, function_count, functions_checksum, 0,
+                                     NULL};
 }
 
 static enum lh_status migrate(enum lh_migrate_mode mode, const struct lh_migration_set *set, const char *version,
@@ -141,7 +142,7 @@ END_TEST
 
 START_TEST(a_migration_below_the_newest_is_refused)
 {
-    struct lh_migration_set late = {&two, 1, NULL, 0, "", 0};
+    struct lh_migration_set late = {&two, 1, NULL, 0, "", 0, NULL};
     struct lh_migration_set both = set_of(&one, &two, NULL, 0, "");
 
     pg_fixture_execute(conninfo, "create schema leasehold create table a (n integer)"); /* a superuser's: adopted */
@@ -154,7 +155,7 @@ END_TEST
 START_TEST(a_daemon_that_is_too_old_is_refused)
 {
     struct lh_migration_set set = set_of(&one, &two, NULL, 0, "");
-    struct lh_migration_set old = {&one, 1, NULL, 0, "", 0};
+    struct lh_migration_set old = {&one, 1, NULL, 0, "", 0, NULL};
 
     ck_assert_int_eq(migrate(LH_MIGRATE_RUN, &set, "0.2.0", NULL), LH_OK);
     ck_assert_int_eq(migrate(LH_MIGRATE_RUN, &old, "0.1.9", NULL), LH_INTERNAL);
@@ -165,8 +166,8 @@ END_TEST
 
 START_TEST(functions_follow_the_newest_version)
 {
-    struct lh_migration_set first = {&one, 1, functions_1, 2, "fs1", 0};
-    struct lh_migration_set second = {&one, 1, functions_2, 1, "fs2", 0};
+    struct lh_migration_set first = {&one, 1, functions_1, 2, "fs1", 0, NULL};
+    struct lh_migration_set second = {&one, 1, functions_2, 1, "fs2", 0, NULL};
     size_t pending;
 
     ck_assert_int_eq(migrate(LH_MIGRATE_RUN, &first, "0.9.0", NULL), LH_OK);
@@ -184,8 +185,8 @@ END_TEST
 
 START_TEST(functions_of_a_newer_revision_are_left_alone)
 {
-    struct lh_migration_set older = {&one, 1, functions_1, 2, "fs1", 7};
-    struct lh_migration_set newer = {&one, 1, functions_2, 1, "fs2", 8};
+    struct lh_migration_set older = {&one, 1, functions_1, 2, "fs1", 7, NULL};
+    struct lh_migration_set newer = {&one, 1, functions_2, 1, "fs2", 8, NULL};
 
     /* Builds of the same version. */
     ck_assert_int_eq(migrate(LH_MIGRATE_RUN, &older, "0.9.0", NULL), LH_OK);
@@ -239,7 +240,7 @@ static void on_line_let_go(void *arg, const char *line)
 
 START_TEST(a_locked_table_is_waited_for_in_short_tries)
 {
-    struct lh_migration_set first = {&one, 1, NULL, 0, "", 0};
+    struct lh_migration_set first = {&one, 1, NULL, 0, "", 0, NULL};
     struct lh_migration_set both = set_of(&one, &two, NULL, 0, "");
     struct lh_migrate_output output = {.on_line = on_line_let_go};
 
@@ -261,8 +262,8 @@ static bool is_stopped(void *arg)
 
 START_TEST(waiting_for_another_migration_can_be_stopped)
 {
-    struct lh_migration_set set = {&one, 1, NULL, 0, "", 0};
-    struct lh_migration_set both = {(const struct lh_migration[]){one, two}, 2, NULL, 0, "", 0};
+    struct lh_migration_set set = {&one, 1, NULL, 0, "", 0, NULL};
+    struct lh_migration_set both = {(const struct lh_migration[]){one, two}, 2, NULL, 0, "", 0, NULL};
     struct lh_migrate_output output = {.on_line = on_line, .is_stopped = is_stopped};
 
     ck_assert_int_eq(migrate(LH_MIGRATE_RUN, &set, "0.1.0", NULL), LH_OK);
@@ -279,7 +280,7 @@ END_TEST
 /* Every role with CONNECT can take advisory locks: none of them is waited for. */
 START_TEST(advisory_locks_of_others_hold_up_nothing)
 {
-    struct lh_migration_set set = {&one, 1, NULL, 0, "", 0};
+    struct lh_migration_set set = {&one, 1, NULL, 0, "", 0, NULL};
 
     holder = PQconnectdb(conninfo);
     PQclear(PQexec(holder, "select pg_advisory_lock(7810756276994469740)"));
@@ -314,7 +315,7 @@ END_TEST
 
 START_TEST(a_script_that_runs_again_changes_nothing)
 {
-    struct lh_migration_set older = {&one, 1, functions_1, 2, "fs1", 7};
+    struct lh_migration_set older = {&one, 1, functions_1, 2, "fs1", 7, NULL};
     struct lh_migration_set newer = set_of(&one, &two, functions_2, 1, "fs2");
 
     newer.functions_revision = 8;
@@ -330,7 +331,7 @@ END_TEST
 START_TEST(a_schema_is_checked_before_it_is_served)
 {
     struct lh_migration_set set = set_of(&one, &two, NULL, 0, "");
-    struct lh_migration_set old = {&one, 1, NULL, 0, "", 0};
+    struct lh_migration_set old = {&one, 1, NULL, 0, "", 0, NULL};
 
     ck_assert_int_eq(migrate(LH_MIGRATE_CHECK, &old, "0.1.9", NULL), LH_DATABASE_UNAVAILABLE);
     ck_assert_ptr_nonnull(strstr(error.message, "no schema leasehold"));
@@ -364,7 +365,7 @@ START_TEST(everything_belongs_to_the_owner_role)
                                  "create function leasehold.g() returns integer language sql as 'select 0';"
                                  "create view leasehold.v as select n from leasehold.a; create sequence leasehold.s;"
                                  "create type leasehold.t as (n integer)");
-    set = (struct lh_migration_set){&two, 1, functions_1, 2, "fs1", 0};
+    set = (struct lh_migration_set){&two, 1, functions_1, 2, "fs1", 0, NULL};
     pg_fixture_execute(conninfo, "alter table leasehold.a drop column m");
     ck_assert_int_eq(migrate(LH_MIGRATE_RUN, &set, "0.2.0", NULL), LH_OK);
     ck_assert_str_eq(value(foreign), "0");
@@ -375,7 +376,7 @@ static const char *const schemas[] = {"leasehold", "leasehold_internal"};
 
 START_TEST(a_schema_of_a_stranger_is_refused)
 {
-    struct lh_migration_set set = {&one, 1, NULL, 0, "", 0};
+    struct lh_migration_set set = {&one, 1, NULL, 0, "", 0, NULL};
     char sql[300], words[100];
 
     snprintf(sql, sizeof(sql),
@@ -423,7 +424,7 @@ END_TEST
 
 START_TEST(a_server_that_is_not_there_is_unavailable)
 {
-    struct lh_migration_set set = {&one, 1, NULL, 0, "", 0};
+    struct lh_migration_set set = {&one, 1, NULL, 0, "", 0, NULL};
     ck_assert_int_eq(lh_migrate("host=/nonexistent", LH_MIGRATE_RUN, &set, "0.1.0", NULL, &error),
                      LH_DATABASE_UNAVAILABLE);
     ck_assert_ptr_null(strchr(error.message, '\n'));
