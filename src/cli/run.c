@@ -311,6 +311,7 @@ static void plan(struct lh_run *run)
         .lease_key = run->asked.lease_key,
         .values = run->values,
         .schedule = run->schedule,
+        .keeps_detached = lh_args_has(args, "keep-detached"),
         .on_alone = on_alone,
         .arg = run,
     };
@@ -353,6 +354,7 @@ static const struct lh_option options[] = {
     {"command", 'c', "COMMAND", "Run this by /bin/sh -c, instead of COMMAND after --."},
     {"conflict-exit-code", 'E', "CODE",
      "Exit with CODE instead of 3 and 4, to tell them from the command's own status."},
+    {"quiet", 'q', NULL, "Do not say that another holder has the lease. All other errors are printed."},
     {"exclusive", 'x', NULL, "An exclusive lease (the default)."},
     {"shared", 's', "[=UNITS]",
      "A shared lease, beside other shared ones: so many units of the policy's capacity, 1 to 1000000. Default: 1."},
@@ -373,6 +375,9 @@ static const struct lh_option options[] = {
      "How long before the deadline a command whose lease cannot be renewed gets TERM, before it is killed. Default: "
      "5s; "
      "at most a third of the duration."},
+    {"keep-detached", 0, NULL,
+     "When the command ends, leave processes that have a session of their own, as a daemon has. They go on without the "
+     "lease."},
     {"at-least", 0, "DURATION",
      "Nobody else gets the lease until so long after the grant, even if the command ends before. At most 1d. Default: "
      "at_least of the policy."},
@@ -419,22 +424,24 @@ const struct lh_command lh_command_run = {
                    "then KILL before another holder can have the lease, including those that left\n"
                    "its process group or session. The exit status is then 4. The same happens when\n"
                    "leasehold run itself is killed or stopped, and to background processes that the\n"
-                   "command leaves behind. No process outlives the lease.\n"
+                   "command leaves behind, apart from those of --keep-detached. A process that has\n"
+                   "become another user, as by sudo, cannot be ended: a warning names it.\n"
                    "\n"
-                   "--at-least is for cron on several hosts, whose clocks differ: give it a little\n"
-                   "less than the time between two runs, and a job that ends at once is not run\n"
-                   "again by a host whose clock is late.\n"
+                   "-q -E 0 is for cron: no mail and no failure where another host has the lease;\n"
+                   "the job's own errors and status stay. --at-least is for cron on several hosts,\n"
+                   "whose clocks differ: give it a little less than the time between two runs, and\n"
+                   "a job that ends at once is not run again by a host whose clock is late.\n"
                    "\n"
                    "--terraform is for a configuration with an empty backend \"http\" {} block. A run\n"
                    "that is killed leaves no lock that somebody must break: its lease ends by its\n"
                    "deadline. A state in --state is written only while the lease is held.\n",
     .options = options,
-    .examples = "  leasehold run cron nightly --at-least 50s -- /usr/local/bin/nightly-report\n"
+    .examples = "  leasehold run cron nightly -q -E 0 --at-least 50s -- /usr/local/bin/report\n"
                 "  leasehold run deploy production --wait 10m -- make deploy\n"
                 "  leasehold run gpus host-7 --shared --wait 1h -- \\\n"
                 "    sh -c 'CUDA_VISIBLE_DEVICES=$((LEASEHOLD_SLOT - 1)) exec ./train'\n"
                 "  leasehold run accounts alice --also accounts:bob --wait 1m -- ./transfer\n"
-                "  leasehold run -n -E 0 cron cleanup -c './cleanup && ./report'\n"
+                "  leasehold run -n -q -E 0 cron cleanup -c './cleanup && ./report'\n"
                 "  leasehold run --repeat service leader -d 10s -- /usr/sbin/scheduler\n"
                 "  leasehold run terraform prod --terraform --state . -- terraform apply\n"
                 "  leasehold run db big -d 10s -- sh -c 'work --token $LEASEHOLD_TOKEN'\n",

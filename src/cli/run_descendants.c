@@ -26,6 +26,9 @@
 struct process {
     pid_t pid;
     pid_t parent;
+    pid_t session;
+    char state;
+    char name[17];
     uint64_t started; /* tells a process from a later one of the same number */
 };
 
@@ -54,9 +57,15 @@ static bool read_process(pid_t pid, struct process *process)
     text[size] = '\0';
     rest = strrchr(text, ')');
     process->pid = pid;
-    return rest != NULL &&
-           sscanf(rest, ") %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-                  &process->parent, &process->started) == 2;
+    if (rest == NULL || strchr(text, '(') == NULL)
+        return false;
+    *rest++ = '\0';
+    snprintf(process->name, sizeof(process->name), "%.16s", strchr(text, '(') + 1);
+    for (char *at = process->name; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == '\x7f')
+            *at = '?'; /* it may be printed on a terminal */
+    return sscanf(rest, " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+                  &process->state, &process->parent, &process->session, &process->started) == 4;
 }
 
 static int compare(const void *a, const void *b)
@@ -100,27 +109,25 @@ static bool descends_from(const struct processes *all, const struct process *pro
     return false;
 }
 
-/* Its number may have gone to a stranger since the walk: hold it, look again, then signal what is held. */
-static bool signal_exactly(const struct process *process, int number)
+/* Its number may have gone to a stranger since the walk: hold it, look again, then signal what is held. 0, or an errno. */
+static int signal_exactly(const struct process *process, int number)
 {
     struct process now;
-    bool is_signalled;
+    int failure = ESRCH;
     int held = (int)syscall(SYS_pidfd_open, process->pid, 0);
 
     if (held < 0 && errno != ENOSYS && errno != EPERM)
-        return false;
-    if (!read_process(process->pid, &now) || now.started != process->started) {
-        is_signalled = false;
-    } else if (held < 0) {
-        is_signalled = kill(process->pid, number) == 0;
-    } else {
-        is_signalled = syscall(SYS_pidfd_send_signal, held, number, NULL, 0) == 0;
-        if (is_signalled && number == SIGTERM)
+        return errno;
+    if (read_process(process->pid, &now) && now.started == process->started) {
+        failure = (held < 0 ? kill(process->pid, number) : syscall(SYS_pidfd_send_signal, held, number, NULL, 0)) == 0
+                      ? 0
+                      : errno;
+        if (failure == 0 && number == SIGTERM && held >= 0)
             syscall(SYS_pidfd_send_signal, held, SIGCONT, NULL, 0);
     }
     if (held >= 0)
         close(held);
-    return is_signalled;
+    return failure;
 }
 
 bool lh_run_descends_from(pid_t ancestor)
@@ -139,27 +146,54 @@ bool lh_run_can_see_descendants(void)
     return read_process(getpid(), &self);
 }
 
-size_t lh_run_signal_descendants(int number)
+/* The names of the denied take the place of all others. */
+static void add_name(struct lh_run_found *found, const struct process *process, bool is_denied)
+{
+    size_t used;
+
+    if (is_denied && found->denied == 1)
+        found->names[0] = '\0';
+    else if (!is_denied && found->denied > 0)
+        return;
+    used = strlen(found->names);
+    if (used + 48 < sizeof(found->names))
+        snprintf(found->names + used, sizeof(found->names) - used, "%s%s (%d)", used > 0 ? ", " : "", process->name,
+                 (int)process->pid);
+    else if (found->names[used - 1] != '.')
+        strcpy(found->names + used, ", ...");
+}
+
+void lh_run_signal_descendants(int number, pid_t session, struct lh_run_found *found)
 {
     struct processes all = {0};
-    size_t signalled = 0;
+    pid_t self = getpid();
 
-    if (list_processes(&all)) {
-        pid_t self = getpid();
-        for (size_t i = 0; i < all.count; i++)
-            if (all.list[i].pid != self && descends_from(&all, &all.list[i], self))
-                signalled += signal_exactly(&all.list[i], number);
+    *found = (struct lh_run_found){0};
+    if (!list_processes(&all))
+        return;
+    for (size_t i = 0; i < all.count; i++) {
+        const struct process *process = &all.list[i];
+        int failure;
+        if (process->pid == self || process->state == 'Z' || (session != 0 && process->session != session) ||
+            !descends_from(&all, process, self))
+            continue;
+        failure = signal_exactly(process, number);
+        if (failure != 0 && failure != EPERM)
+            continue;
+        found->count++;
+        found->denied += failure == EPERM;
+        add_name(found, process, failure == EPERM);
     }
     free(all.list);
-    return signalled;
 }
 
 void lh_run_kill_descendants(void)
 {
     for (int round_ms = ROUND_FIRST_MS;; round_ms = round_ms < ROUND_LAST_MS ? round_ms * 2 : round_ms) {
+        struct lh_run_found found;
         pid_t ended;
 
-        lh_run_signal_descendants(SIGKILL);
+        lh_run_signal_descendants(SIGKILL, 0, &found);
         do
             ended = waitpid(-1, NULL, WNOHANG);
         while (ended > 0);

@@ -17,11 +17,21 @@ bool lh_run_descends_from(pid_t ancestor);
 /* Could lh_run_signal_descendants work here? */
 bool lh_run_can_see_descendants(void);
 
+#define LH_RUN_NAMES_BYTES 160
+
+/* What a walk found; processes that have ended and wait for their parent are not counted. */
+struct lh_run_found {
+    size_t count;
+    size_t denied;                  /* of those: they have become another user, and we may not signal them */
+    char names[LH_RUN_NAMES_BYTES]; /* "sleep (12), sh (13), ..." of the denied, or of all where none was denied */
+};
+
 /*
- * Send each of them this signal, and SIGCONT after SIGTERM, because a stopped process does not get it. What is forked
- * meanwhile may be missed: to kill, repeat until no child is left. Returns how many were signalled.
+ * Send each of them this signal (0: only look), and SIGCONT after SIGTERM, because a stopped process does not get it.
+ * `session` 0: all of them; else those alone that have not left this session. What is forked meanwhile may be missed: to
+ * kill, repeat until no child is left.
  */
-size_t lh_run_signal_descendants(int number);
+void lh_run_signal_descendants(int number, pid_t session, struct lh_run_found *found);
 
 /* Kill them, again and again, and reap them until none is left. */
 void lh_run_kill_descendants(void);

@@ -118,7 +118,8 @@ static enum lh_exit refuse(const struct lh_run_lease *lease, const struct lh_err
         return lh_error_field(lease->cli, error->field, error->message);
     if (error->status == LH_INVALID_ARGUMENT)
         return lh_error_value(lease->cli, error);
-    lh_error_print("%s", error->message);
+    if (lh_exit_of_status(error->status) != LH_EXIT_HELD || !lh_args_has(&lease->cli->args, "quiet"))
+        lh_error_print("%s", error->message);
     return lh_exit_of_status(error->status);
 }
 
@@ -195,7 +196,7 @@ enum lh_exit lh_run_lease_ask(struct lh_run_lease *lease, const struct lh_cli *c
     lease->cli = cli;
     lease->asked = asked;
     lease->scopes = scopes;
-    lease->tells_waiting = isatty(STDERR_FILENO);
+    lease->tells_waiting = isatty(STDERR_FILENO) && !lh_args_has(&cli->args, "quiet");
     pthread_mutex_init(&lease->mutex, NULL);
     lease->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (lease->wake < 0)

@@ -20,6 +20,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -29,11 +30,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli/run_descendants.h"
 
 #define ROUND_FIRST_US                                                                                                 \
     (5 * LH_US_PER_MS) /* between two rounds of killing; doubling: a process may be unkillable for a while */
 #define ROUND_LAST_US (500 * LH_US_PER_MS)
+#define LOOK_FIRST_US (250 * LH_US_PER_MS)
+#define LOOK_LAST_US (30 * LH_US_PER_S)
 #define HEARD_US (5 * LH_RUN_GATHER_US) /* a signal that came to us before that is another one */
 
 enum state {
@@ -56,7 +58,11 @@ struct supervisor {
     int64_t deadline_us;
     int64_t round_us;
     int64_t act_at_us; /* when the clock is to be looked at */
+    int64_t look_us;
+    int64_t look_at_us; /* whether a descendant cannot be signalled; 0: it was told */
     int64_t heard_us[NSIG];
+    pid_t session; /* the command's, as it begins */
+    pid_t kept;    /* the same once the command has ended and what has left it is kept; 0: nothing is */
 };
 
 bool lh_run_send(int channel, const struct lh_run_message *message)
@@ -68,6 +74,29 @@ struct lh_run_values *lh_run_values_create(void)
 {
     void *values = mmap(NULL, sizeof(struct lh_run_values), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return values == MAP_FAILED ? NULL : values;
+}
+
+/* --- what descends from it --- */
+
+static void tell_found(const struct supervisor *supervisor, int kind, size_t count, const struct lh_run_found *found)
+{
+    struct lh_run_message message = {.kind = kind, .number = (int32_t)count};
+
+    memcpy(message.names, found->names, sizeof(message.names));
+    lh_run_send(supervisor->channel, &message);
+}
+
+/* Those that are kept apart. */
+static struct lh_run_found signal_all(struct supervisor *supervisor, int number)
+{
+    struct lh_run_found found;
+
+    lh_run_signal_descendants(number, supervisor->kept, &found);
+    if (found.denied > 0 && supervisor->look_at_us != 0) {
+        tell_found(supervisor, LH_RUN_DENIED, found.denied, &found);
+        supervisor->look_at_us = 0;
+    }
+    return found;
 }
 
 /* --- the command --- */
@@ -166,6 +195,7 @@ static void fork_command(struct supervisor *supervisor, const struct lh_run_mess
         fail_command(supervisor, errno);
         return;
     }
+    supervisor->session = getsid(0);
     supervisor->command = fork();
     if (supervisor->command == 0)
         become_command(supervisor, self, gate[0], start);
@@ -185,6 +215,8 @@ static void start_command(struct supervisor *supervisor, const struct lh_run_mes
 {
     supervisor->deadline_us = message->deadline_us;
     supervisor->state = RUNNING;
+    supervisor->look_us = LOOK_FIRST_US;
+    supervisor->look_at_us = lh_clock_us() + LOOK_FIRST_US;
     supervisor->is_late = is_too_late(supervisor); /* stopped meanwhile: without a child, this is the end */
     if (!supervisor->is_late)
         fork_command(supervisor, message);
@@ -196,13 +228,17 @@ static void start_command(struct supervisor *supervisor, const struct lh_run_mes
 static void end_all(struct supervisor *supervisor)
 {
     int64_t now_us = lh_clock_us();
+    struct lh_run_found found;
 
     if (supervisor->state != RUNNING)
         return;
     supervisor->state = ENDING;
     supervisor->act_at_us = lh_run_kill_at_us(&supervisor->plan->schedule, now_us, supervisor->deadline_us);
-    if (supervisor->act_at_us > now_us)
-        lh_run_signal_descendants(SIGTERM);
+    if (supervisor->has_ended && supervisor->plan->keeps_detached)
+        supervisor->kept = supervisor->session;
+    found = signal_all(supervisor, supervisor->act_at_us > now_us ? SIGTERM : 0);
+    if (supervisor->has_ended && found.count > 0)
+        tell_found(supervisor, LH_RUN_LEFT, found.count, &found);
 }
 
 static void report_and_exit(const struct supervisor *supervisor)
@@ -232,6 +268,20 @@ static void reap(struct supervisor *supervisor)
         report_and_exit(supervisor);
     if (supervisor->has_ended)
         end_all(supervisor); /* what it left behind must not go on without the lease */
+    if (supervisor->kept != 0 && signal_all(supervisor, 0).count == 0)
+        report_and_exit(supervisor);
+}
+
+/* Each time after twice as long: a walk through all processes is not free. */
+static void look_at_descendants(struct supervisor *supervisor, int64_t now_us)
+{
+    if (now_us >= supervisor->look_at_us) {
+        supervisor->look_us = supervisor->look_us < LOOK_LAST_US ? 2 * supervisor->look_us : supervisor->look_us;
+        supervisor->look_at_us = now_us + supervisor->look_us;
+        signal_all(supervisor, 0);
+    }
+    if (supervisor->look_at_us != 0 && supervisor->look_at_us < supervisor->act_at_us)
+        supervisor->act_at_us = supervisor->look_at_us;
 }
 
 static void look_at_clock(struct supervisor *supervisor)
@@ -243,12 +293,14 @@ static void look_at_clock(struct supervisor *supervisor)
         if (now_us >= supervisor->act_at_us) {
             supervisor->is_late = true;
             end_all(supervisor);
+        } else if (supervisor->look_at_us != 0) {
+            look_at_descendants(supervisor, now_us);
         }
     }
     if (supervisor->state == ENDING && now_us >= supervisor->act_at_us)
         supervisor->state = KILLING;
     if (supervisor->state == KILLING && now_us >= supervisor->act_at_us) {
-        lh_run_signal_descendants(SIGKILL);
+        signal_all(supervisor, SIGKILL);
         supervisor->act_at_us = now_us + supervisor->round_us;
         if (supervisor->round_us < ROUND_LAST_US)
             supervisor->round_us *= 2;

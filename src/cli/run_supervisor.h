@@ -5,8 +5,7 @@
  * tells each new deadline. From the command's start on it has a session of its own, so that neither Ctrl-Z nor a signal
  * to the job stops it; of signals it only notes that they came. It ends every process of the command when the outer process says that
  * the lease is lost, when the outer process is gone (however it ended), when the last deadline it knows comes near
- * (whatever the outer process does, even if it is stopped), and, without asking, what is left when the command itself
- * has ended. If the outer process is gone, the supervisor releases the lease before it exits.
+ * (whatever the outer process does, even if it is stopped), and what is left when the command itself has ended. If the outer process is gone, the supervisor releases the lease before it exits.
  */
 #ifndef LH_CLI_RUN_SUPERVISOR_H
 #define LH_CLI_RUN_SUPERVISOR_H
@@ -17,6 +16,7 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
+#include "cli/run_descendants.h"
 #include "cli/run_schedule.h"
 #include "leasehold.h"
 
@@ -32,6 +32,8 @@ struct lh_run_message {
         LH_RUN_SIGNAL,   /* pass signal `number` on to the command, unless it has had it: run_signals.h */
         /* from it */
         LH_RUN_NOT_EXECUTED, /* `number` is the errno; LH_RUN_ENDED follows */
+        LH_RUN_LEFT,         /* the command has ended; what it left behind is ended: how many, names */
+        LH_RUN_DENIED,       /* they cannot be signalled: how many, names */
         LH_RUN_ENDED,        /* nothing is left: `number` is the command's wait status; then it exits */
     } kind;
     int32_t number;
@@ -40,6 +42,7 @@ struct lh_run_message {
     int64_t deadline_us;
     int64_t token;
     int32_t slot; /* the lowest; 0: none */
+    char names[LH_RUN_NAMES_BYTES];
 };
 
 /* Values of variables that are known with the leases: filled before LH_RUN_START. "": not set. */
@@ -56,7 +59,8 @@ struct lh_run_plan {
     const char *lease_key;
     struct lh_run_values *values; /* by lh_run_values_create */
     struct lh_run_schedule schedule;
-    sigset_t mask; /* the command's blocked signals */
+    sigset_t mask;       /* the command's blocked signals */
+    bool keeps_detached; /* at the command's own end, what has a session of its own */
 
     /* In the supervisor, when nothing of the command is left and nothing of the outer process either. */
     void (*on_alone)(void *arg);

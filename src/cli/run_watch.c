@@ -79,8 +79,19 @@ static int64_t pass_signals_on(struct lh_run *run)
 
 static void on_message(struct lh_run *run, const struct lh_run_message *message)
 {
+    const char *plural = message->number == 1 ? "" : "es";
+
     if (message->kind == LH_RUN_NOT_EXECUTED) {
         lh_error_print("cannot run %s: %s", run->argv[0], strerror(message->number));
+    } else if (message->kind == LH_RUN_LEFT) {
+        lh_error_print("the command left %d process%s behind, to be ended: %s%s", (int)message->number, plural,
+                       message->names,
+                       run->plan.keeps_detached ? "" : "; --keep-detached leaves those with a session of their own");
+    } else if (message->kind == LH_RUN_DENIED) {
+        lh_error_print(
+            "%d process%s of the command cannot be ended, another user owns %s: %s; should the lease be lost, %s on",
+            (int)message->number, plural, message->number == 1 ? "it" : "them", message->names,
+            message->number == 1 ? "it goes" : "they go");
     } else if (message->kind == LH_RUN_ENDED) {
         run->has_ended = true;
         run->status = message->number;

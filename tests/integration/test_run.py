@@ -155,6 +155,23 @@ def test_held_is_3_and_E_replaces_it(service, runs, ns):
     assert scope(service, ns) == "free|failed"
 
 
+def test_quiet_hides_a_skip_and_nothing_else(service, runs, ns):
+    """What cron would send by mail: nothing for a skip; the job's own errors, its status, and all that is wrong."""
+    holder = runs(ns, "k", "while :; do sleep 0.02; done")
+    wait_until(lambda: scope(service, ns, "state") == "held", what="the lease")
+    for options, status in ((("-n", "-q", "-E", "0"), 0), (("--quiet",), 3), (("-q", "-w", "50ms"), 3)):
+        skipped = runs(ns, "k", "echo it ran", *options)
+        assert skipped.ends() == status and skipped.out == skipped.err == ""
+    job = runs(ns, "other", "echo broken >&2; exit 7", "-q", "-E", "0")
+    assert job.ends() == 7 and job.err == "broken\n"
+    assert runs(ns, "k", "true", "-q", "-E", "0", server=NOWHERE).ends() == 5
+    service.psql(f"select leasehold.set_policy('{ns}', frozen => true)")
+    frozen = runs(ns, "other", "true", "-q", "-E", "0")
+    assert frozen.ends() == 1 and "frozen" in frozen.err
+    holder.process.terminate()
+    holder.ends()
+
+
 def test_one_waits_for_the_other(service, runs, ns, tmp_path):
     first = runs(ns, "k", "while [ ! -e go ]; do sleep 0.02; done; echo first >> order", cwd=tmp_path)
     wait_until(lambda: scope(service, ns, "state") == "held", what="the lease")
