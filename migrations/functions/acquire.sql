@@ -123,7 +123,7 @@ $$;
 
 -- What it is clear without a lock that an acquire of this lease key meets: held, where another holds the scope and it is not to be taken
 -- over, or another is queued for it; ended, where the lease key has ended here; else null. `p_units` null: it wants the scope exclusively.
--- Locks nothing.
+-- Locks what notice_incarnation() does.
 create or replace function leasehold_internal.early_outcome(p_namespace text, p_key text, p_lease_key uuid, p_units integer) returns text
 language plpgsql
 as $$
@@ -144,10 +144,14 @@ begin
   if found then
     return case when v_share.state = 'ended' then 'ended' end;
   end if;
+  v_now := clock_timestamp();
   if v_scope.state <> 'free' or v_scope.at_least is not null then
     v_life := leasehold_internal.life(null);
+    -- Where nothing expires by itself, who asks is the first to know, and there may be no other.
+    if not v_life.is_settled and not leasehold_internal.is_blind() then
+      perform leasehold_internal.notice_incarnation();
+    end if;
   end if;
-  v_now := clock_timestamp();
   if v_scope.state <> 'held' and leasehold_internal.rests(v_scope, v_life, v_now) then
     return 'held';
   elsif v_scope.state = 'shared'

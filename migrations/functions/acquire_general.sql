@@ -146,12 +146,12 @@ begin
     v_work := leasehold_internal.refuse_parts(v_work);
   end if;
 
-  v_life := leasehold_internal.life(p_clock);
   v_now := clock_timestamp();
+  v_life := leasehold_internal.life(p_clock);
 
   -- What could be granted but for its minimum hold rests.
   if v_may_rest then
-    perform leasehold_internal.pin_incarnation();
+    perform leasehold_internal.check_life_mark();
     foreach v_item in array v_work loop
       if v_item.hold = 'locked' and v_item.holder is null and leasehold_internal.rests(v_item.scope, v_life, v_now)
          and ((v_item.scope).state <> 'held' or leasehold_internal.is_expired(v_item.scope, v_life, (v_item.rules).expiry, v_now)) then
@@ -167,7 +167,7 @@ begin
                   where w.hold = 'locked' and leasehold_internal.is_expired(w.scope, v_life, (w.rules).expiry, v_now)
                     and not leasehold_internal.is_put_off(w.scope, (w.rules).max_reap_failures, v_now)) then
     v_has_expired := true;
-    perform leasehold_internal.pin_incarnation();
+    perform leasehold_internal.check_life_mark();
     for v_item in
       select w.*
         from unnest(v_work) w

@@ -1,5 +1,5 @@
--- A daemon connects (again): its row is written, and the incarnation is renewed where the facts differ from it or where no
--- coordinator was live, for then nobody could renew. Locks its own row, and the incarnation without waiting.
+-- A daemon connects (again): its row is written, and a new life where the facts differ from the last one or where no coordinator was live, for
+-- then nobody could renew. `database_now` is when that was looked at. Locks its own row.
 create or replace function leasehold_internal.coordinator_register(p_coordinator uuid, p_host text, p_pid integer, p_version text)
 returns table (database_now timestamptz, timeline bigint, schema_version integer)
 language plpgsql
@@ -11,9 +11,7 @@ declare
 begin
   if cardinality(leasehold_internal.live_coordinators(v_now)) = 0 then
     perform leasehold_internal.keep_places(v_now);
-    if not leasehold_internal.notice_incarnation() then
-      perform leasehold_internal.renew_incarnation('the first coordinator after a time with none');
-    end if;
+    perform leasehold_internal.renew_incarnation('the first coordinator after a time with none');
   else
     perform leasehold_internal.notice_incarnation();
   end if;
@@ -22,17 +20,18 @@ begin
       on conflict (id) do update
      set host = excluded.host, pid = excluded.pid, version = excluded.version, seen_at = excluded.seen_at;
   return query
-    select clock_timestamp(), f.timeline, (select max(m.number) from leasehold.migration m)
+    select v_now, f.timeline, (select max(m.number) from leasehold.migration m)
       from leasehold_internal.incarnation_facts() f;
 end
 $$;
 comment on function leasehold_internal.coordinator_register is 'A daemon registers, or registers again';
 
--- A daemon's sign of life, once a second. The first row tells the time, whether it is registered and the version of rules and tokens;
--- then follows a row for each scope, free or expired, whose first live waiter is its own: the poll beneath the notifications.
+-- A daemon's sign of life, once a second. The first row tells the time that was compared with the daemon's, whether it is registered and the version of
+-- rules and tokens; then follows a row for each scope, free or expired, whose first live waiter is its own: the poll beneath the notifications.
 -- `p_cannot_write`: since its last tick renewals or reaps of its own failed because the server could not write. A clock that stepped
 -- by over 1 s against the daemon's, a time in which no coordinator could say that it lives, the end of one in which this one could not
--- write renewals, and facts that differ, renew the incarnation. Locks its own row; after a step back also the rows whose check_at it moves, without waiting.
+-- write renewals, and facts that differ, begin a new life, with the sign of life in one transaction: nothing that holds expiry up ends before. Locks
+-- its own row; after a step back also the rows whose check_at it moves, without waiting.
 create or replace function leasehold_internal.coordinator_tick(p_coordinator uuid, p_clock timestamptz, p_cannot_write boolean default false)
 returns table (database_now timestamptz, is_registered boolean, namespace text, key text, access_version bigint)
 language plpgsql
@@ -62,9 +61,7 @@ begin
    where c.id = p_coordinator and c.seen_at > 'epoch'
   returning c.cannot_write into v_could_not_write;
   v_is_registered := found;
-  if leasehold_internal.notice_incarnation() then
-    null;
-  elsif v_now > p_clock + interval '1 s' then
+  if v_now > p_clock + interval '1 s' then
     perform leasehold_internal.renew_incarnation('the clock of the database stepped forward');
   elsif v_now < p_clock - interval '1 s' then
     -- Nobody's sign of life may lie in the future, or the dead would look alive. Nor may an expiry: that of each lease is counted
@@ -74,15 +71,16 @@ begin
   elsif v_was_nobody_live then
     perform leasehold_internal.renew_incarnation('no coordinator could write for a time');
   elsif v_could_not_write and not p_cannot_write then
-    if leasehold_internal.renew_incarnation('renewals can be written again') then
-      update leasehold.coordinator c set cannot_write = false where c.id = p_coordinator;
-    end if;
+    perform leasehold_internal.renew_incarnation('renewals can be written again');
+    update leasehold.coordinator c set cannot_write = false where c.id = p_coordinator;
+  else
+    perform leasehold_internal.notice_incarnation();
   end if;
   perform leasehold_internal.look_again_after_step_back(v_now);
   if exists (select from leasehold.keeping k where k.look_at <= v_now) then
     perform leasehold_internal.keep_days(v_now, true);
   end if;
-  return query select clock_timestamp(), v_is_registered, null::text, null::text, a.version from leasehold.access_state a;
+  return query select v_now, v_is_registered, null::text, null::text, a.version from leasehold.access_state a;
   if v_is_registered and exists (select 1 from leasehold.waiter q where q.coordinator = p_coordinator) then
     v_life := leasehold_internal.life(p_clock);
     v_live := leasehold_internal.live_coordinators(v_now);
@@ -164,8 +162,9 @@ begin
 end
 $$;
 
--- A daemon shuts down cleanly: its row and its watches go, its waiters' places are kept for 10 s, passed over. Locks its own row,
--- and the incarnation, without waiting, where it could not write renewals.
+-- A daemon shuts down cleanly: its row and its watches go, its waiters' places are kept for 10 s, passed over. The last live one begins a new life as it
+-- goes: a clock that has just stepped would have nobody else to notice it. So does one that could not write renewals. Locks its own row, and
+-- a live one that stays, against its removal; the latter without waiting.
 create or replace function leasehold_internal.coordinator_unregister(p_coordinator uuid) returns void
 language plpgsql
 security definer
@@ -173,11 +172,16 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_now timestamptz := clock_timestamp();
+  v_could_not_write boolean;
 begin
-  if exists (select from leasehold.coordinator c where c.id = p_coordinator and c.cannot_write) then
+  delete from leasehold.coordinator c where c.id = p_coordinator returning c.cannot_write into v_could_not_write;
+  -- Of two that go at once each takes itself for the last.
+  perform 1 from leasehold.coordinator c where c.seen_at > v_now - interval '5 s' for key share skip locked;
+  if v_could_not_write then
     perform leasehold_internal.renew_incarnation('a daemon that could not write renewals is gone');
+  elsif not found and v_could_not_write is not null then
+    perform leasehold_internal.renew_incarnation('the last coordinator is gone');
   end if;
-  delete from leasehold.coordinator c where c.id = p_coordinator;
   perform leasehold_internal.watch_clear(p_coordinator);
   update leasehold.waiter q
      set away_until = v_now + interval '10 s'

@@ -14,6 +14,7 @@ declare
   v_denial text := leasehold_internal.denial('guard', guard.namespace);
   v_scope leasehold.scope;
   v_expiry text;
+  v_now timestamptz;
   v_problem leasehold_internal.problem := leasehold_internal.scope_problem(guard.namespace, guard.key);
 begin
   if v_problem.field is null and guard.token is null then
@@ -35,9 +36,11 @@ begin
   end if;
   if v_scope.state = 'held' and v_scope.token = guard.token and not v_scope.lapsed then
     select r.expiry into v_expiry from leasehold_internal.policies_of(array[guard.namespace]) r;
-    if not leasehold_internal.is_expired(v_scope, leasehold_internal.life_of_holders(), v_expiry, clock_timestamp()) then
+    v_now := clock_timestamp();
+    if not leasehold_internal.is_expired(v_scope, leasehold_internal.life(null), v_expiry, v_now) then
       return;
     end if;
+    perform leasehold_internal.check_life_mark();
   end if;
   raise exception 'lease_lost: % is not held with token %', leasehold_internal.scope_name(guard.namespace, guard.key), guard.token
     using errcode = 'LH001';

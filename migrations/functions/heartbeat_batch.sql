@@ -37,7 +37,7 @@ begin
              deadline = w.now + s.duration,
              incarnation = w.life_id
         from (select f.id as life_id, f.started_at, x.row_id, clock_timestamp() as now
-                from leasehold.incarnation f
+                from leasehold_internal.this_life() f
                cross join lateral (
                  select x.ctid as row_id
                    from leasehold.scope x
@@ -62,7 +62,7 @@ begin
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold_internal.hooked(p_namespace, 'heartbeat');
   end if;
-  select i.id, i.started_at into v_life_id, v_started_at from leasehold.incarnation i;
+  select i.id, i.started_at into v_life_id, v_started_at from leasehold_internal.this_life() i;
   -- Nothing that is set here is indexed: the update stays HOT.
   return query
     with renewed as (
@@ -123,7 +123,7 @@ begin
     if exists (select from leasehold.registered_hook) then
       v_hooked := leasehold_internal.hooked(p_namespace, 'heartbeat');
     end if;
-    select i.id, i.started_at into v_life_id, v_started_at from leasehold.incarnation i;
+    select i.id, i.started_at into v_life_id, v_started_at from leasehold_internal.this_life() i;
     with renewed as (
       update leasehold.share s
          set heartbeat_at = w.now,
@@ -201,8 +201,8 @@ begin
            for no key update skip locked) s on true);
   -- A lease may have become shared in between.
   v_work := leasehold_internal.mark_busy(leasehold_internal.take_holders(v_work, false));
-  v_life := leasehold_internal.life_of_holders();
   v_now := clock_timestamp();
+  v_life := leasehold_internal.life(null);
   v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
   if exists (select from leasehold.registered_hook) then
     v_work := leasehold_internal.hook_items(v_work, 'heartbeat', leasehold_internal.runs_hooks(false), v_now);
@@ -277,7 +277,7 @@ begin
       select r from leasehold_internal.policies_of(array(
         select distinct w.namespace from unnest(p_work) w
          where leasehold_internal.is_expired(w.scope, p_life, 'takeover', p_now))) r);
-    perform leasehold_internal.pin_incarnation();
+    perform leasehold_internal.check_life_mark();
     update leasehold.scope s
        set lapsed = true
       from unnest(p_work) w

@@ -11,7 +11,18 @@ begin
 end
 $$;
 
--- Does the incarnation that is written down still describe the facts? Locks nothing.
+-- The life of the database that was written down last. One row. To be used in FROM, where it becomes a part of the query. Locks nothing.
+create or replace function leasehold_internal.this_life()
+returns table (id bigint, started_at timestamptz, system_identifier bigint, table_oid oid, timeline bigint, postmaster_start timestamptz)
+language sql stable
+as $$
+  select i.id, i.started_at, i.system_identifier, i.table_oid, i.timeline, i.postmaster_start
+    from leasehold.incarnation i
+   order by i.id desc
+   limit 1
+$$;
+
+-- Does it still describe the facts? Locks nothing.
 create or replace function leasehold_internal.incarnation_is_current() returns boolean
 language plpgsql volatile
 as $$
@@ -22,18 +33,22 @@ begin
            and i.timeline is not distinct from f.timeline
            and i.postmaster_start is not distinct from f.postmaster_start
            and exists (select 1 from leasehold.incarnation_marker)
-      from leasehold.incarnation i, leasehold_internal.incarnation_facts() f);
+      from leasehold_internal.this_life() i, leasehold_internal.incarnation_facts() f);
 end
 $$;
 
--- The incarnation, and what tells whether it is this life of the database (`is_same`), whether holders could renew in it (`is_whole`:
--- no crash since, and no daemon that says that it cannot write renewals; one that is silent for 5 minutes says nothing any more), whether
--- coordinators are registered and none is live (`is_unattended`; after 5 minutes they are none), and when one was last seen. One row. To be used in FROM, where it becomes a part of the query. Locks nothing.
+-- The life that was written down last, and what tells whether it is still this one (`is_same`), whether holders could renew in it (`is_whole`: no
+-- crash since, and no daemon has said since that it cannot write renewals), and whether coordinators are registered and none is live
+-- (`is_unattended`). One row. To be used in FROM, where it becomes a part of the query. Locks nothing.
+--
+-- Nobody can tell a time without any coordinator from a clock that has stepped forward. So it lasts until a life is written down that began more
+-- than 5 minutes after the last sign of life (notice_incarnation). A daemon that could not write renewals counts until one is that began
+-- more than 5 s after its own.
 --
 -- The system identifier is not compared here, for reading the control file is most of what it would cost: two systems cannot
 -- have the same start of the postmaster, and within one the identifier cannot change.
 create or replace function leasehold_internal.life_facts()
-returns table (id bigint, started_at timestamptz, is_same boolean, is_whole boolean, is_unattended boolean, seen_at timestamptz)
+returns table (id bigint, started_at timestamptz, is_same boolean, is_whole boolean, is_unattended boolean)
 language sql stable
 as $$
   select i.id,
@@ -42,18 +57,17 @@ as $$
                   and i.table_oid = 'leasehold.incarnation'::regclass::oid
                   and i.timeline = ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint, false),
          exists (select 1 from leasehold.incarnation_marker)
-         and not exists (select from leasehold.coordinator c
-                          where c.cannot_write and c.seen_at > clock_timestamp() - interval '5 min'),
-         coalesce((select max(c.seen_at) between clock_timestamp() - interval '5 min' and clock_timestamp() - interval '5 s'
-                     from leasehold.coordinator c), false),
-         (select max(c.seen_at) from leasehold.coordinator c)
-    from leasehold.incarnation i
+         and not exists (select from leasehold.coordinator c where c.cannot_write and c.seen_at > i.started_at - interval '5 s'),
+         coalesce((select max(c.seen_at) between i.started_at - interval '5 min' and clock_timestamp() - interval '5 s'
+                     from leasehold.coordinator c), false)
+    from leasehold_internal.this_life() i
 $$;
 
 -- Promise 9: no mass expiry.
--- The incarnation, and whether anything may be taken for expired: not while the facts differ from it, not while the
+-- The life of the database, and whether anything may be taken for expired: not while the facts differ from it, not while the
 -- database's clock runs over 1 s ahead of what the caller believes (`p_clock`, null: no belief), not while a daemon cannot write
--- renewals, and not while coordinators are registered and none is live, for at most 5 minutes (outage_hold). Locks nothing.
+-- renewals, and not while coordinators are registered and none is live. A time that is compared with an expiry is read before this is asked: who
+-- is stopped between the two, or whose clock steps there, takes nothing for expired that was not. Locks nothing.
 create or replace function leasehold_internal.life(p_clock timestamptz) returns leasehold.life_now
 language plpgsql volatile
 as $$
@@ -71,82 +85,92 @@ begin
 end
 $$;
 
--- The same for holders who renew or give back what nobody has ended: not settled for as long as coordinators are registered and
--- none is live. Where the database's clock has just stepped forward by more than 5 minutes, this is how it looks until the
--- next tick notices; a holder who comes in that moment must not be told that it has lost. Locks nothing.
-create or replace function leasehold_internal.life_of_holders() returns leasehold.life_now
-language plpgsql volatile
-as $$
-declare
-  v_life leasehold.life_now;
-begin
-  select f.id,
-         f.started_at,
-         f.is_same and f.is_whole and coalesce(f.seen_at >= clock_timestamp() - interval '5 s', true)
-    into v_life
-    from leasehold_internal.life_facts() f;
-  return v_life;
-end
-$$;
-
--- Write down a new incarnation: from now on every lease has one whole duration + grace. Called only where nothing is ended.
--- Returns whether it was written; false when another session is at it. Locks the one row, without waiting.
-create or replace function leasehold_internal.renew_incarnation(p_reason text) returns boolean
+-- Write down a new life: from its commit on every lease has one whole duration + grace. Called only where nothing is ended. Locks what ensure_epoch()
+-- does, and the rows of former lives, which nobody waits for.
+create or replace function leasehold_internal.renew_incarnation(p_reason text) returns void
 language plpgsql
 as $$
+declare
+  v_id bigint;
 begin
-  perform 1 from leasehold.incarnation for update skip locked;
-  if not found then
-    return false;
-  end if;
   -- Whoever finds the incarnation to be this life takes it that the sequences have jumped.
   perform leasehold_internal.ensure_epoch();
-  update leasehold.incarnation i
-     set id = i.id + 1,
-         started_at = clock_timestamp(),
-         system_identifier = f.system_identifier,
-         table_oid = f.table_oid,
-         timeline = f.timeline,
-         postmaster_start = f.postmaster_start,
-         reason = p_reason
+  perform setval('leasehold.life_mark', pg_current_xact_id()::text::bigint);
+  v_id := nextval('leasehold.life_number');
+  insert into leasehold.incarnation (id, started_at, system_identifier, table_oid, timeline, postmaster_start, reason)
+  select v_id, clock_timestamp(), f.system_identifier, f.table_oid, f.timeline, f.postmaster_start, p_reason
     from leasehold_internal.incarnation_facts() f;
-  insert into leasehold.incarnation_marker default values on conflict do nothing;
-  return true;
+  insert into leasehold.incarnation_marker (life) select v_id where not exists (select from leasehold.incarnation_marker);
+  -- What another session has goes with the next one.
+  if not leasehold_internal.is_blind() then
+    delete from leasehold.incarnation i
+     where i.id = any (array(select x.id from leasehold.incarnation x where x.id < v_id for update skip locked));
+  end if;
 end
 $$;
 
--- The same where the facts differ, and where a daemon died that could not write renewals. Returns whether that was so, that is,
--- whether nothing may be ended in this call. Locks such daemons' rows too.
+-- The same where the facts differ, where a daemon died that could not write renewals, and where no coordinator was seen for 5 minutes: so long
+-- they have to come back, and so a clock looks that has stepped by more. Returns whether that was so, that is, whether nothing may be ended in
+-- this call. Locks what renew_incarnation() does.
 create or replace function leasehold_internal.notice_incarnation() returns boolean
 language plpgsql
 as $$
+declare
+  v_reason text;
 begin
   if not leasehold_internal.incarnation_is_current() then
-    perform leasehold_internal.renew_incarnation('the database started, recovered, failed over or was restored');
-    return true;
+    v_reason := 'the database started, recovered, failed over or was restored';
+  else
+    select case when bool_or(c.cannot_write and c.seen_at between i.started_at - interval '5 s' and clock_timestamp() - interval '5 s')
+                then 'a daemon that could not write renewals is gone'
+                when max(c.seen_at) between i.started_at - interval '5 min' and clock_timestamp() - interval '5 min'
+                then 'no coordinator was seen for 5 minutes' end
+      into v_reason
+      from leasehold_internal.this_life() i
+      left join leasehold.coordinator c on true
+     group by i.started_at;
   end if;
-  if not exists (select from leasehold.coordinator c
-                  where c.cannot_write and c.seen_at < clock_timestamp() - interval '5 s') then
+  if v_reason is null then
     return false;
   end if;
-  if leasehold_internal.renew_incarnation('a daemon that could not write renewals is gone') then
-    update leasehold.coordinator c
-       set cannot_write = false
-     where c.cannot_write and c.seen_at < clock_timestamp() - interval '5 s';
-  end if;
+  perform leasehold_internal.renew_incarnation(v_reason);
   return true;
 end
 $$;
 
--- In REPEATABLE READ and SERIALIZABLE the incarnation was read from an old snapshot: lock its row, so that a newer one is
--- a serialization failure. Called before an expired lease is ended. Locks the incarnation FOR SHARE, in those levels only.
-create or replace function leasehold_internal.pin_incarnation() returns void
+-- In REPEATABLE READ and SERIALIZABLE the life was read from an old snapshot: where one has been written down since, 40001, and the
+-- caller starts again. Called before an expired lease is ended. Locks nothing.
+create or replace function leasehold_internal.check_life_mark() returns void
 language plpgsql
 as $$
 begin
-  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-    perform 1 from leasehold.incarnation for share;
+  if leasehold_internal.is_blind() then
+    perform leasehold_internal.check_mark((select m.last_value from leasehold.life_mark m), 'a new life of the database began');
   end if;
+end
+$$;
+
+-- Raise 40001 where the transaction whose number is `p_mark` is not in this one's snapshot. A mark of another cluster, from a dump, is none.
+-- Locks nothing.
+create or replace function leasehold_internal.check_mark(p_mark bigint, p_what text) returns void
+language plpgsql
+as $$
+declare
+  v_mark xid8 := p_mark::text::xid8;
+begin
+  if pg_visible_in_snapshot(v_mark, pg_current_snapshot()) or v_mark = pg_current_xact_id_if_assigned() then
+    return;
+  end if;
+  begin
+    if pg_xact_status(v_mark) is null then
+      return;
+    end if;
+  exception when invalid_parameter_value then
+    -- It lies in the future.
+    return;
+  end;
+  raise exception 'could not serialize access: % since the transaction''s snapshot was taken', p_what
+    using errcode = 'serialization_failure', hint = 'The transaction might succeed if retried.';
 end
 $$;
 
@@ -231,8 +255,9 @@ end
 $$;
 
 revoke execute on function leasehold_internal.incarnation_facts(), leasehold_internal.incarnation_is_current(), leasehold_internal.life(timestamptz),
-  leasehold_internal.life_of_holders(), leasehold_internal.life_facts(),
-  leasehold_internal.renew_incarnation(text), leasehold_internal.notice_incarnation(), leasehold_internal.pin_incarnation(),
+  leasehold_internal.this_life(), leasehold_internal.life_facts(),
+  leasehold_internal.renew_incarnation(text), leasehold_internal.notice_incarnation(), leasehold_internal.check_life_mark(),
+  leasehold_internal.check_mark(bigint, text),
   leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.be_durable(),
   leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rests(leasehold.scope, leasehold.life_now, timestamptz),

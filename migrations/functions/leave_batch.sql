@@ -41,8 +41,8 @@ begin
          where x.namespace = w.namespace and x.key = w.key
            for no key update skip locked) s on true);
   v_work := leasehold_internal.mark_busy(v_work);
-  v_life := leasehold_internal.life(null);
   v_now := clock_timestamp();
+  v_life := leasehold_internal.life(null);
   v_live := leasehold_internal.live_coordinators(v_now);
   v_rules := array(
     select r from leasehold_internal.policies_of(array(select distinct w.namespace from unnest(v_work) w where w.hold = 'locked')) r);

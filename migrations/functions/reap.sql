@@ -34,9 +34,7 @@ begin
       using errcode = 'LH002', detail = v_problem.field, hint = v_problem.bound;
   end if;
 
-  -- Places that nobody waits for any more. Not while all coordinators are away: they may be on their way back, and their rows
-  -- hold up every expiry until then.
-  if reap.namespaces is null and (leasehold_internal.life(null)).is_settled then
+  if reap.namespaces is null then
     perform leasehold_internal.sweep_waiters(null);
   end if;
   -- psql and pg_cron: a transaction that began with this statement ends with it. (Drivers that prepare their statements look as

@@ -41,8 +41,8 @@ begin
     return;
   end if;
   perform leasehold_internal.be_durable();
-  v_life := leasehold_internal.life(p_clock);
   v_now := clock_timestamp();
+  v_life := leasehold_internal.life(p_clock);
   if p_namespaces is null then
     v_work := leasehold_internal.take_due(p_max, v_now) || leasehold_internal.take_due_shares(p_max, v_now);
   else
@@ -50,6 +50,7 @@ begin
               || leasehold_internal.take_expired_shares(p_namespaces, p_include_children, p_by_name, p_max, v_life, v_now);
   end if;
   v_now := clock_timestamp();
+  v_life := leasehold_internal.life(p_clock);
   v_live := leasehold_internal.live_coordinators(v_now);
   v_rules := array(select r from leasehold_internal.policies_of(array(select distinct w.namespace from unnest(v_work) w)) r);
   -- What is to be done with each row, and who is next there. The queue is read here, after the locks.
@@ -81,14 +82,14 @@ begin
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold_internal.hooked(array(select w.namespace from unnest(v_work) w where w.hold = 'end'), 'reap');
     if v_hooked <> '{}' then
-      perform leasehold_internal.pin_incarnation();
+      perform leasehold_internal.check_life_mark();
       v_work := leasehold_internal.hook_reaps(v_work, v_hooked, v_rules, leasehold_internal.runs_hooks(p_coordinator is null));
       v_has_more := v_has_more or exists (select from unnest(v_work) w where w.hold = 'skipped');
       v_now := clock_timestamp();
     end if;
   end if;
   if exists (select 1 from unnest(v_work) w where w.hold = 'end') then
-    perform leasehold_internal.pin_incarnation();
+    perform leasehold_internal.check_life_mark();
     perform leasehold_internal.end_leases(array(
       select row(w.namespace, w.key, 'expired', null, null, w.head_lease_key is not null,
                  v_now + case when w.head_lease_key is not null or leasehold_internal.is_blind() then interval '1 s'
@@ -303,7 +304,9 @@ end
 $$;
 
 -- Remove waiters that nobody waits for: of coordinators not seen for 15 s (together, with the coordinator's row and its
--- watches), places kept longer than their 10 s, SQL users whose ttl has passed. Returns the scopes whose next head is
+-- watches; the caller is none of them), places kept longer than their 10 s, SQL users whose ttl has passed. While nothing counts as expired it
+-- removes nobody: whose sign of life is old may be about to give the next, and its row holds up every expiry until then. Where all are as old,
+-- they have 15 s from the start of this life, too. Returns the scopes whose next head is
 -- `p_coordinator`'s own; other heads are notified. Locks each scope's row FOR NO KEY UPDATE SKIP LOCKED, as every removal does.
 create or replace function leasehold_internal.sweep_waiters(p_coordinator uuid) returns table (namespace text, key text)
 language plpgsql
@@ -316,11 +319,22 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
+  v_life leasehold.life_now;
   v_dead uuid[];
   v_work leasehold.item_work[];
 begin
+  v_life := leasehold_internal.life(null);
+  if not v_life.is_settled then
+    return;
+  end if;
   v_dead := array(
-    select c.id from leasehold.coordinator c where c.seen_at < v_now - interval '15 s' order by c.id for update skip locked);
+    select c.id
+      from leasehold.coordinator c
+     where c.seen_at < v_now - interval '15 s' and c.id is distinct from p_coordinator
+       and (v_life.started_at < v_now - interval '15 s'
+            or exists (select from leasehold.coordinator x where x.seen_at > v_now - interval '15 s'))
+     order by c.id
+       for update skip locked);
   update leasehold.coordinator c set seen_at = 'epoch' where c.id = any (v_dead);
   perform leasehold_internal.sweep_watches(v_dead);
   v_work := array(

@@ -40,8 +40,8 @@ begin
     perform leasehold_internal.look_soon(p_namespace, p_key, p_token, clock_timestamp() + interval '1 s');
     return;
   end if;
-  v_life := leasehold_internal.life(p_clock);
   v_now := clock_timestamp();
+  v_life := leasehold_internal.life(p_clock);
   -- The policy is looked up only where it matters: this runs for each of 100,000 leases.
   if exists (select from leasehold.policy p where p.expiry = 'manual') then
     select r.expiry into v_expiry from leasehold_internal.policies_of(array[p_namespace]) r;
@@ -53,7 +53,7 @@ begin
                    else greatest(leasehold_internal.expires_at(v_scope, v_life, v_expiry, v_now), v_now + interval '1 s') end);
     return;
   end if;
-  perform leasehold_internal.pin_incarnation();
+  perform leasehold_internal.check_life_mark();
 
   begin
     perform leasehold_internal.call_hooks(leasehold_internal.event_of('reap', v_scope, v_scope.deadline, null, null));

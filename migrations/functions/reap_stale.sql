@@ -29,8 +29,8 @@ begin
   if leasehold_internal.notice_incarnation() then
     return;
   end if;
-  v_life := leasehold_internal.life(null);
   v_now := clock_timestamp();
+  v_life := leasehold_internal.life(null);
   if p_namespaces is null then
     v_found := leasehold_internal.stale_by_time(
       p_max, coalesce(leasehold_internal.at_us(p_until_us), v_now), leasehold_internal.at_us(p_after_at_us), p_after_namespace, p_after_key,
@@ -196,8 +196,8 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  v_life leasehold.life_now := leasehold_internal.life(null);
   v_now timestamptz := clock_timestamp();
+  v_life leasehold.life_now := leasehold_internal.life(null);
   v_rules leasehold.rules;
   v_scope leasehold.scope;
   v_visited integer := 0;
@@ -205,9 +205,7 @@ begin
   if leasehold_internal.notice_incarnation() then
     return 0;
   end if;
-  if v_life.is_settled then
-    perform leasehold_internal.sweep_waiters(null);
-  end if;
+  perform leasehold_internal.sweep_waiters(null);
   -- The library opens no transaction for this call, and refuses to reap in one.
   perform leasehold_internal.keep_days(v_now, true);
   for v_scope in

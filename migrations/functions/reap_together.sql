@@ -74,9 +74,9 @@ begin
         where s.namespace = p_namespace and s.key = w.key and s.state = 'held' and s.token = w.token
           for update skip locked) l
      order by w.n);
-  v_life := leasehold_internal.life(p_clock);
   select r.expiry into v_expiry from leasehold_internal.policies_of(array[p_namespace]) r;
   v_now := clock_timestamp();
+  v_life := leasehold_internal.life(p_clock);
   return array(
     select s
       from unnest(v_scopes) s

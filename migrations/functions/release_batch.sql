@@ -49,7 +49,7 @@ begin
              check_at = case when s.check_at > w.now + interval '2 min' then w.now + interval '1 min' else s.check_at end
         from (select f.id as life_id, f.started_at, case when p_failed[1] then 'failed' else 'ok' end as outcome,
                      x.row_id, clock_timestamp() as now
-                from leasehold.incarnation f
+                from leasehold_internal.this_life() f
                cross join lateral (
                  select x.ctid as row_id
                    from leasehold.scope x
@@ -83,7 +83,7 @@ begin
   end if;
   select i.id, i.started_at, exists (select from leasehold.registered_hook)
     into v_life_id, v_started_at, v_has_hooks
-    from leasehold.incarnation i;
+    from leasehold_internal.this_life() i;
   if v_has_hooks is distinct from false then
     v_hooked_ok := leasehold_internal.hooked(p_namespace, 'release_ok');
     v_hooked_fail := leasehold_internal.hooked(p_namespace, 'release_fail');
@@ -179,8 +179,8 @@ begin
   if exists (select 1 from unnest(v_work) w where w.hold = 'missing' or (w.scope).lease_key is distinct from w.lease_key) then
     v_work := leasehold_internal.take_holders(leasehold_internal.mark_busy(v_work), true);
   end if;
-  v_life := leasehold_internal.life_of_holders();
   v_now := clock_timestamp();
+  v_life := leasehold_internal.life(null);
   v_work := leasehold_internal.mark_lost(v_work, v_life, v_now);
   -- The queue is read here, after the locks.
   v_live := leasehold_internal.live_coordinators(v_now);

@@ -71,7 +71,7 @@ begin
   if v_expired = '{}' then
     return;
   end if;
-  perform leasehold_internal.pin_incarnation();
+  perform leasehold_internal.check_life_mark();
   if exists (select from leasehold.registered_hook) then
     v_hooked := leasehold_internal.hooked(array(select v.namespace from unnest(v_expired) v), 'reap');
   end if;

@@ -126,26 +126,10 @@ comment on function leasehold_internal.watch_settled is 'Whether the leases may 
 create or replace function leasehold_internal.check_watch_mark() returns void
 language plpgsql
 as $$
-declare
-  v_mark xid8;
 begin
-  if not leasehold_internal.is_blind() then
-    return;
+  if leasehold_internal.is_blind() then
+    perform leasehold_internal.check_mark((select m.last_value from leasehold.watch_mark m), 'somebody began to watch');
   end if;
-  select m.last_value::text::xid8 into v_mark from leasehold.watch_mark m;
-  if pg_visible_in_snapshot(v_mark, pg_current_snapshot()) or v_mark = pg_current_xact_id_if_assigned() then
-    return;
-  end if;
-  begin
-    if pg_xact_status(v_mark) is null then
-      return;
-    end if;
-  exception when invalid_parameter_value then
-    -- It lies in the future: the mark of another cluster, from a dump.
-    return;
-  end;
-  raise exception 'could not serialize access: somebody began to watch since the transaction''s snapshot was taken'
-    using errcode = 'serialization_failure', hint = 'The transaction might succeed if retried.';
 end
 $$;
 

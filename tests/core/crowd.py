@@ -25,7 +25,7 @@ begin
   insert into crowd.event (at, kind, actor) values (new.started_at, 'life', 'database');
   return null;
 end $$;
-create trigger note_life after update on leasehold.incarnation for each row execute function crowd.note_life();
+create trigger note_life after insert or update on leasehold.incarnation for each row execute function crowd.note_life();
 select leasehold.set_policy('crowd', min_duration => '100 ms', grace => '100 ms', free_retention => '0 s')
 """
 EXPORT = """copy (select number, extract(epoch from at)::numeric(20, 6), kind, coalesce(scope, '-'), coalesce(lease::text, '-'), coalesce(token::text, '-'),

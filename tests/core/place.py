@@ -124,7 +124,7 @@ def constraint_faults(connection, table='leasehold.scope'):
         connection, "select s::text from leasehold.scope s where cardinality(ended_keys) <> cardinality(ended_outcomes) or cardinality(ended_keys) > 8 limit 3")]
     faults += ['looked at too late: %s' % row for row, in rows(
         connection, "select s::text from leasehold.scope s where state = 'held' and check_at > greatest(deadline + grace, clock_timestamp()) + interval '1 s'"
-                    " and incarnation = (select id from leasehold.incarnation) limit 3")]
+                    " and incarnation = (select max(id) from leasehold.incarnation) limit 3")]
     return faults
 
 

@@ -1,7 +1,12 @@
-"""What the tests of waiting stand on: a cluster with a database, daemons and clients on it."""
+"""What these tests stand on: a cluster with a database, daemons and clients on it."""
+import os
 import pathlib
+import shutil
 import ssl
+import struct
+import subprocess
 import sys
+import tempfile
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
@@ -9,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import harness  # noqa: E402
 from harness import acquire_request, pb, wait_until  # noqa: E402
 
+HERE = pathlib.Path(__file__).resolve().parent
 BOUND = 60  # seconds until a test gives up; never a measurement
 STUBS = str(pathlib.Path(pb.__file__).parents[2])
 
@@ -46,6 +52,34 @@ class Place:
         for daemon in self.daemons:
             daemon.destroy()
         self.cluster.destroy()
+
+
+class SteppedCluster(harness.Cluster):
+    """A PostgreSQL whose wall clock can be stepped."""
+
+    def __init__(self, settings=()):
+        self.shim = pathlib.Path(tempfile.mkdtemp(prefix="lh-clock-"))
+        self.shim.chmod(0o755)
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", self.shim / "clock.so", HERE / "stepped_clock.c"], check=True)
+        self.step(0)
+        super().__init__(settings)
+
+    def step(self, seconds):
+        with open(self.shim / "step", "r+b" if (self.shim / "step").exists() else "w+b") as file:
+            file.write(struct.pack("q", int(seconds * 1e6)))
+
+    def start(self):
+        more = {"LD_PRELOAD": str(self.shim / "clock.so"), "STEPPED_CLOCK": str(self.shim / "step")}
+        os.environ.update(more)
+        try:
+            super().start()
+        finally:
+            for name in more:
+                del os.environ[name]
+
+    def destroy(self):
+        super().destroy()
+        shutil.rmtree(self.shim, ignore_errors=True)
 
 
 def metric(daemon, name):

@@ -4,7 +4,6 @@ could not renew loses a lease."""
 import os
 import pathlib
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -13,8 +12,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 import harness  # noqa: E402
 from harness import acquire_request, heartbeat, lease_ref, pb, release_request, wait_until  # noqa: E402
-
-HERE = pathlib.Path(__file__).resolve().parent
+from place import SteppedCluster  # noqa: E402
 
 
 def cli(*args):
@@ -147,39 +145,13 @@ def test_no_daemon_runs_while_cron_reaps(cluster):
     client = harness.Client(daemon.target)
     results = client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease) for lease in leases])).results
     assert {result.outcome for result in results} == {pb.OUTCOME_OK}
-    # A daemon that goes cleanly says so: then cron alone decides, by the time alone. (The killed one is forgotten after 15 s.)
+    # A daemon that goes cleanly says so, and gives each a whole duration: then cron alone decides, by the time alone. (The killed one is forgotten after 15 s.)
     cluster.psql("delete from leasehold.coordinator where seen_at < clock_timestamp() - interval '5 s'", database)
     assert daemon.stop() == 0
     until_expired(cluster, database, "life")
+    wait_until(lambda: cluster.psql("select clock_timestamp() > i.started_at + max(s.duration + s.grace) from leasehold.incarnation i, leasehold.scope s "
+                                    "where s.namespace = 'life' group by i.id, i.started_at order by i.id desc limit 1", database) == "t", 60, "what its leaving gave them")
     assert cluster.psql("select count(*) from leasehold.reap()", database) == "20"
-
-
-class SteppedCluster(harness.Cluster):
-    """A PostgreSQL whose wall clock can be stepped."""
-
-    def __init__(self):
-        self.shim = pathlib.Path(tempfile.mkdtemp(prefix="lh-clock-"))
-        self.shim.chmod(0o755)
-        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", self.shim / "clock.so", HERE / "stepped_clock.c"], check=True)
-        self.step(0)
-        super().__init__()
-
-    def step(self, seconds):
-        with open(self.shim / "step", "r+b" if (self.shim / "step").exists() else "w+b") as file:
-            file.write(struct.pack("q", int(seconds * 1e6)))
-
-    def start(self):
-        more = {"LD_PRELOAD": str(self.shim / "clock.so"), "STEPPED_CLOCK": str(self.shim / "step")}
-        os.environ.update(more)
-        try:
-            super().start()
-        finally:
-            for name in more:
-                del os.environ[name]
-
-    def destroy(self):
-        super().destroy()
-        shutil.rmtree(self.shim, ignore_errors=True)
 
 
 # Promise 9.

@@ -116,21 +116,33 @@ select is(t.error_of(format('select leasehold.guard(%L, %L, %s)', 'n', 'guarded'
 select leasehold.reap();
 select leasehold.reap();
 
--- Coordinators registered and none live: nothing expires, for five minutes at most.
+-- Coordinators registered and none live: nothing expires, for five minutes; then the first who asks begins a new life.
+create function pg_temp.last_seen(p_ago interval) returns void language sql as $$
+  update leasehold.coordinator set seen_at = clock_timestamp() - p_ago;
+  update leasehold.incarnation set started_at = least(started_at, clock_timestamp() - p_ago);
+$$;
 select '11111111-1111-4111-8111-111111111111' as c1 \gset
 select leasehold_internal.coordinator_register(:'c1', 'host1', 1, '0.1.0');
 select pg_temp.id() as with_coordinator \gset
 select leasehold.acquire('n', 'hold', '30 s', lease_key => t.key(70)), leasehold.acquire('n', 'hold2', '30 s', lease_key => t.key(71));
 select t.age('n', 'hold', '1 hour'), t.age('n', 'hold2', '1 hour');
-update leasehold.coordinator set seen_at = clock_timestamp() - interval '4 min';
+select pg_temp.last_seen('4 min');
 select is(pg_temp.taken('hold'), false, 'while every coordinator is down nothing is taken over');
 select is(pg_temp.reaped(), 0::bigint, 'nor reaped');
 select isnt(leasehold.heartbeat('n', 'hold', t.key(70)), null, 'a holder may renew');
 select t.age('n', 'hold', '1 hour');
-update leasehold.coordinator set seen_at = clock_timestamp() - interval '301 s';
+select pg_temp.last_seen('301 s');
 select isnt(leasehold.heartbeat('n', 'hold', t.key(70)), null, 'nor is a holder lost then who comes before anybody else: so looks a clock that has just been stepped');
 select t.age('n', 'hold', '1 hour');
-select is(pg_temp.taken('hold'), true, 'after five minutes the hold is over');
+select pg_temp.id() as unnoticed \gset
+select is(pg_temp.taken('hold'), false, 'after five minutes the first who asks takes nothing over');
+select is(pg_temp.id(), :unnoticed::bigint + 1, 'but begins a new life, for so looks a clock that has stepped by more');
+select is(pg_temp.taken('hold'), false, 'in which nothing is taken over at once');
+select is(pg_temp.id(), :unnoticed::bigint + 1, 'and which is the only one');
+select t.age('n', 'hold', '1 hour');
+update leasehold.incarnation set started_at = started_at - interval '32 s';
+update leasehold.coordinator set seen_at = seen_at - interval '32 s';
+select is(pg_temp.taken('hold'), true, 'after one whole duration and grace in it the hold is over');
 select is(leasehold.heartbeat('n', 'hold', t.key(70)), null, 'and its holder has lost');
 -- The first coordinator after that time begins a new life.
 select leasehold_internal.coordinator_register('22222222-2222-4222-8222-222222222222', 'host2', 2, '0.1.0');
@@ -141,10 +153,75 @@ select pg_temp.id() as second \gset
 select leasehold_internal.coordinator_register('33333333-3333-4333-8333-333333333333', 'host3', 3, '0.1.0');
 select is(pg_temp.id(), :second::bigint, 'a second coordinator beside a live one begins none');
 
--- A site with cron alone is not held up by daemons that went cleanly.
-select leasehold_internal.coordinator_unregister(id) from leasehold.coordinator;
+-- A site with cron alone is not held up by daemons that went cleanly. The last of them begins a new life, for the clock may just have stepped.
 select t.age('n', 'hold2', '1 hour');
-select is(pg_temp.taken('hold2'), true, 'after the last coordinator went cleanly leases expire');
+select pg_temp.id() as attended \gset
+select leasehold_internal.coordinator_unregister('33333333-3333-4333-8333-333333333333');
+select is(pg_temp.id(), :attended::bigint, 'one that goes while another is live begins no new life');
+select leasehold_internal.coordinator_unregister(id) from leasehold.coordinator;
+select is(pg_temp.id(), :attended::bigint + 1, 'the last one does');
+select is(pg_temp.taken('hold2'), false, 'so that nothing is taken over as it goes');
+update leasehold.incarnation set started_at = started_at - interval '32 s';
+select is(pg_temp.taken('hold2'), true, 'after one whole duration and grace leases expire');
+
+-- A step of the clock that nobody has noticed yet: everything that was written is older by it. Whatever SQL users, reapers and daemons do
+-- then ends no live lease and forgets no live daemon.
+create function pg_temp.step(p_by interval) returns void language sql as $$
+  update leasehold.scope set acquired_at = acquired_at - p_by, heartbeat_at = heartbeat_at - p_by, deadline = deadline - p_by, check_at = check_at - p_by;
+  update leasehold.share set acquired_at = acquired_at - p_by, heartbeat_at = heartbeat_at - p_by, deadline = deadline - p_by, check_at = check_at - p_by;
+  update leasehold.coordinator set seen_at = seen_at - p_by;
+  update leasehold.incarnation set started_at = started_at - p_by;
+$$;
+create function pg_temp.stepped(p_by interval) returns setof text language plpgsql as $$
+declare
+  v_key text := 'by_' || extract(epoch from p_by);
+  v_what text;
+begin
+  perform leasehold_internal.coordinator_register(t.key(900), 'host', 1, '0.1.0'), leasehold.set_policy('shared', capacity => 5);
+  foreach v_what in array array['sql', 'daemon', 'visit', 'reap', 'stale', 'leave', 'holder'] loop
+    perform leasehold.acquire('n', v_key || v_what, '60 s', lease_key => t.key(901));
+    perform leasehold.acquire('shared', v_key || v_what, '60 s', lease_key => t.key(901), mode => 'shared');
+    perform pg_temp.step(p_by);
+    case v_what
+      when 'sql' then perform pg_temp.taken(v_key || v_what);
+      when 'daemon' then perform leasehold_internal.acquire_items(t.key(900), clock_timestamp(), array['n'], array[v_key || v_what], array[t.key(902)],
+                                                                   array['d'], array['{}'], array[30000000], array[false], array[0], array[0]);
+      when 'visit' then
+        return next is((select count(*) from leasehold_internal.reap_batch(t.key(900), clock_timestamp() - p_by, null, null, 1000, true) where kind = 'reaped')
+                       + (select count(*) from leasehold_internal.reap_batch(t.key(903), null, null, null, 1000, true) where kind = 'reaped'), 0::bigint,
+                       p_by || ': a daemon''s reaper ends nothing');
+      when 'reap' then return next is(pg_temp.reaped() + pg_temp.reaped(), 0::bigint, p_by || ': nor does reap()');
+      when 'stale' then
+        return next is((select count(*) from leasehold_internal.reap_stale_list(null, null, 100, null, null, null, null) where is_stale)
+                       + (select count(*) from leasehold_internal.reap_stale_list(null, null, 100, null, null, null, null) where is_stale), 0::bigint,
+                       p_by || ': nor a reaper with a callback');
+        perform leasehold_internal.reap_stale_tidy(1000);
+      when 'leave' then perform leasehold_internal.coordinator_unregister(t.key(900));
+      when 'holder' then null;
+    end case;
+    if v_what <> 'leave' then
+      return next is((select count(*) from leasehold.coordinator where id = t.key(900)), 1::bigint, p_by || ', ' || v_what || ': the daemon is still there');
+    end if;
+    return next is(pg_temp.taken(v_key || v_what), false, p_by || ', ' || v_what || ': nothing is taken over');
+    return next is(t.rows_of(format($q$select * from leasehold.acquire('shared', %L, '30 s')$q$, v_key || v_what)), 0, p_by || ', ' || v_what || ': nor what is shared');
+    perform leasehold_internal.coordinator_register(t.key(900), 'host', 1, '0.1.0');
+    return next is(pg_temp.taken(v_key || v_what), false, p_by || ', ' || v_what || ': nor when the daemon is back');
+    return next isnt(leasehold.heartbeat('n', v_key || v_what, t.key(901)), null, p_by || ', ' || v_what || ': its holder renews');
+    return next isnt(leasehold.heartbeat('shared', v_key || v_what, t.key(901)), null, p_by || ', ' || v_what || ': and who shares');
+    perform leasehold.release_ok('n', v_key || v_what, t.key(901)), leasehold.release_ok('shared', v_key || v_what, t.key(901));
+  end loop;
+  perform leasehold_internal.coordinator_unregister(t.key(900));
+end $$;
+select pg_temp.stepped(step) from unnest(array['18 s', '200 s', '400 s', '2 days']::interval[]) step;
+
+-- One daemon that others take for dead is swept, but never by itself.
+select t.enroll(:'c1'), leasehold_internal.coordinator_register(t.key(900), 'host', 1, '0.1.0');
+update leasehold.coordinator set seen_at = clock_timestamp() - interval '20 s' where id = t.key(900);
+select leasehold_internal.sweep_waiters(t.key(900));
+select is((select count(*) from leasehold.coordinator where id = t.key(900)), 1::bigint, 'a daemon never sweeps itself');
+select leasehold_internal.sweep_waiters(:'c1');
+select is((select count(*) from leasehold.coordinator where id = t.key(900)), 0::bigint, 'another one does');
+select leasehold_internal.coordinator_unregister(:'c1');
 
 -- A clock that stepped forward is seen by the tick.
 select t.enroll(:'c1');
@@ -219,8 +296,11 @@ select leasehold_internal.coordinator_unregister(:'c1');
 select is(pg_temp.id(), :leaving::bigint + 1, 'so does one that shuts down in that state');
 -- Silent for five minutes: like any time without a coordinator it holds up nobody for longer.
 select t.enroll(:'c1'), leasehold_internal.coordinator_tick(:'c1', clock_timestamp(), true);
-update leasehold.coordinator set seen_at = clock_timestamp() - interval '301 s';
+select pg_temp.last_seen('301 s');
 select isnt(leasehold.heartbeat('n', 'full4', t.key(94)), null, 'its holder renews meanwhile');
 select t.age('n', 'full4', '1 hour');
-select is(pg_temp.taken('full4'), true, 'after five minutes of silence the hold is over');
+select is(pg_temp.taken('full4'), false, 'after five minutes of silence who asks begins a new life');
+update leasehold.incarnation set started_at = started_at - interval '4 s';
+update leasehold.coordinator set seen_at = seen_at - interval '4 s';
+select is(pg_temp.taken('full4'), true, 'and after a duration and grace in it the hold is over');
 select * from finish();

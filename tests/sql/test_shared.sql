@@ -230,7 +230,7 @@ select is((select count(*) from leasehold.scope where namespace = 'due') + (sele
 -- promise 9: a new life of the database gives each holder its time
 select is(t.ask('life', array[1, 2], array[1, 1]), 'granted 1, granted 1', 'two readers');
 select t.age_share('life', 1, '1 hour'), t.age_share('life', 2, '1 hour');
-select ok(leasehold_internal.renew_incarnation('a test'), 'a new life begins');
+select leasehold_internal.renew_incarnation('a test');
 select is(t.ask('life', 3, 0), 'queued', 'nobody is taken over');
 select is((select count(*) from leasehold_internal.reap_batch(t.key(901), null, array['life'], false, 10, false)), 0::bigint, 'or reaped');
 select is(t.beat('life', 1), 'ok', 'a holder renews');
