@@ -146,13 +146,14 @@ bool lh_duration_parse(const char *text, int64_t *duration_us)
     static const double longest_us = 100.0 * 365 * 86400 * 1e6;
     double total_us = 0;
 
+    *duration_us = 0;
     if (*text == '\0')
         return false;
     while (*text != '\0') {
         size_t digits = strspn(text, "0123456789.");
         size_t letters = strspn(text + digits, "abcdefghijklmnopqrstuvwxyz");
         int64_t unit_us = LH_US_PER_S;
-        char number[24];
+        char number[400];
         char *end;
 
         if (digits == 0 || digits >= sizeof(number) || !isdigit((unsigned char)*text))
@@ -164,9 +165,13 @@ bool lh_duration_parse(const char *text, int64_t *duration_us)
         if (letters > 0 && !unit_to_us(text + digits, letters, &unit_us))
             return false;
         total_us += strtod(number, &end) * (double)unit_us;
-        if (*end != '\0' || total_us > longest_us)
+        if (*end != '\0')
             return false;
         text += digits + letters;
+    }
+    if (total_us > longest_us) {
+        *duration_us = INT64_MAX;
+        return false;
     }
     *duration_us = (int64_t)(total_us + 0.5);
     return true;

@@ -40,7 +40,7 @@ const char *lh_scope_name(const char *ns, const char *key, char text[LH_SCOPE_NA
 
 /*
  * "30s", "1.5s", "250ms", "5m", "1h30m", "2d", or a bare number of seconds. Units: us, ms, s, m, h, d. False when it is
- * anything else, negative, or beyond 100 years.
+ * anything else, negative, or beyond 100 years, which leaves INT64_MAX in *duration_us; else that is 0.
  */
 bool lh_duration_parse(const char *text, int64_t *duration_us);
 

@@ -22,8 +22,10 @@ static enum lh_status take_wait(struct lh_cli_acquire *asked, const struct lh_ar
         asked->wait = LH_CLI_WAIT_ALIVE;
     } else {
         if (lh_check_duration("wait", text, 0, &asked->wait_us, error) != LH_OK)
-            return lh_error_set(error, LH_INVALID_ARGUMENT,
-                                "invalid wait '%.64s'; use a duration such as 5s, forever or alive", text);
+            return asked->wait_us == INT64_MAX
+                       ? LH_INVALID_ARGUMENT
+                       : lh_error_set(error, LH_INVALID_ARGUMENT,
+                                      "invalid wait '%.64s'; use a duration such as 5s, forever or alive", text);
         asked->wait = asked->wait_us > 0 ? LH_CLI_WAIT_TIME : LH_CLI_WAIT_NONE;
     }
     return LH_OK;

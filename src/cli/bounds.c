@@ -78,15 +78,18 @@ enum lh_status lh_check_new_namespace(const char *text, struct lh_error *error)
 {
     char dotted[LH_NAMESPACE_MAX_BYTES + 1];
     enum lh_status status = lh_check_namespace(text, error);
+    struct lh_error ignored;
+    bool is_near;
 
     if (status != LH_OK || strchr(text, '/') == NULL)
         return status;
     strcpy(dotted, text);
     for (char *c = dotted; *c != '\0'; c++)
         *c = *c == '/' ? '.' : *c;
-    return lh_error_set(error, LH_INVALID_ARGUMENT,
-                        "namespace '%.100s' has a '/'; segments are separated by dots: did you mean %.100s?", text,
-                        dotted);
+    is_near = lh_check_namespace(dotted, &ignored) == LH_OK;
+    return lh_error_set(
+        error, LH_INVALID_ARGUMENT, "namespace '%.100s' has a '/'; segments are separated by dots%s%.100s%s", text,
+        is_near ? ": did you mean " : ", as in payments.invoices", is_near ? dotted : "", is_near ? "?" : "");
 }
 
 enum lh_status lh_take_lease_key(const char *word, char text[LH_UUID_TEXT_BYTES], struct lh_error *error)
@@ -136,8 +139,11 @@ enum lh_status lh_check_duration(const char *option, const char *text, int64_t m
 {
     char bound[96] = "a number and a unit of us, ms, s, m, h or d, such as 1.5s or 2h30m";
 
-    if (!lh_duration_parse(text, duration_us))
+    if (!lh_duration_parse(text, duration_us)) {
+        if (*duration_us == INT64_MAX)
+            return refuse(error, option, "at most 36500d", "%.64s is too long", text);
         return refuse(error, option, bound, "'%.64s' is not a duration", text);
+    }
     if (*duration_us < min_us) {
         char least[LH_DURATION_TEXT_BYTES];
         lh_duration_format(min_us, least);

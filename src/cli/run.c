@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "cli/error.h"
 #include "cli/run_descendants.h"
 #include "cli/run_watch.h"
@@ -54,11 +55,20 @@ static enum lh_exit on_lost(struct lh_run *run)
 {
     struct lh_run_lease *lease = &run->lease;
     const char *reason = "unreachable", *words = "no renewal got through in time", *name = "lease";
+    char stopped[96], pause[LH_DURATION_TEXT_BYTES];
 
     if (lh_run_lease_is_lost(lease)) {
         name = lease->lost_name;
         reason = lh_lost_reason_name(lease->lost);
         words = lease->lost_words;
+    }
+    /* The server answered: it was not asked. */
+    if (run->pause_us > run->asked.duration_us / 2 &&
+        (lease->lost == 0 || lease->lost == LH_LOST_UNREACHABLE || lease->lost == LH_LOST_EXPIRED)) {
+        lh_duration_format(run->pause_us, pause);
+        snprintf(stopped, sizeof(stopped), "leasehold run did not run for %s, so no renewal was sent", pause);
+        reason = "stopped";
+        words = stopped;
     }
     lh_error_print("the %s is lost (%s): %s; the command was ended", name, reason, words);
     /* The next waiters need not wait for the deadlines of what is still held. */
@@ -166,7 +176,7 @@ static void renew(struct lh_run *run)
 
     lh_uuid_format(&uuid, run->asked.lease_key);
     run->lease = (struct lh_run_lease){.is_answered = true}; /* there is nothing to cancel */
-    run->told_us = 0;
+    run->told_us = run->pause_us = 0;
     run->was_lost_told = run->has_ended = run->was_late = run->was_abandoned = false;
     run->status = 0;
 }

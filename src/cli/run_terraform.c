@@ -29,7 +29,8 @@
 
 struct lh_terraform {
     int listener;
-    int stop; /* an eventfd */
+    int stop;              /* an eventfd */
+    const char *directory; /* of the state; NULL: the lock alone is served */
     char *state;
     char *state_path; /* on the server; the lock's has "/lock" after it */
     char *lock_path;
@@ -108,7 +109,13 @@ static void lock(struct lh_terraform *terraform, struct evhttp_request *request,
 
 static void unlock(struct lh_terraform *terraform, struct evhttp_request *request, const char *id)
 {
-    if (terraform->lock != NULL && id != NULL && strcmp(terraform->lock_id, id) != 0) {
+    if (terraform->lock != NULL && id == NULL) { /* force-unlock of Terraform, whatever ID was typed */
+        say(request, CONFLICT,
+            "an unlock without the ID of the lock is refused, another Terraform of this run may have it: end that one; "
+            "the lock ends with leasehold run");
+        return;
+    }
+    if (terraform->lock != NULL && strcmp(terraform->lock_id, id) != 0) {
         answer(request, CONFLICT, terraform->lock, strlen(terraform->lock));
         return;
     }
@@ -139,7 +146,7 @@ static void read_state(const struct lh_terraform *terraform, struct evhttp_reque
 {
     struct evbuffer *body = evbuffer_new();
     struct stat info;
-    int fd = open(terraform->state, O_RDONLY | O_CLOEXEC);
+    int fd = open(terraform->state, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
     if (body == NULL || (fd < 0 && errno != ENOENT) || (fd >= 0 && fstat(fd, &info) != 0)) {
         say(request, HTTP_INTERNAL, strerror(errno));
@@ -165,20 +172,54 @@ static bool write_all(int fd, struct evbuffer *body)
     return fsync(fd) == 0;
 }
 
+/* What has changed in the directory lasts. */
+static bool sync_directory(const struct lh_terraform *terraform)
+{
+    int fd = open(terraform->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool is_synced = fd >= 0 && fsync(fd) == 0;
+    int error = errno;
+
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return is_synced;
+}
+
+/* A state is a JSON object: a file cut short, or an error page, must not take its place. */
+static bool is_state(struct evbuffer *body)
+{
+    const char *text = (const char *)evbuffer_pullup(body, -1);
+    json_t *state = json_loadb(text != NULL ? text : "", evbuffer_get_length(body), 0, NULL);
+    bool is_object = json_is_object(state);
+
+    json_decref(state);
+    return is_object;
+}
+
 /* A whole new file takes the old one's place, or the old one stays. */
 static void write_state(struct lh_terraform *terraform, struct evhttp_request *request)
 {
-    char *fresh = lh_format("%s.new", terraform->state);
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    bool is_written = fd >= 0 && write_all(fd, evhttp_request_get_input_buffer(request));
-    int error = errno;
+    struct evbuffer *body = evhttp_request_get_input_buffer(request);
+    char *fresh;
+    bool is_written;
+    int fd, error;
+
+    if (!is_state(body)) {
+        say(request, HTTP_BADREQUEST, "the state is not a JSON object; the old one stays");
+        return;
+    }
+    fresh = lh_format("%s.new", terraform->state);
+    unlink(fresh); /* of a run that was killed; or a link that leads elsewhere */
+    fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    is_written = fd >= 0 && write_all(fd, body);
+    error = errno;
 
     if (fd >= 0)
         close(fd);
     if (!is_written) {
         say(request, HTTP_INTERNAL, strerror(error));
     } else if (!is_refused(terraform, request)) { /* looked at last: the disk may have been slow */
-        if (rename(fresh, terraform->state) == 0)
+        if (rename(fresh, terraform->state) == 0 && sync_directory(terraform))
             answer(request, HTTP_OK, "", 0);
         else
             say(request, HTTP_INTERNAL, strerror(errno));
@@ -189,7 +230,7 @@ static void write_state(struct lh_terraform *terraform, struct evhttp_request *r
 
 static void delete_state(struct lh_terraform *terraform, struct evhttp_request *request)
 {
-    if (unlink(terraform->state) == 0 || errno == ENOENT)
+    if ((unlink(terraform->state) == 0 || errno == ENOENT) && sync_directory(terraform))
         answer(request, HTTP_OK, "", 0);
     else
         say(request, HTTP_INTERNAL, strerror(errno));
@@ -337,6 +378,7 @@ struct lh_terraform *lh_terraform_open(const char *state)
         lh_terraform_close(terraform);
         return NULL;
     }
+    terraform->directory = state;
     if (state != NULL)
         terraform->state = lh_format("%s/terraform.tfstate", state);
     terraform->state_path = lh_format("/%016llx%016llx", (unsigned long long)secret[0], (unsigned long long)secret[1]);

@@ -204,6 +204,7 @@ void lh_run_watch(struct lh_run *run)
     if (!run->repeats)              /* the next round needs them */
         let_go_of_files();
     while (!run->has_ended) {
+        int64_t turn_us = lh_clock_us();
         struct pollfd polled[] = {
             {.fd = run->channel, .events = POLLIN},
             {.fd = run->signals.file, .events = POLLIN},
@@ -216,6 +217,8 @@ void lh_run_watch(struct lh_run *run)
         take_messages(run);
         if (!run->has_ended && supervisor_left_us(run) < 0)
             run->has_ended = run->was_abandoned = true;
+        turn_us = lh_clock_us() - turn_us;
+        run->pause_us = turn_us > run->pause_us ? turn_us : run->pause_us;
     }
     if (run->was_abandoned)
         lh_run_kill_descendants();

@@ -27,7 +27,8 @@ struct lh_run {
     pid_t supervisor;
     int channel;
     struct lh_run_signals signals;
-    int64_t told_us; /* the last deadline that the supervisor knows */
+    int64_t told_us;  /* the last deadline that the supervisor knows */
+    int64_t pause_us; /* the longest in which this process did not run, though it wanted to: stopped, or suspended */
 
     bool is_stopping;            /* a signal asked us to end: no round follows */
     int interrupt;               /* the signal that ended the wait for the lease */

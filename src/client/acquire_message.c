@@ -20,6 +20,8 @@ static void *labels_of(const struct acquire_op *op, const ProtobufCMessageDescri
     return labels;
 }
 
+#define FIRST_US (10 * LH_US_PER_MS)
+
 /* What is left of the wait; NULL: none, or for ever. */
 static Google__Protobuf__Duration *wait_of(struct acquire_op *op, struct lh_arena *arena)
 {
@@ -30,6 +32,8 @@ static Google__Protobuf__Duration *wait_of(struct acquire_op *op, struct lh_aren
         return NULL;
     if (!op->waits_while_alive) {
         left_us = op->wait_until_us - lh_clock_us();
+        if (op->wait_us - left_us < FIRST_US) /* the first try: what was asked is what an error shall name */
+            left_us = op->wait_us;
         op->request.wait_us = left_us = left_us > 0 ? left_us : 0;
     }
     return lh_pack_duration(left_us, arena);

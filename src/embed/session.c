@@ -26,10 +26,13 @@ static void on_notice(void *arg, const PGresult *result)
     session->on_notice(session->notice_arg, line);
 }
 
-/* libpq's complaints quote what they complain about. */
-static bool may_have_password(const char *conninfo)
+/* libpq's complaints quote what they complain about, which may be the second half of a password, but for those that name
+ * an option. */
+static bool is_secret(const char *conninfo, const char *complaint)
 {
-    return strchr(conninfo, '@') != NULL || strstr(conninfo, "password") != NULL;
+    return (strchr(conninfo, '@') != NULL || strstr(conninfo, "password") != NULL) &&
+           strncmp(complaint, "invalid connection option", 25) != 0 &&
+           strncmp(complaint, "invalid URI query parameter", 27) != 0;
 }
 
 struct lh_session *lh_session_open(const char *conninfo, bool must_write, int64_t timeout_us, struct lh_error *error)
@@ -47,7 +50,7 @@ struct lh_session *lh_session_open(const char *conninfo, bool must_write, int64_
     if (parsed == NULL) {
         char words[sizeof(error->message)];
         lh_query_words(words, sizeof(words), complaint != NULL ? complaint : "");
-        if (words[0] == '\0' || may_have_password(conninfo))
+        if (words[0] == '\0' || is_secret(conninfo, words))
             snprintf(words, sizeof(words), "it is neither a URL nor name=value pairs");
         lh_error_set(error, LH_INVALID_ARGUMENT, "not the address of a database: %s", words);
         PQfreemem(complaint);

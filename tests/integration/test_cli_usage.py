@@ -40,6 +40,8 @@ WRONG = [
     (["acquire", "a", "b", "--lenght", "5s"], "unknown option --lenght; did you mean --duration?"),
     (["acquire", "a/b", "k"], "namespace 'a/b' has a '/'; segments are separated by dots: did you mean a.b?"),
     (["run", "a/b/c", "k", "--", "true"], "did you mean a.b.c?"),
+    *[(["run", name, "k", "--", "true"], f"namespace '{name}' has a '/'; segments are separated by dots, as in payments.invoices\n")
+      for name in ("https://x", "/a", "a/", "a//b")],
     (["run", "a", "k", "--"], "missing command; usage: leasehold run NAMESPACE KEY -- COMMAND"),
     # NAMESPACE and KEY stand before "--": a command that is one word shorter may do anything.
     (["run", "a", "--", "echo", "rm", "-rf", "./build"], "missing KEY before --; usage: leasehold run NAMESPACE KEY -- COMMAND"),
@@ -114,6 +116,9 @@ WRONG = [
     (["acquire", "a", "k", "--duration", "-5s"], "duration '-5s' is not a duration"),
     (["acquire", "a", "k", "--duration", "99ms"], "100 ms or more"),
     (["acquire", "a", "k", "--duration", "5 parsecs"], "is not a duration"),
+    *[(["acquire", "a", "k", "--duration", text], f"duration {text} is too long; it takes at most 36500d")
+      for text in ("36501d", "99999999999h", "1" + "0" * 30, "1h" + "9" * 40 + "d")],
+    (["acquire", "a", "k", "--wait", "1000000d"], "wait 1000000d is too long"),
     (["acquire", "a", "k", "--wait", "-1s"], "use a duration such as 5s, forever or alive"),
     (["acquire", "a", "k", "--wait", "never"], "invalid wait 'never'"),
     (["acquire", "a", "k", "--owner", "o" * 256], "at most 255 bytes"),
@@ -163,6 +168,9 @@ WRONG = [
     (["reap", "--database", "postgresql://u:secret%zz@h/"], "not the address of a database: it is neither"),
     *[(["reap", "--database", url], f"'{scheme}://' is not a scheme of PostgreSQL; --database takes postgresql://")
       for scheme, url in (("mysql", "mysql://x"), ("postgre", "postgre://h/d"), ("http", "http://localhost:7420"))],
+    *[(["reap", "--database", url], f'not the address of a database: invalid URI query parameter: "{name}"') for name, url in
+      (("load_balance_hosts", "postgresql://u:secret@h/d?load_balance_hosts=random"), ("sslnegotiation", "postgresql:///d?sslnegotiation=direct"))],
+    (["reap", "--database", "host=h password=secret sslnegotiation=direct"], 'invalid connection option "sslnegotiation"'),
     (["reap", "--database", "nonsense"], "not the address of a database"),
 ]
 

@@ -84,6 +84,7 @@ def test_state_and_lock_as_terraform_uses_them(run, tmp_path):
     assert file.read_text() == STATE and file.stat().st_mode & 0o777 == 0o600
     assert one.send("GET", "TF_HTTP_ADDRESS") == (200, STATE)
     assert one.unlock(2) == (409, info(1))
+    assert one.send("TF_HTTP_UNLOCK_METHOD", "TF_HTTP_UNLOCK_ADDRESS", body=json.dumps({"ID": "id-2"}))[0] == 409
     assert one.unlock(1) == (200, "")
     assert one.lock(2) == (200, "") and one.unlock(2) == (200, "")
     assert one.send("DELETE", "TF_HTTP_ADDRESS") == (200, "") and not file.exists()
@@ -91,6 +92,45 @@ def test_state_and_lock_as_terraform_uses_them(run, tmp_path):
     assert one.send("TF_HTTP_LOCK_METHOD", "TF_HTTP_LOCK_ADDRESS", body="[]")[0] == 400
     assert one.send("GET", "TF_HTTP_LOCK_ADDRESS")[0] == 405
     assert one.end() == 0 and os.listdir(tmp_path) == []
+
+
+def test_an_unlock_without_an_id_ends_nobodys_lock(run):
+    """What force-unlock of Terraform 1.5 sends, whatever ID was typed; OpenTofu 1.12 sends the ID."""
+    one = run("unlock")
+    assert one.lock(1) == (200, "")
+    for body in ("", "{}", '{"ID": ""}', "[]"):
+        status, words = one.send("TF_HTTP_UNLOCK_METHOD", "TF_HTTP_UNLOCK_ADDRESS", body=body)
+        assert status == 409 and "an unlock without the ID of the lock is refused" in words
+    assert one.lock(2) == (423, info(1))
+    assert one.send("TF_HTTP_UNLOCK_METHOD", "TF_HTTP_UNLOCK_ADDRESS", body=json.dumps({"ID": "id-1"})) == (200, "")
+    assert one.send("TF_HTTP_UNLOCK_METHOD", "TF_HTTP_UNLOCK_ADDRESS") == (200, ""), "there is none to end"
+    assert one.lock(2) == (200, "") and one.unlock(2) == (200, "")
+    assert one.end() == 0
+
+
+@pytest.mark.parametrize("body", ["", "not JSON", '{"version": 4', "[]", '"text"', "<html></html>"])
+def test_a_state_that_is_none_leaves_the_old_one(run, tmp_path, body):
+    one = run("body", "--state", str(tmp_path))
+    assert one.send("POST", "TF_HTTP_ADDRESS", "", STATE) == (200, "")
+    assert one.send("POST", "TF_HTTP_ADDRESS", "", body) == (400, "the state is not a JSON object; the old one stays")
+    assert one.end() == 0 and os.listdir(tmp_path) == ["terraform.tfstate"] and (tmp_path / "terraform.tfstate").read_text() == STATE
+
+
+def test_links_in_the_directory_of_the_state_are_not_followed(run, tmp_path):
+    """Whoever may write there chooses no file elsewhere that is read or written."""
+    elsewhere = tmp_path / "elsewhere"
+    place = tmp_path / "place"
+    place.mkdir()
+    elsewhere.write_text(STATE)
+    (place / "terraform.tfstate").symlink_to(elsewhere)
+    (place / "terraform.tfstate.new").symlink_to(elsewhere)
+    one = run("links", "--state", str(place))
+    assert one.send("GET", "TF_HTTP_ADDRESS")[0] == 500
+    other = STATE.replace('"serial": 1', '"serial": 2')
+    assert one.send("POST", "TF_HTTP_ADDRESS", "", other) == (200, "")
+    assert elsewhere.read_text() == STATE and os.listdir(place) == ["terraform.tfstate"]
+    assert (place / "terraform.tfstate").read_text() == other and not (place / "terraform.tfstate").is_symlink()
+    assert one.end() == 0
 
 
 def test_nothing_is_locked_or_written_without_the_lease(run, service, tmp_path):
