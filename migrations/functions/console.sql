@@ -183,9 +183,10 @@ begin
 end
 $$;
 
--- Holders that wait for another scope: an edge from what they hold to what they want. With a key the edges that lead to that scope or come from it, over any
--- number of others. Looked at are the first 20,000 waiters, and of what is held the scopes that they wait for, so that every circle is found, and the
--- first 20,000 scopes, of each at most 100 shared holders; of edges the first 1,000. Where there are more, the last row has no owner. Locks nothing.
+-- Holders that wait for another scope: an edge from what they hold to what they want. The lease key tells that they are one: requests of one name may be
+-- two threads, and a circle of names is none. Shared holds are left out, because another of their holders may make room. With a key the edges that lead
+-- to that scope or come from it, over any number of others. Looked at are the first 20,000 waiters, and of what is held the scopes that they wait for, so
+-- that every circle is found, and the first 20,000 scopes; of edges the first 1,000. Where there are more, the last row has no owner. Locks nothing.
 create or replace function leasehold_internal.view_waits(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (owner text, principal text, holds_namespace text, holds_key text, wants_namespace text, wants_key text, after text)
@@ -211,7 +212,7 @@ as $$
      where leasehold_internal.has_place(x, c.seen_at, t.now)
      limit 20000
   ), scope as materialized (
-    select x.namespace, x.key, x.owner, x.principal, x.state
+    select x.namespace, x.key, x.lease_key, x.state
       from stretch t
      cross join lateral (
        select * from leasehold.scope s
@@ -220,28 +221,18 @@ as $$
         limit 20000) x
      limit 20000
   ), holder as (
-    select s.namespace, s.key, s.owner, s.principal from scope s where s.state = 'held' and s.owner <> ''
+    select s.namespace, s.key, s.lease_key from scope s where s.state = 'held'
      union
-    select s.namespace, s.key, s.owner, s.principal
+    select s.namespace, s.key, s.lease_key
       from (select distinct w.namespace, w.key from waiter w) w
       join leasehold.scope s
         on s.namespace = w.namespace and s.key = w.key
-     where s.state = 'held' and s.owner <> ''
-     union
-    select h.namespace, h.key, h.owner, h.principal
-      from (select s.namespace, s.key from scope s where s.state = 'shared'
-             union
-            select w.namespace, w.key from waiter w) s
-     cross join lateral (
-       select x.* from leasehold.share x
-        where x.namespace = s.namespace and x.key = s.key and x.state = 'held' and x.owner <> ''
-        order by x.token
-        limit 100) h
+     where s.state = 'held'
   ), edge as materialized (
     select distinct w.owner, w.principal, h.namespace as holds_namespace, h.key as holds_key, w.namespace as wants_namespace, w.key as wants_key
       from waiter w
       join holder h
-        on h.owner = w.owner and h.principal is not distinct from w.principal
+        on h.lease_key = w.lease_key
      limit 1000
   ), reached as (
     select e.holds_namespace as namespace, e.holds_key as key

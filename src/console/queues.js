@@ -34,32 +34,37 @@ export const waiterTable = (waiters, withScope, holders) => table('Who waits, in
     sameScope ? before.owner || before.principal : holders.get(idOf(namespace, waiter.scope.key))?.length > 1 ? 'the holders' : 'the holder', waiter.wait_until ? time(waiter.wait_until) : 'no limit'] };
 }));
 
-// The graph of these waiters, the holders that are known (by scope), and what those wait for.
+// The graph of these waiters, the holders that are known (by scope), and the holders that wait for another scope. A request is a node of its own: of two
+// with one name nobody knows that they are one process. Those of one name in one queue are drawn once.
 export function picture(waiters, waits, holders, here, isPartial) {
-  const nodes = new Map(), edges = new Map();
-  const owner = (each) => node('owner', each.principal + '\u0000' + each.owner, each.owner || each.principal, each.owner ? each.principal : '');
-  const target = (raw) => node('scope', idOf(dotted(raw.namespace), raw.key), raw.key, dotted(raw.namespace));
+  const nodes = new Map(), edges = new Map(), seen = new Set();
+  const named = (raw) => raw.principal + '\u0000' + raw.owner, at = (raw) => idOf(dotted(raw.namespace), raw.key);
   function node(kind, name, words, note) {
     const id = kind + name;
     if (!nodes.has(id) && nodes.size < DRAWN) nodes.set(id, { id, kind, name: words, note });
     return id;
   }
+  const person = (role, scope, each) => node('owner', role + scope + '\u0000' + named(each), each.owner || each.principal, each.owner ? each.principal : '');
+  const target = (raw) => node('scope', at(raw), raw.key, dotted(raw.namespace));
   const edge = (from, to, kind) => nodes.has(from) && nodes.has(to) && edges.set(from + to, { from, to, kind });
-  const seen = new Set();
-  const drawHolders = (id) => { if (!seen.has(id)) for (const held of (holders.get(id) || []).slice(0, HOLDERS)) edge(node('scope', id, held.key, held.namespace), owner(held), 'holds'); seen.add(id); };
+  const waiting = new Set(waits.map((wait) => at(wait.holds) + '\u0000' + named(wait)));
+  const drawHolders = (id) => {
+    if (!seen.has(id)) for (const held of (holders.get(id) || []).slice(0, HOLDERS)) if (!waiting.has(id + '\u0000' + named(held))) edge(node('scope', id, held.key, held.namespace), person('h', id, held), 'holds');
+    seen.add(id);
+  };
   if (here) drawHolders(here);
   for (const wait of waits) {
-    const by = owner(wait);
+    const by = person('w', at(wait.wants), wait);
     edge(target(wait.holds), by, 'holds');
     edge(by, target(wait.wants), 'waits');
   }
   for (const waiter of waiters) {
-    edge(owner(waiter), target(waiter.scope), 'waits');
-    drawHolders(idOf(dotted(waiter.scope.namespace), waiter.scope.key));
+    edge(person('w', at(waiter.scope), waiter), target(waiter.scope), 'waits');
+    drawHolders(at(waiter.scope));
   }
   if (!edges.size) return null;
   const drawn = graph([...nodes.values()], [...edges.values()], here && 'scope' + here);
   return h('section', { class: 'card', key: 'graph' }, h('h2', {}, 'Which wait for which'),
-    drawn.circles && h('p', { class: 'note bad' }, 'The red ones wait for each other in a circle: none of them gets on until one gives up or its lease ends.'),
+    drawn.circles && h('p', { class: 'note bad' }, 'The red ones wait for each other in a circle, as their lease keys tell: none of them gets on until one gives up or its lease ends.'),
     drawn.picture, h('p', { class: 'mute' }, `Round: holders and waiters. Dashed: waits for. Solid: held by.${nodes.size >= DRAWN ? ` The first ${DRAWN} only.` : ''}${[...holders.values()].some((each) => each.length > HOLDERS) ? ` Of each scope the ${HOLDERS} oldest holders.` : ''}${isPartial ? ' Not every lease was looked at.' : ''}`));
 }

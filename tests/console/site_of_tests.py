@@ -12,6 +12,7 @@ from harness import acquire_request, duration, pb, release_request  # noqa: E402
 
 # Text that would be an element if it were ever read as HTML; the page has to show it letter for letter.
 EVIL = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
+KEYS = [str(uuid.UUID(int=number)) for number in (1, 2)]
 LONG_S = 3600
 
 
@@ -28,7 +29,7 @@ class Site(access_site.Site):
         harness.wait_until(lambda: self.asks("warm.up", bearer(self.tokens["worker"])) == "OK", 60, "the rules to be in force")
 
     def acquire(self, namespace, key, owner, seconds=LONG_S, labels=(), **fields):
-        request = acquire_request(namespace, key, seconds, owner=owner, lease_key=str(uuid.uuid4()), **fields)
+        request = acquire_request(namespace, key, seconds, owner=owner, **{"lease_key": str(uuid.uuid4()), **fields})
         request.labels.update(dict(labels))
         return self.client.lease.Acquire(request, metadata=bearer(self.tokens["worker"]), timeout=60).lease
 
@@ -74,11 +75,11 @@ class Site(access_site.Site):
         self.acquire("payments.ledger", "month-end", "closer-3")
         self.psql("select leasehold.force_release('payments.ledger', 'month-end', 'its host burned down')")
         self.acquire("payments.ledger", "month-end", "closer-4/pid 12")
-        # Two holders that wait for each other, and others behind them.
-        self.acquire("stock", "shelf-a", "picker-1")
-        self.acquire("stock", "shelf-b", "picker-2")
-        self.wait_for("stock", "shelf-b", "picker-1")
-        self.wait_for("stock", "shelf-a", "picker-2")
+        # Two holders that wait for each other, as their lease keys tell, and others behind them.
+        self.acquire("stock", "shelf-a", "picker-1", lease_key=KEYS[0])
+        self.acquire("stock", "shelf-b", "picker-2", lease_key=KEYS[1])
+        self.wait_for("stock", "shelf-b", "picker-1", lease_key=KEYS[0])
+        self.wait_for("stock", "shelf-a", "picker-2", lease_key=KEYS[1])
         for i in range(3):
             self.wait_for("stock", "shelf-a", f"counter-{i}")
         # A semaphore of ten units, with holders of several and a queue; its history has one that ended.

@@ -114,6 +114,20 @@ def test_the_queue_of_a_scope_and_who_waits_for_whom(page):
     assert len(page.driver.find_elements("css selector", ".graph g.circle")) == 4
 
 
+def test_two_threads_of_one_process_are_no_circle(own, own_page):
+    """One holds and the other waits, each by its own lease key; and two processes whose names are the same."""
+    own.acquire("stock", "shelf-a", "picker")
+    own.acquire("stock", "shelf-b", "picker")
+    own.wait_for("stock", "shelf-a", "picker")
+    own.wait_for("stock", "shelf-b", "picker")
+    for place, lines in (("#/queues", 4), ("#/scope/stock/shelf-a", 2)):
+        own_page.open(place)
+        own_page.sees(".graph .scope", "shelf-a")
+        own_page.until(lambda: len(own_page.driver.find_elements("css selector", ".graph svg > path")) == lines, "its holder and its waiter")
+        own_page.sees_no(".graph g.circle")
+        own_page.sees_no(".note.bad")
+
+
 def test_a_scope_is_explained_first_and_its_history_follows(page):
     page.open("#/scope/payments.ledger/month-end")
     advice = page.sees(".advice").text
