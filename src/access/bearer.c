@@ -7,6 +7,14 @@
 #define SCHEME "bearer "
 #define TOKEN_BYTES 53 /* the prefix, 43 characters of secret, 6 of checksum */
 
+bool lh_bearer_is_foreign(const char *header)
+{
+    size_t scheme = strcspn(header, " ");
+
+    return scheme > 0 && header[scheme] == ' ' && strncasecmp(header, SCHEME, strlen(SCHEME)) != 0 &&
+           strstr(header, LH_ACCESS_TOKEN_PREFIX) == NULL;
+}
+
 bool lh_bearer_hash(const char *header, uint8_t hash[LH_ACCESS_HASH_BYTES])
 {
     const char *token = header + strlen(SCHEME);

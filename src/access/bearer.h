@@ -7,6 +7,10 @@
 
 #include "access/access.h"
 
+/* Credentials for somebody else, such as those of a proxy in front that asks for a password: another scheme, and no token
+ * of this product. A token under a wrong scheme is a mistake that its caller must hear of. */
+bool lh_bearer_is_foreign(const char *header);
+
 /* False: it is not "Bearer" and a token of this product. */
 bool lh_bearer_hash(const char *header, uint8_t hash[LH_ACCESS_HASH_BYTES]);
 

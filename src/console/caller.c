@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "access/bearer.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "console/answer.h"
@@ -31,6 +32,8 @@ bool lh_console_identify(struct lh_console *console, struct lh_http_request *req
     char id[SESSION_SECRET_BYTES];
 
     *caller = (struct console_caller){.authorization = lh_http_head_find(&request->head, "authorization")};
+    if (caller->authorization != NULL && lh_bearer_is_foreign(caller->authorization))
+        caller->authorization = NULL;
     if (caller->authorization != NULL ||
         !lh_session_cookie(lh_http_head_find(&request->head, "cookie"), SESSION_COOKIE, id, sizeof(id)))
         return true;

@@ -30,6 +30,14 @@ static void refuse_token(struct lh_rpc_call *call, const char *words)
     lh_failure_send(call, &failure);
 }
 
+/* NULL: none that is for us. */
+static const char *credentials(const struct lh_rpc_call *call)
+{
+    const char *header = lh_rpc_call_metadata(call, AUTHORIZATION);
+
+    return header == NULL || lh_bearer_is_foreign(header) ? NULL : header;
+}
+
 static bool knows_tokens(const struct lh_service *service)
 {
     return lh_access_is_loaded(service->access) &&
@@ -60,7 +68,7 @@ static bool enter_by_token(struct lh_rpc_call *call, const char *header, struct 
 static bool identify(struct lh_rpc_call *call, struct lh_access_caller *by_token,
                      const struct lh_access_caller **caller)
 {
-    const char *header = lh_rpc_call_metadata(call, AUTHORIZATION);
+    const char *header = credentials(call);
 
     *by_token = (struct lh_access_caller){0};
     *caller = lh_usage_identity(call);
@@ -87,7 +95,7 @@ bool lh_permit_enter(struct lh_rpc_call *call, struct lh_access_caller *caller)
 
 bool lh_permit_token(struct lh_rpc_call *call)
 {
-    const char *header = lh_rpc_call_metadata(call, AUTHORIZATION);
+    const char *header = credentials(call);
     struct lh_access_caller caller = {0};
     bool is_good = header == NULL || !knows_tokens(lh_call_service(call)) || enter_by_token(call, header, &caller);
 

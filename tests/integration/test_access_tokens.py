@@ -70,6 +70,10 @@ def test_a_token_that_is_not_valid_is_refused_even_where_anybody_may(site):
     words = {refused(site, (("authorization", value),)).message for value in bad.values()}
     assert not any(good in word or gone in word for word in words)
     assert site.asks("open", (("authorization", f"bearer {good}"),)) == "OK", "the scheme's case does not matter"
+    # What is for a proxy in front is nothing of ours.
+    for foreign in ("Basic dXNlcjpwYXNz", "Negotiate YII=", 'Digest username="u", realm="r"'):
+        assert site.asks("open", (("authorization", foreign),)) == "OK", foreign
+        assert site.asks("tokens", (("authorization", foreign),)) == site.asks("tokens") != "OK", foreign
     # Of two headers nobody can say which counts.
     for pair in (good, gone), (gone, good), (good, good):
         with fails():

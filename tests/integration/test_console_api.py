@@ -87,10 +87,12 @@ def test_pages_follow_each_other(site):
 
 def test_the_queue_names_who_waits_and_which_holders_wait_for_which(site):
     hold(site, "shop.queue", "stock", owner="a")
-    hold(site, "shop.queue", "order", owner="b")
+    order = hold(site, "shop.queue", "order", owner="b")
+    hold(site, "shop.queue", "cart", owner="c")
     calls = []
-    for owner in ("b", "c"):
-        request = acquire_request("shop.queue", "stock", 30, wait=600, owner=owner)
+    # The lease key tells that the first holds "order"; the name alone does not tell it of the second.
+    for owner, key in (("b", order.lease_key), ("c", "")):
+        request = acquire_request("shop.queue", "stock", 30, wait=600, owner=owner, lease_key=key)
         calls.append(site.client.lease.Acquire.future(request, metadata=bearer(site.tokens["worker"])))
         wait_until(lambda: site.psql("select count(*) from leasehold.waiter where namespace = 'shop.queue'") == str(len(calls)), 60, "waiters")
     ops = as_(site, "ops")
@@ -105,7 +107,7 @@ def test_the_queue_names_who_waits_and_which_holders_wait_for_which(site):
     rest = ops.get(f"/queue?namespace=shop.queue&page_size=1&page_token={page['next_page_token'].replace('+', '%2B')}").json
     assert [w["owner"] for w in page["waiters"] + rest["waiters"]] == ["b", "c"] and rest["next_page_token"] == ""
     counts = ops.get("/namespaces?namespace=shop.queue").json["namespaces"]
-    assert counts == [{"namespace": {"segments": ["shop", "queue"]}, "held": "2", "waiting": "2", "expired": "0", "failing": "0", "partial": False}]
+    assert counts == [{"namespace": {"segments": ["shop", "queue"]}, "held": "3", "waiting": "2", "expired": "0", "failing": "0", "partial": False}]
     for call in calls:
         call.cancel()
 
@@ -322,9 +324,24 @@ def test_without_authorization_anonymous_may_do_everything(cluster, start):
         "principal": "anonymous", "authorization": False, "signed_in": False, "csrf_token": "",
         "rights": [{"right": "RIGHT_" + r, "namespaces": [{"segments": []}]} for r in ("READ", "LEASE", "GUARD", "ADMIN")]}
     wait_until(lambda: console.post("/policy", {"namespace": "a", "frozen": True}).status == 200, 60, "the database")
+    # A proxy in front passes on what it asked its user for.
+    password = {"Authorization": "Basic dXNlcjpwYXNz"}
+    assert console.get("/session", **password).json["principal"] == "anonymous"
+    assert console.post("/policy", {"namespace": "a", "frozen": True}, **password).status == 200
 
 
 # --- signing in ---
+
+
+def test_the_password_of_a_proxy_in_front_is_beside_the_session(site):
+    password = {"Authorization": "Basic dXNlcjpwYXNz"}
+    browser = as_(site, "nobody")
+    assert browser.post("/sign-in", {"token": site.tokens["ops"]}, **password).status == 200
+    assert browser.sign_in(site.tokens["ops"]).status == 200
+    assert browser.get("/session", **password).json["principal"] == "token:ops"
+    assert browser.post("/policy", {"namespace": "of-a-proxy", "frozen": False}, **password).status == 200
+    browser.csrf = None
+    assert browser.post("/policy", {"namespace": "of-a-proxy", "frozen": False}, **password).status == 403
 
 
 def test_a_session_stands_for_its_token(site):
