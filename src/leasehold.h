@@ -133,6 +133,7 @@ struct lh_client_tls {
     const char *server_name; /* that the server's certificate must be for; NULL: the endpoint's HOST */
     const char *token_file;  /* a bearer token, alone in the file; NULL: none */
     bool plaintext;          /* no TLS: only token_file counts */
+    const char *crl_file;    /* with ca_file: a revocation list of each of these authorities; NULL: none is looked at */
 };
 
 struct lh_client_options {
@@ -159,8 +160,8 @@ struct lh_client_options {
     int64_t flush_us;      /* how long lh_client_close sends releases; default 5 s, negative: not at all */
 
     /*
-     * Unix sockets are connected to without TLS. NULL: as the environment says with LEASEHOLD_CA, LEASEHOLD_CERT,
-     * LEASEHOLD_KEY and LEASEHOLD_SERVER_NAME. Each of them means TLS, unless LEASEHOLD_TLS=no; LEASEHOLD_TLS=yes alone
+     * Unix sockets are connected to without TLS. NULL: as the environment says with LEASEHOLD_CA, LEASEHOLD_CRL,
+     * LEASEHOLD_CERT, LEASEHOLD_KEY and LEASEHOLD_SERVER_NAME. Each of them means TLS, unless LEASEHOLD_TLS=no; LEASEHOLD_TLS=yes alone
      * means TLS with the authorities of the system. LEASEHOLD_TOKEN_FILE is the token's file, with TLS or without.
      */
     const struct lh_client_tls *tls;

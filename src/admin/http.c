@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "tls/context.h"
+#include "tls/revocation.h"
 
 #define BACKLOG 128
 #define ACCEPTS_PER_TURN 16
@@ -207,6 +208,10 @@ static void take_step(void *arg)
 
     switch (lh_tls_session_handshake(connection->tls)) {
     case LH_TLS_DONE:
+        if (lh_tls_session_is_revoked(connection->tls, connection->http->tls)) { /* since it began */
+            drop(connection);
+            break;
+        }
         connection->state = READING;
         lh_watch_want(&connection->watch, LH_WATCH_READ);
         read_request(connection); /* it may have come with the handshake */
@@ -393,6 +398,9 @@ void lh_http_set_tls(struct lh_http *http, struct lh_tls_context *context)
         return;
     lh_tls_context_release(http->tls);
     http->tls = lh_tls_context_hold(context);
+    LH_LIST_EACH(struct http_connection, connection, &http->connections, link)
+        if (connection->tls != NULL && lh_tls_session_is_revoked(connection->tls, context))
+            drop(connection);
 }
 
 void lh_http_stats(const struct lh_http *http, struct lh_http_stats *stats)

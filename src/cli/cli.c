@@ -135,6 +135,7 @@ static bool configure_tls(struct lh_cli *cli)
     if (lh_args_has(&cli->args, "tls"))
         tls->plaintext = false;
     configure_file(cli, "ca", &tls->ca_file);
+    configure_file(cli, "crl", &tls->crl_file);
     configure_file(cli, "cert", &tls->cert_file);
     configure_file(cli, "key", &tls->key_file);
     configure_file(cli, "server-name", &tls->server_name);

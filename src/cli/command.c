@@ -40,10 +40,13 @@ const struct lh_option lh_global_options[] = {
      "in it "
      "is hidden from ps; a password file (~/.pgpass) is safer."},
     {"tls", 0, NULL,
-     "Connect with TLS. Each of the next four means that too. Default: LEASEHOLD_TLS (yes or no). Unix sockets never "
+     "Connect with TLS. Each of the next five means that too. Default: LEASEHOLD_TLS (yes or no). Unix sockets never "
      "speak TLS."},
     {"ca", 0, "FILE",
      "The authorities that may sign the server's certificate, PEM. Default: LEASEHOLD_CA, or those of the system."},
+    {"crl", 0, "FILE",
+     "A revocation list of each authority of --ca, PEM: a server whose certificate is in it is refused. Default: "
+     "LEASEHOLD_CRL."},
     {"cert", 0, "FILE",
      "The certificate that is shown to the server, PEM, its chain behind it. Default: LEASEHOLD_CERT."},
     {"key", 0, "FILE",
@@ -72,7 +75,7 @@ const struct lh_command *lh_command_find(const char *name)
 
 bool lh_command_takes(const struct lh_command *command, const struct lh_option *global)
 {
-    static const char *const of_servers[] = {"server", "tls", "ca", "cert", "key", "server-name", "token-file"};
+    static const char *const of_servers[] = {"server", "tls", "ca", "crl", "cert", "key", "server-name", "token-file"};
 
     for (size_t i = 0; i < sizeof(of_servers) / sizeof(of_servers[0]); i++)
         if (strcmp(global->name, of_servers[i]) == 0)

@@ -100,7 +100,8 @@ static void print_man(FILE *out)
     fputs(".SH EXIT STATUS\n", out);
     print_roff_paragraphs(out, lh_help_exit_statuses + strlen("\nExit status\n"));
     fputs(".SH ENVIRONMENT\n\\fBLEASEHOLD_SERVER\\fR, \\fBLEASEHOLD_DATABASE\\fR, \\fBLEASEHOLD_LEASE_KEY\\fR, "
-          "\\fBLEASEHOLD_TLS\\fR, \\fBLEASEHOLD_CA\\fR, \\fBLEASEHOLD_CERT\\fR, \\fBLEASEHOLD_KEY\\fR, "
+          "\\fBLEASEHOLD_TLS\\fR, \\fBLEASEHOLD_CA\\fR, \\fBLEASEHOLD_CRL\\fR, \\fBLEASEHOLD_CERT\\fR, "
+          "\\fBLEASEHOLD_KEY\\fR, "
           "\\fBLEASEHOLD_SERVER_NAME\\fR, \\fBLEASEHOLD_TOKEN_FILE\\fR: see above.\n"
           ".SH SEE ALSO\n\\fBleaseholdd\\fR(8)\n",
           out);

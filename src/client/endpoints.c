@@ -50,13 +50,14 @@ enum lh_status lh_tls_from_environment(struct lh_client_tls *tls, struct lh_erro
 
     *tls = (struct lh_client_tls){
         .ca_file = environment("LEASEHOLD_CA"),
+        .crl_file = environment("LEASEHOLD_CRL"),
         .cert_file = environment("LEASEHOLD_CERT"),
         .key_file = key_file_of_environment(),
         .server_name = environment("LEASEHOLD_SERVER_NAME"),
         .token_file = environment("LEASEHOLD_TOKEN_FILE"),
     };
-    tls->plaintext =
-        tls->ca_file == NULL && tls->cert_file == NULL && tls->key_file == NULL && tls->server_name == NULL;
+    tls->plaintext = tls->ca_file == NULL && tls->crl_file == NULL && tls->cert_file == NULL && tls->key_file == NULL &&
+                     tls->server_name == NULL;
     if (word == NULL)
         return LH_OK;
     tls->plaintext = is_one_of(word, "no", "off", "false", "0");
@@ -84,7 +85,7 @@ static enum lh_status add(struct endpoints *endpoints, struct lh_loop *loop, cha
                           const struct lh_client_options *options, const struct lh_client_tls *tls,
                           struct lh_error *error)
 {
-    const struct lh_rpc_tls files = {tls->ca_file, tls->cert_file, tls->key_file, tls->server_name};
+    const struct lh_rpc_tls files = {tls->ca_file, tls->crl_file, tls->cert_file, tls->key_file, tls->server_name};
     struct lh_rpc_channel_options channel_options;
     struct endpoint *endpoint;
     struct lh_rpc_channel *channel;

@@ -316,6 +316,8 @@ static void check_tls(const struct lh_settings *settings, struct lh_config_error
         lh_settings_refuse(settings, "tls_key", "set tls_cert too, the file with the certificate", errors);
     if (settings->tls_cert == NULL && settings->tls_client_ca != NULL)
         lh_settings_refuse(settings, "tls_client_ca", "set tls_cert and tls_key too", errors);
+    if (settings->tls_client_ca == NULL && settings->tls_crl != NULL)
+        lh_settings_refuse(settings, "tls_crl", "set tls_client_ca too, whose certificates it revokes", errors);
 }
 
 static bool is_of_this_machine(const char *text)

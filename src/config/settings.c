@@ -28,12 +28,15 @@ const struct lh_setting lh_settings_table[] = {
      "The mode of unix sockets, in octal. A client needs the right to write: 0660 leaves the daemon's user and group. The directory's "
      "mode counts too."},
     {"tls_cert", LH_TYPE_STRING, AT(tls_cert), NULL, 0, 0, 0, NULL, NULL, NULL,
-     "Speak TLS on the TCP addresses, that of the admin port too, with the certificate in this PEM file, its chain behind it. This file, tls_key and "
-     "tls_client_ca are read again at HUP and when they change."},
+     "Speak TLS on the TCP addresses, that of the admin port too, with the certificate in this PEM file, its chain behind it. This file, tls_key, "
+     "tls_client_ca and tls_crl are read again at HUP and when they change."},
     {"tls_key", LH_TYPE_STRING, AT(tls_key), NULL, 0, 0, 0, NULL, NULL, NULL,
      "The private key of tls_cert: a PEM file without a passphrase."},
     {"tls_client_ca", LH_TYPE_STRING, AT(tls_client_ca), NULL, 0, 0, 0, NULL, NULL, NULL,
      "The authorities that sign the certificates of clients: a PEM file. The admin port asks for one too, and does without."},
+    {"tls_crl", LH_TYPE_STRING, AT(tls_crl), NULL, 0, 0, 0, NULL, NULL, NULL,
+     "With tls_client_ca: a PEM file with a revocation list of each of these authorities. A client whose certificate it names is refused, and its open connections end "
+     "when the file has been read."},
     {"tls_client_auth", LH_TYPE_CHOICE, AT(tls_client_auth), "require", 0, 1, 0, "require|request", NULL, NULL,
      "With tls_client_ca: require refuses a client without a certificate, request lets it in."},
     {"tls_min_version", LH_TYPE_CHOICE, AT(tls_min_version), "1.2", 0, 1, 0, "1.2|1.3", NULL, NULL,

@@ -48,6 +48,7 @@ struct lh_settings {
     char *tls_cert;          /* NULL: no TLS */
     char *tls_key;           /* with tls_cert */
     char *tls_client_ca;     /* NULL: clients are not asked for a certificate */
+    char *tls_crl;           /* NULL: revocation is not looked at */
     int64_t tls_client_auth; /* enum lh_tls_client_auth */
     int64_t tls_min_version; /* the place in 1.2|1.3 */
     bool authorization;      /* the default: yes where `listen` is beyond this machine */

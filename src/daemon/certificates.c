@@ -12,9 +12,10 @@
 #include "config/settings.h"
 #include "loop/loop.h"
 #include "tls/context.h"
+#include "tls/revocation.h"
 
 #define LOOK_US (10 * LH_US_PER_S)
-#define FILES 3
+#define FILES 4
 
 /* What tells one content of a file from the next; zeroed where there is no file. */
 struct stamp {
@@ -51,6 +52,7 @@ static bool read_files(const struct lh_settings *settings, struct contexts *cont
         .cert_file = settings->tls_cert,
         .key_file = settings->tls_key,
         .client_ca_file = settings->tls_client_ca,
+        .crl_file = settings->tls_crl,
         .min_version = settings->tls_min_version == 0 ? LH_TLS_1_2 : LH_TLS_1_3,
     };
     /* Probes have no certificate; people may show theirs. */
@@ -80,7 +82,8 @@ enum lh_status lh_certificates_check(const struct lh_settings *settings, struct 
 
 static void take_stamps(const struct lh_settings *settings, struct stamp stamps[FILES])
 {
-    const char *const files[FILES] = {settings->tls_cert, settings->tls_key, settings->tls_client_ca};
+    const char *const files[FILES] = {settings->tls_cert, settings->tls_key, settings->tls_client_ca,
+                                      settings->tls_crl};
 
     memset(stamps, 0, FILES * sizeof(stamps[0]));
     for (size_t i = 0; i < FILES; i++) {
@@ -94,6 +97,20 @@ static void take_stamps(const struct lh_settings *settings, struct stamp stamps[
     }
 }
 
+static void tell_lists(const struct lh_certificates *certificates)
+{
+    const struct lh_tls_lists found = lh_tls_context_lists(certificates->contexts.rpc);
+    const char *file = certificates->settings->tls_crl;
+
+    if (found.lists == 0)
+        return;
+    lh_info("revocation lists in force file=%s lists=%zu revoked=%zu", file, found.lists, found.revoked);
+    if (found.left_s < 0)
+        lh_warn("a revocation list is overdue: it stays in force, and what was revoked since is not known file=%s "
+                "hours=%lld",
+                file, (long long)(-found.left_s / 3600));
+}
+
 static void tell(const struct lh_certificates *certificates)
 {
     int64_t left_s = lh_tls_context_not_after_s(certificates->contexts.rpc) - (int64_t)time(NULL);
@@ -102,6 +119,7 @@ static void tell(const struct lh_certificates *certificates)
             lh_tls_context_name(certificates->contexts.rpc), (long long)(left_s / 3600));
     if (left_s <= 0)
         lh_warn("the TLS certificate has expired, clients will refuse it file=%s", certificates->settings->tls_cert);
+    tell_lists(certificates);
 }
 
 void lh_certificates_reload(struct lh_certificates *certificates)
@@ -110,7 +128,7 @@ void lh_certificates_reload(struct lh_certificates *certificates)
 
     take_stamps(certificates->settings, certificates->stamps); /* before: what changes meanwhile is read again */
     if (!read_files(certificates->settings, &certificates->contexts, &error)) {
-        lh_err("TLS: %s; the certificate that was read before stays in force", error.message);
+        lh_err("TLS: %s; what was read before stays in force", error.message);
         return;
     }
     tell(certificates);

@@ -41,6 +41,7 @@ void lh_rpc_channel_set_tls(struct lh_rpc_channel *channel, const char *target)
         return;
     channel->tls = lh_alloc_zero(1, sizeof(*channel->tls));
     channel->tls->ca_file = copy(wanted->ca_file);
+    channel->tls->crl_file = copy(wanted->crl_file);
     channel->tls->cert_file = copy(wanted->cert_file);
     channel->tls->key_file = copy(wanted->key_file);
     channel->tls->server_name = wanted->server_name != NULL ? copy(wanted->server_name) : host_of(target);
@@ -53,6 +54,7 @@ void lh_rpc_channel_finish_tls(struct lh_rpc_channel *channel)
     if (tls == NULL)
         return;
     free((char *)(uintptr_t)tls->ca_file);
+    free((char *)(uintptr_t)tls->crl_file);
     free((char *)(uintptr_t)tls->cert_file);
     free((char *)(uintptr_t)tls->key_file);
     free((char *)(uintptr_t)tls->server_name);
@@ -128,6 +130,7 @@ static void begin_tls(struct lh_rpc_channel *channel)
 {
     const struct lh_tls_client_options options = {
         .ca_file = channel->tls->ca_file,
+        .crl_file = channel->tls->crl_file,
         .cert_file = channel->tls->cert_file,
         .key_file = channel->tls->key_file,
         .protocol = "h2",

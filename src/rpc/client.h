@@ -52,6 +52,7 @@ enum lh_rpc_channel_state {
 /* TLS to a server. The files are read for each attempt to connect: they may be replaced at any time. */
 struct lh_rpc_tls {
     const char *ca_file;     /* PEM: the authorities of servers; NULL: those of the system */
+    const char *crl_file;    /* PEM: a revocation list of each of ca_file; NULL: none is looked at */
     const char *cert_file;   /* PEM: what is shown to the server, the chain behind it; NULL: nothing */
     const char *key_file;    /* PEM: its key */
     const char *server_name; /* that the server's certificate must be for; NULL: the target's host */

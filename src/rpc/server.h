@@ -140,7 +140,7 @@ char *lh_rpc_unix_principal(int fd);
 
 /*
  * From now on TCP connections that are accepted speak TLS, in this context (tls/context.h), of which the server keeps a
- * reference. Those that are open keep theirs. Unix sockets never speak TLS.
+ * reference. Those that are open keep theirs, and end where its revocation lists name the client's certificate. Unix sockets never speak TLS.
  */
 void lh_rpc_server_set_tls(struct lh_rpc_server *server, struct lh_tls_context *context);
 
@@ -186,7 +186,7 @@ enum lh_rpc_away {
     LH_RPC_AWAY_FLOODING, /* GOAWAY ENHANCE_YOUR_CALM */
     LH_RPC_AWAY_MEMORY,
     LH_RPC_AWAY_AGED,        /* max_age */
-    LH_RPC_AWAY_CERTIFICATE, /* the client's has expired since the handshake */
+    LH_RPC_AWAY_CERTIFICATE, /* the client's has expired or was revoked since the handshake */
     LH_RPC_AWAY_TLS,         /* the handshake failed */
     LH_RPC_AWAY_COUNT
 };

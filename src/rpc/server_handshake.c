@@ -13,6 +13,7 @@
 #include "rpc/server_memory.h"
 #include "rpc/server_principal.h"
 #include "tls/context.h"
+#include "tls/revocation.h"
 
 #define HANDSHAKE_TURN_US (2 * LH_US_PER_MS)
 
@@ -93,9 +94,21 @@ static void make_room(struct lh_rpc_server *server)
                                   "handshakes keep a quarter of memory, and it is the oldest");
 }
 
+/* True: it has ended. */
+static bool end_if_revoked(struct server_connection *connection)
+{
+    bool is_revoked = lh_tls_session_is_revoked(connection->io.tls, connection->server->tls);
+
+    if (is_revoked)
+        lh_rpc_server_connection_part(connection, LH_RPC_AWAY_CERTIFICATE, "the client's certificate is revoked");
+    return is_revoked;
+}
+
 static void on_secured(struct server_connection *connection)
 {
     lh_rpc_server_handshake_leave(connection);
+    if (end_if_revoked(connection)) /* since it began */
+        return;
     lh_rpc_server_connection_identify_by_certificate(connection);
     set_end(connection);
     connection->io.is_handshaking = false;
@@ -153,6 +166,9 @@ void lh_rpc_server_set_tls(struct lh_rpc_server *server, struct lh_tls_context *
 {
     lh_tls_context_release(server->tls);
     server->tls = lh_tls_context_hold(context);
+    LH_LIST_EACH(struct server_connection, connection, &server->connections, in_server)
+        if (connection->io.tls != NULL && connection->io.broken == NULL)
+            end_if_revoked(connection);
 }
 
 void lh_rpc_server_handshakes_init(struct lh_rpc_server *server)

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "tls/context_internal.h"
+#include "tls/revocation.h"
 
 /* Of the peer's certificates: a message of the length that it announces is allocated at once. */
 #define CHAIN_MAX_BYTES (32 * 1024)
@@ -97,6 +98,15 @@ static bool use_authorities(struct lh_tls_context *context, const char *file, st
     return true;
 }
 
+static bool use_lists(struct lh_tls_context *context, const char *file, struct lh_error *error)
+{
+    BIO *bio = open_file(file, error);
+    bool is_good = bio != NULL && lh_tls_use_lists(context, bio, file, error);
+
+    BIO_free(bio);
+    return is_good;
+}
+
 /* The one protocol, if the client offers it. */
 static int choose_protocol(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_size,
                            const unsigned char *offered, unsigned offered_size, void *arg)
@@ -156,6 +166,8 @@ struct lh_tls_context *lh_tls_server_context_create(const struct lh_tls_server_o
     if (options->client_ca_file != NULL) {
         if (!use_authorities(context, options->client_ca_file, error))
             goto failed;
+        if (options->crl_file != NULL && !use_lists(context, options->crl_file, error))
+            goto failed;
         SSL_CTX_set_client_CA_list(context->ssl, SSL_load_client_CA_file(options->client_ca_file));
         SSL_CTX_set_verify(context->ssl, verify, lh_tls_on_verified);
     }
@@ -187,6 +199,13 @@ struct lh_tls_context *lh_tls_client_context_create(const struct lh_tls_client_o
         SSL_CTX_set_default_verify_paths(context->ssl);
     else if (!use_authorities(context, options->ca_file, error))
         goto failed;
+    if (options->crl_file != NULL && options->ca_file == NULL) {
+        lh_error_set(error, LH_INVALID_ARGUMENT, "%s: a revocation list needs the file of its authorities",
+                     options->crl_file);
+        goto failed;
+    }
+    if (options->crl_file != NULL && !use_lists(context, options->crl_file, error))
+        goto failed;
     if (options->cert_file != NULL && (!use_certificate(context, options->cert_file, error) ||
                                        !use_key(context, options->key_file, options->cert_file, error)))
         goto failed;
@@ -209,6 +228,7 @@ void lh_tls_context_release(struct lh_tls_context *context)
         return;
     SSL_CTX_free(context->ssl);
     BIO_meth_free(context->socket);
+    sk_X509_CRL_pop_free(context->lists, X509_CRL_free);
     free(context->ca_file);
     free(context->protocol);
     free(context);

@@ -26,13 +26,15 @@ struct lh_tls_server_options {
     const char *cert_file;      /* PEM, the chain first */
     const char *key_file;       /* PEM, without a passphrase */
     const char *client_ca_file; /* PEM, the authorities of clients; NULL: clients are not asked for a certificate */
-    bool needs_client_cert;     /* with client_ca_file: a client without a certificate is refused */
+    const char *crl_file;   /* with client_ca_file: PEM, a revocation list of each authority; NULL: none is looked at */
+    bool needs_client_cert; /* with client_ca_file: a client without a certificate is refused */
     enum lh_tls_version min_version;
     const char *protocol; /* chosen by ALPN; a client that does not offer it is refused. NULL: none is asked for */
 };
 
 struct lh_tls_client_options {
     const char *ca_file;   /* PEM, the authorities of servers; NULL: those of the system */
+    const char *crl_file;  /* with ca_file: PEM, a revocation list of each authority; NULL: none is looked at */
     const char *cert_file; /* PEM, the chain first; NULL: none is shown */
     const char *key_file;  /* with cert_file */
     const char *protocol;  /* offered by ALPN; a server that does not choose it is refused */

@@ -11,8 +11,9 @@
 
 struct lh_tls_context {
     SSL_CTX *ssl;
-    BIO_METHOD *socket; /* of its sessions */
-    char *ca_file;      /* for messages; NULL: the system's */
+    BIO_METHOD *socket;         /* of its sessions */
+    char *ca_file;              /* for messages; NULL: the system's */
+    STACK_OF(X509_CRL) * lists; /* NULL: revocation is not looked at */
     char *protocol;
     unsigned references;
     bool is_server;

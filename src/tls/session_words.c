@@ -85,6 +85,12 @@ static void fail_certificate(struct lh_tls_session *session, const X509 *certifi
         lh_tls_not_before_text(certificate, date);
         fail(session, LH_TLS_FAULT_CERTIFICATE, "the %s's certificate %s is not yet valid: it begins at %s", peer, name,
              date);
+    } else if (error == X509_V_ERR_CERT_REVOKED) {
+        fail(session, LH_TLS_FAULT_CERTIFICATE, "the %s's certificate %s is revoked", peer, name);
+    } else if (error == X509_V_ERR_UNABLE_TO_GET_CRL) {
+        fail(session, LH_TLS_FAULT_CERTIFICATE,
+             "the %s's certificate %s is refused: there is no revocation list of the authority that signed it", peer,
+             name);
     } else if (error == X509_V_ERR_HOSTNAME_MISMATCH || error == X509_V_ERR_IP_ADDRESS_MISMATCH) {
         fail_name(session, certificate);
     } else {
@@ -100,6 +106,11 @@ int lh_tls_on_verified(int is_good, X509_STORE_CTX *store)
 
     if (is_good)
         return 1;
+    /* A list that is overdue stays in force: revocation.c. */
+    if (error == X509_V_ERR_CRL_HAS_EXPIRED || error == X509_V_ERR_CRL_NOT_YET_VALID) {
+        X509_STORE_CTX_set_error(store, X509_V_OK);
+        return 1;
+    }
     if (is_foreign(error))
         fail_foreign(SSL_get_app_data(ssl), X509_STORE_CTX_get0_cert(store));
     else

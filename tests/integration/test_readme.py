@@ -13,7 +13,7 @@ import harness
 # The pages whose blocks a reader copies and runs.
 README = "\n".join((harness.ROOT / page).read_text() for page in
                    ("README.md", "deploy/clients.md", "deploy/policies.md", "deploy/dba.md"))
-PAGES = [harness.ROOT / "README.md", harness.ROOT / "CONTRIBUTING.md", *sorted((harness.ROOT / "src").glob("*/README.md")),
+PAGES = [harness.ROOT / "README.md", harness.ROOT / "CONTRIBUTING.md", harness.ROOT / "SECURITY.md", *sorted((harness.ROOT / "src").glob("*/README.md")),
          *sorted((harness.ROOT / "deploy").rglob("*.md"))]
 
 

@@ -152,3 +152,25 @@ def test_the_errors_of_the_page_are_those_of_the_programs():
         for part in parts:
             plain = re.sub(r"^the (client|server)('s)? ?", "", part)
             assert plain in source, (sentence, plain)
+
+
+def test_a_client_is_revoked_by_the_page(cluster, database, start, place):
+    run(block_with("sh", "openssl req"), place)
+    run("\n".join(block_with("sh", "-gencrl").splitlines()[:2]) + "\n" + block_with("sh", "-gencrl").splitlines()[3], place)
+    give_to_daemon(place)
+    daemon = start("--tls-cert", place / "daemon.pem", "--tls-key", place / "daemon.key", "--tls-client-ca", place / "ca.pem", "--tls-crl", place / "ca.crl",
+                   database=cluster.url(database))
+    ask = f"leasehold status --server {daemon.target} --ca ca.pem --cert reports.pem --key reports.key"
+    assert "serving" in run(ask, place)
+    run("\n".join(block_with("sh", "-gencrl").splitlines()[2:]), place)
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: "revoked=1" in daemon.log(), what="the list")
+    assert "the server refuses our certificate: it is revoked" in run(ask + " 2>&1 || true", place)
+
+
+def test_each_kind_of_fault_has_the_tests_that_are_named():
+    table = (harness.ROOT / "SECURITY.md").read_text()
+    named = re.findall(r"`([\w./]+\.py)::(\w+)`", table)
+    assert len(named) > 10
+    for file, test in named:
+        assert f"def {test}(" in (harness.ROOT / "tests/integration" / file).read_text(), f"{file} has no {test}"

@@ -42,7 +42,8 @@ static void setup(void)
 {
     rpc_secure(true);
     make_certificate(&(struct certificate){.name = "worker", .issuer = "ca", .san = "DNS:worker"});
-    tls = (struct lh_rpc_tls){path_of("ca.pem"), path_of("worker.pem"), path_of("worker.key"), NULL};
+    tls = (struct lh_rpc_tls){
+        .ca_file = path_of("ca.pem"), .cert_file = path_of("worker.pem"), .key_file = path_of("worker.key")};
     rpc_setup();
 }
 

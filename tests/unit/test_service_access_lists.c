@@ -319,8 +319,8 @@ END_TEST
 
 START_TEST(token_that_is_not_valid_is_unauthenticated)
 {
-    static const char *const headers[] = {"Bearer lht_BBBAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAabcdef", "Basic dTpw",
-                                          "", "Bearer x"};
+    static const char *const headers[] = {"Bearer lht_BBBAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAabcdef",
+                                          "Basic lht_AAA", "", "Bearer x"};
 
     lh_service_set_access(service, false, NULL, 0); /* where anonymous may do everything, too */
     load_token(INT64_MAX);

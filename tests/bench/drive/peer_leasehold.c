@@ -334,7 +334,8 @@ static void open_channels(struct drive *drive)
 {
     struct state *state = lh_alloc_zero(1, sizeof(*state));
     /* As the library reads it. */
-    const struct lh_rpc_tls tls = {getenv("LEASEHOLD_CA"), getenv("LEASEHOLD_CERT"), getenv("LEASEHOLD_KEY"), NULL};
+    const struct lh_rpc_tls tls = {
+        .ca_file = getenv("LEASEHOLD_CA"), .cert_file = getenv("LEASEHOLD_CERT"), .key_file = getenv("LEASEHOLD_KEY")};
     struct lh_rpc_channel_options options;
     struct lh_error error;
 
