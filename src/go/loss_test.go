@@ -90,6 +90,8 @@ var lossCases = []testCase{
 				namespace = row.Value.(string)
 			case "key":
 				key = row.Value.(string)
+			case "owner":
+				options = append(options, leasehold.Owner(row.Value.(string)))
 			case "duration":
 				options = append(options, leasehold.Duration(seconds))
 			case "wait":
@@ -115,6 +117,9 @@ var lossCases = []testCase{
 			}
 			shown := fmt.Sprintf("%q", row.Value)
 			if _, isText := row.Value.(string); !isText {
+				shown = seconds.String()
+			}
+			if field == "units" {
 				shown = fmt.Sprint(int(number))
 			}
 			s.is(wrong.Message, fmt.Sprintf("%s must be %s, not %s", field, wrong.Bound, shown))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 )
@@ -118,19 +119,34 @@ func wrong(field, bound string, value any) error {
 	return &ArgumentError{Field: field, Bound: bound, Message: fmt.Sprintf("%s must be %s, not %#v", field, bound, value)}
 }
 
+func wrongTime(field, bound string, value time.Duration) error {
+	return &ArgumentError{Field: field, Bound: bound, Message: fmt.Sprintf("%s must be %s, not %s", field, bound, value)}
+}
+
+// isText: it arrives as it is.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
+
 // check looks at what can be seen here. The rest is for the server.
 func (r request) check() error {
+	const text, day = "a string of UTF-8 that is not empty, without NUL", 24 * time.Hour
+	for name, value := range r.labels {
+		if !isText(name) || !isText(value) {
+			return wrong("labels", "strings of UTF-8 without NUL", r.labels)
+		}
+	}
 	switch {
-	case r.namespace == "":
-		return wrong("namespace", "a string that is not empty", r.namespace)
-	case r.key == "":
-		return wrong("key", "a string that is not empty", r.key)
-	case r.duration <= 0:
-		return wrong("duration", "more than 0", r.duration.Seconds())
-	case r.wait < 0:
-		return wrong("wait", "0 or more", r.wait.Seconds())
-	case r.atLeast != nil && *r.atLeast < 0:
-		return wrong("at_least", "0 or more", r.atLeast.Seconds())
+	case r.namespace == "" || !isText(r.namespace):
+		return wrong("namespace", text, r.namespace)
+	case r.key == "" || !isText(r.key):
+		return wrong("key", text, r.key)
+	case !isText(r.owner):
+		return wrong("owner", "a string of UTF-8 without NUL", r.owner)
+	case r.duration <= 0 || r.duration > 365*day:
+		return wrongTime("duration", "more than 0, at most 365 days", r.duration)
+	case r.wait < 0 || r.wait > 100*365*day && r.wait != Forever:
+		return wrongTime("wait", "0 to 100 years, or Forever", r.wait)
+	case r.atLeast != nil && (*r.atLeast < 0 || *r.atLeast > day):
+		return wrongTime("at_least", "0 to a day", *r.atLeast)
 	case r.mode == ModeShared:
 		return checkUnits(r.units)
 	}
@@ -140,9 +156,9 @@ func (r request) check() error {
 func (s settings) check() error {
 	switch {
 	case s.patience <= 0:
-		return wrong("patience", "more than 0", s.patience.Seconds())
+		return wrongTime("patience", "more than 0", s.patience)
 	case s.poll <= 0:
-		return wrong("poll", "more than 0", s.poll.Seconds())
+		return wrongTime("poll", "more than 0", s.poll)
 	}
 	return nil
 }

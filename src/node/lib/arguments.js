@@ -13,30 +13,35 @@ const refused = (name, value, wanted) => new InvalidArgumentError(`${name} must 
 const FIELDS = { durationMs: 'duration', waitMs: 'wait', atLeastMs: 'at_least' };
 
 const isNumber = (value) => typeof value === 'number' && !Number.isNaN(value);
-const isText = (value) => typeof value === 'string' && value !== '';
+/** That arrives as it is: a lone surrogate would become another character, and two keys one. */
+const isUnicode = (value) => typeof value === 'string' && !value.includes('\0') && !/\p{Surrogate}/u.test(value);
+const isText = (value) => isUnicode(value) && value !== '';
+const TEXT = 'a string of Unicode that is not empty, without NUL';
+const isFrom0To = (value, most) => isNumber(value) && value >= 0 && value <= most;
+const [DAY_MS, YEAR_MS] = [86400000, 365 * 86400000];
 const isObject = (value) => typeof value === 'object' && value !== null;
 
 /** What each argument must be, in words, and whether it is. An option that is undefined has its default. */
 const RULES = {
-  namespace: ['a string that is not empty', isText],
-  key: ['a string that is not empty', isText],
-  owner: ['a string', (value) => typeof value === 'string'],
-  server: ['a string that is not empty', isText],
-  tokenFile: ['a string that is not empty', isText],
+  namespace: [TEXT, isText],
+  key: [TEXT, isText],
+  owner: ['a string of Unicode without NUL', isUnicode],
+  server: [TEXT, isText],
+  tokenFile: [TEXT, isText],
   database: ['a connection URL, or what pg takes', (value) => isText(value) || isObject(value)],
   tls: ['an object', isObject],
-  caFile: ['a string that is not empty', isText],
-  certFile: ['a string that is not empty', isText],
-  keyFile: ['a string that is not empty', isText],
-  serverName: ['a string that is not empty', isText],
-  durationMs: ['a number of milliseconds above 0', (value) => Number.isFinite(value) && value > 0],
-  waitMs: ['a number of milliseconds from 0 on, or Infinity to wait for ever', (value) => isNumber(value) && value >= 0],
-  atLeastMs: ['a number of milliseconds from 0 on', (value) => Number.isFinite(value) && value >= 0],
+  caFile: [TEXT, isText],
+  certFile: [TEXT, isText],
+  keyFile: [TEXT, isText],
+  serverName: [TEXT, isText],
+  durationMs: [`a number of milliseconds above 0, at most ${YEAR_MS} (365 days)`, (value) => value !== 0 && isFrom0To(value, YEAR_MS)],
+  waitMs: [`a number of milliseconds from 0 to ${100 * YEAR_MS} (100 years), or Infinity to wait for ever`, (value) => value === Infinity || isFrom0To(value, 100 * YEAR_MS)],
+  atLeastMs: [`a number of milliseconds from 0 to ${DAY_MS} (a day)`, (value) => isFrom0To(value, DAY_MS)],
   patienceMs: ['a number of milliseconds above 0', (value) => Number.isFinite(value) && value > 0],
   pollMs: ['a number of milliseconds above 0', (value) => Number.isFinite(value) && value > 0],
   shared: ['true or false', (value) => typeof value === 'boolean'],
   units: [`1 to ${MOST_UNITS}`, (value) => Number.isInteger(value) && value >= 1 && value <= MOST_UNITS],
-  labels: ['an object whose values are strings', (value) => isObject(value) && Object.values(value).every((each) => typeof each === 'string')],
+  labels: ['an object of strings, of Unicode without NUL', (value) => isObject(value) && Object.entries(value).flat().every(isUnicode)],
   signal: ['an AbortSignal', (value) => isObject(value) && typeof value.addEventListener === 'function' && typeof value.aborted === 'boolean'],
   onQueued: ['a function', (value) => typeof value === 'function'],
   onLeader: ['a function', (value) => typeof value === 'function'],

@@ -1,6 +1,7 @@
 'use strict';
 
 const crypto = require('node:crypto');
+const { setMaxListeners } = require('node:events');
 const os = require('node:os');
 const { GrpcTransport } = require('./grpc.js');
 const { SqlTransport } = require('./sql.js');
@@ -31,6 +32,7 @@ class Client {
     this.owner = owner ?? `${os.hostname()} pid ${process.pid}`;
     this._transport =
       database === undefined ? new GrpcTransport({ ...options, patienceMs }) : new SqlTransport(database, { patienceMs, pollMs, warn });
+    setMaxListeners(0, this.#closing.signal); // each acquire that waits listens: any number is no leak
     this.#renewer = new Renewer(this._transport, patienceMs, warn);
     this.#tell = (listener) => listener && ((...news) => {
       try {

@@ -8,6 +8,9 @@ from typing import Any
 from .errors import InvalidArgument
 
 MOST_UNITS = 1_000_000
+MOST_DURATION_S = 365 * 86_400
+MOST_WAIT_S = 100 * 365 * 86_400
+MOST_AT_LEAST_S = 86_400
 
 
 def refused(name: str, value: Any, wanted: str) -> InvalidArgument:
@@ -18,16 +21,26 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
+def is_text(value: Any) -> bool:
+    """That arrives as it is: libpq cuts a string at its NUL, and two keys would be one."""
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
+
+
+def shown(words: str) -> str:
+    """Words for people, as they can be sent."""
+    return words.replace("\0", "").encode("utf-8", "replace").decode()
+
+
 def text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise refused(name, value, "a string that is not empty")
-    return value
+    if not is_text(value) or not value:
+        raise refused(name, value, "a string of Unicode that is not empty, without NUL")
+    return str(value)
 
 
 def owner(value: Any) -> str:
-    if not isinstance(value, str):
-        raise refused("owner", value, "a string")
-    return value
+    if not is_text(value):
+        raise refused("owner", value, "a string of Unicode without NUL")
+    return str(value)
 
 
 def given(name: str, value: Any) -> str | None:
@@ -35,8 +48,8 @@ def given(name: str, value: Any) -> str | None:
 
 
 def more_than_zero(name: str, value: Any) -> float:
-    if not is_number(value) or not 0 < value < math.inf:
-        raise refused(name, value, "a number of seconds above 0")
+    if not is_number(value) or not 0 < value <= MOST_DURATION_S:
+        raise refused(name, value, f"a number of seconds above 0, at most {MOST_DURATION_S} (365 days)")
     return float(value)
 
 
@@ -44,8 +57,8 @@ def wait(value: Any) -> float:
     """None: for ever."""
     if value is None:
         return math.inf
-    if not is_number(value) or value < 0:
-        raise refused("wait", value, "a number of seconds from 0 on, or None to wait for ever")
+    if not is_number(value) or not (0 <= value <= MOST_WAIT_S or value == math.inf):
+        raise refused("wait", value, f"a number of seconds from 0 to {MOST_WAIT_S} (100 years), or None to wait for ever")
     return float(value)
 
 
@@ -53,8 +66,8 @@ def at_least(value: Any) -> float | None:
     """None: the policy's."""
     if value is None:
         return None
-    if not is_number(value) or not 0 <= value < math.inf:
-        raise refused("at_least", value, "a number of seconds from 0 on, or None")
+    if not is_number(value) or not 0 <= value <= MOST_AT_LEAST_S:
+        raise refused("at_least", value, f"a number of seconds from 0 to {MOST_AT_LEAST_S} (a day), or None")
     return float(value)
 
 
@@ -76,8 +89,8 @@ def units_asked(shared: Any, value: Any) -> int:
 def labels(value: Any) -> dict[str, str]:
     if value is None:
         return {}
-    if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
-        raise refused("labels", value, "a mapping of strings to strings")
+    if not isinstance(value, Mapping) or not all(is_text(each) for pair in value.items() for each in pair):
+        raise refused("labels", value, "a mapping of strings to strings, of Unicode without NUL")
     return dict(value)
 
 

@@ -168,8 +168,7 @@ class Client(BaseClient):
 
 
 def describe(error: BaseException) -> str:
-    words = f"{type(error).__name__}: {error}".replace("\0", "")
-    return words.encode("utf-8", "replace")[:8000].decode("utf-8", "ignore")
+    return arguments.shown(f"{type(error).__name__}: {error}").encode()[:8000].decode("utf-8", "ignore")
 
 
 def note(lease: BaseLease, error: BaseException) -> None:

@@ -205,7 +205,7 @@ class Core:
         if failure is not None and not isinstance(failure, str):
             raise arguments.refused("failure", failure, "a string")
         try:
-            item = Release(self._ref(lease), None if result is None else json.dumps(result), failure)
+            item = Release(self._ref(lease), None if result is None else json.dumps(result), failure and arguments.shown(failure))
         except (TypeError, ValueError) as error:
             await self.release(lease, failure=f"the result is no JSON: {error}")
             raise

@@ -471,8 +471,9 @@ const cases = {
   },
   async wrong_arguments_are_named(site) {
     const names = { duration: 'durationMs', wait: 'waitMs', at_least: 'atLeastMs', timeout: 'patienceMs' };
-    for (const { argument, value } of tables.wrong_arguments) {
+    for (const { argument, value: seconds } of tables.wrong_arguments) {
       const name = names[argument] ?? argument;
+      const value = name !== argument && typeof seconds === 'number' ? seconds * 1000 : seconds;
       const given = { namespace: 'cases', key: site.key, ...(name === 'units' && { shared: true }), [name]: value };
       const { namespace, key, patienceMs, server, ...options } = given;
       const call = async () => {

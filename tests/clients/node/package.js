@@ -80,6 +80,19 @@ say('a database that pg does not take is named', async () => {
   }
 });
 
+say('many acquires that wait are no leak', async () => {
+  const warnings = [];
+  const hear = (warning) => warnings.push(warning.name);
+  process.on('warning', hear);
+  const client = new Client({ server: '127.0.0.1:1', patienceMs: 60000 });
+  const waiting = Promise.allSettled(Array.from({ length: 30 }, (_, n) => client.acquire('many', `k${n}`, { waitMs: Infinity })));
+  await new Promise(setImmediate);
+  await client.close();
+  assert.ok((await waiting).every(({ reason }) => reason.code === 'LEASEHOLD_CLOSED'));
+  process.off('warning', hear);
+  assert.deepEqual(warnings.filter((name) => name === 'MaxListenersExceededWarning'), []);
+});
+
 say('TLS with certificates that are replaced', async () => {
   for (const name of ['good', 'other']) {
     execFileSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2', '-subj', `/CN=${name}`,

@@ -33,12 +33,20 @@ public final class LeaseRequest {
         if (Objects.requireNonNull(value, field).isEmpty()) {
             throw new LeaseException.InvalidArgument(field, "a string that is not empty; it is \"\"", null);
         }
+        return unicode(field, value);
+    }
+
+    /** That arrives as it is: a lone surrogate would become another character, and two keys one. */
+    private static String unicode(String field, String value) {
+        if (value.indexOf(0) >= 0 || !StandardCharsets.UTF_8.newEncoder().canEncode(value)) {
+            throw new LeaseException.InvalidArgument(field, "a string of Unicode without NUL; it is \"" + value + "\"", null);
+        }
         return value;
     }
 
-    private static Duration notNegative(String field, Duration value) {
-        if (Objects.requireNonNull(value, field).isNegative()) {
-            throw new LeaseException.InvalidArgument(field, "zero or more; it is " + value, null);
+    private static Duration within(String field, Duration value, Duration most) {
+        if (Objects.requireNonNull(value, field).isNegative() || value.compareTo(most) > 0) {
+            throw new LeaseException.InvalidArgument(field, "zero to " + most.toDays() + " days; it is " + value, null);
         }
         return value;
     }
@@ -51,7 +59,7 @@ public final class LeaseRequest {
      * @throws LeaseException.InvalidArgument it is not more than zero
      */
     public LeaseRequest duration(Duration value) {
-        if (notNegative("duration", value).isZero()) {
+        if (within("duration", value, Duration.ofDays(365)).isZero()) {
             throw new LeaseException.InvalidArgument("duration", "more than zero; it is " + value, null);
         }
         duration = value;
@@ -63,10 +71,10 @@ public final class LeaseRequest {
      *
      * @param value zero, the default, does not wait
      * @return this
-     * @throws LeaseException.InvalidArgument it is negative
+     * @throws LeaseException.InvalidArgument it is negative, or above 100 years
      */
     public LeaseRequest waitFor(Duration value) {
-        wait = notNegative("wait", value);
+        wait = within("wait", value, Duration.ofDays(36_500));
         return this;
     }
 
@@ -76,7 +84,8 @@ public final class LeaseRequest {
      * @return this
      */
     public LeaseRequest waitForever() {
-        return waitFor(FOREVER);
+        wait = FOREVER;
+        return this;
     }
 
     /**
@@ -88,7 +97,7 @@ public final class LeaseRequest {
      * @throws LeaseException.InvalidArgument it is negative
      */
     public LeaseRequest atLeast(Duration value) {
-        atLeast = notNegative("at_least", value);
+        atLeast = within("at_least", value, Duration.ofDays(1));
         return this;
     }
 
@@ -128,7 +137,7 @@ public final class LeaseRequest {
      * @return this
      */
     public LeaseRequest owner(String value) {
-        owner = value;
+        owner = value == null ? null : unicode("owner", value);
         return this;
     }
 
@@ -139,6 +148,7 @@ public final class LeaseRequest {
      * @return this
      */
     public LeaseRequest labels(Map<String, String> value) {
+        value.forEach((name, text) -> unicode("labels", name + text));
         labels = value.entrySet().stream().map(each -> quoted(each.getKey()) + ":" + quoted(each.getValue()))
                 .collect(Collectors.joining(",", "{", "}"));
         return this;

@@ -147,15 +147,15 @@ class SqlCasesTest extends Cases {
     void wrong_arguments_are_named() throws Exception {
         LeaseClient client = site.client();
         String table = Files.readString(Path.of(System.getenv("LEASEHOLD_CASES")));
-        Matcher row = Pattern.compile("\"argument\": \"(\\w+)\", \"value\": (-?\\d+|\"\")}").matcher(table);
+        Matcher row = Pattern.compile("\"argument\": \"(\\w+)\", \"value\": (-?\\d+|\"[^\"]*\")}").matcher(table);
         int rows = 0;
         for (; row.find(); rows++) { // those with "typed": false do not compile
             String argument = row.group(1);
-            String value = row.group(2);
+            String value = row.group(2).replace("\\u0000", "\0");
             var wrong = assertThrows(LeaseException.InvalidArgument.class, () -> with(client, argument, value), row.group());
             String field = argument.equals("timeout") ? "patience" : argument;
-            boolean isNumber = argument.equals("units") || value.equals("\"\"");
-            String shown = isNumber ? value : seconds(Integer.parseInt(value)).toString();
+            boolean isTime = !argument.equals("units") && !value.startsWith("\"");
+            String shown = isTime ? Duration.ofSeconds(Long.parseLong(value)).toString() : value;
             assertEquals(field, wrong.field());
             assertTrue(wrong.getMessage().startsWith(field + " must be ") && wrong.getMessage().endsWith("; it is " + shown), wrong.getMessage());
         }
@@ -164,14 +164,16 @@ class SqlCasesTest extends Cases {
     }
 
     private void with(LeaseClient client, String argument, String value) throws Exception {
-        int number = value.equals("\"\"") ? 0 : Integer.parseInt(value);
-        LeaseRequest request = client.lease(argument.equals("namespace") ? "" : "cases", argument.equals("key") ? "" : site.key);
+        String text = value.replace("\"", "");
+        Duration time = value.startsWith("\"") ? null : Duration.ofSeconds(Long.parseLong(value));
+        LeaseRequest request = client.lease(argument.equals("namespace") ? text : "cases", argument.equals("key") ? text : site.key);
         switch (argument) {
-            case "duration" -> request.duration(seconds(number));
-            case "wait" -> request.waitFor(seconds(number));
-            case "at_least" -> request.atLeast(seconds(number));
-            case "units" -> request.shared(number);
-            case "timeout" -> LeaseClient.builder(site.url).patience(seconds(number));
+            case "owner" -> request.owner(text);
+            case "duration" -> request.duration(time);
+            case "wait" -> request.waitFor(time);
+            case "at_least" -> request.atLeast(time);
+            case "units" -> request.shared(Integer.parseInt(value));
+            case "timeout" -> LeaseClient.builder(site.url).patience(time);
             default -> throw new AssertionError("not known: " + argument);
         }
         request.acquire();

@@ -14,6 +14,8 @@ import leasehold.LeaseException;
  * lock any more: the next {@link #tryLock} returns false, and {@link #unlock} throws {@link ConcurrentModificationException}.
  */
 public final class LeaseholdLock implements Lock {
+    private static final Duration LONGEST = Duration.ofDays(36_500); // that a request waits, but for ever
+
     private final LeaseholdLockRegistry registry;
     private final String key;
     private final ReentrantLock local = new ReentrantLock(true);
@@ -90,7 +92,11 @@ public final class LeaseholdLock implements Lock {
     @Override
     public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
         long until = System.nanoTime() + unit.toNanos(time);
-        return local.tryLock(time, unit) && enter(Duration.ofNanos(Math.max(0, until - System.nanoTime())));
+        if (!local.tryLock(time, unit)) {
+            return false;
+        }
+        Duration left = Duration.ofNanos(Math.max(0, until - System.nanoTime()));
+        return enter(left.compareTo(LONGEST) > 0 ? null : left);
     }
 
     /** With `local` held once more: acquires the lease, for ever if wait is null. False: it is not held, nor is `local`. */
