@@ -11,7 +11,7 @@
 #include "cli/lease_text.h"
 #include "cli/print.h"
 
-#define GRANT_ADVICE "an administrator grants a right with: leasehold access grant PRINCIPAL NAMESPACE RIGHT"
+#define GRANT_ADVICE "an administrator grants a right with: leasehold access grant PRINCIPAL %s RIGHT"
 
 static void print_va(const char *format, va_list arguments)
 {
@@ -100,31 +100,50 @@ static enum lh_exit exit_of_reply(const struct lh_reply *reply)
     }
 }
 
-/* What to do about it; NULL: the sentence says enough. */
-static const char *advice_for(const struct lh_reply *reply)
+/* The namespace that was given, as a shell takes it; a word where the command has none. A new string. */
+static char *namespace_of(const struct lh_cli *cli)
 {
-    if (!reply->has_reason)
-        return reply->code == LH_GRPC_UNIMPLEMENTED ? "the server is older than this command" : NULL;
-    switch (reply->reason) {
+    bool is_given = cli->command->verbs == NULL && cli->args.word_count > 0;
+    return lh_shell_quote(is_given ? cli->args.words[0] : "NAMESPACE");
+}
+
+/* What to do about it, after a semicolon. A new string; "": the sentence says enough. */
+static char *advice_for(const struct lh_cli *cli, const struct lh_reply *reply)
+{
+    char *ns = namespace_of(cli), *advice = NULL;
+    const char *words = "";
+
+    switch (reply->has_reason ? reply->reason : LH_OK) {
     case LH_LEASE_HELD:
-        return "use --wait 30s to queue for it";
+        words = "; use --wait 30s to queue for it";
+        break;
     case LH_SCOPE_BUSY:
-        return "a transaction is open on it: try again, or find it in pg_stat_activity";
+        words = "; a transaction is open on it: try again, or find it in pg_stat_activity";
+        break;
     case LH_LEASE_ENDED:
-        return "a lease key names one acquisition: use a new one, or none";
+        words = "; a lease key names one acquisition: use a new one, or none";
+        break;
     case LH_NAMESPACE_FROZEN:
-        return "an administrator thaws it with: leasehold policy set NAMESPACE frozen=false";
+        advice = lh_format("; an administrator thaws it with: leasehold policy set %s frozen=false", ns);
+        break;
     case LH_ACCESS_DENIED:
-        return GRANT_ADVICE;
+        advice = lh_format("; " GRANT_ADVICE, ns);
+        break;
     case LH_QUOTA_EXCEEDED:
-        return "the limits: leasehold policy show NAMESPACE";
+        advice = lh_format("; the limits: leasehold policy show %s", ns);
+        break;
     case LH_DATABASE_UNAVAILABLE:
     case LH_SHUTTING_DOWN:
     case LH_OVERLOADED:
-        return "no lease is known to be lost; try again";
+        words = "; no lease is known to be lost; try again";
+        break;
     default:
-        return NULL;
+        if (!reply->has_reason && reply->code == LH_GRPC_UNIMPLEMENTED)
+            words = "; the server is older than this command";
+        break;
     }
+    free(ns);
+    return advice != NULL ? advice : lh_strdup(words);
 }
 
 /* No answer: name the server. */
@@ -157,7 +176,7 @@ enum lh_exit lh_error_field(const struct lh_cli *cli, const char *field, const c
 
 enum lh_exit lh_error_reply(const struct lh_cli *cli, const struct lh_reply *reply)
 {
-    const char *what_next = advice_for(reply);
+    char *advice;
 
     if (reply->code == LH_GRPC_OK) {
         return lh_error_print("unexpected answer from %s; it is not a leaseholdd, or it is broken", cli->server);
@@ -168,8 +187,9 @@ enum lh_exit lh_error_reply(const struct lh_cli *cli, const struct lh_reply *rep
         return silence_error(cli, reply);
     if (reply->has_reason && reply->reason == LH_INVALID_ARGUMENT && reply->field != NULL)
         return lh_error_field(cli, reply->field, reply->words);
-    lh_error_print("%s%s%s", reply->words[0] != '\0' ? reply->words : lh_grpc_code_name((int)reply->code),
-                   what_next != NULL ? "; " : "", what_next != NULL ? what_next : "");
+    advice = advice_for(cli, reply);
+    lh_error_print("%s%s", reply->words[0] != '\0' ? reply->words : lh_grpc_code_name((int)reply->code), advice);
+    free(advice);
     if (reply->contention != NULL)
         lh_print_contention(stderr, reply->contention);
     return exit_of_reply(reply);
@@ -200,13 +220,14 @@ enum lh_exit lh_error_database(const struct lh_cli *cli, const struct lh_error *
 {
     enum lh_exit status = lh_exit_of_status(error->status);
     const char *code = error->sqlstate;
+    char *ns = namespace_of(cli);
 
     if (strcmp(code, "3F000") == 0 || strcmp(code, "42P01") == 0 || strcmp(code, "42883") == 0 ||
         strcmp(code, "42703") == 0)
         lh_error_print("this database has no schema leasehold, or an old one (%s): run leasehold migrate",
                        error->message);
     else if (strcmp(code, "LH007") == 0)
-        lh_error_print("%s; " GRANT_ADVICE, without_condition(error));
+        lh_error_print("%s; " GRANT_ADVICE, without_condition(error), ns);
     else if (error->status == LH_ACCESS_DENIED && strcmp(cli->command->name, "migrate") == 0)
         lh_error_print("%s", error->message);
     else if (error->status == LH_ACCESS_DENIED)
@@ -223,6 +244,7 @@ enum lh_exit lh_error_database(const struct lh_cli *cli, const struct lh_error *
                        code[0] != '\0' ? ")" : "");
     if (error->status == LH_CANCELED)
         status = LH_EXIT_UNAVAILABLE;
+    free(ns);
     return status;
 }
 

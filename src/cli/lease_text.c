@@ -9,6 +9,11 @@
 #include "base/text.h"
 #include "cli/message.h"
 
+#define NAMESPACE_COLUMN 0
+#define KEY_COLUMN 1
+#define STATE_COLUMN 2
+#define OWNER_COLUMN 6
+
 char *lh_namespace_text(char *const *segments, size_t count)
 {
     char *text = lh_strdup(count == 0 ? "(root)" : segments[0]);
@@ -196,6 +201,22 @@ void lh_add_lease_rows(struct lh_grid *card, const Leasehold__V1__Lease *lease)
         add_past(card, lease);
     add_future(card, lease);
     add_labels(card, lease);
+}
+
+static const char *colour_of(size_t column, const char *cell)
+{
+    if (column != STATE_COLUMN || strcmp(cell, "STATE") == 0)
+        return NULL;
+    if (strcmp(cell, liveness_text(LEASEHOLD__V1__LIVENESS__LIVENESS_ALIVE)) == 0)
+        return "32";
+    return strcmp(cell, liveness_text(LEASEHOLD__V1__LIVENESS__LIVENESS_EXPIRED)) == 0 ? "31" : "33";
+}
+
+void lh_lease_table_fit(struct lh_grid *table, FILE *out)
+{
+    table->width = lh_terminal_width(out);
+    table->cut = 1u << NAMESPACE_COLUMN | 1u << KEY_COLUMN | 1u << STATE_COLUMN | 1u << OWNER_COLUMN;
+    table->colour = lh_terminal_has_colour(out) ? colour_of : NULL;
 }
 
 void lh_add_lease_table_header(struct lh_grid *table)

@@ -31,6 +31,8 @@ void lh_add_principal(struct lh_grid *card, const char *principal);
 /* Header and row of a table of leases. */
 #define LH_LEASE_TABLE_COLUMNS 12
 #define LH_LEASE_TABLE_RIGHT 0x920u /* token, heartbeats, units */
+/* On a terminal: namespace, key, state and owner are cut to fit, and the others left out, from the right. */
+void lh_lease_table_fit(struct lh_grid *table, FILE *out);
 void lh_add_lease_table_header(struct lh_grid *table);
 void lh_add_lease_table_row(struct lh_grid *table, const Leasehold__V1__Lease *lease);
 

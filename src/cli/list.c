@@ -22,6 +22,7 @@ static void print(const struct lh_cli *cli, const Leasehold__V1__ListLeasesRespo
         lh_json_print(stdout, &all->base);
         return;
     }
+    lh_lease_table_fit(&table, stdout);
     lh_add_lease_table_header(&table);
     for (size_t i = 0; i < all->n_leases; i++)
         lh_add_lease_table_row(&table, all->leases[i]);
@@ -108,7 +109,7 @@ const struct lh_command lh_command_list = {
                    "key, with a row for each holder of a shared one. STATE is alive, suspected dead\n"
                    "(its heartbeats are missing), overdue (held for longer than max_hold of the\n"
                    "policy) or expired (about to be ended). If no lease is held, the exit status is\n"
-                   "still 0.\n",
+                   "still 0. On a terminal, columns that do not fit are left out; -o json has all.\n",
     .options = options,
     .examples = "  leasehold list payments --children\n"
                 "  leasehold list --database postgresql:///leasehold\n"

@@ -4,10 +4,14 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/text.h"
+
+#define CUT_MIN 12 /* characters of a column, below which others are left out */
 
 /* Bytes of the printable character at `text`; 0: it is to be escaped. */
 static size_t printable_bytes(const char *text)
@@ -127,33 +131,116 @@ void lh_grid_finish(struct lh_grid *grid)
     grid->cell_count = 0;
 }
 
-void lh_grid_print(struct lh_grid *grid, FILE *out)
+/* Each column as wide as its widest cell; 0: it is left out, for no cell of it but the first has a text. */
+static size_t *measure(const struct lh_grid *grid)
 {
     size_t *widths = lh_alloc_zero(grid->columns, sizeof(*widths));
+    bool *has_text = lh_alloc_zero(grid->columns, sizeof(*has_text));
 
     for (size_t i = 0; i < grid->cell_count; i++) {
-        size_t width = text_width(grid->cells[i]);
-        if (width > widths[i % grid->columns])
-            widths[i % grid->columns] = width;
+        size_t column = i % grid->columns, width = text_width(grid->cells[i]);
+        widths[column] = width > widths[column] ? width : widths[column];
+        has_text[column] |= width > 0 && i >= grid->columns;
     }
-    for (size_t i = 0; i < grid->cell_count; i++) {
-        size_t column = i % grid->columns;
-        size_t gap = widths[column] - text_width(grid->cells[i]);
-        bool is_right = grid->right >> column & 1;
-        bool is_last = column + 1 == grid->columns;
+    for (size_t i = 0; grid->width > 0 && i < grid->columns; i++)
+        widths[i] = has_text[i] ? widths[i] : 0;
+    free(has_text);
+    return widths;
+}
 
-        if (column == 0 && grid->indent != NULL)
-            fputs(grid->indent, out);
-        if (is_right)
-            print_spaces(out, gap);
-        fputs(grid->cells[i], out);
-        if (is_last)
-            fputc('\n', out);
-        else
-            print_spaces(out, (is_right ? 0 : gap) + 2);
+/* `most`: the columns that are cut have so many characters at most. */
+static size_t line_width(const struct lh_grid *grid, const size_t *widths, size_t most)
+{
+    size_t width = 0;
+
+    for (size_t i = 0; i < grid->columns; i++) {
+        size_t own = (grid->cut >> i & 1) && widths[i] > most ? most : widths[i];
+        width += own > 0 ? own + (width > 0 ? 2 : 0) : 0;
     }
+    return width;
+}
+
+static void fit(const struct lh_grid *grid, size_t *widths)
+{
+    size_t most = grid->width;
+
+    for (size_t i = grid->columns; i-- > 0 && line_width(grid, widths, CUT_MIN) > grid->width;)
+        widths[i] = grid->cut >> i & 1 ? widths[i] : 0;
+    while (most > 1 && line_width(grid, widths, most) > grid->width)
+        most--;
+    for (size_t i = 0; i < grid->columns; i++)
+        widths[i] = (grid->cut >> i & 1) && widths[i] > most ? most : widths[i];
+}
+
+static size_t bytes_of(const char *text, size_t characters)
+{
+    const char *at = text;
+
+    while (*at != '\0' && (characters > 0 || ((unsigned char)*at & 0xc0) == 0x80))
+        characters -= ((unsigned char)*at++ & 0xc0) != 0x80;
+    return (size_t)(at - text);
+}
+
+static void print_cell(const struct lh_grid *grid, size_t column, const char *cell, size_t width, FILE *out)
+{
+    const char *colour = grid->colour != NULL ? grid->colour(column, cell) : NULL;
+
+    if (colour != NULL)
+        fprintf(out, "\x1b[%sm", colour);
+    if (text_width(cell) <= width)
+        fputs(cell, out);
+    else
+        fprintf(out, "%.*s\u2026", (int)bytes_of(cell, width - 1), cell);
+    if (colour != NULL)
+        fputs("\x1b[0m", out);
+}
+
+static void print_row(const struct lh_grid *grid, char *const *cells, const size_t *widths, FILE *out)
+{
+    size_t last = grid->columns - 1, spaces = 0;
+
+    while (last > 0 && widths[last] == 0)
+        last--;
+    if (grid->indent != NULL)
+        fputs(grid->indent, out);
+    for (size_t i = 0; i <= last; i++) {
+        size_t width = text_width(cells[i]);
+        size_t gap = widths[i] > width ? widths[i] - width : 0;
+        bool is_right = grid->right >> i & 1;
+        if (widths[i] == 0 && i > 0 && grid->width > 0)
+            continue;
+        print_spaces(out, spaces + (is_right ? gap : 0));
+        print_cell(grid, i, cells[i], widths[i], out);
+        spaces = 2 + (is_right ? 0 : gap);
+    }
+    fputc('\n', out);
+}
+
+void lh_grid_print(struct lh_grid *grid, FILE *out)
+{
+    size_t *widths = measure(grid);
+
+    if (grid->width > 0)
+        fit(grid, widths);
+    for (size_t i = 0; i + grid->columns <= grid->cell_count; i += grid->columns)
+        print_row(grid, grid->cells + i, widths, out);
     free(widths);
     lh_grid_finish(grid);
+}
+
+size_t lh_terminal_width(FILE *out)
+{
+    struct winsize size;
+
+    return isatty(fileno(out)) && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+bool lh_terminal_has_colour(FILE *out)
+{
+    const char *refused = getenv("NO_COLOR"), *terminal = getenv("TERM"); /* no-color.org */
+
+    return isatty(fileno(out)) && (refused == NULL || refused[0] == '\0') &&
+           (terminal == NULL || strcmp(terminal, "dumb") != 0);
 }
 
 void lh_print_wrapped(FILE *out, const char *text, size_t indent, size_t width)

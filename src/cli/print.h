@@ -9,6 +9,7 @@
 #ifndef LH_CLI_PRINT_H
 #define LH_CLI_PRINT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +25,10 @@ struct lh_grid {
     size_t columns;
     unsigned right;     /* bit i: column i has numbers and stands to the right */
     const char *indent; /* before each row; NULL: nothing */
+    size_t width;       /* of the terminal; 0: there is none, and each cell is printed whole */
+    unsigned cut;       /* bit i: on a terminal column i is cut to fit; others are left out, from the right */
+    const char *(*colour)(size_t column,
+                          const char *cell); /* SGR parameters such as "31"; NULL: none, and may be NULL */
     char **cells;
     size_t cell_count;
 };
@@ -36,6 +41,10 @@ void lh_grid_texts(struct lh_grid *grid, ...) __attribute__((sentinel));
 /* Then the grid is empty, as after lh_grid_finish. */
 void lh_grid_print(struct lh_grid *grid, FILE *out);
 void lh_grid_finish(struct lh_grid *grid);
+
+/* Of the terminal at `out`; 0: there is none. Whether it shows colours: NO_COLOR and TERM=dumb say that it does not. */
+size_t lh_terminal_width(FILE *out);
+bool lh_terminal_has_colour(FILE *out);
 
 /* `text` broken at spaces so that no line is longer than `width`, each but the first behind `indent` spaces. */
 void lh_print_wrapped(FILE *out, const char *text, size_t indent, size_t width);

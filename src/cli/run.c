@@ -364,7 +364,7 @@ static const struct lh_option options[] = {
     {"command", 'c', "COMMAND", "Run this by /bin/sh -c, instead of COMMAND after --."},
     {"conflict-exit-code", 'E', "CODE",
      "Exit with CODE instead of 3 and 4, to tell them from the command's own status."},
-    {"quiet", 'q', NULL, "Do not say that another holder has the lease. All other errors are printed."},
+    {"quiet", 'q', NULL, "Do not say that the lease is held. All other errors are printed."},
     {"exclusive", 'x', NULL, "An exclusive lease (the default)."},
     {"shared", 's', "[=UNITS]",
      "A shared lease, beside other shared ones: so many units of the policy's capacity, 1 to 1000000. Default: 1."},

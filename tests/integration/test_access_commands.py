@@ -153,7 +153,7 @@ def test_a_right_that_a_role_has_not_is_named(cluster, database):
     assert cli("access", "grant", f"role:{role}", "mine", "read", "--database", url).returncode == 0
     denied = cli("explain", "theirs", "k", "--database", cluster.url(database, role))
     assert denied.returncode == 1 and f"role:{role}" in denied.stderr and "leasehold_admin" not in denied.stderr, denied.stderr
-    assert "; an administrator grants a right with: leasehold access grant PRINCIPAL NAMESPACE RIGHT" in denied.stderr
+    assert "; an administrator grants a right with: leasehold access grant PRINCIPAL theirs RIGHT" in denied.stderr
     assert cli("explain", "mine", "k", "--database", cluster.url(database, role)).returncode == 0
 
 
