@@ -188,7 +188,7 @@ func (h *holding) follow(l *Lease) {
 			var held *HeldError
 			if isEnded(err) || errors.As(err, &held) {
 				reason, message := h.t.reason(ctx, l.ref)
-				if reason == Failed { // by the daemon, when the stream broke
+				if reason == Released || reason == Failed { // by the daemon, because the stream broke
 					reason = Unreachable
 				}
 				l.loseNow(reason, message)

@@ -4,8 +4,9 @@
  *
  * How it ends for the next holder to see: `release` says success or failure; a half-close is a success without a
  * result; a reset, a closed connection, a deadline or rubbish is a failure. Where nobody can know whether the client
- * heard of it (we gave a silent connection up, or shut down, or a proxy ended the stream) the lease is left to its
- * deadline, and the same lease key finds it again. A second Hold with the lease key of a first one takes it over.
+ * heard of it (we gave a silent connection up, or shut down, or there is a proxy, which may have ended the stream) the
+ * lease is left to its deadline, and the same lease key finds it again. A second Hold with the lease key of a first one
+ * takes it over.
  */
 #include "service/hold.h"
 
@@ -272,14 +273,16 @@ void lh_hold_on_message(struct lh_rpc_call *call, const void *data, size_t size)
         refuse(hold, &violations);
 }
 
-static void stop_waiting(struct hold *hold, const char *why)
+static void end(struct hold *hold, const char *why)
 {
     struct lh_failure failure = {
         .status = LH_CANCELED, .ns = hold->acquire.ns, .key = hold->acquire.key, .message = why};
+    bool is_waiting = hold->state == HOLD_WAITING;
 
     lh_hold_set_state(hold, HOLD_OVER);
     lh_failure_send(hold->call, &failure);
-    lh_route_cancel(hold->service, &hold->acquire);
+    if (is_waiting)
+        lh_route_cancel(hold->service, &hold->acquire);
 }
 
 void lh_hold_on_half_close(struct lh_rpc_call *call)
@@ -293,7 +296,11 @@ void lh_hold_on_half_close(struct lh_rpc_call *call)
         lh_violations_add(&violations, "acquire", "must be given");
         refuse(hold, &violations);
     } else if (hold->state == HOLD_WAITING) {
-        stop_waiting(hold, "the client ended the stream before the lease was granted");
+        end(hold, "the client ended the stream before the lease was granted");
+    } else if (hold->state == HOLD_HELD && lh_hold_has_proxy(hold)) {
+        /* HAProxy does that for a client whose connection broke, or that was quiet. */
+        end(hold, "through a proxy only `release` gives the lease back: it goes on until its deadline; call again with "
+                  "the same lease key");
     } else {
         release(hold, false, NULL);
     }
@@ -333,8 +340,7 @@ void lh_hold_on_alarm(struct lh_rpc_call *call)
     if (hold == NULL)
         return;
     if (lh_hold_is_silent(hold)) {
-        stop_waiting(hold,
-                     "its client was silent for too long while it waited: it must say `alive` at least every 15 s");
+        end(hold, "its client was silent for too long while it waited: it must say `alive` at least every 15 s");
         return;
     }
     lh_hold_ring(hold);
@@ -374,7 +380,7 @@ void lh_hold_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
     before = hold->state;
     may_live_on = reason == LH_RPC_END_SHUTDOWN ||
                   (reason == LH_RPC_END_DISCONNECTED && lh_rpc_call_is_peer_lost(call)) ||
-                  lh_hold_is_cut_by_proxy(hold, reason);
+                  ((reason == LH_RPC_END_DISCONNECTED || reason == LH_RPC_END_CANCELED) && lh_hold_has_proxy(hold));
     hold->call = NULL;
     lh_list_remove(&hold->link);
     lh_hold_set_state(hold, HOLD_OVER);

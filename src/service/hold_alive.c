@@ -31,15 +31,10 @@ bool lh_hold_is_silent(const struct hold *hold)
 }
 
 /* Those that say so add the header Forwarded of RFC 7239, the older X-Forwarded-For, or Via. */
-static bool has_proxy(const struct lh_rpc_call *call)
+bool lh_hold_has_proxy(const struct hold *hold)
 {
-    return lh_rpc_call_metadata(call, "x-forwarded-for") != NULL || lh_rpc_call_metadata(call, "forwarded") != NULL ||
-           lh_rpc_call_metadata(call, "via") != NULL;
-}
-
-bool lh_hold_is_cut_by_proxy(const struct hold *hold, enum lh_rpc_end reason)
-{
-    return (reason == LH_RPC_END_CANCELED || reason == LH_RPC_END_DISCONNECTED) && has_proxy(hold->call);
+    return lh_rpc_call_metadata(hold->call, "x-forwarded-for") != NULL ||
+           lh_rpc_call_metadata(hold->call, "forwarded") != NULL || lh_rpc_call_metadata(hold->call, "via") != NULL;
 }
 
 /* --- the alarm --- */

@@ -19,7 +19,7 @@ bool lh_hold_is_silent(const struct hold *hold);
 void lh_hold_look_at(struct hold *hold, int64_t at_us);
 /* Its alarm has rung: says `alive` if it is time, and arms the alarm anew. */
 void lh_hold_ring(struct hold *hold);
-/* The stream ended without a word of the client: did a proxy do that, whose client may work on? */
-bool lh_hold_is_cut_by_proxy(const struct hold *hold, enum lh_rpc_end reason);
+/* A proxy says that it is there: then it may be what ended the stream, or its client's half, and the client works on. */
+bool lh_hold_has_proxy(const struct hold *hold);
 
 #endif

@@ -404,6 +404,21 @@ START_TEST(hold_that_ends_is_released_unless_its_client_may_not_know)
 }
 END_TEST
 
+START_TEST(hold_whose_half_is_closed_is_released_unless_a_proxy_may_have_done_it)
+{
+    hold(29 * LH_US_PER_S);
+    call->forwarded_for = _i == 1 ? "192.0.2.1" : NULL;
+    call->method->on_half_close(call);
+    ck_assert_int_eq(coordinator.release == NULL, _i);
+    if (_i == 1)
+        ck_assert_int_eq(call->code, LH_GRPC_CANCELLED);
+    else
+        answer_release(LH_OUTCOME_OK);
+    fake_call_end(call, LH_RPC_END_FINISHED);
+    ck_assert_ptr_null(coordinator.release);
+}
+END_TEST
+
 START_TEST(hold_that_ends_while_it_waits_is_cancelled_and_a_crossing_grant_given_back)
 {
     struct lh_held_lease lease = lease_for(29 * LH_US_PER_S);
@@ -596,6 +611,7 @@ Suite *hold_suite(void)
     tcase_add_loop_test(tcase, hold_of_a_silent_client_is_not_revived_but_found_lost, 0, 2);
     tcase_add_loop_test(tcase, hold_that_ends_is_released_unless_its_client_may_not_know, 0,
                         (int)(sizeof(ends) / sizeof(ends[0])));
+    tcase_add_loop_test(tcase, hold_whose_half_is_closed_is_released_unless_a_proxy_may_have_done_it, 0, 2);
     tcase_add_test(tcase, hold_that_ends_while_it_waits_is_cancelled_and_a_crossing_grant_given_back);
     tcase_add_test(tcase, hold_release_is_tried_again_and_told);
     tcase_add_test(tcase, hold_whose_client_goes_between_two_tries_is_released_all_the_same);

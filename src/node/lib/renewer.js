@@ -102,8 +102,8 @@ class Renewer {
         lease._trouble = '';
         this.#tie(lease);
       } else if (beats?.[n].outcome === 'lost') {
-        // The daemon ended it as failed when its stream broke, which this process did not do.
-        const isCut = beats[n].reason === 'failed' && lease._request.isHold && !lease._tie;
+        // Nobody else has its lease key: the daemon ended it because its stream broke.
+        const isCut = ['released', 'failed'].includes(beats[n].reason) && lease._request.isHold && !lease._tie;
         if (lease._isRenewed) lease._lose(isCut ? 'unreachable' : beats[n].reason, beats[n].message); // else its release tells
       } else {
         // One renewal that failed is no loss; the deadline is.

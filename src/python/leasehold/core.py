@@ -309,8 +309,8 @@ class Core:
                 lease._renewed(sent, answer.remaining)
                 self._tie_again(lease)
             elif answer.outcome == "lost":
-                # The daemon ended it as failed when its stream broke, which this process did not do.
-                is_cut = answer.reason == "failed" and lease._is_tied and lease._tie is None
+                # Nobody else has its lease key: the daemon ended it because its stream broke.
+                is_cut = answer.reason in ("released", "failed") and lease._is_tied and lease._tie is None
                 lease._lose("unreachable" if is_cut else answer.reason)
             else:
                 lease._next_beat = clock() + min(shortest / 12, 0.25)
