@@ -274,7 +274,7 @@ class Etcd(Server):
         program = ROOT / ('build/bench/etcd-' + version)
         if not program.exists():
             say('building etcd %s' % version)
-            done = subprocess.run([module / 'build', program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            done = subprocess.run([ROOT / 'tests/lib/build_go', module, program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode != 0:
                 say('etcd %s cannot be built, so Debian\'s is measured: %s' % (version, (done.stdout.splitlines() or ['?'])[-1]))
                 return
