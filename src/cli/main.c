@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/standard.h"
 #include "cli/cli.h"
 #include "cli/error.h"
 #include "cli/generate.h"
@@ -105,6 +106,7 @@ int main(int argc, char **argv)
     enum lh_exit status;
     bool is_understood;
 
+    lh_standard_open();
     setlocale(LC_TIME, "");
     signal(SIGPIPE, SIG_IGN);                            /* a write tells */
     lh_log_set_level(LH_LOG_ERROR);                      /* what matters to the user is said in sentences */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/standard.h"
 #include "config/settings.h"
 #include "daemon/arguments.h"
 #include "daemon/certificates.h"
@@ -58,6 +59,8 @@ int main(int argc, char **argv)
     struct lh_config_errors errors = {0};
     struct lh_settings settings;
     int status = EXIT_USAGE;
+
+    lh_standard_open();
     char **arguments = lh_arguments_take(argc, argv);
 
     lh_settings_init(&settings);

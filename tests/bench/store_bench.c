@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/standard.h"
 #include "loop/loop.h"
 #include "pg/migrate.h"
 #include "store/store.h"
@@ -235,6 +236,7 @@ int main(int argc, char **argv)
 {
     bool is_stopped = false;
 
+    lh_standard_open();
     if (argc < 2)
         die("usage: store_bench CONNINFO [batch size] [lanes] [seconds] [scopes per lane]", NULL);
     batch_size = argc > 2 ? strtoul(argv[2], NULL, 10) : batch_size;

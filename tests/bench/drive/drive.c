@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/standard.h"
 #include "samples.h"
 
 static const struct peer *const peers[] = {&peer_leasehold, &peer_library, &peer_etcd, &peer_redis, &peer_zookeeper};
@@ -222,6 +223,7 @@ int main(int argc, char **argv)
                           .samples = &samples};
     void (*run)(struct drive * drive) = NULL;
 
+    lh_standard_open();
     if (argc < 4)
         usage();
     for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++)
