@@ -2,7 +2,9 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/standard.h"
 #include "base/text.h"
 
 #define TEXT_BYTES 1024
@@ -18,17 +21,28 @@
 #define MARK '\x1e'
 #define MARKS "\x1e"
 
+/* Kept free in a line of stderr, for what ends it. */
+#define END_BYTES 8
 /* Each byte of the text may become six, and the journal has it twice. */
+#define LINE_BYTES (16 * TEXT_BYTES)
+
 struct line {
     size_t used;
-    char bytes[16 * TEXT_BYTES];
+    size_t limit;
+    bool is_cut; /* something did not fit */
+    char bytes[LINE_BYTES];
 };
+
+#define STDERR_LINE ((struct line){.limit = LH_STANDARD_LINE_BYTES - END_BYTES})
+#define JOURNAL_LINE ((struct line){.limit = LINE_BYTES})
 
 static enum lh_log_level lowest_level = LH_LOG_INFO;
 static lh_log_sink *current_sink;
 static void *current_sink_arg;
 static enum lh_log_form current_form;
 static int journal_fd = -1;
+static atomic_uint_fast64_t dropped;        /* lines, since the start */
+static atomic_uint_fast64_t dropped_unsaid; /* those that no line has told of */
 
 static const char *const level_names[] = {"DEBUG", "INFO", "WARN", "ERROR"};
 
@@ -77,7 +91,11 @@ bool lh_log_set_form(enum lh_log_form form, const char *journal)
 /* A name with a newline in it must not be able to forge a line, nor one with U+009B to command a terminal. */
 static void append_escaped(struct line *line, const char *text, size_t size, bool is_quoted)
 {
-    while (size > 0 && line->used + 8 < sizeof(line->bytes)) {
+    while (size > 0) {
+        if (line->used + 8 >= line->limit) {
+            line->is_cut = true;
+            break;
+        }
         size_t shown = lh_utf8_shown(text, size);
         if (is_quoted && (*text == '"' || *text == '\\'))
             line->bytes[line->used++] = '\\';
@@ -86,7 +104,7 @@ static void append_escaped(struct line *line, const char *text, size_t size, boo
             line->used += shown;
         } else {
             shown = 1;
-            line->used += (size_t)snprintf(line->bytes + line->used, sizeof(line->bytes) - line->used,
+            line->used += (size_t)snprintf(line->bytes + line->used, line->limit - line->used,
                                            is_quoted ? "\\\\x%02x" : "\\x%02x", (unsigned char)*text);
         }
         text += shown;
@@ -99,10 +117,19 @@ static void append(struct line *line, const char *text)
 {
     size_t size = strlen(text);
 
-    if (size >= sizeof(line->bytes) - line->used)
+    if (size >= line->limit - line->used) {
+        line->is_cut = true;
         return;
+    }
     memcpy(line->bytes + line->used, text, size + 1);
     line->used += size;
+}
+
+/* The end has its place, whatever was cut. */
+static void append_end(struct line *line, const char *end)
+{
+    memcpy(line->bytes + line->used, end, strlen(end));
+    line->used += strlen(end);
 }
 
 /* Whether a handle begins at `format`: " name=%". */
@@ -116,11 +143,16 @@ static bool is_handle(const char *format)
 static void append_field(struct line *line, const char *name, size_t name_size, const char *value, size_t size)
 {
     if (current_form == LH_LOG_JSON) {
+        size_t before = line->used;
         append(line, ",\"");
         append_escaped(line, name, name_size, true);
         append(line, "\":\"");
+        if (line->is_cut) {
+            line->used = before;
+            return;
+        }
         append_escaped(line, value, size, true);
-        append(line, "\"");
+        append_end(line, "\"");
         return;
     }
     append(line, "LEASEHOLD_");
@@ -134,7 +166,7 @@ static void append_field(struct line *line, const char *name, size_t name_size, 
 /* `marked`: the text, with a MARK before each of its handles. */
 static void append_fields(struct line *line, const char *marked)
 {
-    for (const char *at = strchr(marked, MARK); at != NULL;) {
+    for (const char *at = strchr(marked, MARK); at != NULL && !line->is_cut;) {
         const char *next = strchr(at + 1, MARK);
         const char *value = strchr(at, '=') + 1;
         append_field(line, at + 1, (size_t)(value - 1 - (at + 1)), value,
@@ -154,43 +186,69 @@ static void stamp(struct line *line)
     line->used += (size_t)snprintf(line->bytes + line->used, 16, ".%06ldZ", now.tv_nsec / 1000);
 }
 
-static void write_text(enum lh_log_level level, const char *text)
+static void format_text(struct line *line, enum lh_log_level level, const char *text)
 {
-    struct line line = {.used = 0};
-
-    stamp(&line);
-    append(&line, " ");
-    append(&line, level_names[level]);
-    append(&line, " ");
-    append_escaped(&line, text, strlen(text), false);
-    append(&line, "\n");
-    /* One write: lines of several processes do not mix. A full disk must not stop the service. */
-    if (write(STDERR_FILENO, line.bytes, line.used) < 0)
-        return;
+    stamp(line);
+    append(line, " ");
+    append(line, level_names[level]);
+    append(line, " ");
+    append_escaped(line, text, strlen(text), false);
+    append_end(line, "\n");
 }
 
-static void write_json(enum lh_log_level level, const char *marked)
+static void format_json(struct line *line, enum lh_log_level level, const char *marked)
 {
-    struct line line = {.used = 0};
-
-    append(&line, "{\"time\":\"");
-    stamp(&line);
-    append(&line, "\",\"level\":\"");
+    append(line, "{\"time\":\"");
+    stamp(line);
+    append(line, "\",\"level\":\"");
     for (const char *at = level_names[level]; *at != '\0'; at++)
-        append(&line, (char[]){(char)tolower((unsigned char)*at), '\0'});
-    append(&line, "\",\"message\":\"");
-    append_escaped(&line, marked, strcspn(marked, MARKS), true);
-    append(&line, "\"");
-    append_fields(&line, marked);
-    append(&line, "}\n");
-    if (write(STDERR_FILENO, line.bytes, line.used) < 0)
-        return;
+        append(line, (char[]){(char)tolower((unsigned char)*at), '\0'});
+    append(line, "\",\"message\":\"");
+    append_escaped(line, marked, strcspn(marked, MARKS), true);
+    append_end(line, "\"");
+    append_fields(line, marked);
+    append_end(line, "}\n");
+}
+
+/* Writes each line at once, so that the lines of several processes do not mix. */
+static bool write_line(enum lh_log_level level, const char *marked)
+{
+    struct line line = STDERR_LINE;
+
+    if (current_form == LH_LOG_JSON)
+        format_json(&line, level, marked);
+    else
+        format_text(&line, level, marked);
+    return lh_standard_error(line.bytes, line.used, 0);
+}
+
+/* Drops the line when nobody reads, or the disk is full: a log must not stop the service. The next line that can be written comes
+ * after one that tells how many were dropped. */
+static void write_or_drop(enum lh_log_level level, const char *marked)
+{
+    uint64_t unsaid = atomic_exchange(&dropped_unsaid, 0);
+    char notice[TEXT_BYTES];
+
+    snprintf(notice, sizeof(notice), "lines of the log were dropped because they could not be written%s%" PRIu64,
+             current_form == LH_LOG_JSON ? MARKS "lines=" : " lines=", unsaid);
+    if (unsaid > 0 && !write_line(LH_LOG_WARN, notice)) {
+        atomic_fetch_add(&dropped_unsaid, unsaid + 1);
+        atomic_fetch_add(&dropped, 1);
+    } else if (!write_line(level, marked)) {
+        atomic_fetch_add(&dropped_unsaid, 1);
+        atomic_fetch_add(&dropped, 1);
+    }
+}
+
+uint64_t lh_log_dropped(void)
+{
+    return atomic_load(&dropped);
 }
 
 static void write_journal(enum lh_log_level level, const char *text, const char *marked)
 {
     static const char *const priorities[] = {"7", "6", "4", "3"};
-    struct line line = {.used = 0};
+    struct line line = JOURNAL_LINE;
 
     append(&line, "SYSLOG_IDENTIFIER=leaseholdd\nPRIORITY=");
     append(&line, priorities[level]);
@@ -199,7 +257,7 @@ static void write_journal(enum lh_log_level level, const char *text, const char 
     append(&line, "\n");
     append_fields(&line, marked);
     if (send(journal_fd, line.bytes, line.used, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        write_text(level, text);
+        write_or_drop(level, text);
 }
 
 /* The text, cut so that no half of a character is at its end. */
@@ -241,20 +299,20 @@ void lh_log(enum lh_log_level level, const char *format, ...)
     print(text, format, arguments);
     va_end(arguments);
     if (current_sink != NULL) {
-        struct line line = {.used = 0};
+        struct line line = JOURNAL_LINE;
         append_escaped(&line, text, strlen(text), false);
         current_sink(current_sink_arg, level, line.bytes);
         return;
     }
     if (current_form == LH_LOG_TEXT) {
-        write_text(level, text);
+        write_or_drop(level, text);
         return;
     }
     va_start(arguments, format);
     print_marked(marked, text, format, arguments);
     va_end(arguments);
     if (current_form == LH_LOG_JSON)
-        write_json(level, marked);
+        write_or_drop(level, marked);
     else
         write_journal(level, text, marked);
 }

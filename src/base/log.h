@@ -9,6 +9,8 @@
  *     {"time":"2026-11-20T18:28:57.123456Z","level":"info","message":"lease expired","scope":"db/7","token":"42"}
  *     MESSAGE=lease expired scope=db/7 token=42, PRIORITY=6, LEASEHOLD_SCOPE=db/7, LEASEHOLD_TOKEN=42
  *
+ * The log never waits for a reader: a line that cannot be written is dropped, and counted in a line of its own once there is room.
+ *
  * Info is for transitions. No credentials, no payloads. The bytes of control characters, of those that turn the
  * direction of text, and of what is no UTF-8 are written as \xNN.
  */
@@ -16,6 +18,7 @@
 #define LH_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/public_status.h"
 
@@ -34,6 +37,9 @@ bool lh_log_set_form(enum lh_log_form form, const char *journal);
 /* Where lines go instead of stderr, for tests and for the library; NULL: stderr again. */
 typedef void lh_log_sink(void *arg, enum lh_log_level level, const char *line);
 void lh_log_set_sink(lh_log_sink *sink, void *arg);
+
+/* Returns how many lines were dropped because stderr did not take them: nobody read the pipe, or the disk was full. */
+uint64_t lh_log_dropped(void);
 
 void lh_log(enum lh_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -8,19 +8,29 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/standard.h"
 #include "cli/lease_text.h"
 #include "cli/print.h"
 
 #define GRANT_ADVICE "an administrator grants a right with: leasehold access grant PRINCIPAL %s RIGHT"
 
+/* How long a message waits for a pipe or terminal that nobody reads: `run` has a lease to look after. */
+#define PATIENCE_MS 100
+
 static void print_va(const char *format, va_list arguments)
 {
-    char *text, *clean;
+    char *text, *clean, *line;
 
     if (vasprintf(&text, format, arguments) < 0)
         abort();
     clean = lh_clean(text);
-    fprintf(stderr, "leasehold: %s\n", clean);
+    line = lh_format("leasehold: %s\n", clean);
+    for (size_t at = 0, size = strlen(line), part; at < size; at += part) {
+        part = size - at < LH_STANDARD_LINE_BYTES ? size - at : LH_STANDARD_LINE_BYTES;
+        if (!lh_standard_error(line + at, part, PATIENCE_MS))
+            break;
+    }
+    free(line);
     free(clean);
     free(text);
 }

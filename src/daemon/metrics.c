@@ -6,6 +6,7 @@
 #include "admin/exposition.h"
 #include "admin/metrics.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "console/console.h"
 #include "lease/coordinator.h"
@@ -147,6 +148,14 @@ static void expose_traces(struct lh_exposition *out, const struct lh_tracer *tra
                       "Spans that the collector of traces has taken.");
     lh_expose_counter(out, "leasehold_trace_spans_dropped_total", stats.dropped,
                       "Spans that were dropped because the collector was away or too slow, or refused them.");
+}
+
+/* --- log --- */
+
+static void expose_log(struct lh_exposition *out)
+{
+    lh_expose_counter(out, "leasehold_log_lines_dropped_total", lh_log_dropped(),
+                      "Lines of the log that were dropped because nobody read stderr or its disk was full.");
 }
 
 /* --- bounds --- */
@@ -329,6 +338,7 @@ void lh_metrics_write(struct lh_exposition *out, const struct lh_metrics_source 
     }
     expose_access(out, source->service);
     expose_traces(out, source->tracer);
+    expose_log(out);
     expose_all_bounds(out, source);
     if (source->server == NULL)
         return;

@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/log.h"
+
+/* A manager that is stopped must not stop the service with it. */
+static const struct timeval patience = {.tv_usec = 200000};
 
 void lh_notify(const char *state)
 {
@@ -23,8 +27,9 @@ void lh_notify(const char *state)
     if (path[0] == '@')
         address.sun_path[0] = '\0'; /* Linux's abstract namespace */
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address,
-                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size)) < 0)
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0 ||
+        sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address,
+               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size)) < 0)
         lh_warn("the service manager cannot be told %s: %s", state, strerror(errno));
     if (fd >= 0)
         close(fd);

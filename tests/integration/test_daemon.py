@@ -277,6 +277,44 @@ def test_json_logs_are_an_object_a_line(cluster, database, start):
     assert serving["grpc"] == daemon.target and serving["level"] == "info"
 
 
+def test_a_log_that_nobody_reads_stops_nothing(cluster, database, place):
+    """stderr is a pipe whose reader sleeps: leases go on, and the lines that were dropped are counted."""
+    reader, writer = os.pipe()
+    port_file = place / "ports"
+    process = subprocess.Popen([harness.DAEMON, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--database", cluster.url(database),
+                                "--log-level", "debug", "--port-file", port_file], stdin=subprocess.DEVNULL, stderr=writer, cwd="/")
+    try:
+        os.close(writer)
+        wait_until(lambda: port_file.exists() and len(port_file.read_text().splitlines()) >= 2, 60, "serving")
+        target, admin = port_file.read_text().splitlines()[:2]
+
+        def dropped():
+            body = urllib.request.urlopen(f"http://{admin}/metrics", timeout=30).read().decode()
+            return int(re.search(r"^leasehold_log_lines_dropped_total (\d+)$", body, re.M).group(1))
+
+        client = harness.Client(target)
+        refused = lambda: client.lease.Acquire(harness.acquire_request("log", "held"), timeout=30)
+        held = refused().lease
+        for _ in range(20000):
+            with harness.fails():
+                refused()
+            if dropped() > 0:
+                break
+        assert dropped() > 0
+        harness.heartbeat(client, held)
+        os.set_blocking(reader, False)
+        os.read(reader, 1 << 20)
+        with harness.fails():
+            refused()
+        wait_until(lambda: b"WARN lines of the log were dropped because they could not be written lines=" in os.read(reader, 1 << 20), 30,
+                   "a line about the dropped ones")
+        client.close()
+    finally:
+        process.kill()
+        process.wait(30)
+        os.close(reader)
+
+
 def test_a_reload_takes_effect_and_a_bad_one_changes_nothing(cluster, database, start, place):
     config = place / "leasehold.ini"
     config.write_text("[leasehold]\nmax_block = 20s\n")

@@ -57,6 +57,29 @@ def test_without_a_key_nothing_is_run(service, ns, tmp_path, words):
     assert service.psql(f"select count(*) from leasehold.scope where namespace = '{ns}'") == "0"
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_do_not_end_the_command(service, ns, tmp_path, closed):
+    said = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", harness.CLI, "run", "--server", service.daemon.target, ns, "k", "--",
+                           "sh", "-c", "sleep 0.2; touch done; exit 7"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert said.returncode == 7 and (tmp_path / "done").exists(), said.stderr
+
+
+def test_a_message_that_nobody_reads_does_not_cost_the_lease(service, ns, tmp_path):
+    """stderr is a full pipe: the run ends when its command does, though it has something to say."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    said = subprocess.run([harness.CLI, "run", "--server", service.daemon.target, ns, "k", "--", "./nowhere"], cwd=tmp_path, stderr=writer,
+                          timeout=60)
+    assert said.returncode == 127
+    assert service.psql(f"select count(*) from leasehold.lease where namespace = '{ns}'") == "0"
+    os.close(reader)
+    os.close(writer)
+
+
 # --- again and again ---
 
 

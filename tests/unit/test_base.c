@@ -1,16 +1,22 @@
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/standard.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "base/text.h"
@@ -365,6 +371,93 @@ START_TEST(a_json_line_is_whole_however_long_its_values_are)
 }
 END_TEST
 
+static void read_all(int fd, char *caught, size_t size)
+{
+    ssize_t more;
+    size_t used = 0;
+
+    while (used + 1 < size && (more = read(fd, caught + used, size - used - 1)) > 0)
+        used += (size_t)more;
+    caught[used] = '\0';
+}
+
+/* Twice as much as a pipe takes, without a reader. */
+static void fill_the_log(uint64_t *dropped)
+{
+    char owner[1500];
+
+    memset(owner, '\x01', sizeof(owner));
+    owner[sizeof(owner) - 1] = '\0';
+    *dropped = lh_log_dropped();
+    for (int i = 0; i < 200; i++)
+        lh_info("lease ended token=%d owner=%s", i, owner);
+    *dropped = lh_log_dropped() - *dropped;
+}
+
+START_TEST(log_lines_are_dropped_and_counted_while_nobody_reads)
+{
+    static char caught[1 << 18];
+    char notice[64];
+    uint64_t dropped;
+    int ends[2];
+    int kept;
+
+    catch_stderr(ends, &kept);
+    lh_log_set_form(_i == 0 ? LH_LOG_TEXT : LH_LOG_JSON, NULL);
+    fill_the_log(&dropped);
+    ck_assert_uint_gt(dropped, 0);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    read_all(ends[0], caught, sizeof(caught));
+    ck_assert_str_eq(caught + strlen(caught) - (_i == 0 ? 1 : 3), _i == 0 ? "\n" : "\"}\n");
+    lh_info("somebody reads again");
+    lh_info("and hears it once");
+    lh_log_set_form(LH_LOG_TEXT, NULL);
+    char *more = end_catch(ends, kept);
+    snprintf(notice, sizeof(notice), _i == 0 ? " lines=%" PRIu64 "\n" : "\"lines\":\"%" PRIu64 "\"}\n", dropped);
+    ck_assert_ptr_nonnull(strstr(more, notice));
+    ck_assert_ptr_null(strstr(strstr(more, notice) + strlen(notice), "lines"));
+    ck_assert_ptr_nonnull(strstr(strstr(more, notice), "somebody reads again"));
+}
+END_TEST
+
+START_TEST(a_pipe_that_has_lost_its_reader_costs_a_line_and_no_more)
+{
+    uint64_t dropped = lh_log_dropped();
+    int ends[2];
+    int kept;
+
+    signal(SIGPIPE, SIG_IGN);
+    catch_stderr(ends, &kept);
+    close(ends[0]);
+    lh_info("into the void");
+    ends[0] = open("/dev/null", O_RDONLY);
+    end_catch(ends, kept);
+    ck_assert_uint_eq(lh_log_dropped(), dropped + 1);
+}
+END_TEST
+
+START_TEST(closed_standard_streams_are_opened_on_dev_null)
+{
+    pid_t child = fork();
+    int status;
+
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        for (int fd = 0; fd <= 2; fd++)
+            close(fd);
+        lh_standard_open();
+        for (int fd = 0; fd <= 2; fd++) {
+            struct stat file, null;
+            if (fstat(fd, &file) != 0 || stat("/dev/null", &null) != 0 || file.st_rdev != null.st_rdev)
+                _exit(1);
+        }
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 START_TEST(the_journal_gets_the_handles_as_fields)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -469,6 +562,9 @@ int main(void)
     tcase_add_test(tests, a_scope_is_named_so_that_it_is_no_other);
     tcase_add_test(tests, status_keeps_reason_and_grpc_code_together);
     tcase_add_test(tests, log_lines_cannot_be_forged_by_a_name);
+    tcase_add_loop_test(tests, log_lines_are_dropped_and_counted_while_nobody_reads, 0, 2);
+    tcase_add_test(tests, a_pipe_that_has_lost_its_reader_costs_a_line_and_no_more);
+    tcase_add_test(tests, closed_standard_streams_are_opened_on_dev_null);
     tcase_add_test(tests, json_lines_have_the_handles_as_fields);
     tcase_add_test(tests, a_json_line_is_whole_however_long_its_values_are);
     tcase_add_test(tests, the_journal_gets_the_handles_as_fields);
