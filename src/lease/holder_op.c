@@ -155,7 +155,7 @@ void lh_holder_op_retry_until(struct lh_coordinator *c, struct lh_scope *scope, 
     struct lh_holder_entry *entry;
 
     while ((entry = first(scope, kind)) != NULL && entry->own.arrived_us <= arrived_us)
-        answer_retry(c, entry, NULL);
+        answer_retry(c, entry, lh_hook_queue_trouble(c, scope->ns, lh_hook_queue_wants(c, scope, kind)));
 }
 
 /* The database tells the end, not the words. */
@@ -179,19 +179,11 @@ static bool is_lost(enum lh_status status)
     return status == LH_DATABASE_UNAVAILABLE || status == LH_CANCELED;
 }
 
-static void note_loss(const struct lh_lane *lane, struct lh_scope *scope, enum lh_status status)
-{
-    if (lane->hook_queue != NULL && lane->is_sent && is_lost(status))
-        scope->hook_losses = scope->hook_losses == 0 ? 1 : scope->hook_losses;
-    else if (lane->hook_queue != NULL && status == LH_OK)
-        scope->hook_losses = 0;
-}
-
 /* Nothing was done. Until it has had its time it goes back to its place: batches are put back from the end. */
 static void go_back_or_retry(struct lh_coordinator *c, struct lh_holder_entry *entry, enum lh_kind kind)
 {
     if (c->now_us - entry->own.arrived_us >= c->options.busy_limit_us)
-        answer_retry(c, entry, NULL);
+        answer_retry(c, entry, lh_hook_queue_trouble(c, entry->own.scope->ns, false));
     else
         lh_list_prepend(list_of(entry->own.scope, kind), &entry->own.link);
 }
@@ -204,7 +196,6 @@ static void on_item_done(struct lh_lane *lane, struct lh_holder_entry *entry, en
     struct lh_holder_item *item = &entry->item;
     struct lh_scope *scope = entry->own.scope;
 
-    note_loss(lane, scope, status);
     if (status == LH_OK && item->is_hooked && lh_hook_queue_learn(lane, scope, lane->kind, item->hook_timeout_us)) {
         lh_list_prepend(list_of(scope, lane->kind), &entry->own.link); /* it keeps its place */
     } else if (status == LH_OK && !item->is_busy && !item->is_hooked) {

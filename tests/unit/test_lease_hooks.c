@@ -265,6 +265,38 @@ START_TEST(a_hook_that_breaks_its_connection_is_refused_at_the_third_time)
 }
 END_TEST
 
+#define ITEMS 8
+
+/* Those that had no turn, too: the namespace goes on ever later. */
+START_TEST(each_item_behind_a_hook_that_breaks_its_connection_is_answered_in_time)
+{
+    struct ask held[ITEMS], asks[ITEMS];
+    struct give gives[ITEMS];
+
+    node = start_hooked_node();
+    for (int i = 0; i < ITEMS; i++)
+        hold_now_slowly(&held[i], i, 10 + i);
+    world.hook_break_percent = 100;
+    for (int i = 0; i < ITEMS; i++)
+        give_send(node, &gives[i], i, 10 + i);
+    fake_run(&world, MS(1500));
+    for (int i = 0; i < ITEMS; i++) {
+        ck_assert_int_eq(gives[i].answers, 1);
+        ck_assert_int_eq(gives[i].outcome, LH_OUTCOME_RETRY);
+    }
+    for (int i = 0; i < ITEMS; i++)
+        ask_for(node, &asks[i], ITEMS + i, 20 + i, i % 2 == 0 ? LH_WAIT_NONE : LH_WAIT_TIME, MS(700));
+    fake_run(&world, MS(2000));
+    for (int i = 0; i < ITEMS; i++) {
+        ck_assert_int_eq(asks[i].answers, 1);
+        ck_assert_int_ne(asks[i].status, LH_OK);
+        if (asks[i].status == LH_SCOPE_BUSY)
+            ck_assert_str_eq(asks[i].message,
+                             "the connection to the database was lost while a hook of the namespace ran");
+    }
+}
+END_TEST
+
 START_TEST(without_a_hook_lane_heartbeats_are_told_to_retry_and_acquires_to_come_back)
 {
     node = start_hooked_node();
@@ -343,6 +375,7 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, after_a_veto_it_is_the_next_ones_turn);
     tcase_add_test(tcase, arrivals_keep_their_order_by_the_hook_lane);
     tcase_add_test(tcase, a_hook_that_breaks_its_connection_is_refused_at_the_third_time);
+    tcase_add_test(tcase, each_item_behind_a_hook_that_breaks_its_connection_is_answered_in_time);
     tcase_add_test(tcase, without_a_hook_lane_heartbeats_are_told_to_retry_and_acquires_to_come_back);
     tcase_add_test(tcase, the_line_has_a_limit);
 }

@@ -126,6 +126,20 @@ bool lh_hook_queue_learn(struct lh_lane *lane, struct lh_scope *scope, enum lh_k
     return true;
 }
 
+bool lh_hook_queue_is_losing(const struct lh_coordinator *c, const char *ns)
+{
+    const struct lh_hook_queue *hook_queue = find(c, ns);
+
+    return hook_queue != NULL && hook_queue->delay_us > 0;
+}
+
+const char *lh_hook_queue_trouble(const struct lh_coordinator *c, const char *ns, bool is_in_line)
+{
+    if (lh_hook_queue_is_losing(c, ns))
+        return "the connection to the database was lost while a hook of the namespace ran";
+    return is_in_line ? "its hook did not have its turn in time: others of the namespace take long" : NULL;
+}
+
 /* --- the line --- */
 
 void lh_hook_queue_part(struct lh_coordinator *c, struct lh_scope *scope)

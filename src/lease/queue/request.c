@@ -147,17 +147,29 @@ void lh_coordinator_cancel(struct lh_coordinator *c, struct lh_acquire *request)
     lh_turn_end_call(c);
 }
 
-/* Is its leave, or that of another of its places, put off because a row is busy or the database refuses it? */
-static bool is_leave_delayed(const struct lh_waiter *waiter)
+static bool is_delayed_in(const struct lh_coordinator *c, const struct lh_scope *scope)
+{
+    return scope->delay_us[LH_KIND_LEAVE] > 0 || lh_hook_queue_wants(c, scope, LH_KIND_LEAVE);
+}
+
+/* Returns whether its leave, or that of another of its places, is put off: a row is busy, the database refuses it, or it is for a
+ * hook lane. */
+static bool is_leave_delayed(const struct lh_coordinator *c, const struct lh_waiter *waiter)
 {
     if (waiter->together == NULL)
-        return waiter->scope->delay_us[LH_KIND_LEAVE] > 0;
+        return is_delayed_in(c, waiter->scope);
     LH_PLACE_EACH(place, waiter->together)
     {
-        if (place->waiter->scope->delay_us[LH_KIND_LEAVE] > 0)
+        if (is_delayed_in(c, place->waiter->scope))
             return true;
     }
     return false;
+}
+
+static bool is_for_hook_lane(const struct lh_coordinator *c, const struct lh_waiter *waiter)
+{
+    return waiter->together != NULL ? waiter->together->is_hooked
+                                    : lh_hook_queue_wants(c, waiter->scope, LH_KIND_ACQUIRE);
 }
 
 /* What to say now to a request whose verdict is due, or LH_OK: an answer of the database is on its way. */
@@ -166,7 +178,7 @@ static enum lh_status overdue_status(const struct lh_coordinator *c, const struc
     const struct lh_waiter *waiter = request->own.waiter;
     const struct lh_scope *scope = waiter->scope;
     const struct lh_together *together = waiter->together;
-    bool is_hooked = together != NULL ? together->is_hooked : lh_hook_queue_wants(c, scope, LH_KIND_ACQUIRE);
+    bool is_hooked = is_for_hook_lane(c, waiter);
     bool is_full = together != NULL ? together->is_full : scope->is_full;
     int fails = together != NULL ? together->fails : scope->fails;
     bool is_delayed = together != NULL ? together->is_resting : scope->delay_us[LH_KIND_ACQUIRE] > 0;
@@ -177,9 +189,9 @@ static enum lh_status overdue_status(const struct lh_coordinator *c, const struc
             return LH_DATABASE_UNAVAILABLE;
         if (is_hooked && !lh_lanes_have_hook_lane(c))
             return LH_DATABASE_UNAVAILABLE;
-        /* In a line that may be long; but who does not wait was promised one try. */
-        if (is_hooked && !is_first && request->wait != LH_WAIT_NONE)
-            return request->own.verdict;
+        /* In a line that may be long, or does not go on. */
+        if (is_hooked && (!is_first || lh_hook_queue_is_losing(c, scope->ns)))
+            return request->wait == LH_WAIT_NONE ? LH_SCOPE_BUSY : request->own.verdict;
         if (!is_delayed)
             return LH_OK;
         if (request->wait != LH_WAIT_NONE)
@@ -191,7 +203,7 @@ static enum lh_status overdue_status(const struct lh_coordinator *c, const struc
     case LH_WAITER_OUT:
         if (!lh_lanes_are_up(c))
             return LH_DATABASE_UNAVAILABLE;
-        if (is_first || !is_leave_delayed(waiter))
+        if (is_first || !is_leave_delayed(c, waiter))
             return LH_OK;
         return request->wait == LH_WAIT_NONE ? LH_SCOPE_BUSY : request->own.verdict;
     default:
@@ -210,6 +222,8 @@ void lh_request_on_timer(struct lh_coordinator *c, struct lh_acquire *request)
         request->own.verdict = is_wait ? LH_WAIT_TIMEOUT : LH_BLOCKING_TIMEOUT;
     }
     enum lh_status status = overdue_status(c, request, is_first);
+    if (status == LH_SCOPE_BUSY)
+        request->own.message = lh_hook_queue_trouble(c, scope->ns, is_for_hook_lane(c, waiter));
     if (status != LH_OK)
         lh_request_answer(c, request, status, NULL);
     else

@@ -156,9 +156,8 @@ static bool is_stuck(const struct lh_coordinator *c, const struct lh_scope *scop
 {
     if (c->operations[kind]->retry_until == NULL)
         return false;
-    if (scope->delay_us[kind] > 0 || !lh_lanes_are_up(c) || (scope->in_flight > 0 && scope->is_on_hook_lane))
-        return true;
-    return (!lh_lanes_have_hook_lane(c) || scope->hook_losses > 0) && lh_hook_queue_wants(c, scope, kind);
+    return scope->delay_us[kind] > 0 || !lh_lanes_are_up(c) || (scope->in_flight > 0 && scope->is_on_hook_lane) ||
+           lh_hook_queue_wants(c, scope, kind);
 }
 
 /* The one for a hook lane beside the one for the others: whoever comes first takes the scope. */
