@@ -83,6 +83,19 @@ static void make_new(Datum ns, Datum key, struct lh_core_row *row)
     lh_core_set(row, SCOPE_ENDED_OUTCOMES, PointerGetDatum(construct_empty_array(TEXTOID)));
 }
 
+/* Promise 2. The name is taken before the token is drawn: between the two, another session could hold the scope, end its
+   lease, and the reaper delete the row with the larger token. */
+static bool create(struct lh_core_call *call, const struct lh_core_wish *wish, Datum ns, Datum key,
+                   struct lh_core_row *row)
+{
+    if (!lh_core_take_name(call, ns, key))
+        return false;
+    make_new(ns, key, row);
+    lh_core_set_held(call, wish, GetCurrentTimestamp(), row);
+    lh_core_insert(call, row);
+    return true;
+}
+
 static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *wishes, int item)
 {
     struct lh_core_wish wish;
@@ -97,9 +110,7 @@ static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *
                 is_granted = lh_core_update(call, &row, false);
             }
         } else if (!wishes->has_places && is_key(key)) {
-            make_new(ns, key, &row);
-            lh_core_set_held(call, &wish, GetCurrentTimestamp(), &row);
-            is_granted = lh_core_insert(call, &row);
+            is_granted = create(call, &wish, ns, key, &row);
             lh_core_leave(call, ns, key); /* a later item does not see the row in this command */
         }
     }

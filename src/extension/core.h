@@ -205,8 +205,10 @@ bool lh_core_find(struct lh_core_call *call, Datum ns, Datum key, struct lh_core
 bool lh_core_lock_end(struct lh_core_call *call, struct lh_core_row *row);
 /* The next version of the row: false where it is not the newest any more, or somebody has it. `is_locked`: by us. */
 bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bool is_locked);
-/* A new row for a scope that has none, under the lock of its slot. False where another creates it, or has. */
-bool lh_core_insert(struct lh_core_call *call, struct lh_core_row *row);
+/* Locks the slot of a scope that has no row, then looks again. False where another creates it, or has. */
+bool lh_core_take_name(struct lh_core_call *call, Datum ns, Datum key);
+/* The row of a scope whose name lh_core_take_name() has taken. */
+void lh_core_insert(struct lh_core_call *call, const struct lh_core_row *row);
 
 static inline void lh_core_set(struct lh_core_row *row, enum lh_core_scope_column column, Datum value)
 {
@@ -260,6 +262,7 @@ void lh_core_wishes(FunctionCallInfo fcinfo, const struct lh_core_wish_arguments
 bool lh_core_wish(const struct lh_core_wishes *wishes, int item, struct lh_core_wish *wish);
 /* Does the scope remember that a lease of this key has ended? */
 bool lh_core_has_ended(const struct lh_core_row *row, Datum lease_key);
+/* Draws the token. The row is one whose update fails if anybody changed it since it was read, or its name is taken. */
 void lh_core_set_held(struct lh_core_call *call, const struct lh_core_wish *wish, TimestampTz now,
                       struct lh_core_row *row);
 /* From the grant on. */

@@ -124,7 +124,7 @@ bool lh_core_has_ended(const struct lh_core_row *row, Datum lease_key)
     return false;
 }
 
-/* The token is drawn here, after the row was read that the update insists on: promise 2. */
+/* Promise 2. */
 void lh_core_set_held(struct lh_core_call *call, const struct lh_core_wish *wish, TimestampTz now,
                       struct lh_core_row *row)
 {

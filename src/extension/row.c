@@ -235,18 +235,19 @@ static bool is_created(struct lh_core_call *call, Datum ns, Datum key)
     return is_there;
 }
 
-bool lh_core_insert(struct lh_core_call *call, struct lh_core_row *row)
+bool lh_core_take_name(struct lh_core_call *call, Datum ns, Datum key)
 {
-    Datum ns = row->values[SCOPE_NAMESPACE], key = row->values[SCOPE_KEY];
     uint64 seed;
 
-    if (!read_seed(call->oids->turn, call->snapshot, &seed) || !lock_slot(call, slot_number(ns, key, seed)) ||
-        is_created(call, ns, key))
-        return false;
+    return read_seed(call->oids->turn, call->snapshot, &seed) && lock_slot(call, slot_number(ns, key, seed)) &&
+           !is_created(call, ns, key);
+}
+
+void lh_core_insert(struct lh_core_call *call, const struct lh_core_row *row)
+{
     make_tuple(call, row);
     table_tuple_insert(call->scope, call->new_slot, call->command, 0, NULL);
     add_index_entries(call, false, false);
-    return true;
 }
 
 /* --- what a row says --- */
