@@ -204,7 +204,7 @@ begin
     select x.p_work, coalesce(x.veto, v_reap_veto) into v_work, v_reap_veto from leasehold_internal.reap_for_takeover(v_work) x;
   end if;
   if v_has_quotas then
-    v_work := leasehold_internal.apply_quotas(v_work, leasehold_internal.take_quota_turns(v_work));
+    v_work := leasehold_internal.apply_quotas(v_work);
   end if;
   if v_has_hooks and not v_runs_hooks then
     v_work := leasehold_internal.leave_hooked(v_work);
@@ -351,11 +351,12 @@ begin
        and q.lease_key = w.lease_key and (q.namespace, q.key) is not distinct from (w.namespace, w.key);
     insert into leasehold.waiter (
       namespace, key, ticket, lease_key, coordinator, enqueued_at, wait_until, duration, owner, principal, units, items)
+    -- One who comes with a ticket draws another all the same: room_for_waiters() relies on it.
     select w.namespace, w.key,
            case when w.ticket is not null
                  and not exists (select 1 from leasehold.waiter t
                                   where t.namespace = w.namespace and t.key = w.key and t.ticket = w.ticket)
-                then w.ticket else nextval('leasehold.ticket') end,
+                then least(w.ticket, nextval('leasehold.ticket')) else nextval('leasehold.ticket') end,
            w.lease_key, p_coordinator, v_now, v_now + w.wait, w.duration, w.owner, p_principals[w.n], w.units,
            case when p_all then cardinality(p_namespace) end
       from (select u.* from unnest(v_work) u where u.outcome = 'queued' and u.own_ticket is null order by u.n) w

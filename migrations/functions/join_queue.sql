@@ -39,7 +39,7 @@ begin
   if v_denial is not null then
     raise exception '%', v_denial using errcode = 'LH007';
   end if;
-  v_too_many := leasehold_internal.creation_problem(array[join_queue.namespace], array[join_queue.key]);
+  v_too_many := leasehold_internal.creation_problem(array[join_queue.namespace], array[join_queue.key], v_rules.max_waiters is not null);
   if v_too_many is not null then
     raise exception 'quota_exceeded: %', v_too_many using errcode = 'LH004';
   end if;
@@ -76,8 +76,8 @@ begin
          principal = 'role:' || session_user
    where w.namespace = join_queue.namespace and w.key = join_queue.key and w.lease_key = join_queue.lease_key;
   if not found then
-    if (select count(*) from leasehold.waiter w where w.namespace = join_queue.namespace and w.key = join_queue.key)
-       >= v_rules.max_waiters then
+    if v_rules.max_waiters is not null
+       and leasehold_internal.room_for_waiters(join_queue.namespace, join_queue.key, v_rules.max_waiters, 1, true) = 0 then
       raise exception 'quota_exceeded: % has reached its limit, max_waiters = %', join_queue.namespace, v_rules.max_waiters
         using errcode = 'LH004', hint = format('max_waiters = %s', v_rules.max_waiters);
     end if;

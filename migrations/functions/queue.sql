@@ -133,17 +133,17 @@ as $$
   select (hashtextextended(p_namespace || chr(10) || p_key, p_seed) & 65535)::integer
 $$;
 
--- Why a SQL client may not create these scopes in its transaction, those among them that are new; null: it may. Each new scope makes 1 of
--- 65,536 others busy until the transaction ends, of any namespace. Locks rows of ended transactions in leasehold.creator, and the caller's
+-- Why a SQL client may not create these scopes in its transaction, those among them that are new, or with `p_is_limited` join their queues where
+-- max_waiters is set; null: it may. Each makes 1 of 65,536 others busy until the transaction ends, of any namespace. Locks rows of ended transactions in leasehold.creator, and the caller's
 -- own; waits for nobody.
-create or replace function leasehold_internal.creation_problem(p_namespace text[], p_key text[]) returns text
+create or replace function leasehold_internal.creation_problem(p_namespace text[], p_key text[], p_is_limited boolean default false) returns text
 language plpgsql
 as $$
 declare
   c_most constant integer := 1000;
   v_new constant integer := count(*)
                               from unnest(p_namespace, p_key) n (namespace, key)
-                             where not exists (select from leasehold.scope s where s.namespace = n.namespace and s.key = n.key);
+                             where p_is_limited or not exists (select from leasehold.scope s where s.namespace = n.namespace and s.key = n.key);
   v_scopes integer;
 begin
   if v_new = 0 or leasehold_internal.is_above_rules() then
@@ -163,7 +163,9 @@ begin
                          for update skip locked);
   end if;
   return case when v_scopes > c_most
-              then format('a transaction creates at most %s scopes, and this one has; commit it, and go on in another', c_most) end;
+              then format(case when p_is_limited then 'a transaction joins at most %s queues that have a limit, and this one has; '
+                               else 'a transaction creates at most %s scopes, and this one has; ' end
+                          || 'commit it, and go on in another', c_most) end;
 end
 $$;
 
@@ -171,4 +173,4 @@ revoke execute on function leasehold_internal.live_coordinators(timestamptz), le
   leasehold_internal.live_tickets(text, text, uuid[], timestamptz), leasehold_internal.tickets_ahead(bigint[], bigint),
   leasehold_internal.channel_of(uuid, uuid), leasehold_internal.wake_head(uuid, text, text), leasehold_internal.is_blind(),
   leasehold_internal.wake_everybody(text, text, uuid[]), leasehold_internal.wake_sql_users(text[], text[]),
-  leasehold_internal.creation_slot(text, text, bigint), leasehold_internal.creation_problem(text[], text[]) from public;
+  leasehold_internal.creation_slot(text, text, bigint), leasehold_internal.creation_problem(text[], text[], boolean) from public;

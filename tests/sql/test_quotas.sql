@@ -1,0 +1,111 @@
+-- max_leases and max_waiters where they are far away: counted once, and bounded by what has been drawn since; exact near the limit, however leases
+-- and waiters end.
+select no_plan();
+select leasehold.reap();
+select leasehold_internal.coordinator_register(t.key(900), 'host', 1, '0.1.0');
+update leasehold.coordinator set seen_at = seen_at + interval '1 day';
+
+-- A batch of so many exclusive leases, shared ones or waiters: how many got which outcome.
+create function pg_temp.ask(p_namespace text, p_keys text[], p_queue boolean default false, p_units integer default null, p_ticket bigint default 0)
+returns text language sql as $$
+  select string_agg(o.outcome || ' ' || o.count, ', ' order by o.outcome)
+    from (select b.outcome, count(*)
+            from (select cardinality(p_keys) as n) c
+           cross join lateral leasehold_internal.acquire_batch(
+                   t.key(900), null, array_fill(p_namespace, array[c.n]), p_keys, array(select gen_random_uuid() from generate_series(1, c.n)),
+                   array_fill('w'::text, array[c.n]), array_fill('{}'::text, array[c.n]), array_fill(60000000::bigint, array[c.n]),
+                   array_fill(p_queue, array[c.n]), array_fill(null::bigint, array[c.n]), array_fill(p_ticket, array[c.n]), null, null,
+                   array_fill(p_units, array[c.n])) b
+           group by b.outcome) o
+$$;
+create function pg_temp.keys(p_tag text, p_count integer) returns text[] language sql as $$
+  select array(select p_tag || i from generate_series(1, p_count) i)
+$$;
+-- Bounds that are lower than what is there.
+create function pg_temp.wrong_bounds() returns bigint language sql as $$
+  select count(*)
+    from leasehold.quota_count c
+   where c.amount - c.number + case when c.key is null then (select last_value from leasehold.token) else (select last_value from leasehold.ticket) end
+         < case when c.key is null then leasehold_internal.leases_below(c.prefix)
+                else (select count(*) from leasehold.waiter w where w.namespace = c.prefix and w.key = c.key) end
+$$;
+
+-- leases
+select leasehold.set_policy('q', max_leases => 5000);
+select leasehold.set_policy('q.low', max_leases => 2500);
+select is(pg_temp.ask('q.high', pg_temp.keys('a', 1000)), 'granted 1000', 'far from the limit leases are granted');
+select is((select count(*) from leasehold.quota_count where prefix = 'q' and key is null), 1::bigint, 'and were counted');
+select number as counted_at from leasehold.quota_count where prefix = 'q' \gset
+select is(pg_temp.ask('q', pg_temp.keys('b', 500)), 'granted 500', 'more are granted');
+select is((select array_agg(number) from leasehold.quota_count where prefix = 'q'), array[:counted_at]::bigint[], 'without being counted again');
+select is(pg_temp.ask('other', pg_temp.keys('c', 2000)), 'granted 2000', 'others draw tokens');
+select is(pg_temp.ask('q', pg_temp.keys('d', 1)), 'granted 1', 'until what may be held is near');
+select isnt((select max(number) from leasehold.quota_count where prefix = 'q'), :counted_at::bigint, 'then it is counted');
+select is(pg_temp.ask('q.low', pg_temp.keys('e', 2600)), 'granted 2500, quota 100', 'a prefix below has its own limit');
+select is(pg_temp.ask('q.high', pg_temp.keys('f', 2000)), 'granted 999, quota 1001', 'whose leases count above it too');
+select is(leasehold_internal.leases_below('q'), 5000::numeric::bigint, 'the limit is reached exactly');
+select leasehold.release_ok('q', s.key, s.lease_key) from leasehold.scope s where s.namespace = 'q' and s.key in ('b1', 'b2');
+select is(pg_temp.ask('q', pg_temp.keys('g', 5), p_units => 1), 'granted 2, quota 3', 'what was released is granted again, to shared leases too');
+select is(pg_temp.wrong_bounds(), 0::bigint, 'no bound is lower than what is held');
+
+-- waiters
+select leasehold.set_policy('w', max_waiters => 2000);
+select pg_temp.ask('w', '{k}');
+select is(pg_temp.ask('w', array_fill('k'::text, array[600]), true), 'queued 600', 'far from the limit they wait');
+select is(pg_temp.ask('w', array_fill('k'::text, array[10]), true), 'queued 10', 'and are counted');
+select is((select amount from leasehold.quota_count where prefix = 'w' and key = 'k'), 600::bigint, 'which is written down');
+select number as counted_at from leasehold.quota_count where prefix = 'w' \gset
+select is(pg_temp.ask('w', array_fill('k'::text, array[10]), true), 'queued 10', 'more wait');
+select is((select array_agg(number) from leasehold.quota_count where prefix = 'w'), array[:counted_at]::bigint[], 'without being counted again');
+select is(pg_temp.ask('w', '{k}', true, p_ticket => 1), 'queued 1', 'one who has a ticket of before has that');
+select is(pg_temp.wrong_bounds(), 0::bigint, 'and is counted in');
+select is(pg_temp.ask('w', array_fill('k'::text, array[1500]), true), 'queued 1379, quota 121', 'the limit is exact');
+select throws_like($$select leasehold.join_queue('w', 'k', gen_random_uuid())$$, '%max_waiters = 2000%', 'for SQL users too');
+delete from leasehold.waiter where namespace = 'w' and ticket in (select ticket from leasehold.waiter where namespace = 'w' limit 2);
+select is(pg_temp.ask('w', array_fill('k'::text, array[1]), true), 'queued 1', 'who has gone makes room');
+select lives_ok($$select leasehold.join_queue('w', 'k', gen_random_uuid())$$, 'for a SQL user too');
+select is(pg_temp.ask('w', array_fill('k'::text, array[1]), true), 'quota 1', 'and then there is none');
+
+-- a history at random: whatever ends a lease, there are never more than the limit, and no bound is too low
+select leasehold.set_policy('r', max_leases => 2040, capacity => 3, free_retention => '0 s', grace => '0 s', min_duration => '100 ms');
+select pg_temp.ask('r.many', pg_temp.keys('x', 30));
+do $$
+declare
+  v_key text;
+  v_lease record;
+  v_held bigint;
+begin
+  for v_step in 1 .. 400 loop
+    v_key := 'k' || (random() * 12)::integer;
+    case (random() * 8)::integer
+      when 0, 1 then perform pg_temp.ask('r.few', array[v_key, v_key || 'x']);
+      when 2 then perform pg_temp.ask('r.few', array[v_key, v_key, v_key], p_units => 1);
+      when 3 then
+        select s.* into v_lease from leasehold.scope s where s.namespace = 'r.few' and s.state = 'held' order by random() limit 1;
+        perform leasehold.release_ok('r.few', v_lease.key, v_lease.lease_key) where v_lease.key is not null;
+      when 4 then
+        select s.* into v_lease from leasehold.scope s where s.namespace = 'r.few' and s.state <> 'free' order by random() limit 1;
+        perform leasehold.force_release('r.few', v_lease.key, 'test', all_holders => true) where v_lease.key is not null;
+      when 5 then perform t.age('r.few', v_key, '1 hour');
+      when 6 then perform leasehold.reap();
+      when 7 then
+        select s.* into v_lease from leasehold.scope s where s.namespace = 'r.few' and s.state = 'held' and s.deadline > clock_timestamp() order by random() limit 1;
+        perform leasehold.downgrade('r.few', v_lease.key, v_lease.lease_key) where v_lease.key is not null;
+      else
+        begin
+          perform pg_temp.ask('r.few', array[v_key, v_key || 'y']);
+          raise exception 'undo';
+        exception when raise_exception then
+          null;
+        end;
+    end case;
+    v_held := leasehold_internal.leases_below('r');
+    if pg_temp.wrong_bounds() > 0 or v_held > 2040 then
+      raise exception 'step %: % held, % wrong bounds', v_step, v_held, pg_temp.wrong_bounds();
+    end if;
+  end loop;
+end $$;
+select cmp_ok((select count(*) from leasehold.scope where namespace = 'r.few'), '>', 0::bigint, 'the history had leases');
+select leasehold.set_policy('r', max_leases => leasehold_internal.leases_below('r') + 3);
+select is(pg_temp.ask('r.new', pg_temp.keys('n', 5)), 'granted 3, quota 2', 'a limit that is set later counts who holds already');
+select * from finish();
