@@ -323,29 +323,59 @@ begin
 end
 $$;
 
--- Transactions that have a scope's row locked, or that of its shared holder with this token (0 or null: of any), as far as the rows tell. Locks
--- nothing.
+-- Transactions that have a scope's row locked, or that of its shared holder with this token (0 or null: of any), as far as the rows tell. A row's
+-- xmax is a transaction or, where there are several, a multixact, and does not say which: numbers of both kinds overlap. Where it can be, the row is
+-- locked here as well: beside another locker xmax is a multixact then. Where not, one has it by itself, or its xmax says so.
+-- Locks these rows FOR KEY SHARE SKIP LOCKED, and gives the locks back.
 create or replace function leasehold_internal.row_lockers(p_namespace text, p_key text, p_token bigint) returns xid[]
 language plpgsql
 as $$
 declare
-  v_lockers xid[];
-  v_xid xid;
+  v_scopes tid[];
+  v_shares tid[];
+  v_row record;
+  v_lockers xid[] := '{}';
 begin
-  v_lockers := array(
-    select s.xmax from leasehold.scope s where s.namespace = p_namespace and s.key = p_key
-    union all
-    select h.xmax from leasehold.share h where h.namespace = p_namespace and h.key = p_key and h.state = 'held' and h.xmax <> '0'::xid
-                                                  and coalesce(p_token, 0) in (0, h.token));
-  foreach v_xid in array v_lockers loop
-    begin
-      -- Several lockers at once are a multixact, whose number is not a transaction's.
-      v_lockers := v_lockers || array(select m.xid from pg_get_multixact_members(v_xid) m);
-    exception when others then
-      null;
-    end;
-  end loop;
+  begin
+    v_scopes := array(select s.ctid from leasehold.scope s where s.namespace = p_namespace and s.key = p_key for key share skip locked);
+    v_shares := array(
+      select h.ctid
+        from leasehold.share h
+       where h.namespace = p_namespace and h.key = p_key and h.state = 'held' and coalesce(p_token, 0) in (0, h.token)
+         for key share skip locked);
+    for v_row in
+      select r.xmax as locker, r.is_mine, l.pid is not null as is_running, coalesce(l.pid = pg_backend_pid(), false) as is_own
+        from (select s.xmax, s.ctid = any (v_scopes) as is_mine from leasehold.scope s where s.namespace = p_namespace and s.key = p_key
+               union all
+              select h.xmax, h.ctid = any (v_shares)
+                from leasehold.share h
+               where h.namespace = p_namespace and h.key = p_key and h.state = 'held' and coalesce(p_token, 0) in (0, h.token)) r
+        left join pg_locks l
+          on l.locktype = 'transactionid' and l.granted and l.transactionid = r.xmax
+       where r.xmax <> '0'::xid
+    loop
+      if v_row.is_mine and not v_row.is_own or not v_row.is_mine and not v_row.is_running then
+        v_lockers := v_lockers || leasehold_internal.multixact_members(v_row.locker);
+      elsif not v_row.is_own then
+        v_lockers := v_lockers || v_row.locker;
+      end if;
+    end loop;
+    raise sqlstate 'LH900' using message = 'give the locks back';
+  exception when sqlstate 'LH900' then
+    null;
+  end;
   return v_lockers;
+end
+$$;
+
+-- The transactions of a multixact, none where there is none of this number (any more). Locks nothing.
+create or replace function leasehold_internal.multixact_members(p_multixact xid) returns xid[]
+language plpgsql
+as $$
+begin
+  return array(select m.xid from pg_get_multixact_members(p_multixact) m);
+exception when others then
+  return '{}';
 end
 $$;
 
@@ -358,11 +388,14 @@ declare
   v_lockers constant xid[] := leasehold_internal.row_lockers(p_namespace, p_key, null);
   v_sessions text;
 begin
-  select string_agg(leasehold_internal.session_text(l.pid), ', ' order by a.xact_start)
+  select string_agg(coalesce(leasehold_internal.prepared_text(p.transaction), leasehold_internal.session_text(l.pid)), ', '
+                    order by coalesce(p.prepared, a.xact_start))
     into v_sessions
     from pg_locks l
     left join pg_stat_activity a
       on a.pid = l.pid
+    left join pg_prepared_xacts p
+      on p.transaction = l.transactionid
    where l.locktype = 'transactionid' and l.granted and l.transactionid = any (v_lockers);
   if v_sessions is null then
     select string_agg(leasehold_internal.session_text(a.pid), ', ' order by a.xact_start)
@@ -387,7 +420,17 @@ as $$
                     where a.pid = p_pid), 'a prepared transaction')
 $$;
 
-revoke execute on function leasehold_internal.force_release_one(text, text, text, bigint, text, text, boolean),
+-- A prepared transaction in words, and how it ends; null where there is none. Locks nothing.
+create or replace function leasehold_internal.prepared_text(p_transaction xid) returns text
+language sql stable
+as $$
+  select format('the prepared transaction %L (user %s, prepared for %s): its owner or a superuser ends it with commit prepared %1$L or rollback prepared %1$L',
+                p.gid, p.owner, leasehold_internal.duration_text(clock_timestamp() - p.prepared))
+    from pg_prepared_xacts p
+   where p.transaction = p_transaction
+$$;
+
+revoke execute on function leasehold_internal.prepared_text(xid), leasehold_internal.multixact_members(xid), leasehold_internal.force_release_one(text, text, text, bigint, text, text, boolean),
   leasehold_internal.force_problem(text, text, text), leasehold_internal.end_rest(text, text, bigint),
   leasehold.force_release(text, text, text, bigint, boolean), leasehold_internal.row_sessions(text, text), leasehold_internal.session_text(integer),
   leasehold_internal.lock_by_force(text, text, bigint), leasehold_internal.take_by_force(text, text, bigint),

@@ -1,10 +1,16 @@
 -- Promise 5: guard.
 -- Until the end of the caller's transaction nobody else can get this scope; where the lease is shared, nobody can get it exclusively. Returns
 -- nothing; raises LH001 unless the scope is held with this token and not expired.
+--
+-- Tokens are drawn one after the other, so that another's is easily guessed, and a guard delays the end of its lease: a token alone does not
+-- say that the caller has to do with it. (Gaps of chance would have to be larger than the bits that are left in a token.) A lease that a
+-- SQL user acquired is guarded by its role, by a role that is a member of that one, or by whoever knows its lease key too. A lease of a
+-- daemon's client is guarded by the application's database role, of which the daemon knows nothing: there the token is enough. Once
+-- rules name roles, the right `guard` says for all leases whose it may be.
 -- Locks leasehold.guard_session ROW SHARE, by which daemons see how long a guard is open, and waits for nobody there; then
 -- the scope's row FOR KEY SHARE, which whoever ends or grants a lease waits for or skips, and heartbeats do not; of a shared lease its own row
 -- alone, so that other holders come and go; then validates in a statement of its own, which sees what was committed before the lock.
-create or replace function leasehold.guard(namespace text, key text, token bigint) returns void
+create or replace function leasehold.guard(namespace text, key text, token bigint, lease_key uuid default null) returns void
 language plpgsql
 security definer
 set search_path = pg_catalog, pg_temp
@@ -34,10 +40,15 @@ begin
   else
     v_scope := leasehold_internal.guard_share(guard.namespace, guard.key, guard.token);
   end if;
-  if v_scope.state = 'held' and v_scope.token = guard.token and not v_scope.lapsed then
+  if v_scope.state = 'held' and v_scope.token = guard.token and not v_scope.lapsed and v_scope.lease_key = coalesce(guard.lease_key, v_scope.lease_key) then
     select r.expiry into v_expiry from leasehold_internal.policies_of(array[guard.namespace]) r;
     v_now := clock_timestamp();
     if not leasehold_internal.is_expired(v_scope, leasehold_internal.life(null), v_expiry, v_now) then
+      if guard.lease_key is null and not leasehold_internal.may_guard(v_scope) then
+        raise exception 'access_denied: the role % did not acquire %, and is no member of the role that did',
+            session_user, leasehold_internal.scope_name(guard.namespace, guard.key)
+          using errcode = 'LH007', hint = 'Pass the lease key to guard() as its fourth argument.';
+      end if;
       return;
     end if;
     perform leasehold_internal.check_life_mark();
@@ -49,6 +60,19 @@ $$;
 comment on function leasehold.guard is
   'Raise lease_lost unless the scope is held with this token; if it passes, nobody else gets the scope before the transaction ends. Example:
   select leasehold.guard(''jobs'', ''nightly'', :token)';
+
+-- May the session guard this lease without its lease key? Locks nothing.
+create or replace function leasehold_internal.may_guard(p_scope leasehold.scope) returns boolean
+language plpgsql stable
+as $$
+begin
+  return p_scope.granted_by is not null or p_scope.principal is null or p_scope.principal not like 'role:%'
+         or p_scope.principal = 'role:' || session_user
+         or (select a.names_roles from leasehold.access_state a)
+         or leasehold_internal.is_above_rules()
+         or p_scope.principal = any (leasehold_internal.session_principals());
+end
+$$;
 
 -- The shared lease with this token, as scope_of_share() has it; null where it is not held. An old snapshot that cannot know the token is turned away
 -- (40001). Locks its row FOR KEY SHARE.
@@ -105,8 +129,23 @@ exception when insufficient_privilege then
 end
 $$;
 
+-- Guards in prepared transactions, which have no session to end. Locks nothing.
+create or replace function leasehold_internal.prepared_guards() returns table (transaction xid, prepared timestamptz)
+language sql volatile
+as $$
+  select p.transaction, p.prepared
+    from pg_locks l
+    join pg_locks t
+      on t.virtualtransaction = l.virtualtransaction and t.locktype = 'transactionid' and t.granted and t.pid is null
+    join pg_prepared_xacts p
+      on p.transaction = t.transactionid
+   where l.locktype = 'relation' and l.granted and l.mode = 'RowShareLock' and l.pid is null
+     and l.database = (select d.oid from pg_database d where d.datname = current_database())
+     and l.relation = 'leasehold.guard_session'::regclass
+$$;
+
 -- End the sessions whose guard has been open for longer than `p_max_guard`, counted from when a daemon first saw it. Returns a row for
--- each: the session in words, and `trouble` where it may not be ended. Called by daemons every few seconds; of several at once one looks.
+-- each: the session in words, and `trouble` where it may not be ended; prepared transactions, counted from their preparation, can only be named. Called by daemons every few seconds; of several at once one looks.
 -- Locks the row 'guards' of leasehold.turn, without waiting, where any guard is open.
 create or replace function leasehold_internal.end_long_guards(p_max_guard interval) returns table (session text, trouble text)
 language plpgsql
@@ -120,7 +159,7 @@ declare
   v_pid integer;
 begin
   select coalesce(array_agg(g.pid), '{}'), coalesce(array_agg(g.transaction), '{}') into v_pids, v_transactions from leasehold_internal.guarding() g;
-  if v_pids = '{}' and not exists (select from leasehold.guard_session) then
+  if v_pids = '{}' and not exists (select from leasehold.guard_session) and not exists (select from leasehold_internal.prepared_guards()) then
     return;
   end if;
   perform 1 from leasehold.turn t where t.name = 'guards' for update skip locked;
@@ -141,11 +180,15 @@ begin
     trouble := leasehold_internal.end_session(v_pid);
     return next;
   end loop;
+  return query
+    select leasehold_internal.prepared_text(g.transaction), 'a prepared transaction has no session'
+      from leasehold_internal.prepared_guards() g
+     where g.prepared <= v_now - p_max_guard;
 end
 $$;
 comment on function leasehold_internal.end_long_guards is 'End sessions whose guard has been open for too long, by a coordinator';
 
-revoke execute on function leasehold.guard(text, text, bigint), leasehold_internal.guard_share(text, text, bigint), leasehold_internal.guarding(), leasehold_internal.end_session(integer),
+revoke execute on function leasehold.guard(text, text, bigint, uuid), leasehold_internal.may_guard(leasehold.scope), leasehold_internal.guard_share(text, text, bigint), leasehold_internal.guarding(), leasehold_internal.prepared_guards(), leasehold_internal.end_session(integer),
   leasehold_internal.end_long_guards(interval) from public;
 grant execute on function leasehold_internal.end_long_guards(interval) to leasehold_coordinator, leasehold_admin;
-grant execute on function leasehold.guard(text, text, bigint) to leasehold_client, leasehold_admin;
+grant execute on function leasehold.guard(text, text, bigint, uuid) to leasehold_client, leasehold_admin;

@@ -7,10 +7,12 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "nodes/primnodes.h"
 #include "nodes/value.h"
 #include "parser/parse_func.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/relcache.h"
 #include "utils/syscache.h"
 
 struct column {
@@ -197,6 +199,20 @@ static const char *problem_of(const struct expected *expected)
     return problem == NULL ? NULL : psprintf("leasehold.%s %s", expected->name, problem);
 }
 
+/* An index that is not valid, or of other rows, has no entry for some SQL users who wait. */
+static const char *sql_user_problem(const struct lh_core_oids *oids)
+{
+    Relation index = index_open(oids->waiter_sql_user, AccessShareLock);
+    List *predicate = RelationGetIndexPredicate(index);
+    NullTest *test = list_length(predicate) == 1 ? (NullTest *)linitial(predicate) : NULL;
+    bool is_right = index->rd_index->indrelid == oids->waiter && index->rd_index->indisvalid && test != NULL &&
+                    IsA(test, NullTest) && test->nulltesttype == IS_NULL && IsA(test->arg, Var) &&
+                    ((Var *)test->arg)->varattno == WAITER_COORDINATOR + 1;
+
+    index_close(index, AccessShareLock);
+    return is_right ? NULL : "leasehold.waiter_sql_user is not valid";
+}
+
 static const char *find_problem(struct lh_core_oids *oids)
 {
     const struct expected all[] = {
@@ -210,7 +226,7 @@ static const char *find_problem(struct lh_core_oids *oids)
 
     for (size_t i = 0; i < lengthof(all) && problem == NULL; i++)
         problem = problem_of(&all[i]);
-    return problem;
+    return problem != NULL ? problem : sql_user_problem(oids);
 }
 
 static bool find(Oid schema, const char *name, char kind, Oid *oid)

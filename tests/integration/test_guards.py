@@ -105,3 +105,63 @@ def test_force_release_of_one_of_several_leaves_the_guards_of_the_others(guarded
     bystander.run("commit")
     bystander.close()
     assert heartbeat(guarded.client, theirs).outcome == pb.OUTCOME_OK
+
+
+# What uses up one number of a multixact: a row that is locked twice in one transaction.
+BURN = """create table if not exists public.burnt (n integer primary key);
+insert into public.burnt select generate_series(1, 20000) on conflict do nothing;
+do $$ declare v_n integer; begin
+  for v_n in 1 .. {count} loop
+    perform 1 from public.burnt where n = v_n for key share;
+    begin
+      perform 1 from public.burnt where n = v_n for no key update;
+    exception when division_by_zero then
+      null;
+    end;
+  end loop;
+end $$; checkpoint"""
+
+
+def next_multixact(service):
+    service.psql("checkpoint")
+    return int(service.psql("select next_multixact_id from pg_control_checkpoint()"))
+
+
+def test_force_release_tells_a_multixact_from_a_transaction_of_the_same_number(guarded):
+    lease = guarded.client.lease.Acquire(acquire_request("g", "twice", 30)).lease
+    other = guarded.client.lease.Acquire(acquire_request("g", "innocent", 30)).lease
+    innocent = guard(guarded, other)
+    number = int(guarded.psql("select transactionid from pg_locks l join pg_stat_activity a using (pid) where a.usename = 'guard_user' "
+                              "and l.locktype = 'transactionid' and l.granted"))
+    missing = number - next_multixact(guarded)
+    assert 0 < missing < 20000, "the numbers of transactions are ahead of those of multixacts"
+    guarded.psql(BURN.format(count=missing))
+    assert next_multixact(guarded) == number
+    guard(guarded, lease)
+    guard(guarded, lease)
+    assert int(guarded.psql("select xmax from leasehold.scope where key = 'twice'")) == number
+    assert guarded.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=lease.scope, reason="stuck")).lease.token == lease.token
+    assert sessions(guarded) == 1, "who guards another lease goes on"
+    innocent.run("commit")
+    innocent.close()
+
+
+def test_a_guard_in_a_prepared_transaction_is_named():
+    cluster = harness.Cluster(["max_prepared_transactions = 3"])
+    service = harness.Service(cluster, "--max-guard", "1s")
+    try:
+        lease = service.client.lease.Acquire(acquire_request("g", "prepared", 30)).lease
+        service.psql(f"begin; select leasehold.guard('g', 'prepared', {lease.token}); prepare transaction 'it''s forgotten'")
+        wait_until(lambda: overdue(service), what="the guard to be overdue")
+        assert "the prepared transaction 'it''s forgotten' (user " in service.daemon.log()
+        with fails() as refused:
+            service.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=lease.scope, reason="stuck"))
+        assert "rollback prepared 'it''s forgotten'" in refused.value.message
+        assert heartbeat(service.client, lease).outcome == pb.OUTCOME_OK
+        service.psql("rollback prepared 'it''s forgotten'")
+        wait_until(lambda: Metrics(service.daemon).get("leasehold_guards_overdue") == 0, what="no guard to be overdue")
+        assert service.client.admin.ForceRelease(pb.ForceReleaseRequest(scope=lease.scope, reason="stuck")).lease.token == lease.token
+    finally:
+        service.close()
+        cluster.stop()
+        cluster.destroy()

@@ -43,7 +43,7 @@ select is((select p.proargnames[1:p.pronargs] from pg_proc p where p.oid = signa
                ('leasehold.heartbeat(text, text, uuid)', array['namespace', 'key', 'lease_key']),
                ('leasehold.release_ok(text, text, uuid, jsonb)', array['namespace', 'key', 'lease_key', 'result']),
                ('leasehold.release_fail(text, text, uuid, text)', array['namespace', 'key', 'lease_key', 'error']),
-               ('leasehold.guard(text, text, bigint)', array['namespace', 'key', 'token']),
+               ('leasehold.guard(text, text, bigint, uuid)', array['namespace', 'key', 'token', 'lease_key']),
                ('leasehold.join_queue(text, text, uuid, interval, text, integer)', array['namespace', 'key', 'lease_key', 'ttl', 'mode', 'units']),
                ('leasehold.leave_queue(text, text, uuid)', array['namespace', 'key', 'lease_key']),
                ('leasehold.explain(text, text)', array['namespace', 'key']),

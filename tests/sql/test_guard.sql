@@ -33,6 +33,44 @@ select t.age('g.manual', 'a', '1 hour');
 select is(t.error_of(format('select leasehold.guard(%L, %L, %s)', 'g.manual', 'a', :manual_token)), '',
           'a manual lease does not expire, so its token passes');
 
+-- Tokens are guessed easily: whose lease it is matters. A lease of a SQL user is its role's, and of the members of that.
+create role guard_team;
+create role guard_app login in role leasehold_client, guard_team;
+create role guard_mate login in role leasehold_client, guard_app;
+create role guard_thief login in role leasehold_client;
+create schema guard_app;
+create function guard_app.write(p_token bigint) returns void language sql security definer as $$ select leasehold.guard('g', 'own', p_token) $$;
+grant usage on schema guard_app to public;
+create function pg_temp.guarded_as(p_role text, p_sql text) returns text language plpgsql as $$
+declare
+  v_error text;
+begin
+  execute format('set local session authorization %I', p_role);
+  v_error := t.error_of(p_sql);
+  set local session authorization default;
+  return split_part(v_error, ':', 1);
+end $$;
+set session authorization guard_app;
+select token as own_token, lease_key as own_key from leasehold.acquire('g', 'own', '30 s', lease_key => t.key(20)) \gset
+select token as team_token from leasehold.acquire('g', 'team', '30 s', lease_key => t.key(21), mode => 'shared') \gset
+reset session authorization;
+select leasehold_internal.coordinator_register(t.key(900), 'host', 1, '0.1.0');
+select token as daemon_token
+  from leasehold_internal.acquire_batch(t.key(900), null, '{g}', '{daemons}', array[t.key(22)], '{w}', '{"{}"}', '{30000000}', '{f}', '{null}', '{0}', '{role:somebody}') \gset
+select is(pg_temp.guarded_as(r.role, format('select leasehold.guard(%L, %L, %s)', 'g', r.key, r.token)), r.want, r.role || ' guards ' || r.key)
+  from (values ('guard_app', 'own', :own_token, ''), ('guard_mate', 'own', :own_token, ''), ('postgres', 'own', :own_token, ''),
+               ('guard_thief', 'own', :own_token, 'LH007 access_denied'), ('guard_thief', 'own', :own_token - 1, 'LH001 lease_lost'),
+               ('guard_thief', 'team', :team_token, 'LH007 access_denied'), ('guard_app', 'team', :team_token, ''),
+               ('guard_thief', 'daemons', :daemon_token, '')) as r (role, key, token, want);
+select is(pg_temp.guarded_as('guard_app', format('select guard_app.write(%s)', :own_token)), '', 'a function of another role guards for its caller');
+select is(pg_temp.guarded_as('guard_thief', format('select guard_app.write(%s)', :own_token)), 'LH007 access_denied', 'not for another caller');
+select is(pg_temp.guarded_as('guard_thief', format('select leasehold.guard(%L, %L, %s, %L)', 'g', 'own', :own_token, :'own_key')), '', 'with the lease key anybody guards it');
+select is(pg_temp.guarded_as('guard_app', format('select leasehold.guard(%L, %L, %s, %L)', 'g', 'own', :own_token, t.key(99))), 'LH001 lease_lost', 'with another one nobody');
+select is(pg_temp.guarded_as('guard_thief', format('select leasehold.guard(%L, %L, %s, lease_key => %L)', 'g', 'team', :team_token, t.key(21))), '', 'a shared lease too');
+select leasehold.access_grant('role:guard_thief', 'g', 'guard');
+select is(pg_temp.guarded_as('guard_thief', format('select leasehold.guard(%L, %L, %s)', 'g', 'own', :own_token)), '', 'once rules name roles, the right is what counts');
+select leasehold.access_revoke('role:guard_thief', 'g');
+
 -- it locks what it should: the row, against whoever ends a lease, and nothing against heartbeats
 begin;
 select leasehold.guard('g', 'a', :two_token);
