@@ -86,8 +86,8 @@ begin
                      else not v_is_wanted_whole and v_would_take <= coalesce((v_item.rules).capacity, v_would_take) end;
       v_asking := v_asking || v_item.lease_key;
       v_is_wanted_whole := v_is_wanted_whole or v_item.units is null;
-      -- One that fits the capacity (null: none is set) and would make it a million is refused, and takes none.
-      if v_item.units is not null and (v_would_take < 1000000 or v_would_take > (v_item.rules).capacity) then
+      -- One that fits the capacity (null: none is set) and would make it more than a million is refused, and takes none.
+      if v_item.units is not null and (v_would_take <= 1000000 or v_would_take > (v_item.rules).capacity) then
         v_taken := least(v_would_take, 2000000);
       end if;
       -- A waiter before it may be one of those who ask, who came before it here too.
@@ -105,8 +105,8 @@ begin
         when v_late_field = 'mode' then 'exclusive, as this lease key holds it: downgrade it to share it'
         when v_is_live then format('%s, as this lease key holds it', v_lease.units)
         else format('1 to %s, the capacity', (v_item.rules).capacity) end;
-    elsif v_fits and v_would_take > 999999 then
-      v_item.bound := 'units = 999999 in one scope';
+    elsif v_fits and v_would_take > 1000000 then
+      v_item.bound := 'units = 1000000 in one scope';
     end if;
     v_item.outcome := case
       when v_item.field is not null then 'invalid'
@@ -115,7 +115,7 @@ begin
       when v_late_field is not null then 'invalid'
       when v_is_live then 'renewed'
       when (v_item.rules).frozen then 'frozen'
-      when v_fits and v_would_take > 999999 then 'quota'
+      when v_fits and v_would_take > 1000000 then 'quota'
       when v_fits then 'granted'
       -- The same lease key twice in a batch is one acquisition.
       when v_item.lease_key = any (v_granted) then 'renewed'

@@ -59,11 +59,6 @@ begin
                   else format('1 to %s, what the lease takes', v_holder.units) end;
     return next;
     return;
-  elsif (v_work[1]).outcome = 'ok' and p_units > 999999 then
-    outcome := 'quota';
-    bound := 'units = 999999 in one scope';
-    return next;
-    return;
   end if;
   if exists (select from leasehold.registered_hook) then
     v_work := leasehold_internal.hook_items(v_work, 'heartbeat', leasehold_internal.runs_hooks(p_coordinator is null), v_now);

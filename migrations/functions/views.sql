@@ -189,7 +189,7 @@ comment on column leasehold.effective_policy.max_waiters is 'Queued for one scop
 comment on column leasehold.effective_policy.history is 'Keep a record of every hold';
 comment on column leasehold.effective_policy.max_reap_failures is 'After so many failures a lease stays for a person';
 comment on column leasehold.effective_policy.hook_timeout is 'How long a hook may take';
-comment on column leasehold.effective_policy.free_retention is 'How long a free scope keeps its row';
+comment on column leasehold.effective_policy.free_retention is 'How long a free scope keeps its row at least';
 comment on column leasehold.effective_policy.history_retention is 'How long history is kept';
 comment on column leasehold.effective_policy.at_least is 'A scope rests until so long after its grant, whenever the lease ends; null: 0';
 comment on column leasehold.effective_policy.capacity is 'How many units a scope has for shared leases; null: any number';

@@ -23,8 +23,12 @@ static const struct {
     {"28", true, "PostgreSQL does not let the daemon's role in: see pg_hba.conf, and whether the role exists"},
     {"3D000", true, "the database that the daemon is configured for does not exist"},
     {"42501", true, "the daemon's role lacks a right in the database"},
-    {LH_PG_POOLED, true, "a pooler in transaction mode is between the daemon and PostgreSQL"},
-    {"26000", true, "a pooler in transaction mode is between the daemon and PostgreSQL"},
+    {LH_PG_POOLED, true,
+     "what is between the daemon and PostgreSQL, such as a pooler in transaction mode, gives connections no session of "
+     "their own"},
+    {"26000", true,
+     "what is between the daemon and PostgreSQL, such as a pooler in transaction mode, gives connections no session of "
+     "their own"},
     {LH_PG_READ_ONLY, false, "the server takes no writes: it is a standby, or read-only"},
     {LH_PG_NO_SCHEMA, false, "the database has no schema leasehold, or an old one: run leasehold migrate"},
     {"53300", false, "PostgreSQL has no connection left"},

@@ -166,20 +166,21 @@ void lh_pg_servers_on_silent(struct lh_pg_servers *servers, const struct lh_pg_c
 
 /* --- who is the primary --- */
 
-/* Two sessions of ours in one backend, or one in two: they do not keep it between transactions. */
-static bool is_pooled(const struct lh_pg_servers *servers, const struct lh_pg_conn *conn,
-                      const struct lh_pg_identity *identity)
+/* Two sessions of ours in one backend, or one in two: they do not keep it between transactions. What was seen; NULL: nothing. */
+static char *sign_of_sharing(const struct lh_pg_servers *servers, const struct lh_pg_conn *conn,
+                             const struct lh_pg_identity *identity)
 {
     if (identity->backend_pid == identity->announced_pid)
-        return false;
+        return NULL;
     if (identity->backend_pid != identity->settings_pid)
-        return true;
+        return lh_format("two transactions of one connection ran in two sessions of PostgreSQL, %d and %d",
+                         identity->settings_pid, identity->backend_pid);
     SESSION_EACH(other)
     {
         if (other != conn && other->state == LH_PG_UP && other->identity.backend_pid == identity->backend_pid)
-            return true;
+            return lh_format("two connections are in one session of PostgreSQL, %d", identity->backend_pid);
     }
-    return false;
+    return NULL;
 }
 
 static bool has_other_session(const struct lh_pg_servers *servers, const struct lh_pg_conn *conn)
@@ -252,11 +253,13 @@ static void adopt(struct lh_pg_servers *servers, struct lh_pg_conn *conn, const 
     facts->timeline = identity->timeline;
 }
 
-void lh_pg_servers_on_shared(struct lh_pg_servers *servers, const struct lh_pg_conn *conn, struct lh_error *error)
+void lh_pg_servers_on_shared(struct lh_pg_servers *servers, const struct lh_pg_conn *conn, const char *sign,
+                             struct lh_error *error)
 {
     lh_error_set(error, LH_DATABASE_UNAVAILABLE,
-                 "a pooler in transaction mode is in between, which gives each transaction another session; let the "
-                 "daemon connect to PostgreSQL itself, or set pool_mode = session for it");
+                 "%s: what is in between gives connections no session of their own, as a pooler in transaction mode "
+                 "does; let the daemon connect to PostgreSQL itself, or set pool_mode = session for it",
+                 sign);
     memcpy(error->sqlstate, LH_PG_POOLED, sizeof(error->sqlstate));
     end_others(servers, conn, error->message);
 }
@@ -266,9 +269,11 @@ bool lh_pg_servers_admit(struct lh_pg_servers *servers, struct lh_pg_conn *conn,
 {
     char *words;
 
-    *is_permanent = is_pooled(servers, conn, identity);
+    words = sign_of_sharing(servers, conn, identity);
+    *is_permanent = words != NULL;
     if (*is_permanent) {
-        lh_pg_servers_on_shared(servers, conn, error);
+        lh_pg_servers_on_shared(servers, conn, words, error);
+        free(words);
         return false;
     }
     words = objection(servers, conn, identity);

@@ -62,8 +62,9 @@ void lh_pg_servers_on_failed(struct lh_pg_servers *servers, struct lh_pg_conn *c
 bool lh_pg_servers_admit(struct lh_pg_servers *servers, struct lh_pg_conn *conn, const struct lh_pg_identity *identity,
                          struct lh_error *error, bool *is_permanent);
 
-/* The backend of `conn` serves others too, so no session of ours can be relied on: all end. */
-void lh_pg_servers_on_shared(struct lh_pg_servers *servers, const struct lh_pg_conn *conn, struct lh_error *error);
+/* The backend of `conn` serves others too, so no session of ours can be relied on: all end. `sign`: what was seen. */
+void lh_pg_servers_on_shared(struct lh_pg_servers *servers, const struct lh_pg_conn *conn, const char *sign,
+                             struct lh_error *error);
 
 /* Its server does not answer any more: all sessions with it end, and the next attempts go elsewhere. */
 void lh_pg_servers_on_silent(struct lh_pg_servers *servers, const struct lh_pg_conn *conn);

@@ -67,12 +67,15 @@ static void on_notice(void *arg, const PGresult *result)
 /* A new session has no statement yet, and keeps what it prepares: where that is not so, it is not ours alone. */
 static void give_up(struct lh_pg_conn *conn, const struct lh_error *error)
 {
-    bool is_shared = strcmp(error->sqlstate, "42P05") == 0 || strcmp(error->sqlstate, "26000") == 0;
+    bool has_others = strcmp(error->sqlstate, "42P05") == 0, is_forgetful = strcmp(error->sqlstate, "26000") == 0;
 
     conn->error = *error;
-    if (is_shared) {
+    if (has_others || is_forgetful) {
         conn->is_permanent = true;
-        lh_pg_servers_on_shared(conn->servers, conn, &conn->error);
+        lh_pg_servers_on_shared(conn->servers, conn,
+                                has_others ? "a new connection's session has statements of another connection"
+                                           : "a connection's session does not know the statement that it prepared",
+                                &conn->error);
     }
     lh_defer(conn->loop, &conn->broken);
 }

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -20,13 +21,13 @@ def free_port():
 
 
 class Pooler:
-    def __init__(self, place, mode):
+    def __init__(self, place, mode, size=20):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pool-"))
         self.dir.chmod(0o755)
         self.port = free_port()
         config = self.dir / "pgbouncer.ini"
         config.write_text(f"[databases]\n{place.database} = host={place.cluster.sockets}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-                          f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\nmax_client_conn = 100\n"
+                          f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\ndefault_pool_size = {size}\nmax_client_conn = 100\n"
                           "ignore_startup_parameters = extra_float_digits\n")
         config.write_text(config.read_text().replace(f"{place.database} = ", f"{place.database} = user=postgres "))
         user = pwd.getpwnam("postgres")
@@ -47,9 +48,9 @@ def through(place):
     """A daemon behind a pooler of that mode."""
     poolers, daemons = [], []
 
-    def start(mode):
+    def start(mode, size=20):
         assert place.daemon().stop() == 0  # brings the schema up to date
-        poolers.append(Pooler(place, mode))
+        poolers.append(Pooler(place, mode, size))
         daemons.append(harness.Daemon("--migrate", "no", database=poolers[0].url, wait="listening"))
         return daemons[0]
 
@@ -63,7 +64,7 @@ def through(place):
 def test_a_pooler_in_transaction_mode_is_refused_with_words(through):
     daemon = through("transaction")
     client = Client(daemon.target)
-    wait_until(lambda: "a pooler in transaction mode is in between" in daemon.log())
+    wait_until(lambda: "gives connections no session of their own, as a pooler in transaction mode does" in daemon.log())
     with fails() as failure:
         client.lease.Acquire(acquire_request("jobs", "k"))
     assert failure.value.reason == "DATABASE_UNAVAILABLE"
@@ -71,9 +72,17 @@ def test_a_pooler_in_transaction_mode_is_refused_with_words(through):
     client.close()
 
 
+def test_one_session_for_all_connections_is_told_as_that(through):
+    """As the socket server of PGlite does it, which is no pooler."""
+    daemon = through("transaction", size=1)
+    wait_until(lambda: "gives connections no session of their own" in daemon.log())
+    assert re.search("two connections are in one session of PostgreSQL, \\d+: |a new connection's session has statements of another connection: ", daemon.log())
+    assert "ran in two sessions" not in daemon.log()
+
+
 def test_a_pooler_in_session_mode_serves(through):
     daemon = through("session")
     client = Client(daemon.target)
     assert wait_until(lambda: client.lease.Acquire(acquire_request("jobs", "k", wait=20)).lease.token)
-    assert "a pooler in transaction mode" not in daemon.log()
+    assert "no session of their own" not in daemon.log()
     client.close()

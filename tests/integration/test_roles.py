@@ -38,6 +38,18 @@ def migrate(cluster, database, user="installer", *more):
     return cli("migrate", *more, "--database", cluster.url(database, user=user))
 
 
+@pytest.mark.parametrize("by", ["migrate", "script"])
+def test_a_database_that_allows_no_files_of_its_sessions_is_installed(ordinary, by):
+    database = make_database(ordinary)
+    ordinary.psql(f"alter database {database} set work_mem = '64kB'; alter database {database} set temp_file_limit = 0", "postgres")
+    if by == "migrate":
+        said = migrate(ordinary, database)
+        assert said.returncode == 0, said.stderr
+    else:
+        ordinary.psql(cli("migrate", "--print").stdout, database, user="installer")
+    assert ordinary.psql("select count(*) > 1 from leasehold.creation", database) == "t"
+
+
 def test_an_ordinary_owner_installs_serves_dumps_and_restores(ordinary):
     database = make_database(ordinary)
     said = migrate(ordinary, database)

@@ -120,16 +120,18 @@ select leasehold.set_policy('late', capacity => 2);
 select is(t.ask('late', 2, 1), 'granted 1 {1}', 'has no number, and takes its units all the same');
 select is(t.ask('late', 3, 1), 'queued', 'the capacity is taken');
 
--- units stay below a million in one scope
+-- units are at most a million in one scope: one who asks for as many as a call may name gets them
 -- Promise 12.
-select is(t.ask('many', array[1, 2], array[999999, 1]), 'granted 999999, quota units = 999999 in one scope', 'a million units are too many');
-select is(t.ask('many.a', array[1, 2, 3], array[1000000, 1, 2]), 'quota units = 999999 in one scope, granted 1, granted 2', 'those behind it in the batch are granted');
-select is(t.ask('many.b', array[1, 2, 3], array[999990, 10, 9]), 'granted 999990, quota units = 999999 in one scope, granted 9', 'where they fit');
-select is(t.stands('many.b'), 'shared 999999 2', 'and it takes no units');
+select is(t.ask('many', array[1, 2], array[1000000, 1]), 'granted 1000000, quota units = 1000000 in one scope', 'more than a million units are too many');
+select is(t.ask('many.a', array[1, 2, 3], array[1, 1000000, 2]), 'granted 1, quota units = 1000000 in one scope, granted 2', 'those behind it in the batch are granted');
+select is(t.ask('many.b', array[1, 2, 3], array[999990, 11, 10]), 'granted 999990, quota units = 1000000 in one scope, granted 10', 'where they fit');
+select is(t.stands('many.b'), 'shared 1000000 2', 'and it takes no units');
+select is((select units from leasehold.acquire('many.d', 'k', '30 s', mode => 'shared', units => 1000000)), 1000000, 'in SQL too');
+select is(t.error_of($$select leasehold.acquire('many.d', 'k', '30 s', mode => 'shared', units => 1000001)$$), 'LH002 invalid_argument units', 'and no call names more');
 select leasehold.set_policy('many.c', capacity => 1000000);
-select is(regexp_replace(t.ask('many.c', array[1, 2, 3], array[999000, 1000, 7]), '{[^}]*}', '{}', 'g'),
-          'granted 999000 {}, quota units = 999999 in one scope, granted 7 {}', 'with a capacity of a million too');
-select is(t.ask('many.c', array[4, 5], array[1000000, 1]), 'queued, queued', 'one that does not fit waits, and whoever is behind it');
+select is(regexp_replace(t.ask('many.c', array[1, 2, 3], array[999000, 1001, 7]), '{[^}]*}', '{}', 'g'),
+          'granted 999000 {}, queued, queued', 'with a capacity of a million what does not fit waits');
+select is(t.ask('many.c', array[4, 5], array[1000000, 1]), 'queued, queued', 'and whoever is behind it');
 
 -- repeats
 -- Promise 7.
