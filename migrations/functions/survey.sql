@@ -19,6 +19,83 @@ end
 $$;
 comment on function leasehold_internal.survey is 'What a daemon measures: leases held, and the transaction that holds back vacuum';
 
+-- How it stands with the holders and waiters of each namespace, for whoever is to wake somebody: how many leases are past their deadline and not
+-- expired yet, silent (suspected dead), held for longer than max_hold, expired and still there; how long the oldest is held and the first waiter
+-- waits. The `p_max` namespaces that are worst, and the others together, whose namespace is null. Reads each held row
+-- twice, so daemons ask the more seldom the longer it takes. Locks nothing.
+create or replace function leasehold_internal.survey_namespaces(p_max integer)
+returns table (
+  namespace text, overdue bigint, silent bigint, held_too_long bigint, expired bigint, oldest_hold_us bigint, longest_wait_us bigint)
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_life leasehold.life_now := leasehold_internal.life(null);
+  v_names text[] := array(select s.namespace from leasehold.scope s where s.state <> 'free' group by s.namespace);
+  -- Those that have the root's policy alone take one that stands for all.
+  v_own text[] := array(
+    select n
+      from unnest(v_names) n
+     where exists (select from leasehold.policy p where p.namespace <> '' and starts_with(n || '.', p.namespace || '.')));
+  v_rules leasehold.rules[] := array(select r from leasehold_internal.policies_of(v_own) r);
+  v_root leasehold.rules;
+begin
+  select r.*
+    into v_root
+    from leasehold_internal.policies_of(array(select n from unnest(v_names) n where not exists (select from unnest(v_own) o where o = n) limit 1)) r;
+  return query
+    with held as (
+      -- Only what is past its deadline may be expired.
+      select h.namespace, h.acquired_at, h.deadline <= v_now or h.lapsed as is_late,
+             h.heartbeat_at + coalesce(h.dead_after, h.duration * 2 / 3) <= v_now as is_silent,
+             h.acquired_at + h.max_hold <= v_now as is_long,
+             case when h.deadline <= v_now or h.lapsed then leasehold_internal.is_expired(h.scope, v_life, h.expiry, v_now) else false end as is_expired
+        from (select s.namespace, s.acquired_at, s.deadline, s.lapsed, s.heartbeat_at, s.duration, (r.rules).dead_after, (r.rules).max_hold, (r.rules).expiry, s as scope
+                from leasehold.scope s
+                left join unnest(v_rules) o
+                  on o.namespace = s.namespace
+               cross join lateral (select case when o.namespace is null then v_root else o end as rules) r
+               where s.state = 'held'
+               union all
+              select s.namespace, s.acquired_at, s.deadline, s.lapsed, s.heartbeat_at, s.duration, (r.rules).dead_after, (r.rules).max_hold, (r.rules).expiry,
+                     case when s.deadline <= v_now or s.lapsed then leasehold_internal.scope_of_share(s) end
+                from leasehold.share s
+                left join unnest(v_rules) o
+                  on o.namespace = s.namespace
+               cross join lateral (select case when o.namespace is null then v_root else o end as rules) r
+               where s.state = 'held') h
+    ), counted as (
+      select c.namespace, sum(c.overdue)::bigint as overdue, sum(c.silent)::bigint as silent, sum(c.long)::bigint as long,
+             sum(c.expired)::bigint as expired, min(c.acquired_at) as acquired_at, min(c.enqueued_at) as enqueued_at
+        from (select h.namespace, count(*) filter (where h.is_late and not h.is_expired) as overdue,
+                     count(*) filter (where h.is_silent and not h.is_expired) as silent, count(*) filter (where h.is_long) as long,
+                     count(*) filter (where h.is_expired) as expired, min(h.acquired_at) as acquired_at, null::timestamptz as enqueued_at
+                from held h
+               group by h.namespace
+               union all
+              select w.namespace, 0, 0, 0, 0, null, min(w.enqueued_at)
+                from leasehold.waiter w
+               where (w.wait_until is null or w.wait_until > v_now) and (w.away_until is null or w.away_until > v_now)
+               group by w.namespace) c
+       group by c.namespace
+    ), ranked as (
+      select c.*,
+             row_number() over (order by c.overdue + c.silent + c.long + c.expired desc, least(c.acquired_at, c.enqueued_at), c.namespace) <= p_max as is_named
+        from counted c
+    )
+    select case when r.is_named then r.namespace end, sum(r.overdue)::bigint, sum(r.silent)::bigint, sum(r.long)::bigint, sum(r.expired)::bigint,
+           coalesce(leasehold_internal.to_us(v_now - min(r.acquired_at)), 0), coalesce(leasehold_internal.to_us(v_now - min(r.enqueued_at)), 0)
+      from ranked r
+     group by case when r.is_named then r.namespace end;
+end
+$$;
+comment on function leasehold_internal.survey_namespaces is 'What daemons measure: holders and waiters that somebody should look at, by namespace';
+
 -- What is wrong though daemons can work: why partitions cannot be looked after (null: they can). And the checksum of the functions that are
 -- installed. Locks nothing.
 create or replace function leasehold_internal.findings() returns table (keeping text, functions text)
@@ -90,7 +167,7 @@ end
 $$;
 comment on function leasehold_internal.oldest_transaction_by_owner is 'The transaction that holds back vacuum, a part of survey()';
 
-revoke execute on function leasehold_internal.survey(), leasehold_internal.findings(), leasehold_internal.count_held(), leasehold_internal.oldest_transaction(),
+revoke execute on function leasehold_internal.survey(), leasehold_internal.survey_namespaces(integer), leasehold_internal.findings(), leasehold_internal.count_held(), leasehold_internal.oldest_transaction(),
   leasehold_internal.oldest_transaction_by_owner() from public;
-grant execute on function leasehold_internal.survey(), leasehold_internal.findings(), leasehold_internal.count_held(), leasehold_internal.oldest_transaction(),
+grant execute on function leasehold_internal.survey(), leasehold_internal.survey_namespaces(integer), leasehold_internal.findings(), leasehold_internal.count_held(), leasehold_internal.oldest_transaction(),
   leasehold_internal.oldest_transaction_by_owner() to leasehold_coordinator, leasehold_admin;

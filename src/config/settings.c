@@ -132,6 +132,9 @@ const struct lh_setting lh_settings_table[] = {
     {"log_format", LH_TYPE_CHOICE, AT(log_format), "text", 0, 2, 0, "text|json|journald", NULL, NULL,
      "text and json write a line each to stderr; journald sends to the systemd journal, with the level as priority and each handle of a "
      "line as a field: scope=... is LEASEHOLD_SCOPE."},
+    {"metrics_namespaces", LH_TYPE_INT, AT(metrics_namespaces), "0", 1, 50, LH_SETTING_OR_ZERO, NULL, NULL, NULL,
+     "How many namespaces, the worst ones, have their names in the gauges leasehold_namespace_*; 0: none, so that all are counted together. "
+     "/metrics asks for no right, so who reaches the admin port reads these names."},
     {"shutdown_timeout", LH_TYPE_DURATION, AT(shutdown_timeout_us), "10s", SECONDS(1), SECONDS(3600), RELOADABLE, NULL, NULL, NULL,
      "At a shutdown, close what is still open after that long."},
 

@@ -67,6 +67,7 @@ struct lh_settings {
     bool migrate;
     int64_t lanes;
     int64_t hook_lanes;
+    int64_t metrics_namespaces;
 
     int64_t max_block_us;
     int64_t busy_limit_us;

@@ -20,6 +20,7 @@ static void open_database(struct lh_databases *databases, struct lh_daemon_datab
     store_options.name = database->name;
     store_options.lanes = (unsigned)settings->lanes;
     store_options.hook_lanes = (unsigned)settings->hook_lanes;
+    store_options.named_namespaces = (int32_t)settings->metrics_namespaces;
     store_options.version = LH_VERSION;
     store_options.privileges_sql = lh_migrations.privileges_sql;
     store_options.functions_checksum = lh_migrations.functions_checksum;

@@ -116,6 +116,33 @@ static void expose_store(struct lh_exposition *out, const struct lh_store_stats 
         "1: the extension leasehold_core does the usual acquires, renewals and releases; 0: SQL functions do.");
 }
 
+/* --- namespaces --- */
+
+/* The label is bounded by the setting metrics_namespaces; "" is all others together. */
+static void expose_namespaces(struct lh_exposition *out, const struct lh_store *store)
+{
+    size_t count;
+    const struct lh_store_standing *list = lh_store_standings(store, &count);
+
+#define EACH(expose, name, member, help)                                                                               \
+    lh_expose_family(out, name, LH_EXPOSE_GAUGE, help);                                                                \
+    for (size_t i = 0; i < count; i++)                                                                                 \
+    expose(out, list[i].member, "namespace", list[i].ns, NULL)
+    EACH(lh_expose_count, "leasehold_namespace_leases_overdue", overdue,
+         "Leases past their deadline that are not expired yet.");
+    EACH(lh_expose_count, "leasehold_namespace_leases_silent", silent,
+         "Leases whose holders are suspected dead: no renewal for longer than dead_after of the policy.");
+    EACH(lh_expose_count, "leasehold_namespace_leases_held_too_long", held_too_long,
+         "Leases held for longer than max_hold of the policy.");
+    EACH(lh_expose_count, "leasehold_namespace_leases_expired", expired,
+         "Leases past their expiry that nobody has reaped or taken over.");
+    EACH(lh_expose_seconds, "leasehold_namespace_oldest_hold_seconds", oldest_hold_us,
+         "How long the lease that is held longest has been held; 0: none is.");
+    EACH(lh_expose_seconds, "leasehold_namespace_longest_wait_seconds", longest_wait_us,
+         "How long the one that waits longest has waited; 0: none does.");
+#undef EACH
+}
+
 /* --- access --- */
 
 static void expose_access(struct lh_exposition *out, const struct lh_service *service)
@@ -282,6 +309,7 @@ static void expose_database(struct lh_exposition *out, const struct lh_metrics_d
         lh_metrics_coordinator(out, database->coordinator);
     } else if (part == OF_STORE) {
         expose_store(out, &store);
+        expose_namespaces(out, database->store);
     } else {
         collect_database_bounds(bounds, database->coordinator, &store);
         expose_bounds(out, bounds, DATABASE_BOUNDS);

@@ -53,6 +53,12 @@ struct pg_store {
     struct lh_pg_statement look_at_privileges; /* its options */
     unsigned privileges_rest;                  /* surveys until it looks again */
 
+    struct lh_store_standing standings[LH_STORE_STANDINGS_MAX];
+    size_t standing_count;
+    int64_t standings_asked_us;
+    int64_t standings_due_us;
+    bool is_looking_at_namespaces;
+
     struct lh_timer stop_timer;
     struct lh_deferred advance;  /* look how far the stop has come */
     struct lh_store_stats stats; /* what is counted here; all of it once the connections are closed */

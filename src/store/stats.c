@@ -8,6 +8,7 @@
 #include "pg/result.h"
 #include "store/control.h"
 #include "store/control_ops.h"
+#include "store/standings.h"
 
 /* A survey comes every 15 s. */
 #define PRIVILEGES_REST 40
@@ -154,5 +155,6 @@ enum lh_status lh_pg_store_survey(struct lh_store *base, lh_survey_cb *on_done, 
     struct pg_store *store = pg_store_of(base);
 
     lh_control_call_send(lh_control_call_begin(store, read_findings, NULL, NULL), &findings);
+    lh_pg_store_look_at_namespaces(store);
     return lh_control_call_send(lh_control_call_begin(store, read_survey, (void (*)(void))on_done, arg), &statement);
 }

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bounds.h"
 #include "lease/store.h"
 
 struct lh_loop;
@@ -29,6 +30,7 @@ struct lh_store_options {
     const char *version;          /* of this daemon */
     int64_t statement_timeout_us; /* no batch may take longer; default 30 s */
     int64_t stop_timeout_us;      /* what is in flight then is given up; default 10 s */
+    int32_t named_namespaces;     /* of lh_store_standings, at most 50; default 0 */
     size_t max_control;           /* control calls in flight; more are refused; default 1024 */
     const char
         *privileges_sql; /* finds wrong owners and rights (pg/migrate.h), where the schema has the functions... */
@@ -62,5 +64,19 @@ struct lh_store_stats {
     uint64_t control_refused;
 };
 void lh_store_stats(const struct lh_store *store, struct lh_store_stats *stats);
+
+/* How it stood in a namespace when that was last looked at: what somebody should know of. */
+struct lh_store_standing {
+    char ns[LH_NAMESPACE_MAX_BYTES + 1]; /* "": all others together */
+    uint64_t overdue;                    /* leases past their deadline, not expired */
+    uint64_t silent;                     /* suspected dead */
+    uint64_t held_too_long;              /* for longer than max_hold */
+    uint64_t expired;                    /* and still there */
+    int64_t oldest_hold_us;              /* 0: nothing is held */
+    int64_t longest_wait_us;             /* 0: nobody waits */
+};
+#define LH_STORE_STANDINGS_MAX 51
+/* The worst named_namespaces of them, then all others together; valid until the loop turns. */
+const struct lh_store_standing *lh_store_standings(const struct lh_store *store, size_t *count);
 
 #endif

@@ -216,6 +216,26 @@ def test_the_database_is_surveyed_and_old_transactions_show(cluster, database, s
     session.close()
 
 
+@pytest.mark.parametrize("named", [0, 1])
+def test_a_stuck_lease_shows(cluster, database, start, client, named):
+    """With the name of its namespace only where the configuration says so: /metrics asks for no right."""
+    daemon = start("--metrics-namespaces", str(named), database=cluster.url(database))
+    lease = client(daemon).lease
+    cluster.psql("select leasehold.set_policy('stuck', max_hold => '0 s')", database)
+    for namespace in ("stuck", "fine.one", "fine.two"):
+        lease.Acquire(acquire_request(namespace, "k", 300))
+    label = {"namespace": "stuck" if named else ""}
+
+    def is_seen():
+        metrics = Metrics(daemon)
+        return metrics.get("leasehold_namespace_leases_held_too_long", **label) == 1 and metrics
+
+    metrics = wait_until(is_seen, 90, "the lease that is held too long")
+    assert metrics.get("leasehold_namespace_leases_silent", namespace="") == 0
+    assert metrics.get("leasehold_namespace_oldest_hold_seconds", namespace="") > 0
+    assert ("stuck" in metrics.text) == (named == 1) and "fine" not in metrics.text
+
+
 def test_metrics_work_while_the_database_is_down_and_count_its_return(start, client):
     own = harness.Cluster()
     daemon = start(database=own.url(own.create_database()))
