@@ -1,0 +1,273 @@
+"""Through nginx, HAProxy and Caddy, with the configurations of deploy/examples/proxies: leaders of each package, streams of stock clients.
+
+A leader says when its work did its last step. Whatever happens to proxies, daemons and leaders, no two leaders of a key work at once.
+
+    LEASEHOLD_PROXIES_IDLE=180 pytest -k quiet tests/interop/test_proxies.py
+
+leaves the proxies' time-outs as they are, and waits for three minutes.
+"""
+import collections
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import grpc
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+for each in (HERE.parent / "fault", HERE / "proxied"):
+    sys.path.insert(0, str(each))
+from place import BOUND, Place, harness  # noqa: E402
+from proxies import KINDS, free_port  # noqa: E402
+from harness import Client, Failure, acquire_request, pb, wait_until  # noqa: E402
+from streams import Stream, granted_event  # noqa: E402
+from test_node import node_modules  # noqa: E402, F401
+from test_rolling_restart import GO  # noqa: E402
+
+IDLE_S = int(os.environ.get("LEASEHOLD_PROXIES_IDLE", 0))
+SHORT_IDLE_S = 20  # of the proxies: more than the 15 s that a stream is quiet at the most
+DURATIONS = (5, 60, 600)
+
+Term = collections.namedtuple("Term", "token begin end")  # end: None while it leads
+Site = collections.namedtuple("Site", "place daemon proxies commands")
+
+
+def python_leader(request):
+    return ["/usr/bin/python3", "-B", HERE / "proxied/lead.py"], {"PYTHONPATH": str(harness.ROOT / "src/python")}
+
+
+def node_leader(request):
+    directory = request.getfixturevalue("node_modules")
+    return ["node", HERE / "proxied/lead.js", harness.ROOT / "src/node"], {"NODE_PATH": str(directory / "node_modules")}
+
+
+def go_leader(request):
+    program = harness.BUILD / "lead-go"
+    done = subprocess.run([GO, "build", "-o", program, "./lead"], cwd=HERE / "rolling/go", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"})
+    assert done.returncode == 0, done.stdout
+    return [program], {}
+
+
+class Leader:
+    """A process that stands for election under several keys."""
+
+    def __init__(self, command, target, durations):
+        words, environment = command
+        self.durations, self.lines = durations, []
+        self.terms = collections.defaultdict(list)
+        self.reasons = collections.defaultdict(list)
+        self.process = subprocess.Popen([*map(str, words), target, *(f"{key}:{seconds}" for key, seconds in durations.items())], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **environment})
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            words = line.split()
+            if words[:1] == ["leading"]:
+                self.terms[words[1]].append(Term(int(words[2]), int(words[3]), None))
+            elif words[:1] == ["over"]:
+                self.terms[words[1]].append(self.terms[words[1]].pop()._replace(end=int(words[3])))
+                self.reasons[words[1]].append(words[2])
+            else:
+                self.lines.append(line)
+
+    def leads(self, key):
+        return bool(self.terms[key]) and self.terms[key][-1].end is None
+
+    def wait_until_it_leads(self):
+        wait_until(lambda: all(map(self.leads, self.durations)) or self.process.poll() is not None, BOUND, f"a leader of each of {self.durations}")
+        assert self.process.poll() is None, self.lines[-20:]
+
+    def kill(self):
+        """What it worked is over by then."""
+        self.process.kill()
+        self.process.wait(30)
+        self.reader.join()
+        for terms in self.terms.values():
+            terms.append(terms.pop()._replace(end=time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
+
+    def close(self):
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait(30)
+        self.reader.join()
+
+
+def overlaps(leaders):
+    """Of each key, terms of which a later one began before the last step of an earlier one."""
+    terms = collections.defaultdict(list)
+    for leader in leaders:
+        for key, each in leader.terms.items():
+            terms[key] += each
+    found = []
+    for key, each in terms.items():
+        each.sort()
+        found += [(key, one, two) for one, two in zip(each, each[1:]) if one.end is None or one.end > two.begin]
+    return found
+
+
+@pytest.fixture
+def site(request):
+    place = Place()
+    daemon = place.daemon("--admin", f"127.0.0.1:{free_port()}")  # the same after a restart: HAProxy asks there
+    idle_s = getattr(request, "param", None)
+    site = Site(place, daemon, {kind.name: kind(daemon, idle_s) for kind in KINDS},
+                {"python": python_leader(request), "node": node_leader(request), "go": go_leader(request)})
+    closing = []
+    site.commands["later"] = closing.append
+    yield site
+    while closing:
+        closing.pop()()
+    for proxy in site.proxies.values():
+        proxy.close()
+    place.close()
+
+
+def start(site, proxy, package, durations):
+    leader = Leader(site.commands[package], proxy.target if proxy is not None else site.daemon.target, durations)
+    site.commands["later"](leader.close)
+    return leader
+
+
+def pairs(site):
+    return [(proxy, package) for proxy in site.proxies.values() for package in ("python", "node", "go")]
+
+
+def waiting(site, count):
+    wait_until(lambda: int(site.place.psql("select count(*) from leasehold.queue")) == count, BOUND, f"{count} waiters")
+
+
+def candidate(site, key):
+    """A stock client that waits for the key without a proxy; granted() is the time of its grant."""
+    client = Client(site.daemon.target)
+    stream = Stream(client.lease.AcquireStream, unary=acquire_request("proxied", key, 3600, wait_forever=True, owner="next"))
+    site.commands["later"](client.close)
+    site.commands["later"](stream.close)
+    stream.next()
+    return stream
+
+
+def granted(stream):
+    stream.until(granted_event)
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+@pytest.mark.parametrize("site", [None if IDLE_S else SHORT_IDLE_S], indirect=True)
+def test_quiet_streams_live(site):
+    """Leaders with each duration, candidates behind them, a watch and a waiter: nothing happens, for longer than the proxies' time-outs."""
+    leaders, watches, waiters = [], {}, {}
+    for proxy, package in pairs(site):
+        keys = {f"{proxy.name}-{package}-{seconds}": seconds for seconds in DURATIONS}
+        leaders.append(start(site, proxy, package, keys))
+    for leader in leaders:
+        leader.wait_until_it_leads()
+    for proxy, package in pairs(site):
+        start(site, proxy, package, {f"{proxy.name}-{package}-{seconds}": seconds for seconds in DURATIONS})
+    for proxy in site.proxies.values():
+        client = Client(proxy.target)
+        site.commands["later"](client.close)
+        watches[proxy.name] = Stream(client.lease.WatchLeases, unary=pb.WatchLeasesRequest(namespace=["quiet"], alive=True))
+        client.lease.Acquire(acquire_request("waited", proxy.name, 3600))
+        waiters[proxy.name] = Stream(client.lease.AcquireStream, unary=acquire_request("waited", proxy.name, 60, wait_forever=True))
+        for stream in (watches[proxy.name], waiters[proxy.name]):
+            site.commands["later"](stream.close)
+    waiting(site, len(leaders) * len(DURATIONS) + len(waiters))
+    tickets = site.place.psql("select array_agg(ticket order by ticket) from leasehold.waiter")
+    time.sleep(IDLE_S or 2.5 * SHORT_IDLE_S)
+    assert [dict(each.reasons) for each in leaders if each.reasons] == []
+    assert all(leader.leads(key) for leader in leaders for key in leader.durations)
+    assert site.place.psql("select array_agg(ticket order by ticket) from leasehold.waiter") == tickets  # no wait was begun anew
+    for name, watch in watches.items():
+        site.place.psql(f"select from leasehold.acquire('quiet', '{name}', '1 h')")
+        assert watch.until(lambda event: event.type == pb.LeaseEvent.TYPE_ACQUIRED, name).lease.scope.key
+        assert pb.LeaseEvent.TYPE_ALIVE in {event.type for event in watch.seen}, name
+    for name, waiter in waiters.items():
+        site.place.psql(f"select leasehold.force_release('waited', '{name}', 'a test')")
+        waiter.until(granted_event, name)
+
+
+def test_stopped_leaders_and_candidates_are_followed(site):
+    leaders, candidates, holds = [], [], {}
+    holder = Client(site.daemon.target)
+    site.commands["later"](holder.close)
+    for proxy, package in pairs(site):
+        led, waited = f"led-{proxy.name}-{package}", f"waited-{proxy.name}-{package}"
+        holds[waited] = holder.lease.Acquire(acquire_request("proxied", waited, 3600)).lease
+        leaders.append(start(site, proxy, package, {led: 5}))
+        candidates.append(start(site, proxy, package, {waited: 5}))
+    for leader in leaders:
+        leader.wait_until_it_leads()
+    waiting(site, len(candidates))
+    behind = {key: candidate(site, key) for each in (*leaders, *candidates) for key in each.durations}
+    for each in (*leaders, *candidates):
+        each.process.send_signal(signal.SIGSTOP)
+    for lease in holds.values():
+        holder.lease.Release(harness.release_request(lease))
+    times = {key: granted(stream) for key, stream in behind.items()}
+    for each in (*leaders, *candidates):
+        each.process.send_signal(signal.SIGCONT)
+    for leader in leaders:
+        (key,) = leader.durations
+        wait_until(lambda leader=leader, key=key: leader.reasons[key], BOUND, f"{key} to hear of its loss")
+        assert leader.terms[key][0].end < times[key], key
+    assert [each.durations for each in candidates if any(each.terms.values())] == []  # they never led
+
+
+def test_refusals_have_their_details(site):
+    """Trailers of some KiB, as they are without a proxy."""
+    holder = Client(site.daemon.target)
+    site.commands["later"](holder.close)
+    ns, key = ".".join(["n" * 63] * 3 + ["m" * 50]), "k" * 1024
+    holder.lease.Acquire(acquire_request(ns, key, 60, owner="o" * 255))
+    for proxy in site.proxies.values():
+        client = Client(proxy.target)
+        site.commands["later"](client.close)
+        failures = []
+        for request in (acquire_request(ns, key), pb.AcquireRequest(labels={"x" * 64: "y" * 300 for _ in range(1)}, owner="o" * 256)):
+            for call in (client.lease.Acquire, lambda request: list(client.lease.AcquireStream(request))):
+                with pytest.raises(grpc.RpcError) as error:
+                    call(request)
+                failures.append(Failure(error.value))
+        assert [each.reason for each in failures] == ["LEASE_HELD"] * 2 + ["INVALID_ARGUMENT"] * 2, proxy.name
+        assert all(each.contention.holder.owner == "o" * 255 for each in failures[:2]), proxy.name
+        assert all(len(each.bad_request.field_violations) >= 3 for each in failures[2:]), proxy.name
+
+
+def test_restarts_cost_no_lease_and_a_dead_leader_is_followed(site):
+    """The proxies read their configuration again, are killed and started, and so is the daemon."""
+    leaders = [start(site, proxy, package, {f"{proxy.name}-{package}": 30}) for proxy, package in pairs(site)]
+    for leader in leaders:
+        leader.wait_until_it_leads()
+    other = start(site, None, "python", {key: 30 for leader in leaders for key in leader.durations})
+    waiting(site, len(leaders))
+
+    def heartbeats():
+        rows = site.place.psql("select key, heartbeats from leasehold.lease where namespace = 'proxied'").splitlines()
+        return {key: int(count) for key, count in (row.split("|") for row in rows)}
+
+    def goes_on(what):
+        before = heartbeats()
+        wait_until(lambda: any(each.reasons for each in leaders) or all(count > before[key] + 1 for key, count in heartbeats().items()),
+                   BOUND, f"renewals after {what}, {before}")
+        assert [dict(each.reasons) for each in leaders if each.reasons] == [], what
+
+    for proxy in site.proxies.values():
+        proxy.reload()
+    goes_on("a reload")
+    for proxy in site.proxies.values():
+        proxy.kill()
+        proxy.start()
+    goes_on("a restart of the proxies")
+    assert site.daemon.stop() == 0, site.daemon.log()
+    site.daemon.start()
+    goes_on("a restart of the daemon")
+    for leader in leaders:
+        leader.kill()
+    other.wait_until_it_leads()
+    assert overlaps([*leaders, other]) == []
