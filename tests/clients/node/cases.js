@@ -162,7 +162,7 @@ const cases = {
     assert.ok(lease.isHeld());
   },
   async renewal_keeps_the_lease(site) {
-    const lease = await site.acquire(site.client(), { durationMs: 6000 });
+    const lease = await site.acquire(site.client(), { durationMs: 12000 });
     await wait('four renewals', async () => (await site.beats()) >= 4);
     assert.equal(await site.row('state, token'), `held|${lease.token}`);
     await lease.release();
