@@ -7,15 +7,23 @@ export function chart(title, lines, words, note, from_s) {
   const size = Math.max(2, ...lines.map((line) => line.length));
   const top = Math.max(1e-9, ...lines.flat().filter((value) => value !== null)) * 1.1;
   const x = (i) => (i + size - lines[0].length) / (size - 1) * 100, y = (value) => 40 - value / top * 38;
-  const points = (line) => line.map((value, i) => value === null ? null : `${x(i).toFixed(2)},${y(value).toFixed(2)}`).filter(Boolean);
+  // The pieces of a line between its gaps; one point alone is a dash.
+  const pieces = (line) => {
+    const found = [];
+    line.forEach((value, i) => {
+      if (value === null) return;
+      if (!i || line[i - 1] === null) found.push([]);
+      found.at(-1).push(`${x(i).toFixed(2)},${y(value).toFixed(2)}`);
+    });
+    return found.map((piece) => piece.length > 1 ? piece : [piece[0], piece[0].replace(/^[^,]+/, (at) => String(+at + 0.3))]);
+  };
   const now = lines.map((line) => line.at(-1));
   const said = h('b', {}, now[0] === null || now[0] === undefined ? '–' : words(now[0]));
   const caption = h('figcaption', {}, note);
-  const known = points(lines[0]);
   const box = h('svg', { viewBox: '0 0 100 40', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
     h('line', { class: 'ground', x1: 0, x2: 100, y1: 40, y2: 40 }),
-    known.length > 1 && h('path', { class: 'area', d: `M${known[0].split(',')[0]},40L${known.join('L')}L${known.at(-1).split(',')[0]},40z` }),
-    lines.map((line, i) => h('polyline', { class: i ? 'edge two' : 'edge', points: points(line).join(' ') })));
+    pieces(lines[0]).map((piece) => h('path', { class: 'area', d: `M${piece[0].split(',')[0]},40L${piece.join('L')}L${piece.at(-1).split(',')[0]},40z` })),
+    lines.map((line, i) => pieces(line).map((piece) => h('polyline', { class: i ? 'edge two' : 'edge', points: piece.join(' ') }))));
   return h('figure', { class: 'chart card', key: title, onpointerleave: (event) => { event.currentTarget.querySelector('figcaption').textContent = note; },
     onpointermove: (event) => {
       const figure = event.currentTarget, area = figure.querySelector('svg').getBoundingClientRect();
@@ -104,8 +112,10 @@ export function strip(holds, now_ms) {
     return at;
   });
   const height = 24 / Math.max(1, free_at.length);
-  return h('svg', { class: 'strip', viewBox: '0 0 1000 34', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
+  const picture = h('svg', { class: 'strip', viewBox: '0 0 1000 34', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
     h('line', { x1: 0, x2: 1000, y1: 30, y2: 30 }),
     holds.map(({ from_ms, to_ms, kind, shared }, i) => h('rect', { class: kind, x: ((from_ms - first) / whole * 1000).toFixed(1), y: (6 + (shared ? lane[i] * height : 0)).toFixed(1),
       height: (shared ? Math.max(1, height - 1) : 24).toFixed(1), width: Math.max(2, (to_ms - from_ms) / whole * 1000 - 1).toFixed(1) })));
+  const axis = [0, .25, .5, .75, 1].map((part) => h('span', {}, part === 1 ? 'now' : `${span((1 - part) * whole / 1000)} ago`));
+  return [picture, h('div', { class: 'axis mute', 'aria-hidden': 'true' }, axis)];
 }

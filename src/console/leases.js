@@ -6,7 +6,8 @@ import { store } from './store.js';
 import { mode, place, state, trouble } from './page.js';
 
 const SORTS = { trouble: 'trouble first', name: 'by name', age: 'longest held first', left: 'least time left first' };
-const WORSE = { dead: 0, silent: 1, overdue: 2 };
+// Held too long is no trouble by itself: a leader holds for as long as it lives.
+const WORSE = { dead: 0, silent: 1 };
 const KINDS = { silent: ['Silent', 'silent'], overdue: ['Held too long', 'overdue'], dead: ['Expired', 'dead'] };
 const SPARE_ROWS = 6, TREE_ROWS = 500, TREE_OPEN = 60, TYPING_MS = 300;
 
@@ -77,7 +78,7 @@ function choose() {
     list.push(held);
   }
   const name = (a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0;
-  const by = { name, trouble: (a, b) => (WORSE[a.kind] ?? 3) - (WORSE[b.kind] ?? 3) || name(a, b),
+  const by = { name, trouble: (a, b) => (WORSE[a.kind] ?? 2) - (WORSE[b.kind] ?? 2) || name(a, b),
     age: (a, b) => a.acquired_at < b.acquired_at ? -1 : a.acquired_at > b.acquired_at ? 1 : name(a, b), left: (a, b) => a.until - b.until || name(a, b) };
   shown = list.sort(by[sort]);
   drawnVersion = store.version;

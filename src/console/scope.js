@@ -1,7 +1,7 @@
 // One scope: what there is to say and to do about it, who waits, what was before.
 import { h, count, plural, span, table, time } from './dom.js';
 import { api, databaseNow, dotted, idOf, lease, remaining, seconds, session, since } from './api.js';
-import { dialog, facts, mode, ranges, state, titled, who } from './page.js';
+import { copy, dialog, facts, mode, ranges, state, titled, who } from './page.js';
 import { picture, waiterTable } from './queues.js';
 import { strip as holdsStrip } from './charts.js';
 import { auditTable } from './audit.js';
@@ -25,7 +25,7 @@ export const scope = {
   },
   draw() {
     const { namespace, key } = scope.at;
-    const path = h('p', { key: 'path' }, h('a', { href: '#/leases/' + encodeURIComponent(namespace) }, namespace));
+    const path = h('p', { key: 'path' }, h('a', { href: '#/leases/' + encodeURIComponent(namespace) }, namespace), ' ', copy(key, 'key'));
     if (!data) return [path, titled(key, scope)];
     const { explain, queue, history, isKept, holders, last } = data, here = idOf(namespace, key);
     const worst = holders.find((held) => held.kind !== 'alive');
@@ -50,7 +50,7 @@ function holderCard(held) {
   const labels = Object.entries(held.labels);
   return h('section', { class: 'card', key: held.id }, h('h2', { class: 'row' }, 'Held now ', state(held),
     forceButton('Force release …', null, () => force(held))),
-  facts([['Holder', who(held.owner, held.principal)], ['Mode', mode(held)], ['Token', h('span', { class: 'mono' }, held.token)],
+  facts([['Holder', [who(held.owner, held.principal), h('br'), copy(held.owner, 'owner')]], ['Mode', mode(held)], ['Token', [h('span', { class: 'mono' }, held.token), h('br'), copy(held.token, 'token')]],
     ['Held for', [span(since(held.acquired_at)), h('br'), h('small', { class: 'mute' }, 'since ', time(held.acquired_at))]],
     ['Renewals', [count(+held.heartbeats), h('br'), h('small', { class: 'mute' }, `the last ${span(since(held.heartbeat_at))} ago`)]],
     ['Time left', timeLeft(held)],

@@ -25,7 +25,7 @@ static void begin(struct lh_samples *samples, const struct lh_coordinator_stats 
 {
     samples->begun_us = now_us;
     samples->grants = stats->grants;
-    samples->renewals = stats->renewals;
+    samples->renewals = stats->heartbeats;
     samples->batches = stats->batch_us[0];
 }
 
@@ -37,7 +37,7 @@ void lh_samples_tick(struct lh_samples *samples, const struct lh_coordinator_sta
         return;
     if (samples->begun_us != 0) {
         sample->grants = (int64_t)(stats->grants - samples->grants);
-        sample->renewals = (int64_t)(stats->renewals - samples->renewals);
+        sample->renewals = (int64_t)(stats->heartbeats - samples->renewals);
         sample->waiters = (int64_t)stats->waiters;
         sample->latency_p50_us = quantile(&samples->batches, &stats->batch_us[0], 50);
         sample->latency_p99_us = quantile(&samples->batches, &stats->batch_us[0], 99);

@@ -75,7 +75,7 @@ def test_one_without_rights_has_no_buttons_and_is_refused(driver, filled):
     page.sign_in(filled.tokens["reader"])
     page.sees("#who", "token:reader")
     page.sees("#who", "read only")
-    for view, button in (("#/scope/stock/shelf-a", "Force release"), ("#/failures", "Retry now"), ("#/policies/payments.ledger", "Freeze")):
+    for view, button in (("#/scope/stock/shelf-a", "Force release"), ("#/failures", "Retry all in"), ("#/policies/payments.ledger", "Freeze")):
         settled(page, view)
         assert page.find("main button", button) is None, view
     page.open("#/audit")

@@ -114,6 +114,38 @@ def test_the_queue_of_a_scope_and_who_waits_for_whom(page):
     assert len(page.driver.find_elements("css selector", ".graph g.circle")) == 4
 
 
+def test_a_phone_shows_the_first_lease_at_once(page):
+    page.size(375, 800)
+    page.open()
+    page.sees(".lease", "floor-3")
+    assert page.run("return document.querySelector('.lease').getBoundingClientRect().bottom <= innerHeight")
+    assert page.is_too_wide() == []
+
+
+def test_the_history_has_an_axis_and_what_is_shown_can_be_copied(page):
+    page.open("#/scope/payments.ledger/month-end")
+    page.sees(".axis", "now")
+    assert len(page.run("return [...document.querySelectorAll('.axis span')].filter((e) => / ago$/.test(e.textContent))")) == 4
+    for what in ("key", "owner", "token"):
+        page.driver.execute_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+        page.click(f"button[aria-label='Copy the {what}']")
+        page.until(lambda: page.run("return window.copied"), "the copy")
+        words = page.run("const text = window.copied; window.copied = ''; return text")
+        assert words == "month-end" if what == "key" else words == "closer-4/pid 12" if what == "owner" else words.isdigit(), (what, words)
+
+
+def test_the_audit_can_be_searched(page):
+    page.open("#/audit")
+    page.sees("tbody tr", "policy set")
+    page.type("main input[type=search]", "burned down")
+    page.sees_no("tbody tr", "policy set")
+    assert "force release" in page.sees("tbody tr", "month-end").text
+    page.type("main input[type=search]", "no such words")
+    page.sees(".none", "No row fits.")
+    page.run("location.reload()")
+    page.sees("tbody tr", "policy set")
+
+
 def test_two_threads_of_one_process_are_no_circle(own, own_page):
     """One holds and the other waits, each by its own lease key; and two processes whose names are the same."""
     own.acquire("stock", "shelf-a", "picker")
@@ -262,7 +294,7 @@ def test_a_failing_reap_is_shown_and_retried(own, own_page):
     assert "spooler-9" in row and "printers" in row and "time" in row and ("in " in row or "now" in row), row
     page.picture("4-failing-reaps")
     own.psql(f"create or replace function {hook}(p_event leasehold.lease_event) returns void language sql as 'select'")
-    page.click("button", "Retry now")
+    page.click("button", "Retry all in printers")
     page.sees("h1", "No reap fails")
     assert own.scope("printers", "floor-3") in ("free", "")
 

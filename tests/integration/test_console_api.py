@@ -241,6 +241,13 @@ def test_daemons_and_the_database(site):
     lists = ("grants", "renewals", "waiters", "latency_p50_us", "latency_p99_us")
     sampled = wait_until(lambda: (s := as_(site, "ops").get("/daemons").json["samples"])["grants"] and s, 60, "a sample")
     assert len({len(sampled[name]) for name in lists}) == 1 and "ended_at" in sampled
+    lease = hold(site, "shop.sampled", "k", owner="renewer")
+
+    def renewals():
+        site.client.lease.Heartbeat(pb.HeartbeatRequest(leases=[lease_ref(lease)]), metadata=bearer(site.tokens["worker"]), timeout=60)
+        return sum(map(int, as_(site, "ops").get("/daemons").json["samples"]["renewals"]))
+
+    wait_until(lambda: renewals() > 0, 60, "a sample with a renewal of a client")
 
 
 # --- rights ---
