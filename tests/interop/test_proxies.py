@@ -30,7 +30,7 @@ from test_rolling_restart import GO  # noqa: E402
 
 IDLE_S = int(os.environ.get("LEASEHOLD_PROXIES_IDLE", 0))
 SHORT_IDLE_S = 20  # of the proxies: more than the 15 s that a stream is quiet at the most
-DURATIONS = (5, 60, 600)
+DURATIONS = (10, 60, 600)
 
 Term = collections.namedtuple("Term", "token begin end")  # end: None while it leads
 Site = collections.namedtuple("Site", "place daemon proxies commands")
@@ -179,7 +179,7 @@ def test_quiet_streams_live(site):
             site.commands["later"](stream.close)
     waiting(site, len(leaders) * len(DURATIONS) + len(waiters))
     tickets = site.place.psql("select array_agg(ticket order by ticket) from leasehold.waiter")
-    time.sleep(IDLE_S or 2.5 * SHORT_IDLE_S)
+    time.sleep(IDLE_S or 70)  # more than the 60 s of Caddy, which has no setting for it
     assert [dict(each.reasons) for each in leaders if each.reasons] == []
     assert all(leader.leads(key) for leader in leaders for key in leader.durations)
     assert site.place.psql("select array_agg(ticket order by ticket) from leasehold.waiter") == tickets  # no wait was begun anew
@@ -219,6 +219,15 @@ def test_stopped_leaders_and_candidates_are_followed(site):
     assert [each.durations for each in candidates if any(each.terms.values())] == []  # they never led
 
 
+def refusal(call, request):
+    """Of Caddy's some come as UNKNOWN, "Stream removed", which clients repeat."""
+    while True:
+        with pytest.raises(grpc.RpcError) as error:
+            call(request)
+        if error.value.code() != grpc.StatusCode.UNKNOWN:
+            return Failure(error.value)
+
+
 def test_refusals_have_their_details(site):
     """Trailers of some KiB, as they are without a proxy."""
     holder = Client(site.daemon.target)
@@ -229,11 +238,9 @@ def test_refusals_have_their_details(site):
         client = Client(proxy.target)
         site.commands["later"](client.close)
         failures = []
-        for request in (acquire_request(ns, key), pb.AcquireRequest(labels={"x" * 64: "y" * 300 for _ in range(1)}, owner="o" * 256)):
+        for request in (acquire_request(ns, key), pb.AcquireRequest(labels={"x" * 64: "y" * 300}, owner="o" * 256)):
             for call in (client.lease.Acquire, lambda request: list(client.lease.AcquireStream(request))):
-                with pytest.raises(grpc.RpcError) as error:
-                    call(request)
-                failures.append(Failure(error.value))
+                failures.append(refusal(call, request))
         assert [each.reason for each in failures] == ["LEASE_HELD"] * 2 + ["INVALID_ARGUMENT"] * 2, proxy.name
         assert all(each.contention.holder.owner == "o" * 255 for each in failures[:2]), proxy.name
         assert all(len(each.bad_request.field_violations) >= 3 for each in failures[2:]), proxy.name
@@ -241,7 +248,8 @@ def test_refusals_have_their_details(site):
 
 def test_restarts_cost_no_lease_and_a_dead_leader_is_followed(site):
     """The proxies read their configuration again, are killed and started, and so is the daemon."""
-    leaders = [start(site, proxy, package, {f"{proxy.name}-{package}": 30}) for proxy, package in pairs(site)]
+    proxies = [proxy for proxy in site.proxies.values() if hasattr(proxy, "reload")]  # Caddy has no admin API here
+    leaders = [start(site, proxy, package, {f"{proxy.name}-{package}": 30}) for proxy, package in pairs(site) if proxy in proxies]
     for leader in leaders:
         leader.wait_until_it_leads()
     other = start(site, None, "python", {key: 30 for leader in leaders for key in leader.durations})
@@ -257,10 +265,10 @@ def test_restarts_cost_no_lease_and_a_dead_leader_is_followed(site):
                    BOUND, f"renewals after {what}, {before}")
         assert [dict(each.reasons) for each in leaders if each.reasons] == [], what
 
-    for proxy in site.proxies.values():
+    for proxy in proxies:
         proxy.reload()
     goes_on("a reload")
-    for proxy in site.proxies.values():
+    for proxy in proxies:
         proxy.kill()
         proxy.start()
     goes_on("a restart of the proxies")

@@ -110,4 +110,4 @@ class Caddy(Proxy):
         return [self.program(), "run", "--config", self.config, "--adapter", "caddyfile"]
 
 
-KINDS = (Nginx, HAProxy)
+KINDS = (Nginx, HAProxy, Caddy)
