@@ -133,11 +133,10 @@ bool lh_hook_queue_is_losing(const struct lh_coordinator *c, const char *ns)
     return hook_queue != NULL && hook_queue->delay_us > 0;
 }
 
-const char *lh_hook_queue_trouble(const struct lh_coordinator *c, const char *ns, bool is_in_line)
+const char *lh_hook_queue_trouble(const struct lh_coordinator *c, const char *ns)
 {
-    if (lh_hook_queue_is_losing(c, ns))
-        return "the connection to the database was lost while a hook of the namespace ran";
-    return is_in_line ? "its hook did not have its turn in time: others of the namespace take long" : NULL;
+    return lh_hook_queue_is_losing(c, ns) ? "the connection to the database was lost while a hook of the namespace ran"
+                                          : NULL;
 }
 
 /* --- the line --- */

@@ -47,9 +47,8 @@ bool lh_hook_queue_learn(struct lh_lane *lane, struct lh_scope *scope, enum lh_k
 /* Does this request need the line, and is it full? Then it counts as refused. */
 bool lh_hook_queue_refuse(struct lh_coordinator *c, const char *ns, enum lh_kind kind);
 
-/* Returns in words why an item of this namespace that is for a hook lane (`is_in_line`), or has been on one, has no answer yet.
- * NULL: hooks are not the reason. */
-const char *lh_hook_queue_trouble(const struct lh_coordinator *c, const char *ns, bool is_in_line);
+/* Returns in words what keeps the items of this namespace that are for a hook lane; NULL: nothing but other hooks. */
+const char *lh_hook_queue_trouble(const struct lh_coordinator *c, const char *ns);
 bool lh_hook_queue_is_losing(const struct lh_coordinator *c, const char *ns); /* it waits after a lost connection */
 
 /* The lane is the queue's from now on, until it leaves. */
