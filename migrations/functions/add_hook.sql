@@ -160,7 +160,7 @@ create or replace view leasehold.reap_failure with (security_barrier) as
           select h.namespace, h.key, h.token, h.owner, h.reap_failures, h.reap_error, h.reap_failed_at, h.next_try_at, h.lapsed, h.deadline
             from leasehold.share h
            where h.reap_failures > 0 and h.state = 'held') s
-   where (s.lapsed or s.deadline <= clock_timestamp())
+   where (s.lapsed or s.deadline <= statement_timestamp())
      and coalesce((s.namespace || '.') like any ((select leasehold_internal.readable())::text[]), false);
 comment on view leasehold.reap_failure is 'Expired leases that could not be reaped, for a callback failed; nobody else gets them';
 comment on column leasehold.reap_failure.namespace is 'Dotted: payments.invoices';

@@ -6,7 +6,7 @@ returns table (
   state text, holder text, principal text, token bigint, liveness text, since timestamptz, heartbeats bigint, last_heartbeat_at timestamptz,
   expires_at timestamptz, waiters integer, first_waiter text, policy jsonb, advice text,
   rests_until timestamptz, mode text, units integer, holders integer)
-language plpgsql
+language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -79,6 +79,10 @@ begin
   if cardinality(leasehold_internal.live_coordinators(v_now)) = 0 then
     advice := advice || '; no daemon is live'
               || case when exists (select from leasehold.coordinator) then ', though some are registered' else '' end;
+  end if;
+  if pg_is_in_recovery() then
+    advice := advice || coalesce(format('; this server is a standby, and the last transaction that it has replayed is %s old',
+                                        leasehold_internal.duration_text(v_now - pg_last_xact_replay_timestamp())), '; this server is a standby');
   end if;
   return next;
 end

@@ -68,12 +68,26 @@ $$;
 -- database's clock runs over 1 s ahead of what the caller believes (`p_clock`, null: no belief), not while a daemon cannot write
 -- renewals, and not while coordinators are registered and none is live. A time that is compared with an expiry is read before this is asked: who
 -- is stopped between the two, or whose clock steps there, takes nothing for expired that was not. Locks nothing.
+--
+-- A standby cannot tell whether the facts differ: it shows the last life that it has replayed. Once its replay is 5 s late, nobody looks live there, and
+-- nothing is shown as expired.
 create or replace function leasehold_internal.life(p_clock timestamptz) returns leasehold.life_now
-language plpgsql volatile
+language plpgsql stable
 as $$
 declare
   v_life leasehold.life_now;
 begin
+  if pg_is_in_recovery() then
+    select i.id,
+           i.started_at,
+           coalesce(max(c.seen_at) not between i.started_at - interval '5 min' and clock_timestamp() - interval '5 s'
+                    and not bool_or(c.cannot_write and c.seen_at > i.started_at - interval '5 s'), true)
+      into v_life
+      from leasehold_internal.this_life() i
+      left join leasehold.coordinator c on true
+     group by i.id, i.started_at;
+    return v_life;
+  end if;
   select f.id,
          f.started_at,
          f.is_same and f.is_whole
@@ -121,14 +135,14 @@ begin
   if not leasehold_internal.incarnation_is_current() then
     v_reason := 'the database started, recovered, failed over or was restored';
   else
-    select case when bool_or(c.cannot_write and c.seen_at between i.started_at - interval '5 s' and clock_timestamp() - interval '5 s')
+    select case when exists (select from leasehold.coordinator c
+                              where c.cannot_write and c.seen_at between i.started_at - interval '5 s' and clock_timestamp() - interval '5 s')
                 then 'a daemon that could not write renewals is gone'
-                when max(c.seen_at) between i.started_at - interval '5 min' and clock_timestamp() - interval '5 min'
+                when (select max(c.seen_at) between i.started_at - interval '5 min' and clock_timestamp() - interval '5 min'
+                        from leasehold.coordinator c)
                 then 'no coordinator was seen for 5 minutes' end
       into v_reason
-      from leasehold_internal.this_life() i
-      left join leasehold.coordinator c on true
-     group by i.started_at;
+      from leasehold_internal.this_life() i;
   end if;
   if v_reason is null then
     return false;

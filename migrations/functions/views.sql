@@ -1,13 +1,17 @@
 -- The views for people. A view reads tables with its owner's rights, but calls functions with its reader's: those below
 -- are granted, and what they read is read for them.
 
--- leasehold_internal.life for whoever may read the views. Locks nothing.
-create or replace function leasehold_internal.life_for_readers() returns leasehold.life_now
-language sql volatile
+-- leasehold_internal.life for whoever may read the views, and the time; stable, for a balancer must not take what reads for what writes. Locks
+-- nothing.
+create or replace function leasehold_internal.life_and_time(out life leasehold.life_now, out now timestamptz)
+language plpgsql stable
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  select leasehold_internal.life(null)
+begin
+  life := leasehold_internal.life(null);
+  now := clock_timestamp();
+end
 $$;
 
 -- May the reader see other holders' fencing tokens? A guard takes one, so a client that knows it could keep a lease from ending.
@@ -36,7 +40,7 @@ create or replace view leasehold.lease with (security_barrier) as
          case when pg_has_role('leasehold_admin', 'member') then s.lease_key end as lease_key, s.principal,
          case when s.at_least is not null then leasehold_internal.rests_until(s.scope, l.life, l.now) end as rests_until,
          f.mode, f.units, f.slots
-    from (select life, clock_timestamp() as now from leasehold_internal.life_for_readers() life) l
+    from leasehold_internal.life_and_time() l
    -- A union at the top of a view would be no security barrier.
    cross join (select x as scope, x.namespace, x.key, x.token, x.owner, x.principal, x.acquired_at, x.heartbeat_at, x.heartbeats, x.deadline, x.duration,
                       x.grace, x.labels, x.reap_failures, x.lease_key, x.at_least
@@ -93,13 +97,13 @@ create or replace view leasehold.queue with (security_barrier) as
          coalesce(w.items, 1)::integer as scopes
     from (select x.*, n.now,
                  (select case when s.at_least is not null
-                              then leasehold_internal.rests_until(s, (select leasehold_internal.life_for_readers()), n.now) end
+                              then leasehold_internal.rests_until(s, n.life, n.now) end
                     from leasehold.scope s
                    where s.namespace = x.namespace and s.key = x.key) as rests_until,
                  (x.wait_until is null or x.wait_until > n.now)
                  and (x.away_until is null or x.away_until > n.now)
                  and (x.coordinator is null or c.seen_at > n.now - interval '3.5 s') is true as has_place
-            from (select clock_timestamp() as now) n
+            from leasehold_internal.life_and_time() n
            cross join leasehold.waiter x
             left join leasehold.coordinator c
               on c.id = x.coordinator
@@ -131,7 +135,7 @@ create or replace view leasehold.lease_summary with (security_barrier) as
     from (select s.namespace, count(*) as held, 0 as waiting,
                  count(*) filter (where leasehold_internal.is_expired(s, l.life, r.expiry, l.now)) as expired,
                  count(*) filter (where s.reap_failures > 0) as failing
-            from (select life, clock_timestamp() as now from leasehold_internal.life_for_readers() life) l
+            from leasehold_internal.life_and_time() l
            cross join leasehold.scope s
             join leasehold_internal.policies_of(array(select distinct x.namespace from leasehold.scope x where x.state = 'held')) r
               on r.namespace = s.namespace
@@ -141,7 +145,7 @@ create or replace view leasehold.lease_summary with (security_barrier) as
           select h.namespace, count(*), 0,
                  count(*) filter (where leasehold_internal.is_expired(leasehold_internal.scope_of_share(h), l.life, r.expiry, l.now)),
                  count(*) filter (where h.reap_failures > 0)
-            from (select life, clock_timestamp() as now from leasehold_internal.life_for_readers() life) l
+            from leasehold_internal.life_and_time() l
            cross join leasehold.share h
             join leasehold_internal.policies_of(array(select distinct x.namespace from leasehold.share x where x.state = 'held')) r
               on r.namespace = h.namespace
@@ -152,6 +156,9 @@ create or replace view leasehold.lease_summary with (security_barrier) as
             from leasehold.queue q
            group by q.namespace) c
    group by c.namespace;
+
+-- As it was before it told the time.
+drop function if exists leasehold_internal.life_for_readers();
 
 comment on view leasehold.lease_summary is 'How it stands in each namespace in which something is held or waited for';
 comment on column leasehold.lease_summary.namespace is 'Dotted: payments.invoices';
@@ -203,15 +210,15 @@ grant select on leasehold.scope, leasehold.share, leasehold.waiter, leasehold.in
 
 -- A client sees who holds what.
 grant select on leasehold.lease, leasehold.policy to leasehold_client;
-grant execute on function leasehold_internal.life_for_readers(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
+grant execute on function leasehold_internal.life_and_time(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
   leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz), leasehold_internal.sees_tokens(),
   leasehold_internal.rests_until(leasehold.scope, leasehold.life_now, timestamptz), leasehold_internal.rest_ends_at(leasehold.scope, leasehold.life_now, timestamptz),
   leasehold_internal.lease_facts(leasehold.scope, leasehold.rules, leasehold.life_now, timestamptz), leasehold_internal.scope_of_share(leasehold.share)
   to leasehold_client;
 
-revoke execute on function leasehold_internal.life_for_readers(), leasehold_internal.sees_tokens() from public;
-grant execute on function leasehold_internal.life_for_readers(), leasehold_internal.sees_tokens(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
+revoke execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens() from public;
+grant execute on function leasehold_internal.life_and_time(), leasehold_internal.sees_tokens(), leasehold_internal.to_us(interval), leasehold_internal.prefixes(text),
   leasehold_internal.policies_of(text[]), leasehold_internal.policy_of(text), leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text),
   leasehold_internal.history_policy_of(text), leasehold_internal.expires_at(leasehold.scope, leasehold.life_now, text, timestamptz),
   leasehold_internal.is_expired(leasehold.scope, leasehold.life_now, text, timestamptz),

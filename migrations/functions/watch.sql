@@ -209,7 +209,7 @@ as $$
   select leasehold_internal.is_blind()
          or exists (select
                       from leasehold.coordinator c
-                     where c.id = p_coordinator and c.seen_at > p_now - interval '15 s')
+                     where c.id is not distinct from p_coordinator and c.seen_at > p_now - interval '15 s')
 $$;
 
 -- Leave a 'lagged' row for each coordinator that stopped taking: not seen for 15 s; or, where `p_is_turn` (every thousandth

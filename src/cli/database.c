@@ -47,6 +47,22 @@ PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli
     return result;
 }
 
+/* What is read from a standby may be old. */
+static void tell_of_standby(struct lh_session *session)
+{
+    static const char sql[] = "select round(extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp())"
+                              "::numeric, 1)::text as age where pg_is_in_recovery()";
+    struct lh_error error = {0};
+    PGresult *result = lh_session_query(session, sql, NULL, 0, &error);
+    const char *age = result != NULL && PQntuples(result) == 1 ? lh_query_text(result, 0, "age") : NULL;
+
+    if (age != NULL)
+        lh_error_print("this server is a standby: the last transaction that it has replayed is %s s old", age);
+    else if (result != NULL && PQntuples(result) == 1)
+        lh_error_print("this server is a standby");
+    PQclear(result);
+}
+
 PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
                           const char *const *values, size_t value_count, enum lh_exit *status)
 {
@@ -56,6 +72,8 @@ PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, co
     *status = lh_database_open(&session, cli, use);
     if (*status == LH_EXIT_DONE)
         result = lh_database_query(session, cli, sql, values, value_count, status);
+    if (result != NULL && use == LH_DATABASE_READ)
+        tell_of_standby(session);
     lh_session_close(session);
     return result;
 }

@@ -100,7 +100,7 @@ enum lh_core_waiter_column {
 /* The relations of this database that the common path opens; found again after a change of any of them. */
 struct lh_core_oids {
     Oid scope, scope_pkey, token;
-    Oid incarnation, policy, hook, watch, coordinator, waiter, waiter_pkey, waiter_sql_user;
+    Oid incarnation, policy, hook, watch, coordinator, coordinator_seen_at, waiter, waiter_pkey, waiter_sql_user;
     Oid creation, creation_pkey, turn;
 };
 

@@ -15,6 +15,8 @@
 
 /* live_coordinators() in migrations/functions/queue.sql. */
 #define LIVE_US INT64CONST(3500000)
+/* timestamptz_gt(); fmgroids.h calls it by other names in other versions. */
+#define TIMESTAMPTZ_GT 1157
 /* Waiters that are looked at until one is live; beyond it SQL looks. */
 #define LOOKED_AT_MAX 64
 
@@ -44,21 +46,26 @@ struct queue {
     ItemPointerData tid; /* of the first one's row */
 };
 
-static bool is_live_coordinator(Oid oid, Snapshot snapshot, Datum id, TimestampTz now)
+/* By the time: of its row there are as many versions as it has given signs of life since the oldest snapshot. */
+static bool is_live_coordinator(const struct lh_core_oids *oids, Snapshot snapshot, Datum id, TimestampTz now)
 {
-    enum { ID, HOST, PID, VERSION, STARTED_AT, SEEN_AT };
-    Relation table = lh_core_table(oid, AccessShareLock);
+    Relation table = lh_core_table(oids->coordinator, AccessShareLock);
+    Relation index = index_open(oids->coordinator_seen_at, AccessShareLock);
     TupleTableSlot *slot = table_slot_create(table, NULL);
-    TableScanDesc scan = table_beginscan_strat(table, snapshot, 0, NULL, true, false);
+    IndexScanDesc scan = lh_core_beginscan(table, index, snapshot, 1);
     bool is_live = false;
+    ScanKeyData key;
 
-    while (!is_live && table_scan_getnextslot(scan, ForwardScanDirection, slot)) {
+    ScanKeyEntryInitialize(&key, 0, 1, BTGreaterStrategyNumber, TIMESTAMPTZOID, InvalidOid, TIMESTAMPTZ_GT,
+                           TimestampTzGetDatum(now - LIVE_US));
+    index_rescan(scan, &key, 1, NULL, 0);
+    while (!is_live && index_getnext_slot(scan, ForwardScanDirection, slot)) {
         slot_getallattrs(slot);
-        is_live = memcmp(DatumGetUUIDP(slot->tts_values[ID]), DatumGetUUIDP(id), UUID_LEN) == 0 &&
-                  DatumGetTimestampTz(slot->tts_values[SEEN_AT]) > now - LIVE_US;
+        is_live = memcmp(DatumGetUUIDP(slot->tts_values[0]), DatumGetUUIDP(id), UUID_LEN) == 0;
     }
-    table_endscan(scan);
+    index_endscan(scan);
     ExecDropSingleTupleTableSlot(slot);
+    index_close(index, NoLock);
     table_close(table, NoLock);
     return is_live;
 }
@@ -73,8 +80,7 @@ static bool is_live(const struct lh_core_call *call, Snapshot snapshot, const Tu
         return false;
     if (!nulls[WAITER_WAIT_UNTIL] && DatumGetTimestampTz(values[WAITER_WAIT_UNTIL]) <= now)
         return false;
-    return nulls[WAITER_COORDINATOR] ||
-           is_live_coordinator(call->oids->coordinator, snapshot, values[WAITER_COORDINATOR], now);
+    return nulls[WAITER_COORDINATOR] || is_live_coordinator(call->oids, snapshot, values[WAITER_COORDINATOR], now);
 }
 
 /* Read after the lock of the scope's row: whoever is in it was there before. */

@@ -246,6 +246,7 @@ static bool find_all(struct lh_core_oids *oids)
            find(schema, "registered_hook", RELKIND_RELATION, &oids->hook) &&
            find(schema, "watch", RELKIND_RELATION, &oids->watch) &&
            find(schema, "coordinator", RELKIND_RELATION, &oids->coordinator) &&
+           find(schema, "coordinator_seen_at", RELKIND_INDEX, &oids->coordinator_seen_at) &&
            find(schema, "waiter", RELKIND_RELATION, &oids->waiter) &&
            find(schema, "waiter_sql_user", RELKIND_INDEX, &oids->waiter_sql_user) &&
            find(schema, "creation", RELKIND_RELATION, &oids->creation) &&

@@ -54,6 +54,37 @@ class Place:
         self.cluster.destroy()
 
 
+class Standby(harness.Cluster):
+    """A standby of another cluster, by pg_basebackup."""
+
+    def __init__(self, primary):
+        self.primary, self.programs = primary, primary.programs
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
+        self.dir.chmod(0o755)
+        self.data, self.sockets = self.dir / "data", self.dir / "s"
+        for path in (self.data, self.sockets):
+            path.mkdir()
+            if os.geteuid() == 0:
+                shutil.chown(path, "postgres", "postgres")
+        self.data.chmod(0o700)
+        self._run("pg_basebackup", "-D", self.data, "-h", primary.sockets, "-U", "postgres", "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        with open(self.data / "postgresql.conf", "a") as conf:
+            conf.write(f"unix_socket_directories = '{self.sockets}'\n")
+        self.start()
+
+    def catch_up(self):
+        lsn = self.primary.psql("select pg_current_wal_lsn()", "postgres")
+        wait_until(lambda: self.psql(f"select pg_last_wal_replay_lsn() >= '{lsn}'", "postgres") == "t", 60, "the standby caught up")
+
+    def cut(self):
+        self.psql("alter system set primary_conninfo = ''", "postgres")
+        self.psql("select pg_reload_conf()", "postgres")
+        wait_until(lambda: self.psql("select count(*) from pg_stat_wal_receiver", "postgres") == "0", 60, "the stream's end")
+
+    def promote(self):
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", "60", "promote")
+
+
 class SteppedCluster(harness.Cluster):
     """A PostgreSQL whose wall clock can be stepped."""
 

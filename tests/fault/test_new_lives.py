@@ -3,16 +3,14 @@ than every lease lives, its clock is stepped, no daemon runs while cron reaps. T
 could not renew loses a lease."""
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 import harness  # noqa: E402
 from harness import acquire_request, heartbeat, lease_ref, pb, release_request, wait_until  # noqa: E402
-from place import SteppedCluster  # noqa: E402
+from place import Standby, SteppedCluster  # noqa: E402
 
 
 def cli(*args):
@@ -31,37 +29,6 @@ def key_of(number):
 def until_expired(cluster, database, namespace):
     wait_until(lambda: cluster.psql("select clock_timestamp() > max(deadline + grace) from leasehold.scope "
                                     f"where namespace = '{namespace}'", database) == "t", 60, "the expiry of every lease there")
-
-
-class Standby(harness.Cluster):
-    """A standby of another cluster, by pg_basebackup."""
-
-    def __init__(self, primary):
-        self.primary, self.programs = primary, primary.programs
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="lh-pg-"))
-        self.dir.chmod(0o755)
-        self.data, self.sockets = self.dir / "data", self.dir / "s"
-        for path in (self.data, self.sockets):
-            path.mkdir()
-            if os.geteuid() == 0:
-                shutil.chown(path, "postgres", "postgres")
-        self.data.chmod(0o700)
-        self._run("pg_basebackup", "-D", self.data, "-h", primary.sockets, "-U", "postgres", "-R", "-X", "stream", "-c", "fast", "--no-sync")
-        with open(self.data / "postgresql.conf", "a") as conf:
-            conf.write(f"unix_socket_directories = '{self.sockets}'\n")
-        self.start()
-
-    def catch_up(self):
-        lsn = self.primary.psql("select pg_current_wal_lsn()", "postgres")
-        wait_until(lambda: self.psql(f"select pg_last_wal_replay_lsn() >= '{lsn}'", "postgres") == "t", 60, "the standby caught up")
-
-    def cut(self):
-        self.psql("alter system set primary_conninfo = ''", "postgres")
-        self.psql("select pg_reload_conf()", "postgres")
-        wait_until(lambda: self.psql("select count(*) from pg_stat_wal_receiver", "postgres") == "0", 60, "the stream's end")
-
-    def promote(self):
-        self._run("pg_ctl", "-D", self.data, "-w", "-t", "60", "promote")
 
 
 # Promise 2, promise 9.
