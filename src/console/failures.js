@@ -27,7 +27,7 @@ function line({ scope, token, owner, principal, reap_failures, error, failed_at,
     [h('a', { href: scopeLink(namespace, scope.key) }, scope.key), h('br'), h('small', { class: 'mute' }, namespace)], who(owner, principal), h('pre', {}, error),
     [plural(reap_failures, 'time'), h('br'), h('small', { class: 'mute' }, `the last ${span(since(failed_at))} ago`)],
     wait === null ? h('span', { class: 'liveness dead' }, 'waits for a person') : wait > 0 ? ['in ' + span(wait), h('br'), h('small', { class: 'mute' }, time(next_try_at))] : 'now',
-    actButton(namespace, `Retry all in ${namespace}`, `Retry now: reap all that is due in ${namespace}`, () => retry(namespace))] };
+    actButton(namespace, `Retry all in ${namespace}`, `Retry all in ${namespace}, that is, what is due there`, () => retry(namespace))] };
 }
 
 async function retry(namespace) {
