@@ -90,7 +90,7 @@ def test_a_huge_authorization_is_refused_and_costs_nothing(site, size):
 
 @pytest.mark.parametrize("value", [
     b"", b" ", b"Bearer", b"Bearer ", b"Bearer  ", b"bearer\tlht_", b"Bearer \xff\xfe\xfd", b"Bearer lht_\xc3\x28", b"\x80",
-    b"Bearer lht_" + b"%n%s%x" * 8, b"Bearer lht_" + b"'" * 49, b"Bearer " + b"lht_" * 40, b"Negotiate YII=", b"lht_" + b"x" * 49,
+    b"Bearer lht_" + b"%n%s%x" * 8, b"Bearer lht_" + b"'" * 49, b"Bearer " + b"lht_" * 40, b"lht_" + b"x" * 49,
     b"BEARER lht_" + b"-" * 49,
 ], ids=repr)
 def test_a_value_that_is_no_token_is_refused(site, value):
