@@ -326,7 +326,7 @@ def test_misuse_is_answered_with_words(drive, service):
     assert driver.process.wait(10) == 1
     driver = drive()
     for name, words, said in (
-        ("a", "duration_ms=1", "duration_us is out of bounds"), ("b", "margin_ms=60000", "margin_us must be below"),
+        ("a", "duration_ms=1", "duration_us must be 100 ms to 365 d, not 1000 us"), ("b", "margin_ms=60000", "margin_us must be below duration_us, not 60000000"),
     ):
         assert said in driver.ask(f"declare {name} n {words}")
     assert "has 0 bytes" in driver.ask("declare c a..b")
