@@ -278,7 +278,7 @@ def test_files_that_do_not_fit_leave_the_old_certificate_in_force(cluster, datab
     replaceable.replace(fresh, key=False)
     daemon.signal(signal.SIGHUP)
     expect_logged(daemon, f"TLS: {replaceable.key}: this key does not belong to the certificate in {replaceable.cert}; "
-                          "the certificate that was read before stays in force")
+                          "what was read before stays in force")
     assert shown(daemon) == before
     assert connect(daemon, authority).lease.Acquire(acquire_request("tls", keys())).lease.token > 0
     replaceable.replace(fresh, cert=False)
