@@ -285,6 +285,10 @@ SANITIZER = {
 CORE = {'LEASEHOLD_CORE': 'swapped'}
 
 # The order is that of growing patience; what is built comes before what runs it.
+# Tests of sql that between them change rows of every table; catalog looks at the replica identity of each.
+WRITERS = ('access_checks', 'acquire_all', 'audit', 'catalog', 'coordinator', 'creation', 'history', 'hook_reaps', 'incarnation', 'policy', 'queue',
+           'quotas', 'reap', 'release', 'sessions', 'shared', 'watch')
+
 SUITES = (
     Suite('layers', script('tests/check_layers'), 60),
     Suite('revision', script('migrations/revision.py', '--check'), 60),
@@ -299,7 +303,7 @@ SUITES = (
     Suite('soak', script('tests/soak/run', '--seconds', '{soak}'), 7200),
     # leasehold_core in the place of the functions in SQL; against them; and the same tests as theirs.
     Suite('core', script('tests/core/run'), 1800),
-    Suite('sql-published', script('tests/sql/run', environment={'LEASEHOLD_PUBLISHED': '1'}), 1800),
+    Suite('sql-published', script('tests/sql/run', *WRITERS, environment={'LEASEHOLD_PUBLISHED': '1'}), 1800),
     Suite('sql-core', script('tests/sql/run', environment=CORE), 1800),
     Suite('isolation-core', script('tests/isolation/run', environment=CORE), 1800),
     Suite('soak-core', script('tests/soak/run', '--seconds', '{soak}', environment=CORE), 7200),
