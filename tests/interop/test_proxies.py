@@ -1,6 +1,6 @@
-"""Through nginx, HAProxy and Caddy, with the configurations of deploy/examples/proxies: leaders of each package, streams of stock clients.
+"""Through nginx and HAProxy, and Caddy where LEASEHOLD_CADDY names its program, with the configurations of deploy/examples/proxies: leaders of each package, streams of stock clients.
 
-A leader says when its work did its last step. Whatever happens to proxies, daemons and leaders, no two leaders of a key work at once.
+A leader says when its work did its last step.
 
     LEASEHOLD_PROXIES_IDLE=180 pytest -k quiet tests/interop/test_proxies.py
 
@@ -84,32 +84,11 @@ class Leader:
         wait_until(lambda: all(map(self.leads, self.durations)) or self.process.poll() is not None, BOUND, f"a leader of each of {self.durations}")
         assert self.process.poll() is None, self.lines[-20:]
 
-    def kill(self):
-        """What it worked is over by then."""
-        self.process.kill()
-        self.process.wait(30)
-        self.reader.join()
-        for terms in self.terms.values():
-            terms.append(terms.pop()._replace(end=time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
-
     def close(self):
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()
         self.process.wait(30)
         self.reader.join()
-
-
-def overlaps(leaders):
-    """Of each key, terms of which a later one began before the last step of an earlier one."""
-    terms = collections.defaultdict(list)
-    for leader in leaders:
-        for key, each in leader.terms.items():
-            terms[key] += each
-    found = []
-    for key, each in terms.items():
-        each.sort()
-        found += [(key, one, two) for one, two in zip(each, each[1:]) if one.end is None or one.end > two.begin]
-    return found
 
 
 @pytest.fixture
@@ -179,7 +158,7 @@ def test_quiet_streams_live(site):
             site.commands["later"](stream.close)
     waiting(site, len(leaders) * len(DURATIONS) + len(waiters))
     tickets = site.place.psql("select array_agg(ticket order by ticket) from leasehold.waiter")
-    time.sleep(IDLE_S or 70)  # more than the 60 s of Caddy, which has no setting for it
+    time.sleep(IDLE_S or (70 if "caddy" in site.proxies else 45))  # Caddy has 60 s, and no setting for it
     assert [dict(each.reasons) for each in leaders if each.reasons] == []
     assert all(leader.leads(key) for leader in leaders for key in leader.durations)
     assert site.place.psql("select array_agg(ticket order by ticket) from leasehold.waiter") == tickets  # no wait was begun anew
@@ -244,38 +223,3 @@ def test_refusals_have_their_details(site):
         assert [each.reason for each in failures] == ["LEASE_HELD"] * 2 + ["INVALID_ARGUMENT"] * 2, proxy.name
         assert all(each.contention.holder.owner == "o" * 255 for each in failures[:2]), proxy.name
         assert all(len(each.bad_request.field_violations) >= 3 for each in failures[2:]), proxy.name
-
-
-def test_restarts_cost_no_lease_and_a_dead_leader_is_followed(site):
-    """The proxies read their configuration again, are killed and started, and so is the daemon."""
-    proxies = [proxy for proxy in site.proxies.values() if hasattr(proxy, "reload")]  # Caddy has no admin API here
-    leaders = [start(site, proxy, package, {f"{proxy.name}-{package}": 30}) for proxy, package in pairs(site) if proxy in proxies]
-    for leader in leaders:
-        leader.wait_until_it_leads()
-    other = start(site, None, "python", {key: 30 for leader in leaders for key in leader.durations})
-    waiting(site, len(leaders))
-
-    def heartbeats():
-        rows = site.place.psql("select key, heartbeats from leasehold.lease where namespace = 'proxied'").splitlines()
-        return {key: int(count) for key, count in (row.split("|") for row in rows)}
-
-    def goes_on(what):
-        before = heartbeats()
-        wait_until(lambda: any(each.reasons for each in leaders) or all(count > before[key] + 1 for key, count in heartbeats().items()),
-                   BOUND, f"renewals after {what}, {before}")
-        assert [dict(each.reasons) for each in leaders if each.reasons] == [], what
-
-    for proxy in proxies:
-        proxy.reload()
-    goes_on("a reload")
-    for proxy in proxies:
-        proxy.kill()
-        proxy.start()
-    goes_on("a restart of the proxies")
-    assert site.daemon.stop() == 0, site.daemon.log()
-    site.daemon.start()
-    goes_on("a restart of the daemon")
-    for leader in leaders:
-        leader.kill()
-    other.wait_until_it_leads()
-    assert overlaps([*leaders, other]) == []
