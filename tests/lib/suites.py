@@ -284,11 +284,11 @@ SANITIZER = {
 
 CORE = {'LEASEHOLD_CORE': 'swapped'}
 
-# The order is that of growing patience; what is built comes before what runs it.
 # Tests of sql that between them change rows of every table; catalog looks at the replica identity of each.
 WRITERS = ('access_checks', 'acquire_all', 'audit', 'catalog', 'coordinator', 'creation', 'history', 'hook_reaps', 'incarnation', 'policy', 'queue',
            'quotas', 'reap', 'release', 'sessions', 'shared', 'watch')
 
+# The order is that of growing patience; what is built comes before what runs it.
 SUITES = (
     Suite('layers', script('tests/check_layers'), 60),
     Suite('revision', script('migrations/revision.py', '--check'), 60),
