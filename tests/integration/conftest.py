@@ -18,7 +18,7 @@ from commandline import Shell
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "release_build: about the build itself; tests/run leaves it out where sanitizers change the build")
+    config.addinivalue_line("markers", "release_build: about the build itself, which sanitizers change; the suite integration-release runs it")
 
 
 @pytest.fixture(scope="session")

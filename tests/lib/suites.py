@@ -239,7 +239,7 @@ def pytest(directory, workers, build_directory=BUILD, environment=None, marked=N
     """Most of these tests wait for something most of their time: several files at once, each with a PostgreSQL of its own."""
     def run(suite, options):
         with tempfile.TemporaryDirectory() as scratch:
-            command = [sys.executable, '-B', '-m', 'pytest', '-v', '-p', 'no:cacheprovider', '--timeout', str(TEST_LIMIT_S), *(['-m', marked] if marked else [])]
+            command = [sys.executable, '-B', '-m', 'pytest', '-v', '-p', 'no:cacheprovider', '--timeout', str(TEST_LIMIT_S), '--durations', '10', *(['-m', marked] if marked else [])]
             environs = {'LEASEHOLD_TEST_BUILD': build_directory, **(environment or {})}
             report = os.path.join(scratch, 'report.xml')
             # A hang below Python is ended with its process, which only xdist outlives.
@@ -307,26 +307,26 @@ SUITES = (
     Suite('sql-core', script('tests/sql/run', environment=CORE), 1800),
     Suite('isolation-core', script('tests/isolation/run', environment=CORE), 1800),
     Suite('soak-core', script('tests/soak/run', '--seconds', '{soak}', environment=CORE), 7200),
-    Suite('integration', pytest('tests/integration', 4), 1800),
     Suite('interop', pytest('tests/interop', 1), 900),
     Suite('console', pytest('tests/console', 2), 900),
+    Suite('integration-release', pytest('tests/integration', 2, marked='release_build'), 600),
     Suite('clients', twice(script('tests/clients/run')), 1800),
     Suite('versions', twice(versions()), 3600),
     Suite('model', script('tests/model/run'), 3600),
-    Suite('unit-sanitized', meson(SANITIZED, SANITIZER), 1800),
-    # A leak makes the daemon's exit status another than 0, which the tests look at.
-    Suite('integration-sanitized', pytest('tests/integration', 4, SANITIZED, SANITIZER, 'not release_build'), 1800),
     Suite('threads', script('tests/threads/run'), 600),
+    Suite('quickstart', one('deploy/quickstart', '--check'), 900),
+    Suite('unit-sanitized', meson(SANITIZED, SANITIZER), 1800),
+    # With the same optimisation and assertions as the other build. A leak makes the daemon's exit status another than 0, which the tests look at.
+    Suite('integration', pytest('tests/integration', 4, SANITIZED, SANITIZER, 'not release_build'), 1800),
     Suite('fuzz', script('tests/fuzz/run', '--seconds', '{fuzz}'), 3600),
     Suite('packages', pytest('tests/packages', 1), 900),
-    Suite('quickstart', one('deploy/quickstart', '--check'), 900),
     Suite('fault', pytest('tests/fault', 3), 1800),
     Suite('ha', script('tests/ha/run', '--short'), 900),
     # That it runs, and that what it drives agrees with what the database counts; not how fast that was.
     Suite('bench', bench(), 400),
 )
-NEEDS = {'unit': 'build', 'core': 'build', 'sql-core': 'build', 'isolation-core': 'build', 'soak-core': 'build', 'bench': 'build', 'integration': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
-         'ha': 'build', 'unit-sanitized': 'build-sanitized', 'integration-sanitized': 'build-sanitized'}
+NEEDS = {'unit': 'build', 'core': 'build', 'sql-core': 'build', 'isolation-core': 'build', 'soak-core': 'build', 'bench': 'build', 'integration-release': 'build', 'interop': 'build', 'fault': 'build', 'console': 'build', 'clients': 'build', 'versions': 'build',
+         'ha': 'build', 'unit-sanitized': 'build-sanitized', 'integration': 'build-sanitized'}
 # What runs beside the others: SQL of few sessions at a time, and clients, which wait. Together they take about as long as the suites
 # that are neither here nor in LOW or QUIET.
 LANE = ('sql', 'sql-published', 'isolation', 'soak', 'core', 'sql-core', 'isolation-core', 'soak-core', 'clients', 'versions')
