@@ -93,12 +93,12 @@ struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c)
  * What a transaction costs beside its items is most of what a small one costs. So while a batch of acquires and releases
  * is out, whatever comes meanwhile makes the next batch on the same lane, or on another one once there are as many as
  * are out. Nothing waits behind a few items, behind a batch that is late, and where the database is so far away that the
- * time goes on the way. The rule was measured with these bounds: deploy/profile.md, "A lane for both".
+ * time goes on the way. The rule was measured with these bounds: docs/design/profile.md, "A lane for both".
  */
 #define SOME_MIN 4 /* with fewer out, two batches beside each other are quicker */
 #define LATE_US (3 * LH_US_PER_MS)
 #define FAR_US (1 * LH_US_PER_MS)
-#define ITEM_US 5 /* what the database works on one at least; deploy/profile.md */
+#define ITEM_US 5 /* what the database works on one at least; docs/design/profile.md */
 #define TRIPS_IN_WINDOW 64
 
 static size_t item_count(const struct lh_lane *lane)

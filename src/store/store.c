@@ -235,7 +235,7 @@ static enum lh_status hand_over(struct lh_store *store, unsigned lane, int64_t c
     return lh_pg_lane_send(&pg_store_of(store)->lanes[lane], &lh_release_kind, clock_us, items, n, on_done, arg);
 }
 
-/* Measured: deploy/profile.md. */
+/* Measured: docs/design/profile.md. */
 static size_t worth_a_batch(struct lh_store *store)
 {
     return pg_store_of(store)->has_core ? 3 : 24;

@@ -154,7 +154,7 @@ def switchover(place):
 
 
 def disk_full(place):
-    """The write-ahead log grows until PostgreSQL stops, and cannot come back. By small records: see "Traps" in deploy/ha.md."""
+    """The write-ahead log grows until PostgreSQL stops, and cannot come back. By small records: see "Traps" in docs/run/ha.md."""
     node = place.primary()
     place.site("fill", node)
     filling = subprocess.run(["psql", "-X", "-q", f"host=10.77.0.1{node[1]} user=postgres password=example dbname=leasehold", "-c",

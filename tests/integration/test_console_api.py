@@ -625,7 +625,7 @@ def test_a_search_stops_after_a_hundred_thousand_rows_and_goes_on(site):
 
 
 def test_the_examples_for_scripts_work(site):
-    page = (harness.ROOT / "deploy/console.md").read_text()
+    page = (harness.ROOT / "docs/run/console.md").read_text()
     script = re.search(r"## For scripts.*?```sh\n(.*?)```", page, re.S)[1]
     hold(site, "payments", "order-7", name="ops", owner="w1")
     said = []

@@ -1,4 +1,4 @@
-"""deploy/extension.md: its SQL by roles that are no superusers, a daemon that notices, what steps aside, dumps, and where meson installs.
+"""docs/run/extension.md: its SQL by roles that are no superusers, a daemon that notices, what steps aside, dumps, and where meson installs.
 
 The extension is a real one: Debian's PostgreSQL looks for it below `extension_destdir`, so nothing is put into the system's directories.
 """
@@ -18,7 +18,7 @@ import harness
 from commandline import cli
 from harness import acquire_request, heartbeat, pb, release_request, wait_until
 
-PAGE = (harness.ROOT / "deploy/extension.md").read_text()
+PAGE = (harness.ROOT / "docs/run/extension.md").read_text()
 ROLES = ("leasehold_owner", "leasehold_client", "leasehold_reader", "leasehold_coordinator", "leasehold_admin")
 SOON_S = 10
 

@@ -1,4 +1,4 @@
-"""deploy/managed.md: its SQL by roles of which none is a superuser, but for pg_cron's, which the services let their administrators do."""
+"""docs/run/managed.md: its SQL by roles of which none is a superuser, but for pg_cron's, which the services let their administrators do."""
 import re
 import subprocess
 
@@ -7,7 +7,7 @@ import pytest
 import harness
 from commandline import cli
 
-PAGE = (harness.ROOT / "deploy/managed.md").read_text()
+PAGE = (harness.ROOT / "docs/run/managed.md").read_text()
 
 
 def block(word):

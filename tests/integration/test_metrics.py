@@ -123,7 +123,7 @@ def test_prometheus_accepts_what_is_exported(loaded):
 
 def test_every_metric_is_documented_with_its_type_and_no_other_is(loaded):
     documented = {}
-    for line in (harness.ROOT / "deploy/metrics.md").read_text().splitlines():
+    for line in (harness.ROOT / "docs/run/metrics.md").read_text().splitlines():
         row = re.fullmatch(r"\| `([a-z_]+)` \| (counter|gauge|histogram) \| (.+) \| (.*)\|", line)
         if row:
             assert row.group(1) not in documented, row.group(1)
@@ -133,7 +133,7 @@ def test_every_metric_is_documented_with_its_type_and_no_other_is(loaded):
 
 # Promise 12.
 def test_every_bound_is_documented(loaded):
-    page = (harness.ROOT / "deploy/metrics.md").read_text()
+    page = (harness.ROOT / "docs/run/metrics.md").read_text()
     exported = {dict(labels)["bound"] for name, labels in Metrics(loaded.daemon).samples if name == "leasehold_bound_limit"}
     assert exported == set(re.findall(r"^\| `([a-z_]+)` \| (?!counter|gauge|histogram)", page, re.M)) - {"bound"}
 

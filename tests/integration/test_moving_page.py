@@ -1,4 +1,4 @@
-"""deploy/moving.md: its statements, in their order, in one database; its commands are understood."""
+"""docs/use/moving.md: its statements, in their order, in one database; its commands are understood."""
 import re
 import shlex
 import subprocess
@@ -9,7 +9,7 @@ import yaml
 import harness
 from commandline import environment
 
-PAGE = (harness.ROOT / "deploy/moving.md").read_text()
+PAGE = (harness.ROOT / "docs/use/moving.md").read_text()
 
 
 def blocks(section):

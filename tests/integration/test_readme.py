@@ -12,9 +12,9 @@ import harness
 
 # The pages whose blocks a reader copies and runs.
 README = "\n".join((harness.ROOT / page).read_text() for page in
-                   ("README.md", "deploy/clients.md", "deploy/policies.md", "deploy/dba.md"))
+                   ("README.md", "docs/use/clients.md", "docs/use/policies.md", "docs/run/dba.md"))
 PAGES = [harness.ROOT / "README.md", harness.ROOT / "CONTRIBUTING.md", harness.ROOT / "SECURITY.md", *sorted((harness.ROOT / "src").glob("*/README.md")),
-         *sorted((harness.ROOT / "deploy").rglob("*.md"))]
+         *sorted((harness.ROOT / "docs").rglob("*.md")), *sorted((harness.ROOT / "deploy").rglob("*.md"))]
 
 
 def blocks(language):
@@ -255,7 +255,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_table_of_examples_is_complete():
-    text = (harness.ROOT / "deploy/README.md").read_text()
+    text = (harness.ROOT / "docs/run/daemon.md").read_text()
     for path in sorted((harness.ROOT / "deploy/examples").iterdir()):
         assert path.name == "meson.build" or re.search(rf"`(examples/)?{re.escape(path.name)}`", text), path.name
 

@@ -1,4 +1,4 @@
-"""deploy/run.md: its systemd units are sound, and its options are understood."""
+"""docs/use/run.md: its systemd units are sound, and its options are understood."""
 import re
 import subprocess
 
@@ -6,7 +6,7 @@ import pytest
 
 import harness
 
-PAGE = (harness.ROOT / "deploy/run.md").read_text()
+PAGE = (harness.ROOT / "docs/use/run.md").read_text()
 UNITS = re.findall(r"```ini\n(.*?)```", PAGE, re.S)
 
 

@@ -1,4 +1,4 @@
-"""The commands of deploy/security.md, from the authority to the clients and the rotation."""
+"""The commands of docs/run/security.md, from the authority to the clients and the rotation."""
 import os
 import pathlib
 import pwd
@@ -15,7 +15,7 @@ import pytest
 import harness
 from harness import wait_until
 
-PAGE = (harness.ROOT / "deploy/security.md").read_text()
+PAGE = (harness.ROOT / "docs/run/security.md").read_text()
 
 
 def block_with(language, text):

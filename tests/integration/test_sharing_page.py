@@ -1,4 +1,4 @@
-"""deploy/sharing.md: its examples, run as a reader would."""
+"""docs/use/sharing.md: its examples, run as a reader would."""
 import os
 import re
 import subprocess
@@ -7,7 +7,7 @@ import pytest
 
 import harness
 
-PAGE = (harness.ROOT / "deploy/sharing.md").read_text()
+PAGE = (harness.ROOT / "docs/use/sharing.md").read_text()
 
 
 def block(language, word):

@@ -251,7 +251,7 @@ shared leases with its exclusive ones: one waiter after the other gets the whole
 
 def publish(results):
     """Each section that was measured takes the place of what the page said."""
-    directory = pathlib.Path(__file__).resolve().parents[3] / 'deploy'
+    directory = pathlib.Path(__file__).resolve().parents[3] / 'docs/measure'
     page = directory / 'benchmark.md'
     text = page.read_text()
     for heading, about, parts in SECTIONS:

@@ -1,10 +1,10 @@
-"""What leases cost, from samples: the tables between the marks of deploy/sizing.md."""
+"""What leases cost, from samples: the tables between the marks of docs/measure/sizing.md."""
 import json
 
 import report
 import servers
 
-PAGE = servers.ROOT / 'deploy/sizing.md'
+PAGE = servers.ROOT / 'docs/measure/sizing.md'
 BEGIN = '<!-- figures: written by tests/bench/run --publish -->'
 END = '<!-- end of the figures -->'
 # Of a core that is at work all the time, so much is planned with; the rest is for vacuum, checkpoints and peaks.
