@@ -1,7 +1,6 @@
 """Tables, a summary in JSON and a chart, from samples. Medians over the rounds, with the smallest and the largest."""
 import json
 import pathlib
-import re
 import statistics
 import subprocess
 
@@ -218,49 +217,6 @@ def chart(results, path):
         'plot ' + ', \\\n     '.join(plots)])
     subprocess.run(['gnuplot'], input=script + '\n', text=True, check=True)
     return True
-
-
-# The sections of the page, each with what was measured in one run: (its heading, what it says first, parts).
-SECTIONS = (
-    ('## Pairs, hand-offs and renewals', """`tests/bench/run --part pairs,handoff,heartbeats` measures these. One driver, a C program with one event loop, drives all peers but plain SQL
-and the batch functions, which pgbench drives. It keeps as many requests in flight as the table says, over at most 16 connections
-(PostgreSQL: one connection for each request). It checks every reply, and at the end each server's own count of writes. A pair that was
-not held does not count. The CPU is that of the servers, without the driver.
-
-| driver | a pair | durable |
-| --- | --- | --- |
-| Leasehold | `Acquire`, `Release`: gRPC, 16 connections; together: one `Release` at a time carries what is due; libleasehold: `lh_acquire_async`, `lh_try_release` | PostgreSQL, `synchronous_commit` and `fsync` on; renewals alone are answered before they are on disk, because a crash ends none of their leases. With [leasehold_core](extension.md): the same, and that extension in the database |
-| plain SQL | `insert ... on conflict`, `delete` on a table of locks: two transactions, one connection for each request in flight; no token, no queue, no reaper | the same PostgreSQL, same settings |
-| batch functions | `acquire_items`, `release_batch` by pgbench with half of the requests in flight in each of two transactions: the limit of the SQL beneath | the same |
-| etcd | lease granted, transaction that puts if absent, lease revoked: three writes; kept: put and delete with a lease that stays | its WAL, fsync for each batch; 3.6 commits its database at each revocation, too |
-| Redis | `SET NX PX`, a script that compares and deletes | `appendonly`, `appendfsync always` |
-| ZooKeeper | ephemeral node created, deleted, within 16 sessions | `forceSync` |
-
-Leasehold, etcd and ZooKeeper order their waiters. Redis has no queue, so the part handoff leaves it out. In that part plain SQL is a
-row lock that open transactions wait for, and etcd is its own lock service. etcd renews a lease without writing to disk. ZooKeeper
-renews sessions, not single leases.
-
-![pairs a second by requests in flight](benchmark.svg)""", ('pairs', 'handoff', 'heartbeats')),
-    ('## Waiting, reaping, starting', "`tests/bench/run --part idle,reaping,expiry,start,cost` measures these.", ('idle', 'reaping', 'expiry', 'start', 'cost')),
-    ('## Shared leases', """`tests/bench/run --part semaphore,readers,turns --only leasehold,leasehold-batched,redis` measures these. Leasehold: requests of
-`MODE_SHARED` for one unit. Redis, with the settings above: scripts on a sorted set of holders by the time of their end, once as a semaphore is written
-in Lua, once as the readers' side of a read/write lock. It has no slots, tokens or queue, so the part turns compares Leasehold's
-shared leases with its exclusive ones: one waiter after the other gets the whole scope, or the last free unit of its capacity.""", SHARED),
-)
-
-
-def publish(results):
-    """Each section that was measured takes the place of what the page said."""
-    directory = pathlib.Path(__file__).resolve().parents[3] / 'docs/measure'
-    page = directory / 'benchmark.md'
-    text = page.read_text()
-    for heading, about, parts in SECTIONS:
-        samples = [sample for sample in results.samples if sample['part'] in parts]
-        if samples:
-            before, after = text.split(heading + '\n')
-            text = before + '\n\n'.join([heading, about, markdown(samples, results.machines)]) + ''.join(re.findall(r'\n## .*', after, re.S))
-    page.write_text(text)
-    chart(results, directory / 'benchmark.svg')
 
 
 def write(results, directory):
