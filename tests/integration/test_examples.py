@@ -189,7 +189,7 @@ def test_an_example_is_explained(name):
     words = (EXAMPLES / name / "README.md").read_text()
     for file in (EXAMPLES / name).iterdir():
         assert file.name == "README.md" or file.name in words, f"README.md does not mention {file.name}"
-    assert name in (harness.ROOT / "docs/run/daemon.md").read_text(), "docs/run/daemon.md does not list it"
+    assert name in (harness.ROOT / "deploy/README.md").read_text(), "deploy/README.md does not list it"
 
 
 def test_the_example_of_embedding_works_on_its_job(stage):

@@ -1,4 +1,4 @@
-"""The examples of the README and of the pages beside it are taken out and run. Links of all pages resolve."""
+"""The examples of the README and of the pages beside it are taken out and run."""
 import json
 import os
 import re
@@ -13,9 +13,6 @@ import harness
 # The pages whose blocks a reader copies and runs.
 README = "\n".join((harness.ROOT / page).read_text() for page in
                    ("README.md", "docs/use/clients.md", "docs/use/policies.md", "docs/run/dba.md"))
-PAGES = [harness.ROOT / "README.md", harness.ROOT / "CONTRIBUTING.md", harness.ROOT / "SECURITY.md", *sorted((harness.ROOT / "src").glob("*/README.md")),
-         *sorted((harness.ROOT / "docs").rglob("*.md")), *sorted((harness.ROOT / "deploy").rglob("*.md"))]
-
 
 def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, re.S)
@@ -134,15 +131,6 @@ def test_the_first_lease_from_psql(service, cluster):
         assert int(service.psql(block_with("sql", "at_least =>"))) > 0
     service.psql("select from leasehold.force_release('cron', 'nightly', 'an example of the page')")
 
-    out = service.psql(block_with("sql", "owner => 'reader-1'"))
-    first, second, writer = out.split("\n")
-    assert int(first) < int(second) and writer == "0"
-    assert service.psql(block_with("sql", "capacity => 5")).strip().isdigit()
-    assert service.psql(block_with("sql", "capacity => 8")).strip().endswith("|{1,2}")
-    for example in ("reports", "api", "gpus"):
-        service.psql(f"select leasehold.force_release(namespace, key, 'an example of the page', token) from leasehold.lease where namespace = '{example}';"
-                     f"select leasehold.reset_policy('{example}')")
-
     service.psql(block_with("sql", "create role worker"))
     try:
         assert service.psql("select owner from leasehold.acquire('payments', 'invoice-45', '30 s', 'w')", user="worker") == "w"
@@ -207,13 +195,6 @@ def test_the_command_line_shows_what_goes_on(service, shell):
     service.psql("select leasehold.force_release('payments', 'invoice-42', 'end of the test')")
 
 
-def test_several_keys_at_once(service):
-    leases = [line.split("|") for line in service.psql(block_with("sql", "leasehold.acquire_all")).splitlines()]
-    assert [lease[0] for lease in leases] == ["alice", "bob", "ledger"] and len({lease[2] for lease in leases}) == 1
-    assert service.psql(block_with("sql", "leasehold.acquire_all")) == ""  # they are held
-    service.psql("select leasehold.force_release(namespace, key, 'end of the test') from leasehold.lease where owner = 'transfer-17'")
-
-
 def test_the_audit_says_who_did_what_and_its_owner_how_long(service):
     service.psql("select leasehold.acquire('audited', 'k', '30 s'), leasehold.force_release('audited', 'k', 'end of the test');"
                  "create role auditor login in role leasehold_reader; create role owning login in role leasehold_owner")
@@ -237,25 +218,8 @@ def test_every_command_of_the_pages_is_run():
             assert is_run or block.startswith("deploy/quickstart"), f"nothing runs:\n{block}"
 
 
-def anchors(path):
-    """As GitHub makes them of headings."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", path.read_text(), flags=re.S), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(harness.ROOT)))
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        if re.match(r"\w+:", target):
-            continue
-        path, _, anchor = target.partition("#")
-        there = (page.parent / path).resolve() if path else page
-        assert there.exists(), target
-        assert not anchor or anchor in anchors(there), target
-
-
 def test_the_table_of_examples_is_complete():
-    text = (harness.ROOT / "docs/run/daemon.md").read_text()
+    text = (harness.ROOT / "deploy/README.md").read_text()
     for path in sorted((harness.ROOT / "deploy/examples").iterdir()):
         assert path.name == "meson.build" or re.search(rf"`(examples/)?{re.escape(path.name)}`", text), path.name
 

@@ -294,6 +294,7 @@ SUITES = (
     Suite('revision', script('migrations/revision.py', '--check'), 60),
     Suite('structure', script('tests/check_structure'), 60),
     Suite('promises', script('tests/check_promises'), 60),
+    Suite('docs', script('tests/check_docs'), 60),
     Suite('format', script('tests/check_format'), 120),
     Suite('build', build(BUILD), 1200),
     Suite('build-sanitized', build(SANITIZED, '-Db_sanitize=address,undefined', '-Db_lundef=false'), 3600),

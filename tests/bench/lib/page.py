@@ -6,17 +6,17 @@ import re
 import report
 
 PAGE = pathlib.Path(__file__).resolve().parents[3] / 'docs/measure/benchmark.md'
-LEFT_OUT = (('pairs', 4), ('pairs', 64), ('heartbeats', [1000, 256, 1]))  # the chart and results.md have them
+LEFT_OUT = (('pairs', 4), ('pairs', 64), ('heartbeats', [1000, 256, 1]), 'leasehold-batched', 'leasehold-library')  # results.md has them
 RATES = ('pairs', 'handoff', 'heartbeats', *report.SHARED)
 # Each with what was measured in one run: (its heading, what it says first, parts).
 SECTIONS = (
-    ('## Pairs, hand-offs and renewals', """`tests/bench/run --part pairs,handoff,heartbeats` measures these. A C program with one event loop drives all but plain SQL and the batch functions,
-which pgbench drives. It uses at most 16 connections (PostgreSQL: one for each request in flight) and checks every reply, and each server's own count
-of writes. The CPU is that of the servers, without the driver.
+    ('## Pairs, hand-offs and renewals', """`tests/bench/run --part pairs,handoff,heartbeats` measures these. A C program with one event loop drives all but plain SQL and the batch functions, which
+pgbench drives. It uses at most 16 connections (PostgreSQL: one for each request in flight) and checks every reply, and each server's own count
+of writes. The costs are those of the servers, for one at the highest level.
 
 | driver | a pair | durable |
 | --- | --- | --- |
-| Leasehold | `Acquire`, `Release`; together: one `Release` at a time carries what is due; libleasehold: `lh_acquire_async`, `lh_try_release` | PostgreSQL with `fsync`, `synchronous_commit`; renewals are answered before they are on disk, because a crash ends none of their leases |
+| Leasehold | `Acquire`, `Release` | PostgreSQL with `fsync`, `synchronous_commit`; renewals are answered before they are on disk, because a crash ends none of their leases |
 | plain SQL | `insert ... on conflict`, `delete` on a table of locks: no token, no queue, no reaper | the same |
 | batch functions | `acquire_items`, `release_batch` in pgbench: the limit of the SQL beneath | the same |
 | etcd | grant, put if absent, revoke: three writes; kept: put and delete with a lease that stays | its WAL |
@@ -38,8 +38,11 @@ def median(values, name):
     return report.number(values[name]['median']) if name in values else ''
 
 
-def latencies(values):
-    return '/'.join(median(values, name) for name in ('p50_ms', 'p99_ms')) if 'p50_ms' in values else ''
+def rate(values):
+    """A second, and at the median and the 99th percentile in ms."""
+    if 'per_s' not in values:
+        return ''
+    return median(values, 'per_s') + (' (%s/%s)' % (median(values, 'p50_ms'), median(values, 'p99_ms')) if 'p50_ms' in values else '')
 
 
 def cpu(values):
@@ -47,13 +50,14 @@ def cpu(values):
     return report.number(sum(used)) if used else ''
 
 
-def by_level(part, levels, words, cell, last=()):
-    """A row for each driver that has such figures; a column for each level, then one for each (words, cell) of the highest level."""
-    drivers = list(dict.fromkeys(driver for who in levels.values() for driver in who))
-    rows = [[driver, *(cell(who.get(driver, {})) for who in levels.values())] for driver in drivers]
-    rows = [[report.driver_name(row[0], part), *row[1:], *(figure(list(levels.values())[-1].get(row[0], {})) for _, figure in last)]
-            for row in rows if any(row[1:])]
-    return report.table([[words, *map(report.level_name, levels), *(word for word, _ in last)], *rows]) if rows else ''
+def by_level(part, levels):
+    """A row for each driver, a column for each level, and the costs of one at the highest level that has any."""
+    drivers = [driver for driver in dict.fromkeys(driver for who in levels.values() for driver in who) if driver not in LEFT_OUT]
+    costly = ([who for who in levels.values() if 'leasehold' in who and cpu(who['leasehold'])] or [{}])[-1]
+    heads = ['a second (p50/p99 ms)', *map(report.level_name, levels), *(['CPU µs', 'WAL bytes'] if costly else [])]
+    rows = [[report.driver_name(driver, part), *(rate(who.get(driver, {})) for who in levels.values()),
+             *([cpu(costly.get(driver, {})), median(costly.get(driver, {}), 'wal_bytes')] if costly else [])] for driver in drivers]
+    return report.table([heads, *rows])
 
 
 def plain(levels, part):
@@ -84,11 +88,8 @@ def tables(found):
             yield plain(levels, part)
             continue
         levels = {level: who for level, who in levels.items() if (part, json.loads(level)) not in LEFT_OUT}
-        yield by_level(part, levels, 'per second', lambda values: median(values, 'per_s'))
-        yield by_level(part, levels, 'p50/p99 ms', latencies)
+        yield by_level(part, levels)
         yield spread(levels)
-        if any(cpu(values) for who in levels.values() for driver, values in who.items() if driver == 'leasehold'):
-            yield by_level(part, levels, 'CPU µs each', cpu, [('WAL bytes each', lambda values: median(values, 'wal_bytes'))])
     yield targets(found)
 
 
