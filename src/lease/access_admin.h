@@ -1,4 +1,4 @@
-/* What administrators do with access rules and bearer tokens: what a store is asked, and what it answers. */
+/* Administration of access rules and bearer tokens: the requests to a store and its answers. */
 #ifndef LH_LEASE_ACCESS_ADMIN_H
 #define LH_LEASE_ACCESS_ADMIN_H
 
@@ -11,8 +11,8 @@
 #include "lease/types.h"
 
 struct lh_access_change {
-    struct lh_access_rule rule; /* what is given or taken */
-    bool is_revoke;             /* without rights: of the whole rule */
+    struct lh_access_rule rule; /* the rights to give or take */
+    bool is_revoke;             /* take them away; without rights: the whole rule */
 };
 
 struct lh_rule_facts {
@@ -24,22 +24,25 @@ struct lh_rule_facts {
 struct lh_token_facts {
     const char *id;
     const char *name;
-    const char *token; /* the secret, of one that was made just now; else NULL */
+    /* The secret of a token that was created just now, else NULL. */
+    const char *token;
     int64_t created_at_us;
     const char *created_by;
     int64_t expires_at_us;   /* INT64_MAX: never */
     int64_t last_used_at_us; /* INT64_MIN: never */
 };
 
-/* Strings live until the callback returns. */
+/* The answer of a store to a change or a list. Its strings live until the callback returns. */
 struct lh_access_admin_answer {
-    const struct lh_rule_facts *rules; /* list; change: the rule as it is then, none where none is left */
+    /* List: one page; change: the rule as changed, none if no right is left. */
+    const struct lh_rule_facts *rules;
     size_t rule_count;
-    const struct lh_token_facts *tokens; /* list; create */
+    const struct lh_token_facts *tokens; /* list: one page; create: the new token */
     size_t token_count;
-    int64_t revoked; /* tokens */
+    int64_t revoked; /* number of tokens revoked */
     bool has_more;
-    const struct lh_access_rule *stop; /* list of rules: it goes on behind this one; NULL: behind the last */
+    /* List of rules: the next page begins behind this one; NULL: behind the last of `rules`. */
+    const struct lh_access_rule *stop;
 };
 
 typedef void lh_access_admin_cb(void *arg, enum lh_status status, const struct lh_error *error,

@@ -6,11 +6,13 @@
 
 extern const struct lh_operation lh_acquire_operation;
 
-/* The first waiter of `scope` rides with the releases that were just taken of it, where there is one that may. */
+/* Puts an acquire for the first waiter of `scope` behind the releases of the scope in the lane's batch. Does nothing
+   if no waiter may be asked for now. */
 void lh_acquire_ride(struct lh_lane *lane, struct lh_scope *scope);
 void lh_acquire_on_riders_done(struct lh_lane *lane, enum lh_status status, const struct lh_error *error);
 
-/* For acquire_all: one item of a batch, for the requests of `waiter`, and what its answer means to them. */
+/* Parts for acquire_all. lh_acquire_write fills item `place` of the lane's batch for the requests of `waiter`;
+   lh_acquire_on_answer and lh_acquire_on_error apply the answer of an item to these requests. */
 void lh_acquire_write(struct lh_lane *lane, size_t place, struct lh_waiter *waiter, struct lh_scope *scope,
                       int32_t units, int64_t at_least_us);
 const struct lh_acquire *lh_acquire_newest(const struct lh_waiter *waiter);

@@ -1,6 +1,7 @@
 /*
- * Measurements of the database for metrics and for the log: behind a tick, on the control lane, one at a time. An open
- * transaction keeps every dead row from being removed, and each heartbeat makes one: so the log names its session.
+ * Measurements of the database for metrics and log, behind a tick, on the control lane, one at a time. An open
+ * transaction keeps dead rows from being removed, and each heartbeat makes one, so the log names the session of the
+ * oldest.
  */
 #ifndef LH_LEASE_DB_STATS_H
 #define LH_LEASE_DB_STATS_H

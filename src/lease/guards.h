@@ -1,6 +1,6 @@
 /*
- * Open guards: a transaction that guards a lease keeps it from ending, so one that stays open for longer than max_guard
- * is ended with its session. Looked for behind a tick, on the control lane, one look at a time.
+ * Open guards: a transaction that guards a lease keeps the lease from ending, so a session that guards for longer than
+ * max_guard is ended. The look for such sessions runs behind a tick, on the control lane, one at a time.
  */
 #ifndef LH_LEASE_GUARDS_H
 #define LH_LEASE_GUARDS_H

@@ -12,16 +12,17 @@ struct lh_hook_queue;
 
 enum lh_lane_state { LH_LANE_DOWN, LH_LANE_IDLE, LH_LANE_BUSY };
 
-/* One item of an acquire or leave batch, and what became of it. */
+/* One item of an acquire or leave batch, and its result. */
 struct lh_entry {
-    struct lh_waiter *waiter;          /* whose requests it answers */
-    struct lh_scope *scope;            /* that the answer is about */
-    const struct lh_acquire_item *all; /* of several scopes: the items of them all */
-    struct lh_acquire_item *acquire;   /* one of these two */
+    struct lh_waiter *waiter;          /* the answer goes to its requests */
+    struct lh_scope *scope;            /* the scope that the answer is about */
+    const struct lh_acquire_item *all; /* the items of all scopes, if the waiter is for several */
+    struct lh_acquire_item *acquire;   /* one of these two is set */
     struct lh_leave_item *leave;
     int64_t sent_us;
     bool is_renewal;
-    bool is_grant; /* it granted a lease: a request takes it, or it is released */
+    /* The item granted a lease: a request takes it, or it is released. */
+    bool is_grant;
     bool is_taken;
 };
 
@@ -29,46 +30,47 @@ struct lh_lane {
     struct lh_coordinator *coordinator;
     unsigned index;
     enum lh_lane_state state;
-    enum lh_kind kind;                /* of its batch, or of its last one */
-    struct lh_hook_queue *hook_queue; /* of a hook lane that is at work: whose hooks run */
-    bool is_slow;                     /* and they were known to be slow */
-    bool is_sent;                     /* false: the store refused the batch, so its outcome is known */
-    int64_t hook_timeout_us;          /* of a hook lane; 0: no limit */
-    int64_t rest_us;                  /* no reaps before, for others have work */
+    enum lh_kind kind;                /* kind of its batch, or of its last one */
+    struct lh_hook_queue *hook_queue; /* hook lane at work: the queue whose hooks run */
+    bool is_slow;                     /* hook lane at work: its hooks were known to be slow */
+    /* The batch was sent; otherwise the store refused it, so its outcome is known. */
+    bool is_sent;
+    int64_t hook_timeout_us; /* limit of a hook lane's call; 0: no limit */
+    int64_t rest_us;         /* takes no reaps before this time, because other work waits */
     size_t n;
     int64_t sent_us;
-    struct lh_heap_timer late_timer; /* when its batch is late (lane.c) */
-    void **items;                    /* what the store gets */
-    struct lh_entry *entries;        /* acquires, leaves */
+    struct lh_heap_timer late_timer; /* fires when its batch is late (lane.c) */
+    void **items;                    /* the items as the store gets them */
+    struct lh_entry *entries;        /* results of acquires and leaves */
     struct lh_acquire_item *acquires;
     struct lh_leave_item *leaves;
     struct lh_acquire_item **riders; /* acquires behind a batch of releases, in `entries` and `acquires` */
     size_t rider_count;
-    struct lh_arena strings; /* of its items: their requests may end before the answer comes */
+    struct lh_arena strings; /* strings of its items: their requests may end before the answer comes */
 };
 
 void lh_lanes_create(struct lh_coordinator *c);
 void lh_lanes_destroy(struct lh_coordinator *c);
 void lh_lane_set_state(struct lh_lane *lane, enum lh_lane_state state);
-/* Empties it for a batch of this kind. */
+/* Empties the lane for a batch of this kind. */
 void lh_lane_begin(struct lh_lane *lane, enum lh_kind kind);
 
-bool lh_lanes_are_up(const struct lh_coordinator *c); /* one at least */
+bool lh_lanes_are_up(const struct lh_coordinator *c); /* at least one lane is up */
 bool lh_lanes_have_hook_lane(const struct lh_coordinator *c);
-bool lh_lanes_are_quiet(const struct lh_coordinator *c); /* nothing is in flight */
+bool lh_lanes_are_quiet(const struct lh_coordinator *c); /* no batch is in flight */
 struct lh_lane *lh_lanes_idle(const struct lh_coordinator *c);
 
-/* Acquires and releases are items of one batch, where enough of both is ready. */
+/* Returns true for the kinds that may share a batch: acquires and releases. */
 static inline bool lh_lane_is_for_both(enum lh_kind kind)
 {
     return kind == LH_KIND_ACQUIRE || kind == LH_KIND_RELEASE;
 }
 
-/* Are so many of them enough, so that they do not rather go on two lanes at once? */
+/* Returns true if so many acquires and releases are quicker in one batch than on two lanes at once. */
 bool lh_lane_is_worth(const struct lh_coordinator *c, size_t items);
 void lh_lane_note_sent(struct lh_lane *lane);
-void lh_lane_note_trip(const struct lh_lane *lane); /* its batch was answered */
-/* Do so many that are ready wait for a batch that is out? */
+void lh_lane_note_trip(const struct lh_lane *lane); /* learns the trip time from the answered batch */
+/* Returns true if `ready` items of this kind should wait for a batch in flight instead of taking an idle lane. */
 bool lh_lanes_keep(const struct lh_coordinator *c, enum lh_kind kind, size_t ready);
 
 #endif

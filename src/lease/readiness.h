@@ -1,6 +1,6 @@
 /*
- * Whether this daemon can do its work, and if not, why. One judgement, for /readyz, gRPC health, GetStatus and the
- * words of each call that is refused for it.
+ * Readiness: can this daemon do its work, and if not, why. The same judgement serves /readyz, gRPC health, GetStatus
+ * and the errors of calls that are refused because of it.
  */
 #ifndef LH_LEASE_READINESS_H
 #define LH_LEASE_READINESS_H
@@ -19,21 +19,23 @@ struct lh_coordinator;
 
 struct lh_readiness {
     bool is_ready;
-    char words[LH_READY_WORDS_BYTES];   /* which server it works with, or why it is not ready: for those who run it */
-    char warning[LH_READY_WORDS_BYTES]; /* what is wrong in the database though it works, or "": for those who run it */
-    char cause[LH_READY_CAUSE_BYTES];   /* why the database cannot be used, for clients: it names no host and no role.
-                                         "": nothing is known but that */
+    /* The server it works with, or why it is not ready; for operators. */
+    char words[LH_READY_WORDS_BYTES];
+    /* A fault in the database that does not stop the work, or ""; for operators. */
+    char warning[LH_READY_WORDS_BYTES];
+    /* Reason that the database cannot be used, for clients: it names no host and no role. "": no cause is known. */
+    char cause[LH_READY_CAUSE_BYTES];
 };
 
 struct lh_ready_facts {
-    const char *phase;             /* before it was started: what is waited for. Else NULL */
-    struct lh_server_facts server; /* what the store knows */
-    const char *refusal;           /* what the database answered to a registration or tick that failed, or NULL */
+    const char *phase;             /* before the start: the step it waits for. Else NULL */
+    struct lh_server_facts server; /* the store's knowledge of the server */
+    const char *refusal;           /* error of the last registration or tick if it failed, or NULL */
     bool is_registered;
     bool is_connected;
-    bool lacks_lanes;     /* for several seconds, or since the database came back */
+    bool lacks_lanes;     /* no lane for several seconds, or since the database came back */
     bool lacks_rules;     /* access rules are needed and not loaded yet */
-    int64_t last_tick_us; /* 0: none yet */
+    int64_t last_tick_us; /* 0: never */
     int64_t now_us;
 };
 
@@ -41,18 +43,18 @@ void lh_ready_judge(const struct lh_ready_facts *facts, struct lh_readiness *rea
 
 void lh_coordinator_readiness(const struct lh_coordinator *coordinator, struct lh_readiness *readiness);
 
-/* Until it is started: what is waited for (a literal), and what the last attempt met; both are NULL where there is
-   nothing to say. */
+/* Sets, before the start, the step that the daemon waits for (a literal) and the error of its last attempt; both may
+   be NULL. */
 void lh_coordinator_set_phase(struct lh_coordinator *coordinator, const char *phase, const char *trouble,
                               const char *cause);
 
 /* --- for the other files of src/lease --- */
 
-/* LH_OK where calls are taken: not before the start, and not any more when it stops. */
+/* Returns LH_OK while calls are taken: DATABASE_UNAVAILABLE before the start, SHUTTING_DOWN after the stop began. */
 enum lh_status lh_readiness_of_life(const struct lh_coordinator *c);
 
-/* No caller waits for a database that has not answered for several seconds, refuses this daemon, or needs a person
-   first. */
+/* Returns true if callers should not wait for the database: it has not answered for several seconds, refuses this
+   daemon, or needs an administrator first. */
 bool lh_readiness_is_given_up(const struct lh_coordinator *c);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The reaper: its own tick, and reaps on request. The look for expired leases ends those that need no hook. The others
- * wait here, in their namespace's line, and go to a hook lane in runs of single transactions.
+ * The reaper: its own tick, and reaps on request. Each look for expired leases ends those without a reap hook. The
+ * others wait here, in their namespace's line, and go to a hook lane in runs of single transactions.
  *
  *     request->on_done = on_reaped;
  *     status = lh_coordinator_reap(coordinator, request);     refused: on_done never fires
@@ -11,14 +11,16 @@
 #include "base/memory.h"
 #include "lease/coordinator.h"
 
-#define LH_REAPS_MAX 4000 /* in line; what is more comes back when its claim has passed */
+#define LH_REAPS_MAX 4000 /* leases in line; any more come back when their claim has passed */
 
 struct lh_reap_request;
-/* `answer` (LH_OK) lives until it returns. Every lease in it is reaped or failed; nothing is left to do. */
+/* Gets the result: with LH_OK every lease in `answer` is reaped or failed. `answer` lives until the callback
+   returns. */
 typedef void lh_reaped_cb(struct lh_reap_request *request, enum lh_status status, const struct lh_error *error,
                           const struct lh_reap_answer *answer);
 
-/* The caller's, in place until on_done; `namespaces` and `requester` only until lh_coordinator_reap returns. NULL: all of them. */
+/* A reap on request. The caller owns it and leaves it in place until on_done; `namespaces` (NULL: all) and
+   `requester` only until lh_coordinator_reap returns. */
 struct lh_reap_request {
     const char *const *namespaces;
     size_t namespace_count;
@@ -36,23 +38,25 @@ struct lh_reap_request {
         struct lh_reaped *leases;
         size_t lease_count;
         size_t lease_capacity;
-        size_t open; /* leases whose hooks are to run */
+        size_t open; /* leases whose hooks have not run yet */
         bool has_more;
         enum lh_status status;
         struct lh_error error;
     } own;
 };
 
-/* LH_SHUTTING_DOWN, LH_DATABASE_UNAVAILABLE, LH_OVERLOADED. */
+/* Reaps expired leases. Refused: LH_SHUTTING_DOWN, LH_DATABASE_UNAVAILABLE, LH_OVERLOADED. */
 enum lh_status lh_coordinator_reap(struct lh_coordinator *coordinator, struct lh_reap_request *request);
 
-/* For the files of this directory. */
+/* --- the other files of src/lease --- */
 void lh_reaping_create(struct lh_coordinator *c);
 void lh_reaping_destroy(struct lh_coordinator *c);
 void lh_reaping_start(struct lh_coordinator *c);
 void lh_reaping_on_timer(struct lh_coordinator *c);
-void lh_reaping_soon(struct lh_coordinator *c); /* a caller waits for a lease that only a reaper ends */
-void lh_reaping_drop(struct lh_coordinator *c); /* whatever is not in flight */
+/* Looks soon, because a caller waits for a lease that only a reaper ends. */
+void lh_reaping_soon(struct lh_coordinator *c);
+/* Ends every job that is not in flight. */
+void lh_reaping_drop(struct lh_coordinator *c);
 bool lh_reaping_has_answers(const struct lh_coordinator *c);
 void lh_reaping_deliver(struct lh_coordinator *c);
 

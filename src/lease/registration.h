@@ -1,4 +1,4 @@
-/* Registering this coordinator in the database, and the tick each second. */
+/* Registration of this coordinator in the database, and the tick each second. */
 #ifndef LH_LEASE_REGISTRATION_H
 #define LH_LEASE_REGISTRATION_H
 

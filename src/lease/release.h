@@ -1,6 +1,6 @@
 /*
  * The operation release: ends a lease. The first waiter of its scope rides along in the same transaction. A release
- * whose reply was lost is sent again; that it was released already is then its own doing.
+ * whose reply was lost is sent again; if the lease was released already, the first sending did it.
  */
 #ifndef LH_LEASE_RELEASE_H
 #define LH_LEASE_RELEASE_H

@@ -1,6 +1,6 @@
 /*
- * Access rules: read from the database whenever a tick tells another version of them than the one that was read last,
- * one read at a time, and handed to whoever decides by them. While the database is away the last ones stay in force.
+ * Access rules: read from the database when a tick reports another version than the one read last, one read at a time,
+ * and handed to on_rules. While the database is away the last rules stay in force.
  */
 #ifndef LH_LEASE_RULE_LOADING_H
 #define LH_LEASE_RULE_LOADING_H

@@ -2,29 +2,29 @@
  * The port behind which the leases live: src/store implements it on PostgreSQL, the tests with a fake. The coordinator
  * never sees SQL. No function here blocks.
  *
- * Callbacks: all run on the thread of the store's event loop, which is the only thread that may call these
- * functions. A call that returns LH_OK runs its `on_done` exactly once: later, from the loop, never before the call
- * has returned. That holds when the connection breaks, and while the store stops. A call that is refused (any other
- * status) never runs it. From inside of a callback the coordinator may call every function here.
+ * Callbacks: all run on the thread of the store's event loop, which is the only thread that may call these functions. A
+ * call that returns LH_OK runs its `on_done` exactly once: later, from the loop, never before the call has returned.
+ * That holds when the connection breaks, and while the store stops. A call that is refused (any other status) never
+ * runs it. From inside of a callback the coordinator may call every function here.
  *
  * Memory: `arg` is the caller's. The batch calls borrow `items` and all they point to until on_done has been called;
- * the outcomes are written into the items before. All other calls copy their arguments before they return. What a
- * callback gets, and what the items' outcomes point to, is the store's and is valid until the callback returns. The
- * answer of a control call may be read when the status is LH_OK, and `error` when it is not.
+ * the outcomes are written into the items before. All other calls copy their arguments before they return. Answers
+ * passed to a callback, and the memory that the items' outcomes point to, are the store's and valid until the callback
+ * returns. The answer of a control call may be read when the status is LH_OK, and `error` when it is not.
  *
  * A lane carries one batch at a time. It is free again when on_done is called, so that on_done may send the next batch.
  * Control calls travel on a connection of their own. The calls that the coordinator makes for itself are answered in
  * order, and so are those that it makes for clients.
  *
- * An item of a namespace that has a hook is answered HOOKED, and nothing was done. The coordinator then sends it
- * alone on a hook lane, where the hook runs in the item's transaction for at most hook_timeout. The other lanes
- * never wait for a hook. The numbers of the hook lanes follow those of the other lanes.
+ * An item of a namespace that has a hook is answered HOOKED and has had no effect. The coordinator then sends it alone
+ * on a hook lane, where the hook runs in the item's transaction for at most hook_timeout. The other lanes never wait
+ * for a hook. The numbers of the hook lanes follow those of the other lanes.
  *
  * The status of an answer:
  *   LH_OK                    every item has its outcome
- *   LH_DATABASE_UNAVAILABLE  the connection was lost: whether the batch was committed is unknown
+ *   LH_DATABASE_UNAVAILABLE  the connection was lost: the batch may or may not be committed
  *   LH_CANCELED              the store is stopping
- *   anything else            nothing was committed; `error` has the words
+ *   any other                the batch was not committed; `error` has the words
  * When the data of one item makes a batch fail, the store splits the batch: that item gets the outcome INVALID, the
  * others get theirs.
  */
@@ -47,21 +47,21 @@ struct lh_store;
 enum lh_acquire_outcome {
     LH_ACQUIRE_GRANTED,
     LH_ACQUIRE_RENEWED, /* the lease key held it already */
-    LH_ACQUIRE_QUEUED,  /* `queue` was asked for: there is a waiter row with `ticket` */
-    LH_ACQUIRE_HELD,    /* held or queued for, and `queue` was not asked for */
-    LH_ACQUIRE_BUSY,    /* another session has the row: nothing was done */
+    LH_ACQUIRE_QUEUED,  /* `queue` was set: there is a waiter row with `ticket` */
+    LH_ACQUIRE_HELD,    /* held or queued for, and `queue` was not set */
+    LH_ACQUIRE_BUSY,    /* another session has the row; no effect */
     LH_ACQUIRE_FROZEN,
-    LH_ACQUIRE_QUOTA,    /* max_leases, or max_waiters */
+    LH_ACQUIRE_QUOTA,    /* the policy's max_leases or max_waiters */
     LH_ACQUIRE_ENDED,    /* the lease key has ended */
-    LH_ACQUIRE_INVALID,  /* `field`, `bound` say why */
-    LH_ACQUIRE_REJECTED, /* a hook refused: `message` */
-    LH_ACQUIRE_HOOKED,   /* for a hook lane: nothing was done */
+    LH_ACQUIRE_INVALID,  /* see `field` and `bound` */
+    LH_ACQUIRE_REJECTED, /* a hook refused it: see `message` */
+    LH_ACQUIRE_HOOKED,   /* to be sent on a hook lane; no effect */
 };
 
-/* What a rejection by the limit of a hook begins with. */
+/* The first words of a rejection because a hook ran over its limit. */
 #define LH_HOOK_TIMEOUT_WORDS "the hook ran over its limit"
 
-/* Of at_least_us. */
+/* A value of at_least_us: the policy's. */
 #define LH_AT_LEAST_POLICY INT64_C(-1)
 
 struct lh_acquire_item {
@@ -72,75 +72,88 @@ struct lh_acquire_item {
     const char *principal;
     const char *labels; /* a JSON object of strings */
     int64_t duration_us;
-    int32_t units;           /* of a shared lease; 0: exclusive */
-    int64_t at_least_us;     /* the minimum hold; LH_AT_LEAST_POLICY: the policy's */
-    bool queue;              /* join the queue where it is not granted */
-    int64_t wait_us;         /* how long at most, from now; LH_NEVER */
-    int64_t ticket;          /* 0, or the place it had: kept when the row was lost */
-    int64_t hook_timeout_us; /* on a hook lane: 0 is no limit; the answer HOOKED tells it */
+    int32_t units;       /* units of a shared lease; 0: exclusive */
+    int64_t at_least_us; /* the minimum hold; LH_AT_LEAST_POLICY: the policy's */
+    bool queue;          /* join the queue if it is not granted */
+    int64_t wait_us;     /* longest wait from now; LH_NEVER: no limit */
+    /* 0, or the place that the waiter had: the waiter gets it again if its row was lost. */
+    int64_t ticket;
+    /* Limit on a hook lane, as the answer HOOKED gave it; 0: no limit. */
+    int64_t hook_timeout_us;
 
     enum lh_acquire_outcome outcome;
-    int64_t new_ticket; /* QUEUED */
-    bool has_lease;     /* GRANTED, RENEWED: this lease; QUEUED, HELD: the holder's, if any */
+    int64_t new_ticket; /* QUEUED: the waiter's ticket */
+    /* GRANTED, RENEWED: this lease is in `lease`; QUEUED, HELD: the holder's, if any. */
+    bool has_lease;
     struct lh_held_lease lease;
-    int32_t holder_count;    /* of the scope, with this one */
-    int32_t units_free;      /* of its capacity then, or LH_UNITS_UNBOUNDED; 0 while it is held exclusively */
-    int32_t waiters_ahead;   /* HELD; QUEUED too. REJECTED: -1 is a wake-up for our own next one */
-    int64_t rests_in_us;     /* how long the scope still rests: it is granted to nobody before; 0: it does not rest */
-    int64_t expires_in_us;   /* QUEUED: when to ask again; LH_NEVER: only an administrator ends it */
-    int64_t suspected_in_us; /* QUEUED: when the holder, if silent, stops being ALIVE; 0: it is not now */
-    const char *message;     /* or NULL */
-    const char *field;       /* INVALID: the field's name as in the proto, or NULL */
-    const char *bound;       /* INVALID, QUOTA: the limit in words, or NULL */
+    int32_t holder_count; /* holders of the scope, with this one */
+    /* Units of the capacity that are free then, or LH_UNITS_UNBOUNDED; 0 while the scope is held exclusively. */
+    int32_t units_free;
+    /* HELD, QUEUED: waiters before it. REJECTED: -1 is a wake-up for our own next waiter. */
+    int32_t waiters_ahead;
+    /* Rest left to the scope, in which it is not granted; 0: no rest. */
+    int64_t rests_in_us;
+    /* QUEUED: when to ask again; LH_NEVER: only an administrator ends the lease. */
+    int64_t expires_in_us;
+    /* QUEUED: time until a silent holder stops being ALIVE; 0: it is not ALIVE now. */
+    int64_t suspected_in_us;
+    const char *message; /* a text, or NULL */
+    const char *field;   /* INVALID: the field's name as in the proto, or NULL */
+    const char *bound;   /* INVALID, QUOTA: the limit in words, or NULL */
 };
 
-/* The fields of a downgrade, beyond those that every holder's item has. */
+/* The fields of a downgrade, beside those of every holder's item. */
 struct lh_downgrade {
     int32_t units;
-    const char *principal; /* who asks */
+    const char *principal; /* the caller */
 
-    struct lh_held_lease lease; /* OK */
-    const char *field;          /* INVALID: as of an acquire */
+    struct lh_held_lease lease; /* OK: the shared lease */
+    const char *field;          /* INVALID: as in lh_acquire_item */
     const char *bound;
-    bool is_over_quota; /* INVALID: too many units are taken in the scope; `bound` */
+    bool is_over_quota; /* INVALID: too many units are taken in the scope; see `bound` */
 };
 
-/* A renewal answers these for a shared lease, because somebody else may have downgraded it. Its slots are the lowest
-   of those that it had, or 1 to `units` where it was exclusive. */
+/* The terms of a shared lease in the answer to a renewal, because another call may have downgraded it. Its slots are
+   the lowest of those that it had, or 1 to `units` if it was exclusive. */
 struct lh_shared_terms {
     int64_t token;
     int32_t units;
     bool has_slots;
 };
 
-/* What a holder does with its lease: a heartbeat, a release or a downgrade. */
+/* An operation of a holder: a heartbeat, a release or a downgrade. */
 struct lh_holder_item {
     const char *ns;
     const char *key;
     struct lh_uuid lease_key;
-    bool is_failure;   /* of a release: `value` is the error's text, else the result as JSON, or NULL for none */
-    bool is_unheard;   /* a release, only while the lease was never renewed: its holder did not hear of the grant */
-    const char *value; /* of a release */
-    struct lh_downgrade *downgrade; /* of a downgrade: the caller's */
+    /* Release: `value` is the text of an error; else it is the result as JSON, or NULL for none. */
+    bool is_failure;
+    /* Release only if the lease was never renewed, because its holder did not get the grant. */
+    bool is_unheard;
+    const char *value;              /* release: see is_failure */
+    struct lh_downgrade *downgrade; /* downgrade: its fields, owned by the caller */
     int64_t hook_timeout_us;
 
-    bool is_busy;                  /* another session has the row: nothing was done, `outcome` is unset */
-    bool is_hooked;                /* for a hook lane: the same */
-    enum lh_outcome outcome;       /* OK, LOST, REJECTED, INVALID */
+    bool is_busy;                  /* another session has the row; no effect, `outcome` is unset */
+    bool is_hooked;                /* to be sent on a hook lane; no effect, `outcome` is unset */
+    enum lh_outcome outcome;       /* OK, LOST, REJECTED or INVALID */
     enum lh_end_reason end_reason; /* LOST */
-    const char *message;           /* or NULL */
-    int64_t remaining_us;          /* these three of a heartbeat */
+    const char *message;           /* a text, or NULL */
+    int64_t remaining_us;          /* heartbeat: the renewed lease */
     int64_t deadline_us;
     int64_t heartbeats;
-    struct lh_shared_terms shared; /* of a heartbeat: `units` is 0 for an exclusive lease */
-    bool wake; /* of a release or downgrade: the first live waiter of the scope is this coordinator's, and nothing but
-                  a rest is in its way. It asks again, and where the scope rests it learns for how long */
+    struct lh_shared_terms shared; /* heartbeat: the terms; `units` is 0 for an exclusive lease */
+    /* Release, downgrade: the first live waiter of the scope is this coordinator's and waits at most for a rest. It
+       asks again, and learns from the answer how long the scope rests. */
+    bool wake;
 };
 
 enum lh_leave_kind {
-    LH_LEAVE_GONE, /* the caller went away or its wait has passed: the place is given up, and a lease granted in the
-                      same instant is released again */
-    LH_LEAVE_AWAY, /* the place is kept for 10 s, skipped if its turn comes; a lease that was granted is returned */
+    /* The caller went away or its wait has passed: the place is given up, and a lease granted in the same instant is
+       released again. */
+    LH_LEAVE_GONE,
+    /* The place is kept for 10 s and skipped if its turn comes; a lease that was granted is returned. */
+    LH_LEAVE_AWAY,
 };
 
 struct lh_leave_item {
@@ -152,12 +165,13 @@ struct lh_leave_item {
 
     bool is_busy;
     bool is_hooked;
-    bool was_granted; /* AWAY: it holds the lease, see `lease` */
+    bool was_granted; /* AWAY: the lease key holds the lease in `lease` */
     bool has_lease;   /* the holder's lease, if any */
     struct lh_held_lease lease;
-    int32_t holder_count; /* as of an acquire, like units_free and rests_in_us */
+    /* holder_count, units_free and rests_in_us as in lh_acquire_item. */
+    int32_t holder_count;
     int32_t units_free;
-    int32_t waiters_ahead; /* that were ahead of it */
+    int32_t waiters_ahead; /* waiters that were ahead of it */
     int64_t rests_in_us;
     bool wake;
 };
@@ -166,7 +180,8 @@ struct lh_leave_item {
 struct lh_wake {
     const char *ns;
     const char *key;
-    int64_t first_ticket; /* of pass_on: of our first waiter there, 0 where we have none */
+    /* Ticket of our first waiter there, for pass_on; 0: we have none. */
+    int64_t first_ticket;
 };
 
 /* The store calls these from the loop, between `start` and the on_done of `stop`, never inside a call to the store. */
@@ -175,7 +190,7 @@ struct lh_store_events {
     void (*on_lane_down)(void *arg, unsigned lane); /* after the batch in flight was answered */
     void (*on_control_up)(void *arg);               /* connected (again): register, look everything up again */
     void (*on_control_down)(void *arg);
-    void (*on_listener_up)(void *arg); /* notifications may have been missed before */
+    void (*on_listener_up)(void *arg); /* connected; notifications may have been missed before */
     void (*on_wake)(void *arg, const struct lh_wake *wake);
     void (*on_watch)(void *arg); /* there are events to take */
 };
@@ -186,47 +201,53 @@ typedef void lh_store_cb(void *arg, enum lh_status status, const struct lh_error
 
 struct lh_tick_answer {
     int64_t database_now_us;
-    bool is_registered; /* false: another one took this coordinator for dead and cleaned up: register again */
+    /* If not: another daemon took this coordinator for dead and removed its rows; it must register again. */
+    bool is_registered;
     const struct lh_wake *wakes;
     size_t wake_count;
-    int64_t access_version; /* of rules and tokens; another one: they have changed */
+    /* Version of rules and tokens; it differs after each change. */
+    int64_t access_version;
 };
 
 struct lh_access_answer {
     const struct lh_access_rule *rules;
     size_t rule_count;
-    const struct lh_access_token *tokens; /* the valid ones */
+    const struct lh_access_token *tokens; /* valid tokens only */
     size_t token_count;
 };
 
-/* A line of the audit. NULL where there is nothing to say. */
+/* A line of the audit. Strings may be NULL. */
 struct lh_audit {
     const char *principal;
     const char *peer;
     const char *action;
     const char *ns;
     const char *key;
-    int64_t token; /* 0: none */
+    int64_t token; /* 0: no token */
     const char *reason;
     const char *outcome;
     int64_t count;
 };
 
 enum lh_reap_kind {
-    LH_REAP_BY_ITSELF, /* the daemon, all namespaces */
-    LH_REAP_DUE,       /* a caller, the same; `namespaces` are those that it may reap in */
-    LH_REAP_BY_NAME,   /* a caller, what only an external reaper ends too */
+    LH_REAP_BY_ITSELF, /* by the daemon, in all namespaces */
+    /* By a caller, expired leases that the daemon reaps too; `namespaces` are those that it may reap in. */
+    LH_REAP_DUE,
+    /* By a caller, also the leases that only an external reaper ends. */
+    LH_REAP_BY_NAME,
 };
 
 struct lh_reap_answer {
     struct lh_reaped {
-        struct lh_held_lease lease; /* of an automatic reap only names, token, owner and principal */
+        struct lh_held_lease lease; /* automatic reap: names, token, owner and principal only */
         bool is_failure;
-        const char *error; /* is_failure */
+        const char *error; /* is_failure: the error */
         int32_t reap_failures;
-        int64_t next_try_at_us; /* INT64_MAX: not by itself any more */
+        /* INT64_MAX: the daemon does not try it again. */
+        int64_t next_try_at_us;
         bool wake;
-        bool is_hooked; /* not done yet: its hooks are to run by reap_hooked, within hook_timeout_us */
+        /* Not ended yet: reap_hooked has to run its hooks, within hook_timeout_us. */
+        bool is_hooked;
         int64_t hook_timeout_us;
     } const *leases;
     size_t lease_count;
@@ -236,68 +257,80 @@ struct lh_reap_answer {
 };
 
 enum lh_reap_outcome {
-    LH_REAP_UNANSWERED, /* the connection was lost: the first of these was being reaped, perhaps; those behind were not.
-                           Or, with LH_OK, it was not sent, for one before it took long */
+    /* The connection was lost: the first such item was perhaps being reaped, those behind it were not. With LH_OK:
+       the item was not sent, because one before it took long. */
+    LH_REAP_UNANSWERED,
     LH_REAP_DONE,
     LH_REAP_FAILED,
-    LH_REAP_ERROR, /* the statement failed: reaped.error. Nothing is recorded */
-    LH_REAP_GONE,  /* not held with that token any more, or not expired, or busy */
-    LH_REAP_ALONE, /* not done with those it was joined to, whyever: it is to be sent by itself. Nothing is recorded */
+    /* The statement failed, see reaped.error; no failure is recorded. */
+    LH_REAP_ERROR,
+    LH_REAP_GONE, /* not held with that token any more, or not expired, or busy */
+    /* Not done together with the items it was joined to: send it by itself; no failure is recorded. */
+    LH_REAP_ALONE,
 };
 
-/* A lease whose reap hooks are to run, in a transaction of its own or with those it is joined to. */
+/* A lease whose reap hooks are to run, in a transaction of its own or with the items it is joined to. */
 struct lh_reap_item {
     const char *ns;
     const char *key;
     int64_t token;
     int64_t hook_timeout_us;
-    const char *loss; /* not NULL: do not run them, record this failure */
-    bool is_joined;   /* in one transaction with the item before it, which is of the same namespace */
+    /* Not NULL: record this failure and run no hook. */
+    const char *loss;
+    bool is_joined; /* in one transaction with the item before it, which is of the same namespace */
 
     enum lh_reap_outcome outcome;
-    struct lh_reaped reaped; /* DONE, FAILED; without the lease */
+    struct lh_reaped reaped; /* DONE, FAILED: the result, without the lease */
     int64_t took_us;
 };
 
 /* The database server behind the store. Strings live until the next call of the store. */
 struct lh_server_facts {
-    bool is_up;         /* there is a connection to it */
-    const char *server; /* as the configuration names it; "": none was seen yet */
+    bool is_up;         /* the store is connected to it */
+    const char *server; /* its name in the configuration; "": none was seen yet */
     uint64_t system_identifier;
-    int64_t timeline;        /* 0: none was seen yet */
-    int64_t answered_us;     /* when it last answered anything, on the coordinator's clock; 0: never */
-    uint64_t failovers;      /* times that another primary was found */
-    const char *trouble;     /* why there is no connection, or NULL */
-    const char *cause;       /* the same in few words that name no host and no role, or NULL */
-    bool is_permanent;       /* it does not pass by waiting: a person has to change something */
-    const char *common_path; /* what does the usual acquires, renewals and releases: in words */
-    const char *keeping;     /* why partitions of history or audit cannot be looked after, or NULL */
-    const char *privileges;  /* what is wrong with owners and rights in the schema, or NULL */
+    int64_t timeline; /* 0: none was seen yet */
+    /* Its last answer, on the coordinator's clock; 0: never. */
+    int64_t answered_us;
+    uint64_t failovers;  /* times that the store found another primary */
+    const char *trouble; /* the error of the last connect, or NULL */
+    /* `trouble` in few words that name no host and no role, or NULL. */
+    const char *cause;
+    /* Waiting does not help: an administrator has to change something. */
+    bool is_permanent;
+    /* The code that does the usual acquires, renewals and releases, in words. */
+    const char *common_path;
+    /* Error that keeps partitions of history or audit from being maintained, or NULL. */
+    const char *keeping;
+    /* Fault of owners and rights in the schema, or NULL. */
+    const char *privileges;
 };
 
-/* What is measured now and then, beside the work. */
+/* Measurements of the database, made now and then. */
 struct lh_survey_answer {
-    int64_t held;       /* leases */
-    int64_t oldest_us;  /* how long the transaction that holds back vacuum has been open; 0: there is none; -1: unknown,
-                           because the role may not see other sessions (pg_monitor) */
-    const char *oldest; /* its session, in words */
+    int64_t held; /* number of held leases */
+    /* Age of the transaction that holds back vacuum; 0: no such transaction; -1: unknown, because
+       the role may not see other sessions (pg_monitor). */
+    int64_t oldest_us;
+    const char *oldest; /* the session of that transaction, in words */
 };
 
 /* A transaction whose guard was open for too long. */
 struct lh_long_guard {
     const char *session; /* in words */
-    const char *trouble; /* why its session could not be ended; NULL: it was */
+    const char *trouble; /* error that kept its session from being ended; NULL: it was ended */
 };
 
 struct lh_scope_answer {
     bool is_held;
-    struct lh_held_lease lease;          /* the exclusive one, or the oldest shared one */
-    const struct lh_held_lease *holders; /* of a force-release: all that were ended, the oldest first */
-    size_t listed;                       /* how many these are */
-    int32_t holder_count;                /* these two as of an acquire */
+    struct lh_held_lease lease; /* the exclusive one, or the oldest shared one */
+    /* Force-release: all ended leases, the oldest first. */
+    const struct lh_held_lease *holders;
+    size_t listed;        /* length of `holders` */
+    int32_t holder_count; /* holder_count and units_free as in lh_acquire_item */
     int32_t units_free;
     int32_t waiters;
-    int64_t rests_in_us; /* as of an acquire */
+    int64_t rests_in_us; /* as in lh_acquire_item */
     bool has_last;
     struct lh_last_hold {
         int64_t token;
@@ -316,17 +349,19 @@ struct lh_list_request {
     int32_t page_size;
     const char *after_ns; /* NULL, or the last scope of the page before */
     const char *after_key;
-    int64_t after_token; /* and of the last lease in it; 0: the page begins behind that scope; -1: with it */
-    const char *owner;   /* NULL or "" for any */
-    const char *search;  /* is in name, owner, principal or token; NULL or "" for any */
+    /* The last lease of the page before; 0: begin behind that scope; -1: begin with it. */
+    int64_t after_token;
+    const char *owner; /* NULL or "" for any */
+    /* A part of name, owner, principal or token; NULL or "" for any. */
+    const char *search;
 };
 
 struct lh_list_answer {
     const struct lh_held_lease *leases;
     size_t lease_count;
     bool has_more;
-    const char
-        *stop_ns; /* the page is not full, but the store has looked far enough: to this scope; NULL: it has not */
+    /* NULL, or the scope up to which the store has looked when it stopped before the page was full. */
+    const char *stop_ns;
     const char *stop_key;
 };
 
@@ -342,21 +377,21 @@ enum lh_event_type {
 
 struct lh_lease_event {
     enum lh_event_type type;
-    struct lh_held_lease lease; /* of an ended one: as it was then */
-    const char *reason;         /* FORCED, or NULL */
+    struct lh_held_lease lease; /* ended lease: its state before the end */
+    const char *reason;         /* FORCED: the reason; else NULL */
     enum lh_end_reason end_reason;
     const char *result; /* JSON, or NULL */
-    const char *error;  /* or NULL */
+    const char *error;  /* a text, or NULL */
 };
 
 struct lh_events_answer {
-    const struct lh_lease_event *events; /* in order for a scope */
+    const struct lh_lease_event *events; /* events of a scope are in order */
     size_t event_count;
-    bool has_more;  /* `max` came */
-    bool is_lagged; /* events are missing, and nothing is watched any more */
+    bool has_more;  /* `max` was reached */
+    bool is_lagged; /* events are missing, and the watches are gone */
 };
 
-/* A policy; presence in `set`, one bit for each enum lh_policy_field. */
+/* The fields of a policy. */
 enum lh_policy_field {
     LH_POLICY_MIN_DURATION,
     LH_POLICY_MAX_DURATION,
@@ -387,18 +422,20 @@ struct lh_policy {
     const char *ns; /* "" is the root */
     uint32_t set;
     struct lh_policy_value values[LH_POLICY_FIELD_COUNT];
-    const char
-        *sources[LH_POLICY_FIELD_COUNT]; /* effective policies: the prefix each comes from ("" root), else NULL */
+    /* Effective policies: the prefix that each value comes from ("": the root), else NULL. */
+    const char *sources[LH_POLICY_FIELD_COUNT];
 };
 
-/* The column's name, which is also the proto field's: "min_duration" ... */
+/* Returns the name of the column, which is the proto field's too: "min_duration" ... */
 const char *lh_policy_field_name(enum lh_policy_field field);
 
 struct lh_policy_answer {
-    const struct lh_policy *policies; /* get: own, effective; set: effective; list: own ones */
+    /* Get: own, effective; set: effective; list: own ones. */
+    const struct lh_policy *policies;
     size_t policy_count;
     bool has_more;
-    const char *stop_ns; /* list: it goes on behind this one; NULL: behind the last policy */
+    /* List: the next page begins behind this one; NULL: behind the last policy. */
+    const char *stop_ns;
 };
 
 typedef void lh_tick_cb(void *arg, enum lh_status status, const struct lh_error *error,
@@ -423,55 +460,60 @@ typedef void lh_events_cb(void *arg, enum lh_status status, const struct lh_erro
                           const struct lh_events_answer *answer);
 
 /*
- * `clock_us` is what the caller believes the database's clock to show now (0: no belief). Where the database's own is
- * over 1 s ahead of it, nothing counts as expired in that call (promise 9: a clock that stepped forward).
+ * `clock_us` is the database's clock now as the caller knows it (0: unknown). If the database's own clock is over 1 s
+ * ahead of it, no lease counts as expired in that call (promise 9: a clock that stepped forward).
  */
 struct lh_store_ops {
     unsigned (*lane_count)(struct lh_store *store);
     unsigned (*hook_lane_count)(struct lh_store *store);
     void (*start)(struct lh_store *store, const struct lh_store_events *events, void *arg);
-    /* Finish what is in flight, unregister, close; then on_done, after which no event comes. */
+    /* Finishes the calls in flight, unregisters, disconnects; then on_done, after which no event comes. */
     void (*stop)(struct lh_store *store, lh_store_cb *on_done, void *arg);
 
     /* Batches: n is 1..LH_BATCH_MAX, and the lane has none in flight. LH_DATABASE_UNAVAILABLE: the lane is down. */
     enum lh_status (*acquire)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_acquire_item **items,
                               size_t n, lh_store_cb *on_done, void *arg);
-    /* One request for several scopes, at most LH_ALL_ITEMS_MAX: items of one lease key that differ in scope, units and at_least_us
-       alone. All are GRANTED, or all RENEWED; else one has the outcome for them all, and the others are BUSY. */
+    /* Acquires several scopes for one request, at most LH_ALL_ITEMS_MAX: items of one lease key that differ in
+       scope, units and at_least_us only. All are GRANTED, or all RENEWED; otherwise one item has the outcome of all,
+       and the others are BUSY. */
     enum lh_status (*acquire_all)(struct lh_store *store, unsigned lane, int64_t clock_us,
                                   struct lh_acquire_item **items, size_t n, lh_store_cb *on_done, void *arg);
     enum lh_status (*heartbeat)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                                 lh_store_cb *on_done, void *arg);
     enum lh_status (*release)(struct lh_store *store, unsigned lane, struct lh_holder_item **items, size_t n,
                               lh_store_cb *on_done, void *arg);
-    /* Makes exclusive leases shared; an answer is as of `heartbeat`, and in item->downgrade. */
+    /* Makes exclusive leases shared. The answer is as of `heartbeat`, and in item->downgrade. */
     enum lh_status (*downgrade)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, lh_store_cb *on_done, void *arg);
     enum lh_status (*leave)(struct lh_store *store, unsigned lane, struct lh_leave_item **items, size_t n,
                             lh_store_cb *on_done, void *arg);
-    /* From how many acquires and releases on they are quicker in one batch than in two that run beside each other. */
+    /* Returns the number of acquires and releases from which one batch is quicker than two that run beside each
+       other. */
     size_t (*worth_a_batch)(struct lh_store *store);
     /*
-     * Releases, and behind them in the same transaction `riders`: acquires of waiters for the released scopes, and of
-     * others. Where one of both makes it fail, they are done one after the other.
+     * Releases, and behind them in the same transaction `riders`: acquires of waiters for the released scopes and of
+     * others. If one part makes the transaction fail, they are done one after the other.
      */
     enum lh_status (*hand_over)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_holder_item **items,
                                 size_t n, struct lh_acquire_item **riders, size_t rider_count, lh_store_cb *on_done,
                                 void *arg);
 
-    /* On a hook lane: one item after the other, at most LH_REAP_PIPELINE_MAX; durable, all of them, with on_done. */
+    /* Reaps on a hook lane, one item after the other, at most LH_REAP_PIPELINE_MAX. All are durable at on_done. */
     enum lh_status (*reap_hooked)(struct lh_store *store, unsigned lane, int64_t clock_us, struct lh_reap_item **items,
                                   size_t n, lh_store_cb *on_done, void *arg);
 
-    /* Control. Refused with LH_DATABASE_UNAVAILABLE when not connected, LH_OVERLOADED when the bounded queue is full. */
-    enum lh_status (*enroll)(struct lh_store *store, lh_tick_cb *on_done, void *arg); /* register this coordinator */
+    /* Control calls. Refused: LH_DATABASE_UNAVAILABLE when not connected, LH_OVERLOADED when the bounded queue is
+       full. */
+    /* Registers this coordinator. */
+    enum lh_status (*enroll)(struct lh_store *store, lh_tick_cb *on_done, void *arg);
     enum lh_status (*tick)(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
-    /* Nothing was committed for long: make the control connection again, at another server first. */
+    /* Connects the control connection again, to another server first, because no commit has succeeded for long. */
     void (*look_elsewhere)(struct lh_store *store);
-    enum lh_status (*survey)(struct lh_store *store, lh_survey_cb *on_done, void *arg); /* NULL: it does not measure */
-    /* End the sessions that guard a lease for longer. NULL: the store knows of none. */
+    enum lh_status (*survey)(struct lh_store *store, lh_survey_cb *on_done, void *arg); /* NULL: the store does not
+                                                                                           measure */
+    /* Ends the sessions that guard a lease for longer than max_us. NULL: the store has no guards. */
     enum lh_status (*end_long_guards)(struct lh_store *store, int64_t max_us, lh_guards_cb *on_done, void *arg);
-    /* Access; each NULL where the store does not know of it. */
+    /* Access rules; each is NULL if the store has none. */
     enum lh_status (*read_access)(struct lh_store *store, lh_access_cb *on_done, void *arg);
     enum lh_status (*audit)(struct lh_store *store, const struct lh_audit *row, lh_store_cb *on_done, void *arg);
     enum lh_status (*token_used)(struct lh_store *store, const char *const *ids, size_t count);
@@ -482,23 +524,22 @@ struct lh_store_ops {
     enum lh_status (*get)(struct lh_store *store, const char *ns, const char *key, lh_scope_cb *on_done, void *arg);
     enum lh_status (*list)(struct lh_store *store, const struct lh_list_request *request, lh_list_cb *on_done,
                            void *arg);
-    /* The holders of a scope, the oldest first. */
+    /* Lists the holders of a scope, the oldest first. */
     enum lh_status (*holders)(struct lh_store *store, const char *ns, const char *key, int32_t max, lh_list_cb *on_done,
                               void *arg);
-    /* Of several holders one needs `token` or `all`; else LH_INVALID_ARGUMENT.
-       The answer is what was ended, or not is_held where only a rest was; LH_NOT_HELD otherwise;
-       LH_SCOPE_BUSY names the sessions in `error`.
-       `requester` is whom the history and the audit name, here and elsewhere; NULL: the daemon itself. */
+    /* Ends the lease of a scope. A scope with several holders needs `token` or `all`, else LH_INVALID_ARGUMENT. The
+       answer has the ended leases, or not is_held if it ended only a rest; LH_NOT_HELD if neither; LH_SCOPE_BUSY
+       names the sessions in `error`. History and audit name `requester`, here and below; NULL: the daemon itself. */
     enum lh_status (*force_release)(struct lh_store *store, const char *ns, const char *key, const char *reason,
                                     int64_t token, bool all, const struct lh_requester *requester, lh_scope_cb *on_done,
                                     void *arg);
-    /* For each field in `mask`: set it where policy->set has it, else inherit again. */
+    /* Changes each field in `mask`: sets it if policy->set has it, else lets it inherit again. */
     enum lh_status (*set_policy)(struct lh_store *store, const struct lh_policy *policy, uint32_t mask,
                                  const struct lh_requester *requester, lh_policy_cb *on_done, void *arg);
     enum lh_status (*get_policy)(struct lh_store *store, const char *ns, lh_policy_cb *on_done, void *arg);
     enum lh_status (*list_policies)(struct lh_store *store, int32_t page_size, const char *after_ns,
                                     lh_policy_cb *on_done, void *arg);
-    /* Rules and tokens: lease/access_admin.h. `after` NULL: from the first on. */
+    /* Administration of rules and tokens: see lease/access_admin.h. `after` NULL: the first page. */
     enum lh_status (*change_access)(struct lh_store *store, const struct lh_requester *by,
                                     const struct lh_access_change *change, lh_access_admin_cb *on_done, void *arg);
     enum lh_status (*list_access)(struct lh_store *store, int32_t page_size, const char *after_principal,
@@ -514,22 +555,24 @@ struct lh_store_ops {
                            void *arg);
 
     /*
-     * Watching; each NULL where the store does not offer it. From watch_add on, changes under `ns` ("" is everything)
-     * become events of this coordinator. A watch misses nothing from when the horizon that the barrier told after it
-     * (0: nothing is watched any more) has settled. Take with one call at a time; LH_DATABASE_UNAVAILABLE: what it took
-     * is lost.
+     * Watching; each is NULL if the store does not offer it. From watch_add on, changes under `ns` ("" is everything)
+     * become events of this coordinator. A watch is complete once the horizon that a later barrier returned has settled
+     * (horizon 0: all watches are gone). Make one take_events call at a time; after LH_DATABASE_UNAVAILABLE the events
+     * it took are lost.
      */
     enum lh_status (*watch_add)(struct lh_store *store, const char *ns, bool include_children, lh_store_cb *on_done,
                                 void *arg);
     enum lh_status (*watch_remove)(struct lh_store *store, const char *ns, bool include_children, lh_store_cb *on_done,
                                    void *arg);
-    enum lh_status (*watch_clear)(struct lh_store *store, lh_store_cb *on_done, void *arg); /* events too */
+    /* Removes all watches and their events. */
+    enum lh_status (*watch_clear)(struct lh_store *store, lh_store_cb *on_done, void *arg);
     enum lh_status (*watch_barrier)(struct lh_store *store, lh_barrier_cb *on_done, void *arg);
     enum lh_status (*watch_settled)(struct lh_store *store, uint64_t horizon, lh_settled_cb *on_done, void *arg);
     enum lh_status (*take_events)(struct lh_store *store, int32_t max, lh_events_cb *on_done, void *arg);
 
-    /* What GetStatus and health need; no round trip. */
-    int64_t (*timeline)(struct lh_store *store); /* WAL timeline, 0 before the first connection */
+    /* Facts for GetStatus and health, without a round trip. */
+    /* The WAL timeline, 0 before the first connection. */
+    int64_t (*timeline)(struct lh_store *store);
     int32_t (*schema_version)(struct lh_store *store);
     bool (*is_connected)(struct lh_store *store);
     void (*server)(struct lh_store *store, struct lh_server_facts *facts);
@@ -539,7 +582,7 @@ struct lh_store_ops {
 #define LH_REAP_PIPELINE_MAX 256
 #define LH_REAP_TOGETHER_MAX 32
 
-/* Implementations put this first. */
+/* The first member of every implementation. */
 struct lh_store {
     const struct lh_store_ops *ops;
     struct lh_uuid coordinator; /* this daemon's id */

@@ -39,10 +39,10 @@ enum lh_outcome {
     LH_OUTCOME_DENIED = 6,
 };
 
-/* Who asks for what only an administrator may do: for the history and the audit. */
+/* The caller of an administrator's operation, for the history and the audit. */
 struct lh_requester {
-    const char *principal; /* "anonymous" where nobody is proved */
-    const char *peer;      /* its address */
+    const char *principal; /* "anonymous" without a proved principal */
+    const char *peer;      /* the caller's address */
 };
 
 /* A lease as the database has it. The function that hands one out says how long its strings live. */
@@ -52,38 +52,41 @@ struct lh_held_lease {
     struct lh_uuid lease_key; /* zero unless the receiver is its holder or an administrator */
     int64_t token;
     const char *owner;     /* "" when unknown */
-    const char *principal; /* who has acquired it, as proved; "" when unknown */
+    const char *principal; /* the proved principal that acquired it; "" when unknown */
     const char *labels;    /* a JSON object of strings */
     int64_t duration_us;
     int64_t grace_us;
     int64_t remaining_us; /* to the deadline, when the database answered; negative when it has passed */
     int64_t deadline_us;
     int64_t acquired_at_us;
-    int64_t heartbeat_at_us; /* of the last renewal; acquired_at_us when there was none */
-    int64_t held_us;         /* since acquired_at, when the database answered */
-    int64_t silent_us;       /* since heartbeat_at, when the database answered */
+    int64_t heartbeat_at_us; /* the last renewal; acquired_at_us without a renewal */
+    int64_t held_us;         /* time since acquired_at, when the database answered */
+    int64_t silent_us;       /* time since heartbeat_at, when the database answered */
     int64_t heartbeats;
     enum lh_liveness liveness;
-    bool is_manual; /* expiry = manual: it never ends by itself */
-    int32_t units;  /* of a shared lease; 0: it is exclusive */
+    bool is_manual; /* expiry = manual: only a release or an administrator ends it */
+    int32_t units;  /* units of a shared lease; 0: exclusive */
     int32_t slot_count;
-    const int32_t *slots; /* ascending; of a shared lease that was granted under a capacity */
+    /* Ascending; only a shared lease that was granted under a capacity has some. */
+    const int32_t *slots;
 };
 
-/* Of units_free: the scope has no capacity. */
+/* A value of units_free: the scope has no capacity. */
 #define LH_UNITS_UNBOUNDED INT32_MAX
 
 /* The holders that an acquire waits for. */
 struct lh_contention {
-    bool has_holder;                     /* false: free, but at rest or queued for */
+    /* If not: the scope is free, but at rest or queued for. */
+    bool has_holder;
     struct lh_held_lease holder;         /* the exclusive one, or the oldest shared one */
-    const struct lh_held_lease *holders; /* the oldest shared ones, where they were looked up; else NULL */
-    int32_t listed;                      /* how many these are */
-    int32_t holder_count;                /* of all */
-    int32_t units_free;                  /* of the capacity, or LH_UNITS_UNBOUNDED */
+    const struct lh_held_lease *holders; /* the oldest shared ones if they were looked up, else NULL */
+    int32_t listed;                      /* length of `holders` */
+    int32_t holder_count;                /* number of all holders */
+    int32_t units_free;                  /* free units of the capacity, or LH_UNITS_UNBOUNDED */
     int32_t waiters_ahead;
-    int64_t rests_us; /* from the database's answer: before that the scope is granted to nobody; 0: it does not rest */
-    bool is_holder_hidden; /* `holder` has its names alone: the caller may not know more */
+    /* Rest, from the database's answer on, in which the scope is not granted; 0: no rest. */
+    int64_t rests_us;
+    bool is_holder_hidden; /* `holder` has names only: the caller may not see more */
 };
 
 #endif

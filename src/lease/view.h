@@ -1,4 +1,4 @@
-/* What people look at: rows of text, as a store tells them, whatever they are about. */
+/* Views for people: rows of text as the store returns them. */
 #ifndef LH_LEASE_VIEW_H
 #define LH_LEASE_VIEW_H
 
@@ -21,8 +21,8 @@ enum lh_view {
     LH_VIEW_COUNT,
 };
 
-/* `namespaces` and, with include_children, all below them; `key` "" is any. `after`: where the page before ended, as its
-   last row's column "after" says; "" to begin. Copied. */
+/* A page of a view. The namespaces, with include_children also all below them; `key` "" is any. `after` is the cell
+   "after" of the last row of the page before, "" for the first page. The store copies it. */
 struct lh_view_request {
     enum lh_view view;
     const char *const *namespaces;

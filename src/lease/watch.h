@@ -3,10 +3,10 @@
  * coordinator or SQL session made it.
  *
  *     struct lh_watcher watcher = {.ns = "payments", .on_active = ..., .on_event = ..., .on_end = ...};
- *     status = lh_coordinator_watch(coordinator, &watcher);       refused: nothing is ever called
+ *     status = lh_coordinator_watch(coordinator, &watcher);       refused: no callback ever fires
  *
- * on_active: nothing is missed from now on. on_event: then, any number of times. on_end: once, unless
- * lh_coordinator_unwatch came before; then the watcher is the caller's again. LH_WATCH_LAGGED: events are missing,
+ * on_active: the watcher misses no event from now on. on_event: after that, any number of times. on_end: once, unless
+ * lh_coordinator_unwatch came before; the watcher is the caller's again then. LH_WATCH_LAGGED: events are missing,
  * begin again. All of them come later, never inside a call, and may unwatch their watcher.
  */
 #ifndef LH_LEASE_WATCH_H
@@ -15,10 +15,11 @@
 #include "lease/coordinator.h"
 
 struct lh_watcher {
-    const char *ns; /* "" is everything; stays in place, as the watcher does */
+    const char *ns; /* "" is everything; stays in place as long as the watcher */
     bool include_children;
     void (*on_active)(struct lh_watcher *watcher);
-    void (*on_event)(struct lh_watcher *watcher, const struct lh_lease_event *event); /* lives until it returns */
+    /* `event` lives until it returns. */
+    void (*on_event)(struct lh_watcher *watcher, const struct lh_lease_event *event);
     void (*on_caught_up)(struct lh_watcher *watcher);
     void (*on_end)(struct lh_watcher *watcher, enum lh_status status);
     void *arg;
@@ -26,16 +27,17 @@ struct lh_watcher {
     struct { /* the coordinator's */
         struct lh_link link;
         bool is_active;
-        bool is_doubtful; /* active, though what it waited for has not ended */
+        bool is_doubtful; /* active, although the horizon it waited for has not settled */
         enum { LH_CATCH_UP_NO, LH_CATCH_UP_WANTED, LH_CATCH_UP_TAKING } catch_up;
     } own;
 };
 
-/* Refused: LH_OVERLOADED, LH_DATABASE_UNAVAILABLE, LH_SHUTTING_DOWN, LH_UNIMPLEMENTED by this store. */
+/* Starts a watch. Refused: LH_OVERLOADED, LH_DATABASE_UNAVAILABLE, LH_SHUTTING_DOWN; LH_UNIMPLEMENTED if the store
+   has no watches. */
 enum lh_status lh_coordinator_watch(struct lh_coordinator *coordinator, struct lh_watcher *watcher);
 void lh_coordinator_unwatch(struct lh_coordinator *coordinator, struct lh_watcher *watcher);
 
-/* Of an active watcher: on_caught_up comes once, after every event that was committed before this call. */
+/* Calls on_caught_up of an active watcher once, after every event that was committed before this call. */
 void lh_coordinator_catch_up(struct lh_coordinator *coordinator, struct lh_watcher *watcher);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Whose turn it is on the hook lanes: one item, or one run of reaps, of a namespace a turn. A namespace whose hooks are
- * slow never has the last hook lane.
+ * The hook scheduler: one item, or one run of reaps, of a namespace a turn. A namespace whose hooks are slow never gets
+ * the last hook lane.
  */
 #ifndef LH_LEASE_HOOKS_HOOK_SCHEDULER_H
 #define LH_LEASE_HOOKS_HOOK_SCHEDULER_H

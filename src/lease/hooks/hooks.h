@@ -9,9 +9,9 @@
 /* Work for the hook lanes; see hook_queue.h. */
 struct lh_hooks {
     struct lh_table queues; /* struct lh_hook_queue, by namespace */
-    struct lh_link used;    /* all of them, the longest unused first */
-    struct lh_link working; /* those with scopes in line, in turn */
-    struct lh_link reaping; /* those with reaps in line, in turn */
+    struct lh_link used;    /* all queues, the longest unused first */
+    struct lh_link working; /* queues with scopes in line, in turn */
+    struct lh_link reaping; /* queues with reaps in line, in turn */
     size_t waiting;         /* scopes in line */
     struct lh_heap_timer timer;
 };
@@ -23,7 +23,7 @@ struct lh_reaping {
     struct lh_heap_timer timer;
     int64_t looked_us;
     bool is_looking;
-    bool has_more; /* look again when the line is short */
+    bool has_more; /* expired leases are left: look again when the line is short */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* The operation reap: runs of expired leases whose hooks are to run; see reap_job.h for one of them. */
+/* The operation reap: runs of expired leases that have reap hooks; reap_job.h is one of them. */
 #ifndef LH_LEASE_HOOKS_REAP_H
 #define LH_LEASE_HOOKS_REAP_H
 

@@ -1,4 +1,4 @@
-/* Answers acquires at the end of the turn, while the batch that the answers point into is still there. */
+/* Answers to acquires, given at the end of the turn, while the batch that they point into is still there. */
 #ifndef LH_LEASE_QUEUE_REPLY_H
 #define LH_LEASE_QUEUE_REPLY_H
 

@@ -1,4 +1,4 @@
-/* The calls of lh_coordinator_acquire and lh_coordinator_cancel, and the time of a request. */
+/* The calls lh_coordinator_acquire and lh_coordinator_cancel, and the timer of a request. */
 #ifndef LH_LEASE_QUEUE_REQUEST_H
 #define LH_LEASE_QUEUE_REQUEST_H
 

@@ -4,6 +4,7 @@
 
 #include "lease/turn.h"
 
-void lh_watch_take(struct lh_coordinator *c); /* if it is due */
+/* Takes events if it is time and no call is out. */
+void lh_watch_take(struct lh_coordinator *c);
 
 #endif

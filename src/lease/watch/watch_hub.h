@@ -8,7 +8,7 @@
 #include "lease/watch.h"
 
 #define LH_WATCH_RETRY_US (50 * LH_US_PER_MS)
-#define LH_WATCH_TAKE_US (1 * LH_US_PER_S) /* beneath the notifications */
+#define LH_WATCH_TAKE_US (1 * LH_US_PER_S) /* poll in case notifications are lost */
 
 enum lh_watch_state { LH_WATCH_WANTED, LH_WATCH_ADDING, LH_WATCH_ADDED, LH_WATCH_SETTLING, LH_WATCH_ACTIVE };
 
@@ -16,8 +16,8 @@ struct lh_watched {
     struct lh_link link;
     struct lh_link watchers;
     enum lh_watch_state state;
-    uint64_t horizon; /* SETTLING; ACTIVE: it has not settled yet. Else 0 */
-    int64_t idle_us;  /* since when it has no user */
+    uint64_t horizon; /* SETTLING: the horizon to wait for. ACTIVE: it has not settled yet. Else 0 */
+    int64_t idle_us;  /* time when its last user went */
     bool include_children;
     char ns[];
 };
@@ -25,15 +25,17 @@ struct lh_watched {
 #define LH_WATCH_EACH(watch) LH_LIST_EACH(struct lh_watched, watch, &c->watching.watches, link)
 #define LH_WATCHER_EACH(watcher, watch) LH_LIST_EACH(struct lh_watcher, watcher, &(watch)->watchers, own.link)
 
-struct lh_watched *lh_watch_get(struct lh_coordinator *c, const char *ns, bool include_children); /* found or made */
+/* Finds or makes it. */
+struct lh_watched *lh_watch_get(struct lh_coordinator *c, const char *ns, bool include_children);
 void lh_watch_free(struct lh_watched *watch);
-/* Nothing is known any more: active watchers end with WATCH_LAGGED, the others are added again. */
+/* Begins every watch anew: active watchers end with WATCH_LAGGED, the others are added again. */
 void lh_watch_begin_anew(struct lh_coordinator *c, const char *why);
 void lh_watcher_take_away(struct lh_coordinator *c, struct lh_watcher *watcher);
 void lh_watcher_end(struct lh_coordinator *c, struct lh_watcher *watcher, enum lh_status status);
 
-/* What the store said to a call: refused, it is repeated later, and this is false. */
+/* Notes the store's return from a call. Returns false if the store refused it; the call is repeated later. */
 bool lh_watch_call_begin(struct lh_coordinator *c, enum lh_watch_call *call, enum lh_status status);
-bool lh_watch_call_end(enum lh_watch_call *call); /* on its answer; false: it was stale */
+/* Notes the answer of a call; returns false if it is stale. */
+bool lh_watch_call_end(enum lh_watch_call *call);
 
 #endif

@@ -1,9 +1,10 @@
-/* When a watch may begin. */
+/* The wait until a watch may begin. */
 #ifndef LH_LEASE_WATCH_WATCH_SETTLE_H
 #define LH_LEASE_WATCH_WATCH_SETTLE_H
 
 #include "lease/turn.h"
 
-void lh_watch_settle(struct lh_coordinator *c); /* ask for what is due */
+/* Makes the store calls that are due. */
+void lh_watch_settle(struct lh_coordinator *c);
 
 #endif
