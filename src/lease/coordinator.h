@@ -91,8 +91,8 @@ struct lh_batch_record {
 
 /* The answer to an acquire. Its strings live until on_done returns. */
 struct lh_acquire_result {
-    enum lh_status status; /* LH_OK: see `lease`. LEASE_HELD, WAIT_TIMEOUT, BLOCKING_TIMEOUT: see `contention`, if
-                              known */
+    /* LH_OK: see `lease`. LEASE_HELD, WAIT_TIMEOUT, BLOCKING_TIMEOUT: see `contention`, if known. */
+    enum lh_status status;
     const struct lh_held_lease *lease;
     bool is_renewal;
     int64_t waited_us; /* from arrival to just before the granting statement was sent */

@@ -509,8 +509,8 @@ struct lh_store_ops {
     enum lh_status (*tick)(struct lh_store *store, int64_t clock_us, lh_tick_cb *on_done, void *arg);
     /* Connects the control connection again, to another server first, because no commit has succeeded for long. */
     void (*look_elsewhere)(struct lh_store *store);
-    enum lh_status (*survey)(struct lh_store *store, lh_survey_cb *on_done, void *arg); /* NULL: the store does not
-                                                                                           measure */
+    /* NULL: the store does not measure. */
+    enum lh_status (*survey)(struct lh_store *store, lh_survey_cb *on_done, void *arg);
     /* Ends the sessions that guard a lease for longer than max_us. NULL: the store has no guards. */
     enum lh_status (*end_long_guards)(struct lh_store *store, int64_t max_us, lh_guards_cb *on_done, void *arg);
     /* Access rules; each is NULL if the store has none. */

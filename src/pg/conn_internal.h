@@ -1,4 +1,5 @@
-/* What conn.c (the life of a connection), session.c (how it begins), pipeline.c (its queries) and servers.c share. */
+/* State shared by conn.c (the life of a connection), session.c (its beginning), pipeline.c (its queries) and
+   servers.c. */
 #ifndef LH_PG_CONN_INTERNAL_H
 #define LH_PG_CONN_INTERNAL_H
 
@@ -27,21 +28,21 @@ enum lh_pg_stage { LH_PG_PREPARING, LH_PG_RUNNING, LH_PG_SYNCING, LH_PG_COMMIT_F
 
 struct lh_pg_query {
     struct lh_link link;
-    struct lh_pg_query *before; /* of the same transaction, and answered before it; or NULL */
+    struct lh_pg_query *before; /* an earlier query of the same transaction, or NULL */
     const struct lh_pg_statement *statement;
     enum lh_pg_stage stage;
-    bool was_prepared;          /* before this query, so its plan may be stale */
+    bool was_prepared;          /* prepared before this query, so its plan may be stale */
     bool is_patient;            /* see lh_pg_query_patiently */
-    PGresult *result;           /* the first error, or else the answer */
-    struct lh_pg_params params; /* while it waits to be sent */
+    PGresult *result;           /* the first error, or the answer */
+    struct lh_pg_params params; /* set while it waits to be sent */
     lh_pg_query_cb *on_done;
     void *arg;
 };
 
-/* How a connection goes on when the files below conn.c have got that far. */
+/* The next steps in conn.c, called by the files below it. */
 struct lh_pg_conn_steps {
-    void (*on_found)(struct lh_pg_conn *conn);   /* what was looked up, or that there is nothing to be looked up */
-    void (*on_settled)(struct lh_pg_conn *conn); /* it is on the primary, with its settings */
+    void (*on_found)(struct lh_pg_conn *conn);   /* the lookup is done, or none is needed */
+    void (*on_settled)(struct lh_pg_conn *conn); /* the session is on the primary and has its settings */
 };
 
 struct lh_pg_conn {
@@ -49,43 +50,48 @@ struct lh_pg_conn {
     const struct lh_pg_conn_steps *steps;
     struct lh_pg_conn_options options;
     char *name;
-    struct lh_link session; /* in `servers` */
+    struct lh_link session; /* link in `servers` */
     struct lh_pg_servers *servers;
-    struct lh_pg_servers *own_servers; /* the same, where they are not shared; else NULL */
+    /* The same as `servers` if they are not shared, else NULL. */
+    struct lh_pg_servers *own_servers;
     struct lh_pg_conn_events events;
     void *arg;
 
     enum lh_pg_state state;
     PGconn *pg;
-    struct lh_pg_place place;       /* of the session, or of the attempt */
-    struct lh_pg_identity identity; /* of the server, while it is up */
-    bool is_permanent;              /* the error of this attempt */
+    struct lh_pg_place place;       /* place of the session, or of the attempt */
+    struct lh_pg_identity identity; /* identity of its server while UP */
+    bool is_permanent;              /* the error of this attempt is permanent */
     struct lh_watch watch;
-    struct lh_timer timer;     /* CONNECTING, SETTING: the connect timeout; UP: for the next answer; PAUSING */
-    struct lh_deferred broken; /* loses the connection, at the end of the turn; `error` says why */
+    /* CONNECTING, SETTING: the connect timeout; UP: limit of the next answer; PAUSING: the pause. */
+    struct lh_timer timer;
+    struct lh_deferred broken; /* loses the connection at the end of the turn; the reason is in `error` */
     struct lh_deferred closed;
-    unsigned failures; /* in a row */
+    unsigned failures; /* failed attempts in a row */
     uint64_t connects;
-    int64_t answer_limit_us; /* 0: none */
+    int64_t answer_limit_us; /* 0: no limit */
     int64_t up_since_us;
     int64_t down_since_us;
 
-    struct lh_link queries;    /* struct lh_pg_query, oldest first */
-    struct lh_pg_query *begun; /* by lh_pg_query_begin: the next one sent is of its transaction; or NULL */
+    struct lh_link queries; /* struct lh_pg_query, oldest first */
+    /* Set by lh_pg_query_begin: the next query is of its transaction; else NULL. */
+    struct lh_pg_query *begun;
     size_t in_flight;
-    size_t patient_in_flight; /* of them */
-    struct lh_link waiting;   /* patient ones that are not sent yet, oldest first */
+    size_t patient_in_flight; /* patient ones among in_flight */
+    struct lh_link waiting;   /* patient queries that are not sent yet, oldest first */
     size_t waiting_count;
     const struct lh_pg_statement *prepared[LH_PG_STATEMENTS_MAX];
     size_t prepared_count;
-    struct lh_error error;      /* of the query that is being answered */
-    struct lh_error last_words; /* of a server that ended an idle session; else the status is LH_OK */
+    struct lh_error error; /* error of the query that is being answered */
+    /* Error of a server that ended an idle session; else its status is LH_OK. */
+    struct lh_error last_words;
 
     void (*on_closed)(void *arg);
     void *on_closed_arg;
 };
 
-/* About to be lost: it takes no query, and what its server still says does not count. */
+/* Returns true once the connection is about to be lost: it takes no query, and further answers of its server are
+   ignored. */
 static inline bool lh_pg_conn_is_broken(const struct lh_pg_conn *conn)
 {
     return lh_link_is_linked(&conn->broken.link);
@@ -100,9 +106,9 @@ static inline void lh_pg_conn_break(struct lh_pg_conn *conn, const char *reason)
 }
 
 /*
- * After whatever libpq reads, writes or parses: it closes the socket of a connection that broke at once, while we lose
- * the connection at the end of the turn. An accept in between may get the socket's number, and would never be heard if
- * it were still watched.
+ * Stops watching a closed socket. Call it after libpq has read, written or parsed: libpq closes the socket of a broken
+ * connection at once, but we lose the connection at the end of the turn. An accept in between may get the socket's
+ * number, and the event loop would miss it while the old one is still watched.
  */
 static inline void lh_pg_conn_check_socket(struct lh_pg_conn *conn)
 {
@@ -114,7 +120,7 @@ static inline void lh_pg_conn_check_socket(struct lh_pg_conn *conn)
 void lh_pg_session_begin(struct lh_pg_conn *conn);
 
 /* pipeline.c */
-void lh_pg_pipeline_arm(struct lh_pg_conn *conn); /* the timer for the next answer */
+void lh_pg_pipeline_arm(struct lh_pg_conn *conn); /* sets the timer for the next answer */
 bool lh_pg_pipeline_send(struct lh_pg_conn *conn, const struct lh_pg_statement *statement,
                          const struct lh_pg_params *params, lh_pg_query_cb *on_done, void *arg);
 void lh_pg_pipeline_on_ready(struct lh_pg_conn *conn, unsigned ready);

@@ -33,19 +33,21 @@ struct lh_pg_hosts *lh_pg_hosts_create(struct lh_loop *loop, const char *conninf
                                        void *arg);
 void lh_pg_hosts_destroy(struct lh_pg_hosts *hosts);
 
-/* The place of the next attempt. False: its name is still being resolved. */
+/* Finds the place of the next attempt. Returns false while its name is being resolved; on_found comes then. */
 bool lh_pg_hosts_find(struct lh_pg_hosts *hosts, struct lh_pg_place *place);
 
-/* Begin to connect there. NULL: that cannot be begun, `error` says why; it is permanent where the string is wrong. */
+/* Begins to connect to that place. Returns NULL, with `error`, if that fails at once; the error is permanent if the
+   string is wrong. */
 PGconn *lh_pg_hosts_open(struct lh_pg_hosts *hosts, struct lh_error *error, bool *is_permanent);
 
-/* The next attempt goes elsewhere, unless it does already. */
+/* Moves the next attempt to another place, unless it goes elsewhere already. */
 void lh_pg_hosts_leave(struct lh_pg_hosts *hosts, const struct lh_pg_place *place);
-void lh_pg_hosts_settle(struct lh_pg_hosts *hosts, const struct lh_pg_place *place); /* it begins there */
+void lh_pg_hosts_settle(struct lh_pg_hosts *hosts, const struct lh_pg_place *place); /* the next attempt begins there */
 
 size_t lh_pg_hosts_count(const struct lh_pg_hosts *hosts);
-int64_t lh_pg_hosts_connect_timeout_us(const struct lh_pg_hosts *hosts); /* of the connection string; 0: it sets none */
-/* "db1:5432", or the directory of a socket. */
+/* As in the connection string; 0: not set. */
+int64_t lh_pg_hosts_connect_timeout_us(const struct lh_pg_hosts *hosts);
+/* Writes "db1:5432", or the directory of a socket. */
 void lh_pg_hosts_name(const struct lh_pg_hosts *hosts, size_t host, char text[LH_PG_HOST_TEXT_BYTES]);
 
 #endif

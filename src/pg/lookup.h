@@ -1,9 +1,9 @@
 /*
- * The addresses of a host name, looked up by getaddrinfo in a thread of its own, for that blocks as long as the
+ * The addresses of a host name, looked up by getaddrinfo in a thread of its own, because it blocks as long as the
  * resolver's time-outs allow.
  *
- *     lookup = lh_pg_lookup_start(loop, "db1.example", on_looked_up, host);     ... on_looked_up(host, addresses, 2,
- * "")
+ *     lookup = lh_pg_lookup_start(loop, "db1.example", on_looked_up, host);
+ *     ... on_looked_up(host, addresses, 2, "")
  */
 #ifndef LH_PG_LOOKUP_H
 #define LH_PG_LOOKUP_H
@@ -16,13 +16,14 @@
 struct lh_loop;
 struct lh_pg_lookup;
 
-/* Numeric addresses, in getaddrinfo's order; or none, and `words` say why. The lookup is over; all lives until then. */
+/* Gets the numeric addresses in getaddrinfo's order; or none, and the error in `words`. Ends the lookup; its memory
+   lives until the callback returns. */
 typedef void lh_pg_lookup_cb(void *arg, const char (*addresses)[LH_PG_ADDRESS_BYTES], size_t count, const char *words);
 
-/* Later, exactly once; NULL: the system has no thread or descriptor left. */
+/* Starts a lookup; on_done comes exactly once, later. Returns NULL if the system has no thread or descriptor left. */
 struct lh_pg_lookup *lh_pg_lookup_start(struct lh_loop *loop, const char *name, lh_pg_lookup_cb *on_done, void *arg);
 
-/* on_done never comes; the thread ends by itself. NULL does nothing. */
+/* Ends the lookup without on_done; the thread ends by itself. NULL does nothing. */
 void lh_pg_lookup_abandon(struct lh_pg_lookup *lookup);
 
 #endif

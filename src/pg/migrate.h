@@ -26,64 +26,73 @@
 #include "base/status.h"
 
 struct lh_migration {
-    int number;                /* 0 for a function */
-    const char *name;          /* "0001_schema" */
-    const char *checksum;      /* SHA-256 of the file, in hexadecimal */
-    const char *oldest_daemon; /* the oldest version that may run on it, or "" */
+    int number;           /* 0 for a function */
+    const char *name;     /* "0001_schema" */
+    const char *checksum; /* SHA-256 of the file, in hexadecimal */
+    /* The oldest version of a daemon that may run on it, or "". */
+    const char *oldest_daemon;
     const char *sql;
 };
 
-/* What migrations/embed.py makes of the SQL files; both lists in the order of their application. */
+/* The SQL files, as migrations/embed.py compiles them in; both lists in the order of their application. */
 struct lh_migration_set {
     const struct lh_migration *migrations;
     size_t migration_count;
     const struct lh_migration *functions;
     size_t function_count;
     const char *functions_checksum;
-    int functions_revision;     /* grows with each change of a function (migrations/functions/revision.txt) */
-    const char *privileges_sql; /* finds owners and rights that are not as these files make them; NULL: not looked at */
+    int functions_revision; /* grows with each change of a function (migrations/functions/revision.txt) */
+    /* A query for owners and rights that differ from these files; NULL: no check. */
+    const char *privileges_sql;
 };
 
 /* The set that is compiled in (library `migrations`). */
 extern const struct lh_migration_set lh_migrations;
 
 enum lh_migrate_mode {
-    LH_MIGRATE_RUN,    /* do it; each line says what was done or is waited for */
-    LH_MIGRATE_STATUS, /* a line for each migration: applied when and by which version, or pending */
-    LH_MIGRATE_CHECK,  /* may this program serve on the schema as it is? Writes nothing */
-    LH_MIGRATE_REPAIR, /* do it, and put owners and rights right where they are not as these files make them */
-    LH_MIGRATE_PRINT,  /* the SQL that is pending, as a script for psql; all of it when conninfo is NULL */
+    LH_MIGRATE_RUN, /* migrate; each line is a step done, or a wait */
+    /* A line for each migration: when it was applied and by which version, or pending. */
+    LH_MIGRATE_STATUS,
+    /* Check whether this program may serve on the schema; writes nothing. */
+    LH_MIGRATE_CHECK,
+    /* Migrate, and correct owners and rights that differ from these files. */
+    LH_MIGRATE_REPAIR,
+    /* The pending SQL as a script for psql; all SQL when conninfo is NULL. */
+    LH_MIGRATE_PRINT,
 };
 
 struct lh_migrate_output {
     void (*on_line)(void *arg, const char *line); /* without newline; may be NULL */
-    bool (*is_stopped)(void *arg);                /* asked while it waits: true gives up (LH_CANCELED); may be NULL */
+    /* Called while it waits: true gives up (LH_CANCELED); may be NULL. */
+    bool (*is_stopped)(void *arg);
     void *arg;
-    size_t pending_count; /* out, modes STATUS and PRINT: how many steps are pending, the functions being one */
+    /* Out, STATUS and PRINT: number of pending steps; the functions are one. */
+    size_t pending_count;
 };
 
 /*
- * LH_DATABASE_UNAVAILABLE: no connection, or it broke; CHECK: also a schema that is missing or behind, because another
- * program may bring it up to date. LH_ACCESS_DENIED: the role may not. LH_INTERNAL: refused, or the SQL failed. `error`
- * says what to do.
+ * Migrates or checks the schema, see the mode. Blocks. LH_DATABASE_UNAVAILABLE: no connection, or it broke; CHECK: also
+ * a schema that is missing or behind, because another program may bring it up to date. LH_ACCESS_DENIED: the role lacks
+ * a right. LH_INTERNAL: refused, or the SQL failed. `error` says how to correct it.
  */
 enum lh_status lh_migrate(const char *conninfo, enum lh_migrate_mode mode, const struct lh_migration_set *set,
                           const char *version, struct lh_migrate_output *output, struct lh_error *error);
 
 /*
- * Makes the login role that a daemon serves with, where it is missing: a member of leasehold_coordinator and nothing
- * more. For a cluster that the daemon made itself; `conninfo` logs in as its superuser, the schema is there.
+ * Makes the login role that a daemon serves with, unless it exists: a member of leasehold_coordinator only. Used for a
+ * cluster that the daemon made itself; `conninfo` logs in as its superuser, and the schema exists.
  */
 enum lh_status lh_migrate_serving_role(const char *conninfo, const char *role, struct lh_error *error);
 
 /*
- * Makes the extension leasehold_core, or brings it up to date. Where the server has no such extension, its functions are
- * made from `module`, the path of a shared object that the server can read; NULL: there is none. For a cluster that the
- * daemon made itself, as above. Not LH_OK: `error` says why not.
+ * Makes the extension leasehold_core, or brings it up to date. If the server has no such extension, its functions are
+ * made from `module`, the path of a shared object that the server can read (NULL: none). Used for a cluster that the
+ * daemon made itself, as above. Not LH_OK: the reason is in `error`.
  */
 enum lh_status lh_migrate_core(const char *conninfo, const char *module, struct lh_error *error);
 
-/* Numbers compared one by one, "0.10" after "0.9"; what follows the numbers is ignored. <0, 0, >0. */
+/* Compares versions number by number ("0.10" is after "0.9") and ignores any text behind the numbers. Returns <0, 0
+   or >0. */
 int lh_version_compare(const char *a, const char *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is applied, what is pending, and what must be refused: the part of the migration runner without I/O. */
+/* The plan of a migration: applied and pending steps, and refusals. The part of the migration runner without I/O. */
 #ifndef LH_PG_MIGRATE_PLAN_H
 #define LH_PG_MIGRATE_PLAN_H
 
@@ -21,8 +21,8 @@ struct lh_applied_list {
         char *checksum;
         char *oldest_daemon;
         char *version;
-        char *applied_at; /* for people */
-        int revision;     /* of the functions */
+        char *applied_at; /* a text for people */
+        int revision;     /* revision of the functions; 0 for a migration */
     } * rows;
     size_t count;
 };
@@ -45,21 +45,23 @@ struct lh_step {
 struct lh_plan {
     struct lh_step *steps;
     size_t step_count;
-    const char *newer_functions; /* the version whose functions are left alone, or NULL */
+    /* Version whose newer functions are left alone, or NULL. */
+    const char *newer_functions;
 };
 
-/* Replaces what was in `plan`. LH_INTERNAL: refused; `error` says what to do. */
+/* Replaces the content of `plan`. LH_INTERNAL: refused; `error` says how to correct it. */
 enum lh_status lh_plan_make(struct lh_plan *plan, const struct lh_migration_set *set, const char *version,
                             const struct lh_applied_list *applied, struct lh_error *error);
 void lh_plan_finish(struct lh_plan *plan);
 
-/* What every migration begins with: roles and schema, as the installer; the migration table and its lock, as the owner. */
+/* The SQL before every migration: roles and schema, as the installer; the migration table and its lock, as the
+   owner. */
 extern const char lh_migration_roles_sql[];
 extern const char lh_migration_table_sql[];
 /* The script of the extension leasehold_core. */
 extern const char lh_migration_core_sql[];
 
-/* The statement that records the step, ending in NUL. */
+/* Writes the statement that records the step, ending in NUL. */
 void lh_step_record_sql(const struct lh_step *step, const char *version, struct lh_buffer *sql);
 
 void lh_plan_say_status(const struct lh_plan *plan, const struct lh_migration_set *set,

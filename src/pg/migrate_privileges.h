@@ -1,4 +1,5 @@
-/* Owners and rights in the schemas: what a restore without them changes (migrations/runner/privileges.sql), and putting it right. */
+/* Owners and rights in the schemas: finding those that a restore has changed (migrations/runner/privileges.sql), and
+   correcting them. */
 #ifndef LH_PG_MIGRATE_PRIVILEGES_H
 #define LH_PG_MIGRATE_PRIVILEGES_H
 
@@ -11,14 +12,15 @@ struct lh_migrate_session;
 
 #define LH_PRIVILEGES_BYTES 384
 
-/* What the query found, in one sentence; "": nothing is wrong. */
+/* Writes the findings of the query in one sentence; "": no fault. */
 void lh_privileges_describe(const PGresult *result, char words[LH_PRIVILEGES_BYTES]);
 
-/* The same for a set's `privileges_sql`. "" too where it cannot be asked. */
+/* Runs a set's `privileges_sql` and describes its findings. "" also if it cannot be run. */
 void lh_migrate_look_at_privileges(struct lh_migrate_session *session, const char *query,
                                    char words[LH_PRIVILEGES_BYTES]);
 
-/* In a transaction, as the installer; afterwards the role is leasehold_owner. Adds to `count` how many were put right. */
+/* Corrects owners and rights in a transaction, as the installer; the role is leasehold_owner afterwards. Adds the
+   number of corrections to `count`. */
 enum lh_status lh_migrate_repair_privileges(struct lh_migrate_session *session, const char *query, size_t *count);
 
 #endif

@@ -1,4 +1,4 @@
-/* The migration runner's connection: blocking queries, and what the database says of itself. */
+/* The migration runner's connection: blocking queries, and reading the state of the schema. */
 #ifndef LH_PG_MIGRATE_SESSION_H
 #define LH_PG_MIGRATE_SESSION_H
 
@@ -15,17 +15,17 @@ struct lh_migrate_session {
     struct lh_error *error;
 };
 
-/* `writes`: only a server that takes writes will do, whatever the conninfo says. */
+/* Connects. With `writes` only to a server that takes writes, whatever the conninfo says. */
 enum lh_status lh_migrate_session_open(struct lh_migrate_session *session, const char *conninfo, bool writes);
 void lh_migrate_session_close(struct lh_migrate_session *session);
 
-/* One query or several; the last result is `*result` when that is not NULL. */
+/* Runs one query or several. `result`, unless NULL, gets the last result. */
 enum lh_status lh_migrate_execute(struct lh_migrate_session *session, const char *sql, PGresult **result);
 
-/* What was applied, as the role that is set; an empty list when there is no schema yet. */
+/* Reads the applied migrations as the current role; none if there is no schema yet. */
 enum lh_status lh_migrate_read_applied(struct lh_migrate_session *session, struct lh_applied_list *applied);
 
-/* The same in a transaction of its own, as leasehold_owner where that is possible. Refuses a stranger's schema. */
+/* Reads them in a transaction of its own, as leasehold_owner if possible. Refuses a schema that is not ours. */
 enum lh_status lh_migrate_look(struct lh_migrate_session *session, struct lh_applied_list *applied);
 
 void lh_migrate_say(struct lh_migrate_session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));

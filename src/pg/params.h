@@ -44,10 +44,10 @@ struct lh_pg_params {
     int count;
     struct {
         size_t offset;
-        int length; /* -1: NULL */
+        int length; /* -1: null */
     } values[LH_PG_PARAMS_MAX];
     struct lh_buffer bytes;
-    size_t array_at; /* where the header of the open array is */
+    size_t array_at; /* offset of the open array's header */
     uint32_t array_elements;
     bool array_has_null;
 };
@@ -59,21 +59,21 @@ void lh_pg_add_null(struct lh_pg_params *params);
 void lh_pg_add_bool(struct lh_pg_params *params, bool value);
 void lh_pg_add_int4(struct lh_pg_params *params, int32_t value);
 void lh_pg_add_int8(struct lh_pg_params *params, int64_t value);
-void lh_pg_add_text(struct lh_pg_params *params, const char *value); /* NULL: NULL */
+void lh_pg_add_text(struct lh_pg_params *params, const char *value); /* null for NULL */
 void lh_pg_add_uuid(struct lh_pg_params *params, const struct lh_uuid *value);
 void lh_pg_add_timestamptz(struct lh_pg_params *params, int64_t unix_us);
 
-/* The element type is a scalar's, and each element is added by the function of that type, or as NULL. */
+/* Begins an array of a scalar type. Add each element by the function of that type, or as null. */
 void lh_pg_array_begin(struct lh_pg_params *params, uint32_t element_type);
 void lh_pg_array_add_null(struct lh_pg_params *params);
 void lh_pg_array_add_bool(struct lh_pg_params *params, bool value);
 void lh_pg_array_add_int4(struct lh_pg_params *params, int32_t value);
 void lh_pg_array_add_int8(struct lh_pg_params *params, int64_t value);
-void lh_pg_array_add_text(struct lh_pg_params *params, const char *value); /* NULL: NULL */
+void lh_pg_array_add_text(struct lh_pg_params *params, const char *value); /* null for NULL */
 void lh_pg_array_add_uuid(struct lh_pg_params *params, const struct lh_uuid *value);
 void lh_pg_array_end(struct lh_pg_params *params);
 
-/* A whole array: the last argument is the statement that adds element i. */
+/* Adds a whole array: the last argument is the statement that adds element i. */
 #define LH_PG_ARRAY(params, type, n, ...)                                                                              \
     do {                                                                                                               \
         lh_pg_array_begin(params, type);                                                                               \

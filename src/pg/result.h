@@ -17,7 +17,7 @@
 
 #include "base/uuid.h"
 
-/* False when one of them is missing; the others are found all the same. */
+/* Finds the columns of these names. Returns false if one is missing; the others are found all the same. */
 bool lh_pg_result_columns(const PGresult *result, const char *const *names, int *columns, size_t count);
 
 bool lh_pg_is_null(const PGresult *result, int row, int column);
@@ -25,20 +25,21 @@ bool lh_pg_bool(const PGresult *result, int row, int column);
 int32_t lh_pg_int4(const PGresult *result, int row, int column);
 int64_t lh_pg_int8(const PGresult *result, int row, int column);
 int64_t lh_pg_timestamptz(const PGresult *result, int row, int column); /* Unix µs; INT64_MAX and INT64_MIN: infinity */
-const char *lh_pg_text(const PGresult *result, int row, int column);    /* NULL for NULL */
-struct lh_uuid lh_pg_uuid(const PGresult *result, int row, int column); /* zero for NULL */
+const char *lh_pg_text(const PGresult *result, int row, int column);    /* NULL for null */
+struct lh_uuid lh_pg_uuid(const PGresult *result, int row, int column); /* zero for null */
 
-/* The elements of an int4[], a copy from `arena`; NULL where it is null, or has a null or more than one dimension.
-   Returns how many. */
+/* Copies the elements of an int4[] to `arena` and returns their number. `elements` is NULL for a null, or an array
+   with a null or more than one dimension. */
 struct lh_arena;
 int32_t lh_pg_int4_array(const PGresult *result, int row, int column, struct lh_arena *arena, const int32_t **elements);
 
-/* The elements of a text[], at most `max`, NUL-terminated copies from `arena`, NULL for NULL. Returns how many. */
+/* Copies at most `max` elements of a text[] to `arena`, ending in NUL, NULL for null. Returns their number. */
 size_t lh_pg_text_array(const PGresult *result, int row, int column, struct lh_arena *arena, const char **elements,
                         size_t max);
 
-/* A column of a composite type as a result of its own, which has a row for each row of `result` (of nulls for a null) and a column for each of
-   the type's first `count` attributes, called `names`. PQclear() it; NULL when there is no memory, which all of these read as nulls. */
+/* Returns a column of a composite type as a result of its own: a row for each row of `result` (of nulls for a null)
+   and a column for each of the type's first `count` attributes, called `names`. PQclear() it. NULL without memory;
+   the readers above read that as nulls. */
 PGresult *lh_pg_composites(const PGresult *result, int column, const char *const *names, int count);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-/* Of a text[], as enum lh_right. */
+/* Reads a text[] of rights as bits of enum lh_right. */
 unsigned lh_rights_read(const PGresult *result, int row, int column, struct lh_arena *arena);
 
 #endif

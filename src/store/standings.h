@@ -1,4 +1,5 @@
-/* How it stands in each namespace: asked behind a survey, the more seldom the longer the database takes for it. */
+/* The standing of each namespace: read behind a survey, and less often the longer the database takes for it.
+   lh_pg_store_look_at_namespaces starts a read if it is due. */
 #ifndef LH_STORE_STANDINGS_H
 #define LH_STORE_STANDINGS_H
 

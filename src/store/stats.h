@@ -3,7 +3,7 @@
 
 #include "store/internal.h"
 
-/* While the connections are there. */
+/* Measures the open connections. */
 void lh_pg_store_measure(const struct pg_store *store, struct lh_store_stats *stats);
 
 #endif

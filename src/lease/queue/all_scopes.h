@@ -9,8 +9,8 @@ void lh_scopes_ask_all(struct lh_coordinator *c);      /* asks for every waiter 
 void lh_scopes_wake_all(struct lh_coordinator *c);
 void lh_scopes_hand_back_all(struct lh_coordinator *c); /* ends waits that max_block bounds, as if it had passed */
 void lh_scopes_stop_all(struct lh_coordinator *c);      /* makes waiters leave; they are answered SHUTTING_DOWN */
-void lh_scopes_drop_all(struct lh_coordinator *c);      /* answers all requests that are not in flight: SHUTTING_DOWN
-                                                           or RETRY */
+/* Answers all requests that are not in flight: SHUTTING_DOWN or RETRY. */
+void lh_scopes_drop_all(struct lh_coordinator *c);
 /* Frees the scopes; does not touch the requests, which may be gone. */
 void lh_scopes_free_all(struct lh_coordinator *c);
 
