@@ -5,9 +5,9 @@
 #include "service/call.h"
 
 /*
- * One batch of a stream of heartbeats. LH_OK: `on_answer` gets the packed HeartbeatResponse once, later, whatever
- * becomes of the stream. LH_INVALID_ARGUMENT: `violations` say why; else the coordinator does not take it. `count` is
- * how many items it has.
+ * Starts one batch of a stream of heartbeats. LH_OK: `on_answer` gets the packed HeartbeatResponse once, later, even if
+ * the stream has ended. LH_INVALID_ARGUMENT: see `violations`. Any other status: the coordinator refused it. `count` is
+ * its number of items.
  */
 typedef void lh_heartbeats_cb(void *arg, const void *data, size_t size);
 enum lh_status lh_heartbeats_start(struct lh_rpc_call *call, const struct lh_access_caller *who, const void *data,

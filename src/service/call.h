@@ -1,4 +1,4 @@
-/* What a method does with its call. For src/service alone. */
+/* The steps of a method with its call. Private to src/service. */
 #ifndef LH_SERVICE_CALL_H
 #define LH_SERVICE_CALL_H
 
@@ -12,14 +12,14 @@
 #define LH_OUTAGE_WORDS_BYTES 512
 
 struct lh_service *lh_call_service(const struct lh_rpc_call *call);
-/* For the history and the audit; its strings are the call's. */
+/* Returns the caller, for the history and the audit; its strings are the call's. */
 struct lh_requester lh_call_requester(const struct lh_rpc_call *call);
 
-/* The checked and unpacked request, or NULL: then the call was answered. */
+/* Returns the checked and unpacked request. NULL: the request was refused and the call is answered. */
 void *lh_call_unpack(struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type, const void *data, size_t size,
                      struct lh_arena *arena);
 
-/* The same for a call that is not to be answered yet: NULL, and `violations` say why. */
+/* Does as lh_call_unpack, but does not answer the call: if it returns NULL, the reasons are in `violations`. */
 void *lh_call_unpack_into(const ProtobufCMessageDescriptor *type, const void *data, size_t size, struct lh_arena *arena,
                           struct lh_violations *violations);
 
@@ -41,29 +41,31 @@ struct lh_asked {
 };
 void *lh_asked_begin(struct lh_asked *asked, struct lh_rpc_call *call, const ProtobufCMessageDescriptor *type,
                      const void *data, size_t size);
-/* What it was given; false: the call was answered with the violations. */
+/* Returns `is_valid`. If it is false, the call was answered with the violations. */
 bool lh_asked_check(const struct lh_asked *asked, bool is_valid);
 void lh_asked_end(const struct lh_asked *asked);
 
-/* INVALID_ARGUMENT with these. */
+/* Answers INVALID_ARGUMENT with the violations. */
 void lh_call_refuse(struct lh_rpc_call *call, const struct lh_violations *violations);
 
-/* What coordinator or store said; `ns` and `key` may be NULL, `error` too. */
+/* Answers with an error of the coordinator or the store. `ns`, `key` and `error` may be NULL. */
 void lh_call_fail(struct lh_rpc_call *call, enum lh_status status, const struct lh_error *error, const char *ns,
                   const char *key);
 
-/* The message of DATABASE_UNAVAILABLE: why, as far as clients may know, and `what_next`. `ns` NULL: of several. */
+/* Returns the message of DATABASE_UNAVAILABLE: the cause as far as clients may know it, and `what_next`. `ns` NULL:
+   several databases. */
 const char *lh_call_words_of_outage(const struct lh_service *service, const char *ns, const char *what_next,
                                     char words[LH_OUTAGE_WORDS_BYTES]);
 
-/* A field of the database's functions as the request's path: "key" -> "scope.key", "grace" -> "policy.grace". */
+/* Returns the request's path of a field of the database's functions: "key" -> "scope.key", "grace" ->
+   "policy.grace". */
 const char *lh_call_field(const char *field, char path[LH_VIOLATION_FIELD_BYTES]);
 
 /*
  * A call of the store, which answers later; its RPC call may have ended by then.
  *
  *     store_call = lh_store_call_create(call, ns, key);
- *     if (store_call == NULL) return;      its caller asks for too much at once, and was refused
+ *     if (store_call == NULL) return;      its caller has too many calls at once, and was refused
  *     lh_store_call_check(store_call, store->ops->get(store, store_call->ns, store_call->key, on_scope, store_call));
  *
  *     on_scope: if (lh_store_call_is_answered(store_call, status, error)) reply to store_call->call ...;
@@ -78,17 +80,18 @@ struct lh_store_call {
     const char *key;
     uint64_t filter;
     int64_t token;
-    void (*reply)(struct lh_store_call *store_call, const struct lh_access_admin_answer *answer); /* of access.c */
+    void (*reply)(struct lh_store_call *store_call, const struct lh_access_admin_answer *answer); /* used by access.c */
 };
 
-/* Copies the strings, which may be NULL. */
+/* Creates the call; copies the strings, which may be NULL. NULL: refused, the RPC call is answered. */
 struct lh_store_call *lh_store_call_create(struct lh_rpc_call *call, const char *ns, const char *key);
 void lh_store_call_destroy(struct lh_store_call *store_call);
-/* The store refused to take it: answers and destroys. */
+/* Checks the store's return: on a refusal it answers the RPC call and destroys the store call. */
 void lh_store_call_check(struct lh_store_call *store_call, enum lh_status status);
-/* True: it succeeded, and the RPC call is still there to answer. Else it fails the RPC call, if that is still there. */
+/* Returns true if the store succeeded and the RPC call still waits for its answer. On an error it fails the RPC
+   call, if there still is one. */
 bool lh_store_call_is_answered(struct lh_store_call *store_call, enum lh_status status, const struct lh_error *error);
-/* Both: then the scratch is empty again. A part of the reply goes behind what is in `packed`. */
+/* Send the reply, or append a part of the reply to `packed`. Both empty the scratch. */
 void lh_store_call_reply(const struct lh_store_call *store_call, const ProtobufCMessage *message);
 void lh_store_call_append(const struct lh_store_call *store_call, struct lh_buffer *packed,
                           const ProtobufCMessage *part);

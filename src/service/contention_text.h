@@ -15,24 +15,24 @@
 #define LH_CONTENTION_TEXT_BYTES 1024
 #define LH_CONTENTION_NAME_MAX_BYTES 128
 
-/* A name as it is shown: at most 128 bytes, "..." where it was cut. */
+/* Returns a name as people see it: at most 128 bytes, with "..." if it was cut. */
 #define LH_CONTENTION_NAME_BYTES (LH_CONTENTION_NAME_MAX_BYTES + 4)
 const char *lh_contention_name(const char *name, char text[LH_CONTENTION_NAME_BYTES]);
 
-/* The holder. `contention` NULL: it is not known. */
+/* Writes who holds the lease. `contention` NULL: unknown. */
 void lh_contention_held(const char *ns, const char *key, const struct lh_contention *contention,
                         char text[LH_CONTENTION_TEXT_BYTES]);
 
-/* The wait has passed: the holder, and what to do. */
+/* Writes that the wait has passed: the holder, and advice. */
 void lh_contention_wait_timeout(const char *ns, const char *key, int64_t wait_us,
                                 const struct lh_contention *contention, char text[LH_CONTENTION_TEXT_BYTES]);
 
-/* Why it is not granted: the namespace is frozen or has used up its quota, the row is locked, the lease key has ended.
-   Other statuses have their general words. `bound` may be NULL. */
+/* Writes the reason of a refusal: the namespace is frozen or has used up its quota, the row is locked, the lease key
+   has ended. Other statuses have their general words. `bound` may be NULL. */
 void lh_contention_refused(enum lh_status status, const char *ns, const char *key, const char *bound,
                            char text[LH_CONTENTION_TEXT_BYTES]);
 
-/* The server's blocking limit has passed first: what to do. */
+/* Writes that the server's blocking limit has passed first, and advice. */
 void lh_contention_blocking_timeout(const char *ns, const char *key, int64_t max_block_us,
                                     const struct lh_contention *contention, char text[LH_CONTENTION_TEXT_BYTES]);
 

@@ -12,7 +12,7 @@
 
 struct lh_store;
 
-#define LH_DENIALS_MAX 1000 /* principals at a time; of more only the metrics tell */
+#define LH_DENIALS_MAX 1000 /* principals at a time; denials of more are only counted in the metrics */
 
 /* Strings are copied. */
 struct lh_denial {
@@ -20,7 +20,7 @@ struct lh_denial {
     const char *peer;
     const char *method;
     const char *ns;
-    const char *what; /* the right, or why a token is not taken */
+    const char *what; /* the right, or the reason that a token is refused */
 };
 
 struct lh_denials {
@@ -32,7 +32,7 @@ struct lh_denials {
 void lh_denials_init(struct lh_denials *denials, struct lh_store *store);
 void lh_denials_finish(struct lh_denials *denials);
 void lh_denials_note(struct lh_denials *denials, const struct lh_denial *denial);
-/* Often enough: what is due. */
+/* Writes the lines that are due. Call it several times a second. */
 void lh_denials_tick(struct lh_denials *denials, int64_t now_us);
 
 #endif

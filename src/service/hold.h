@@ -5,9 +5,10 @@
 #include "service/call.h"
 
 void lh_hold_drain(struct lh_service *service);
-/* Of this round, `max` at most: ends what its caller may not do any more. True: there are more. */
+/* Ends at most `max` streams of this round whose callers have lost their right. Returns true if more streams are
+   left. */
 bool lh_hold_check_rights(struct lh_service *service, int max);
-/* A downgrade of this lease was answered: a stream that holds it here tells its client. */
+/* Tells the client of a stream that holds this lease here that a downgrade of it was answered. */
 void lh_hold_downgraded(struct lh_service *service, const struct lh_held_lease *lease);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Who is there at both ends of a Hold stream.
+ * Signs of life at both ends of a Hold stream.
  *
- * A proxy answers PINGs for its clients, so a client proves that it lives by `alive` on the stream, which no proxy says
- * for it. Where by_ping is set, a PING's answer is enough. And a proxy ends a stream on which nothing is sent for some
- * time: a client that says `alive` hears `alive` from us when there was nothing else to say.
+ * A proxy answers PINGs in place of its clients, so a client proves that it lives by `alive` on the stream, which a
+ * proxy never sends by itself. If by_ping is set, the answer to a PING is enough. A proxy also ends a stream on which
+ * no message is sent for some time: to a client that sends `alive` we send `alive` when there is no other message.
  */
 #ifndef LH_SERVICE_HOLD_ALIVE_H
 #define LH_SERVICE_HOLD_ALIVE_H
@@ -11,15 +11,16 @@
 #include "service/hold_internal.h"
 
 void lh_hold_note_alive(struct hold *hold, int64_t sequence);
-/* May it be renewed, as far as its client is concerned? The proof is used up by the renewal. */
+/* Returns true if the client has proved since the last renewal was sent that it lives, or if by_ping is set. */
 bool lh_hold_has_proof(const struct hold *hold);
-/* Of a client that waits, and has said `alive` before. */
+/* Returns true for a client that waits, has sent `alive` before, and is silent now. */
 bool lh_hold_is_silent(const struct hold *hold);
-/* Look at it then, and not later. */
+/* Sets the time of the next look at the lease, replacing the one before, and the alarm at or before it. */
 void lh_hold_look_at(struct hold *hold, int64_t at_us);
-/* Its alarm has rung: says `alive` if it is time, and arms the alarm anew. */
+/* Handles its alarm: sends `alive` if it is time, and arms the alarm again. */
 void lh_hold_ring(struct hold *hold);
-/* A proxy says that it is there: then it may be what ended the stream, or its client's half, and the client works on. */
+/* Returns true if a proxy has said that it is there: then the proxy may have ended the stream, or the client's half
+   of it, and the client works on. */
 bool lh_hold_has_proxy(const struct hold *hold);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The fields of a Hold stream, for hold.c (what the client says, and the end), hold_renew.c (the lease), hold_alive.c
- * (who is there), hold_event.c (the messages to the client) and hold_state.c (its state and memory).
+ * The fields of a Hold stream, for hold.c (the client's messages, and the end), hold_renew.c (the lease), hold_alive.c
+ * (signs of life), hold_event.c (the messages to the client) and hold_state.c (its state and memory).
  *
  *     NEW -- acquire --> WAITING -- granted --> HELD -- release, half-close --> RELEASING -- answered --> OVER
  *                           |                     `-- lost, shutdown, taken over, stream gone ----------> OVER
@@ -14,36 +14,40 @@
 enum hold_state { HOLD_NEW, HOLD_WAITING, HOLD_HELD, HOLD_RELEASING, HOLD_OVER };
 
 struct hold {
-    uint64_t rights_round;          /* that looked at it last */
-    struct lh_link link;            /* in lh_service.hold_list, while it has a call */
-    struct lh_table_entry by_lease; /* in lh_service.holds, while HELD */
+    uint64_t rights_round;          /* last round of rights that looked at it */
+    struct lh_link link;            /* link in lh_service.hold_list, while it has a call */
+    struct lh_table_entry by_lease; /* entry in lh_service.holds, while HELD */
     struct lh_service *service;
     struct lh_rpc_call *call; /* NULL: the stream is gone */
     enum hold_state state;
-    int users; /* the call, and whatever is out: acquire, heartbeat, release, look-up */
+    /* The call, and each request in flight: acquire, heartbeat, release, look-up. */
+    int users;
 
     struct lh_acquire acquire;
     struct lh_access_caller who;
-    struct lh_usage *caller; /* of the acquire, until it is done */
-    char *strings;           /* of acquire */
+    struct lh_usage *caller; /* the caller that the acquire counts against, until it is done */
+    char *strings;           /* strings of `acquire` */
     struct lh_held_lease lease;
-    int32_t *slots;      /* of the lease, like this */
-    char *principal;     /* who downgraded it may be another than who acquired it */
-    int64_t deadline_us; /* on our clock, not before the database's */
-    int64_t next_us;     /* when the next one is due */
+    /* Slots of `lease`, owned by the stream like `principal`. */
+    int32_t *slots;
+    /* Principal of `lease`: after a downgrade by another caller not that of the acquire. */
+    char *principal;
+    int64_t deadline_us; /* deadline on our clock, not before the database's */
+    int64_t next_us;     /* time of the next renewal */
 
     bool is_beating;
     bool is_looking;
     struct lh_holder_request beat;
     struct lh_holder_entry beat_item;
-    int64_t beat_alive; /* alive_sequence when it was sent */
+    int64_t beat_alive; /* alive_sequence when the renewal was sent */
 
-    int64_t alive_sequence; /* the highest */
-    int64_t alive_us;       /* when the last one came; 0: none did */
-    bool has_proof;         /* one came since the last renewal was sent, or the grant */
-    bool by_ping;           /* a PING's answer is proof enough */
-    int64_t told_us;        /* when the last event was sent */
-    int64_t look_us;        /* when the lease is to be looked at; INT64_MAX: never */
+    int64_t alive_sequence; /* the highest one */
+    int64_t alive_us;       /* time of the last `alive`; 0: never */
+    /* An `alive` came since the last renewal was sent, or since the grant. */
+    bool has_proof;
+    bool by_ping;    /* the answer to a PING is proof enough */
+    int64_t told_us; /* time of the last event sent */
+    int64_t look_us; /* time to look at the lease; INT64_MAX: never */
 
     struct lh_holder_request release;
     struct lh_holder_entry release_item;

@@ -6,10 +6,10 @@
 
 void lh_hold_start(struct lh_service *service);
 void lh_hold_finish(struct lh_service *service);
-/* While HELD, and no longer, lh_hold_find finds it. */
+/* Changes the state. lh_hold_find finds the stream only while it is HELD. */
 void lh_hold_set_state(struct hold *hold, enum hold_state state);
-/* The stream that holds this lease here, or NULL. */
+/* Returns the stream that holds this lease here, or NULL. */
 struct hold *lh_hold_find(const struct lh_service *service, const char *ns, const char *key, struct lh_uuid lease_key);
-void lh_hold_leave(struct hold *hold); /* one user less; the last one frees it */
+void lh_hold_leave(struct hold *hold); /* drops one user; the last one frees it */
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "service/call.h"
 
-/* Before the coordinator stops: what is in flight is still answered. */
+/* Ends the streams before the coordinator stops; heartbeats in flight are still answered. */
 void lh_keep_alive_drain(struct lh_service *service);
 
 #endif

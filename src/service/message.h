@@ -1,4 +1,4 @@
-/* What the coordinator and the store know, as messages in an arena. Strings are borrowed: they must live until the
+/* Facts of the coordinator and the store, as messages in an arena. Strings are borrowed: they must live until the
    message is packed. */
 #ifndef LH_SERVICE_MESSAGE_H
 #define LH_SERVICE_MESSAGE_H
@@ -9,7 +9,7 @@
 #include "lease/types.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
-/* Which parts of a lease go into a message. */
+/* The parts of a lease that go into a message. */
 enum lh_lease_parts {
     LH_LEASE_PUBLIC = 0,
     LH_LEASE_WITH_KEY = 1, /* the receiver is its holder */
@@ -23,12 +23,12 @@ Leasehold__V1__Scope *lh_message_scope(const char *ns, const char *key, struct l
 Leasehold__V1__Lease *lh_message_lease(const struct lh_held_lease *lease, unsigned parts, struct lh_arena *arena);
 Leasehold__V1__Contention *lh_message_contention(const struct lh_contention *contention, struct lh_arena *arena);
 
-/* Words of the database or a hook within an item of a batch. */
+/* Limit of the words of the database or a hook within an item of a batch. */
 #define LH_ITEM_MESSAGE_MAX_BYTES 256
-/* As many of these as an item may have; NULL for NULL. */
+/* Copies a message to the arena, cut at that limit; NULL for NULL. */
 char *lh_message_cut(const char *message, struct lh_arena *arena);
 
-/* Pack into the arena; the size is returned. */
+/* Packs into the arena and returns the size. */
 size_t lh_message_pack(const ProtobufCMessage *message, struct lh_arena *arena, const void **data);
 
 #endif

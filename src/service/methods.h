@@ -1,4 +1,4 @@
-/* What the tables of the service list: each method is in the file of its verb. */
+/* The callbacks in the tables of the service; each is in the file of its verb. */
 #ifndef LH_SERVICE_METHODS_H
 #define LH_SERVICE_METHODS_H
 
@@ -18,7 +18,7 @@ lh_rpc_call_cb lh_keep_alive_on_start, lh_keep_alive_on_half_close, lh_keep_aliv
 lh_rpc_end_cb lh_acquire_on_end, lh_downgrade_on_end, lh_batch_on_end, lh_keep_alive_on_end, lh_hold_on_end,
     lh_health_watch_on_end, lh_watch_leases_on_end;
 
-/* The services there are, in the order in which reflection lists them; NULL ends them. */
+/* Names of the services, in the order in which reflection lists them; ends in NULL. */
 extern const char *const lh_service_names[];
 
 #endif

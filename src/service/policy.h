@@ -7,15 +7,15 @@
 
 /*
  * Fills `policy` (its ns too) and `mask` with the fields to change. Without an update mask these are the fields that
- * are present; "*" is all of them. False with violations when something is out of bounds.
+ * are present; "*" is all of them. Returns false, with violations, if a value is out of bounds.
  */
 bool lh_policy_from_request(struct lh_validator *v, const Leasehold__V1__SetPolicyRequest *request,
                             struct lh_policy *policy, uint32_t *mask);
 
-/* In the arena. NULL for NULL. */
+/* Returns the message, in the arena. NULL for NULL. */
 Leasehold__V1__Policy *lh_policy_to_message(const struct lh_policy *policy, struct lh_arena *arena);
 
-/* The `source` map of GetPolicyResponse, in the arena. */
+/* Fills the `source` map of GetPolicyResponse, in the arena, and returns its size. */
 size_t lh_policy_sources(const struct lh_policy *policy, struct lh_arena *arena,
                          Leasehold__V1__GetPolicyResponse__SourceEntry ***entries);
 

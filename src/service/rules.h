@@ -1,4 +1,4 @@
-/* Access rules and bearer tokens: requests, checked and turned into what the store takes, and its answers as messages. */
+/* Access rules and bearer tokens: requests, checked and converted for the store, and its answers as messages. */
 #ifndef LH_SERVICE_RULES_H
 #define LH_SERVICE_RULES_H
 
@@ -8,12 +8,12 @@
 #define LH_PRINCIPAL_MAX_BYTES 1024
 #define LH_TOKEN_NAME_MAX_BYTES 63
 
-/* Each returns false, with violations added, when something is out of bounds. */
+/* Return false, with violations added, if a value is out of bounds. */
 bool lh_rule_from_grant(struct lh_validator *v, const Leasehold__V1__GrantAccessRequest *request,
                         struct lh_access_change *change);
 bool lh_rule_from_revoke(struct lh_validator *v, const Leasehold__V1__RevokeAccessRequest *request,
                          struct lh_access_change *change);
-/* `expires_us` 0: never. */
+/* `expires_us` 0: the token never expires. */
 bool lh_validate_create_token(struct lh_validator *v, const Leasehold__V1__CreateTokenRequest *request,
                               int64_t *expires_us);
 bool lh_validate_revoke_token(struct lh_validator *v, const Leasehold__V1__RevokeTokenRequest *request);

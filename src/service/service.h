@@ -9,16 +9,16 @@
  *     rpc.on_late_cancel = lh_service_on_late_cancel;
  *     rpc.on_client_gone = lh_service_on_client_gone;
  *     server = lh_rpc_server_create(loop, &rpc, methods, count, service);      the service is the server's arg
- *     a timer, every 250 ms or so: lh_service_tick(service);                   health, and what is over
+ *     a timer, every 250 ms or so: lh_service_tick(service);                   health, and calls that are over
  *
- * and shutting down: lh_service_drain (health says NOT_SERVING, calls that would wait are answered SHUTTING_DOWN),
- * lh_rpc_server_drain, and when its on_final has fired lh_coordinator_stop (waiters are answered SHUTTING_DOWN), then
- * when both are done lh_rpc_server_destroy, lh_service_destroy, lh_coordinator_destroy.
+ * To shut down: lh_service_drain (health says NOT_SERVING, calls that would wait are answered SHUTTING_DOWN),
+ * lh_rpc_server_drain, and when its on_final has fired lh_coordinator_stop (waiters are answered SHUTTING_DOWN); when
+ * both are done lh_rpc_server_destroy, lh_service_destroy, lh_coordinator_destroy.
  *
  * The story of a call: its bytes are checked on the wire, unpacked, checked against every bound, and handed to the
- * coordinator or the store as an object that outlives the call if it must. Ends the call first (cancelled, reset, too
- * late, connection closed), the object forgets the call; a waiter is cancelled in the coordinator, and a lease that was
- * granted but could not be told is released again.
+ * coordinator or the store as an object that outlives the call if it must. If the call ends first (canceled, reset, too
+ * late, connection closed), the object forgets the call; a waiter is canceled in the coordinator, and a lease whose
+ * grant did not reach the client is released again.
  */
 #ifndef LH_SERVICE_SERVICE_H
 #define LH_SERVICE_SERVICE_H
@@ -42,45 +42,47 @@ struct lh_tracer;
 struct lh_service_place {
     const char *name;
     struct lh_coordinator *coordinator;
-    const char *const *namespaces; /* dotted; with all below them */
+    const char *const *namespaces; /* dotted; each with all below it */
     size_t namespace_count;
-    bool is_default; /* all other namespaces */
+    bool is_default; /* has all other namespaces too */
 };
 
 struct lh_service_options {
-    struct lh_loop
-        *loop; /* NULL, with one database only: open calls are looked at all at once after rules have changed */
-    const char *version;                   /* of this program; default LH_VERSION */
-    int64_t max_block_us;                  /* as the coordinator has it: for GetStatus and for words */
+    /* NULL only with one database: after a change of rules all open calls are looked at at once. */
+    struct lh_loop *loop;
+    const char *version;                   /* version of this program; default LH_VERSION */
+    int64_t max_block_us;                  /* the coordinator's max_block_us, for GetStatus and messages */
     size_t max_health_watchers;            /* default 1000 */
     size_t watch_buffer;                   /* bytes that may wait for the client of a watch; default 1 MiB */
     bool hold_by_ping;                     /* as if every HoldRequest had by_ping; default no */
-    size_t caller_limits[LH_USAGE_BOUNDS]; /* of one caller; default 20,000, 20,000, 100 and 102 */
+    size_t caller_limits[LH_USAGE_BOUNDS]; /* limits for one caller; default 20,000, 20,000, 100 and 102 */
 };
 
 void lh_service_options_init(struct lh_service_options *options);
 
-/* Options are copied; the coordinator is borrowed, and has all namespaces. */
+/* Creates the service of one coordinator, which has all namespaces. Options are copied; the coordinator is borrowed. */
 struct lh_service *lh_service_create(struct lh_coordinator *coordinator, const struct lh_service_options *options);
-/* The same with several: no two may have the same namespace or one below another's, and one at most is the default. */
+/* Creates the service of several coordinators. No two places may have the same namespace or one below another's; at
+   most one is the default. */
 struct lh_service *lh_service_create_placed(const struct lh_service_place *places, size_t count,
                                             const struct lh_service_options *options);
-/* After the RPC server was destroyed and the coordinator has stopped: both may still call in before. */
+/* Frees the service. Call it after the RPC server was destroyed and the coordinator has stopped: both may call it
+   before. */
 void lh_service_destroy(struct lh_service *service);
 
-/* The method table for lh_rpc_server_create, whose `arg` must be the service. */
+/* Returns the method table for lh_rpc_server_create, whose `arg` must be the service. */
 const struct lh_rpc_method *lh_service_methods(size_t *count);
 
-/* lh_rpc_server_options.encode_error. */
+/* Encodes an error, as lh_rpc_server_options.encode_error. */
 void lh_service_encode_error(void *arg, enum lh_status status, const char *message, struct lh_buffer *details);
 
-/* lh_rpc_server_options.on_late_cancel: a lease whose reply crossed the client's cancel is released again. */
+/* Releases a lease whose reply crossed the client's cancel, as lh_rpc_server_options.on_late_cancel. */
 void lh_service_on_late_cancel(void *arg, uint64_t call_id);
 
-/* lh_rpc_server_options.on_client_gone. */
+/* Forgets a client, as lh_rpc_server_options.on_client_gone. */
 void lh_service_on_client_gone(void *arg, void *client);
 
-/* The bounds of one caller, and how often each was the reason to refuse something. */
+/* The bounds of one caller, and how often each was the reason for a refusal. */
 struct lh_service_caller_stats {
     size_t limits[LH_USAGE_BOUNDS];
     uint64_t refusals[LH_USAGE_BOUNDS];
@@ -89,8 +91,8 @@ struct lh_service_caller_stats {
 void lh_service_caller_stats(const struct lh_service *service, struct lh_service_caller_stats *stats);
 
 /*
- * Who may do what. Off (at first), every caller may do everything; on, what no rule allows is denied, and the admins
- * have the right admin everywhere. Strings are copied.
+ * Turns access rules on or off. Off (as at first), every caller may do everything; on, a call that no rule allows is
+ * denied, and the admins have the right admin everywhere. Strings are copied.
  */
 void lh_service_set_access(struct lh_service *service, bool is_on, const char *const *admins, size_t admin_count);
 
@@ -99,21 +101,21 @@ struct lh_service_access_stats {
     size_t rules;
     size_t tokens;
     uint64_t loads;
-    uint64_t denials[3]; /* no right: read, lease, admin */
+    uint64_t denials[3]; /* by missing right: read, lease, admin */
     uint64_t unauthenticated;
 };
 void lh_service_access_stats(const struct lh_service *service, struct lh_service_access_stats *stats);
 
-/* Ready while one of its databases is, and what is to be said of each. */
+/* Judges readiness: ready while one of its databases is, with words about each. */
 void lh_service_readiness(const struct lh_service *service, struct lh_readiness *readiness);
 
-/* Looks whether this daemon is ready, and tells the health watchers. */
+/* Looks whether this daemon is ready, and notifies the health watchers. */
 void lh_service_tick(struct lh_service *service);
-/* From now on NOT_SERVING; what does not wait is still served. */
+/* Answers health NOT_SERVING from now on. Calls that do not wait are still served. */
 void lh_service_drain(struct lh_service *service);
-/* Calls are traced from now on; the tracer is borrowed until the last call has ended. NULL: they are not. */
+/* Traces calls from now on; the tracer is borrowed until the last call has ended. NULL: no traces. */
 void lh_service_set_tracer(struct lh_service *service, struct lh_tracer *tracer);
-/* After lh_coordinator_set_max_block. */
+/* Sets the limit for GetStatus and messages. Call it after lh_coordinator_set_max_block. */
 void lh_service_set_max_block(struct lh_service *service, int64_t max_block_us);
 
 #endif

@@ -19,11 +19,12 @@
 #include "service/wire.h"
 
 struct lh_service {
-    struct lh_loop *loop; /* NULL: there is none, and one place */
+    struct lh_loop *loop; /* NULL: no loop, and one place */
     struct lh_places *places;
-    struct lh_store *store;        /* of all places */
-    struct lh_store *placed_store; /* the same where there are several, else NULL */
-    struct lh_tracer *tracer;      /* NULL: no traces */
+    struct lh_store *store; /* the store of all places */
+    /* The same as `store` with several places, else NULL. */
+    struct lh_store *placed_store;
+    struct lh_tracer *tracer; /* NULL: no traces */
     char *version;
     int64_t max_block_us;
     size_t max_health_watchers;
@@ -31,36 +32,39 @@ struct lh_service {
     bool hold_by_ping;
     size_t caller_limits[LH_USAGE_BOUNDS];
     uint64_t caller_refusals[LH_USAGE_BOUNDS];
-    struct lh_table usages;  /* those of principals */
-    struct lh_arena scratch; /* of the callback that runs now */
+    struct lh_table usages;  /* callers that are principals */
+    struct lh_arena scratch; /* memory of the callback that runs now */
 
     struct lh_access *access;
-    size_t admin_count; /* of the configuration */
+    size_t admin_count; /* admins of the configuration */
     struct lh_denials denials;
-    struct lh_service_access_stats access_stats; /* what is counted here */
+    struct lh_service_access_stats access_stats; /* counters */
     int64_t used_told_us;
-    uint64_t rights_round;   /* grows when what callers may do has changed */
-    bool looks_in_turns;     /* else at all open calls at once */
-    struct lh_backlog looks; /* for those that were not looked at in this round */
+    uint64_t rights_round;   /* grows when the rights of callers have changed */
+    bool looks_in_turns;     /* if not: it looks at all open calls at once */
+    struct lh_backlog looks; /* open calls that this round has not looked at yet */
     struct lh_backlog_item look;
 
     bool is_draining;
-    bool was_serving; /* what the watchers were told last */
+    bool was_serving; /* the last state that the watchers got */
     struct lh_link health_watchers;
     size_t health_watcher_count;
 
-    struct lh_link refusals; /* whose holders are looked up */
+    struct lh_link refusals; /* refusals whose holders are looked up */
     size_t refusal_count;
 
-    struct lh_link acquires; /* calls that are not answered yet; those that this round has looked at last */
+    /* Calls that are not answered yet; those that this round has looked at come last. */
+    struct lh_link acquires;
     /* Grants whose replies went out lately, by call: a cancel may have crossed them on the wire. */
     struct lh_table told;
     struct lh_link told_in_order;
 
     struct lh_link keep_alives;
     struct lh_link watches;
-    struct lh_link hold_list; /* likewise */
-    struct lh_table holds;    /* those that hold, by scope and lease key */
+    /* Hold streams; those that this round has looked at come last. */
+    struct lh_link hold_list;
+    /* Hold streams that hold a lease, by scope and lease key. */
+    struct lh_table holds;
 
     struct lh_reflection *reflection;
     struct lh_samples samples;

@@ -1,6 +1,6 @@
 /*
- * ConsoleService: what people look at. A method is a row of a table: the view that the store is asked for, the message
- * that its rows become, and the right that they need; lh_rpc_method.arg points to it.
+ * ConsoleService: views for people. A method is a row of a table: the view of the store, the message for its rows, and
+ * the right that it needs; lh_rpc_method.arg points to it.
  */
 #ifndef LH_SERVICE_VIEW_H
 #define LH_SERVICE_VIEW_H
@@ -11,9 +11,10 @@
 #include "lease/view.h"
 
 enum lh_look_of {
-    LH_LOOK_OF_NAMESPACES, /* a ListRequest; the right in some of it */
-    LH_LOOK_OF_SCOPE,      /* a ListRequest whose namespace and key are mandatory */
-    LH_LOOK_OF_DATABASE,   /* the right anywhere */
+    /* A ListRequest; needs the right in some of its namespaces. */
+    LH_LOOK_OF_NAMESPACES,
+    LH_LOOK_OF_SCOPE,    /* a ListRequest whose namespace and key are mandatory */
+    LH_LOOK_OF_DATABASE, /* needs the right anywhere */
 };
 
 struct lh_look {

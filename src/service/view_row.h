@@ -12,10 +12,10 @@
 #include "base/memory.h"
 #include "lease/view.h"
 
-/* `message` is initialised. Strings are borrowed from the answer. */
+/* Fills an initialised message. Strings are borrowed from the answer. */
 void lh_view_row_fill(ProtobufCMessage *message, const struct lh_view_answer *answer, size_t row,
                       struct lh_arena *arena);
-/* NULL: there is no such column, or it is null. */
+/* Returns the cell of a column; NULL: there is no such column, or it is null. */
 const char *lh_view_cell(const struct lh_view_answer *answer, size_t row, const char *column);
 
 #endif

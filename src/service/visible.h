@@ -1,7 +1,7 @@
 /*
- * A walk over the leases that a caller may read, in order of namespace and key. The store is asked for pages of all that
- * was asked for; what the caller may not read is left out of them, and where a page ends in that, the next one begins
- * where the caller may read again.
+ * A walk over the leases that a caller may read, in order of namespace and key. The store is asked for whole pages;
+ * leases that the caller may not read are left out of them, and if a page ends among those, the next one begins with
+ * the next namespace that the caller may read.
  *
  *     lh_visible_begin(&walk, ns, include_children, after_ns, after_key, after_token);
  *     while (lh_visible_ask(&walk, who, &list)) ... ask the store for `list`; of its answer:
@@ -25,20 +25,22 @@ struct visible_walk {
     bool has_after; /* not at the beginning */
     char after_ns[LH_ACCESS_NAME_BYTES];
     char after_key[LH_KEY_MAX_BYTES + 1];
-    int64_t after_token; /* as of lh_list_request */
+    int64_t after_token; /* as in lh_list_request */
 };
 
-/* The strings are copied. `after_ns` NULL: from the beginning. */
+/* Begins a walk. The strings are copied. `after_ns` NULL: from the beginning. */
 void lh_visible_begin(struct visible_walk *walk, const char *ns, bool include_children, const char *after_ns,
                       const char *after_key, int64_t after_token);
-/* May the caller read everything that was asked for? */
+/* Returns true if the caller may read all that the walk goes through. */
 bool lh_visible_is_whole(const struct visible_walk *walk, const struct lh_access_caller *who);
-/* False: there is nothing more. The strings of `list` are the walk's; its page_size and owner are left alone. */
+/* Fills `list` with the next page. Returns false at the end. The strings of `list` are the walk's; its page_size and
+   owner are left alone. */
 bool lh_visible_ask(struct visible_walk *walk, const struct lh_access_caller *who, struct lh_list_request *list);
 bool lh_visible_may_show(const struct lh_access_caller *who, const struct lh_held_lease *lease);
-/* Where a page goes on within the scope of this lease, as after_token: other shared leases may follow it. */
+/* Returns the after_token with which a page goes on behind this lease within its scope: other shared leases may
+   follow. */
 int64_t lh_visible_place(const struct lh_held_lease *lease);
-/* The first `seen` leases of the answer are done with. */
+/* Moves the walk behind the first `seen` leases of the answer. */
 void lh_visible_advance(struct visible_walk *walk, const struct lh_list_answer *answer, size_t seen);
 
 #endif

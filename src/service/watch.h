@@ -1,9 +1,10 @@
-/* WatchLeases. For src/service alone. */
+/* WatchLeases. Private to src/service. */
 #ifndef LH_SERVICE_WATCH_H
 #define LH_SERVICE_WATCH_H
 
 struct lh_service;
 
-void lh_watch_leases_drain(struct lh_service *service); /* they would go on for ever */
+/* Ends the watches, which have no end of their own. */
+void lh_watch_leases_drain(struct lh_service *service);
 
 #endif
