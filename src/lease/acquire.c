@@ -1,9 +1,8 @@
 /*
- * Batches of acquires: what is asked, and what the answers mean.
+ * Batches of acquires: writing the items, and applying their answers.
  *
- * A request is answered by a batch only when it came before the batch was sent: its caller counts the deadline from
- * when it sent the request, so a statement older than that would tell it more time than it has. Who came later is asked
- * for again.
+ * A batch answers only the requests that came before it was sent: a caller counts the deadline from when it sent its
+ * request, so an older statement would tell it more time than it has. Requests that came later are asked for again.
  */
 #include "lease/acquire.h"
 

@@ -1,6 +1,7 @@
 /*
- * A batch has one request for several scopes, and is in flight in all of them. Its answer is about all: leases, or about the
- * one that is in the way. From then on it goes on as an acquire of one scope does, with the waiter that has the requests.
+ * A batch has one request for several scopes, and is in flight in all of them. Its answer is about all: leases, or the
+ * contention of the scope that is in the way. From then on it goes on as an acquire of one scope does, with the waiter
+ * that has the requests.
  */
 #include "lease/acquire_all.h"
 

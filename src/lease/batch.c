@@ -1,7 +1,7 @@
 /*
- * A batch's way: scopes that are ready put their items into it, the store answers it, its operation looks into each
- * answer, and the end of that turn frees the lane. A batch that the store refuses was never sent: its items go back to
- * their places and the lane is taken for down.
+ * The way of a batch: ready scopes put their items into it, the store answers it, its operation applies each answer,
+ * and the end of that turn frees the lane. A batch that the store refuses was never sent: its items go back to their
+ * places and the lane counts as down.
  */
 #include "lease/batch.h"
 

@@ -1,13 +1,14 @@
 /*
  * The coordinator's life, and its turns. Every entry from outside is a turn.
  *
- * A call of the API (acquire, cancel, heartbeat, release) changes state, and at its end sets the timer to now where
- * there is something to do. So no callback runs inside a call.
+ * A call of the API (acquire, cancel, heartbeat, release) changes state, and at its end sets the timer to now if work
+ * is left. So no callback runs inside a call.
  *
- * A callback of the store and the timer look into answers, which only changes state too. What follows is done at the
- * end, in this order (end_event): watches see what is next; callers are answered; grants that no caller took are given
- * back and the answered lane is free; scopes that changed while another one was at hand are scheduled; a stop goes on; free lanes are filled; hook lanes are filled; what was refused
- * meanwhile is answered; the timer is set. So no lane is refilled while answers still point into its batch.
+ * A callback of the store and the timer apply answers, which only changes state too. The end of the turn does the rest,
+ * in this order (end_event): watches take their next step; callers are answered; grants that no caller took are given
+ * back and the answered lane is free; scopes that changed while another one was at hand are scheduled; a stop goes on;
+ * free lanes are filled; hook lanes are filled; requests refused meanwhile are answered; the timer is set. So no lane
+ * is refilled while answers still point into its batch.
  */
 #include "lease/coordinator.h"
 

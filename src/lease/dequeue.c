@@ -1,7 +1,7 @@
 /*
- * Batches of leaves. A waiter whose requests have all gone, or whose time has passed, is taken out of the queue in the
- * database first; those that are to be told why are answered then. GONE gives up the place, and a lease that was
- * granted in the same instant; AWAY keeps the place for whoever was told to come back.
+ * Batches of leaves. A waiter whose requests have all gone, or whose time has passed, leaves the queue in the database
+ * first; requests that are owed an answer are answered after that. GONE gives up the place, and a lease that was
+ * granted in the same instant; AWAY keeps the place until the caller comes back.
  */
 #include "lease/dequeue.h"
 

@@ -1,14 +1,15 @@
 /*
- * After control came up: register, and only then ask, for every waiter again: the database may be another one. Then a
- * tick each second: it tells the clock, the slow poll's wake-ups, and whether this coordinator is still registered.
+ * After the control connection came up: register, and only then ask for every waiter again, because the database may be
+ * another one. Then a tick each second: its answer has the clock, the slow poll's wake-ups, and whether this
+ * coordinator is still registered.
  *
- * Others take a coordinator for dead that the database has not heard of for 3.5 s, and pass its waiters over. So within
- * about 5 s, or at the next tick where the reason will not pass by itself, the waiters are handed back, to come again by
- * a coordinator that reaches the database. Their places are kept.
+ * After 3.5 s without a sign of it in the database, other coordinators take a coordinator for dead and pass its waiters
+ * over. So within about 5 s, or at the next tick if the reason is permanent, the waiters are handed back, to come again
+ * by a coordinator that reaches the database. Their places are kept.
  *
- * A primary that was replaced but runs on still answers, and commits nothing when its synchronous standbys have left it.
- * So after 10 s without a tick that was committed the control connection looks at the other servers, again each 10 s, and
- * after a minute once a minute: each look leaves a session that waits for a standby.
+ * A primary that was replaced but runs on still answers, and commits nothing when its synchronous standbys have left
+ * it. So after 10 s without a tick that was committed the control connection looks at the other servers, again each
+ * 10 s, and after a minute once a minute: each look leaves a session that waits for a standby.
  */
 #include "lease/registration.h"
 

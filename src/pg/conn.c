@@ -1,11 +1,11 @@
 /*
  * The life of a connection. Start: where the primary was last, or at the next host (pg/servers.h); its name is looked
- * up, then libpq shakes hands while the loop watches whatever socket it uses at the moment, under one timer. Then the
- * session is set and asks who its server is (session.c); the answer makes it up. Whatever goes wrong (refused, timed
- * out, closed by the server, no answer in time, a fatal error) leads to one place, lose: queries in flight
- * are answered, on_down is told if on_up was, and it starts again: after 50 ms, and when each host has failed after a
- * pause that doubles from that to 2 s. Close may come at any time, from inside of any callback: the state says so at
- * once, and the memory goes at the end of the turn.
+ * up, then libpq shakes hands while the loop watches the socket that libpq uses at the moment, under one timer. Then
+ * the session is set and asks which server it is on (session.c); the answer makes it up. Any failure (refused, timed
+ * out, closed by the server, no answer in time, a fatal error) leads to one place, lose: queries in flight are
+ * answered, on_down is called if on_up was, and it starts again: after 50 ms, and when each host has failed after a
+ * pause that doubles from that to 2 s. Close may come at any time, from inside of any callback: the state changes at
+ * once, and the memory is freed at the end of the turn.
  */
 #include "pg/conn.h"
 

@@ -1,8 +1,8 @@
 /*
- * The story: connect; read what leasehold.migration says; refuse what must be refused; if nothing is pending, done.
- * Else begin a transaction: roles and schema, as who we are; the rest as leasehold_owner: lock the migration table
- * (polled), read it again, for another migration may have run meanwhile, apply what is pending, commit. Any error
- * undoes all of it. What met a lock says so, and is tried again.
+ * The story: connect; read leasehold.migration; refuse a schema that must be refused; if no step is pending, done. Else
+ * begin a transaction: roles and schema, as the role that logged in; the rest as leasehold_owner: lock the migration
+ * table (polled), read it again, because another migration may have run meanwhile, apply the pending steps, commit. Any
+ * error undoes all of it. An attempt that met a lock prints a line and is repeated.
  */
 #include "pg/migrate.h"
 

@@ -2,9 +2,9 @@
  * The queries of a connection, in libpq's pipeline mode
  * (https://www.postgresql.org/docs/current/libpq-pipeline-mode.html). A query goes out as [Parse] Bind Execute Sync,
  * all at once. libpq then answers, in order: a result and a NULL for the Parse, a result and a NULL for the Execute,
- * and a PGRES_PIPELINE_SYNC for the Sync, which is when the transaction has committed; so that is when the callback
- * fires. An error in between skips to the Sync and is remembered. Two statements of one transaction go out without a Sync
- * between them: each has its results, of which those after an error say only that it was passed over.
+ * and a PGRES_PIPELINE_SYNC for the Sync. The transaction has committed then, so that is when the callback fires. An
+ * error in between skips to the Sync and is remembered. Two statements of one transaction go out without a Sync between
+ * them: each has its results, of which those after an error say only that it was passed over.
  */
 #include <assert.h>
 #include <stdlib.h>

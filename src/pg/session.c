@@ -1,7 +1,7 @@
 /*
- * How a session begins: two transactions in one packet. The first sets everything that the daemon relies on, for a
- * database, a role or a server may have other defaults. The second asks who the server is, and in which backend it
- * runs: behind a pooler in transaction mode that may be another one.
+ * The beginning of a session: two transactions in one packet. The first sets everything that the daemon relies on,
+ * because a database, a role or a server may have other defaults. The second asks for the server's identity, and in
+ * which backend it runs: behind a pooler in transaction mode that may be another one.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * Acquire, and what AcquireAll and AcquireStream share with it. The request is unpacked into scratch memory. What it
- * keeps is one allocation, because there may be many waiters and each may stay for hours.
+ * Acquire, and the parts of it that AcquireAll and AcquireStream share. The request is unpacked into scratch memory.
+ * The call keeps one allocation, because there may be many waiters and each may stay for hours.
  *
  *     WAITING --- on_done: answered, not granted -------------------------> gone
  *        |   `--- on_done: refused, several hold it --> REFUSED --- their names are there, or on_end ---> gone

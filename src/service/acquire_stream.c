@@ -1,7 +1,7 @@
 /*
- * AcquireStream: an Acquire that says meanwhile how it stands. `queued` comes when the coordinator tells (at once, when
- * the place or the holder changed, and so often that no proxy takes the stream for idle), then `granted`, then OK. It
- * ends, fails and is given up as Acquire does.
+ * AcquireStream: an Acquire that reports how the wait stands. `queued` comes when the coordinator reports progress (at
+ * once, when the place or the holder changed, and so often that no proxy takes the stream for idle), then `granted`,
+ * then OK. It ends, fails and is given up as Acquire does.
  *
  * A client that does not read gets no more `queued` while one mark's worth waits for it: an old place is of no use.
  */

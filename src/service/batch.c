@@ -1,6 +1,6 @@
 /*
- * Heartbeat and Release: any number of leases in one call. An item that is out of bounds, be it on the wire already or
- * by its content, is answered OUTCOME_INVALID and skipped; the others do not notice. The request stays unpacked in the
+ * Heartbeat and Release: any number of leases in one call. An item that is out of bounds, on the wire or by its
+ * content, is answered OUTCOME_INVALID and skipped; the others are not affected. The request stays unpacked in the
  * call's own arena until all items are answered; if the call has ended by then, the answer is dropped.
  */
 #include "service/batch.h"

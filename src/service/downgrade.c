@@ -1,6 +1,7 @@
 /*
  * Downgrade. It has one item, which goes to the coordinator as a heartbeat does: a busy row is tried again there for a
- * second, and the database's answer may come after the call has ended. Who lost the reply asks again, and gets the same.
+ * second, and the database's answer may come after the call has ended. A client that lost the reply asks again, and
+ * gets the same.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * grpc.health.v1: https://github.com/grpc/grpc/blob/master/doc/health-checking.md. All services here stand and fall
- * together: with the readiness that /readyz tells, and until shutdown.
+ * grpc.health.v1: https://github.com/grpc/grpc/blob/master/doc/health-checking.md. All services here have one state:
+ * the readiness of /readyz, until shutdown.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /*
- * Hold: a lease for a client that wants to do nothing for it. Its first message acquires, the server renews, the
- * stream's end gives it back: at once, for a client that is gone cannot do it.
+ * Hold: a lease that the server keeps alive for its client. The client's first message acquires, the server renews, and
+ * the end of the stream releases the lease: at once, because a client that is gone cannot do it.
  *
- * How it ends for the next holder to see: `release` says success or failure; a half-close is a success without a
- * result; a reset, a closed connection, a deadline or rubbish is a failure. Where nobody can know whether the client
- * heard of it (we gave a silent connection up, or shut down, or there is a proxy, which may have ended the stream) the
- * lease is left to its deadline, and the same lease key finds it again. A second Hold with the lease key of a first one
- * takes it over.
+ * The end as the next holder sees it: `release` says success or failure; a half-close is a success without a result; a
+ * reset, a closed connection, a deadline or an invalid message is a failure. If we cannot know whether the client
+ * learnt of the end (we gave a silent connection up, or shut down, or there is a proxy, which may have ended the
+ * stream) the lease is left to its deadline, and the same lease key finds it again. A second Hold with the lease key of
+ * a first one takes it over.
  */
 #include "service/hold.h"
 

@@ -1,4 +1,5 @@
-/* What a Hold stream tells its client. A client that does not read gets no more news that age, only the verdicts. */
+/* The messages of a Hold stream to its client. A client that does not read gets only the verdicts, and no more news
+   that age. */
 #include "service/hold_event.h"
 
 #include "base/clock.h"

@@ -1,13 +1,13 @@
 /*
  * The lease of a Hold stream. At a third of its duration we look whether the client has said `alive` since the renewal
- * before, or wait until it does; then we ask by a PING, and renew when it answers: a client that was stopped or cut off
- * gets no renewal after its last sign of life, and one that answers late, or whose question came late because we stood
- * still, is renewed as soon as it does.
+ * before, or wait until it does; then we ask by a PING, and renew when it answers. So a client that was stopped or cut
+ * off gets no renewal after its last sign of life. One that answers late, or whose PING was late because this daemon
+ * was stopped, is renewed as soon as it answers.
  *
- * A renewal that is not done (the database is away, a hook refuses) is tried again, with a question before each try,
- * until the deadline; then the lease is lost to the client, whatever the database will say. A client that does not
- * answer keeps its lease until the deadline and the grace have passed: from then on the database is asked whether
- * somebody ended it. Nothing we do by ourselves revives it.
+ * A renewal that is not done (the database is away, a hook refuses) is tried again, with a PING before each try, until
+ * the deadline; then the lease is lost to the client, whatever the database will say. A client that does not answer
+ * keeps its lease until the deadline and the grace have passed: from then on the database is asked whether the lease
+ * has ended. The server never revives it by itself.
  */
 #include "service/hold_renew.h"
 

@@ -1,4 +1,5 @@
-/* The states of a Hold stream, as hold_internal.h draws them; which stream holds a lease; when its memory ends. */
+/* The states of a Hold stream, as hold_internal.h draws them; finding the stream that holds a lease; the end of its
+   memory. */
 #include "service/hold_state.h"
 
 #include <assert.h>

@@ -1,9 +1,9 @@
 /*
  * KeepAlive: batches of heartbeats over one stream, each answered as Heartbeat would, in the order in which they came.
  *
- * A batch that is answered before an earlier one keeps its answer until that one has gone. While so many batches or
- * items are unanswered, or the client does not read, nothing is read from it, and flow control stops it by itself. The
- * stream ends in one way: its state says why, nothing more is read, the answers that are owed go out, then the status.
+ * A batch that is answered before an earlier one keeps its answer until that one has gone. While many batches or items
+ * are unanswered, or the client does not read, the server reads no more from it, and flow control stops it. The stream
+ * ends in one way: its state has the reason, reading stops, the answers that are owed go out, then the status.
  *
  *     OPEN --- half-closed, bad message, overload, shutdown ---> ENDING --- nothing is owed ---> finished
  *       `----- the client is gone -------------------------------> each batch goes with its answer

@@ -1,9 +1,9 @@
 /*
- * A page of policies or of rules: all databases are asked for one, in turn. What they tell is merged in the order of the
- * list, as far as every database has told: to the end of the page that ends first.
+ * A page of policies or of rules: all databases are asked for one, in turn. Their answers are merged in the order of
+ * the list, as far as every database has answered: to the end of the page that ends first.
  *
- * A page of a view has the rows of one database, then those of the next. Where it goes on is the number of the database, a
- * colon, and what that database said.
+ * A page of a view has the rows of one database, then those of the next. Its `after` is the number of the database, a
+ * colon, and the `after` of that database.
  */
 #include "service/placed_lists.h"
 

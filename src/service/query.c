@@ -1,4 +1,4 @@
-/* GetLease and ListLeases: what the store knows, without touching a lease. */
+/* GetLease and ListLeases: reads of the store that touch no lease. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

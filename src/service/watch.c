@@ -1,16 +1,16 @@
 /*
- * WatchLeases: what changes under a namespace, and before it, if wanted, what there is.
+ * WatchLeases: the changes under a namespace, and before them, if the client asks for it, a list of the leases.
  *
  *     WAITING --- active: headers ---> LIVE --------------------------> OVER
  *         `------ active: headers ---> LISTING --- last page, SYNCED ---^
  *
- * The list is asked page by page, each when the client has read the one before, and events are kept meanwhile. They
- * may tell of what a page has shown already; so for each scope the newest token that was told is known, and the tokens
- * of what is held, until the coordinator has caught up with the list. A change that is older is dropped, and so is the
- * end of a lease that the client was never shown.
+ * The list is asked page by page, each when the client has read the one before, and events are kept meanwhile. They may
+ * repeat a page; so the newest token sent is kept for each scope, and the tokens of the leases that are held, until the
+ * coordinator has caught up with the list. An older change is dropped, and so is the end of a lease that the client was
+ * never shown.
  *
  * A client that does not read is ended with WATCH_LAGGED when more than watch_buffer or 10,000 events wait for it; the
- * pages of the list do not count, for each is asked when the client has read the one before.
+ * pages of the list do not count, because each is asked when the client has read the one before.
  */
 #include "service/watch.h"
 

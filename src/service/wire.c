@@ -1,6 +1,6 @@
 /*
  * One pass over the bytes, by the descriptor protobuf-c generated, with a frame on the stack for each level. A path is
- * put together only when there is something to say. https://protobuf.dev/programming-guides/encoding
+ * put together only for a finding. https://protobuf.dev/programming-guides/encoding
  */
 #include "service/wire.h"
 

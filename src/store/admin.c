@@ -1,4 +1,4 @@
-/* Control calls for people: look at a scope, list, force a release. */
+/* Control calls for people: get a scope, list leases, force a release. */
 #include <string.h>
 
 #include "pg/result.h"

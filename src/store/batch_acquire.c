@@ -1,4 +1,5 @@
-/* Acquire batches: leasehold_internal.acquire_items; and one request for several scopes: leasehold_internal.acquire_all_one. */
+/* Acquire batches: leasehold_internal.acquire_items; and one request for several scopes:
+   leasehold_internal.acquire_all_one. */
 #include <string.h>
 
 #include "base/clock.h"

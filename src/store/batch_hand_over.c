@@ -1,4 +1,5 @@
-/* A release, and its scope's first waiter for a rider: leasehold_internal.hand_over_batch, which answers with the rows of both. */
+/* Releases with their scopes' first waiters as riders: leasehold_internal.hand_over_batch, which answers with the
+   rows of both. */
 #include <string.h>
 
 #include "pg/result.h"

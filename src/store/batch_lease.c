@@ -1,4 +1,4 @@
-/* Batches about a lease that somebody has or waits for: heartbeats, releases, leaving the queue. */
+/* Batches about a lease that is held or waited for: heartbeats, releases, downgrades, leaving the queue. */
 #include <string.h>
 
 #include "base/clock.h"

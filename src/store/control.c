@@ -1,7 +1,7 @@
 /*
- * Control calls: one statement each on the control connection. The coordinator's own go out at once; of those that
- * clients ask for a few, for else a client with many lists would keep back the signs of life, and the daemon would count
- * as dead. Here those of the coordinator itself.
+ * Control calls: one statement each on the control connection. The coordinator's own go out at once. Of those that
+ * clients ask for only a few go out at a time, because a client with many lists would otherwise delay the signs of
+ * life, and the daemon would count as dead. This file also has the coordinator's own calls.
  */
 #include "store/control.h"
 

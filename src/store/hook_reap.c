@@ -1,6 +1,6 @@
 /*
  * The statements of a run of reaps. All but the last commit lazily: the settings for that end with the transaction, and
- * are made first, for the call needs them.
+ * come first, because the call needs them.
  */
 #include "store/hook_reap.h"
 

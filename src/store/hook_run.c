@@ -1,12 +1,13 @@
 /*
- * The story of a run of reaps: a few statements are on their way at any time, each a transaction of its own, so that
+ * The story of a run of reaps: a few statements are in flight at any time, each a transaction of its own, so that
  * neither side waits for the other. All but the last may commit lazily; the last one's commit flushes what they wrote.
- * Where the last had nothing to write, a record that means nothing is flushed in its place. After one that took long no
- * more are sent: whoever waits for this lane shall not wait for all of them.
+ * If the last one had nothing to write, an empty record is flushed in its place. After one that took long no more are
+ * sent, so that an item that waits for this lane does not wait for all of them.
  *
- * A statement reaps one lease, or those that are joined: of these it does all or none, and has little time. What it has
- * not done is answered ALONE. A statement for one lease that fails as a whole tells why, and its failure is recorded by
- * the next run. A lost connection ends the run, after all that was on its way has been answered.
+ * A statement reaps one lease, or those that are joined: of these it does all or none, and has little time. Leases that
+ * it has not done are answered ALONE. A statement for one lease that fails as a whole returns the reason, and its
+ * failure is recorded by the next run. A lost connection ends the run, after all statements in flight have been
+ * answered.
  */
 #include "store/hook_run.h"
 

@@ -1,4 +1,4 @@
-/* What is counted for the metrics, and the survey of the database. */
+/* Counts for the metrics, and the survey of the database. */
 #include "store/stats.h"
 
 #include <string.h>

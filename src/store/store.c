@@ -1,7 +1,7 @@
 /*
- * The life of the store. Start: lanes, control and listener connect, each on its own, and tell the coordinator when
- * they are there. Stop: nothing new is taken; batches in flight are waited for, for what they grant must be known
- * before this coordinator unregisters; then the connections close. A stop that takes too long closes them at once.
+ * The life of the store. Start: lanes, control and listener connect, each on its own, and the coordinator gets an event
+ * when each is up. Stop: no call is accepted; batches in flight finish, because their grants must be known before this
+ * coordinator unregisters; then the connections close. A stop that takes too long closes them at once.
  */
 #include "store/store.h"
 

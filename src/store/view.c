@@ -1,4 +1,4 @@
-/* Control calls for people who look: rows of text. */
+/* Control calls of the views: rows of text. */
 
 #include "store/control.h"
 #include "store/control_ops.h"

@@ -1,4 +1,4 @@
-/* Control calls of watching: what is watched, when a new watch is complete, and the events that wait to be taken. */
+/* Control calls of watching: adding and removing watches, when a new watch is complete, and taking the events. */
 #include <string.h>
 
 #include "pg/result.h"

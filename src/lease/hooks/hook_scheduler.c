@@ -1,12 +1,12 @@
 /*
  * The story of a hooked item: it is sent with others on a common lane, and answered HOOKED. Its scope is put into its
- * namespace's line, and a hook lane takes the scope's first item of that kind, alone. Whatever else the scope has that
- * needs no hook goes on by the common lanes meanwhile, but never while the item is in flight. For a second its
- * namespace is known then, and what comes goes straight into the line; after that the next one asks again, so a hook
- * that is gone, or a limit that was changed, is noticed.
+ * namespace's line, and a hook lane takes the scope's first item of that kind, alone. Items of the scope without a hook
+ * go on by the common lanes meanwhile, but never while the hooked item is in flight. For the next second items of that
+ * kind and namespace go straight into the line; after that the next one goes by a common lane again, so that the daemon
+ * notices a removed hook or a changed limit.
  *
  * A hook that breaks its own connection costs a hook lane that connection. The item's outcome is unknown then, and it
- * is asked for again after a pause of its namespace; at the third time in a row whoever asks is refused.
+ * is asked for again after a pause of its namespace; at the third time in a row its requests are refused.
  */
 #include "lease/hooks/hook_scheduler.h"
 

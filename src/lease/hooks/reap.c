@@ -1,14 +1,13 @@
 /*
- * A run takes as many reaps as are expected to be done within 50 ms, and the first of a namespace that is not known
- * alone; the last one's commit makes all of them durable. Those of a namespace whose hooks are quick and do not fail go
- * several to a transaction. That is a gamble to save time, and nothing is said of a lease for having lost it: where one
- * of them fails, or takes too long, or breaks the connection, none of them is done, and each is tried again by itself.
- * Only that counts. After one that was lost they go one by one; each won doubles the stake, while it is won within 10
- * ms.
+ * A run takes as many reaps as are expected to be done within 50 ms; of an unknown namespace it takes the first one,
+ * alone. The last one's commit makes all of them durable. Reaps of a namespace whose hooks are quick and do not fail go
+ * several to a transaction. That is a gamble to save time, and losing it counts against no lease: if one of them fails,
+ * takes too long, or breaks the connection, none of them is done, and each is tried again by itself. Only that try
+ * counts. After a lost gamble they go one by one; each won gamble doubles the stake, as long as it is won within 10 ms.
  *
- * Where the connection is lost in a run, what was answered is looked at again, for it may not have been durable; the
- * first that was not answered, if it was by itself, is taken for the cause, and that is recorded as its failure, unless
- * it turns out to be reaped after all; the others are tried again.
+ * If the connection is lost in a run, the answered reaps are checked again, because they may not have been durable; the
+ * first unanswered one, if it was by itself, counts as the cause, and that is recorded as its failure, unless it turns
+ * out to be reaped after all; the others are tried again.
  */
 #include "lease/hooks/reap.h"
 

@@ -1,7 +1,7 @@
 /*
- * The story of a hooked lease that has expired: the look for what is due (reap_batch) names it and claims it for the
- * time that its hook may take. It waits in its namespace's line until a hook lane has a turn for it (reap.c). A
- * failure is recorded by the database and said here, once.
+ * The story of a hooked lease that has expired: the look for expired leases (reap_batch) names it and claims it for the
+ * time that its hook may take. It waits in its namespace's line until a hook lane has a turn for it (reap.c). The
+ * database records a failure, and this file logs it, once.
  *
  * A backlog is drained look after look, and the next look comes when the lines are short again.
  */

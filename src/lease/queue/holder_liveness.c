@@ -1,10 +1,11 @@
 /*
- * What is known of a scope's holder, from answers that pass through here: when its lease expires, how long the scope
- * rests, whether the holder is alive. It says when to ask again without any notification. Clocks are only ever compared
- * by what is left, counted from now.
+ * The holder of a scope as the answers that pass through here show it: when its lease expires, how long the scope
+ * rests, whether the holder is alive. From this follows when to ask again without any notification. Clocks are only
+ * ever compared by the time left, counted from now.
  *
- * The first waiter sleeps until then, so its own answer says when. A new exclusive holder, and that one's heartbeats, may put
- * it off; any other answer, to a newcomer say, can only bring it forward: it may be about a time when the look was due.
+ * The first waiter sleeps until then, so its own answer sets that time. A new exclusive holder, and that one's
+ * heartbeats, may put it off; any other answer, to a newcomer say, can only bring it forward: it may be older than the
+ * look that it would put off.
  */
 #include "lease/queue/holder_liveness.h"
 

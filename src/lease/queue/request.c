@@ -1,8 +1,8 @@
 /*
- * The requests of a waiter. Each carries its own limits and a verdict: what it is answered when it is not granted. A
- * request that does not wait has its verdict from the start; one that waits gets it when its time has passed. It is
- * then answered with the contention that the next answer of the database tells of: of the leave when it is the last of
- * its waiter, else of an acquire. Where that cannot come (the row is busy, the database down) it is answered without.
+ * The requests of a waiter. Each carries its own limits and a verdict: its answer if it is not granted. A request that
+ * does not wait has its verdict from the start; one that waits gets it when its time has passed. It is then answered
+ * with the contention in the next answer of the database: of the leave if it is the last of its waiter, else of an
+ * acquire. If that answer cannot come (the row is busy, the database down) the request is answered without it.
  */
 #include "lease/queue/request.h"
 

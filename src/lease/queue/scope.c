@@ -1,6 +1,6 @@
 /*
- * A scope's life: found or created by the first thing to be done for it; ready while it has an item that may go and no
- * batch in flight; asleep on its timer while its waiters sleep or its items are in backoff; gone when nothing is left.
+ * The life of a scope: created by its first item; ready while it has an item that may go and no batch in flight; asleep
+ * on its timer while its waiters sleep or its items are in backoff; freed with its last item.
  */
 #include "lease/queue/scope.h"
 

@@ -1,8 +1,8 @@
 /*
- * A waiter's life. It is lined up, asked for, and then granted (and gone), refused (and gone), or queued: asleep until
- * somebody asks for it again. It leaves the queue in the database before it goes, and when a reply was lost it is
- * taken for queued and granted both: it is asked for again, or leaves. There is one waiter for a lease key in a scope
- * at any time, so an acquire and a leave of one lease key are never out at once.
+ * The life of a waiter. It is lined up, asked for, and then granted (and gone), refused (and gone), or queued: asleep
+ * until it is asked for again. It leaves the queue in the database before it goes. After a lost reply it counts as both
+ * queued and granted: it is asked for again, or leaves. There is one waiter for a lease key in a scope at any time, so
+ * an acquire and a leave of one lease key are never out at once.
  */
 #include "lease/queue/waiter.h"
 

@@ -1,17 +1,17 @@
 /*
- * Who watches what. Watchers of the same namespace share a watch, which is a row in the database:
+ * Watches and their watchers. Watchers of the same namespace share a watch, which is a row in the database:
  *
  *     WANTED --- added ---> ADDED --- barrier ---> SETTLING --- settled, or 5 s ---> ACTIVE
  *
  * One is added at a time. One round settles at a time, for all that were added by then; a look costs little, so they
  * come after 1 ms doubling to 50 ms. A transaction that changed a lease and stays open would hold up its round: after
- * 5 s the watchers begin all the same, in doubt, and when it has ended at last they are told that they lagged. A watch
- * that nobody uses for a second is removed.
+ * 5 s the watchers begin all the same, in doubt, and end with WATCH_LAGGED once that transaction has ended. A watch
+ * without a user for a second is removed.
  *
- * Events are taken by one call at a time: when the database says that there are some, once a second beneath that, and
- * again while as many came as were asked for. What an answer holds that got lost, nobody knows; so after each
- * registration, and when the database says that events are missing, everything begins anew: nothing is watched, all
- * active watchers end with WATCH_LAGGED. Answers to calls of the time before are ignored (enum lh_watch_call).
+ * Events are taken by one call at a time: when the database notifies us, once a second in case a notification is lost,
+ * and again while an answer is full. The content of a lost answer is unknown; so after each registration, and when the
+ * database says that events are missing, everything begins anew: all watches are removed, all active watchers end with
+ * WATCH_LAGGED. Answers to calls of the time before are ignored (enum lh_watch_call).
  */
 #include "lease/watch/watch.h"
 

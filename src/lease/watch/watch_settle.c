@@ -1,6 +1,6 @@
 /*
- * When a watch may begin: once every transaction has ended that was under way when it was added, for such a one writes
- * no event for it. They settle in rounds; a round that takes too long ends in doubt.
+ * A watch begins once every transaction has ended that was under way when it was added, because such a transaction
+ * writes no event for it. Watches settle in rounds; a round that takes too long ends in doubt.
  */
 #include "lease/watch/watch_settle.h"
 
