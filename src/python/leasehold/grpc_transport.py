@@ -10,6 +10,7 @@ import ipaddress
 import math
 import queue
 import re
+import weakref
 from typing import Any, AsyncIterator, Iterator, Mapping, Sequence
 
 import grpc
@@ -172,6 +173,9 @@ class BlockingCalls:
     channel, secure = staticmethod(grpc.insecure_channel), staticmethod(grpc.secure_channel)
     queue = staticmethod(queue.SimpleQueue)
 
+    def __init__(self) -> None:
+        self.connecting: weakref.WeakSet[Any] = weakref.WeakSet()
+
     async def unary(self, method: Any, request: Any, **options: Any) -> Any:
         return method(request, **options)
 
@@ -190,6 +194,22 @@ class BlockingCalls:
                 return end.get(timeout=pause)
             except queue.Empty:
                 pass
+
+    def connect(self, channel: Any) -> None:
+        """gRPC without asyncio gets on with a connection only while a call is under way. One that fails at once leaves it no time, so a
+        thread of gRPC's looks after the connection until it stands."""
+        if channel in self.connecting:
+            return
+        self.connecting.add(channel)
+        reference = weakref.ref(channel)
+
+        def look(state: Any) -> None:
+            made = reference()
+            if made is not None and state is grpc.ChannelConnectivity.READY:
+                self.connecting.discard(made)
+                made.unsubscribe(look)
+
+        channel.subscribe(look)
 
     async def close(self, channel: Any) -> None:
         channel.close()
@@ -232,6 +252,9 @@ class AsyncCalls:
             except asyncio.TimeoutError:
                 pass
 
+    def connect(self, channel: Any) -> None:
+        """A thread of gRPC's does it, always."""
+
     async def close(self, channel: Any) -> None:
         await channel.close()
 
@@ -271,6 +294,8 @@ class GrpcTransport:
 
     def leave(self, at: int) -> None:
         """This address did not answer."""
+        if not self.is_closed:
+            self.calls.connect(self.channels[at][1])
         if self.current == at:
             self.current = (at + 1) % len(self.addresses)
 

@@ -2,6 +2,7 @@
 import asyncio
 import concurrent.futures
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,38 @@ def test_a_token_is_sent_and_read_again(tmp_path):
 def test_a_token_is_not_sent_in_the_clear():
     with pytest.raises(leasehold.InvalidArgument, match="TLS"):
         leasehold.Client("10.0.0.1:7420", token_file="/nonexistent")
+
+
+SETTINGS, SETTINGS_ACK = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), bytes([0, 0, 0, 4, 1, 0, 0, 0, 0])
+
+
+def takes_a_connection(listener):
+    """Whether a client connects and goes on to the end of the handshake of HTTP/2 (RFC 9113, section 3.4)."""
+    try:
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(listener.gettimeout())
+            connection.sendall(SETTINGS)
+            said = b""
+            while SETTINGS_ACK not in said:
+                if not (more := connection.recv(4096)):
+                    return False
+                said += more
+            return True
+    except (TimeoutError, ConnectionError, BlockingIOError):
+        return False
+
+
+def test_a_connection_that_broke_is_made_anew_between_calls():
+    """As after the restart of a server, when each call fails at once: no call is under way, and gRPC's threads must do it."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = closed.getsockname()
+    with leasehold.Client("%s:%d" % address, timeout=0.05) as client:
+        with pytest.raises(leasehold.Unavailable):
+            client.lease("again", "k").acquire()
+        with socket.create_server(address) as listener:
+            listener.settimeout(10)
+            assert any(takes_a_connection(listener) for _ in range(2))  # each attempt takes 2 s at the most; gRPC itself looks after 5 s
 
 
 def test_the_generated_code_fits_the_protocol(tmp_path):
