@@ -21,18 +21,22 @@ def free_port():
 
 
 class Proxy:
-    """A proxy before one daemon. `idle_s`: the seconds after which it ends a stream that is quiet; None: as in the example."""
+    """A proxy before daemons. `idle_s`: the seconds after which it ends a stream that is quiet; None: as in the example."""
 
-    def __init__(self, daemon, idle_s=None):
+    def __init__(self, daemons, idle_s=None):
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="lh-proxy-"))
         self.port = free_port()
         self.target = f"127.0.0.1:{self.port}"
-        text = (EXAMPLES / self.example).read_text().replace("127.0.0.1:7420", daemon.target).replace("127.0.0.1:7430", self.target)
+        text = re.sub(self.server, lambda found: "".join(self.serve(found[0], each) for each in daemons), (EXAMPLES / self.example).read_text())
         self.config = self.place / self.example
-        self.config.write_text(self.adapt(text.replace("port 7421", f"port {daemon.admin_port}"), idle_s))
+        self.config.write_text(self.adapt(text.replace("127.0.0.1:7430", self.target), idle_s))
         self.log = open(self.place / "log", "ab")
         self.processes = []
         self.start()
+
+    def serve(self, words, daemon):
+        """What the example says of its one daemon."""
+        return words.replace("127.0.0.1:7420", daemon.target).replace("port 7421", f"port {daemon.admin_port}").replace(" one ", f" {daemon.admin_port} ")
 
     def start(self):
         self.processes.append(subprocess.Popen([str(word) for word in self.command()], stdout=self.log, stderr=self.log, cwd=self.place,
@@ -44,6 +48,7 @@ class Proxy:
             return s.connect_ex(("127.0.0.1", self.port)) == 0
 
     def kill(self):
+        """With all its connections; the next start() listens at the same place."""
         for process in self.processes:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -59,7 +64,7 @@ class Proxy:
 
 
 class Nginx(Proxy):
-    name, example = "nginx", "nginx.conf"
+    name, example, server = "nginx", "nginx.conf", r" *server 127.0.0.1:7420;\n"
 
     def adapt(self, text, idle_s):
         if idle_s is not None:
@@ -71,9 +76,12 @@ class Nginx(Proxy):
     def command(self):
         return ["/usr/sbin/nginx", "-c", self.config]
 
+    def reload(self):
+        self.processes[0].send_signal(signal.SIGHUP)
+
 
 class HAProxy(Proxy):
-    name, example = "haproxy", "haproxy.cfg"
+    name, example, server = "haproxy", "haproxy.cfg", r" *server one .*\n"
 
     def adapt(self, text, idle_s):
         return text if idle_s is None else re.sub(r"(timeout (?:client|server)) 50s", rf"\1 {idle_s}s", text)
@@ -81,16 +89,18 @@ class HAProxy(Proxy):
     def command(self):
         return ["/usr/sbin/haproxy", "-W", "-db", "-f", self.config]
 
+    def reload(self):
+        self.processes[0].send_signal(signal.SIGUSR2)
+
 
 class Caddy(Proxy):
-    name, example = "caddy", "Caddyfile"
+    name, example, server = "caddy", "Caddyfile", r" h2c://127.0.0.1:7420"
 
     def adapt(self, text, idle_s):
         return text
 
     def command(self):
-        return [os.environ["LEASEHOLD_CADDY"], "run", "--config", self.config, "--adapter", "caddyfile"]
+        return [os.environ.get("LEASEHOLD_CADDY", "/usr/bin/caddy"), "run", "--config", self.config, "--adapter", "caddyfile"]
 
 
-# Debian has no Caddy, and building it takes longer than all else here: see tests/interop/caddy/main.go.
-KINDS = (Nginx, HAProxy, Caddy) if "LEASEHOLD_CADDY" in os.environ else (Nginx, HAProxy)
+KINDS = (Nginx, HAProxy, Caddy)
