@@ -8,7 +8,8 @@
 -- exactly one row, for the item that is the reason. Of several that are in the way, which is `queued` or `held`, it is the first;
 -- expires_in_us and suspected_in_us are the soonest of any. `field` is then that item's, or of the whole request, `hooked` has the limits of all items
 -- with hooks together.
--- Locks the scopes' rows FOR NO KEY UPDATE SKIP LOCKED in byte order, and stops at the first that another session has (busy): of several
+-- Where it stands in its queues and something keeps it waiting, it locks nothing (keep_waiting).
+-- Else it locks the scopes' rows FOR NO KEY UPDATE SKIP LOCKED in byte order, and stops at the first that another session has (busy): of several
 -- that want each other's scopes, one gets them. Then what acquire_batch() does.
 create or replace function leasehold_internal.acquire_all_one(
   p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid, p_owner text, p_labels text,
@@ -43,6 +44,16 @@ begin
         p_coordinator, p_clock, p_namespace, p_key, array[p_lease_key], array[p_owner], array[p_labels], array[p_duration_us], array[p_queue],
         array[p_wait_us], array[p_ticket], array[p_principal], p_at_least_us, p_units);
     return;
+  end if;
+
+  if p_queue and p_ticket > 0 then
+    return query
+      select *
+        from leasehold_internal.keep_waiting(p_coordinator, p_clock, p_namespace, p_key, p_lease_key, p_owner, p_duration_us, p_wait_us, p_ticket,
+                                             p_principal, p_units);
+    if found then
+      return;
+    end if;
   end if;
 
   for v_item in select i.n from unnest(p_namespace, p_key) with ordinality i (namespace, key, n) order by i.namespace collate "C", i.key collate "C" loop
@@ -116,12 +127,9 @@ begin
 end
 $$;
 
--- What acquire_general() says about the items, as one answer: see acquire_all_one().
-create or replace function leasehold_internal.acquire_together(
-  p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid, p_owner text, p_labels text,
-  p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text, p_at_least_us bigint[], p_units integer[])
-returns setof leasehold_internal.answer
-language sql volatile
+-- What is said about the items of a request, as one answer: see acquire_all_one(). Locks nothing.
+create or replace function leasehold_internal.one_answer(p_answers leasehold_internal.answer[]) returns setof leasehold_internal.answer
+language sql immutable
 as $$
   select r.n, r.outcome, r.ticket, r.waiters_ahead, case when r.is_granted then r.expires_in_us else r.expires_first_us end,
          case when r.is_granted then r.suspected_in_us else r.suspected_first_us end,
@@ -137,15 +145,27 @@ as $$
                  bool_and(g.message <> '0') filter (where g.outcome = 'hooked') over () as has_limit,
                  row_number() over (order by array_position(array['invalid', 'ended', 'frozen', 'quota', 'busy', 'hooked'], g.outcome),
                                              g.is_in_the_way desc, g.n) as nth
-            from (select c.*, c.outcome in ('queued', 'held') and c.bound is null as is_in_the_way
-                    from leasehold_internal.acquire_general(
-                           p_coordinator, p_clock, p_namespace, p_key, array_fill(p_lease_key, array[cardinality(p_key)]),
-                           array_fill(p_owner, array[cardinality(p_key)]), array_fill(p_labels, array[cardinality(p_key)]),
-                           array_fill(p_duration_us, array[cardinality(p_key)]), array_fill(p_queue, array[cardinality(p_key)]),
-                           array_fill(p_wait_us, array[cardinality(p_key)]), array_fill(p_ticket, array[cardinality(p_key)]),
-                           array_fill(p_principal, array[cardinality(p_key)]), p_at_least_us, p_units, true) c) g) r
+            from (select c.*, c.outcome in ('queued', 'held') and c.bound is null as is_in_the_way from unnest(p_answers) c) g) r
    where r.is_granted or r.nth = 1
    order by r.n
+$$;
+
+-- What acquire_general() says about the items, as one answer.
+create or replace function leasehold_internal.acquire_together(
+  p_coordinator uuid, p_clock timestamptz, p_namespace text[], p_key text[], p_lease_key uuid, p_owner text, p_labels text,
+  p_duration_us bigint, p_queue boolean, p_wait_us bigint, p_ticket bigint, p_principal text, p_at_least_us bigint[], p_units integer[])
+returns setof leasehold_internal.answer
+language sql volatile
+as $$
+  select r.*
+    from leasehold_internal.one_answer(array(
+           select c
+             from leasehold_internal.acquire_general(
+                    p_coordinator, p_clock, p_namespace, p_key, array_fill(p_lease_key, array[cardinality(p_key)]),
+                    array_fill(p_owner, array[cardinality(p_key)]), array_fill(p_labels, array[cardinality(p_key)]),
+                    array_fill(p_duration_us, array[cardinality(p_key)]), array_fill(p_queue, array[cardinality(p_key)]),
+                    array_fill(p_wait_us, array[cardinality(p_key)]), array_fill(p_ticket, array[cardinality(p_key)]),
+                    array_fill(p_principal, array[cardinality(p_key)]), p_at_least_us, p_units, true) c)) r
 $$;
 
 -- What each item of a request gets, once it is decided what it would get alone. All are granted or renewed, or
@@ -274,7 +294,7 @@ $$;
 
 revoke execute on function
   leasehold_internal.acquire_all_one(uuid, timestamptz, text[], text[], uuid, text, text, bigint, boolean, bigint, bigint, text, bigint[], integer[]),
-  leasehold_internal.acquire_together(uuid, timestamptz, text[], text[], uuid, text, text, bigint, boolean, bigint, bigint, text, bigint[], integer[]),
+  leasehold_internal.acquire_together(uuid, timestamptz, text[], text[], uuid, text, text, bigint, boolean, bigint, bigint, text, bigint[], integer[]), leasehold_internal.one_answer(leasehold_internal.answer[]),
   leasehold_internal.items_problem(text[], text[], uuid, boolean), leasehold_internal.all_or_none(leasehold.acquire_work[]),
   leasehold_internal.with_one_ticket(leasehold.acquire_work[]), leasehold_internal.mark_together(leasehold.acquire_work[]),
   leasehold_internal.refuse_parts(leasehold.acquire_work[]) from public;

@@ -214,7 +214,8 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
 
     lh_waiter_set_ticket(waiter, entry->acquire->new_ticket);
     lh_waiter_settle_grant(waiter);
-    lh_scope_learn_queued(c, entry->scope, entry->acquire);
+    bool is_stuck = lh_together_waits_for(waiter, entry->scope);
+    lh_scope_learn_queued(c, entry->scope, waiter, entry->acquire);
     LH_REQUEST_EACH(request, waiter)
     {
         lh_request_on_liveness(c, request, waiter->scope->is_dead);
@@ -231,7 +232,8 @@ static void on_queued(struct lh_coordinator *c, struct lh_entry *entry)
         lh_waiter_set_state(c, waiter, LH_WAITER_QUEUED, "its turn will come");
     else
         lh_waiter_leave(c, waiter, "its requests ended meanwhile");
-    look_ahead(c, entry);
+    if (is_stuck)
+        look_ahead(c, entry);
     if (entry->acquire->has_lease && entry->acquire->expires_in_us == 0 && entry->acquire->ticket > 0)
         lh_reaping_soon(c); /* it has expired, and yet it could not be taken over */
 }

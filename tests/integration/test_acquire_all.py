@@ -2,14 +2,16 @@
 import collections
 import concurrent.futures
 import random
+import re
 import signal
+import urllib.request
 import uuid
 
 import grpc
 import pytest
 
 import harness
-from harness import Client, Daemon, duration, fails, pb, scope, wait_until
+from harness import Client, Daemon, duration, fails, pb, release_request, scope, wait_until
 from streams import BOUND
 from test_shared import invalid, release, set_capacity, take
 
@@ -376,6 +378,34 @@ def test_two_daemons_serve_one_queue(service, other, client, ns, pool):
     assert not third.done()
     release(service, *leases)
     release(service, third.result(BOUND))
+
+
+ASKED = re.compile(r'^leasehold_batch_duration_seconds_count\{.*kind="acquire_all".*\} (\d+)$', re.M)
+
+
+def asked(*daemons):
+    """How often they have asked the database for several scopes."""
+    found = 0
+    for daemon in daemons:
+        with urllib.request.urlopen(f"http://127.0.0.1:{daemon.admin_port}/metrics", timeout=30) as answer:
+            found += int(ASKED.search(answer.read().decode())[1])
+    return found
+
+
+def test_two_daemons_ask_for_one_that_waits_a_few_times_only(service, other, client, ns, pool):
+    keys, rounds, count = [f"k{number}" for number in range(12)], 4, 20
+    before = asked(service.daemon, other)
+
+    def work(seed):
+        chance, mine = random.Random(seed), [service.client, client][seed % 2]
+        for _ in range(rounds):
+            leases = take_all(service, ns, *chance.sample(keys, 3), client=mine, wait=600, timeout=300)
+            mine.lease.Release(release_request(*leases), timeout=BOUND)
+        return rounds
+
+    assert sum(pool.map(work, range(count))) == count * rounds
+    # To join, once for each scope that was in its way, where a row was busy, and to be granted.
+    assert asked(service.daemon, other) - before < 12 * count * rounds
 
 
 def test_a_daemon_that_is_killed_while_one_waits_leaves_the_scopes_to_others(service, other, client, ns, pool):

@@ -92,6 +92,45 @@ START_TEST(a_release_asks_for_all_at_once_and_hands_nothing_over)
 }
 END_TEST
 
+START_TEST(it_is_asked_for_again_when_what_is_in_its_way_ends_and_not_before)
+{
+    struct fake_node *node = start_node();
+    struct ask first, second, waiter;
+    hold_now(node, &first, 0, 1);
+    hold_now(node, &second, 2, 3);
+    ask_for_all(node, &waiter, 2, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(world.batches[ALL], 1);
+    give_now(node, 2, 3);
+    ck_assert_int_eq(world.batches[ALL], 1); /* it has heard that the other one holds */
+    give_now(node, 0, 1);
+    ck_assert_int_eq(world.batches[ALL], 2);
+    ck_assert_int_eq(waiter.status, LH_OK);
+}
+END_TEST
+
+START_TEST(who_is_behind_another_coordinators_place_in_a_free_scope_asks_rarely)
+{
+    struct fake_node *node = start_node();
+    struct fake_node *other = start_node();
+    struct ask holder, waiter, behind;
+    hold_one_and_queue_for_all(other, &holder, &waiter);
+    ask_for_all(node, &behind, 3, LH_WAIT_UNTIL_GRANTED, 0);
+    fake_run(&world, MS(10));
+    ck_assert_int_eq(world.batches[ALL], 2);
+    fake_run(&world, MS(950));
+    ck_assert_int_eq(world.batches[ALL], 2);
+    give_now(other, 1, 1);
+    ck_assert_int_eq(waiter.status, LH_OK);
+    ck_assert_int_eq(behind.answers, 0);
+    give_now(other, 2, 2);
+    give_now(other, 1, 2);
+    give_now(other, 0, 2);
+    ck_assert_int_eq(behind.status, LH_OK);
+    ck_assert_int_le(world.batches[ALL], 6); /* once for each that was in its way */
+}
+END_TEST
+
 START_TEST(a_cancel_gives_up_all_places)
 {
     struct fake_node *node = start_node();
@@ -349,6 +388,8 @@ static void add(TCase *tcase)
     tcase_add_test(tcase, all_are_granted_by_one_call);
     tcase_add_test(tcase, none_is_granted_where_one_is_held);
     tcase_add_test(tcase, a_release_asks_for_all_at_once_and_hands_nothing_over);
+    tcase_add_test(tcase, it_is_asked_for_again_when_what_is_in_its_way_ends_and_not_before);
+    tcase_add_test(tcase, who_is_behind_another_coordinators_place_in_a_free_scope_asks_rarely);
     tcase_add_test(tcase, a_cancel_gives_up_all_places);
     tcase_add_test(tcase, a_grant_whose_caller_has_gone_is_given_back_in_all_scopes);
     tcase_add_test(tcase, a_lost_reply_leaves_nothing_held_when_the_caller_goes);

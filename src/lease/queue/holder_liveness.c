@@ -68,6 +68,12 @@ static void ask_after(struct lh_coordinator *c, struct lh_scope *scope, int64_t 
     look_at(&scope->expires_us, lh_time_add(c->now_us, lh_time_add(in_us, MARGIN_US)), decides);
 }
 
+/* A scope that is free and does not rest is for somebody else's waiter. For a place of several that may be long so, and the end of it is told. */
+static int64_t free_for_another_us(const struct lh_waiter *waiter, int64_t rests_in_us)
+{
+    return waiter != NULL && waiter->together != NULL && rests_in_us == 0 ? OVERDUE_LAST_US : 0;
+}
+
 static void set_dead_after(struct lh_scope *scope, int64_t dead_after_us)
 {
     scope->dead_after_us = dead_after_us > INT32_MAX ? INT32_MAX : (int32_t)dead_after_us;
@@ -84,7 +90,8 @@ static bool is_one_dead(const struct lh_acquire_item *item)
     return item->has_lease && (!is_alive(&item->lease) || (item->holder_count > 1 && item->suspected_in_us <= 0));
 }
 
-void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item)
+void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_waiter *waiter,
+                           const struct lh_acquire_item *item)
 {
     const struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
     bool is_first = first == NULL || item->new_ticket <= first->ticket;
@@ -98,9 +105,10 @@ void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, con
     scope->units_free = item->units_free;
 
     scope->grace_us = item->has_lease ? item->lease.grace_us : 0;
-    /* After the rest of a downgraded lease there may be room beside it. */
-    ask_after(c, scope, !item->has_lease || (scope->is_shared && item->rests_in_us > 0) ? 0 : item->expires_in_us,
-              item->rests_in_us, is_first);
+    int64_t free_in_us = item->has_lease ? item->expires_in_us : free_for_another_us(waiter, item->rests_in_us);
+    if (scope->is_shared && item->rests_in_us > 0)
+        free_in_us = 0; /* after the rest of a downgraded lease there may be room beside it */
+    ask_after(c, scope, free_in_us, item->rests_in_us, is_first);
 
     if (is_dead) {
         suspect_us = c->now_us + DEAD_POLL_US; /* it may come back to life */
@@ -170,7 +178,8 @@ void lh_scope_learn_holder(struct lh_coordinator *c, struct lh_scope *scope, con
         return;
     }
     scope->overdue_us = 0;
-    ask_after(c, scope, 0, rests_in_us, false);
+    const struct lh_waiter *first = LH_LIST_FIRST(struct lh_waiter, &scope->queue, link);
+    ask_after(c, scope, free_for_another_us(first, rests_in_us), rests_in_us, false);
 }
 
 void lh_scope_learn_heartbeat(struct lh_coordinator *c, struct lh_scope *scope, int64_t remaining_us)

@@ -4,7 +4,8 @@
 
 #include "lease/queue/scope.h"
 
-void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_acquire_item *item);
+void lh_scope_learn_queued(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_waiter *waiter,
+                           const struct lh_acquire_item *item);
 /* `rests_in_us` as in lh_acquire_item. */
 void lh_scope_learn_grant(struct lh_coordinator *c, struct lh_scope *scope, const struct lh_held_lease *lease,
                           int64_t rests_in_us);

@@ -368,6 +368,13 @@ static struct lh_waiter *first_lined(const struct lh_scope *scope)
     return NULL;
 }
 
+/* Whatever changes in its other scopes, it cannot go before that one is out of its way; and that is reported too. */
+static bool waits_for_another(const struct lh_waiter *waiter)
+{
+    return waiter->together != NULL && waiter->together->waits_for != NULL &&
+           waiter->together->waits_for != waiter->scope;
+}
+
 /* Nobody behind one that does not fit: it can not be granted before that one. */
 void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_t freed)
 {
@@ -376,7 +383,7 @@ void lh_scope_ask_first(struct lh_coordinator *c, struct lh_scope *scope, int64_
     int64_t room = freed + scope->units_free;
     bool is_shared;
 
-    if (first == NULL || (lined != NULL && lined->ticket < first->ticket))
+    if (first == NULL || (lined != NULL && lined->ticket < first->ticket) || waits_for_another(first))
         return;
     for (size_t left = c->options.batch_max; left > 0; left--) {
         room -= first->units;

@@ -216,6 +216,7 @@ void lh_together_reform(struct lh_coordinator *c, struct lh_waiter *first)
     if (together == NULL)
         return;
     together->there = 0;
+    together->waits_for = NULL;
     for (size_t i = 0; i < together->count; i++) {
         struct lh_place *place = &together->places[i];
         if (place->waiter == NULL)
@@ -298,6 +299,16 @@ struct lh_waiter *lh_together_place_in(struct lh_waiter *waiter, const struct lh
 }
 
 /* --- what its answer says --- */
+
+bool lh_together_waits_for(struct lh_waiter *waiter, const struct lh_scope *scope)
+{
+    struct lh_together *together = waiter->together;
+    bool was_so = together == NULL || together->waits_for == scope;
+
+    if (together != NULL)
+        together->waits_for = scope;
+    return was_so;
+}
 
 void lh_together_done(struct lh_together *together)
 {

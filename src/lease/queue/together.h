@@ -8,6 +8,9 @@
  * busy row they pass between its rests, too: another session may keep that row for long. The request still waits with
  * patience for idle scopes; without that it would never be asked for.
  *
+ * While the request is queued, the scope that its last answer names (waits_for) keeps it from all of its scopes. The end
+ * of that is reported, and only then one call asks again, whatever happens in the other scopes.
+ *
  * Places stand in the same order everywhere, those with a ticket first, so one of several such requests is always
  * first.
  */
@@ -42,6 +45,8 @@ struct lh_waiter *lh_together_left(struct lh_coordinator *c, struct lh_waiter *w
 bool lh_together_is_there(const struct lh_waiter *waiter);
 bool lh_together_is_whole(const struct lh_waiter *waiter);
 
+/* Notes that this scope is in the way; returns whether it was before, and true for a waiter of one scope. */
+bool lh_together_waits_for(struct lh_waiter *waiter, const struct lh_scope *scope);
 /* Apply the answer to the request. */
 void lh_together_done(struct lh_together *together);
 void lh_together_busy(struct lh_coordinator *c, struct lh_together *together);

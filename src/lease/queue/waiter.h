@@ -48,6 +48,7 @@ struct lh_together {
     uint8_t fails;
     int32_t delay_us;
     int64_t hook_timeout_us;
+    const struct lh_scope *waits_for; /* the one that is in its way, as its last answer says */
     struct lh_place {
         struct lh_waiter *waiter; /* NULL: out of its queue (never the first) */
         const char *ns;
