@@ -48,7 +48,7 @@ READ = re.compile(r'''(?:getenv|environment|set_variable|setenv)\("([A-Z_]+)"|os
 
 def test_every_environment_variable_is_on_its_page_and_the_page_has_no_other():
     page = (harness.ROOT / "docs/use/environment.md").read_text()
-    listed = {name for item in re.findall(r"^- (`.+?`[^`:]*): ", page, re.M) for name in re.findall(r"`([A-Z_]+)`", row)}
+    listed = {name for item in re.findall(r"^- (`.+?`[^`:]*): ", page, re.M) for name in re.findall(r"`([A-Z_]+)`", item)}
     sources = [path for path in (harness.ROOT / "src").rglob("*.*") if path.suffix in (".c", ".py", ".go", ".js") and "test" not in path.name and
                "node_modules" not in path.parts]
     texts = [path.read_text() for path in sources] + [(harness.ROOT / "deploy/systemd/leasehold-reap@.service").read_text()]

@@ -10,27 +10,19 @@ LEFT_OUT = (('pairs', 4), ('pairs', 64), ('heartbeats', [1000, 256, 1]), 'leaseh
 RATES = ('pairs', 'handoff', 'heartbeats', *report.SHARED)
 # Each with what was measured in one run: (its heading, what it says first, parts).
 SECTIONS = (
-    ('## Pairs, hand-offs and renewals', """`tests/bench/run --part pairs,handoff,heartbeats` measures these. A C program with one event loop drives all but plain SQL and the batch functions, which
-pgbench drives. It uses at most 16 connections (PostgreSQL: one for each request in flight) and checks every reply, and each server's own count
-of writes. The costs are those of the servers, for one at the highest level.
+    ('## Pairs, hand-offs and renewals', """`tests/bench/run --part pairs,handoff,heartbeats`. A C program drives all but plain SQL and the batch functions, which pgbench drives, over at most 16
+connections (PostgreSQL: one for each request in flight), and checks every reply and each server's count of writes. Costs are those of the servers, for
+one at the highest level.
 
-| driver | a pair | durable |
-| --- | --- | --- |
-| Leasehold | `Acquire`, `Release` | PostgreSQL with `fsync`, `synchronous_commit`; renewals are answered before they are on disk, because a crash ends none of their leases |
-| plain SQL | `insert ... on conflict`, `delete` on a table of locks: no token, no queue, no reaper | the same |
-| batch functions | `acquire_items`, `release_batch` in pgbench: the limit of the SQL beneath | the same |
-| etcd | grant, put if absent, revoke: three writes; kept: put and delete with a lease that stays | its WAL |
-| Redis | `SET NX PX`, a script that compares and deletes | `appendfsync always` |
-| ZooKeeper | ephemeral node created, deleted, within 16 sessions | `forceSync` |
-
-Hand-off: Redis has no queue; plain SQL is a row lock that open transactions wait for; etcd is its own lock service. Renewals: etcd's are not on disk;
-ZooKeeper renews sessions, not leases.
+- Leasehold: PostgreSQL with `fsync` and `synchronous_commit`. Renewals are answered before they are on disk: a crash ends none of their leases.
+- Plain SQL: `insert ... on conflict`, `delete` on a table of locks, no token, no queue, no reaper; a row lock as hand-off. Batch functions: the limit of the SQL beneath.
+- etcd: grant, put if absent, revoke; kept: put and delete with a lease that stays; its lock service as hand-off. Its renewals are not on disk.
+- Redis: `SET NX PX`, a script that deletes, `appendfsync always`; no queue. ZooKeeper: ephemeral nodes, `forceSync`; it renews sessions, not leases.
 
 ![pairs a second by requests in flight](benchmark.svg)""", ('pairs', 'handoff', 'heartbeats')),
-    ('## Waiting, reaping, starting', '`tests/bench/run --part idle,reaping,expiry,start,cost` measures these.', ('idle', 'reaping', 'expiry', 'start', 'cost')),
-    ('## Shared leases', """`tests/bench/run --part semaphore,readers,turns --only leasehold,leasehold-batched,redis` measures these. Leasehold: requests of
-`MODE_SHARED` for one unit. Redis: scripts on a sorted set of holders, as a semaphore and as the readers of a read/write lock, without slots, tokens or
-queue. The part turns compares shared leases with exclusive ones: each waiter gets the whole scope, or the last free unit.""", report.SHARED),
+    ('## Waiting, reaping, starting', '`tests/bench/run --part idle,reaping,expiry,start,cost`.', ('idle', 'reaping', 'expiry', 'start', 'cost')),
+    ('## Shared leases', """`tests/bench/run --part semaphore,readers,turns --only leasehold,leasehold-batched,redis`. Leasehold: requests of `MODE_SHARED` for one unit. Redis:
+scripts on a sorted set of holders, without slots, tokens or queue. Turns: the next waiter gets the whole scope, or the last free unit.""", report.SHARED),
 )
 
 
@@ -70,15 +62,13 @@ def plain(levels, part):
 def spread(levels):
     shares = sorted((value['max'] - value['min']) / value['median'] for who in levels.values() for values in who.values()
                     for name, value in values.items() if name == 'per_s' and value['median'])
-    return 'Half of the rates vary by up to %d %% of their median between rounds, all by up to %d %%.' % (shares[len(shares) // 2] * 100, shares[-1] * 100) if any(shares) else ''
+    return 'Between rounds: %d %%, at most %d %%.' % (shares[len(shares) // 2] * 100, shares[-1] * 100) if any(shares) else ''
 
 
 def targets(found):
-    """How many are reached, and those that are not."""
     rows = report.judge(found)[1:]
-    late = ['%s %s, not %s' % (what, measured, wanted) for what, wanted, measured, said in rows if said != 'reached']
-    words = ': ' + '; '.join(late) if late else ''
-    return '%d of %d [targets](../../tests/bench/lib/report.py) are missed%s.' % (len(late), len(rows), words) if rows else ''
+    late = sum(row[3] != 'reached' for row in rows)
+    return '%d of %d targets are missed: [why](../design/profile.md#what-falls-short-of-its-target).' % (late, len(rows)) if late else ''
 
 
 def tables(found):
@@ -99,8 +89,7 @@ def section(heading, about, machine, found):
 
 def machine_of(samples, machines):
     about = machines[max(sample['run'] for sample in samples)]
-    return ('Measured on %(date)s at commit %(commit)s: %(cores)d cores of %(cpu)s, %(memory_gib)s GiB, %(system)s; %(versions)s%(load)s. Each server ran '
-            'alone and shared these cores and the disk with its driver. Medians. %(stolen)s'
+    return ('%(date)s, commit %(commit)s: %(cores)d cores of %(cpu)s, %(memory_gib)s GiB, %(system)s; %(versions)s%(load)s. %(stolen)s'
             % {'load': '', **about, 'stolen': report.disturbance(samples)}).strip() + (
                 ' **From a quick run: these figures prove nothing.**' if any(sample['quick'] for sample in samples) else '')
 
