@@ -40,9 +40,9 @@ extern "C" {
 #define LH_MILLISECOND INT64_C(1000)
 #define LH_SECOND INT64_C(1000000)
 #define LH_FOREVER INT64_MAX
-#define LH_NO_MINIMUM INT64_C(-1) /* of at_least_us */
+#define LH_NO_MINIMUM INT64_C(-1) /* value of at_least_us */
 
-struct event_base; /* of libevent */
+struct event_base; /* libevent's */
 
 /* --- 1. Status ---------------------------------------------------------------------------------------------------- */
 
@@ -84,7 +84,7 @@ enum lh_status {
 /* A program decides by `status`; the rest is for people. */
 struct lh_error {
     enum lh_status status;
-    char sqlstate[6];  /* of PostgreSQL, or "" */
+    char sqlstate[6];  /* PostgreSQL's code, or "" */
     char message[512]; /* one sentence, without a final full stop or newline */
     char field[64];    /* LH_INVALID_ARGUMENT: the field's name, or "" */
     char bound[128];   /* LH_INVALID_ARGUMENT: the limit in words, or "" */
@@ -117,23 +117,25 @@ struct lh_request;
 struct lh_strategy;
 
 /*
- * Who the server is, and who the client is. The files but the last are PEM, and read for each attempt to connect: they
- * may be replaced at any time. A certificate that the client or the server does not accept, a file that cannot be used, a
- * token that the server does not know: LH_UNAUTHENTICATED, with words that name it. A right that is missing:
- * LH_ACCESS_DENIED. Neither is retried; only the renewals of leases that are held go on.
+ * Certificates and the token, by which server and client prove who they are. The files but the last are PEM, and read
+ * for each attempt to connect: they may be replaced at any time. A certificate that the client or the server does not
+ * accept, a file that cannot be used, a token that the server does not know: LH_UNAUTHENTICATED, with words that name
+ * it. A right that is missing: LH_ACCESS_DENIED. Neither is retried; only the renewals of leases that are held go on.
  *
  * The client sends the token with each call. It reads the file for each attempt to connect, and again within a second
  * after the file has changed. Without TLS it sends tokens to loopback addresses and unix sockets only: with other
  * endpoints lh_client_create fails.
  */
 struct lh_client_tls {
-    const char *ca_file;     /* the authorities that may sign the server's certificate; NULL: those of the system */
-    const char *cert_file;   /* what is shown to the server, the chain behind it; NULL: nothing */
-    const char *key_file;    /* its private key, without a passphrase */
-    const char *server_name; /* that the server's certificate must be for; NULL: the endpoint's HOST */
-    const char *token_file;  /* a bearer token, alone in the file; NULL: none */
-    bool plaintext;          /* no TLS: only token_file counts */
-    const char *crl_file;    /* with ca_file: a revocation list of each of these authorities; NULL: none is looked at */
+    const char *ca_file; /* the authorities that may sign the server's certificate; NULL: those of the system */
+    /* Shown to the server, with the chain behind it; NULL: none. */
+    const char *cert_file;
+    const char *key_file; /* its private key, without a passphrase */
+    /* Name that the server's certificate must be for; NULL: the endpoint's HOST. */
+    const char *server_name;
+    const char *token_file; /* a bearer token, alone in the file; NULL: none */
+    bool plaintext;         /* no TLS: only token_file counts */
+    const char *crl_file;   /* with ca_file: a revocation list of each of these authorities; NULL: none is looked at */
 };
 
 struct lh_client_options {
@@ -145,19 +147,22 @@ struct lh_client_options {
     struct event_base *event_base; /* NULL: a thread of its own */
     const char *namespace_prefix;  /* dotted; put before every declared namespace. NULL: none */
     const char *owner;             /* names the holder for people; NULL: HOST/PROGRAM/PID */
-    int64_t timeout_us;            /* of a request, beyond any wait; default 5 s */
-    int64_t connect_timeout_us;    /* of an attempt to connect to one address; default 2 s */
+    int64_t timeout_us;            /* time of a request, beyond any wait; default 5 s */
+    int64_t connect_timeout_us;    /* time of an attempt to connect to one address; default 2 s */
 
     /* Retries, section 7. */
     const struct lh_strategy *strategy; /* NULL: best effort */
-    uint32_t max_retrying;              /* requests that wait for a retry; more fail. Default 65,536 */
-    uint32_t breaker_failures;          /* so many in a row open the endpoint's circuit; default 5 */
-    int64_t breaker_open_us;            /* until it is probed, one call at a time; default 1 s */
+    uint32_t max_retrying;              /* requests that wait for a retry; any more fail. Default 65,536 */
+    uint32_t breaker_failures;          /* failures in a row that open the endpoint's circuit; default 5 */
+    int64_t breaker_open_us;            /* time until it is probed, one call at a time; default 1 s */
 
     /* Limits. */
-    uint32_t max_requests; /* open at once, blocking ones included; more: LH_OVERLOADED. Default 65,536 */
-    uint32_t max_releases; /* waiting in the set of lh_try_release; more: LH_OVERLOADED. Default 2,097,152 */
-    int64_t flush_us;      /* how long lh_client_close sends releases; default 5 s, negative: not at all */
+    /* Requests open at once, blocking ones included; any more: LH_OVERLOADED. Default 65,536. */
+    uint32_t max_requests;
+    /* Releases in the set of lh_try_release; any more: LH_OVERLOADED. Default 2,097,152. */
+    uint32_t max_releases;
+    /* Longest time for lh_client_close to send releases; default 5 s, negative: none. */
+    int64_t flush_us;
 
     /*
      * Unix sockets are connected to without TLS. NULL: as the environment says with LEASEHOLD_CA, LEASEHOLD_CRL,
@@ -198,7 +203,7 @@ struct lh_client_stats {
     uint64_t requests;        /* open now */
     uint64_t releases;        /* waiting in the set of lh_try_release now */
     uint64_t rpcs;            /* calls, and messages on the stream of renewals */
-    uint64_t renewal_batches; /* of those, renewals */
+    uint64_t renewal_batches; /* included in rpcs: calls and messages that renew */
     uint64_t renewals;        /* leases renewed */
     uint64_t retries;
     uint64_t refusals;       /* failures that were not retried */
@@ -212,9 +217,10 @@ void lh_client_get_stats(struct lh_client *client, struct lh_client_stats *stats
 
 enum lh_lost_reason {
     LH_LOST_RELEASED = 1, /* another call released it by its lease key */
-    LH_LOST_EXPIRED,      /* the server says so, or the deadline passed while this process stood still */
-    LH_LOST_FORCED,       /* by an administrator */
-    LH_LOST_UNREACHABLE,  /* no renewal succeeded; the deadline is `margin` away */
+    /* The server said so, or the deadline passed while this process stood still. */
+    LH_LOST_EXPIRED,
+    LH_LOST_FORCED,      /* by an administrator */
+    LH_LOST_UNREACHABLE, /* no renewal succeeded; the deadline is `margin` away */
     LH_LOST_LONGEST_HOLD,
     LH_LOST_UNKNOWN, /* the server does not know the lease, nor how it ended */
 };
@@ -240,7 +246,7 @@ struct lh_declare_options {
     int64_t longest_hold_us; /* default: none */
     lh_lost_cb *on_lost;     /* NULL: watch the lease or its context instead */
     lh_longest_hold_cb *on_longest_hold;
-    void *arg;                          /* of both; lh_lease_user tells leases apart */
+    void *arg;                          /* passed to both; lh_lease_user tells leases apart */
     const struct lh_strategy *strategy; /* NULL: the client's */
     void *reserved[8];
 };
@@ -276,21 +282,24 @@ struct lh_obstacle {
     const char *owner; /* "": not held, but at rest, or other waiters are ahead */
     enum lh_holder_liveness liveness;
     int64_t token;
-    int64_t held_us;   /* since it was acquired, by the database's clock */
-    int64_t silent_us; /* since its last heartbeat, likewise */
+    int64_t held_us;   /* time since it was acquired, by the database's clock */
+    int64_t silent_us; /* time since its last heartbeat, by the database's clock */
     uint32_t waiters_ahead;
-    const char *principal; /* who has proved to hold it, "dns:worker-3"; "": unknown, or this client may not see it */
-    int64_t rests_us;      /* before that nobody is granted the scope, because of a minimum hold; 0: it does not rest */
+    /* The proved holder, "dns:worker-3"; "": unknown, or this client may not see it. */
+    const char *principal;
+    /* Time in which the scope is not granted, because of a minimum hold; 0: it does not rest. */
+    int64_t rests_us;
     enum lh_mode mode;     /* the holder's */
     int32_t units;         /* the holder's; 0: it is exclusive */
-    uint32_t holder_count; /* of the scope, this one included */
-    int32_t units_free;    /* of the scope's capacity; -1: it has none */
+    uint32_t holder_count; /* holders of the scope, this one included */
+    /* Units of the scope's capacity that are free; -1: it has no capacity. */
+    int32_t units_free;
 };
 typedef void lh_waiting_cb(void *arg, const struct lh_obstacle *obstacle);
 
 struct lh_acquire_options {
     /*
-     * How long to wait for the lease; 0: not at all, LH_FOREVER: until granted. Any length: the library repeats a wait
+     * The longest wait for the lease; 0: no wait, LH_FOREVER: until granted. Any length: the library repeats a wait
      * that the server cuts (BLOCKING_TIMEOUT), and keeps its place in the queue.
      */
     int64_t wait_us;
@@ -312,7 +321,8 @@ struct lh_acquire_options {
      */
     int64_t at_least_us;
     enum lh_mode mode; /* a held lease keeps its mode and units: its lease key with others is LH_INVALID_ARGUMENT */
-    int32_t units;     /* of a shared lease: 1 to 1,000,000, at most the capacity; 0: 1. Exclusive: 0 */
+    /* Units of a shared lease: 1 to 1,000,000, at most the capacity; 0: 1. Exclusive: 0. */
+    int32_t units;
     void *reserved[6];
 };
 
@@ -327,7 +337,7 @@ struct lh_acquire_options {
 enum lh_status lh_acquire(struct lh_declared *declared, const char *key, const struct lh_acquire_options *options,
                           struct lh_lease **lease, struct lh_error *error);
 
-/* The same, without blocking. `lease` is NULL unless `status` is LH_OK. */
+/* Acquires without blocking. `lease` is NULL unless `status` is LH_OK. */
 typedef void lh_acquired_cb(void *arg, enum lh_status status, struct lh_lease *lease, const struct lh_error *error);
 enum lh_status lh_acquire_async(struct lh_declared *declared, const char *key, const struct lh_acquire_options *options,
                                 lh_acquired_cb *on_done, void *arg, struct lh_request **request,
@@ -337,7 +347,8 @@ enum lh_status lh_acquire_async(struct lh_declared *declared, const char *key, c
  * One of the scopes of lh_acquire_all. mode, units and at_least_us are as in lh_acquire_options.
  */
 struct lh_acquire_scope {
-    struct lh_declared *declared; /* the namespace, and how the lease is kept. All of one client, with one duration */
+    /* The namespace and its options. All of one client, with one duration. */
+    struct lh_declared *declared;
     const char *key;
     enum lh_mode mode;
     int32_t units;
@@ -368,8 +379,8 @@ enum lh_status lh_acquire_all(const struct lh_acquire_scope *scopes, size_t coun
                               const struct lh_acquire_options *options, struct lh_lease **leases,
                               struct lh_error *error);
 
-/* The same, without blocking. `leases` has `count` leases, and lives as long as the callback; it is NULL unless `status` is
- * LH_OK. */
+/* Acquires several scopes without blocking. `leases` has `count` leases, and lives as long as the callback; it is
+   NULL unless `status` is LH_OK. */
 typedef void lh_acquired_all_cb(void *arg, enum lh_status status, struct lh_lease *const *leases,
                                 const struct lh_error *error);
 enum lh_status lh_acquire_all_async(const struct lh_acquire_scope *scopes, size_t count,
@@ -413,7 +424,7 @@ const char *lh_lease_scope_key(const struct lh_lease *lease);
 void lh_lease_key(const struct lh_lease *lease, char text[37]); /* the lease key, a UUID: a credential */
 void *lh_lease_user(const struct lh_lease *lease);
 
-/* Why it was lost; 0: it was not. Any thread. */
+/* Returns the reason of the loss; 0: the lease was not lost. Any thread. */
 enum lh_lost_reason lh_lease_lost_reason(const struct lh_lease *lease);
 
 /*
@@ -463,8 +474,9 @@ enum lh_status lh_downgrade_async(struct lh_lease *lease, int32_t units, const s
 /* --- 6. Release --------------------------------------------------------------------------------------------------- */
 
 struct lh_release_options {
-    const char *result;  /* JSON, at most 8 KiB; NULL: none */
-    const char *failure; /* what went wrong, at most 8 KiB; not together with `result` */
+    const char *result; /* JSON, at most 8 KiB; NULL: none */
+    /* Text of an error, at most 8 KiB; not together with `result`. */
+    const char *failure;
     struct lh_call_options call;
 };
 

@@ -40,10 +40,11 @@ typedef struct pg_result PGresult;
 struct lh_embed_lease {
     char namespace_text[256]; /* dotted */
     char key[1025];
-    char lease_key[37];    /* the credential to renew and release it */
-    char owner[256];       /* "": unknown */
-    const char *principal; /* who has proved to hold it, "role:NAME"; in callbacks only, NULL elsewhere */
-    const char *labels;    /* a JSON object; in callbacks only, NULL elsewhere */
+    char lease_key[37]; /* the credential to renew and release it */
+    char owner[256];    /* "": unknown */
+    /* The proved holder, "role:NAME"; in callbacks only, NULL elsewhere. */
+    const char *principal;
+    const char *labels; /* a JSON object; in callbacks only, NULL elsewhere */
     int64_t token;
     int64_t heartbeats;
     int64_t duration_us;
@@ -54,7 +55,7 @@ struct lh_embed_lease {
     int64_t deadline_us; /* the holder's own, on CLOCK_BOOTTIME: stop the work by then. 0 in callbacks of reaping */
     int64_t limit_us;    /* in callbacks of reaping: their time limit; 0: none */
     enum lh_mode mode;
-    int32_t units; /* of a shared lease, else 0 */
+    int32_t units; /* units of a shared lease, else 0 */
     int32_t slot;  /* the lowest of its slots, 0: none; leasehold.lease has them all */
     int32_t reserved_number;
     void *reserved[1];
@@ -70,19 +71,20 @@ typedef int lh_will_cb(void *arg, PGconn *conn, const struct lh_embed_lease *lea
                        struct lh_error *error);
 
 /*
- * For callbacks: fills `error` from a statement that failed. Its SQLSTATE lets the verb repeat the transaction after a
+ * Fills `error` from a statement that failed in a callback. Its SQLSTATE lets the verb repeat the transaction after a
  * serialization failure or deadlock. Returns 1: return lh_embed_failed(conn, result, error).
  */
 int lh_embed_failed(PGconn *conn, const PGresult *result, struct lh_error *error);
 
 struct lh_embed_options {
-    lh_will_cb *will_insert;    /* the lease is granted */
-    lh_will_cb *will_heartbeat; /* it is renewed, also by an acquire with its own lease key */
+    lh_will_cb *will_insert;    /* called when the lease is granted */
+    lh_will_cb *will_heartbeat; /* called when it is renewed, also by an acquire with its own lease key */
     lh_will_cb *will_release_ok;
     lh_will_cb *will_release_fail;
-    void *arg;             /* of all four */
-    uint32_t max_attempts; /* of one transaction; default 8 */
-    int64_t at_least_us;   /* of lh_embed_acquire alone, as the next two: as in lh_acquire_options */
+    void *arg;             /* passed to all four */
+    uint32_t max_attempts; /* tries of one transaction; default 8 */
+    /* lh_embed_acquire only, like mode and units: as in lh_acquire_options. */
+    int64_t at_least_us;
     enum lh_mode mode;
     int32_t units;
     void *reserved[2];
@@ -98,9 +100,9 @@ struct lh_embed_acquire_options {
 };
 
 /*
- * LH_OK: *lease is held from now on. LH_LEASE_HELD: others hold it or wait for it, or it rests. With wait_us it queues, first
- * come first served among all waiters. NOTIFY tells it its turn, and it looks once a second; it drops other
- * notifications on `conn`. LH_WAIT_TIMEOUT: it has given up its place.
+ * Acquires a lease. LH_OK: *lease is held from now on. LH_LEASE_HELD: others hold it or wait for it, or it rests. With
+ * wait_us it queues, first come first served among all waiters. NOTIFY tells it its turn, and it looks once a second;
+ * it drops other notifications on `conn`. LH_WAIT_TIMEOUT: it has given up its place.
  */
 enum lh_status lh_embed_acquire(PGconn *conn, const char *namespace_text, const char *key,
                                 const struct lh_embed_acquire_options *options, struct lh_embed_lease *lease,
@@ -111,7 +113,8 @@ struct lh_embed_scope {
     const char *namespace_text; /* dotted */
     const char *key;
     enum lh_mode mode;
-    int32_t units; /* of a shared lease: 1 to 1,000,000, at most the capacity; 0: 1. Exclusive: 0 */
+    /* Units of a shared lease: 1 to 1,000,000, at most the capacity; 0: 1. Exclusive: 0. */
+    int32_t units;
     void *reserved[2];
 };
 
@@ -128,18 +131,18 @@ enum lh_status lh_embed_acquire_all(PGconn *conn, const struct lh_embed_scope *s
                                     const struct lh_embed_acquire_options *options, struct lh_embed_lease *leases,
                                     struct lh_error *error);
 
-/* Renews, and updates deadlines and heartbeats in *lease. LH_LOST: it ended, and will not come back. */
+/* Renews, and updates deadlines and heartbeats in *lease. LH_LOST: the lease has ended, and will not come back. */
 enum lh_status lh_embed_heartbeat(PGconn *conn, struct lh_embed_lease *lease, const struct lh_embed_options *options,
                                   struct lh_error *error);
 
 /*
- * As lh_downgrade; will_heartbeat is called. LH_OK: token, mode, units, slot and deadlines in *lease are the new ones.
- * LH_LOST: it ended.
+ * Makes the lease shared, as lh_downgrade; will_heartbeat is called. LH_OK: token, mode, units, slot and deadlines in
+ * *lease are the new ones. LH_LOST: the lease has ended.
  */
 enum lh_status lh_embed_downgrade(PGconn *conn, struct lh_embed_lease *lease, int32_t units,
                                   const struct lh_embed_options *options, struct lh_error *error);
 
-/* `result` is JSON, or NULL. LH_LOST: it was no longer held; the callback was not called. */
+/* Release the lease; `result` is JSON, or NULL. LH_LOST: it was no longer held; the callback was not called. */
 enum lh_status lh_embed_release_ok(PGconn *conn, const struct lh_embed_lease *lease, const char *result,
                                    const struct lh_embed_options *options, struct lh_error *error);
 enum lh_status lh_embed_release_fail(PGconn *conn, const struct lh_embed_lease *lease, const char *failure,
@@ -158,12 +161,13 @@ enum lh_status lh_embed_release_fail(PGconn *conn, const struct lh_embed_lease *
 typedef int lh_reap_cb(void *arg, PGconn *conn, const struct lh_embed_lease *lease, struct lh_error *error);
 
 /*
- * Reaps until nothing is due: the expired leases of these namespaces (dotted; n = 0: of all except those with reaper =
+ * Reaps until no lease is due: the expired leases of these namespaces (dotted; n = 0: of all except those with reaper =
  * external), with include_children also of those below them. Any number of reapers and daemons may run at once. A
  * transaction has at most 100 leases and takes no further lease after a second. `conn` must be in no transaction, and
  * its role a member of leasehold_admin or leasehold_coordinator. PQreset restores a broken connection.
  *
- * LH_OK: nothing failed. LH_HOOK_REJECTED: a hook or callback failed for at least one lease; the others are done.
+ * LH_OK: no reap failed. LH_HOOK_REJECTED: a hook or callback failed for at least one lease; the others are
+ * done.
  */
 enum lh_status lh_reap_stale(PGconn *conn, const char *const *namespaces, size_t n, bool include_children,
                              lh_reap_cb *callback, void *arg);
@@ -172,7 +176,7 @@ enum lh_status lh_reap_stale(PGconn *conn, const char *const *namespaces, size_t
 struct lh_reap_outcome {
     const struct lh_embed_lease *lease;
     bool is_reaped;
-    const char *error;      /* why not; NULL where it was reaped */
+    const char *error;      /* the reason of a failure; NULL if it was reaped */
     int32_t reap_failures;  /* so far */
     int64_t next_try_at_us; /* by the database's clock, since 1970; 0: an administrator must act */
 };
@@ -182,14 +186,16 @@ struct lh_reap_options {
     const char *const *namespaces;
     size_t namespace_count;
     bool include_children;
-    lh_reap_cb *on_lease;           /* NULL: hooks in SQL alone */
+    lh_reap_cb *on_lease;           /* NULL: hooks in SQL only */
     lh_reap_outcome_cb *on_outcome; /* may be NULL */
-    void *arg;                      /* of both */
+    void *arg;                      /* passed to both */
     int64_t max;                    /* leases reaped or failed in all; default: no limit */
     uint32_t transaction_max;       /* leases in one transaction, 1 to 10,000; default 100 */
     int64_t transaction_us;         /* no further lease in a transaction that is older; default 1 s */
-    int64_t statement_timeout_us;   /* of statements that run neither hook nor callback; default: the session's */
-    int64_t limit_us;               /* of on_lease; default: the hook_timeout of the namespace's policy */
+    /* Limit of statements that run neither hook nor callback; default: the session's. */
+    int64_t statement_timeout_us;
+    /* Limit of on_lease; default: the hook_timeout of the namespace's policy. */
+    int64_t limit_us;
     /*
      * A lease that failed before waits for its next try. If its namespace is named it is tried at once, even after the
      * last automatic try. keep_backoff turns that off. A lease that failed after `skip_failed_since_us` (the database's
@@ -205,7 +211,7 @@ struct lh_reap_counts {
     int64_t failed;
 };
 
-/* The same with all options. LH_OK: see the counts. *counts is set whatever it returns. */
+/* Reaps as lh_reap_stale, with all options. LH_OK: see the counts. *counts is set with every status. */
 enum lh_status lh_reap_stale_with(PGconn *conn, const struct lh_reap_options *options, struct lh_reap_counts *counts,
                                   struct lh_error *error);
 

@@ -103,15 +103,17 @@ const char *lh_retry_reason_name(enum lh_retry_reason reason);           /* "SCO
 bool lh_retry_reason_allows_non_idempotent(enum lh_retry_reason reason); /* the table's two properties */
 bool lh_retry_reason_is_always(enum lh_retry_reason reason);
 
-/* What a strategy may ask of a request, from inside of `decide`. */
+/* Facts about a request, for a strategy inside of `decide`. */
 const char *lh_request_verb(const struct lh_request *request); /* "Acquire" */
-uint64_t lh_request_id(const struct lh_request *request);      /* for lh_retry_decide; unique within its client */
+/* The id that lh_retry_decide takes; unique within its client. */
+uint64_t lh_request_id(const struct lh_request *request);
 bool lh_request_is_idempotent(const struct lh_request *request);
-uint32_t lh_request_attempts(const struct lh_request *request);      /* so far, including the failed one */
-uint32_t lh_request_failures(const struct lh_request *request);      /* of those, what the backoff counts: from 1 on */
-uint32_t lh_request_reasons(const struct lh_request *request);       /* all so far: bit 1 << enum lh_retry_reason */
-int64_t lh_request_remaining_us(const struct lh_request *request);   /* of its time; LH_FOREVER: no limit */
-int64_t lh_request_retry_after_us(const struct lh_request *request); /* what the server asked for, 0: nothing */
+uint32_t lh_request_attempts(const struct lh_request *request); /* so far, including the failed one */
+/* Failed attempts that the backoff counts: from 1 on. */
+uint32_t lh_request_failures(const struct lh_request *request);
+uint32_t lh_request_reasons(const struct lh_request *request);       /* reasons so far: bit 1 << enum lh_retry_reason */
+int64_t lh_request_remaining_us(const struct lh_request *request);   /* the rest of its time; LH_FOREVER: no limit */
+int64_t lh_request_retry_after_us(const struct lh_request *request); /* the server's RetryInfo; 0: none */
 void *lh_request_arg(const struct lh_request *request);              /* strategy_arg of its options */
 
 /*
@@ -129,12 +131,13 @@ struct lh_strategy;
 #define LH_RETRY_DEFER INT64_C(-2)
 typedef int64_t lh_decide_cb(const struct lh_strategy *strategy, const struct lh_request *request,
                              enum lh_retry_reason reason);
-typedef int64_t lh_backoff_cb(void *arg, uint32_t failures); /* in microseconds, after so many failures: from 1 on */
+typedef int64_t lh_backoff_cb(void *arg, uint32_t failures); /* microseconds, after so many failures: from 1 on */
 
 struct lh_strategy {
-    lh_decide_cb *decide;   /* NULL: lh_best_effort */
-    lh_backoff_cb *backoff; /* for lh_best_effort; NULL: lh_best_effort_backoff_us */
-    void *arg;              /* passed to backoff; decide may use it too */
+    lh_decide_cb *decide; /* NULL: lh_best_effort */
+    /* Used by lh_best_effort; NULL: lh_best_effort_backoff_us. */
+    lh_backoff_cb *backoff;
+    void *arg; /* passed to backoff; decide may use it too */
 };
 
 /* The default `decide`; a strategy that decides some reasons itself can call it for the others. */
@@ -144,8 +147,8 @@ int64_t lh_best_effort_backoff_us(void *arg, uint32_t failures); /* 1, 2, 4 ... 
 int64_t lh_controlled_backoff_us(void *arg, uint32_t failures);  /* 1, 10, 50, 100, 500, 1000 ms; likewise */
 
 /*
- * The answer that `decide` deferred: a delay, or LH_RETRY_REFUSE. Any thread; also inside decide, before it returns
- * LH_RETRY_DEFER. A late answer (the request is over or was answered before) does nothing.
+ * Gives the answer that `decide` deferred: a delay, or LH_RETRY_REFUSE. Any thread; also inside decide, before it
+ * returns LH_RETRY_DEFER. A late answer (the request is over or was answered before) does nothing.
  */
 void lh_retry_decide(struct lh_client *client, uint64_t request_id, int64_t delay_us);
 

@@ -1,4 +1,4 @@
-/* The messages of an acquire. */
+/* Packing and reading the messages of an acquire. */
 #ifndef LH_CLIENT_ACQUIRE_MESSAGE_H
 #define LH_CLIENT_ACQUIRE_MESSAGE_H
 
@@ -6,7 +6,7 @@
 
 void lh_acquire_all_pack(struct lh_request *request, struct lh_buffer *buffer);
 void lh_acquire_pack(struct lh_request *request, struct lh_buffer *buffer);
-/* Calls on_waiting with what it waits for. */
+/* Calls on_waiting with the contention that the acquire waits for. */
 void lh_acquire_tell(struct acquire_op *op, const Leasehold__V1__Contention *contention);
 
 #endif

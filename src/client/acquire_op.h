@@ -14,35 +14,36 @@ struct acquire_item {
     enum lh_mode mode;
     int32_t units;
     void *user;
-    struct lh_lease *lease; /* granted */
+    struct lh_lease *lease; /* the granted lease, or NULL */
 };
 
 struct acquire_op {
     struct lh_request request;
     struct lh_uuid key;
-    bool is_own_key; /* the caller chose it */
+    bool is_own_key; /* the caller chose the lease key */
     bool waits_while_alive;
     int64_t wait_us;
     int64_t wait_until_us;
-    struct lh_context *parent; /* of the leases' contexts, or NULL */
-    lh_waiting_cb *on_waiting; /* or NULL */
+    struct lh_context *parent; /* parent of the leases' contexts, or NULL */
+    lh_waiting_cb *on_waiting; /* may be NULL */
     void *on_waiting_arg;
-    Leasehold__V1__AcquireEvent *granted; /* of a stream that has not ended yet */
+    /* The grant of a stream that has not ended yet. */
+    Leasehold__V1__AcquireEvent *granted;
     lh_acquired_cb *on_done;
-    lh_acquired_all_cb *on_all_done; /* of lh_acquire_all, instead */
+    lh_acquired_all_cb *on_all_done; /* set for lh_acquire_all, instead of on_done */
     void *arg;
     size_t label_count;
     char *labels[LH_LABELS_MAX]; /* name, NUL, value */
     char *owner;
-    char *name; /* "namespace/key", of the first */
+    char *name; /* "namespace/key" of the first scope */
     size_t count;
     struct acquire_item items[];
 };
 
-/* Acquire; AcquireStream where on_waiting is set, AcquireAll where on_all_done is. */
+/* The verbs: Acquire; AcquireStream if on_waiting is set, AcquireAll if on_all_done is. */
 extern const struct request_verb lh_acquire_verb, lh_acquire_stream_verb, lh_acquire_all_verb;
 
-/* `on_start` of each: it follows the releases of its scopes that are under way. */
+/* Starts an acquire after the releases of its scopes that are under way, as `on_start` of each verb. */
 void lh_acquire_start(struct lh_request *request);
 void lh_acquire_destroy(struct acquire_op *op);
 

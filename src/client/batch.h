@@ -1,4 +1,4 @@
-/* Leases on their way in one message: what renewals and releases have in common. */
+/* Leases on their way in one message, for renewals and releases. */
 #ifndef LH_CLIENT_BATCH_H
 #define LH_CLIENT_BATCH_H
 
@@ -11,10 +11,10 @@ struct lease_batch {
     struct lh_lease **leases;
     size_t count;
     size_t capacity;
-    size_t bytes; /* of the message so far, at most */
+    size_t bytes; /* upper bound of the message's size so far */
 };
 
-/* Takes over a reference. False: it is full, nothing was taken. */
+/* Takes over a reference. Returns false, without taking it, if the batch is full. */
 bool lh_lease_batch_add(struct lease_batch *batch, struct lh_lease *lease);
 void lh_lease_batch_finish(struct lease_batch *batch); /* gives the references up */
 

@@ -1,4 +1,4 @@
-/* A call that waits on another thread for what the client's thread does. On the caller's stack. */
+/* A call that blocks its thread until the client's thread is done. On the caller's stack. */
 #ifndef LH_CLIENT_BLOCKING_H
 #define LH_CLIENT_BLOCKING_H
 
@@ -13,10 +13,12 @@ struct blocked {
     enum lh_status status;
 };
 
-/* LH_WOULD_BLOCK: this thread must not. `client` NULL: there is no lease, which is LH_INVALID_ARGUMENT. */
+/* Begins a blocking call. LH_WOULD_BLOCK: this thread must not block. `client` NULL: there is no lease, which is
+   LH_INVALID_ARGUMENT. */
 enum lh_status lh_blocked_begin(struct blocked *blocked, struct lh_client *client, struct lh_error *error);
 
-/* `started`: what refused the call, or the status of the call without blocking; its callback wakes this one. */
+/* Waits for the callback of the call, which wakes this one. `started`: the refusal of lh_blocked_begin, or the
+   return of the call. */
 enum lh_status lh_blocked_wait(struct blocked *blocked, enum lh_status started);
 
 void lh_blocked_wake(struct blocked *blocked, enum lh_status status, const struct lh_error *error);

@@ -1,8 +1,8 @@
 /*
- * What the files of the library's gRPC half share: the client and its parts.
+ * The client and its parts, for the files of the library's gRPC half.
  *
- * All of it belongs to the client's one thread, which runs its loop. What other threads may touch is said where it
- * stands: what `mutex` guards, atomics, and what never changes. They hand their work over as tasks.
+ * All of it belongs to the client's one thread, which runs its loop. Other threads may touch only the members marked
+ * below: those guarded by `mutex`, atomics, and those that never change. They hand their work over as tasks.
  */
 #ifndef LH_CLIENT_CLIENT_H
 #define LH_CLIENT_CLIENT_H
@@ -28,7 +28,7 @@
 
 enum client_state {
     CLIENT_OPEN,
-    CLIENT_CLOSING, /* takes no more requests; sends what is left of the releases */
+    CLIENT_CLOSING, /* takes no more requests; sends the rest of the releases */
     CLIENT_CLOSED,  /* takes no more tasks */
 };
 
@@ -48,7 +48,7 @@ struct lh_client {
     pthread_t thread; /* lh_client_destroy joins it */
     int wake_fd;
 
-    atomic_uint refs; /* the caller's, and one for each lease */
+    atomic_uint refs; /* references: the caller's, and one for each lease */
     struct client_counts counts;
 
     /* Guarded by `mutex`. */
@@ -57,7 +57,7 @@ struct lh_client {
     struct client_task *tasks;
     struct client_task **tasks_end;
     pthread_cond_t ended;
-    bool has_ended; /* the thread did all that it had to */
+    bool has_ended; /* the thread has done all its work */
     bool is_woken;  /* `wake_fd` tells the thread of tasks or releases */
     struct lh_link declarations;
     struct release_inbox inbox;
@@ -73,7 +73,7 @@ struct lh_client {
     struct renewals renewals;
     struct releases releases;
     struct lh_timer flush_limit;
-    struct lh_deferred settle; /* while closing: is it done? */
+    struct lh_deferred settle; /* while closing: checks whether the client is done */
     lh_closed_cb *on_closed;
     void *on_closed_arg;
 };

@@ -1,4 +1,4 @@
-/* Declarations: a namespace, and how leases in it are kept. */
+/* Declarations: a namespace, and the options for its leases. */
 #ifndef LH_CLIENT_DECLARE_H
 #define LH_CLIENT_DECLARE_H
 
@@ -6,10 +6,11 @@
 #include "leasehold.h"
 
 struct lh_declared {
-    struct lh_link link; /* in the client's declarations */
+    struct lh_link link; /* link in the client's declarations */
     struct lh_client *client;
-    struct lh_link held;               /* leases, the one that was tried the longest ago first; the client's thread */
-    struct lh_link in_leases;          /* while there are any */
+    /* Leases, by the time of their last try; the client's thread. */
+    struct lh_link held;
+    struct lh_link in_leases;          /* link in leases.declarations, while there are any */
     struct lh_declare_options options; /* with all defaults in place */
     bool has_strategy;
     struct lh_strategy strategy;

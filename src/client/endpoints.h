@@ -24,22 +24,25 @@ struct endpoints {
     size_t current;
 };
 
-/* What the environment says about TLS and the token. LH_INVALID_ARGUMENT: a value that is none. */
+/* Reads TLS and token options from the environment. LH_INVALID_ARGUMENT: a variable has no valid value. */
 enum lh_status lh_tls_from_environment(struct lh_client_tls *tls, struct lh_error *error);
-/* To LEASEHOLD_TLS_KEY, which is read first: before LEASEHOLD_KEY is set to the key of a lease. */
+/* Copies the path of the key file to LEASEHOLD_TLS_KEY, which is read first. Call it before LEASEHOLD_KEY is set to
+   the key of a lease. */
 void lh_tls_move_key_file(void);
 
-/* Of the options' endpoints, or of the environment. LH_INVALID_ARGUMENT: nothing is left to finish. */
+/* Creates the channels for the options' endpoints, or the environment's. LH_INVALID_ARGUMENT: there is nothing to
+   finish. */
 enum lh_status lh_endpoints_init(struct endpoints *endpoints, struct lh_loop *loop,
                                  const struct lh_client_options *options, struct lh_error *error);
-void lh_endpoints_finish(struct endpoints *endpoints); /* answers what is still open with CANCELLED */
+void lh_endpoints_finish(struct endpoints *endpoints); /* answers open calls with CANCELLED */
 
 /*
- * The first from `wanted` on whose circuit lets a call pass, and the ticket to settle it with. NULL: none does. *
+ * Returns the first endpoint from `wanted` on whose circuit lets a call pass, with the ticket to settle it with. NULL:
+ * no circuit does.
  */
 struct endpoint *lh_endpoints_admit(struct endpoints *endpoints, size_t wanted, int64_t now_us, uint64_t *ticket);
 
-/* Calls go to another one than this from now on. */
+/* Sends calls to another endpoint from now on. */
 void lh_endpoints_leave(struct endpoints *endpoints, const struct endpoint *endpoint);
 size_t lh_endpoints_index(const struct endpoints *endpoints, const struct endpoint *endpoint);
 

@@ -21,12 +21,12 @@
 #include "leasehold.h"
 #include "loop/loop.h"
 
-/* Those that a client holds; its thread's. */
+/* The leases that a client holds; its thread's. */
 struct leases {
     struct lh_table by_key;
     struct lh_heap deadlines;
-    struct lh_timer timer;       /* of the first deadline */
-    struct lh_link declarations; /* that have leases held */
+    struct lh_timer timer;       /* fires at the first deadline */
+    struct lh_link declarations; /* declarations that have leases held */
 };
 
 /* One atomic byte has both: the state, and below it the enum lh_lost_reason of a lease that was ever lost. */
@@ -34,7 +34,7 @@ enum lease_state { LEASE_HELD = 0x00, LEASE_LOST = 0x10, LEASE_RELEASING = 0x20,
 #define LEASE_STATE(byte) ((byte)&0xf0)
 #define LEASE_REASON(byte) ((byte)&0x0f)
 
-/* What the server granted. It never changes: a downgrade makes another one. */
+/* The grant of the server. It never changes: a downgrade makes another one. */
 struct lease_grant {
     struct lease_grant *before; /* kept as long as the lease, because a program may hold its slots */
     int64_t token;
@@ -53,74 +53,80 @@ struct lh_lease {
     int64_t granted_us;
 
     /* Any thread. */
-    atomic_uint refs; /* the caller's, the client's while it is held or on its way out, and passing ones */
+    /* References: the caller's, the client's while it is held or on its way out, and passing ones. */
+    atomic_uint refs;
     atomic_uchar state;
     atomic_int_fast64_t deadline_us;
     _Atomic(struct lh_context *) context; /* NULL: not made yet */
     _Atomic(struct lease_grant *) grant;  /* the newest; NULL: it never began */
 
     /* The client's thread; `result` and `next` belong to the thread that took it from HELD, then to the releases. */
-    int64_t sent_us;             /* of the newest renewal that counts */
-    int64_t tried_us;            /* of the newest renewal at all; 0: it is to be tried again at once */
-    int64_t longest_us;          /* when its longest hold is over; LH_FOREVER: never */
-    struct lh_heap_timer due;    /* of on_lost, never later than that */
-    struct lh_link held;         /* in the declaration's */
-    struct lh_table_entry entry; /* in the client's leases; later in its releases, by scope */
-    struct lh_lease *next;       /* in the releases */
-    struct lh_link followers;    /* acquires of its scope, until its release is answered */
+    int64_t sent_us; /* time of the newest renewal that counts */
+    /* Time of the newest renewal at all; 0: it is to be tried again at once. */
+    int64_t tried_us;
+    int64_t longest_us;       /* end of its longest hold; LH_FOREVER: never */
+    struct lh_heap_timer due; /* latest time for on_lost */
+    struct lh_link held;      /* link in the declaration's `held` */
+    /* Entry in the client's leases; later in its releases, by scope. */
+    struct lh_table_entry entry;
+    struct lh_lease *next;    /* next one in the releases */
+    struct lh_link followers; /* acquires of its scope, until its release is answered */
     char *result;
-    bool is_failure; /* `result` is what went wrong */
-    bool is_counted; /* among those held */
+    bool is_failure; /* `result` is the text of an error */
+    bool is_counted; /* counted among those held */
 
     char scope_key[];
 };
 
-/* A lease that is not entered yet, with one reference. Copies `key`. */
+/* Creates a lease that is not entered yet, with one reference. Copies `key`. */
 struct lh_lease *lh_lease_create(struct lh_declared *declared, const char *scope_key, const struct lh_uuid *key);
 void lh_lease_ref(struct lh_lease *lease);
 void lh_lease_unref(struct lh_lease *lease);
 
-/* The client's thread: from now on it is held and watched; lh_renewals_add has it renewed. Takes `grant` over. */
+/* Begins the lease, on the client's thread: it is held and watched from now on; lh_renewals_add has it renewed.
+   Takes `grant` over. */
 void lh_lease_begin(struct lh_lease *lease, struct lease_grant *grant, int64_t sent_us, int64_t waited_us,
                     int64_t remaining_us);
 
-/* The client's thread: the answer of a downgrade. Takes `grant` over. */
+/* Applies the answer of a downgrade, on the client's thread. Takes `grant` over. */
 void lh_lease_downgraded(struct lh_lease *lease, struct lease_grant *grant);
-/* The client's thread: what a renewal says of a shared lease, which somebody else may have downgraded; `units` 0: it is exclusive. */
+/* Applies the terms of a shared lease in a renewal, on the client's thread: another caller may have downgraded it.
+   `units` 0: it is exclusive. */
 void lh_lease_heard(struct lh_lease *lease, int64_t token, int32_t units, bool has_slots);
 
 /*
- * The answer to a renewal that was sent at sent_us. Only the newest counts: an older one never shortens or lengthens
- * what it said.
+ * Applies the answer to a renewal that was sent at sent_us. Only the newest counts: an older one never changes the
+ * deadline that a newer one has set.
  */
 void lh_lease_renewed(struct lh_lease *lease, int64_t sent_us, int64_t remaining_us);
 
-/* The server says LOST, or time does. Does nothing to a lease that is not held any more. */
+/* Ends a held lease because the server said LOST, or its time has passed. Does nothing to a lease that is not held
+   any more. */
 void lh_lease_lose(struct lh_lease *lease, enum lh_lost_reason reason, const char *words);
 
 bool lh_lease_is_kept(const struct lh_lease *lease);
 
-/* Out of everything that keeps it: renewals, deadlines, the table. Does nothing the second time. */
+/* Takes the lease out of renewals, deadlines and the table. Does nothing the second time. */
 void lh_lease_leave(struct lh_lease *lease);
 
 /*
- * First of all at every entry from the loop: leases whose time has passed while this process slept are lost before
- * anything else is done.
+ * Ends the leases whose time has passed while this process slept. Call it first at every entry from the loop.
  */
 void lh_leases_look_at_clock(struct lh_client *client);
-void lh_leases_expire(struct lh_client *client, int64_t now_us); /* everything whose time has come by now_us */
+void lh_leases_expire(struct lh_client *client, int64_t now_us); /* ends the leases whose time has come by now_us */
 
-/* From HELD, or LOST where a release may still help, to RELEASING. LH_LOST with words: it cannot be released any more.
- */
+/* Moves a lease that is HELD, or LOST while a release may still help, to RELEASING. LH_LOST with words: it cannot be
+   released any more. */
 enum lh_status lh_lease_take_for_release(struct lh_lease *lease, struct lh_error *error);
 
-/* LH_FOREVER, or INT64_MIN, where the sum does not fit. */
+/* Adds; returns LH_FOREVER, or INT64_MIN, if the sum does not fit. */
 int64_t lh_plus_us(int64_t at_us, int64_t more_us);
 
-/* The lease that is held with this lease key in this namespace and scope, or NULL. */
+/* Returns the lease that is held with this lease key in this namespace and scope, or NULL. */
 struct lh_lease *lh_leases_find(const struct lh_declared *declared, const char *scope_key, const struct lh_uuid *key);
 void lh_leases_init(struct lh_client *client);
-void lh_leases_stop(struct leases *leases);       /* no deadline any more */
-void lh_leases_abandon(struct lh_client *client); /* at the client's end: left to expire, without a word */
+void lh_leases_stop(struct leases *leases); /* ends the timer */
+/* Lets the leases expire at the client's end, without a release. */
+void lh_leases_abandon(struct lh_client *client);
 
 #endif

@@ -1,4 +1,4 @@
-/* Leases in messages: what a request says of one, and what an answer says of how it ended. */
+/* Leases in messages: packing them into requests, and reading the end of a lease from answers. */
 #ifndef LH_CLIENT_LEASE_MESSAGE_H
 #define LH_CLIENT_LEASE_MESSAGE_H
 
@@ -7,16 +7,16 @@
 #include "client/lease.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
-/* The server's words, or words for the reason where it gave none. */
+/* Returns the server's words, or words for the reason if it gave none. */
 const char *lh_lost_words(enum lh_lost_reason reason, const char *words);
 enum lh_lost_reason lh_lost_reason_of(Leasehold__V1__EndReason reason);
-/* Of an item of a batch; LH_UNAVAILABLE: it was not done, and may be tried again. */
+/* Returns the status of an item of a batch; LH_UNAVAILABLE: it was not done, and may be tried again. */
 enum lh_status lh_status_of_outcome(Leasehold__V1__Outcome outcome);
 
-/* What a message says of a grant, in memory of its own. */
+/* Reads a grant from a message, in memory of its own. */
 struct lease_grant *lh_unpack_grant(const Leasehold__V1__Lease *lease);
 
-/* For messages; in the arena, but for what lives as long as lease and declaration. */
+/* Pack into the arena; the messages borrow strings of the lease and its declaration. */
 Leasehold__V1__Scope *lh_pack_scope(const struct lh_declared *declared, const char *key, struct lh_arena *arena);
 Leasehold__V1__LeaseRef *lh_pack_lease_ref(const struct lh_lease *lease, struct lh_arena *arena);
 Google__Protobuf__Duration *lh_pack_duration(int64_t duration_us, struct lh_arena *arena);

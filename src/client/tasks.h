@@ -14,29 +14,29 @@
 
 struct lh_client;
 
-/* A piece of work for the client's thread; inside of what it works on. */
+/* A piece of work for the client's thread, embedded in its subject. */
 struct client_task {
     struct client_task *next;
     void (*run)(struct client_task *task);
 };
 
-/* Any thread. The last reference frees the client. */
+/* Take and drop a reference, on any thread. The last one frees the client. */
 void lh_client_ref(struct lh_client *client);
 void lh_client_unref(struct lh_client *client);
-bool lh_client_is_here(const struct lh_client *client); /* is this the client's own thread? */
+bool lh_client_is_here(const struct lh_client *client); /* whether this is its thread */
 bool lh_client_is_open(struct lh_client *client);
 
-/* Wakes the thread; with the mutex held. */
+/* Wakes the thread. Call it with the mutex held. */
 void lh_client_wake_locked(struct lh_client *client);
 
-/* To run on the client's thread, soon. LH_CLOSED: it never will. */
+/* Hands over a task to run on the client's thread, soon. LH_CLOSED: it never runs. */
 enum lh_status lh_client_post(struct lh_client *client, struct client_task *task);
 
-/* This thread is the client's from now on. */
+/* Makes this thread the client's. */
 void lh_client_serve(const struct lh_client *client);
 void lh_client_run_tasks(struct lh_client *client);
 
-/* While the client closes: at the end of the turn it looks whether that is done. */
+/* Checks at the end of the turn whether a closing client is done. */
 void lh_client_settle(struct lh_client *client);
 
 #endif

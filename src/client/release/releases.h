@@ -24,7 +24,7 @@ struct lh_request;
 struct release_batch;
 
 #define RELEASES_MAX_DEFAULT 2097152
-#define RELEASE_RESULT_BYTES_MAX (64u * 1024 * 1024) /* of results and failures in the set */
+#define RELEASE_RESULT_BYTES_MAX (64u * 1024 * 1024) /* bound of results and failures in the set */
 
 struct lease_queue {
     struct lh_lease *first;
@@ -34,9 +34,9 @@ struct lease_queue {
 /* Guarded by the client's mutex. */
 struct release_inbox {
     struct lease_queue queue;
-    size_t count; /* of everything that was enqueued and is not answered yet */
+    size_t count; /* leases that were enqueued and are not answered yet */
     size_t max;
-    size_t result_bytes; /* likewise */
+    size_t result_bytes; /* bytes of their results */
 };
 
 struct releases {
@@ -45,7 +45,7 @@ struct releases {
     struct lh_table by_scope; /* taken or in the batch */
     struct release_batch *batch;
     struct lh_timer pause;
-    uint32_t failures; /* batches in a row */
+    uint32_t failures; /* failed batches in a row */
     bool is_given_up;
 };
 
@@ -53,26 +53,26 @@ void lh_releases_init(struct releases *releases, struct lh_client *client);
 void lh_releases_finish(struct releases *releases);
 
 /*
- * Any thread. A lease that was taken for release, with its result; the reference is the set's from now on.
- * LH_OVERLOADED or LH_CLOSED: it is not in the set, the reference is still the caller's. While the client closes only
- * its own thread may.
+ * Puts a lease that was taken for release into the set, with its result; any thread. The set takes over the reference.
+ * LH_OVERLOADED or LH_CLOSED: refused, the reference stays the caller's. While the client closes only its own thread
+ * may call it.
  */
 enum lh_status lh_releases_enqueue(struct lh_client *client, struct lh_lease *lease);
 
-/* The client's thread: go on with what is there. */
+/* Sends the next leases, on the client's thread. */
 void lh_releases_drain(struct releases *releases);
 
-/* The lease of this scope whose release is not answered yet, or NULL. */
+/* Returns the lease of this scope whose release is not answered yet, or NULL. */
 struct lh_lease *lh_releases_find(struct releases *releases, const char *namespace_text, const char *key);
 
-/* Ends the pause: a caller waits for them. */
+/* Ends the pause, because a caller waits for a release. */
 void lh_releases_hurry(struct releases *releases);
 
 bool lh_releases_are_empty(struct releases *releases);
 
 bool lh_releases_is_theirs(const struct releases *releases, const struct lh_request *request);
 
-/* The limit of the flush has passed: everything is left to expire. */
+/* Lets every lease of the set expire, after the limit of the flush has passed. */
 void lh_releases_give_up(struct releases *releases);
 
 #endif

@@ -23,21 +23,22 @@ struct keep_alive_stream;
 
 struct keep_alive {
     struct lh_client *client;
-    struct keep_alive_stream *stream; /* that takes batches, or NULL */
-    struct lh_link streams;           /* with those that only owe answers */
-    const struct endpoint *refused;   /* it does not speak KeepAlive */
-    int64_t not_before_us;            /* after a stream that failed */
+    struct keep_alive_stream *stream; /* stream that takes batches, or NULL */
+    struct lh_link streams;           /* all streams, with those that only owe answers */
+    const struct endpoint *refused;   /* an endpoint that does not speak KeepAlive */
+    int64_t not_before_us;            /* no new stream before this time, after a failed one */
 };
 
 void lh_keep_alive_init(struct keep_alive *keep_alive, struct lh_client *client);
 
 /*
- * Takes the leases of `batch` over and renews them until `until_us`, in one way or the other. False: it does not, now;
- * they are still the caller's.
+ * Takes the leases of `batch` over and renews them until `until_us`, by the stream or by calls. Returns false, with the
+ * leases still the caller's, if it cannot now.
  */
 bool lh_keep_alive_send(struct keep_alive *keep_alive, struct lease_batch *batch, int64_t until_us);
 
-void lh_keep_alive_rest(struct keep_alive *keep_alive); /* nothing is held any more */
-void lh_keep_alive_stop(struct keep_alive *keep_alive); /* for good; what is owed is dropped */
+void lh_keep_alive_rest(struct keep_alive *keep_alive); /* ends the stream, because no lease is held any more */
+/* Stops for good; owed answers are dropped. */
+void lh_keep_alive_stop(struct keep_alive *keep_alive);
 
 #endif

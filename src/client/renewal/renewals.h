@@ -26,9 +26,9 @@ struct renewals {
 };
 
 void lh_renewals_init(struct renewals *renewals, struct lh_client *client);
-void lh_renewals_stop(struct renewals *renewals); /* for good */
+void lh_renewals_stop(struct renewals *renewals); /* stops for good */
 
-/* It is held from now on. */
+/* Renews the lease from now on, as long as it is held. */
 void lh_renewals_add(struct renewals *renewals, const struct lh_lease *lease);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * The retry orchestrator: what becomes of a request whose attempt failed. It has no clock, no timer and no socket of
+ * The retry orchestrator: it decides about a request whose attempt failed. It has no clock, no timer and no socket of
  * its own; they are handed in, so that tests run it on a clock of theirs.
  *
  * A request that fails is considered. For a reason that is always retried the controlled backoff decides; for any other
  * the request's strategy, at once or later. A request that is to go again waits out its delay (its one timer, which the
- * port arms) and is then told RETRY_AGAIN. No delay is longer than what is left of the request's time: when it was cut,
- * the request is not sent again at its end but told RETRY_TIMED_OUT, and so is one whose strategy never answered.
+ * port arms) and then gets RETRY_AGAIN. No delay is longer than the rest of the request's time: if the delay was cut,
+ * the request is not sent again at its end but gets RETRY_TIMED_OUT, and so does one whose strategy never answered.
  *
  *     struct lh_request { struct retry retry; ... };
  *     lh_retry_init(&request->retry, &client->retrier, true, deadline_us, on_verdict);
@@ -14,7 +14,7 @@
  *         the request fails, now
  *
  * The callback promise: RETRY_LATER, and on_verdict fires exactly once, never before lh_retry_consider returned, unless
- * lh_retry_stop comes first; anything else, and it never fires. All of it belongs to one thread.
+ * lh_retry_stop comes first; any other answer, and it never fires. All of it belongs to one thread.
  */
 #ifndef LH_CLIENT_RETRY_H
 #define LH_CLIENT_RETRY_H
@@ -33,58 +33,60 @@ struct retry;
 
 struct retry_port {
     int64_t (*now_us)(void *arg);
-    /* The request's one timer: call lh_retry_on_due at that time, never from in here. LH_FOREVER: not any more. */
+    /* Sets the request's one timer: call lh_retry_on_due at that time, never from in here. LH_FOREVER: no timer. */
     void (*arm)(void *arg, struct retry *retry, int64_t at_us);
     void *arg;
 };
 
-/* What the requests of a client share. */
+/* The common state of the requests of a client. */
 struct retrier {
     struct retry_port port;
-    struct lh_strategy strategy; /* of requests without one of their own */
-    size_t limit;                /* of requests that wait in here at once */
+    struct lh_strategy strategy; /* strategy of requests without one of their own */
+    size_t limit;                /* bound of requests that wait in here at once */
     size_t count;
-    struct lh_table undecided; /* by id: those whose strategy answers later */
-    struct retry *asking;      /* the one inside of its strategy */
+    struct lh_table undecided; /* requests whose strategy answers later, by id */
+    struct retry *asking;      /* the request inside of its strategy */
     uint64_t last_id;
-    uint64_t retries; /* since the beginning */
+    uint64_t retries; /* retries since the beginning */
     uint64_t refusals;
 };
 
 void lh_retrier_init(struct retrier *retrier, const struct retry_port *port);
-void lh_retrier_finish(struct retrier *retrier); /* every request was stopped */
+void lh_retrier_finish(struct retrier *retrier); /* call it after every request was stopped */
 
-/* A deferred decision. False when the request is over or was decided already: nothing is done then. */
+/* Applies a deferred decision. Returns false, without effect, if the request is over or was decided already. */
 bool lh_retrier_decide(struct retrier *retrier, uint64_t id, int64_t delay_us);
 
 enum retry_answer {
     RETRY_LATER,   /* on_verdict follows */
-    RETRY_REFUSED, /* by the strategy, or there is no reason to repeat it */
+    RETRY_REFUSED, /* refused by the strategy, or there is no reason to repeat it */
     RETRY_LIMITED, /* too many requests wait already: LH_OVERLOADED */
-    RETRY_EXPIRED, /* its time has passed: LH_TIMED_OUT */
+    RETRY_EXPIRED, /* the time of the request has passed: LH_TIMED_OUT */
 };
 
 enum retry_verdict {
-    RETRY_AGAIN,     /* send it; lh_retry_reason_keeps_endpoint(retry->last_reason) says where */
-    RETRY_TIMED_OUT, /* what was left of its time has passed: LH_TIMED_OUT */
+    /* Send it again; lh_retry_reason_keeps_endpoint(retry->last_reason) tells to which endpoint. */
+    RETRY_AGAIN,
+    RETRY_TIMED_OUT, /* the rest of its time has passed: LH_TIMED_OUT */
     RETRY_DECLINED,  /* the strategy's late answer was no */
 };
 typedef void retry_verdict_cb(struct retry *retry, enum retry_verdict verdict);
 
 enum retry_state {
-    RETRY_IDLE,      /* not in here: it is on its way, or over */
+    RETRY_IDLE,      /* not in here: under way, or over */
     RETRY_ASKING,    /* inside of the strategy */
     RETRY_UNDECIDED, /* the strategy answers later */
-    RETRY_DECIDED,   /* waits for its time; `verdict` then */
+    RETRY_DECIDED,   /* waits for its time; the decision is in `verdict` */
 };
 
 /* The first member of a struct lh_request. After lh_retry_init the caller may set the first five. */
 struct retry {
     struct lh_strategy strategy; /* decide and backoff NULL: the client's */
     void *arg;                   /* lh_request_arg */
-    const char *verb;            /* for the log: "Acquire" */
-    const char *name;            /* of what: "payments/invoice-42", or NULL; the caller's memory */
-    int64_t deadline_us;         /* of the request, on the port's clock, or LH_FOREVER */
+    const char *verb;            /* verb in the log: "Acquire" */
+    /* Subject in the log: "payments/invoice-42", or NULL; the caller's memory. */
+    const char *name;
+    int64_t deadline_us; /* deadline of the request, on the port's clock, or LH_FOREVER */
 
     struct retrier *retrier;
     retry_verdict_cb *on_verdict;
@@ -92,7 +94,7 @@ struct retry {
     uint64_t id;
     int64_t at_us;
     int64_t retry_after_us;
-    int64_t answer_us; /* given inside of the strategy, ahead of its LH_RETRY_DEFER */
+    int64_t answer_us; /* decision given inside of the strategy, ahead of its LH_RETRY_DEFER */
     uint32_t attempts;
     uint32_t failures;   /* in a row, for the strategy's delay */
     uint32_t controlled; /* in a row, for the controlled backoff */
@@ -109,15 +111,15 @@ void lh_retry_init(struct retry *retry, struct retrier *retrier, bool is_idempot
 /* An attempt that failed. */
 struct retry_failure {
     unsigned reason;        /* enum lh_retry_reason; RETRY_NO_REASON is refused */
-    int64_t blocked_us;     /* BLOCKING_TIMEOUT: how long the server did block */
-    int64_t retry_after_us; /* of its RetryInfo; 0: none */
-    const char *message;    /* for the log, or NULL */
+    int64_t blocked_us;     /* BLOCKING_TIMEOUT: time that the server blocked */
+    int64_t retry_after_us; /* from its RetryInfo; 0: none */
+    const char *message;    /* words for the log, or NULL */
 };
 
 enum retry_answer lh_retry_consider(struct retry *retry, const struct retry_failure *failure);
 void lh_retry_on_due(struct retry *retry);
 
-/* It is cancelled, or its owner goes away: no verdict any more. May be repeated. */
+/* Stops without a verdict, because the request is canceled or its owner goes away. May be repeated. */
 void lh_retry_stop(struct retry *retry);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * From what happened to a call to the reason to send it again. The reasons, their two properties and the whole table
+ * The reason to send a call again, from the evidence of its end. The reasons, their two properties and the whole table
  * are public (leasehold_retry.h).
  *
  *     reason = lh_retry_reason_of(&(struct retry_evidence){.stage = reply.delivery, .code = reply.code, ...});
@@ -34,16 +34,16 @@
 
 #define RETRY_NO_REASON LH_RETRY_REASON_COUNT
 
-/* After this reason: the endpoint that it was sent to again, or the next one. */
+/* Returns true if a retry for this reason goes to the same endpoint, false: to the next one. */
 bool lh_retry_reason_keeps_endpoint(unsigned reason);
 
-/* The names in a set of reasons, "SHUTTING_DOWN,UNKNOWN"; "none" for the empty one. */
+/* Writes the names in a set of reasons, "SHUTTING_DOWN,UNKNOWN"; "none" for the empty one. */
 #define RETRY_REASONS_TEXT_BYTES 256
 void lh_retry_reasons_format(uint32_t reasons, char text[RETRY_REASONS_TEXT_BYTES]);
 
 #define RETRY_NO_INFO (-1)
 
-/* What is known of a call that did not succeed. A cancellation by the caller itself is not asked about. */
+/* Evidence about a call that did not succeed. A call that the caller itself canceled is not judged. */
 struct retry_evidence {
     enum lh_rpc_delivery stage;
     enum lh_grpc_code code;
@@ -51,10 +51,10 @@ struct retry_evidence {
     bool has_retry_info; /* google.rpc.RetryInfo came with it */
 };
 
-/* An enum lh_retry_reason, or RETRY_NO_REASON. */
+/* Returns an enum lh_retry_reason, or RETRY_NO_REASON. */
 unsigned lh_retry_reason_of(const struct retry_evidence *evidence);
 
-/* The status of a request that ends with this evidence: the server's own where it gave one, else by code. */
+/* Returns the status of a request that ends with this evidence: the server's own if it gave one, else by code. */
 enum lh_status lh_retry_status_of(const struct retry_evidence *evidence);
 
 #endif
