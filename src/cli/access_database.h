@@ -1,4 +1,5 @@
-/* What the AdminService does with access rules and tokens, done by the database alone. Answers live in `arena`. */
+/* Access rules and tokens, changed in the database without a daemon, with the results of the AdminService. Answers
+   live in `arena`. */
 #ifndef LH_CLI_ACCESS_DATABASE_H
 #define LH_CLI_ACCESS_DATABASE_H
 
@@ -7,11 +8,11 @@
 enum lh_exit lh_access_database_list(const struct lh_cli *cli, struct lh_arena *arena,
                                      Leasehold__V1__ListAccessResponse *response);
 
-/* Grants or revokes `rights`, written with commas between. `rule` is what the rule is then; NULL: there is none. */
+/* Grants or revokes `rights`, written with commas between. `rule` gets the rule as changed; NULL: none is left. */
 enum lh_exit lh_access_database_change(const struct lh_cli *cli, bool is_grant, const char *principal, const char *ns,
                                        const char *rights, struct lh_arena *arena, Leasehold__V1__AccessRule **rule);
 
-/* `expires_us` 0: never. */
+/* Creates a token. `expires_us` 0: it never expires. */
 enum lh_exit lh_token_database_create(const struct lh_cli *cli, const char *name, int64_t expires_us,
                                       struct lh_arena *arena, Leasehold__V1__CreateTokenResponse *response);
 enum lh_exit lh_token_database_revoke(const struct lh_cli *cli, const char *name_or_id,

@@ -1,4 +1,4 @@
-/* One run of the program: the command, its arguments and where to send it. Handed to every command. */
+/* One run of the program: the command, its arguments and its server or database. Handed to every command. */
 #ifndef LH_CLI_CLI_H
 #define LH_CLI_CLI_H
 
@@ -19,14 +19,17 @@ struct lh_cli {
     const struct lh_command *command;
     struct lh_args args;
     enum lh_output output;
-    int64_t timeout_us;       /* for an answer, beyond any wait */
-    const char *server;       /* never NULL; several are separated by commas */
-    struct lh_client_tls tls; /* for lh_client_options.tls, of a command that uses a server */
-    char *database;           /* NULL: none was named */
-    bool uses_database;       /* of a command that can use either */
+    int64_t timeout_us; /* limit of an answer, beyond any wait */
+    const char *server; /* never NULL; several are separated by commas */
+    /* lh_client_options.tls, for a command that uses a server. */
+    struct lh_client_tls tls;
+    char *database; /* NULL: none was named */
+    /* The database answers, for a command that can use either. */
+    bool uses_database;
 };
 
-/* Read the global options and the environment; false: an error was printed. Hides the database's password from ps. */
+/* Reads the global options and the environment. Returns false if an error was printed. Hides the database's password
+   from ps. */
 bool lh_cli_configure(struct lh_cli *cli);
 void lh_cli_finish(struct lh_cli *cli);
 

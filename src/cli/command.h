@@ -1,6 +1,6 @@
 /*
- * What a command is: a name, the words of its help, its options, and one function. Each lives in a file of its own and
- * is listed in command.c.
+ * A command: a name, the words of its help, its options, and one function. Each lives in a file of its own and is
+ * listed in command.c.
  *
  *     const struct lh_command lh_command_status = {.name = "status", .run = run, ...};
  */
@@ -14,7 +14,7 @@
 
 struct lh_cli;
 
-/* Where a command gets its answers. */
+/* The source of a command's answers. */
 enum lh_reach {
     LH_REACH_SERVER,
     LH_REACH_EITHER, /* a daemon, or the database without one */
@@ -23,20 +23,22 @@ enum lh_reach {
 
 struct lh_command {
     const char *name;
-    const char *summary;             /* one line of the list of commands, no full stop */
-    const char *const *usage;        /* what follows "leasehold ", one line each, ends in NULL */
+    const char *summary; /* one line of the list of commands, no full stop */
+    /* The words behind "leasehold ", one line each, ends in NULL. */
+    const char *const *usage;
     const char *description;         /* lines of at most 79 columns; paragraphs are separated by an empty one */
     const struct lh_option *options; /* ends in a row without name; NULL: none of its own */
-    const char *examples;            /* lines as they would be typed, indented by two */
-    const char *const *verbs;        /* what its first word may be: three, then NULL; NULL: any word */
-    int words_min;                   /* how many words follow the command */
-    int words_max;                   /* -1: any number */
+    const char *examples;            /* lines as typed, indented by two */
+    /* Allowed first words: three, then NULL; NULL: any word. */
+    const char *const *verbs;
+    int words_min; /* words that follow the command */
+    int words_max; /* -1: any number */
     enum lh_reach reach;
     enum lh_exit (*run)(struct lh_cli *cli);
-    const void *arg; /* for `run` */
+    const void *arg; /* passed to `run` */
 };
 
-/* Ends in NULL. */
+/* All commands; ends in NULL. */
 extern const struct lh_command *const lh_commands[];
 
 /* Options that every command takes, before or after it: see lh_command_takes. */
@@ -44,10 +46,10 @@ extern const struct lh_option lh_global_options[];
 
 const struct lh_command *lh_command_find(const char *name);
 
-/* --server and --database are not for every command. */
+/* Returns false for --server or --database if the command does not take it. */
 bool lh_command_takes(const struct lh_command *command, const struct lh_option *global);
 
-/* The names of those that can do without a daemon: "list, queue and migrate". A new string. */
+/* Returns the names of the commands that do without a daemon: "list, queue and migrate". A new string. */
 char *lh_commands_with_database(void);
 
 extern const struct lh_command lh_command_acquire;

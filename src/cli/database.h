@@ -1,6 +1,6 @@
 /*
- * The database as the other end of a command: what a daemon would answer, made from rows into the same messages, so
- * that one printer serves both. Messages live in an arena.
+ * The database as the other end of a command: a daemon's answers, made from rows into the same messages, so that one
+ * printer serves both. Messages live in an arena.
  */
 #ifndef LH_CLI_DATABASE_H
 #define LH_CLI_DATABASE_H
@@ -15,33 +15,33 @@
 
 enum lh_database_use {
     LH_DATABASE_READ,  /* a standby will do */
-    LH_DATABASE_WRITE, /* of several hosts the one that takes writes */
+    LH_DATABASE_WRITE, /* the one of several hosts that takes writes */
 };
 
-/* Statements end after --timeout. Not DONE: an error was printed. */
+/* Opens a session; its statements end after --timeout. Not DONE: an error was printed. */
 enum lh_exit lh_database_open(struct lh_session **session, const struct lh_cli *cli, enum lh_database_use use);
 
-/* NULL: an error was printed, and `status` says how it ends. The caller clears the result. */
+/* Runs a query. NULL: an error was printed, and `status` is the exit status. The caller clears the result. */
 PGresult *lh_database_query(struct lh_session *session, const struct lh_cli *cli, const char *sql,
                             const char *const *values, size_t value_count, enum lh_exit *status);
-/* The same in a session for this statement alone. */
+/* Runs a query in a session of its own. */
 PGresult *lh_database_ask(const struct lh_cli *cli, enum lh_database_use use, const char *sql,
                           const char *const *values, size_t value_count, enum lh_exit *status);
 
-/* What to select for lh_lease_from_row, of a row of leasehold.lease called l. */
+/* The columns of lh_lease_from_row, for a row of leasehold.lease called l. */
 extern const char lh_lease_columns[];
 
-/* Columns are found by name; one that is missing or null leaves its field as it is by default. */
+/* Reads a lease. Columns are found by name; one that is missing or null leaves its field at its default. */
 Leasehold__V1__Lease *lh_lease_from_row(struct lh_arena *arena, const PGresult *result, int row);
 
-/* `text` is a JSON object, or NULL. */
+/* Adds the labels of a JSON object; `text` may be NULL. */
 void lh_lease_add_labels(struct lh_arena *arena, Leasehold__V1__Lease *lease, const char *text);
 
-/* NULL for null and for a column that is not there. */
+/* Reads a time. NULL for null and for a column that is not there. */
 Google__Protobuf__Timestamp *lh_row_timestamp(struct lh_arena *arena, const PGresult *result, int row,
                                               const char *column_us);
 
-/* The segments of a dotted namespace. */
+/* Returns the segments of a dotted namespace. */
 char **lh_segments_in_arena(struct lh_arena *arena, const char *ns, size_t *count);
 
 #endif

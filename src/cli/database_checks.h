@@ -1,7 +1,6 @@
 /*
- * The questions of `leasehold check-database` that one statement answers. A statement gives a row for each thing that it
- * found: level ('ok', 'note', 'warning' or 'failed'), found (what is so) and advice (what to do, or ''). No row: there is
- * nothing to tell.
+ * The checks of `leasehold check-database` that one statement does. A statement returns a row for each finding: level
+ * ('ok', 'note', 'warning' or 'failed'), found (the fact) and advice (or ''). No row: no finding.
  */
 #ifndef LH_CLI_DATABASE_CHECKS_H
 #define LH_CLI_DATABASE_CHECKS_H
@@ -9,10 +8,11 @@
 struct lh_database_check {
     const char *name;
     const char *sql;
-    const char *hidden; /* advice where the role may not ask this; NULL: then the answer is "not known", a note */
+    /* Advice if the role has no right to the statement; NULL: the finding is "not known" then, a note. */
+    const char *hidden;
 };
 
-/* Ends in a row without name. Runs on PostgreSQL 12 and later, on a standby, and without the schema. */
+/* All checks; ends in a row without name. They run on PostgreSQL 12 and later, on a standby, and without the schema. */
 extern const struct lh_database_check lh_database_checks[];
 
 #endif

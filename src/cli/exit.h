@@ -9,7 +9,7 @@ enum lh_exit {
     LH_EXIT_HELD = 3,        /* another holder has it, or the wait has timed out */
     LH_EXIT_LOST = 4,        /* lost, ended, or not held */
     LH_EXIT_UNAVAILABLE = 5, /* no server, no database, no answer in time: try again */
-    LH_EXIT_SIGNAL = 128,    /* plus the signal's number, as shells say it */
+    LH_EXIT_SIGNAL = 128,    /* plus the signal's number, as in shells */
 };
 
 #endif

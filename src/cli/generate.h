@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* False: there is no such format. */
+/* Writes the text. Returns false if there is no such format. */
 bool lh_generate(FILE *out, const char *format);
 
 #endif

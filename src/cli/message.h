@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
-/* Clamped to what fits. */
+/* Return microseconds, clamped to int64_t. */
 int64_t lh_duration_us(const Google__Protobuf__Duration *duration);
 int64_t lh_timestamp_us(const Google__Protobuf__Timestamp *timestamp);
 
@@ -17,7 +17,8 @@ Google__Protobuf__Duration lh_duration_message(int64_t duration_us);
 Google__Protobuf__Duration *lh_duration_new(struct lh_arena *arena, int64_t duration_us);
 Google__Protobuf__Timestamp *lh_timestamp_new(struct lh_arena *arena, int64_t us);
 
-/* A dotted namespace, taken apart, and the message of it. Zero-initialised it is the root; the segments are its own. */
+/* A dotted namespace, split into segments, and the message of it. Zero-initialised it is the root; the segments are
+   its own. */
 struct lh_segments {
     char *list[17];
     size_t count;
@@ -25,11 +26,12 @@ struct lh_segments {
     char *text;
 };
 
-/* Checks nothing: see cli/bounds.h. "" and "." are the root. */
+/* Splits without checks: see cli/bounds.h. "" and "." are the root. */
 void lh_segments_split(struct lh_segments *segments, const char *ns);
 void lh_segments_finish(struct lh_segments *segments);
 
-/* Both words checked; on false there is nothing to finish. `key` is borrowed. */
+/* A scope. lh_scope_message_init checks both words and returns false, with nothing to finish, if one is wrong. `key`
+   is borrowed. */
 struct lh_scope_message {
     struct lh_segments segments;
     Leasehold__V1__Scope message;

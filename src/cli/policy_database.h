@@ -1,4 +1,5 @@
-/* What the AdminService does with policies, done by the database alone. Answers live in `arena`. */
+/* Policies, read and changed in the database without a daemon, with the results of the AdminService. Answers live in
+   `arena`. */
 #ifndef LH_CLI_POLICY_DATABASE_H
 #define LH_CLI_POLICY_DATABASE_H
 
@@ -9,7 +10,7 @@ enum lh_exit lh_policy_database_get(const struct lh_cli *cli, const char *ns, st
 enum lh_exit lh_policy_database_list(const struct lh_cli *cli, struct lh_arena *arena,
                                      Leasehold__V1__ListPoliciesResponse *response);
 
-/* Each field of `mask`: set it where `policy` has it, else inherit it again; all of them or none. */
+/* Changes each field of `mask`: sets it if `policy` has it, else lets it inherit again; all of them or none. */
 enum lh_exit lh_policy_database_set(const struct lh_cli *cli, const char *ns, const Leasehold__V1__Policy *policy,
                                     const Google__Protobuf__FieldMask *mask, struct lh_arena *arena,
                                     Leasehold__V1__SetPolicyResponse *response);

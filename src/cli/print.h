@@ -14,19 +14,21 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A new string in which control characters, and bytes that are no UTF-8, have become \xNN: safe for a terminal. */
+/* Returns a new string in which control characters, and bytes that are no UTF-8, have become \xNN: safe for a
+   terminal. */
 char *lh_clean(const char *text);
 
-/* One word of a POSIX shell that means `text`; quoted only where that is needed. A new string. */
+/* Returns one word of a POSIX shell that means `text`; quoted only if needed. A new string. */
 char *lh_shell_quote(const char *text);
 
 /* Cells in rows of `columns`, as wide as their widest; the last of a row ends it. Zero-initialise the rest. */
 struct lh_grid {
     size_t columns;
     unsigned right;     /* bit i: column i has numbers and stands to the right */
-    const char *indent; /* before each row; NULL: nothing */
-    size_t width;       /* of the terminal; 0: there is none, and each cell is printed whole */
-    unsigned cut;       /* bit i: on a terminal column i is cut to fit; others are left out, from the right */
+    const char *indent; /* text before each row; NULL: none */
+    /* The terminal's; 0: there is none, and each cell is printed whole. */
+    size_t width;
+    unsigned cut; /* bit i: on a terminal column i is cut to fit; others are left out, from the right */
     const char *(*colour)(size_t column,
                           const char *cell); /* SGR parameters such as "31"; NULL: none, and may be NULL */
     char **cells;
@@ -34,22 +36,23 @@ struct lh_grid {
 };
 
 void lh_grid_add(struct lh_grid *grid, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Two cells: a name, and what it is. */
+/* Adds two cells: a name and its value. */
 void lh_grid_row(struct lh_grid *grid, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Cells as they are; NULL ends them. */
+/* Adds cells as they are; NULL ends them. */
 void lh_grid_texts(struct lh_grid *grid, ...) __attribute__((sentinel));
-/* Then the grid is empty, as after lh_grid_finish. */
+/* Prints and empties the grid. */
 void lh_grid_print(struct lh_grid *grid, FILE *out);
 void lh_grid_finish(struct lh_grid *grid);
 
-/* Of the terminal at `out`; 0: there is none. Whether it shows colours: NO_COLOR and TERM=dumb say that it does not. */
+/* Return the width of the terminal at `out` (0: no terminal), and whether it shows colours: not with NO_COLOR or
+   TERM=dumb. */
 size_t lh_terminal_width(FILE *out);
 bool lh_terminal_has_colour(FILE *out);
 
-/* `text` broken at spaces so that no line is longer than `width`, each but the first behind `indent` spaces. */
+/* Prints `text` broken at spaces so that no line is longer than `width`, each but the first behind `indent` spaces. */
 void lh_print_wrapped(FILE *out, const char *text, size_t indent, size_t width);
 
-/* "2026-11-20 18:28:57 UTC", in the local time zone. */
+/* Writes "2026-11-20 18:28:57 UTC", in the local time zone. */
 #define LH_TIME_TEXT_BYTES 64
 void lh_time_format(int64_t seconds, char text[LH_TIME_TEXT_BYTES]);
 

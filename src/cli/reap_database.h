@@ -4,10 +4,10 @@
 #include "cli/database.h"
 #include "cli/reap_pass.h"
 
-/* Everything that is due, in transactions of this session. Not DONE: an error was printed. */
+/* Reaps every expired lease, in transactions of this session. Not DONE: an error was printed. */
 enum lh_exit lh_reap_by_database(struct lh_reap_pass *pass, struct lh_session *session);
 
-/* A line for each namespace named that has no lease, policy or hook. */
+/* Prints a line for each named namespace that has no lease, policy or hook. */
 void lh_reap_tell_unknown(const struct lh_reap_pass *pass, struct lh_session *session);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "cli/reap_pass.h"
 
-/* Borrows `callback`, which must stay in its place, and `command`. */
+/* Sets the callback to a command. Borrows `callback`, which must stay in its place, and `command`. */
 void lh_reap_use_command(struct lh_reap_callback *callback, const char *command, int64_t limit_us);
 
 #endif

@@ -4,8 +4,8 @@
 #include "cli/reap_pass.h"
 
 /*
- * Do `work` in a process of its own, and again each time the plugin crashes there. Each crash is recorded as a failure of
- * the lease that it happened at, and reported.
+ * Does `work` in a process of its own, and again each time the plugin crashes there. Each crash is recorded as a
+ * failure of its lease, and reported.
  */
 typedef enum lh_exit lh_reap_work(void *arg);
 enum lh_exit lh_reap_guard(struct lh_reap_pass *pass, lh_reap_work *work, void *arg);

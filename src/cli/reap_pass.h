@@ -1,7 +1,6 @@
 /*
- * One pass of reaping: what it is to do, and its results. reap.c makes it and hands it down to the server
- * (reap_server.c) or the database (reap_database.c); the callback in it (reap_exec.c, reap_plugin.c) is called for each
- * lease.
+ * One pass of reaping: its arguments and its results. reap.c makes it and hands it down to the server (reap_server.c)
+ * or the database (reap_database.c); the callback in it (reap_exec.c, reap_plugin.c) is called for each lease.
  */
 #ifndef LH_CLI_REAP_PASS_H
 #define LH_CLI_REAP_PASS_H
@@ -13,7 +12,7 @@
 #include "leasehold.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
-/* What the process that runs a plugin tells the one that watches it, in memory that both have. */
+/* State that the process that runs a plugin shares with the one that watches it, in memory of both. */
 struct lh_reap_flight {
     volatile sig_atomic_t is_in_callback;
     int32_t reaped; /* committed, and not reported yet */
@@ -25,17 +24,18 @@ struct lh_reap_callback {
     lh_reap_cb *on_lease;
     void *arg;
     int64_t limit_us;     /* 0: the policy's */
-    int64_t transactions; /* leases in one at most; 0: the default */
+    int64_t transactions; /* leases in one transaction at most; 0: the default */
     const char *command;  /* --exec */
     const struct lh_reap_plugin *plugin;
-    struct lh_reap_flight *flight; /* of the plugin */
+    struct lh_reap_flight *flight; /* the plugin's */
 };
 
 struct lh_reap_pass {
     struct lh_cli *cli;
     bool include_children;
-    int64_t max;       /* leases in one transaction; 0: the default */
-    bool keep_backoff; /* also where the namespace is named: not the first pass of a loop */
+    int64_t max; /* leases in one transaction; 0: the default */
+    /* Keep it for a named namespace too: not the first pass of a loop. */
+    bool keep_backoff;
     int64_t skip_failed_since_us;
     struct lh_reap_callback callback;
 
@@ -43,7 +43,7 @@ struct lh_reap_pass {
     Leasehold__V1__ReapResponse total;
 };
 
-/* The results are empty after it. */
+/* Empties the results. */
 void lh_reap_pass_begin(struct lh_reap_pass *pass);
 void lh_reap_pass_end(struct lh_reap_pass *pass);
 
@@ -52,7 +52,7 @@ void lh_reap_pass_add_failure(struct lh_reap_pass *pass, const Leasehold__V1__Re
 void lh_reap_pass_add_failed(struct lh_reap_pass *pass, const struct lh_embed_lease *lease, const char *error,
                              int32_t reap_failures, int64_t next_try_at_us);
 
-/* Failures on stderr, the result on stdout; a repeated pass with nothing new prints nothing. */
+/* Prints failures on stderr, the result on stdout; a repeated pass without news prints nothing. */
 void lh_reap_pass_report(const struct lh_reap_pass *pass, bool is_repeated);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "cli/reap_pass.h"
 
-/* False: `error` says what is wrong with the file. It stays loaded until the process ends. */
+/* Loads a plugin. Returns false, with the fault of the file in `error`. It stays loaded until the process ends. */
 bool lh_reap_use_plugin(struct lh_reap_callback *callback, const char *path, struct lh_error *error);
 
 #endif

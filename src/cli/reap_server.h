@@ -4,7 +4,7 @@
 #include "cli/reap_pass.h"
 #include "cli/server.h"
 
-/* Calls of Reap until nothing is due. Not DONE: an error was printed. */
+/* Calls Reap until no lease is due. Not DONE: an error was printed. */
 enum lh_exit lh_reap_by_server(struct lh_reap_pass *pass, struct lh_server *server);
 
 #endif

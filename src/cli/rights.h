@@ -6,11 +6,11 @@
 #include "base/status.h"
 #include "leasehold/v1/leasehold.pb-c.h"
 
-/* `rights` has room for `count`. LH_INVALID_ARGUMENT: one of the words is none. */
+/* Parses words; `rights` has room for `count`. LH_INVALID_ARGUMENT: a word is no right. */
 enum lh_status lh_rights_parse(const char *const *words, size_t count, Leasehold__V1__Right *rights,
                                struct lh_error *error);
 
-/* "read,lease"; those that this program does not know as numbers. A new string. */
+/* Returns "read,lease"; rights unknown to this program as numbers. A new string. */
 char *lh_rights_text(const Leasehold__V1__Right *rights, size_t count);
 
 #endif

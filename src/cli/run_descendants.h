@@ -11,29 +11,29 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Is this process the parent of ours, or its parent, and so on? */
+/* Returns true if the process is the parent of ours, or its parent, and so on. */
 bool lh_run_descends_from(pid_t ancestor);
 
-/* Could lh_run_signal_descendants work here? */
+/* Returns true if lh_run_signal_descendants works here. */
 bool lh_run_can_see_descendants(void);
 
 #define LH_RUN_NAMES_BYTES 160
 
-/* What a walk found; processes that have ended and wait for their parent are not counted. */
+/* The findings of a walk; processes that have ended and wait for their parent are not counted. */
 struct lh_run_found {
     size_t count;
-    size_t denied;                  /* of those: they have become another user, and we may not signal them */
+    size_t denied;                  /* processes of another user, which we may not signal */
     char names[LH_RUN_NAMES_BYTES]; /* "sleep (12), sh (13), ..." of the denied, or of all where none was denied */
 };
 
 /*
- * Send each of them this signal (0: only look), and SIGCONT after SIGTERM, because a stopped process does not get it.
- * `session` 0: all of them; else those alone that have not left this session. What is forked meanwhile may be missed: to
- * kill, repeat until no child is left.
+ * Sends each descendant this signal (0: only looks), and SIGCONT after SIGTERM, because a stopped process does not get
+ * it. `session` 0: all of them; else only those that have not left this session. Processes forked meanwhile may be
+ * missed: to kill, repeat until no child is left.
  */
 void lh_run_signal_descendants(int number, pid_t session, struct lh_run_found *found);
 
-/* Kill them, again and again, and reap them until none is left. */
+/* Kills them, again and again, and reaps them until none is left. */
 void lh_run_kill_descendants(void);
 
 #endif

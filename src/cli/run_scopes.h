@@ -1,4 +1,5 @@
-/* What `leasehold run` holds while its command runs: NAMESPACE KEY, and each --also NS:KEY, in their order. */
+/* The scopes that `leasehold run` holds while its command runs: NAMESPACE KEY, and each --also NS:KEY, in their
+   order. */
 #ifndef LH_CLI_RUN_SCOPES_H
 #define LH_CLI_RUN_SCOPES_H
 
@@ -10,11 +11,13 @@ struct lh_run_scopes {
     struct lh_run_scope {
         const char *ns;
         const char *key;
-        char *text; /* of --also, which `ns` and `key` are in; NULL: words of the command line */
+        /* Memory of `ns` and `key` of --also; NULL: they are words of the command line. */
+        char *text;
     } list[LH_ACQUIRE_ALL_MAX];
 };
 
-/* Zero-initialised before; finish it in any case. Borrows from `args`. LH_INVALID_ARGUMENT: `error` says which word. */
+/* Takes the scopes; `scopes` is zero-initialised before. Finish it in any case. Borrows from `args`.
+   LH_INVALID_ARGUMENT: `error` names the word. */
 enum lh_status lh_run_scopes_take(struct lh_run_scopes *scopes, const struct lh_args *args, struct lh_error *error);
 void lh_run_scopes_finish(struct lh_run_scopes *scopes);
 

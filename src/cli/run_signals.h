@@ -26,32 +26,33 @@
 #define LH_RUN_PASSED_ON 10
 
 struct lh_run_signals {
-    int file;      /* readable: a signal is there */
-    int witness;   /* readable: the first witness saw one; -1: there is none */
+    int file; /* readable: a signal came */
+    /* Readable: the first witness got one; -1: no witness. */
+    int witness;
     pid_t process; /* the witness */
     struct lh_run_gathered {
-        int64_t since_us;    /* 0: none is gathered */
-        int64_t in_group_us; /* when the witness saw it last */
-        bool is_of_ancestor; /* its sender is one of ours */
+        int64_t since_us;    /* 0: no signal is gathered */
+        int64_t in_group_us; /* time when the witness last got it */
+        bool is_of_ancestor; /* the sender is one of our ancestors */
     } gathered[LH_RUN_PASSED_ON];
 };
 
-/* From now on signals are not heard but taken; SIGTTOU, which putting the terminal right causes, is not heard at all.
- * *mask is what was blocked before. False: errno. */
+/* Reads signals from `file` from now on; ignores SIGTTOU, which restoring the terminal causes. *mask is the mask
+   before. Returns false with errno. */
 bool lh_run_signals_open(struct lh_run_signals *signals, sigset_t *mask);
 
-/* Fork the first witness. The caller has no other threads. False: errno. */
+/* Forks the first witness. The caller has no other threads. Returns false with errno. */
 bool lh_run_witness_start(struct lh_run_signals *signals);
 void lh_run_witness_end(struct lh_run_signals *signals);
 
-/* The next that came. False: there is none. */
+/* Takes the next signal that came. Returns false if there is none. */
 bool lh_run_signals_take(struct lh_run_signals *signals, struct signalfd_siginfo *told);
 
-/* To be passed on, unless the command has had it. */
+/* Gathers a signal, to be passed on unless the command has had it. */
 void lh_run_signals_gather(struct lh_run_signals *signals, const struct signalfd_siginfo *told);
 
-/* Tell the supervisor of those that were gathered long enough. Returns in how many microseconds the next will have been;
- * LH_RUN_GATHER_US: none is gathered. *has_stop: SIGTSTP was among those told. */
+/* Sends the supervisor the signals that were gathered long enough. Returns in how many microseconds the next will
+   have been; LH_RUN_GATHER_US: none is gathered. *has_stop: SIGTSTP was among them. */
 int64_t lh_run_signals_pass_on(struct lh_run_signals *signals, int channel, bool *has_stop);
 
 #endif

@@ -9,14 +9,14 @@
 #include <termios.h>
 
 struct lh_run_terminal {
-    int file; /* -1: there is none, or it is not ours now */
+    int file; /* -1: there is no terminal, or it is not ours now */
     struct termios modes;
 };
 
 void lh_run_terminal_remember(struct lh_run_terminal *terminal);
 
-/* With SIGTTOU blocked. Takes nothing from a process group that lives: it may be the user's shell, and we in its
- * background. */
+/* Restores. Call it with SIGTTOU blocked. Takes nothing from a process group that lives: it may be the user's shell,
+   and we in its background. */
 void lh_run_terminal_restore(const struct lh_run_terminal *terminal);
 
 #endif

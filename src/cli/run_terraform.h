@@ -1,8 +1,8 @@
 /*
  * `leasehold run --terraform`: Terraform's and OpenTofu's `http` backend on loopback, for the command alone.
  *
- * The lease of the run is the lock: who has it may lock the state as often as it likes, and nobody else gets so far. So a
- * run that is killed leaves no lock behind: its lease ends by its deadline. The state is Terraform's own affair, or a file
+ * The lease of the run is the lock: its holder may lock the state any number of times, and no other run gets that far.
+ * So a killed run leaves no lock behind: its lease ends by its deadline. The state is Terraform's own affair, or a file
  * of ours, which is written while the lease is held and not after.
  *
  * Protocol: https://developer.hashicorp.com/terraform/language/backend/http. LOCK is sent as PUT and UNLOCK as DELETE,
@@ -18,15 +18,15 @@
 struct lh_terraform;
 
 /*
- * Bind a port, and set TF_HTTP_* in this process's environment: the path in them is random, and is the password. Call it
- * before the first fork. `state`: the directory with terraform.tfstate; NULL: the state is elsewhere. NULL: an error was
- * printed.
+ * Binds a port, and sets TF_HTTP_* in this process's environment: the path in them is random, and is the password. Call
+ * it before the first fork. `state`: the directory with terraform.tfstate; NULL: the state is elsewhere. Returns NULL
+ * if an error was printed.
  */
 struct lh_terraform *lh_terraform_open(const char *state);
 
-/* Serve on a thread of its own while `lease` is held. False: no thread, errno. */
+/* Serves on a thread of its own while `lease` is held. Returns false with errno if there is no thread. */
 bool lh_terraform_start(struct lh_terraform *terraform, struct lh_lease *lease);
-void lh_terraform_stop(struct lh_terraform *terraform); /* one that was not started: does nothing */
+void lh_terraform_stop(struct lh_terraform *terraform); /* does nothing before a start */
 void lh_terraform_close(struct lh_terraform *terraform);
 
 #endif

@@ -15,11 +15,11 @@ struct lh_run {
     struct lh_cli_acquire asked;
     struct lh_run_scopes scopes;
     struct lh_run_schedule schedule;
-    int own_status; /* -E, instead of 3 and 4; -1: not given */
+    int own_status; /* exit status of -E, instead of 3 and 4; -1: not given */
     bool repeats;
     struct lh_run_plan plan;
     char **argv;
-    struct lh_run_values *values;   /* of the plan */
+    struct lh_run_values *values;   /* the plan's */
     struct lh_terraform *terraform; /* NULL: without --terraform */
 
     struct lh_run_lease lease;
@@ -27,23 +27,24 @@ struct lh_run {
     pid_t supervisor;
     int channel;
     struct lh_run_signals signals;
-    int64_t told_us;  /* the last deadline that the supervisor knows */
-    int64_t pause_us; /* the longest in which this process did not run, though it wanted to: stopped, or suspended */
+    int64_t told_us; /* last deadline sent to the supervisor */
+    /* The longest time in which this process did not run, though it wanted to: stopped, or suspended. */
+    int64_t pause_us;
 
-    bool is_stopping;            /* a signal asked us to end: no round follows */
+    bool is_stopping;            /* a signal ended this run: no round follows */
     int interrupt;               /* the signal that ended the wait for the lease */
     bool has_terminal_interrupt; /* Ctrl-C, which the command has had too */
     bool was_lost_told;
     bool has_ended;
     bool was_late;
-    bool was_abandoned; /* the supervisor is gone, and did not say how it ended */
-    int status;         /* the command's */
+    bool was_abandoned; /* the supervisor is gone, and sent no end */
+    int status;         /* the command's wait status */
 };
 
-/* Before there is a lease they end the wait for it; later they are passed on. */
+/* Takes signals: before the leases they end the wait; later they are passed on. */
 void lh_run_take_signals(struct lh_run *run);
 
-/* With the lease: from the start of the command until nothing is left of it. */
+/* Watches, with the leases, from the start of the command until no process of it is left. */
 void lh_run_watch(struct lh_run *run);
 
 #endif

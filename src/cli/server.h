@@ -1,5 +1,5 @@
 /*
- * Calls to the server named on the command line, with what is safe to repeat repeated within --timeout.
+ * Calls to the server named on the command line; those that are safe to repeat are repeated within --timeout.
  *
  *     status = lh_server_open(&server, cli);
  *     if (status == LH_EXIT_DONE)
@@ -21,41 +21,43 @@ struct lh_server {
 };
 
 enum lh_repeat {
-    LH_NO_REPEAT, /* once: a second time might do more than was asked */
-    LH_REPEAT,    /* what changes nothing, or says by its lease key that it is the same request */
+    LH_NO_REPEAT, /* once: a repetition could have a second effect */
+    /* Calls that change nothing, or that their lease key makes the same request. */
+    LH_REPEAT,
 };
 
-/* Not DONE: an error was printed. */
+/* Opens the connection. Not DONE: an error was printed. */
 enum lh_exit lh_server_open(struct lh_server *server, const struct lh_cli *cli);
 void lh_server_close(struct lh_server *server);
 
-/* Not DONE: an error was printed. `reply` is to be finished either way. */
+/* Makes a call. Not DONE: an error was printed. `reply` is to be finished either way. */
 enum lh_exit lh_server_call(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
                             const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply);
 
-/* The same for a single call: the server is opened and closed. */
+/* Makes a single call: opens and closes the server. */
 enum lh_exit lh_server_ask(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
                            const ProtobufCMessage *request, enum lh_repeat repeat, struct lh_reply *reply);
 
 /*
- * A list, all of its pages as one: `request` has page_size and page_token; the first field of the answer is what is
- * listed, and gets all of it. Otherwise as lh_server_ask.
+ * Reads a list, all of its pages as one: `request` has page_size and page_token; the first field of the answer is the
+ * list, and gets all of it. Otherwise as lh_server_ask.
  */
 enum lh_exit lh_server_list(const struct lh_cli *cli, const ProtobufCServiceDescriptor *service, const char *method,
                             ProtobufCMessage *request, struct lh_reply *reply);
 
-/* lh_server_call without printing errors, until `deadline_us`; the last reply is the one that counts. */
+/* Makes a call without printing errors, repeated until `deadline_us`; `reply` is the last one. */
 void lh_server_try(struct lh_server *server, const ProtobufCServiceDescriptor *service, const char *method,
                    const ProtobufCMessage *request, enum lh_repeat repeat, int64_t deadline_us, struct lh_reply *reply);
 
-/* Best effort, without printing errors. `failure` NULL: as a success. */
+/* Tries to release a lease, without printing errors. `failure` NULL: as a success. */
 void lh_server_release(struct lh_server *server, Leasehold__V1__Scope *scope, char *lease_key, const char *failure,
                        int64_t deadline_us);
 
-/* Can the same request have a better answer in a moment? A server that was never reached cannot. */
+/* Returns true if the same request may have a better answer in a moment. For a server that was never reached it does
+   not. */
 bool lh_reply_is_passing(const struct lh_reply *reply);
 
-/* 50 ms doubling to 1 s, or what the server asked for if that is longer. `attempt` counts from 0. */
+/* Returns 50 ms doubling to 1 s, or the server's RetryInfo if that is longer. `attempt` counts from 0. */
 int64_t lh_backoff_us(unsigned attempt, const struct lh_reply *reply);
 
 #endif
