@@ -79,7 +79,7 @@ enum lh_core_scope_column {
     SCOPE_COLUMNS
 };
 
-/* Those of leasehold.waiter. */
+/* The columns of leasehold.waiter, in their order. */
 enum lh_core_waiter_column {
     WAITER_NAMESPACE,
     WAITER_KEY,
@@ -104,10 +104,11 @@ struct lh_core_oids {
     Oid creation, creation_pkey, turn;
 };
 
-/* What SQL says of a namespace (leasehold_internal.core_rules); true for as long as policies and hooks do not change. */
+/* The rules of a namespace as leasehold_internal.core_rules returns them; valid as long as policies and hooks do not
+   change. */
 struct lh_core_rules {
     char namespace[LH_CORE_NAMESPACE_MAX + 1]; /* the hash key */
-    bool is_known;                             /* false: not a namespace */
+    bool is_known;                             /* if not: no namespace has this name */
     bool is_plain;                             /* not frozen, no quota, no minimum hold */
     bool is_manual;                            /* its leases do not expire by themselves */
     bool has_capacity;
@@ -134,7 +135,7 @@ struct lh_core_row {
 /* One call of one function. */
 struct lh_core_call {
     FunctionCallInfo fcinfo;
-    const char *name; /* of the function, here and in SQL */
+    const char *name; /* name of the function, here and in SQL */
     Tuplestorestate *rows;
     TupleDesc row_type;
 
@@ -149,9 +150,9 @@ struct lh_core_call {
     ResultRelInfo *result_rel;
 
     int count;      /* items */
-    int done_count; /* of which so many are done here */
+    int done_count; /* items that the common path has done */
     bool *is_done;
-    bool has_history; /* something that was released is to be kept */
+    bool has_history; /* a lease was released that history is to keep */
     uint32 *left;     /* a table of hashes of the scopes whose later items are left */
     int left_slots;
 };
@@ -166,48 +167,54 @@ struct lh_core_array {
 };
 
 /*
- * Begins the call. False: the session, the tables or the facts are not what the common path is for, and SQL has answered
- * the whole call. `count` is how many items there are: of each array argument, unless that is null.
+ * Begins the call. Returns false if SQL has answered the whole call, because the session, the tables or the facts are
+ * not those of the common path. `count` is the number of items: of each array argument, unless that is null.
  */
 bool lh_core_begin(struct lh_core_call *call, FunctionCallInfo fcinfo, const char *name, int count);
-/* Was an item of the same scope left in this call? Then this one is left, too, for items of one scope keep their order. */
+/* Returns true if an item of the same scope was left in this call. Then this one is left, too, because items of one
+   scope keep their order. */
 bool lh_core_is_left(const struct lh_core_call *call, Datum ns, Datum key);
-/* The items of this scope that follow are left. */
+/* Leaves the items of this scope that follow. */
 void lh_core_leave(struct lh_core_call *call, Datum ns, Datum key);
 /* Answers the item with this row. */
 void lh_core_answer(struct lh_core_call *call, int item, const Datum *values, const bool *nulls);
-/* What follows a change of the items that are done, and SQL's answers to the others. `after` is the SQL function for the
- * former, or NULL. */
+/* Does the work that follows a change of the done items, and lets SQL answer the others. `after` is the SQL function
+   for the former, or NULL. */
 Datum lh_core_end(struct lh_core_call *call, const char *after);
 struct lh_core_array lh_core_array(FunctionCallInfo fcinfo, int argument, Oid type);
-/* Empty, "on": does the caller run hooks within its calls (leasehold_internal.runs_hooks)? */
+/* Returns true if the caller runs hooks within its calls (leasehold_internal.runs_hooks). */
 bool lh_core_runs_hooks(void);
 
 /* --- tables.c --- */
 
-/* The relations, or NULL where one is missing or is not as it is expected; `reason` says what. */
+/* Returns the relations, or NULL if one is missing or differs; the difference is in `reason`. */
 const struct lh_core_oids *lh_core_oids(const char **reason);
-/* Grows when the tables, or functions of the database, may have changed: what was read before is read again. */
+/* Returns a number that grows when the tables, or functions of the database, may have changed: facts are read again
+   then. */
 uint64 lh_core_generation(void);
-/* Opens one of them; an error where it has changed so that the common path is not for it any more: then SQL does. */
+/* Opens a relation; raises an error if it has changed so that the common path does not fit it any more: then SQL
+   does the work. */
 Relation lh_core_table(Oid oid, LOCKMODE mode);
-void lh_core_open(struct lh_core_call *call); /* whose `scope` is open */
+void lh_core_open(struct lh_core_call *call); /* call it once `scope` is open */
 void lh_core_close(struct lh_core_call *call);
 /* index_beginscan() of each version. */
 IndexScanDesc lh_core_beginscan(Relation table, Relation index, Snapshot snapshot, int keys);
-/* Is there a row that this snapshot sees? `index`: the partial index that has just the rows in question, or InvalidOid. */
+/* Returns true if there is a row that this snapshot sees. `index`: the partial index that has just these rows, or
+   InvalidOid. */
 bool lh_core_has_row(Oid table, Oid index, Snapshot snapshot);
 
 /* --- row.c --- */
 
 bool lh_core_find(struct lh_core_call *call, Datum ns, Datum key, struct lh_core_row *row);
-/* FOR UPDATE, without waiting: false where somebody has it, or has changed it. */
+/* Locks the row (FOR UPDATE) without waiting. Returns false if another transaction has locked or changed it. */
 bool lh_core_lock_end(struct lh_core_call *call, struct lh_core_row *row);
-/* The next version of the row: false where it is not the newest any more, or somebody has it. `is_locked`: by us. */
+/* Writes the next version of the row. Returns false if the row is not the newest any more, or another transaction
+   has locked it. `is_locked`: we have. */
 bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bool is_locked);
-/* Locks the slot of a scope that has no row, then looks again. False where another creates it, or has. */
+/* Locks the slot of a scope that has no row, then looks again. Returns false if another transaction creates the row,
+   or has. */
 bool lh_core_take_name(struct lh_core_call *call, Datum ns, Datum key);
-/* The row of a scope whose name lh_core_take_name() has taken. */
+/* Inserts the row of a scope whose name lh_core_take_name() has taken. */
 void lh_core_insert(struct lh_core_call *call, const struct lh_core_row *row);
 
 static inline void lh_core_set(struct lh_core_row *row, enum lh_core_scope_column column, Datum value)
@@ -224,7 +231,7 @@ static inline void lh_core_set_null(struct lh_core_row *row, enum lh_core_scope_
 
 bool lh_core_text_is(const struct lh_core_row *row, enum lh_core_scope_column column, const char *text);
 bool lh_core_uuid_is(const struct lh_core_row *row, enum lh_core_scope_column column, Datum uuid);
-/* Is this lease held by the key, live, and its expiry not passed? */
+/* Returns true if the key holds this lease, live, and its expiry has not passed. */
 bool lh_core_is_held_by(const struct lh_core_row *row, Datum lease_key);
 bool lh_core_is_live(const struct lh_core_call *call, const struct lh_core_row *row, TimestampTz now);
 TimestampTz lh_core_plus(TimestampTz at, const Interval *interval);
@@ -237,7 +244,7 @@ static inline void lh_core_set_or_null(struct lh_core_row *row, enum lh_core_sco
 
 /* --- grant.c --- */
 
-/* Which arguments of a function have the requests. */
+/* The indexes of a function's arguments that have the requests. */
 struct lh_core_wish_arguments {
     int coordinator, ns, key, lease_key, owner, labels, duration, wait, ticket, principal, at_least, units;
 };
@@ -249,23 +256,24 @@ struct lh_core_wishes {
     int count;         /* 0: there is no list of keys */
 };
 
-/* A request for an exclusive lease that nothing is against but the scope's state. */
+/* A request for an exclusive lease that only the scope's state can be against. */
 struct lh_core_wish {
     const struct lh_core_rules *rules;
     Interval duration;
-    Datum lease_key, owner, principal, coordinator; /* of the last three (Datum) 0 is null */
+    Datum lease_key, owner, principal, coordinator; /* (Datum) 0 in owner, principal, coordinator: null */
     Datum labels;                                   /* jsonb */
 };
 
 void lh_core_wishes(FunctionCallInfo fcinfo, const struct lh_core_wish_arguments *at, struct lh_core_wishes *wishes);
-/* False: anything is unusual about the item's values. Reads nothing but the rules. */
+/* Reads a request. Returns false if any of the item's values is unusual. Reads only the rules. */
 bool lh_core_wish(const struct lh_core_wishes *wishes, int item, struct lh_core_wish *wish);
-/* Does the scope remember that a lease of this key has ended? */
+/* Returns true if the scope remembers that a lease of this key has ended. */
 bool lh_core_has_ended(const struct lh_core_row *row, Datum lease_key);
-/* Draws the token. The row is one whose update fails if anybody changed it since it was read, or its name is taken. */
+/* Makes the row held and draws its token. The row's update must fail if any transaction changed it since it was
+   read, or its name must be taken. */
 void lh_core_set_held(struct lh_core_call *call, const struct lh_core_wish *wish, TimestampTz now,
                       struct lh_core_row *row);
-/* From the grant on. */
+/* Returns the time until the holder is suspected dead, from the grant on. */
 int64 lh_core_suspected_in_us(const struct lh_core_wish *wish);
 
 /* --- result.c --- */
@@ -275,17 +283,17 @@ struct lh_core_result {
     Datum value; /* jsonb, or the text of a failure */
 };
 
-/* False: SQL decides, for the item says neither, or has a hook. */
+/* Reads the result of a release. Returns false if SQL decides, because the item says neither, or has a hook. */
 bool lh_core_result(const struct lh_core_array *failed, const struct lh_core_array *value, int item,
                     const struct lh_core_rules *rules, struct lh_core_result *result);
-/* The lease key of the row is still that of the lease that ends. */
+/* Ends the lease in the row. The row's lease key is still that of the lease. */
 void lh_core_set_ended(struct lh_core_row *row, const struct lh_core_result *result, TimestampTz now);
 
 /* --- facts.c --- */
 
-/* The life; false where what is written down is not this one, or the SQL functions are of another contract. */
+/* Reads the life. Returns false if the recorded life is not this one, or the SQL functions are of another contract. */
 bool lh_core_life(const struct lh_core_oids *oids, Snapshot snapshot, struct lh_core_life *life, const char **reason);
-/* Looks whether policies or hooks have changed since the rules were read. */
+/* Forgets the rules if policies or hooks have changed since they were read. Returns false if that cannot be known. */
 bool lh_core_refresh_rules(const struct lh_core_oids *oids, Snapshot snapshot);
 const struct lh_core_rules *lh_core_rules(Datum ns);
 

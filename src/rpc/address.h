@@ -15,16 +15,16 @@ struct rpc_address {
 
 #define RPC_ADDRESS_TEXT_BYTES 128
 
-/* One numeric address or unix path. */
+/* Parses one numeric address or unix path. */
 enum lh_status lh_rpc_address_parse(const char *text, struct rpc_address *address, struct lh_error *error);
 
-/* The same, or a host name, which getaddrinfo looks up and blocks for. Returns how many were found, 0: `error` says. */
+/* Resolves an address or a host name, for which getaddrinfo blocks. Returns the number of addresses; 0: see `error`. */
 size_t lh_rpc_address_resolve(const char *text, struct rpc_address *addresses, size_t room, struct lh_error *error);
 
-/* Only processes of this machine can listen there: a loopback address or a unix socket. */
+/* Returns true if only processes of this machine can connect to it: a loopback address or a unix socket. */
 bool lh_rpc_address_is_local(const struct rpc_address *address);
 
-/* For people. A unix socket without a name, as a client's, is "unix:". */
+/* Writes the address for people. A unix socket without a name, as a client's, is "unix:". */
 void lh_rpc_address_format(const struct rpc_address *address, char text[RPC_ADDRESS_TEXT_BYTES]);
 
 #endif

@@ -16,19 +16,19 @@
 
 struct rpc_bearer {
     char *file;        /* NULL: no token */
-    char *header;      /* "Bearer TOKEN"; NULL: nothing was read yet */
-    struct stat seen;  /* of the file, when it was read */
-    int64_t looked_us; /* when it was looked at */
+    char *header;      /* "Bearer TOKEN"; NULL: not read yet */
+    struct stat seen;  /* state of the file when it was read */
+    int64_t looked_us; /* time of the last look */
 };
 
-/* `file` NULL: none. */
+/* Initialises; `file` NULL: no token. */
 void lh_rpc_bearer_init(struct rpc_bearer *bearer, const char *file);
 void lh_rpc_bearer_finish(struct rpc_bearer *bearer);
 
-/* For a new connection. False: there is no token, and `error` names the file. */
+/* Reads the file for a new connection. Returns false, with the file in `error`, if there is no token. */
 bool lh_rpc_bearer_read(struct rpc_bearer *bearer, struct lh_error *error);
 
-/* The value of `authorization` for a call at this time; NULL: none. */
+/* Returns the value of `authorization` for a call at this time; NULL: none. */
 const char *lh_rpc_bearer_header(struct rpc_bearer *bearer, int64_t now_us);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the client of a call sends. */
+/* The input of a call: headers, messages and the end of the client's half. */
 #ifndef LH_RPC_CALL_INPUT_H
 #define LH_RPC_CALL_INPUT_H
 

@@ -1,4 +1,4 @@
-/* What a channel has at the moment. */
+/* The state of a channel and its current connection. */
 #ifndef LH_RPC_CHANNEL_STATE_H
 #define LH_RPC_CHANNEL_STATE_H
 
@@ -6,7 +6,8 @@
 
 void lh_rpc_channel_set_state(struct lh_rpc_channel *channel, enum lh_rpc_channel_state state, const char *reason);
 bool lh_rpc_channel_is_connecting(const struct lh_rpc_channel *channel);
-struct client_connection *lh_rpc_channel_usable(struct lh_rpc_channel *channel); /* NULL: none takes new calls */
+/* NULL: no connection takes new calls. */
+struct client_connection *lh_rpc_channel_usable(struct lh_rpc_channel *channel);
 void lh_rpc_channel_want_connection(struct lh_rpc_channel *channel);
 void lh_rpc_client_connection_watch_silence(struct client_connection *connection);
 

@@ -25,19 +25,21 @@ struct lh_rpc_channel;
 struct lh_rpc_client_call;
 
 enum lh_rpc_delivery {
-    LH_RPC_NOT_SENT,  /* the server has not seen it, or told that it did not look at it (GOAWAY, REFUSED_STREAM) */
-    LH_RPC_IN_FLIGHT, /* sent, no answer: the connection closed, the deadline passed or the caller cancelled */
-    LH_RPC_ANSWERED,  /* the status is the server's */
+    /* The server has not seen it, or has said that it did not process it (GOAWAY, REFUSED_STREAM). */
+    LH_RPC_NOT_SENT,
+    /* Sent without an answer: the connection closed, the deadline passed or the caller canceled. */
+    LH_RPC_IN_FLIGHT,
+    LH_RPC_ANSWERED, /* the status is the server's */
 };
 
-/* Valid during on_done. */
+/* The result of a call. Valid during on_done. */
 struct lh_rpc_result {
     enum lh_grpc_code code;
     const char *message; /* never NULL */
     enum lh_rpc_delivery delivery;
     const void *details; /* a serialized google.rpc.Status, or NULL */
     size_t details_size;
-    const void *reply; /* of a unary call that succeeded */
+    const void *reply; /* reply of a unary call that succeeded */
     size_t reply_size;
 };
 typedef void lh_rpc_done_cb(void *arg, const struct lh_rpc_result *result);
@@ -51,23 +53,30 @@ enum lh_rpc_channel_state {
 
 /* TLS to a server. The files are read for each attempt to connect: they may be replaced at any time. */
 struct lh_rpc_tls {
-    const char *ca_file;     /* PEM: the authorities of servers; NULL: those of the system */
-    const char *crl_file;    /* PEM: a revocation list of each of ca_file; NULL: none is looked at */
-    const char *cert_file;   /* PEM: what is shown to the server, the chain behind it; NULL: nothing */
-    const char *key_file;    /* PEM: its key */
-    const char *server_name; /* that the server's certificate must be for; NULL: the target's host */
+    const char *ca_file; /* PEM: the authorities of servers; NULL: those of the system */
+    /* PEM: a revocation list of each of ca_file; NULL: no check. */
+    const char *crl_file;
+    /* PEM: shown to the server, with the chain behind it; NULL: none. */
+    const char *cert_file;
+    const char *key_file; /* PEM: its key */
+    /* Name that the server's certificate must be for; NULL: the target's host. */
+    const char *server_name;
 };
 
 struct lh_rpc_channel_options {
-    const struct lh_rpc_tls *tls; /* copied; NULL: none. A unix socket is connected to without TLS */
-    /* Holds a bearer token, sent with each call; copied; NULL: none. Without TLS every address must be of this machine. */
+    /* Copied; NULL: no TLS. A unix socket is connected to without TLS. */
+    const struct lh_rpc_tls *tls;
+    /* A file with a bearer token, sent with each call; copied; NULL: none. Without TLS every address must be of this
+       machine. */
     const char *token_file;
-    size_t max_message_bytes;   /* of a reply; default 16 MiB */
-    size_t max_calls;           /* open at once, the waiting ones too; default 65,536. More are refused with NULL */
-    int64_t connect_timeout_us; /* for each address; default 5 s */
-    int64_t keepalive_us;    /* with calls open and silence from the server for that long, send a PING; no answer for as
-                                long again: the connection is dead; default 20 s; 0: never */
-    size_t max_header_bytes; /* of an answer; default 64 KiB */
+    size_t max_message_bytes; /* limit of a reply; default 16 MiB */
+    /* Open calls, the waiting ones too; default 65,536. Any more are refused with NULL. */
+    size_t max_calls;
+    int64_t connect_timeout_us; /* limit for each address; default 5 s */
+    /* Silence from the server, with calls open, after which a PING is sent; without an answer for as long again the
+       connection is dead. Default 20 s; 0: never. */
+    int64_t keepalive_us;
+    size_t max_header_bytes; /* limit of an answer's headers; default 64 KiB */
     const char *user_agent;  /* default "leasehold/VERSION" */
     void (*on_state)(void *arg, enum lh_rpc_channel_state state, const char *reason);
     void *arg;
@@ -76,29 +85,33 @@ struct lh_rpc_channel_options {
 void lh_rpc_channel_options_init(struct lh_rpc_channel_options *options);
 
 /*
- * "HOST:PORT", "[IPv6]:PORT" or "unix:/path"; `options` NULL: the defaults. A host name is looked up here, once, by
- * getaddrinfo, which blocks; numeric addresses never block. Its addresses are tried in order. NULL: `error` says why.
+ * Creates a channel to "HOST:PORT", "[IPv6]:PORT" or "unix:/path"; `options` NULL: the defaults. A host name is looked
+ * up here, once, by getaddrinfo, which blocks; numeric addresses never block. Its addresses are tried in order. Returns
+ * NULL, with `error`, if the target is not valid.
  */
 struct lh_rpc_channel *lh_rpc_channel_create(struct lh_loop *loop, const char *target,
                                              const struct lh_rpc_channel_options *options, struct lh_error *error);
-/* On a connected socket, which becomes the channel's: when that connection has ended every call is UNAVAILABLE. */
+/* Creates a channel on a connected socket, which becomes its own: when that connection has ended every call is
+   UNAVAILABLE. */
 struct lh_rpc_channel *lh_rpc_channel_create_on(struct lh_loop *loop, int fd);
-/* Calls still open are answered first, from in here, with CANCELLED. Never from inside of a callback of the channel. */
+/* Destroys the channel. Calls still open are answered first, from in here, with CANCELLED. Never call it inside a
+   callback of the channel. */
 void lh_rpc_channel_destroy(struct lh_rpc_channel *channel);
 enum lh_rpc_channel_state lh_rpc_channel_state(const struct lh_rpc_channel *channel);
 
 /*
- * `request` is copied. `deadline_us` on lh_clock_us(), or LH_RPC_FOREVER; it goes out as grpc-timeout, and when it has
- * passed here the call is answered DEADLINE_EXCEEDED and reset. NULL: max_calls are open, on_done never fires.
+ * Starts a unary call. `request` is copied. `deadline_us` on lh_clock_us(), or LH_RPC_FOREVER; it goes out as
+ * grpc-timeout, and when it has passed here the call is answered DEADLINE_EXCEEDED and reset. Returns NULL if max_calls
+ * are open; on_done never fires then.
  */
 struct lh_rpc_client_call *lh_rpc_client_call_unary(struct lh_rpc_channel *channel, const char *path,
                                                     const void *request, size_t size, int64_t deadline_us,
                                                     lh_rpc_done_cb *on_done, void *arg);
 
-/* on_done follows, CANCELLED, unless the answer is on its way already. */
+/* Cancels the call: on_done follows, CANCELLED, unless the answer is on its way already. */
 void lh_rpc_client_call_cancel(struct lh_rpc_client_call *call);
 
-/* Streams: any number of messages either way. */
+/* The callbacks of a stream: any number of messages either way. */
 struct lh_rpc_stream_callbacks {
     void (*on_message)(void *arg, const void *data, size_t size); /* may be NULL; bytes are valid during the callback */
     void (*on_writable)(void *arg); /* may be NULL: fewer than 32 KiB wait to be sent, after more than 64 KiB did */
@@ -114,10 +127,10 @@ struct lh_rpc_client_call *lh_rpc_client_call_start(struct lh_rpc_channel *chann
                                                     int64_t deadline_us, const struct lh_rpc_metadata *metadata,
                                                     size_t metadata_count,
                                                     const struct lh_rpc_stream_callbacks *callbacks, void *arg);
-/* on_open is called with the call's arg when the server has begun its answer, and did not refuse the call. */
+/* Sets a callback for when the server has begun its answer, and did not refuse the call. It gets the call's arg. */
 void lh_rpc_client_call_on_open(struct lh_rpc_client_call *call, void (*on_open)(void *arg));
-/* LH_OK; LH_OVERLOADED when more than 8 MiB wait: nothing was taken; LH_CANCELED when its half is closed or it is over.
- */
+/* Sends a message. LH_OK; LH_OVERLOADED when more than 8 MiB wait: the message was not taken; LH_CANCELED when the
+   call's half is closed or the call is over. */
 enum lh_status lh_rpc_client_call_send(struct lh_rpc_client_call *call, const void *data, size_t size);
 void lh_rpc_client_call_half_close(struct lh_rpc_client_call *call);
 

@@ -1,4 +1,4 @@
-/* What comes back from the server. */
+/* The answer of the server to a call. */
 #ifndef LH_RPC_CLIENT_ANSWER_H
 #define LH_RPC_CLIENT_ANSWER_H
 

@@ -6,7 +6,7 @@
 
 nghttp2_session_callbacks *lh_rpc_client_callbacks_create(void);
 void lh_rpc_client_connection_on_closed(void *connection, const char *reason); /* frees it */
-/* `tls` NULL: none. Both are the connection's. */
+/* Makes `fd` the channel's connection, which owns it and `tls` (NULL: no TLS). */
 void lh_rpc_channel_use_connection(struct lh_rpc_channel *channel, int fd, struct lh_tls_session *tls);
 
 #endif

@@ -13,7 +13,7 @@
 
 #define RPC_PREFIX_BYTES 5
 
-/* What the connections of one server or channel share, so that an idle one owns no buffer. */
+/* The buffers that the connections of one server or channel share, so that an idle one owns no buffer. */
 #define RPC_SCRATCH_BYTES (64 * 1024)
 #define RPC_SPARES_MAX 1024
 
@@ -27,14 +27,14 @@ struct rpc_pool {
 void lh_rpc_pool_init(struct rpc_pool *pool);
 void lh_rpc_pool_finish(struct rpc_pool *pool);
 void lh_rpc_pool_take(struct rpc_pool *pool, struct lh_buffer *buffer); /* gives a buffer without one a spare */
-void lh_rpc_pool_give(struct rpc_pool *pool, struct lh_buffer *buffer); /* and takes it back, emptied */
+void lh_rpc_pool_give(struct rpc_pool *pool, struct lh_buffer *buffer); /* takes it back, emptied */
 
 /* Messages on their way in. Zero-initialised it is empty. */
 struct rpc_inbox {
-    struct lh_buffer partial; /* of the message that has begun */
+    struct lh_buffer partial; /* part of the message that has begun */
     uint32_t message_bytes;
     uint8_t prefix[RPC_PREFIX_BYTES];
-    uint8_t prefix_bytes; /* of them, so many are there */
+    uint8_t prefix_bytes; /* bytes of `prefix` received */
     bool is_handed_over;  /* `partial` holds the message that was returned last */
 };
 
@@ -45,11 +45,11 @@ enum rpc_inbox_result {
     RPC_INBOX_COMPRESSED, /* flag 1, or an undefined flag */
 };
 
-/* Take from `data`, which moves on, up to the end of one message. */
+/* Takes bytes from `data`, which moves on, up to the end of one message. */
 enum rpc_inbox_result lh_rpc_inbox_next(struct rpc_inbox *inbox, struct rpc_pool *pool, size_t max_message_bytes,
                                         const unsigned char **data, size_t *size, const unsigned char **message,
                                         size_t *message_size);
-bool lh_rpc_inbox_is_between(const struct rpc_inbox *inbox); /* no message has begun */
+bool lh_rpc_inbox_is_between(const struct rpc_inbox *inbox); /* whether no message has begun */
 void lh_rpc_inbox_finish(struct rpc_inbox *inbox, struct rpc_pool *pool);
 
 /* Messages on their way out. Zero-initialised it is empty. */

@@ -1,5 +1,5 @@
 /*
- * What both sides of gRPC need to speak: status codes and the three text encodings of its headers.
+ * gRPC's status codes and the three text encodings of its headers, for both sides.
  * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 #ifndef LH_RPC_GRPC_H
@@ -35,15 +35,17 @@ enum lh_grpc_code {
 /* A deadline on lh_clock_us() that never comes. */
 #define LH_RPC_FOREVER INT64_MAX
 
-/* "DEADLINE_EXCEEDED"; "UNKNOWN" for a number that is none. */
+/* Returns "DEADLINE_EXCEEDED"; "UNKNOWN" for a number that is no code. */
 const char *lh_grpc_code_name(int code);
 
-/* grpc-timeout: 1 to 8 digits and a unit of H M S m u n. False when it is anything else. Nanoseconds are rounded up. */
+/* Parse and write grpc-timeout: 1 to 8 digits and a unit of H M S m u n. The parser returns false for any other
+   text, and rounds nanoseconds up. */
 bool lh_grpc_timeout_parse(const char *text, size_t size, int64_t *timeout_us);
 #define LH_GRPC_TIMEOUT_TEXT_BYTES 16
 void lh_grpc_timeout_format(int64_t timeout_us, char text[LH_GRPC_TIMEOUT_TEXT_BYTES]);
 
-/* grpc-message: everything outside of 0x20..0x7E, and '%', as %XX. Decoding leaves what is malformed as it stands. */
+/* Encode and decode grpc-message: all bytes outside of 0x20..0x7E, and '%', as %XX. Decoding leaves malformed bytes
+   as they are. */
 void lh_grpc_percent_encode(struct lh_buffer *out, const char *text, size_t size);
 void lh_grpc_percent_decode(struct lh_buffer *out, const char *text, size_t size);
 

@@ -18,25 +18,25 @@
 
 #include "base/memory.h"
 
-/* Encoded; with the shortest code, 5 bits, it has 52 KiB decoded. */
+/* Limit of an encoded string; with the shortest code, 5 bits, it has 52 KiB decoded. */
 #define RPC_HEADER_STRING_MAX_BYTES ((uint64_t)32 * 1024)
 
 struct rpc_header_block {
     enum { BLOCK_FIELD, BLOCK_INDEX, BLOCK_LENGTH, BLOCK_STRING, BLOCK_BROKEN } state;
     uint64_t number; /* the integer that is being read */
     unsigned shift;
-    unsigned strings; /* of this field, still to come */
-    uint64_t left;    /* of this string */
-    bool is_cut;      /* this string is left out */
+    unsigned strings; /* strings of this field, still to come */
+    uint64_t left;    /* bytes left of this string */
+    bool is_cut;      /* the string is left out */
     uint8_t held[12]; /* the bytes of a length, until it is known */
     size_t held_size;
     size_t stand_in_bytes;
     struct lh_buffer out;
 };
 
-/* A string that is cut out is replaced by so many bytes, more than 4096. */
+/* Begins a block. A string that is cut out is replaced by stand_in_bytes, more than 4096. */
 void lh_rpc_header_block_begin(struct rpc_header_block *block, size_t stand_in_bytes);
-/* `block->out` gets what becomes of the bytes. */
+/* Passes bytes on: `block->out` gets those for nghttp2. */
 void lh_rpc_header_block_pass(struct rpc_header_block *block, const uint8_t *bytes, size_t size);
 void lh_rpc_header_block_finish(struct rpc_header_block *block);
 

@@ -13,19 +13,19 @@
 
 #include "base/status.h"
 
-#define LH_RPC_BOUND_BYTES 128 /* room for what an address is written as */
+#define LH_RPC_BOUND_BYTES 128 /* room for an address as text */
 
 struct lh_rpc_bind {
     const char *address; /* "127.0.0.1:7420", "[::1]:7420" (port 0 picks one) or "unix:/path" */
     bool reuse_port;     /* SO_REUSEPORT */
-    mode_t socket_mode;  /* of a unix socket's file; 0: as the umask leaves it */
-    uid_t owner;         /* and whose it becomes; 0: this process's */
+    mode_t socket_mode;  /* mode of a unix socket's file; 0: as the umask leaves it */
+    uid_t owner;         /* its owner; 0: this process's */
     gid_t group;
 };
 
 /*
- * A unix socket that no process answers on is replaced. Refused are a path with something else than a socket, and a
- * socket that is served. `bound` (may be NULL) is the address with its real port.
+ * Binds. A unix socket that no process answers on is replaced. Refused: a path that is no socket, and a socket that is
+ * served. `bound` (may be NULL) is the address with its real port.
  */
 enum lh_status lh_rpc_bind(const struct lh_rpc_bind *how, int *fd, char bound[LH_RPC_BOUND_BYTES],
                            struct lh_error *error);

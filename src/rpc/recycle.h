@@ -20,7 +20,7 @@ struct rpc_recycle {
     unsigned counts[RECYCLE_CLASSES + 1];
 };
 
-/* The same for one session, whose blocks are counted. It stays in place as long as the session. */
+/* Such memory for one session, whose blocks are counted. It stays in place as long as the session. */
 struct rpc_counted {
     nghttp2_mem mem; /* give this to nghttp2 */
     struct rpc_recycle *recycle;

@@ -1,4 +1,4 @@
-/* A connection of the server: what nghttp2 says of it, its timer, its end. */
+/* A connection of the server: nghttp2's callbacks, its timer, its end. */
 #ifndef LH_RPC_SERVER_CONNECTION_H
 #define LH_RPC_SERVER_CONNECTION_H
 

@@ -4,12 +4,12 @@
 
 #include "rpc/server_internal.h"
 
-/* Of what handshakes may keep together. */
+/* Takes the connection out of those whose handshakes share a bound. */
 void lh_rpc_server_handshake_leave(struct server_connection *connection);
 void lh_rpc_server_handshakes_init(struct lh_rpc_server *server);
 void lh_rpc_server_handshakes_finish(struct lh_rpc_server *server);
 void lh_rpc_server_connection_secure(struct server_connection *connection);
-/* A warning about a client that is refused; of many in a short time only some are written. */
+/* Logs a warning about a client that is refused; of many in a short time only some are written. */
 void lh_rpc_server_tell_refusal(struct server_connection *connection, const char *why);
 
 #endif

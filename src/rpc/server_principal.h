@@ -5,7 +5,8 @@
 #include "rpc/server_internal.h"
 
 void lh_rpc_server_connection_identify(struct server_connection *connection, bool is_unix);
-void lh_rpc_server_connection_identify_by_certificate(struct server_connection *connection); /* after the handshake */
+/* Call it after the handshake. */
+void lh_rpc_server_connection_identify_by_certificate(struct server_connection *connection);
 void lh_rpc_server_connection_identify_visitor(struct server_connection *connection,
                                                const struct lh_rpc_visitor *visitor);
 

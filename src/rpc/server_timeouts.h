@@ -1,4 +1,4 @@
-/* How long anything may take. Each function returns when to look again. */
+/* Time limits of a connection. Each function applies one and returns when to look again. */
 #ifndef LH_RPC_SERVER_TIMEOUTS_H
 #define LH_RPC_SERVER_TIMEOUTS_H
 
