@@ -1,5 +1,5 @@
 /*
- * Who may do what where: access rules, bearer tokens, and the answer for one caller. It makes no system call: its owner
+ * Access of callers: access rules, bearer tokens, and the rights of one caller. It makes no system call: its owner
  * reads the rules from the database and hands them in, with the time.
  *
  *     lh_access_configure(access, true, admins, admin_count);
@@ -52,7 +52,7 @@ struct lh_access;
 struct lh_access_principal;
 struct lh_access_badge; /* a token that callers have shown */
 
-/* Who calls. Zero-initialised it has no rights. */
+/* A caller. Zero-initialised it has no rights. */
 struct lh_access_caller {
     struct lh_access_principal *principal;
     struct lh_access_badge *badge; /* NULL: it came without a token */
@@ -63,14 +63,14 @@ void lh_access_destroy(struct lh_access *access); /* after the last lh_access_le
 
 /* Off, every caller may do everything. The admins have the right admin everywhere; '*' as in rules. All is copied. */
 void lh_access_configure(struct lh_access *access, bool is_on, const char *const *admins, size_t admin_count);
-/* These rules and tokens, and no others. All is copied. */
+/* Replaces all rules and tokens by these. All is copied. */
 void lh_access_load(struct lh_access *access, const struct lh_access_rule *rules, size_t rule_count,
                     const struct lh_access_token *tokens, size_t token_count);
 /* The database's clock. True: a token has expired since the last time. */
 bool lh_access_set_now(struct lh_access *access, int64_t now_us);
 
 bool lh_access_is_on(const struct lh_access *access);
-/* False: it is on, and nothing was loaded yet. */
+/* Returns false while access is on and no rules were loaded yet. */
 bool lh_access_is_ready(const struct lh_access *access);
 bool lh_access_is_loaded(const struct lh_access *access);
 size_t lh_access_rule_count(const struct lh_access *access);
@@ -78,19 +78,20 @@ size_t lh_access_token_count(const struct lh_access *access);
 
 /* A caller keeps what it has until it leaves. */
 void lh_access_enter(struct lh_access *access, const char *principal, struct lh_access_caller *caller);
-/* False: no valid token has this hash. */
+/* Enters the owner of a token. Returns false if no valid token has this hash. */
 bool lh_access_enter_by_token(struct lh_access *access, const uint8_t hash[LH_ACCESS_HASH_BYTES],
                               struct lh_access_caller *caller);
 struct lh_access_caller lh_access_copy(const struct lh_access_caller *caller); /* leaves by itself */
 void lh_access_leave(struct lh_access_caller *caller);
 
-const char *lh_access_name(const struct lh_access_caller *caller); /* of the principal */
+const char *lh_access_name(const struct lh_access_caller *caller); /* name of its principal */
 bool lh_access_may(const struct lh_access_caller *caller, enum lh_right right, const char *ns);
 
 /*
- * Where a caller has a right in a namespace and below it, for walks in the order of the bytes of names: `next` becomes
- * the first name that is not before `from` (NULL: the first of all) and in which the caller has the right. It may be
- * one with a dot behind it, which stands for what is below a name. False: there is none.
+ * Finds the next name in which a caller has a right, in a namespace and below it, for walks in the order of the bytes
+ * of names: `next` becomes the first name that is not before `from` (NULL: the first of all) and in which the caller
+ * has the right. It may be one with a dot behind it, which stands for the names below it. Returns false if there is
+ * none.
  */
 #define LH_ACCESS_NAME_BYTES (LH_NAMESPACE_MAX_BYTES + 2)
 bool lh_access_next(const struct lh_access_caller *caller, enum lh_right right, const char *ns, const char *from,

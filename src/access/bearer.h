@@ -11,7 +11,7 @@
  * of this product. A token under a wrong scheme is a mistake that its caller must hear of. */
 bool lh_bearer_is_foreign(const char *header);
 
-/* False: it is not "Bearer" and a token of this product. */
+/* Hashes the token of a header. Returns false if it is not "Bearer" and a token of this product. */
 bool lh_bearer_hash(const char *header, uint8_t hash[LH_ACCESS_HASH_BYTES]);
 
 #endif

@@ -23,7 +23,7 @@ void lh_grants_finish(struct lh_grants *grants);
 void lh_grants_add(struct lh_grants *grants, const char *ns, unsigned rights);
 void lh_grants_compile(struct lh_grants *grants);
 
-/* What may be done in `ns`: the rights there and in each namespace above it. */
+/* Returns the rights in `ns`: those there and in each namespace above it. */
 unsigned lh_grants_rights(const struct lh_grants *grants, const char *ns);
 
 bool lh_grants_is_below(const char *ns, const char *above);

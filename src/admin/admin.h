@@ -26,11 +26,11 @@ void lh_admin_destroy(struct lh_admin *admin);
 /* From now on TCP connections that are accepted speak TLS, in this context, of which it keeps a reference. */
 void lh_admin_set_tls(struct lh_admin *admin, struct lh_tls_context *context);
 
-/* What to say at /readyz as long as it is not ready for another reason than the database's: "starting", "draining". A
-   literal, or NULL: ask what follows. */
+/* Sets the text of /readyz while the daemon is not ready for another reason than the database's: "starting",
+   "draining". A literal, or NULL: the source decides. */
 void lh_admin_set_phase(struct lh_admin *admin, const char *phase);
-/* What works: `judge` says whether it can at each GET /readyz, `write` adds what it counts at each GET /metrics. NULL: there
-   is nothing (any more). */
+/* Sets the source of both pages: `judge` judges readiness at each GET /readyz, `write` adds its counts at each GET
+   /metrics. NULL: there is none (any more). */
 void lh_admin_set_source(struct lh_admin *admin, void (*judge)(void *arg, struct lh_readiness *readiness),
                          void (*write)(void *arg, struct lh_exposition *out), void *arg);
 

@@ -21,7 +21,7 @@ enum lh_expose_type { LH_EXPOSE_COUNTER, LH_EXPOSE_GAUGE, LH_EXPOSE_HISTOGRAM };
 /* Zero-initialised it is empty; finish with lh_buffer_finish(&out.text). */
 struct lh_exposition {
     struct lh_buffer text;
-    const char *name;     /* of the family that is being written */
+    const char *name;     /* name of the family that is being written */
     const char *database; /* a first label of all samples; NULL: none */
 };
 

@@ -25,7 +25,7 @@ struct lh_tls_context;
 #define LH_HTTP_CONNECTIONS_MAX 64
 #define LH_HTTP_TIMEOUT_US INT64_C(5000000)
 #define LH_HTTP_ANSWER_TIMEOUT_US INT64_C(30000000) /* from the request to an answer that comes later */
-#define LH_HTTP_STALL_TIMEOUT_US INT64_C(30000000)  /* of a stream whose client takes none of what waits */
+#define LH_HTTP_STALL_TIMEOUT_US INT64_C(30000000)  /* limit of a stream whose client takes none of the waiting bytes */
 #define LH_HTTP_REQUEST_MAX_BYTES 8192              /* request line and headers */
 #define LH_HTTP_BODY_MAX_BYTES 16384
 #define LH_HTTP_PEER_BYTES 80
@@ -38,7 +38,8 @@ struct lh_http_request {
     bool is_tls;
     bool is_unix;
     int fd;
-    const char *principal;         /* of the client's certificate; NULL: it showed none */
+    /* Principal of the client's certificate; NULL: it showed none. */
+    const char *principal;
     char peer[LH_HTTP_PEER_BYTES]; /* "127.0.0.1:4242", "[::1]:4242", "unix:" */
 
     /* The handler's, if it answers later: on_gone comes when the client is gone before that. */
@@ -62,13 +63,13 @@ void lh_http_answer(struct lh_http_request *request, int code, const char *type,
 void lh_http_begin_stream(struct lh_http_request *request, const char *type);
 /* Returns how many bytes wait to be sent. */
 size_t lh_http_write_stream(struct lh_http_request *request, const void *bytes, size_t size);
-/* What waits is still sent; on_gone does not come. */
+/* Ends a stream after its waiting bytes are sent; on_gone does not come. */
 void lh_http_end_stream(struct lh_http_request *request);
 
 struct lh_http_stats {
     size_t connections;
     size_t streams;
-    uint64_t evicted;   /* for a newer one, at LH_HTTP_CONNECTIONS_MAX */
+    uint64_t evicted;   /* closed for a newer one, at LH_HTTP_CONNECTIONS_MAX */
     uint64_t timed_out; /* at one of the time-outs */
 };
 void lh_http_stats(const struct lh_http *http, struct lh_http_stats *stats);

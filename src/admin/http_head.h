@@ -24,7 +24,7 @@ struct lh_http_head {
     } headers[LH_HTTP_HEADERS_MAX];
 };
 
-/* Where the head ends in `text`, behind its empty line; NULL: it does not end there. */
+/* Returns the end of the head in `text`, behind its empty line; NULL: it does not end there. */
 char *lh_http_head_end(char *text);
 
 /*

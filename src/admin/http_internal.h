@@ -1,4 +1,4 @@
-/* What the files of the admin port's HTTP share. */
+/* State shared by the files of the admin port's HTTP. */
 #ifndef LH_ADMIN_HTTP_INTERNAL_H
 #define LH_ADMIN_HTTP_INTERNAL_H
 
@@ -22,12 +22,12 @@ struct http_connection {
     struct lh_backlog_item handshake;
     enum http_state state;
     bool is_head;
-    bool has_head; /* of its request */
+    bool has_head; /* the head of its request is complete */
     char bytes[LH_HTTP_REQUEST_MAX_BYTES + 1];
     size_t size;
     struct lh_buffer body;
     struct lh_http_request request;
-    struct lh_buffer headers; /* of the answer */
+    struct lh_buffer headers; /* headers of the answer */
     struct lh_buffer answer;
     size_t written;
 };
@@ -37,7 +37,7 @@ struct lh_http {
     int fd;
     struct lh_watch watch;
     struct lh_timer pause;
-    bool is_short; /* of descriptors; logged once */
+    bool is_short; /* descriptors were short; logged once */
     lh_http_cb *on_request;
     void *arg;
     struct lh_tls_context *tls; /* NULL: none */

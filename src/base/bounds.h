@@ -19,7 +19,7 @@
 #define LH_LABEL_VALUE_MAX_BYTES 255
 #define LH_RESULT_MAX_BYTES 8192
 #define LH_ALL_ITEMS_MAX 100 /* scopes of one AcquireAll */
-#define LH_UNITS_MAX 1000000 /* of a shared lease, and of a capacity */
+#define LH_UNITS_MAX 1000000 /* units of a shared lease, and of a capacity */
 #define LH_AT_LEAST_MAX_US (INT64_C(86400) * 1000000)
 
 enum lh_status lh_bounds_key(const char *key, struct lh_error *error);
@@ -32,7 +32,7 @@ enum lh_status lh_bounds_namespace(char *text, char *segments[LH_NAMESPACE_MAX_S
 /* "name=value"; *name_size is where the name ends. */
 enum lh_status lh_bounds_label(const char *label, size_t *name_size, struct lh_error *error);
 
-/* Of the library's options. `mode` is an enum lh_mode; 0 units are the default. */
+/* Checks options of the library. `mode` is an enum lh_mode; 0 units are the default. */
 enum lh_status lh_bounds_mode(int mode, int32_t units, int64_t at_least_us, struct lh_error *error);
 enum lh_status lh_bounds_units(int32_t units, struct lh_error *error);
 

@@ -34,7 +34,7 @@ enum lh_log_form { LH_LOG_TEXT, LH_LOG_JSON, LH_LOG_JOURNALD };
  * the form is as it was. A line that it does not take goes to stderr. */
 bool lh_log_set_form(enum lh_log_form form, const char *journal);
 
-/* Where lines go instead of stderr, for tests and for the library; NULL: stderr again. */
+/* Sends lines to a sink instead of stderr, for tests and for the library; NULL: stderr again. */
 typedef void lh_log_sink(void *arg, enum lh_log_level level, const char *line);
 void lh_log_set_sink(lh_log_sink *sink, void *arg);
 

@@ -33,7 +33,7 @@ void lh_buffer_finish(struct lh_buffer *buffer);
  */
 struct lh_arena {
     struct lh_arena_block *blocks;
-    size_t used; /* of the newest block */
+    size_t used; /* bytes used of the newest block */
 };
 
 void *lh_arena_alloc(struct lh_arena *arena, size_t size); /* 16-byte aligned, not cleared */

@@ -1,9 +1,9 @@
 /*
- * What a caller can act on (enum lh_status) and the words for people that go with it (struct lh_error); both are
- * declared in leasehold.h, which users of the library include.
+ * The outcomes that a caller can act on (enum lh_status) and the words for people that go with them (struct lh_error);
+ * both are declared in leasehold.h, which users of the library include.
  *
- * One line of LH_STATUS_MAP keeps together a status, the reason that travels in google.rpc.ErrorInfo, the gRPC
- * status code (https://grpc.github.io/grpc/core/md_doc_statuscodes.html) and a text.
+ * One line of LH_STATUS_MAP keeps together a status, the reason that travels in google.rpc.ErrorInfo, the gRPC status
+ * code (https://grpc.github.io/grpc/core/md_doc_statuscodes.html) and a text.
  *
  *     if (status != LH_OK)
  *         lh_warn("acquire failed: %s", lh_status_text(status));
@@ -39,7 +39,7 @@
     X(SHUTTING_DOWN, 14, "the server is shutting down")                                                                \
     X(UNAUTHENTICATED, 16, "not authenticated")
 
-/* What only the client library says; a server says TIMED_OUT too, when the deadline of a call has passed. */
+/* Statuses of the client library only; a server returns TIMED_OUT too, when the deadline of a call has passed. */
 #define LH_CLIENT_STATUS_MAP(X)                                                                                        \
     X(LOST, 9, "the lease is lost")                                                                                    \
     X(TIMED_OUT, 4, "the request's time has passed")                                                                   \
@@ -47,7 +47,7 @@
     X(CLOSED, 1, "the client was closed")                                                                              \
     X(WOULD_BLOCK, 9, "a call that blocks, from a thread that must not")
 
-/* Of LH_STATUS_MAP. */
+/* The number of statuses in LH_STATUS_MAP. */
 enum {
 #define X(name, grpc, text) +1
     LH_STATUS_COUNT = 0 LH_STATUS_MAP(X)

@@ -14,7 +14,7 @@ struct lh_table_entry {
     uint64_t hash;
 };
 
-/* Is `entry` the one that `key` names? Called only when the hashes are equal. */
+/* Returns true if `entry` has this key. Called only when the hashes are equal. */
 typedef bool lh_table_equal(const struct lh_table_entry *entry, const void *key);
 
 struct lh_table {

@@ -44,7 +44,7 @@ const char *lh_scope_name(const char *ns, const char *key, char text[LH_SCOPE_NA
  */
 bool lh_duration_parse(const char *text, int64_t *duration_us);
 
-/* For people: "250 ms", "1.5 s", "35 s", "2 min 5 s", "3 h 20 min", "2 d 4 h". */
+/* Writes a duration for people: "250 ms", "1.5 s", "35 s", "2 min 5 s", "3 h 20 min", "2 d 4 h". */
 #define LH_DURATION_TEXT_BYTES 32
 void lh_duration_format(int64_t duration_us, char text[LH_DURATION_TEXT_BYTES]);
 

@@ -1,6 +1,6 @@
 /*
- * Where to listen, as people write it: "127.0.0.1:7420", "[::1]:7420", "localhost:7420", "unix:/run/leasehold.sock".
- * Host names are not looked up: a daemon listens on addresses of its own machine.
+ * An address to listen on, as text: "127.0.0.1:7420", "[::1]:7420", "localhost:7420", "unix:/run/leasehold.sock". Host
+ * names are not looked up: a daemon listens on addresses of its own machine.
  */
 #ifndef LH_CONFIG_ADDRESS_H
 #define LH_CONFIG_ADDRESS_H
@@ -14,7 +14,7 @@ struct lh_address {
     socklen_t size;
 };
 
-/* False: `why` (of `why_bytes`) says what is wrong with it. */
+/* Parses an address. Returns false, with the fault in `why` (of `why_bytes`), if it is not valid. */
 bool lh_address_parse(const char *text, struct lh_address *address, char *why, size_t why_bytes);
 
 /* Only processes of this machine can reach it: a loopback address or a unix socket. */

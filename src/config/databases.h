@@ -21,7 +21,7 @@ struct lh_database_section {
     char *database;               /* a connection string */
     struct lh_strings namespaces; /* dotted */
     bool is_default;
-    int line; /* of its first setting in the file */
+    int line; /* line of its first setting in the file */
     int lines[3];
 };
 

@@ -24,7 +24,7 @@ struct lh_strings {
     size_t count;
 };
 
-/* What the command line asks for instead of serving. */
+/* The action that the command line asks for. */
 enum lh_config_action {
     LH_CONFIG_SERVE,
     LH_CONFIG_HELP,
@@ -44,7 +44,7 @@ struct lh_settings {
     struct lh_strings listen;
     bool insecure;
     bool reuse_port;
-    int64_t socket_mode;     /* of unix sockets, as for chmod */
+    int64_t socket_mode;     /* mode of unix sockets, as in chmod */
     char *tls_cert;          /* NULL: no TLS */
     char *tls_key;           /* with tls_cert */
     char *tls_client_ca;     /* NULL: clients are not asked for a certificate */
@@ -101,7 +101,7 @@ struct lh_settings {
     char *trace_ca;       /* NULL: without TLS */
     int64_t trace_sample; /* millionths */
 
-    /* For each row of the table: its source, and the line of a file. */
+    /* The source of each row of the table, and the line of a file. */
     enum lh_config_rank ranks[LH_SETTINGS_MAX];
     int lines[LH_SETTINGS_MAX];
 };

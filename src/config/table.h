@@ -35,14 +35,14 @@ struct lh_setting {
     unsigned flags;
     const char *choices;     /* CHOICE: words separated by | */
     const char *environment; /* the variable that sets it too, or NULL */
-    const char *heading;     /* of the group that begins here, or NULL */
+    const char *heading;     /* heading of the group that begins here, or NULL */
     const char *help;
 };
 
 extern const struct lh_setting lh_settings_table[];
 extern const size_t lh_settings_count;
 
-/* Where its value is: a pointer to the type that enum lh_setting_type names. */
+/* Returns the place of its value: a pointer to the type that enum lh_setting_type names. */
 static inline void *lh_setting_place(const struct lh_settings *settings, const struct lh_setting *setting)
 {
     return (char *)(uintptr_t)settings + setting->offset;
@@ -51,14 +51,15 @@ static inline void *lh_setting_place(const struct lh_settings *settings, const s
 /* NULL where there is none. Dashes count as underscores. */
 const struct lh_setting *lh_setting_find(const char *name, size_t size);
 
-/* False: `why` says what is wrong with `text`. For ADDRESSES and WORDS `extend` adds to what is there. */
+/* Sets a value from text. Returns false, with the fault of `text` in `why`, if it is not valid. For ADDRESSES and
+   WORDS `extend` adds to the current value. */
 bool lh_setting_set(struct lh_settings *settings, const struct lh_setting *setting, const char *text, bool extend,
                     char *why, size_t why_bytes);
 /* The value as one would write it, or NULL for none; free() it. */
 char *lh_setting_format(const struct lh_settings *settings, const struct lh_setting *setting);
 void lh_setting_clear(struct lh_settings *settings, const struct lh_setting *setting);
 
-/* False, so that a check can end with it. */
+/* Writes `why` and returns false, so that a check can end with it. */
 bool lh_config_refuse(char *why, size_t why_bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void lh_config_error(struct lh_config_errors *errors, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -5,11 +5,12 @@
 #include "console/console_internal.h"
 
 struct console_caller {
-    struct session *session;   /* of its cookie; NULL: it has none */
-    const char *authorization; /* what goes with its calls; NULL: nothing */
+    struct session *session; /* session of its cookie; NULL: it has none */
+    /* Value of `authorization` of its calls; NULL: none. */
+    const char *authorization;
 };
 
-/* False: the request was refused. A page of another site may send none. */
+/* Returns false if the request was refused. A page of another site may send none. */
 bool lh_console_check_origin(struct lh_console *console, struct lh_http_request *request);
 /* The session of its cookie, or what goes with its calls. False: the request was refused. */
 bool lh_console_identify(struct lh_console *console, struct lh_http_request *request, struct console_caller *caller);

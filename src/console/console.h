@@ -26,7 +26,7 @@ void lh_console_destroy(struct lh_console *console); /* answers what is open */
 
 /* Names by which browsers may come in without TLS, beside addresses and localhost. Borrowed. */
 void lh_console_set_hosts(struct lh_console *console, const char *const *hosts, size_t count);
-/* Where calls go from now on; NULL: nowhere (any more), and what is open is answered. */
+/* Sets the server that gets the calls from now on; NULL: none (any more), and open requests are answered. */
 void lh_console_set_server(struct lh_console *console, struct lh_rpc_server *server);
 
 /* lh_admin_set_other's; `arg` is the console. */

@@ -15,7 +15,7 @@ struct console_file {
 /* NULL for a name ends them. */
 extern const struct console_file lh_console_files[];
 
-/* False: there is no such file. */
+/* Serves a file. Returns false if there is no such file. */
 bool lh_console_serve_file(struct lh_http_request *request);
 
 #endif

@@ -19,7 +19,7 @@ json_t *lh_request_query(const char *query);
 /* The body, an object; NULL: it is none. */
 json_t *lh_request_body(const char *body, size_t size);
 
-/* Is it a parameter of that message? */
+/* Returns true if the message has this parameter. */
 bool lh_request_takes(const ProtobufCMessageDescriptor *type, const char *parameter);
 /* In the arena; without parameters of another message, and without those of a page if wanted. NULL: `problem` says why. */
 ProtobufCMessage *lh_request_message(const ProtobufCMessageDescriptor *type, const json_t *parameters,

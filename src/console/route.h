@@ -1,4 +1,4 @@
-/* What is at which path of /api/v1: the methods of gRPC that are called, and where their answers go. */
+/* The table of the paths of /api/v1: the methods of gRPC that a path calls, and the places of their answers. */
 #ifndef LH_CONSOLE_ROUTE_H
 #define LH_CONSOLE_ROUTE_H
 
@@ -11,9 +11,9 @@ struct console_part {
     const char *method; /* NULL: there is none */
     const ProtobufCMessageDescriptor *request;
     const ProtobufCMessageDescriptor *response;
-    const char *member;  /* of the answer; NULL: its fields are the answer's */
+    const char *member;  /* member of the answer; NULL: its fields are the answer's */
     bool may_be_missing; /* NOT_FOUND leaves it out */
-    bool is_whole;       /* it has no pages: page_size and page_token are not for it */
+    bool is_whole;       /* without pages: page_size and page_token do not apply */
 };
 
 struct console_route {

@@ -32,7 +32,7 @@ struct session_table {
     uint64_t made;
     struct sign_in_source {
         char address[64];
-        int64_t full_at_us; /* when all of the burst is there again */
+        int64_t full_at_us; /* time when all of the burst is there again */
     } sources[SIGN_IN_SOURCES];
 };
 
@@ -49,7 +49,7 @@ bool lh_session_is_csrf(const struct session *session, const char *text);
 /* The value of a cookie in a Cookie header, into `value`; false: there is none, or it does not fit. */
 bool lh_session_cookie(const char *header, const char *name, char *value, size_t room);
 
-/* False: too many attempts from there. `peer` as "ADDRESS:PORT"; of IPv6 the first 64 bits count. */
+/* Returns false after too many attempts from `peer`, "ADDRESS:PORT"; of IPv6 the first 64 bits count. */
 bool lh_session_may_sign_in(struct session_table *table, const char *peer, int64_t now_us);
 
 #endif

@@ -34,7 +34,7 @@ void lh_children_destroy(struct lh_children *children); /* does not end them */
  */
 bool lh_child_start(struct lh_children *children, struct lh_child *child, int (*run)(void *arg), void *run_arg,
                     void (*on_exit)(void *arg, int wait_status), void *arg);
-void lh_child_signal(struct lh_child *child, int number); /* nothing when it is not running */
+void lh_child_signal(struct lh_child *child, int number); /* does nothing when it is not running */
 void lh_child_kill_all(struct lh_child *child);           /* SIGKILL, to all that it started too */
 
 /* "exit status 1", "signal 9 (Killed)". */

@@ -22,7 +22,7 @@
 #include "base/status.h"
 
 #define LH_CLUSTER_ROLE "leasehold"                /* the superuser: for people and migrations */
-#define LH_CLUSTER_SERVING_ROLE "leasehold_daemon" /* what the daemon serves as; the migration makes it */
+#define LH_CLUSTER_SERVING_ROLE "leasehold_daemon" /* the role that the daemon serves as; the migration makes it */
 
 struct lh_cluster {
     char *directory;
@@ -50,14 +50,14 @@ int lh_cluster_run_postgres(void *cluster);
 /* In a child process: become the cluster's user. False: said on stderr. */
 bool lh_cluster_become_user(const struct lh_cluster *cluster);
 
-/* What DIR/data/postmaster.pid says of a process that is alive and works there. */
+/* The content of DIR/data/postmaster.pid about a process that is alive and works there. */
 struct lh_postmaster {
-    pid_t pid; /* 0: none */
+    pid_t pid; /* 0: no process */
     bool is_ready;
 };
 struct lh_postmaster lh_cluster_postmaster(const struct lh_cluster *cluster);
 
-/* For libpq, and the same as a command for people; free() them. */
+/* Return the connection string for libpq, and the psql command for people; free() them. */
 char *lh_cluster_conninfo(const struct lh_cluster *cluster, const char *role);
 char *lh_cluster_psql(const struct lh_cluster *cluster);
 

@@ -45,7 +45,7 @@ struct lh_databases *lh_databases_create(struct lh_loop *loop, const struct lh_s
 void lh_databases_start(struct lh_databases *databases, size_t index);
 /* on_stopped comes when all that were started have stopped; at once where none was. */
 void lh_databases_stop(struct lh_databases *databases, void (*on_stopped)(void *arg), void *arg);
-bool lh_databases_are_stopped(const struct lh_databases *databases); /* or were not started */
+bool lh_databases_are_stopped(const struct lh_databases *databases); /* stopped, or never started */
 void lh_databases_destroy(struct lh_databases *databases);
 
 #endif

@@ -20,8 +20,9 @@ struct lh_embedded;
 struct lh_loop;
 
 struct lh_embedded_events {
-    void (*on_ready)(void *arg);  /* it takes connections; again after each restart */
-    void (*on_failed)(void *arg); /* it could never be started: what to do about it is logged */
+    void (*on_ready)(void *arg); /* the server takes connections; again after each restart */
+    /* The server could not be started at all; the advice is in the log. */
+    void (*on_failed)(void *arg);
 };
 
 /* NULL: refused, `error` says why. Takes the lock of `directory`. `user` is whose a new cluster becomes when root makes

@@ -11,7 +11,7 @@
    that lh_make_file left there, with one write. */
 enum lh_status lh_write_lines(const char *path, const char *const *lines, size_t count, struct lh_error *error);
 
-/* For root: an empty file in place of `path` that is another user's to write. */
+/* Makes an empty file at `path` for another user, in place of an old one. Call it as root. */
 enum lh_status lh_make_file(const char *path, uid_t uid, gid_t gid, struct lh_error *error);
 
 /* As many open files as the system lets us have; warns when that is less than `wanted`. */

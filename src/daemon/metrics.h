@@ -1,4 +1,4 @@
-/* What /metrics tells of the layers that src/admin does not know: RPC server, store, and the bounds of all of them. */
+/* Metrics of the layers that src/admin does not know: RPC server, store, and the bounds of all of them. */
 #ifndef LH_DAEMON_METRICS_H
 #define LH_DAEMON_METRICS_H
 

@@ -12,7 +12,7 @@ struct lh_loop;
 struct lh_migration_run;
 
 struct lh_migration_options {
-    const char *name; /* of one of several databases; else "" */
+    const char *name; /* name among several databases; else "" */
     const char *conninfo;
     bool is_check;            /* change nothing: wait until the schema is there and up to date */
     const char *serving_role; /* made where it is missing, when the schema is there; or NULL */

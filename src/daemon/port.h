@@ -8,7 +8,7 @@
 struct lh_port {
     struct lh_timer timer;
     struct lh_coordinator *coordinator; /* set once there is one */
-    struct lh_coordinator_port port;    /* for lh_coordinator_create */
+    struct lh_coordinator_port port;    /* passed to lh_coordinator_create */
 };
 
 void lh_port_init(struct lh_port *port, struct lh_loop *loop);

@@ -17,7 +17,8 @@ enum lh_status lh_programs_find(const char *data, char **programs, struct lh_err
 /* The major version of the postgres in this directory; 0: it does not say. */
 int lh_programs_version(const char *directory);
 
-/* For a child process: stdin from nowhere, stdout and stderr to the file. False: said on stderr. */
+/* Redirects a child process: stdin from /dev/null, stdout and stderr to the file. Returns false if an error was
+   printed on stderr. */
 bool lh_programs_redirect(const char *path, bool append);
 
 /* Takes out what would make PostgreSQL's programs do something else than they were asked. */

@@ -1,5 +1,6 @@
 /*
- * What serves: store, coordinator, gRPC services and their server, wired together; up in three steps, down in good order.
+ * The serving parts: store, coordinator, gRPC services and their server, wired together; up in three steps, down in
+ * good order.
  *
  *     serving = lh_serving_create(loop, &settings, conninfo, tls)
  *     lh_databases_start(lh_serving_databases(serving), i)                a database has its schema
@@ -37,7 +38,7 @@ void lh_serving_metrics(void *serving, struct lh_exposition *out);
 struct lh_rpc_server *lh_serving_server(struct lh_serving *serving);
 struct lh_databases *lh_serving_databases(struct lh_serving *serving);
 
-/* What a reload changes: max_block, max_guard, authorization. */
+/* Applies the settings that a reload changes: max_block, max_guard, authorization. */
 void lh_serving_reload(struct lh_serving *serving);
 
 /* on_drained fires once, later, with true when everything ended well, at the latest a little after shutdown_timeout. */

@@ -17,7 +17,7 @@ struct lh_sockets {
     int *grpc;                                 /* one for each address of `listen`; -1: handed on */
     size_t grpc_count;
     char grpc_address[LH_ADDRESS_TEXT_BYTES]; /* the first TCP address with its real port, else the first address */
-    char **paths;                             /* of unix sockets */
+    char **paths;                             /* paths of unix sockets */
     size_t path_count;
 };
 

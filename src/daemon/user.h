@@ -25,9 +25,9 @@ enum lh_status lh_user_choose(const char *wanted, const char *standard, struct l
 enum lh_status lh_user_become(const struct lh_user *user, struct lh_error *error);
 void lh_user_finish(struct lh_user *user);
 
-/* What removes `paths` when the process that called it ends, however it ends. Started as root. */
+/* A process that removes `paths` when the process that called it ends, however it ends. Started as root. */
 struct lh_remover {
-    pid_t pid; /* 0: there is none */
+    pid_t pid; /* 0: no process */
     int fd;
 };
 

@@ -16,8 +16,8 @@ struct lh_call {
     void *arg;
 
     /*
-     * What is to be done inside. LH_OK, and the outcomes LH_LOST and LH_LEASE_HELD, are committed; everything else is
-     * taken back, and `error` says why. Called again at each repetition.
+     * Does the work inside of the transaction. LH_OK, and the outcomes LH_LOST and LH_LEASE_HELD, are committed; after
+     * any other status all is rolled back, and the reason is in `error`. Called again at each repetition.
      */
     enum lh_status (*work)(struct lh_call *call, struct lh_error *error);
 };
@@ -28,7 +28,7 @@ enum lh_status lh_call_run(struct lh_call *call, struct lh_error *error);
 enum lh_status lh_call_ask(struct lh_call *call, lh_will_cb *will, const struct lh_embed_lease *lease,
                            const char *words, struct lh_error *error);
 
-/* Is the connection between two transactions, as far as anybody can tell? One that broke is. */
+/* Returns true if the connection is between two transactions, as far as libpq can tell. One that broke is. */
 bool lh_call_is_idle(const PGconn *conn);
 
 #endif

@@ -5,7 +5,7 @@
 #include "embed/query.h"
 #include "leasehold.h"
 
-/* For a select of a row of leasehold.lease called l. An older schema has the first of them alone. */
+/* The columns to select of a row of leasehold.lease called l. An older schema has only the first of them. */
 extern const char lh_embed_columns[], lh_embed_share_columns[];
 
 /* `principal` and `labels` point into the result. */

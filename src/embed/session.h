@@ -32,7 +32,7 @@ void lh_session_close(struct lh_session *session);
 typedef void lh_session_notice_cb(void *arg, const char *line);
 void lh_session_on_notice(struct lh_session *session, lh_session_notice_cb *on_notice, void *arg);
 
-/* For each statement from now on; 0: none. */
+/* Sets the limit of each statement from now on; 0: none. */
 enum lh_status lh_session_set_timeout(struct lh_session *session, int64_t timeout_us, struct lh_error *error);
 
 /* As lh_query (embed/query.h). */

@@ -35,11 +35,11 @@ enum lh_status lh_transaction_commit(struct lh_transaction *transaction, struct 
 /* Roll back; harmless on a connection that broke or has no transaction any more. */
 void lh_transaction_abandon(struct lh_transaction *transaction);
 
-/* What became of it, where it is not this connection's any more. Waits up to 5 s for the old session to end. */
+/* Returns the fate of a transaction that this connection has lost. Waits up to 5 s for the old session to end. */
 enum lh_fate lh_transaction_fate(const struct lh_transaction *transaction);
 
-/* Is the connection there, and between two transactions? What is half done on it is thrown away. Else PQreset, several
- * times in a few seconds. */
+/* Makes the connection ready for a transaction: rolls back the rest of one. If it is broken: PQreset, several times
+   in a few seconds. */
 enum lh_status lh_connection_mend(PGconn *conn, struct lh_error *error);
 
 /* 10 ms doubling to 1 s; `attempt` counts from 0. */

@@ -30,6 +30,6 @@ void lh_backlog_finish(struct lh_backlog *backlog); /* its items are removed, or
 void lh_backlog_item_init(struct lh_backlog_item *item, void (*run)(void *arg), void *arg);
 /* Run it once, later. Adding what waits already does nothing. */
 void lh_backlog_add(struct lh_backlog *backlog, struct lh_backlog_item *item);
-void lh_backlog_remove(struct lh_backlog_item *item); /* also of one that does not wait, or is zeroed */
+void lh_backlog_remove(struct lh_backlog_item *item); /* allowed for one that does not wait, or is zeroed */
 
 #endif

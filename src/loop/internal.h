@@ -1,4 +1,4 @@
-/* What the files of this directory share. */
+/* State shared by the files of this directory. */
 #ifndef LH_LOOP_INTERNAL_H
 #define LH_LOOP_INTERNAL_H
 
@@ -10,16 +10,16 @@ struct lh_loop {
     struct event_base *base;
     struct lh_heap timers;
     struct lh_watch clock_watch; /* a timerfd on CLOCK_BOOTTIME, the clock of lh_clock_us() */
-    int64_t clock_at_us;         /* when it goes off; LH_NEVER: it does not */
+    int64_t clock_at_us;         /* time when it goes off; LH_NEVER: it does not */
     int64_t firing_us;           /* the time of the timers being run; 0: none are */
     struct lh_link deferred;
     bool is_stopping;
     struct event *guest_turn; /* on the caller's base: the end of a turn that has work */
 
-    unsigned events;      /* of descriptors, in this turn */
+    unsigned events;      /* events of descriptors in this turn */
     unsigned batch;       /* libevent asks for at least so many at once */
     int64_t polled_us;    /* before they were looked for */
-    int64_t read_us;      /* what was there then has been handled */
+    int64_t read_us;      /* time up to which the available input has been handled */
     bool is_behind;       /* lh_loop_is_behind said so */
     unsigned catching_up; /* turns since */
     bool has_caught_up;   /* in the turn before this one */

@@ -1,4 +1,4 @@
-/* What src/tls shares of a context. */
+/* State of a context, shared by the files of src/tls. */
 #ifndef LH_TLS_CONTEXT_INTERNAL_H
 #define LH_TLS_CONTEXT_INTERNAL_H
 
@@ -11,8 +11,8 @@
 
 struct lh_tls_context {
     SSL_CTX *ssl;
-    BIO_METHOD *socket;         /* of its sessions */
-    char *ca_file;              /* for messages; NULL: the system's */
+    BIO_METHOD *socket;         /* method of its sessions' sockets */
+    char *ca_file;              /* name in messages; NULL: the system's */
     STACK_OF(X509_CRL) * lists; /* NULL: revocation is not looked at */
     char *protocol;
     unsigned references;

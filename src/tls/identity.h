@@ -1,4 +1,4 @@
-/* Whose certificate it is: its principal, its name for people, and its dates. */
+/* The owner of a certificate: its principal, its name for people, and its dates. */
 #ifndef LH_TLS_IDENTITY_H
 #define LH_TLS_IDENTITY_H
 
@@ -13,13 +13,13 @@ struct x509_st; /* OpenSSL's X509 */
 #define TLS_DATE_BYTES 32
 
 /*
- * Of the subject alternative names: the first URI that begins with spiffe://, else the first URI as "uri:...", else the
- * first DNS name as "dns:NAME". Never the common name. Free it with free(). NULL: there is none, or it is longer than
- * the bound, or has other characters than printable ASCII.
+ * Returns the principal, from the subject alternative names: the first URI that begins with spiffe://, else the first
+ * URI as "uri:...", else the first DNS name as "dns:NAME". Never the common name. Free it with free(). NULL: there is
+ * none, or it is longer than the bound, or has other characters than printable ASCII.
  */
 char *lh_tls_principal(const struct x509_st *certificate);
 
-/* For people: the principal, else the subject. */
+/* Writes the name for people: the principal, else the subject. */
 void lh_tls_name(const struct x509_st *certificate, char name[TLS_NAME_BYTES]);
 /* All names that a server may be called by: "localhost, 127.0.0.1", or "no name". */
 void lh_tls_server_names(const struct x509_st *certificate, char names[TLS_NAME_BYTES]);

@@ -25,7 +25,7 @@ struct lh_tls_session;
 
 enum lh_tls_progress { LH_TLS_DONE, LH_TLS_WANTS_READ, LH_TLS_WANTS_WRITE, LH_TLS_FAILED };
 
-/* Why a session failed. */
+/* The reason that a session failed. */
 enum lh_tls_fault {
     LH_TLS_FAULT_NONE,
     LH_TLS_FAULT_NETWORK,     /* the socket failed or was closed */

@@ -1,4 +1,4 @@
-/* What the files of a session share. */
+/* State shared by the files of a session. */
 #ifndef LH_TLS_SESSION_INTERNAL_H
 #define LH_TLS_SESSION_INTERNAL_H
 
@@ -18,7 +18,7 @@ struct lh_tls_session {
     bool is_drained;  /* the last read from the socket found nothing */
     bool reads_when_writable;
     bool has_first;      /* a byte has come */
-    unsigned char first; /* of the peer's bytes */
+    unsigned char first; /* the first byte of the peer */
     enum lh_tls_fault fault;
     char failure[TLS_FAILURE_BYTES];
     char *principal;

@@ -11,25 +11,25 @@
 
 #include "trace/traceparent.h"
 
-/* What the span of a call has besides; its strings lie behind it. */
+/* The further members of a call's span; their strings lie behind it. */
 struct lh_span_call {
-    const char *ns;      /* NULL: there is none */
+    const char *ns;      /* NULL: no scope */
     const char *key;     /* the same */
     const char *outcome; /* a literal, or NULL */
     int64_t token;       /* 0: none */
     int code;            /* enum lh_grpc_code */
-    bool is_child;       /* of a span of the caller's */
+    bool is_child;       /* child of a span of the caller */
 };
 
 struct lh_span {
     uint8_t trace_id[LH_TRACE_ID_BYTES];
     uint8_t id[LH_SPAN_ID_BYTES];
     uint8_t parent_id[LH_SPAN_ID_BYTES]; /* zero: none */
-    uint8_t flags;                       /* of the traceparent */
+    uint8_t flags;                       /* flags of the traceparent */
     const char *name;                    /* a literal, or a method's path */
-    int64_t start_us;                    /* since the Unix epoch */
+    int64_t start_us;                    /* microseconds since the Unix epoch */
     int64_t end_us;
-    size_t items;              /* of a batch, or that a call asks for; 0: not told */
+    size_t items;              /* items of a batch, or number that a call asks for; 0: unknown */
     struct lh_span_call *call; /* the span's own; NULL: it is a part of a call */
 };
 

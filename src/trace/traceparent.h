@@ -15,7 +15,7 @@ struct lh_traceparent {
     uint8_t flags;
 };
 
-/* False: `text` is not one, and the specification wants it ignored. */
+/* Parses a traceparent. Returns false if `text` is none; the specification wants it ignored then. */
 bool lh_traceparent_parse(const char *text, struct lh_traceparent *parent);
 
 #endif

@@ -34,18 +34,19 @@ enum lh_trace_part { LH_TRACE_QUEUEING, LH_TRACE_BATCH, LH_TRACE_HOOK, LH_TRACE_
 struct lh_tracer_options {
     const char *endpoint; /* as lh_rpc_channel_create takes it; a host name is looked up at once */
     const char *ca_file;  /* PEM: TLS, and who may sign the collector's certificate; NULL: no TLS */
-    int64_t sample;       /* of the calls without a traceparent, millionths */
+    /* Share of the calls without a traceparent, in millionths. */
+    int64_t sample;
 };
 
 /* Strings are copied. NULL: `error` says why. */
 struct lh_tracer *lh_tracer_create(struct lh_loop *loop, const struct lh_tracer_options *options,
                                    struct lh_error *error);
-/* What was not sent is lost. After the last lh_trace_end. */
+/* Frees the tracer; unsent spans are lost. Call it after the last lh_trace_end. */
 void lh_tracer_destroy(struct lh_tracer *tracer);
 
 struct lh_tracer_stats {
     uint64_t sent;    /* spans that the collector has taken */
-    uint64_t dropped; /* and that it will never get */
+    uint64_t dropped; /* spans that were dropped */
 };
 /* `tracer` NULL: nothing yet. */
 void lh_tracer_stats(const struct lh_tracer *tracer, struct lh_tracer_stats *stats);
@@ -57,6 +58,7 @@ void lh_trace_set_outcome(struct lh_trace *trace, const char *outcome, int64_t t
 void lh_trace_set_items(struct lh_trace *trace, size_t items);
 /* `items` 0: not told. */
 void lh_trace_add(struct lh_trace *trace, enum lh_trace_part part, int64_t start_us, int64_t end_us, size_t items);
-void lh_trace_end(struct lh_trace *trace, int code, int64_t end_us); /* it is gone then; `code`: enum lh_grpc_code */
+/* Ends and frees the trace; `code`: enum lh_grpc_code. */
+void lh_trace_end(struct lh_trace *trace, int code, int64_t end_us);
 
 #endif
