@@ -1,6 +1,6 @@
 /*
  * grpc.health.v1: https://github.com/grpc/grpc/blob/master/doc/health-checking.md. All services here have one state:
- * the readiness of /readyz, until shutdown.
+ * the readiness of /readyz, until shutdown. A watcher that has heard nothing for a while gets the same state again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +29,7 @@ struct watcher {
     struct lh_usage *caller;
     char *name; /* of the service */
     serving_status told;
+    int64_t told_us;
     bool is_known; /* of an unknown service SERVICE_UNKNOWN is told once, it never changes */
 };
 
@@ -117,12 +118,19 @@ static void tell(struct watcher *watcher, serving_status status)
     size_t size;
 
     watcher->told = status;
+    watcher->told_us = lh_clock_us();
     grpc__health__v1__health_check_response__init(&response);
     response.status = status;
     size = lh_message_pack(&response.base, arena, &data);
     if (lh_rpc_call_send(watcher->call, data, size) == LH_OVERLOADED)
         lh_rpc_call_finish(watcher->call, LH_GRPC_RESOURCE_EXHAUSTED, "this watcher does not read", NULL, 0);
     lh_arena_reset(arena);
+}
+
+/* Proxies end streams that are quiet. A watcher that does not read gets only what changes. */
+static bool is_quiet(const struct watcher *watcher, int64_t now_us)
+{
+    return now_us - watcher->told_us >= LH_QUIET_US && !lh_rpc_call_is_over_mark(watcher->call);
 }
 
 /* A watch would go on for ever, and the shutdown wait for it. */
@@ -193,12 +201,13 @@ void lh_service_tick(struct lh_service *service)
 {
     struct lh_readiness readiness;
     struct lh_coordinator_stats stats;
+    int64_t now_us = lh_clock_us();
     bool is_serving_now;
 
     lh_acquire_tick(service);
     lh_rights_tick(service);
     lh_places_stats(service->places, &stats);
-    lh_samples_tick(&service->samples, &stats, lh_clock_us());
+    lh_samples_tick(&service->samples, &stats, now_us);
     note_databases(service);
     lh_places_readiness(service->places, &readiness);
     is_serving_now = readiness.is_ready && !service->is_draining;
@@ -210,6 +219,8 @@ void lh_service_tick(struct lh_service *service)
     LH_LIST_EACH(struct watcher, watcher, &service->health_watchers, link)
         if (watcher->is_known && watcher->told != status_of_tick(service, watcher->name))
             tell(watcher, status_of_tick(service, watcher->name));
+        else if (is_quiet(watcher, now_us))
+            tell(watcher, watcher->told);
 }
 
 void lh_service_drain(struct lh_service *service)

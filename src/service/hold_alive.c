@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "service/hold_event.h"
 
-#define QUIET_US (15 * LH_US_PER_S)  /* proxies end streams that are quiet for 50 s (HAProxy in Debian) or 60 s */
 #define SILENT_US (45 * LH_US_PER_S) /* three times what the client's `alive` may take */
 
 /* --- the client --- */
@@ -48,7 +47,7 @@ void lh_hold_look_at(struct hold *hold, int64_t at_us)
 {
     hold->look_us = at_us;
     if (hold->alive_us != 0) {
-        at_us = earlier(at_us, hold->told_us + QUIET_US);
+        at_us = earlier(at_us, hold->told_us + LH_QUIET_US);
         if (hold->state == HOLD_WAITING)
             at_us = earlier(at_us, hold->alive_us + SILENT_US);
     }
@@ -58,7 +57,7 @@ void lh_hold_look_at(struct hold *hold, int64_t at_us)
 
 void lh_hold_ring(struct hold *hold)
 {
-    if (hold->alive_us != 0 && lh_clock_us() - hold->told_us >= QUIET_US)
+    if (hold->alive_us != 0 && lh_clock_us() - hold->told_us >= LH_QUIET_US)
         lh_hold_tell_alive(hold);
     lh_hold_look_at(hold, hold->look_us);
 }

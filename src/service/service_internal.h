@@ -18,6 +18,9 @@
 #include "service/usage.h"
 #include "service/wire.h"
 
+/* The longest time between two messages of ours on a stream: proxies end those that are quiet for 50 or 60 s. */
+#define LH_QUIET_US (15 * LH_US_PER_S)
+
 struct lh_service {
     struct lh_loop *loop; /* NULL: no loop, and one place */
     struct lh_places *places;

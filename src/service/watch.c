@@ -26,7 +26,6 @@
 
 #define KEPT_EVENTS_MAX 10000
 #define PAGE_SIZE 200
-#define QUIET_US (15 * LH_US_PER_S) /* proxies end streams that are quiet for 50 s or 60 s */
 
 #define TYPE(name) LEASEHOLD__V1__LEASE_EVENT__TYPE__TYPE_##name
 
@@ -389,7 +388,7 @@ static void on_active(struct lh_watcher *watcher)
     lh_rpc_call_send_headers(stream->call);
     stream->told_us = lh_clock_us();
     if (stream->says_alive)
-        lh_rpc_call_set_alarm(stream->call, stream->told_us + QUIET_US);
+        lh_rpc_call_set_alarm(stream->call, stream->told_us + LH_QUIET_US);
     if (!stream->include_initial) {
         stream->state = WATCH_LIVE;
         return;
@@ -506,12 +505,12 @@ void lh_watch_leases_on_alarm(struct lh_rpc_call *call)
 
     if (stream == NULL || stream->state == WATCH_OVER)
         return;
-    if (lh_clock_us() - stream->told_us >= QUIET_US) {
+    if (lh_clock_us() - stream->told_us >= LH_QUIET_US) {
         size = pack(stream, TYPE(ALIVE), NULL, &data);
         send_bytes(stream, data, size);
         lh_arena_reset(&stream->service->scratch);
     }
-    lh_rpc_call_set_alarm(call, stream->told_us + QUIET_US);
+    lh_rpc_call_set_alarm(call, stream->told_us + LH_QUIET_US);
 }
 
 void lh_watch_leases_on_end(struct lh_rpc_call *call, enum lh_rpc_end reason)

@@ -24,7 +24,7 @@ for each in (HERE.parent / "fault", HERE / "proxied"):
     sys.path.insert(0, str(each))
 from place import BOUND, Place, harness  # noqa: E402
 from proxies import KINDS, free_port  # noqa: E402
-from harness import Client, Failure, acquire_request, pb, wait_until  # noqa: E402
+from harness import Client, Failure, acquire_request, health_pb2, health_pb2_grpc, pb, wait_until  # noqa: E402
 from streams import Stream, granted_event  # noqa: E402
 from test_node import node_modules  # noqa: E402, F401
 from test_rolling_restart import GO  # noqa: E402
@@ -144,6 +144,15 @@ def waiting(site, count):
     wait_until(lambda: int(site.place.psql("select count(*) from leasehold.queue")) == count, BOUND, f"{count} waiters")
 
 
+def command(site, proxy, key, seconds):
+    """`leasehold run`: libleasehold, whose KeepAlive streams say nothing between renewals."""
+    run = subprocess.Popen([harness.CLI, "run", "run", key, "--server", proxy.target, "--duration", f"{seconds}s", "--", "sleep", "1h"])
+    site.commands["later"](run.wait)
+    site.commands["later"](run.terminate)
+    wait_until(lambda: site.place.psql(f"select 1 from leasehold.lease where namespace = 'run' and key = '{key}'") == "1", BOUND, f"{key} to run")
+    return run
+
+
 def candidate(site, key):
     """A stock client that waits for the key without a proxy; granted() is the time of its grant."""
     client = Client(site.daemons[0].target)
@@ -161,8 +170,9 @@ def granted(stream):
 
 @pytest.mark.parametrize("site", [None if IDLE_S else SHORT_IDLE_S], indirect=True)
 def test_quiet_streams_live(site):
-    """Leaders with each duration, candidates behind them, a watch and a waiter: nothing happens, for longer than the proxies' time-outs."""
-    leaders, watches, waiters = [], {}, {}
+    """Leaders with each duration, candidates behind them, watches, waiters and a command's lease: nothing happens, for longer than the
+    proxies' time-outs."""
+    leaders, watches, waiters, healths, runs = [], {}, {}, {}, {}
     for proxy, package in pairs(site):
         keys = {f"{proxy.name}-{package}-{seconds}": seconds for seconds in DURATIONS}
         leaders.append(start(site, proxy, package, keys))
@@ -176,14 +186,22 @@ def test_quiet_streams_live(site):
         watches[proxy.name] = Stream(client.lease.WatchLeases, unary=pb.WatchLeasesRequest(namespace=["quiet"], alive=True))
         client.lease.Acquire(acquire_request("waited", proxy.name, 3600))
         waiters[proxy.name] = Stream(client.lease.AcquireStream, unary=acquire_request("waited", proxy.name, 60, wait_forever=True))
-        for stream in (watches[proxy.name], waiters[proxy.name]):
+        healths[proxy.name] = Stream(health_pb2_grpc.HealthStub(client.channel).Watch, unary=health_pb2.HealthCheckRequest())
+        for stream in (watches[proxy.name], waiters[proxy.name], healths[proxy.name]):
             site.commands["later"](stream.close)
+        runs[proxy.name] = command(site, proxy, f"run-{proxy.name}", 60)
     waiting(site, len(leaders) * len(DURATIONS) + len(waiters))
     tickets = site.place.psql("select array_agg(ticket order by ticket) from leasehold.waiter")
+    tokens = site.place.psql("select array_agg(token order by token) from leasehold.lease where namespace = 'run'")
     time.sleep(IDLE_S or 70)  # more than the 60 s of Caddy, which has no setting for it
     assert [dict(each.reasons) for each in leaders if each.reasons] == []
     assert all(leader.leads(key) for leader in leaders for key in leader.durations)
     assert site.place.psql("select array_agg(ticket order by ticket) from leasehold.waiter") == tickets  # no wait was begun anew
+    assert [run.poll() for run in runs.values()] == [None] * len(runs)
+    assert site.place.psql("select array_agg(token order by token) from leasehold.lease where namespace = 'run'") == tokens
+    for name, health in healths.items():
+        assert health.next().status == health.next().status == health_pb2.HealthCheckResponse.SERVING, name
+        assert health.call.is_active(), name
     for name, watch in watches.items():
         site.place.psql(f"select from leasehold.acquire('quiet', '{name}', '1 h')")
         assert watch.until(lambda event: event.type == pb.LeaseEvent.TYPE_ACQUIRED, name).lease.scope.key
