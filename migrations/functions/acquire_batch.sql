@@ -51,6 +51,7 @@ declare
   v_late bigint[] := '{}';
   v_found record;
   v_may_be_plain boolean := false;
+  v_is_alone boolean;
 begin
   if current_setting('synchronous_commit') = 'off' then
     perform leasehold_internal.be_durable();
@@ -61,6 +62,7 @@ begin
     if p_queue[1] then
       if exists (select from leasehold.scope x where x.namespace = p_namespace[1] and x.key = p_key[1] and x.state = 'held') then
         -- Somebody has it: wait. Its twin is what acquire_general() does about an item that is queued.
+        v_is_alone := pg_current_xact_id_if_assigned() is null;
         select i.life, i.rules, x.scope, clock_timestamp() as now
           into v_found
           from leasehold_internal.plain_wait(p_clock, p_namespace[1], p_owner[1], p_labels[1], p_duration_us[1], p_wait_us[1], p_units[1]) i
@@ -98,6 +100,7 @@ begin
                        case when (v_found.rules).capacity is not null then 0 end, 1)::leasehold_internal.answer
               from placed p, leasehold_internal.lease_facts(v_found.scope, v_found.rules, v_found.life, v_found.now) f;
           if found then
+            perform leasehold_internal.relax_commit(v_is_alone and p_coordinator is not null);
             return;
           end if;
         end if;

@@ -8,17 +8,17 @@ returns table (id bigint, started_at timestamptz, is_same boolean, contract inte
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  select f.id, f.started_at, f.is_same, 1 from leasehold_internal.life_facts() f
+  select f.id, f.started_at, f.is_same, 2 from leasehold_internal.life_facts() f
 $$;
 comment on function leasehold_internal.core_life is 'This life of the database, for the extension leasehold_core';
 
 -- The rules of a namespace; no row where it is none. is_plain: a free scope is granted if the item's own values allow it (is_plain() in
--- single_item.sql). Locks nothing.
+-- single_item.sql); may_wait: so is a wait for one that is held, a place in its queue (plain_wait() there). Locks nothing.
 create or replace function leasehold_internal.core_rules(p_namespace text)
 returns table (
   is_plain boolean, is_manual boolean, has_capacity boolean, has_history boolean, has_acquire_hook boolean, has_heartbeat_hook boolean,
   has_release_ok_hook boolean, has_release_fail_hook boolean, min_duration interval, max_duration interval, grace interval, grace_us bigint,
-  dead_after interval, dead_after_us bigint, max_hold interval, max_hold_us bigint)
+  dead_after interval, dead_after_us bigint, max_hold interval, max_hold_us bigint, may_wait boolean)
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -28,7 +28,7 @@ as $$
          cardinality(leasehold_internal.with_history(array[p_namespace])) > 0,
          h.events @> '{acquire}', h.events @> '{heartbeat}', h.events @> '{release_ok}', h.events @> '{release_fail}',
          r.min_duration, r.max_duration, r.grace, leasehold_internal.to_us(r.grace), r.dead_after, leasehold_internal.to_us(r.dead_after),
-         r.max_hold, leasehold_internal.to_us(r.max_hold)
+         r.max_hold, leasehold_internal.to_us(r.max_hold), r.max_waiters is null
     from leasehold_internal.rules_of(p_namespace) r
    cross join lateral (
      select array(select k.event from leasehold.registered_hook k where leasehold_internal.covers(k.namespace, p_namespace)) as events) h

@@ -1,7 +1,7 @@
 /*
- * acquire_items(): a free scope that nobody waits for, and a scope that has no row yet, are granted here. The twin is the
- * statement for a batch of several in migrations/functions/acquire_batch.sql, and what acquire_general() does about new
- * scopes.
+ * acquire_items(): a free scope that nobody waits for, and a scope that has no row yet, are granted here; who waits for one that
+ * another holds gets its place (join.c). The twin is the statement for a batch of several in migrations/functions/acquire_batch.sql, and
+ * what acquire_general() does about new scopes.
  */
 #include "core.h"
 
@@ -27,7 +27,7 @@ static bool may_have(const struct lh_core_row *row, Datum lease_key)
 static void check_columns(const struct lh_core_call *call)
 {
     static const Oid types[] = {INT4OID, TEXTOID, INT8OID, TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, INT4OID};
-    bool is_right = call->row_type->natts == lengthof(types) + 1;
+    bool is_right = call->row_type->natts == LH_CORE_MORE + 1;
 
     for (int i = 0; i < lengthof(types) && is_right; i++)
         is_right = TupleDescAttr(call->row_type, i)->atttypid == types[i];
@@ -39,10 +39,10 @@ static void check_columns(const struct lh_core_call *call)
 /* A row of leasehold_internal.acquired. */
 static void answer(struct lh_core_call *call, int item, const struct lh_core_wish *wish, const struct lh_core_row *row)
 {
-    enum { N, OUTCOME, TOKEN, ACQUIRED_AT, GRACE, EXPIRES_IN, SUSPECTED_IN, UNITS_FREE, MORE, COLUMNS };
+    enum { N, OUTCOME, TOKEN, ACQUIRED_AT, GRACE, EXPIRES_IN, SUSPECTED_IN, UNITS_FREE, COLUMNS = LH_CORE_MORE + 1 };
     const struct lh_core_rules *rules = wish->rules;
     Datum values[COLUMNS] = {0};
-    bool nulls[COLUMNS] = {[EXPIRES_IN] = rules->is_manual, [UNITS_FREE] = !rules->has_capacity, [MORE] = true};
+    bool nulls[COLUMNS] = {[EXPIRES_IN] = rules->is_manual, [UNITS_FREE] = !rules->has_capacity, [LH_CORE_MORE] = true};
 
     values[N] = Int32GetDatum(item + 1);
     values[OUTCOME] = CStringGetTextDatum("granted");
@@ -96,7 +96,34 @@ static bool create(struct lh_core_call *call, const struct lh_core_wish *wish, D
     return true;
 }
 
-static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *wishes, int item)
+static bool is_same(Datum a, Datum b)
+{
+    text *one = DatumGetTextPP(a), *other = DatumGetTextPP(b);
+    return VARSIZE_ANY_EXHDR(one) == VARSIZE_ANY_EXHDR(other) &&
+           memcmp(VARDATA_ANY(one), VARDATA_ANY(other), VARSIZE_ANY_EXHDR(one)) == 0;
+}
+
+/* Several items of one scope are decided, and answered, with each other: SQL does. */
+static bool is_only_one(const struct lh_core_call *call, const struct lh_core_wishes *wishes, int item)
+{
+    for (int i = 0; i < call->count; i++)
+        if (i != item && !wishes->ns.nulls[i] && !wishes->key.nulls[i] &&
+            is_same(wishes->key.values[i], wishes->key.values[item]) &&
+            is_same(wishes->ns.values[i], wishes->ns.values[item]))
+            return false;
+    return true;
+}
+
+static bool join(struct lh_core_call *call, const struct lh_core_wishes *wishes, const struct lh_core_array *may_queue,
+                 struct lh_core_joins *joins, int item, const struct lh_core_wish *wish, struct lh_core_row *row)
+{
+    return !wishes->has_places && may_queue->n > 0 && !may_queue->nulls[item] &&
+           DatumGetBool(may_queue->values[item]) && is_only_one(call, wishes, item) &&
+           lh_core_join(call, joins, item, wish, wishes->ns.values[item], wishes->key.values[item], row);
+}
+
+static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *wishes,
+                        const struct lh_core_array *may_queue, struct lh_core_joins *joins, int item)
 {
     struct lh_core_wish wish;
     struct lh_core_row row;
@@ -108,6 +135,8 @@ static void acquire_one(struct lh_core_call *call, const struct lh_core_wishes *
             if (may_have(&row, wish.lease_key)) {
                 lh_core_set_held(call, &wish, GetCurrentTimestamp(), &row);
                 is_granted = lh_core_update(call, &row, false);
+            } else if (join(call, wishes, may_queue, joins, item, &wish, &row)) {
+                return;
             }
         } else if (!wishes->has_places && is_key(key)) {
             is_granted = create(call, &wish, ns, key, &row);
@@ -141,6 +170,8 @@ Datum lh_core_acquire_items(PG_FUNCTION_ARGS)
     static const struct lh_core_wish_arguments at = {COORDINATOR, NS,   KEY,    LEASE_KEY,  OWNER,    LABELS,
                                                      DURATION,    WAIT, TICKET, PRINCIPALS, AT_LEAST, UNITS};
     struct lh_core_wishes wishes;
+    struct lh_core_array may_queue = lh_core_array(fcinfo, QUEUE, BOOLOID);
+    struct lh_core_joins joins = {.waiter = NULL};
     struct lh_core_call call;
 
     lh_core_wishes(fcinfo, &at, &wishes);
@@ -150,6 +181,9 @@ Datum lh_core_acquire_items(PG_FUNCTION_ARGS)
     /* A SQL user joins a held scope without changing its row: where one waits anywhere, SQL looks where. */
     if (!lh_core_has_row(call.oids->waiter, call.oids->waiter_sql_user, call.snapshot))
         for (int i = 0; i < call.count; i++)
-            acquire_one(&call, &wishes, i);
+            acquire_one(&call, &wishes, &may_queue, &joins, i);
+    lh_core_close_joins(&joins);
+    if (call.is_alone && call.count == 1 && joins.count == 1)
+        lh_core_relax_commit();
     return lh_core_end(&call, "core_granted");
 }

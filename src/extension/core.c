@@ -10,6 +10,7 @@
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "replication/syncrep.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -54,6 +55,12 @@ bool lh_core_runs_hooks(void)
 {
     const char *hooks = GetConfigOption("leasehold.hooks", true, false);
     return hooks != NULL && (strcmp(hooks, "on") == 0 || strcmp(hooks, "inline") == 0 || strcmp(hooks, "reap") == 0);
+}
+
+void lh_core_relax_commit(void)
+{
+    if (SyncRepStandbyNames[0] == '\0' && !lh_core_runs_hooks())
+        set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 /* NULL: the common path is taken in this database. */
@@ -228,8 +235,10 @@ static bool take_common_path(struct lh_core_call *call)
     call->snapshot = GetActiveSnapshot();
     if (lh_core_life(call->oids, call->snapshot, &call->life, &reason) &&
         lh_core_refresh_rules(call->oids, call->snapshot)) {
+        call->is_alone = !TransactionIdIsValid(GetTopTransactionIdIfAny());
         call->command = GetCurrentCommandId(true);
         call->is_done = palloc0(call->count * sizeof(bool));
+        call->is_change = palloc0(call->count * sizeof(bool));
         lh_core_open(call);
         return true;
     }
@@ -293,6 +302,13 @@ void lh_core_leave(struct lh_core_call *call, Datum ns, Datum key)
 
 void lh_core_answer(struct lh_core_call *call, int item, const Datum *values, const bool *nulls)
 {
+    lh_core_answer_wait(call, item, values, nulls);
+    call->is_change[item] = true;
+    call->change_count++;
+}
+
+void lh_core_answer_wait(struct lh_core_call *call, int item, const Datum *values, const bool *nulls)
+{
     tuplestore_putvalues(call->rows, call->row_type, (Datum *)values, (bool *)nulls);
     call->is_done[item] = true;
     call->done_count++;
@@ -313,16 +329,16 @@ static void tell_followers(struct lh_core_call *call, const char *after)
     static const char *names[2];
     static SPIPlanPtr kept[2];
     Oid types[2] = {TEXTARRAYOID, TEXTARRAYOID};
-    int *done = palloc(call->done_count * sizeof(int)), n = 0, place = 0, ns_argument = 0;
+    int *changed = palloc(call->change_count * sizeof(int)), n = 0, place = 0, ns_argument = 0;
     Datum values[2];
 
     for (int i = 0; i < call->count; i++)
-        if (call->is_done[i])
-            done[n++] = i;
+        if (call->is_change[i])
+            changed[n++] = i;
     while (get_fn_expr_argtype(call->fcinfo->flinfo, ns_argument) != TEXTARRAYOID)
         ns_argument++;
     for (int i = 0; i < 2; i++)
-        values[i] = part_of(call->fcinfo->args[ns_argument + i].value, TEXTARRAYOID, done, n);
+        values[i] = part_of(call->fcinfo->args[ns_argument + i].value, TEXTARRAYOID, changed, n);
     SPI_connect();
     while (names[place] != NULL && strcmp(names[place], after) != 0)
         place++;
@@ -346,7 +362,7 @@ Datum lh_core_end(struct lh_core_call *call, const char *after)
     lh_core_close(call);
     PopActiveSnapshot();
     CommandCounterIncrement();
-    if (call->done_count > 0 && after != NULL &&
+    if (call->change_count > 0 && after != NULL &&
         (call->has_history || has_followers(call, strcmp(after, "core_released") == 0)))
         tell_followers(call, after);
     if (call->done_count == call->count)

@@ -33,11 +33,14 @@
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 #include "utils/tuplestore.h"
+#include "utils/uuid.h"
 
 /* Grows when the SQL functions change what the common path does; leasehold_internal.core_life() has the schema's. */
-#define LH_CORE_CONTRACT 1
+#define LH_CORE_CONTRACT 2
 /* The largest namespace, in bytes. */
 #define LH_CORE_NAMESPACE_MAX 255
+/* The last column of leasehold_internal.acquired, `more`. */
+#define LH_CORE_MORE 8
 
 /* The columns of leasehold.scope, in their order. */
 enum lh_core_scope_column {
@@ -99,7 +102,7 @@ enum lh_core_waiter_column {
 
 /* The relations of this database that the common path opens; found again after a change of any of them. */
 struct lh_core_oids {
-    Oid scope, scope_pkey, token;
+    Oid scope, scope_pkey, token, ticket;
     Oid incarnation, policy, hook, watch, coordinator, coordinator_seen_at, waiter, waiter_pkey, waiter_sql_user;
     Oid creation, creation_pkey, turn;
 };
@@ -115,6 +118,7 @@ struct lh_core_rules {
     bool has_history;
     bool has_acquire_hook, has_heartbeat_hook, has_release_ok_hook, has_release_fail_hook;
     bool has_dead_after;
+    bool may_wait; /* its queues have no limit */
     Interval min_duration, max_duration, grace, dead_after, max_hold;
     int64 grace_us, dead_after_us, max_hold_us;
 };
@@ -149,9 +153,11 @@ struct lh_core_call {
     EState *estate; /* made for the first row that needs an entry in an index */
     ResultRelInfo *result_rel;
 
-    int count;      /* items */
-    int done_count; /* items that the common path has done */
-    bool *is_done;
+    int count;        /* items */
+    int done_count;   /* items that the common path has done */
+    int change_count; /* items among them that changed a lease */
+    bool *is_done, *is_change;
+    bool is_alone;    /* the transaction wrote nothing before */
     bool has_history; /* a lease was released that history is to keep */
     uint32 *left;     /* a table of hashes of the scopes whose later items are left */
     int left_slots;
@@ -176,14 +182,17 @@ bool lh_core_begin(struct lh_core_call *call, FunctionCallInfo fcinfo, const cha
 bool lh_core_is_left(const struct lh_core_call *call, Datum ns, Datum key);
 /* Leaves the items of this scope that follow. */
 void lh_core_leave(struct lh_core_call *call, Datum ns, Datum key);
-/* Answers the item with this row. */
+/* Answers the item with this row: it has changed a lease, or it waits. */
 void lh_core_answer(struct lh_core_call *call, int item, const Datum *values, const bool *nulls);
+void lh_core_answer_wait(struct lh_core_call *call, int item, const Datum *values, const bool *nulls);
 /* Does the work that follows a change of the done items, and lets SQL answer the others. `after` is the SQL function
    for the former, or NULL. */
 Datum lh_core_end(struct lh_core_call *call, const char *after);
 struct lh_core_array lh_core_array(FunctionCallInfo fcinfo, int argument, Oid type);
 /* Returns true if the caller runs hooks within its calls (leasehold_internal.runs_hooks). */
 bool lh_core_runs_hooks(void);
+/* leasehold_internal.relax_commit(): renewals alone, and places alone, need not be on disk when they are answered. */
+void lh_core_relax_commit(void);
 
 /* --- tables.c --- */
 
@@ -206,8 +215,8 @@ bool lh_core_has_row(Oid table, Oid index, Snapshot snapshot);
 /* --- row.c --- */
 
 bool lh_core_find(struct lh_core_call *call, Datum ns, Datum key, struct lh_core_row *row);
-/* Locks the row (FOR UPDATE) without waiting. Returns false if another transaction has locked or changed it. */
-bool lh_core_lock_end(struct lh_core_call *call, struct lh_core_row *row);
+/* Locks the row without waiting; LockTupleExclusive is FOR UPDATE, which ends a lease. Returns false if another transaction has locked or changed it. */
+bool lh_core_lock(struct lh_core_call *call, struct lh_core_row *row, LockTupleMode mode);
 /* Writes the next version of the row. Returns false if the row is not the newest any more, or another transaction
    has locked it. `is_locked`: we have. */
 bool lh_core_update(struct lh_core_call *call, const struct lh_core_row *row, bool is_locked);
@@ -262,6 +271,8 @@ struct lh_core_wish {
     Interval duration;
     Datum lease_key, owner, principal, coordinator; /* (Datum) 0 in owner, principal, coordinator: null */
     Datum labels;                                   /* jsonb */
+    bool has_wait;                                  /* else the wait has no end */
+    int64 wait_us;
 };
 
 void lh_core_wishes(FunctionCallInfo fcinfo, const struct lh_core_wish_arguments *at, struct lh_core_wishes *wishes);
@@ -273,8 +284,45 @@ bool lh_core_has_ended(const struct lh_core_row *row, Datum lease_key);
    read, or its name must be taken. */
 void lh_core_set_held(struct lh_core_call *call, const struct lh_core_wish *wish, TimestampTz now,
                       struct lh_core_row *row);
+/* Returns the silence after which a holder of this duration is suspected dead. */
+Interval lh_core_suspected_after(const struct lh_core_rules *rules, const Interval *duration);
 /* Returns the time until the holder is suspected dead, from the grant on. */
 int64 lh_core_suspected_in_us(const struct lh_core_wish *wish);
+
+/* --- queue.c --- */
+
+/* The waiters of a scope, in the order of their tickets, and the coordinators that are live at `now`. */
+struct lh_core_queue {
+    TimestampTz now;
+    Relation index;
+    IndexScanDesc scan;
+    TupleTableSlot *slot; /* the waiter that lh_core_queue_next() found */
+    pg_uuid_t *live;
+    int live_count;
+};
+
+void lh_core_queue_begin(const struct lh_core_call *call, Relation waiter, Snapshot snapshot, Datum ns, Datum key,
+                         TimestampTz now, struct lh_core_queue *queue);
+bool lh_core_queue_next(struct lh_core_queue *queue);
+/* Returns false if the waiter is away, its wait is over, or its coordinator has died (live_head() in SQL). */
+bool lh_core_queue_is_live(const struct lh_core_queue *queue);
+void lh_core_queue_end(struct lh_core_queue *queue);
+
+/* --- join.c --- */
+
+/* The table of waiters, opened by the first join of a call. Begins as zeros. */
+struct lh_core_joins {
+    Relation waiter; /* NULL: none so far */
+    TupleTableSlot *slot;
+    EState *estate;
+    ResultRelInfo *result_rel;
+    int count;
+};
+
+/* Gives the request the last place in the queue of a scope that another holds, and answers it. `row` is the scope's. Returns false if SQL is to decide. */
+bool lh_core_join(struct lh_core_call *call, struct lh_core_joins *joins, int item, const struct lh_core_wish *wish,
+                  Datum ns, Datum key, struct lh_core_row *row);
+void lh_core_close_joins(struct lh_core_joins *joins);
 
 /* --- result.c --- */
 

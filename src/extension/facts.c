@@ -166,6 +166,7 @@ static void read_rules(struct lh_core_rules *read)
     read_interval(11, &read->grace, &read->grace_us, NULL);
     read_interval(13, &read->dead_after, &read->dead_after_us, &read->has_dead_after);
     read_interval(15, &read->max_hold, &read->max_hold_us, NULL);
+    read->may_wait = DatumGetBool(column(17, NULL));
 }
 
 /* NULL where it cannot be a namespace. What is returned lasts until lh_core_refresh_rules(). */
@@ -174,11 +175,11 @@ const struct lh_core_rules *lh_core_rules(Datum ns)
     static const char sql[] = "select is_plain, is_manual, has_capacity, has_history, has_acquire_hook, "
                               "has_heartbeat_hook, has_release_ok_hook,"
                               " has_release_fail_hook, min_duration, max_duration, grace, grace_us, dead_after, "
-                              "dead_after_us, max_hold, max_hold_us"
+                              "dead_after_us, max_hold, max_hold_us, may_wait"
                               " from leasehold_internal.core_rules($1)";
     static const Oid types[] = {BOOLOID,     BOOLOID, BOOLOID,     BOOLOID,     BOOLOID,     BOOLOID,
                                 BOOLOID,     BOOLOID, INTERVALOID, INTERVALOID, INTERVALOID, INT8OID,
-                                INTERVALOID, INT8OID, INTERVALOID, INT8OID};
+                                INTERVALOID, INT8OID, INTERVALOID, INT8OID,     BOOLOID};
     char name[LH_CORE_NAMESPACE_MAX + 1] = "";
     text *value = DatumGetTextPP(ns);
     struct lh_core_rules fresh = {.is_known = false}, *found;

@@ -98,7 +98,9 @@ bool lh_core_wish(const struct lh_core_wishes *wishes, int item, struct lh_core_
     if (us < SHORTEST_US || us > LONGEST_US ||
         !is_between(&wish->duration, &wish->rules->min_duration, &wish->rules->max_duration))
         return false;
-    if (!is_null(&wishes->wait, item) && DatumGetInt64(wishes->wait.values[item]) < 0)
+    wish->has_wait = !is_null(&wishes->wait, item);
+    wish->wait_us = wish->has_wait ? DatumGetInt64(wishes->wait.values[item]) : 0;
+    if (wish->wait_us < 0 || wish->wait_us > LONGEST_US)
         return false;
     if (!is_null(&wishes->owner, item) &&
         VARSIZE_ANY_EXHDR(DatumGetTextPP(wishes->owner.values[item])) > OWNER_BYTES_MAX)
@@ -150,21 +152,23 @@ void lh_core_set_held(struct lh_core_call *call, const struct lh_core_wish *wish
         lh_core_set(row, SCOPE_CHECK_AT, TimestampTzGetDatum(expiry));
 }
 
+Interval lh_core_suspected_after(const struct lh_core_rules *rules, const Interval *duration)
+{
+    Datum twice;
+
+    if (rules->has_dead_after)
+        return rules->dead_after;
+    twice = DirectFunctionCall2(interval_mul, IntervalPGetDatum(duration), Float8GetDatum(2));
+    return *DatumGetIntervalP(DirectFunctionCall2(interval_div, twice, Float8GetDatum(3)));
+}
+
 int64 lh_core_suspected_in_us(const struct lh_core_wish *wish)
 {
     const struct lh_core_rules *rules = wish->rules;
-    Interval two_thirds;
-    int64 us = rules->dead_after_us;
-    const Interval *first = &rules->dead_after;
+    Interval silence = lh_core_suspected_after(rules, &wish->duration);
 
-    if (!rules->has_dead_after) {
-        Datum twice = DirectFunctionCall2(interval_mul, IntervalPGetDatum(&wish->duration), Float8GetDatum(2));
-        two_thirds = *DatumGetIntervalP(DirectFunctionCall2(interval_div, twice, Float8GetDatum(3)));
-        first = &two_thirds;
-        us = two_thirds.time;
-    }
     if (DatumGetInt32(
-            DirectFunctionCall2(interval_cmp, IntervalPGetDatum(&rules->max_hold), IntervalPGetDatum(first))) < 0)
-        us = rules->max_hold_us;
-    return us;
+            DirectFunctionCall2(interval_cmp, IntervalPGetDatum(&rules->max_hold), IntervalPGetDatum(&silence))) < 0)
+        return rules->max_hold_us;
+    return rules->has_dead_after ? rules->dead_after_us : silence.time;
 }

@@ -8,15 +8,10 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-/* live_coordinators() in migrations/functions/queue.sql. */
-#define LIVE_US INT64CONST(3500000)
-/* timestamptz_gt(); fmgroids.h calls it by other names in other versions. */
-#define TIMESTAMPTZ_GT 1157
 /* Waiters that are looked at until one is live; beyond it SQL looks. */
 #define LOOKED_AT_MAX 64
 
@@ -39,85 +34,39 @@ enum {
 };
 enum { NEXT_QUEUE = NEXT_DURATION + 1, NEXT_WAIT, NEXT_TICKET, NEXT_PRINCIPALS, NEXT_AT_LEAST, NEXT_UNITS };
 
-/* The queue of the scope. */
-struct queue {
+/* What the queue of the scope says. */
+struct found {
     bool is_ours;        /* its first live waiter is the one who is to have it, at the coordinator that asks */
     bool has_others;     /* others wait, live or not */
     ItemPointerData tid; /* of the first one's row */
 };
 
-/* By the time: of its row there are as many versions as it has given signs of life since the oldest snapshot. */
-static bool is_live_coordinator(const struct lh_core_oids *oids, Snapshot snapshot, Datum id, TimestampTz now)
-{
-    Relation table = lh_core_table(oids->coordinator, AccessShareLock);
-    Relation index = index_open(oids->coordinator_seen_at, AccessShareLock);
-    TupleTableSlot *slot = table_slot_create(table, NULL);
-    IndexScanDesc scan = lh_core_beginscan(table, index, snapshot, 1);
-    bool is_live = false;
-    ScanKeyData key;
-
-    ScanKeyEntryInitialize(&key, 0, 1, BTGreaterStrategyNumber, TIMESTAMPTZOID, InvalidOid, TIMESTAMPTZ_GT,
-                           TimestampTzGetDatum(now - LIVE_US));
-    index_rescan(scan, &key, 1, NULL, 0);
-    while (!is_live && index_getnext_slot(scan, ForwardScanDirection, slot)) {
-        slot_getallattrs(slot);
-        is_live = memcmp(DatumGetUUIDP(slot->tts_values[0]), DatumGetUUIDP(id), UUID_LEN) == 0;
-    }
-    index_endscan(scan);
-    ExecDropSingleTupleTableSlot(slot);
-    index_close(index, NoLock);
-    table_close(table, NoLock);
-    return is_live;
-}
-
-/* live_head(): neither away, nor is its wait over, nor has its coordinator died. */
-static bool is_live(const struct lh_core_call *call, Snapshot snapshot, const TupleTableSlot *slot, TimestampTz now)
-{
-    const Datum *values = slot->tts_values;
-    const bool *nulls = slot->tts_isnull;
-
-    if (!nulls[WAITER_AWAY_UNTIL])
-        return false;
-    if (!nulls[WAITER_WAIT_UNTIL] && DatumGetTimestampTz(values[WAITER_WAIT_UNTIL]) <= now)
-        return false;
-    return nulls[WAITER_COORDINATOR] || is_live_coordinator(call->oids, snapshot, values[WAITER_COORDINATOR], now);
-}
-
 /* Read after the lock of the scope's row: whoever is in it was there before. */
 static void read_queue(const struct lh_core_call *call, Relation waiter, const struct lh_core_wish *wish, Datum ns,
-                       Datum key, TimestampTz now, struct queue *queue)
+                       Datum key, TimestampTz now, struct found *found)
 {
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    Relation pkey = index_open(call->oids->waiter_pkey, AccessShareLock);
-    TupleTableSlot *slot = table_slot_create(waiter, NULL);
     bool has_head = false;
     int looked_at = 0;
-    ScanKeyData keys[2];
-    IndexScanDesc scan = lh_core_beginscan(waiter, pkey, latest, 2);
+    struct lh_core_queue queue;
 
-    ScanKeyEntryInitialize(&keys[0], 0, 1, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, ns);
-    ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, TEXTOID, C_COLLATION_OID, F_TEXTEQ, key);
-    index_rescan(scan, keys, 2, NULL, 0);
-    *queue = (struct queue){.is_ours = false};
-    while ((!has_head || !queue->has_others) && looked_at++ < LOOKED_AT_MAX &&
-           index_getnext_slot(scan, ForwardScanDirection, slot)) {
-        const Datum *values = slot->tts_values;
-        bool is_next;
+    *found = (struct found){.is_ours = false};
+    lh_core_queue_begin(call, waiter, latest, ns, key, now, &queue);
+    while ((!has_head || !found->has_others) && looked_at++ < LOOKED_AT_MAX && lh_core_queue_next(&queue)) {
+        const Datum *values = queue.slot->tts_values;
+        const bool *nulls = queue.slot->tts_isnull;
+        bool is_next = memcmp(DatumGetUUIDP(values[WAITER_LEASE_KEY]), DatumGetUUIDP(wish->lease_key), UUID_LEN) == 0;
 
-        slot_getallattrs(slot);
-        is_next = memcmp(DatumGetUUIDP(values[WAITER_LEASE_KEY]), DatumGetUUIDP(wish->lease_key), UUID_LEN) == 0;
-        queue->has_others = queue->has_others || !is_next;
-        if (!has_head && is_live(call, latest, slot, now)) {
+        found->has_others = found->has_others || !is_next;
+        if (!has_head && lh_core_queue_is_live(&queue)) {
             has_head = true;
-            queue->is_ours =
-                is_next && !slot->tts_isnull[WAITER_COORDINATOR] && slot->tts_isnull[WAITER_ITEMS] &&
+            found->is_ours =
+                is_next && !nulls[WAITER_COORDINATOR] && nulls[WAITER_ITEMS] &&
                 memcmp(DatumGetUUIDP(values[WAITER_COORDINATOR]), DatumGetUUIDP(wish->coordinator), UUID_LEN) == 0;
-            queue->tid = slot->tts_tid;
+            found->tid = queue.slot->tts_tid;
         }
     }
-    index_endscan(scan);
-    ExecDropSingleTupleTableSlot(slot);
-    index_close(pkey, NoLock);
+    lh_core_queue_end(&queue);
     UnregisterSnapshot(latest);
 }
 
@@ -133,22 +82,22 @@ static bool remove_waiter(const struct lh_core_call *call, Relation waiter, Item
 static bool pass_on(struct lh_core_call *call, Relation waiter, const struct lh_core_wish *wish,
                     const struct lh_core_result *result, Datum ns, Datum key, Datum lease_key, struct lh_core_row *row)
 {
-    struct queue queue;
+    struct found found;
     TimestampTz now;
 
     if (!lh_core_find(call, ns, key, row) || !lh_core_is_held_by(row, lease_key) || !row->nulls[SCOPE_AT_LEAST] ||
         !row->nulls[SCOPE_HOLDERS] || lh_core_has_ended(row, wish->lease_key) ||
-        lh_core_uuid_is(row, SCOPE_LEASE_KEY, wish->lease_key) || !lh_core_lock_end(call, row))
+        lh_core_uuid_is(row, SCOPE_LEASE_KEY, wish->lease_key) || !lh_core_lock(call, row, LockTupleExclusive))
         return false;
     now = GetCurrentTimestamp();
     if (!lh_core_is_live(call, row, now))
         return false;
-    read_queue(call, waiter, wish, ns, key, now, &queue);
-    if (!queue.is_ours || !remove_waiter(call, waiter, &queue.tid))
+    read_queue(call, waiter, wish, ns, key, now, &found);
+    if (!found.is_ours || !remove_waiter(call, waiter, &found.tid))
         return false;
     lh_core_set_ended(row, result, now);
     lh_core_set_held(call, wish, now, row);
-    lh_core_set(row, SCOPE_QUEUED, BoolGetDatum(queue.has_others));
+    lh_core_set(row, SCOPE_QUEUED, BoolGetDatum(found.has_others));
     return lh_core_update(call, row, true);
 }
 

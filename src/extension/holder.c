@@ -5,9 +5,7 @@
 #include "core.h"
 
 #include "catalog/pg_type.h"
-#include "replication/syncrep.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #define DAY_US INT64CONST(86400000000)
@@ -79,13 +77,6 @@ static void answer_renewal(struct lh_core_call *call, int item, const struct lh_
     lh_core_answer(call, item, values, nulls);
 }
 
-/* leasehold_internal.relax_commit(): renewals alone need not be on disk when they are answered. */
-static void relax_commit(void)
-{
-    if (SyncRepStandbyNames[0] == '\0' && !lh_core_runs_hooks())
-        set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-}
-
 Datum lh_core_heartbeat_batch(PG_FUNCTION_ARGS)
 {
     enum { NS, KEY, LEASE_KEY, RELAX };
@@ -103,7 +94,7 @@ Datum lh_core_heartbeat_batch(PG_FUNCTION_ARGS)
             leave(&call, &refs, i);
     }
     if (call.done_count == call.count && !PG_ARGISNULL(RELAX) && PG_GETARG_BOOL(RELAX))
-        relax_commit();
+        lh_core_relax_commit();
     return lh_core_end(&call, NULL);
 }
 
@@ -133,7 +124,7 @@ static bool end(struct lh_core_call *call, const struct refs *refs, const struct
     if (rules == NULL || !lh_core_result(failed, value, item, rules, &result) ||
         !lh_core_find(call, refs->ns.values[item], refs->key.values[item], &row) ||
         !lh_core_is_held_by(&row, refs->lease_key.values[item]) || DatumGetBool(row.values[SCOPE_QUEUED]) ||
-        !lh_core_lock_end(call, &row))
+        !lh_core_lock(call, &row, LockTupleExclusive))
         return false;
     now = GetCurrentTimestamp();
     if (!lh_core_is_live(call, &row, now))

@@ -39,13 +39,13 @@ bool lh_core_find(struct lh_core_call *call, Datum ns, Datum key, struct lh_core
     return true;
 }
 
-bool lh_core_lock_end(struct lh_core_call *call, struct lh_core_row *row)
+bool lh_core_lock(struct lh_core_call *call, struct lh_core_row *row, LockTupleMode mode)
 {
     TM_FailureData failure;
     ItemPointerData tid = row->tid;
 
-    if (table_tuple_lock(call->scope, &tid, call->snapshot, call->found_slot, call->command, LockTupleExclusive,
-                         LockWaitSkip, 0, &failure) != TM_Ok)
+    if (table_tuple_lock(call->scope, &tid, call->snapshot, call->found_slot, call->command, mode, LockWaitSkip, 0,
+                         &failure) != TM_Ok)
         return false;
     read_row(call->found_slot, row);
     return true;

@@ -241,6 +241,7 @@ static bool find_all(struct lh_core_oids *oids)
 
     return OidIsValid(schema) && find(schema, "scope", RELKIND_RELATION, &oids->scope) &&
            find(schema, "token", RELKIND_SEQUENCE, &oids->token) &&
+           find(schema, "ticket", RELKIND_SEQUENCE, &oids->ticket) &&
            find(schema, "incarnation", RELKIND_RELATION, &oids->incarnation) &&
            find(schema, "policy", RELKIND_RELATION, &oids->policy) &&
            find(schema, "registered_hook", RELKIND_RELATION, &oids->hook) &&

@@ -241,7 +241,7 @@ class Generator:
             [('select leasehold_internal.watch_clear(note.key(%s))', (901,)), ('select leasehold_internal.watch_clear(note.key(%s))', (902,))],
             [('select position from leasehold.join_queue(%s, %s, note.key(%s), %s)', (*self.random.choice((held[:2], (ns, key))), self.random.randrange(1, 13), '1 hour 35 s'))],
             [('select leasehold.leave_queue(%s, %s, note.key(%s))', (ns, key, self.random.randrange(1, 13)))],
-            [('select leasehold.leave_queue(w.namespace, w.key, w.lease_key) from leasehold.waiter w', ())],
+            [('select leasehold.leave_queue(w.namespace, w.key, w.lease_key) from (select * from leasehold.waiter order by namespace, key, ticket) w', ())],
             [('select outcome from leasehold_internal.leave_batch(note.key(901), array[%s], array[%s], array[note.key(%s)], array[%s])', (*waiting, self.is_so(0.7)))],
             [('update leasehold.waiter set wait_until = enqueued_at - %s::interval' + SCOPE + ' and lease_key = note.key(%s)', ('10 min', *waiting))],
             [('select count(*) from leasehold.force_release(%s, %s, %s)', (ns, key, 'why'))],

@@ -68,6 +68,37 @@ def test_waiters_and_leases_outlive_a_restart_of_the_database(cluster):
     assert daemon.stop() == 0
 
 
+def test_places_that_a_crash_took_are_asked_for_again_in_their_order(cluster):
+    database = cluster.create_database()
+    daemon = harness.Daemon(database=cluster.url(database))
+    client = harness.Client(daemon.target)
+    cluster.psql("alter system set wal_writer_delay = '10s'", "postgres")
+    cluster.psql("select pg_reload_conf()", "postgres")
+    pool = concurrent.futures.ThreadPoolExecutor(3)
+    # A commit of anybody that waits for the disk, as that of a sign of life each second, takes the places of before along.
+    for attempt in range(20):
+        held = client.lease.Acquire(acquire_request("jobs", "a", 60)).lease
+        calls = []
+        for number in range(3):
+            calls.append(pool.submit(wait_for_lease, client, f"w{number}"))
+            wait_until(lambda n=number: queued(cluster, database, "a") == n + 1)
+        daemon.process.send_signal(signal.SIGSTOP)
+        cluster.stop("immediate")
+        cluster.start()
+        left = queued(cluster, database, "a")
+        daemon.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: cluster.psql("select count(*) from leasehold.waiter where away_until is null", database) == "3", 60)
+        for number, call in enumerate(calls):
+            wait_until(lambda h=held: client.lease.Release(release_request(h)).results[0].outcome == pb.OUTCOME_OK)
+            held = call.result(30).lease
+            assert held.owner == f"w{number}"
+        wait_until(lambda: client.lease.Release(release_request(held)).results[0].outcome == pb.OUTCOME_OK)
+        if left < 3:
+            break
+    assert left < 3, "no crash took a place"
+    assert daemon.stop() == 0
+
+
 def test_a_crash_recovery_while_leases_pass_their_deadlines_costs_nobody_a_lease(cluster):
     database = cluster.create_database()
     daemon = harness.Daemon(database=cluster.url(database))

@@ -1,4 +1,4 @@
--- Renewals alone may be committed without waiting for the disk; nothing else may.
+-- Renewals alone, and the place of one waiter, may be committed without waiting for the disk; nothing else may.
 select no_plan();
 create function pg_temp.commit() returns text language sql as $$ select current_setting('synchronous_commit') $$;
 set synchronous_commit = on;
@@ -64,6 +64,34 @@ select is(pg_temp.beat(array['a', 'b'], array[1, 2], false), 'ok ok: on', 'whate
 begin;
 select leasehold.heartbeat('relaxed', 'a', t.key(1));
 select is(pg_temp.commit(), 'on', 'a SQL user''s transaction waits for the disk');
+commit;
+
+-- So does that of a waiter, which asks again after a crash.
+select leasehold_internal.coordinator_register('00000000-0000-0000-0000-00000000000a', 'h', 1, 't') is not null;
+create function pg_temp.wait(p_number integer, p_key text default 'a', p_coordinator uuid default '00000000-0000-0000-0000-00000000000a') returns text
+language plpgsql as $$
+declare
+  v_outcome text;
+begin
+  select a.outcome
+    into v_outcome
+    from leasehold_internal.acquire_items(p_coordinator, null, '{relaxed}', array[p_key], array[t.key(p_number)], '{w}', '{"{}"}', '{30000000}', '{t}',
+                                          '{60000000}', '{0}') a;
+  return v_outcome || ': ' || current_setting('synchronous_commit');
+end $$;
+select is(pg_temp.wait(11), 'queued: off', 'a place alone');
+select is(pg_temp.wait(12), 'queued: off', 'another one');
+select is(pg_temp.wait(12), 'queued: on', 'not one that is had already');
+select is(pg_temp.wait(13, p_coordinator => null), 'queued: on', 'nor that of a caller who forgets it');
+select is(pg_temp.wait(14, 'new'), 'granted: on', 'nor a grant');
+begin;
+select count(*) from leasehold.release_ok('relaxed', 'b', t.key(2));
+select is(pg_temp.wait(15), 'queued: on', 'nor where the transaction has done more');
+commit;
+begin;
+select is(pg_temp.wait(16), 'queued: off', 'what comes behind it in its transaction');
+select count(*) from leasehold.release_ok('relaxed', 'new', t.key(14));
+select is(pg_temp.commit(), 'local', 'is durable again');
 commit;
 
 select is(has_function_privilege('leasehold_client', 'leasehold_internal.relax_commit(boolean, text)', 'execute'), false, 'it is for coordinators');
