@@ -64,7 +64,7 @@ begin
       using errcode = 'LH002', detail = 'retention', hint = '0 to 1000 years';
   end if;
   update leasehold.keeping k set retention = set_audit_retention.retention, look_at = clock_timestamp() where k.name = 'audit';
-  perform leasehold_internal.audit_add(null, null, 'policy_set', '', null, null, format('audit_retention = %L', retention));
+  perform leasehold_internal.audit_add(null, null, 'policy_set', '', null, null, format('audit_retention = %s', retention));
 end
 $$;
 comment on function leasehold.set_audit_retention is

@@ -184,9 +184,9 @@ end
 $$;
 
 -- Holders that wait for another scope: an edge from what they hold to what they want. The lease key tells that they are one: requests of one name may be
--- two threads, and a circle of names is none. Shared holds are left out, because another of their holders may make room. With a key the edges that lead
--- to that scope or come from it, over any number of others. Looked at are the first 20,000 waiters, and of what is held the scopes that they wait for, so
--- that every circle is found, and the first 20,000 scopes; of edges the first 1,000. Where there are more, the last row has no owner. Locks nothing.
+-- two threads, and a circle of names is none. Shared holds are left out, because another of their holders may make room; and what nobody waits for, however
+-- much of it a waiter holds. With a key the edges from that scope on, over any number of others: what its holder waits for, and so on. Looked at are the first
+-- 20,000 waiters; of edges the first 1,000. Where there are more, the last row has no owner. Locks nothing.
 create or replace function leasehold_internal.view_waits(
   p_namespaces text[], p_include_children boolean, p_key text, p_limit integer, p_after text)
 returns table (owner text, principal text, holds_namespace text, holds_key text, wants_namespace text, wants_key text, after text)
@@ -200,7 +200,7 @@ as $$
   with recursive stretch as materialized (
     select t.low, t.high, clock_timestamp() as now from leasehold_internal.stretches(p_namespaces, true) t
   ), waiter as materialized (
-    select x.*
+    select x.*, leasehold_internal.has_place(x, c.seen_at, t.now) as has_place
       from stretch t
      cross join lateral (
        select * from leasehold.waiter w
@@ -209,22 +209,10 @@ as $$
         limit 20000) x
       left join leasehold.coordinator c
         on c.id = x.coordinator
-     where leasehold_internal.has_place(x, c.seen_at, t.now)
-     limit 20000
-  ), scope as materialized (
-    select x.namespace, x.key, x.lease_key, x.state
-      from stretch t
-     cross join lateral (
-       select * from leasehold.scope s
-        where s.namespace >= t.low and s.namespace <= t.high
-        order by s.namespace, s.key
-        limit 20000) x
      limit 20000
   ), holder as (
-    select s.namespace, s.key, s.lease_key from scope s where s.state = 'held'
-     union
     select s.namespace, s.key, s.lease_key
-      from (select distinct w.namespace, w.key from waiter w) w
+      from (select w.namespace, w.key from waiter w where w.has_place union select p_after, p_key where p_key is not null) w
       join leasehold.scope s
         on s.namespace = w.namespace and s.key = w.key
      where s.state = 'held'
@@ -233,6 +221,7 @@ as $$
       from waiter w
       join holder h
         on h.lease_key = w.lease_key
+     where w.has_place
      limit 1000
   ), reached as (
     select e.holds_namespace as namespace, e.holds_key as key
@@ -242,11 +231,10 @@ as $$
     select p_after, p_key
      where p_key is not null
     union
-    select case when e.holds_namespace = r.namespace and e.holds_key = r.key then e.wants_namespace else e.holds_namespace end,
-           case when e.holds_namespace = r.namespace and e.holds_key = r.key then e.wants_key else e.holds_key end
+    select e.wants_namespace, e.wants_key
       from reached r
       join edge e
-        on (e.holds_namespace = r.namespace and e.holds_key = r.key) or (e.wants_namespace = r.namespace and e.wants_key = r.key)
+        on e.holds_namespace = r.namespace and e.holds_key = r.key
      where p_key is not null
   )
   (select e.owner, e.principal, e.holds_namespace, e.holds_key, e.wants_namespace, e.wants_key, null
@@ -256,7 +244,7 @@ as $$
     limit p_limit - 1)
    union all
   select null, null, null, null, null, null, null
-   where (select count(*) from waiter) >= 20000 or (select count(*) from scope) >= 20000 or (select count(*) from edge) >= 1000
+   where (select count(*) from waiter) >= 20000 or (select count(*) from edge) >= 1000
 $$;
 
 -- Holds of one scope that have ended, the newest first. Locks nothing.

@@ -28,8 +28,10 @@ as $$
          cardinality(leasehold_internal.with_history(array[p_namespace])) > 0,
          h.events @> '{acquire}', h.events @> '{heartbeat}', h.events @> '{release_ok}', h.events @> '{release_fail}',
          r.min_duration, r.max_duration, r.grace, leasehold_internal.to_us(r.grace), r.dead_after, leasehold_internal.to_us(r.dead_after),
-         r.max_hold, leasehold_internal.to_us(r.max_hold), r.max_waiters is null
+         m.max_hold, leasehold_internal.to_us(m.max_hold), r.max_waiters is null
     from leasehold_internal.rules_of(p_namespace) r
+   -- The extension wants one: no hold lasts this long.
+   cross join lateral (select coalesce(r.max_hold, interval '1000 years') as max_hold) m
    cross join lateral (
      select array(select k.event from leasehold.registered_hook k where leasehold_internal.covers(k.namespace, p_namespace)) as events) h
    where leasehold_internal.namespace_problem(p_namespace) is null and r.namespace is not null

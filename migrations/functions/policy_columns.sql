@@ -69,6 +69,18 @@ as $$
   end
 $$;
 
+-- A setting given as text, as people read it in the audit. Locks nothing.
+create or replace function leasehold_internal.policy_words(p_column text, p_value text, p_namespace text) returns text
+language sql immutable
+set intervalstyle = 'postgres_verbose'
+as $$
+  select case
+    when p_value is null then case when p_namespace = '' then 'default' else 'inherited' end
+    when p_column in ('min_duration', 'max_duration', 'grace', 'max_hold', 'dead_after', 'hook_timeout', 'free_retention', 'history_retention', 'at_least')
+      then ltrim(justify_hours(leasehold_internal.from_us(p_value::bigint))::text, '@ ')
+    else lower(p_value) end
+$$;
+
 -- What keeps it from being a namespace, or '' for the root; null when nothing does. Locks nothing.
 create or replace function leasehold_internal.subtree_problem(p_namespace text) returns leasehold_internal.problem
 language plpgsql immutable parallel safe
@@ -82,4 +94,4 @@ end
 $$;
 
 revoke execute on function leasehold_internal.policy_columns(), leasehold_internal.policy_sources(text), leasehold_internal.policy_bound(text),
-  leasehold_internal.policy_literal(text, text), leasehold_internal.subtree_problem(text) from public;
+  leasehold_internal.policy_literal(text, text), leasehold_internal.policy_words(text, text, text), leasehold_internal.subtree_problem(text) from public;

@@ -18,6 +18,7 @@ as $$
 declare
   v_change record;
   v_set text;
+  v_words text;
   v_contradiction text;
   v_problem leasehold_internal.problem := leasehold_internal.subtree_problem(p_namespace);
 begin
@@ -36,8 +37,9 @@ begin
   end loop;
 
   select string_agg(format('%I = %s', c.name, coalesce(leasehold_internal.policy_literal(c.name, c.value),
-                                                       case when p_namespace = '' then 'default' else 'null' end)), ', ')
-    into v_set
+                                                       case when p_namespace = '' then 'default' else 'null' end)), ', '),
+         string_agg(format('%s = %s', c.name, leasehold_internal.policy_words(c.name, c.value, p_namespace)), ', ')
+    into v_set, v_words
     from (select distinct on (u.name) u.name, u.value
             from unnest(p_columns, p_values) with ordinality as u (name, value, place)
            order by u.name, u.place desc) c;
@@ -74,7 +76,7 @@ begin
   end if;
 
   perform leasehold_internal.audit_add(p_by, p_peer, case when array_remove(p_values, null) = '{}' then 'policy_reset' else 'policy_set' end,
-                                       p_namespace, null, null, v_set);
+                                       p_namespace, null, null, v_words);
   -- Partitions for the history, before anything is written to it; a new retention is looked at within a second.
   if 'history' = any (p_columns) and exists (select from leasehold.policy p where p.history) then
     perform leasehold_internal.make_days('history', clock_timestamp());

@@ -184,7 +184,7 @@ comment on column leasehold.effective_policy.namespace is 'The namespace; '''' i
 comment on column leasehold.effective_policy.min_duration is 'Shortest duration of a lease';
 comment on column leasehold.effective_policy.max_duration is 'Longest duration of a lease';
 comment on column leasehold.effective_policy.grace is 'How long after its deadline a lease is left alone';
-comment on column leasehold.effective_policy.max_hold is 'Held longer than this is reported as overdue; never enforced';
+comment on column leasehold.effective_policy.max_hold is 'Held longer than this is reported as overdue, never ended for it; null: never';
 comment on column leasehold.effective_policy.dead_after is
   'A holder silent for longer is suspected dead; null: two thirds of its duration';
 comment on column leasehold.effective_policy.expiry is

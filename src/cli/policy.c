@@ -290,7 +290,7 @@ const struct lh_command lh_command_policy = {
                    "Settings\n"
                    "  min_duration, max_duration  bounds of a lease's duration\n"
                    "  grace                       how long after its deadline a lease is left alone\n"
-                   "  max_hold                    longer holds are reported, never ended\n"
+                   "  max_hold                    longer holds are reported, never ended; no default\n"
                    "  dead_after                  a holder silent for longer is suspected dead\n"
                    "  expiry                      takeover (reaper or next acquirer), reap (reaper\n"
                    "                              only) or manual (an administrator only)\n"

@@ -21,9 +21,9 @@ select leasehold.force_release('h', 'nobody', 'its host is gone');
 select leasehold.set_policy('p', grace => '2 s', frozen => true);
 select leasehold.reset_policy('p', 'grace');
 reset session authorization;
-select is(pg_temp.of('h'), array['policy_set done role:' || session_user || ' 1: history = ''true''', 'force_release done role:audit_admin k 1 1: its host is gone'],
+select is(pg_temp.of('h'), array['policy_set done role:' || session_user || ' 1: history = true', 'force_release done role:audit_admin k 1 1: its host is gone'],
           'a force-release is in it, with the token; one that found nothing is not');
-select is(pg_temp.of('p'), array['policy_set done role:audit_admin 1: frozen = ''true'', grace = ''00:00:02''', 'policy_reset done role:audit_admin 1: grace = null'], 'and changes of policies');
+select is(pg_temp.of('p'), array['policy_set done role:audit_admin 1: frozen = true, grace = 2 secs', 'policy_reset done role:audit_admin 1: grace = inherited'], 'and changes of policies');
 select is(t.error_of($$select leasehold.set_policy('q', grace => '-1 s')$$), 'LH002 invalid_argument grace', 'what is refused for its arguments');
 select is(pg_temp.of('q'), null, 'is not in it');
 set session authorization audit_hooks;
@@ -116,7 +116,7 @@ select leasehold.set_audit_retention('10 days');
 reset session authorization;
 do $$ begin for i in 1 .. 9 loop perform pg_temp.keep(); end loop; end $$;
 select is((select array_agg(namespace order by at) from leasehold.audit), array['today', ''], 'its owner may keep it for a shorter time');
-select is((select principal || ' ' || reason from leasehold.audit where namespace = ''), 'role:audit_hooks audit_retention = ''10 days''', 'which is in it');
+select is((select principal || ' ' || reason from leasehold.audit where namespace = ''), 'role:audit_hooks audit_retention = 10 days', 'which is in it');
 select is(t.error_of($$select leasehold.set_audit_retention('-1 s')$$), 'LH002 invalid_argument retention', 'not for less than nothing');
 select is((select count(*) from leasehold.history where key = 'k2'), 1::bigint, 'the history has its own time');
 select * from finish();

@@ -21,7 +21,11 @@ select is((select liveness from leasehold.explain('x', 'a')), 'expired', 'past i
 select leasehold.acquire('x', 'long', '30 s', lease_key => t.key(4));
 select t.age('x', 'long', '15 s');
 update leasehold.scope set acquired_at = acquired_at - interval '11 min' where key = 'long';
+select is((select liveness from leasehold.explain('x', 'long')), 'alive', 'held for long, as a leader is: alive');
+select is((select liveness from leasehold.lease where key = 'long'), 'alive', 'and in the view');
+select leasehold.set_policy('x', max_hold => '10 min');
 select is((select liveness from leasehold.explain('x', 'long')), 'overdue', 'held for longer than max_hold: overdue');
+select is((select liveness from leasehold.lease where key = 'long'), 'overdue', 'and in the view');
 select isnt(leasehold.heartbeat('x', 'long', t.key(4)), null, 'which ends nothing');
 select leasehold.set_policy('x.slow', dead_after => '2 s');
 select leasehold.acquire('x.slow', 'a', '30 s');

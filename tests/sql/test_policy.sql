@@ -13,7 +13,7 @@ create function pg_temp.error_of_acquire(p_namespace text, p_key text, p_duratio
 -- the root and its defaults
 select is((select count(*) from leasehold.policy where namespace = ''), 1::bigint, 'there is a root policy');
 select is(row(min_duration, max_duration, grace, max_hold, expiry, reaper, frozen, max_reap_failures, hook_timeout, free_retention, history_retention)::text,
-          row('1 s'::interval, '1 day'::interval, '1 s'::interval, '10 min'::interval, 'takeover', 'auto', false, 20, '5 s'::interval, '60 s'::interval, '30 days'::interval)::text,
+          row('1 s'::interval, '1 day'::interval, '1 s'::interval, null::interval, 'takeover', 'auto', false, 20, '5 s'::interval, '60 s'::interval, '30 days'::interval)::text,
           'the defaults hold')
   from leasehold.effective_policy where namespace = '';
 

@@ -7,12 +7,12 @@ create function pg_temp.standing(p_max integer default 50) returns table (namesp
 $$;
 select is((select count(*) from pg_temp.standing()), 0::bigint, 'nothing is held: no row');
 
-select leasehold.set_policy('s.manual', expiry => 'manual'), leasehold.set_policy('s.long', max_hold => '2 h'), leasehold.set_policy('s.quick', dead_after => '1 min');
+select leasehold.set_policy('s', max_hold => '10 min'), leasehold.set_policy('s.manual', expiry => 'manual'), leasehold.set_policy('s.long', max_hold => '2 h'), leasehold.set_policy('s.quick', dead_after => '1 min');
 select leasehold.acquire(n, k, '1 h') from unnest(array['s.ok', 's.manual', 's.late', 's.quick', 's.held', 's.long', 's.long.below', 'sx']) n, unnest(array['a', 'b']) k;
 select leasehold.acquire('s.shared', 'k', '1 h', lease_key => t.key(n), mode => 'shared') from generate_series(1, 3) n;
--- past the deadline: one that expires, one that never does by itself; silent; held too long, where the policy says 10 min and where it says 2 h
+-- no limit of holds: nobody is held too long; past the deadline: one that expires, one that never does by itself; silent; held too long, where the policy says 10 min and where it says 2 h
 select t.age('s.late', 'a', '2 h'), t.age('s.manual', 'a', '2 h'), t.age('s.quick', 'a', '5 min');
-update leasehold.scope set acquired_at = acquired_at - interval '1 h' where namespace in ('s.held', 's.long') and key = 'a';
+update leasehold.scope set acquired_at = acquired_at - interval '1 h' where namespace in ('s.held', 's.long', 'sx') and key = 'a';
 update leasehold.scope set acquired_at = acquired_at - interval '3 h' where namespace = 's.long.below' and key = 'a';
 update leasehold.share set acquired_at = acquired_at - interval '1 h' where lease_key = t.key(2);
 update leasehold.incarnation set started_at = started_at - interval '1 day';
@@ -21,7 +21,7 @@ update leasehold.waiter set enqueued_at = enqueued_at - interval '30 min' where 
 select results_eq($$select namespace::text collate "default", counts, oldest, wait from pg_temp.standing() order by namespace collate "C"$$,
   $$values ('s.held', '0 0 1 0', '60', '0'), ('s.late', '0 0 1 1', '120', '0'), ('s.long', '0 0 0 0', '60', '0'), ('s.long.below', '0 0 1 0', '180', '0'),
            ('s.manual', '1 1 1 0', '120', '0'), ('s.ok', '0 0 0 0', '0', '30'), ('s.only', '0 0 0 0', '0', '0'), ('s.quick', '0 1 0 0', '5', '0'), ('s.shared', '0 0 1 0', '60', '0'),
-           ('sx', '0 0 0 0', '0', '0')$$,
+           ('sx', '0 0 0 0', '60', '0')$$,
   'overdue, silent, held too long, expired; the oldest hold and the longest wait in minutes, by namespace');
 select results_eq($$select namespace::text collate "default", counts from pg_temp.standing(2) order by namespace collate "C" nulls last$$,
   $$values ('s.late', '0 0 1 1'), ('s.manual', '1 1 1 0'), (null, '0 1 3 0')$$, 'of more than are wanted the worst, and the others together');
