@@ -19,7 +19,6 @@ export const daemons = {
       status.trouble && h('p', { class: 'note bad', key: 'bad' }, status.trouble),
       h('section', { class: 'card', key: 'database' }, h('h2', {}, 'Database'), facts([
         ['Server', status.server], ['PostgreSQL', database.version], ['Role', database.role === 'primary' ? 'primary' : warn(database.role)], ['Timeline', status.timeline], ['Schema', database.schema_version],
-        ['Held', count(+database.held)], ['Waiting', count(+database.waiting)],
         ['Oldest transaction', !database.oldest_transaction ? 'unknown: the daemon’s role cannot see it' : oldest > OLD_TRANSACTION_S ? warn(span(oldest)) : span(oldest)],
         ['Reaper behind by', !database.reaper_lag ? 'unknown' : lag > LAG_S ? warn(span(lag)) : span(lag)]])),
       h('section', { key: 'hour', 'aria-label': 'The last hour of this daemon' }, hour(samples)),

@@ -90,11 +90,19 @@ export function say(sentence) {
   toSay = setTimeout(() => { saidAt = Date.now(); document.getElementById('said').textContent = sentence; }, Math.max(0, saidAt + 3000 - Date.now()));
 }
 
+// A word that is longer than any column: it may break anywhere, and shorter ones never.
+const LONG = /\S{25}/;
+const isLong = (node) => node.nodeType === Node.TEXT_NODE ? LONG.test(node.data) : [...node.childNodes].some(isLong);
+function tableCell(name, content) {
+  const whole = h('div', {}, content);
+  return h('td', { 'data-name': name, class: isLong(whole) && 'long' }, whole);
+}
+
 // A list as a table, with its head; the head's words name each cell where the page is too narrow for columns.
 export function table(caption, head, rows) {
   return h('div', { class: 'wide' }, h('table', {},
     h('caption', { class: 'unseen' }, caption),
     h('thead', {}, h('tr', {}, head.map((name) => h('th', { scope: 'col' }, name)))),
     h('tbody', {}, rows.map(({ key, class: kind, cells }) =>
-      h('tr', { key, class: kind }, cells.map((cell, i) => h('td', { 'data-name': head[i] }, cell)))))));
+      h('tr', { key, class: kind }, cells.map((cell, i) => tableCell(head[i], cell)))))));
 }

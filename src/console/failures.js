@@ -10,7 +10,12 @@ export const failures = {
   name: 'failures', label: 'Failing reaps', every_s: 2, data: null,
   title: () => 'Failing reaps',
   badge: () => { const n = store.sum('failing'); return n ? { text: n, words: 'fail', bad: true } : null; },
-  async load({ parts }) { failures.data = await api.all('failures', { namespace: parts[0] || '', include_children: true }, 'failures', MOST); },
+  async load({ parts }) {
+    const namespace = parts[0] || '', data = await api.all('failures', { namespace, include_children: true }, 'failures', MOST);
+    failures.data = data;
+    if (place().name === 'failures') store.tell('failing', namespace, data.more ? null : data.failures.map(({ scope }) => dotted(scope.namespace)));
+  },
+  leave() { store.tell('failing', '', null); },
   draw() {
     const found = failures.data?.failures || [];
     return [

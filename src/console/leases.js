@@ -6,7 +6,7 @@ import { store } from './store.js';
 import { mode, place, state, trouble } from './page.js';
 
 const SORTS = { trouble: 'trouble first', name: 'by name', age: 'longest held first', left: 'least time left first' };
-// Held too long is no trouble by itself: a leader holds for as long as it lives.
+// Held too long is no trouble by itself.
 const WORSE = { dead: 0, silent: 1 };
 const KINDS = { silent: ['Silent', 'silent'], overdue: ['Held too long', 'overdue'], dead: ['Expired', 'dead'] };
 const SPARE_ROWS = 6, TREE_ROWS = 500, TREE_OPEN = 60, TYPING_MS = 300;
@@ -68,11 +68,10 @@ const lookAgain = (further) => lookUp(further).then(() => { choose(); redraw(); 
 function choose() {
   const { namespace, search, kind, sort } = leases.choice, words = isFound() ? '' : search.toLowerCase();
   const list = [];
-  counts = { all: 0, silent: 0, overdue: 0, dead: 0 };
+  counts = { silent: 0, overdue: 0, dead: 0 };
+  for (const held of store.leases.values()) if (isUnder(held.namespace, namespace) && held.kind in counts) counts[held.kind]++;
   for (const held of isFound() ? found.leases : store.leases.values()) {
     if (!isUnder(held.namespace, namespace)) continue;
-    counts.all++;
-    if (held.kind in counts) counts[held.kind]++;
     if (kind && held.kind !== kind) continue;
     if (words && !`${held.namespace}/${held.key}\n${held.owner}\n${held.principal}\n${held.token}`.toLowerCase().includes(words)) continue;
     list.push(held);
@@ -85,7 +84,7 @@ function choose() {
 }
 
 // A count of the namespaces, with a plus where they have more than was counted.
-const about = (field, namespace = '', least = 0) => count(Math.max(store.sum(field, namespace), least)) + (store.sum(field, namespace) && store.isPartial(namespace) ? '+' : '');
+const about = (field, namespace = '') => count(store.sum(field, namespace)) + (store.sum(field, namespace) && store.isPartial(namespace) ? '+' : '');
 
 // Twice a second: new data makes a new list; without it, times and bars go on.
 function tick() {
@@ -96,7 +95,7 @@ function tick() {
 }
 
 function headline(namespace) {
-  const where = namespace ? ` in ${namespace}` : '', held = Math.max(store.sum('held', namespace), counts.all), failing = store.sum('failing', namespace);
+  const where = namespace ? ` in ${namespace}` : '', held = store.sum('held', namespace), failing = store.sum('failing', namespace);
   const wrong = [failing && `${plural(failing, 'reap')} ${failing === 1 ? 'fails' : 'fail'}`, counts.dead && `${count(counts.dead)} expired`, counts.silent && `${plural(counts.silent, 'holder')} silent`].filter(Boolean);
   return wrong.length ? `${wrong.join(', ')}${where}` : held ? `${store.isPartial(namespace) ? 'More than ' : ''}${plural(held, 'lease')} held${where}, every holder alive` : `Nothing is held${where}`;
 }
@@ -107,16 +106,17 @@ function tiles(namespace) {
     h('b', {}, n), h('span', {}, words));
   const below = namespace ? '/' + encodeURIComponent(namespace) : '';
   return h('div', { class: 'tiles', key: 'tiles', role: 'group', 'aria-label': 'What there is' },
-    button('', about('held', namespace, isFound() ? 0 : counts.all), 'Held', ''), link('#/queues' + below, 'waiting', 'Waiting', ''),
-    Object.entries(KINDS).map(([kind, [words, tone]]) => button(kind, count(counts[kind]), words, counts[kind] ? tone : '')),
+    button('', about('held', namespace), 'Held', ''), link('#/queues' + below, 'waiting', 'Waiting', ''),
+    Object.entries(KINDS).map(([kind, [words, tone]]) => button(kind, count(counts[kind]) + (counts[kind] && !store.has(namespace) ? '+' : ''), words, counts[kind] ? tone : '')),
     link('#/failures' + below, 'failing', 'Failing reaps', 'dead'));
 }
 
 function tree() {
   const root = { name: '', held: 0, bad: 0, more: '', below: new Map() };
-  for (const row of store.spaces.slice(0, TREE_ROWS)) {
+  const spaces = store.rows();
+  for (const row of spaces.slice(0, TREE_ROWS)) {
     let at = root, path = '';
-    const add = (node) => { node.held += row.held; node.bad += row.failing + row.expired; if (row.partial) node.more = '+'; };
+    const add = (node) => { node.held += row.held; node.bad += Math.max(row.failing, row.expired); if (row.partial) node.more = '+'; };
     add(root);
     for (const segment of row.name.split('.')) {
       path = path ? path + '.' + segment : segment;
@@ -125,13 +125,13 @@ function tree() {
     }
   }
   const item = (node, label) => {
-    const here = node.name === leases.choice.namespace, isOpen = store.spaces.length <= TREE_OPEN || node.name === '' || isUnder(leases.choice.namespace, node.name);
+    const here = node.name === leases.choice.namespace, isOpen = spaces.length <= TREE_OPEN || node.name === '' || isUnder(leases.choice.namespace, node.name);
     return h('li', { key: node.name },
       h('a', { class: node.bad && 'trouble', href: node.name ? '#/leases/' + encodeURIComponent(node.name) : '#/leases', 'aria-current': here && 'true', title: node.name },
         h('span', {}, label), h('span', {}, count(node.held) + node.more, h('span', { class: 'unseen' }, node.bad ? ` held, ${count(node.bad)} expired or failing` : ' held'))),
       isOpen && node.below.size ? h('ul', {}, [...node.below].map(([segment, child]) => item(child, segment))) : null);
   };
-  return [h('ul', {}, item(root, 'All namespaces')), store.spaces.length > TREE_ROWS && h('p', { class: 'mute' }, `The first ${TREE_ROWS} namespaces.`)].filter(Boolean);
+  return [h('ul', {}, item(root, 'All namespaces')), spaces.length > TREE_ROWS && h('p', { class: 'mute' }, `The first ${TREE_ROWS} namespaces.`)].filter(Boolean);
 }
 
 function toolbar() {

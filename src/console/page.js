@@ -26,9 +26,9 @@ export const who = (owner, principal) => [owner || h('span', { class: 'mute' }, 
 export const titled = (words, view) => [h('h1', { key: 'h1', tabindex: -1 }, words), trouble(view)];
 
 // A button that puts `text` where the next paste takes it from.
-export const copy = (text, what) => text ? h('button', { class: 'copy', 'aria-label': `Copy the ${what}`, title: `Copy the ${what}`, onclick: async () => {
+export const copy = (text, what) => text ? h('button', { class: 'copy', onclick: async () => {
   try { await navigator.clipboard.writeText(text); say(`The ${what} is copied.`); } catch { say(`The browser does not copy: select the ${what}.`); }
-} }, 'Copy') : null;
+} }, `Copy ${what}`) : null;
 
 // A line above a list that says what it is limited to, with a way to all of it.
 export const within = (view, namespace) => namespace && h('p', { key: 'within', class: 'row' }, 'In ', h('code', {}, namespace), h('a', { href: '#/' + view }, 'Show all namespaces'));

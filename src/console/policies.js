@@ -11,7 +11,7 @@ const SETTINGS = {
   at_least: 'Not granted again before', max_leases: 'Leases at most', max_waiters: 'Waiters at most', max_reap_failures: 'Reaps that fail before a person is needed',
   hook_timeout: 'A callback may take', free_retention: 'A free scope is remembered for', history: 'Keep every hold', history_retention: 'History is kept for',
 };
-const UNSET = { dead_after: 'two thirds of the duration', max_leases: 'no limit', max_waiters: 'no limit', capacity: 'no limit', at_least: 'none' };
+const UNSET = { dead_after: 'two thirds of the duration', max_leases: 'no limit', max_waiters: 'no limit', max_hold: 'never', capacity: 'no limit', at_least: 'none' };
 const words = (value) => value === undefined || value === null || /_UNSPECIFIED$/.test(value) ? null
   : /^[\d.]+s$/.test(value) ? span(seconds(value)) : String(value).replace(/^(EXPIRY|REAPER)_/, '').toLowerCase();
 const label = (namespace) => namespace || 'root (all namespaces)';
@@ -30,7 +30,7 @@ export const policies = {
     const { parts } = place(), namespace = parts[0];
     return [titled(policies.title(), policies), h('form', { class: 'row', key: 'find', onsubmit: (event) => { event.preventDefault(); location.hash = '#/policies/' + encodeURIComponent(new FormData(event.target).get('namespace').trim()); } },
       h('input', { name: 'namespace', list: 'namespaces', 'aria-label': 'Namespace', placeholder: 'Namespace', maxlength: 255, autocomplete: 'off' }),
-      h('datalist', { id: 'namespaces' }, [...new Set([...own.map((each) => dotted(each.namespace)), ...store.spaces.map((row) => row.name)])].slice(0, 500).map((name) => h('option', { value: name }))),
+      h('datalist', { id: 'namespaces' }, [...new Set([...own.map((each) => dotted(each.namespace)), ...store.rows().map((row) => row.name)])].slice(0, 500).map((name) => h('option', { value: name }))),
       h('button', {}, 'Show its settings'), parts.length ? h('a', { href: '#/policies' }, 'All policies') : null),
     parts.length && one ? effective(namespace || '') : list()];
   },

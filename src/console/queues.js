@@ -1,22 +1,29 @@
 // Who waits for what, how long, behind whom; and who waits for whom in turn.
-import { h, plural, span, table, time } from './dom.js';
+import { h, count, plural, span, table, time } from './dom.js';
 import { api, dotted, idOf, scopeLink, seconds } from './api.js';
 import { mode, place, titled, who, within } from './page.js';
 import { graph } from './charts.js';
 import { store } from './store.js';
 
 const MOST = 1000, DRAWN = 60, HOLDERS = 10;
+const hasPlace = ({ away, position }) => !away && position !== '0';
 
 export const queues = {
   name: 'queues', label: 'Queues', every_s: 2, data: null,
   title: () => 'Queues',
   badge: () => { const n = store.sum('waiting'); return n ? { text: n, words: 'wait' } : null; },
-  async load({ parts }) { queues.data = await api.all('queue', { namespace: parts[0] || '', include_children: true }, 'waiters', MOST); },
+  async load({ parts }) {
+    const namespace = parts[0] || '', data = await api.all('queue', { namespace, include_children: true }, 'waiters', MOST);
+    queues.data = data;
+    if (place().name === 'queues') store.tell('waiting', namespace, data.more ? null : data.waiters.filter(hasPlace).map(({ scope }) => dotted(scope.namespace)));
+  },
+  leave() { store.tell('waiting', '', null); },
   draw() {
     const namespace = place().parts[0], { waiters, waits, more, partial } = queues.data || { waiters: [], waits: [] };
+    const placed = waiters.filter(hasPlace).length, others = waiters.length - placed;
     const scopes = new Set(waiters.map((waiter) => idOf(dotted(waiter.scope.namespace), waiter.scope.key)));
     return [
-      titled(waiters.length ? `${more ? 'More than ' : ''}${plural(waiters.length, 'request')} wait${waiters.length === 1 ? 's' : ''} for ${plural(scopes.size, 'scope')}` : 'Nobody waits', queues),
+      titled(waiters.length ? `${more ? 'More than ' : ''}${plural(placed, 'request')} wait${placed === 1 ? 's' : ''} for ${plural(scopes.size, 'scope')}${others ? `, ${count(others)} away or passed over` : ''}` : 'Nobody waits', queues),
       within('queues', namespace),
       waiters.length ? picture(waiters, waits, store.at(scopes), null, partial) : null,
       waiters.length ? h('section', { class: 'card', key: 'list' }, h('h2', {}, 'Who waits'), waiterTable(waiters, true, store.at(scopes))) : null,

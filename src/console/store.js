@@ -6,7 +6,7 @@ import { live } from './live.js';
 const MOST = 20000, PAGE = 1000, TURN_MS = 2000, SHORT_TURN_MS = 1000, SHORT = 300, SPACES_EVERY_MS = 3000, SPACES_SHARE = 0.05;
 
 export const store = {
-  leases: new Map(), namespace: null, isWhole: false, version: 0, spaces: [], spacesAt: 0, spacesEvery_ms: SPACES_EVERY_MS,
+  leases: new Map(), namespace: null, isWhole: false, version: 0, spaces: [], lists: {}, spacesAt: 0, spacesEvery_ms: SPACES_EVERY_MS,
   pages: [], turn: 0, timer: 0, loading: null, wanted: () => null,
 
   // Everything in `namespace`, unless it is here already.
@@ -29,7 +29,17 @@ export const store = {
     store.version++;
     dispatchEvent(new Event('lh-spaces'));
   },
-  sum: (field, namespace = '') => store.spaces.reduce((sum, row) => sum + (isUnder(row.name, namespace) ? row[field] : 0), 0),
+  // The namespaces with their counts. What a whole list on this page has counts by that list, so that no two numbers of a page are of two moments.
+  rows() {
+    if (counted.version !== store.version) counted = { version: store.version, rows: recount() };
+    return counted.rows;
+  },
+  // The whole list of what is `field` in `namespace`, as a view shows it: a name for each of its entries; null: there is no such list any more.
+  tell(field, namespace, names) {
+    store.lists[field] = names && { namespace, names };
+    store.version++;
+  },
+  sum: (field, namespace = '') => store.rows().reduce((sum, row) => sum + (isUnder(row.name, namespace) ? row[field] : 0), 0),
   // The leases of these scopes by scope, the oldest first.
   at(ids) {
     const found = new Map([...ids].map((id) => [id, []]));
@@ -38,8 +48,26 @@ export const store = {
     return found;
   },
   // Counts of a namespace end at 10,000.
-  isPartial: (namespace = '') => store.spaces.some((row) => row.partial && isUnder(row.name, namespace)),
+  isPartial: (namespace = '') => store.rows().some((row) => row.partial && isUnder(row.name, namespace)),
 };
+
+let counted = { version: -1, rows: [] };
+function recount() {
+  const rows = new Map(store.spaces.map((row) => [row.name, { ...row }]));
+  const count = (fields, namespace, each) => {
+    for (const row of rows.values()) if (isUnder(row.name, namespace)) for (const field of fields) row[field] = 0;
+    each((name, field) => {
+      if (!rows.has(name)) rows.set(name, { name, held: 0, waiting: 0, expired: 0, failing: 0, partial: false });
+      rows.get(name)[field]++;
+    });
+  };
+  if (store.has(store.namespace)) {
+    count(['held', 'expired'], store.namespace, (add) => { for (const { namespace, kind } of store.leases.values()) { add(namespace, 'held'); if (kind === 'dead') add(namespace, 'expired'); } });
+    for (const row of rows.values()) if (store.has(row.name)) row.partial = false;
+  }
+  for (const [field, list] of Object.entries(store.lists)) if (list) count([field], list.namespace, (add) => { for (const name of list.names) add(name, field); });
+  return [...rows.values()].filter((row) => row.held || row.waiting || row.failing).sort((a, b) => a.name < b.name ? -1 : 1);
+}
 
 async function fill(namespace) {
   store.namespace = namespace;

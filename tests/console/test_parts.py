@@ -128,7 +128,7 @@ def test_the_history_has_an_axis_and_what_is_shown_can_be_copied(page):
     assert len(page.run("return [...document.querySelectorAll('.axis span')].filter((e) => / ago$/.test(e.textContent))")) == 4
     for what in ("key", "owner", "token"):
         page.driver.execute_script("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
-        page.click(f"button[aria-label='Copy the {what}']")
+        page.click("button", f"Copy {what}")
         page.until(lambda: page.run("return window.copied"), "the copy")
         words = page.run("const text = window.copied; window.copied = ''; return text")
         assert words == "month-end" if what == "key" else words == "closer-4/pid 12" if what == "owner" else words.isdigit(), (what, words)
@@ -394,8 +394,8 @@ def test_daemons_and_their_database(page, filled):
 
 def test_audit_is_newest_first(own, own_page):
     for i in range(3):
-        own.psql(f"select leasehold.set_policy({literal('audited.n%d' % i)}, grace => '2 s')")
+        own.psql(f"select leasehold.set_policy({literal('audited.n%d' % i)}, grace => '90 s', history => true)")
     own_page.open("#/audit")
-    own_page.sees("tbody tr", "audited.n2")
+    assert "grace = 1 min 30 secs, history = true" in own_page.sees("tbody tr", "audited.n2").text
     rows = [row.text for row in own_page.driver.find_elements("css selector", "tbody tr") if "audited" in row.text]
     assert [row.split("audited.n")[1][0] for row in rows] == ["2", "1", "0"], rows
