@@ -236,7 +236,7 @@ static struct lh_access_principal *enter_principal(struct lh_access *access, con
     return principal;
 }
 
-static struct lh_access_badge *find_badge(struct lh_access *access, const uint8_t hash[LH_ACCESS_HASH_BYTES])
+static struct lh_access_badge *find_badge(const struct lh_access *access, const uint8_t hash[LH_ACCESS_HASH_BYTES])
 {
     struct lh_table_entry *entry = lh_table_find(&access->badges, lh_hash(hash, LH_ACCESS_HASH_BYTES, 0), hash);
     return entry == NULL ? NULL : LH_CONTAINER(struct lh_access_badge, entry, entry);
@@ -330,6 +330,11 @@ size_t lh_access_token_count(const struct lh_access *access)
 void lh_access_enter(struct lh_access *access, const char *principal, struct lh_access_caller *caller)
 {
     *caller = (struct lh_access_caller){.principal = enter_principal(access, principal)};
+}
+
+bool lh_access_knows_token(const struct lh_access *access, const uint8_t hash[LH_ACCESS_HASH_BYTES])
+{
+    return find_badge(access, hash) != NULL;
 }
 
 bool lh_access_enter_by_token(struct lh_access *access, const uint8_t hash[LH_ACCESS_HASH_BYTES],

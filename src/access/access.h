@@ -81,6 +81,7 @@ void lh_access_enter(struct lh_access *access, const char *principal, struct lh_
 /* Enters the owner of a token. Returns false if no valid token has this hash. */
 bool lh_access_enter_by_token(struct lh_access *access, const uint8_t hash[LH_ACCESS_HASH_BYTES],
                               struct lh_access_caller *caller);
+bool lh_access_knows_token(const struct lh_access *access, const uint8_t hash[LH_ACCESS_HASH_BYTES]);
 struct lh_access_caller lh_access_copy(const struct lh_access_caller *caller); /* leaves by itself */
 void lh_access_leave(struct lh_access_caller *caller);
 

@@ -154,8 +154,9 @@ static void expose_access(struct lh_exposition *out, const struct lh_service *se
     lh_expose_gauge(out, "leasehold_access_authorization", stats.is_on, "1: what no rule allows is denied.");
     lh_expose_gauge(out, "leasehold_access_rules", stats.rules, "Access rules in force.");
     lh_expose_gauge(out, "leasehold_access_tokens", stats.tokens, "Bearer tokens that are valid.");
-    lh_expose_counter(out, "leasehold_access_loads_total", stats.loads,
-                      "Times that rules and tokens were read because they had changed.");
+    lh_expose_counter(
+        out, "leasehold_access_loads_total", stats.loads,
+        "Times that rules and tokens were read: when they had changed, and for calls with an unknown token.");
     lh_expose_family(out, "leasehold_access_denials_total", LH_EXPOSE_COUNTER,
                      "Calls, and items of batches, that were denied for a right that the caller does not have.");
     for (size_t i = 0; i < sizeof(rights) / sizeof(rights[0]); i++)

@@ -171,6 +171,8 @@ static void create_server(struct lh_serving *serving)
     options.max_age_us = settings->max_connection_age_us;
     options.drain_limit_us = settings->shutdown_timeout_us;
     options.encode_error = lh_service_encode_error;
+    options.on_enter = lh_service_on_enter;
+    options.on_left = lh_service_on_left;
     options.on_late_cancel = lh_service_on_late_cancel;
     options.on_client_gone = lh_service_on_client_gone;
     serving->server = lh_rpc_server_create(serving->loop, &options, methods, count, serving->service);

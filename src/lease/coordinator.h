@@ -218,6 +218,9 @@ enum lh_status lh_coordinator_downgrade(struct lh_coordinator *coordinator, stru
 typedef void lh_rules_cb(void *arg, const struct lh_access_answer *answer);
 void lh_coordinator_on_rules(struct lh_coordinator *coordinator, lh_rules_cb *on_rules, void *arg);
 void lh_coordinator_need_rules(struct lh_coordinator *coordinator, bool needs_rules);
+/* Reads the rules again, by a statement that is sent after this; one such call at a time. on_done fires after on_rules,
+   or if they could not be read. Refused: DATABASE_UNAVAILABLE. */
+enum lh_status lh_coordinator_reload_rules(struct lh_coordinator *coordinator, void (*on_done)(void *arg), void *arg);
 
 /* Looks for waiters of a scope whose lease this daemon ended outside of the coordinator (an administrator's reap). */
 void lh_coordinator_wake(struct lh_coordinator *coordinator, const char *ns, const char *key);

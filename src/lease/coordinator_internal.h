@@ -91,6 +91,9 @@ struct lh_rule_loading {
     int64_t warned_us;
     lh_rules_cb *on_rules;
     void *arg;
+    void (*on_reloaded)(void *arg); /* callback of a reload, until it is over */
+    void *reload_arg;
+    bool is_reload; /* the read in flight was sent for it */
 };
 
 /* The quickest trip to the database of the last batches, without the time for their items: see lane.c. */

@@ -79,6 +79,8 @@ void lh_rpc_call_end(struct lh_rpc_call *call, enum lh_rpc_end reason)
         return;
     call->is_over = true;
     count_end(call, reason);
+    if (call->waits_to_start && call->connection->server->options.on_left != NULL)
+        call->connection->server->options.on_left(call);
     if (call->is_told && call->method->on_end != NULL)
         call->method->on_end(call, reason);
     call->kept = 0;

@@ -116,16 +116,26 @@ static void fit_metadata(struct lh_rpc_call *call)
     lh_rpc_call_count(call);
 }
 
+static void start(struct lh_rpc_call *call)
+{
+    if (call->method->on_start == NULL)
+        return;
+    call->is_told = true;
+    call->method->on_start(call);
+}
+
 static void begin(struct lh_rpc_call *call, bool is_end)
 {
+    const struct lh_rpc_server_options *options = &call->connection->server->options;
+
     if (call->deadline_us != LH_RPC_FOREVER)
         lh_timer_arm_at_us(&call->deadline, call->deadline_us);
     if (!is_end && call->method->kind != LH_RPC_BIDI)
         lh_rpc_call_wait_for_rest(call);
-    if (call->method->on_start != NULL) {
-        call->is_told = true;
-        call->method->on_start(call);
-    }
+    if (options->on_enter == NULL || options->on_enter(call))
+        start(call);
+    else
+        call->waits_to_start = call->is_paused = true;
 }
 
 static void refuse_overloaded(struct lh_rpc_call *call)
@@ -283,7 +293,7 @@ void lh_rpc_call_on_data(struct lh_rpc_call *call, const unsigned char *data, si
     /* The connection's window is never held back: one paused call must not stop the others. */
     nghttp2_session_consume_connection(session, size);
     lh_rpc_header_check_data(&call->check, size);
-    if (call->held.size == 0 || call->method == NULL || call->method->kind != LH_RPC_BIDI)
+    if (!call->is_to_start && (call->held.size == 0 || call->method == NULL || call->method->kind != LH_RPC_BIDI))
         looked_at = take_input(call, data, size);
     if (looked_at > 0)
         nghttp2_session_consume_stream(session, call->stream_id, looked_at);
@@ -336,10 +346,19 @@ void lh_rpc_call_on_half_close(struct lh_rpc_call *call)
         return;
     }
     lh_list_remove(&call->in_waiting);
+    if (call->waits_to_start || call->is_to_start)
+        return;
     if (call->method->kind != LH_RPC_BIDI)
         end_unary(call);
     else if (!call->is_paused && call->held.size == 0)
         end_stream(call);
+}
+
+void lh_rpc_call_start(struct lh_rpc_call *call)
+{
+    call->waits_to_start = false;
+    call->is_to_start = true;
+    lh_rpc_call_resume(call);
 }
 
 void lh_rpc_call_pause(struct lh_rpc_call *call)
@@ -364,11 +383,16 @@ void lh_rpc_call_on_resume(struct lh_rpc_call *call)
 {
     struct rpc_connection *io = &call->connection->io;
     struct rpc_pool *pool = &call->connection->server->pool;
-    struct lh_buffer held = call->held;
+    struct lh_buffer held;
     size_t looked_at;
 
+    if (call->is_to_start && takes_input(call)) {
+        call->is_to_start = false;
+        start(call);
+    }
     if (call->is_paused || !takes_input(call))
         return;
+    held = call->held;
     memset(&call->held, 0, sizeof(call->held));
     looked_at = take_input(call, held.data, held.size);
     if (looked_at > 0)
@@ -377,9 +401,15 @@ void lh_rpc_call_on_resume(struct lh_rpc_call *call)
         lh_rpc_pool_take(pool, &call->held);
         lh_buffer_append(&call->held, held.data + looked_at, held.size - looked_at);
     }
+    if (call->borrowed != NULL)
+        lh_rpc_call_keep_borrowed(call);
     lh_rpc_pool_give(pool, &held);
     lh_rpc_call_count(call);
-    if (takes_input(call) && !call->is_paused && call->held.size == 0 && call->has_half_close)
-        end_stream(call);
+    if (takes_input(call) && !call->is_paused && call->has_half_close) {
+        if (call->method->kind != LH_RPC_BIDI)
+            end_unary(call);
+        else if (call->held.size == 0)
+            end_stream(call);
+    }
     lh_rpc_connection_touch(io);
 }

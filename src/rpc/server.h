@@ -120,6 +120,11 @@ struct lh_rpc_server_options {
        OVERLOADED, UNIMPLEMENTED). NULL: such errors go without details. */
     void (*encode_error)(void *arg, enum lh_status status, const char *message, struct lh_buffer *details);
 
+    /* The headers of a call are there, before any callback of its method. Returns false if the call waits: what it sends is
+       kept, and its method hears of it after lh_rpc_call_start. on_left: such a call has ended. Each may be NULL. */
+    bool (*on_enter)(struct lh_rpc_call *call);
+    void (*on_left)(struct lh_rpc_call *call);
+
     /* The client reset (CANCEL) a call after its on_end had said LH_RPC_END_FINISHED: cancel and answer crossed on the
        wire, and the client does not read the answer. May be NULL. Never inside the call's callbacks. */
     void (*on_late_cancel)(void *arg, uint64_t call_id);
@@ -305,6 +310,9 @@ size_t lh_rpc_call_unsent(const struct lh_rpc_call *call);
 
 /* Returns true while on_writable is to come, because more than stream_mark_bytes were waiting. */
 bool lh_rpc_call_is_over_mark(const struct lh_rpc_call *call);
+
+/* Start a call that on_enter let wait. Its method's callbacks come soon after, not from inside of this. */
+void lh_rpc_call_start(struct lh_rpc_call *call);
 
 /* Stop reading messages of a LH_RPC_BIDI call (flow control then stops the client), and go on. */
 void lh_rpc_call_pause(struct lh_rpc_call *call);

@@ -147,9 +147,11 @@ struct lh_rpc_call {
     bool has_message;    /* unary call: its one message came */
     bool has_half_close; /* the client's half is closed */
     bool is_paused;
-    bool is_deferred;  /* nghttp2 waits for more bytes to send */
-    bool has_response; /* the response headers were submitted */
-    bool has_ended;    /* the trailers went out */
+    bool waits_to_start; /* on_enter returned false, and lh_rpc_call_start was not called yet */
+    bool is_to_start;    /* lh_rpc_call_start was called, and the end of the turn has not come yet */
+    bool is_deferred;    /* nghttp2 waits for more bytes to send */
+    bool has_response;   /* the response headers were submitted */
+    bool has_ended;      /* the trailers went out */
     bool was_over_mark;
     bool names_encodings; /* the trailers say that identity is the only one */
 };

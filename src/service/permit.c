@@ -64,6 +64,16 @@ static bool enter_by_token(struct lh_rpc_call *call, const char *header, struct 
     return false;
 }
 
+bool lh_permit_has_unknown_token(struct lh_rpc_call *call)
+{
+    const struct lh_service *service = lh_call_service(call);
+    const char *header = credentials(call);
+    uint8_t hash[LH_ACCESS_HASH_BYTES];
+
+    return header != NULL && lh_rpc_call_is_private(call) && knows_tokens(service) && lh_bearer_hash(header, hash) &&
+           !lh_access_knows_token(service->access, hash);
+}
+
 /* False: answered. True with no token: the connection's. */
 static bool identify(struct lh_rpc_call *call, struct lh_access_caller *by_token,
                      const struct lh_access_caller **caller)

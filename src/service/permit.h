@@ -23,6 +23,8 @@ struct lh_rpc_call;
    as during the start. */
 bool lh_permit_enter(struct lh_rpc_call *call, struct lh_access_caller *caller);
 
+/* Returns true if the call has a token that is well-formed, was taken where tokens are, and is not known. */
+bool lh_permit_has_unknown_token(struct lh_rpc_call *call);
 /* Checks the token of a call that needs no right. Returns false if the token is not valid; the call was answered. */
 bool lh_permit_token(struct lh_rpc_call *call);
 /* Returns true if the caller has the right admin everywhere; refuses no call. Call it after lh_permit_token. */

@@ -5,8 +5,11 @@
  */
 #include "service/rights.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/table.h"
 #include "service/acquire.h"
 #include "service/hold.h"
 
@@ -39,10 +42,36 @@ static void look_at_what_is_open(struct lh_service *service)
             continue;
 }
 
+static uint64_t mix(const void *bytes, size_t size, uint64_t seed)
+{
+    return lh_hash(bytes, size, seed) + seed;
+}
+
+/* The same for the same rules and tokens, in any order. */
+static uint64_t fingerprint(const struct lh_access_answer *answer)
+{
+    uint64_t sum = answer->rule_count * 31 + answer->token_count;
+
+    for (size_t i = 0; i < answer->rule_count; i++) {
+        const struct lh_access_rule *rule = &answer->rules[i];
+        uint64_t of_principal = mix(rule->principal, strlen(rule->principal), rule->rights);
+        sum += mix(rule->ns, strlen(rule->ns), of_principal);
+    }
+    for (size_t i = 0; i < answer->token_count; i++) {
+        const struct lh_access_token *token = &answer->tokens[i];
+        sum += mix(token->hash, sizeof(token->hash), (uint64_t)token->expires_at_us);
+    }
+    return sum;
+}
+
 static void load(struct lh_service *service, const struct lh_access_answer *answer, bool is_all)
 {
+    uint64_t before = service->loaded_rules;
+
+    service->loaded_rules = fingerprint(answer);
     lh_access_load(service->access, answer->rules, answer->rule_count, answer->tokens, answer->token_count);
-    service->access_stats.loads++;
+    if (service->access_stats.loads++ > 0 && service->loaded_rules == before)
+        return; /* read for an unknown token */
     lh_info("access rules loaded rules=%zu tokens=%zu", answer->rule_count, answer->token_count);
     if (is_all && lh_access_is_on(service->access) && answer->rule_count == 0 && service->admin_count == 0)
         lh_warn(

@@ -145,6 +145,7 @@ struct lh_service *lh_service_create_placed(const struct lh_service_place *place
     lh_list_init(&service->watches);
     service->reflection = lh_reflection_create();
     lh_rights_start(service, options->loop);
+    lh_unknown_tokens_start(service, options->loop);
     lh_acquire_start(service);
     lh_hold_start(service);
     return service;
@@ -156,6 +157,7 @@ void lh_service_destroy(struct lh_service *service)
         return;
     lh_acquire_finish(service);
     lh_hold_finish(service);
+    lh_unknown_tokens_finish(service);
     lh_rights_finish(service);
     lh_reflection_destroy(service->reflection);
     lh_table_finish(&service->usages);

@@ -6,6 +6,8 @@
  *     methods = lh_service_methods(&count);
  *     lh_rpc_server_options_init(&rpc);
  *     rpc.encode_error = lh_service_encode_error;
+ *     rpc.on_enter = lh_service_on_enter;
+ *     rpc.on_left = lh_service_on_left;
  *     rpc.on_late_cancel = lh_service_on_late_cancel;
  *     rpc.on_client_gone = lh_service_on_client_gone;
  *     server = lh_rpc_server_create(loop, &rpc, methods, count, service);      the service is the server's arg
@@ -75,6 +77,11 @@ const struct lh_rpc_method *lh_service_methods(size_t *count);
 
 /* Encodes an error, as lh_rpc_server_options.encode_error. */
 void lh_service_encode_error(void *arg, enum lh_status status, const char *message, struct lh_buffer *details);
+
+/* Let calls with a token that is not known yet wait until tokens are read again: on_enter and on_left of
+   lh_rpc_server_options. */
+bool lh_service_on_enter(struct lh_rpc_call *call);
+void lh_service_on_left(struct lh_rpc_call *call);
 
 /* Releases a lease whose reply crossed the client's cancel, as lh_rpc_server_options.on_late_cancel. */
 void lh_service_on_late_cancel(void *arg, uint64_t call_id);

@@ -15,6 +15,7 @@
 #include "service/samples.h"
 #include "service/service.h"
 #include "service/tracing.h"
+#include "service/unknown_tokens.h"
 #include "service/usage.h"
 #include "service/wire.h"
 
@@ -39,8 +40,10 @@ struct lh_service {
     struct lh_arena scratch; /* memory of the callback that runs now */
 
     struct lh_access *access;
-    size_t admin_count; /* admins of the configuration */
+    uint64_t loaded_rules; /* fingerprint of the rules and tokens in force */
+    size_t admin_count;    /* admins of the configuration */
     struct lh_denials denials;
+    struct lh_unknown_tokens unknown_tokens;
     struct lh_service_access_stats access_stats; /* counters */
     int64_t used_told_us;
     uint64_t rights_round;   /* grows when the rights of callers have changed */

@@ -1,9 +1,13 @@
 """Bearer tokens: which are accepted, how they end, and that they are written down nowhere."""
 import base64
+import concurrent.futures
 import hashlib
 import os
 import pathlib
+import re
 import subprocess
+import time
+import urllib.request
 
 import grpc
 import pytest
@@ -79,6 +83,71 @@ def test_a_token_that_is_not_valid_is_refused_even_where_anybody_may(site):
         with fails():
             site.client.lease.Acquire(acquire_request("open", keys()), timeout=BOUND,
                                       metadata=tuple(("authorization", f"Bearer {token}") for token in pair))
+
+
+def loads(site):
+    with urllib.request.urlopen(f"http://127.0.0.1:{site.daemon.admin_port}/metrics", timeout=30) as answer:
+        return int(re.search(r"^leasehold_access_loads_total (\d+)$", answer.read().decode(), re.M)[1])
+
+
+def unknown():
+    body = "lht_" + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
+    return bearer(body + hashlib.sha256(body.encode()).hexdigest()[:6])
+
+
+def test_a_new_token_is_good_at_once_in_each_kind_of_call(site, request):
+    def new():
+        return bearer(site.token("fresh")[0])
+
+    def first(stream):
+        request.addfinalizer(stream.close)
+        return stream.next()
+
+    for _ in range(3):
+        assert site.asks("tokens", new()) == "OK"
+        lease = site.client.lease.Acquire(acquire_request("tokens", keys(), 60), metadata=new(), timeout=BOUND).lease
+        hold, _ = site.hold("tokens", keys(), 60, new())
+        request.addfinalizer(hold.close)
+        kept = first(site.open("KeepAlive", pb.HeartbeatRequest(leases=[harness.lease_ref(lease)]), metadata=new()))
+        assert kept.results[0].outcome == pb.OUTCOME_OK
+        granted = first(site.open("AcquireStream", unary=acquire_request("tokens", keys(), 60), metadata=new()))
+        assert granted.WhichOneof("event") == "granted"
+        assert first(site.open("WatchLeases", unary=pb.WatchLeasesRequest(namespace=["tokens"], include_initial=True), metadata=new())) is not None
+        site.client.admin.GetStatus(pb.GetStatusRequest(), metadata=new(), timeout=BOUND)
+        # More than fits into a stream's window.
+        many = [pb.HeartbeatRequest(leases=[harness.lease_ref(lease)] * 4000)]
+        assert many[0].ByteSize() > 2**16
+        assert site.client.lease.Heartbeat(many[0], metadata=new(), timeout=BOUND).results[0].outcome == pb.OUTCOME_OK
+
+
+def test_a_flood_of_unknown_tokens_costs_a_few_reads_and_keeps_nobody_out(site):
+    good, _ = known(site, "beside")
+    before, began = loads(site), time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(max_workers=60) as pool:
+        flood = [pool.submit(site.asks, "open", unknown()) for _ in range(600)]
+        assert site.asks("tokens", bearer(good)) == "OK"
+        assert site.asks("tokens", bearer(site.token("amid")[0])) == "OK"
+        assert {call.result(BOUND) for call in flood} == {"UNAUTHENTICATED"}
+    # One in a quarter of a second, and those because the rules had changed.
+    assert loads(site) - before <= 4 * (time.monotonic() - began) + 5
+
+
+def test_a_token_that_is_revoked_while_its_first_call_waits_is_refused(site):
+    token, gone = site.token("early")[0], site.token("later")[0]
+    session = harness.Session(site.cluster, site.database)
+    session.run("begin; lock table leasehold.access_token in access exclusive mode")
+    calls = [site.client.lease.Acquire.future(acquire_request("tokens", keys(), 60), metadata=bearer(each), timeout=BOUND)
+             for each in (token, gone, token)]
+    wait_until(lambda: site.psql("select count(*) from pg_locks where not granted and relation = 'leasehold.access_token'::regclass") != "0",
+               BOUND, "the read of the tokens")
+    calls[2].cancel()
+    session.run("delete from leasehold.access_token where name = 'later'; commit")
+    session.close()
+    assert calls[0].result(BOUND).lease.token > 0
+    with fails() as failure:
+        calls[1].result(BOUND)
+    assert failure.value.reason == "UNAUTHENTICATED"
+    site.waits_for("UNAUTHENTICATED", "tokens", bearer(gone))
 
 
 def test_two_tokens_of_a_name_are_valid_and_end_by_themselves(site):

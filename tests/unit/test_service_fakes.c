@@ -277,6 +277,11 @@ void lh_rpc_call_resume(struct lh_rpc_call *call)
     call->is_paused = false;
 }
 
+void lh_rpc_call_start(struct lh_rpc_call *call)
+{
+    call->is_paused = false;
+}
+
 void lh_rpc_call_ask_peer(struct lh_rpc_call *call)
 {
     call->is_asking = true;
@@ -375,6 +380,11 @@ void lh_coordinator_on_rules(struct lh_coordinator *coordinator, lh_rules_cb *on
 {
     coordinator->on_rules = on_rules;
     coordinator->rules_arg = arg;
+}
+
+enum lh_status lh_coordinator_reload_rules(struct lh_coordinator *coordinator, void (*on_done)(void *arg), void *arg)
+{
+    return LH_DATABASE_UNAVAILABLE;
 }
 
 void lh_coordinator_need_rules(struct lh_coordinator *coordinator, bool needs_rules)
