@@ -31,7 +31,8 @@ from test_rolling_restart import GO  # noqa: E402
 
 IDLE_S = int(os.environ.get("LEASEHOLD_PROXIES_IDLE", 0))
 SHORT_IDLE_S = 20  # of the proxies: more than the 15 s that a stream is quiet at the most
-DURATIONS = (10, 60, 600)
+STREAMS = 200
+DURATIONS = (5, 60, 600) if IDLE_S else (10, 60, 600)
 
 Term = collections.namedtuple("Term", "token begin end")  # end: None while it leads
 Site = collections.namedtuple("Site", "place daemons proxies commands")
@@ -140,8 +141,12 @@ def pairs(site):
     return [(proxy, package) for proxy in site.proxies.values() for package in ("python", "node", "go")]
 
 
+def queued(site):
+    return int(site.place.psql("select count(*) from leasehold.queue"))
+
+
 def waiting(site, count):
-    wait_until(lambda: int(site.place.psql("select count(*) from leasehold.queue")) == count, BOUND, f"{count} waiters")
+    wait_until(lambda: queued(site) == count, BOUND, f"{count} waiters")
 
 
 def command(site, proxy, key, seconds):
@@ -263,6 +268,21 @@ def test_refusals_have_their_details(site):
         assert [each.reason for each in failures] == ["LEASE_HELD"] * 2 + ["INVALID_ARGUMENT"] * 2, proxy.name
         assert all(each.contention.holder.owner == "o" * 255 for each in failures[:2]), proxy.name
         assert all(len(each.bad_request.field_violations) >= 3 for each in failures[2:]), proxy.name
+
+
+def test_many_streams_of_one_client_leave_room_for_renewals(site):
+    """A client's calls share one connection: above a proxy's limit of streams they wait for one that may never end."""
+    for proxy in site.proxies.values():
+        client = Client(proxy.target)
+        site.commands["later"](client.close)
+        lease = client.lease.Acquire(acquire_request("many", proxy.name, 60)).lease
+        calls = [client.lease.AcquireStream(acquire_request("many", proxy.name, 60, wait_forever=True)) for _ in range(STREAMS)]
+        wait_until(lambda: queued(site) == STREAMS or any(call.done() for call in calls), BOUND, f"{STREAMS} waiters through {proxy.name}")
+        assert [(call.code(), call.details()) for call in calls if call.done()] == [], proxy.name
+        assert client.lease.Heartbeat(harness.pb.HeartbeatRequest(leases=[harness.lease_ref(lease)]), timeout=BOUND).results[0].outcome == pb.OUTCOME_OK
+        for call in calls:
+            call.cancel()
+        waiting(site, 0)
 
 
 def heartbeats(site):
