@@ -21,7 +21,8 @@
  * own thread, any thread may call any function, and callbacks run on the client's thread. On an event base only the
  * thread that runs the base may call a function, unless the function says "any thread", and callbacks run inside the
  * base's loop. Functions that block return LH_WOULD_BLOCK there, and inside any callback. Callbacks may call everything
- * else.
+ * else. In a child of fork() the parent's clients stay the parent's: calls return LH_CLOSED, no lease is held, and close
+ * and destroy do nothing. A child makes a client of its own.
  *
  * The callback promise. A function that takes a callback and returns another status than LH_OK never calls it. After
  * LH_OK the callback is called exactly once, and never before the function has returned.

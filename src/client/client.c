@@ -9,6 +9,7 @@
  */
 #include "client/client.h"
 #include "base/bounds.h"
+#include "client/forks.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -105,7 +106,7 @@ void lh_client_close(struct lh_client *client, lh_closed_cb *on_closed, void *ar
 {
     struct close_task *closing;
 
-    if (client == NULL)
+    if (client == NULL || lh_client_is_forked(client))
         return;
     closing = lh_alloc_zero(1, sizeof(*closing));
     closing->task.run = run_close;
@@ -159,7 +160,7 @@ static void take_apart(struct lh_client *client)
 
 void lh_client_destroy(struct lh_client *client)
 {
-    if (client == NULL)
+    if (client == NULL || lh_client_is_forked(client))
         return;
     if (client->has_thread && lh_client_is_here(client)) {
         lh_err("lh_client_destroy from inside of a callback of its client: it is closed, and not freed");
@@ -204,6 +205,7 @@ static char *default_owner(void)
 static void take_options(struct lh_client *client, const struct lh_client_options *options)
 {
     client->has_thread = options->event_base == NULL;
+    client->forks = lh_client_count_forks();
     client->prefix = lh_strdup(options->namespace_prefix != NULL ? options->namespace_prefix : "");
     client->owner = options->owner != NULL ? lh_strdup(options->owner) : default_owner();
     client->timeout_us = options->timeout_us > 0 ? options->timeout_us : TIMEOUT_DEFAULT_US;
@@ -327,6 +329,8 @@ void lh_client_get_stats(struct lh_client *client, struct lh_client_stats *stats
         .lost = atomic_load(&counts->lost),
         .left_to_expire = atomic_load(&counts->left_to_expire),
     };
+    if (lh_client_is_forked(client))
+        return;
     pthread_mutex_lock(&client->mutex);
     stats->releases = client->inbox.count;
     pthread_mutex_unlock(&client->mutex);

@@ -47,6 +47,7 @@ struct lh_client {
     bool has_thread;
     pthread_t thread; /* lh_client_destroy joins it */
     int wake_fd;
+    unsigned forks; /* lh_client_count_forks() when it was made */
 
     atomic_uint refs; /* references: the caller's, and one for each lease */
     struct client_counts counts;

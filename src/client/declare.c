@@ -5,6 +5,7 @@
 
 #include "base/bounds.h"
 #include "client/client.h"
+#include "client/forks.h"
 
 #define DURATION_DEFAULT_US (30 * LH_US_PER_S)
 #define DURATION_MIN_US (100 * LH_US_PER_MS)
@@ -60,12 +61,14 @@ struct lh_declared *lh_declare(struct lh_client *client, const char *namespace_t
         destroy(declared);
         return NULL;
     }
-    pthread_mutex_lock(&client->mutex);
-    if (client->state == CLIENT_OPEN)
-        lh_list_append(&client->declarations, &declared->link);
-    pthread_mutex_unlock(&client->mutex);
+    if (!lh_client_is_forked(client)) {
+        pthread_mutex_lock(&client->mutex);
+        if (client->state == CLIENT_OPEN)
+            lh_list_append(&client->declarations, &declared->link);
+        pthread_mutex_unlock(&client->mutex);
+    }
     if (!lh_link_is_linked(&declared->link)) {
-        lh_error_set(error, LH_CLOSED, "the client was closed");
+        lh_error_set(error, LH_CLOSED, "%s", lh_client_closed_words(client));
         destroy(declared);
         return NULL;
     }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "client/client.h"
 #include "client/context.h"
+#include "client/forks.h"
 #include "client/lease_message.h"
 
 int64_t lh_plus_us(int64_t at_us, int64_t more_us)
@@ -376,7 +377,8 @@ int64_t lh_lease_remaining_us(const struct lh_lease *lease)
 
 bool lh_lease_is_held(const struct lh_lease *lease)
 {
-    return lease != NULL && lh_lease_is_kept(lease) && lh_lease_remaining_us(lease) > 0;
+    return lease != NULL && lh_lease_is_kept(lease) && lh_lease_remaining_us(lease) > 0 &&
+           !lh_client_is_forked(lease->client);
 }
 
 static const struct lease_grant *grant_of(const struct lh_lease *lease)

@@ -3,6 +3,7 @@
 #include "client/attempt.h"
 #include "client/client.h"
 #include "client/context.h"
+#include "client/forks.h"
 #include "client/request_end.h"
 
 static struct lh_request *request_of(struct retry *retry)
@@ -190,7 +191,7 @@ enum lh_status lh_request_submit(struct lh_request *request, void (*on_start)(st
     struct lh_client *client = request->client;
 
     if (!lh_client_is_open(client))
-        return lh_error_set(error, LH_CLOSED, "the client was closed");
+        return lh_error_set(error, LH_CLOSED, "%s", lh_client_closed_words(client));
     lh_client_ref(client);
     request->start.run = run_start;
     request->on_start = on_start;

@@ -5,6 +5,7 @@
 
 #include "client/client.h"
 #include "client/declare.h"
+#include "client/forks.h"
 
 static _Thread_local const struct lh_client *served; /* by this thread */
 
@@ -43,6 +44,8 @@ bool lh_client_is_open(struct lh_client *client)
 {
     bool is_open;
 
+    if (lh_client_is_forked(client))
+        return false;
     pthread_mutex_lock(&client->mutex);
     is_open = client->state == CLIENT_OPEN;
     pthread_mutex_unlock(&client->mutex);
@@ -64,6 +67,8 @@ enum lh_status lh_client_post(struct lh_client *client, struct client_task *task
 {
     enum lh_status status = LH_OK;
 
+    if (lh_client_is_forked(client))
+        return LH_CLOSED;
     pthread_mutex_lock(&client->mutex);
     if (client->state == CLIENT_CLOSED) {
         status = LH_CLOSED;

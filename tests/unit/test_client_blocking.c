@@ -2,7 +2,11 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "client/client.h"
 #include "client_fixture.h"
 
 #define THREADS 6
@@ -157,6 +161,53 @@ START_TEST(blocking_where_it_would_never_end_is_refused)
 }
 END_TEST
 
+/* In the child: the number of the first thing that is wrong. */
+static int inherited(struct lh_lease *lease)
+{
+    struct lh_error error = {0};
+    struct lh_lease *another;
+    struct lh_client_stats stats;
+
+    if (lh_lease_is_held(lease))
+        return 1;
+    if (lh_acquire(declared, "b", NULL, &another, &error) != LH_CLOSED ||
+        strstr(error.message, "before a fork") == NULL)
+        return 2;
+    if (lh_release(lease, NULL, &error) != LH_CLOSED || lh_heartbeat(lease, NULL, &error) != LH_CLOSED)
+        return 3;
+    if (lh_declare(threaded, "more", NULL, &error) != NULL)
+        return 4;
+    lh_client_get_stats(threaded, &stats);
+    lh_lease_destroy(lease);
+    lh_client_close(threaded, NULL, NULL);
+    lh_client_destroy(threaded);
+    return 0;
+}
+
+/* A forked child has neither the client's thread nor, while another thread had it, the lock. */
+START_TEST(a_forked_child_holds_nothing_and_ends)
+{
+    struct lh_lease *lease;
+    pid_t child;
+    int status = -1;
+
+    ck_assert_int_eq(lh_acquire(declared, "a", NULL, &lease, NULL), LH_OK);
+    pthread_mutex_lock(&threaded->mutex);
+    child = fork();
+    if (child == 0) {
+        alarm(30);
+        _exit(inherited(lease));
+    }
+    pthread_mutex_unlock(&threaded->mutex);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFEXITED(status), "it was ended by signal %d", WTERMSIG(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    ck_assert(lh_lease_is_held(lease));
+    ck_assert_int_eq(lh_release(lease, NULL, NULL), LH_OK);
+    lh_lease_destroy(lease);
+}
+END_TEST
+
 /* Answers later, from the thread that waits for the questions. */
 struct question {
     pthread_mutex_t mutex;
@@ -260,6 +311,7 @@ TCase *tcase_client_blocking(void)
     tcase_add_test(tcase, a_blocked_call_is_cancelled_by_its_context);
     tcase_add_test(tcase, blocking_where_it_would_never_end_is_refused);
     tcase_add_test(tcase, a_strategy_of_the_callers_own_decides_at_once_or_later);
+    tcase_add_test(tcase, a_forked_child_holds_nothing_and_ends);
     tcase_add_test(tcase, misuse_is_a_status_with_words);
     return tcase;
 }
