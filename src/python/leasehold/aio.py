@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, ParamSpec, TypeVar
 
 from . import arguments
-from .client import BaseClient, describe, note
+from .client import BaseClient, describe, has_failed, is_told, note
 from .errors import Held, LeaseholdError, LeaseLost
 from .lease import BaseLease
 from .runtime import Runtime, Tasks
@@ -71,11 +71,11 @@ class AsyncLease(BaseLease):
         if self._is_cancelled and task is not None and task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError):
             await self.release(failure=str(self._loss()))
             raise self._loss() from error
-        if error is not None and not isinstance(error, GeneratorExit):
+        if has_failed(error):
             with contextlib.suppress(LeaseholdError):  # which the loop goes on with
                 await self.release(failure=describe(error))
             note(self, error)
-        elif not await self.release(self.result) and self.lost is not None and error is None:
+        elif not await self.release(self.result) and is_told(self, error):
             raise self._loss()
 
 
@@ -106,13 +106,12 @@ class AsyncClient(BaseClient):
                 lease = self.lease(namespace, key, duration=duration, wait=wait)
                 lease._at_least = arguments.at_least(at_least)
                 try:
-                    await lease.acquire()
+                    async with lease:
+                        return await function(*args, **kwargs)
                 except Held:
-                    if skip_if_held:
+                    if skip_if_held and not lease.token:
                         return None
                     raise
-                async with lease:
-                    return await function(*args, **kwargs)
             return wrapped
         return decorate
 

@@ -1,6 +1,7 @@
 """What callers pass, looked at before anything is sent: an error names the argument, the value, and what it must be."""
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -94,7 +95,13 @@ def labels(value: Any) -> dict[str, str]:
     return dict(value)
 
 
+def is_deferred(value: Any) -> bool:
+    """Its call runs nothing of it yet."""
+    return any(look(each) for each in (value, getattr(value, "__call__", None))
+               for look in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction))
+
+
 def callback(name: str, value: Any) -> Callable[..., object] | None:
-    if value is not None and not callable(value):
-        raise refused(name, value, "a function")
+    if value is not None and (not callable(value) or is_deferred(value)):
+        raise refused(name, value, "a function that does its work when it is called: none of `async def`, and no generator")
     return value  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ import functools
 import os
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Iterator, Mapping, ParamSpec, TypeVar
+from typing import Any, Callable, Coroutine, Iterator, Mapping, ParamSpec, TypeGuard, TypeVar
 
 from . import arguments
 from .core import Core, Transport
@@ -62,12 +62,12 @@ class Lease(BaseLease):
     def acquire(self) -> Lease:
         """What `with` does at its beginning, for a lease that is released elsewhere. Raises LeaseholdError while it is held."""
         self._claim(is_entering=False)
-        run(self._core.acquire(self))
+        self._run(self._core.acquire(self))
         return self
 
     def release(self, result: Any = None, failure: str | None = None) -> bool:
         """Gives it back, with a result (for json) or what failed. False: it was lost before."""
-        return run(self._core.release(self, result, failure))
+        return self._run(self._core.release(self, result, failure))
 
     def downgrade(self, units: int = 1) -> None:
         """Makes the exclusive lease shared, with so many units, in one step: shared requests that wait behind it are let in, and no
@@ -85,22 +85,37 @@ class Lease(BaseLease):
 
     def __enter__(self) -> Lease:
         if self._claim(is_entering=True):
-            run(self._core.acquire(self))
+            self._run(self._core.acquire(self))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             self._end(error)
+        except BaseException as trouble:
+            self._torn_away(trouble)
+            raise
         finally:
             self._is_entered = False
 
     def _end(self, error: BaseException | None) -> None:
-        if error is not None and not isinstance(error, GeneratorExit):
+        if has_failed(error):
             with contextlib.suppress(LeaseholdError):  # which the loop goes on with
                 self.release(failure=describe(error))
             note(self, error)
-        elif not self.release(self.result) and self.lost is not None and error is None:
+        elif not self.release(self.result) and is_told(self, error):
             raise self._loss()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            return run(coroutine)
+        except BaseException as error:
+            self._torn_away(error)
+            raise
+
+    def _torn_away(self, error: BaseException) -> None:
+        """An exception of a signal handler's, as Ctrl-C is one, may come at any instruction, also between the grant and the body."""
+        if not isinstance(error, LeaseholdError):
+            self._core.drop(self, describe(error))
 
 
 class Client(BaseClient):
@@ -131,18 +146,19 @@ class Client(BaseClient):
         self.lease(namespace, key, duration=duration, wait=wait)._at_least = arguments.at_least(at_least)  # wrong arguments are told here
 
         def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
+            arguments.callback("the function", function)
+
             @functools.wraps(function)
             def wrapped(*args: P.args, **kwargs: P.kwargs) -> T | None:
                 lease = self.lease(namespace, key, duration=duration, wait=wait)
                 lease._at_least = arguments.at_least(at_least)
                 try:
-                    lease.acquire()
+                    with lease:
+                        return function(*args, **kwargs)
                 except Held:
-                    if skip_if_held:
+                    if skip_if_held and not lease.token:
                         return None
                     raise
-                with lease:
-                    return function(*args, **kwargs)
             return wrapped
         return decorate
 
@@ -165,6 +181,17 @@ class Client(BaseClient):
 
     def __exit__(self, *unused: object) -> None:
         self.close()
+
+
+def has_failed(error: BaseException | None) -> TypeGuard[BaseException]:
+    """Whether a body that ends with it has: a generator that is closed has not, nor a program that ends itself with status 0."""
+    is_good = isinstance(error, GeneratorExit) or (isinstance(error, SystemExit) and not error.code)
+    return error is not None and not is_good
+
+
+def is_told(lease: BaseLease, error: BaseException | None) -> bool:
+    """Whether a body that has not failed raises for a lease that was not held at its end. A child that ends itself after a fork had none."""
+    return lease.lost is not None and not isinstance(error, GeneratorExit) and not (error is not None and lease.lost == "forked")
 
 
 def describe(error: BaseException) -> str:

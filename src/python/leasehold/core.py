@@ -146,7 +146,7 @@ class Core:
         except BaseException as error:
             lease._is_entered = False
             if not isinstance(error, (Held, Denied, InvalidArgument)):
-                self._abandon(Release(self._ref(lease)), self.timeout)  # the grant may be on its way
+                self.drop(lease)  # the grant may be on its way
             raise
         finally:
             lease._is_asked = False
@@ -159,7 +159,7 @@ class Core:
                 raise LeaseholdError("this client is closed", "CLOSED")
             if self.loop is not None and self.place is not self.runtime.place():  # its renewals ended with it, or go on there
                 raise LeaseholdError("this client belongs to another event loop: make one for each", "OTHER_LOOP")
-            if self.loop is None:
+            if self.loop is None or _is_over(self.loop):  # a program may cancel each task that it finds
                 self.place = self.runtime.place()
                 self.loop = self.runtime.spawn(self._run(), "leasehold-renewal")
 
@@ -190,8 +190,8 @@ class Core:
                 if clock() >= end:
                     raise
             await self.runtime.sleep(0.05)
+        lease._look()  # before the lock: it may call on_lost
         with self.lock:
-            lease._look()
             if lease._is_held:
                 lease._granted(grant)
         lease.check()
@@ -214,9 +214,10 @@ class Core:
             if not lease._is_held:
                 if lease.lost == "unreachable":
                     self._abandon(item, self.timeout)  # the server may still keep it for us
-                self._untie(lease)  # now, and not at the loss: until its stream ends, the next leader waits for this one's work
+                if not lease._is_ending:
+                    self._untie(lease)  # now, and not at the loss: until its stream ends, the next leader waits for this one's work
                 return False
-            lease._is_held = False
+            lease._is_held, lease._is_ending = False, True
             self.leases.pop(lease.lease_key, None)
         try:
             return await self._release(lease, item)
@@ -224,6 +225,7 @@ class Core:
             self._abandon(item, max(lease._deadline - clock(), 0))
             raise
         finally:
+            lease._is_ending = False
             self._untie(lease)
 
     async def _release(self, lease: BaseLease, item: Release) -> bool:
@@ -255,6 +257,18 @@ class Core:
 
     def _try_until(self, lease: BaseLease, end: float) -> float:
         return min(end, clock() + min(max(lease.duration, 1.0), self.timeout) / PATIENCE)
+
+    def drop(self, lease: BaseLease, failure: str | None = None) -> None:
+        """Of a caller who was torn away, as Ctrl-C does at any instruction, so that nobody knows whether the lease is held: it is released."""
+        if lease._is_forked():
+            return
+        with self.lock:
+            if not (lease._is_held or lease._is_asked or lease._is_ending):
+                return
+            lease._is_held = lease._is_asked = lease._is_ending = lease._is_entered = False
+            self.leases.pop(lease.lease_key, None)
+        self._abandon(Release(self._ref(lease), failure=failure), max(lease._deadline - clock(), self.timeout))
+        self._untie(lease)
 
     def _abandon(self, item: Release, seconds: float) -> None:
         if not self.is_closed:

@@ -10,8 +10,9 @@ import ipaddress
 import math
 import queue
 import re
+import threading
 import weakref
-from typing import Any, AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, AsyncIterator, Callable, Iterator, Mapping, Sequence
 
 import grpc
 import grpc.aio
@@ -164,7 +165,33 @@ class Tie:
 
     def close(self) -> None:
         self.calls.put(self.end, None)
-        self.call.cancel()
+        self.calls.cancel(self.call)
+
+
+def apart(work: Callable[[], Any]) -> Any:
+    """Its result, from another thread than the main one. There an exception of a signal handler's, such as Ctrl-C, may leave a lock of
+    grpcio's locked, and no call on the channel would end any more, renewals among them."""
+    if threading.get_ident() != threading.main_thread().ident:
+        return work()
+    done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+    turns = [work]  # of the thread; of this one at the interpreter's end, where no thread can be started
+
+    def run() -> None:
+        try:
+            done.put((turns.pop()(), None))
+        except BaseException as error:
+            done.put((None, error))
+
+    try:
+        threading.Thread(target=run, name="leasehold-call", daemon=True).start()
+    except RuntimeError:
+        if not turns:
+            raise
+        return turns.pop()()
+    value, error = done.get()
+    if error is not None:
+        raise error
+    return value
 
 
 class BlockingCalls:
@@ -177,10 +204,16 @@ class BlockingCalls:
         self.connecting: weakref.WeakSet[Any] = weakref.WeakSet()
 
     async def unary(self, method: Any, request: Any, **options: Any) -> Any:
-        return method(request, **options)
+        return apart(lambda: method(request, **options))
+
+    def start(self, method: Any, request: Any, **options: Any) -> Any:
+        return apart(lambda: method(request, **options))
 
     async def read(self, call: Any) -> Any:
-        return next(call, None)
+        return apart(lambda: next(call, None))
+
+    def cancel(self, call: Any) -> None:
+        apart(call.cancel)
 
     def put(self, end: Any, message: Any) -> None:
         end.put(message)
@@ -209,7 +242,7 @@ class BlockingCalls:
                 self.connecting.discard(made)
                 made.unsubscribe(look)
 
-        channel.subscribe(look)
+        apart(lambda: channel.subscribe(look))
 
     async def close(self, channel: Any) -> None:
         channel.close()
@@ -228,6 +261,12 @@ class AsyncCalls:
             if is_cancelled():
                 raise
             raise Unavailable("the channel is closed", "CLOSED") from None
+
+    def start(self, method: Any, request: Any, **options: Any) -> Any:
+        return method(request, **options)
+
+    def cancel(self, call: Any) -> None:
+        call.cancel()
 
     async def read(self, call: Any) -> Any:
         try:
@@ -326,10 +365,12 @@ class GrpcTransport:
         path = f"/leasehold.v1.LeaseService/{name}"
         channel, options = self.channel(self.current), {"timeout": timeout, "metadata": self.metadata()}
         if name == "Hold":
-            return channel.stream_stream(path, request_serializer=pb.HoldRequest.SerializeToString,
-                                         response_deserializer=pb.HoldEvent.FromString)(request, **options)
-        return channel.unary_stream(path, request_serializer=pb.AcquireRequest.SerializeToString,
-                                    response_deserializer=pb.AcquireEvent.FromString)(request, **options)
+            method = channel.stream_stream(path, request_serializer=pb.HoldRequest.SerializeToString,
+                                           response_deserializer=pb.HoldEvent.FromString)
+        else:
+            method = channel.unary_stream(path, request_serializer=pb.AcquireRequest.SerializeToString,
+                                          response_deserializer=pb.AcquireEvent.FromString)
+        return self.calls.start(method, request, **options)
 
     # -- the verbs
 
@@ -368,7 +409,7 @@ class GrpcTransport:
             raise translate(error) from None
         finally:
             if not is_granted:
-                call.cancel()
+                self.calls.cancel(call)
                 if tie is not None:
                     tie.close()
 

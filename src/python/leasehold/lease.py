@@ -45,6 +45,7 @@ class BaseLease:
         self._is_held = False
         self._is_asked = False  # an acquire is under way
         self._is_entered = False  # a body runs
+        self._is_ending = False  # a release is under way
         self._margin = self.duration / MARGIN
         self._deadline = self._next_beat = 0.0
 
@@ -84,9 +85,9 @@ class BaseLease:
     def _claim(self, is_entering: bool) -> bool:
         """Before it is acquired, or entered by `with`: one object is one holder. Whether it must be acquired."""
         self._core.begin()
+        self._look()  # before the lock: it may call on_lost
         with self._core.lock:
-            self._look()
-            if self._is_entered or self._is_asked or (self._is_held and not is_entering):
+            if self._is_entered or self._is_asked or self._is_ending or (self._is_held and not is_entering):
                 raise LeaseholdError(f"{self!r} is in use: an object is one holder, and can neither be acquired nor entered again before its "
                                      "end; make one for each thread, task and `with`: client.lease(...)", "IN_USE")
             self._is_entered, self._is_asked = is_entering, not self._is_held

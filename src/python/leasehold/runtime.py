@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import queue
 import select
 import threading
 import time
@@ -38,7 +39,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Flag(Protocol):
-    """threading.Event or asyncio.Event."""
+    """Signal or asyncio.Event."""
 
     def set(self) -> None: ...
 
@@ -68,14 +69,39 @@ class Runtime(Protocol):
         """Until it has ended."""
 
 
+class Signal:
+    """threading.Event has a lock, on which a signal handler waits for ever when it interrupts the thread that has it; this has none."""
+
+    def __init__(self) -> None:
+        self.posts: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def set(self) -> None:
+        self.posts.put(None)
+
+    def clear(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self.posts.get_nowait()
+
+    def is_set(self) -> bool:
+        return not self.posts.empty()
+
+    def wait(self, seconds: float) -> bool:
+        """One waits at a time."""
+        with contextlib.suppress(queue.Empty):
+            self.posts.get(timeout=seconds)
+            self.posts.put(None)
+        return self.is_set()
+
+
 class Threads:
-    def flag(self) -> threading.Event:
-        return threading.Event()
+    def flag(self) -> Signal:
+        return Signal()
 
     def place(self) -> None:
         return None
 
-    async def wait(self, flag: threading.Event, seconds: float) -> bool:
+    async def wait(self, flag: Signal, seconds: float) -> bool:
         return flag.wait(max(seconds, 0))
 
     async def sleep(self, seconds: float) -> None:

@@ -48,12 +48,18 @@ class Session:
         self.is_pooled = False  # each transaction may run in another backend: LISTEN hears nothing
 
     async def open(self, until: float) -> None:
+        try:
+            await self._open(until)
+        except BaseException:  # the caller has given up, too
+            self.close()
+            raise
+
+    async def _open(self, until: float) -> None:
         self.conn = pq.PGconn.connect_start(self.conninfo.encode())
         state: int = pq.PollingStatus.WRITING
         while state != pq.PollingStatus.OK:
             if self.conn.status == pq.ConnStatus.BAD or state == pq.PollingStatus.FAILED:
                 words = self.conn.error_message.decode("utf-8", "replace").strip()
-                self.close()
                 raise Denied(words, "UNAUTHENTICATED") if "authentication failed" in words else Unavailable(words, "DATABASE_UNAVAILABLE")
             await self._ready(state == pq.PollingStatus.WRITING, until)
             state = self.conn.connect_poll()

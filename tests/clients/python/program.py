@@ -5,10 +5,12 @@
     fork    hold, with a child that inherits the lease
     fork-locked    hold, with a child that is forked while another thread has the client's lock
     block   acquire, and keep the thread, or the event loop, busy for longer than the lease lives
+    handler acquire and release, while a signal handler does the same at each call of a function, once
     lead    stand for election, work while leading
 """
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -80,6 +82,28 @@ def fork(lease):
     return child
 
 
+def handler(client):
+    """At the nth call of a function while the client acquires and releases: that is where a signal handler runs."""
+    modules = ("threading", "leasehold.core", "leasehold.lease", "leasehold.runtime", "leasehold.sql_transport", "leasehold.grpc_transport")
+
+    for number in itertools.count():
+        calls, handled = itertools.count(), []
+
+        def trace(frame, event, unused):
+            if not handled and frame.f_globals.get("__name__") in modules and next(calls) == number:
+                handled.append(frame.f_code.co_name)
+                with client.lease(NAMESPACE, f"{KEY}-{number}-handler", duration=DURATION):
+                    pass
+
+        lease = client.lease(NAMESPACE, f"{KEY}-{number}", duration=DURATION)
+        sys.settrace(trace)
+        with lease:
+            pass
+        sys.settrace(None)
+        if not handled:
+            return say("handled", number)
+
+
 def threads():
     client = leasehold.Client(**TARGETS)
     if MODE == "lead":
@@ -90,6 +114,8 @@ def threads():
             say("over", leadership.lost)
             if stop.is_set():
                 return
+    if MODE == "handler":
+        return handler(client)
     lease = client.lease(NAMESPACE, KEY, duration=DURATION, on_lost=told)
     if MODE == "exit":
         say("acquired", lease.acquire().token)
