@@ -2,7 +2,7 @@
 
 // What callers pass, looked at before anything is sent: an error names the argument, the value, and what it must be.
 
-const { inspect } = require('node:util');
+const { inspect, types } = require('node:util');
 const { InvalidArgumentError } = require('./errors.js');
 
 const MOST_UNITS = 1000000;
@@ -20,6 +20,8 @@ const TEXT = 'a string of Unicode that is not empty, without NUL';
 const isFrom0To = (value, most) => isNumber(value) && value >= 0 && value <= most;
 const [DAY_MS, YEAR_MS] = [86400000, 365 * 86400000];
 const isObject = (value) => typeof value === 'object' && value !== null;
+
+const isWork = (value) => typeof value === 'function' && !types.isGeneratorFunction(value);
 
 /** What each argument must be, in words, and whether it is. An option that is undefined has its default. */
 const RULES = {
@@ -48,7 +50,7 @@ const RULES = {
   warn: ['a function', (value) => typeof value === 'function'],
   result: ['anything', () => true],
   failure: ['anything', () => true],
-  work: ['a function', (value) => typeof value === 'function'],
+  work: ['a function, and no generator, whose work would begin after its lease', isWork],
 };
 
 function check(name, value) {

@@ -34,13 +34,7 @@ class Client {
       database === undefined ? new GrpcTransport({ ...options, patienceMs }) : new SqlTransport(database, { patienceMs, pollMs, warn });
     setMaxListeners(0, this.#closing.signal); // each acquire that waits listens: any number is no leak
     this.#renewer = new Renewer(this._transport, patienceMs, warn);
-    this.#tell = (listener) => listener && ((...news) => {
-      try {
-        listener(...news);
-      } catch (error) {
-        warn(`a listener failed: ${error?.stack ?? error}`);
-      }
-    });
+    this.#tell = (listener) => listener && harmless(listener, (error) => warn(`a listener failed: ${error?.stack ?? error}`));
   }
 
   async acquire(namespace, key, options = {}) {
@@ -210,14 +204,12 @@ class Client {
 /** For the operator; it never throws. */
 function warner(warn) {
   const emit = (words) => process.emitWarning(words, 'LeaseholdWarning');
-  if (!warn) return emit;
-  return (words) => {
-    try {
-      warn(words);
-    } catch (error) {
-      emit(`${words} (and warn failed: ${error})`);
-    }
-  };
+  return warn ? harmless(warn, (error, words) => emit(`${words} (and warn failed: ${error})`)) : emit;
+}
+
+/** Calls it, now; onError(error, ...its arguments), also for a promise that it returns. */
+function harmless(listener, onError) {
+  return (...news) => void new Promise((resolve) => resolve(listener(...news))).catch((error) => onError(error, ...news));
 }
 
 function unlessAborted(promise, signal) {

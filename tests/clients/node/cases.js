@@ -251,12 +251,16 @@ const cases = {
   },
   async listener_that_throws_costs_nothing(site) {
     const said = [];
-    const warn = (words) => { said.push(words); throw new Error('warn is broken too'); };
+    const warn = (words) => {
+      if (said.push(words) > 1) return Promise.reject(new Error('warn is broken too, later'));
+      throw new Error('warn is broken too');
+    };
     const client = site.client(undefined, { warn });
     const listener = () => { throw new Error('the listener is broken'); };
+    const later = async () => listener();
     const first = await site.acquire(client, { durationMs: 6000 });
     const [waiting] = await site.queue(client, 1, { onQueued: listener });
-    const leading = client.lead('cases', `${site.key}-led`, { durationMs: 6000, onLeader: listener }, async (lease) => {
+    const leading = client.lead('cases', `${site.key}-led`, { durationMs: 6000, onLeader: later }, async (lease) => {
       const beats = `select heartbeats > 0 from leasehold.scope where key = '${site.key}-led'`;
       if (site.on !== 'grpc') await wait('a renewal of the leader', async () => (await site.psql(beats)) === 't');
       return lease.token;
@@ -266,6 +270,13 @@ const cases = {
     await (await waiting).release();
     assert.equal(typeof (await leading), 'bigint');
     assert.equal(await site.psql(`select state from leasehold.scope where key = '${site.key}-led'`), 'free');
+  },
+  async deferred_work_is_refused(site) {
+    const client = site.client();
+    for (const work of [function* () {}, async function* () {}]) {
+      for (const verb of ['withLease', 'lead']) await assert.rejects(client[verb]('cases', site.key, {}, work), /work must be a function, and no generator/);
+    }
+    assert.equal(await site.row('state'), '');
   },
   async work_in_hand_keeps_the_process(site) {
     const program = site.program('wait', 3000);
