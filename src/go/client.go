@@ -71,9 +71,10 @@ func newClient(t transport, s settings) *Client {
 }
 
 // Close ends all goroutines and connections. Leases that are still held are not renewed any more: their contexts end with the reason
-// [Closed], and they stay with their holder until their deadlines.
+// [Closed], and they stay with their holder until their deadlines. A second call does nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
+	again := c.closed
 	c.closed = true
 	for l := range c.leases {
 		l.lose(Closed, "")
@@ -81,7 +82,9 @@ func (c *Client) Close() error {
 	c.mu.Unlock()
 	c.cancel()
 	c.work.Wait()
-	c.t.close()
+	if !again {
+		c.t.close()
+	}
 	return nil
 }
 

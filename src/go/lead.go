@@ -130,6 +130,12 @@ func (t *rpc) hold(ctx context.Context, r request, wait time.Duration) (grant, e
 	}()
 	watchdog := time.AfterFunc(t.patience, cancel)
 	defer watchdog.Stop()
+	granted := false
+	defer func() {
+		if !granted { // r.queued may have panicked, too
+			cancel()
+		}
+	}()
 	sent := clock()
 	var err error
 	if h.stream, err = h.server.lease.Hold(call); err == nil {
@@ -148,7 +154,7 @@ func (t *rpc) hold(ctx context.Context, r request, wait time.Duration) (grant, e
 		if err == nil && ctx.Err() == nil && watchdog.Reset(silence) {
 			if lease := event.GetGranted(); lease != nil {
 				g := grantOf(lease, sent+event.GetWaited().AsDuration())
-				g.stream = h
+				g.stream, granted = h, true
 				return g, nil
 			}
 			if r.queued != nil && event.GetQueued() != nil {
@@ -156,7 +162,6 @@ func (t *rpc) hold(ctx context.Context, r request, wait time.Duration) (grant, e
 			}
 			continue
 		}
-		cancel()
 		if ctx.Err() != nil {
 			return grant{}, ctx.Err()
 		}

@@ -49,6 +49,28 @@ var lossCases = []testCase{
 		}
 		s.is(s.row("last_outcome"), "forced")
 	}},
+	{"listener_that_throws_costs_nothing", "grpc sql", func(s *site) {
+		ctx, c := context.Background(), s.client()
+		l := s.acquire(c)
+		for _, listener := range []func(c *leasehold.Client){
+			func(*leasehold.Client) { panic("the listener is broken") },
+			func(c *leasehold.Client) { must(s, c.Close()); panic("as it wished") },
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						s.Error("no panic")
+					}
+				}()
+				candidate := s.client()
+				candidate.Lead(ctx, "cases", s.key, leasehold.Elector{OnLeader: func(string) { listener(candidate) },
+					Lead: func(context.Context, *leasehold.Lease) error { return nil }})
+			}()
+			wait(s, "the end of the candidate", func() bool { return s.waiters() == "0" })
+		}
+		must(s, l.Release(ctx))
+		must(s, s.acquire(c).Release(ctx))
+	}},
 	{"released_lease_is_not_held", "grpc sql pooler", func(s *site) {
 		ctx := context.Background()
 		must(s, s.client().Do(ctx, "cases", s.key, func(work context.Context, l *leasehold.Lease) error {

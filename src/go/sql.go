@@ -213,9 +213,18 @@ type acquired struct {
 	err error
 }
 
-// acquire runs on a goroutine of its own, which outlives a caller who gives up and releases what it then gets.
+// acquire runs on a goroutine of its own, which outlives a caller who gives up and releases what it then gets. r.queued is called on the
+// caller's, which it may panic on, or close the client from.
 func (d *direct) acquire(ctx context.Context, r request, wait time.Duration) (grant, error) {
-	answer := make(chan acquired)
+	answer, news, tell := make(chan acquired), make(chan *HeldError), r.queued
+	if tell != nil {
+		r.queued = func(h *HeldError) {
+			select {
+			case news <- h:
+			case <-ctx.Done():
+			}
+		}
+	}
 	if !d.start(func() {
 		s, err := d.get(ctx)
 		if err != nil {
@@ -235,11 +244,15 @@ func (d *direct) acquire(ctx context.Context, r request, wait time.Duration) (gr
 	}) {
 		return grant{}, ErrClosed
 	}
-	select {
-	case a := <-answer:
-		return a.grant, a.err
-	case <-ctx.Done():
-		return grant{}, ctx.Err()
+	for {
+		select {
+		case a := <-answer:
+			return a.grant, a.err
+		case h := <-news:
+			tell(h)
+		case <-ctx.Done():
+			return grant{}, ctx.Err()
+		}
 	}
 }
 
