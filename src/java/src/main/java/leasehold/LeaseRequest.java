@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Objects;
+import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 
 /** What to acquire, and how; made by {@link LeaseClient#lease}. Use one from one thread. */
@@ -187,6 +188,7 @@ public final class LeaseRequest {
      * @param work the work
      * @return what the work returned
      * @throws E what the work threw
+     * @throws IllegalStateException the work returned a Future that is not done: what goes on would go on without the lease
      * @throws LeaseException.Lost the lease was lost; what the work threw is among the suppressed exceptions
      * @throws LeaseException as {@link #acquire} does
      * @throws InterruptedException the thread was interrupted while it waited for the lease
@@ -198,6 +200,9 @@ public final class LeaseRequest {
         T result;
         try {
             result = work.run(lease);
+            if (result instanceof Future<?> more && !more.isDone()) {
+                throw new IllegalStateException("the work returned a Future that is not done: it would go on without the lease; wait for it in the work");
+            }
         } catch (Throwable trouble) {
             interrupter.end();
             lease.quietly(() -> lease.fail(words(trouble)));

@@ -14,6 +14,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -141,6 +142,16 @@ class SqlCasesTest extends Cases {
         int before = site.beats(kept);
         await("a renewal", () -> site.beats(kept) > before);
         kept.release();
+    }
+
+    @Test
+    void deferred_work_is_refused() throws Exception {
+        var later = new CompletableFuture<String>();
+        var refused = assertThrows(IllegalStateException.class, () -> site.lease(site.client()).call(lease -> later));
+        assertTrue(refused.getMessage().contains("wait for it in the work"), refused.getMessage());
+        assertEquals("free|failed", site.row("state, last_outcome"));
+        later.complete("done");
+        assertEquals("done", site.lease(site.client()).call(lease -> later).get());
     }
 
     @Test
