@@ -145,6 +145,14 @@ def test_what_building_needs_is_what_the_packages_declare():
     assert declared == packages_of("build") - {"gcc", "libc6-dev", "ninja-build", "check"}
 
 
+def test_every_picture_of_the_pages_is_there_and_not_compressed(built):
+    files = run("dpkg-deb", "-c", built.file("leasehold")).splitlines()
+    for page in (ROOT / "docs").rglob("*.md"):
+        for link in re.findall(r"\]\(([^)#:]+\.(?:webp|svg|png))\)", page.read_text()):
+            path = os.path.normpath(pathlib.Path("docs") / page.relative_to(ROOT / "docs").parent / link).replace("docs/", "./usr/share/doc/leasehold/", 1)
+            assert any(line.endswith(" " + path) for line in files), path
+
+
 def test_a_program_is_built_with_the_development_package(built, tmp_path):
     for package in ("libleasehold0", "libleasehold-dev"):
         run("dpkg-deb", "-x", built.file(package), tmp_path)
